@@ -28,10 +28,18 @@ export function treeHeadDigest(domain: LogDomain, head: TreeHead): Uint8Array {
       'invalid_tree_head',
       `expected a size of 0 to 2^53-1 and a root of ${HASH_BYTES} bytes`,
     )
-  const structHash = keccak_256(
+  return typedDataDigest(
+    domain,
     concatBytes(TREE_HEAD_TYPE_HASH, encodeUintWord(head.size), head.root),
   )
-  return keccak_256(concatBytes(TYPED_DATA_PREFIX, domainSeparator(domain), structHash))
+}
+
+/**
+ * EIP-712 digest (32 bytes) of what a notary signs in a log's domain. `struct`: the hash of the
+ * type, then each member as a word. Throws FormatError `invalid_log_domain`.
+ */
+export function typedDataDigest(domain: LogDomain, struct: Uint8Array): Uint8Array {
+  return keccak_256(concatBytes(TYPED_DATA_PREFIX, domainSeparator(domain), keccak_256(struct)))
 }
 
 /**
@@ -91,6 +99,7 @@ export function encodeUintWord(value: number): Uint8Array {
   return word
 }
 
-function hashText(text: string): Uint8Array {
+/** Keccak-256 of a text, as types and names are in EIP-712. */
+export function hashText(text: string): Uint8Array {
   return keccak_256(encodeUtf8(text))
 }

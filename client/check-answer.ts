@@ -17,6 +17,7 @@ export type AnswerCheckName =
   | 'provider' //             one of those that the enclave was booted with
   | 'outcome' //              the answer has its end
   | 'attempt' //              the enclave was asked as often as this client asked
+  | 'encryption' //           the enclave states that the call was encrypted, as it was
 
 /** One check's outcome. Not checked is not passed. */
 export type AnswerCheck = Check<AnswerCheckName>
@@ -30,6 +31,7 @@ export type SentCall = {
    * have sent it elsewhere too.
    */
   readonly sends: number | null
+  readonly isEncrypted: boolean
 }
 
 /** What was established of an answer. */
@@ -78,6 +80,7 @@ export async function checkAnswer(
     check('provider', () => checkProvider(receipt, notaries.bootFactsOf(notary))),
     check('outcome', () => checkOutcome(receipt)),
     check('attempt', () => checkAttempt(receipt, call)),
+    check('encryption', () => checkEncryption(receipt, call)),
   ]
   refuseFailed(made)
   refuseCut(made)
@@ -127,6 +130,7 @@ const CODES: Readonly<Record<AnswerCheckName, AffidavitErrorCode>> = {
   provider: 'wrong_provider',
   outcome: 'incomplete',
   attempt: 'asked_again',
+  encryption: 'wrong_receipt',
 }
 
 /**
@@ -206,6 +210,15 @@ function checkAttempt(receipt: Receipt, { sends }: SentCall) {
       `expected the enclave to be asked ${sends} times, it was asked ${attempt} times: a gateway can ask until it likes the answer`,
     )
   return `asked ${attempt} times, sent ${sends} times`
+}
+
+function checkEncryption(receipt: Receipt, { isEncrypted }: SentCall) {
+  const isStated = receipt.version === 2 && receipt.encrypted
+  if (isStated !== isEncrypted)
+    throw new Error(
+      `expected a receipt that says the call was ${isEncrypted ? '' : 'not '}encrypted`,
+    )
+  return isEncrypted ? 'encrypted to the enclave' : { notChecked: 'the call was not encrypted' }
 }
 
 /** The gateway's word; what it is worth shows in the bundle. */

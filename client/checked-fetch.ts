@@ -7,6 +7,7 @@ import { isJsonObject, type Json, type JsonObject, memberOf } from '../attestati
 import { createAnswerSize } from './answer-size.ts'
 import { checkAnswer, describeError, type SentCall } from './check-answer.ts'
 import { checkedStream } from './checked-stream.ts'
+import { isKeyConfigProblem, sealCall } from './encryption.ts'
 import { passError } from './error-reply.ts'
 import { AffidavitError } from './errors.ts'
 import { type Fetch, isRedirect, readAtMost } from './gateway.ts'
@@ -19,6 +20,8 @@ export type CheckedFetchOptions = {
   readonly baseURL: string
   readonly fetch: Fetch
   readonly notaries: Notaries
+  /** Whether calls are encrypted to an enclave. */
+  readonly encrypt: boolean
   /** Whether a stream is given only when all of it was checked. */
   readonly hold: boolean
   /** Largest answer, bytes. */
@@ -57,10 +60,49 @@ export function createCheckedFetch(options: CheckedFetchOptions): Fetch {
         headers.delete('content-length')
         const sent: RequestInit = { ...init, method, headers, body, redirect: 'manual' }
         const signal = init.signal ?? request.signal
-        const response = await fetch(url, { ...sent, signal })
-        return await checkResponse(response, { call, options, signal })
+        const send = (more: RequestInit) => fetch(url, { ...sent, signal, ...more })
+        if (!options.encrypt) return await checkResponse(await send({}), { call, options, signal })
+        const encrypted = { ...call, isEncrypted: true }
+        try {
+          const response = await sendSealed(send, { body, headers, notaries: options.notaries })
+          return await checkResponse(response, { call: encrypted, options, signal })
+        } catch (fault) {
+          // What came is no answer: as every other, it is refused when it is read.
+          if (fault instanceof AffidavitError && fault.code === 'not_encrypted')
+            return refuse(new Response(), fault)
+          throw fault
+        }
       }
     }
+  }
+}
+
+/**
+ * Encrypts a call, sends it, and opens its answer as it comes. A key that its enclave has no more
+ * is replaced once: nothing was processed then.
+ */
+async function sendSealed(
+  send: (more: RequestInit) => Promise<Response>,
+  so: {
+    readonly body: Uint8Array
+    readonly headers: Headers
+    readonly notaries: Pick<Notaries, 'encryptionTarget'>
+  },
+): Promise<Response> {
+  const header = so.headers.get('fine-tune-authorization')
+  const credential = header === null ? null : header.replace(/^bearer(?:\s+|$)/i, '').trim()
+  for (let tries = 1; ; tries += 1) {
+    const target = await so.notaries.encryptionTarget({ isNew: tries > 1 })
+    const sealed = await sealCall({ target, body: so.body, credential })
+    const headers = new Headers(so.headers)
+    for (const [name, value] of Object.entries(sealed.headers)) headers.set(name, value)
+    const response = await send({ headers, body: sealed.body })
+    if (tries === 1 && (await isKeyConfigProblem(response))) {
+      void response.body?.cancel().catch(() => undefined)
+      continue
+    }
+    if (isRedirect(response)) return response
+    return await sealed.open(response)
   }
 }
 
@@ -94,11 +136,11 @@ function createSentCalls() {
     const request = readRequest(body)
     if (memberOf(request, CALLER_MEMBER) !== undefined) {
       checkCallerMember(request)
-      return { body: new Uint8Array(body), call: { request, sends: null } }
+      return { body: new Uint8Array(body), call: { request, sends: null, isEncrypted: false } }
     }
     const { nonce, sends } = nonceFor(key, body)
     const withNonce = addMember(body, nonce)
-    return { body: withNonce, call: { request: readRequest(withNonce), sends } }
+    return { body: withNonce, call: { request: readRequest(withNonce), sends, isEncrypted: false } }
   }
 
   function nonceFor(key: string | null, body: Uint8Array): { nonce: string; sends: number } {

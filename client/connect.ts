@@ -22,6 +22,11 @@ export type ConnectOptions = {
   readonly roots?: string | Uint8Array | readonly (string | Uint8Array)[]
   /** Accept enclaves whose memory their host can read. Default false. */
   readonly allowDebug?: boolean
+  /**
+   * Encrypt calls to an enclave that is an expected one, so that the gateway cannot read them.
+   * Default true. Then nobody else keeps request and answer: keep the proofs.
+   */
+  readonly encrypt?: boolean
   /** Give a stream only when all of it was checked. Default false: its chunks come as they come. */
   readonly hold?: boolean
   /** Proofs that are kept in `proofs`. Default 100. */
@@ -67,13 +72,14 @@ const TIMEOUT_MS_DEFAULT = 30_000
  * holds; answers of others are refused. Enclaves that come later are asked as they answer, and all
  * of them again before their documents end.
  *
- * Does NOT hide a call from the gateway, which reads it. Throws AffidavitError `invalid_options`,
- * `no_notary`, `unreachable`, `gateway_error`, `invalid_reply`, `redirected`.
+ * Does NOT hide from the gateway who calls, when, which model, and how long request and answer are;
+ * with `encrypt: false` it reads both. Throws AffidavitError `invalid_options`,
+ * `no_notary`, `no_encryption_key`, `unreachable`, `gateway_error`, `invalid_reply`, `redirected`.
  */
 export async function connect(given: ConnectOptions): Promise<Affidavit> {
   checkMembers(given)
   const options = ownMembers(given)
-  const { expect, roots, allowDebug, hold = false, signal } = options
+  const { expect, roots, allowDebug, encrypt = true, hold = false, signal } = options
   const url = readUrl(options.url)
   const policy = readExpectations(expect, {
     roots,
@@ -96,6 +102,7 @@ export async function connect(given: ConnectOptions): Promise<Affidavit> {
     baseURL,
     fetch,
     notaries,
+    encrypt,
     hold,
     bytesMax: countOf(options.answerBytesMax, 'answerBytesMax', ANSWER_BYTES_MAX_DEFAULT),
     now,
@@ -105,6 +112,7 @@ export async function connect(given: ConnectOptions): Promise<Affidavit> {
     },
   })
   await notaries.refresh(signal)
+  if (encrypt) await notaries.encryptionTarget({ isNew: false })
   return {
     baseURL,
     fetch: checkedFetch,
@@ -133,7 +141,7 @@ export async function connect(given: ConnectOptions): Promise<Affidavit> {
 }
 
 const MEMBERS: ReadonlySet<string> = new Set<keyof ConnectOptions>([
-  ...(['url', 'apiKey', 'expect', 'roots', 'allowDebug', 'hold', 'proofsMax'] as const),
+  ...(['url', 'apiKey', 'expect', 'roots', 'allowDebug', 'encrypt', 'hold', 'proofsMax'] as const),
   ...(['answerBytesMax', 'timeoutMs', 'onProof', 'fetch', 'signal'] as const),
 ])
 
@@ -143,9 +151,9 @@ function checkMembers(options: ConnectOptions): void {
   const unknown = Object.keys(options).find((name) => !MEMBERS.has(name))
   if (unknown !== undefined)
     throw invalid(`expected options without ${unknown}: there are ${[...MEMBERS].join(', ')}`)
-  const { expect, allowDebug, hold, apiKey, onProof, fetch, signal } = ownMembers(options)
+  const { expect, allowDebug, encrypt, hold, apiKey, onProof, fetch, signal } = ownMembers(options)
   if (expect === undefined) throw invalid('expected expect: which enclaves are acceptable')
-  for (const [name, value] of Object.entries({ allowDebug, hold }))
+  for (const [name, value] of Object.entries({ allowDebug, encrypt, hold }))
     if (value !== undefined && typeof value !== 'boolean')
       throw invalid(`expected ${name} to be true or false`)
   if (apiKey !== undefined && (typeof apiKey !== 'string' || !/^[\x21-\x7e]{1,512}$/.test(apiKey)))

@@ -18,9 +18,11 @@ export type AffidavitErrorCode =
   | 'invalid_document' //         an attestation document is not genuine, or of another key or nonce
   | 'document_expired' //         an attestation document is not valid now
   | 'unexpected_code' //          an enclave runs other code than is expected
+  | 'no_encryption_key' //        no expected enclave vouches for a key that calls can be encrypted to
   | 'unexpected_configuration' // an enclave was booted with another configuration than is expected
   // Stop trusting: the answer is not what an enclave signed.
   | 'redirected' //               the gateway sent the caller elsewhere
+  | 'not_encrypted' //            an answer to an encrypted call that is not, or that cannot be opened
   | 'no_proof' //                 an answer without a proof
   | 'error_in_answer' //          an error in place of an answer, or in the middle of one
   | 'invalid_answer' //           an answer that is not JSON that means one thing only

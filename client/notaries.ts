@@ -1,5 +1,7 @@
 import { addressOf } from '../attestation/account.ts'
 import { decodeBase64, decodeHex, encodeHex, equalBytes, sha256 } from '../attestation/bytes.ts'
+import { parseEncryptionKey, verifyEncryptionKey } from '../attestation/encryption-key.ts'
+import { FormatError, ProofError } from '../attestation/errors.ts'
 import {
   type BootFacts,
   digestBootConfiguration,
@@ -7,7 +9,13 @@ import {
 } from '../attestation/evidence/boot-configuration.ts'
 import { checkExpectedConfiguration } from '../attestation/evidence/document-checks.ts'
 import { type Check, check } from '../attestation/finding.ts'
-import { isJsonArray, isJsonObject, type JsonObject, memberOf } from '../attestation/json/value.ts'
+import {
+  isJsonArray,
+  isJsonObject,
+  type Json,
+  type JsonObject,
+  memberOf,
+} from '../attestation/json/value.ts'
 import { AttestationError } from '../attestation/nitro/attestation-error.ts'
 import { decodeAttestationPayload } from '../attestation/nitro/document.ts'
 import type { AttestationFacts } from '../attestation/nitro/facts.ts'
@@ -16,6 +24,7 @@ import {
   createAttestationVerifier,
 } from '../attestation/nitro/verify-attestation.ts'
 import { nameRelease } from '../attestation/release/release-list.ts'
+import type { EncryptionTarget } from './encryption.ts'
 import { AffidavitError, type AffidavitErrorCode, reasonOf, shown, telling } from './errors.ts'
 import type { ExpectedPolicy } from './expectations.ts'
 import { askGateway, type GatewayOptions } from './gateway.ts'
@@ -64,6 +73,12 @@ export type Notaries = {
    * and configuration. Gives what it is, in words. Throws AffidavitError.
    */
   checkDocument(notary: AttestedNotary, base64: string): Promise<string>
+  /**
+   * A key that a call can be encrypted to, of an expected enclave whose notary vouches for it.
+   * `isNew`: the gateway is asked for its keys first. Throws AffidavitError `no_encryption_key`,
+   * and as refresh.
+   */
+  encryptionTarget(options: { readonly isNew: boolean }): Promise<EncryptionTarget>
   /** What of a notary's configuration answers are compared with. */
   bootFactsOf(notary: AttestedNotary): BootFacts
 }
@@ -72,6 +87,10 @@ export type Notaries = {
 const NONCE_BYTES = 32
 /** Notaries that a gateway may name. More enclaves behind one gateway are found as they answer. */
 const NOTARIES_MAX = 64
+/** Keys that one notary may have: a new one an hour, each good for two. */
+const KEYS_MAX = 16
+/** A key that ends sooner is not used, milliseconds: the call has to be read by then. */
+const KEY_MARGIN_MS = 60_000
 /** A document is renewed when it has so little left, milliseconds: leaves of AWS live 3 hours. */
 const RENEW_BEFORE_MS = 30 * 60_000
 /** But not asked for again before this, milliseconds: a module may reuse a leaf to its end. */
@@ -94,6 +113,7 @@ export function createNotaries(
   const refused = new Map<string, RefusedNotary & { readonly atMs: number }>()
   const asking = new Map<string, Promise<AttestedNotary>>()
   const documents = new Map<string, KnownDocument>()
+  let keys: readonly VouchedKey[] = []
 
   /** One question at a time for each notary. */
   function attest(notary: string, signal?: AbortSignal): Promise<AttestedNotary> {
@@ -121,16 +141,64 @@ export function createNotaries(
     return [...attested.values()].filter(({ validUntil }) => validUntil.getTime() > now())
   }
 
-  async function refresh(signal?: AbortSignal): Promise<void> {
+  async function listNamed(signal?: AbortSignal): Promise<readonly NamedNotary[]> {
     const { json } = await askGateway(
       gateway,
       '/v1/notaries',
       signal === undefined ? {} : { signal },
     )
-    const named = readNotaries(json)
+    return readNotaries(json)
+  }
+
+  /** The keys of those whose enclaves are expected ones; what is not vouched for is left out. */
+  function takeKeys(named: readonly NamedNotary[]): void {
+    keys = named.flatMap(({ notary, encryptionKeys }) => {
+      const known = attested.get(notary)
+      if (known === undefined) return []
+      const { chainId, contract } = parseBootConfiguration(known.configuration)
+      return encryptionKeys.flatMap((json) => {
+        const key = readKey(json, { domain: { chainId, contract }, notary, atMs: now() })
+        return key === null ? [] : [{ ...key, notary }]
+      })
+    })
+  }
+
+  async function encryptionTarget({
+    isNew,
+  }: {
+    readonly isNew: boolean
+  }): Promise<EncryptionTarget> {
+    const choose = () => {
+      const usable = keys.filter(
+        ({ notary, endMs }) =>
+          endMs - now() > KEY_MARGIN_MS &&
+          (attested.get(notary)?.validUntil.getTime() ?? 0) > now(),
+      )
+      return usable[Math.floor(Math.random() * usable.length)]
+    }
+    const known = isNew ? undefined : choose()
+    if (known !== undefined) return known
+    // Documents need not be new: a notary's key is its enclave's as long as that runs.
+    const named = await listNamed()
+    const isKnown = ({ notary }: NamedNotary) =>
+      (attested.get(notary)?.validUntil.getTime() ?? 0) > now()
+    if (named.some(isKnown)) takeKeys(named)
+    else await refresh()
+    const found = choose()
+    if (found !== undefined) return found
+    throw new AffidavitError(
+      'no_encryption_key',
+      'no expected enclave vouches for a key that calls can be encrypted to; encrypt: false sends them in the clear',
+    )
+  }
+
+  async function refresh(signal?: AbortSignal): Promise<void> {
+    const entries = await listNamed(signal)
+    const named = entries.map(({ notary }) => notary)
     for (const known of attested.keys()) if (!named.includes(known)) attested.delete(known)
     const outcomes = await Promise.allSettled(named.map((notary) => attest(notary, signal)))
     signal?.throwIfAborted()
+    takeKeys(entries)
     if (outcomes.some(({ status }) => status === 'fulfilled')) return
     const reasons = outcomes.flatMap((outcome) =>
       outcome.status === 'rejected' ? [faultOf(outcome.reason)] : [],
@@ -188,6 +256,7 @@ export function createNotaries(
       refused: [...refused.values()].map(({ notary, reason }) => ({ notary, reason })),
     }),
     refresh,
+    encryptionTarget,
     find,
     checkDocument: async ({ publicKey, facts: { userData } }, base64) => {
       const facts = await verifyAnswersDocument(base64)
@@ -206,15 +275,43 @@ export function createNotaries(
 
 const EMPTY = new Uint8Array()
 
+/** A key that a notary vouches for, and when it ends. */
+type VouchedKey = EncryptionTarget & { readonly endMs: number }
+
+/** A notary that a gateway names, and what it says of the keys of its enclave. */
+type NamedNotary = { readonly notary: string; readonly encryptionKeys: readonly Json[] }
+
 /** The notaries that a gateway names. What it says of them is asked of each enclave itself. */
-function readNotaries(json: JsonObject): readonly string[] {
+function readNotaries(json: JsonObject): readonly NamedNotary[] {
   const list = memberOf(json, 'notaries')
   if (!isJsonArray(list) || list.length > NOTARIES_MAX)
     throw invalidReply(`notaries: expected an array of at most ${NOTARIES_MAX}`)
-  const named = list.map((entry) => (isJsonObject(entry) ? memberOf(entry, 'notary') : undefined))
-  if (!named.every((notary) => typeof notary === 'string' && ADDRESS.test(notary)))
-    throw invalidReply('notaries: expected the address of each')
-  return [...new Set(named as readonly string[])]
+  const named = list.map((entry): NamedNotary => {
+    const members = isJsonObject(entry) ? entry : {}
+    const notary = memberOf(members, 'notary')
+    if (typeof notary !== 'string' || !ADDRESS.test(notary))
+      throw invalidReply('notaries: expected the address of each')
+    // An older gateway names none.
+    const keys = memberOf(members, 'encryption_keys') ?? []
+    if (!isJsonArray(keys) || keys.length > KEYS_MAX)
+      throw invalidReply(`encryption_keys: expected an array of at most ${KEYS_MAX}`)
+    return { notary, encryptionKeys: keys }
+  })
+  return [...new Map(named.map((entry) => [entry.notary, entry])).values()]
+}
+
+/** Null for a key that is malformed, not its notary's, or not usable now. */
+function readKey(
+  json: Json,
+  so: Omit<Parameters<typeof verifyEncryptionKey>[0], 'key'>,
+): Omit<VouchedKey, 'notary'> | null {
+  try {
+    const key = parseEncryptionKey(json)
+    return { publicKey: verifyEncryptionKey({ ...so, key }), endMs: key.not_after * 1000 }
+  } catch (fault) {
+    if (fault instanceof FormatError || fault instanceof ProofError) return null
+    throw fault
+  }
 }
 
 const ADDRESS = /^0x[0-9a-f]{40}$/

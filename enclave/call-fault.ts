@@ -14,6 +14,9 @@ const FAULT_STATUS: Readonly<Record<Exclude<EnclaveFaultCode, 'provider_refused'
   too_busy: 503,
   invalid_call: 400,
   log_conflict: 409,
+  bad_ciphertext: 400,
+  unknown_key: 422,
+  replayed_call: 409,
   internal_error: 500,
 }
 

@@ -6,6 +6,8 @@ import { keepAttestation } from './attestation-keeper.ts'
 import { keepBootStatement } from './boot-statement.ts'
 import type { CompletionCore } from './calls/serve-completion.ts'
 import { bootConfiguration, type EnclaveConfig } from './config.ts'
+import { openKeyRing } from './encryption/key-ring.ts'
+import { createProofWaiters } from './encryption/proof-waiters.ts'
 import { listenOnSocket } from './listen-socket.ts'
 import { createAttempts, GENERATION_REQUESTS_MAX } from './log/attempts.ts'
 import { Space } from './log/memory-budget.ts'
@@ -96,6 +98,7 @@ export async function startEnclave(
     now,
     makeId: () => `chatcmpl-${randomUUID().replaceAll('-', '')}`,
   }
+  const ring = await openKeyRing({ random: nsm.random, account, domain, now, monotonic, log })
   const { notary } = account
   const bootStatement = keepBootStatement({
     notary,
@@ -108,6 +111,7 @@ export async function startEnclave(
   const publicKey = `0x${encodeHex(account.publicKey)}`
   const server = createEnclaveServer({
     core,
+    encryption: { ring, waiters: createProofWaiters() },
     boot,
     configuration,
     bootStatement,
@@ -117,6 +121,7 @@ export async function startEnclave(
   })
   const closeAll = async () => {
     attestation.stop()
+    ring.stop()
     const closed = new Promise((resolve) => server.close(resolve))
     core.log.wake()
     await Promise.race([closed, sleep(CLOSE_MS)])

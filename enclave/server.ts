@@ -4,9 +4,17 @@ import { headAttestationUserData } from '../attestation/evidence/head-attestatio
 import { measureJson } from '../attestation/json/json-size.ts'
 import { BOOT_STATEMENT_BYTES_MAX, type BootStatementKeeper } from './boot-statement.ts'
 import { CallerGone, CallFault, logFull, ProviderRefusal } from './call-fault.ts'
-import { decodeCall, decodeHeadAttestationRequest, decodePull } from './calls/decode-call.ts'
+import { sendFault as answerFault, plainPort } from './calls/answer-port.ts'
+import {
+  decodeAnchorProof,
+  decodeCall,
+  decodeEncryptedCall,
+  decodeHeadAttestationRequest,
+  decodePull,
+} from './calls/decode-call.ts'
 import { parseRequest } from './calls/parse-request.ts'
-import { type CompletionCore, encodeEvent, serveCompletion } from './calls/serve-completion.ts'
+import { type CompletionCore, serveCompletion } from './calls/serve-completion.ts'
+import { type EncryptedCore, serveEncrypted } from './encryption/serve-encrypted.ts'
 import { readRequest, sendJson } from './http-messages.ts'
 import type { Space } from './log/memory-budget.ts'
 import { weighJson } from './log/weigh-json.ts'
@@ -19,7 +27,6 @@ import {
   type HeadAttestationReply,
   type Identity,
   REQUEST_BYTES_MAX,
-  STREAM_EVENTS,
 } from './protocol/messages.ts'
 
 /** Completion calls at once. More would only wait for the same two cores. */
@@ -45,6 +52,7 @@ export type Gate = { running: number; isClosed: boolean }
 
 type ServerOptions = {
   readonly core: CompletionCore
+  readonly encryption: Omit<EncryptedCore, 'core'>
   readonly boot: BootConfiguration
   /** Digest of it (digestBootConfiguration). */
   readonly configuration: Uint8Array
@@ -82,6 +90,13 @@ async function serve(
   switch (`${request.method} ${pathname}`) {
     case `POST ${ENCLAVE_PATHS.completions}`:
       return completions(options, request, response)
+    case `POST ${ENCLAVE_PATHS.encrypted}`:
+      return encrypted(options, request, response)
+    case `POST ${ENCLAVE_PATHS.encryptedProof}`: {
+      const proof = decodeAnchorProof(await readRequest(request, CONTROL_REQUEST_BYTES_MAX * 4))
+      if (options.encryption.waiters.give(proof)) return sendJson(response, 200, {})
+      throw new CallFault('invalid_call', 'no call of this id waits for its proof', { status: 404 })
+    }
     case `POST ${ENCLAVE_PATHS.pull}`:
       return pull(options, request, response)
     case `POST ${ENCLAVE_PATHS.attestHead}`:
@@ -110,14 +125,32 @@ async function completions(
   request: IncomingMessage,
   response: ServerResponse,
 ): Promise<void> {
+  await throughGate(gate, async () => {
+    const call = decodeCall(request.headers[CALL_HEADER])
+    const body = await readCompletionRequest(core.space, request)
+    const requestBytes = weighJson(body, measureJson(body))
+    const arrived = { call, isEncrypted: false, parsed: parseRequest(body), requestBytes }
+    await serveCompletion(core, arrived, plainPort(response))
+  })
+}
+
+async function encrypted(
+  { core, encryption, gate }: ServerOptions,
+  request: IncomingMessage,
+  response: ServerResponse,
+): Promise<void> {
+  await throughGate(gate, async () => {
+    const call = decodeEncryptedCall(request.headers[CALL_HEADER])
+    await serveEncrypted({ core, ...encryption }, { call, request, response })
+  })
+}
+
+async function throughGate(gate: Gate, run: () => Promise<void>): Promise<void> {
   if (gate.isClosed) throw new CallFault('not_ready', 'The enclave is shutting down.')
   if (gate.running >= CALLS_MAX) throw new CallFault('too_busy', 'Too many completions at once.')
   gate.running++
   try {
-    const call = decodeCall(request.headers[CALL_HEADER])
-    const body = await readCompletionRequest(core.space, request)
-    const requestBytes = weighJson(body, measureJson(body))
-    await serveCompletion(core, { call, parsed: parseRequest(body), requestBytes }, response)
+    await run()
   } finally {
     gate.running--
   }
@@ -170,7 +203,7 @@ async function attestHead(
   return { size: head.size, root: encodeHex(head.root), document }
 }
 
-function describeIdentity({ core, boot, publicKey }: ServerOptions): Identity {
+function describeIdentity({ core, encryption, boot, publicKey }: ServerOptions): Identity {
   const document = core.attestation.current()
   if (document === null) throw core.attestation.unavailable()
   return {
@@ -178,6 +211,7 @@ function describeIdentity({ core, boot, publicKey }: ServerOptions): Identity {
     public_key: publicKey,
     notary: core.account.notary,
     attestation: document.base64,
+    encryption_keys: encryption.ring.statements(),
     log: { size: core.log.size, acknowledged: core.log.acknowledged },
   }
 }
@@ -194,8 +228,7 @@ function sendFault(log: Log, response: ServerResponse, error: unknown): void {
   }
   const fault = faultOf(error)
   if (fault.code === 'internal_error') log('error', 'call failed', describeError(error))
-  if (response.headersSent) response.end(encodeEvent(STREAM_EVENTS.fault, fault))
-  else sendJson(response, fault.status, fault)
+  answerFault(response, fault)
 }
 
 /** Whatever is not expected says nothing outside. */

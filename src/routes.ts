@@ -12,7 +12,7 @@ import { chatRoutes } from './chat/routes.ts'
 import type { GatewayConfig } from './config.ts'
 import type { Embeddings } from './embeddings/embeddings.ts'
 import { embeddingRoutes } from './embeddings/routes.ts'
-import { attestationRoutes } from './enclaves/attestation-routes.ts'
+import { attestationRoutes, encryptionKeyRoutes } from './enclaves/attestation-routes.ts'
 import { createAttestations } from './enclaves/attestations.ts'
 import { createAttestationCheck } from './enclaves/enclave-check.ts'
 import type { EnclavePool } from './enclaves/enclave-pool.ts'
@@ -108,12 +108,20 @@ export function listRoutes(config: GatewayConfig, capabilities: Capabilities): r
     bootStatements: createBootStatementsStore(database),
   })
   const calls = { limiter, idempotency, bodyBytesMax, now }
+  const completions = createVerifiedCompletions(verified)
   return [
     ...chatRoutes({
       ...calls,
       completions: createChatCompletions({ dispatcher, log, now, makeId }),
     }),
-    ...verifiedCompletionRoutes({ ...calls, completions: createVerifiedCompletions(verified) }),
+    ...verifiedCompletionRoutes({
+      ...{ ...calls, completions },
+      encrypted: {
+        ...{ enclaves, credentials, limiter, outcomes, now, log },
+        requireCommits: completions.requireCommits,
+        recordOf: completions.recordOf,
+      },
+    }),
     ...historyRoutes({
       history: createHistory({ records, isOpen }),
       evidence: createEvidence({ ...anchoring.evidence, records, isOpen, log }),
@@ -127,6 +135,7 @@ export function listRoutes(config: GatewayConfig, capabilities: Capabilities): r
     ...modelRoutes(models),
     ...verifiedModelRoutes(createVerifiedModels({ ...offered, credentials, outcomes })),
     ...attestationRoutes(createAttestations({ enclaves, now: monotonic })),
+    ...encryptionKeyRoutes(enclaves),
     ...healthRoutes(createReadiness(checks, monotonic)),
     ...embeddingRoutes({ ...calls, embeddings: upstream.embeddings }),
     ...searchRoutes({ ...calls, search: upstream.search }),

@@ -230,17 +230,42 @@ export function createBundle(parts: {
   readonly transaction: string
   readonly block: BundleBlock | null
 }): EvidenceBundle {
-  const { id: _, ...record } = parts.record
+  const record = withoutContent(parts.record)
   const request: Json = memberOf(record, 'request') ?? null
   const receipt = memberOf(record, 'receipt')
   return parseEvidenceBundle({
     format: BUNDLE_FORMAT,
     version: isJsonObject(receipt) ? (memberOf(receipt, 'version') ?? null) : null,
-    record: { ...record, request: isJsonObject(request) ? stripUnsetMembers(request) : request },
+    record: Object.hasOwn(record, 'request')
+      ? { ...record, request: isJsonObject(request) ? stripUnsetMembers(request) : request }
+      : record,
     boot_configuration: parts.bootConfiguration,
     transaction: parts.transaction,
     block: parts.block,
   })
+}
+
+/**
+ * The record without what nothing binds: its `id`, and of an encrypted call, which is `redacted`,
+ * its `usage`. In place of what that has not, there are the hashes that its receipt has.
+ */
+function withoutContent({ id: _, ...record }: JsonObject): JsonObject {
+  if (memberOf(record, 'redacted') !== true) return record
+  const {
+    request: _request,
+    response: _response,
+    redacted: _redacted,
+    usage: _usage,
+    ...rest
+  } = record
+  const receipt = memberOf(record, 'receipt')
+  const hashOf = (name: string): Json =>
+    isJsonObject(receipt) ? (memberOf(receipt, name) ?? null) : null
+  return {
+    request_hash: hashOf('request_hash'),
+    response_hash: hashOf('response_hash'),
+    ...rest,
+  }
 }
 
 /** The parts of a completion that can be left out of a bundle. */

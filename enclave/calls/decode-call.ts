@@ -7,31 +7,85 @@ import {
   type Json,
   type JsonObject,
 } from '../../attestation/json/value.ts'
+import { parseLogProof } from '../../attestation/log-proof.ts'
 import { CallFault } from '../call-fault.ts'
 import {
+  type AnchorProof,
   CALL_HEADER,
   CONTEXT_BYTES_MAX,
   type CompletionCall,
   CREDENTIAL_BYTES_MAX,
+  type EncryptedCall,
   type HeadAttestationRequest,
   PULL_WAIT_MAX_MS,
   type PullRequest,
+  SEALED_CREDENTIAL_BYTES_MAX,
 } from '../protocol/messages.ts'
 
 /** The gateway's part of a completion call, from its header. Throws CallFault `invalid_call`. */
 export function decodeCall(header: string | readonly string[] | undefined): CompletionCall {
-  if (typeof header !== 'string' || !/^[A-Za-z0-9_-]+$/.test(header))
-    throw invalid(`expected a header ${CALL_HEADER} in base64url`)
-  const value = decodeObject(Buffer.from(header, 'base64url'))
-  const { context, provider, credential } = value
-  if (typeof context !== 'string' || Buffer.byteLength(context) > CONTEXT_BYTES_MAX)
-    throw invalid(`expected context to be text of at most ${CONTEXT_BYTES_MAX} bytes`)
+  const { context, provider, credential } = decodeHeader(header)
+  const text = decodeContext(context)
   if (typeof provider !== 'string') throw invalid('expected provider to be text')
   if (credential !== null && (typeof credential !== 'string' || !isCredential(credential)))
-    throw invalid(
-      `expected credential to be null or 1 to ${CREDENTIAL_BYTES_MAX} printable ASCII characters`,
-    )
-  return { context, provider, credential }
+    throw invalidCredential()
+  return { context: text, provider, credential }
+}
+
+/** The gateway's part of an encrypted call, from its header. Throws CallFault `invalid_call`. */
+export function decodeEncryptedCall(header: string | readonly string[] | undefined): EncryptedCall {
+  const value = decodeHeader(header)
+  const { context, credentials, encapsulated_key: enc, sealed_credential: sealed } = value
+  if (!isJsonObject(credentials)) throw invalid('expected credentials to be an object')
+  for (const credential of Object.values(credentials))
+    if (typeof credential !== 'string' || !isCredential(credential)) throw invalidCredential()
+  if (typeof enc !== 'string' || !/^[0-9a-f]{64}$/.test(enc))
+    throw invalid('expected encapsulated_key to be 64 hex digits')
+  if (sealed !== null && !(typeof sealed === 'string' && isSealed(sealed)))
+    throw invalid('expected sealed_credential to be null or base64url')
+  return {
+    context: decodeContext(context),
+    credentials: credentials as Readonly<Record<string, string>>,
+    encapsulated_key: enc,
+    sealed_credential: sealed,
+  }
+}
+
+/** What the gateway knows of a call's proof, from its body. Throws CallFault `invalid_call`. */
+export function decodeAnchorProof(body: Uint8Array): AnchorProof {
+  const value = decodeObject(body)
+  const { call, tx_hash: txHash, log } = value
+  if (typeof call !== 'string' || !/^[0-9a-f]{32}$/.test(call))
+    throw invalid('expected call to be 32 hex digits')
+  if (typeof txHash !== 'string' || !/^0x[0-9a-f]{64}$/.test(txHash))
+    throw invalid('expected tx_hash to be 0x and 64 hex digits')
+  try {
+    return { call, tx_hash: txHash, log: parseLogProof(log ?? null) }
+  } catch (error) {
+    if (!(error instanceof FormatError)) throw error
+    throw invalid(error.message)
+  }
+}
+
+function isSealed(text: string): boolean {
+  return /^[A-Za-z0-9_-]+$/.test(text) && text.length <= (SEALED_CREDENTIAL_BYTES_MAX * 4) / 3 + 1
+}
+
+function decodeHeader(header: string | readonly string[] | undefined) {
+  if (typeof header !== 'string' || !/^[A-Za-z0-9_-]+$/.test(header))
+    throw invalid(`expected a header ${CALL_HEADER} in base64url`)
+  return decodeObject(Buffer.from(header, 'base64url'))
+}
+
+function decodeContext(context: Json | undefined): string {
+  if (typeof context === 'string' && Buffer.byteLength(context) <= CONTEXT_BYTES_MAX) return context
+  throw invalid(`expected context to be text of at most ${CONTEXT_BYTES_MAX} bytes`)
+}
+
+function invalidCredential(): CallFault {
+  return invalid(
+    `expected credential to be null or 1 to ${CREDENTIAL_BYTES_MAX} printable ASCII characters`,
+  )
 }
 
 /** A pull request, from its body. Throws CallFault `invalid_call`. */

@@ -8,7 +8,6 @@ import { isJsonArray, isJsonObject, type JsonObject } from '../../attestation/js
 import type { Receipt } from '../../attestation/receipt.ts'
 import { CallerGone, CallFault } from '../call-fault.ts'
 import type { Reservation } from '../log/memory-budget.ts'
-import { STREAM_EVENTS } from '../protocol/messages.ts'
 import { describeProviderError } from '../providers/refusal.ts'
 import { EventParser, EventTooLargeError, type ServerEvent } from '../stream/event-parser.ts'
 import {
@@ -90,6 +89,8 @@ class StreamRelay {
   private text = ''
   /** Canonical text of a chunk that may be the last. */
   private held: string | null = null
+  /** The same of the chunk that is the last. */
+  private last: string | null = null
   private readonly memory: StreamMemory
   private state: ChunkState = NO_CHUNKS
   private hasData = false
@@ -218,7 +219,7 @@ class StreamRelay {
     if (visible !== null) this.give(visible, true)
     else if (this.held === null) this.give(closingChunk(stream, this.state), true)
     if (hidden !== null) addChunk(this.assembly, hidden)
-    this.text += `event: ${STREAM_EVENTS.last}\n${encodeEvent(this.held ?? '')}`
+    this.last = this.held
     this.held = null
     this.isDone = true
     watchdog.expect('the end of its answer', LINGER_MS)
@@ -245,9 +246,11 @@ class StreamRelay {
   /** While the gateway does not read, neither do we, so nothing is expected of the provider. */
   private async send(): Promise<void> {
     const { sink, watchdog, idleTimeoutMs } = this.input
-    const { text } = this
+    const { text, last } = this
     this.text = ''
-    if (text === '' || sink.write(text)) return
+    this.last = null
+    const hasRoom = text === '' || sink.write(text)
+    if ((last === null || sink.last(last)) && hasRoom) return
     watchdog.rest()
     await sink.drained()
     watchdog.expect('more of its answer', this.isDone ? LINGER_MS : idleTimeoutMs)

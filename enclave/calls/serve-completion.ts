@@ -1,29 +1,22 @@
-import type { ServerResponse } from 'node:http'
 import type { Receipt } from '../../attestation/receipt.ts'
 import type { AttestationKeeper } from '../attestation-keeper.ts'
 import { CallerGone, CallFault, logFull } from '../call-fault.ts'
 import type { Limits } from '../config.ts'
-import { sendJson } from '../http-messages.ts'
 import type { Attempts } from '../log/attempts.ts'
 import type { Reservation, Space } from '../log/memory-budget.ts'
 import type { NotaryLog } from '../log/notary-log.ts'
-import { type FinishedCompletion, sealCompletion } from '../log/seal.ts'
+import { type FinishedCompletion, type Sealed, sealCompletion } from '../log/seal.ts'
 import type { Account } from '../notary-key.ts'
 import { chooseProvider } from '../protocol/choose-provider.ts'
-import {
-  type CompletionCall,
-  type ProviderEntry,
-  type SealedNotice,
-  STREAM_EVENTS,
-} from '../protocol/messages.ts'
+import type { CompletionCall, ProviderEntry } from '../protocol/messages.ts'
 import { parseRefusal, REFUSAL_BYTES_MAX } from '../providers/refusal.ts'
 import type { ProviderAnswer, Transport } from '../providers/transport.ts'
 import { admitAnswer } from './answer-memory.ts'
+import type { AnswerPort } from './answer-port.ts'
 import { parseAnswer } from './parse-answer.ts'
 import type { ParsedRequest } from './parse-request.ts'
 import { createWatchdog, readBody, type Watchdog } from './read-body.ts'
 import { relayStream } from './relay-stream.ts'
-import { openSink } from './stream-sink.ts'
 
 /**
  * How long the body of a refusal may take, milliseconds; then the refusal goes on without the
@@ -50,6 +43,7 @@ export type CompletionCore = {
 /** One call as it arrived. */
 type ArrivedCall = {
   readonly call: CompletionCall
+  readonly isEncrypted: boolean
   readonly parsed: ParsedRequest
   /** Memory that the request takes. */
   readonly requestBytes: number
@@ -63,10 +57,10 @@ type ArrivedCall = {
  */
 export async function serveCompletion(
   core: CompletionCore,
-  { call, parsed, requestBytes }: ArrivedCall,
-  response: ServerResponse,
+  { call, parsed, requestBytes, isEncrypted }: ArrivedCall,
+  port: AnswerPort,
 ): Promise<void> {
-  if (response.destroyed) throw new CallerGone('the gateway closed the connection')
+  if (port.isGone()) throw new CallerGone('the gateway closed the connection')
   const provider = findProvider(core.providers, { model: parsed.model, expected: call.provider })
   if (core.attestation.current() === null) throw core.attestation.unavailable()
   const space = core.space.reserve(requestBytes)
@@ -77,7 +71,7 @@ export async function serveCompletion(
     cancel.abort(new CallFault('provider_timeout', 'The provider took too long for its answer.'))
   }, core.limits.answerTimeoutMs)
   const abandon = () => cancel.abort(new CallerGone('the gateway closed the connection'))
-  response.once('close', abandon)
+  const forget = port.onGone(abandon)
   try {
     const attempt = core.attempts.count(parsed.requestDigest)
     if (attempt === null)
@@ -86,17 +80,18 @@ export async function serveCompletion(
     await askProvider({
       core,
       call,
+      isEncrypted,
       parsed,
       provider,
       space,
       cancel,
       watchdog,
-      response,
+      port,
       attempt,
       startedAtMs,
     })
   } finally {
-    response.off('close', abandon)
+    forget()
     clearTimeout(deadline)
     watchdog.rest()
     space.release()
@@ -107,12 +102,13 @@ export async function serveCompletion(
 type RunningCall = {
   readonly core: CompletionCore
   readonly call: CompletionCall
+  readonly isEncrypted: boolean
   readonly parsed: ParsedRequest
   readonly provider: ProviderEntry
   readonly space: Reservation
   readonly cancel: AbortController
   readonly watchdog: Watchdog
-  readonly response: ServerResponse
+  readonly port: AnswerPort
   /** How many times the log was asked for a completion of this request. */
   readonly attempt: number
   readonly startedAtMs: number
@@ -195,20 +191,21 @@ async function answerWhole(running: RunningCall, answer: ProviderAnswer): Promis
   })
   admitAnswer(space, body.bytes)
   const completion = parseAnswer(body.bytes, makeFallback(running))
-  const notice = seal(running, answer, {
+  const sealed = seal(running, answer, {
     response: completion,
     streamHash: null,
     receivedHash: body.hash,
     outcome: 'complete',
   })
-  sendJson(running.response, 200, notice)
+  watchdog.rest()
+  await running.port.endWhole(sealed, completion)
 }
 
 async function answerStream(running: RunningCall, answer: ProviderAnswer): Promise<void> {
-  const { core, parsed, cancel, space, watchdog, response } = running
+  const { core, parsed, cancel, space, watchdog, port } = running
   const { answerBytesMax: bytesMax, idleTimeoutMs, drainTimeoutMs } = core.limits
   const { usageAsked, choicesAsked } = parsed
-  const sink = openSink(response, { cancel, drainTimeoutMs })
+  const sink = port.openStream({ cancel, drainTimeoutMs })
   const relayed = await relayStream({
     body: answer.body,
     bodyTerms: { signal: cancel.signal, bytesMax, space },
@@ -217,14 +214,9 @@ async function answerStream(running: RunningCall, answer: ProviderAnswer): Promi
     watchdog,
     idleTimeoutMs,
   })
-  const notice = seal(running, answer, relayed)
-  const fault = relayed.fault === null ? '' : encodeEvent(STREAM_EVENTS.fault, relayed.fault.fault)
-  sink.end(fault + encodeEvent(STREAM_EVENTS.sealed, notice))
-}
-
-/** Text of a server-sent event with a name. */
-export function encodeEvent(event: string, data: object): string {
-  return `event: ${event}\ndata: ${JSON.stringify(data)}\n\n`
+  const sealed = seal(running, answer, relayed)
+  watchdog.rest()
+  await port.endStream(sealed, relayed)
 }
 
 function makeFallback({ core, parsed, startedAtMs }: RunningCall) {
@@ -232,10 +224,10 @@ function makeFallback({ core, parsed, startedAtMs }: RunningCall) {
 }
 
 function seal(
-  { core, call, parsed, provider, attempt, startedAtMs }: RunningCall,
+  { core, call, isEncrypted, parsed, provider, attempt, startedAtMs }: RunningCall,
   { tls }: ProviderAnswer,
   result: Pick<FinishedCompletion, 'response' | 'streamHash' | 'receivedHash' | 'outcome'>,
-): SealedNotice {
+): Sealed {
   const document = core.attestation.current()
   if (document === null) throw core.attestation.unavailable()
   const answeredBy: Receipt['provider'] = { name: provider.name, origin: provider.origin, tls }
@@ -255,6 +247,7 @@ function seal(
       startedAtMs,
       finishedAtMs: core.now(),
       context: call.context,
+      isEncrypted,
     },
   )
 }

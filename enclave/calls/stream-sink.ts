@@ -1,5 +1,6 @@
 import type { ServerResponse } from 'node:http'
 import { CallerGone } from '../call-fault.ts'
+import { STREAM_EVENTS } from '../protocol/messages.ts'
 
 /** The gateway's end of a streamed call. */
 export type StreamSink = {
@@ -10,7 +11,8 @@ export type StreamSink = {
    * cancels the call as CallerGone. Resolves too when the call is cancelled.
    */
   readonly drained: () => Promise<void>
-  readonly end: (text: string) => void
+  /** Takes the last chunk (canonical text), which is given with the proof; says the same. */
+  readonly last: (chunk: string) => boolean
 }
 
 /**
@@ -32,14 +34,15 @@ export function openSink(
       return response.write(text)
     },
     drained: () => waitForDrain(response, cancel, drainTimeoutMs),
-    end: (text) => {
+    last: (chunk) => {
       begin()
-      response.end(text)
+      return response.write(`event: ${STREAM_EVENTS.last}\ndata: ${chunk}\n\n`)
     },
   }
 }
 
-function waitForDrain(
+/** Resolves when the response has room again, as StreamSink has it. */
+export function waitForDrain(
   response: ServerResponse,
   cancel: AbortController,
   timeoutMs: number,

@@ -180,8 +180,8 @@ type PendingEntry = {
 
 function bytesOf(completion: Omit<SealedCompletion, 'document'>): number {
   return (
-    weighString(completion.request) +
-    weighString(completion.response) +
+    weighString(completion.request ?? '') +
+    weighString(completion.response ?? '') +
     weighString(completion.receipt) +
     weighString(completion.context)
   )

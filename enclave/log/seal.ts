@@ -3,12 +3,12 @@ import { completionDigest } from '../../attestation/account.ts'
 import { decodeHex, encodeHex, encodeUtf8 } from '../../attestation/bytes.ts'
 import { hashResponse } from '../../attestation/completion-hash.ts'
 import { canonicalizeJson } from '../../attestation/json/canonical.ts'
-import type { JsonObject } from '../../attestation/json/value.ts'
+import { isCount, isJsonObject, type JsonObject, memberOf } from '../../attestation/json/value.ts'
 import { hashLeaf } from '../../attestation/merkle/hash.ts'
 import type { Receipt, ReceiptV2 } from '../../attestation/receipt.ts'
 import type { AttestationDocument } from '../attestation-keeper.ts'
 import type { Account } from '../notary-key.ts'
-import type { SealedNotice } from '../protocol/messages.ts'
+import type { SealedNotice, TokenUsage } from '../protocol/messages.ts'
 import type { NotaryLog } from './notary-log.ts'
 
 /** What the enclave knows of a completion when it is over. */
@@ -32,6 +32,20 @@ export type FinishedCompletion = {
   readonly finishedAtMs: number
   /** The gateway's, handed back with the completion. */
   readonly context: string
+  /** Request and answer are encrypted end to end: then neither is handed over. */
+  readonly isEncrypted: boolean
+}
+
+/** A sealed completion, and what the proof of it is made of. */
+export type Sealed = {
+  readonly notice: SealedNotice
+  /** The response's canonical JSON text. */
+  readonly response: string
+  /**
+   * JSON text of the proof's members that the enclave knows: all but tx_hash and log, without
+   * braces.
+   */
+  readonly members: string
 }
 
 /**
@@ -46,25 +60,51 @@ export function sealCompletion(
     readonly document: AttestationDocument
   },
   finished: FinishedCompletion,
-): SealedNotice {
+): Sealed {
   const { account, log, document } = notary
   const hashes = hashResponse(finished, sha256)
   const receipt = makeReceipt(log.size, hashes, finished)
   const receiptText = canonicalizeJson(receipt)
-  const signature = account.sign(completionDigest(decodeHex(hashes.hash)))
+  const signature = `0x${encodeHex(account.sign(completionDigest(decodeHex(hashes.hash))))}`
+  const { isEncrypted } = finished
   log.append({
     completion: {
       index: receipt.index,
-      request: hashes.canonicalRequest,
-      response: hashes.canonicalResponse,
+      request: isEncrypted ? null : hashes.canonicalRequest,
+      response: isEncrypted ? null : hashes.canonicalResponse,
+      ...(isEncrypted ? { usage: usageOf(finished.response) } : {}),
       receipt: receiptText,
-      signature: `0x${encodeHex(signature)}`,
+      signature,
       context: finished.context,
     },
     leafHash: hashLeaf(encodeUtf8(receiptText)),
     document,
   })
-  return { notary: account.notary, index: receipt.index, outcome: receipt.outcome }
+  const publicKey = `0x${encodeHex(account.publicKey)}`
+  return {
+    notice: { notary: account.notary, index: receipt.index, outcome: receipt.outcome },
+    response: hashes.canonicalResponse,
+    members:
+      `"hash":"${hashes.hash}","public_key":"${publicKey}","signature":"${signature}",` +
+      `"attestation":"${document.base64}","receipt":${receiptText}`,
+  }
+}
+
+/** What a response states was used; null when it states nothing, or no numbers. */
+export function usageOf(response: JsonObject): TokenUsage | null {
+  const usage = memberOf(response, 'usage')
+  if (!isJsonObject(usage)) return null
+  const {
+    prompt_tokens: promptTokens,
+    completion_tokens: completionTokens,
+    total_tokens: totalTokens,
+  } = usage
+  if (!isCount(promptTokens) || !isCount(completionTokens)) return null
+  return {
+    prompt_tokens: promptTokens,
+    completion_tokens: completionTokens,
+    total_tokens: isCount(totalTokens) ? totalTokens : promptTokens + completionTokens,
+  }
 }
 
 /** The native one: answers may be megabytes. */
@@ -96,6 +136,6 @@ function makeReceipt(
     finished_at: finished.finishedAtMs,
     stream_hash: finished.streamHash,
     attempt: finished.attempt,
-    encrypted: false,
+    encrypted: finished.isEncrypted,
   }
 }

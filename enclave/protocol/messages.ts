@@ -1,4 +1,6 @@
+import type { EncryptionKey } from '../../attestation/encryption-key.ts'
 import type { BootHead } from '../../attestation/evidence/boot-statement.ts'
+import type { LogProof } from '../../attestation/log-proof.ts'
 import type { Receipt } from '../../attestation/receipt.ts'
 
 /**
@@ -29,6 +31,10 @@ export const ENCLAVE_PATHS = {
    * EnclaveFault
    */
   completions: '/v1/completions',
+  /** POST frames of EHBP, CALL_HEADER → EncryptedRecord after EncryptedRecord, or EnclaveFault */
+  encrypted: '/v1/encrypted/completions',
+  /** POST AnchorProof → {} */
+  encryptedProof: '/v1/encrypted/proof',
   /** POST PullRequest → PullReply */
   pull: '/v1/log/pull',
   /** GET ?nonce=<hex> → { document: base64 } */
@@ -79,6 +85,11 @@ export type Identity = {
   readonly notary: string
   /** Current attestation document, standard base64. */
   readonly attestation: string
+  /**
+   * Keys that calls may be encrypted to, the newest first, each as the notary vouches for it. An
+   * older enclave has none.
+   */
+  readonly encryption_keys?: readonly EncryptionKey[]
   /** Leaves in the log so far, and how many of them the gateway has acknowledged. */
   readonly log: { readonly size: number; readonly acknowledged: number }
 }
@@ -92,11 +103,85 @@ export type CompletionCall = {
   readonly credential: string | null
 }
 
+/** The gateway's part of an encrypted call, of which it sees no more than this. */
+export type EncryptedCall = {
+  /** As in CompletionCall. */
+  readonly context: string
+  /**
+   * The operator's credentials by provider, since the gateway does not know the model. The enclave
+   * takes the one that it needs.
+   */
+  readonly credentials: Readonly<Record<string, string>>
+  /** `Ehbp-Encapsulated-Key`: 64 hex digits. */
+  readonly encapsulated_key: string
+  /**
+   * The caller's own credential at the provider, sealed to the same key (design: Encrypted calls):
+   * base64url of encapsulated key and ciphertext; null without one.
+   */
+  readonly sealed_credential: string | null
+}
+
+/**
+ * What the body of an encrypted answer is made of: records of one byte for the kind, four for the
+ * length (big-endian), and so many of content.
+ */
+export const ENCRYPTED_RECORDS = {
+  /** JSON of EncryptedHead; comes first. */
+  head: 1,
+  /** A frame of EHBP, with its own length: for the caller, as it is. */
+  frame: 2,
+  /** JSON of EncryptedSealed: the gateway commits, and then sends an AnchorProof. */
+  sealed: 3,
+  /** JSON of EncryptedFault: the caller is told in the frames. */
+  fault: 4,
+} as const
+
+/** How the caller is answered. The rest of the answer is encrypted. */
+export type EncryptedHead = {
+  readonly status: number
+  readonly content_type: string
+  readonly retry_after_seconds: number | null
+  /** Of an error: false where trying again cannot help. */
+  readonly should_retry: boolean
+}
+
+/** A sealed call, and what limits need to know of it. */
+export type EncryptedSealed = SealedNotice & {
+  /** By which the AnchorProof finds the call: 32 hex digits. */
+  readonly call: string
+  readonly model: string
+  readonly usage: TokenUsage | null
+}
+
+/** What the provider stated was used. */
+export type TokenUsage = {
+  readonly prompt_tokens: number
+  readonly completion_tokens: number
+  readonly total_tokens: number
+}
+
+/** Why there is no whole answer: for limits and metrics, without words. */
+export type EncryptedFault = {
+  readonly code: EnclaveFaultCode
+  /** What was asked for, as far as it was read; null before. */
+  readonly model: string | null
+}
+
+/** What only the gateway knows of a call's proof: the enclave puts it into the last frame. */
+export type AnchorProof = {
+  readonly call: string
+  readonly tx_hash: string
+  readonly log: LogProof
+}
+
 /** Longest context of a completion call, bytes of UTF-8. */
 export const CONTEXT_BYTES_MAX = 4096
 
 /** Longest credential of a completion call, bytes: it is printable ASCII. */
 export const CREDENTIAL_BYTES_MAX = 4096
+
+/** Longest sealed credential, bytes: encapsulated key, credential and tag. */
+export const SEALED_CREDENTIAL_BYTES_MAX = 32 + CREDENTIAL_BYTES_MAX + 16
 
 /** Longest body of a completion call, bytes: the interface's limit, and the gateway's default. */
 export const REQUEST_BYTES_MAX = 10 * 1024 * 1024
@@ -158,6 +243,9 @@ export type EnclaveFaultCode =
   | 'too_busy' //                 503  too many calls at once
   | 'invalid_call' //             400  the gateway's own call is malformed: header, query or body (404: no path of the protocol)
   | 'log_conflict' //             409  a pull from below what was acknowledged, or from above what was handed over
+  | 'bad_ciphertext' //           400  an encrypted call that cannot be opened after its first frame
+  | 'unknown_key' //              422  an encrypted call that no key of this enclave opens
+  | 'replayed_call' //            409  an encrypted call that was made before
   | 'internal_error' //           500
 
 export type PullRequest = {
@@ -181,10 +269,14 @@ export type PullRequest = {
  */
 export type SealedCompletion = {
   readonly index: number
-  /** Canonical JSON text of the request without unset members, as hashed. */
-  readonly request: string
-  /** Canonical JSON text of the response, as hashed. */
-  readonly response: string
+  /**
+   * Canonical JSON text of the request without unset members, as hashed; null of an encrypted call.
+   */
+  readonly request: string | null
+  /** Canonical JSON text of the response, as hashed; null of an encrypted call. */
+  readonly response: string | null
+  /** Of an encrypted call: what its response states; null when that is nothing. */
+  readonly usage?: TokenUsage | null
   /** Canonical JSON text of the Receipt; the leaf is over its UTF-8 bytes. */
   readonly receipt: string
   /** 0x + 65 bytes r||s||v, EIP-191 over the 32 bytes of `hash`. */

@@ -21,6 +21,7 @@ export const EXPOSED_HEADERS: readonly string[] = [
     'allow',
   ],
   'idempotent-replayed',
+  'ehbp-response-nonce',
   ...['requests', 'tokens'].flatMap((kind) =>
     ['limit', 'remaining', 'reset'].map((what) => `x-ratelimit-${what}-${kind}`),
   ),

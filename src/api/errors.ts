@@ -20,6 +20,8 @@ type ErrorRule = {
  */
 export const ERROR_RULES = {
   malformed_request: { status: 400 },
+  /** An encrypted call that its enclave could not open: another context would be needed. */
+  bad_ciphertext: { status: 400, shouldRetry: false },
   unsupported_request_parameter: { status: 400 },
   authorization_missing: { status: 401 },
   invalid_credentials: { status: 401 },
@@ -42,6 +44,8 @@ export const ERROR_RULES = {
    * A completion may have been made that this service cannot see: another would be a second one.
    */
   idempotency_outcome_unknown: { status: 409, shouldRetry: false },
+  /** An encrypted call whose encapsulated key was used before. */
+  replayed_call: { status: 409, shouldRetry: false },
   payload_too_large: { status: 413 },
   unsupported_media_type: { status: 415 },
   rate_limit_exceeded: { status: 429 },

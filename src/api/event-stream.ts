@@ -145,7 +145,7 @@ const STREAM_HEADERS = {
  * Waits until what was written has left this process. A reader that is too slow is cut off, and so
  * has left.
  */
-function drained(response: ServerResponse, timeoutMs: number): Promise<void> {
+export function drained(response: ServerResponse, timeoutMs: number): Promise<void> {
   return new Promise((resolve, reject) => {
     const timer = setTimeout(() => response.destroy(), timeoutMs)
     const settle = () => {

@@ -57,6 +57,11 @@ type RouteDefinition<Params, Query, Headers, Body> = Declaration<Params, Query, 
    * then.
    */
   readonly isAbortable?: boolean
+  /** Calls that another handler answers, which reads the body itself. */
+  readonly raw?: {
+    readonly isFor: (context: RouteContext) => boolean
+    readonly handler: (call: RawCall) => Promise<void>
+  }
   /**
    * Gives JSON: a value, or its text as it is to be sent; undefined when it has answered itself.
    */
@@ -92,6 +97,13 @@ export type RouteCall<Params = unknown, Query = unknown, Headers = unknown, Body
   ): Promise<undefined>
 }
 
+/** One call whose handler reads its body itself. */
+export type RawCall = {
+  readonly context: RouteContext
+  readonly slot: Slot
+  readonly abort: AbortController
+}
+
 /** What the app gives its routes to serve calls with. */
 export type RouteServer = EventStreamOptions & { readonly signals: CallSignals }
 
@@ -109,7 +121,7 @@ export type Route = Declaration<unknown, unknown, unknown, unknown> & {
 export function defineRoute<Params, Query, Headers, Body>(
   definition: RouteDefinition<Params, Query, Headers, Body>,
 ): Route {
-  const { handler, admission = UNBOUNDED, isAbortable = false, ...declared } = definition
+  const { handler, raw, admission = UNBOUNDED, isAbortable = false, ...declared } = definition
   const { body, form } = declared
   if ((body ?? form) !== undefined && admission === UNBOUNDED)
     throw new TypeError(`expected an admission for the bodies of ${declared.path}`)
@@ -156,7 +168,8 @@ export function defineRoute<Params, Query, Headers, Body>(
       const slot = admission.admit()
       const { abort, done } = isAbortable ? server.signals.open(context.res) : neverAborted()
       try {
-        await answer(context, server, { slot, abort })
+        if (raw?.isFor(context)) await raw.handler({ context, slot, abort })
+        else await answer(context, server, { slot, abort })
       } finally {
         done()
         slot.release()

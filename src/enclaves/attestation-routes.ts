@@ -1,7 +1,9 @@
 import { z } from 'zod'
+import { ApiError } from '../api/errors.ts'
 import { defineRoute, type Route } from '../api/route.ts'
-import { address, base64, hexText } from '../api/schemas.ts'
+import { address, base64, digest, hexBytes, hexText, unixSeconds } from '../api/schemas.ts'
 import type { Attestations } from './attestations.ts'
+import type { EnclavePool } from './enclave-pool.ts'
 
 /**
  * What a caller asks of an attestation: over 16 to 64 bytes of a nonce (hex, lower case, without
@@ -30,7 +32,21 @@ const attestationReply = z.strictObject({
 })
 
 const notaryList = z.strictObject({
-  notaries: z.array(attestationReply.extend({ status: z.enum(['in_use', 'draining']) })),
+  notaries: z.array(
+    attestationReply.extend({
+      status: z.enum(['in_use', 'draining']),
+      encryption_keys: z
+        .array(
+          z.strictObject({
+            public_key: digest,
+            not_before: unixSeconds,
+            not_after: unixSeconds,
+            signature: hexBytes,
+          }),
+        )
+        .describe('X25519 keys that calls may be encrypted to, each signed by the notary'),
+    }),
+  ),
 })
 
 /** `GET /v1/attestation` and `GET /v1/notaries`. */
@@ -52,6 +68,43 @@ export function attestationRoutes(attestations: Attestations): readonly Route[] 
       summary: 'The notaries of all enclaves in use, with their attestation documents',
       reply: { name: 'NotaryList', schema: notaryList },
       handler: async () => ({ notaries: attestations.list() }),
+    }),
+  ]
+}
+
+/** Media type of key configurations (RFC 9458 section 3), which clients compare whole. */
+const KEYS_TYPE = 'application/ohttp-keys'
+
+/** DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-256-GCM, under key id 0 (RFC 9180 section 7). */
+const KEY_CONFIG_HEAD = Buffer.from('000020', 'hex')
+const KEY_CONFIG_SUITES = Buffer.from('000400010002', 'hex')
+
+/** `GET /.well-known/hpke-keys`: where any client of EHBP finds a key. */
+export function encryptionKeyRoutes(enclaves: Pick<EnclavePool, 'wellKnown'>): readonly Route[] {
+  return [
+    defineRoute({
+      method: 'GET',
+      path: '/.well-known/hpke-keys',
+      tag: 'Service',
+      scope: 'public',
+      summary: "One enclave's newest key for encrypted calls, as EHBP has it",
+      description:
+        'One key configuration of RFC 9458. Nothing shows whose key it is: a client that must know takes those of `/v1/notaries`, which notaries sign.',
+      reply: { name: 'EncryptionKeyConfiguration', schema: z.string(), types: [KEYS_TYPE] },
+      errors: ['enclave_unavailable'],
+      handler: async ({ context }) => {
+        const [key] = enclaves.wellKnown()?.lastIdentity?.encryption_keys ?? []
+        if (key === undefined)
+          throw new ApiError('enclave_unavailable', 'No enclave in use takes encrypted calls')
+        context.set('content-type', KEYS_TYPE)
+        context.set('cache-control', 'no-store')
+        context.body = Buffer.concat([
+          KEY_CONFIG_HEAD,
+          Buffer.from(key.public_key, 'hex'),
+          KEY_CONFIG_SUITES,
+        ])
+        return undefined
+      },
     }),
   ]
 }

@@ -1,13 +1,17 @@
 import type { Socket } from 'node:net'
+import type { Readable } from 'node:stream'
 import { buildConnector, Pool } from 'undici'
+import { RESPONSE_NONCE_HEADER } from '../../attestation/ehbp.ts'
 import type { BootHead } from '../../attestation/evidence/boot-statement.ts'
 import {
+  type AnchorProof,
   type BootStatementReply,
   type BootStatementRequest,
   CALL_HEADER,
   type CompletionCall,
   ENCLAVE_PATHS,
   type EnclaveFault,
+  type EncryptedCall,
   type HeadAttestationReply,
   type HeadAttestationRequest,
   type Identity,
@@ -28,6 +32,7 @@ import {
   parseSealedNotice,
   readEnclaveEvents,
 } from './enclave-replies.ts'
+import { type EncryptedAnswer, readEncryptedEvents } from './encrypted-answer.ts'
 
 /**
  * What the enclave answers a completion call with. The bytes of a stream are read as `events` is
@@ -169,6 +174,53 @@ export class EnclaveClient {
         : { kind: 'fault', fault: parseFault(value) }
     } catch (error) {
       throw this.#forgetting(error)
+    }
+  }
+
+  /**
+   * Sends an encrypted call's frames as they come. Aborting the signal, at any time until the
+   * events end, ends the provider's call.
+   */
+  async encrypted(
+    call: EncryptedCall,
+    body: Readable,
+    signal: AbortSignal,
+  ): Promise<EncryptedAnswer> {
+    const header = Buffer.from(JSON.stringify(call)).toString('base64url')
+    try {
+      const reply = await send(this.#completions, {
+        method: 'POST',
+        path: ENCLAVE_PATHS.encrypted,
+        headers: { 'content-type': 'application/octet-stream', [CALL_HEADER]: header },
+        body,
+        signal,
+      })
+      const nonce = reply.headers[RESPONSE_NONCE_HEADER]
+      if (reply.statusCode === 200 && typeof nonce === 'string' && /^[0-9a-f]{64}$/.test(nonce))
+        return {
+          kind: 'answer',
+          responseNonce: nonce,
+          events: readEncryptedEvents(reply.body, signal),
+        }
+      const fault = parseFault(await readJson(reply, SMALL_REPLY_BYTES_MAX, signal))
+      return { kind: 'fault', fault }
+    } catch (error) {
+      throw this.#forgetting(error)
+    }
+  }
+
+  /** Gives an encrypted call that waits for it what its proof lacks. False when none waits. */
+  async giveProof(proof: AnchorProof, signal: AbortSignal): Promise<boolean> {
+    const isGiven = () => true
+    try {
+      return await this.#ask(isGiven, {
+        path: ENCLAVE_PATHS.encryptedProof,
+        request: proof,
+        signal,
+      })
+    } catch (error) {
+      if (error instanceof EnclaveError && error.code === 'refused') return false
+      throw error
     }
   }
 

@@ -1,6 +1,8 @@
+import type { Readable } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type {
   CompletionCall,
+  EncryptedCall,
   Identity,
   PullReply,
   PullRequest,
@@ -15,7 +17,7 @@ import {
   type EnclaveClientOptions,
 } from './enclave-client.ts'
 import { EnclaveError } from './enclave-errors.ts'
-import type { EnclaveEvent } from './enclave-replies.ts'
+import type { EncryptedAnswer } from './encrypted-answer.ts'
 
 /**
  * Between looks at an enclave that answers: an end, a restart or an end of its release shows this
@@ -173,16 +175,7 @@ export class EnclaveEndpoint extends EnclaveClient {
     body: Uint8Array,
     signal: AbortSignal,
   ): Promise<CompletionAnswer> {
-    let isOver = false
-    const end = () => {
-      if (isOver) return
-      isOver = true
-      signal.removeEventListener('abort', end)
-      this.#apply({ kind: 'call_ended' })
-    }
-    this.#apply({ kind: 'call_began' })
-    signal.addEventListener('abort', end)
-    if (signal.aborted) end()
+    const end = this.#countCall(signal)
     try {
       const answer = await super.complete(call, body, signal)
       if (answer.kind === 'stream')
@@ -194,6 +187,41 @@ export class EnclaveEndpoint extends EnclaveClient {
       this.#note(error)
       throw error
     }
+  }
+
+  /** The same of an encrypted call. */
+  override async encrypted(
+    call: EncryptedCall,
+    body: Readable,
+    signal: AbortSignal,
+  ): Promise<EncryptedAnswer> {
+    const end = this.#countCall(signal)
+    try {
+      const answer = await super.encrypted(call, body, signal)
+      if (answer.kind === 'answer')
+        return { ...answer, events: this.#trackEvents(answer.events, end) }
+      end()
+      return answer
+    } catch (error) {
+      end()
+      this.#note(error)
+      throw error
+    }
+  }
+
+  /** Counts a call until what is given is called, or the signal is aborted. */
+  #countCall(signal: AbortSignal): () => void {
+    let isOver = false
+    const end = () => {
+      if (isOver) return
+      isOver = true
+      signal.removeEventListener('abort', end)
+      this.#apply({ kind: 'call_ended' })
+    }
+    this.#apply({ kind: 'call_began' })
+    signal.addEventListener('abort', end)
+    if (signal.aborted) end()
+    return end
   }
 
   /**
@@ -238,10 +266,7 @@ export class EnclaveEndpoint extends EnclaveClient {
     return notary === this.#state.notary && this.#state.verdict === 'accepted'
   }
 
-  async *#trackEvents(
-    events: AsyncIterable<EnclaveEvent>,
-    end: () => void,
-  ): AsyncGenerator<EnclaveEvent> {
+  async *#trackEvents<Event>(events: AsyncIterable<Event>, end: () => void): AsyncGenerator<Event> {
     try {
       yield* events
     } catch (error) {

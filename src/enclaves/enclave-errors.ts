@@ -86,6 +86,11 @@ export function callErrorOf(
       return new ApiError('overloaded', 'Too many calls at once, try again in a moment')
     case 'provider_mismatch':
       return new ApiError('not_ready', 'The providers have just changed, try again')
+    case 'bad_ciphertext':
+    case 'replayed_call':
+      return new ApiError(fault.code, fault.message)
+    // Told by whoever answers the call: in a form of EHBP's own.
+    case 'unknown_key':
     case 'invalid_call':
     case 'log_conflict':
     case 'internal_error':

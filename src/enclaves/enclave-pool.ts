@@ -1,3 +1,4 @@
+import type { EncryptionKey } from '../../attestation/encryption-key.ts'
 import type { LogDomain } from '../../attestation/tree-head.ts'
 import { chooseProvider } from '../../enclave/protocol/choose-provider.ts'
 import type { CompletionCall, EnclaveFaultCode, Identity } from '../../enclave/protocol/messages.ts'
@@ -34,6 +35,8 @@ export type ServedNotary = Pick<
   Identity,
   'notary' | 'public_key' | 'attestation' | 'boot_configuration'
 > & {
+  /** Keys that calls may be encrypted to; none of an older enclave. */
+  readonly encryption_keys: readonly EncryptionKey[]
   /** `draining`: it gets no new calls; its last completions are on their way into its log. */
   readonly status: 'in_use' | 'draining'
 }
@@ -151,6 +154,26 @@ export class EnclavePool {
   }
 
   /**
+   * The enclave that an encrypted call is meant for, while it takes calls: that of `notary` (0x,
+   * lower case), or with null the one whose keys are published (wellKnown). Null when it is gone,
+   * or takes none.
+   */
+  findEncrypted(notary: string | null): EnclaveEndpoint | null {
+    if (notary === null) return this.wellKnown()
+    return this.#list().find(({ state }) => isUsable(state) && state.notary === notary) ?? null
+  }
+
+  /** The enclave whose keys are published for clients that ask for one: the same while it is used. */
+  wellKnown(): EnclaveEndpoint | null {
+    const usable = this.#list().filter(
+      ({ state, lastIdentity }) =>
+        isUsable(state) && (lastIdentity?.encryption_keys ?? []).length > 0,
+    )
+    const nameOf = ({ state }: EnclaveEndpoint) => state.notary ?? ''
+    return usable.toSorted((one, other) => (nameOf(one) < nameOf(other) ? -1 : 1))[0] ?? null
+  }
+
+  /**
    * Notary of the enclave that would make a call for this model now. Throws EnclaveError when there
    * is none.
    */
@@ -196,7 +219,10 @@ export class EnclavePool {
       if (lastIdentity === null || (phase !== 'usable' && phase !== 'draining')) return []
       const { notary, public_key, attestation, boot_configuration } = lastIdentity
       const status = phase === 'usable' ? 'in_use' : 'draining'
-      return [{ notary, public_key, status, attestation, boot_configuration } as const]
+      // One that is drained takes no more calls.
+      const keys = status === 'in_use' ? (lastIdentity.encryption_keys ?? []) : []
+      const told = { notary, public_key, status, attestation, boot_configuration } as const
+      return [{ ...told, encryption_keys: keys }]
     })
   }
 

@@ -93,6 +93,16 @@ const identitySchema = z.object({
   public_key: z.string(),
   notary: z.string(),
   attestation: z.string(),
+  encryption_keys: z
+    .array(
+      z.object({
+        public_key: z.string().regex(/^[0-9a-f]{64}$/),
+        not_before: index,
+        not_after: index,
+        signature: z.string().regex(/^0x[0-9a-f]{130}$/),
+      }),
+    )
+    .optional(),
   log: z.object({ size: index, acknowledged: index }),
 })
 
@@ -139,13 +149,19 @@ const FAULT_CODES: ReadonlySet<string> = new Set<EnclaveFault['code']>([
   'too_busy',
   'invalid_call',
   'log_conflict',
+  'bad_ciphertext',
+  'unknown_key',
+  'replayed_call',
   'internal_error',
 ])
 
 const sealedCompletionSchema = z.object({
   index,
-  request: z.string(),
-  response: z.string(),
+  request: z.string().nullable(),
+  response: z.string().nullable(),
+  usage: z
+    .object({ prompt_tokens: index, completion_tokens: index, total_tokens: index })
+    .nullish(),
   receipt: z.string(),
   signature: z.string(),
   document: z.string(),

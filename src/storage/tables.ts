@@ -98,8 +98,8 @@ type RecordRow = {
   readonly account_id: string | null
   readonly request_id: string | null
   readonly hash: Uint8Array
-  readonly request: string
-  readonly response: string
+  readonly request: string | null
+  readonly response: string | null
   readonly receipt: string
   readonly signature: Uint8Array
   readonly document_digest: Uint8Array
@@ -109,6 +109,8 @@ type RecordRow = {
   readonly created_at: number
   /** Of the call that asked for it, unlike request_id never the caller's to choose. */
   readonly call_id: string | null
+  /** JSON of what an encrypted call used; null of others. */
+  readonly usage: string | null
 }
 
 type BootStatementRow = {

@@ -122,20 +122,24 @@ const HASH_FORM = /^[0-9a-f]{64}$/
 function checkCompletion(sealed: SealedCompletion, index: number): Receipt {
   if (sealed.index !== index)
     throw refused('wrong_index', `expected completion ${index}, got ${sealed.index}`)
-  const texts = [sealed.request, sealed.response, sealed.receipt]
+  const { request, response } = sealed
+  const texts = [request ?? '', response ?? '', sealed.receipt]
   if (!texts.every((text) => text.isWellFormed() && !text.includes('\0')))
     throw refused(
       'unstorable_text',
       `expected texts without U+0000 and lone surrogates in completion ${index}`,
     )
   const receipt = readReceipt(sealed.receipt, index)
-  const requestHash = hash('sha256', sealed.request)
-  const responseHash = hash('sha256', sealed.response)
+  // Of an encrypted call the texts are not there, and nothing but the receipt says their hashes.
+  const isEncrypted = receipt.version === 2 && receipt.encrypted
+  const isHashed = (text: string | null, expected: string) =>
+    text === null ? isEncrypted : !isEncrypted && hash('sha256', text) === expected
+  const hashes = receipt.request_hash + receipt.response_hash
   const isOneCompletion =
     receipt.index === index &&
-    receipt.request_hash === requestHash &&
-    receipt.response_hash === responseHash &&
-    receipt.hash === hash('sha256', Buffer.from(requestHash + responseHash, 'hex'))
+    isHashed(request, receipt.request_hash) &&
+    isHashed(response, receipt.response_hash) &&
+    receipt.hash === hash('sha256', Buffer.from(hashes, 'hex'))
   if (!isOneCompletion)
     throw refused('wrong_hash', `expected the receipt of completion ${index} to be its own`)
   if (!SIGNATURE_FORM.test(sealed.signature))

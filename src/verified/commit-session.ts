@@ -169,6 +169,7 @@ function toNewRecord({ sealed, receipt, document }: CheckedCompletion): NewRecor
     hash: receipt.hash,
     request: sealed.request,
     response: sealed.response,
+    usage: sealed.usage ?? null,
     receipt: sealed.receipt,
     signature: sealed.signature,
     document: document.digest,

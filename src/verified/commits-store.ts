@@ -41,6 +41,7 @@ export type NewRecord = Pick<
   | 'request'
   | 'response'
   | 'receipt'
+  | 'usage'
   | 'signature'
   | 'accountId'
   | 'requestId'
@@ -200,13 +201,13 @@ function commitStatement({
     ) ${documents.size === 0 ? sql`` : storeDocuments(documents, committedAt)}
     insert into records (
       id, log_id, index, account_id, request_id, hash, request, response, receipt, signature, document_digest,
-      relayer, nonce, outcome, created_at, call_id)
+      relayer, nonce, outcome, created_at, call_id, usage)
     select r.id, (select id from grown), r.index, r.account_id, r.request_id, decode(r.hash, 'hex'), r.request,
       r.response, r.receipt, decode(r.signature, 'hex'), decode(r.document, 'hex'),
-      ${relayer}, ${nonce}, r.outcome, r.created_at, r.call_id
+      ${relayer}, ${nonce}, r.outcome, r.created_at, r.call_id, r.usage
     from json_to_recordset(${JSON.stringify(records.map(describeRecord))}::text::json) as r(
       id uuid, index bigint, account_id uuid, request_id text, hash text, request text, response text, receipt text,
-      signature text, document text, outcome text, created_at bigint, call_id uuid)
+      signature text, document text, outcome text, created_at bigint, call_id uuid, usage text)
     order by r.index`
 }
 
@@ -238,5 +239,6 @@ function describeRecord(record: NewRecord) {
     outcome: record.outcome,
     created_at: record.createdAt,
     call_id: record.callId ?? null,
+    usage: record.usage === null ? null : JSON.stringify(record.usage),
   }
 }

@@ -20,8 +20,9 @@ import { estimateChatTokens, estimatePromptTokens, usedTokensOf } from '../chat/
 import { chatChunk } from '../chat/completion-replies.ts'
 import { replayEvents } from '../chat/replay.ts'
 import { credentialHeaders } from './completion-call.ts'
+import { type EncryptedCalls, isEncryptedCall, serveEncryptedCall } from './encrypted-calls.ts'
 import { verifiedCompletion } from './record-replies.ts'
-import { createReplyText, lastChunkText, proofChunkText } from './record-text.ts'
+import { createReplyText, lastChunkText, proofChunkText, responseOf } from './record-text.ts'
 import type { StoredRecord } from './records-store.ts'
 import type { VerifiedCall, VerifiedCompletions } from './verified-completions.ts'
 
@@ -51,11 +52,13 @@ const callHeaders = idempotencyHeaders.extend(credentialHeaders.shape)
  */
 export function verifiedCompletionRoutes({
   completions,
+  encrypted,
   limiter,
   idempotency,
   bodyBytesMax,
 }: {
   readonly completions: VerifiedCompletions
+  readonly encrypted: EncryptedCalls
   readonly limiter: Pick<RateLimiter, 'admit'>
   readonly idempotency: Idempotency<StoredRecord>
   readonly bodyBytesMax: number
@@ -68,7 +71,8 @@ export function verifiedCompletionRoutes({
       summary: 'Complete a chat at an external provider, with evidence',
       description:
         'The answer is hashed and signed inside the enclave, and stored with its anchor, before it is given. Streamed, the proof is in the last chunk. ' +
-        'This gateway reads request, answer and provider credential: the evidence shows that these words were exchanged, not who asked.',
+        'This gateway reads request, answer and provider credential, unless the call is encrypted (EHBP, with `Ehbp-Encapsulated-Key` and `Affidavit-Notary`): ' +
+        'then it passes on what it cannot read. The evidence shows that these words were exchanged, not who asked.',
       scope: 'inference',
       headers: callHeaders,
       body: {
@@ -88,9 +92,14 @@ export function verifiedCompletionRoutes({
           'provider_timeout',
         ] as const),
         ...(['enclave_unavailable', 'commit_delayed', 'completion_lost', 'overloaded'] as const),
+        ...(['bad_ciphertext', 'replayed_call', 'unsupported_request_parameter'] as const),
       ],
       admission: createAdmission({ callsMax: CALLS_MAX, bytesMax: BODIES_BYTES_MAX }),
       isAbortable: true,
+      raw: {
+        isFor: isEncryptedCall,
+        handler: (call) => serveEncryptedCall(encrypted, call),
+      },
       async handler(call) {
         const { context, body: request, bytes, headers, abort } = call
         const { model } = request
@@ -193,7 +202,7 @@ async function settling(
   const promptTokens = estimatePromptTokens(size)
   try {
     const record = await run()
-    permit.settle(usedTokensOf(record.response, promptTokens))
+    permit.settle(usedTokensOf(responseOf(record), promptTokens))
     return record
   } catch (error) {
     permit.settle(isWithoutResult(error) && chunks() === 0 ? 0 : promptTokens + chunks())
@@ -223,5 +232,5 @@ async function answerAgain(
 ): Promise<string | undefined> {
   if (!isStream) return createReplyText(record)
   const withProof = (chunk: string) => lastChunkText(chunk, record)
-  return stream((writer) => replayEvents(writer, record.response, { includesUsage, withProof }))
+  return stream((writer) => replayEvents(writer, responseOf(record), { includesUsage, withProof }))
 }

@@ -67,11 +67,22 @@ const proof = {
 /** Verified completion (interface, 2.3). */
 export const verifiedCompletion = chatCompletion.extend(proof)
 
+const tokenUsage = z.strictObject({
+  prompt_tokens: z.int(),
+  completion_tokens: z.int(),
+  total_tokens: z.int(),
+})
+
 /** Stored verified completion (interface, 2.4). */
 export const storedRecord = z.strictObject({
   id: z.uuid(),
-  request: z.looseObject({ model: z.string(), messages: z.array(z.looseObject({})) }),
-  response: chatCompletion,
+  request: z
+    .looseObject({ model: z.string(), messages: z.array(z.looseObject({})) })
+    .nullable()
+    .describe('Null of an encrypted call: only its caller has it'),
+  response: chatCompletion.nullable(),
+  redacted: z.literal(true).optional().describe('There of an encrypted call alone'),
+  usage: tokenUsage.nullish().describe('Of an encrypted call: what its provider stated'),
   ...proof,
   reanchored: z
     .array(hash32)

@@ -18,7 +18,13 @@ import type { StoredRecord } from './records-store.ts'
  * and `log` too.
  */
 export function createReplyText(record: StoredRecord): string {
-  return withMembers(record.response, `${proofText(record)},${logMember(record)}`)
+  return withMembers(responseOf(record), `${proofText(record)},${logMember(record)}`)
+}
+
+/** The response of a call that is not encrypted: answers are made here of those alone. */
+export function responseOf({ response }: StoredRecord): string {
+  if (response === null) throw new TypeError('expected the record of a call that is not encrypted')
+  return response
 }
 
 /** The last chunk of a stream (canonical JSON text) with the same members after its own. */
@@ -28,15 +34,20 @@ export function lastChunkText(chunk: string, record: StoredRecord): string {
 
 /**
  * Stored record (interface, 2.4), with `receipt` and `log`, and `reanchored` when its head was
- * anchored again.
+ * anchored again. That of an encrypted call is `redacted`.
  */
 export function recordText(record: StoredRecord): string {
-  const request = JSON.stringify(echoRequest(record.request))
-  const { id, response, createdAt } = record
-  const members = `"id":"${id}","request":${request},"response":${response}`
+  const { id, createdAt } = record
   const again =
     record.reanchored.length === 0 ? '' : `"reanchored":${JSON.stringify(record.reanchored)},`
-  return `{${members},${proofText(record)},${again}"created_at":${createdAt},${logMember(record)}}`
+  return `{"id":"${id}",${contentText(record)},${proofText(record)},${again}"created_at":${createdAt},${logMember(record)}}`
+}
+
+/** Request and response; of an encrypted call, that they are not here, and what was used. */
+function contentText({ request, response, usage }: StoredRecord): string {
+  if (request === null || response === null)
+    return `"request":null,"response":null,"redacted":true,"usage":${JSON.stringify(usage)}`
+  return `"request":${JSON.stringify(echoRequest(request))},"response":${response}`
 }
 
 /**
@@ -48,7 +59,7 @@ export function proofChunkText(
   record: StoredRecord,
   { includesUsage }: { readonly includesUsage: boolean },
 ): string {
-  const { id, created, model } = JSON.parse(record.response) as Readonly<Record<string, unknown>>
+  const { id, created, model } = JSON.parse(responseOf(record)) as Readonly<Record<string, unknown>>
   const head = {
     id,
     object: 'chat.completion.chunk',

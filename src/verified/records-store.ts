@@ -2,6 +2,7 @@ import { type RawBuilder, type Selectable, sql } from 'kysely'
 import { decodeHex, encodeBase64, encodeHex } from '../../attestation/bytes.ts'
 import { buildProof, inclusionNodes } from '../../attestation/merkle/proof-nodes.ts'
 import type { Receipt } from '../../attestation/receipt.ts'
+import type { TokenUsage } from '../../enclave/protocol/messages.ts'
 import { laterHashes, parseHashes } from '../chain/anchors-store.ts'
 import { LruMap } from '../runtime/lru-map.ts'
 import type { Database } from '../storage/database.ts'
@@ -39,10 +40,12 @@ export type StoredRecord = {
   readonly index: number
   /** Hash of the completion, 64 hex digits without prefix. */
   readonly hash: string
-  /** Canonical JSON texts. */
-  readonly request: string
-  readonly response: string
+  /** Canonical JSON texts; those of request and response are null of an encrypted call. */
+  readonly request: string | null
+  readonly response: string | null
   readonly receipt: string
+  /** Of an encrypted call: what its response states was used; else null. */
+  readonly usage: TokenUsage | null
   /** 0x + 65 bytes, uncompressed point. */
   readonly publicKey: string
   /** 0x + 65 bytes r||s||v. */
@@ -222,6 +225,7 @@ function toRecord(
     hash: encodeHex(row.hash),
     request: row.request,
     response: row.response,
+    usage: row.usage === null ? null : JSON.parse(row.usage),
     receipt: row.receipt,
     publicKey: `0x${encodeHex(row.public_key)}`,
     signature: `0x${encodeHex(row.signature)}`,

@@ -66,6 +66,13 @@ export type VerifiedCompletions = {
    * provider's call.
    */
   stream(call: VerifiedCall): Promise<AsyncIterable<VerifiedEvent>>
+  /** Throws ApiError `not_ready` while what is sealed could not be stored. */
+  requireCommits(): void
+  /** Gives the record of a sealed completion, once that is stored and its anchor signed. */
+  recordOf(
+    sealed: Pick<SealedNotice, 'notary' | 'index'>,
+    abort: AbortController,
+  ): Promise<StoredRecord>
 }
 
 /**
@@ -111,15 +118,13 @@ export function createVerifiedCompletions(
       if (answer.kind !== 'stream') throw unexpected(options, call, answer, chosen)
       return relay(options, call, { events: answer.events, chosen })
     },
+    requireCommits: () => requireCommits(options),
+    recordOf: (sealed, abort) => commitOf(options, { abort }, sealed),
   }
 }
 
-async function ask(
-  options: VerifiedCompletionsOptions,
-  call: VerifiedCall,
-): Promise<{ readonly answer: CompletionAnswer; readonly chosen: ChosenCredential }> {
-  const { enclaves, committer, credentials, now } = options
-  // Before the provider is paid for an answer that cannot be given.
+/** Before the provider is paid for an answer that cannot be given. */
+function requireCommits({ committer }: Pick<VerifiedCompletionsOptions, 'committer'>): void {
   const { phase, failingForMs, fault } = committer.status()
   if (
     phase === 'refusing' ||
@@ -127,6 +132,14 @@ async function ask(
     failingForMs > COMMITS_FAILING_MAX_MS
   )
     throw new ApiError(...COMMIT_ERRORS.log_diverged)
+}
+
+async function ask(
+  options: VerifiedCompletionsOptions,
+  call: VerifiedCall,
+): Promise<{ readonly answer: CompletionAnswer; readonly chosen: ChosenCredential }> {
+  const { enclaves, credentials, now } = options
+  requireCommits(options)
   const { callerCredential, notary } = call
   const { model } = call.request
   let chosen = NO_CREDENTIAL
@@ -195,8 +208,8 @@ function noteServed({ outcomes }: VerifiedCompletionsOptions, call: VerifiedCall
 
 async function commitOf(
   { committer, now }: VerifiedCompletionsOptions,
-  { abort }: VerifiedCall,
-  { notary, index }: SealedNotice,
+  { abort }: Pick<VerifiedCall, 'abort'>,
+  { notary, index }: Pick<SealedNotice, 'notary' | 'index'>,
 ): Promise<StoredRecord> {
   const timer = setTimeout(() => abort.abort(commitDelayed()), COMMIT_TIMEOUT_MS)
   try {
@@ -220,7 +233,8 @@ function factsOfRecord({
   response,
 }: Pick<StoredRecord, 'receipt' | 'response'>): InferenceFacts {
   const { provider, model, started_at, finished_at } = JSON.parse(receipt) as ReceiptFacts
-  const usage = response.length > PARSED_LENGTH_MAX ? null : readUsage(response)
+  const usage =
+    response === null || response.length > PARSED_LENGTH_MAX ? null : readUsage(response)
   return {
     provider: provider.name,
     ...(model.returned === null ? {} : { responseModel: model.returned }),

@@ -100,7 +100,7 @@ export function openMemoryClient(attack: Attack = {}): MemoryClient {
   const { proofs, add } = createProofs(100)
   const fetch = createCheckedFetch({
     ...{ baseURL: `${URL_OF_GATEWAY}/v1/verified`, fetch: gateway, notaries, now, keep: add },
-    ...{ hold: false, bytesMax: 1_000_000 },
+    ...{ encrypt: false, hold: false, bytesMax: 1_000_000 },
   })
   return Object.assign(client, {
     ...{ fetch, notaries, proofs, asked, bodies },

@@ -232,6 +232,7 @@ function finishedCompletion(
     startedAtMs: 1_700_000_000_000,
     finishedAtMs: 1_700_000_001_500,
     context: call.context,
+    isEncrypted: false,
   }
 }
 

@@ -167,7 +167,7 @@ export class ScriptedNotary {
   }
 
   seal(completion: Parameters<typeof sealCompletion>[1]): SealedNotice {
-    return sealCompletion(this, completion)
+    return sealCompletion(this, completion).notice
   }
 
   /** As enclave/server.ts serves it: acknowledge, wait, give. */
@@ -282,5 +282,6 @@ function finish(index: number, completion: Sealed) {
     startedAtMs: 1_790_000_000_123,
     finishedAtMs: 1_790_000_001_999,
     context: completion.context ?? encodeCallContext({ accountId, requestId }),
+    isEncrypted: false,
   }
 }

@@ -82,7 +82,7 @@ async function takeOne(): Promise<SealedCompletion & { readonly completion: Comp
   const [sealed, ...others] = await enclave.takeAll()
   if (sealed === undefined || others.length > 0)
     throw new Error('expected one completion in the log')
-  return { ...sealed, completion: JSON.parse(sealed.response) as Completion }
+  return { ...sealed, completion: JSON.parse(sealed.response ?? '') as Completion }
 }
 
 type Completion = {
@@ -181,7 +181,7 @@ describe('a stream', () => {
         script = () => streamOf(text.subarray(0, position), text.subarray(position))
         expect((await enclave.stream(question)).sealed?.outcome).toBe('complete')
       }
-      for (const { response } of await enclave.takeAll()) responses.add(response)
+      for (const { response } of await enclave.takeAll()) responses.add(response ?? '')
       expect([...responses]).toEqual([expect.stringContaining('"content":"é😀"')])
     },
   )

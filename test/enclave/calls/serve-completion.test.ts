@@ -157,7 +157,7 @@ describe('a completion', () => {
       script = () => [send(head), { kind: 'pause', durationMs: 1 }, send(tail)]
       expect((await enclave.complete(question)).status).toBe(200)
     }
-    for (const { response } of await enclave.takeAll()) responses.add(response)
+    for (const { response } of await enclave.takeAll()) responses.add(response ?? '')
     expect([...responses]).toEqual([expect.stringContaining('"content":"é😀"')])
   })
 
@@ -223,8 +223,8 @@ describe('the receipt of a call', () => {
     const forwarded = Buffer.from(provider.requests.at(-1)?.body ?? [])
     expect(JSON.parse(forwarded.toString())).toEqual(question)
     const sealed = await takeOne()
-    expect(JSON.parse(sealed.request)).toEqual(nonced('c'))
-    const hashes = { request_hash: sha256(sealed.request), forwarded_hash: sha256(forwarded) }
+    expect(JSON.parse(sealed.request ?? '')).toEqual(nonced('c'))
+    const hashes = { request_hash: sha256(sealed.request ?? ''), forwarded_hash: sha256(forwarded) }
     expect(receiptOf(sealed)).toMatchObject(hashes)
   })
 })

@@ -32,6 +32,7 @@ const finished: FinishedCompletion = {
   startedAtMs: 1_700_000_000_000,
   finishedAtMs: 1_700_000_001_000,
   context: 'context',
+  isEncrypted: false,
 }
 
 async function makeNotary() {
@@ -63,6 +64,7 @@ describe('sealCompletion', () => {
       response,
       document: hex('document'),
       context: 'context',
+      isEncrypted: false,
     })
     expect(parseReceipt(parseStrictJson(Buffer.from(sealed?.receipt ?? '')))).toEqual({
       version: 2,
@@ -91,7 +93,7 @@ describe('sealCompletion', () => {
   it('gives the same hash and another leaf to the same completion made twice', async () => {
     const notary = await makeNotary()
     const notices = [sealCompletion(notary, finished), sealCompletion(notary, finished)]
-    expect(notices.map(({ index }) => index)).toEqual([0, 1])
+    expect(notices.map(({ notice }) => notice.index)).toEqual([0, 1])
     const { completions } = notary.log.pull({ from: 0, max: 2, known_document: null })
     const [first, second] = completions.map(
       ({ receipt }) => JSON.parse(receipt) as { readonly hash: string },

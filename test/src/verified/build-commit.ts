@@ -130,6 +130,7 @@ function makeRecord(index: number, document: string): NewRecord {
     requestId: `request-${index}`,
     createdAt: CREATED_AT + index,
     outcome: 'complete',
+    usage: null,
   }
 }
 

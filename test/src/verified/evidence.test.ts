@@ -34,6 +34,7 @@ const STORED: StoredRecord = {
   requestId: null,
   createdAt: record.created_at,
   outcome: 'complete',
+  usage: null,
   logProof: { ...record.log, chainId: CHAIN_ID },
 }
 

@@ -22,6 +22,7 @@ const record = (index: number, length: number): StoredRecord => ({
   requestId: null,
   createdAt: 1,
   outcome: 'complete',
+  usage: null,
   logProof: { size: 1, root: '00', signature: '0x', path: [], chainId: 1, contract: '0x' },
 })
 

@@ -1,0 +1,95 @@
+import { concatBytes } from './bytes.ts'
+import { FormatError } from './errors.ts'
+
+/*
+ * What both ends of an encrypted call need of EHBP (the Encrypted HTTP Body Protocol), beside the
+ * cryptography, which each has of its own: names, frames, nonces.
+ */
+
+/** `info` of a request's context, and of a credential that is sealed beside it. */
+export const REQUEST_INFO = 'ehbp request'
+export const CREDENTIAL_INFO = 'affidavit credential'
+
+/** What the secret of an answer is exported as: 32 bytes. */
+export const RESPONSE_EXPORT = 'ehbp response'
+
+/** Labels of the keys that are expanded of it (RFC 9458 section 4.4). */
+export const RESPONSE_KEY_LABEL = 'key'
+export const RESPONSE_NONCE_LABEL = 'nonce'
+
+/** Header of the encapsulated key, 64 lower-case hex digits: the call is encrypted. */
+export const ENCAPSULATED_KEY_HEADER = 'ehbp-encapsulated-key'
+/** Header of the answer: 32 random bytes, as 64 lower-case hex digits. */
+export const RESPONSE_NONCE_HEADER = 'ehbp-response-nonce'
+/** Header that names the enclave whose key was used, by its notary. */
+export const NOTARY_HEADER = 'affidavit-notary'
+
+/** `type` of the problem that a server tells when the key is none of its own. */
+export const KEY_CONFIG_PROBLEM = 'urn:ietf:params:ehbp:error:key-config'
+
+/** Bytes of the length in front of each frame, big-endian; of AES-GCM's nonce and tag. */
+export const FRAME_LENGTH_BYTES = 4
+export const GCM_NONCE_BYTES = 12
+export const GCM_TAG_BYTES = 16
+
+/** A frame: the length of a ciphertext, and the ciphertext. */
+export function writeFrame(ciphertext: Uint8Array): Uint8Array<ArrayBuffer> {
+  const frame = new Uint8Array(FRAME_LENGTH_BYTES + ciphertext.length)
+  new DataView(frame.buffer).setUint32(0, ciphertext.length)
+  frame.set(ciphertext, FRAME_LENGTH_BYTES)
+  return frame
+}
+
+/** A base nonce with a counter added by XOR (RFC 9180 section 5.2; RFC 9458 has the same). */
+export function nonceAt(baseNonce: Uint8Array, sequence: number): Uint8Array<ArrayBuffer> {
+  const nonce = new Uint8Array(baseNonce)
+  const view = new DataView(nonce.buffer)
+  const at = nonce.length - 8
+  view.setBigUint64(at, view.getBigUint64(at) ^ BigInt(sequence))
+  return nonce
+}
+
+/**
+ * Splits a body into the ciphertexts of its frames, however it is cut into parts. A frame of length
+ * 0 is skipped. `lengthMax`: bytes of one ciphertext. Throws FormatError `invalid_frame`.
+ */
+export function createFrameReader(lengthMax: number) {
+  let parts: Uint8Array[] = []
+  let length = 0
+  let wanted: number | null = null
+
+  function take(count: number): Uint8Array {
+    const [first] = parts
+    const joined = parts.length === 1 && first !== undefined ? first : concatBytes(...parts)
+    parts = joined.length > count ? [joined.subarray(count)] : []
+    length -= count
+    return joined.subarray(0, count)
+  }
+
+  return {
+    /** Gives the frames that are whole now. */
+    *push(bytes: Uint8Array): Generator<Uint8Array> {
+      parts.push(bytes)
+      length += bytes.length
+      for (;;) {
+        if (wanted === null) {
+          if (length < FRAME_LENGTH_BYTES) return
+          const head = take(FRAME_LENGTH_BYTES)
+          wanted = new DataView(head.buffer, head.byteOffset).getUint32(0)
+          if (wanted > lengthMax)
+            throw new FormatError('invalid_frame', `expected frames of at most ${lengthMax} bytes`)
+        }
+        if (length < wanted) return
+        const frame = take(wanted)
+        const isEmpty = wanted === 0
+        wanted = null
+        if (!isEmpty) yield frame
+      }
+    },
+    /** To be called at the body's end. */
+    end(): void {
+      if (wanted !== null || length > 0)
+        throw new FormatError('invalid_frame', 'expected the last frame to be whole')
+    },
+  }
+}

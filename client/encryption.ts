@@ -1,0 +1,216 @@
+import * as HPKE from 'hpke'
+import {
+  concatBytes,
+  decodeHex,
+  encodeBase64,
+  encodeHex,
+  encodeUtf8,
+} from '../attestation/bytes.ts'
+import {
+  CREDENTIAL_INFO,
+  createFrameReader,
+  ENCAPSULATED_KEY_HEADER,
+  GCM_NONCE_BYTES,
+  KEY_CONFIG_PROBLEM,
+  NOTARY_HEADER,
+  nonceAt,
+  REQUEST_INFO,
+  RESPONSE_EXPORT,
+  RESPONSE_KEY_LABEL,
+  RESPONSE_NONCE_HEADER,
+  RESPONSE_NONCE_LABEL,
+  writeFrame,
+} from '../attestation/ehbp.ts'
+import { FormatError } from '../attestation/errors.ts'
+import { AffidavitError, reasonOf } from './errors.ts'
+
+/** A key that a call is encrypted to, and whose it is. */
+export type EncryptionTarget = {
+  /** Address of the notary that vouches for it: 0x, lower case. */
+  readonly notary: string
+  /** X25519, 32 bytes. */
+  readonly publicKey: Uint8Array
+}
+
+/** A call as it goes over the wire, and what opens its answer. */
+export type SealedCall = {
+  readonly headers: Readonly<Record<string, string>>
+  readonly body: Uint8Array<ArrayBuffer>
+  /**
+   * Gives the answer with its body opened as it comes. The body fails with AffidavitError
+   * `not_encrypted` at the first frame that is not the enclave's, or is not in its place. Throws
+   * the same for an answer that is not encrypted.
+   */
+  open(response: Response): Promise<Response>
+}
+
+const suite = new HPKE.CipherSuite(
+  HPKE.KEM_DHKEM_X25519_HKDF_SHA256,
+  HPKE.KDF_HKDF_SHA256,
+  HPKE.AEAD_AES_256_GCM,
+)
+
+const SECRET_BYTES = 32
+/** A frame is as long as an answer may be. */
+const FRAME_BYTES_MAX = 64 * 1024 * 1024
+
+/**
+ * Encrypts a call to an enclave (EHBP). `credential`: what `Fine-Tune-Authorization` has, without
+ * `Bearer`; it is sealed to the same key and bound to this call. Null for none.
+ */
+export async function sealCall(so: {
+  readonly target: EncryptionTarget
+  readonly body: Uint8Array
+  readonly credential: string | null
+}): Promise<SealedCall> {
+  const { target, credential } = so
+  const { enc, ctx } = await setUp(target, REQUEST_INFO)
+  const body = writeFrame(await ctx.Seal(so.body))
+  const secret = await ctx.Export(encodeUtf8(RESPONSE_EXPORT), SECRET_BYTES)
+  return {
+    headers: {
+      [ENCAPSULATED_KEY_HEADER]: encodeHex(enc),
+      [NOTARY_HEADER]: target.notary,
+      ...(credential === null
+        ? {}
+        : { 'fine-tune-authorization': await sealCredential(target, { credential, enc }) }),
+    },
+    body,
+    open: async (response) => await openResponse(response, { enc, secret }),
+  }
+}
+
+/** Whether an answer says that the key is none of its enclave's: then nothing was processed. */
+export async function isKeyConfigProblem(response: Response): Promise<boolean> {
+  const type = response.headers.get('content-type') ?? ''
+  if (response.status !== 422 || !/^application\/problem\+json\b/i.test(type)) return false
+  try {
+    const problem: unknown = await response.clone().json()
+    return (problem as { readonly type?: unknown } | null)?.type === KEY_CONFIG_PROBLEM
+  } catch {
+    return false
+  }
+}
+
+async function setUp({ publicKey }: EncryptionTarget, info: string) {
+  const key = await suite.DeserializePublicKey(publicKey)
+  const { encapsulatedSecret, ctx } = await suite.SetupSender(key, { info: encodeUtf8(info) })
+  return { enc: encapsulatedSecret, ctx }
+}
+
+/** Bound to its call: the hex of the call's encapsulated key is the AAD. */
+async function sealCredential(
+  target: EncryptionTarget,
+  { credential, enc }: { readonly credential: string; readonly enc: Uint8Array },
+): Promise<string> {
+  const sealing = await setUp(target, CREDENTIAL_INFO)
+  const sealed = await sealing.ctx.Seal(encodeUtf8(credential), encodeUtf8(encodeHex(enc)))
+  const text = encodeBase64(concatBytes(sealing.enc, sealed))
+  return `hpke ${text.replaceAll('+', '-').replaceAll('/', '_').replace(/=+$/, '')}`
+}
+
+async function openResponse(
+  response: Response,
+  { enc, secret }: { readonly enc: Uint8Array; readonly secret: Uint8Array },
+): Promise<Response> {
+  const nonce = response.headers.get(RESPONSE_NONCE_HEADER)
+  if (nonce === null) {
+    // An error before the enclave opened the call is the gateway's, in the clear.
+    if (!response.ok) return response
+    throw notEncrypted('expected an encrypted answer')
+  }
+  if (!/^[0-9a-f]{64}$/.test(nonce)) throw notEncrypted('expected a response nonce of 32 bytes')
+  const opener = await createOpener({ enc, secret, nonce: decodeHex(nonce) })
+  const headers = new Headers(response.headers)
+  headers.delete('content-length')
+  headers.delete(RESPONSE_NONCE_HEADER)
+  const { status, statusText } = response
+  const body = response.body === null ? null : openBody(response.body, opener)
+  return new Response(body, { status, statusText, headers })
+}
+
+type Opener = (frame: Uint8Array) => Promise<Uint8Array<ArrayBuffer>>
+
+/** Opens the frames of an answer, in their order. */
+async function createOpener(so: {
+  readonly enc: Uint8Array
+  readonly secret: Uint8Array
+  readonly nonce: Uint8Array
+}): Promise<Opener> {
+  const prk = await hmac(concatBytes(so.enc, so.nonce), so.secret)
+  const expand = (label: string) => hmac(prk, concatBytes(encodeUtf8(label), Uint8Array.of(1)))
+  const secretKey = await expand(RESPONSE_KEY_LABEL)
+  const baseNonce = (await expand(RESPONSE_NONCE_LABEL)).subarray(0, GCM_NONCE_BYTES)
+  const key = await crypto.subtle.importKey('raw', new Uint8Array(secretKey), 'AES-GCM', false, [
+    'decrypt',
+  ])
+  let sequence = 0
+  return async (frame) => {
+    const iv = nonceAt(baseNonce, sequence)
+    sequence += 1
+    const sealed = new Uint8Array(frame)
+    return new Uint8Array(await crypto.subtle.decrypt({ name: 'AES-GCM', iv }, key, sealed))
+  }
+}
+
+/** HMAC with SHA-256: HKDF-Extract, and HKDF-Expand of one block (RFC 5869). */
+async function hmac(key: Uint8Array, data: Uint8Array): Promise<Uint8Array> {
+  const algorithm = { name: 'HMAC', hash: 'SHA-256' }
+  const imported = await crypto.subtle.importKey('raw', new Uint8Array(key), algorithm, false, [
+    'sign',
+  ])
+  return new Uint8Array(await crypto.subtle.sign('HMAC', imported, new Uint8Array(data)))
+}
+
+/** The end of a body is no sign that it is whole: that is for its reader to see. */
+function openBody(
+  source: ReadableStream<Uint8Array>,
+  open: Opener,
+): ReadableStream<Uint8Array<ArrayBuffer>> {
+  const reader = source.getReader()
+  const frames = createFrameReader(FRAME_BYTES_MAX)
+  return new ReadableStream<Uint8Array<ArrayBuffer>>(
+    {
+      async pull(controller) {
+        try {
+          for (;;) {
+            const { done, value } = await reader.read()
+            if (done) {
+              frames.end()
+              controller.close()
+              return
+            }
+            let isGiven = false
+            for (const frame of frames.push(value)) {
+              const content = await openFrame(open, frame)
+              if (content.length === 0) continue
+              controller.enqueue(content)
+              isGiven = true
+            }
+            if (isGiven) return
+          }
+        } catch (fault) {
+          void reader.cancel(fault).catch(() => undefined)
+          throw fault instanceof FormatError ? notEncrypted(fault.message, fault) : fault
+        }
+      },
+      cancel: (reason) => reader.cancel(reason),
+    },
+    { highWaterMark: 0 },
+  )
+}
+
+async function openFrame(open: Opener, frame: Uint8Array): Promise<Uint8Array<ArrayBuffer>> {
+  try {
+    return await open(frame)
+  } catch (cause) {
+    throw notEncrypted(
+      `a frame is not the enclave's, or not in its place: ${reasonOf(cause)}`,
+      cause,
+    )
+  }
+}
+
+function notEncrypted(message: string, cause?: unknown): AffidavitError {
+  return new AffidavitError('not_encrypted', message, cause === undefined ? {} : { cause })
+}

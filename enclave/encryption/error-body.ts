@@ -1,0 +1,106 @@
+import type { EnclaveFault, EncryptedHead } from '../protocol/messages.ts'
+
+/** An error as the caller of an encrypted call is told it: what the gateway tells of plain ones. */
+type ErrorAnswer = { readonly head: EncryptedHead; readonly body: string }
+
+/** Codes of the gateway for faults that have another name there, and their words. */
+const TOLD: Readonly<Partial<Record<EnclaveFault['code'], readonly [string, string, number]>>> = {
+  too_busy: ['overloaded', 'Too many calls at once, try again in a moment', 503],
+  provider_mismatch: ['not_ready', 'The providers have just changed, try again', 503],
+  invalid_call: ['internal_server_error', 'Internal server error', 500],
+  log_conflict: ['internal_server_error', 'Internal server error', 500],
+  internal_error: ['internal_server_error', 'Internal server error', 500],
+}
+
+/** Faults after which trying again costs money or cannot help. */
+const FINAL: ReadonlySet<string> = new Set([
+  'answer_too_large',
+  'provider_credential_rejected',
+  'commit_delayed',
+])
+
+/** Seconds after which trying again may help, where the provider said none. */
+const RETRY_SECONDS = 1
+
+/** Longest wait that is told, seconds: OpenAI's SDKs take a longer one for none. */
+const RETRY_SECONDS_MAX = 59
+
+/**
+ * Gives the answer of a fault (interface, part 7). `isOperators`: the provider was shown the
+ * operator's credential, so that a 401 or 403 of its is not the caller's trouble.
+ */
+export function answerFault(fault: EnclaveFault, isOperators: boolean): ErrorAnswer {
+  const { status, message } = fault
+  if (fault.code === 'invalid_request' && status !== 413) return answerInvalid(fault)
+  if (fault.code === 'invalid_request')
+    return answerError({ code: 'payload_too_large', message, status })
+  if (fault.code === 'provider_refused') {
+    if (isOperators && (status === 401 || status === 403))
+      return answerError({
+        code: 'provider_credential_rejected',
+        message: "The provider rejected this service's credential",
+        status: 502,
+      })
+    return answerError({
+      ...{ code: 'provider_refused', message, status },
+      providerCode: fault.provider_code,
+      retryAfterSeconds: fault.retry_after_seconds,
+    })
+  }
+  const [code, words, told] = TOLD[fault.code] ?? [fault.code, message, status]
+  return answerError({ code, message: words, status: told })
+}
+
+/** The error envelope as text: also the data of a stream's `event: error`. */
+export function answerError(error: {
+  readonly code: string
+  readonly message: string
+  readonly status: number
+  readonly providerCode?: string | undefined
+  readonly retryAfterSeconds?: number | undefined
+}): ErrorAnswer {
+  const { code, message, status, providerCode, retryAfterSeconds } = error
+  const wait = retryAfterSeconds ?? (status === 503 ? RETRY_SECONDS : null)
+  return {
+    head: {
+      status,
+      content_type: 'application/json',
+      retry_after_seconds: wait === null ? null : Math.min(wait, RETRY_SECONDS_MAX),
+      should_retry: !FINAL.has(code),
+    },
+    body: JSON.stringify({
+      response: 'NOK',
+      error: {
+        ...{ status_code: status, code, message, type: typeOf(status) },
+        param: code === 'unsupported_model' ? 'model' : null,
+        ...(providerCode === undefined ? {} : { provider_code: providerCode }),
+      },
+    }),
+  }
+}
+
+function answerInvalid({ loc = [], message }: EnclaveFault): ErrorAnswer {
+  const place = loc[0] === 'body' ? loc : ['body', ...loc]
+  const param = place.slice(1).join('.')
+  return {
+    head: {
+      ...{ status: 422, content_type: 'application/json' },
+      ...{ retry_after_seconds: null, should_retry: true },
+    },
+    body: JSON.stringify({
+      detail: [{ loc: place, msg: message, type: 'value_error' }],
+      error: {
+        ...{ message: `${place.join('.')}: ${message}`, type: 'invalid_request_error' },
+        ...{ param: param === '' ? null : param, code: 'validation_failed' },
+      },
+    }),
+  }
+}
+
+/** The `type` that OpenAI's API has for errors of a status. */
+function typeOf(status: number): string {
+  if (status === 401) return 'authentication_error'
+  if (status === 403) return 'permission_error'
+  if (status === 429) return 'rate_limit_error'
+  return status < 500 ? 'invalid_request_error' : 'server_error'
+}

@@ -1,0 +1,38 @@
+import { createCipheriv } from 'node:crypto'
+import {
+  GCM_NONCE_BYTES,
+  GCM_TAG_BYTES,
+  nonceAt,
+  RESPONSE_KEY_LABEL,
+  RESPONSE_NONCE_LABEL,
+  writeFrame,
+} from '../../attestation/ehbp.ts'
+import { hkdfExpand, hkdfExtract, KEY_BYTES } from './hpke.ts'
+
+/**
+ * Seals the frames of an answer, in their order (EHBP; keys as RFC 9458 section 4.4). `secret`: the
+ * context's export RESPONSE_EXPORT; `enc`: the call's encapsulated key; `responseNonce`: 32 random
+ * bytes, sent along.
+ */
+export function createFrameSealer(so: {
+  readonly secret: Uint8Array
+  readonly enc: Uint8Array
+  readonly responseNonce: Uint8Array
+}) {
+  const prk = hkdfExtract(Buffer.concat([so.enc, so.responseNonce]), so.secret)
+  const key = hkdfExpand(prk, Buffer.from(RESPONSE_KEY_LABEL), KEY_BYTES)
+  const baseNonce = hkdfExpand(prk, Buffer.from(RESPONSE_NONCE_LABEL), GCM_NONCE_BYTES)
+  let sequence = 0
+  return {
+    /** Gives a whole frame: length, ciphertext, tag. */
+    seal(content: Uint8Array): Uint8Array {
+      const cipher = createCipheriv('aes-256-gcm', key, nonceAt(baseNonce, sequence), {
+        authTagLength: GCM_TAG_BYTES,
+      })
+      sequence += 1
+      return writeFrame(
+        Buffer.concat([cipher.update(content), cipher.final(), cipher.getAuthTag()]),
+      )
+    },
+  }
+}

@@ -1,0 +1,63 @@
+/** Counts go no higher, which is more than anybody asks for one request. */
+export const COUNT_MAX = 0xffff
+
+/** Slots of an empty table; doubled whenever three quarters are taken. */
+const SLOTS_MIN = 1_024
+
+/**
+ * Counts by 64-bit fingerprints, in arrays of numbers: a Map of the same would take eight times the
+ * memory. A slot whose count is 0 is free. A fingerprint whose slot is taken goes into the next
+ * free one.
+ */
+export class CountTable {
+  readonly beganAtMs: number
+  size = 0
+  private high = new Uint32Array(SLOTS_MIN)
+  private low = new Uint32Array(SLOTS_MIN)
+  private counts = new Uint16Array(SLOTS_MIN)
+
+  constructor(beganAtMs: number) {
+    this.beganAtMs = beganAtMs
+  }
+
+  /** 0 when there is none. */
+  find(fingerprint: Buffer): number {
+    const slot = this.slotOf(fingerprint.readUInt32BE(0), fingerprint.readUInt32BE(4))
+    return this.counts[slot] ?? 0
+  }
+
+  /** `count` is from 1. */
+  set(fingerprint: Buffer, count: number): void {
+    this.put(fingerprint.readUInt32BE(0), fingerprint.readUInt32BE(4), count)
+    if (this.size * 4 > this.counts.length * 3) this.grow()
+  }
+
+  private put(high: number, low: number, count: number): void {
+    const slot = this.slotOf(high, low)
+    if (this.counts[slot] === 0) this.size++
+    this.high[slot] = high
+    this.low[slot] = low
+    this.counts[slot] = count
+  }
+
+  /** Where the fingerprint is, or the free slot where it belongs. */
+  private slotOf(high: number, low: number): number {
+    const mask = this.counts.length - 1
+    let slot = low & mask
+    while (this.counts[slot] !== 0 && !(this.high[slot] === high && this.low[slot] === low))
+      slot = (slot + 1) & mask
+    return slot
+  }
+
+  private grow(): void {
+    const { high, low, counts } = this
+    this.high = new Uint32Array(counts.length * 2)
+    this.low = new Uint32Array(counts.length * 2)
+    this.counts = new Uint16Array(counts.length * 2)
+    this.size = 0
+    for (let slot = 0; slot < counts.length; slot++) {
+      const count = counts[slot] ?? 0
+      if (count > 0) this.put(high[slot] ?? 0, low[slot] ?? 0, count)
+    }
+  }
+}

@@ -1,0 +1,130 @@
+import type { Readable } from 'node:stream'
+import { z } from 'zod'
+import {
+  ENCRYPTED_RECORDS,
+  type EnclaveFault,
+  type EncryptedFault,
+  type EncryptedHead,
+  type EncryptedSealed,
+} from '../../enclave/protocol/messages.ts'
+import { EnclaveError, enclaveErrorOf } from './enclave-errors.ts'
+
+/**
+ * What comes out of an encrypted call: how to answer, frames to pass on as they are, and what
+ * limits need. Nothing of it is content.
+ */
+export type EncryptedEvent =
+  | { readonly kind: 'head'; readonly head: EncryptedHead }
+  | { readonly kind: 'frames'; readonly bytes: Uint8Array }
+  | { readonly kind: 'sealed'; readonly sealed: EncryptedSealed }
+  | { readonly kind: 'fault'; readonly fault: EncryptedFault }
+
+/** What the enclave answers an encrypted call with. */
+export type EncryptedAnswer =
+  | { readonly kind: 'fault'; readonly fault: EnclaveFault }
+  | {
+      readonly kind: 'answer'
+      /** `Ehbp-Response-Nonce`: 64 hex digits. */
+      readonly responseNonce: string
+      /** Read as it is iterated. Leaving the iteration ends the call. */
+      readonly events: AsyncIterable<EncryptedEvent>
+    }
+
+/** Largest record: a frame of a whole answer's piece, or of one event of a stream. */
+const RECORD_BYTES_MAX = 64 * 1024 * 1024
+
+const HEAD_BYTES = 1 + 4
+
+/**
+ * Events of an encrypted call, in order. Throws EnclaveError `protocol`, `reply_too_large`,
+ * `unavailable` for an end within a record, or the signal's reason.
+ */
+export async function* readEncryptedEvents(
+  body: Readable,
+  signal?: AbortSignal,
+): AsyncGenerator<EncryptedEvent> {
+  // Ending the call below makes the body report that it was ended, when nobody listens any more.
+  body.on('error', () => {})
+  let held: Buffer = Buffer.alloc(0)
+  try {
+    for await (const part of body as AsyncIterable<Buffer>) {
+      held = held.length === 0 ? part : Buffer.concat([held, part])
+      for (;;) {
+        const record = takeRecord(held)
+        if (record === null) break
+        held = held.subarray(record.length)
+        yield readRecord(record.kind, record.content)
+      }
+    }
+    if (held.length > 0)
+      throw new EnclaveError('unavailable', 'the enclave ended an answer within a record')
+  } catch (error) {
+    throw enclaveErrorOf(error, signal)
+  } finally {
+    body.destroy()
+  }
+}
+
+/** The first record; null while it is not whole. `length` is all that it takes. */
+function takeRecord(
+  held: Buffer,
+): { readonly kind: number; readonly content: Buffer; readonly length: number } | null {
+  if (held.length < HEAD_BYTES) return null
+  const size = held.readUInt32BE(1)
+  if (size > RECORD_BYTES_MAX)
+    throw new EnclaveError('reply_too_large', 'one record is over the limit')
+  const length = HEAD_BYTES + size
+  if (held.length < length) return null
+  return { kind: held.readUInt8(0), content: held.subarray(HEAD_BYTES, length), length }
+}
+
+function readRecord(kind: number, content: Buffer): EncryptedEvent {
+  switch (kind) {
+    case ENCRYPTED_RECORDS.frame:
+      return { kind: 'frames', bytes: content }
+    case ENCRYPTED_RECORDS.head:
+      return { kind: 'head', head: parse(headSchema, content) }
+    case ENCRYPTED_RECORDS.sealed:
+      return { kind: 'sealed', sealed: parse(sealedSchema, content) }
+    case ENCRYPTED_RECORDS.fault:
+      return { kind: 'fault', fault: parse(faultSchema, content) as EncryptedFault }
+    default:
+      throw new EnclaveError('protocol', 'expected a head, frame, sealed or fault record')
+  }
+}
+
+function parse<Value>(schema: z.ZodType<Value>, content: Buffer): Value {
+  let value: unknown
+  try {
+    value = JSON.parse(content.toString('utf8'))
+  } catch {
+    throw new EnclaveError('protocol', 'expected JSON in a record')
+  }
+  const { data, error } = schema.safeParse(value)
+  const issue = error?.issues[0]
+  if (issue !== undefined || data === undefined)
+    throw new EnclaveError('protocol', `expected a record, fault at ${issue?.path.join('.')}`)
+  return data
+}
+
+const headSchema = z.object({
+  status: z.int().min(200).max(599),
+  content_type: z.enum(['application/json', 'text/event-stream; charset=utf-8']),
+  retry_after_seconds: z.int().min(0).nullable(),
+  should_retry: z.boolean(),
+})
+
+const count = z.int().min(0)
+
+const sealedSchema = z.object({
+  notary: z.string(),
+  index: count,
+  outcome: z.enum(['complete', 'client_disconnected', 'upstream_error']),
+  call: z.string(),
+  model: z.string(),
+  usage: z
+    .object({ prompt_tokens: count, completion_tokens: count, total_tokens: count })
+    .nullable(),
+})
+
+const faultSchema = z.object({ code: z.string(), model: z.string().nullable() })

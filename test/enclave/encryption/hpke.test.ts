@@ -1,0 +1,179 @@
+import { createDecipheriv, randomBytes } from 'node:crypto'
+import * as HPKE from 'hpke'
+import { describe, expect, it } from 'vitest'
+import { createFrameReader, nonceAt } from '../../../attestation/ehbp.ts'
+import { FormatError } from '../../../attestation/errors.ts'
+import { CallFault } from '../../../enclave/call-fault.ts'
+import { createFrameSealer } from '../../../enclave/encryption/frames.ts'
+import {
+  hkdfExpand,
+  hkdfExtract,
+  publicKeyOf,
+  setUpRecipient,
+} from '../../../enclave/encryption/hpke.ts'
+
+const suite = new HPKE.CipherSuite(
+  HPKE.KEM_DHKEM_X25519_HKDF_SHA256,
+  HPKE.KDF_HKDF_SHA256,
+  HPKE.AEAD_AES_256_GCM,
+)
+const INFO = 'ehbp request'
+
+function makeKeys() {
+  const secretKey = randomBytes(32)
+  return { secretKey, publicKey: publicKeyOf(secretKey) }
+}
+
+/** A sender by the package, for these keys. */
+async function setUpSender(publicKey: Uint8Array, info = INFO) {
+  const key = await suite.DeserializePublicKey(new Uint8Array(publicKey))
+  const { encapsulatedSecret: enc, ctx } = await suite.SetupSender(key, {
+    info: new TextEncoder().encode(info),
+  })
+  return { enc: Buffer.from(enc), ctx }
+}
+const codeOf = (run: () => unknown) => {
+  try {
+    run()
+    return 'opened'
+  } catch (fault) {
+    return fault instanceof CallFault ? fault.fault.code : String(fault)
+  }
+}
+
+describe('the recipient on node:crypto', () => {
+  it('opens what the package hpke seals, in order, with and without AAD', async () => {
+    for (let round = 0; round < 5; round += 1) {
+      const keys = makeKeys()
+      const { enc, ctx } = await setUpSender(keys.publicKey)
+      const recipient = setUpRecipient(keys, { enc, info: INFO })
+      for (const text of ['', 'first', 'grüß 🐈', 'x'.repeat(100_000)]) {
+        const aad = Buffer.from(text.slice(0, 3))
+        const sealed = await ctx.Seal(Buffer.from(text), aad)
+        expect(recipient.open(Buffer.from(sealed), aad).toString()).toBe(text)
+      }
+      const exported = await ctx.Export(new TextEncoder().encode('ehbp response'), 32)
+      expect(recipient.export('ehbp response', 32)).toEqual(Buffer.from(exported))
+    }
+  })
+
+  it('refuses a flipped bit anywhere, another order, key, info, AAD, and what is too short', async () => {
+    const keys = makeKeys()
+    const { enc, ctx } = await setUpSender(keys.publicKey)
+    const first = Buffer.from(await ctx.Seal(Buffer.from('first')))
+    const second = Buffer.from(await ctx.Seal(Buffer.from('second')))
+    const open = (ciphertext: Uint8Array, more: object = {}, aad?: Uint8Array) =>
+      codeOf(() =>
+        setUpRecipient({ ...keys, ...more }, { enc, info: INFO, ...more }).open(ciphertext, aad),
+      )
+    expect(open(first)).toBe('opened')
+    for (let bit = 0; bit < first.length * 8; bit += 1) {
+      const flipped = Buffer.from(first)
+      flipped[bit >> 3] = (flipped[bit >> 3] ?? 0) ^ (1 << (bit & 7))
+      expect(open(flipped)).toBe('bad_ciphertext')
+    }
+    expect(open(second)).toBe('bad_ciphertext')
+    expect(open(first, makeKeys())).toBe('bad_ciphertext')
+    expect(open(first, { info: 'affidavit credential' })).toBe('bad_ciphertext')
+    expect(open(first, {}, Buffer.from('aad'))).toBe('bad_ciphertext')
+    for (let length = 0; length < 16; length += 1)
+      expect(open(first.subarray(0, length))).toBe('bad_ciphertext')
+  })
+
+  it('refuses encapsulated keys of small order (RFC 7748 section 6.1)', () => {
+    const keys = makeKeys()
+    for (const enc of [
+      '00'.repeat(32),
+      `01${'00'.repeat(31)}`,
+      'e0eb7a7c3b41b8ae1656e3faf19fc46ada098deb9c32b1fd866205165f49b800',
+      '5f9c95bca3508c24b1d0b1559c83ef5b04445cc4581c8e86d8224eddd09f1157',
+      'ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f',
+    ])
+      expect(codeOf(() => setUpRecipient(keys, { enc: Buffer.from(enc, 'hex'), info: INFO }))).toBe(
+        'bad_ciphertext',
+      )
+  })
+
+  it.each([
+    [
+      'RFC 7748 section 6.1',
+      '5dab087e624a8a4b79e17f8b83800ee66f3bb1292618b6fd1c2f8b27ff88e0eb',
+      'de9edb7d7b7dc1b4d35b61c2ece435373f8343c85b78674dadfc7e146f882b4f',
+    ],
+    [
+      'RFC 9180 section A.1.1, the recipient',
+      '4612c550263fc8ad58375df3f557aac531d26850903e55a9f23f21d8534e8ac8',
+      '3948cfe0ad1ddb695d780e59077195da6c56506b027329794ab02bca80815c4d',
+    ],
+    [
+      'RFC 9180 section A.1.1, the sender',
+      '52c4a758a802cd8b936eceea314432798d5baf2d7e9235dc084ab1b9cfa2f736',
+      '37fda3567bdbd628e88668c3c8d7e97d1d1253b6d4ea6d44c150f741f1bf4431',
+    ],
+  ])('multiplies as %s has it', (_, secret, publicKey) => {
+    expect(publicKeyOf(Buffer.from(secret, 'hex')).toString('hex')).toBe(publicKey)
+  })
+
+  it('derives as RFC 5869 test case 1 has it', () => {
+    const prk = hkdfExtract(
+      Buffer.from('000102030405060708090a0b0c', 'hex'),
+      Buffer.alloc(22, 0x0b),
+    )
+    expect(prk.toString('hex')).toBe(
+      '077709362c2e32df0ddc3f0dc47bba6390b6c73bb50f9c3122ec844ad7c2b3e5',
+    )
+    expect(hkdfExpand(prk, Buffer.from('f0f1f2f3f4f5f6f7f8f9', 'hex'), 32).toString('hex')).toBe(
+      '3cb25f25faacd57a90434f64d0362f2a2d2d0a90cf1a5a4c5db02d56ecc4c5bf',
+    )
+  })
+})
+
+describe('frames', () => {
+  const body = (...frames: readonly string[]) =>
+    Buffer.concat(
+      frames.map((frame) => {
+        const head = Buffer.alloc(4)
+        head.writeUInt32BE(Buffer.byteLength(frame))
+        return Buffer.concat([head, Buffer.from(frame)])
+      }),
+    )
+
+  it('are read however the body is cut; empty ones are skipped', () => {
+    const bytes = body('first', '', 'second', '', '')
+    for (let size = 1; size <= bytes.length; size += 1) {
+      const reader = createFrameReader(100)
+      const read: string[] = []
+      for (let at = 0; at < bytes.length; at += size)
+        for (const frame of reader.push(bytes.subarray(at, at + size)))
+          read.push(Buffer.from(frame).toString())
+      reader.end()
+      expect(read).toEqual(['first', 'second'])
+    }
+  })
+
+  it('are refused when they are too long, or cut', () => {
+    expect(() => [...createFrameReader(5).push(body('sixsix'))]).toThrow(FormatError)
+    expect([...createFrameReader(6).push(body('sixsix'))]).toHaveLength(1)
+    for (let length = 1; length < 10; length += 1) {
+      const reader = createFrameReader(100)
+      for (const _ of reader.push(body('sixsix').subarray(0, length))) throw new Error('no frame')
+      if (length < 10) expect(() => reader.end()).toThrow(FormatError)
+    }
+  })
+
+  it('of an answer are sealed in order, under nonces of their own', () => {
+    const so = { secret: randomBytes(32), enc: randomBytes(32), responseNonce: randomBytes(32) }
+    const sealer = createFrameSealer(so)
+    const prk = hkdfExtract(Buffer.concat([so.enc, so.responseNonce]), so.secret)
+    const key = hkdfExpand(prk, Buffer.from('key'), 32)
+    const nonce = hkdfExpand(prk, Buffer.from('nonce'), 12)
+    const reader = createFrameReader(1000)
+    const sealed = ['one', '', 'three'].map((text) => sealer.seal(Buffer.from(text)))
+    const opened = [...reader.push(Buffer.concat(sealed))].map((frame, index) => {
+      const decipher = createDecipheriv('aes-256-gcm', key, nonceAt(nonce, index))
+      decipher.setAuthTag(frame.subarray(-16))
+      return Buffer.concat([decipher.update(frame.subarray(0, -16)), decipher.final()]).toString()
+    })
+    expect(opened).toEqual(['one', '', 'three'])
+  })
+})
