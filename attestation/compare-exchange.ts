@@ -1,6 +1,11 @@
 import { assembleCompletion } from './assemble-completion.ts'
 import { decodeHex } from './bytes.ts'
-import { hashCompletion, isProofMember, stripProofMembers } from './completion-hash.ts'
+import {
+  hashCompletion,
+  isProofMember,
+  stripProofMembers,
+  stripUnsetMembers,
+} from './completion-hash.ts'
 import { FormatError, ProofError } from './errors.ts'
 import { attempt, type Check, check, type Finding } from './finding.ts'
 import { canonicalizeJson } from './json/canonical.ts'
@@ -57,6 +62,54 @@ export function compareExchange(evidence: Json, kept: KeptExchange): readonly Ex
           check('proof given', () => compareProof(record, answer)),
         ]),
   ]
+}
+
+/** Request and response of a completion, each null when it is not known. */
+export type KnownParts = {
+  readonly request: JsonObject | null
+  readonly response: JsonObject | null
+}
+
+/**
+ * The parts that a caller kept and that `checks` (compareExchange) found to be those of the
+ * evidence, as a record holds them. Chunks of a stream may lack the usage that the response has.
+ */
+export function matchingParts(checks: readonly ExchangeCheck[], kept: KeptExchange): KnownParts {
+  const { request, answer } = ownMembers(kept)
+  const hasPassed = (given: ExchangeCheckName) =>
+    checks.some(({ name, outcome }) => name === given && outcome === 'passed')
+  const said =
+    answer === undefined || !hasPassed('answer given') ? null : attempt(() => responseOf(answer))
+  return {
+    request:
+      isJsonObject(request) && hasPassed('request given') ? stripUnsetMembers(request) : null,
+    response: said !== null && 'value' in said ? said.value : null,
+  }
+}
+
+/**
+ * Gives the record with the parts that it lacks taken from what a caller kept, so that they can be
+ * checked: of redacted evidence, and of an encrypted call, whose content is stored nowhere. A part
+ * is taken only when it has the hash that the receipt has of it. The chunks of a stream whose
+ * caller did not ask for usage do not make up its response, which stays left out.
+ */
+export function completeRecord(record: JsonObject, kept: KeptExchange): JsonObject {
+  const { request, response } = matchingParts(compareExchange(record, kept), kept)
+  const isWhole =
+    response !== null &&
+    hashCompletion({ request: {}, response }).responseHash === receiptOf(record).response_hash
+  const filled = fillPart(record, 'request', request)
+  return fillPart(filled, 'response', isWhole ? response : null)
+}
+
+function fillPart(
+  record: JsonObject,
+  part: 'request' | 'response',
+  value: JsonObject | null,
+): JsonObject {
+  if (value === null || (memberOf(record, part) ?? null) !== null) return record
+  const { [`${part}_hash`]: _, ...rest } = record
+  return { ...rest, [part]: value }
 }
 
 /**

@@ -18,6 +18,7 @@ export { decodeBase64, decodeHex, encodeBase64, encodeHex } from './bytes.ts'
 export type { Assembly } from './check-chunk.ts'
 export {
   compareExchange,
+  completeRecord,
   type ExchangeCheck,
   type ExchangeCheckName,
   type KeptAnswer,

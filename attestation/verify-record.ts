@@ -62,7 +62,7 @@ export type RecordOptions = {
   /**
    * Parts that a stored record lacks, by their hashes (64 hex digits each), for redacted evidence.
    * Their own checks are not made, the receipt's model of that part is not compared; all else is
-   * checked from the hashes.
+   * checked from the hashes. The record of an encrypted call needs none: its receipt has them.
    */
   readonly withheld?: Withheld
   /**
@@ -146,10 +146,13 @@ type Subject = {
 
 function readSubject(record: Json, options: RecordOptions): Subject {
   const { request: createRequest, chunks = null } = options
-  const withheld = ownMembers(options.withheld ?? {})
   const isStored = createRequest === undefined
   const members = isJsonObject(record) ? record : {}
   const receipt = attempt(() => parseReceipt(memberOf(members, 'receipt') ?? null))
+  const withheld = {
+    ...(isStored ? withheldOf(members, receipt) : {}),
+    ...ownMembers(options.withheld ?? {}),
+  }
   const version = 'value' in receipt ? receipt.value.version : 2
   const request = attempt(() =>
     objectOf(isStored ? memberOf(members, 'request') : createRequest, 'the request'),
@@ -166,6 +169,21 @@ function readSubject(record: Json, options: RecordOptions): Subject {
     hasLog: memberOf(members, 'log') !== undefined,
     hashes: hashParts({ ...parts, chunks }),
     publicKey: attempt(() => readHex(members, 'public_key', PUBLIC_KEY_FORM)),
+  }
+}
+
+/**
+ * What a stored record of an encrypted call lacks (design: Encrypted calls): it says `redacted`,
+ * and has null in place of what only its caller kept. The receipt says whether it was encrypted; of
+ * any other record, what is missing is a fault.
+ */
+function withheldOf(members: JsonObject, receipt: Attempt<Receipt>): Withheld {
+  if (memberOf(members, 'redacted') !== true || 'fault' in receipt) return {}
+  const { value: made } = receipt
+  if (made.version === 1 || !made.encrypted) return {}
+  return {
+    ...(memberOf(members, 'request') === null ? { request: made.request_hash } : {}),
+    ...(memberOf(members, 'response') === null ? { response: made.response_hash } : {}),
   }
 }
 

@@ -1,8 +1,9 @@
-import { compareExchange } from '../attestation/compare-exchange.ts'
+import { compareExchange, completeRecord } from '../attestation/compare-exchange.ts'
 import { type EvidenceBundle, parseEvidenceBundle } from '../attestation/evidence/bundle.ts'
 import type { BundleReport } from '../attestation/evidence/bundle-report.ts'
 import type { ChainFacts } from '../attestation/evidence/policy.ts'
 import { verifyBundle } from '../attestation/evidence/verify-bundle.ts'
+import { canonicalizeJson } from '../attestation/json/canonical.ts'
 import { parseExactJson } from '../attestation/json/parse-strict.ts'
 import { isJsonObject, type Json, memberOf } from '../attestation/json/value.ts'
 import { hasOwnMembersAlone, ownMembers } from '../attestation/own-members.ts'
@@ -25,9 +26,16 @@ export type AnchoredOptions = {
 /** The evidence of a call whose anchor is in a block. */
 export type AnchoredEvidence = {
   readonly bundle: EvidenceBundle
-  /** The bundle as the gateway gave it: the text of a file that `affidavit verify` takes. */
+  /**
+   * The text of a file that `affidavit verify` takes: the bundle as the gateway gave it; that of an
+   * encrypted call, which the gateway cannot read, with what was kept of it.
+   */
   readonly text: string
-  /** `verified`, or `consistent` without `rpc`; with every check. */
+  /**
+   * `verified`, or `consistent` without `rpc`, and of an encrypted stream whose usage was not asked
+   * for: its chunks lack what the signed response has, and are bound by the stream hash that the
+   * proof's own checks compared. With every check.
+   */
   readonly report: BundleReport
 }
 
@@ -56,13 +64,14 @@ export async function awaitAnchor(
   const endMs = performance.now() + timeoutMs
   const path = `/v1/verified/chat/completions/${proof.hash}/evidence`
   for (let pauseMs = POLL_MS_MIN; ; pauseMs = Math.min(2 * pauseMs, POLL_MS_MAX)) {
-    const { json, text } = await askGateway(gateway, path, {
+    const { json, text: asGiven } = await askGateway(gateway, path, {
       withKey: true,
       bytesMax: EVIDENCE_BYTES_MAX,
       ...(signal === undefined ? {} : { signal }),
     })
-    const bundle = telling('invalid_evidence', () => parseEvidenceBundle(json))
-    checkSame(bundle, proof)
+    const given = telling('invalid_evidence', () => parseEvidenceBundle(json))
+    checkSame(given, proof)
+    const { bundle, text } = completeBundle({ json, text: asGiven, bundle: given }, proof)
     if (bundle.block !== null) {
       const chain =
         rpc === undefined ? null : await askChain(gateway, rpc, { number: bundle.block.number })
@@ -71,7 +80,7 @@ export async function awaitAnchor(
       const isThere = chain === null || chain.blockHash === bundle.block.hash
       if (isDeep && isThere) {
         const report = await verifyBundle(
-          json,
+          { ...bundle },
           { ...policy, confirmationsMin: confirmations },
           chain === null ? {} : { chain },
         )
@@ -122,6 +131,18 @@ function checkSame({ record }: EvidenceBundle, { request, answer }: Proof): void
   )
   if (differing !== undefined)
     throw new AffidavitError('other_evidence', `${differing.name}: ${differing.detail}`)
+}
+
+/** An encrypted call's evidence has hashes alone; its caller kept what they are of. */
+function completeBundle(
+  given: { readonly json: Json; readonly text: string; readonly bundle: EvidenceBundle },
+  { request, answer }: Proof,
+): { readonly bundle: EvidenceBundle; readonly text: string } {
+  const { json, bundle } = given
+  const { record } = bundle
+  if (!isJsonObject(json) || ('request' in record && 'response' in record)) return given
+  const completed = { ...json, record: completeRecord({ ...record }, { request, answer }) }
+  return { bundle: parseEvidenceBundle(completed), text: `${canonicalizeJson(completed)}\n` }
 }
 
 function refuseInvalid({ verdict, checks }: BundleReport): void {

@@ -163,7 +163,9 @@ export class EnclavePool {
     return this.#list().find(({ state }) => isUsable(state) && state.notary === notary) ?? null
   }
 
-  /** The enclave whose keys are published for clients that ask for one: the same while it is used. */
+  /**
+   * The enclave whose keys are published for clients that ask for one: the same while it is used.
+   */
   wellKnown(): EnclaveEndpoint | null {
     const usable = this.#list().filter(
       ({ state, lastIdentity }) =>

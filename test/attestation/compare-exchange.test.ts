@@ -3,8 +3,13 @@ import canonicalize from 'canonicalize'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { assembleCompletion } from '../../attestation/assemble-completion.ts'
-import { compareExchange, type KeptExchange } from '../../attestation/compare-exchange.ts'
+import {
+  compareExchange,
+  completeRecord,
+  type KeptExchange,
+} from '../../attestation/compare-exchange.ts'
 import type { Json, JsonObject } from '../../attestation/json/value.ts'
+import { verifyRecord } from '../../attestation/verify-record.ts'
 import { buildRecord, REQUEST, RESPONSE } from './build-record.ts'
 
 const { stored, created } = buildRecord()
@@ -186,3 +191,42 @@ function proofOf(record: JsonObject): JsonObject {
   const names = ['hash', 'public_key', 'signature', 'tx_hash', 'attestation', 'receipt', 'log']
   return Object.fromEntries(Object.entries(record).filter(([name]) => names.includes(name)))
 }
+
+describe('completeRecord', () => {
+  const encrypted = buildRecord({ receipt: { encrypted: true } })
+  const served: JsonObject = {
+    ...{ ...encrypted.stored, request: null, response: null },
+    ...{ redacted: true, usage: null },
+  }
+
+  it('puts back what its caller kept, as it was hashed', () => {
+    const completed = completeRecord(served, { request: REQUEST, ...whole(encrypted.created) })
+    expect(completed).toEqual({ ...served, request: REQUEST, response: RESPONSE })
+    expect(verifyRecord(completed).checks.map(({ outcome }) => outcome)).not.toContain('failed')
+  })
+
+  it('takes the place of the hashes in evidence that was redacted', () => {
+    const { request: _request, response: _response, ...rest } = stored
+    const hashes = { request_hash: '00'.repeat(32), response_hash: '00'.repeat(32) }
+    expect(completeRecord({ ...rest, ...hashes }, { request: REQUEST })).toEqual({
+      ...{ ...rest, request: REQUEST },
+      response_hash: hashes.response_hash,
+    })
+  })
+
+  it('takes nothing that is of another completion, and replaces nothing that is there', () => {
+    const others = { request: { ...REQUEST, seed: 7 }, ...whole({ ...encrypted.created, id: 'x' }) }
+    expect(completeRecord(served, others)).toEqual(served)
+    expect(completeRecord(stored, { request: REQUEST, ...whole(created) })).toEqual(stored)
+    expect(completeRecord({}, { request: REQUEST, ...whole(created) })).toEqual({})
+  })
+
+  it('does not make up a response of chunks that lack its usage', () => {
+    const record: JsonObject = { ...buildStreamed({ usage: USAGE }).stored, response: null }
+    expect(outcomes(record, stream(CHUNKS))).toMatchObject({ 'answer given': 'passed' })
+    expect(completeRecord(record, stream(CHUNKS))).toEqual(record)
+    expect(completeRecord({ ...streamed.stored, response: null }, stream(CHUNKS))).toEqual(
+      streamed.stored,
+    )
+  })
+})

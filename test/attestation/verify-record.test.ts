@@ -102,6 +102,50 @@ describe('verifyRecord', () => {
   })
 })
 
+describe('verifyRecord on the record of an encrypted call', () => {
+  const encrypted = buildRecord({ receipt: { encrypted: true } })
+  const redacted: JsonObject = {
+    ...{ ...encrypted.stored, request: null, response: null },
+    ...{ redacted: true, usage: null },
+  }
+
+  it('checks all that its hashes allow, and says that it saw no content', () => {
+    const report = verifyRecord(redacted)
+    expect(report.ok).toBe(true)
+    expect(namesOf(report, 'not checked')).toEqual([
+      ...['request hash', 'response hash', 'stream hash', 'anchor'],
+    ])
+  })
+
+  it('checks each part that its caller has put back', () => {
+    const asked = verifyRecord({ ...redacted, request: encrypted.request })
+    expect(namesOf(asked, 'not checked')).toEqual(['response hash', 'stream hash', 'anchor'])
+    expect(
+      namesOf(verifyRecord({ ...redacted, request: { model: 'demo/echo' } }), 'failed'),
+    ).toEqual(['request hash', 'hash', 'signature', 'receipt'])
+    const { request, response } = encrypted.stored
+    expect(
+      namesOf(verifyRecord({ ...redacted, request, response } as JsonObject), 'not checked'),
+    ).toEqual(['stream hash', 'anchor'])
+  })
+
+  it.each<[string, JsonObject]>([
+    ['its receipt says that it was not encrypted', { receipt: stored.receipt ?? null }],
+    ['it does not say that it is redacted', { redacted: false }],
+    ['its parts are not there at all', { request: {}, response: [] }],
+  ])('fails when %s', (_, changes) => {
+    expect(namesOf(verifyRecord({ ...redacted, ...changes }), 'failed')).toContain('request hash')
+    expect(namesOf(verifyRecord({ ...redacted, ...changes }), 'failed')).toContain('response hash')
+  })
+
+  it('fails a receipt of other hashes: it is not the leaf, and the signature is of others', () => {
+    const receipt = { ...(redacted.receipt as JsonObject), request_hash: 'ab'.repeat(32) }
+    expect(namesOf(verifyRecord({ ...redacted, receipt }), 'failed')).toEqual([
+      ...['hash', 'signature', 'receipt', 'receipt in log'],
+    ])
+  })
+})
+
 describe('verifyRecord on changed records', () => {
   const roots = ['request', 'response', 'hash', 'public_key', 'signature', 'receipt', 'log']
 

@@ -3,9 +3,9 @@ import {
   type ExchangeCheck,
   type KeptAnswer,
   type KeptExchange,
+  matchingParts,
   responseOf,
 } from '../../../attestation/compare-exchange.ts'
-import { hashCompletion, stripUnsetMembers } from '../../../attestation/completion-hash.ts'
 import { FormatError } from '../../../attestation/errors.ts'
 import {
   isJsonArray,
@@ -64,11 +64,12 @@ export type ComparedExchange = {
  */
 export function compareKept(evidence: Json, kept: KeptExchange): ComparedExchange {
   const checks = compareExchange(isJsonObject(evidence) ? evidence : {}, kept)
+  const { request, response } = matchingParts(checks, kept)
   return {
     checks,
     told: tellExchange({
-      request: objectOf(memberAt(evidence, 'request')) ?? sameRequest(checks, kept),
-      response: objectOf(memberAt(evidence, 'response')) ?? sameResponse(checks, kept),
+      request: objectOf(memberAt(evidence, 'request')) ?? request,
+      response: objectOf(memberAt(evidence, 'response')) ?? response,
     }),
   }
 }
@@ -90,44 +91,6 @@ export function tellKept(
   }
 }
 
-/**
- * Gives the record with its left-out parts taken from what a caller kept, so that they can be
- * checked. A part is taken only when it has the hash that the evidence has of it.
- */
-export function fillRecord(record: JsonObject, kept: KeptExchange): JsonObject {
-  const checks = compareExchange(record, kept)
-  const response = sameResponse(checks, kept)
-  // Chunks without the usage that nobody asked for are the evidence's, but do not make up its
-  // response.
-  const isWhole =
-    response !== null && hashOf(response) === memberAt(record, 'receipt', 'response_hash')
-  const filled = fillPart(record, 'request', sameRequest(checks, kept))
-  return fillPart(filled, 'response', isWhole ? response : null)
-}
-
-function sameRequest(
-  checks: readonly ExchangeCheck[],
-  { request }: KeptExchange,
-): JsonObject | null {
-  const given = hasPassed(checks, 'request given') ? objectOf(request) : null
-  return given && stripUnsetMembers(given)
-}
-
-function sameResponse(
-  checks: readonly ExchangeCheck[],
-  { answer }: KeptExchange,
-): JsonObject | null {
-  return hasPassed(checks, 'answer given') && answer !== undefined ? readResponse(answer) : null
-}
-
-function hasPassed(checks: readonly ExchangeCheck[], name: ExchangeCheck['name']): boolean {
-  return checks.some((check) => check.name === name && check.outcome === 'passed')
-}
-
-function hashOf(response: JsonObject): string {
-  return hashCompletion({ request: {}, response }).responseHash
-}
-
 /** Null for chunks that amount to no answer. */
 function readResponse(answer: KeptAnswer): JsonObject | null {
   return orNull(() => responseOf(answer), FormatError)
@@ -135,17 +98,6 @@ function readResponse(answer: KeptAnswer): JsonObject | null {
 
 function objectOf(value: Json | undefined): JsonObject | null {
   return isJsonObject(value) ? value : null
-}
-
-function fillPart(
-  record: JsonObject,
-  part: 'request' | 'response',
-  value: JsonObject | null,
-): JsonObject {
-  const known = memberOf(record, part)
-  if (value === null || (known !== undefined && known !== null)) return record
-  const { [`${part}_hash`]: _, ...rest } = record
-  return { ...rest, [part]: value }
 }
 
 /** Longest part of one message that is told, characters. */

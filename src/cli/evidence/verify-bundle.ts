@@ -1,5 +1,5 @@
 import { encodeHex } from '../../../attestation/bytes.ts'
-import type { KeptExchange } from '../../../attestation/compare-exchange.ts'
+import { completeRecord, type KeptExchange } from '../../../attestation/compare-exchange.ts'
 import { parseEvidenceBundle } from '../../../attestation/evidence/bundle.ts'
 import type { BundleFacts, BundleReport } from '../../../attestation/evidence/bundle-report.ts'
 import type { BundlePolicy } from '../../../attestation/evidence/policy.ts'
@@ -18,7 +18,7 @@ import {
   printableJson,
 } from '../printable.ts'
 import type { ListingVerifier } from '../revocation/listing-verifier.ts'
-import { type ComparedExchange, compareKept, fillRecord, printExchange } from './kept-exchange.ts'
+import { type ComparedExchange, compareKept, printExchange } from './kept-exchange.ts'
 
 /**
  * Checks a bundle, and compares it with what its caller kept. Throws CliError when the chain cannot
@@ -40,7 +40,7 @@ export async function reportBundle(
     )
   const { policy, verifier, kept } = demands
   const record = memberOf(given, 'record')
-  const bundle = isJsonObject(record) ? { ...given, record: fillRecord(record, kept) } : given
+  const bundle = isJsonObject(record) ? { ...given, record: completeRecord(record, kept) } : given
   const chain =
     options.rpc === undefined ? null : await askChain(options.rpc, blockNumberOf(bundle))
   const report: BundleReport = await verifyBundle(bundle, policy, {

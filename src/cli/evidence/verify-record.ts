@@ -1,8 +1,8 @@
 import { decodeBase64, encodeHex, equalBytes } from '../../../attestation/bytes.ts'
-import type { KeptExchange } from '../../../attestation/compare-exchange.ts'
+import { completeRecord, type KeptExchange } from '../../../attestation/compare-exchange.ts'
 import type { Judgement } from '../../../attestation/evidence/verdict.ts'
 import { reasonOf } from '../../../attestation/finding.ts'
-import type { Json } from '../../../attestation/json/value.ts'
+import { isJsonObject, type Json } from '../../../attestation/json/value.ts'
 import { decodeAttestationPayload } from '../../../attestation/nitro/document.ts'
 import type { AttestationFacts } from '../../../attestation/nitro/facts.ts'
 import {
@@ -68,16 +68,17 @@ export async function verifySubject(
     kept = {},
   }: SubjectDemands,
 ): Promise<SubjectReport> {
-  const report = verifyRecord(record, {
+  const isStored = request === undefined
+  const completed = isStored && isJsonObject(record) ? completeRecord(record, kept) : record
+  const report = verifyRecord(completed, {
     ...(request === undefined ? {} : { request }),
     ...(chunks === undefined ? {} : { chunks }),
     decodeAttestation: decodeAttestationPayload,
   })
   return judgeReport(record, report, {
     attestation: await checkAttestation(record, policy, verifier),
-    allowOutcome,
-    exchange:
-      request === undefined ? compareKept(record, kept) : tellKept(record, { request, chunks }),
+    ...{ allowOutcome, isStored },
+    exchange: isStored ? compareKept(record, kept) : tellKept(record, { request, chunks }),
   })
 }
 
@@ -118,10 +119,11 @@ function judgeReport(
   found: {
     readonly attestation: { readonly check: Check; readonly holder: Holder }
     readonly allowOutcome: readonly Receipt['outcome'][]
+    readonly isStored: boolean
     readonly exchange: ComparedExchange
   },
 ): SubjectReport {
-  const { attestation, allowOutcome, exchange } = found
+  const { attestation, allowOutcome, isStored, exchange } = found
   const hash = memberAt(record, 'hash')
   const checks = [...report.checks, attestation.check, ...exchange.checks]
   const ok = checks.every(({ outcome }) => outcome !== 'failed')
@@ -130,7 +132,11 @@ function judgeReport(
     checks,
     ok,
     exchange: ok ? exchange.told : { asked: null, said: null },
-    doubts: [...doubtLog(report), ...doubtOutcome(record, allowOutcome)],
+    doubts: [
+      ...doubtLog(report),
+      ...(isStored ? doubtContent(report, exchange) : []),
+      ...doubtOutcome(record, allowOutcome),
+    ],
     holder: attestation.holder,
   }
 }
@@ -144,6 +150,22 @@ function doubtLog({ checks }: RecordReport): readonly string[] {
     ? []
     : [
         'an answer has no log, and nothing else binds what its receipt says of provider, outcome and times',
+      ]
+}
+
+/** The record of an encrypted call has the hashes of what its caller alone kept. */
+function doubtContent({ checks }: RecordReport, exchange: ComparedExchange): readonly string[] {
+  const isShown = (part: 'request' | 'response', given: 'request given' | 'answer given') =>
+    checks.some(({ name, outcome }) => name === `${part} hash` && outcome !== 'not checked') ||
+    exchange.checks.some(({ name, outcome }) => name === given && outcome === 'passed')
+  const missing = [
+    ...(isShown('request', 'request given') ? [] : ['--request']),
+    ...(isShown('response', 'answer given') ? [] : ['--answer']),
+  ]
+  return missing.length === 0
+    ? []
+    : [
+        `content of an encrypted call is with its caller alone: give it with ${missing.join(' and ')}`,
       ]
 }
 

@@ -71,6 +71,13 @@ function fails(
   )
 }
 
+/** As a gateway stores an encrypted call: without its content, which is its caller's alone. */
+function redactedOf(whole: JsonObject): JsonObject {
+  return { ...whole, request: null, response: null, redacted: true, usage: null }
+}
+
+const ofEncrypted = storedOf({ record: { receipt: { encrypted: true } } })
+
 const badKey = offCurve(String(record.public_key))
 const zeros = new Map([...PCR_VALUES, ...[0, 1, 2].map((at) => [at, new Uint8Array(48)] as const)])
 const late = MADE_AT.getTime() + 2 * 3600_000 + 1
@@ -139,6 +146,27 @@ const stored: readonly Draft[] = [
     { about: 'The answer was cut, and the checker takes it so.', expect: verified(...OF_RECORD) },
     { ...EXPECTED_OF_RECORD, allow_outcomes: ['upstream_error'] },
   ),
+  draft('encrypted', redactedOf(ofEncrypted), {
+    about: 'An encrypted call: the record has hashes alone, and the receipt says that it may.',
+    expect: consistent('request hash', 'response hash', ...OF_RECORD),
+  }),
+  draft(
+    'encrypted-completed',
+    redactedOf(ofEncrypted),
+    {
+      about: 'An encrypted call, with the request and the answer that its caller kept.',
+      expect: verified(...OF_RECORD),
+    },
+    {
+      ...EXPECTED_OF_RECORD,
+      request: { json: REQUEST },
+      answer: { json: answerOf(ofEncrypted) },
+    },
+  ),
+  fails('content-withheld-of-a-plain-call', redactedOf(record), {
+    about: 'Content was taken out of a record whose receipt says that the call was not encrypted.',
+    failed: ['request hash', 'response hash', 'hash', 'signature', 'receipt'],
+  }),
   fails(
     'request-hash/of-another-request',
     storedOf({ record: { receipt: { request_hash: 'ab'.repeat(32) } } }),
