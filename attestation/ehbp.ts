@@ -1,4 +1,3 @@
-import { concatBytes } from './bytes.ts'
 import { FormatError } from './errors.ts'
 
 /*
@@ -52,43 +51,59 @@ export function nonceAt(baseNonce: Uint8Array, sequence: number): Uint8Array<Arr
 /**
  * Splits a body into the ciphertexts of its frames, however it is cut into parts. A frame of length
  * 0 is skipped. `lengthMax`: bytes of one ciphertext. Throws FormatError `invalid_frame`.
+ *
+ * What is not whole yet is copied, not kept as parts: whoever writes a body can send millions of
+ * parts of one byte, and an object for each takes a hundred times as much.
  */
 export function createFrameReader(lengthMax: number) {
-  let parts: Uint8Array[] = []
-  let length = 0
+  let held = new Uint8Array(FRAME_LENGTH_BYTES)
+  let heldLength = 0
   let wanted: number | null = null
 
-  function take(count: number): Uint8Array {
-    const [first] = parts
-    const joined = parts.length === 1 && first !== undefined ? first : concatBytes(...parts)
-    parts = joined.length > count ? [joined.subarray(count)] : []
-    length -= count
-    return joined.subarray(0, count)
+  function hold(bytes: Uint8Array): void {
+    const length = heldLength + bytes.length
+    if (length > held.length) {
+      const larger = new Uint8Array(Math.max(length, Math.min(2 * held.length, wanted ?? 0)))
+      larger.set(held.subarray(0, heldLength))
+      held = larger
+    }
+    held.set(bytes, heldLength)
+    heldLength = length
   }
 
   return {
     /** Gives the frames that are whole now. */
     *push(bytes: Uint8Array): Generator<Uint8Array> {
-      parts.push(bytes)
-      length += bytes.length
+      let at = 0
       for (;;) {
-        if (wanted === null) {
-          if (length < FRAME_LENGTH_BYTES) return
-          const head = take(FRAME_LENGTH_BYTES)
-          wanted = new DataView(head.buffer, head.byteOffset).getUint32(0)
-          if (wanted > lengthMax)
-            throw new FormatError('invalid_frame', `expected frames of at most ${lengthMax} bytes`)
+        const needed = wanted ?? FRAME_LENGTH_BYTES
+        const end = at + needed - heldLength
+        if (end > bytes.length) {
+          hold(bytes.subarray(at))
+          return
         }
-        if (length < wanted) return
-        const frame = take(wanted)
-        const isEmpty = wanted === 0
-        wanted = null
-        if (!isEmpty) yield frame
+        let part = bytes.subarray(at, end)
+        if (heldLength > 0) {
+          hold(part)
+          part = held.subarray(0, needed)
+          held = new Uint8Array(FRAME_LENGTH_BYTES)
+          heldLength = 0
+        }
+        at = end
+        if (wanted === null) {
+          const length = new DataView(part.buffer, part.byteOffset).getUint32(0)
+          if (length > lengthMax)
+            throw new FormatError('invalid_frame', `expected frames of at most ${lengthMax} bytes`)
+          wanted = length === 0 ? null : length
+        } else {
+          wanted = null
+          yield part
+        }
       }
     },
     /** To be called at the body's end. */
     end(): void {
-      if (wanted !== null || length > 0)
+      if (wanted !== null || heldLength > 0)
         throw new FormatError('invalid_frame', 'expected the last frame to be whole')
     },
   }

@@ -64,11 +64,11 @@ export function createCheckedFetch(options: CheckedFetchOptions): Fetch {
         if (!options.encrypt) return await checkResponse(await send({}), { call, options, signal })
         const encrypted = { ...call, isEncrypted: true }
         try {
-          const response = await sendSealed(send, { body, headers, notaries: options.notaries })
+          const response = await sendSealed(send, { body, headers, signal, options })
           return await checkResponse(response, { call: encrypted, options, signal })
         } catch (fault) {
-          // What came is no answer: as every other, it is refused when it is read.
-          if (fault instanceof AffidavitError && fault.code === 'not_encrypted')
+          // As every other refusal, it shows when the answer is read: a repeat does not help.
+          if (fault instanceof AffidavitError && fault.status !== undefined)
             return refuse(new Response(), fault)
           throw fault
         }
@@ -86,13 +86,14 @@ async function sendSealed(
   so: {
     readonly body: Uint8Array
     readonly headers: Headers
-    readonly notaries: Pick<Notaries, 'encryptionTarget'>
+    readonly signal: AbortSignal
+    readonly options: Pick<CheckedFetchOptions, 'notaries' | 'bytesMax'>
   },
 ): Promise<Response> {
-  const header = so.headers.get('fine-tune-authorization')
-  const credential = header === null ? null : header.replace(/^bearer(?:\s+|$)/i, '').trim()
+  const { signal, options } = so
+  const credential = readCredential(so.headers.get('fine-tune-authorization'))
   for (let tries = 1; ; tries += 1) {
-    const target = await so.notaries.encryptionTarget({ isNew: tries > 1 })
+    const target = await leavable(options.notaries.encryptionTarget({ isNew: tries > 1 }), signal)
     const sealed = await sealCall({ target, body: so.body, credential })
     const headers = new Headers(so.headers)
     for (const [name, value] of Object.entries(sealed.headers)) headers.set(name, value)
@@ -102,7 +103,33 @@ async function sendSealed(
       continue
     }
     if (isRedirect(response)) return response
-    return await sealed.open(response)
+    return await sealed.open(response, options)
+  }
+}
+
+/** Null for none. What the enclave could not use is refused before anything is sent. */
+function readCredential(header: string | null): string | null {
+  if (header === null) return null
+  const credential = header.replace(/^bearer(?:\s+|$)/i, '').trim()
+  if (/^[\x21-\x7e]+$/.test(credential)) return credential
+  throw new AffidavitError(
+    'invalid_request',
+    "expected Fine-Tune-Authorization to be 'Bearer', a space and a credential of printable ASCII",
+  )
+}
+
+/** Rejects with the reason of a caller that leaves; what others wait for too goes on. */
+async function leavable<Value>(running: Promise<Value>, signal: AbortSignal): Promise<Value> {
+  let leave: () => void = () => undefined
+  const left = new Promise<never>((_, reject) => {
+    leave = () => reject(signal.reason)
+    if (signal.aborted) leave()
+    else signal.addEventListener('abort', leave, { once: true })
+  })
+  try {
+    return await Promise.race([running, left])
+  } finally {
+    signal.removeEventListener('abort', leave)
   }
 }
 

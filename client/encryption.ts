@@ -11,6 +11,7 @@ import {
   createFrameReader,
   ENCAPSULATED_KEY_HEADER,
   GCM_NONCE_BYTES,
+  GCM_TAG_BYTES,
   KEY_CONFIG_PROBLEM,
   NOTARY_HEADER,
   nonceAt,
@@ -23,6 +24,7 @@ import {
 } from '../attestation/ehbp.ts'
 import { FormatError } from '../attestation/errors.ts'
 import { AffidavitError, reasonOf } from './errors.ts'
+import { readAtMost } from './gateway.ts'
 
 /** A key that a call is encrypted to, and whose it is. */
 export type EncryptionTarget = {
@@ -38,10 +40,10 @@ export type SealedCall = {
   readonly body: Uint8Array<ArrayBuffer>
   /**
    * Gives the answer with its body opened as it comes. The body fails with AffidavitError
-   * `not_encrypted` at the first frame that is not the enclave's, or is not in its place. Throws
-   * the same for an answer that is not encrypted.
+   * `not_encrypted` at the first frame that is not the enclave's, or is not in its place, or is
+   * longer than `bytesMax`. Throws the same for an answer that is not encrypted.
    */
-  open(response: Response): Promise<Response>
+  open(response: Response, options: { readonly bytesMax: number }): Promise<Response>
 }
 
 const suite = new HPKE.CipherSuite(
@@ -51,8 +53,8 @@ const suite = new HPKE.CipherSuite(
 )
 
 const SECRET_BYTES = 32
-/** A frame is as long as an answer may be. */
-const FRAME_BYTES_MAX = 64 * 1024 * 1024
+/** Bytes of a problem that are read. */
+const PROBLEM_BYTES_MAX = 64 * 1024
 
 /**
  * Encrypts a call to an enclave (EHBP). `credential`: what `Fine-Tune-Authorization` has, without
@@ -76,7 +78,14 @@ export async function sealCall(so: {
         : { 'fine-tune-authorization': await sealCredential(target, { credential, enc }) }),
     },
     body,
-    open: async (response) => await openResponse(response, { enc, secret }),
+    open: async (response, { bytesMax }) => {
+      try {
+        return await openResponse(response, { enc, secret, bytesMax })
+      } catch (fault) {
+        void response.body?.cancel().catch(() => undefined)
+        throw fault
+      }
+    },
   }
 }
 
@@ -85,7 +94,8 @@ export async function isKeyConfigProblem(response: Response): Promise<boolean> {
   const type = response.headers.get('content-type') ?? ''
   if (response.status !== 422 || !/^application\/problem\+json\b/i.test(type)) return false
   try {
-    const problem: unknown = await response.clone().json()
+    const bytes = await readAtMost(response.clone(), PROBLEM_BYTES_MAX)
+    const problem: unknown = JSON.parse(new TextDecoder().decode(bytes ?? undefined))
     return (problem as { readonly type?: unknown } | null)?.type === KEY_CONFIG_PROBLEM
   } catch {
     return false
@@ -111,7 +121,11 @@ async function sealCredential(
 
 async function openResponse(
   response: Response,
-  { enc, secret }: { readonly enc: Uint8Array; readonly secret: Uint8Array },
+  {
+    enc,
+    secret,
+    bytesMax,
+  }: { readonly enc: Uint8Array; readonly secret: Uint8Array; readonly bytesMax: number },
 ): Promise<Response> {
   const nonce = response.headers.get(RESPONSE_NONCE_HEADER)
   if (nonce === null) {
@@ -125,7 +139,7 @@ async function openResponse(
   headers.delete('content-length')
   headers.delete(RESPONSE_NONCE_HEADER)
   const { status, statusText } = response
-  const body = response.body === null ? null : openBody(response.body, opener)
+  const body = response.body === null ? null : openBody(response.body, { open: opener, bytesMax })
   return new Response(body, { status, statusText, headers })
 }
 
@@ -165,10 +179,10 @@ async function hmac(key: Uint8Array, data: Uint8Array): Promise<Uint8Array> {
 /** The end of a body is no sign that it is whole: that is for its reader to see. */
 function openBody(
   source: ReadableStream<Uint8Array>,
-  open: Opener,
+  { open, bytesMax }: { readonly open: Opener; readonly bytesMax: number },
 ): ReadableStream<Uint8Array<ArrayBuffer>> {
   const reader = source.getReader()
-  const frames = createFrameReader(FRAME_BYTES_MAX)
+  const frames = createFrameReader(bytesMax + GCM_TAG_BYTES)
   return new ReadableStream<Uint8Array<ArrayBuffer>>(
     {
       async pull(controller) {

@@ -114,6 +114,7 @@ export function createNotaries(
   const asking = new Map<string, Promise<AttestedNotary>>()
   const documents = new Map<string, KnownDocument>()
   let keys: readonly VouchedKey[] = []
+  let renewing: Promise<void> | null = null
 
   /** One question at a time for each notary. */
   function attest(notary: string, signal?: AbortSignal): Promise<AttestedNotary> {
@@ -163,27 +164,36 @@ export function createNotaries(
     })
   }
 
+  async function renewKeys(): Promise<void> {
+    // Documents need not be new: a notary's key is its enclave's as long as that runs.
+    if (listAttested().length > 0) {
+      takeKeys(await listNamed())
+      if (usableKeys().length > 0) return
+    }
+    // Other enclaves may have taken the place of those that were known.
+    await refresh()
+  }
+
+  function usableKeys(): readonly VouchedKey[] {
+    const isHeld = (notary: string) => (attested.get(notary)?.validUntil.getTime() ?? 0) > now()
+    return keys.filter(({ notary, endMs }) => endMs - now() > KEY_MARGIN_MS && isHeld(notary))
+  }
+
   async function encryptionTarget({
     isNew,
   }: {
     readonly isNew: boolean
   }): Promise<EncryptionTarget> {
     const choose = () => {
-      const usable = keys.filter(
-        ({ notary, endMs }) =>
-          endMs - now() > KEY_MARGIN_MS &&
-          (attested.get(notary)?.validUntil.getTime() ?? 0) > now(),
-      )
+      const usable = usableKeys()
       return usable[Math.floor(Math.random() * usable.length)]
     }
     const known = isNew ? undefined : choose()
     if (known !== undefined) return known
-    // Documents need not be new: a notary's key is its enclave's as long as that runs.
-    const named = await listNamed()
-    const isKnown = ({ notary }: NamedNotary) =>
-      (attested.get(notary)?.validUntil.getTime() ?? 0) > now()
-    if (named.some(isKnown)) takeKeys(named)
-    else await refresh()
+    renewing ??= renewKeys().finally(() => {
+      renewing = null
+    })
+    await renewing
     const found = choose()
     if (found !== undefined) return found
     throw new AffidavitError(

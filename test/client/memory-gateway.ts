@@ -3,6 +3,7 @@ import canonicalize from 'canonicalize'
 import { assembleCompletion } from '../../attestation/assemble-completion.ts'
 import { encodeHex } from '../../attestation/bytes.ts'
 import { hashChunks } from '../../attestation/completion-hash.ts'
+import { ENCAPSULATED_KEY_HEADER } from '../../attestation/ehbp.ts'
 import type { Json, JsonObject } from '../../attestation/json/value.ts'
 import type { ReceiptV2 } from '../../attestation/receipt.ts'
 import { createCheckedFetch } from '../../client/checked-fetch.ts'
@@ -18,6 +19,13 @@ import {
   type Fields,
   PCR_VALUES,
 } from '../support/nitro-builder/document-builder.ts'
+import {
+  createMemoryEnclave,
+  type MemoryEnclave,
+  type OpenedCall,
+  passOn,
+  type SealedAnswer,
+} from './memory-enclave.ts'
 
 const URL_OF_GATEWAY = 'https://gateway.example'
 export const ADDRESS = NOTARY.address.toLowerCase()
@@ -48,7 +56,19 @@ export type Attack = {
   /** The text of the answer. */
   readonly text?: (text: string) => string
   readonly respond?: (text: string, headers: Record<string, string>) => Response
+  /** What it says of the keys of its enclave, instead of the enclave's own statement. */
+  readonly keys?: (enclave: MemoryEnclave, nowSeconds: number) => Json
+  /** Answers an encrypted call in the enclave's place. `count`: from 1. Null: the enclave is asked. */
+  readonly intercept?: (count: number, sent: SentBytes) => Response | null
+  /** Answers an encrypted call that the enclave opened: null for what it answers itself. */
+  readonly fault?: (opened: OpenedCall) => Response | null
+  /** The encrypted answer, as it is given. */
+  readonly sealed?: (answer: SealedAnswer) => SealedAnswer
+  readonly passOn?: (answer: SealedAnswer, type: string) => Response
 }
+
+/** An encrypted call as it was on the wire. */
+export type SentBytes = { readonly headers: Headers; readonly body: Buffer }
 
 /** A client of one gateway in memory. `attack` may be changed between calls. */
 export type MemoryClient = {
@@ -60,30 +80,73 @@ export type MemoryClient = {
   nowMs: number
   /** Paths that were asked for. */
   readonly asked: string[]
-  /** Bodies of calls, as the gateway got them. */
+  /** Bodies of calls, as the gateway got them, and as the enclave opened those that are encrypted. */
   readonly bodies: string[]
+  /** Encrypted calls as they were sent, and what the enclave opened of them. */
+  readonly sent: SentBytes[]
+  readonly opened: OpenedCall[]
+  readonly enclave: MemoryEnclave
+  /** Bytes of all that the gateway gave. */
+  readonly given: Uint8Array[]
 }
 
 /**
  * Gives a client and, behind it, a gateway with an enclave whose signatures are real, at the time
  * at which the documents were made.
  */
-export function openMemoryClient(attack: Attack = {}): MemoryClient {
+export function openMemoryClient(
+  attack: Attack = {},
+  { encrypt = false, hold = false }: { readonly encrypt?: boolean; readonly hold?: boolean } = {},
+): MemoryClient {
   const client: { attack: Attack; nowMs: number } = { attack, nowMs: MADE_AT.getTime() + 1_000 }
   const asked: string[] = []
   const bodies: string[] = []
+  const kept = { sent: [] as SentBytes[], opened: [] as OpenedCall[], given: [] as Uint8Array[] }
+  const enclave = createMemoryEnclave()
+  const listKeys = () => {
+    const now = Math.floor(client.nowMs / 1000)
+    const own = [enclave.state({ notBefore: now - 60, notAfter: now + 3_600 })]
+    return client.attack.keys?.(enclave, now) ?? own
+  }
   const gateway: Fetch = async (input, init) => {
     const url = new URL(String(input))
     asked.push(url.pathname)
     if (url.pathname === '/v1/notaries')
-      return reply(client.attack.notaries ?? { notaries: [{ notary: ADDRESS }] })
+      return reply(
+        client.attack.notaries ?? { notaries: [{ notary: ADDRESS, encryption_keys: listKeys() }] },
+      )
     if (url.pathname === '/v1/attestation') {
       const nonce = Buffer.from(url.searchParams.get('nonce') ?? '', 'hex')
       return reply(attest(client.attack, { nonce, ...client.attack.fields }))
     }
-    const body = Buffer.from(init?.body as Uint8Array).toString()
-    bodies.push(body)
-    return answerCall(client.attack, JSON.parse(body))
+    init?.signal?.throwIfAborted()
+    const headers = new Headers(init?.headers)
+    const sent = { headers, body: Buffer.from(init?.body as Uint8Array) }
+    if (!headers.has(ENCAPSULATED_KEY_HEADER)) {
+      bodies.push(sent.body.toString())
+      return answerCall(client.attack, JSON.parse(sent.body.toString()))
+    }
+    kept.sent.push(sent)
+    const [passed, copy] = tee(
+      client.attack.intercept?.(kept.sent.length, sent) ?? (await serve(sent)),
+    )
+    void collect(copy, kept.given)
+    return passed
+  }
+
+  async function serve({ headers, body }: SentBytes): Promise<Response> {
+    const opened = enclave.open(headers, body)
+    kept.opened.push(opened)
+    bodies.push(opened.body)
+    const { attack: current } = client
+    const fault = current.fault?.(opened) ?? null
+    if (fault !== null) return fault
+    const receipt = { encrypted: true, ...current.receipt }
+    const answer = answerCall({ ...current, receipt }, JSON.parse(opened.body))
+    const type = answer.headers.get('content-type') ?? ''
+    const sealed = opened.seal(cut(await answer.text()))
+    const altered = current.sealed?.(sealed) ?? sealed
+    return current.passOn?.(altered, type) ?? passOn(altered, { type })
   }
   const now = () => client.nowMs
   const policy = readExpectations(
@@ -100,12 +163,32 @@ export function openMemoryClient(attack: Attack = {}): MemoryClient {
   const { proofs, add } = createProofs(100)
   const fetch = createCheckedFetch({
     ...{ baseURL: `${URL_OF_GATEWAY}/v1/verified`, fetch: gateway, notaries, now, keep: add },
-    ...{ encrypt: false, hold: false, bytesMax: 1_000_000 },
+    ...{ encrypt, hold, bytesMax: 1_000_000 },
   })
   return Object.assign(client, {
-    ...{ fetch, notaries, proofs, asked, bodies },
+    ...{ fetch, notaries, proofs, asked, bodies, enclave, ...kept },
     url: `${URL_OF_GATEWAY}/v1/verified/chat/completions`,
   })
+}
+
+/** Texts of the frames of an answer: an event each, or a few pieces. */
+function cut(text: string): readonly string[] {
+  if (text.startsWith('data: ')) return text.split(/(?<=\n\n)/)
+  const length = Math.ceil(text.length / FRAMES_OF_WHOLE)
+  return Array.from({ length: FRAMES_OF_WHOLE }, (_, at) =>
+    text.slice(at * length, (at + 1) * length),
+  )
+}
+const FRAMES_OF_WHOLE = 4
+
+function tee(response: Response): readonly [Response, Response | null] {
+  return response.body === null || response.headers.has('x-endless')
+    ? [response, null]
+    : [response, response.clone()]
+}
+
+async function collect(copy: Response | null, given: Uint8Array[]): Promise<void> {
+  if (copy !== null) given.push(new Uint8Array(await copy.arrayBuffer()))
 }
 
 const reply = (value: unknown) =>
