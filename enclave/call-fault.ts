@@ -59,3 +59,9 @@ export class ProviderRefusal extends Error {
 export class CallerGone extends Error {
   override readonly name = 'CallerGone'
 }
+
+/** The fault of anything that was thrown. Whatever is not expected says nothing outside. */
+export function faultOf(error: unknown): EnclaveFault {
+  if (error instanceof CallFault || error instanceof ProviderRefusal) return error.fault
+  return new CallFault('internal_error', 'The enclave failed; its log has more.').fault
+}

@@ -54,6 +54,7 @@ export async function startEnclave(
     now,
     monotonic,
     log,
+    waits = {},
   }: {
     readonly nsm: Nsm
     /** Unix milliseconds. */
@@ -61,6 +62,8 @@ export async function startEnclave(
     /** Milliseconds of a clock that is never set. */
     readonly monotonic: () => number
     readonly log: Log
+    /** Of encrypted calls: instead of KEEP_ALIVE_MS and PROOF_TIMEOUT_MS. */
+    readonly waits?: { readonly keepAliveMs?: number; readonly proofMs?: number }
   },
 ): Promise<Enclave> {
   const { limits, chainId, contract } = config
@@ -111,7 +114,11 @@ export async function startEnclave(
   const publicKey = `0x${encodeHex(account.publicKey)}`
   const server = createEnclaveServer({
     core,
-    encryption: { ring, waiters: createProofWaiters() },
+    encryption: {
+      ring,
+      waiters: createProofWaiters(waits.proofMs),
+      keepAliveMs: waits.keepAliveMs,
+    },
     boot,
     configuration,
     bootStatement,

@@ -3,7 +3,7 @@ import { decodeHex, encodeHex } from '../attestation/bytes.ts'
 import { headAttestationUserData } from '../attestation/evidence/head-attestation.ts'
 import { measureJson } from '../attestation/json/json-size.ts'
 import { BOOT_STATEMENT_BYTES_MAX, type BootStatementKeeper } from './boot-statement.ts'
-import { CallerGone, CallFault, logFull, ProviderRefusal } from './call-fault.ts'
+import { CallerGone, CallFault, faultOf, logFull } from './call-fault.ts'
 import { sendFault as answerFault, plainPort } from './calls/answer-port.ts'
 import {
   decodeAnchorProof,
@@ -23,7 +23,6 @@ import {
   type BootConfiguration,
   CALL_HEADER,
   ENCLAVE_PATHS,
-  type EnclaveFault,
   type HeadAttestationReply,
   type Identity,
   REQUEST_BYTES_MAX,
@@ -38,8 +37,11 @@ const CONTROL_REQUEST_BYTES_MAX = 4_096
 /** Headers of a call: the context and the credential, in JSON, in base64url. */
 const HEADER_BYTES_MAX = 64 * 1024
 
-/** How long a request may take to arrive, milliseconds: it comes from the same machine. */
-const REQUEST_TIMEOUT_MS = 60_000
+/**
+ * How long a request may take to arrive, milliseconds. An encrypted one comes as slowly as its
+ * caller sends it: the gateway gives up before (120 s).
+ */
+const REQUEST_TIMEOUT_MS = 130_000
 
 /**
  * How long an unused connection of the gateway is kept, milliseconds: longer than its own pool
@@ -52,7 +54,7 @@ export type Gate = { running: number; isClosed: boolean }
 
 type ServerOptions = {
   readonly core: CompletionCore
-  readonly encryption: Omit<EncryptedCore, 'core'>
+  readonly encryption: Omit<EncryptedCore, 'core' | 'log'>
   readonly boot: BootConfiguration
   /** Digest of it (digestBootConfiguration). */
   readonly configuration: Uint8Array
@@ -135,13 +137,13 @@ async function completions(
 }
 
 async function encrypted(
-  { core, encryption, gate }: ServerOptions,
+  { core, encryption, gate, log }: ServerOptions,
   request: IncomingMessage,
   response: ServerResponse,
 ): Promise<void> {
   await throughGate(gate, async () => {
     const call = decodeEncryptedCall(request.headers[CALL_HEADER])
-    await serveEncrypted({ core, ...encryption }, { call, request, response })
+    await serveEncrypted({ core, log, ...encryption }, { call, request, response })
   })
 }
 
@@ -229,10 +231,4 @@ function sendFault(log: Log, response: ServerResponse, error: unknown): void {
   const fault = faultOf(error)
   if (fault.code === 'internal_error') log('error', 'call failed', describeError(error))
   answerFault(response, fault)
-}
-
-/** Whatever is not expected says nothing outside. */
-function faultOf(error: unknown): EnclaveFault {
-  if (error instanceof CallFault || error instanceof ProviderRefusal) return error.fault
-  return new CallFault('internal_error', 'The enclave failed; its log has more.').fault
 }

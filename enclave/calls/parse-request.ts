@@ -46,10 +46,12 @@ export type ParsedRequest = {
  * The request that a body is (attacker-controlled bytes): JSON that canonical JSON represents
  * faithfully, an object with a model and messages. The member `affidavit` is the caller's word to
  * the enclave, `{ nonce }`, and is not sent on. Everything else is between caller and provider.
- * Throws CallFault `invalid_request`.
+ * `request`: the JSON of the body, where that was read before. Throws CallFault `invalid_request`.
  */
-export function parseRequest(body: Uint8Array): ParsedRequest {
-  const request = parseBody(body)
+export function parseRequest(
+  body: Uint8Array,
+  request: JsonObject = parseBody(body),
+): ParsedRequest {
   const { model, messages, stream, stream_options: options, n } = request
   if (typeof model !== 'string') throw invalid('model', 'expected model to be a string')
   if (!isJsonArray(messages)) throw invalid('messages', 'expected messages to be an array')

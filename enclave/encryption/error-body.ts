@@ -1,7 +1,8 @@
 import type { EnclaveFault, EncryptedHead } from '../protocol/messages.ts'
+import type { RequestFault } from './check-request.ts'
 
 /** An error as the caller of an encrypted call is told it: what the gateway tells of plain ones. */
-type ErrorAnswer = { readonly head: EncryptedHead; readonly body: string }
+export type ErrorAnswer = { readonly head: EncryptedHead; readonly body: string }
 
 /** Codes of the gateway for faults that have another name there, and their words. */
 const TOLD: Readonly<Partial<Record<EnclaveFault['code'], readonly [string, string, number]>>> = {
@@ -31,7 +32,8 @@ const RETRY_SECONDS_MAX = 59
  */
 export function answerFault(fault: EnclaveFault, isOperators: boolean): ErrorAnswer {
   const { status, message } = fault
-  if (fault.code === 'invalid_request' && status !== 413) return answerInvalid(fault)
+  if (fault.code === 'invalid_request' && status !== 413)
+    return answerInvalid([faultOfRequest(fault)])
   if (fault.code === 'invalid_request')
     return answerError({ code: 'payload_too_large', message, status })
   if (fault.code === 'provider_refused') {
@@ -60,13 +62,14 @@ export function answerError(error: {
   readonly retryAfterSeconds?: number | undefined
 }): ErrorAnswer {
   const { code, message, status, providerCode, retryAfterSeconds } = error
-  const wait = retryAfterSeconds ?? (status === 503 ? RETRY_SECONDS : null)
+  const shouldRetry = !FINAL.has(code)
+  const wait = retryAfterSeconds ?? (status === 503 && shouldRetry ? RETRY_SECONDS : null)
   return {
     head: {
       status,
       content_type: 'application/json',
       retry_after_seconds: wait === null ? null : Math.min(wait, RETRY_SECONDS_MAX),
-      should_retry: !FINAL.has(code),
+      should_retry: shouldRetry,
     },
     body: JSON.stringify({
       response: 'NOK',
@@ -79,22 +82,29 @@ export function answerError(error: {
   }
 }
 
-function answerInvalid({ loc = [], message }: EnclaveFault): ErrorAnswer {
-  const place = loc[0] === 'body' ? loc : ['body', ...loc]
-  const param = place.slice(1).join('.')
+/** A 422 with all faults; `error` repeats the first for readers of OpenAI's form. */
+export function answerInvalid(faults: readonly RequestFault[]): ErrorAnswer {
+  const [first, ...others] = faults
+  const { loc = [], msg = '' } = first ?? {}
+  const param = loc.slice(1).join('.')
+  const more = others.length === 0 ? '' : ` (and ${others.length} more: see detail)`
   return {
     head: {
       ...{ status: 422, content_type: 'application/json' },
       ...{ retry_after_seconds: null, should_retry: true },
     },
     body: JSON.stringify({
-      detail: [{ loc: place, msg: message, type: 'value_error' }],
+      detail: faults,
       error: {
-        ...{ message: `${place.join('.')}: ${message}`, type: 'invalid_request_error' },
+        ...{ message: `${loc.join('.')}: ${msg}${more}`, type: 'invalid_request_error' },
         ...{ param: param === '' ? null : param, code: 'validation_failed' },
       },
     }),
   }
+}
+
+function faultOfRequest({ loc = [], message }: EnclaveFault): RequestFault {
+  return { loc: loc[0] === 'body' ? loc : ['body', ...loc], msg: message, type: 'value_error' }
 }
 
 /** The `type` that OpenAI's API has for errors of a status. */

@@ -20,18 +20,24 @@ const RETRY_MS = 5_000
  */
 export const SEEN_MAX = 2 ** 20
 
+/**
+ * Keys at once. Where calls fill their memories faster than keys end, the oldest goes before its
+ * time: its calls are refused as those of an ended one.
+ */
+export const KEYS_MAX = 4
+
 /** A key of the ring, as a call is opened with it. */
 export type RingKey = KeyPair & {
   /**
-   * Takes the encapsulated key of a call that was opened. False when it was taken before, or when
-   * no more can be remembered: then the call must be refused, since it may be a repeated one.
+   * Takes the encapsulated key of a call that was opened. False when it was taken before: then the
+   * call is a repeated one.
    */
   take(enc: Uint8Array): boolean
 }
 
 /** The enclave's keys that calls are encrypted to. The secrets stay inside. */
 export type KeyRing = {
-  /** Those that are usable, the newest first. */
+  /** Those that are usable, the newest first. A secret is overwritten when its key ends. */
   readonly keys: () => readonly RingKey[]
   /** The same as the notary vouches for them. */
   readonly statements: () => readonly EncryptionKey[]
@@ -49,78 +55,131 @@ type KeyRingOptions = {
   /** Milliseconds of a clock that is never set: for when a key ends. */
   readonly monotonic: () => number
   readonly log: Log
+  /** Default: SEEN_MAX. */
   readonly seenMax?: number
 }
 
 type KeptKey = RingKey & {
   readonly statement: EncryptionKey
   readonly endsAtMs: number
-  readonly size: () => number
+  /** Whether no more encapsulated keys can be remembered. */
+  readonly isFull: () => boolean
 }
 
 /**
- * Makes the first key, and then a new one every ROTATION_MS, or before the memory of one is full.
- * Ended keys are overwritten. Throws what `random` throws when the first cannot be made.
+ * Makes the first key, and then a new one every ROTATION_MS, or before the memory of the newest is
+ * full. Ended keys are overwritten. Throws what `random` throws when the first cannot be made.
  */
 export async function openKeyRing(options: KeyRingOptions): Promise<KeyRing> {
-  const { random, monotonic, log, seenMax = SEEN_MAX } = options
-  let kept: readonly KeptKey[] = []
-  let timer: NodeJS.Timeout | undefined
-  let isStopped = false
-
-  async function addKey(): Promise<void> {
-    const secretKey = Buffer.from(await random(KEY_BYTES))
-    const fingerprintKey = await random(KEY_BYTES)
-    const key = makeKey(secretKey, { ...options, fingerprintKey, seenMax, whenFull: rotate })
-    eraseEnded()
-    kept = [key, ...kept]
-    log('info', 'encryption key made', { key: key.statement.public_key })
-  }
-
-  function eraseEnded(): void {
-    const ended = kept.filter(({ endsAtMs }) => endsAtMs <= monotonic())
-    for (const { secretKey } of ended) secretKey.fill(0)
-    kept = kept.filter((key) => !ended.includes(key))
-  }
-
-  let isRotating = false
-  async function rotate(): Promise<void> {
-    if (isRotating || isStopped) return
-    isRotating = true
-    clearTimeout(timer)
-    let delayMs = ROTATION_MS
-    try {
-      await addKey()
-    } catch (error) {
-      delayMs = RETRY_MS
-      eraseEnded()
-      log('error', 'encryption key not made', describeError(error))
-    }
-    isRotating = false
-    if (!isStopped) timer = setTimeout(rotate, delayMs)
-  }
-
-  await addKey()
-  timer = setTimeout(rotate, ROTATION_MS)
-  const usable = () => kept.filter(({ endsAtMs }) => endsAtMs > monotonic())
+  const ring = new Ring(options)
+  await ring.begin()
   return {
-    keys: usable,
-    statements: () => usable().map(({ statement }) => statement),
-    stop: () => {
-      isStopped = true
-      clearTimeout(timer)
-      for (const { secretKey } of kept) secretKey.fill(0)
-      kept = []
-    },
+    keys: () => ring.usable(),
+    statements: () => ring.usable().map(({ statement }) => statement),
+    stop: () => ring.stop(),
+  }
+}
+
+class Ring {
+  readonly #options: KeyRingOptions
+  readonly #seenMax: number
+  /** The newest first. */
+  #kept: readonly KeptKey[] = []
+  #rotateAtMs = 0
+  #timer: NodeJS.Timeout | undefined
+  #isRotating = false
+  #isStopped = false
+
+  constructor(options: KeyRingOptions) {
+    this.#options = options
+    this.#seenMax = options.seenMax ?? SEEN_MAX
+  }
+
+  async begin(): Promise<void> {
+    await this.#addKey()
+    this.#rotateAtMs = this.#options.monotonic() + ROTATION_MS
+    this.#schedule()
+  }
+
+  /** A full one is none: it could not tell a repeated call. */
+  usable(): readonly KeptKey[] {
+    const now = this.#options.monotonic()
+    return this.#kept.filter((key) => key.endsAtMs > now && !key.isFull())
+  }
+
+  stop(): void {
+    this.#isStopped = true
+    clearTimeout(this.#timer)
+    this.#keep([])
+  }
+
+  /** Whatever is no longer kept is overwritten. */
+  #keep(keys: readonly KeptKey[]): void {
+    for (const key of this.#kept) if (!keys.includes(key)) key.secretKey.fill(0)
+    this.#kept = keys
+  }
+
+  async #addKey(): Promise<void> {
+    const { random, log } = this.#options
+    const secretKey = await random(KEY_BYTES)
+    try {
+      const fingerprintKey = await random(KEY_BYTES)
+      if (this.#isStopped) throw new Error('stopped')
+      const key = makeKey(secretKey, {
+        ...this.#options,
+        fingerprintKey,
+        seenMax: this.#seenMax,
+        whenNearlyFull: (full) => {
+          // Once: an older key fills up under calls of callers who have not seen the newer one.
+          if (full === this.#kept[0]) this.#rotate()
+        },
+      })
+      this.#keep([key, ...this.#kept].slice(0, KEYS_MAX))
+      log('info', 'encryption key made', { key: key.statement.public_key })
+    } catch (error) {
+      secretKey.fill(0)
+      throw error
+    }
+  }
+
+  async #rotate(): Promise<void> {
+    if (this.#isRotating || this.#isStopped) return
+    this.#isRotating = true
+    let waitMs = ROTATION_MS
+    try {
+      await this.#addKey()
+    } catch (error) {
+      waitMs = RETRY_MS
+      if (!this.#isStopped)
+        this.#options.log('error', 'encryption key not made', describeError(error))
+    }
+    this.#isRotating = false
+    this.#rotateAtMs = this.#options.monotonic() + waitMs
+    this.#schedule()
+  }
+
+  /** Wakes up for the next key that ends, or is due. */
+  #schedule(): void {
+    clearTimeout(this.#timer)
+    if (this.#isStopped) return
+    const nextMs = Math.min(this.#rotateAtMs, ...this.#kept.map(({ endsAtMs }) => endsAtMs))
+    this.#timer = setTimeout(() => this.#wake(), Math.max(nextMs - this.#options.monotonic(), 1))
+  }
+
+  #wake(): void {
+    const now = this.#options.monotonic()
+    this.#keep(this.#kept.filter(({ endsAtMs }) => endsAtMs > now))
+    if (now >= this.#rotateAtMs) this.#rotate()
+    if (!this.#isRotating) this.#schedule()
   }
 }
 
 function makeKey(
-  secretKey: Buffer,
+  secretKey: Uint8Array,
   so: KeyRingOptions & {
     readonly fingerprintKey: Uint8Array
     readonly seenMax: number
-    readonly whenFull: () => void
+    readonly whenNearlyFull: (key: KeptKey) => void
   },
 ): KeptKey {
   const publicKey = publicKeyOf(secretKey)
@@ -132,20 +191,21 @@ function makeKey(
   }
   const signature = so.account.sign(encryptionKeyDigest(so.domain, stated))
   const seen = new CountTable(so.monotonic())
-  return {
+  const key: KeptKey = {
     secretKey,
     publicKey,
     statement: { ...stated, signature: `0x${encodeHex(signature)}` },
     endsAtMs: so.monotonic() + LIFETIME_MS,
-    size: () => seen.size,
+    isFull: () => seen.size >= so.seenMax,
     take: (enc) => {
       // Nobody else knows that key, so nobody can find two that are taken for one.
       const fingerprint = createHash('sha256').update(so.fingerprintKey).update(enc).digest()
-      if (seen.size >= so.seenMax || seen.find(fingerprint) > 0) return false
+      if (seen.find(fingerprint) > 0) return false
       seen.set(fingerprint, 1)
       // Before it is full: the calls that come until there is a new key need room, too.
-      if (seen.size * 4 > so.seenMax * 3) so.whenFull()
+      if (seen.size * 4 > so.seenMax * 3) so.whenNearlyFull(key)
       return true
     },
   }
+  return key
 }

@@ -9,7 +9,7 @@ import {
 import { FormatError } from '../../attestation/errors.ts'
 import { ByteBuffer } from '../byte-buffer.ts'
 import { CallerGone, CallFault, logFull } from '../call-fault.ts'
-import type { Space } from '../log/memory-budget.ts'
+import type { Reservation, Space } from '../log/memory-budget.ts'
 import {
   CREDENTIAL_BYTES_MAX,
   type EncryptedCall,
@@ -28,6 +28,12 @@ export type OpenedCall = {
 }
 
 /**
+ * What the frames of a body may take beside its content, bytes: lengths, tags, and frames without
+ * content. Each frame costs a decryption, so their number needs a bound: 52,000 of one byte.
+ */
+export const FRAMING_BYTES_MAX = 1024 * 1024
+
+/**
  * Opens an encrypted call as it comes. Throws CallFault: `unknown_key` when no key of the ring
  * opens the first frame, which looks the same whether the key or the frame is another;
  * `replayed_call` when its encapsulated key was used before; `bad_ciphertext` for any later frame,
@@ -36,69 +42,94 @@ export type OpenedCall = {
  */
 export async function openCall(
   request: IncomingMessage,
-  {
-    call,
-    ring,
-    space,
-  }: { readonly call: EncryptedCall; readonly ring: KeyRing; readonly space: Space },
+  so: { readonly call: EncryptedCall; readonly ring: KeyRing; readonly space: Space },
 ): Promise<OpenedCall> {
-  const enc = Buffer.from(call.encapsulated_key, 'hex')
-  const room = space.reserve(0)
+  const room = so.space.reserve(0)
   if (room === null) throw logFull()
-  const reader = createFrameReader(REQUEST_BYTES_MAX + GCM_TAG_BYTES)
-  const body = new ByteBuffer()
-  let length = 0
-  let opened: { readonly key: RingKey; readonly context: RecipientContext } | null = null
   try {
-    for await (const packet of request as AsyncIterable<Buffer>) {
-      if (!room.grow(3 * packet.length)) throw logFull()
-      for (const frame of reader.push(packet)) {
-        let content: Buffer
-        if (opened === null) {
-          const first = openFirst(ring, { enc, frame })
-          opened = first
-          content = first.content
-        } else content = opened.context.open(frame)
-        length += content.length
-        if (length > REQUEST_BYTES_MAX) throw tooLong()
-        body.append(content)
-      }
-    }
-    reader.end()
+    return await readCall(request, { ...so, room })
   } catch (error) {
+    // What is left of it is dropped, so that the answer gets out: its sender may read only then.
+    request.resume()
     if (error instanceof FormatError) throw badCiphertext()
     if (error instanceof CallFault) throw error
     throw new CallerGone('the gateway closed the connection within a request')
   } finally {
     room.release()
   }
+}
+
+async function readCall(
+  request: IncomingMessage,
+  so: { readonly call: EncryptedCall; readonly ring: KeyRing; readonly room: Reservation },
+): Promise<OpenedCall> {
+  const reader = createFrameReader(REQUEST_BYTES_MAX + GCM_TAG_BYTES)
+  const body = new ByteBuffer()
+  let opened: FirstFrame | null = null
+  let wireBytes = 0
+  for await (const packet of packetsOf(request)) {
+    wireBytes += packet.length
+    if (wireBytes > REQUEST_BYTES_MAX + FRAMING_BYTES_MAX) throw tooLong()
+    if (!so.room.grow(BUFFER_FACTOR * packet.length)) throw logFull()
+    for (const frame of reader.push(packet)) {
+      if (opened === null) {
+        opened = openFirst(frame, so)
+        body.append(opened.content)
+      } else body.append(opened.context.open(frame))
+      if (body.length > REQUEST_BYTES_MAX) throw tooLong()
+    }
+  }
+  reader.end()
   if (opened === null) throw badCiphertext()
   return {
     body: body.take(),
     secret: opened.context.export(RESPONSE_EXPORT, KEY_BYTES),
-    callerCredential: openCredential(opened.key, call),
+    callerCredential: opened.callerCredential,
   }
 }
 
+/** Leaving the loop leaves the connection open: the fault is answered on it. */
+function packetsOf(request: IncomingMessage): AsyncIterable<Buffer> {
+  return request.iterator({ destroyOnReturn: false })
+}
+
+/** Memory for each byte of a body that is being read: its frame, and the content, which doubles. */
+const BUFFER_FACTOR = 3
+
+type FirstFrame = {
+  readonly context: RecipientContext
+  readonly content: Buffer
+  readonly callerCredential: string | null
+}
+
+/** All that needs the key, at once: it may end while the rest of the body comes. */
 function openFirst(
-  ring: KeyRing,
-  { enc, frame }: { readonly enc: Uint8Array; readonly frame: Uint8Array },
-): { readonly key: RingKey; readonly context: RecipientContext; readonly content: Buffer } {
+  frame: Uint8Array,
+  { call, ring }: { readonly call: EncryptedCall; readonly ring: KeyRing },
+): FirstFrame {
+  const enc = Buffer.from(call.encapsulated_key, 'hex')
   for (const key of ring.keys()) {
-    try {
-      const context = setUpRecipient(key, { enc, info: REQUEST_INFO })
-      const content = context.open(frame)
-      if (key.take(enc)) return { key, context, content }
-    } catch (error) {
-      if (error instanceof CallFault && error.fault.code === 'bad_ciphertext') continue
-      throw error
-    }
-    throw new CallFault(
-      'replayed_call',
-      'A call with this encapsulated key was made before, or too many calls were.',
-    )
+    const opened = tryKey(key, { enc, frame })
+    if (opened === null) continue
+    if (!key.take(enc))
+      throw new CallFault('replayed_call', 'A call with this encapsulated key was made before.')
+    return { ...opened, callerCredential: openCredential(key, call) }
   }
   throw new CallFault('unknown_key', 'No key of this enclave opens the call: fetch its keys again.')
+}
+
+/** Null when the frame is not for this key. */
+function tryKey(
+  key: RingKey,
+  { enc, frame }: { readonly enc: Uint8Array; readonly frame: Uint8Array },
+): Pick<FirstFrame, 'context' | 'content'> | null {
+  try {
+    const context = setUpRecipient(key, { enc, info: REQUEST_INFO })
+    return { context, content: context.open(frame) }
+  } catch (error) {
+    if (error instanceof CallFault) return null
+    throw error
+  }
 }
 
 /** Bound to its call: the encapsulated key of that, in lower-case hex, is its AAD. */

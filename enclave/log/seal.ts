@@ -100,11 +100,10 @@ export function usageOf(response: JsonObject): TokenUsage | null {
     total_tokens: totalTokens,
   } = usage
   if (!isCount(promptTokens) || !isCount(completionTokens)) return null
-  return {
-    prompt_tokens: promptTokens,
-    completion_tokens: completionTokens,
-    total_tokens: isCount(totalTokens) ? totalTokens : promptTokens + completionTokens,
-  }
+  const total = isCount(totalTokens) ? totalTokens : promptTokens + completionTokens
+  // The provider's numbers: the sum of two counts need not be one.
+  if (!isCount(total)) return null
+  return { prompt_tokens: promptTokens, completion_tokens: completionTokens, total_tokens: total }
 }
 
 /** The native one: answers may be megabytes. */

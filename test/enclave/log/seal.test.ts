@@ -6,7 +6,7 @@ import { parseStrictJson } from '../../../attestation/json/parse-strict.ts'
 import { parseReceipt } from '../../../attestation/receipt.ts'
 import { Space } from '../../../enclave/log/memory-budget.ts'
 import { NotaryLog } from '../../../enclave/log/notary-log.ts'
-import { type FinishedCompletion, sealCompletion } from '../../../enclave/log/seal.ts'
+import { type FinishedCompletion, sealCompletion, usageOf } from '../../../enclave/log/seal.ts'
 import { makeAccount } from '../../../enclave/notary-key.ts'
 
 const hex = (text: string) => createHash('sha256').update(text).digest('hex')
@@ -45,7 +45,7 @@ async function makeNotary() {
 describe('sealCompletion', () => {
   it('makes the leaf that attestation/README.md describes', async () => {
     const notary = await makeNotary()
-    expect(sealCompletion(notary, finished)).toEqual({
+    expect(sealCompletion(notary, finished).notice).toEqual({
       notary: notary.account.notary,
       index: 0,
       outcome: 'complete',
@@ -64,8 +64,8 @@ describe('sealCompletion', () => {
       response,
       document: hex('document'),
       context: 'context',
-      isEncrypted: false,
     })
+    expect(sealed).not.toHaveProperty('usage')
     expect(parseReceipt(parseStrictJson(Buffer.from(sealed?.receipt ?? '')))).toEqual({
       version: 2,
       index: 0,
@@ -88,6 +88,31 @@ describe('sealCompletion', () => {
     expect(() =>
       verifyCompletionSignature({ hash: decodeHex(hash), signature, publicKey }),
     ).not.toThrow()
+  })
+
+  it('hands over neither request nor response of an encrypted one, but its usage', async () => {
+    const notary = await makeNotary()
+    const usage = { prompt_tokens: 3, completion_tokens: 4, total_tokens: 7 }
+    const response = { ...finished.response, usage: { ...usage, more: 'text' } }
+    const given = sealCompletion(notary, { ...finished, response, isEncrypted: true })
+    const [sealed] = notary.log.pull({ from: 0, max: 1, known_document: null }).completions
+    expect(sealed).toMatchObject({ request: null, response: null, usage, context: 'context' })
+    expect(JSON.parse(sealed?.receipt ?? '')).toMatchObject({ encrypted: true })
+    expect(JSON.stringify(sealed)).not.toContain('Hi')
+    expect(hex(given.response)).toBe(JSON.parse(sealed?.receipt ?? '').response_hash)
+  })
+
+  it.each([
+    [{ prompt_tokens: 1, completion_tokens: 2 }, 3],
+    [{ prompt_tokens: 1, completion_tokens: 2, total_tokens: 'x' }, 3],
+    [{ prompt_tokens: 2 ** 53 - 1, completion_tokens: 1 }, null],
+    [{ prompt_tokens: -1, completion_tokens: 1 }, null],
+    [{ prompt_tokens: 1.5, completion_tokens: 1 }, null],
+    [{ completion_tokens: 1 }, null],
+    [null, null],
+    ['7', null],
+  ])('takes the usage %j for counts, or for none', (usage, total) => {
+    expect(usageOf({ usage })?.total_tokens ?? null).toBe(total)
   })
 
   it('gives the same hash and another leaf to the same completion made twice', async () => {

@@ -1,0 +1,289 @@
+import { randomBytes } from 'node:crypto'
+import type { ServerResponse } from 'node:http'
+import { RESPONSE_NONCE_HEADER } from '../../attestation/ehbp.ts'
+import type { JsonObject } from '../../attestation/json/value.ts'
+import { CallerGone, type CallFault } from '../call-fault.ts'
+import { type AnswerPort, onClose } from '../calls/answer-port.ts'
+import { type StreamSink, waitForDrain } from '../calls/stream-sink.ts'
+import { type Sealed, usageOf } from '../log/seal.ts'
+import {
+  ENCRYPTED_RECORDS,
+  type EnclaveFault,
+  type EncryptedFault,
+  type EncryptedHead,
+  type EncryptedSealed,
+} from '../protocol/messages.ts'
+import type { RequestFault } from './check-request.ts'
+import { answerError, answerFault, answerInvalid, type ErrorAnswer } from './error-body.ts'
+import { createFrameSealer } from './frames.ts'
+import { KEY_BYTES } from './hpke.ts'
+import type { ProofWaiters } from './proof-waiters.ts'
+
+/** How long nothing is sent before a comment is, milliseconds: a caller's connection stays open. */
+export const KEEP_ALIVE_MS = 15_000
+
+/** Content of one frame of an answer, bytes. */
+const FRAME_BYTES_MAX = 64 * 1024
+
+const EVENT_STREAM = 'text/event-stream; charset=utf-8'
+
+/** What a provider was shown. */
+export type ShownCredential = {
+  readonly credential: string | null
+  /** The operator's own key, and not the caller's. */
+  readonly isOperators: boolean
+}
+
+export const NO_CREDENTIAL: ShownCredential = { credential: null, isOperators: false }
+
+type AnswerOptions = {
+  readonly response: ServerResponse
+  readonly waiters: ProofWaiters
+  /** Of the call's context. */
+  readonly secret: Uint8Array
+  readonly enc: Uint8Array
+  /** A gateway that reads nothing for so long is gone, milliseconds. */
+  readonly drainTimeoutMs: number
+  readonly keepAliveMs: number
+}
+
+/**
+ * The answer to one encrypted call: EncryptedRecords on one response. Whatever ends it resolves
+ * when the gateway has taken all of it, so that a call is counted for as long as it takes memory;
+ * a gateway that does not take it is CallerGone.
+ */
+export class EncryptedAnswer implements AnswerPort {
+  /** What was asked for; null before it was read. */
+  model: string | null = null
+  /** What faults must not repeat. */
+  shown: ShownCredential = NO_CREDENTIAL
+  readonly #response: ServerResponse
+  readonly #options: AnswerOptions
+  readonly #sealer: ReturnType<typeof createFrameSealer>
+  readonly #responseNonce = randomBytes(KEY_BYTES)
+  #hasHead = false
+  #isStream = false
+  #last: string | null = null
+  #keepAlive: NodeJS.Timeout | null = null
+
+  constructor(options: AnswerOptions) {
+    const { response, secret, enc } = options
+    this.#response = response
+    this.#options = options
+    this.#sealer = createFrameSealer({ secret, enc, responseNonce: this.#responseNonce })
+  }
+
+  isGone(): boolean {
+    return this.#response.destroyed
+  }
+
+  onGone(listener: () => void): () => void {
+    return onClose(this.#response, listener)
+  }
+
+  openStream(options: {
+    readonly cancel: AbortController
+    readonly drainTimeoutMs: number
+  }): StreamSink {
+    this.#isStream = true
+    this.#touch()
+    return {
+      write: (text) => this.#writeEvents(text),
+      last: (chunk) => {
+        this.#last = chunk
+        return true
+      },
+      drained: () => waitForDrain(this.#response, options.cancel, options.drainTimeoutMs),
+    }
+  }
+
+  async endWhole(sealed: Sealed, response: JsonObject): Promise<void> {
+    const members = await this.#awaitProof(sealed, response)
+    if (members === null) return
+    this.#begin({ content_type: 'application/json' })
+    const text = Buffer.from(withMembers(sealed.response, members))
+    for (const piece of piecesOf(text)) if (!this.#frame(piece)) await this.#drained()
+    await this.#finish()
+  }
+
+  async endStream(
+    sealed: Sealed,
+    { fault, response }: { readonly fault: CallFault | null; readonly response: JsonObject },
+  ): Promise<void> {
+    if (fault !== null || sealed.notice.outcome !== 'complete') {
+      this.#tell(
+        ENCRYPTED_RECORDS.sealed,
+        describe(sealed, { response, call: '', model: this.model }),
+      )
+      // What its reader left is not ended as if it were whole, also when he reads again.
+      if (fault === null) throw gone()
+      await this.fail(fault.fault)
+      return
+    }
+    const members = await this.#awaitProof(sealed, response)
+    if (members === null) return
+    this.#writeEvents(`data: ${withMembers(this.#last ?? '{}', members)}\n\ndata: [DONE]\n\n`)
+    await this.#finish()
+  }
+
+  /** Answers with an error: with its status, or within the stream that has begun. */
+  fail(fault: EnclaveFault): Promise<void> {
+    const told = withoutCredential(fault, this.shown)
+    return this.#answer(answerFault(told, this.shown.isOperators), fault.code)
+  }
+
+  refuse(error: Parameters<typeof answerError>[0]): Promise<void> {
+    return this.#answer(answerError(error), 'invalid_request')
+  }
+
+  /** Answers a request that is out of bounds. */
+  refuseRequest(faults: readonly RequestFault[]): Promise<void> {
+    return this.#answer(answerInvalid(faults), 'invalid_request')
+  }
+
+  /** Ends what goes on by itself. */
+  close(): void {
+    if (this.#keepAlive !== null) clearTimeout(this.#keepAlive)
+    this.#keepAlive = null
+  }
+
+  async #answer({ head, body }: ErrorAnswer, code: EnclaveFault['code']): Promise<void> {
+    const told: EncryptedFault = { code, model: this.model }
+    if (this.#hasHead) {
+      this.#tell(ENCRYPTED_RECORDS.fault, told)
+      this.#writeEvents(`event: error\ndata: ${body}\n\n`)
+    } else {
+      this.#begin(head)
+      this.#tell(ENCRYPTED_RECORDS.fault, told)
+      for (const piece of piecesOf(Buffer.from(body))) this.#frame(piece)
+    }
+    await this.#finish()
+  }
+
+  /** The text of the proof's members; null when it did not come, which is answered. */
+  async #awaitProof(sealed: Sealed, response: JsonObject): Promise<string | null> {
+    if (this.isGone()) throw gone()
+    const { call, proof } = this.#options.waiters.open()
+    this.#tell(ENCRYPTED_RECORDS.sealed, describe(sealed, { response, call, model: this.model }))
+    const forget = this.onGone(() => this.#options.waiters.forget(call))
+    const known = await proof.finally(forget)
+    if (known === 'gone') throw gone()
+    if (known === 'late') {
+      await this.#answer(answerError(COMMIT_DELAYED), 'not_ready')
+      return null
+    }
+    return `${sealed.members},"tx_hash":"${known.tx_hash}","log":${JSON.stringify(known.log)}`
+  }
+
+  #writeEvents(text: string): boolean {
+    this.#begin({ content_type: EVENT_STREAM })
+    this.#touch()
+    let hasRoom = true
+    for (const piece of piecesOf(Buffer.from(text))) hasRoom = this.#frame(piece)
+    return hasRoom
+  }
+
+  #touch(): void {
+    if (!this.#isStream) return
+    this.close()
+    this.#keepAlive = setTimeout(() => this.#writeEvents(': ping\n\n'), this.#options.keepAliveMs)
+  }
+
+  #frame(content: Uint8Array): boolean {
+    return this.#record(ENCRYPTED_RECORDS.frame, this.#sealer.seal(content))
+  }
+
+  /** The head comes first; only the first call counts. */
+  #begin(head: Partial<EncryptedHead> & Pick<EncryptedHead, 'content_type'>): void {
+    if (this.#hasHead) return
+    this.#hasHead = true
+    const whole = { status: 200, retry_after_seconds: null, should_retry: true, ...head }
+    this.#tell(ENCRYPTED_RECORDS.head, whole)
+  }
+
+  #tell(kind: number, content: EncryptedHead | EncryptedSealed | EncryptedFault): void {
+    this.#record(kind, Buffer.from(JSON.stringify(content)))
+  }
+
+  #record(kind: number, content: Uint8Array): boolean {
+    if (!this.#response.headersSent)
+      this.#response.writeHead(200, {
+        'content-type': 'application/octet-stream',
+        [RESPONSE_NONCE_HEADER]: this.#responseNonce.toString('hex'),
+      })
+    const head = Buffer.alloc(1 + 4)
+    head.writeUInt8(kind)
+    head.writeUInt32BE(content.length, 1)
+    return this.#response.write(Buffer.concat([head, content]))
+  }
+
+  async #drained(): Promise<void> {
+    if (this.isGone()) throw gone()
+    const cancel = new AbortController()
+    const forget = this.onGone(() => cancel.abort(gone()))
+    await waitForDrain(this.#response, cancel, this.#options.drainTimeoutMs)
+    forget()
+    cancel.signal.throwIfAborted()
+  }
+
+  #finish(): Promise<void> {
+    this.close()
+    if (this.isGone()) return Promise.reject(gone())
+    return new Promise((resolve, reject) => {
+      const timer = setTimeout(() => end(false), this.#options.drainTimeoutMs)
+      const forget = this.onGone(() => end(this.#response.writableFinished))
+      const end = (isTaken: boolean) => {
+        clearTimeout(timer)
+        forget()
+        if (isTaken) resolve()
+        else reject(gone())
+      }
+      this.#response.once('finish', () => end(true))
+      this.#response.end()
+    })
+  }
+}
+
+/** Providers are known to repeat the key they refuse; the operator's is not the caller's to see. */
+function withoutCredential(
+  fault: EnclaveFault,
+  { credential, isOperators }: ShownCredential,
+): EnclaveFault {
+  if (!isOperators || credential === null) return fault
+  const { provider_code: providerCode } = fault
+  return {
+    ...fault,
+    message: fault.message.replaceAll(credential, '[credential]'),
+    ...(providerCode === undefined
+      ? {}
+      : { provider_code: providerCode.replaceAll(credential, '[credential]') }),
+  }
+}
+
+const COMMIT_DELAYED = {
+  code: 'commit_delayed',
+  message:
+    'The completion is sealed but not stored yet: it will be in the history, unless its enclave ends first',
+  status: 503,
+}
+
+function gone(): CallerGone {
+  return new CallerGone('the gateway closed the connection, or reads no more')
+}
+
+function* piecesOf(text: Uint8Array): Generator<Uint8Array> {
+  for (let at = 0; at < text.length; at += FRAME_BYTES_MAX)
+    yield text.subarray(at, at + FRAME_BYTES_MAX)
+}
+
+function describe(
+  { notice }: Sealed,
+  so: { readonly response: JsonObject; readonly call: string; readonly model: string | null },
+): EncryptedSealed {
+  return { ...notice, call: so.call, model: so.model ?? '', usage: usageOf(so.response) }
+}
+
+/** Puts members into the canonical text of an object, behind its own. */
+function withMembers(object: string, members: string): string {
+  return object === '{}' ? `{${members}}` : `${object.slice(0, -1)},${members}}`
+}
