@@ -34,7 +34,7 @@ const CHOICES_MAX = 128
 const SCHEMA_NAME = /^[a-zA-Z0-9_-]{1,64}$/
 
 type Step = string | number
-/** `isBound`: of a value that is of the right type, so that what is between members is looked at. */
+/** `isBound`: the value is of the right type, so that what is between members is looked at. */
 type Found = RequestFault & { readonly isBound: boolean }
 /** What is wrong with a value; undefined is one that is left out. */
 type Check = (value: Json | undefined) => readonly Found[]
