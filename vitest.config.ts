@@ -7,6 +7,7 @@ import { defineConfig } from 'vitest/config'
 const SLOW = [
   'deploy/action',
   'integration/chaos',
+  'integration/confidentiality',
   'integration/crash',
   'integration/embedded-crash',
   'integration/enclave-faults',

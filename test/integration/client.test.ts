@@ -35,6 +35,7 @@ const post = (body: unknown, headers: Readonly<Record<string, string>> = {}): Re
   },
   body: typeof body === 'string' ? body : JSON.stringify(body),
 })
+
 const codeOf = (running: Promise<unknown>) =>
   running.then(
     () => 'accepted',
@@ -147,6 +148,25 @@ describe('its fetch', () => {
     expect(await verify(proofs.latest as Proof)).toMatch(/VALID/)
   })
 
+  it('is not kept by anybody else: its record has no content, and its proof completes it', async () => {
+    const { baseURL, fetch, proofs, anchored } = await connect(trusted)
+    await (await fetch(`${baseURL}/chat/completions`, post(ask('encrypted')))).json()
+    const proof = proofs.latest as Proof
+    expect(proof.receipt).toMatchObject({ version: 2, encrypted: true })
+    const authorization = `Bearer ${service.apiKey}`
+    const path = `${service.url}/v1/verified/chat/completions/${proof.hash}`
+    const record = await (await globalThis.fetch(path, { headers: { authorization } })).json()
+    expect(record).toMatchObject({ request: null, response: null, redacted: true })
+    expect((await anchored(proof)).report.verdict).toBe('verified')
+  })
+
+  it('sends what can be read when it is told to', async () => {
+    const { baseURL, fetch, proofs } = await connect({ ...trusted, encrypt: false })
+    await (await fetch(`${baseURL}/chat/completions`, post(ask('in the clear')))).json()
+    expect(proofs.latest?.receipt).toMatchObject({ version: 2, encrypted: false })
+    expect(proofs.latest?.checks.at(-1)).toMatchObject({ outcome: 'not checked' })
+  })
+
   it('adds a nonce of its own to each call, and none to one that has its own', async () => {
     const { baseURL, fetch, proofs } = await connect(trusted)
     const url = `${baseURL}/chat/completions`
@@ -187,10 +207,17 @@ describe('its fetch', () => {
     const { baseURL, fetch, proofs } = await connect(trusted)
     const response = await fetch(
       `${baseURL}/chat/completions`,
-      post({ ...ask('x'), temperature: 3 }),
+      post({ ...ask('x'), messages: 'none' }),
     )
     expect(response.status).toBe(422)
     expect(await response.json()).toHaveProperty('detail')
+    const plain = await connect({ ...trusted, encrypt: false })
+    const refused = await plain.fetch(
+      `${baseURL}/chat/completions`,
+      post({ ...ask('x'), temperature: 3 }),
+    )
+    expect(refused.status).toBe(422)
+    expect(await refused.json()).toHaveProperty('detail')
     const openai = new OpenAI({ baseURL, apiKey: 'no key', fetch, maxRetries: 0 })
     await expect(openai.chat.completions.create(ask('x'))).rejects.toMatchObject({ status: 401 })
     expect(proofs.size).toBe(0)

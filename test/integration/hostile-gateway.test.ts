@@ -9,6 +9,7 @@ import { type ForgedNotary, forgeNotary } from '../support/forged-notary.ts'
 import { answerAttacks } from '../support/gateway-attacks/answer-attacks.ts'
 import {
   type AttackCase,
+  damage,
   EVIL,
   EVIL_CHUNKS,
   EVIL_RESPONSE,
@@ -16,6 +17,7 @@ import {
   type ForgerName,
   json,
   type Loose,
+  reframing,
   rewriting,
   saying,
   textOf,
@@ -25,7 +27,9 @@ import { streamAttacks } from '../support/gateway-attacks/stream-attacks.ts'
 import {
   type Attack,
   both,
+  type GatewayAnswer,
   type HostileGateway,
+  type PassingCall,
   startHostileGateway,
 } from '../support/hostile-gateway.ts'
 import { type SharedAffidavit, useAffidavit } from '../support/use-affidavit.ts'
@@ -47,7 +51,8 @@ beforeAll(async () => {
   service = await useAffidavit()
   hostile = await startHostileGateway(service.url)
   const { connect: expected, boot, measurements } = await readExpectedService(service)
-  options = { url: hostile.url, apiKey: service.apiKey, ...expected }
+  // What it alters it has to read: encrypted calls have attacks of their own, below.
+  options = { url: hostile.url, apiKey: service.apiKey, encrypt: false, ...expected }
   const evil = { name: 'evil', origin: 'http://evil.example', path: '/', models: ['evil/*'] }
   const asExpected = {
     rootFile: join(service.dataFolder, 'nsm', 'root.pem'),
@@ -471,5 +476,140 @@ describe('a gateway that alters evidence', () => {
     hostile.set(attackOf(other))
     expect(await outcomeOf(() => client.anchored(proof, { timeoutMs: 600 }))).toBe(code)
     expect(hostile.counts().altered).toBeGreaterThan(0)
+  })
+})
+
+describe('a gateway that alters encrypted calls', () => {
+  let encrypted: Client
+  beforeAll(async () => {
+    encrypted = await connect({ ...options, encrypt: true })
+  })
+
+  const answered = (change: (answer: GatewayAnswer) => GatewayAnswer) =>
+    saying(async (call) => change(await call.ask()))
+  let spliced: readonly Uint8Array[] = []
+  const withSpliced = reframing((frames) => frames.with(0, spliced[0] ?? new Uint8Array()))
+
+  it.each<[string, Attack, AffidavitErrorCode, AffidavitErrorCode]>([
+    ['drops a frame', reframing((all) => all.slice(1)), 'invalid_answer', 'not_encrypted'],
+    ['drops the last frame', reframing((all) => all.slice(0, -1)), 'invalid_answer', 'cut_stream'],
+    [
+      'repeats a frame',
+      reframing((all) => all.flatMap((frame) => [frame, frame])),
+      ...(['not_encrypted', 'not_encrypted'] as const),
+    ],
+    ['damages a frame', reframing((all) => all.map(damage)), 'not_encrypted', 'not_encrypted'],
+    [
+      'ends within a frame',
+      reframing((all) =>
+        all.map((frame, at) => (at === all.length - 1 ? frame.subarray(0, 30) : frame)),
+      ),
+      ...(['not_encrypted', 'not_encrypted'] as const),
+    ],
+    ['splices a frame of another call', withSpliced, 'not_encrypted', 'not_encrypted'],
+    [
+      'strips the nonce',
+      answered((answer) => ({ ...answer, headers: { 'content-type': 'application/json' } })),
+      ...(['not_encrypted', 'not_encrypted'] as const),
+    ],
+    [
+      'answers in the clear',
+      saying(() => json(EVIL_RESPONSE)),
+      ...(['not_encrypted', 'not_encrypted'] as const),
+    ],
+  ])('%s', async (_, attack, whole, streamed) => {
+    for (const [stream, code] of [
+      [false, whole],
+      [true, streamed],
+    ] as const) {
+      hostile.set(reframing((frames) => (spliced = frames)))
+      await (await post(ask({ stream }), encrypted)).text()
+      hostile.set(attack)
+      const { text, end } = await readStream(post(ask({ stream }), encrypted))
+      expect(end).toBe(code)
+      expect(text).not.toContain('[DONE]')
+      expectApplied()
+    }
+  })
+
+  it('has a call made again: the enclave refuses it, and no provider is asked', async () => {
+    let repeated: GatewayAnswer | null = null
+    hostile.set(
+      saying(async (call) => {
+        const answer = await call.ask()
+        repeated = await call.ask()
+        return answer
+      }),
+    )
+    const answer = await (await post(ask(), encrypted)).json()
+    expect(answer).toMatchObject({ receipt: { attempt: 1, encrypted: true } })
+    expect(repeated).toMatchObject({ status: 409 })
+  })
+
+  it.each<[string, (call: PassingCall, other: PassingCall) => Promise<GatewayAnswer>, number]>([
+    [
+      "another call's encapsulated key",
+      (call, { headers }) =>
+        call.ask(call.body, { 'ehbp-encapsulated-key': headers['ehbp-encapsulated-key'] ?? '' }),
+      422,
+    ],
+    [
+      "another call's credential",
+      (call, { headers }) =>
+        call.ask(call.body, {
+          'fine-tune-authorization': headers['fine-tune-authorization'] ?? '',
+        }),
+      400,
+    ],
+    [
+      "another notary's name",
+      (call) => call.ask(call.body, { 'affidavit-notary': `0x${'ab'.repeat(20)}` }),
+      422,
+    ],
+    ['a body that was cut', (call) => call.ask(call.body.slice(0, -4)), 400],
+    ['a body that was altered', (call) => call.ask(`${call.body.slice(0, -1)}\u0000\u0001`), 422],
+  ])('sends it with %s: nothing is made of it', async (_, alter, status) => {
+    let other: PassingCall | null = null
+    let seen: GatewayAnswer | null = null
+    const send = () =>
+      encrypted.fetch(`${encrypted.baseURL}/chat/completions`, {
+        method: 'POST',
+        headers: {
+          ...{ 'content-type': 'application/json', authorization: `Bearer ${service.apiKey}` },
+          'fine-tune-authorization': 'Bearer a-credential-of-the-caller',
+        },
+        body: JSON.stringify(ask()),
+      })
+    hostile.set(
+      saying(async (call) => {
+        if (other === null) {
+          other = call
+          return json({ error: { message: 'kept' } }, 503)
+        }
+        seen = await alter(call, other)
+        return seen
+      }),
+    )
+    await send()
+    expect((await send()).status).toBe(status)
+    expect(seen).toMatchObject({ status })
+  })
+
+  it('names a key of its own: it is not used', async () => {
+    const { notaries } = encrypted
+    const own = { public_key: 'ab'.repeat(32), not_before: 1, not_after: 7_000 }
+    hostile.set({
+      meets: 'documents',
+      async answer(call) {
+        const answer = await call.ask()
+        if (call.path !== '/v1/notaries') return answer
+        const list = JSON.parse(textOf(answer))
+        for (const entry of list.notaries)
+          for (const key of entry.encryption_keys) key.public_key = own.public_key
+        return { ...answer, body: JSON.stringify(list) }
+      },
+    })
+    expect(notaries.length).toBeGreaterThan(0)
+    expect(await outcomeOf(() => connect({ ...options, encrypt: true }))).toBe('no_encryption_key')
   })
 })

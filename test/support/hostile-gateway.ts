@@ -3,6 +3,11 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { isDeepStrictEqual } from 'node:util'
+import {
+  ENCAPSULATED_KEY_HEADER,
+  NOTARY_HEADER,
+  RESPONSE_NONCE_HEADER,
+} from '../../attestation/ehbp.ts'
 
 /** An answer of a gateway, read whole. */
 export type GatewayAnswer = {
@@ -18,10 +23,12 @@ export type GatewayAnswer = {
 export type PassingCall = {
   readonly path: string
   readonly query: URLSearchParams
-  /** As the client sent it; empty for a GET. */
+  /** Those of its headers that the real gateway is shown. */
+  readonly headers: Readonly<Record<string, string>>
+  /** As the client sent it, an encrypted one as Latin-1; empty for a GET. */
   readonly body: string
-  /** Asks the real gateway the same, or with another body. */
-  ask(body?: string): Promise<GatewayAnswer>
+  /** Asks the real gateway the same, or with another body, or with other headers beside its own. */
+  ask(body?: string, headers?: Readonly<Record<string, string>>): Promise<GatewayAnswer>
   /** Asks the real gateway for something else. */
   get(path: string): Promise<GatewayAnswer>
 }
@@ -49,7 +56,10 @@ const COMPLETIONS = '/v1/verified/chat/completions'
 const DOCUMENTS = ['/v1/notaries', '/v1/attestation']
 
 /** Headers of a call that the real gateway is shown. */
-const FORWARDED = ['authorization', 'content-type', 'accept', 'idempotency-key']
+const FORWARDED = [
+  ...['authorization', 'content-type', 'accept', 'idempotency-key', 'fine-tune-authorization'],
+  ...[ENCAPSULATED_KEY_HEADER, NOTARY_HEADER],
+]
 
 /** Starts it before the gateway at `origin`, on loopback, honest at first. */
 export async function startHostileGateway(origin: string): Promise<HostileGateway> {
@@ -127,8 +137,8 @@ function witnessOf(call: PassingCall): {
   return {
     call: {
       ...call,
-      ask: async (body = call.body) => {
-        const answer = await call.ask(body)
+      ask: async (body = call.body, headers = {}) => {
+        const answer = await call.ask(body, headers)
         asked.push({ body, answer })
         return answer
       },
@@ -144,7 +154,8 @@ async function readCall(request: IncomingMessage, origin: string): Promise<Passi
   const url = new URL(request.url ?? '/', origin)
   const parts: Buffer[] = []
   for await (const part of request) parts.push(part)
-  const sent = Buffer.concat(parts).toString()
+  const encoding = ENCAPSULATED_KEY_HEADER in request.headers ? 'latin1' : 'utf8'
+  const sent = Buffer.concat(parts).toString(encoding)
   const headers = FORWARDED.flatMap((name) => {
     const value = request.headers[name]
     return typeof value === 'string' ? [[name, value] as const] : []
@@ -154,11 +165,12 @@ async function readCall(request: IncomingMessage, origin: string): Promise<Passi
     path: url.pathname,
     query: url.searchParams,
     body: sent,
-    ask: (body = sent) =>
+    headers: Object.fromEntries(headers),
+    ask: (body = sent, more = {}) =>
       askReal(url, {
         method,
-        headers: Object.fromEntries(headers),
-        ...(method === 'GET' ? {} : { body }),
+        headers: { ...Object.fromEntries(headers), ...more },
+        ...(method === 'GET' ? {} : { body: Buffer.from(body, encoding) }),
       }),
     get: (other) => askReal(new URL(other, origin), { headers: Object.fromEntries(headers) }),
   }
@@ -166,11 +178,15 @@ async function readCall(request: IncomingMessage, origin: string): Promise<Passi
 
 async function askReal(url: URL, init: RequestInit): Promise<GatewayAnswer> {
   const reply = await fetch(url, init)
-  const type = reply.headers.get('content-type')
+  const headers = ['content-type', RESPONSE_NONCE_HEADER].flatMap((name) => {
+    const value = reply.headers.get(name)
+    return value === null ? [] : [[name, value] as const]
+  })
+  const isEncrypted = reply.headers.has(RESPONSE_NONCE_HEADER)
   return {
     status: reply.status,
-    headers: type === null ? {} : { 'content-type': type },
-    body: await reply.text(),
+    headers: Object.fromEntries(headers),
+    body: isEncrypted ? new Uint8Array(await reply.arrayBuffer()) : await reply.text(),
   }
 }
 

@@ -25,5 +25,9 @@ export async function findKept(
   const { completions } = (await reply.json()) as {
     readonly completions: readonly KeptCompletion[]
   }
-  return completions.find(({ request }) => JSON.stringify(request.messages).includes(text)) ?? null
+  // Of encrypted calls nothing is kept: their request is null.
+  return (
+    completions.find((kept) => JSON.stringify(kept.request?.messages ?? null).includes(text)) ??
+    null
+  )
 }

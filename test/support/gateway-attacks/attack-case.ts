@@ -1,3 +1,4 @@
+import { createFrameReader, writeFrame } from '../../../attestation/ehbp.ts'
 import type { JsonObject } from '../../../attestation/json/value.ts'
 import type { AffidavitErrorCode } from '../../../client/errors.ts'
 import type { ForgedNotary } from '../forged-notary.ts'
@@ -64,6 +65,30 @@ export function rewriting(
       return { ...answer, body: await change(textOf(answer), call) }
     },
   }
+}
+
+/** Changes the frames, each with its length, of an encrypted answer. */
+export function reframing(
+  change: (frames: readonly Uint8Array[]) => readonly Uint8Array[],
+): Attack {
+  return {
+    meets: 'completions',
+    async answer(call) {
+      const answer = await call.ask()
+      return { ...answer, body: Buffer.concat(change(framesOf(answer))) }
+    },
+  }
+}
+
+/** The frames of an encrypted answer, each with its length; none of one that is not encrypted. */
+export function framesOf({ body }: GatewayAnswer): readonly Uint8Array[] {
+  if (!(body instanceof Uint8Array)) return []
+  return [...createFrameReader(body.length).push(body)].map(writeFrame)
+}
+
+/** A frame with a bit of its ciphertext changed. */
+export function damage(frame: Uint8Array): Uint8Array {
+  return frame.with(9, (frame[9] ?? 0) ^ 1)
 }
 
 /** Has the real gateway asked something else than the caller asked. */

@@ -1,0 +1,310 @@
+import { randomBytes } from 'node:crypto'
+import { once } from 'node:events'
+import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import pg from 'pg'
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
+import { type Affidavit as Client, connect } from '../../client/index.ts'
+import { type Affidavit, startAffidavit } from '../support/affidavit.ts'
+import { type OtlpCollector, startOtlpCollector } from '../support/otlp-collector.ts'
+import { type PostgresServer, startPostgres } from '../support/postgres.ts'
+import { findForms, readFolder, readMemory } from '../support/search-bytes.ts'
+
+/** `CONFIDENTIALITY_CALLS=1000` for the long run. */
+const CALLS = Number(process.env.CONFIDENTIALITY_CALLS ?? 300)
+const CONCURRENCY = 16
+/** Calls that are under way while memory is searched. */
+const HELD = 8
+const isLinux = process.platform === 'linux'
+
+/** What is planted in calls, and searched for. Of no form that a pattern could know. */
+type Planted = { readonly prompt: string; readonly answer: string; readonly credential: string }
+const plant = (): Planted => ({
+  prompt: `prompt${randomBytes(12).toString('hex')}`,
+  answer: `answer${randomBytes(12).toString('hex')}`,
+  credential: `credential${randomBytes(12).toString('hex')}`,
+})
+const ENCRYPTED = plant()
+const PLAIN = plant()
+const WHATS = ['prompt', 'answer', 'credential'] as const
+type What = (typeof WHATS)[number]
+
+/** Sent in a header, so that it may be written: shows that what is searched is what was written. */
+const REQUEST_ID = `requestid${randomBytes(12).toString('hex')}`
+
+let folder: string
+let provider: Server
+let postgres: PostgresServer
+let collector: OtlpCollector
+let service: Affidavit
+/** What the provider was sent, and calls that it has not answered yet. */
+const credentials = new Set<string>()
+const held: ServerResponse[] = []
+
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'affidavit-confidentiality-'))
+  provider = createServer((request, response) => void serveProvider(request, response))
+  provider.listen(0, '127.0.0.1')
+  await once(provider, 'listening')
+  const origin = `http://127.0.0.1:${(provider.address() as AddressInfo).port}`
+  const providersFile = join(folder, 'providers.json')
+  const planted = { name: 'openai', origin, path: '/', models: ['planted/*'] }
+  await writeFile(providersFile, JSON.stringify([planted]))
+  postgres = await startPostgres()
+  collector = await startOtlpCollector()
+  await rm(join(folder, 'sockets'), { recursive: true, force: true })
+  const recorder = join(import.meta.dirname, '../support/record-sockets.ts')
+  service = await startAffidavit({
+    logLevel: 'debug',
+    variables: {
+      DATABASE_URL: postgres.url,
+      METRICS_PORT: '0',
+      OTEL_EXPORTER_OTLP_ENDPOINT: collector.url,
+      PROVIDERS_FILE: providersFile,
+      RECORD_SOCKETS: await mkdtemp(join(folder, 'sockets-')),
+      NODE_OPTIONS: `--import ${recorder} --heapsnapshot-signal=SIGUSR2 --diagnostic-dir=${folder}`,
+    },
+  })
+}, 240_000)
+afterAll(async () => {
+  for (const response of held) response.destroy()
+  await service?.stop()
+  provider?.close()
+  await collector?.close()
+  await postgres?.stop()
+  await rm(folder, { recursive: true, force: true })
+}, 120_000)
+
+/** A provider that gives the prompt back, and what is planted in answers, and quotes in errors. */
+async function serveProvider(request: IncomingMessage, response: ServerResponse): Promise<void> {
+  const parts: Buffer[] = []
+  for await (const part of request) parts.push(part as Buffer)
+  const text = Buffer.concat(parts).toString()
+  const { authorization = '' } = request.headers
+  credentials.add(authorization)
+  const { model, messages } = JSON.parse(text)
+  const planted = text.includes(ENCRYPTED.prompt) ? ENCRYPTED : PLAIN
+  const content = `${planted.answer} to ${messages[0].content}`
+  switch (model) {
+    case 'planted/held':
+      held.push(response)
+      response.writeHead(200, { 'content-type': 'text/event-stream' })
+      response.write(`data: ${JSON.stringify(chunk(model, content))}\n\n`)
+      return
+    case 'planted/stream':
+      response.writeHead(200, { 'content-type': 'text/event-stream' })
+      for (const word of [...content.split(' '), null])
+        response.write(`data: ${JSON.stringify(chunk(model, word))}\n\n`)
+      response.end('data: [DONE]\n\n')
+      return
+    case 'planted/refused': {
+      const message = `${authorization} ${text} ${planted.answer}`
+      response.writeHead(400, { 'content-type': 'application/json' })
+      response.end(JSON.stringify({ error: { message, code: 'quoted' } }))
+      return
+    }
+    default: {
+      const message = { role: 'assistant', content }
+      const choices = [{ index: 0, message, finish_reason: 'stop' }]
+      const usage = { prompt_tokens: 3, completion_tokens: 4, total_tokens: 7 }
+      const whole = { id: 'x', object: 'chat.completion', created: 1, model, choices, usage }
+      response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(whole))
+    }
+  }
+}
+
+/** The last one, without a word, ends the answer. */
+function chunk(model: string, word: string | null) {
+  const delta = word === null ? {} : { content: ` ${word}` }
+  const choices = [{ index: 0, delta, finish_reason: word === null ? 'stop' : null }]
+  return { id: 'x', object: 'chat.completion.chunk', created: 1, model, choices }
+}
+
+async function open(encrypt: boolean): Promise<Client> {
+  const { roots, ...expected } = JSON.parse(await readFile(service.expectFile, 'utf8'))
+  return await connect({
+    ...{ url: service.url, apiKey: service.apiKey, expect: expected, roots, encrypt },
+  })
+}
+
+const KINDS = ['ok', 'stream', 'refused', 'ok', 'stream', 'invalid', 'stream', 'ok'] as const
+
+/** Makes one call, whose status tells that it went as it should; gives its body as it is read. */
+async function call(client: Client, planted: Planted, kind: string): Promise<Response> {
+  const body = {
+    model: `planted/${kind}`,
+    messages: [{ role: 'user', content: `${planted.prompt} ${randomBytes(4).toString('hex')}` }],
+    ...(kind === 'stream' || kind === 'held' ? { stream: true } : {}),
+    // What is wrong with a request is told with what is in it.
+    ...(kind === 'invalid' ? { messages: planted.prompt } : {}),
+  }
+  return await client.fetch(`${client.baseURL}/chat/completions`, {
+    method: 'POST',
+    headers: {
+      ...{ authorization: `Bearer ${service.apiKey}`, 'content-type': 'application/json' },
+      'fine-tune-authorization': `Bearer ${planted.credential}`,
+      'x-request-id': REQUEST_ID,
+    },
+    body: JSON.stringify(body),
+  })
+}
+
+const STATUSES: Readonly<Record<string, number>> = { refused: 400, invalid: 422 }
+
+/** Makes the calls, and leaves some of them open. Gives what ends those. */
+async function callMuch(client: Client, planted: Planted, count: number): Promise<() => void> {
+  let made = 0
+  const work = async () => {
+    while (made < count) {
+      const kind = KINDS[made++ % KINDS.length] ?? 'ok'
+      const response = await call(client, planted, kind)
+      expect([kind, response.status]).toEqual([kind, STATUSES[kind] ?? 200])
+      const text = await response.text()
+      if (response.ok) expect(text).toContain(planted.answer)
+    }
+  }
+  await Promise.all(Array.from({ length: CONCURRENCY }, work))
+  const readers = await Promise.all(
+    Array.from({ length: HELD }, async () => {
+      const reader = (await call(client, planted, 'held')).body?.getReader()
+      await reader?.read()
+      return reader
+    }),
+  )
+  return () => {
+    for (const reader of readers) void reader?.cancel().catch(() => undefined)
+  }
+}
+
+/** Every place that is searched, and in which forms what is planted is found there. */
+type Found = ReadonlyMap<string, Readonly<Record<What, readonly string[]>>>
+
+async function searchEverywhere(planted: Planted): Promise<Found> {
+  const found = new Map<string, Record<What, string[]>>()
+  const note = (place: string, bytes: Uint8Array) => {
+    const known = found.get(place) ?? { prompt: [], answer: [], credential: [] }
+    for (const what of WHATS)
+      known[what] = [...new Set([...known[what], ...findForms(bytes, planted[what])])]
+    found.set(place, known)
+  }
+  if (isLinux) for (const piece of readMemory(service.pid)) note('memory', piece)
+  note('heap', await takeHeapSnapshot())
+  const { stdout, stderr } = service.output()
+  note('output', Buffer.from(stdout + stderr))
+  note('metrics', Buffer.from(await (await fetch(service.metricsUrl)).arrayBuffer()))
+  note('traces', Buffer.from(collector.received(), 'latin1'))
+  await searchDatabase(note)
+  const [sockets = ''] = (await readdir(folder)).filter((name) => name.startsWith('sockets-'))
+  for (const [name, bytes] of readFolder(join(folder, sockets)))
+    note(`socket ${name.replace(/-\d+/, '').replace(portOf(postgres.url), ' of Postgres')}`, bytes)
+  return found
+}
+
+const portOf = (url: string) => new URL(url).port
+
+async function takeHeapSnapshot(): Promise<Buffer> {
+  const list = async () => (await readdir(folder)).filter((name) => name.endsWith('.heapsnapshot'))
+  for (const old of await list()) await rm(join(folder, old))
+  process.kill(service.pid, 'SIGUSR2')
+  return await vi.waitFor(
+    async () => {
+      const [name = ''] = await list()
+      const bytes = await readFile(join(folder, name))
+      // It is whole when its JSON ends.
+      expect(bytes.subarray(-4).toString()).toContain(']}')
+      return bytes
+    },
+    { timeout: 60_000, interval: 500 },
+  )
+}
+
+async function searchDatabase(note: (place: string, bytes: Uint8Array) => void): Promise<void> {
+  await withDatabase(async (database) => {
+    const { rows: tables } = await database.query(
+      "select quote_ident(schemaname) || '.' || quote_ident(tablename) as name from pg_tables where schemaname not in ('pg_catalog', 'information_schema')",
+    )
+    expect(tables.length).toBeGreaterThan(5)
+    for (const { name } of tables) {
+      const { rows } = await database.query(`select t::text as text from ${name} t`)
+      note('rows', Buffer.from(rows.map(({ text }) => text).join('\n')))
+    }
+    await database.query('checkpoint')
+    const { rows } = await database.query('show data_directory')
+    for (const [name, bytes] of readFolder(rows[0].data_directory))
+      note(name.startsWith('pg_wal/') ? 'WAL' : 'files of Postgres', bytes)
+  })
+}
+
+async function withDatabase(use: (database: pg.Client) => Promise<void>): Promise<void> {
+  const database = new pg.Client({ connectionString: postgres.url })
+  await database.connect()
+  try {
+    await use(database)
+  } finally {
+    await database.end()
+  }
+}
+
+describe('whoever has the gateway, its database and its network', () => {
+  let encrypted: Found
+  let plain: Found
+
+  beforeAll(async () => {
+    const client = await open(true)
+    const end = await callMuch(client, ENCRYPTED, CALLS)
+    encrypted = await searchEverywhere(ENCRYPTED)
+    end()
+    const endPlain = await callMuch(await open(false), PLAIN, 2 * KINDS.length)
+    plain = await searchEverywhere(PLAIN)
+    endPlain()
+  }, 900_000)
+
+  it('serves calls, whose provider was asked with the credential that was sealed', () => {
+    expect([...credentials].toSorted()).toEqual(
+      [`Bearer ${ENCRYPTED.credential}`, `Bearer ${PLAIN.credential}`].toSorted(),
+    )
+    expect(held.length).toBe(2 * HELD)
+  })
+
+  it.each(WHATS)('finds nowhere the %s of an encrypted call', (what) => {
+    const places = [...encrypted].filter(([, found]) => found[what].length > 0)
+    expect(places.map(([place, found]) => [place, found[what]])).toEqual([])
+  })
+
+  it('finds it with the same search where it was not encrypted', () => {
+    const placesOf = (what: What) =>
+      [...plain].filter(([, found]) => found[what].length > 0).map(([place]) => place)
+    const inMemory = ['heap', ...(isLinux ? ['memory'] : [])]
+    const stored = ['rows', 'WAL', 'files of Postgres', 'socket port of Postgres.out']
+    const passedIn = ['socket accepted.in', 'socket pipe.out']
+    const passedOut = ['socket pipe.in', 'socket accepted.out']
+    expect(placesOf('prompt')).toEqual(
+      expect.arrayContaining([...inMemory, ...stored, ...passedIn, ...passedOut]),
+    )
+    expect(placesOf('answer')).toEqual(expect.arrayContaining([...stored, ...passedOut]))
+    expect(placesOf('credential')).toEqual(expect.arrayContaining(passedIn))
+  })
+
+  it('finds what is written of a call: the search sees what was written', async () => {
+    const { stdout, stderr } = service.output()
+    expect(findForms(Buffer.from(stdout + stderr), REQUEST_ID)).toContain('bytes')
+    expect(collector.received()).toContain('affidavit')
+    expect(collector.spans().length).toBeGreaterThan(CALLS)
+    const places = [...encrypted.keys()]
+    for (const place of ['output', 'metrics', 'traces', 'rows', 'WAL', 'heap', 'socket pipe.in'])
+      expect(places).toContain(place)
+    if (isLinux) expect(places).toContain('memory')
+  })
+
+  it('sees who calls, when, which model, how many tokens, and how long it is', async () => {
+    await withDatabase(async (database) => {
+      const { rows } = await database.query(
+        "select count(*)::int as count from records r where request is null and usage like '%7%' and r::text like '%planted/ok%'",
+      )
+      expect(rows[0].count).toBeGreaterThan(CALLS / 4)
+    })
+  })
+})
