@@ -117,7 +117,7 @@ export function listRoutes(config: GatewayConfig, capabilities: Capabilities): r
     ...verifiedCompletionRoutes({
       ...{ ...calls, completions },
       encrypted: {
-        ...{ enclaves, credentials, limiter, outcomes, now, log },
+        ...{ enclaves, credentials, limiter, outcomes, bodyBytesMax, now, log },
         requireCommits: completions.requireCommits,
         recordOf: completions.recordOf,
       },

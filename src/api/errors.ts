@@ -44,6 +44,8 @@ export const ERROR_RULES = {
    * A completion may have been made that this service cannot see: another would be a second one.
    */
   idempotency_outcome_unknown: { status: 409, shouldRetry: false },
+  /** An encrypted call to a key that no enclave has: told in EHBP's own form. */
+  unknown_encryption_key: { status: 422 },
   /** An encrypted call whose encapsulated key was used before. */
   replayed_call: { status: 409, shouldRetry: false },
   payload_too_large: { status: 413 },

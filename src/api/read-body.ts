@@ -1,4 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
+import { Readable } from 'node:stream'
 import type { Slot } from './admission.ts'
 import { ApiError, CallerLeftError } from './errors.ts'
 
@@ -25,6 +26,49 @@ export async function readJsonBody(
 
 /** What a body may be, and the call it is held for. */
 export type BodyLimits = { readonly slot: Slot; readonly bytesMax: number }
+
+/** A body that is passed on as it comes, and not held. */
+export type PassedBody = {
+  /** To be read once. What becomes of it does not end the request, whose answer is still due. */
+  readonly stream: Readable
+  /** Bytes that were passed on so far. */
+  bytes(): number
+  /** Why it ended early through its sender: ApiError or CallerLeftError; null when it did not. */
+  fault(): Error | null
+}
+
+/**
+ * The body of a request, of whatever type, for whoever passes it on; at most `bytesMax`. A client
+ * that waits for `100 Continue` is asked for it here. Throws ApiError `payload_too_large` for a
+ * length that says so; else the stream ends with that, or with CallerLeftError.
+ */
+export function passBody(
+  request: IncomingMessage,
+  response: ServerResponse,
+  { bytesMax }: Pick<BodyLimits, 'bytesMax'>,
+): PassedBody {
+  if (Number(request.headers['content-length'] ?? 0) > bytesMax) throw tooLarge(bytesMax)
+  let bytes = 0
+  let fault: Error | null = null
+
+  async function* read(): AsyncGenerator<Buffer> {
+    if (request.headers.expect?.toLowerCase() === '100-continue') response.writeContinue()
+    try {
+      for await (const part of request.iterator({ destroyOnReturn: false })) {
+        bytes += part.length
+        if (bytes > bytesMax) throw tooLarge(bytesMax)
+        yield part
+      }
+    } catch (error) {
+      fault = error instanceof ApiError ? error : new CallerLeftError()
+      throw fault
+    }
+  }
+
+  const stream = Readable.from(read(), { objectMode: false })
+  stream.on('error', () => {})
+  return { stream, bytes: () => bytes, fault: () => fault }
+}
 
 /** As readJsonBody, but whatever the content type says, which the caller of this has checked. */
 export async function readBody(

@@ -1,5 +1,4 @@
 import type { Socket } from 'node:net'
-import type { Readable } from 'node:stream'
 import { buildConnector, Pool } from 'undici'
 import { RESPONSE_NONCE_HEADER } from '../../attestation/ehbp.ts'
 import type { BootHead } from '../../attestation/evidence/boot-statement.ts'
@@ -20,6 +19,7 @@ import {
   type SealedNotice,
 } from '../../enclave/protocol/messages.ts'
 import { asError } from '../api/errors.ts'
+import type { PassedBody } from '../api/read-body.ts'
 import { EnclaveError, enclaveErrorOf } from './enclave-errors.ts'
 import {
   type EnclaveEvent,
@@ -179,11 +179,11 @@ export class EnclaveClient {
 
   /**
    * Sends an encrypted call's frames as they come. Aborting the signal, at any time until the
-   * events end, ends the provider's call.
+   * events end, ends the provider's call. Throws the body's own fault where that ended it.
    */
   async encrypted(
     call: EncryptedCall,
-    body: Readable,
+    body: Pick<PassedBody, 'stream' | 'fault'>,
     signal: AbortSignal,
   ): Promise<EncryptedAnswer> {
     const header = Buffer.from(JSON.stringify(call)).toString('base64url')
@@ -192,7 +192,7 @@ export class EnclaveClient {
         method: 'POST',
         path: ENCLAVE_PATHS.encrypted,
         headers: { 'content-type': 'application/octet-stream', [CALL_HEADER]: header },
-        body,
+        body: body.stream,
         signal,
       })
       const nonce = reply.headers[RESPONSE_NONCE_HEADER]
@@ -205,7 +205,8 @@ export class EnclaveClient {
       const fault = parseFault(await readJson(reply, SMALL_REPLY_BYTES_MAX, signal))
       return { kind: 'fault', fault }
     } catch (error) {
-      throw this.#forgetting(error)
+      // A caller that breaks its upload off says nothing of the enclave.
+      throw body.fault() ?? this.#forgetting(error)
     }
   }
 

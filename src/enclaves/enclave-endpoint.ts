@@ -1,4 +1,3 @@
-import type { Readable } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type {
   CompletionCall,
@@ -8,6 +7,7 @@ import type {
   PullRequest,
 } from '../../enclave/protocol/messages.ts'
 import { asError } from '../api/errors.ts'
+import type { PassedBody } from '../api/read-body.ts'
 import type { Logger } from '../observability/logger.ts'
 import { backOffMs } from '../runtime/back-off.ts'
 import { singleFlight } from '../runtime/single-flight.ts'
@@ -192,7 +192,7 @@ export class EnclaveEndpoint extends EnclaveClient {
   /** The same of an encrypted call. */
   override async encrypted(
     call: EncryptedCall,
-    body: Readable,
+    body: Pick<PassedBody, 'stream' | 'fault'>,
     signal: AbortSignal,
   ): Promise<EncryptedAnswer> {
     const end = this.#countCall(signal)

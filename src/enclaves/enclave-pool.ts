@@ -160,19 +160,24 @@ export class EnclavePool {
    */
   findEncrypted(notary: string | null): EnclaveEndpoint | null {
     if (notary === null) return this.wellKnown()
-    return this.#list().find(({ state }) => isUsable(state) && state.notary === notary) ?? null
+    return this.#takesEncrypted().find(({ state }) => state.notary === notary) ?? null
   }
 
   /**
    * The enclave whose keys are published for clients that ask for one: the same while it is used.
    */
   wellKnown(): EnclaveEndpoint | null {
-    const usable = this.#list().filter(
+    const nameOf = ({ state }: EnclaveEndpoint) => state.notary ?? ''
+    const usable = this.#takesEncrypted()
+    return usable.toSorted((one, other) => (nameOf(one) < nameOf(other) ? -1 : 1))[0] ?? null
+  }
+
+  /** An older enclave has no keys. */
+  #takesEncrypted(): readonly EnclaveEndpoint[] {
+    return this.#list().filter(
       ({ state, lastIdentity }) =>
         isUsable(state) && (lastIdentity?.encryption_keys ?? []).length > 0,
     )
-    const nameOf = ({ state }: EnclaveEndpoint) => state.notary ?? ''
-    return usable.toSorted((one, other) => (nameOf(one) < nameOf(other) ? -1 : 1))[0] ?? null
   }
 
   /**

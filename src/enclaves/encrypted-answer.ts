@@ -45,18 +45,27 @@ export async function* readEncryptedEvents(
 ): AsyncGenerator<EncryptedEvent> {
   // Ending the call below makes the body report that it was ended, when nobody listens any more.
   body.on('error', () => {})
-  let held: Buffer = Buffer.alloc(0)
+  // Joined only when the record that has begun is whole, so that a long one is copied once.
+  let parts: Buffer[] = []
+  let heldBytes = 0
+  let wantedBytes = HEAD_BYTES
   try {
     for await (const part of body as AsyncIterable<Buffer>) {
-      held = held.length === 0 ? part : Buffer.concat([held, part])
+      parts.push(part)
+      heldBytes += part.length
+      if (heldBytes < wantedBytes) continue
+      let held = parts.length === 1 ? part : Buffer.concat(parts, heldBytes)
       for (;;) {
-        const record = takeRecord(held)
+        const { record, wanted } = takeRecord(held)
+        wantedBytes = wanted
         if (record === null) break
-        held = held.subarray(record.length)
+        held = held.subarray(wanted)
         yield readRecord(record.kind, record.content)
       }
+      parts = held.length === 0 ? [] : [held]
+      heldBytes = held.length
     }
-    if (held.length > 0)
+    if (heldBytes > 0)
       throw new EnclaveError('unavailable', 'the enclave ended an answer within a record')
   } catch (error) {
     throw enclaveErrorOf(error, signal)
@@ -65,17 +74,21 @@ export async function* readEncryptedEvents(
   }
 }
 
-/** The first record; null while it is not whole. `length` is all that it takes. */
-function takeRecord(
-  held: Buffer,
-): { readonly kind: number; readonly content: Buffer; readonly length: number } | null {
-  if (held.length < HEAD_BYTES) return null
+/** The first record; null while it is not whole. `wanted`: bytes that it takes, as far as known. */
+function takeRecord(held: Buffer): {
+  readonly record: { readonly kind: number; readonly content: Buffer } | null
+  readonly wanted: number
+} {
+  if (held.length < HEAD_BYTES) return { record: null, wanted: HEAD_BYTES }
   const size = held.readUInt32BE(1)
   if (size > RECORD_BYTES_MAX)
     throw new EnclaveError('reply_too_large', 'one record is over the limit')
-  const length = HEAD_BYTES + size
-  if (held.length < length) return null
-  return { kind: held.readUInt8(0), content: held.subarray(HEAD_BYTES, length), length }
+  const wanted = HEAD_BYTES + size
+  if (held.length < wanted) return { record: null, wanted }
+  return {
+    record: { kind: held.readUInt8(0), content: held.subarray(HEAD_BYTES, wanted) },
+    wanted,
+  }
 }
 
 function readRecord(kind: number, content: Buffer): EncryptedEvent {

@@ -6,6 +6,7 @@ import {
   RESPONSE_NONCE_HEADER,
 } from '../../attestation/ehbp.ts'
 import {
+  type EnclaveFaultCode,
   type EncryptedFault,
   type EncryptedHead,
   type EncryptedSealed,
@@ -13,10 +14,12 @@ import {
 } from '../../enclave/protocol/messages.ts'
 import { admitCall, type RateLimiter } from '../accounts/limits/limiter.ts'
 import type { RouteContext } from '../api/context.ts'
-import { ApiError, asError } from '../api/errors.ts'
+import { ApiError, asError, CallerLeftError, ERROR_RULES, type ErrorCode } from '../api/errors.ts'
 import { drained } from '../api/event-stream.ts'
+import { type PassedBody, passBody } from '../api/read-body.ts'
 import type { RawCall } from '../api/route.ts'
 import { described, faultIssue } from '../api/schemas.ts'
+import { noteFailure, noteProcessingTime } from '../api/track-calls.ts'
 import { validate } from '../api/validation.ts'
 import { callErrorOf, EnclaveError, outageErrorOf } from '../enclaves/enclave-errors.ts'
 import type { EnclavePool } from '../enclaves/enclave-pool.ts'
@@ -34,6 +37,18 @@ import type { ModelOutcomes } from './verified-completions.ts'
 
 /** A reader that lets nothing be written for so long is cut off, milliseconds. */
 const DRAIN_TIMEOUT_MS = 30_000
+
+/** What frames may add to a body, bytes: 20 each, and clients make one of each write. */
+const FRAMING_BYTES_MAX = 1024 * 1024
+
+/** Bytes of a prompt that make about one token. */
+const BYTES_PER_TOKEN = 4
+
+/**
+ * Most tokens that the prompt of a call counts for whose answer nobody read to its end: nothing
+ * tells words from pictures, whose bytes are many.
+ */
+const UNREAD_PROMPT_TOKENS_MAX = 100_000
 
 /** The enclave, or the key, is gone: the caller fetches keys again and repeats its call (EHBP). */
 const KEY_CONFIG_BODY = JSON.stringify({
@@ -58,7 +73,6 @@ const sealedCredential = described(
 ).optional()
 
 const encryptedHeaders = z.object({
-  [ENCAPSULATED_KEY_HEADER]: z.string().regex(/^[0-9a-f]{64}$/),
   [NOTARY_HEADER]: z
     .string()
     .regex(/^0x[0-9a-fA-F]{40}$/)
@@ -67,9 +81,13 @@ const encryptedHeaders = z.object({
   'fine-tune-authorization': sealedCredential,
 })
 
+const ENCAPSULATED_KEY_FORM = /^[0-9a-f]{64}$/
+
 /** What encrypted calls need of the service. */
 export type EncryptedCalls = {
-  readonly enclaves: Pick<EnclavePool, 'findEncrypted'>
+  readonly enclaves: Pick<EnclavePool, 'findEncrypted' | 'wellKnown'>
+  /** Longest body, bytes, without its frames. */
+  readonly bodyBytesMax: number
   /** Throws what refuses calls while nothing can be committed. */
   readonly requireCommits: () => void
   /** Resolves with the record of a sealed completion, once it is stored. Throws ApiError. */
@@ -105,22 +123,57 @@ export async function serveEncryptedCall(
       'unsupported_request_parameter',
       'Expected no Idempotency-Key with an encrypted call: no answer is kept that could be repeated',
     )
+  const encapsulatedKey = context.get(ENCAPSULATED_KEY_HEADER)
+  if (!ENCAPSULATED_KEY_FORM.test(encapsulatedKey))
+    throw new ApiError('bad_ciphertext', `Expected ${ENCAPSULATED_KEY_HEADER} to be 64 hex digits`)
   const headers = validate('header', encryptedHeaders, context.headers)
   service.requireCommits()
-  const permit = await admitCall(context, service.limiter, {
-    ...{ kind: 'verified', model: '', estimate: 0 },
-  })
-  let usedTokens = 0
+  const bytesMax = service.bodyBytesMax + FRAMING_BYTES_MAX
+  const body = passBody(context.req, context.res, { bytesMax })
+  // Of a call that nobody can measure, one token: who has none left is refused.
+  const admitted = { kind: 'verified', model: '', estimate: 1 } as const
+  const permit = await admitCall(context, service.limiter, admitted)
+  const call = { context, abort, headers, encapsulatedKey, body, tally: createTally() }
   try {
-    const answer = await ask(service, { context, headers, abort })
-    if (answer === null) {
-      answerKeyConfig(context)
-      return
-    }
-    usedTokens = await passOn(service, { context, abort, ...answer })
+    const answer = await ask(service, call)
+    if (answer === null) answerKeyConfig(context)
+    else await passOn(service, { ...call, ...answer })
   } finally {
-    permit.settle(usedTokens)
+    permit.settle(usedTokens(call.tally, body), call.tally.model ?? undefined)
   }
+}
+
+type ServedCall = {
+  readonly context: RouteContext
+  readonly abort: AbortController
+  readonly headers: z.output<typeof encryptedHeaders>
+  readonly encapsulatedKey: string
+  readonly body: PassedBody
+  readonly tally: Tally
+}
+
+/** What is known of a call for its account's limits. */
+type Tally = {
+  /** Whether a provider may have been asked. */
+  isOpened: boolean
+  /** Told by the enclave, once it has sealed; null before, and of a call that it refused. */
+  model: string | null
+  usage: EncryptedSealed['usage']
+  frames: number
+}
+
+function createTally(): Tally {
+  return { isOpened: false, model: null, usage: null, frames: 0 }
+}
+
+/**
+ * Tokens that a call counts for: those that its provider stated; where nobody heard of them, as of
+ * a caller who leaves shortly before the end, those that its bytes and frames make about.
+ */
+function usedTokens({ isOpened, usage, frames }: Tally, body: PassedBody): number {
+  if (usage !== null) return usage.total_tokens
+  if (!isOpened) return 0
+  return Math.min(Math.ceil(body.bytes() / BYTES_PER_TOKEN), UNREAD_PROMPT_TOKENS_MAX) + frames
 }
 
 type OpenAnswer = {
@@ -128,93 +181,119 @@ type OpenAnswer = {
   readonly endpoint: NonNullable<ReturnType<EnclavePool['findEncrypted']>>
 }
 
-/** Null when the key that was used is of no enclave that takes calls. */
+/** Null when the key that was used is of no enclave that takes calls, though others do. */
 async function ask(
   { enclaves, credentials, now, log }: EncryptedCalls,
-  call: {
-    readonly context: RouteContext
-    readonly headers: z.output<typeof encryptedHeaders>
-    readonly abort: AbortController
-  },
+  { context, abort, headers, encapsulatedKey, body, tally }: ServedCall,
 ): Promise<OpenAnswer | null> {
-  const { context, headers, abort } = call
   const endpoint = enclaves.findEncrypted(headers[NOTARY_HEADER] ?? null)
-  if (endpoint === null) return null
+  if (endpoint === null) return refuseWithoutKeys(enclaves)
   const { requestId, caller } = context.state
   const encrypted = {
     context: encodeCallContext({ accountId: caller?.accountId ?? '', requestId }),
     credentials: Object.fromEntries(credentials),
-    encapsulated_key: headers[ENCAPSULATED_KEY_HEADER],
+    encapsulated_key: encapsulatedKey,
     sealed_credential: headers['fine-tune-authorization'] ?? null,
   }
+  let answer: EncryptedAnswer
   try {
-    const answer = await timed({ phase: 'enclave', now }, () =>
-      endpoint.encrypted(encrypted, context.req, abort.signal),
+    answer = await timed({ phase: 'enclave', now }, () =>
+      endpoint.encrypted(encrypted, body, abort.signal),
     )()
-    if (answer.kind === 'answer') return { answer, endpoint }
-    if (answer.fault.code === 'unknown_key') return null
-    throw callErrorOf(answer.fault, true)
   } catch (error) {
+    const isUnsent = error instanceof EnclaveError && !error.wasSent
+    // A provider may be at work on what was sent whole.
+    tally.isOpened = context.req.complete && body.fault() === null && !isUnsent
     if (!(error instanceof EnclaveError)) throw error
     log.warn({ requestId, err: error }, 'encrypted call failed')
     // Nothing of it was sent: another key may be another enclave's.
-    if (!error.wasSent) return null
+    if (isUnsent) return refuseWithoutKeys(enclaves)
     throw outageErrorOf(error)
   }
+  if (answer.kind === 'answer') return { answer, endpoint }
+  if (answer.fault.code === 'unknown_key') return null
+  throw callErrorOf(answer.fault, true)
+}
+
+/** Whoever is told to fetch keys again must find some. */
+function refuseWithoutKeys(enclaves: EncryptedCalls['enclaves']): null {
+  if (enclaves.wellKnown() !== null) return null
+  throw new ApiError('enclave_unavailable', 'No enclave in use takes encrypted calls, try again', {
+    leavesNoResult: true,
+  })
 }
 
 function answerKeyConfig(context: RouteContext): void {
-  context.status = 422
+  context.status = ERROR_RULES.unknown_encryption_key.status
+  context.state.failure = { code: 'unknown_encryption_key', status: context.status }
   context.set('content-type', 'application/problem+json')
   context.body = KEY_CONFIG_BODY
 }
 
-/** Passes frames on as they come, and brings the enclave what its proof lacks. Gives the tokens. */
-async function passOn(
-  service: EncryptedCalls,
-  call: OpenAnswer & { readonly context: RouteContext; readonly abort: AbortController },
-): Promise<number> {
-  const { context, abort, answer, endpoint } = call
+/** Passes frames on as they come, and brings the enclave what its proof lacks. */
+async function passOn(service: EncryptedCalls, call: ServedCall & OpenAnswer): Promise<void> {
+  const { context, answer, tally } = call
   const { res } = context
-  let usedTokens = 0
   context.respond = false
   res.on('error', () => undefined)
+  tally.isOpened = true
   try {
     for await (const event of answer.events) {
-      if (event.kind === 'head') begin(context, { head: event.head, nonce: answer.responseNonce })
-      else if (event.kind === 'frames') await write(context, event)
-      else if (event.kind === 'fault') noteFault(service, context, event.fault)
-      else {
-        usedTokens = event.sealed.usage?.total_tokens ?? 0
-        service.outcomes.noteServed(event.sealed.model)
-        if (event.sealed.call === '') continue
-        const record = await service.recordOf(event.sealed, abort)
-        await endpoint.giveProof(proofOf(event.sealed.call, record), abort.signal)
-      }
+      if (event.kind === 'head') begin(service, call, event.head)
+      else if (event.kind === 'frames') await write(service, call, event)
+      else if (event.kind === 'fault') noteFault(service, call, event.fault)
+      else await bringProof(service, call, event.sealed)
     }
+    if (!res.headersSent) throw new EnclaveError('protocol', 'the enclave ended an answer unbegun')
     res.end()
   } catch (error) {
-    if (!res.headersSent) {
-      context.respond = true
-      throw error instanceof EnclaveError ? outageErrorOf(error) : asError(error)
-    }
-    // Half an answer must not look whole.
-    res.destroy()
-    throw asError(error)
+    if (!res.headersSent && !res.destroyed) context.respond = true
+    // Where the answer has begun it is cut: half of one must not look whole.
+    throw error instanceof EnclaveError ? outageErrorOf(error) : asError(error)
   }
-  return usedTokens
+}
+
+/**
+ * Notes what was used, waits until the completion is stored, and brings the enclave what its proof
+ * lacks. One that is not stored in time is the enclave's to tell, in a frame.
+ */
+async function bringProof(
+  service: EncryptedCalls,
+  { context, abort, headers, tally, endpoint }: ServedCall & OpenAnswer,
+  sealed: EncryptedSealed,
+): Promise<void> {
+  Object.assign(tally, { usage: sealed.usage, model: sealed.model })
+  // A stream that was cut: it is in the log, and its caller is given no proof of it.
+  if (sealed.call === '') return
+  const waiting = new AbortController()
+  const end = () => waiting.abort(abort.signal.reason)
+  abort.signal.addEventListener('abort', end)
+  if (abort.signal.aborted) end()
+  try {
+    const record = await service.recordOf(sealed, waiting)
+    await endpoint.giveProof(proofOf(sealed.call, record), abort.signal)
+    // A call with its caller's own credential says nothing of the operator's.
+    if (headers['fine-tune-authorization'] === undefined) service.outcomes.noteServed(sealed.model)
+  } catch (error) {
+    if (!(error instanceof ApiError && error.code === 'commit_delayed')) throw error
+    noteFailure(context, error, service.log)
+  } finally {
+    abort.signal.removeEventListener('abort', end)
+  }
 }
 
 function begin(
-  context: RouteContext,
-  { head, nonce }: { readonly head: EncryptedHead; readonly nonce: string },
+  { now }: EncryptedCalls,
+  { context, answer }: ServedCall & OpenAnswer,
+  head: EncryptedHead,
 ): void {
   const { retry_after_seconds: wait } = head
+  noteProcessingTime(context, now)
   for (const [name, value] of Object.entries({
     'content-type': head.content_type,
     'cache-control': 'no-store',
     'x-accel-buffering': 'no',
-    [RESPONSE_NONCE_HEADER]: nonce,
+    [RESPONSE_NONCE_HEADER]: answer.responseNonce,
     ...(wait === null
       ? {}
       : { 'retry-after': String(wait), 'retry-after-ms': String(wait * 1000) }),
@@ -226,15 +305,43 @@ function begin(
 }
 
 async function write(
-  { res }: RouteContext,
+  { now }: EncryptedCalls,
+  { context, tally }: ServedCall,
   { bytes }: Extract<EncryptedEvent, { kind: 'frames' }>,
 ): Promise<void> {
+  const { res, state } = context
+  if (res.destroyed) throw new CallerLeftError()
+  state.firstEventAtMs ??= now()
+  tally.frames++
   if (!res.write(bytes)) await drained(res, DRAIN_TIMEOUT_MS)
 }
 
 /** The caller is told in the frames; here it is counted, without words. */
-function noteFault({ log }: EncryptedCalls, { state }: RouteContext, fault: EncryptedFault): void {
-  log.debug({ requestId: state.requestId, code: fault.code }, 'encrypted call refused')
+function noteFault(
+  { log }: EncryptedCalls,
+  { context, tally }: ServedCall,
+  { code }: EncryptedFault,
+): void {
+  const { state, res } = context
+  const told = errorCodeOf(code)
+  // Refused before anything of an answer was there.
+  if (tally.model === null && tally.frames === 0) tally.isOpened = false
+  // What is wrong with a request has no code: its status says all.
+  if (code === 'invalid_request') return
+  const isWithin = tally.frames > 0
+  state.failure ??= {
+    code: told,
+    status: isWithin ? ERROR_RULES[told].status : res.statusCode,
+  }
+  if (told === 'internal_server_error')
+    log.error({ requestId: state.requestId, code }, 'encrypted call failed in its enclave')
+}
+
+/** What is logged and counted of a fault that the caller alone can read. */
+function errorCodeOf(code: EnclaveFaultCode): ErrorCode {
+  if (code === 'too_busy') return 'overloaded'
+  if (code === 'provider_mismatch') return 'not_ready'
+  return Object.hasOwn(ERROR_RULES, code) ? (code as ErrorCode) : 'internal_server_error'
 }
 
 function proofOf(call: string, { txHash, logProof }: StoredRecord) {

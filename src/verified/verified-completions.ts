@@ -231,16 +231,25 @@ async function commitOf(
 function factsOfRecord({
   receipt,
   response,
-}: Pick<StoredRecord, 'receipt' | 'response'>): InferenceFacts {
+  usage: stated,
+}: Pick<StoredRecord, 'receipt' | 'response' | 'usage'>): InferenceFacts {
   const { provider, model, started_at, finished_at } = JSON.parse(receipt) as ReceiptFacts
-  const usage =
-    response === null || response.length > PARSED_LENGTH_MAX ? null : readUsage(response)
+  const usage = response === null ? statedUsage(stated) : readUsageOf(response)
   return {
     provider: provider.name,
     ...(model.returned === null ? {} : { responseModel: model.returned }),
     ...(usage === null ? {} : { inputTokens: usage.prompt, outputTokens: usage.answer }),
     enclave: { startedAtMs: started_at, finishedAtMs: finished_at },
   }
+}
+
+function readUsageOf(response: string): ReturnType<typeof readUsage> {
+  return response.length > PARSED_LENGTH_MAX ? null : readUsage(response)
+}
+
+/** Of an encrypted call there is no response; its enclave told what that states. */
+function statedUsage(usage: StoredRecord['usage']): ReturnType<typeof readUsage> {
+  return usage && { prompt: usage.prompt_tokens, answer: usage.completion_tokens }
 }
 
 /** The committer has checked the receipt's form. */

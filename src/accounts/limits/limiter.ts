@@ -36,8 +36,11 @@ export type LimitedCall = {
 export type Permit = {
   /** Null when nothing limits the call. */
   readonly quota: Quota | null
-  /** Says what the call used in truth, however it ended. Only the first time counts. */
-  settle(usedTokens: number): void
+  /**
+   * Says what the call used in truth, however it ended. Only the first time counts. `model`: of a
+   * call that was admitted without one, whose tokens count for its model's group.
+   */
+  settle(usedTokens: number, model?: string): void
 }
 
 export type Decision =
@@ -125,18 +128,24 @@ export function createRateLimiter(options: RateLimiterOptions): RateLimiter {
   const queue = new StepQueue(options)
 
   async function admit({ accountId, tier, estimate, ...call }: LimitedCall): Promise<Decision> {
-    const { name: group, limits } = findGroup(tierOf(tiers, tier), call)
-    const bucket = { accountId, group, limits }
+    const bucketOf = (model: string) => {
+      const { name: group, limits } = findGroup(tierOf(tiers, tier), { ...call, model })
+      return { accountId, group, limits }
+    }
+    const bucket = bucketOf(call.model)
+    const { limits } = bucket
     if (Object.values(limits).every((limit) => limit === null)) {
       queue.count(bucket)
-      return { kind: 'admitted', permit: openPermit(queue, bucket, NOTHING_RESERVED, null) }
+      const permit = openPermit(queue, { bucket, bucketOf, ticket: NOTHING_RESERVED }, null)
+      return { kind: 'admitted', permit }
     }
     const reserved = limits.tokensPerMinute === null && limits.tokensPerDay === null ? 0 : estimate
     const { isAdmitted, used, at, processId: holder } = await queue.take(bucket, reserved)
     const usage = { limits, used, at }
     if (!isAdmitted) return { kind: 'refused', refusal: describeRefusal(usage, reserved) }
     const ticket = { processId: holder, minute: used.minute, day: used.day, reserved }
-    return { kind: 'admitted', permit: openPermit(queue, bucket, ticket, describeQuota(usage)) }
+    const permit = openPermit(queue, { bucket, bucketOf, ticket }, describeQuota(usage))
+    return { kind: 'admitted', permit }
   }
 
   return {
@@ -156,21 +165,33 @@ const NOTHING_RESERVED: Ticket = { processId: null, minute: 0, day: 0, reserved:
 
 function openPermit(
   queue: StepQueue,
-  bucket: BucketName,
-  ticket: Ticket,
+  counted: {
+    readonly bucket: BucketName
+    readonly bucketOf: (model: string) => BucketName
+    readonly ticket: Ticket
+  },
   quota: Quota | null,
 ): Permit {
+  const { bucket, bucketOf, ticket } = counted
+  const settleIn = (where: BucketName, { reserved, ...windows }: Ticket, used: number) => {
+    if (used === reserved && reserved === 0) return
+    queue.settle(where, { ...windows, reserved, used, excess: Math.max(0, used - reserved) })
+  }
   let isSettled = false
   return {
     quota,
-    settle(usedTokens) {
+    settle(usedTokens, model) {
       if (isSettled) return
       isSettled = true
-      const { reserved } = ticket
       // What a stranger claims is added up in the database, for all who settle in the same step.
       const used = Math.min(usedTokens, ESTIMATE_MAX)
-      if (used === reserved && reserved === 0) return
-      queue.settle(bucket, { ...ticket, used, excess: Math.max(0, used - reserved) })
+      const known = model === undefined ? bucket : bucketOf(model)
+      if (known.group === bucket.group) {
+        settleIn(bucket, ticket, used)
+        return
+      }
+      settleIn(bucket, ticket, 0)
+      settleIn(known, NOTHING_RESERVED, used)
     },
   }
 }
