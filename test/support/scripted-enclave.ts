@@ -1,18 +1,24 @@
 import { createHash } from 'node:crypto'
+import { once } from 'node:events'
 import { mkdirSync, mkdtempSync, rmSync } from 'node:fs'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { hashChunks, stripUnsetMembers } from '../../attestation/completion-hash.ts'
+import { RESPONSE_NONCE_HEADER } from '../../attestation/ehbp.ts'
+import type { EncryptionKey } from '../../attestation/encryption-key.ts'
 import { canonicalizeJson } from '../../attestation/json/canonical.ts'
 import type { JsonObject } from '../../attestation/json/value.ts'
 import type { Receipt } from '../../attestation/receipt.ts'
 import type { Nsm } from '../../enclave/nsm/nsm.ts'
 import {
+  type AnchorProof,
   CALL_HEADER,
   type CompletionCall,
   ENCLAVE_PATHS,
+  ENCRYPTED_RECORDS,
   type EnclaveFault,
+  type EncryptedCall,
   PROTOCOL_VERSION,
   type ProviderEntry,
   type SealedNotice,
@@ -42,6 +48,26 @@ export type ArrivedCall = {
 /** What a scripted enclave does with a completion call. */
 export type CompletionScript = (arrived: ArrivedCall) => Promise<void> | void
 
+/** An encrypted call that arrived, whose body is read by its script, as plain JSON. */
+export type ArrivedEncrypted = {
+  readonly call: EncryptedCall
+  readonly request: IncomingMessage
+  readonly response: ServerResponse
+  /** As in ArrivedCall. */
+  readonly left: Promise<void>
+  /** Writes one record; an object is written as JSON. */
+  record(kind: keyof typeof ENCRYPTED_RECORDS, content: object | Uint8Array): boolean
+  /** Appends a completion of this request and response to the log, without their texts. */
+  seal(body: Buffer, response: JsonObject, outcome?: Receipt['outcome']): SealedNotice
+  /** What the gateway brings for the proof of this call. */
+  proof(call: string): Promise<AnchorProof>
+}
+
+export type EncryptedScript = (arrived: ArrivedEncrypted) => Promise<void> | void
+
+/** Where `Ehbp-Response-Nonce` of a scripted answer comes from. */
+export const SCRIPTED_NONCE = 'ab'.repeat(32)
+
 export type ScriptedEnclave = {
   readonly socketPath: string
   readonly notary: string
@@ -49,6 +75,7 @@ export type ScriptedEnclave = {
   /** How often the identity was asked for. */
   countIdentityCalls(): number
   setScript(script: CompletionScript): void
+  setEncryptedScript(script: EncryptedScript): void
   setProviders(providers: readonly ProviderEntry[]): void
   /** Ends the process, as it were: connections break, and nothing listens. */
   stop(): Promise<void>
@@ -96,6 +123,36 @@ export async function startScriptedEnclave(
   const calls: ArrivedCall[] = []
   let script = options.script ?? answerWhole({ choices: [] })
   let identityCalls = 0
+  let encryptedScript: EncryptedScript = ({ response }) => void response.destroy()
+  const waiting = new Map<string, (proof: AnchorProof) => void>()
+
+  async function encrypted(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const call = JSON.parse(
+      Buffer.from(String(request.headers[CALL_HEADER]), 'base64url').toString(),
+    ) as EncryptedCall
+    await encryptedScript({
+      ...{ call, request, response },
+      left: once(response, 'close').then(() => undefined),
+      record(kind, content) {
+        if (!response.headersSent)
+          response.writeHead(200, { [RESPONSE_NONCE_HEADER]: SCRIPTED_NONCE })
+        const bytes = content instanceof Uint8Array ? content : Buffer.from(JSON.stringify(content))
+        const head = Buffer.alloc(1 + 4)
+        head.writeUInt8(ENCRYPTED_RECORDS[kind])
+        head.writeUInt32BE(bytes.length, 1)
+        return response.write(Buffer.concat([head, bytes]))
+      },
+      seal: (body, completion, outcome = 'complete') =>
+        notary.seal({
+          ...finishedCompletion(
+            { context: call.context, provider: 'demo', credential: null },
+            { body, completion, outcome, chunks: [] },
+          ),
+          isEncrypted: true,
+        }),
+      proof: (id) => new Promise((resolve) => waiting.set(id, resolve)),
+    })
+  }
 
   async function complete(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const left = new Promise<void>((resolve) => {
@@ -119,8 +176,15 @@ export async function startScriptedEnclave(
   async function serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const url = new URL(request.url ?? '/', 'http://enclave')
     if (url.pathname === ENCLAVE_PATHS.completions) return complete(request, response)
+    if (url.pathname === ENCLAVE_PATHS.encrypted) return encrypted(request, response)
+    if (url.pathname === ENCLAVE_PATHS.encryptedProof) {
+      const proof: AnchorProof = JSON.parse((await readAll(request)).toString())
+      waiting.get(proof.call)?.(proof)
+      return send(response, {})
+    }
     if (url.pathname === ENCLAVE_PATHS.identity) identityCalls++
-    if (url.pathname === ENCLAVE_PATHS.identity) return send(response, notary.identity())
+    if (url.pathname === ENCLAVE_PATHS.identity)
+      return send(response, { ...notary.identity(), encryption_keys: [SCRIPTED_KEY] })
     if (url.pathname === ENCLAVE_PATHS.attestation)
       return send(response, {
         document: Buffer.from(url.searchParams.get('nonce') ?? '', 'hex').toString('base64'),
@@ -146,6 +210,9 @@ export async function startScriptedEnclave(
     setScript: (next) => {
       script = next
     },
+    setEncryptedScript: (next) => {
+      encryptedScript = next
+    },
     setProviders: (next) => {
       providers = next
     },
@@ -157,6 +224,14 @@ export async function startScriptedEnclave(
       rmSync(dirname(socketPath), { recursive: true, force: true })
     },
   }
+}
+
+/** One that nobody has: scripts read bodies as they are. */
+const SCRIPTED_KEY: EncryptionKey = {
+  public_key: 'cd'.repeat(32),
+  not_before: 0,
+  not_after: 7_200,
+  signature: `0x${'ef'.repeat(65)}`,
 }
 
 /** Script of an answer without stream. Members that every completion has are filled in. */
@@ -236,7 +311,7 @@ function finishedCompletion(
   }
 }
 
-async function readAll(request: IncomingMessage): Promise<Buffer> {
+export async function readAll(request: IncomingMessage): Promise<Buffer> {
   const parts: Buffer[] = []
   for await (const part of request) parts.push(part)
   return Buffer.concat(parts)
