@@ -80,7 +80,7 @@ export async function sealCall(so: {
     body,
     open: async (response, { bytesMax }) => {
       try {
-        return await openResponse(response, { enc, secret, bytesMax })
+        return await openAnswer(response, { enc, secret, bytesMax })
       } catch (fault) {
         void response.body?.cancel().catch(() => undefined)
         throw fault
@@ -119,7 +119,11 @@ async function sealCredential(
   return `hpke ${text.replaceAll('+', '-').replaceAll('/', '_').replace(/=+$/, '')}`
 }
 
-async function openResponse(
+/**
+ * Gives an encrypted answer with its body opened as it comes, as SealedCall.open does. `enc`: the
+ * call's encapsulated key; `secret`: what its context exports for answers.
+ */
+export async function openAnswer(
   response: Response,
   {
     enc,

@@ -52,6 +52,7 @@ export const PACKAGES: readonly PackageContents[] = [
       // The library's own: an application that has them too shares them, and their corrections.
       '@noble/curves': {},
       '@noble/hashes': {},
+      hpke: {},
       // The program's, for audits: with a file of WebAssembly, and as Node 20 needs it.
       'tiny-secp256k1': {},
       undici: UNDICI,

@@ -1,0 +1,128 @@
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { decryptChunk, deriveResponseKeys, Identity } from 'ehbp'
+import * as HPKE from 'hpke'
+import { describe, expect, it } from 'vitest'
+import { createFrameReader, REQUEST_INFO, RESPONSE_NONCE_HEADER } from '../../attestation/ehbp.ts'
+import { isKeyConfigProblem, openAnswer } from '../../client/encryption.ts'
+import { setUpRecipient } from '../../enclave/encryption/hpke.ts'
+import { type EhbpExchange, EXCHANGES } from './ehbp-vectors.ts'
+import { keyConfig } from './memory-enclave.ts'
+
+const read = (name: string): EhbpExchange =>
+  JSON.parse(readFileSync(join(EXCHANGES, `${name}.json`), 'utf8'))
+const bytes = (hex: string) => new Uint8Array(Buffer.from(hex, 'hex'))
+const suite = new HPKE.CipherSuite(
+  HPKE.KEM_DHKEM_X25519_HKDF_SHA256,
+  HPKE.KDF_HKDF_SHA256,
+  HPKE.AEAD_AES_256_GCM,
+)
+const framesOf = (hex: string) =>
+  [...createFrameReader(1_000_000).push(bytes(hex))].map((frame) => new Uint8Array(frame))
+
+/** A body in parts of so many bytes. */
+function inParts(body: Uint8Array, length: number): ReadableStream<Uint8Array<ArrayBuffer>> {
+  return new ReadableStream({
+    start(controller) {
+      for (let at = 0; at < body.length; at += length)
+        controller.enqueue(new Uint8Array(body.subarray(at, at + length)))
+      controller.close()
+    },
+  })
+}
+
+describe.each(['by-ehbp', 'by-client'])('the recorded exchange %s', (name) => {
+  const exchange = read(name)
+  const { request, response } = exchange
+  const enc = bytes(request.encapsulated_key)
+  const answer = Buffer.concat(response.frames.map(bytes))
+  const answered = (length: number) =>
+    new Response(inParts(answer, length), {
+      headers: { [RESPONSE_NONCE_HEADER]: response.nonce },
+    })
+
+  it('has a request that the enclave opens', () => {
+    const keys = { secretKey: bytes(exchange.secret_key), publicKey: bytes(exchange.public_key) }
+    const context = setUpRecipient(keys, { enc, info: REQUEST_INFO })
+    const content = Buffer.concat(framesOf(request.body).map((frame) => context.open(frame)))
+    expect(content.toString()).toBe(request.content)
+    expect(context.export('ehbp response', 32).toString('hex')).toBe(exchange.exported_secret)
+  })
+
+  it('has a request and a credential that the package hpke opens', async () => {
+    const key = await suite.DeserializePrivateKey(bytes(exchange.secret_key), false)
+    const publicKey = await suite.DeserializePublicKey(bytes(exchange.public_key))
+    const setUp = (encapsulated: Uint8Array, info: string) =>
+      suite.SetupRecipient({ privateKey: key, publicKey }, encapsulated, {
+        info: Buffer.from(info),
+      })
+    const context = await setUp(enc, 'ehbp request')
+    let content = ''
+    for (const frame of framesOf(request.body))
+      content += Buffer.from(await context.Open(frame)).toString()
+    expect(content).toBe(request.content)
+    const { credential } = request
+    if (credential === null) return
+    const sealed = Buffer.from(credential.header.slice('hpke '.length), 'base64url')
+    const own = await setUp(sealed.subarray(0, 32), 'affidavit credential')
+    const aad = Buffer.from(request.encapsulated_key)
+    expect(Buffer.from(await own.Open(sealed.subarray(32), aad)).toString()).toBe(
+      credential.content,
+    )
+    const again = await setUp(sealed.subarray(0, 32), 'affidavit credential')
+    await expect(again.Open(sealed.subarray(32), Buffer.from('00'.repeat(32)))).rejects.toThrow()
+  })
+
+  it.each([1, 7, 4_096, 1_000_000])(
+    'has an answer that the client opens, in parts of %d bytes',
+    async (length) => {
+      const secret = bytes(exchange.exported_secret)
+      const opened = await openAnswer(answered(length), { enc, secret, bytesMax: 100_000 })
+      expect(await opened.text()).toBe(response.contents.join(''))
+    },
+  )
+
+  it('has an answer that the package ehbp opens', async () => {
+    const identity = await Identity.unmarshalPublicConfig(bytes(exchange.key_configuration))
+    expect(await identity.getPublicKeyHex()).toBe(exchange.public_key)
+    const senderContext = { Export: async () => bytes(exchange.exported_secret) }
+    const context = { senderContext: senderContext as never, requestEnc: enc }
+    const opened = await identity.decryptResponseWithContext(answered(100), context)
+    expect(await opened.text()).toBe(response.contents.join(''))
+    const keys = await deriveResponseKeys(
+      bytes(exchange.exported_secret),
+      enc,
+      bytes(response.nonce),
+    )
+    const [first] = framesOf(response.frames[0] ?? '')
+    const text = await decryptChunk(keys, 0, first ?? new Uint8Array())
+    expect(Buffer.from(text).toString()).toBe(response.contents[0])
+  })
+
+  it('has no answer that opens under another secret, encapsulated key or nonce', async () => {
+    const right = { enc, secret: bytes(exchange.exported_secret), bytesMax: 100_000 }
+    const refusal = { code: 'not_encrypted' }
+    for (const wrong of [
+      { ...right, secret: new Uint8Array(32) },
+      { ...right, enc: new Uint8Array(32) },
+      { ...right, bytesMax: 10 },
+    ])
+      await expect((await openAnswer(answered(100), wrong)).text()).rejects.toMatchObject(refusal)
+  })
+})
+
+describe('key-config', () => {
+  it.each<[string, Response, boolean]>([
+    ['is a problem of this type', keyConfig(), true],
+    ['is no error of another type', new Response('{"type":"about:blank"}', problem()), false],
+    ['is no text', new Response('key-config', problem()), false],
+    ['is nothing longer than a problem', new Response(' '.repeat(100_000), problem()), false],
+    ['is no other status', new Response(null, { status: 400 }), false],
+  ])('%s', async (_, response, isProblem) => {
+    expect(await isKeyConfigProblem(response)).toBe(isProblem)
+  })
+})
+
+function problem() {
+  return { status: 422, headers: { 'content-type': 'application/problem+json' } }
+}
