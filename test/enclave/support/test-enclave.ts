@@ -79,6 +79,7 @@ export type TestOptions = {
   readonly now?: () => number
   /** Default: `now`. */
   readonly monotonic?: () => number
+  readonly waits?: Parameters<typeof startEnclave>[1]['waits']
 }
 
 const LIMITS: Limits = {
@@ -109,7 +110,10 @@ export async function startTestEnclave(options: TestOptions): Promise<TestEnclav
   }
   const log = (level: string, event: string, facts?: LogFacts) =>
     logged.push(JSON.stringify({ level, event, ...facts }))
-  const enclave = await startEnclave(config, { nsm, now, monotonic: options.monotonic ?? now, log })
+  const enclave = await startEnclave(config, {
+    ...{ nsm, now, monotonic: options.monotonic ?? now, log },
+    ...(options.waits === undefined ? {} : { waits: options.waits }),
+  })
   const agent = new http.Agent({ keepAlive: true })
   const stop = async () => {
     agent.destroy()

@@ -1,0 +1,605 @@
+import http from 'node:http'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { parseStrictJson } from '../../../attestation/json/parse-strict.ts'
+import { parseReceipt } from '../../../attestation/receipt.ts'
+import type { EncryptedCall } from '../../../enclave/protocol/messages.ts'
+import {
+  chunked,
+  chunkOf,
+  completionOf,
+  EVENT_STREAM_HEAD,
+  eventsOf,
+  send,
+  wholeAnswer,
+} from '../../support/hostile-answers.ts'
+import {
+  type HostileProvider,
+  type ReceivedRequest,
+  type Step,
+  startHostileProvider,
+} from '../../support/hostile-provider.ts'
+import { until } from '../../support/until.ts'
+import {
+  bring,
+  callEncrypted,
+  openEncrypted,
+  proofOf,
+  readEncrypted,
+  sealCredential,
+  sealParts,
+  TX_HASH,
+} from '../support/encrypted-calls.ts'
+import { startTestEnclave, type TestEnclave } from '../support/test-enclave.ts'
+
+const PROMPT = 'the merger closes on Thursday'
+const SAID = 'Say nothing to anyone'
+const OPERATORS = 'sk-operators-own-key-000'
+const CALLERS = 'sk-callers-own-key-111'
+const KEEP_ALIVE_MS = 40
+
+let provider: HostileProvider
+let enclave: TestEnclave
+let script: (request: ReceivedRequest) => Iterable<Step>
+let publicKey: string
+
+const question = { model: 'hostile', messages: [{ role: 'user', content: PROMPT }] }
+const whole = JSON.stringify(question)
+const streamed = JSON.stringify({ ...question, stream: true })
+const ok = (body: object, more = {}) => [send(wholeAnswer({ body: JSON.stringify(body), ...more }))]
+const events = (...values: readonly unknown[]) => send(chunked(eventsOf(values)))
+const CHUNKS = [chunkOf({ role: 'assistant', content: SAID }), chunkOf({}, 'stop'), '[DONE]']
+
+beforeAll(async () => {
+  provider = await startHostileProvider({ answer: (request) => script(request) })
+  enclave = await startTestEnclave({
+    providers: [
+      { name: 'hostile', origin: provider.origin, path: '/v1', models: ['hostile'] },
+      { name: 'closed', origin: 'https://127.0.0.1:1', path: '/', models: ['closed'] },
+    ],
+    limits: {
+      firstByteTimeoutMs: 600,
+      idleTimeoutMs: 500,
+      answerTimeoutMs: 900,
+      drainTimeoutMs: 700,
+    },
+    waits: { keepAliveMs: KEEP_ALIVE_MS, proofMs: 2_000 },
+  })
+  publicKey = (await enclave.identity()).encryption_keys?.[0]?.public_key ?? ''
+})
+
+afterAll(async () => {
+  await enclave.stop()
+  await provider.close()
+})
+
+let asked = 0
+let sizeBefore = 0
+beforeEach(async () => {
+  script = () => ok(completionOf(SAID))
+  await enclave.takeAll()
+  asked = provider.requests.length
+  sizeBefore = (await enclave.identity()).log.size
+})
+
+/** Nothing that only the caller may read is ever seen outside. */
+afterEach(() => {
+  const logged = enclave.logged.join('\n')
+  for (const secret of [PROMPT, SAID, OPERATORS, CALLERS]) expect(logged).not.toContain(secret)
+})
+
+const askedSince = () => provider.requests.length - asked
+const gateway = (call: Partial<EncryptedCall> = {}) => ({ socketPath: enclave.socketPath, call })
+
+/** A call that is sealed and waits for its proof: its id, and the answer to come. */
+async function callWithoutProof(body: string, socketPath = enclave.socketPath, key = publicKey) {
+  let call = ''
+  const proof = (id: string) => {
+    call = id
+    return null
+  }
+  const answering = callEncrypted({ socketPath, proof }, await sealParts(key, [body]))
+  answering.catch(() => undefined)
+  await until('the call is sealed', () => call !== '')
+  return { call, answering }
+}
+
+async function ask(body: string, call: Partial<EncryptedCall> = {}, credential?: string) {
+  const answer = await callEncrypted(gateway(call), await sealParts(publicKey, [body], credential))
+  for (const secret of [PROMPT, SAID, OPERATORS, CALLERS])
+    expect(answer.seen.includes(secret)).toBe(false)
+  return answer
+}
+
+describe('an encrypted completion', () => {
+  it('is made, sealed, and answered with its proof; its record has no content', async () => {
+    const { head, sealed, fault, text } = await ask(whole)
+    expect(head).toEqual({
+      ...{ status: 200, content_type: 'application/json' },
+      ...{ retry_after_seconds: null, should_retry: true },
+    })
+    expect(fault).toBeNull()
+    const given = JSON.parse(text)
+    expect(given.choices[0].message.content).toBe(SAID)
+    expect(given).toMatchObject({ tx_hash: TX_HASH, log: proofOf('').log })
+    const receipt = parseReceipt(parseStrictJson(Buffer.from(JSON.stringify(given.receipt))))
+    expect(receipt).toMatchObject({ encrypted: true, outcome: 'complete', hash: given.hash })
+    expect(sealed).toMatchObject({
+      ...{ notary: enclave.enclave.notary, outcome: 'complete', model: 'hostile' },
+      usage: { prompt_tokens: 1, completion_tokens: 1, total_tokens: 2 },
+    })
+    const [record] = await enclave.takeAll()
+    expect(record).toMatchObject({ request: null, response: null, signature: given.signature })
+    expect(Buffer.from(provider.requests.at(-1)?.body ?? '').toString()).toBe(whole)
+  })
+
+  it('is streamed, and the last chunk has the proof', async () => {
+    script = () => [send(EVENT_STREAM_HEAD), events(...CHUNKS), send(chunked(''))]
+    const { head, text, sealed } = await ask(streamed)
+    expect(head).toMatchObject({ status: 200, content_type: 'text/event-stream; charset=utf-8' })
+    const given = text.split('\n\n').filter((event) => event.startsWith('data: '))
+    expect(given.at(-1)).toBe('data: [DONE]')
+    expect(JSON.parse(given.at(-2)?.slice(6) ?? '')).toMatchObject({
+      ...{ tx_hash: TX_HASH, receipt: { encrypted: true } },
+      choices: [{ finish_reason: 'stop' }],
+    })
+    expect(sealed?.outcome).toBe('complete')
+  })
+
+  it('comes in any number of frames, and goes out in frames of 64 KiB', async () => {
+    script = () => ok(completionOf(SAID.repeat(20_000)))
+    const parts = ['', ...whole, '', '']
+    const answer = await callEncrypted(gateway(), await sealParts(publicKey, parts))
+    expect(JSON.parse(answer.text).choices[0].message.content).toHaveLength(SAID.length * 20_000)
+    expect(Math.max(...answer.lengths)).toBe(64 * 1024)
+  })
+
+  it('keeps the connection open with comments while the provider thinks, and for the proof', async () => {
+    script = () => [
+      ...[send(EVENT_STREAM_HEAD), { kind: 'pause' as const, durationMs: 200 }],
+      ...[events(...CHUNKS), send(chunked(''))],
+    ]
+    const { call, answering } = await callWithoutProof(streamed)
+    await sleep(5 * KEEP_ALIVE_MS)
+    expect(await bring(enclave.socketPath, proofOf(call))).toBe(200)
+    const { text } = await answering
+    const [before = '', after = ''] = text.split(SAID)
+    expect(before.split(': ping').length).toBeGreaterThan(2)
+    expect(after.split(': ping').length).toBeGreaterThan(2)
+    expect(text.endsWith('data: [DONE]\n\n')).toBe(true)
+  })
+
+  it('waits for its proof longer than any timeout of the provider', async () => {
+    const { call, answering } = await callWithoutProof(whole)
+    await sleep(1_100)
+    expect(await bring(enclave.socketPath, proofOf(call))).toBe(200)
+    expect((await answering).head?.status).toBe(200)
+    expect(await bring(enclave.socketPath, proofOf(call))).toBe(404)
+  })
+
+  it('says that its commit is late when no proof comes, and takes none that comes later', async () => {
+    const { call, answering } = await callWithoutProof(whole)
+    const { head, text } = await answering
+    expect(head).toMatchObject({ status: 503, retry_after_seconds: null, should_retry: false })
+    expect(JSON.parse(text).error.code).toBe('commit_delayed')
+    expect(await bring(enclave.socketPath, proofOf(call))).toBe(404)
+    expect(await enclave.takeAll()).toHaveLength(1)
+  })
+
+  it('takes no proof of a form that is none, nor for a call that does not wait', async () => {
+    for (const proof of [
+      proofOf('00'.repeat(16)),
+      { ...proofOf('00'.repeat(16)), tx_hash: '0x"' },
+      { ...proofOf('00'.repeat(16)), log: { extra: 1 } },
+      {},
+    ])
+      expect(await bring(enclave.socketPath, proof)).toBeGreaterThanOrEqual(400)
+  })
+})
+
+describe('its errors', () => {
+  it('before the call is opened are plain, after it encrypted, with the status of plain calls', async () => {
+    const other = await sealParts((await sealParts(publicKey, [])).enc, [whole])
+    expect(await callEncrypted(gateway(), other)).toMatchObject({
+      ...{ status: 422, plain: { code: 'unknown_key' }, head: null },
+    })
+    const bad = await ask(JSON.stringify({ ...question, temperature: 3, n: 0 }))
+    expect(bad).toMatchObject({ status: 200, head: { status: 422 }, fault: { model: null } })
+    expect(JSON.parse(bad.text)).toEqual({
+      detail: [
+        {
+          loc: ['body', 'n'],
+          msg: 'Input should be greater than or equal to 1',
+          type: 'greater_than_equal',
+        },
+        {
+          loc: ['body', 'temperature'],
+          msg: 'Input should be less than or equal to 2',
+          type: 'less_than_equal',
+        },
+      ],
+      error: {
+        message: 'body.n: Input should be greater than or equal to 1 (and 1 more: see detail)',
+        ...{ type: 'invalid_request_error', param: 'n', code: 'validation_failed' },
+      },
+    })
+    const nonce = await ask(JSON.stringify({ ...question, affidavit: { nonce: 'x' } }))
+    expect(JSON.parse(nonce.text).detail[0].loc).toEqual(['body', 'affidavit'])
+    const unknown = await ask(JSON.stringify({ ...question, model: 'nobody' }))
+    expect(unknown).toMatchObject({ head: { status: 404 }, fault: { code: 'unsupported_model' } })
+    const closed = await ask(JSON.stringify({ ...question, model: 'closed' }))
+    expect(closed.head?.status).toBe(403)
+    expect(JSON.parse(closed.text).error.code).toBe('provider_credential_missing')
+    expect(askedSince()).toBe(0)
+    expect(await enclave.takeAll()).toEqual([])
+  })
+
+  it('repeat the words of a provider, but never the key of the operator', async () => {
+    script = ({ headers }) =>
+      ok(
+        { error: { message: `bad key ${headers.get('authorization')}`, code: OPERATORS } },
+        { status: 400, headers: { 'retry-after': '7' } },
+      )
+    const answer = await ask(whole, { credentials: { hostile: OPERATORS } })
+    expect(answer.head).toMatchObject({ status: 400, retry_after_seconds: 7 })
+    expect(JSON.parse(answer.text).error).toMatchObject({
+      ...{ code: 'provider_refused', provider_code: '[credential]' },
+      message: 'bad key Bearer [credential]',
+    })
+    const own = await ask(whole, { credentials: { hostile: OPERATORS } }, CALLERS)
+    expect(JSON.parse(own.text).error.message).toBe(`bad key Bearer ${CALLERS}`)
+  })
+
+  it('do not tell a caller that the operator has a bad key, but that the service has', async () => {
+    script = () => ok({ error: { message: 'no' } }, { status: 401 })
+    const operators = await ask(whole, { credentials: { hostile: OPERATORS } })
+    expect(operators.head).toMatchObject({ status: 502, should_retry: false })
+    expect(JSON.parse(operators.text).error.code).toBe('provider_credential_rejected')
+    expect((await ask(whole, {}, CALLERS)).head?.status).toBe(401)
+  })
+
+  it('within a stream are events, without the key of the operator', async () => {
+    script = ({ headers }) => [
+      send(EVENT_STREAM_HEAD),
+      events(CHUNKS[0], { error: { message: `key ${headers.get('authorization')} ended` } }),
+    ]
+    const { head, text, fault, sealed } = await ask(streamed, {
+      credentials: { hostile: OPERATORS },
+    })
+    expect(head?.status).toBe(200)
+    expect(text).toContain('event: error\ndata: ')
+    expect(text).toContain('key Bearer [credential] ended')
+    expect(text).not.toContain(OPERATORS)
+    expect(text).not.toContain('[DONE]')
+    expect(fault).toMatchObject({ code: 'provider_error' })
+    expect(sealed).toMatchObject({ outcome: 'upstream_error', call: '' })
+  })
+
+  it('say what a provider did that cannot be reached, or is silent', async () => {
+    script = () => [{ kind: 'stall' }]
+    const silent = await ask(whole)
+    expect(silent).toMatchObject({ head: { status: 504 }, fault: { code: 'provider_timeout' } })
+    const away = JSON.stringify({ ...question, model: 'closed' })
+    expect(await ask(away, {}, CALLERS)).toMatchObject({ head: { status: 502 } })
+  })
+})
+
+describe('attacks on a call: refused, and no provider is asked', () => {
+  const refused = async (
+    calling: ReturnType<typeof callEncrypted>,
+    expected: { readonly status: number; readonly code: string },
+  ) => {
+    const { status, plain } = await calling
+    expect({ status, code: plain.code }).toEqual(expected)
+    expect(askedSince()).toBe(0)
+    expect(await enclave.takeAll()).toEqual([])
+  }
+  const BAD = { status: 400, code: 'bad_ciphertext' }
+  const UNKNOWN = { status: 422, code: 'unknown_key' }
+  const parts = () => [whole.slice(0, 20), whole.slice(20, 40), whole.slice(40)]
+
+  it.each([
+    ['without its first frame', [1, 2], UNKNOWN],
+    ['without its second frame', [0, 2], BAD],
+    ['with its first frame twice', [0, 0, 1, 2], BAD],
+    ['with its last frame twice', [0, 1, 2, 2], BAD],
+    ['with two frames exchanged', [0, 2, 1], BAD],
+    ['that begins with another frame', [1, 0, 2], UNKNOWN],
+    ['without any frame', [], BAD],
+  ])('a call %s', async (_, order, expected) => {
+    const call = await sealParts(publicKey, parts())
+    const wire = Buffer.concat(order.map((index) => call.frames[index] ?? Buffer.alloc(0)))
+    await refused(callEncrypted(gateway(), call, wire), expected)
+  })
+
+  it('a call that ends early, at each byte of its last frame and at each frame', async () => {
+    const call = await sealParts(publicKey, parts())
+    const wire = Buffer.concat(call.frames)
+    const last = call.frames.at(-1)?.length ?? 0
+    for (const cut of [1, 5, last - 4, last - 1]) {
+      const again = await sealParts(publicKey, parts())
+      const short = Buffer.concat(again.frames).subarray(0, wire.length - cut)
+      await refused(callEncrypted(gateway(), again, short), BAD)
+    }
+    // Between two frames nothing shows but that the JSON is not whole: so it is told encrypted.
+    const { head, text } = await callEncrypted(
+      gateway(),
+      call,
+      wire.subarray(0, wire.length - last),
+    )
+    expect(head?.status).toBe(422)
+    expect(JSON.parse(text).detail[0].type).toBe('json_invalid')
+    expect(askedSince()).toBe(0)
+  })
+
+  it('a call with frames of another', async () => {
+    const [one, two] = [await sealParts(publicKey, parts()), await sealParts(publicKey, parts())]
+    const wire = Buffer.concat([...one.frames.slice(0, 2), ...two.frames.slice(2)])
+    await refused(callEncrypted(gateway(), one, wire), BAD)
+  })
+
+  it('a call under the encapsulated key of another, of small order, or with a bit more', async () => {
+    const [one, two] = [await sealParts(publicKey, parts()), await sealParts(publicKey, parts())]
+    await refused(callEncrypted(gateway(), { ...one, enc: two.enc }), UNKNOWN)
+    await refused(callEncrypted(gateway(), { ...one, enc: '00'.repeat(32) }), UNKNOWN)
+    const bit = Buffer.from(one.enc, 'hex')
+    bit[31] = (bit[31] ?? 0) ^ 0x80
+    await refused(callEncrypted(gateway(), { ...one, enc: bit.toString('hex') }), UNKNOWN)
+  })
+
+  it('a credential of another call, of small order, too short, or that is none', async () => {
+    const other = await sealParts(publicKey, [whole], CALLERS)
+    const lines = async (credential: string) => {
+      const call = await sealParts(publicKey, [whole])
+      return {
+        ...call,
+        credential: await sealCredential(publicKey, { credential, to: call.enc }),
+      }
+    }
+    const fresh = () => sealParts(publicKey, [whole])
+    for (const call of [
+      { ...(await fresh()), credential: other.credential },
+      { ...(await fresh()), credential: Buffer.alloc(100).toString('base64url') },
+      { ...(await fresh()), credential: 'AAAA' },
+      await lines('sk-1\r\nx-injected: 1'),
+      await lines('sk é'),
+      await lines(''),
+    ])
+      await refused(callEncrypted(gateway(), call), BAD)
+  })
+
+  it('a call that was made before, also at the same time, also when the first was refused', async () => {
+    const call = await sealParts(publicKey, [whole])
+    const answers = await Promise.all([1, 2, 3, 4].map(() => callEncrypted(gateway(), call)))
+    expect(answers.map(({ status }) => status).toSorted()).toEqual([200, 409, 409, 409])
+    const again = await callEncrypted(gateway(), call)
+    expect(again).toMatchObject({ status: 409, plain: { code: 'replayed_call' } })
+    expect(askedSince()).toBe(1)
+    await enclave.takeAll()
+    const cut = await sealParts(publicKey, [whole, ' '])
+    expect((await callEncrypted(gateway(), cut, cut.frames[0])).status).toBe(200)
+    expect((await callEncrypted(gateway(), cut)).status).toBe(409)
+    expect(askedSince()).toBe(2)
+  })
+
+  it('frames that claim 4 GiB, are larger than a request, or have no content, without end', async () => {
+    const call = await sealParts(publicKey, [whole])
+    await refused(callEncrypted(gateway(), call, Buffer.alloc(8, 0xff)), BAD)
+    await refused(callEncrypted(gateway(), call, Buffer.from('00a0001100', 'hex')), BAD)
+    const empty = Buffer.alloc(12 * 2 ** 20)
+    await refused(callEncrypted(gateway(), call, empty), { status: 413, code: 'invalid_request' })
+  })
+
+  it('a body of more than 10 MiB, and one of 10 MiB is read', async () => {
+    const wrong = JSON.stringify({ ...question, n: 0 })
+    const padded = `${wrong}${' '.repeat(10 * 2 ** 20 - wrong.length)}`
+    const large = await callEncrypted(gateway(), await sealParts(publicKey, [padded]))
+    expect(large.head?.status).toBe(422)
+    expect(JSON.parse(large.text).detail[0].loc).toEqual(['body', 'n'])
+    const larger = await sealParts(publicKey, [padded, ' '])
+    await refused(callEncrypted(gateway(), larger), { status: 413, code: 'invalid_request' })
+  })
+
+  it('a long body for another key: its sender is told, though it has not sent all', async () => {
+    const call = await sealParts((await sealParts(publicKey, [])).enc, [
+      'x',
+      'y'.repeat(4 * 2 ** 20),
+    ])
+    const agent = new http.Agent({ keepAlive: true })
+    const request = openEncrypted({ ...gateway(), agent }, call)
+    request.on('error', () => undefined)
+    request.write(call.frames[0])
+    expect(await readEncrypted(gateway(), call, request)).toMatchObject({
+      ...{ status: 422, plain: { code: 'unknown_key' } },
+    })
+    request.end(call.frames[1])
+    await sleep(50)
+    agent.destroy()
+    expect(askedSince()).toBe(0)
+  })
+
+  it('headers of the gateway that are no call', async () => {
+    const call = await sealParts(publicKey, [whole])
+    const wrong: readonly Partial<Record<keyof EncryptedCall, unknown>>[] = [
+      { encapsulated_key: call.enc.toUpperCase() },
+      { encapsulated_key: `${call.enc}00` },
+      { credentials: { hostile: 'sk\r\nx: y' } },
+      { credentials: [] },
+      { sealed_credential: 'a'.repeat(6_000) },
+      { sealed_credential: 'a b' },
+      { context: 'x'.repeat(5_000) },
+    ]
+    for (const more of wrong)
+      await refused(callEncrypted(gateway(more as Partial<EncryptedCall>), call), {
+        ...{ status: 400, code: 'invalid_call' },
+      })
+  })
+})
+
+describe('a gateway that leaves', () => {
+  async function begin(body: string, rest: readonly string[] = []) {
+    const call = await sealParts(publicKey, [body, ...rest])
+    const request = openEncrypted(gateway(), call)
+    request.on('error', () => undefined)
+    request.write(call.frames[0])
+    return { call, request }
+  }
+
+  it('within the body leaves nothing, and no other call may have its key', async () => {
+    const { call, request } = await begin(whole, [' '])
+    await sleep(50)
+    request.destroy()
+    expect(await callEncrypted(gateway(), call)).toMatchObject({ status: 409 })
+    expect(askedSince()).toBe(0)
+  })
+
+  it('before the answer ends the provider’s request, and leaves nothing', async () => {
+    script = () => [{ kind: 'stall' }]
+    const { request } = await begin(whole)
+    request.end()
+    await until('the provider is asked', () => askedSince() === 1)
+    request.destroy()
+    await provider.requests.at(-1)?.closed
+    expect(await enclave.takeAll()).toEqual([])
+  })
+
+  it('while its proof is awaited ends the waiting; the record stays', async () => {
+    const { call, request } = await begin(whole)
+    request.end()
+    let id = ''
+    const proof = (sealed: string) => {
+      id = sealed
+      request.destroy()
+      return null
+    }
+    await expect(readEncrypted({ ...gateway(), proof }, call, request)).rejects.toThrow()
+    const gone = async () => (await bring(enclave.socketPath, proofOf(id))) === 404
+    await until('nobody waits', gone, 1_000)
+    expect(await enclave.takeAll()).toHaveLength(1)
+  })
+
+  it('within a stream leaves a record that says so, at once', async () => {
+    script = () => [send(EVENT_STREAM_HEAD), events(CHUNKS[0]), { kind: 'stall' }]
+    const { request } = await begin(streamed)
+    request.end()
+    const response = await new Promise<http.IncomingMessage>((resolve) => {
+      request.once('response', resolve)
+    })
+    response.on('error', () => undefined)
+    await new Promise((resolve) => response.once('data', resolve))
+    await sleep(30)
+    request.destroy()
+    await until('it is sealed', async () => (await enclave.identity()).log.size > sizeBefore, 1_000)
+    const [record] = await enclave.takeAll()
+    expect(JSON.parse(record?.receipt ?? '')).toMatchObject({ outcome: 'client_disconnected' })
+  })
+
+  it('without closing, does not read: the call ends, its record says so, nothing looks whole', async () => {
+    const chunk = chunkOf({ role: 'assistant', content: 'x'.repeat(60_000) })
+    const rest = chunkOf({ content: 'y'.repeat(60_000) })
+    script = () => [
+      ...[send(EVENT_STREAM_HEAD), events(chunk)],
+      { kind: 'repeat', bytes: chunked(eventsOf([rest])), times: 60 },
+      ...[events(chunkOf({}, 'stop'), '[DONE]'), send(chunked(''))],
+    ]
+    const call = await sealParts(publicKey, [streamed])
+    const request = openEncrypted(gateway(), call)
+    request.end(call.frames[0])
+    const response = await new Promise<http.IncomingMessage>((resolve) => {
+      request.once('response', resolve)
+    })
+    response.on('error', () => undefined)
+    await until('it is sealed', async () => (await enclave.identity()).log.size > sizeBefore)
+    const [record] = await enclave.takeAll()
+    expect(JSON.parse(record?.receipt ?? '')).toMatchObject({ outcome: 'client_disconnected' })
+    // Reading on finds the connection broken.
+    const ended = await new Promise<string>((resolve) => {
+      response.once('aborted', () => resolve('cut'))
+      response.once('end', () => resolve('whole'))
+      response.resume()
+    })
+    expect(ended).toBe('cut')
+  })
+})
+
+describe('an enclave that stops', () => {
+  it('finishes encrypted calls that wait for their proof, and takes no new ones', async () => {
+    const own = await startTestEnclave({
+      providers: [{ name: 'hostile', origin: provider.origin, path: '/v1', models: ['hostile'] }],
+    })
+    const key = (await own.identity()).encryption_keys?.[0]?.public_key ?? ''
+    const { call, answering } = await callWithoutProof(whole, own.socketPath, key)
+    const stopping = own.enclave.stop(5_000)
+    const refused = await callEncrypted(
+      { socketPath: own.socketPath },
+      await sealParts(key, [whole]),
+    )
+    expect(refused).toMatchObject({ status: 503, plain: { code: 'not_ready' } })
+    await own.takeAll()
+    expect(await bring(own.socketPath, proofOf(call))).toBe(200)
+    expect((await answering).head?.status).toBe(200)
+    expect(await stopping).toEqual({ unacknowledged: 0 })
+    await own.stop()
+  })
+
+  it('is not held up by calls whose gateway left, or takes no answer', async () => {
+    const own = await startTestEnclave({
+      providers: [{ name: 'hostile', origin: provider.origin, path: '/v1', models: ['hostile'] }],
+      limits: { drainTimeoutMs: 300 },
+    })
+    const key = (await own.identity()).encryption_keys?.[0]?.public_key ?? ''
+    script = ({ body }) =>
+      Buffer.from(body).includes('"stream":true')
+        ? [send(EVENT_STREAM_HEAD), events(CHUNKS[0]), { kind: 'stall' }]
+        : ok(completionOf(SAID.repeat(100_000)))
+    const calling = async (body: string) => {
+      const call = await sealParts(key, [body])
+      const request = openEncrypted({ socketPath: own.socketPath }, call)
+      request.on('error', () => undefined)
+      request.end(call.frames[0])
+      const response = await new Promise<http.IncomingMessage>((resolve) => {
+        request.once('response', resolve)
+      })
+      response.on('error', () => undefined)
+      const first = await new Promise<Buffer>((resolve) => response.once('data', resolve))
+      response.pause()
+      return { request, first }
+    }
+    const left = await calling(streamed)
+    const unread = await calling(whole)
+    left.request.destroy()
+    const { call } = JSON.parse(
+      unread.first.subarray(5, 5 + unread.first.readUInt32BE(1)).toString(),
+    )
+    expect(await bring(own.socketPath, proofOf(call))).toBe(200)
+    await until('both are sealed', async () => (await own.identity()).log.size === 2)
+    await own.takeAll()
+    const begun = performance.now()
+    expect(await own.enclave.stop(10_000)).toEqual({ unacknowledged: 0 })
+    const took = performance.now() - begun
+    expect(took).toBeLessThan(2_000)
+    unread.request.destroy()
+    await own.stop()
+  })
+
+  it('does not wait for a proof longer than it was given', async () => {
+    const own = await startTestEnclave({
+      providers: [{ name: 'hostile', origin: provider.origin, path: '/v1', models: ['hostile'] }],
+    })
+    const key = (await own.identity()).encryption_keys?.[0]?.public_key ?? ''
+    const { answering } = await callWithoutProof(whole, own.socketPath, key)
+    const begun = performance.now()
+    expect(await own.enclave.stop(100)).toEqual({ unacknowledged: 1 })
+    expect(performance.now() - begun).toBeLessThan(3_000)
+    await expect(answering).rejects.toThrow()
+    await own.stop()
+  })
+})
+
+it('does not see that the gateway left a credential out, and then uses the operator’s', async () => {
+  const call = await sealParts(publicKey, [whole], CALLERS)
+  const without = { ...call, credential: null }
+  const answer = await callEncrypted(gateway({ credentials: { hostile: OPERATORS } }), without)
+  expect(answer.head?.status).toBe(200)
+  expect(provider.requests.at(-1)?.headers.get('authorization')).toBe(`Bearer ${OPERATORS}`)
+})
