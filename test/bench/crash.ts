@@ -25,6 +25,9 @@ try {
     `proven answers   ${report.proven.length}, each looked up by its hash, verified, and its anchor asked of the chain`,
   )
   console.log(
+    `encrypted        ${report.proven.filter(({ isEncrypted }) => isEncrypted).length} of them, completed with what their callers kept`,
+  )
+  console.log(
     `failed calls     ${[...report.failures].map(([kind, count]) => `${kind} ${count}`).join(', ')}`,
   )
   console.log(`took             ${((performance.now() - startedAt) / 1000).toFixed(0)} s`)

@@ -17,6 +17,8 @@ it('loses, doubles and leaves unanchored nothing that a caller was given, when e
   const report = await runCrashes(service, { kills: KILLS, random: Math.random })
   expect(report.faults).toEqual([])
   expect(report.proven.length).toBeGreaterThan(20)
+  const encrypted = report.proven.filter(({ isEncrypted }) => isEncrypted)
+  expect(encrypted.length).toBeGreaterThan(report.proven.length / 5)
   expect(Object.fromEntries(report.kills)).toEqual({
     gateway: 2,
     enclave: 2,

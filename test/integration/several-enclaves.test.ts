@@ -1,6 +1,7 @@
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { ProtocolError } from 'ehbp'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { connectToGateway } from '../../src/cli/operations.ts'
 import { type Affidavit, startAffidavit } from '../support/affidavit.ts'
@@ -10,6 +11,7 @@ import {
   type FleetEnclave,
   startEnclaveFleet,
 } from '../support/enclave-fleet.ts'
+import { createEncryptedFetch, type EncryptedFetch } from '../support/encrypted-fetch.ts'
 import { readMetrics } from '../support/read-metrics.ts'
 import { runCli } from '../support/run-cli.ts'
 
@@ -20,7 +22,15 @@ const CALLERS = 12
  */
 const CLEAR_ERRORS = ['enclave_unavailable', 'completion_lost', 'commit_delayed', 'not_ready']
 
-type Answer = { readonly hash: string; readonly public_key: string; readonly tx_hash: string }
+/** What the package says of an answer in the clear: a call that reached no enclave, or lost it. */
+const IN_THE_CLEAR = 'in the clear'
+
+type Answer = {
+  readonly hash: string
+  readonly public_key: string
+  readonly tx_hash: string
+  readonly receipt: { readonly encrypted: boolean }
+}
 type Outcome =
   | { readonly kind: 'answer'; readonly answer: Answer }
   | { readonly kind: 'error'; readonly code: string }
@@ -43,28 +53,39 @@ const cli = (...words: readonly string[]) =>
     },
   })
 
-async function ask(text: string, init: RequestInit = {}): Promise<Outcome> {
+async function ask(text: string, send: EncryptedFetch = fetch): Promise<Outcome> {
   const body = JSON.stringify({ model: 'demo/echo', messages: [{ role: 'user', content: text }] })
   const given = {
     method: 'POST',
     headers: headers(),
     body,
     signal: AbortSignal.timeout(90_000),
-    ...init,
   }
-  const reply = await fetch(service.url + COMPLETIONS, given)
+  let reply: Response
+  try {
+    reply = await send(service.url + COMPLETIONS, given)
+  } catch (error) {
+    if (error instanceof ProtocolError) return { kind: 'error', code: IN_THE_CLEAR }
+    throw error
+  }
   const value = (await reply.json()) as Answer & { readonly error?: { readonly code: string } }
   return reply.status === 200
     ? { kind: 'answer', answer: value }
     : { kind: 'error', code: value.error?.code ?? `status ${reply.status}` }
 }
 
-/** Calls without a pause, until `stop`, which gives what became of all of them. */
+/**
+ * Calls without a pause, half of them encrypted, until `stop`, which gives what became of all of
+ * them.
+ */
 function startLoad(): { readonly outcomes: Outcome[]; stop(): Promise<readonly Outcome[]> } {
   const outcomes: Outcome[] = []
   let isOver = false
+  const encrypted = createEncryptedFetch(() => service.url, 'notaries')
   const callers = Array.from({ length: CALLERS }, async (_, caller) => {
-    for (let call = 0; !isOver; call++) outcomes.push(await ask(`caller ${caller}, call ${call}`))
+    const send = caller % 2 === 0 ? fetch : encrypted
+    for (let call = 0; !isOver; call++)
+      outcomes.push(await ask(`caller ${caller}, call ${call}`, send))
   })
   const stop = async () => {
     isOver = true
@@ -196,7 +217,8 @@ describe('a gateway with several enclaves', () => {
       outcome.kind === 'answer' ? [outcome.answer] : [],
     )
     const codes = outcomes.flatMap((outcome) => (outcome.kind === 'error' ? [outcome.code] : []))
-    expect(codes.filter((code) => !CLEAR_ERRORS.includes(code))).toEqual([])
+    const known = [...CLEAR_ERRORS, IN_THE_CLEAR]
+    expect(codes.filter((code) => !known.includes(code))).toEqual([])
     expect(codes.length).toBeLessThanOrEqual(CALLERS)
     expect((await logOf(two.notary)).size).toBe(size)
     const stored = new Map<string, Answer>()
@@ -206,6 +228,8 @@ describe('a gateway with several enclaves', () => {
       expect([record.public_key, record.tx_hash]).toEqual([key, txHash])
     }
     expect(new Set(answers.map(({ public_key: key }) => key)).size).toBe(3)
+    const encrypted = answers.filter(({ receipt }) => receipt.encrypted)
+    expect(new Set(encrypted.map(({ public_key: key }) => key)).size).toBe(3)
     expect(await stateOf(one)).toBe('unreachable')
     expect((await fetch(`${service.url}/readyz`)).status).toBe(200)
   })

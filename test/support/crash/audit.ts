@@ -1,5 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises'
+import {
+  compareExchange,
+  completeRecord,
+  type KeptExchange,
+} from '../../../attestation/compare-exchange.ts'
 import { parseExactJson } from '../../../attestation/json/parse-strict.ts'
+import { isJsonObject, type Json, memberOf } from '../../../attestation/json/value.ts'
 import { type RecordReport, verifyRecord } from '../../../attestation/verify-record.ts'
 import { splitEvents, verifyStream } from '../../../attestation/verify-stream.ts'
 import type { ProvenCompletion } from './callers.ts'
@@ -49,10 +55,40 @@ export async function auditRun(
   return faults
 }
 
-async function verifyFetched(place: Place, { hash }: ProvenCompletion): Promise<readonly string[]> {
+async function verifyFetched(
+  place: Place,
+  completion: ProvenCompletion,
+): Promise<readonly string[]> {
+  const { hash } = completion
   const response = await get(place, `/v1/verified/chat/completions/${hash}`)
   if (response.status !== 200) return [`not found by hash: ${hash} (${response.status})`]
-  return faultsOf(hash, verifyRecord(parseExactJson(new Uint8Array(await response.arrayBuffer()))))
+  const record = parseExactJson(new Uint8Array(await response.arrayBuffer()))
+  const faults = faultsOf(hash, verifyRecord(record))
+  return completion.isEncrypted ? [...faults, ...verifyCompleted(record, completion)] : faults
+}
+
+/** The record of an encrypted call, which has hashes alone, with what its caller kept. */
+function verifyCompleted(record: Json, completion: ProvenCompletion): readonly string[] {
+  const { hash, request, answer, isStream } = completion
+  if (!isJsonObject(record) || memberOf(record, 'redacted') !== true)
+    return [`not redacted: ${hash}`]
+  const chunks = isStream ? chunksOf(answer) : []
+  const kept: KeptExchange = {
+    request: parseExactJson(Buffer.from(request)),
+    answer: isStream
+      ? { kind: 'stream', chunks }
+      : { kind: 'whole', answer: parseExactJson(Buffer.from(answer)) },
+  }
+  const others = compareExchange(record, kept).filter(({ outcome }) => outcome !== 'passed')
+  const report = verifyRecord(completeRecord(record, kept))
+  return [
+    ...others.map(({ name, detail }) => `not what was kept: ${hash}: ${name}: ${detail}`),
+    ...faultsOf(hash, report),
+  ]
+}
+
+function chunksOf(answer: string): readonly Json[] {
+  return splitEvents(Buffer.from(answer)).map((data) => parseExactJson(Buffer.from(data)))
 }
 
 function verifyKept({
@@ -64,8 +100,7 @@ function verifyKept({
   const request = parseExactJson(Buffer.from(body))
   if (!isStream)
     return faultsOf(hash, verifyRecord(parseExactJson(Buffer.from(answer)), { request }))
-  const chunks = splitEvents(Buffer.from(answer)).map((data) => parseExactJson(Buffer.from(data)))
-  const report = verifyStream(chunks, { request })
+  const report = verifyStream(chunksOf(answer), { request })
   const isBound = report.checks.some(
     ({ name, outcome }) => name === 'stream hash' && outcome === 'passed',
   )

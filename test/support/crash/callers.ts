@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
+import { createEncryptedFetch } from '../encrypted-fetch.ts'
 
 /** A completion that a caller holds with proof: what must never be lost. */
 export type ProvenCompletion = {
@@ -10,6 +11,8 @@ export type ProvenCompletion = {
   readonly request: string
   readonly answer: string
   readonly isStream: boolean
+  /** Nobody else has request and answer. */
+  readonly isEncrypted: boolean
 }
 
 /** What a crowd of callers saw: the proven completions, and how often each kind of failure came. */
@@ -19,8 +22,8 @@ export type CallerReport = {
 }
 
 /**
- * Runs callers against the verified endpoint until the signal aborts, half of them streaming, each
- * request with a text of its own. A caller counts a completion only when the whole answer came: the
+ * Runs callers against the verified endpoint until the signal aborts, half of them streaming, half
+ * of either encrypted to the enclave, each request with a text of its own. A caller counts a completion only when the whole answer came: the
  * JSON body, or the last chunk, which was held back for the proof, and [DONE].
  */
 export async function runCallers(
@@ -29,11 +32,15 @@ export async function runCallers(
 ): Promise<CallerReport> {
   const proven: ProvenCompletion[] = []
   const failures = new Map<string, number>()
+  const sendEncrypted = createEncryptedFetch(plan.origin)
   async function call(caller: number): Promise<void> {
     for (let turn = 0; !signal.aborted; turn += 1) {
       try {
         proven.push(
-          await complete(plan, { text: `caller ${caller} turn ${turn}`, stream: caller % 2 === 1 }),
+          await complete(plan, {
+            ...{ text: `caller ${caller} turn ${turn}`, stream: caller % 2 === 1 },
+            sendEncrypted: caller % 4 > 1 ? sendEncrypted : null,
+          }),
         )
       } catch (error) {
         const kind = error instanceof CallFailure ? error.message : 'connection'
@@ -52,12 +59,21 @@ const CALL_TIMEOUT_MS = 20_000
 
 async function complete(
   { origin, key }: { readonly origin: () => string; readonly key: string },
-  { text, stream }: { readonly text: string; readonly stream: boolean },
+  {
+    text,
+    stream,
+    sendEncrypted,
+  }: {
+    readonly text: string
+    readonly stream: boolean
+    readonly sendEncrypted: ReturnType<typeof createEncryptedFetch> | null
+  },
 ): Promise<ProvenCompletion> {
   const messages = [{ role: 'user', content: text }]
   const nonce = Buffer.from(crypto.getRandomValues(new Uint8Array(16))).toString('hex')
   const request = JSON.stringify({ model: 'demo/echo', stream, messages, affidavit: { nonce } })
-  const response = await fetch(`${origin()}/v1/verified/chat/completions`, {
+  const send = sendEncrypted ?? fetch
+  const response = await send(`${origin()}/v1/verified/chat/completions`, {
     method: 'POST',
     headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
     body: request,
@@ -72,7 +88,7 @@ async function complete(
     txHash: answer.tx_hash,
     index: answer.receipt.index,
     publicKey: answer.public_key,
-    ...{ request, answer: body, isStream: stream },
+    ...{ request, answer: body, isStream: stream, isEncrypted: sendEncrypted !== null },
   }
 }
 
