@@ -20,8 +20,8 @@ type StreamEvent =
  * Gives a stream of server-sent events as it comes, but for its end: the chunk with the proof and
  * `[DONE]` are given only when `check` accepts all chunks. It fails, with what `check` rejects with
  * or AffidavitError, in place of an end that is not proved: `invalid_stream`, `cut_stream`,
- * `error_in_answer`, `answer_too_large`, `no_proof`, and what `source` fails with. Nothing that comes
- * after `[DONE]` is given.
+ * `error_in_answer`, `answer_too_large`, `no_proof`, and what `source` fails with. Nothing that
+ * comes after `[DONE]` is given.
  *
  * With `hold`, nothing is given before all of it was checked, and no comments. Back-pressure is
  * passed on; cancelling it cancels `source`. When `signal` was aborted, it fails as `source` does.

@@ -13,6 +13,7 @@ const SECTIONS: Readonly<Record<string, () => void | Promise<void>>> = {
   eif: () => runScript('eif.ts'),
   bundles: () => runScript('bundles.ts'),
   client: () => runScript('client.ts'),
+  encrypted: () => runScript('encrypted.ts'),
   audit: () => runScript('audit.ts'),
   history: () => runScript('history.ts'),
   'plain-chat': () => runScript('plain-chat.ts'),
