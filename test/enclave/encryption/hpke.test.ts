@@ -1,7 +1,7 @@
 import { createDecipheriv, randomBytes } from 'node:crypto'
 import * as HPKE from 'hpke'
 import { describe, expect, it } from 'vitest'
-import { createFrameReader, nonceAt } from '../../../attestation/ehbp.ts'
+import { createFrameReader, nonceAt, writeFrame } from '../../../attestation/ehbp.ts'
 import { FormatError } from '../../../attestation/errors.ts'
 import { CallFault } from '../../../enclave/call-fault.ts'
 import { createFrameSealer } from '../../../enclave/encryption/frames.ts'
@@ -11,6 +11,7 @@ import {
   publicKeyOf,
   setUpRecipient,
 } from '../../../enclave/encryption/hpke.ts'
+import vector from '../../vectors/hpke/base-x25519-sha256-aes256gcm.json' with { type: 'json' }
 
 const suite = new HPKE.CipherSuite(
   HPKE.KEM_DHKEM_X25519_HKDF_SHA256,
@@ -128,6 +129,25 @@ describe('the recipient on node:crypto', () => {
   })
 })
 
+describe('the test vector of RFC 9180 for this suite', () => {
+  const hex = (text: string) => Buffer.from(text, 'hex')
+  const keys = { secretKey: hex(vector.skRm), publicKey: hex(vector.pkRm) }
+
+  it('has the keys that are computed here', () => {
+    expect(publicKeyOf(keys.secretKey).toString('hex')).toBe(vector.pkRm)
+    expect(publicKeyOf(hex(vector.skEm)).toString('hex')).toBe(vector.enc)
+  })
+
+  it('is opened, in order, and exports the same', () => {
+    const info = hex(vector.info).toString()
+    const recipient = setUpRecipient(keys, { enc: hex(vector.enc), info })
+    for (const { aad, pt, ct } of vector.encryptions)
+      expect(recipient.open(hex(ct), hex(aad)).toString('hex')).toBe(pt)
+    for (const { exporter_context: context, L, exported_value: value } of vector.exports)
+      expect(recipient.export(hex(context).toString(), L).toString('hex')).toBe(value)
+  })
+})
+
 describe('frames', () => {
   const body = (...frames: readonly string[]) =>
     Buffer.concat(
@@ -149,6 +169,45 @@ describe('frames', () => {
       reader.end()
       expect(read).toEqual(['first', 'second'])
     }
+  })
+
+  it('are the same for every way to cut them, also into parts of a byte, of any length', () => {
+    let state = 14
+    const draw = (below: number) => {
+      state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0
+      return Math.floor((state / 2 ** 32) * below)
+    }
+    for (let round = 0; round < 500; round += 1) {
+      const sent = Array.from({ length: draw(8) }, () => randomBytes(draw(3) * draw(200)))
+      const bytes = Buffer.concat(sent.map((content) => writeFrame(content)))
+      const reader = createFrameReader(1_000)
+      const read: Uint8Array[] = []
+      for (let at = 0; at < bytes.length; ) {
+        const part = Buffer.from(bytes.subarray(at, at + 1 + draw(draw(3) * 100 + 1)))
+        read.push(...reader.push(part))
+        at += part.length
+      }
+      reader.end()
+      expect(read.map((frame) => Buffer.from(frame).toString('hex'))).toEqual(
+        sent.filter(({ length }) => length > 0).map((content) => content.toString('hex')),
+      )
+    }
+  })
+
+  it('take memory for what came, not for what they claim, and none for each part', () => {
+    const before = process.memoryUsage()
+    const readers = Array.from({ length: 200 }, () => createFrameReader(2 ** 26))
+    for (const reader of readers)
+      expect([...reader.push(Buffer.from('03ffffff00', 'hex'))]).toEqual([])
+    const one = createFrameReader(2 ** 22)
+    expect([...one.push(Buffer.from('003fffff', 'hex'))]).toEqual([])
+    const part = Buffer.from([7])
+    for (let count = 0; count < 2 ** 20; count += 1)
+      for (const _ of one.push(part)) throw new Error()
+    const after = process.memoryUsage()
+    expect(
+      after.heapUsed + after.arrayBuffers - before.heapUsed - before.arrayBuffers,
+    ).toBeLessThan(64 * 2 ** 20)
   })
 
   it('are refused when they are too long, or cut', () => {
