@@ -17,7 +17,7 @@ export function registerVerify(program: Command): void {
     .option('--request <file>', 'the body that was sent: the evidence must be of this request')
     .option(
       '--answer <file>',
-      'the answer that came, JSON or a kept stream: the evidence must be of this answer',
+      'the answer that came, JSON or a kept stream, or a saved proof: the evidence must be of it',
     )
     .option('--json', 'print one JSON object')
   addBundleOptions(addGatewayOptions(command))
@@ -34,7 +34,8 @@ const HELP = `
 The source is an evidence bundle, a proof that the client saved, a record, a page of the history, or (with
 --request) an answer or event stream as it came. With a completion's hash, its bundle is fetched from the gateway at --url, which must give
 the one of this hash: anything else is refused.
-With --request and --answer, what you sent and got is compared with the evidence; a difference is INVALID.
+With --request and --answer, what you sent and got is compared with the evidence; a difference is INVALID. Evidence of
+an encrypted call has no content: these files, or the saved proof as --answer, make it whole.
 What was asked and said is printed as the evidence has it, cut to a bounded length and escaped.
 What is not said is not checked, and never counts as passed: expected measurements (--release with
 --release-key, or --pcr), the expected boot configuration (--configuration), the chain (--rpc). A bundle's

@@ -26,6 +26,8 @@ export type KeptOptions = { readonly request?: string; readonly answer?: string 
 export type KeptFiles = {
   readonly requestBody: Uint8Array | null
   readonly answer: KeptAnswer | null
+  /** Of a saved proof that was given as the answer, which has both. */
+  readonly savedRequest: Json | null
 }
 
 /**
@@ -40,12 +42,20 @@ export async function readKeptFiles(
     throw new CliError('expected standard input (-) to be named once', EXIT_CODES.usage)
   const requestBody = request === undefined ? null : await readSource(request)
   const body = answer === undefined ? null : await readSource(answer)
-  return { requestBody, answer: body && readKeptAnswer(body) }
+  const kept = body && readKeptAnswer(body)
+  const savedRequest = kept?.request ?? null
+  if (requestBody !== null && savedRequest !== null)
+    throw new CliError(
+      'expected no --request: the saved proof has the request that was sent',
+      EXIT_CODES.usage,
+    )
+  return { requestBody, answer: kept?.answer ?? null, savedRequest }
 }
 
 /** What is to be compared with evidence. */
-export function keptOf({ requestBody, answer }: KeptFiles): KeptExchange {
+export function keptOf({ requestBody, answer, savedRequest }: KeptFiles): KeptExchange {
   return {
+    ...(savedRequest === null ? {} : { request: savedRequest }),
     ...(requestBody === null ? {} : { request: readKeptRequest(requestBody) }),
     ...(answer === null ? {} : { answer }),
   }

@@ -11,7 +11,11 @@ import {
   type JsonObject,
   memberOf,
 } from '../../../attestation/json/value.ts'
-import { parseSavedProof, SAVED_PROOF_FORMAT } from '../../../attestation/saved-proof.ts'
+import {
+  parseSavedProof,
+  SAVED_PROOF_FORMAT,
+  type SavedProof,
+} from '../../../attestation/saved-proof.ts'
 import { splitEvents } from '../../../attestation/verify-stream.ts'
 import { CliError, EXIT_CODES, telling } from '../faults.ts'
 import { readSource, writeOutput } from '../files.ts'
@@ -58,26 +62,38 @@ export function readInput(input: Uint8Array, requestBody: Uint8Array | null): In
 
 /** A call that the client saved: its request, and its answer or the chunks of its stream. */
 function readProof(value: JsonObject): Subject {
-  const tell = ({ message }: FormatError) => new CliError(`the saved proof: ${message}`)
-  const { request, answer } = telling(() => parseSavedProof(value), FormatError, tell)
+  const { request, answer } = parseProof(value)
   if (answer.kind === 'whole') return { record: answer.answer, request }
   const chunks = answer.chunks.filter(isJsonObject)
   return { record: chunks.at(-1) ?? {}, request, chunks }
 }
 
+function parseProof(value: JsonObject): SavedProof {
+  const tell = ({ message }: FormatError) => new CliError(`the saved proof: ${message}`)
+  return telling(() => parseSavedProof(value), FormatError, tell)
+}
+
 /**
- * Gives the answer in a file that its caller kept: an answer as JSON, or the event stream of one as
- * it came. Throws CliError for anything else, a record among it.
+ * Gives the answer in a file that its caller kept: an answer as JSON, the event stream of one as it
+ * came, or a call that the client saved, which has its request too. Throws CliError for anything
+ * else, a record among it.
  */
-export function readKeptAnswer(input: Uint8Array): KeptAnswer {
-  if (isEventStream(input)) return { kind: 'stream', chunks: readChunks(input) }
+export function readKeptAnswer(input: Uint8Array): {
+  readonly answer: KeptAnswer
+  /** Null in a file without one. */
+  readonly request: Json | null
+} {
+  if (isEventStream(input))
+    return { answer: { kind: 'stream', chunks: readChunks(input) }, request: null }
   const answer = readJson(() => parseExactJson(input), 'the answer')
+  if (isJsonObject(answer) && memberOf(answer, 'format') === SAVED_PROOF_FORMAT)
+    return parseProof(answer)
   if (!isJsonObject(answer) || memberOf(answer, 'choices') === undefined)
     throw new CliError(
-      'expected --answer to be an answer as JSON, or its event stream',
+      'expected --answer to be an answer as JSON, its event stream, or a saved proof',
       EXIT_CODES.usage,
     )
-  return { kind: 'whole', answer }
+  return { answer: { kind: 'whole', answer }, request: null }
 }
 
 /** Gives the request in a file that its caller kept: the body that was sent. Throws CliError. */

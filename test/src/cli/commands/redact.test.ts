@@ -90,6 +90,17 @@ describe('affidavit redact', () => {
     expect([code, stderr]).toEqual([1, expect.stringContaining('not the one that was signed')])
   })
 
+  it('takes out of the bundle of an encrypted call what its caller put back, and nothing twice', async () => {
+    const { bundle: whole } = buildEvidence({ record: { receipt: { encrypted: true } } })
+    const completed = await save('completed.json', whole)
+    const { code, stdout } = await runCommand('redact', completed, '--request', '--response')
+    expect(code).toBe(0)
+    const redacted = parseExactJson(Buffer.from(stdout))
+    expect(await verifyBundle(redacted, policy)).toMatchObject({ verdict: 'consistent' })
+    const again = await runCommand('redact', await save('of-a-gateway.json', redacted), '--request')
+    expect(again.stderr).toContain('the request is left out of this bundle already')
+  })
+
   it('refuses what is no bundle, and a command that does not say what to leave out', async () => {
     expect(
       (await runCommand('redact', await save('record.json', bundle.record), '--request')).code,

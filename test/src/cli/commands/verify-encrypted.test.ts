@@ -1,0 +1,105 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { encodeHex } from '../../../../attestation/bytes.ts'
+import { isProofMember } from '../../../../attestation/completion-hash.ts'
+import { redactBundle } from '../../../../attestation/evidence/bundle.ts'
+import type { JsonObject } from '../../../../attestation/json/value.ts'
+import {
+  BOOT_CONFIGURATION,
+  buildEvidence,
+  digestOf,
+} from '../../../attestation/evidence/build-evidence.ts'
+import { PCR_VALUES, standardChain } from '../../../support/nitro-builder/document-builder.ts'
+import { runCommand } from '../../../support/run-command.ts'
+
+const { bundle: plain } = buildEvidence()
+const { bundle: whole } = buildEvidence({ record: { receipt: { encrypted: true } } })
+const { request, response, ...bound } = whole.record as typeof whole.record & {
+  readonly request: JsonObject
+  readonly response: JsonObject
+}
+/** As a gateway serves it. */
+const served = {
+  ...{ id: '0198c0de-0000-7000-8000-000000000001', request: null, response: null },
+  ...{ redacted: true, usage: null, ...bound },
+}
+const answer = {
+  ...response,
+  ...Object.fromEntries(Object.entries(bound).filter(([name]) => isProofMember(name))),
+}
+const configuration = ['--configuration', encodeHex(digestOf(BOOT_CONFIGURATION))]
+
+let folder: string
+let expected: readonly string[]
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'affidavit-verify-'))
+  const root = join(folder, 'root.der')
+  await writeFile(root, standardChain.cabundle[0] ?? new Uint8Array())
+  const pcr = encodeHex(PCR_VALUES.get(0) ?? new Uint8Array())
+  expected = ['--root', root, '--pcr', `0=${pcr}`]
+})
+afterAll(() => rm(folder, { recursive: true }))
+
+async function save(name: string, content: unknown): Promise<string> {
+  const path = join(folder, name)
+  await writeFile(path, JSON.stringify(content))
+  return path
+}
+
+const kept = async () => [
+  ...['--request', await save('request.json', request)],
+  ...['--answer', await save('answer.json', answer)],
+]
+
+async function verify(...words: readonly string[]) {
+  const { code, stdout } = await runCommand('verify', ...words, '--json')
+  return { code, report: JSON.parse(stdout) }
+}
+
+describe('affidavit verify, of the evidence of an encrypted call', () => {
+  it('says of a record, alone and in a page, whose content it is that it did not see', async () => {
+    const page = { completions: [served, served], cursor: null }
+    for (const source of [served, page]) {
+      const path = await save('record.json', source)
+      const { code, stdout } = await runCommand('verify', path, ...expected)
+      expect(code).toBe(0)
+      expect(stdout).toMatch(/CONSISTENT: .*with its caller alone.*--request and --answer/)
+    }
+  })
+
+  it('is VALID with what its caller kept, and INVALID with anything else', async () => {
+    const path = await save('record.json', served)
+    const { code, stdout } = await runCommand('verify', path, ...expected, ...(await kept()))
+    expect([code, stdout]).toEqual([0, expect.stringContaining('VALID: nothing failed')])
+    expect(stdout).toContain('groß')
+    const words = ['--request', await save('other.json', { ...request, seed: 7 })]
+    const other = await runCommand('verify', path, ...expected, ...words)
+    expect([other.code, other.stdout]).toEqual([1, expect.stringContaining('INVALID')])
+  })
+
+  it('is INVALID where the receipt does not say that the call was encrypted', async () => {
+    const { receipt, log } = plain.record
+    const path = await save('taken-out.json', { ...served, receipt, log })
+    const { code, stdout } = await runCommand('verify', path, ...expected)
+    expect([code, stdout]).toEqual([1, expect.stringMatching(/FAILED +request hash/)])
+  })
+
+  it('is VERIFIED, of a bundle, with the two files or with the saved proof', async () => {
+    const redacted = redactBundle(whole, { request: true, response: true })
+    const path = await save('encrypted-bundle.json', redacted)
+    const words = [path, ...expected, ...configuration]
+    expect((await verify(...words)).report.bundle).toMatchObject({
+      ...{ verdict: 'consistent', redacted: ['request', 'response'] },
+    })
+    const joined = await verify(...words, ...(await kept()), '--require', 'verified')
+    expect([joined.code, joined.report.bundle.redacted]).toEqual([0, []])
+    const saved = { format: 'affidavit-proof', version: 1, request, answer }
+    const file = await save('saved.json', saved)
+    const proven = await verify(...words, '--answer', file, '--require', 'verified')
+    expect([proven.code, proven.report.bundle.verdict]).toEqual([0, 'verified'])
+    const both = await runCommand('verify', ...words, ...(await kept()), '--answer', file)
+    expect([both.code, both.stderr]).toEqual([2, expect.stringContaining('expected no --request')])
+  })
+})
