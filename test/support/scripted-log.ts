@@ -30,6 +30,7 @@ export type Sealed = {
   readonly content?: string
   readonly accountId?: string
   readonly requestId?: string
+  readonly isEncrypted?: boolean
   /** Instead of an encoded call context. */
   readonly context?: string
 }
@@ -282,6 +283,6 @@ function finish(index: number, completion: Sealed) {
     startedAtMs: 1_790_000_000_123,
     finishedAtMs: 1_790_000_001_999,
     context: completion.context ?? encodeCallContext({ accountId, requestId }),
-    isEncrypted: false,
+    isEncrypted: completion.isEncrypted === true,
   }
 }

@@ -278,9 +278,23 @@ describe('createBundle', () => {
     expect(valueAt(record, ['request', 'response_format', 'json_schema', 'schema'])).toBe(null)
   })
 
+  it('has, of an encrypted call, the hashes of the receipt in place of what only its caller kept', () => {
+    const encrypted = buildRecord({ receipt: { encrypted: true } })
+    const { request: _request, response: _response, id: _id, ...bound } = encrypted.stored
+    const usage = { prompt_tokens: 1, completion_tokens: 1, total_tokens: 2 }
+    const content = { request: null, response: null, redacted: true, usage }
+    const { record } = createBundle({ ...parts, record: { ...encrypted.stored, ...content } })
+    expect(record).toEqual({
+      ...bound,
+      request_hash: valueAt(encrypted.stored, ['receipt', 'request_hash']),
+      response_hash: valueAt(encrypted.stored, ['receipt', 'response_hash']),
+    })
+  })
+
   it('refuses what is no record, and what is no transaction', () => {
     for (const changed of [
       { record: {} },
+      { record: { ...stored, request: null, response: null } },
       { record: { ...stored, request: 7 } },
       { record: { ...stored, note: 'x' } },
       { transaction: '02' },

@@ -73,6 +73,26 @@ describe('checkBatch', () => {
     expect([...batch.documents.keys()]).toEqual([at(0).document])
   })
 
+  it('takes an encrypted completion without its texts alone, by the hashes of its receipt', async () => {
+    const own = await createScriptedLog()
+    own.seal({ isEncrypted: true })
+    const pulled = await own.enclave.pull(
+      { from: 0, wait_ms: 0, max: 1, known_document: null },
+      never,
+    )
+    const stored = {
+      notary: checkIdentity(await own.enclave.identity(), TEST_DOMAIN),
+      ...{ edge: emptyEdge, known: null },
+    }
+    const [taken] = checkBatch(pulled, stored).completions
+    expect(taken?.sealed).toMatchObject({ request: null, response: null })
+    expect(taken?.receipt).toMatchObject({ encrypted: true })
+    for (const more of [{ request: '{}' }, { response: '{}' }]) {
+      const completions = pulled.completions.map((sealed) => ({ ...sealed, ...more }))
+      expect(codeOf(() => checkBatch({ ...pulled, completions }, stored))).toBe('wrong_hash')
+    }
+  })
+
   it('takes a document that was left out because it is known', async () => {
     const digest = at(0).document
     const known = { digest, base64: reply.documents[digest] ?? '' }
@@ -136,6 +156,12 @@ describe('checkBatch', () => {
     ],
     ['another request', () => withCompletion(1, { request: at(0).request }), 'wrong_hash'],
     ['another response', () => withCompletion(1, { response: at(0).response }), 'wrong_hash'],
+    [
+      'no request, of a call that was not encrypted',
+      () => withCompletion(1, { request: null }),
+      'wrong_hash',
+    ],
+    ['no content of it', () => withCompletion(1, { request: null, response: null }), 'wrong_hash'],
     [
       'a signature that is too short',
       () => withCompletion(1, { signature: at(1).signature.slice(0, -2) }),

@@ -320,6 +320,15 @@ const ATTACKS: readonly Row[] = [
 const RECORD_ATTACKS: readonly Row[] = [
   ['a record left out', ['record_missing'], () => changeRecord(MIDDLE_LEAF, () => undefined)],
   [
+    'the content of a record taken out, as if the call had been encrypted',
+    ['record_invalid'],
+    () =>
+      changeRecord(MIDDLE_LEAF, (record) => ({
+        ...{ ...record, request: null, response: null },
+        ...{ redacted: true, usage: null },
+      })),
+  ],
+  [
     'an altered response',
     ['record_invalid'],
     () => changeRecord(MIDDLE_LEAF, (record) => ({ ...record, response: { model: 'demo/test' } })),
