@@ -36,6 +36,13 @@ export {
 export { PORTABLE_DIGESTS } from './eif/digests.ts'
 export { EifError } from './eif/eif-error.ts'
 export { type EifReport, measureEif } from './eif/measure-eif.ts'
+export {
+  ENCRYPTION_KEY_SECONDS_MAX,
+  type EncryptionKey,
+  encryptionKeyDigest,
+  parseEncryptionKey,
+  verifyEncryptionKey,
+} from './encryption-key.ts'
 export { FormatError, ProofError } from './errors.ts'
 export {
   type AnchorCall,

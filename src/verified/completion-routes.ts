@@ -72,7 +72,8 @@ export function verifiedCompletionRoutes({
       description:
         'The answer is hashed and signed inside the enclave, and stored with its anchor, before it is given. Streamed, the proof is in the last chunk. ' +
         'This gateway reads request, answer and provider credential, unless the call is encrypted (EHBP, with `Ehbp-Encapsulated-Key` and `Affidavit-Notary`): ' +
-        'then it passes on what it cannot read. The evidence shows that these words were exchanged, not who asked.',
+        'then it passes on what it cannot read, its errors until an enclave has opened the call are in the clear, and a key that no enclave has is a 422 of ' +
+        'type `application/problem+json`, upon which keys are fetched again. The evidence shows that these words were exchanged, not who asked.',
       scope: 'inference',
       headers: callHeaders,
       body: {

@@ -91,6 +91,18 @@ describe.each(DATABASE_KINDS)('commits store on %s', (kind) => {
     expect(record?.response).toBe(response)
   })
 
+  it('stores the record of an encrypted call without texts, with its usage; half of one is refused', async () => {
+    const log = makeLog()
+    const usage = { prompt_tokens: 3, completion_tokens: 1, total_tokens: 4 }
+    const encrypted = { request: null, response: null, usage }
+    await storeCommits(commits, log, [[encrypted]])
+    const [record] = await findAll(log, 1)
+    expect(record).toMatchObject(encrypted)
+    await expect(storeCommits(commits, makeLog(), [[{ request: null }]])).rejects.toThrow(
+      /records_whole_or_encrypted/,
+    )
+  })
+
   it('stores a commit of 20 MiB', async () => {
     const log = makeLog()
     const response = JSON.stringify(randomBytes(5 * 1024 * 1024).toString('hex'))
