@@ -18,7 +18,7 @@ const RETRY_MS = 5_000
  * Encapsulated keys that are remembered under one key: a new key is made before there are more. The
  * memory is 13 to 27 bytes for each.
  */
-export const SEEN_MAX = 2 ** 20
+const SEEN_MAX = 2 ** 20
 
 /**
  * Keys at once. Where calls fill their memories faster than keys end, the oldest goes before its

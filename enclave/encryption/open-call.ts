@@ -31,7 +31,7 @@ export type OpenedCall = {
  * What the frames of a body may take beside its content, bytes: lengths, tags, and frames without
  * content. Each frame costs a decryption, so their number needs a bound: 52,000 of one byte.
  */
-export const FRAMING_BYTES_MAX = 1024 * 1024
+const FRAMING_BYTES_MAX = 1024 * 1024
 
 /**
  * Opens an encrypted call as it comes. Throws CallFault: `unknown_key` when no key of the ring

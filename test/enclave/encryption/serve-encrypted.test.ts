@@ -412,10 +412,15 @@ describe('attacks on a call: refused, and no provider is asked', () => {
     expect(await readEncrypted(gateway(), call, request)).toMatchObject({
       ...{ status: 422, plain: { code: 'unknown_key' } },
     })
-    request.end(call.frames[1])
-    await sleep(50)
+    // The rest is read and dropped, and the connection is used again.
+    await new Promise<void>((resolve) => request.end(call.frames[1], () => resolve()))
+    const next = await sealParts(publicKey, [whole])
+    const again = openEncrypted({ ...gateway(), agent }, next)
+    again.end(next.frames[0])
+    expect((await readEncrypted(gateway(), next, again)).head?.status).toBe(200)
+    expect(again.reusedSocket).toBe(true)
     agent.destroy()
-    expect(askedSince()).toBe(0)
+    expect(askedSince()).toBe(1)
   })
 
   it('headers of the gateway that are no call', async () => {
