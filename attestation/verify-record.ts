@@ -149,10 +149,10 @@ function readSubject(record: Json, options: RecordOptions): Subject {
   const isStored = createRequest === undefined
   const members = isJsonObject(record) ? record : {}
   const receipt = attempt(() => parseReceipt(memberOf(members, 'receipt') ?? null))
-  const withheld = {
+  const withheld = ownMembers({
     ...(isStored ? withheldOf(members, receipt) : {}),
     ...ownMembers(options.withheld ?? {}),
-  }
+  })
   const version = 'value' in receipt ? receipt.value.version : 2
   const request = attempt(() =>
     objectOf(isStored ? memberOf(members, 'request') : createRequest, 'the request'),
