@@ -11,6 +11,11 @@ import { KEY_BYTES, type KeyPair, publicKeyOf } from './hpke.ts'
 export const ROTATION_MS = 3_600_000
 /** How long a key is usable, milliseconds: calls under an older one need not fail. */
 export const LIFETIME_MS = 2 * ROTATION_MS
+/**
+ * A key is stated to be usable from so long ago, for callers whose clocks are slow. So it is stated
+ * to end so much sooner than it does, which calls that are on their way then need.
+ */
+const CLOCK_ROOM_SECONDS = 60
 /** Wait after a key could not be made. */
 const RETRY_MS = 5_000
 
@@ -183,7 +188,7 @@ function makeKey(
   },
 ): KeptKey {
   const publicKey = publicKeyOf(secretKey)
-  const notBefore = Math.floor(so.now() / 1000)
+  const notBefore = Math.floor(so.now() / 1000) - CLOCK_ROOM_SECONDS
   const stated = {
     public_key: encodeHex(publicKey),
     not_before: notBefore,

@@ -68,6 +68,12 @@ describe('the ring of keys', () => {
     const publicKey = verifyEncryptionKey({ ...signed, atMs: Date.now() })
     expect(Buffer.from(publicKey)).toEqual(Buffer.from(opened.keys()[0]?.publicKey ?? []))
     expect(key.not_after - key.not_before).toBe(LIFETIME_MS / 1000)
+    // A clock that is a minute slow, and a call that is on its way for a minute.
+    verifyEncryptionKey({ ...signed, atMs: Date.now() - 60_000 })
+    expect(() => verifyEncryptionKey({ ...signed, atMs: Date.now() - 60_001 })).toThrow()
+    await pass(LIFETIME_MS - 60_000)
+    expect(() => verifyEncryptionKey({ ...signed, atMs: Date.now() })).toThrow()
+    expect(publicKeys()).toContain(key.public_key)
     const changed = { ...key, not_after: key.not_after - 1 }
     expect(() => verifyEncryptionKey({ ...signed, key: changed, atMs: Date.now() })).toThrow()
     expect(() =>
