@@ -187,7 +187,7 @@ describe('a completion', () => {
     const head = `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: ${parts.join('').length}\r\n\r\n`
     script = () => [
       send(head),
-      ...parts.flatMap((part): Step[] => [{ kind: 'pause', durationMs: 100 }, send(part)]),
+      ...parts.flatMap((part): Step[] => [{ kind: 'pause', durationMs: 20 }, send(part)]),
     ]
     expect((await enclave.complete(question)).status).toBe(200)
     expect(receiptOf(await takeOne()).received_hash).toBe(sha256(parts.join('')))
