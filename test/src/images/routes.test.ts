@@ -79,7 +79,8 @@ afterAll(async () => {
   await upstream.stop()
   demo.close()
   demo.closeAllConnections()
-  await rm(folder, { recursive: true })
+  // A file that has expired may just be on its way out.
+  await rm(folder, { recursive: true, force: true, maxRetries: 10, retryDelay: 100 })
 }, GATEWAY_HOOK_TIMEOUT_MS)
 beforeEach(() => {
   laterMs = 0
