@@ -20,6 +20,7 @@ const SLOW = [
   'integration/idempotency-crash',
   'integration/image',
   'integration/image-boot',
+  'integration/node-agent',
   'integration/postgres-crash',
   'integration/several-enclaves',
   'integration/start',
@@ -27,6 +28,8 @@ const SLOW = [
   'integration/verifier-mutants',
   'packages/build-packages',
   'packages/install',
+  'src/chain/broadcaster/failing-chain',
+  'src/local/local-chain',
 ].map((name) => `test/${name}.test.ts`)
 
 /** Long enough for a machine that is busy with something else: who waits for a condition goes on at once. */
