@@ -6,6 +6,7 @@ import { CallerGone, type CallFault } from '../call-fault.ts'
 import { type AnswerPort, onClose } from '../calls/answer-port.ts'
 import { type StreamSink, waitForDrain } from '../calls/stream-sink.ts'
 import { type Sealed, usageOf } from '../log/seal.ts'
+import { hideCredential } from '../protocol/hide-credential.ts'
 import {
   ENCRYPTED_RECORDS,
   type EnclaveFault,
@@ -128,7 +129,7 @@ export class EncryptedAnswer implements AnswerPort {
 
   /** Answers with an error: with its status, or within the stream that has begun. */
   fail(fault: EnclaveFault): Promise<void> {
-    const told = withoutCredential(fault, this.shown)
+    const told = hideCredential(fault, this.shown)
     return this.#answer(answerFault(told, this.shown.isOperators), fault.code)
   }
 
@@ -241,22 +242,6 @@ export class EncryptedAnswer implements AnswerPort {
       this.#response.once('finish', () => end(true))
       this.#response.end()
     })
-  }
-}
-
-/** Providers are known to repeat the key they refuse; the operator's is not the caller's to see. */
-function withoutCredential(
-  fault: EnclaveFault,
-  { credential, isOperators }: ShownCredential,
-): EnclaveFault {
-  if (!isOperators || credential === null) return fault
-  const { provider_code: providerCode } = fault
-  return {
-    ...fault,
-    message: fault.message.replaceAll(credential, '[credential]'),
-    ...(providerCode === undefined
-      ? {}
-      : { provider_code: providerCode.replaceAll(credential, '[credential]') }),
   }
 }
 

@@ -175,18 +175,12 @@ export class EnclaveEndpoint extends EnclaveClient {
     body: Uint8Array,
     signal: AbortSignal,
   ): Promise<CompletionAnswer> {
-    const end = this.#countCall(signal)
-    try {
-      const answer = await super.complete(call, body, signal)
-      if (answer.kind === 'stream')
-        return { kind: 'stream', events: this.#trackEvents(answer.events, end) }
-      end()
-      return answer
-    } catch (error) {
-      end()
-      this.#note(error)
-      throw error
-    }
+    return await this.#counted(
+      signal,
+      () => super.complete(call, body, signal),
+      (answer, track) =>
+        answer.kind === 'stream' ? { ...answer, events: track(answer.events) } : null,
+    )
   }
 
   /** The same of an encrypted call. */
@@ -195,13 +189,32 @@ export class EnclaveEndpoint extends EnclaveClient {
     body: Pick<PassedBody, 'stream' | 'fault'>,
     signal: AbortSignal,
   ): Promise<EncryptedAnswer> {
+    return await this.#counted(
+      signal,
+      () => super.encrypted(call, body, signal),
+      (answer, track) =>
+        answer.kind === 'answer' ? { ...answer, events: track(answer.events) } : null,
+    )
+  }
+
+  /**
+   * Counts the call that `ask` makes. `follow` gives an answer whose events are still to be read,
+   * with `track` around them; null for one that is whole.
+   */
+  async #counted<Answer>(
+    signal: AbortSignal,
+    ask: () => Promise<Answer>,
+    follow: (
+      answer: Answer,
+      track: <Event>(events: AsyncIterable<Event>) => AsyncIterable<Event>,
+    ) => Answer | null,
+  ): Promise<Answer> {
     const end = this.#countCall(signal)
     try {
-      const answer = await super.encrypted(call, body, signal)
-      if (answer.kind === 'answer')
-        return { ...answer, events: this.#trackEvents(answer.events, end) }
-      end()
-      return answer
+      const answer = await ask()
+      const followed = follow(answer, (events) => this.#trackEvents(events, end))
+      if (followed === null) end()
+      return followed ?? answer
     } catch (error) {
       end()
       this.#note(error)

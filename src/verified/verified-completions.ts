@@ -1,4 +1,5 @@
 import type { Receipt } from '../../attestation/receipt.ts'
+import { hideCredential } from '../../enclave/protocol/hide-credential.ts'
 import type { EnclaveFault, Identity, SealedNotice } from '../../enclave/protocol/messages.ts'
 import {
   ApiError,
@@ -304,7 +305,7 @@ function refusal(
   { context }: VerifiedCall,
   { fault, chosen }: { readonly fault: EnclaveFault; readonly chosen: ChosenCredential },
 ): ApiError | ValidationError {
-  const error = callErrorOf(withoutCredential(fault, chosen), chosen.isOperators)
+  const error = callErrorOf(hideCredential(fault, chosen), chosen.isOperators)
   if (isOperatorsTrouble(error)) {
     const { code, status } = fault
     log.error(
@@ -313,22 +314,6 @@ function refusal(
     )
   }
   return error
-}
-
-/** Providers are known to repeat the key they refuse; the operator's is not the caller's to see. */
-function withoutCredential(
-  fault: EnclaveFault,
-  { credential, isOperators }: ChosenCredential,
-): EnclaveFault {
-  if (!isOperators || credential === null) return fault
-  const { provider_code: providerCode } = fault
-  return {
-    ...fault,
-    message: fault.message.replaceAll(credential, '[credential]'),
-    ...(providerCode === undefined
-      ? {}
-      : { provider_code: providerCode.replaceAll(credential, '[credential]') }),
-  }
 }
 
 function toldError(
