@@ -1,4 +1,5 @@
 import { addChunk, emptyAssembly } from '../attestation/assemble-completion.ts'
+import { ByteBuffer } from '../attestation/byte-buffer.ts'
 import { PROOF_MEMBERS } from '../attestation/completion-hash.ts'
 import { FormatError } from '../attestation/errors.ts'
 import { JsonError } from '../attestation/json/json-error.ts'
@@ -8,7 +9,6 @@ import { readEvent } from '../attestation/verify-stream.ts'
 import { createAnswerSize } from './answer-size.ts'
 import { describeError } from './check-answer.ts'
 import { AffidavitError, reasonOf } from './errors.ts'
-import { createByteBuffer } from './gateway.ts'
 
 /** One event of a stream that was read whole: what it is, and its bytes. */
 type StreamEvent =
@@ -123,7 +123,7 @@ function createEventReader(bytesMax: number) {
   const size = createAnswerSize()
   const chunks: JsonObject[] = []
   /** What came since the last event. */
-  const rest = createByteBuffer()
+  const rest = new ByteBuffer()
   let length = 0
   let hasProof = false
 
@@ -137,17 +137,17 @@ function createEventReader(bytesMax: number) {
       throw invalid('expected lines to end with a line feed alone')
     let start = 0
     // The two line feeds may have come apart.
-    let end = rest.last() === LINE_FEED && bytes[0] === LINE_FEED ? 1 : -1
+    let end = rest.last === LINE_FEED && bytes[0] === LINE_FEED ? 1 : -1
     for (;;) {
       if (end < 0) end = findEventEnd(bytes, start)
       if (end < 0) break
-      rest.add(bytes.subarray(start, end))
-      const part = rest.take()
+      rest.append(bytes.subarray(start, end))
+      const part = new Uint8Array(rest.take())
       start = end
       end = -1
       yield { event: readOne(part), bytes: part }
     }
-    rest.add(bytes.subarray(start))
+    rest.append(bytes.subarray(start))
   }
 
   function readOne(bytes: Uint8Array): StreamEvent {

@@ -1,3 +1,4 @@
+import { ByteBuffer } from '../attestation/byte-buffer.ts'
 import { JsonError } from '../attestation/json/json-error.ts'
 import { parseExactJson } from '../attestation/json/parse-strict.ts'
 import { isJsonObject, type Json, type JsonObject, memberOf } from '../attestation/json/value.ts'
@@ -72,48 +73,15 @@ export async function readAtMost(
 ): Promise<Uint8Array<ArrayBuffer> | null> {
   if (response.body === null) return new Uint8Array()
   const reader = response.body.getReader()
-  const bytes = createByteBuffer()
+  const bytes = new ByteBuffer()
   for (;;) {
     const { done, value } = await reader.read()
-    if (done) return bytes.take()
-    if (bytes.length() + value.length > bytesMax) {
+    if (done) return new Uint8Array(bytes.take())
+    if (bytes.length + value.length > bytesMax) {
       void reader.cancel().catch(() => undefined)
       return null
     }
-    bytes.add(value)
-  }
-}
-
-const BUFFER_BYTES_MIN = 1_024
-
-/**
- * Bytes that come in parts. They are copied, not kept as parts: a gateway can send millions of one
- * byte each, and an object for each takes a hundred times as much.
- */
-export function createByteBuffer() {
-  let bytes = new Uint8Array()
-  let length = 0
-  return {
-    length: () => length,
-    /** The last byte; undefined when there is none. */
-    last: () => (length === 0 ? undefined : bytes[length - 1]),
-    add(part: Uint8Array): void {
-      if (length + part.length > bytes.length) {
-        const larger = new Uint8Array(
-          Math.max(2 * bytes.length, length + part.length, BUFFER_BYTES_MIN),
-        )
-        larger.set(bytes.subarray(0, length))
-        bytes = larger
-      }
-      bytes.set(part, length)
-      length += part.length
-    },
-    /** Gives what came since it was asked the last time. */
-    take(): Uint8Array<ArrayBuffer> {
-      const taken = bytes.slice(0, length)
-      length = 0
-      return taken
-    },
+    bytes.append(value)
   }
 }
 

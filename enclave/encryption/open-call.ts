@@ -1,4 +1,5 @@
 import type { IncomingMessage } from 'node:http'
+import { ByteBuffer } from '../../attestation/byte-buffer.ts'
 import {
   CREDENTIAL_INFO,
   createFrameReader,
@@ -7,7 +8,6 @@ import {
   RESPONSE_EXPORT,
 } from '../../attestation/ehbp.ts'
 import { FormatError } from '../../attestation/errors.ts'
-import { ByteBuffer } from '../byte-buffer.ts'
 import { CallerGone, CallFault, logFull } from '../call-fault.ts'
 import type { Reservation, Space } from '../log/memory-budget.ts'
 import {

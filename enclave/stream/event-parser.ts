@@ -1,4 +1,4 @@
-import { ByteBuffer } from '../byte-buffer.ts'
+import { ByteBuffer } from '../../attestation/byte-buffer.ts'
 
 /** One server-sent event that carried data. `event` is '' when the stream named none. */
 export type ServerEvent = { readonly event: string; readonly data: string }

@@ -10,6 +10,11 @@ export class ByteBuffer {
     return this.used
   }
 
+  /** The last byte; undefined when there is none. */
+  get last(): number | undefined {
+    return this.bytes[this.used - 1]
+  }
+
   append(part: Uint8Array): void {
     if (this.used === 0) {
       // Nearly always the only part, so it is not copied. It is full: the next one makes a new

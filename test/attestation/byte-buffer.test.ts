@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { ByteBuffer } from '../../enclave/byte-buffer.ts'
+import { ByteBuffer } from '../../attestation/byte-buffer.ts'
 
 describe('ByteBuffer', () => {
   it('gives back what was appended, in order, each time from the beginning', () => {
