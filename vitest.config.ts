@@ -7,6 +7,7 @@ import { defineConfig } from 'vitest/config'
 const SLOW = [
   'deploy/action',
   'integration/chaos',
+  'integration/client-examples',
   'integration/confidentiality',
   'integration/crash',
   'integration/embedded-crash',
@@ -24,12 +25,16 @@ const SLOW = [
   'integration/postgres-crash',
   'integration/several-enclaves',
   'integration/start',
+  'integration/tampering',
   'integration/verifier-conformance',
   'integration/verifier-mutants',
   'packages/build-packages',
   'packages/install',
   'src/chain/broadcaster/failing-chain',
+  'src/cli/audit/garbled-answers',
   'src/local/local-chain',
+  'src/nodes/hostile-drawers',
+  'src/nodes/hostile-nodes',
 ].map((name) => `test/${name}.test.ts`)
 
 /** Long enough for a machine that is busy with something else: who waits for a condition goes on at once. */

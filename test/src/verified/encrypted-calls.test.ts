@@ -15,7 +15,7 @@ import {
   SCRIPTED_NONCE,
   send,
 } from '../../support/scripted-enclave.ts'
-import { until } from '../../support/until.ts'
+import { enoughOfTheMinute, until } from '../../support/until.ts'
 
 /** Every model is of one group, but one that has its own. */
 const group = (name: string, models: readonly string[]) => ({
@@ -375,6 +375,7 @@ describe('the end of an encrypted call', () => {
 
 describe('limits of encrypted calls', () => {
   const left = (reply: Response) => Number(reply.headers.get('x-ratelimit-remaining-tokens'))
+  beforeEach(() => enoughOfTheMinute())
 
   it('count what the enclave says was used, for the group of the model that it names', async () => {
     script(answering(), limited)
