@@ -9,8 +9,12 @@ export type Log = (level: 'info' | 'warn' | 'error', event: string, facts?: LogF
 
 /** A log of one JSON object a line: { time (ISO 8601), level, event, …facts }. */
 export function createLog(write: (line: string) => void, now: () => number): Log {
-  return (level, event, facts = {}) =>
-    write(`${JSON.stringify({ time: new Date(now()).toISOString(), level, event, ...facts })}\n`)
+  return (level, event, facts = {}) => write(formatLine(now(), level, event, facts))
+}
+
+/** A line of that log, at Unix milliseconds. */
+export function formatLine(atMs: number, ...[level, event, facts = {}]: Parameters<Log>): string {
+  return `${JSON.stringify({ time: new Date(atMs).toISOString(), level, event, ...facts })}\n`
 }
 
 /**

@@ -1,17 +1,23 @@
 import { ConfigError, type EnclaveConfig, readConfig } from './config.ts'
 import { startEnclave } from './enclave.ts'
 import { SocketError } from './listen-socket.ts'
-import { createLog, describeError } from './logger.ts'
+import { createLog, describeError, formatLine } from './logger.ts'
 import { openDeviceNsm } from './nsm/device-nsm.ts'
 import { type Nsm, NsmError } from './nsm/nsm.ts'
 import { openSocketNsm } from './nsm/socket-nsm.ts'
+import { openStandardError } from './protocol/line-writer.ts'
 
 /**
  * The enclave process: README.md of this folder. Standard output gets one line, the ready line;
  * standard error the log, a JSON object a line. Exit codes: 0 after SIGTERM or SIGINT, 1 after
  * anything else.
  */
-const log = createLog((line) => process.stderr.write(line), Date.now)
+const lines = openStandardError({
+  describeDropped: (lines) => formatLine(Date.now(), 'warn', 'log lines dropped', { lines }),
+})
+const log = createLog(lines.write, Date.now)
+// Who started it reads one line, and may be gone before.
+process.stdout.on('error', () => undefined)
 
 // A verifier in an unknown state must not sign on: a dead one is noticed and replaced.
 process.on('uncaughtException', (error) => die('uncaught exception', error))

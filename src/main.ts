@@ -51,9 +51,9 @@ function cacheCompiledCode(dataFolder: string): void {
  */
 async function serve(config: GatewayConfig): Promise<void> {
   // What is loaded from here on is kept compiled.
-  const { createLogger, openLogDestination } = await import('./observability/logger.ts')
+  const { openProcessLogger } = await import('./observability/logger.ts')
   const { compose } = await import('./compose.ts')
-  const log = createLogger({ level: config.logLevel, destination: await openLogDestination() })
+  const log = await openProcessLogger(config.logLevel)
   const die = (what: string, error: unknown): never => {
     log.error({ err: error }, what)
     process.exit(1)

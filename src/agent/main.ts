@@ -1,4 +1,4 @@
-import { createLogger, openLogDestination } from '../observability/logger.ts'
+import { openProcessLogger } from '../observability/logger.ts'
 import { ConfigurationError } from '../runtime/read-settings.ts'
 import { readAgentConfig } from './config.ts'
 import { AgentFailure } from './registration.ts'
@@ -10,7 +10,7 @@ import { runAgent } from './run-agent.ts'
  */
 try {
   const config = readAgentConfig()
-  const log = createLogger({ level: config.logLevel, destination: await openLogDestination() })
+  const log = await openProcessLogger(config.logLevel)
   await runAgent(config, { log })
   process.exit(0)
 } catch (fault) {

@@ -11,7 +11,7 @@ import { openBackend } from '../agent/find-backend.ts'
 import { createGatewayClient, type GatewayClient, GatewayError } from '../agent/gateway-client.ts'
 import type { ProgressBar } from '../agent/progress-bar.ts'
 import { AgentFailure, chooseModels } from '../agent/registration.ts'
-import { createLogger, openLogDestination } from '../observability/logger.ts'
+import { openProcessLogger } from '../observability/logger.ts'
 import type { Environment } from '../runtime/read-settings.ts'
 import { CliError } from './faults.ts'
 import { checkKeyOrigin } from './gateway-access.ts'
@@ -52,7 +52,7 @@ export async function explain(action: () => Promise<void>): Promise<void> {
 export async function run(options: NodeOptions): Promise<void> {
   const config = readAgentConfig(toAccessVariables(options))
   const { runAgent } = await import('../agent/run-agent.ts')
-  const log = createLogger({ level: config.logLevel, destination: await openLogDestination() })
+  const log = await openProcessLogger(config.logLevel)
   const bar = await openProgressBar()
   try {
     await runAgent(config, { log, onBenchmarkProgress: bar.show })

@@ -1,4 +1,4 @@
-import { createLogger } from '../observability/logger.ts'
+import { openProcessLogger } from '../observability/logger.ts'
 import { StartFailure } from '../runtime/starting.ts'
 import { startAnvil } from './local-chain.ts'
 
@@ -29,7 +29,7 @@ await run(folder).catch((error: unknown) => {
 })
 
 async function run(folder: string): Promise<void> {
-  const log = createLogger({ level: 'warn', destination: process.stderr })
+  const log = await openProcessLogger('warn')
   const chain = await startAnvil({ folder, port: 0, log })
   const stop = async () => {
     await chain.stop()

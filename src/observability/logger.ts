@@ -1,4 +1,6 @@
+import { isatty } from 'node:tty'
 import { type DestinationStream, type LevelWithSilent, pino } from 'pino'
+import { type LineWriterStatus, openStandardError } from '../../enclave/protocol/line-writer.ts'
 
 type LogMethod = (members: Readonly<Record<string, unknown>>, message: string) => void
 
@@ -20,11 +22,11 @@ export type Logger = {
  * masked in the finished line.
  *
  * It does NOT recognise a prompt inside a free text message: messages are constants, values go into
- * members. `destination` is a pino destination or any stream; by default standard output.
+ * members.
  */
 export function createLogger(options: {
   readonly level: LevelWithSilent
-  readonly destination?: DestinationStream
+  readonly destination: DestinationStream
 }): Logger {
   return pino(
     {
@@ -44,20 +46,31 @@ export function createLogger(options: {
         },
       },
     },
-    options.destination ?? pino.destination({ dest: 1, sync: true }),
+    options.destination,
   )
 }
 
+/** The logger of a process, and what becomes of its lines. */
+export type ProcessLogger = Logger & { readonly lines: () => LineWriterStatus }
+
 /**
- * Gives where a process logs: standard error, readable on a terminal, else a JSON object a line. A
- * terminal gets these too where pino-pretty, an optional package, is not installed.
+ * Logger of a process, on standard error: readable on a terminal, else a JSON object a line. A
+ * terminal gets these too where pino-pretty, an optional package, is not installed. Who does not
+ * read, and a full disk, hold nothing up: lines wait, up to a bound, then they are dropped, which a
+ * line says later.
  */
-export async function openLogDestination(): Promise<DestinationStream> {
-  const pretty = process.stderr.isTTY ? await import('pino-pretty').catch(() => null) : null
-  return (
-    pretty?.default({ destination: 2, sync: true, translateTime: 'SYS:HH:MM:ss.l' }) ??
-    pino.destination({ dest: 2, sync: true })
-  )
+export async function openProcessLogger(level: LevelWithSilent): Promise<ProcessLogger> {
+  const pretty = isatty(2) ? await import('pino-pretty').catch(() => null) : null
+  const format = pretty?.prettyFactory({ translateTime: 'SYS:HH:MM:ss.l' })
+  const writer = openStandardError({
+    describeDropped: (lines) => {
+      const time = new Date().toISOString()
+      const line = `${JSON.stringify({ level: 'warn', time, lines, msg: 'log lines dropped' })}\n`
+      return format?.(line) ?? line
+    },
+  })
+  const write = (line: string) => writer.write(format?.(line) ?? line)
+  return Object.assign(createLogger({ level, destination: { write } }), { lines: writer.status })
 }
 
 /** Members whose values never reach a log, compared without case, `_` and `-`. */

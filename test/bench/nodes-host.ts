@@ -39,7 +39,7 @@ const nodes = createHub({
   random: Math.random,
   makeId: randomUUID,
   checkImage: async () => undefined,
-  log: createLogger({ level: 'silent' }),
+  log: createLogger({ level: 'silent', destination: { write: () => undefined } }),
 })
 const server = createServer()
 server.on('upgrade', nodes.handleUpgrade)

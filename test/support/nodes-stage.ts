@@ -67,7 +67,7 @@ export async function openNodesStage(
     random: Math.random,
     makeId: randomUUID,
     checkImage: (images) => checkImages(images, { n: 1, size: null }),
-    log: createLogger({ level: 'silent' }),
+    log: createLogger({ level: 'silent', destination: { write: () => undefined } }),
     ...options,
   })
   const server = createServer()

@@ -3,7 +3,7 @@ import { createInferenceLog, FLUSH_ROWS_MAX } from '../../../src/nodes/inference
 import type { Inference } from '../../../src/nodes/inferences-store.ts'
 import { createLogger } from '../../../src/observability/logger.ts'
 
-const log = createLogger({ level: 'silent' })
+const log = createLogger({ level: 'silent', destination: { write: () => undefined } })
 
 function row(id: number): Inference {
   return {

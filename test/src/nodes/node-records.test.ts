@@ -6,7 +6,9 @@ const later = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve,
 
 describe('writes about a node', () => {
   it('are done in the order they were asked for, and not kept from other nodes', async () => {
-    const records = createNodeRecords(createLogger({ level: 'silent' }))
+    const records = createNodeRecords(
+      createLogger({ level: 'silent', destination: { write: () => undefined } }),
+    )
     const done: string[] = []
     records.write('a', async () => {
       await later(30)
@@ -22,7 +24,9 @@ describe('writes about a node', () => {
   })
 
   it('go on after one that failed', async () => {
-    const records = createNodeRecords(createLogger({ level: 'silent' }))
+    const records = createNodeRecords(
+      createLogger({ level: 'silent', destination: { write: () => undefined } }),
+    )
     let isDone = false
     records.write('a', () => Promise.reject(new Error('away')))
     records.write('a', async () => {

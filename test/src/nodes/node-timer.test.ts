@@ -7,7 +7,7 @@ describe('the sweep', () => {
     const calls = { often: 0, seldom: 0, broken: 0 }
     const sweep = startSweep({
       tickMs: 5,
-      log: createLogger({ level: 'silent' }),
+      log: createLogger({ level: 'silent', destination: { write: () => undefined } }),
       jobs: [
         {
           everyMs: 5,

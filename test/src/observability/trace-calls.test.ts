@@ -19,7 +19,7 @@ let gateway: TestGateway
 beforeAll(async () => {
   collector = await startOtlpCollector()
   const config = { url: `${collector.url}/v1/traces`, headers: {}, serviceName: 'tests', ratio: 1 }
-  const log = createLogger({ level: 'silent' })
+  const log = createLogger({ level: 'silent', destination: { write: () => undefined } })
   traces = openTraces(config, { version: '1', now: Date.now, log })
   gateway = await startGateway({ observers: [traceCalls(traces.tracer)] })
 }, GATEWAY_HOOK_TIMEOUT_MS)
