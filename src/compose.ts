@@ -48,6 +48,7 @@ import { VERSION } from './runtime/version.ts'
 import { openWebSearch } from './search/web-search.ts'
 import { type Home, openHome } from './storage/data-folder.ts'
 import { type Database, startDatabase } from './storage/database.ts'
+import { openProcessLease, type ProcessLease } from './storage/process-lease.ts'
 import { createEndpoint, type OpenEndpoint } from './upstream/endpoint.ts'
 import { CALLS_MAX } from './verified/completion-routes.ts'
 import { type EnclaveCommits, followLogs, settleLogs } from './verified/enclave-commits.ts'
@@ -60,6 +61,7 @@ export type Gateway = {
   readonly app: App
   readonly enclaves: EnclavePool
   readonly commits: EnclaveCommits
+  readonly lease: Pick<ProcessLease, 'id'>
   readonly keys: ApiKeys
   readonly accounts: Accounts
   readonly registry: NodeRegistry
@@ -157,8 +159,10 @@ export async function compose(
   if (home !== null) onStarted(await openControl(operations, home))
   if (config.controlSocket !== null)
     onStarted(await openControlAt(operations, config.controlSocket))
-  const limits = await openLimits({
-    ...{ database, tiers, log },
+  const lease = await openProcessLease(database, log)
+  onStarted(() => lease.stop())
+  const limits = openLimits({
+    ...{ database, lease, tiers, log },
     ...settleLogs(enclaves, commits),
     findRecord: records.findByCall,
     areEnclavesLocal: () =>
@@ -171,7 +175,7 @@ export async function compose(
   const nodes: ServingNodes =
     own.nodes ??
     (await openNodes({
-      ...{ registry, authenticate: keys.authenticate, log },
+      ...{ registry, processId: () => lease.id(), authenticate: keys.authenticate, log },
       checkImage: (images) => checkImages(images, { n: 1, size: null }),
       limits: own.nodeLimits,
       now: unixMs,
@@ -286,7 +290,7 @@ export async function compose(
     )
   const running = started.move()
   return {
-    ...{ app, enclaves, commits, keys, accounts, registry, nodes },
+    ...{ app, enclaves, commits, lease, keys, accounts, registry, nodes },
     facts: {
       url,
       metricsUrl: metrics?.url ?? null,

@@ -6,8 +6,8 @@ import type { RouteContext } from '../api/context.ts'
 import { ApiError, type ErrorCode, ValidationError } from '../api/errors.ts'
 import { described, faultIssue } from '../api/schemas.ts'
 import type { Logger } from '../observability/logger.ts'
+import type { ProcessLease } from '../storage/process-lease.ts'
 import type { CallName, IdempotencyStore, KeyedCall, KnownCall } from './idempotency-store.ts'
-import type { ProcessLease } from './process-lease.ts'
 
 /** On an answer that was made before. */
 const REPLAYED_HEADER = 'idempotent-replayed'

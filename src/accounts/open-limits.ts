@@ -1,5 +1,6 @@
 import type { Logger } from '../observability/logger.ts'
 import type { Database } from '../storage/database.ts'
+import { LEASE_SECONDS, type ProcessLease } from '../storage/process-lease.ts'
 import {
   createIdempotency,
   type Idempotency,
@@ -9,8 +10,6 @@ import {
 import { createIdempotencyStore } from './idempotency-store.ts'
 import { createRateLimiter, type RateLimiter } from './limits/limiter.ts'
 import type { Tiers } from './limits/tiers.ts'
-import { createProcessLease, LEASE_SECONDS } from './process-lease.ts'
-import { createProcessesStore } from './processes-store.ts'
 import { createRateLimitsStore } from './rate-limits-store.ts'
 
 /**
@@ -23,33 +22,22 @@ export type CallLimits<Stored> = {
   stop(): Promise<void>
 }
 
-/**
- * Enters this process among the living, and opens what hangs on that. Rejects with the driver's
- * error.
- */
-export async function openLimits<Stored extends WholeOrNot>({
+/** Opens what bounds calls, and makes them once. */
+export function openLimits<Stored extends WholeOrNot>({
   database,
+  lease,
   tiers,
   areEnclavesLocal,
   log,
   ...verified
 }: Pick<IdempotencyOptions<Stored>, 'findRecord' | 'notary' | 'settleLog'> & {
   readonly database: Database
+  readonly lease: ProcessLease
   readonly tiers: Tiers
   /** Whether all enclaves were started by this process, and so end with it. */
   readonly areEnclavesLocal: () => boolean
   readonly log: Logger
-}): Promise<CallLimits<Stored>> {
-  // The embedded database takes one process.
-  const isAlone = database.kind === 'embedded'
-  const makeId = () => crypto.randomUUID()
-  const lease = createProcessLease({
-    processes: createProcessesStore(database),
-    makeId,
-    isAlone,
-    log,
-  })
-  await lease.start()
+}): CallLimits<Stored> {
   const limiter = createRateLimiter({
     store: createRateLimitsStore(database),
     tiers,
@@ -61,17 +49,10 @@ export async function openLimits<Stored extends WholeOrNot>({
     ...verified,
     store: createIdempotencyStore(database),
     lease,
-    // Others may be added while it runs.
-    isOnlyEnclave: () => isAlone && areEnclavesLocal(),
+    // The embedded database takes one process; enclaves may be added while it runs.
+    isOnlyEnclave: () => database.kind === 'embedded' && areEnclavesLocal(),
     now: () => performance.now(),
     log,
   })
-  return {
-    limiter,
-    idempotency,
-    stop: async () => {
-      await limiter.stop()
-      await lease.stop()
-    },
-  }
+  return { limiter, idempotency, stop: () => limiter.stop() }
 }

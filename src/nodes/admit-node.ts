@@ -15,7 +15,7 @@ export type RegisteredNode = Pick<StoredNode, 'nodeId' | 'accountId' | 'isArchiv
 /** The node registry, as far as connections need it: a NodesStore is one. */
 export type NodeRegistry = Pick<
   NodesStore,
-  'setState' | 'markConnected' | 'markDisconnected' | 'markSeen'
+  'setState' | 'markConnected' | 'markDisconnected' | 'markSeen' | 'endAbandoned'
 > & {
   find(nodeId: string): Promise<RegisteredNode | null>
   findBenchmark(nodeId: string, model: string): Promise<{ readonly tokensPerSecond: number } | null>

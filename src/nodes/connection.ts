@@ -72,6 +72,8 @@ type Start<Options> = Omit<Options, 'id' | 'limits' | 'now' | 'emit' | 'reservat
 /** A node that is connected. */
 export class NodeConnection implements OfferingNode<NodeConnection> {
   readonly accepted: AcceptedNode
+  /** Of this connection, and of no other of the node. */
+  readonly connectionId: string
   readonly offers: readonly Offer<NodeConnection>[]
   readonly slots: Slots
   readonly health: NodeHealth
@@ -103,6 +105,7 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
   constructor(socket: WebSocket, stream: Duplex, accepted: AcceptedNode, hub: HubLink) {
     this.socket = socket
     this.accepted = accepted
+    this.connectionId = hub.makeId()
     this.takesExtraMembers = accepted.features.has('extra-members')
     this.takesLargeFrames = accepted.features.has('large-frames')
     const { sendBytesMax, largeRequestBytesMax, frameBytesMax } = hub.limits

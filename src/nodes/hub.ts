@@ -21,6 +21,7 @@ import { createNodeRecords } from './node-records.ts'
 import { createNodeSocket } from './node-socket.ts'
 import { type NodeState, stopState } from './node-state.ts'
 import { startSweep } from './node-timer.ts'
+import type { BegunConnection } from './nodes-store.ts'
 import { createProber, type ProbeOptions } from './probe.ts'
 import { imageFrameBytes } from './protocol/frames.ts'
 import { CLOSE_CODES } from './protocol/hello.ts'
@@ -72,8 +73,9 @@ export type Hub = {
 }
 
 export type HubOptions = Pick<ProbeOptions, 'checkImage'> & {
-  /** The registry, after its `markAllDisconnected`. */
   readonly nodes: NodeRegistry
+  /** Id under which this process is known to be alive; another one after its lease was lost. */
+  readonly processId: () => string
   /**
    * Models that nodes have offered before: while they are away, a call for one is no error of its
    * caller's. Default none.
@@ -129,6 +131,7 @@ export function createHub(options: HubOptions): Hub {
     { everyMs: limits.tendMs, run: recheck.step },
     { everyMs: limits.keyCheckMs, run: keyWatch.step },
     { everyMs: limits.seenMs, run: () => markSeen(state) },
+    { everyMs: limits.abandonedMs, run: () => endAbandoned(state) },
   ]
   const sweep = startSweep({ tickMs: limits.tickMs, jobs, log })
   let stopping: Promise<void> | null = null
@@ -227,12 +230,17 @@ type State = ReturnType<typeof createState>
 /** Everything that connected nodes share. */
 function createState(options: HubOptions) {
   const { nodes: registry, inferences, offeredModels = [], limits, now, random, log } = options
+  const { processId } = options
   const place = (known: readonly string[]): Place => ({
     index: createNodeIndex({ random, offeredModels: known }),
     queue: createWaitQueue(limits),
   })
   return {
-    ...{ registry, now, log },
+    ...{ registry, processId, now, log },
+    /** Under which id the connections are stored. */
+    storedUnder: processId(),
+    /** Whether what dead processes left is just being ended. */
+    isEnding: false,
     connections: new Map<string, KeyedNode>(),
     runs: new Set<Run>(),
     chat: place(offeredModels),
@@ -267,9 +275,8 @@ function enter(state: State, node: NodeConnection, key: string): void {
   connections.set(nodeId, { node, key })
   placeOf(node, state).index.add(node)
   log.info({ nodeId, models: accepted.models, state: accepted.state }, 'node connected')
-  const at = unixSeconds(state)
-  records.write(nodeId, () => registry.markConnected(nodeId, at, accepted.models))
-  records.write(nodeId, () => storeState(registry, nodeId, accepted.state))
+  const begun = begunConnection(state, node)
+  records.write(nodeId, () => registry.markConnected(begun))
   if (node.isAvailable()) placeOf(node, state).queue.offer(node)
   prober.probeDue([node])
 }
@@ -288,7 +295,7 @@ function reduce(state: State, node: NodeConnection, event: NodeEvent): void {
     case 'state': {
       const nodeState = node.health.state()
       log.info({ nodeId, state: nodeState, health: node.load() }, 'node changed its state')
-      records.write(nodeId, () => storeState(registry, nodeId, nodeState))
+      records.write(nodeId, () => registry.setState(node, nodeState))
       break
     }
     case 'run':
@@ -299,10 +306,8 @@ function reduce(state: State, node: NodeConnection, event: NodeEvent): void {
       state.memory.keep(nodeId, node.health.circuit(), state.now())
       if (state.connections.get(nodeId)?.node === node) state.connections.delete(nodeId)
       log.info({ nodeId, why: event.why }, 'node disconnected')
-      const at = unixSeconds(state)
-      const stopped = stopState(node.health.state())
-      records.write(nodeId, () => registry.markDisconnected(nodeId, at))
-      records.write(nodeId, () => storeState(registry, nodeId, stopped))
+      const end = { at: unixSeconds(state), state: stopState(node.health.state()) }
+      records.write(nodeId, () => registry.markDisconnected(node, end))
     }
   }
 }
@@ -371,23 +376,51 @@ const ALL_NODES = ''
 
 /** Stores that the connected nodes are still there. */
 function markSeen(state: State): void {
-  const nodeIds = [...state.connections.keys()]
-  for (let from = 0; from < nodeIds.length; from += SEEN_BATCH_MAX) {
-    const batch = nodeIds.slice(from, from + SEEN_BATCH_MAX)
-    state.records.write(ALL_NODES, () => state.registry.markSeen(batch, unixSeconds(state)))
+  const nodes = [...nodesOf(state)]
+  for (let from = 0; from < nodes.length; from += SEEN_BATCH_MAX) {
+    const batch = nodes.slice(from, from + SEEN_BATCH_MAX)
+    state.records.write(ALL_NODES, () => storeSeen(state, batch))
   }
 }
 
 /**
- * Only the operator ends a disablement: whatever happens to the node's connection, the stored state
- * stays disabled.
+ * A connection that is not stored any more is stored again, unless its node has another one: this
+ * process was taken for dead, or the node's other connection ended first.
  */
-async function storeState(registry: NodeRegistry, nodeId: string, state: NodeState): Promise<void> {
-  const stored = (await registry.find(nodeId))?.state
-  const isDisabled = stored === 'RUNNING_DISABLED' || stored === 'STOPPED_DISABLED'
-  const isStopped = stopState(state) === state
-  const kept = isStopped ? 'STOPPED_DISABLED' : 'RUNNING_DISABLED'
-  await registry.setState(nodeId, isDisabled ? kept : state)
+async function storeSeen(state: State, nodes: readonly NodeConnection[]): Promise<void> {
+  const { registry, records, connections, processId } = state
+  const stored = await registry.markSeen(nodes, { processId: processId(), at: unixSeconds(state) })
+  for (const node of nodes) {
+    if (stored.has(node.nodeId) || connections.get(node.nodeId)?.node !== node) continue
+    const begun = begunConnection(state, node)
+    records.write(node.nodeId, () => registry.markConnected(begun, 'when_free'))
+  }
+}
+
+/**
+ * Ends what dead processes left, and stores the own connections under the new id of this process
+ * when it has one: under the old one they are a dead process's. A database that is away is told of
+ * by whoever renews the lease; it all comes round again.
+ */
+function endAbandoned(state: State): void {
+  const { registry, records, processId, log } = state
+  if (!state.isEnding) {
+    state.isEnding = true
+    const note = (count: number) =>
+      count > 0 && log.info({ count }, 'nodes of a gateway that is gone are disconnected')
+    const end = () => registry.endAbandoned().then(note, () => undefined)
+    records.write(ALL_NODES, () => end().finally(() => (state.isEnding = false)))
+  }
+  if (state.storedUnder === processId()) return
+  state.storedUnder = processId()
+  markSeen(state)
+}
+
+function begunConnection(state: State, node: NodeConnection): BegunConnection {
+  const { nodeId, connectionId, accepted, health } = node
+  const { models } = accepted
+  const held = { nodeId, connectionId, processId: state.processId() }
+  return { ...held, at: unixSeconds(state), models, state: health.state() }
 }
 
 function countStates(state: State): ReadonlyMap<NodeState, number> {

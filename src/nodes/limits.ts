@@ -144,6 +144,11 @@ export type NodeLimits = {
    */
   readonly seenMs: number
   /**
+   * How often nodes are looked for whose gateway is dead: they are shown as connected so much
+   * longer than its lease.
+   */
+  readonly abandonedMs: number
+  /**
    * How often the keys of connected nodes are checked: with KEY_AGE_MAX_MS, a revoked one ends
    * within a second.
    */
@@ -219,6 +224,7 @@ export const NODE_LIMITS: NodeLimits = {
   healthMs: 600_000,
   reconnectMs: 24 * 60 * 60_000,
   seenMs: 60_000,
+  abandonedMs: 2_000,
   keyCheckMs: 400,
   recheckMs: 600_000,
 

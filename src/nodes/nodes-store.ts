@@ -1,4 +1,5 @@
-import { type Selectable, sql } from 'kysely'
+import { type RawBuilder, type Selectable, sql } from 'kysely'
+import { clockSeconds, type StoreClock } from '../storage/clock.ts'
 import type { Database } from '../storage/database.ts'
 import type { Queries, Tables } from '../storage/tables.ts'
 import { isNodeState, NODE_STATES, type NodeState, stopState } from './node-state.ts'
@@ -56,6 +57,22 @@ type NetworkFigures = {
   readonly models: readonly { readonly model: string; readonly tokensPerSecond: number }[]
 }
 
+/**
+ * One connection of a node. The id is of the connection alone: whatever is stored of an earlier one
+ * later is of no effect.
+ */
+export type ConnectionOfNode = { readonly nodeId: string; readonly connectionId: string }
+
+/** What is stored when a node's connection begins. */
+export type BegunConnection = ConnectionOfNode & {
+  /** The process that holds it, as `ProcessLease.id` gives it. */
+  readonly processId: string
+  readonly at: number
+  readonly models: readonly string[]
+  /** A disabled node stays disabled: only the operator ends that. */
+  readonly state: NodeState
+}
+
 /** A node as its owner names it. One of another account is as unknown as none. */
 export type OwnNode = { readonly nodeId: string; readonly accountId: string }
 
@@ -96,28 +113,42 @@ export type NodesStore = {
   findBenchmark(nodeId: string, model: string): Promise<NodeBenchmark | null>
   /** Gives the node's newest benchmark, or null. */
   newestBenchmark(nodeId: string): Promise<NodeBenchmark | null>
-  setState(nodeId: string, state: NodeState): Promise<void>
   /**
-   * Notes that a node's connection began, and what it serves. False, and nothing is noted, when the
-   * node is unknown or archived. A connection that a killed gateway left open is ended at the time
-   * its node was last seen.
+   * Stores the state of a node that is connected. No effect once the node has another connection,
+   * or none; a disabled node stays disabled.
    */
-  markConnected(nodeId: string, at: number, models: readonly string[]): Promise<boolean>
+  setState(connection: ConnectionOfNode, state: NodeState): Promise<void>
   /**
-   * Notes that nodes are still connected: what a killed gateway leaves behind is counted up to
-   * here.
+   * Notes that a node's connection began, and what it serves: from now on this is the node's
+   * connection, whichever process held an earlier one, which counts up to when its node was last
+   * seen. `takes` 'when_free' only notes it while the node has none. False, and nothing is noted,
+   * when it has one or the node is unknown or archived.
    */
-  markSeen(nodeIds: readonly string[], at: number): Promise<void>
+  markConnected(connection: BegunConnection, takes?: 'always' | 'when_free'): Promise<boolean>
   /**
-   * Notes that a node's connection ended, and adds it to the uptime. The second time changes
-   * nothing.
+   * Notes that connections still stand, and which process holds them: what a killed gateway leaves
+   * behind is counted up to here. Gives the ids of the nodes whose connections these still are; the
+   * others were taken over, or ended by a gateway that took this process for dead.
    */
-  markDisconnected(nodeId: string, at: number): Promise<void>
+  markSeen(
+    connections: readonly ConnectionOfNode[],
+    by: { readonly processId: string; readonly at: number },
+  ): Promise<ReadonlySet<string>>
   /**
-   * To be called once at start: ends what a killed gateway left connected, when it was last seen,
-   * and stops its state.
+   * Notes that a node's connection ended, adds it to the uptime, and stores the state. No effect
+   * once the node has another connection, or none.
    */
-  markAllDisconnected(): Promise<void>
+  markDisconnected(
+    connection: ConnectionOfNode,
+    end: { readonly at: number; readonly state: NodeState },
+  ): Promise<void>
+  /**
+   * Ends the connections that are held by no process that is alive, as of when their nodes were
+   * last seen, and stops the nodes' states. Gives how many they were. Any gateway may do it at any
+   * time: each connection is ended once.
+   */
+  endAbandoned(): Promise<number>
+  /** What the gateways of this database together have connected, dead ones not counted. */
   network(): Promise<NetworkFigures>
   /**
    * Gives the models that nodes have benchmarks of, by name, at most OFFERED_MODELS_MAX: what may
@@ -127,11 +158,13 @@ export type NodesStore = {
 }
 
 /**
- * Nodes on the database's shared connections. One gateway serves the nodes of a database: a second
- * one's `markAllDisconnected` would show the first one's nodes as stopped until they dial again;
- * calls would not notice, for they go by connections.
+ * Nodes on the database's shared connections, for any number of gateways: a row belongs to the
+ * connection that was stored last, as long as the process that holds it is alive.
  */
-export function createNodesStore({ queries }: Pick<Database, 'queries'>): NodesStore {
+export function createNodesStore(
+  { queries }: Pick<Database, 'queries'>,
+  clock: StoreClock = null,
+): NodesStore {
   const selectNode = (nodeId: string) =>
     queries.selectFrom('nodes').selectAll().where('node_id', '=', nodeId)
 
@@ -177,37 +210,40 @@ export function createNodesStore({ queries }: Pick<Database, 'queries'>): NodesS
     },
     newestBenchmark: async (nodeId) =>
       (await findNewestBenchmarks(queries, { nodeId })).get(nodeId) ?? null,
-    async setState(nodeId, state) {
-      await queries.updateTable('nodes').set({ state }).where('node_id', '=', nodeId).execute()
+    async setState({ nodeId, connectionId }, state) {
+      await sql`
+        update nodes set state = ${unlessDisabled(state)}
+        where node_id = ${nodeId} and connection_id = ${connectionId}`.execute(queries)
     },
-    async markConnected(nodeId, at, models) {
+    async markConnected({ nodeId, connectionId, processId, at, models, state }, takes = 'always') {
       const { numAffectedRows } = await sql`
         update nodes set total_uptime_seconds = ${UPTIME_WHEN_LAST_SEEN}, connected_since = ${at}::bigint,
-          last_seen_at = ${at}::bigint, models = ${models}::text[]
-        where node_id = ${nodeId} and not is_archived`.execute(queries)
+          last_seen_at = ${at}::bigint, models = ${models}::text[], state = ${unlessDisabled(state)},
+          process_id = ${processId}, connection_id = ${connectionId}
+        where node_id = ${nodeId} and not is_archived
+          and (${takes === 'always'} or connected_since is null)`.execute(queries)
       return (numAffectedRows ?? 0n) > 0n
     },
-    async markSeen(nodeIds, at) {
-      await sql`
-        update nodes set last_seen_at = greatest(last_seen_at, ${at}::bigint)
-        where node_id = any(${nodeIds}::text[]) and connected_since is not null`.execute(queries)
+    async markSeen(connections, { processId, at }) {
+      const { rows } = await sql<{ node_id: string }>`
+        update nodes set last_seen_at = greatest(last_seen_at, ${at}::bigint), process_id = ${processId}
+        from unnest(${connections.map(({ nodeId }) => nodeId)}::text[],
+          ${connections.map(({ connectionId }) => connectionId)}::uuid[]) as held(node_id, connection_id)
+        where nodes.node_id = held.node_id and nodes.connection_id = held.connection_id
+        returning nodes.node_id`.execute(queries)
+      return new Set(rows.map(({ node_id }) => node_id))
     },
-    async markDisconnected(nodeId, at) {
+    async markDisconnected({ nodeId, connectionId }, { at, state }) {
       await sql`
         update nodes set total_uptime_seconds = total_uptime_seconds + greatest(0, ${at}::bigint - connected_since),
-          connected_since = null, last_seen_at = greatest(last_seen_at, ${at}::bigint), models = '{}'
-        where node_id = ${nodeId} and connected_since is not null`.execute(queries)
+          last_seen_at = greatest(last_seen_at, ${at}::bigint), state = ${unlessDisabled(state)}, ${NO_CONNECTION}
+        where node_id = ${nodeId} and connection_id = ${connectionId}`.execute(queries)
     },
-    async markAllDisconnected() {
-      await sql`
-        update nodes set total_uptime_seconds = ${UPTIME_WHEN_LAST_SEEN}, connected_since = null, models = '{}'
-        where connected_since is not null`.execute(queries)
-      await sql`
-        update nodes set state = stops.stopped
-        from unnest(${NODE_STATES}::text[], ${NODE_STATES.map(stopState)}::text[]) as stops(running, stopped)
-        where nodes.state = stops.running and stops.stopped <> stops.running`.execute(queries)
+    endAbandoned: () => endAbandoned(queries, clock),
+    async network() {
+      await endAbandoned(queries, clock)
+      return readNetworkFigures(queries)
     },
-    network: () => readNetworkFigures(queries),
     async offeredModels() {
       const rows = await queries
         .selectFrom('node_benchmarks')
@@ -224,6 +260,31 @@ export function createNodesStore({ queries }: Pick<Database, 'queries'>): NodesS
 /** Uptime with the connection that is still open, up to when the node was last seen. */
 const UPTIME_WHEN_LAST_SEEN = sql`
   total_uptime_seconds + case when connected_since is null then 0 else greatest(0, last_seen_at - connected_since) end`
+
+const NO_CONNECTION = sql`connected_since = null, models = '{}', process_id = null, connection_id = null`
+
+/** A state, as it is stored over the one that is there: only the operator ends a disablement. */
+function unlessDisabled(state: NodeState): RawBuilder<string> {
+  const disabled = stopState(state) === state ? 'STOPPED_DISABLED' : 'RUNNING_DISABLED'
+  return sql`case when state in ('RUNNING_DISABLED', 'STOPPED_DISABLED') then ${disabled} else ${state} end`
+}
+
+/**
+ * Rows that another gateway is just ending are left to it. The processes are read once, before the
+ * rows: a row that changes while it is waited for is judged by what it is then.
+ */
+async function endAbandoned(queries: Queries, clock: StoreClock): Promise<number> {
+  const { numAffectedRows } = await sql`
+    update nodes set total_uptime_seconds = ${UPTIME_WHEN_LAST_SEEN}, state = coalesce((
+        select stopped from unnest(${NODE_STATES}::text[], ${NODE_STATES.map(stopState)}::text[]) as stops(running, stopped)
+        where running = state), state), ${NO_CONNECTION}
+    where node_id in (
+      select node_id from nodes
+      where connected_since is not null and (process_id is null or process_id <> all (array(
+        select id from gateway_processes where expires_at > ${clockSeconds(clock)})))
+      order by node_id for update skip locked)`.execute(queries)
+  return Number(numAffectedRows ?? 0n)
+}
 
 /** False when the id is taken or the account has enough nodes. */
 async function insertNode(

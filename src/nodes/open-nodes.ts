@@ -32,11 +32,12 @@ export function openNodeRegistry(database: Database): NodeRegistry {
 }
 
 /**
- * Makes ready to take nodes: what a killed gateway left connected is ended first. `stop` ends every
+ * Makes ready to take nodes: what dead gateways left connected is ended first. `stop` ends every
  * node's connection and stores what is left.
  */
 export async function openNodes({
   registry: { nodes, inferences },
+  processId,
   authenticate,
   checkImage,
   limits = NODE_LIMITS,
@@ -44,6 +45,7 @@ export async function openNodes({
   log,
 }: {
   readonly registry: NodeRegistry
+  readonly processId: HubOptions['processId']
   readonly authenticate: HubOptions['authenticate']
   readonly checkImage: HubOptions['checkImage']
   readonly limits?: NodeLimits | undefined
@@ -51,9 +53,9 @@ export async function openNodes({
   readonly now: () => number
   readonly log: Logger
 }): Promise<Hub> {
-  await nodes.markAllDisconnected()
+  await nodes.endAbandoned()
   const connected = createHub({
-    ...{ nodes, inferences, authenticate, checkImage, limits, now, log },
+    ...{ nodes, processId, inferences, authenticate, checkImage, limits, now, log },
     offeredModels: await nodes.offeredModels(),
     random: Math.random,
     makeId: randomUUID,

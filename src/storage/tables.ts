@@ -191,6 +191,9 @@ type NodeRow = {
   readonly version: string | null
   readonly connected_since: number | null
   readonly last_seen_at: number | null
+  /** The gateway that holds its connection, and that connection; null while it has none. */
+  readonly process_id: string | null
+  readonly connection_id: string | null
   readonly models: Generated<readonly string[]>
   readonly total_uptime_seconds: Generated<number>
   readonly requests_served: Generated<number>

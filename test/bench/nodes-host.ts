@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net'
 import { createHub } from '../../src/nodes/hub.ts'
 import { NODE_LIMITS } from '../../src/nodes/limits.ts'
 import { createLogger } from '../../src/observability/logger.ts'
-import { createMemoryRegistry, TEST_ACCOUNT } from '../support/memory-registry.ts'
+import { createMemoryRegistry, TEST_ACCOUNT, TEST_PROCESS } from '../support/memory-registry.ts'
 
 /**
  * The gateway's side of nodes in a process of its own, so that its memory is its own: started by
@@ -32,6 +32,7 @@ for (let at = 0; at < Number(registered); at++)
   registry.register({ nodeId: `node-${at}`, state: 'STOPPED', benchmarks: { [model]: 50 } })
 const nodes = createHub({
   nodes: registry,
+  processId: () => TEST_PROCESS,
   inferences: registry.sink,
   authenticate: async () => ({ accountId: TEST_ACCOUNT, scopes: ['nodes'] as const }),
   limits: NODE_LIMITS,

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { LEASE_SECONDS } from '../../src/accounts/process-lease.ts'
+import { LEASE_SECONDS } from '../../src/storage/process-lease.ts'
 import { type KillableService, startKillableService } from '../support/crash/parts.ts'
 
 const CALLERS = 12

@@ -14,7 +14,7 @@ import { RelayerNonces } from '../../src/chain/relayer-nonces.ts'
 import { compose, type OwnParts } from '../../src/compose.ts'
 import { type GatewayConfig, readGatewayConfig } from '../../src/config.ts'
 import type { InferencesStore } from '../../src/nodes/inferences-store.ts'
-import type { NodesStore } from '../../src/nodes/nodes-store.ts'
+import type { BegunConnection, ConnectionOfNode, NodesStore } from '../../src/nodes/nodes-store.ts'
 import type { ServingNodes } from '../../src/nodes/open-nodes.ts'
 import { createLogger, type Logger } from '../../src/observability/logger.ts'
 import { type Database, openDatabase } from '../../src/storage/database.ts'
@@ -37,6 +37,11 @@ export type TestGateway = {
   readonly keys: ApiKeys
   readonly accounts: Accounts
   readonly nodesStore: NodesStore
+  /** Stores a connection of a node, held by this gateway, and gives it. */
+  connectNode(
+    nodeId: string,
+    connection?: Partial<BegunConnection>,
+  ): Promise<ConnectionOfNode & { readonly isNoted: boolean }>
   readonly inferences: InferencesStore
   readonly nodes: ServingNodes
   /** A valid key, and the account it is of. */
@@ -117,7 +122,7 @@ export async function startGateway(
     }),
     ...(nodes === null ? {} : { nodes }),
   })
-  const { app, enclaves, commits, keys, accounts, registry } = gateway
+  const { app, enclaves, commits, lease, keys, accounts, registry } = gateway
   const { text: key } = await keys.create({ accountName: 'tests', name: 'first' })
   const { id: accountId } = await keys.openAccount('tests')
   return {
@@ -129,6 +134,15 @@ export async function startGateway(
     keys,
     accounts,
     nodesStore: registry.nodes,
+    async connectNode(nodeId, options) {
+      const connection = { nodeId, connectionId: randomUUID() }
+      const isNoted = await registry.nodes.markConnected({
+        ...{ ...connection, processId: lease.id(), models: ['m'], state: 'RUNNING' },
+        at: Math.floor(Date.now() / 1000),
+        ...options,
+      })
+      return { ...connection, isNoted }
+    },
     inferences: registry.inferences,
     nodes: gateway.nodes,
     key,

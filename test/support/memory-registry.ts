@@ -1,7 +1,7 @@
 import type { NodeRegistry, RegisteredNode } from '../../src/nodes/admit-node.ts'
 import type { InferencesSink } from '../../src/nodes/inference-log.ts'
 import type { Inference } from '../../src/nodes/inferences-store.ts'
-import type { NodeState } from '../../src/nodes/node-state.ts'
+import { type NodeState, stopState } from '../../src/nodes/node-state.ts'
 
 /** What a test registers: a node with benchmarks by model. */
 export type Registration = Partial<RegisteredNode> & {
@@ -23,6 +23,7 @@ export type MemoryRegistry = NodeRegistry & {
 }
 
 export const TEST_ACCOUNT = '00000000-0000-4000-8000-000000000001'
+export const TEST_PROCESS = '00000000-0000-4000-8000-00000000000a'
 
 export function createMemoryRegistry(): MemoryRegistry {
   const nodes = new Map<string, RegisteredNode>()
@@ -33,6 +34,14 @@ export function createMemoryRegistry(): MemoryRegistry {
   const change = (nodeId: string, changes: Partial<RegisteredNode>) => {
     const node = nodes.get(nodeId)
     if (node !== undefined) nodes.set(nodeId, { ...node, ...changes })
+  }
+
+  /** A disabled node stays disabled, as in the database. */
+  const keep = (nodeId: string, state: NodeState) => {
+    const isDisabled = nodes.get(nodeId)?.state?.endsWith('_DISABLED') ?? false
+    const kept = stopState(state) === state ? 'STOPPED_DISABLED' : 'RUNNING_DISABLED'
+    writes.push(`state ${nodeId} ${isDisabled ? kept : state}`)
+    change(nodeId, { state: isDisabled ? kept : state })
   }
 
   return {
@@ -52,19 +61,24 @@ export function createMemoryRegistry(): MemoryRegistry {
       const tokensPerSecond = benchmarks.get(`${nodeId} ${model}`)
       return tokensPerSecond === undefined ? null : { tokensPerSecond }
     },
-    async setState(nodeId, state) {
-      writes.push(`state ${nodeId} ${state}`)
-      change(nodeId, { state })
+    async setState({ nodeId }, state) {
+      keep(nodeId, state)
     },
-    async markConnected(nodeId, _at, models) {
+    async markConnected({ nodeId, models, state }) {
       writes.push(`connected ${nodeId} ${models.join(',')}`)
+      keep(nodeId, state)
       return true
     },
-    async markDisconnected(nodeId) {
+    async markDisconnected({ nodeId }, { state }) {
       writes.push(`disconnected ${nodeId}`)
+      keep(nodeId, state)
     },
-    async markSeen(nodeIds) {
-      writes.push(`seen ${nodeIds.join(',')}`)
+    async markSeen(connections) {
+      writes.push(`seen ${connections.map(({ nodeId }) => nodeId).join(',')}`)
+      return new Set(connections.map(({ nodeId }) => nodeId))
+    },
+    async endAbandoned() {
+      return 0
     },
   }
 }

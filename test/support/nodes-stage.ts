@@ -12,6 +12,7 @@ import {
   type MemoryRegistry,
   type Registration,
   TEST_ACCOUNT,
+  TEST_PROCESS,
 } from './memory-registry.ts'
 import {
   connectScriptedNode,
@@ -60,6 +61,7 @@ export async function openNodesStage(
   const registry = createMemoryRegistry()
   const nodes = createHub({
     nodes: registry,
+    processId: () => TEST_PROCESS,
     inferences: registry.sink,
     authenticate: async (key) => callerOf(key),
     limits: { ...QUICK_LIMITS, ...limits },

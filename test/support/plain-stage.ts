@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto'
 import type { GatewayConfig } from '../../src/config.ts'
 import { NODE_LIMITS, type NodeLimits } from '../../src/nodes/limits.ts'
 import type { ServingNodes } from '../../src/nodes/open-nodes.ts'
@@ -106,7 +107,11 @@ async function registerNode(
     await nodesStore.saveBenchmark({
       ...{ nodeId, accountId, model, tokensPerSecond: BENCHMARK_TOKENS_PER_SECOND, createdAt: at },
     })
-  await nodesStore.setState(nodeId, 'STOPPED')
+  // One that has been connected before, and so is not verified first.
+  const connection = { nodeId, connectionId: randomUUID() }
+  const begun = { ...connection, processId: randomUUID(), at, models, state: 'RUNNING' } as const
+  await nodesStore.markConnected(begun)
+  await nodesStore.markDisconnected(connection, { at, state: 'STOPPED' })
 }
 
 const HARDWARE = {

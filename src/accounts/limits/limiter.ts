@@ -4,7 +4,7 @@ import type { ApiContext } from '../../api/context.ts'
 import { ApiError, asError } from '../../api/errors.ts'
 import { type InferenceFacts, noteInference } from '../../observability/call-scope.ts'
 import type { Logger } from '../../observability/logger.ts'
-import type { ProcessLease } from '../process-lease.ts'
+import type { ProcessLease } from '../../storage/process-lease.ts'
 import type { LimitBucket, RateLimitsStore, Settlement, StepOutcome } from '../rate-limits-store.ts'
 import {
   describeQuota,

@@ -1,5 +1,4 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { createProcessesStore } from '../../../src/accounts/processes-store.ts'
 import {
   createRateLimitsStore,
   type LimitBucket,
@@ -7,6 +6,7 @@ import {
   type Settlement,
 } from '../../../src/accounts/rate-limits-store.ts'
 import type { Database } from '../../../src/storage/database.ts'
+import { createProcessesStore } from '../../../src/storage/processes-store.ts'
 import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../support/databases.ts'
 
 const NONE: Limits = {

@@ -16,8 +16,8 @@ it('tells what all connected nodes do together, whoever asks', async () => {
     await createMeasuredNode(gateway, ['large']),
   ]
   await createMeasuredNode(gateway, ['small'])
-  await gateway.nodesStore.markConnected(first, now, ['small'])
-  await gateway.nodesStore.markConnected(second, now, ['large'])
+  await gateway.connectNode(first, { models: ['small'] })
+  await gateway.connectNode(second, { models: ['large'] })
   const served = { promptTokens: 1, completionTokens: 2, totalTokens: 3, timeToFirstTokenMs: 5 }
   await gateway.inferences.add(
     [now, now - 3600, now - 86_400 - 61].map((createdAt) => ({

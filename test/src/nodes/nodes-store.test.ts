@@ -4,12 +4,14 @@ import { sql } from 'kysely'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import {
   BENCHMARKS_PER_NODE_MAX,
+  type BegunConnection,
   createNodesStore,
   NODES_PER_ACCOUNT_MAX,
   type NodesStore,
 } from '../../../src/nodes/nodes-store.ts'
 import type { NodeHardware } from '../../../src/nodes/protocol/registration.ts'
 import type { Database } from '../../../src/storage/database.ts'
+import { createProcessesStore } from '../../../src/storage/processes-store.ts'
 import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../support/databases.ts'
 
 const HARDWARE: NodeHardware = {
@@ -37,6 +39,16 @@ const BARE_HARDWARE: NodeHardware = {
   network_upload_speed: null,
   version: null,
 }
+
+/** A connection of the node, and of no other process than its own. */
+const connectionOf = (
+  { nodeId }: { readonly nodeId: string },
+  begun: Partial<BegunConnection> = {},
+): BegunConnection => ({
+  ...{ nodeId, connectionId: randomUUID(), processId: randomUUID() },
+  ...{ at: 5000, models: ['m'], state: 'RUNNING' },
+  ...begun,
+})
 
 describe.each(DATABASE_KINDS)('nodes store on %s', (kind) => {
   let source: DatabaseSource
@@ -232,9 +244,9 @@ describe.each(DATABASE_KINDS)('nodes store on %s', (kind) => {
 
   describe('connections', () => {
     it('count to the uptime when they end, once', async () => {
-      const { nodeId } = await createNode()
-      expect(await nodes.markConnected(nodeId, 5000, ['m', "n'"])).toBe(true)
-      await nodes.setState(nodeId, 'RUNNING')
+      const first = await createNode().then((node) => connectionOf(node))
+      const { nodeId } = first
+      expect(await nodes.markConnected({ ...first, models: ['m', "n'"] })).toBe(true)
       expect(await nodes.find(nodeId)).toMatchObject({
         connectedSince: 5000,
         lastSeenAt: 5000,
@@ -242,20 +254,23 @@ describe.each(DATABASE_KINDS)('nodes store on %s', (kind) => {
         state: 'RUNNING',
         totalUptimeSeconds: 0,
       })
-      await nodes.markDisconnected(nodeId, 5100)
-      await nodes.markDisconnected(nodeId, 9999)
+      await nodes.setState(first, 'RUNNING_DEGRADED')
+      expect(await nodes.find(nodeId)).toMatchObject({ state: 'RUNNING_DEGRADED' })
+      for (const at of [5100, 9999])
+        await nodes.markDisconnected(first, { at, state: 'STOPPED_DEGRADED' })
       const gone = { connectedSince: null, lastSeenAt: 5100, models: [], totalUptimeSeconds: 100 }
-      expect(await nodes.find(nodeId)).toMatchObject(gone)
-      await nodes.markConnected(nodeId, 6000, ['m'])
-      await nodes.markDisconnected(nodeId, 6011)
+      expect(await nodes.find(nodeId)).toMatchObject({ ...gone, state: 'STOPPED_DEGRADED' })
+      const second = connectionOf(first, { at: 6000 })
+      await nodes.markConnected(second)
+      await nodes.markDisconnected(second, { at: 6011, state: 'STOPPED' })
       expect(await nodes.find(nodeId)).toMatchObject({ totalUptimeSeconds: 111 })
     })
 
     it('never count backwards when the clock was set back', async () => {
-      const { nodeId } = await createNode()
-      await nodes.markConnected(nodeId, 5000, [])
-      await nodes.markDisconnected(nodeId, 4000)
-      expect(await nodes.find(nodeId)).toMatchObject({
+      const connection = await createNode().then((node) => connectionOf(node))
+      await nodes.markConnected(connection)
+      await nodes.markDisconnected(connection, { at: 4000, state: 'STOPPED' })
+      expect(await nodes.find(connection.nodeId)).toMatchObject({
         totalUptimeSeconds: 0,
         connectedSince: null,
       })
@@ -264,34 +279,85 @@ describe.each(DATABASE_KINDS)('nodes store on %s', (kind) => {
     it('are refused for a node that is archived or unknown', async () => {
       const node = await createNode()
       await nodes.update({ ...node, name: null, isArchived: true })
-      expect(await nodes.markConnected(node.nodeId, 1, ['m'])).toBe(false)
-      expect(await nodes.markConnected('nobody', 1, ['m'])).toBe(false)
+      expect(await nodes.markConnected(connectionOf(node))).toBe(false)
+      expect(await nodes.markConnected(connectionOf({ nodeId: 'nobody' }))).toBe(false)
       expect(await nodes.find(node.nodeId)).toMatchObject({ connectedSince: null, models: [] })
     })
 
-    it('that a killed gateway left open count up to when their nodes were last seen', async () => {
-      const [seen, back, idle] = [await createNode(), await createNode(), await createNode()]
-      for (const { nodeId } of [seen, back]) await nodes.markConnected(nodeId, 1000, ['m'])
-      await nodes.markSeen([seen.nodeId, back.nodeId, idle.nodeId, 'nobody'], 1060)
-      await nodes.markSeen([seen.nodeId], 1030)
-      await nodes.markConnected(back.nodeId, 2000, ['m'])
-      expect(await nodes.find(back.nodeId)).toMatchObject({
-        connectedSince: 2000,
+    it('leave a node disabled that the operator disabled', async () => {
+      const connection = await createNode().then((node) => connectionOf(node))
+      const stateOf = async () => (await nodes.find(connection.nodeId))?.state
+      await nodes.markConnected(connection)
+      await sql`update nodes set state = 'RUNNING_DISABLED' where node_id = ${connection.nodeId}`.execute(
+        database.queries,
+      )
+      await nodes.setState(connection, 'RUNNING')
+      expect(await stateOf()).toBe('RUNNING_DISABLED')
+      await nodes.markDisconnected(connection, { at: 5100, state: 'STOPPED' })
+      expect(await stateOf()).toBe('STOPPED_DISABLED')
+      await nodes.markConnected(connection)
+      expect(await stateOf()).toBe('RUNNING_DISABLED')
+    })
+
+    it('that another took the place of are ended by nothing that is stored of them later', async () => {
+      const old = await createNode().then((node) => connectionOf(node))
+      const next = connectionOf(old, { at: 6000, processId: randomUUID() })
+      await nodes.markConnected(old)
+      await nodes.markSeen([old], { processId: old.processId, at: 5060 })
+      await nodes.markConnected(next)
+      expect(await nodes.markConnected(old, 'when_free')).toBe(false)
+      expect(await nodes.markSeen([old], { processId: old.processId, at: 7000 })).toEqual(new Set())
+      await nodes.setState(old, 'RUNNING_DEGRADED')
+      await nodes.markDisconnected(old, { at: 7001, state: 'STOPPED' })
+      expect(await nodes.find(old.nodeId)).toMatchObject({
+        ...{ connectedSince: 6000, lastSeenAt: 6000, models: ['m'], state: 'RUNNING' },
         totalUptimeSeconds: 60,
       })
-      await nodes.setState(seen.nodeId, 'RUNNING_DEGRADED')
-      await nodes.setState(idle.nodeId, 'STOPPED_DISABLED')
-      await nodes.markAllDisconnected()
-      expect(await nodes.find(seen.nodeId)).toMatchObject({
-        connectedSince: null,
-        models: [],
+      expect(await nodes.markSeen([next], { processId: next.processId, at: 7000 })).toEqual(
+        new Set([next.nodeId]),
+      )
+      await nodes.markDisconnected(next, { at: 7100, state: 'STOPPED' })
+      expect(await nodes.markConnected(old, 'when_free')).toBe(true)
+    })
+
+    it('that no living process holds end, once, when their nodes were last seen', async () => {
+      const clock = { now: 10_000 }
+      const own = await source.open()
+      const [store, other] = [
+        createNodesStore(own, () => clock.now),
+        createNodesStore(own, () => clock.now),
+      ]
+      const processes = createProcessesStore(own, () => clock.now)
+      const [dead, alive] = [randomUUID(), randomUUID()]
+      await processes.enter(dead, 15)
+      const open = async (connection: Partial<BegunConnection>) => {
+        const node = makeNode()
+        await store.create(node)
+        const begun = connectionOf(node, connection)
+        await store.markConnected(begun)
+        return begun
+      }
+      const left = await open({ processId: dead, state: 'RUNNING_DEGRADED' })
+      const moved = await open({ processId: dead })
+      const kept = await open({ processId: alive })
+      const never = await open({ processId: randomUUID() })
+      await store.markSeen([left], { processId: dead, at: 5060 })
+      clock.now += 14
+      await processes.enter(alive, 15)
+      expect(await store.network()).toMatchObject({ nodes: 4, connectedNodes: 3 })
+      expect(await store.find(never.nodeId)).toMatchObject({ connectedSince: null })
+      await store.markConnected(connectionOf(moved, { processId: alive, at: 6000 }))
+      clock.now += 1
+      expect(
+        (await Promise.all([store, other].map((each) => each.endAbandoned()))).toSorted(),
+      ).toEqual([0, 1])
+      expect(await store.network()).toMatchObject({ connectedNodes: 2 })
+      expect(await store.find(left.nodeId)).toMatchObject({
+        ...{ connectedSince: null, lastSeenAt: 5060, models: [], totalUptimeSeconds: 60 },
         state: 'STOPPED_DEGRADED',
-        totalUptimeSeconds: 60,
       })
-      expect(await nodes.find(idle.nodeId)).toMatchObject({
-        lastSeenAt: null,
-        state: 'STOPPED_DISABLED',
-      })
+      for (const { nodeId } of [moved, kept])
+        expect(await store.find(nodeId)).toMatchObject({ models: ['m'], state: 'RUNNING' })
     })
   })
 
@@ -319,7 +385,8 @@ describe.each(DATABASE_KINDS)('nodes store on %s', (kind) => {
     })
 
     it('is its connected nodes, by their benchmarks of the models they serve', async () => {
-      const own = createNodesStore(await source.open())
+      const { queries } = await source.open()
+      const own = createNodesStore({ queries })
       const benchmark = async (
         node: ReturnType<typeof makeNode>,
         model: string,
@@ -333,8 +400,11 @@ describe.each(DATABASE_KINDS)('nodes store on %s', (kind) => {
         await benchmark(node, 'large', 40)
       }
       await own.update({ ...archived, name: null, isArchived: true })
-      await own.markConnected(first.nodeId, 1, ['small', 'large', 'unmeasured'])
-      await own.markConnected(second.nodeId, 1, ['large'])
+      const processId = randomUUID()
+      await createProcessesStore({ queries }).enter(processId, 60)
+      const models = ['small', 'large', 'unmeasured']
+      await own.markConnected(connectionOf(first, { processId, models }))
+      await own.markConnected(connectionOf(second, { processId, models: ['large'] }))
       expect(await own.network()).toEqual({
         nodes: 3,
         connectedNodes: 2,

@@ -88,7 +88,10 @@ describe('times', () => {
     const { node_id: nodeId } = (await service.create({ accountId, name: 'rig' })) as {
       node_id: string
     }
-    await createNodesStore(database).markConnected(nodeId, 1_790_000_500, ['m'])
+    await createNodesStore(database).markConnected({
+      ...{ nodeId, connectionId: randomUUID(), processId: randomUUID() },
+      ...{ at: 1_790_000_500, models: ['m'], state: 'RUNNING' },
+    })
     expect(await service.info({ nodeId, accountId })).toMatchObject({
       node_created_at: 1_790_000_000,
       run_duration_seconds: 0,

@@ -127,10 +127,12 @@ describe('PUT /v1/dashboard/node', () => {
   it('keeps an archived node from connecting until it is archived no more', async () => {
     const nodeId = await createNode(gateway)
     await put({ node_id: nodeId, is_archived: true })
-    expect(await gateway.nodesStore.markConnected(nodeId, unixSeconds(), ['m'])).toBe(false)
+    expect(await gateway.connectNode(nodeId)).toMatchObject({ isNoted: false })
     await put({ node_id: nodeId, is_archived: false })
-    expect(await gateway.nodesStore.markConnected(nodeId, unixSeconds(), ['m'])).toBe(true)
-    await gateway.nodesStore.markDisconnected(nodeId, unixSeconds())
+    const connection = await gateway.connectNode(nodeId)
+    expect(connection.isNoted).toBe(true)
+    const end = { at: unixSeconds(), state: 'STOPPED' } as const
+    await gateway.nodesStore.markDisconnected(connection, end)
   })
 
   it.each([
@@ -227,13 +229,12 @@ describe('node info', () => {
   it('tells of a connection, and of its state in words', async () => {
     const nodeId = await createNode(gateway)
     const { nodesStore } = gateway
-    await nodesStore.markConnected(nodeId, unixSeconds() - 100, ['m'])
-    await nodesStore.setState(nodeId, 'RUNNING_BENCHMARKING')
+    const connection = await gateway.connectNode(nodeId, { at: unixSeconds() - 100 })
+    await nodesStore.setState(connection, 'RUNNING_BENCHMARKING')
     const info = await infoOf(nodeId)
     expect(info.status).toBe('Running - verifying performance')
     expect([100, 101, 102]).toContain(info.run_duration_seconds)
-    await nodesStore.setState(nodeId, 'STOPPED')
-    await nodesStore.markDisconnected(nodeId, unixSeconds())
+    await nodesStore.markDisconnected(connection, { at: unixSeconds(), state: 'STOPPED' })
     expect(await infoOf(nodeId)).toMatchObject({ status: 'Stopped', run_duration_seconds: 0 })
   })
 })
@@ -361,10 +362,9 @@ describe('GET /v1/dashboard/nodes', () => {
     const nodeId = await createMeasuredNode(owner, ['m'])
     const { nodesStore } = gateway
     const now = unixSeconds()
-    await nodesStore.markConnected(nodeId, now - 500, ['m'])
-    await nodesStore.markDisconnected(nodeId, now - 400)
-    await nodesStore.markConnected(nodeId, now - 30, ['m'])
-    await nodesStore.setState(nodeId, 'RUNNING')
+    const earlier = await gateway.connectNode(nodeId, { at: now - 500 })
+    await nodesStore.markDisconnected(earlier, { at: now - 400, state: 'STOPPED' })
+    const connection = await gateway.connectNode(nodeId, { at: now - 30 })
     const served = {
       model: 'm',
       promptTokens: 1,
@@ -397,7 +397,7 @@ describe('GET /v1/dashboard/nodes', () => {
     expect([30, 31, 32]).toContain(item?.run_duration_seconds)
     expect(item?.total_uptime_seconds).toBe(100 + (item?.run_duration_seconds ?? 0))
     expect(Object.keys(item ?? {}).slice(-2)).toEqual(['is_archived', 'node_created_at'])
-    await nodesStore.markDisconnected(nodeId, now)
+    await nodesStore.markDisconnected(connection, { at: now, state: 'STOPPED' })
   })
 
   it('keeps archived nodes in it', async () => {

@@ -6,7 +6,6 @@ import {
   type RateLimiter,
 } from '../../../../src/accounts/limits/limiter.ts'
 import { assembleTiers, type Tiers } from '../../../../src/accounts/limits/tiers.ts'
-import { createProcessesStore } from '../../../../src/accounts/processes-store.ts'
 import {
   createRateLimitsStore,
   type Limits,
@@ -14,6 +13,7 @@ import {
 } from '../../../../src/accounts/rate-limits-store.ts'
 import { createLogger } from '../../../../src/observability/logger.ts'
 import { type Database, openDatabase } from '../../../../src/storage/database.ts'
+import { createProcessesStore } from '../../../../src/storage/processes-store.ts'
 import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../../support/databases.ts'
 
 const LEASE_SECONDS = 15

@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
-import { createProcessLease } from '../../../src/accounts/process-lease.ts'
-import type { ProcessesStore } from '../../../src/accounts/processes-store.ts'
 import { createLogger } from '../../../src/observability/logger.ts'
+import { createProcessLease } from '../../../src/storage/process-lease.ts'
+import type { ProcessesStore } from '../../../src/storage/processes-store.ts'
 
 const log = createLogger({ level: 'silent', destination: { write: () => undefined } })
 

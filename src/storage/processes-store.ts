@@ -1,6 +1,6 @@
 import { sql } from 'kysely'
-import { clockArgument, clockSeconds, type StoreClock } from '../storage/clock.ts'
-import type { Database } from '../storage/database.ts'
+import { clockArgument, clockSeconds, type StoreClock } from './clock.ts'
+import type { Database } from './database.ts'
 
 /**
  * The gateways that are alive, each under an id of its own. Every method throws the driver's error

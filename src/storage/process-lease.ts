@@ -1,9 +1,10 @@
 import type { Logger } from '../observability/logger.ts'
-import type { ProcessesStore } from './processes-store.ts'
+import type { Database } from './database.ts'
+import { createProcessesStore, type ProcessesStore } from './processes-store.ts'
 
 /**
- * Without a renewal for so long a process counts as dead: what it reserved is given back, and its
- * calls may be made again.
+ * Without a renewal for so long a process counts as dead: what it reserved is given back, its calls
+ * may be made again, and its nodes are disconnected.
  */
 export const LEASE_SECONDS = 15
 /** Between renewals: four may fail before the lease is over. */
@@ -41,6 +42,22 @@ type ProcessLeaseOptions = {
   readonly leaseSeconds?: number
   readonly renewIntervalMs?: number
   readonly marginMs?: number
+}
+
+/**
+ * Enters this process among the living of the database, and keeps it there until `stop`. Rejects
+ * with the driver's error.
+ */
+export async function openProcessLease(database: Database, log: Logger): Promise<ProcessLease> {
+  const lease = createProcessLease({
+    processes: createProcessesStore(database),
+    makeId: () => crypto.randomUUID(),
+    // The embedded database takes one process.
+    isAlone: database.kind === 'embedded',
+    log,
+  })
+  await lease.start()
+  return lease
 }
 
 /**
