@@ -11,8 +11,10 @@ import { createOperations } from './accounts/operations.ts'
 import { type App, createApp } from './api/app.ts'
 import { openControl, openControlAt } from './api/control-server.ts'
 import { listenAt, tryAddress } from './api/server.ts'
+import { startBus } from './bus/bus.ts'
 import { type Anchoring, startAnchoring } from './chain/anchoring.ts'
 import { type Chain, connectChain } from './chain/open-chain.ts'
+import { judgeAnswer } from './chat/chat-completions.ts'
 import type { GatewayConfig } from './config.ts'
 import { openEmbeddings } from './embeddings/embeddings.ts'
 import {
@@ -171,6 +173,8 @@ export async function compose(
   })
   onStarted(() => limits.stop())
 
+  const bus = config.bus === null ? null : startBus(config.bus, { makeId, log })
+  onStarted(async () => bus?.stop())
   const registry = openNodeRegistry(database)
   const nodes: ServingNodes =
     own.nodes ??
@@ -178,6 +182,8 @@ export async function compose(
       ...{ registry, processId: () => lease.id(), authenticate: keys.authenticate, log },
       checkImage: (images) => checkImages(images, { n: 1, size: null }),
       limits: own.nodeLimits,
+      bus,
+      judge: judgeAnswer,
       now: unixMs,
     }))
   onStarted(() => nodes.stop())

@@ -1,5 +1,6 @@
 import { resolve } from 'node:path'
 import { z } from 'zod'
+import { BUS_FIELDS, type BusConfig, busFaults, busOf } from './bus/settings.ts'
 import {
   anchoringOf,
   CHAIN_FIELDS,
@@ -80,6 +81,8 @@ const schema = z.object({
    * DATA_DIR.
    */
   DATABASE_URL: url(['postgres', 'postgresql']).optional(),
+
+  ...BUS_FIELDS,
 
   ...CHAIN_FIELDS,
 
@@ -186,6 +189,8 @@ export type GatewayConfig = {
   readonly logLevel: Settings['LOG_LEVEL']
   /** Null: embedded in the data folder. */
   readonly databaseUrl: string | null
+  /** Null: this gateway is alone. */
+  readonly bus: BusConfig | null
   readonly chain: ChainConfig
   readonly fees: ReturnType<typeof anchoringOf>['fees']
   readonly confirmations: number
@@ -227,6 +232,7 @@ export function readGatewayConfig(environment: Environment = process.env): Gatew
     traces: tracesOf(settings, 'affidavit-gateway'),
     agentVariables: pickVariables(environment, AGENT_VARIABLES),
     databaseUrl: settings.DATABASE_URL ?? null,
+    bus: busOf(settings),
     ...anchoringOf(settings),
     headAttestationIntervalMs: settings.HEAD_ATTESTATION_INTERVAL_MS,
     enclave: enclaveOf(settings, environment),
@@ -269,6 +275,7 @@ function credentialsOf(settings: Settings): ReadonlyMap<string, string> {
 function findFaults(given: Environment): readonly string[] {
   return [
     ...chainFaults(given),
+    ...busFaults(given),
     ...upstreamFaults(given),
     ...releaseFaults(given),
     ...(given.NODE_ENV === 'production' ? productionFaults(given) : []),

@@ -96,6 +96,19 @@ async function dispatch(options: ChatCompletionsOptions, call: ChatCall): Promis
   }
 }
 
+/**
+ * What judges a node's answer to the request of a caller at another gateway, where the chunks are
+ * made that the caller gets.
+ */
+export function judgeAnswer(request: JsonObject): Pick<NodeChunks, 'push' | 'finish'> {
+  const choicesAsked = memberOf(request, 'n')
+  return createNodeChunks({
+    identity: { id: '', created: 0, model: '' },
+    choicesAsked: typeof choicesAsked === 'number' ? choicesAsked : 1,
+    makeCallId: () => '',
+  })
+}
+
 /** The caller's chunks, and in the end the usage where it is wanted. */
 async function* readAnswer(
   options: ChatCompletionsOptions,

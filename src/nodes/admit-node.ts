@@ -75,6 +75,10 @@ type AdmissionParts = {
   readonly limits: NodeLimits
   /** The connection that the node has now. */
   readonly connected: (nodeId: string) => Connected | null
+  /**
+   * Whether it has one at another gateway of this service that answers; one that does not is ended.
+   */
+  readonly isElsewhere: (nodeId: string) => Promise<boolean>
 }
 
 /**
@@ -94,7 +98,10 @@ export function createAdmission(parts: AdmissionParts): AdmitNode {
       return false
     }
     old?.terminate('its node dialled again')
-    return true
+    // Of what is on a bus that fails nothing is known: the node that dials is there.
+    if (!(await parts.isElsewhere(nodeId))) return true
+    claimed.delete(nodeId)
+    return false
   }
 
   return async (headers) => {

@@ -29,6 +29,7 @@ export type AnswerReader = {
 
 /** A chat request as a node is asked it, written once however often the call is retried. */
 export type ChatQuestion = {
+  readonly request: JsonObject
   /** Size of its frame, UTF-8; at most a few bytes less. */
   readonly frameBytes: number
   readonly frameOf: (id: string, traceparent: string | null) => string
@@ -45,14 +46,14 @@ export function askChat(model: string, request: JsonObject): ChatQuestion {
   const { requestBytes: bytes, frameBytes, frameOf } = chatFrame(model, request)
   const requestBytes = Math.max(0, bytes - mediaBytesOf(request))
   return {
-    ...{ frameBytes, frameOf, requestBytes },
+    ...{ request, frameBytes, frameOf, requestBytes },
     promptTokensMax: promptTokensMax(request, requestBytes),
     choices: typeof request.n === 'number' ? request.n : 1,
   }
 }
 
 export type ChatRunOptions = RunOptions & {
-  readonly question: Omit<ChatQuestion, 'frameBytes' | 'frameOf'>
+  readonly question: Omit<ChatQuestion, 'request' | 'frameBytes' | 'frameOf'>
   /** What judges the answer; null: nothing beyond the shape of its chunks. */
   readonly reader: AnswerReader | null
 }

@@ -118,10 +118,9 @@ function countOffer<Node extends OfferingNode<Node>>(
   offers: ModelOffers<Node>,
   offer: Offer<Node>,
 ): void {
-  const isCounted = offer.node.isServing()
-  if (isCounted === offer.isCounted) return
-  offer.isCounted = isCounted
-  offers.running += isCounted ? 1 : -1
+  const counted = offer.node.isServing() ? offer.node.nodes : 0
+  offers.running += counted - offer.counted
+  offer.counted = counted
 }
 
 /** The last offer takes the place of one that leaves, so that the array stays dense. */

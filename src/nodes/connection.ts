@@ -67,7 +67,10 @@ export type HubLink = {
 }
 
 /** What a run is started with; what it needs besides is the connection's. */
-type Start<Options> = Omit<Options, 'id' | 'limits' | 'now' | 'emit' | 'reservation' | 'question'>
+export type Start<Options> = Omit<
+  Options,
+  'id' | 'limits' | 'now' | 'emit' | 'reservation' | 'question'
+>
 
 /** A node that is connected. */
 export class NodeConnection implements OfferingNode<NodeConnection> {
@@ -76,6 +79,8 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
   readonly connectionId: string
   readonly offers: readonly Offer<NodeConnection>[]
   readonly slots: Slots
+  readonly nodes = 1
+  readonly isRemote = false
   readonly health: NodeHealth
   /** Whether it takes members of a request that the public client would stumble over. */
   readonly takesExtraMembers: boolean

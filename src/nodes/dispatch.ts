@@ -1,12 +1,19 @@
 import { FormatError } from '../../attestation/errors.ts'
 import type { JsonObject } from '../../attestation/json/value.ts'
-import { type AnswerReader, askChat, type ChatQuestion } from './chat-run.ts'
+import {
+  type AnswerReader,
+  askChat,
+  type ChatQuestion,
+  type ChatRun,
+  type ChatRunOptions,
+} from './chat-run.ts'
 import type { NodeIndex } from './choose-node.ts'
 import type { ChunkBatch } from './chunk-queue.ts'
-import type { NodeConnection } from './connection.ts'
+import type { Start } from './connection.ts'
 import { DispatchError } from './dispatch-error.ts'
+import type { ImageRun, ImageRunOptions } from './image-run.ts'
 import type { NodeLimits } from './limits.ts'
-import type { HeldOffer } from './offer.ts'
+import type { HeldOffer, OfferingNode } from './offer.ts'
 import { type ImageRequest, imageFrameBytes } from './protocol/frames.ts'
 import { withKnownMembers } from './protocol/known-members.ts'
 import type { WaitQueue } from './wait-queue.ts'
@@ -30,6 +37,8 @@ export type NodeCall = {
    * given as the node sent them.
    */
   readonly openReader?: () => AnswerReader
+  /** Another gateway's: for the nodes here alone, and it does not wait. */
+  readonly isPeers?: true
 }
 
 /** What a node streams for one call. */
@@ -63,7 +72,7 @@ export type Dispatcher = {
 }
 
 /** One call for images, for whichever node is best. */
-type ImageNodeCall<Images> = {
+export type ImageNodeCall<Images> = {
   readonly model: string
   readonly request: ImageRequest
   /** Who calls, for the record of what was served. */
@@ -76,6 +85,8 @@ type ImageNodeCall<Images> = {
    * call.
    */
   readonly read: (images: readonly string[]) => Promise<Images>
+  /** Another gateway's: for the nodes here alone, and it does not wait. */
+  readonly isPeers?: true
 }
 
 /** Gives calls for images to DIFFUSION nodes. */
@@ -99,13 +110,34 @@ export type ImageDispatcher = {
   fits(request: { readonly prompt: string; readonly imageBytes: number }): boolean
 }
 
-type Index = NodeIndex<NodeConnection>
-type Held = HeldOffer<NodeConnection>
+/** What calls are given to: a node that is connected here, or those of another gateway. */
+export interface CallableNode extends OfferingNode<CallableNode> {
+  readonly nodeId: string
+  /** Whether it is another gateway, which gives the call to a node of its own. */
+  readonly isRemote: boolean
+  /** Whether it takes members of a request that the public client would stumble over. */
+  readonly takesExtraMembers: boolean
+  /** Until then, by its own word, its backend is at its limit: others are asked first. */
+  restsUntilMs: number
+  isConnected(): boolean
+  /** Whether it takes a frame now that not every node takes. */
+  hasRoomFor(frameBytes: number): boolean
+  /** Begins a chat run; the slot is the run's from now on. */
+  chat(
+    question: ChatQuestion,
+    start: Start<ChatRunOptions>,
+  ): Pick<ChatRun, 'firstToken' | 'batches'>
+  /** Asks for images. Null, and the slot is given back, when too many answers are under way. */
+  draw(start: Start<ImageRunOptions>): Pick<ImageRun, 'answer' | 'conclude'> | null
+}
+
+type Index = NodeIndex<CallableNode>
+type Held = HeldOffer<CallableNode>
 
 /** What calls of one kind, chat or images, are given to nodes by. */
 export type DispatchParts = {
   readonly index: Index
-  readonly queue: WaitQueue<NodeConnection>
+  readonly queue: WaitQueue<CallableNode>
   readonly limits: Pick<
     NodeLimits,
     'retriesMax' | 'waitMs' | 'requestBytesMax' | 'largeRequestBytesMax'
@@ -128,7 +160,7 @@ export async function dispatchCall(call: NodeCall, parts: DispatchParts): Promis
 
 type Questions = {
   readonly whole: ChatQuestion
-  readonly for: (node: NodeConnection) => ChatQuestion
+  readonly for: (node: CallableNode) => ChatQuestion
 }
 
 /**
@@ -235,6 +267,7 @@ type Wanted = {
   readonly signal: AbortSignal
   /** Size of a frame that not every node takes; null, or left out, for one that does. */
   readonly largeBytes?: number | null
+  readonly isPeers?: true
 }
 
 /**
@@ -260,13 +293,14 @@ async function tryNodes<Answer>(
   parts: DispatchParts,
   attempt: (held: Held) => Promise<Answer | DispatchError>,
 ): Promise<Answer> {
-  const tried = new Set<NodeConnection>()
+  const tried = new Set<CallableNode>()
   let failure: DispatchError | null = null
   let refusal: DispatchError | null = null
+  let deadlineMs = parts.now() + parts.limits.waitMs
   while (tried.size <= parts.limits.retriesMax) {
     const held = await holdOffer(wanted, tried, {
       ...parts,
-      failure,
+      ...{ failure, deadlineMs },
       isConfirming: refusal !== null,
     })
     if (held === null) break
@@ -278,6 +312,12 @@ async function tryNodes<Answer>(
     }
     const outcome = await attempt(held)
     if (!(outcome instanceof DispatchError)) return outcome
+    // Another caller was faster at the other gateway: nothing was tried there.
+    if (outcome.code === 'no_nodes' && held.offer.node.isRemote && parts.now() < deadlineMs) {
+      tried.delete(held.offer.node)
+      continue
+    }
+    deadlineMs = parts.now() + parts.limits.waitMs
     if (outcome.code === 'node_busy')
       held.offer.node.restsUntilMs = parts.now() + restSeconds(outcome.retryAfterSeconds) * 1000
     if (outcome.code === 'node_refused') {
@@ -304,20 +344,26 @@ function restSeconds(told: number | null): number {
  * nothing was tried at all.
  */
 async function holdOffer(
-  { model, signal, largeBytes = null }: Wanted,
-  tried: ReadonlySet<NodeConnection>,
+  { model, signal, largeBytes = null, isPeers }: Wanted,
+  tried: ReadonlySet<CallableNode>,
   {
     index,
     queue,
-    limits,
     now,
     failure,
+    deadlineMs,
     isConfirming,
-  }: DispatchParts & { readonly failure: DispatchError | null; readonly isConfirming: boolean },
+  }: DispatchParts & {
+    readonly failure: DispatchError | null
+    readonly deadlineMs: number
+    readonly isConfirming: boolean
+  },
 ): Promise<Held | null> {
-  const isExcluded = (node: NodeConnection) =>
-    tried.has(node) || (largeBytes !== null && !node.hasRoomFor(largeBytes))
-  const isResting = (node: NodeConnection) => now() < node.restsUntilMs
+  const isExcluded = (node: CallableNode) =>
+    tried.has(node) ||
+    (largeBytes !== null && !node.hasRoomFor(largeBytes)) ||
+    (isPeers === true && node.isRemote)
+  const isResting = (node: CallableNode) => now() < node.restsUntilMs
   const offer =
     index.pick(model, (node) => isExcluded(node) || isResting(node)) ??
     index.pick(model, isExcluded)
@@ -325,9 +371,9 @@ async function holdOffer(
   if (offer !== null && slot !== null) return { offer, slot }
   const triedHere = [...tried].filter((node) => node.isConnected()).length
   const connected = largeBytes === null ? index.connected(model) : index.connectedLarge(model)
-  if (isConfirming || connected <= triedHere) return null
+  if (isConfirming || isPeers === true || connected <= triedHere) return null
   try {
-    return await queue.enter({ model, isExcluded, signal, deadlineMs: now() + limits.waitMs })
+    return await queue.enter({ model, isExcluded, signal, deadlineMs })
   } catch (error) {
     // What went wrong with a node says more than that there was no second one.
     if (failure !== null && error instanceof DispatchError && error.code === 'no_nodes') return null

@@ -1,11 +1,15 @@
 import type { IncomingMessage } from 'node:http'
 import type { Duplex } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
+import type { JsonObject } from '../../attestation/json/value.ts'
+import type { Bus } from '../bus/bus.ts'
 import type { Logger } from '../observability/logger.ts'
 import { type Authenticate, createAdmission, type NodeRegistry } from './admit-node.ts'
+import type { AnswerReader } from './chat-run.ts'
 import { createNodeIndex, type NodeIndex } from './choose-node.ts'
 import { type HubLink, NodeConnection, type NodeEvent } from './connection.ts'
 import {
+  type CallableNode,
   type Dispatcher,
   type DispatchParts,
   dispatchCall,
@@ -27,6 +31,9 @@ import { imageFrameBytes } from './protocol/frames.ts'
 import { CLOSE_CODES } from './protocol/hello.ts'
 import { createKeyWatch, createRecheck, type KeyedNode } from './recheck-nodes.ts'
 import type { Run, RunEvent, RunResult } from './run.ts'
+import type { NodeQuestion, PlaceName } from './sharing/messages.ts'
+import { servePeers } from './sharing/serve-peers.ts'
+import { shareNodes } from './sharing/share-nodes.ts'
 import { createWaitQueue, type WaitQueue } from './wait-queue.ts'
 
 /** Counts of everything that is held for nodes and their calls: all are 0 after stop(). */
@@ -88,6 +95,10 @@ export type HubOptions = Pick<ProbeOptions, 'checkImage'> & {
   readonly now: () => number
   /** From 0 to below 1: picks nodes and spreads pings, and no secret depends on it. */
   readonly random: () => number
+  /** What connects this gateway to the others of its service; null for one that is alone. */
+  readonly bus?: Bus | null
+  /** Opens what judges a node's answer to a chat request of another gateway. */
+  readonly judge?: (request: JsonObject) => AnswerReader
   /** A new unguessable UUID, for request ids and nonces. */
   readonly makeId: () => string
   readonly log: Logger
@@ -112,6 +123,8 @@ export function createHub(options: HubOptions): Hub {
   const admit = createAdmission({
     ...{ ...options, registry, records: state.records },
     connected: (nodeId) => connections.get(nodeId)?.node ?? null,
+    isElsewhere: async (nodeId) =>
+      (await state.sharing?.isElsewhere(nodeId, limits.takeoverMs)) ?? false,
   })
   const socket = createNodeSocket({
     ...{ admit, limits, log },
@@ -138,10 +151,30 @@ export function createHub(options: HubOptions): Hub {
   const takeCalls = () => {
     if (stopping !== null) throw stoppingError()
   }
+  const dispatcher: Dispatcher = {
+    async dispatch(call) {
+      takeCalls()
+      return dispatchCall(call, chatParts)
+    },
+    models: chat.index.models,
+  }
+  const imageDispatcher: ImageDispatcher = {
+    async dispatch(call) {
+      takeCalls()
+      return dispatchImages(call, imageParts)
+    },
+    serves: images.index.isServed,
+    isKnown: images.index.isKnown,
+    models: images.index.models,
+    fits: (request) => imageFrameBytes(request) <= limits.requestBytesMax,
+  }
+  const { bus, judge } = options
+  if (bus && judge !== undefined) servePeers(bus, { dispatcher, images: imageDispatcher, judge })
 
   async function stop(graceMs: number): Promise<void> {
     socket.stop()
     prober.stop()
+    state.sharing?.stop()
     await until(() => slotsInUse(state) === 0, graceMs)
     chat.queue.rejectAll(stoppingError())
     images.queue.rejectAll(stoppingError())
@@ -159,27 +192,12 @@ export function createHub(options: HubOptions): Hub {
 
   return {
     handleUpgrade: socket.handleUpgrade,
-    dispatcher: {
-      async dispatch(call) {
-        takeCalls()
-        return dispatchCall(call, chatParts)
-      },
-      models: chat.index.models,
-    },
-    images: {
-      async dispatch(call) {
-        takeCalls()
-        return dispatchImages(call, imageParts)
-      },
-      serves: images.index.isServed,
-      isKnown: images.index.isKnown,
-      models: images.index.models,
-      fits: (request) => imageFrameBytes(request) <= limits.requestBytesMax,
-    },
+    dispatcher,
+    images: imageDispatcher,
     disconnect(nodeId, reason) {
-      const keyed = connections.get(nodeId)
-      keyed?.node.close(CLOSE_CODES.policy, reason)
-      return keyed !== undefined
+      if (disconnectHere(state, nodeId, reason)) return true
+      void state.sharing?.disconnectElsewhere(nodeId, reason)
+      return false
     },
     status: () => ({
       connected: connections.size,
@@ -221,8 +239,8 @@ async function until(isSo: () => boolean, timeoutMs: number): Promise<void> {
 
 /** Where calls of one kind find nodes. */
 type Place = {
-  readonly index: NodeIndex<NodeConnection>
-  readonly queue: WaitQueue<NodeConnection>
+  readonly index: NodeIndex<CallableNode>
+  readonly queue: WaitQueue<CallableNode>
 }
 
 type State = ReturnType<typeof createState>
@@ -235,18 +253,27 @@ function createState(options: HubOptions) {
     index: createNodeIndex({ random, offeredModels: known }),
     queue: createWaitQueue(limits),
   })
+  const connections = new Map<string, KeyedNode>()
+  const chat = place(offeredModels)
+  // The registry does not say what a model is for: those of images are known once a node offered
+  // them to this process.
+  const images = place([])
+  const { bus = null } = options
   return {
-    ...{ registry, processId, now, log },
+    ...{ registry, processId, now, log, connections, chat, images },
     /** Under which id the connections are stored. */
     storedUnder: processId(),
     /** Whether what dead processes left is just being ended. */
     isEnding: false,
-    connections: new Map<string, KeyedNode>(),
     runs: new Set<Run>(),
-    chat: place(offeredModels),
-    // The registry does not say what a model is for: those of images are known once a node offered
-    // them to this process.
-    images: place([]),
+    /** Null for a gateway that is alone. */
+    sharing:
+      bus === null
+        ? null
+        : shareNodes({
+            ...{ bus, places: { chat, images }, placeOf: placeNameOf },
+            onAsked: (nodeId, question) => answerPeer(connections, nodeId, question),
+          }),
     imageBudget: createImageBudget(limits.imageBytesMax),
     records: createNodeRecords(log),
     inferenceLog: createInferenceLog({
@@ -260,8 +287,37 @@ function createState(options: HubOptions) {
 }
 
 /** Where a node's calls come from. */
-function placeOf({ draws }: NodeConnection, { chat, images }: State): Place {
-  return draws ? images : chat
+function placeOf(node: NodeConnection, state: State): Place {
+  return state[placeNameOf(node)]
+}
+
+function placeNameOf({ draws }: NodeConnection): PlaceName {
+  return draws ? 'images' : 'chat'
+}
+
+/** What another gateway asks of a node that is connected here; false when it is not. */
+async function answerPeer(
+  connections: ReadonlyMap<string, KeyedNode>,
+  nodeId: string,
+  question: NodeQuestion,
+): Promise<boolean> {
+  if (question.kind === 'disconnect')
+    return disconnectHere({ connections }, nodeId, question.reason)
+  const old = connections.get(nodeId)?.node
+  if (old === undefined) return false
+  const isAlive = await old.isAlive(question.timeoutMs)
+  if (!isAlive) old.terminate('its node dialled another gateway')
+  return isAlive
+}
+
+function disconnectHere(
+  { connections }: { readonly connections: ReadonlyMap<string, KeyedNode> },
+  nodeId: string,
+  reason: string,
+): boolean {
+  const keyed = connections.get(nodeId)
+  keyed?.node.close(CLOSE_CODES.policy, reason)
+  return keyed !== undefined
 }
 
 function* nodesOf({ connections }: State): Iterable<NodeConnection> {
@@ -274,6 +330,7 @@ function enter(state: State, node: NodeConnection, key: string): void {
   const { nodeId, accepted } = node
   connections.set(nodeId, { node, key })
   placeOf(node, state).index.add(node)
+  state.sharing?.enter(node)
   log.info({ nodeId, models: accepted.models, state: accepted.state }, 'node connected')
   const begun = begunConnection(state, node)
   records.write(nodeId, () => registry.markConnected(begun))
@@ -288,6 +345,7 @@ function reduce(state: State, node: NodeConnection, event: NodeEvent): void {
   switch (event.kind) {
     case 'changed':
       placeOf(node, state).index.update(node)
+      state.sharing?.changed(node)
       break
     case 'free':
       placeOf(node, state).queue.offer(node)
@@ -303,6 +361,7 @@ function reduce(state: State, node: NodeConnection, event: NodeEvent): void {
       break
     case 'gone': {
       placeOf(node, state).index.remove(node)
+      state.sharing?.leave(node)
       state.memory.keep(nodeId, node.health.circuit(), state.now())
       if (state.connections.get(nodeId)?.node === node) state.connections.delete(nodeId)
       log.info({ nodeId, why: event.why }, 'node disconnected')

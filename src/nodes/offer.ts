@@ -7,12 +7,13 @@ export type Offer<Node> = {
   speed: Speed
   /** Where it stands among the available offers of its model; -1 when it is not among them. */
   position: number
-  isCounted: boolean
+  /** Nodes behind it that are counted among those that serve its model. */
+  counted: number
 }
 
 /** An offer that was not measured yet, outside any index. */
 export function openOffer<Node>(node: Node, model: string): Offer<Node> {
-  return { node, model, speed: UNMEASURED, position: -1, isCounted: false }
+  return { node, model, speed: UNMEASURED, position: -1, counted: 0 }
 }
 
 /** What a node is chosen by. */
@@ -20,6 +21,8 @@ export type OfferingNode<Node> = {
   readonly offers: readonly Offer<Node>[]
   readonly slots: Slots
   readonly takesLargeFrames: boolean
+  /** How many nodes it stands for: those of another gateway are one here. */
+  readonly nodes: number
   /** Whether it is given calls at all. */
   isServing(): boolean
   /** Whether it can be given a call now. */

@@ -41,9 +41,11 @@ export async function openNodes({
   authenticate,
   checkImage,
   limits = NODE_LIMITS,
+  bus,
+  judge,
   now,
   log,
-}: {
+}: Pick<HubOptions, 'bus' | 'judge'> & {
   readonly registry: NodeRegistry
   readonly processId: HubOptions['processId']
   readonly authenticate: HubOptions['authenticate']
@@ -56,6 +58,8 @@ export async function openNodes({
   await nodes.endAbandoned()
   const connected = createHub({
     ...{ nodes, processId, inferences, authenticate, checkImage, limits, now, log },
+    bus: bus ?? null,
+    ...(judge === undefined ? {} : { judge }),
     offeredModels: await nodes.offeredModels(),
     random: Math.random,
     makeId: randomUUID,

@@ -27,6 +27,7 @@ export const ROOMS: readonly string[] = [
   'src/runtime',
   'src/observability',
   'src/storage',
+  'src/bus',
   'src/api',
   'src/upstream',
   'src/accounts',

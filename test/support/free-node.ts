@@ -20,6 +20,7 @@ export function createFreeNode(
   const node: FreeNode = {
     ...{ slots, offers },
     takesLargeFrames: false,
+    nodes: 1,
     isServingNow: true,
     isServing: () => node.isServingNow,
     isAvailable: () => node.isServingNow && slots.inUse() < capacity,

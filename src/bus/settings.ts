@@ -1,0 +1,77 @@
+import { resolve } from 'node:path'
+import type { z } from 'zod'
+import { form, list, text } from '../runtime/fields.ts'
+import type { Environment } from '../runtime/read-settings.ts'
+
+/** Servers of one cluster: a client needs a few of them, and is told of the others. */
+const SERVERS_MAX = 16
+
+/** Variables of the bus between gateways; part of src/config.ts. */
+export const BUS_FIELDS = {
+  /**
+   * NATS servers of one cluster, comma-separated: `nats://nats-1:4222,tls://nats-2:4222`, with
+   * `user:password@` or `token@` where they ask for it. Gateways of one service that share it serve
+   * each other's callers: with nodes that dialled in elsewhere, and enclaves that another one has.
+   * Default: none, and this gateway knows what it has itself.
+   */
+  NATS_URL: list({ itemsMax: SERVERS_MAX, lengthMax: 512 }).optional(),
+  /** File with a user's JWT and seed, as `nsc` writes them, for servers that ask for one. */
+  NATS_CREDENTIALS_FILE: text.optional(),
+  /** File with the certificates (PEM) that the servers' are checked by. Default: the system's. */
+  NATS_CA_FILE: text.optional(),
+  /**
+   * First word of all subjects. Gateways of one service have the same; two services on one NATS
+   * account must not. Default: affidavit.
+   */
+  NATS_SUBJECT_PREFIX: form(
+    /^[A-Za-z0-9_-]{1,64}$/,
+    '1 to 64 letters, digits, dashes and underscores',
+  ).default('affidavit'),
+}
+
+type Settings = z.output<z.ZodObject<typeof BUS_FIELDS>>
+
+/** How gateways of one service reach each other. */
+export type BusConfig = {
+  readonly servers: readonly string[]
+  /** Absolute; null: none. */
+  readonly credentialsFile: string | null
+  /** Absolute; null: the system's certificates. */
+  readonly caFile: string | null
+  readonly subjectPrefix: string
+}
+
+/** What is wrong with the variables; no address is repeated, since it may hold a password. */
+export function busFaults(given: Environment): readonly string[] {
+  const servers = given.NATS_URL?.split(',').map((server) => server.trim()) ?? []
+  const isAddress = (server: string) => {
+    if (!URL.canParse(server)) return false
+    const { protocol, hostname, pathname, search, hash } = new URL(server)
+    const isBare = ['', '/'].includes(pathname) && search + hash === ''
+    return ['nats:', 'tls:'].includes(protocol) && hostname !== '' && isBare
+  }
+  const faults = servers.every(isAddress)
+    ? []
+    : ['NATS_URL: expected addresses that begin with nats: or tls:, without a path']
+  return [
+    ...faults,
+    ...['NATS_CREDENTIALS_FILE', 'NATS_CA_FILE'].flatMap((name) =>
+      given[name] !== undefined && given.NATS_URL === undefined
+        ? [`NATS_URL: expected together with ${name}`]
+        : [],
+    ),
+  ]
+}
+
+/** The bus, out of variables that have no faults; null for a gateway that is alone. */
+export function busOf(settings: Settings): BusConfig | null {
+  const { NATS_URL: servers } = settings
+  if (servers === undefined) return null
+  const absolute = (path: string | undefined) => (path === undefined ? null : resolve(path))
+  return {
+    servers,
+    credentialsFile: absolute(settings.NATS_CREDENTIALS_FILE),
+    caFile: absolute(settings.NATS_CA_FILE),
+    subjectPrefix: settings.NATS_SUBJECT_PREFIX,
+  }
+}

@@ -1,0 +1,115 @@
+import { z } from 'zod'
+import { type DispatchCode, DispatchError } from '../dispatch-error.ts'
+
+/** What gateways of one service tell each other of their nodes, and what a call is between them. */
+
+/** Topic of the bus on which offers are told. */
+export const OFFERS_TOPIC = 'offers'
+/** Topic on which a node is asked for by its id. */
+export const NODE_TOPIC = 'node'
+
+/** Models in one message: names have up to 256 characters, and a message 1 MiB. */
+export const OFFERS_PER_MESSAGE = 1_000
+
+/** Where calls of one kind find nodes. */
+export const PLACES = ['chat', 'images'] as const
+export type PlaceName = (typeof PLACES)[number]
+
+const count = z.int().min(0)
+
+/** What one gateway's nodes offer of one model, all of them together. */
+const sharedOffer = z.object({
+  place: z.enum(PLACES),
+  model: z.string(),
+  /** Connected nodes in whatever state; 0 when the last one has gone. */
+  connected: count,
+  /** Of these, those that are given calls. */
+  nodes: count,
+  /** Whether one of them takes large frames. */
+  large: z.boolean(),
+  /** Slots of those that are given calls. */
+  capacity: count,
+  in_use: count,
+  /** Of the best one that has a free slot. */
+  first_token_ms: z.number().nullable(),
+  tokens_per_second: z.number().nullable(),
+})
+export type SharedOffer = z.output<typeof sharedOffer>
+
+export const sharedOffers = z.array(sharedOffer).max(OFFERS_PER_MESSAGE)
+
+/** What another gateway may ask of a node. */
+export const nodeQuestion = z.discriminatedUnion('kind', [
+  /** It dialled in there: whether its connection here is alive; one that is not is ended. */
+  z.object({ kind: z.literal('claim'), timeoutMs: z.number().min(0).max(60_000) }),
+  z.object({ kind: z.literal('disconnect'), reason: z.string().max(123) }),
+])
+export type NodeQuestion = z.output<typeof nodeQuestion>
+
+/** What opens a call: the channel's header. A chat call's request is the first message. */
+export const peerCall = z.object({
+  model: z.string(),
+  account_id: z.string().nullable(),
+  traceparent: z.string().nullable(),
+})
+
+/** The first message of an answer. */
+export const begun = z.object({ node_id: z.string() })
+
+const DISPATCH_CODES = [
+  'unsupported_model',
+  'no_nodes',
+  'request_too_large',
+  'node_refused',
+  'node_failed',
+  'node_busy',
+  'first_token_timeout',
+  'token_timeout',
+  'node_lost',
+  'caller_too_slow',
+  'stopping',
+] as const satisfies readonly DispatchCode[]
+
+const peerFault = z.object({
+  code: z.enum(DISPATCH_CODES),
+  message: z.string(),
+  status: z.int().nullable(),
+  node_message: z.string().nullable(),
+  retry_after_seconds: z.number().nullable(),
+})
+
+/** An error of a call, as it is told the gateway that asked. */
+export function encodeFault(error: DispatchError): z.output<typeof peerFault> {
+  const { code, message, status, nodeMessage, retryAfterSeconds } = error
+  return {
+    code,
+    message,
+    status,
+    node_message: nodeMessage,
+    retry_after_seconds: retryAfterSeconds,
+  }
+}
+
+/** The error that another gateway told; one that tells nothing has lost the call. */
+export function decodeFault(detail: unknown): DispatchError {
+  const { data } = peerFault.safeParse(detail)
+  if (data === undefined)
+    return new DispatchError('node_lost', 'The gateway that has the node ended the call')
+  // To whoever calls here, a gateway that stops is one that cannot serve.
+  const code =
+    data.code === 'stopping' || data.code === 'unsupported_model' ? 'no_nodes' : data.code
+  return new DispatchError(code, data.message, {
+    status: data.status,
+    nodeMessage: data.node_message,
+    retryAfterSeconds: data.retry_after_seconds,
+  })
+}
+
+/** A message as the JSON value that it is. */
+export function readMessage(message: Uint8Array): unknown {
+  return JSON.parse(Buffer.from(message.buffer, message.byteOffset, message.length).toString())
+}
+
+export function writeMessage(value: unknown): Uint8Array {
+  return Buffer.from(JSON.stringify(value))
+}

@@ -1,0 +1,285 @@
+import { FormatError } from '../../../attestation/errors.ts'
+import type { Bus } from '../../bus/bus.ts'
+import { type Channel, ChannelError } from '../../bus/channel.ts'
+import { currentTraceparent } from '../../observability/call-scope.ts'
+import type { AnswerReader, ChatQuestion, ChatRun, ChatRunOptions } from '../chat-run.ts'
+import type { ChunkBatch } from '../chunk-queue.ts'
+import type { Start } from '../connection.ts'
+import type { CallableNode } from '../dispatch.ts'
+import { DispatchError } from '../dispatch-error.ts'
+import type { ImageRun, ImageRunOptions } from '../image-run.ts'
+import { type Offer, openOffer, type Slots } from '../offer.ts'
+import { decodeFault, readMessage, type SharedOffer, writeMessage } from './messages.ts'
+
+/**
+ * The nodes of one model at another gateway, as one node that calls are given to: that gateway
+ * gives them to one of its own. Its slots are those it told of, with what was asked since.
+ */
+export class RemoteNode implements CallableNode {
+  readonly nodeId: string
+  readonly isRemote = true
+  /** What its nodes do not take is left out there. */
+  readonly takesExtraMembers = true
+  readonly takesLargeFrames: boolean
+  readonly offers: readonly [Offer<RemoteNode>]
+  readonly slots: Slots
+  restsUntilMs = Number.NEGATIVE_INFINITY
+  private readonly bus: Pick<Bus, 'open'>
+  private readonly peer: string
+  private readonly onChanged: () => void
+  private told: Pick<SharedOffer, 'nodes' | 'capacity'>
+  private inUse = 0
+  private isGone = false
+
+  constructor(
+    offer: SharedOffer,
+    {
+      bus,
+      peer,
+      onChanged,
+    }: {
+      readonly bus: Pick<Bus, 'open'>
+      readonly peer: string
+      /** Its slots or its nodes are others. */
+      readonly onChanged: (node: RemoteNode) => void
+    },
+  ) {
+    this.bus = bus
+    this.peer = peer
+    this.nodeId = `gateway ${peer}`
+    this.takesLargeFrames = offer.large
+    this.offers = [openOffer<RemoteNode>(this, offer.model)]
+    this.onChanged = () => onChanged(this)
+    this.told = offer
+    const remote = this
+    this.slots = {
+      get capacity() {
+        return remote.told.capacity
+      },
+      inUse: () => this.inUse,
+      acquire: () => this.acquire(),
+    }
+    this.read(offer)
+  }
+
+  get nodes(): number {
+    return this.told.nodes
+  }
+
+  isConnected(): boolean {
+    return !this.isGone
+  }
+
+  isServing(): boolean {
+    return !this.isGone && this.told.nodes > 0
+  }
+
+  isAvailable(): boolean {
+    return this.isServing() && this.inUse < this.told.capacity
+  }
+
+  /** That gateway knows whether one of its nodes has. */
+  hasRoomFor(): boolean {
+    return this.takesLargeFrames
+  }
+
+  /** Takes what its gateway tells of it now. */
+  update(offer: SharedOffer): void {
+    this.read(offer)
+    this.onChanged()
+  }
+
+  /** Its gateway is gone, or has no node of the model any more. */
+  end(): void {
+    this.isGone = true
+    this.onChanged()
+  }
+
+  chat(
+    { request }: ChatQuestion,
+    { signal, slot, accountId, reader }: Start<ChatRunOptions>,
+  ): Pick<ChatRun, 'firstToken' | 'batches'> {
+    const call = this.open('chat', { accountId, signal, onOver: () => slot.release() })
+    const messages = call.messages[Symbol.asyncIterator]()
+    const firstToken = call.guard(async () => {
+      await Promise.all([call.channel.send(writeMessage(request)), nextMessage(messages)])
+    })
+    // A caller who left does not await it.
+    firstToken.catch(() => {})
+    return { firstToken, batches: readBatches(call, messages, reader) }
+  }
+
+  draw({
+    request,
+    signal,
+    slot,
+    accountId,
+  }: Start<ImageRunOptions>): Pick<ImageRun, 'answer' | 'conclude'> {
+    const call = this.open('images', { accountId, signal, onOver: () => slot.release() })
+    const messages = call.messages[Symbol.asyncIterator]()
+    const { image, ...rest } = request
+    const answer = call.guard(async () => {
+      await call.channel.send(writeMessage(rest))
+      await call.channel.send(Buffer.from(image ?? ''))
+      const { images: count } = (await nextMessage(messages)) as { images: number }
+      const images: string[] = []
+      while (images.length < count) images.push(Buffer.from(await next(messages)).toString())
+      return images
+    })
+    answer.catch(() => {})
+    return {
+      answer,
+      conclude(error) {
+        void call
+          .guard(async () => {
+            await call.channel.send(writeMessage({ fault: error === null ? null : error.message }))
+            await call.channel.end()
+            call.over()
+          })
+          .catch(() => {})
+      },
+    }
+  }
+
+  private read(offer: SharedOffer): void {
+    this.told = offer
+    this.inUse = offer.in_use
+    const { first_token_ms: firstTokenMs, tokens_per_second: tokensPerSecond } = offer
+    this.offers[0].speed = { firstTokenMs, tokensPerSecond }
+  }
+
+  private acquire(): ReturnType<Slots['acquire']> {
+    if (!this.isAvailable()) return null
+    this.inUse++
+    this.onChanged()
+    let isReleased = false
+    return {
+      release: () => {
+        if (isReleased) return
+        isReleased = true
+        this.inUse = Math.max(0, this.inUse - 1)
+        this.onChanged()
+      },
+    }
+  }
+
+  /** Nothing is free there, whatever it told: until it tells of its slots again. */
+  private fill(): void {
+    this.inUse = this.told.capacity
+    this.onChanged()
+  }
+
+  private open(
+    service: 'chat' | 'images',
+    options: {
+      readonly accountId: string | null
+      readonly signal: AbortSignal
+      readonly onOver: () => void
+    },
+  ): RemoteCall {
+    const channel = this.bus.open(this.peer, service, {
+      model: this.offers[0].model,
+      account_id: options.accountId,
+      traceparent: currentTraceparent(),
+    })
+    return new RemoteCall(channel, { ...options, onFull: () => this.fill() })
+  }
+}
+
+/** A call that another gateway serves. */
+class RemoteCall {
+  readonly channel: Channel
+  private readonly options: {
+    readonly signal: AbortSignal
+    readonly onOver: () => void
+    readonly onFull: () => void
+  }
+  private readonly onAbort = () => {
+    this.channel.abort(null)
+    this.over()
+  }
+
+  constructor(channel: Channel, options: RemoteCall['options']) {
+    this.channel = channel
+    this.options = options
+    options.signal.addEventListener('abort', this.onAbort)
+    if (options.signal.aborted) this.onAbort()
+  }
+
+  get messages(): AsyncIterable<Uint8Array> {
+    return this.channel.messages
+  }
+
+  /** Runs a part of it; when that fails the call is over, with the error for whoever calls. */
+  async guard<Result>(run: () => Promise<Result>): Promise<Result> {
+    try {
+      return await run()
+    } catch (error) {
+      this.channel.abort(null)
+      const told = this.toldError(error)
+      this.over()
+      if (told instanceof DispatchError && told.code === 'no_nodes') this.options.onFull()
+      throw told
+    }
+  }
+
+  /** Its slot is free. */
+  over(): void {
+    this.options.signal.removeEventListener('abort', this.onAbort)
+    this.options.onOver()
+  }
+
+  private toldError(error: unknown): unknown {
+    const { signal } = this.options
+    if (signal.aborted) return signal.reason
+    if (error instanceof ChannelError)
+      return error.code === 'aborted'
+        ? decodeFault(error.detail)
+        : new DispatchError('node_lost', 'The gateway that has the node cannot be reached')
+    if (error instanceof FormatError)
+      return new DispatchError('node_failed', `The node sent what is no answer: ${error.message}`)
+    return error
+  }
+}
+
+async function next(messages: AsyncIterator<Uint8Array>): Promise<Uint8Array> {
+  const { done, value } = await messages.next()
+  if (done) throw new DispatchError('node_lost', 'The gateway that has the node said too little')
+  return value
+}
+
+async function nextMessage(messages: AsyncIterator<Uint8Array>): Promise<unknown> {
+  return readMessage(await next(messages))
+}
+
+/** The chunks as the call's reader gives them. Leaving the iteration ends the call. */
+async function* readBatches(
+  call: RemoteCall,
+  messages: AsyncIterator<Uint8Array>,
+  reader: AnswerReader | null,
+): AsyncGenerator<ChunkBatch> {
+  let isWhole = false
+  try {
+    for (;;) {
+      const batch = await call.guard(async () => {
+        const { done, value } = await messages.next()
+        if (done) {
+          reader?.finish()
+          return null
+        }
+        const { chunks, bytes } = readMessage(value) as ChunkBatch
+        return {
+          chunks: reader === null ? chunks : chunks.flatMap((chunk) => reader.push(chunk)),
+          bytes,
+        }
+      })
+      if (batch === null) break
+      if (batch.chunks.length > 0) yield batch
+    }
+    isWhole = true
+    await call.channel.end()
+  } finally {
+    if (!isWhole) call.channel.abort(null)
+    call.over()
+  }
+}

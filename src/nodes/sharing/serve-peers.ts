@@ -1,0 +1,102 @@
+import { z } from 'zod'
+import { FormatError } from '../../../attestation/errors.ts'
+import type { JsonObject } from '../../../attestation/json/value.ts'
+import type { Bus } from '../../bus/bus.ts'
+import type { Channel } from '../../bus/channel.ts'
+import { pause } from '../../runtime/loop.ts'
+import type { AnswerReader } from '../chat-run.ts'
+import type { Dispatcher, ImageDispatcher } from '../dispatch.ts'
+import { DispatchError } from '../dispatch-error.ts'
+import { encodeFault, peerCall, readMessage, writeMessage } from './messages.ts'
+
+/** How long the gateway that asked has to judge images. */
+const VERDICT_MS = 60_000
+
+const imageQuestion = z.object({ prompt: z.string(), n: z.int(), size: z.string() })
+const verdict = z.object({ fault: z.string().nullable() })
+
+/** Serves the calls of other gateways, by the nodes that are connected here. */
+export function servePeers(
+  bus: Pick<Bus, 'serve'>,
+  {
+    dispatcher,
+    images,
+    judge,
+  }: {
+    readonly dispatcher: Pick<Dispatcher, 'dispatch'>
+    readonly images: Pick<ImageDispatcher, 'dispatch'>
+    /** Opens what judges an answer to this request, and gives nothing in its place. */
+    readonly judge: (request: JsonObject) => Pick<AnswerReader, 'push' | 'finish'>
+  },
+): void {
+  bus.serve('chat', async (channel, header) => {
+    const { model, account_id: accountId } = peerCall.parse(header)
+    const messages = channel.messages[Symbol.asyncIterator]()
+    await answering(channel, async () => {
+      const request = readMessage(await next(messages)) as JsonObject
+      const answer = await dispatcher.dispatch({
+        ...{ model, request, accountId, signal: channel.signal, isPeers: true },
+        openReader: () => asSent(judge(request)),
+      })
+      await channel.send(writeMessage({ node_id: answer.nodeId }))
+      for await (const batch of answer.batches) await channel.send(writeMessage(batch))
+      await channel.end()
+      // Reads on until the other side has ended too, or left.
+      await messages.next()
+    })
+  })
+  bus.serve('images', async (channel, header) => {
+    const { model, account_id: accountId } = peerCall.parse(header)
+    const messages = channel.messages[Symbol.asyncIterator]()
+    await answering(channel, async () => {
+      const question = imageQuestion.parse(readMessage(await next(messages)))
+      const image = Buffer.from(await next(messages)).toString()
+      await images.dispatch({
+        ...{ model, accountId, signal: channel.signal, isPeers: true },
+        request: { ...question, image: image === '' ? null : image },
+        async read(made) {
+          await channel.send(writeMessage({ images: made.length }))
+          for (const one of made) await channel.send(Buffer.from(one))
+          const { fault } = verdict.parse(readMessage(await inTime(next(messages), channel)))
+          // Whoever asked asks elsewhere; here it is the node's failure.
+          if (fault !== null) channel.abort(null)
+          if (fault !== null) throw new FormatError('other', fault)
+        },
+      })
+      await channel.end()
+      await messages.next()
+    })
+  })
+}
+
+/** The node's chunks as they are, judged. */
+function asSent(judge: Pick<AnswerReader, 'push' | 'finish'>): AnswerReader {
+  return {
+    push(chunk) {
+      judge.push(chunk)
+      return [chunk]
+    },
+    finish: () => judge.finish(),
+  }
+}
+
+async function answering(channel: Channel, run: () => Promise<void>): Promise<void> {
+  try {
+    await run()
+  } catch (error) {
+    if (!(error instanceof DispatchError) || channel.signal.aborted) throw error
+    channel.abort(encodeFault(error))
+  }
+}
+
+async function next(messages: AsyncIterator<Uint8Array>): Promise<Uint8Array> {
+  const { done, value } = await messages.next()
+  if (done) throw new Error('expected a message of the gateway that asked')
+  return value
+}
+
+async function inTime(asked: Promise<Uint8Array>, { signal }: Channel): Promise<Uint8Array> {
+  const answer = await Promise.race([asked, pause(VERDICT_MS, signal)])
+  if (answer === undefined) throw new Error('expected a verdict on the images in time')
+  return answer
+}

@@ -1,0 +1,243 @@
+import type { Bus } from '../../bus/bus.ts'
+import type { NodeIndex } from '../choose-node.ts'
+import type { NodeConnection } from '../connection.ts'
+import type { CallableNode } from '../dispatch.ts'
+import type { Offer } from '../offer.ts'
+import { expectedMs } from '../speed.ts'
+import type { WaitQueue } from '../wait-queue.ts'
+import {
+  NODE_TOPIC,
+  type NodeQuestion,
+  nodeQuestion,
+  OFFERS_PER_MESSAGE,
+  OFFERS_TOPIC,
+  PLACES,
+  type PlaceName,
+  type SharedOffer,
+  sharedOffers,
+} from './messages.ts'
+import { RemoteNode } from './remote-node.ts'
+
+/** From a change of a model's slots until it is told: what changes meanwhile is told with it. */
+const TELL_DELAY_MS = 25
+/** Everything is told again so often, for whoever missed it. */
+const REFRESH_MS = 1_000
+/** An offer that was not told again for so long has gone. */
+const OFFER_EXPIRES_MS = 3_500
+
+type Place = {
+  readonly index: NodeIndex<CallableNode>
+  readonly queue: WaitQueue<CallableNode>
+}
+
+/** Tells the other gateways of the nodes here, and puts theirs where calls find them. */
+export type NodeSharing = {
+  /** A node has connected. */
+  enter(node: NodeConnection): void
+  /** Its slots, or whether it is given calls, are others. */
+  changed(node: NodeConnection): void
+  leave(node: NodeConnection): void
+  /** Whether another gateway has a living connection of the node. One that is dead is ended. */
+  isElsewhere(nodeId: string, timeoutMs: number): Promise<boolean>
+  /** Ends a node's connection at whichever other gateway has it. */
+  disconnectElsewhere(nodeId: string, reason: string): Promise<boolean>
+  stop(): void
+}
+
+type SharingOptions = {
+  readonly bus: Bus
+  readonly places: Readonly<Record<PlaceName, Place>>
+  readonly placeOf: (node: NodeConnection) => PlaceName
+  /** What another gateway may ask of a node that is connected here. */
+  readonly onAsked: (nodeId: string, question: NodeQuestion) => Promise<boolean>
+}
+
+/** Gives the sharing of nodes, which begins at once. */
+export function shareNodes(options: SharingOptions): NodeSharing {
+  return new SharedNodes(options)
+}
+
+class SharedNodes implements NodeSharing {
+  private readonly options: SharingOptions
+  /** Offers of the nodes that are connected here. */
+  private readonly local = new Map<string, Set<Offer<NodeConnection>>>()
+  private readonly changedModels = new Set<string>()
+  private readonly remote = new Map<string, Map<string, { node: RemoteNode; toldAtMs: number }>>()
+  private readonly unasks = new Map<string, () => void>()
+  private readonly refresh: NodeJS.Timeout
+  private telling: NodeJS.Timeout | null = null
+
+  constructor(options: SharingOptions) {
+    this.options = options
+    const { bus } = options
+    bus.listen(OFFERS_TOPIC, (peer, message) => this.hear(peer, sharedOffers.parse(message)))
+    bus.onCome(() => this.tellAll())
+    bus.onGone((peer) => this.forget(peer))
+    this.refresh = setInterval(() => {
+      this.tellAll()
+      this.expire()
+    }, REFRESH_MS)
+    this.refresh.unref()
+  }
+
+  enter(node: NodeConnection): void {
+    const place = this.options.placeOf(node)
+    for (const offer of node.offers) {
+      const key = keyOf(place, offer.model)
+      const offers = this.local.get(key) ?? new Set()
+      this.local.set(key, offers.add(offer))
+    }
+    const { nodeId } = node
+    this.unasks.get(nodeId)?.()
+    this.unasks.set(
+      nodeId,
+      this.options.bus.answer(NODE_TOPIC, nodeId, (question) =>
+        this.options.onAsked(nodeId, nodeQuestion.parse(question)),
+      ),
+    )
+    this.changed(node)
+  }
+
+  changed(node: NodeConnection): void {
+    const place = this.options.placeOf(node)
+    for (const { model } of node.offers) this.changedModels.add(keyOf(place, model))
+    this.telling ??= setTimeout(() => this.tellChanged(), TELL_DELAY_MS).unref()
+  }
+
+  leave(node: NodeConnection): void {
+    const place = this.options.placeOf(node)
+    for (const offer of node.offers) this.local.get(keyOf(place, offer.model))?.delete(offer)
+    this.unasks.get(node.nodeId)?.()
+    this.unasks.delete(node.nodeId)
+    this.changed(node)
+  }
+
+  async isElsewhere(nodeId: string, timeoutMs: number): Promise<boolean> {
+    const question: NodeQuestion = { kind: 'claim', timeoutMs }
+    const asked = { question, timeoutMs: timeoutMs + ASK_MARGIN_MS }
+    return (await this.options.bus.ask(NODE_TOPIC, nodeId, asked)) === true
+  }
+
+  async disconnectElsewhere(nodeId: string, reason: string): Promise<boolean> {
+    const question: NodeQuestion = { kind: 'disconnect', reason }
+    const asked = { question, timeoutMs: ASK_MARGIN_MS }
+    return (await this.options.bus.ask(NODE_TOPIC, nodeId, asked)) === true
+  }
+
+  stop(): void {
+    clearInterval(this.refresh)
+    if (this.telling !== null) clearTimeout(this.telling)
+    for (const unask of this.unasks.values()) unask()
+    for (const peer of [...this.remote.keys()]) this.forget(peer)
+  }
+
+  private tellChanged(): void {
+    this.telling = null
+    const changed = [...this.changedModels]
+    this.changedModels.clear()
+    this.tell(changed)
+    for (const key of changed) if (this.local.get(key)?.size === 0) this.local.delete(key)
+  }
+
+  private tellAll(): void {
+    this.tell([...this.local.keys()])
+  }
+
+  private tell(keys: readonly string[]): void {
+    for (let from = 0; from < keys.length; from += OFFERS_PER_MESSAGE) {
+      const part = keys.slice(from, from + OFFERS_PER_MESSAGE)
+      const offers = part.map((key) => sumOffers(key, this.local.get(key) ?? []))
+      this.options.bus.publish(OFFERS_TOPIC, offers)
+    }
+  }
+
+  private hear(peer: string, offers: readonly SharedOffer[]): void {
+    const known = this.remote.get(peer) ?? new Map<string, { node: RemoteNode; toldAtMs: number }>()
+    this.remote.set(peer, known)
+    for (const offer of offers) {
+      const key = keyOf(offer.place, offer.model)
+      const place = this.options.places[offer.place]
+      const entry = known.get(key)
+      if (offer.connected === 0) {
+        known.delete(key)
+        this.remove(place, entry?.node)
+      } else if (entry !== undefined && entry.node.takesLargeFrames === offer.large) {
+        entry.toldAtMs = performance.now()
+        entry.node.update(offer)
+      } else {
+        this.remove(place, entry?.node)
+        known.set(key, { node: this.add(peer, place, offer), toldAtMs: performance.now() })
+      }
+    }
+  }
+
+  private add(peer: string, { index, queue }: Place, offer: SharedOffer): RemoteNode {
+    const onChanged = (node: RemoteNode) => {
+      index.update(node)
+      if (node.isAvailable()) queue.offer(node)
+    }
+    const node = new RemoteNode(offer, { bus: this.options.bus, peer, onChanged })
+    index.add(node)
+    if (node.isAvailable()) queue.offer(node)
+    return node
+  }
+
+  private remove({ index }: Place, node: RemoteNode | undefined): void {
+    if (node === undefined) return
+    node.end()
+    index.remove(node)
+  }
+
+  private expire(): void {
+    const expiredMs = performance.now() - OFFER_EXPIRES_MS
+    for (const known of this.remote.values())
+      for (const [key, { node, toldAtMs }] of known)
+        if (toldAtMs < expiredMs) {
+          known.delete(key)
+          this.remove(this.placeAt(key), node)
+        }
+  }
+
+  private forget(peer: string): void {
+    for (const [key, { node }] of this.remote.get(peer) ?? []) this.remove(this.placeAt(key), node)
+    this.remote.delete(peer)
+  }
+
+  private placeAt(key: string): Place {
+    const name = PLACES.find((one) => key.startsWith(`${one} `)) ?? 'chat'
+    return this.options.places[name]
+  }
+}
+
+const ASK_MARGIN_MS = 1_000
+
+function keyOf(place: PlaceName, model: string): string {
+  return `${place} ${model}`
+}
+
+function sumOffers(key: string, offers: Iterable<Offer<NodeConnection>>): SharedOffer {
+  const space = key.indexOf(' ')
+  const sum = {
+    place: key.slice(0, space) as PlaceName,
+    model: key.slice(space + 1),
+    ...{ connected: 0, nodes: 0, large: false, capacity: 0, in_use: 0 },
+  }
+  let best: { readonly offer: Offer<NodeConnection>; readonly ms: number } | null = null
+  for (const offer of offers) {
+    const { node } = offer
+    sum.connected++
+    sum.large ||= node.takesLargeFrames
+    if (!node.isServing()) continue
+    sum.nodes++
+    sum.capacity += node.slots.capacity
+    sum.in_use += node.slots.inUse()
+    if (!node.isAvailable()) continue
+    const ms = expectedMs(offer.speed, { inUse: node.slots.inUse(), capacity: node.slots.capacity })
+    if (best === null || ms < best.ms) best = { offer, ms }
+  }
+  return {
+    ...sum,
+    first_token_ms: best?.offer.speed.firstTokenMs ?? null,
+    tokens_per_second: best?.offer.speed.tokensPerSecond ?? null,
+  }
+}
