@@ -60,8 +60,11 @@ const CONNECT_TIMEOUT_MS = 2_000
  */
 const COMPLETION_TIMEOUT_MS = 15 * 60_000
 
-/** Identity, attestation, and what a pull may take beyond its own waiting. */
+/** Attestation, and what a pull may take beyond its own waiting. */
 const CONTROL_TIMEOUT_MS = 10_000
+
+/** The identity is at hand: an enclave that does not say who it is by then is out of reach. */
+const IDENTITY_TIMEOUT_MS = 5_000
 
 /** Largest answer that is held as a whole: one pull of many completions. */
 const REPLY_BYTES_MAX = 256 * 1024 * 1024
@@ -84,6 +87,8 @@ export type EnclaveClientOptions = {
   readonly callsMax: number
   /** Milliseconds of a clock that is never set. Default: that of this process. */
   readonly now?: () => number
+  /** Default: IDENTITY_TIMEOUT_MS. */
+  readonly identityTimeoutMs?: number
 }
 
 /**
@@ -99,10 +104,17 @@ export class EnclaveClient {
    */
   readonly #control: Pool
   readonly #now: () => number
+  readonly #identityTimeoutMs: number
   #known: { readonly identity: Promise<Identity>; readonly atMs: number } | null = null
 
-  constructor({ socketPath, callsMax, now = () => performance.now() }: EnclaveClientOptions) {
+  constructor({
+    socketPath,
+    callsMax,
+    now = () => performance.now(),
+    identityTimeoutMs = IDENTITY_TIMEOUT_MS,
+  }: EnclaveClientOptions) {
     this.socketPath = socketPath
+    this.#identityTimeoutMs = identityTimeoutMs
     this.#now = now
     this.#completions = openPool(
       connectChecked(socketPath, (identity) => this.isExpected(identity)),
@@ -259,7 +271,8 @@ export class EnclaveClient {
   }
 
   async #fetchIdentity(): Promise<Identity> {
-    return parseIdentity(await ask(this.#control, { path: ENCLAVE_PATHS.identity }))
+    const question = { path: ENCLAVE_PATHS.identity, timeoutMs: this.#identityTimeoutMs }
+    return parseIdentity(await ask(this.#control, question))
   }
 
   async #ask<Value>(parse: (value: unknown) => Value, question: Question): Promise<Value> {

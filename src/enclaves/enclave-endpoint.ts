@@ -26,6 +26,11 @@ import type { EncryptedAnswer } from './encrypted-answer.ts'
 const WATCH_INTERVAL_MS = 1_000
 /** Pause before an enclave that is out of reach is looked for again. */
 const BACKOFF = { minMs: 100, maxMs: 5_000 }
+/**
+ * An enclave that said nothing for so long, though it was asked who it is, hangs: its calls end.
+ * What it has sealed for them is committed when it goes on.
+ */
+const SILENCE_MAX_MS = 10_000
 /** Pause after a log could not be settled. */
 const SETTLE_RETRY_MS = 500
 
@@ -62,6 +67,8 @@ export type EndpointOptions = EnclaveClientOptions & {
   readonly follow: (endpoint: EnclaveEndpoint) => LogFollower
   /** How long after the last call its enclave may still seal it, milliseconds. */
   readonly settleMs: number
+  /** Default: SILENCE_MAX_MS. */
+  readonly silenceMaxMs?: number
   readonly log: Logger
 }
 
@@ -83,6 +90,12 @@ export class EnclaveEndpoint extends EnclaveClient {
   readonly #options: EndpointOptions
   readonly #notaries = new Set<string>()
   readonly #stopping = new AbortController()
+  readonly #now: () => number
+  /** What ends each call under way. */
+  readonly #underWay = new Set<AbortController>()
+  #heardAtMs: number
+  /** Looks in vain since it was heard: one is in vain too when this process itself was held up. */
+  #silentLooks = 0
   #state = NEW_ENDPOINT
   #lastIdentity: Identity | null = null
   #faults: readonly string[] = []
@@ -101,6 +114,8 @@ export class EnclaveEndpoint extends EnclaveClient {
   constructor(options: EndpointOptions) {
     super(options)
     this.#options = options
+    this.#now = options.now ?? (() => performance.now())
+    this.#heardAtMs = this.#now()
   }
 
   get state(): EndpointState {
@@ -168,7 +183,8 @@ export class EnclaveEndpoint extends EnclaveClient {
 
   /**
    * Makes a call, and counts it until it fails, its answer is whole, a streamed answer is read to
-   * its end or left, or the signal is aborted: then also when nobody reads its answer.
+   * its end or left, or the signal is aborted: then also when nobody reads its answer. Ends with
+   * EnclaveError `timeout` when the enclave hangs.
    */
   override async complete(
     call: CompletionCall,
@@ -177,7 +193,7 @@ export class EnclaveEndpoint extends EnclaveClient {
   ): Promise<CompletionAnswer> {
     return await this.#counted(
       signal,
-      () => super.complete(call, body, signal),
+      (until) => super.complete(call, body, until),
       (answer, track) =>
         answer.kind === 'stream' ? { ...answer, events: track(answer.events) } : null,
     )
@@ -191,27 +207,28 @@ export class EnclaveEndpoint extends EnclaveClient {
   ): Promise<EncryptedAnswer> {
     return await this.#counted(
       signal,
-      () => super.encrypted(call, body, signal),
+      (until) => super.encrypted(call, body, until),
       (answer, track) =>
         answer.kind === 'answer' ? { ...answer, events: track(answer.events) } : null,
     )
   }
 
   /**
-   * Counts the call that `ask` makes. `follow` gives an answer whose events are still to be read,
-   * with `track` around them; null for one that is whole.
+   * Counts the call that `ask` makes until the signal that it is given is aborted. `follow` gives an
+   * answer whose events are still to be read, with `track` around them; null for one that is whole.
    */
   async #counted<Answer>(
     signal: AbortSignal,
-    ask: () => Promise<Answer>,
+    ask: (until: AbortSignal) => Promise<Answer>,
     follow: (
       answer: Answer,
       track: <Event>(events: AsyncIterable<Event>) => AsyncIterable<Event>,
     ) => Answer | null,
   ): Promise<Answer> {
-    const end = this.#countCall(signal)
+    const { call, end } = this.#countCall(signal)
     try {
-      const answer = await ask()
+      const answer = await ask(call.signal)
+      this.#hear()
       const followed = follow(answer, (events) => this.#trackEvents(events, end))
       if (followed === null) end()
       return followed ?? answer
@@ -222,19 +239,42 @@ export class EnclaveEndpoint extends EnclaveClient {
     }
   }
 
-  /** Counts a call until what is given is called, or the signal is aborted. */
-  #countCall(signal: AbortSignal): () => void {
-    let isOver = false
+  /** Counts a call until `end` is called, or it is aborted: with the signal, or by the enclave's silence. */
+  #countCall(signal: AbortSignal): { readonly call: AbortController; readonly end: () => void } {
+    const call = new AbortController()
+    const leave = () => call.abort(signal.reason)
     const end = () => {
-      if (isOver) return
-      isOver = true
-      signal.removeEventListener('abort', end)
+      if (!this.#underWay.delete(call)) return
+      signal.removeEventListener('abort', leave)
       this.#apply({ kind: 'call_ended' })
     }
+    this.#underWay.add(call)
     this.#apply({ kind: 'call_began' })
-    signal.addEventListener('abort', end)
-    if (signal.aborted) end()
-    return end
+    signal.addEventListener('abort', leave)
+    call.signal.addEventListener('abort', end)
+    if (signal.aborted) leave()
+    return { call, end }
+  }
+
+  #hear(): void {
+    this.#heardAtMs = this.#now()
+    this.#silentLooks = 0
+  }
+
+  /** After a look in vain: ends all calls when the enclave has been silent for too long. */
+  #endSilentCalls(fault: unknown): void {
+    const { silenceMaxMs = SILENCE_MAX_MS, log } = this.#options
+    if (!(fault instanceof EnclaveError && fault.code === 'timeout')) return
+    this.#silentLooks += 1
+    const silentMs = this.#now() - this.#heardAtMs
+    const isHung = this.#silentLooks > 1 && silentMs >= silenceMaxMs
+    if (!isHung || this.#underWay.size === 0) return
+    log.error(
+      { enclave: this.socketPath, calls: this.#underWay.size, silentMs: Math.round(silentMs) },
+      'enclave hangs: its calls are ended',
+    )
+    const error = new EnclaveError('timeout', 'the enclave hangs: it says nothing any more')
+    for (const call of this.#underWay) call.abort(error)
   }
 
   /**
@@ -244,6 +284,7 @@ export class EnclaveEndpoint extends EnclaveClient {
   override async pull(request: PullRequest, signal: AbortSignal): Promise<PullReply> {
     try {
       const reply = await super.pull(request, signal)
+      this.#hear()
       this.#lastPulled = { notary: reply.notary, public_key: reply.public_key }
       return reply
     } catch (error) {
@@ -281,7 +322,10 @@ export class EnclaveEndpoint extends EnclaveClient {
 
   async *#trackEvents<Event>(events: AsyncIterable<Event>, end: () => void): AsyncGenerator<Event> {
     try {
-      yield* events
+      for await (const event of events) {
+        this.#hear()
+        yield event
+      }
     } catch (error) {
       this.#note(error)
       throw error
@@ -323,6 +367,7 @@ export class EnclaveEndpoint extends EnclaveClient {
     const { check, introduce, isKnownLog } = this.#options
     try {
       const identity = await this.#askIdentity()
+      this.#hear()
       const { notary } = identity
       const faults = await check(identity)
       if (faults.length === 0) await introduce(identity, this)
@@ -335,6 +380,7 @@ export class EnclaveEndpoint extends EnclaveClient {
     } catch (error) {
       this.#contactFault = asError(error)
       this.#apply({ kind: 'lost' })
+      this.#endSilentCalls(error)
     }
   }
 

@@ -12,6 +12,7 @@ import {
   type TestEnclave,
   type TestOptions,
 } from '../enclave/support/test-enclave.ts'
+import { createEncryptedFetch, type EncryptedFetch } from '../support/encrypted-fetch.ts'
 import { startGateway, type TestGateway } from '../support/gateway.ts'
 import {
   chunked,
@@ -67,13 +68,14 @@ async function start(options: Partial<TestOptions> = {}): Promise<TestEnclave> {
 }
 
 /** Asks as a customer does, with a provider key of his own. */
-async function ask({ stream = false, content = 'Hi' } = {}) {
-  const reply = await fetch(`${gateway.url}/v1/verified/chat/completions`, {
+async function ask({ stream = false, content = 'Hi', by = fetch as EncryptedFetch } = {}) {
+  const reply = await by(`${gateway.url}/v1/verified/chat/completions`, {
     method: 'POST',
     headers: {
       authorization: `Bearer ${gateway.key}`,
       'content-type': 'application/json',
-      'fine-tune-authorization': 'Bearer sk-test',
+      // Of encrypted calls it would have to be sealed.
+      ...(by === fetch ? { 'fine-tune-authorization': 'Bearer sk-test' } : {}),
     },
     body: JSON.stringify({ model: 'hostile', messages: [{ role: 'user', content }], stream }),
   })
@@ -214,6 +216,47 @@ describe('an enclave that ends in the middle of a call', () => {
     script = hello
     await expect.poll(async () => (await ask()).status, { timeout: 20_000 }).toBe(200)
     expect(await countRecords()).toBe(2)
+  })
+})
+
+describe('an enclave that hangs', () => {
+  it('ends its calls long before its provider would, gets no others, and serves when it goes on', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'affidavit-enclave-'))
+    stops.push(() => rm(folder, { recursive: true, force: true }))
+    const socketPath = join(folder, 'enclave.sock')
+    const enclave = await startEnclaveProcess(socketPath, 256)
+    const credentials = new Map([['hostile', 'sk-test']])
+    gateway = await startGateway({ enclaveSocket: socketPath, credentials })
+    stops.push(() => gateway.stop())
+    expect((await ask()).status).toBe(200)
+    script = function* () {
+      yield send(EVENT_STREAM_HEAD)
+      yield send(chunked(eventsOf(GREETING_CHUNKS.slice(0, 1))))
+      yield { kind: 'stall' }
+    }
+    const asked = provider.requests.length
+    const streamed = ask({ stream: true })
+    await until('the stream begins', () => provider.requests.length > asked)
+    script = () => [{ kind: 'stall' }]
+    const whole = ask()
+    const encrypted = ask({ by: createEncryptedFetch(() => gateway.url) }).catch(String)
+    await until('all are asked', () => provider.requests.length > asked + 2)
+    const startedAt = performance.now()
+    enclave.kill('SIGSTOP')
+    expectRefusal(await whole, { status: 504, code: 'enclave_timeout' })
+    const { text } = await streamed
+    expect(text).toContain('"code":"enclave_timeout"')
+    // Its answer is none of an enclave's, so that its client tells nothing of it.
+    expect(await encrypted).toContain('Missing Ehbp-Response-Nonce')
+    const timedOut = gateway.logLines.filter((line) => line.includes('"error":"enclave_timeout"'))
+    expect(timedOut.map((line) => JSON.parse(line).status).sort()).toEqual([200, 504, 504])
+    expect(text).not.toMatch(/"(signature|tx_hash)"|\[DONE\]/)
+    expect(performance.now() - startedAt).toBeLessThan(60_000)
+    // It is not given calls now: these are refused, and not after a wait for an answer.
+    expectRefusal(await ask(), { status: 504, code: 'enclave_timeout' })
+    enclave.kill('SIGCONT')
+    script = hello
+    await expect.poll(async () => (await ask()).status, { timeout: 20_000 }).toBe(200)
   })
 })
 

@@ -77,6 +77,9 @@ export type ScriptedEnclave = {
   setScript(script: CompletionScript): void
   setEncryptedScript(script: EncryptedScript): void
   setProviders(providers: readonly ProviderEntry[]): void
+  /** Answers nothing that comes from now on, though connections are taken; until `goOn`. */
+  hang(): void
+  goOn(): void
   /** Ends the process, as it were: connections break, and nothing listens. */
   stop(): Promise<void>
 }
@@ -173,7 +176,10 @@ export async function startScriptedEnclave(
     await script(arrived)
   }
 
+  let hanging: PromiseWithResolvers<void> | null = null
+
   async function serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    await hanging?.promise
     const url = new URL(request.url ?? '/', 'http://enclave')
     if (url.pathname === ENCLAVE_PATHS.completions) return complete(request, response)
     if (url.pathname === ENCLAVE_PATHS.encrypted) return encrypted(request, response)
@@ -215,6 +221,13 @@ export async function startScriptedEnclave(
     },
     setProviders: (next) => {
       providers = next
+    },
+    hang: () => {
+      hanging = Promise.withResolvers()
+    },
+    goOn: () => {
+      hanging?.resolve()
+      hanging = null
     },
     stop: async () => {
       const closed = new Promise((resolve) => server.close(resolve))

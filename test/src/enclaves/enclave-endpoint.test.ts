@@ -1,6 +1,7 @@
+import { Readable } from 'node:stream'
 import { afterEach, describe, expect, it } from 'vitest'
 import type { CompletionAnswer } from '../../../src/enclaves/enclave-client.ts'
-import { EnclaveEndpoint } from '../../../src/enclaves/enclave-endpoint.ts'
+import { EnclaveEndpoint, type EndpointOptions } from '../../../src/enclaves/enclave-endpoint.ts'
 import { createLogger } from '../../../src/observability/logger.ts'
 import {
   type ArrivedCall,
@@ -20,10 +21,14 @@ afterEach(async () => {
 })
 
 /** An endpoint of an enclave that is checked, and whose log nobody reads. */
-async function start(script: CompletionScript = answerWhole({})) {
+async function start(
+  script: CompletionScript = answerWhole({}),
+  options: Partial<EndpointOptions> = {},
+) {
   const enclave = await startScriptedEnclave({ script })
   const endpoint = new EnclaveEndpoint({
     ...{ socketPath: enclave.socketPath, callsMax: 8, settleMs: 0, log },
+    ...options,
     check: async () => [],
     isKnownLog: async () => false,
     introduce: async () => undefined,
@@ -179,3 +184,63 @@ describe('pulls until the end of an enclave', () => {
     await expect(waiting).rejects.toThrow()
   })
 })
+
+describe('an enclave that hangs', () => {
+  const calls: Record<string, (endpoint: EnclaveEndpoint) => Promise<unknown>> = {
+    whole: (endpoint) => endpoint.complete({ ...CALL, context: 'whole' }, BODY, never),
+    streamed: async (endpoint) => read(await endpoint.complete(CALL, BODY, never)),
+    encrypted: (endpoint) => endpoint.encrypted(ENCRYPTED, encryptedBody(), never),
+  }
+  it.each(Object.keys(calls))(
+    'has its %s call ended, and is used when it goes on',
+    async (name) => {
+      const { enclave, endpoint } = await start((arrived) => {
+        if (arrived.call.context === '') beginStream(arrived, 1)
+      }, QUICK)
+      const arrived = Promise.withResolvers<void>()
+      enclave.setEncryptedScript(() => arrived.resolve())
+      const call = calls[name]?.(endpoint)
+      call?.catch(() => undefined)
+      await expect.poll(() => endpoint.state.calls).toBe(1)
+      await (name === 'encrypted'
+        ? arrived.promise
+        : expect.poll(() => enclave.calls.length).toBe(1))
+      enclave.hang()
+      await expect.poll(() => endpoint.look().then(() => endpoint.state.calls)).toBe(0)
+      await expect(call).rejects.toMatchObject({ code: 'timeout', wasSent: true })
+      expect(endpoint.state).toMatchObject({ calls: 0, contact: 'lost' })
+      enclave.goOn()
+      await endpoint.look()
+      expect(endpoint.phase).toBe('usable')
+    },
+  )
+
+  it('keeps its calls when it goes on in time', async () => {
+    const { enclave, endpoint } = await start(() => undefined, { ...QUICK, silenceMaxMs: 60_000 })
+    const abort = new AbortController()
+    const call = endpoint.complete(CALL, BODY, abort.signal)
+    call.catch(() => undefined)
+    await expect.poll(() => enclave.calls.length).toBe(1)
+    enclave.hang()
+    for (let look = 0; look < 2; look++) await endpoint.look()
+    expect(endpoint.phase).toBe('unreachable')
+    enclave.goOn()
+    await endpoint.look()
+    expect(endpoint.phase).toBe('usable')
+    expect(endpoint.state.calls).toBe(1)
+    enclave.calls[0]?.response
+      .writeHead(503)
+      .end('{"status":503,"code":"not_ready","message":"later"}')
+    expect(await call).toMatchObject({ kind: 'fault' })
+  })
+})
+
+const QUICK = { identityTimeoutMs: 100, silenceMaxMs: 300 }
+const never = new AbortController().signal
+const ENCRYPTED = {
+  context: '',
+  credentials: {},
+  encapsulated_key: 'ab'.repeat(32),
+  sealed_credential: null,
+}
+const encryptedBody = () => ({ stream: Readable.from([BODY]), fault: () => null })
