@@ -24,6 +24,7 @@ const SLOW = [
   'integration/node-agent',
   'integration/postgres-crash',
   'integration/several-enclaves',
+  'integration/replicas',
   'integration/start',
   'integration/tampering',
   'integration/verifier-conformance',

@@ -129,6 +129,7 @@ export async function compose(
     ...{ database, records, anchoring, log },
     intervalMs: config.headAttestationIntervalMs,
     onCommit: meter?.countCommit,
+    onRace: meter?.countRace,
   })
   const enclaves = await startEnclaves({
     socketPaths: local?.socketPaths ?? remoteSockets(config),

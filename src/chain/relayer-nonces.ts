@@ -1,7 +1,7 @@
 import { asError } from '../api/errors.ts'
 import type { Logger } from '../observability/logger.ts'
 import { createSerialQueue } from '../runtime/serial-queue.ts'
-import type { NonceStore } from './relayers-store.ts'
+import { CommitRaceLost, type NonceStore } from './relayers-store.ts'
 
 /**
  * How long a running service waits for the chain when it doubts the database; at the start it waits
@@ -14,6 +14,9 @@ const DOUBT_TIMEOUT_MS = 2_000
  * counts more lies or is of another chain, and what is signed after such a gap is never mined.
  */
 export const NONCES_SKIPPED_MAX = 1_000_000
+
+/** Nonces that other gateways may take from under one commit before it fails. */
+const RACES_IN_ROW_MAX = 10
 
 /** The relayer whose nonces are given out. */
 export type NoncedRelayer = {
@@ -51,6 +54,8 @@ type NoncesOptions = {
  * and after failures (`doubt`). The higher one counts.
  */
 export class RelayerNonces {
+  /** Called when a commit is made again because another gateway took its nonce. */
+  onRace: () => void = () => undefined
   readonly #options: NoncesOptions
   readonly #queue = createSerialQueue()
   #next: number | null = null
@@ -86,18 +91,42 @@ export class RelayerNonces {
 
   /**
    * Runs a commit with the next nonce. It counts as taken when `run` resolves; after a failure it
-   * is read anew.
+   * is read anew. When that shows that another gateway took it, `run` is called again.
    */
   use<Result>(run: (nonce: number) => Promise<Result>): Promise<Result> {
     return this.#queue.run(async () => {
-      const nonce = this.#next ?? (await this.#read())
-      this.#next = null
-      const result = await run(nonce)
-      this.#known = nonce + 1
-      // The chain may have shown more meanwhile.
-      this.#next = this.#shown > nonce + 1 ? null : nonce + 1
-      return result
+      let nonce = this.#next ?? (await this.#read())
+      for (let races = 0; ; races++) {
+        this.#next = null
+        try {
+          const result = await run(nonce)
+          this.#known = Math.max(this.#known, nonce + 1)
+          // The chain may have shown more meanwhile.
+          this.#next = this.#shown > this.#known ? null : this.#known
+          return result
+        } catch (error) {
+          if (!(error instanceof CommitRaceLost) || races >= RACES_IN_ROW_MAX) throw error
+          const next = await this.#read()
+          // It was lost for another reason.
+          if (next === nonce) throw error
+          this.onRace()
+          nonce = next
+        }
+      }
     })
+  }
+
+  /** Another gateway committed, and this is the relayer's next nonce in the database since. */
+  noteTaken({
+    relayer,
+    nextNonce,
+  }: {
+    readonly relayer: string
+    readonly nextNonce: number
+  }): void {
+    if (relayer !== this.relayer) return
+    this.#known = Math.max(this.#known, nextNonce)
+    if (this.#next !== null && this.#next < nextNonce) this.#next = nextNonce
   }
 
   /**

@@ -12,7 +12,10 @@ export const CHAIN_FIELDS = {
    * JSON-RPC endpoint of the EVM chain. Default: a local anvil. Needs the two variables after it.
    */
   CHAIN_RPC_URL: url(['http', 'https']).optional(),
-  /** Key of the account that pays for anchors, 0x and 64 hex digits. Used by this gateway alone. */
+  /**
+   * Key of the account that pays for anchors, 0x and 64 hex digits. Used by the gateways of one
+   * database alone.
+   */
   RELAYER_PRIVATE_KEY: privateKey.optional(),
   /** Address of the deployed anchor contract, 0x and 40 hex digits. */
   CONTRACT_ADDRESS: form(/^0x[0-9a-fA-F]{40}$/, '0x and 40 hex digits').optional(),

@@ -23,6 +23,8 @@ type Meter = {
    * One commit of so many records that took so long, from the enclave's reply until it was durable.
    */
   countCommit(commit: { readonly records: number; readonly durationMs: number }): void
+  /** A commit that another gateway on the database made first, or whose nonce it took. */
+  countRace(): void
 }
 
 /**
@@ -33,7 +35,7 @@ type Meter = {
 export function createMeter(): Meter {
   const registry = new Registry()
   collectDefaultMetrics({ register: registry })
-  return { registry, calls: observeCalls(registry), countCommit: countCommits(registry) }
+  return { registry, calls: observeCalls(registry), ...countCommits(registry) }
 }
 
 function observeCalls(registry: Registry): CallObserver {
@@ -101,7 +103,7 @@ const METHODS: ReadonlySet<string> = new Set([
   'OPTIONS',
 ])
 
-function countCommits(registry: Registry): Meter['countCommit'] {
+function countCommits(registry: Registry): Pick<Meter, 'countCommit' | 'countRace'> {
   const registers = [registry]
   const records = new Histogram({
     name: `${METRICS_PREFIX}commit_records`,
@@ -115,9 +117,17 @@ function countCommits(registry: Registry): Meter['countCommit'] {
     buckets: DURATION_BUCKETS,
     registers,
   })
-  return (commit) => {
-    records.observe(commit.records)
-    durations.observe(commit.durationMs / 1000)
+  const races = new Counter({
+    name: `${METRICS_PREFIX}commit_races_total`,
+    help: 'Commits that another gateway on the database made first, or whose nonce it took',
+    registers,
+  })
+  return {
+    countCommit(commit) {
+      records.observe(commit.records)
+      durations.observe(commit.durationMs / 1000)
+    },
+    countRace: () => races.inc(),
   }
 }
 

@@ -6,6 +6,7 @@ import { openEmbedded } from './embedded.ts'
 import { DatabaseUnfit, DataFolderInUse } from './errors.ts'
 import { migrateToLatest } from './migrate.ts'
 import { openPostgres } from './postgres.ts'
+import type { DatabaseSession } from './postgres-session.ts'
 import type { Queries, Tables } from './tables.ts'
 
 /**
@@ -26,6 +27,8 @@ export type Database = {
    * committer.
    */
   readonly commits: Queries
+  /** Locks and notices among the gateways on it; null where there is one at most. */
+  readonly session: DatabaseSession | null
   /** Ends all connections; a data folder may be opened again afterwards. */
   close(): Promise<void>
 }
@@ -60,7 +63,8 @@ export async function openDatabase(
     await close()
     throw error
   }
-  return { kind: 'url' in location ? 'postgres' : 'embedded', queries, commits, close }
+  const kind = 'url' in location ? 'postgres' : 'embedded'
+  return { kind, queries, commits, session: opened.session, close }
 }
 
 /** Folder of the embedded database within the data folder. */

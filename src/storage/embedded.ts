@@ -45,6 +45,7 @@ export async function openEmbedded(
       dialect: new PGliteDialect({ pglite }),
       commitDialect: null,
       migrationDialect: null,
+      session: null,
       close,
     }
   } catch (error) {

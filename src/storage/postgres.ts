@@ -8,6 +8,7 @@ import {
 } from 'kysely'
 import pg from 'pg'
 import { DatabaseAwayError, DatabaseUnfit } from './errors.ts'
+import { createPostgresSession, type DatabaseSession } from './postgres-session.ts'
 import { parseInt8 } from './tables.ts'
 
 /** Limits of the connections to a Postgres server. */
@@ -56,6 +57,8 @@ export type OpenedDatabase = {
    * long as it takes.
    */
   readonly migrationDialect: Dialect | null
+  /** Null where no other process uses the database. */
+  readonly session: DatabaseSession | null
   /**
    * Ends whatever the dialects leave behind, and them too when they were never used. Call it after
    * them.
@@ -93,11 +96,16 @@ export async function openPostgres(
     await endPools(pools)
     throw error
   }
+  const session = createPostgresSession(url, onConnectionError)
   return {
     dialect: new PostgresDialect({ pool: discardBroken(queryPool) }),
     commitDialect: new PostgresDialect({ pool: discardBroken(commitPool) }),
     migrationDialect: new PostgresDialect({ pool: discardBroken(migrationPool) }),
-    close: () => endPools(pools),
+    session,
+    close: async () => {
+      await session.close()
+      await endPools(pools)
+    },
   }
 }
 

@@ -18,6 +18,7 @@ import {
   type GivenDocument,
   type Notary,
 } from './check-batch.ts'
+import type { CommitTurns } from './commit-turns.ts'
 import type { CommitsStore, LogState, NewRecord } from './commits-store.ts'
 import { parseCallContext } from './completion-call.ts'
 import type { StoredRecord } from './records-store.ts'
@@ -58,6 +59,7 @@ type Committed = {
 }
 
 export type SessionOptions = {
+  readonly turns: Pick<CommitTurns, 'encodeNotice'>
   readonly enclave: Pick<EnclaveClient, 'identity' | 'forgetIdentity'>
   readonly commits: CommitsStore
   /** Chain and contract that heads are signed for. */
@@ -109,7 +111,7 @@ export async function openSession({
 export async function commitReply(
   session: CommitSession,
   reply: PullReply,
-  { commits, nonces, signAnchor, now }: SessionOptions,
+  { commits, nonces, turns, signAnchor, now }: SessionOptions,
 ): Promise<Committed> {
   const { notary, log } = session
   const batch = checkBatch(reply, { notary, edge: log.edge, known: session.known })
@@ -126,6 +128,10 @@ export async function commitReply(
       documents,
       records,
       committedAt: unixSeconds(now),
+      notice: turns.encodeNotice({
+        ...{ notary: notary.address, size: head.size },
+        ...{ relayer: nonces.relayer, nextNonce: nonce + 1 },
+      }),
     })
     return signed
   })

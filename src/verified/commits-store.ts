@@ -10,6 +10,7 @@ import {
   type NonceStore,
 } from '../chain/relayers-store.ts'
 import type { Database } from '../storage/database.ts'
+import { NOTICE_CHANNEL } from '../storage/postgres-session.ts'
 import { readNodes } from './logs-store.ts'
 import type { StoredRecord } from './records-store.ts'
 
@@ -82,6 +83,8 @@ export type Commit = {
   readonly records: readonly NewRecord[]
   /** Unix seconds. */
   readonly committedAt: number
+  /** What the other gateways on the database are told, once it is durable; null: nothing. */
+  readonly notice?: string | null
 }
 
 /**
@@ -177,15 +180,18 @@ function commitStatement({
   documents,
   records,
   committedAt,
+  notice = null,
 }: Commit) {
   const { relayer, nonce } = anchor
+  // Sent when the transaction is durable. In RETURNING, since what nothing reads is not run.
+  const noticed = notice === null ? sql`` : sql`, pg_notify(${NOTICE_CHANNEL}, ${notice})`
   return sql`
     with payer as (
       update relayers set next_nonce = next_nonce + 1
       where address = ${relayer} and next_nonce = ${nonce} returning address
     ), grown as (
       update logs set size = ${head.size}, root = ${head.root}
-      where id = ${logId} and size = ${from} and exists (select from payer) returning id
+      where id = ${logId} and size = ${from} and exists (select from payer) returning id ${noticed}
     ), anchored as (
       insert into anchors (relayer, nonce, tx_hash, raw, log_id, size, root, signature, state, created_at)
       values (

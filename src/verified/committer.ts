@@ -14,6 +14,8 @@ import {
   openSession,
   type SessionOptions,
 } from './commit-session.ts'
+import type { CommitTurns, Turn } from './commit-turns.ts'
+import { CommitWaiters, type Waiter } from './commit-waiters.ts'
 import { LogCorrupt } from './commits-store.ts'
 import type { RecordsStore, StoredRecord } from './records-store.ts'
 
@@ -34,6 +36,19 @@ const BACKOFF_MAX_MS = 1_000
 const STOP_TIMEOUT_MS = 10_000
 /** Races lost to another gateway before there is a pause even so. */
 const RACES_IN_ROW_MAX = 3
+/** Races lost in a row while the log did not grow: then it is no race, but a fault. */
+const RACES_WITHOUT_GROWTH_MAX = 20
+/**
+ * How long a caller here waits for the gateway whose turn it is, before this one commits as well. A
+ * commit takes some 10 ms; a gateway that hangs is then no reason to wait for.
+ */
+export const TURN_PATIENCE_MS = 500
+/** For how long this one then commits as well. */
+const RACING_MS = 10_000
+/** How often a committer looks at its waiters while it is another gateway's turn. */
+const ATTEND_INTERVAL_MS = 100
+/** After so many of these looks the enclave is asked who it is. */
+const LOOKS_PER_IDENTITY = 10
 /** While a fault lasts, it is logged again only this often. */
 const FAULT_LOG_INTERVAL_MS = 30_000
 
@@ -115,9 +130,13 @@ export class CommitError extends Error {
 
 export type CommitterOptions = SessionOptions & {
   readonly enclave: Pick<EnclaveClient, 'pull'>
-  readonly records: Pick<RecordsStore, 'findByIndex'>
+  readonly records: Pick<RecordsStore, 'findByIndex' | 'findByIndexes'>
+  /** Which of the gateways on the database commits. */
+  readonly turns: CommitTurns
   /** Told after each commit: there is a new anchor to broadcast. */
   readonly onCommit?: () => void
+  /** Told of each commit that another gateway made first. */
+  readonly onRace?: () => void
   readonly log: Logger
 }
 
@@ -127,6 +146,11 @@ export type CommitterOptions = SessionOptions & {
  * the size of the log in the database, and so acknowledges exactly what is durable. After any
  * failure it reads anew where the log stands: a commit whose outcome was unknown has then either
  * happened, or is done again with the same nonce.
+ *
+ * Where several gateways share the database, one commits and tells the others, which read what
+ * their callers wait for (`attend`). That saves work, and nothing depends on it: when a caller has
+ * waited for TURN_PATIENCE_MS while the log did not grow, his own gateway commits as well, and
+ * whoever is second in that race reads anew.
  */
 export function createCommitter(options: CommitterOptions): Committer {
   return new LogFollower(options)
@@ -141,6 +165,15 @@ class LogFollower implements Committer {
   private readonly faultLog = createFaultLog(FAULT_LOG_INTERVAL_MS, () => performance.now())
   private failuresInRow = 0
   private racesInRow = 0
+  /** Size of the log at the last lost race, and how often in a row it was that. */
+  private racesAt = { size: -1, count: 0 }
+  private turn: Turn | null = null
+  /** Leaves whose records can be read, as far as is known, and since when. */
+  private readable = { size: 0, atMs: 0 }
+  private racingUntilMs = 0
+  private isAttending = false
+  private isSettling = false
+  private hasToSettle = false
   private batchMax = BATCH_COMPLETIONS_MAX
   private session: CommitSession | null = null
   private running: Promise<void> = Promise.resolve()
@@ -167,6 +200,7 @@ class LogFollower implements Committer {
     if (this.phase === 'stopped') waiter.reject(new CommitError('stopped', STOPPED))
     else if (this.phase === 'refusing') waiter.reject(new CommitError('log_diverged', DIVERGED))
     else if (session !== null && notary !== session.notary.address) this.reopen()
+    else if (this.isAttending) void this.settleReadable()
     else if (session !== null && index < session.log.edge.size)
       this.settleStored(waiter).catch(() => this.reopen())
     return record
@@ -191,7 +225,7 @@ class LogFollower implements Committer {
       fault: fault && { name: fault.error.name, message: fault.error.message },
       failingForMs: fault === null ? 0 : performance.now() - fault.sinceMs,
       notary: session?.notary.address ?? null,
-      size: session?.log.edge.size ?? 0,
+      size: Math.max(session?.log.edge.size ?? 0, this.readable.size),
       ...this.figures,
       waiting: this.waiters.count,
     }
@@ -201,13 +235,140 @@ class LogFollower implements Committer {
   private async run(): Promise<void> {
     do {
       try {
-        await this.follow(await this.open())
+        const session = await this.openInTurn()
+        if (this.isToCommit()) await this.follow(session)
+        else await this.attend(session)
       } catch (error) {
+        const size = this.session?.log.edge.size ?? -1
         this.session = null
-        if (isLostRace(error) && ++this.racesInRow <= RACES_IN_ROW_MAX) this.count('races')
-        else await this.recover(asError(error))
+        if (isLostRace(error) && this.isRace(size)) await this.loseRace(error)
+        else {
+          // Another gateway may be better off.
+          await this.leaveTurn()
+          await this.recover(asError(error))
+        }
       }
     } while (!this.isStopping)
+    await this.leaveTurn()
+  }
+
+  /** Opens the log with its turn tried for; what was read before it was gained is read anew. */
+  private async openInTurn(): Promise<CommitSession> {
+    for (;;) {
+      const session = await this.open()
+      const { address } = session.notary
+      if (this.turn?.notary !== address) {
+        await this.leaveTurn()
+        this.readable = { size: 0, atMs: performance.now() }
+        this.racingUntilMs = 0
+        this.turn = this.options.turns.join(address, {
+          onCommitted: (size, isByHolder) => this.hear(size, isByHolder),
+          onChange: () => this.interrupt(),
+        })
+      }
+      if (!(await this.turn.take())) return session
+    }
+  }
+
+  private async leaveTurn(): Promise<void> {
+    const { turn } = this
+    this.turn = null
+    await turn?.leave()
+  }
+
+  private isToCommit(): boolean {
+    return (this.turn?.mayCommit() ?? true) || performance.now() < this.racingUntilMs
+  }
+
+  /** Another gateway stored records up to `size`, or this one. */
+  private hear(size: number, isByHolder: boolean): void {
+    if (size <= this.readable.size) return
+    this.readable = { size, atMs: performance.now() }
+    if (!this.isAttending) {
+      // Whose turn it is has come back.
+      if (isByHolder && this.racingUntilMs > 0 && !(this.turn?.mayCommit() ?? true)) {
+        this.racingUntilMs = 0
+        this.interrupt()
+      }
+      return
+    }
+    this.succeed()
+    void this.settleReadable()
+  }
+
+  /**
+   * Answers who waits here from what another gateway commits, until it is the turn of this one, or
+   * it has to commit as well.
+   */
+  private async attend(session: CommitSession): Promise<void> {
+    const { address } = session.notary
+    this.hear(session.log.edge.size, false)
+    this.isAttending = true
+    try {
+      await this.settleReadable()
+      let looks = 0
+      while (!this.isReopening && !this.isOver && !this.isToCommit()) {
+        if (this.isStopping && this.waiters.count === 0) return
+        if (this.isOverdue()) {
+          // Also when a notice was lost: then there is something to read.
+          const all = { notary: address, size: Number.POSITIVE_INFINITY }
+          if ((await this.waiters.settle(all, this.options.records)) > 0) continue
+          this.racingUntilMs = performance.now() + RACING_MS
+          this.options.log.debug({ notary: address }, 'another gateway is late, committing as well')
+          return
+        }
+        await pause(ATTEND_INTERVAL_MS, this.interruption.signal)
+        // Nothing is pulled that would show that another enclave answers, or none.
+        if (++looks % LOOKS_PER_IDENTITY === 0) {
+          const { notary } = await this.options.enclave.identity()
+          if (notary !== address) return
+          // Nobody waits in vain.
+          if (this.waiters.count === 0) this.succeed()
+        }
+      }
+    } finally {
+      this.isAttending = false
+    }
+  }
+
+  /** Whether somebody has waited for long without anything being stored. */
+  private isOverdue(): boolean {
+    const oldest = this.waiters.oldestMs()
+    return performance.now() - Math.max(oldest, this.readable.atMs) > TURN_PATIENCE_MS
+  }
+
+  /** Settles who waits for what can be read: one reading at a time. Never rejects. */
+  private async settleReadable(): Promise<void> {
+    this.hasToSettle = true
+    if (this.isSettling) return
+    this.isSettling = true
+    while (this.hasToSettle) {
+      this.hasToSettle = false
+      const { turn, readable, waiters, options } = this
+      try {
+        if (turn !== null)
+          await waiters.settle({ notary: turn.notary, size: readable.size }, options.records)
+      } catch (error) {
+        // Tried again when they are overdue, and then told.
+        options.log.debug({ err: asError(error) }, 'committed records could not be read')
+      }
+    }
+    this.isSettling = false
+  }
+
+  /** False when so many were lost in a row while the log stayed as it was that it is a fault. */
+  private isRace(size: number): boolean {
+    const { racesAt } = this
+    this.racesAt = { size, count: racesAt.size === size ? racesAt.count + 1 : 0 }
+    return this.racesAt.count <= RACES_WITHOUT_GROWTH_MAX
+  }
+
+  private async loseRace(error: unknown): Promise<void> {
+    this.count('races')
+    this.options.onRace?.()
+    this.options.log.debug({ err: asError(error) }, 'another gateway committed first')
+    this.racesInRow++
+    if (this.racesInRow > RACES_IN_ROW_MAX) await pause(BACKOFF_MIN_MS, this.interruption.signal)
   }
 
   private async open(): Promise<CommitSession> {
@@ -230,7 +391,7 @@ class LogFollower implements Committer {
   /** Commits what comes, until there is a reason to look anew whom to follow and from where. */
   private async follow(opened: CommitSession): Promise<void> {
     let session = opened
-    while (!this.isReopening && !this.isOver) {
+    while (!this.isReopening && !this.isOver && this.isToCommit()) {
       // What is still sealed while a stop runs comes at once; an empty reply then says that all is
       // committed.
       const isLast = this.isStopping
@@ -366,89 +527,3 @@ function isLostRace(error: unknown): boolean {
 
 const STOPPED = 'the committer is stopped'
 const DIVERGED = 'the database and the log of the enclave contradict each other'
-
-/** Somebody who waits for one leaf to be committed. */
-type Waiter = {
-  readonly notary: string
-  readonly index: number
-  /** Ends the waiting; only the first of both counts. */
-  resolve(record: StoredRecord): void
-  reject(error: Error): void
-}
-
-/** Everybody who waits, by the leaf they wait for. */
-export class CommitWaiters {
-  readonly #waiting = new Set<Waiter>()
-  readonly #byLeaf = new Map<string, Set<Waiter>>()
-
-  /**
-   * Waits for a leaf. Rejects with the signal's reason once it is aborted; then nothing is left of
-   * the waiter.
-   */
-  add(
-    notary: string,
-    index: number,
-    signal: AbortSignal,
-  ): { readonly waiter: Waiter; readonly record: Promise<StoredRecord> } {
-    const { promise, resolve, reject } = Promise.withResolvers<StoredRecord>()
-    const end = () => {
-      this.#leave(waiter)
-      signal.removeEventListener('abort', abort)
-    }
-    const abort = () => {
-      end()
-      reject(signal.reason)
-    }
-    const waiter: Waiter = {
-      notary,
-      index,
-      resolve(record) {
-        end()
-        resolve(record)
-      },
-      reject(error) {
-        end()
-        reject(error)
-      },
-    }
-    if (signal.aborted) reject(signal.reason)
-    else {
-      this.#enter(waiter)
-      signal.addEventListener('abort', abort)
-    }
-    return { waiter, record: promise }
-  }
-
-  /** Those who wait for this leaf. */
-  of(notary: string, index: number): readonly Waiter[] {
-    return [...(this.#byLeaf.get(keyOf(notary, index)) ?? [])]
-  }
-
-  /** Everybody, in the order they came. */
-  all(): readonly Waiter[] {
-    return [...this.#waiting]
-  }
-
-  /** How many wait. */
-  get count(): number {
-    return this.#waiting.size
-  }
-
-  #enter(waiter: Waiter): void {
-    this.#waiting.add(waiter)
-    const key = keyOf(waiter.notary, waiter.index)
-    this.#byLeaf.set(key, (this.#byLeaf.get(key) ?? new Set()).add(waiter))
-  }
-
-  #leave(waiter: Waiter): void {
-    this.#waiting.delete(waiter)
-    const key = keyOf(waiter.notary, waiter.index)
-    const others = this.#byLeaf.get(key)
-    others?.delete(waiter)
-    if (others?.size === 0) this.#byLeaf.delete(key)
-  }
-}
-
-function keyOf(notary: string, index: number): string {
-  return `${notary}/${index}`
-}

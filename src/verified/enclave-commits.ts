@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto'
 import { ApiError } from '../api/errors.ts'
 import type { Anchoring } from '../chain/anchoring.ts'
 import type { EnclaveEndpoint, LogFollower } from '../enclaves/enclave-endpoint.ts'
@@ -6,6 +7,7 @@ import type { Logger } from '../observability/logger.ts'
 import type { Database } from '../storage/database.ts'
 import { createBootStatements } from './boot-statements.ts'
 import { createBootStatementsStore } from './boot-statements-store.ts'
+import { ALWAYS_OURS, createCommitTurns } from './commit-turns.ts'
 import { createCommitsStore } from './commits-store.ts'
 import {
   CommitError,
@@ -35,12 +37,15 @@ export function followLogs({
   anchoring,
   intervalMs,
   onCommit,
+  onRace = () => undefined,
   log,
 }: {
   readonly database: Database
   readonly records: RecordsStore
   readonly anchoring: Pick<Anchoring, 'domain' | 'nonces' | 'sign' | 'notify' | 'fetchRecentBlock'>
   readonly intervalMs: number
+  /** Hears of each commit that another gateway made first. */
+  readonly onRace?: (() => void) | undefined
   readonly onCommit:
     | ((commit: { readonly records: number; readonly durationMs: number }) => void)
     | undefined
@@ -52,13 +57,23 @@ export function followLogs({
   const logs = createLogsStore(database)
   const boots = createBootStatements({ store: createBootStatementsStore(database), domain, log })
   const commits = createEnclaveCommits(records)
+  const { session } = database
+  anchoring.nonces.onRace = onRace
+  const turns =
+    session === null
+      ? ALWAYS_OURS
+      : createCommitTurns({
+          ...{ session, gateway: randomUUID() },
+          onNonce: (taken) => anchoring.nonces.noteTaken(taken),
+        })
   return {
     commits,
     introduce: boots.introduce,
     isKnownLog: async (notary) => (await logs.find(notary)) !== null,
     follow(enclave) {
       const committer = createCommitter({
-        ...{ enclave, commits: commitsStore, records, domain, log },
+        ...{ enclave, commits: commitsStore, records, turns, domain, log },
+        onRace,
         nonces: anchoring.nonces,
         signAnchor: anchoring.sign,
         onCommit: () => {

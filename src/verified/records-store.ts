@@ -87,6 +87,8 @@ export type RecordsStore = {
   findByCall(callId: string): Promise<StoredRecord | null>
   /** Gives the record of one leaf, or null while it is not committed. */
   findByIndex(notary: string, index: number): Promise<StoredRecord | null>
+  /** Gives the records of those of these leaves that are committed, by index. */
+  findByIndexes(notary: string, indexes: readonly number[]): Promise<readonly StoredRecord[]>
   /**
    * Gives the page that follows `cursor` (null: the newest). A cursor that is no record of this
    * very list, or no uuid, gives 'unknown_cursor'. Records added meanwhile never shift a later
@@ -139,6 +141,14 @@ export function createRecordsStore({ queries }: Pick<Database, 'queries'>): Reco
     findByCall: (callId) => findFirst(sql`call_id = ${callId}`),
     findByIndex: (notary, index) =>
       findFirst(sql`log_id = (select id from logs where notary = ${notary}) and index = ${index}`),
+    findByIndexes: (notary, indexes) =>
+      read(
+        sql`
+          select * from records
+          where log_id = (select id from logs where notary = ${notary})
+            and index = any (${[...indexes]}::bigint[])`,
+        sql`r.index`,
+      ),
     async list({ accountId, limit, cursor }) {
       const scope = { accountId }
       const before = cursor === null ? null : await findPosition(queries, cursor, scope)

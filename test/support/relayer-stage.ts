@@ -15,6 +15,7 @@ import { RelayerNonces } from '../../src/chain/relayer-nonces.ts'
 import { createRelayersStore, type RelayersStore } from '../../src/chain/relayers-store.ts'
 import { createRpc } from '../../src/chain/rpc.ts'
 import { type Database, openDatabase } from '../../src/storage/database.ts'
+import { ALWAYS_OURS } from '../../src/verified/commit-turns.ts'
 import { createCommitsStore } from '../../src/verified/commits-store.ts'
 import { type Committer, createCommitter } from '../../src/verified/committer.ts'
 import { createEvidence } from '../../src/verified/evidence.ts'
@@ -175,6 +176,7 @@ async function startGateway(
     signAnchor: (nonce, head) =>
       signAnchorTransaction({ relayerKey, chainId, contract, nonce, head, fees: TEST_FEES }),
     onCommit: followers.notify,
+    turns: ALWAYS_OURS,
   })
   const blocks = createAnchorBlocksStore(database)
   const proofs = createBlockProofs({

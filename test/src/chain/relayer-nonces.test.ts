@@ -5,6 +5,7 @@ import {
   NonceUnknown,
   RelayerNonces,
 } from '../../../src/chain/relayer-nonces.ts'
+import { CommitRaceLost } from '../../../src/chain/relayers-store.ts'
 
 const ADDRESS = `0x${'01'.repeat(20)}`
 
@@ -48,6 +49,30 @@ describe('RelayerNonces', () => {
     // Another gateway took one meanwhile.
     database.next = 90
     expect([await commit(), database.reads]).toEqual([90, 2])
+  })
+
+  it('makes a commit again whose nonce another gateway took, and none that lost otherwise', async () => {
+    const { database, nonces } = startDatabase(70)
+    let races = 0
+    nonces.onRace = () => races++
+    const tried: number[] = []
+    const commit = () =>
+      nonces.use(async (nonce) => {
+        tried.push(nonce)
+        if (nonce !== database.next) throw new CommitRaceLost('the nonce was taken')
+        database.next = nonce + 1
+        return nonce
+      })
+    await commit()
+    database.next = 75
+    expect([await commit(), tried, races]).toEqual([75, [70, 71, 75], 1])
+    database.next = 80
+    nonces.noteTaken({ relayer: ADDRESS, nextNonce: 80 })
+    nonces.noteTaken({ relayer: `0x${'02'.repeat(20)}`, nextNonce: 90 })
+    expect([await commit(), tried.length, races]).toEqual([80, 4, 1])
+    const lost = new CommitRaceLost('the log was moved')
+    await expect(nonces.use(() => Promise.reject(lost))).rejects.toBe(lost)
+    expect(races).toBe(1)
   })
 
   it('asks the chain before it gives out the first nonce, and skips what the database lost', async () => {

@@ -9,6 +9,7 @@ import { EnclavePool } from '../../../src/enclaves/enclave-pool.ts'
 import { ENCLAVES_MAX } from '../../../src/enclaves/settings.ts'
 import { createLogger } from '../../../src/observability/logger.ts'
 import type { Database } from '../../../src/storage/database.ts'
+import { ALWAYS_OURS } from '../../../src/verified/commit-turns.ts'
 import { createCommitsStore } from '../../../src/verified/commits-store.ts'
 import { createCommitter } from '../../../src/verified/committer.ts'
 import { createEnclaveCommits, type EnclaveCommits } from '../../../src/verified/enclave-commits.ts'
@@ -56,7 +57,7 @@ function open(...names: readonly string[]): void {
   const follow = (enclave: EnclaveEndpoint) => {
     const committer = createCommitter({
       ...{ enclave, commits, records, relayer, nonces, log, now: Date.now },
-      ...{ domain: SCRIPTED_DOMAIN, signAnchor: signFake },
+      ...{ domain: SCRIPTED_DOMAIN, signAnchor: signFake, turns: ALWAYS_OURS },
     })
     committer.start()
     return committed.follow(enclave, committer, () => committer.stop())

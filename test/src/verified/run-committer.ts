@@ -2,6 +2,7 @@ import { createHash, randomBytes } from 'node:crypto'
 import { RelayerNonces } from '../../../src/chain/relayer-nonces.ts'
 import type { Logger } from '../../../src/observability/logger.ts'
 import type { Database } from '../../../src/storage/database.ts'
+import { ALWAYS_OURS, type CommitTurns } from '../../../src/verified/commit-turns.ts'
 import {
   type Commit,
   type CommitsStore,
@@ -55,6 +56,8 @@ export function runCommitter(
     readonly countTransactions?: () => Promise<number>
     /** Where to note what is signed, for more than one committer. */
     readonly signed?: RunningCommitter['signed']
+    /** Default: this one commits. */
+    readonly turns?: CommitTurns
   } = {},
 ): RunningCommitter {
   const store = createCommitsStore(database)
@@ -92,6 +95,7 @@ export function runCommitter(
     enclave: log.enclave,
     commits,
     records,
+    turns: options.turns ?? ALWAYS_OURS,
     domain: TEST_DOMAIN,
     nonces: new RelayerNonces({
       commits,

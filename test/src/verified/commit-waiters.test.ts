@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { CommitWaiters } from '../../../src/verified/committer.ts'
+import { CommitWaiters } from '../../../src/verified/commit-waiters.ts'
 import type { StoredRecord } from '../../../src/verified/records-store.ts'
 
 const record = { id: 'a record' } as StoredRecord

@@ -1,0 +1,132 @@
+import pg from 'pg'
+import { backOffMs } from '../runtime/back-off.ts'
+import { createLoop } from '../runtime/loop.ts'
+
+/** Channel of the notices that gateways on one database send each other. */
+export const NOTICE_CHANNEL = 'affidavit'
+
+/** How often the server is asked whether it is there, and how long an answer may take. */
+const HEARTBEAT_MS = 1_000
+const ANSWER_TIMEOUT_MS = 3_000
+const BACKOFF = { minMs: 100, maxMs: 2_000 }
+
+/** Who is told what happens on the session. */
+export type SessionSubscriber = {
+  /** What a gateway on this database sent, this one included. */
+  onNotice(payload: string): void
+  /** The connection came or went: with it go all locks, and notices may have been missed. */
+  onChange(): void
+}
+
+/**
+ * A connection of its own for locks that end with this process, and for notices. It is made anew
+ * when it breaks. Nothing may rely on it: a lock may be lost, and a notice never come.
+ */
+export type DatabaseSession = {
+  /** Opens the connection when it is the first. Gives what ends the subscription. */
+  subscribe(subscriber: SessionSubscriber): () => void
+  isUp(): boolean
+  /** Takes the lock of this name if nobody has it. False also while there is no connection. */
+  tryLock(name: string): Promise<boolean>
+  /** Gives the lock back, and then sends a notice. Does nothing while there is no connection. */
+  unlock(name: string, notice: string): Promise<void>
+  close(): Promise<void>
+}
+
+/** A session on the server at `url`, not yet connected. */
+export function createPostgresSession(
+  url: string,
+  onConnectionError: (error: Error) => void,
+): DatabaseSession {
+  const subscribers = new Set<SessionSubscriber>()
+  let client: pg.Client | null = null
+  let failures = 0
+
+  function lose(lost: pg.Client, error: Error | null): void {
+    void lost.end().catch(() => undefined)
+    if (client !== lost) return
+    client = null
+    if (error !== null) onConnectionError(error)
+    for (const subscriber of subscribers) subscriber.onChange()
+    rounds.wake()
+  }
+
+  async function open(): Promise<void> {
+    const opened = new pg.Client({
+      connectionString: url,
+      application_name: 'affidavit-session',
+      connectionTimeoutMillis: ANSWER_TIMEOUT_MS,
+      query_timeout: ANSWER_TIMEOUT_MS,
+      keepAlive: true,
+    })
+    opened.on('error', (error) => lose(opened, error))
+    opened.on('end', () => lose(opened, null))
+    opened.on('notification', ({ payload = '' }) => {
+      for (const subscriber of subscribers) subscriber.onNotice(payload)
+    })
+    try {
+      await opened.connect()
+      await opened.query(`listen ${NOTICE_CHANNEL}`)
+    } catch (error) {
+      void opened.end().catch(() => undefined)
+      throw error
+    }
+    client = opened
+    for (const subscriber of subscribers) subscriber.onChange()
+  }
+
+  /** Null while there is no connection, and when it broke. */
+  async function ask<Row>(text: string, values: readonly string[]): Promise<Row | null> {
+    const asked = client
+    if (asked === null) return null
+    try {
+      const { rows } = await asked.query(text, [...values])
+      return (rows[0] as Row | undefined) ?? null
+    } catch (error) {
+      lose(asked, error instanceof Error ? error : null)
+      return null
+    }
+  }
+
+  const rounds = createLoop(async () => {
+    try {
+      if (client === null) await open()
+      else await ask('select 1', [])
+      failures = 0
+      return HEARTBEAT_MS
+    } catch {
+      // Whoever needs the database now reports that it is away.
+      failures += 1
+      return backOffMs(failures, BACKOFF, { jitter: 'half' })
+    }
+  })
+
+  return {
+    subscribe(subscriber) {
+      subscribers.add(subscriber)
+      rounds.start()
+      return () => subscribers.delete(subscriber)
+    },
+    isUp: () => client !== null,
+    async tryLock(name) {
+      const row = await ask<{ locked: boolean }>(
+        'select pg_try_advisory_lock(hashtextextended($1, 0)) as locked',
+        [name],
+      )
+      return row?.locked ?? false
+    },
+    async unlock(name, notice) {
+      await ask('select pg_advisory_unlock(hashtextextended($1, 0)), pg_notify($2, $3)', [
+        name,
+        NOTICE_CHANNEL,
+        notice,
+      ])
+    },
+    async close() {
+      await rounds.stop()
+      const last = client
+      client = null
+      await last?.end().catch(() => undefined)
+    },
+  }
+}

@@ -1,0 +1,203 @@
+import { sql } from 'kysely'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { EnclaveError } from '../../../src/enclaves/enclave-errors.ts'
+import { type Database, openDatabase } from '../../../src/storage/database.ts'
+import type { DatabaseSession } from '../../../src/storage/postgres-session.ts'
+import { createCommitTurns } from '../../../src/verified/commit-turns.ts'
+import { TURN_PATIENCE_MS } from '../../../src/verified/committer.ts'
+import { createScriptedLog, type ScriptedLog } from '../../support/scripted-log.ts'
+import { createTestDatabase } from '../../support/test-database.ts'
+import { type RunningCommitter, randomRelayer, runCommitter } from './run-committer.ts'
+
+const never = new AbortController().signal
+
+/** A gateway's committer, on connections of its own. */
+type Gateway = RunningCommitter & {
+  readonly database: Database
+  /** While they are set, no notice arrives, and nothing can be pulled from here. */
+  readonly faults: { isDeaf: boolean; isCut: boolean }
+  /** Waits for the leaf here. */
+  wait(index: number): Promise<number>
+  stop(): Promise<void>
+}
+
+let url: string
+let relayer: string
+let log: ScriptedLog
+const gateways: Gateway[] = []
+
+async function start(): Promise<Gateway> {
+  const database = await openDatabase({ url })
+  const faults = { isDeaf: false, isCut: false }
+  const session = deafen(database.session ?? expect.unreachable(), faults)
+  const turns = createCommitTurns({ session, gateway: crypto.randomUUID(), onNonce: () => {} })
+  const pull: typeof log.enclave.pull = async (request, signal) => {
+    if (!faults.isCut) return await log.enclave.pull(request, signal)
+    throw new EnclaveError('unavailable', 'the enclave is out of reach')
+  }
+  const running = runCommitter(database, { enclave: { ...log.enclave, pull } }, { relayer, turns })
+  let isOver = false
+  const gateway: Gateway = {
+    ...{ ...running, database, faults },
+    wait: async (index) => (await running.committer.waitFor(log.notary(), index, never)).index,
+    async stop() {
+      if (isOver) return
+      isOver = true
+      await running.committer.stop()
+      await database.close()
+    },
+  }
+  gateways.push(gateway)
+  return gateway
+}
+
+function deafen(session: DatabaseSession, faults: { readonly isDeaf: boolean }): DatabaseSession {
+  return {
+    ...session,
+    subscribe: (subscriber) =>
+      session.subscribe({
+        ...subscriber,
+        onNotice: (payload) => {
+          if (!faults.isDeaf) subscriber.onNotice(payload)
+        },
+      }),
+  }
+}
+
+/** Who has locks of sessions, by process id of the server. */
+async function holders({ queries }: Database): Promise<readonly number[]> {
+  const { rows } = await sql<{ pid: number }>`
+    select pid from pg_locks where locktype = 'advisory' and granted
+      and database = (select oid from pg_database where datname = current_database())`.execute(
+    queries,
+  )
+  return rows.map(({ pid }) => pid)
+}
+
+/** Two of them: the first has the turn. */
+async function startTwo(): Promise<readonly [Gateway, Gateway]> {
+  const first = await start()
+  await expect.poll(() => holders(first.database)).toHaveLength(1)
+  const second = await start()
+  await expect.poll(() => second.committer.status().phase).toBe('following')
+  // It pulls until it is connected, and hears of the first one's turn then.
+  log.seal()
+  await second.wait(log.size() - 1)
+  await expect.poll(() => pulls.size).toBe(1)
+  return [first, second]
+}
+
+/** Pulls that wait for a leaf. */
+const pulls = new Set<object>()
+
+beforeEach(async () => {
+  url = await createTestDatabase()
+  relayer = randomRelayer()
+  log = await createScriptedLog()
+  const { enclave } = log
+  pulls.clear()
+  const pull: typeof enclave.pull = async (request, signal) => {
+    pulls.add(request)
+    return await enclave.pull(request, signal).finally(() => pulls.delete(request))
+  }
+  log = { ...log, enclave: { ...enclave, pull } }
+})
+
+afterEach(async () => {
+  await Promise.all(gateways.splice(0).map((gateway) => gateway.stop()))
+})
+
+const sum = (read: (gateway: Gateway) => number) =>
+  gateways.reduce((total, gateway) => total + read(gateway), 0)
+
+describe('two gateways on one database', () => {
+  it('commit a log once: one does, the other reads what its callers wait for', async () => {
+    const [first, second] = await startTwo()
+    const before = second.committer.status()
+    for (let round = 0; round < 20; round++) {
+      const { index } = log.seal()
+      const indexes = await Promise.all([first.wait(index), second.wait(index)])
+      expect(indexes).toEqual([index, index])
+    }
+    const after = second.committer.status()
+    expect([after.commits, after.races]).toEqual([before.commits, before.races])
+    expect(sum(({ complaints }) => complaints.length)).toBe(0)
+    const { rows } = await sql<{ count: number }>`select count(*) from records`.execute(
+      first.database.queries,
+    )
+    expect(rows[0]?.count).toBe(log.size())
+  })
+
+  it('answer from what is stored when notices are lost', async () => {
+    const [first, second] = await startTwo()
+    second.faults.isDeaf = true
+    const { commits } = second.committer.status()
+    const { index } = log.seal()
+    expect(await second.wait(index)).toBe(index)
+    expect(second.committer.status().commits).toBe(commits)
+    expect(first.committer.status().size).toBe(index + 1)
+  })
+
+  it('do not wait for one that hangs in its turn: the other commits after a while', async () => {
+    const [first, second] = await startTwo()
+    const hanging = Promise.withResolvers<void>()
+    first.script.beforeCommit = () => hanging.promise
+    const atMs = performance.now()
+    const { index } = log.seal()
+    expect(await second.wait(index)).toBe(index)
+    expect(performance.now() - atMs).toBeGreaterThanOrEqual(TURN_PATIENCE_MS)
+    // It goes on at once with the next ones.
+    const next = log.seal()
+    await second.wait(next.index)
+    hanging.resolve()
+    // The first is second now, reads anew, and gets its turn back.
+    await expect.poll(() => first.committer.status().races).toBe(1)
+    const last = log.seal()
+    expect(await first.wait(last.index)).toBe(last.index)
+    expect(sum(({ complaints }) => complaints.length)).toBe(0)
+  })
+
+  it('hand over at once when the one whose turn it is stops', async () => {
+    const [first, second] = await startTwo()
+    log.seal()
+    await first.stop()
+    const { index } = log.seal()
+    expect(await second.wait(index)).toBe(index)
+    await expect.poll(() => holders(second.database)).toHaveLength(1)
+    expect(second.complaints).toEqual([])
+  })
+
+  it('stop at once when it is the turn of another one', async () => {
+    const [, second] = await startTwo()
+    const atMs = performance.now()
+    await second.committer.stop()
+    expect(performance.now() - atMs).toBeLessThan(5_000)
+    expect(second.committer.status().phase).toBe('stopped')
+  })
+
+  it('go on when the connection with the locks is broken', async () => {
+    const [first, second] = await startTwo()
+    const [pid] = await holders(first.database)
+    await sql`select pg_terminate_backend(${pid})`.execute(second.database.queries)
+    for (let round = 0; round < 5; round++) {
+      const { index } = log.seal()
+      await Promise.all([first.wait(index), second.wait(index)])
+    }
+    await expect.poll(() => holders(first.database)).toHaveLength(1)
+    await expect.poll(() => pulls.size).toBe(1)
+    expect(sum(({ complaints }) => complaints.length)).toBe(0)
+  })
+
+  it('give the turn to another one when the enclave is out of reach from here', async () => {
+    const [first, second] = await startTwo()
+    const [pid] = await holders(first.database)
+    first.faults.isCut = true
+    log.seal()
+    // Its poll is under way, and would still bring this one.
+    await second.wait(log.size() - 1)
+    const { index } = log.seal()
+    expect(await second.wait(index)).toBe(index)
+    expect(await first.wait(index)).toBe(index)
+    await expect.poll(() => holders(first.database)).not.toContain(pid)
+  })
+})
