@@ -164,6 +164,12 @@ const schema = z.object({
    */
   BODY_BYTES_MAX: integer({ min: 1024, max: 64 * 1024 * 1024 }).default(10 * 1024 * 1024),
   /**
+   * How long a stop goes on serving before it closes the port, milliseconds; `/readyz` says not
+   * ready meanwhile. Default 0, for development: behind a load balancer, more than it takes to
+   * notice (enclave/OPERATING.md, Stopping a gateway).
+   */
+  DRAIN_DELAY_MS: integer({ min: 0, max: 10 * MINUTE_MS }).default(0),
+  /**
    * How long a stop waits for running calls, milliseconds. Default 25000: orchestrators commonly
    * kill after 30 s.
    */
@@ -212,6 +218,7 @@ export type GatewayConfig = {
   readonly corsOrigins: readonly string[]
   readonly keepAliveMs: number
   readonly bodyBytesMax: number
+  readonly drainDelayMs: number
   readonly shutdownGraceMs: number
   readonly upstream: UpstreamConfig
 }
@@ -246,6 +253,7 @@ export function readGatewayConfig(environment: Environment = process.env): Gatew
     corsOrigins: settings.CORS_ORIGINS,
     keepAliveMs: settings.KEEP_ALIVE_MS,
     bodyBytesMax: settings.BODY_BYTES_MAX,
+    drainDelayMs: settings.DRAIN_DELAY_MS,
     shutdownGraceMs: settings.SHUTDOWN_GRACE_MS,
     upstream: upstreamOf(settings),
   }

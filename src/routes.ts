@@ -57,6 +57,8 @@ export type Capabilities = {
   /** Unix milliseconds, with a fraction. */
   readonly now: () => number
   /** A new id that nobody can guess, letters and digits. */
+  /** Whether it is about to stop, and is to be given no more calls. */
+  readonly isDraining: () => boolean
   readonly makeId: () => string
   readonly log: Logger
 }
@@ -136,7 +138,7 @@ export function listRoutes(config: GatewayConfig, capabilities: Capabilities): r
     ...verifiedModelRoutes(createVerifiedModels({ ...offered, credentials, outcomes })),
     ...attestationRoutes(createAttestations({ enclaves, now: monotonic })),
     ...encryptionKeyRoutes(enclaves),
-    ...healthRoutes(createReadiness(checks, monotonic)),
+    ...healthRoutes(createReadiness(checks, monotonic), capabilities.isDraining),
     ...embeddingRoutes({ ...calls, embeddings: upstream.embeddings }),
     ...searchRoutes({ ...calls, search: upstream.search }),
     ...rateLimitRoutes(limiter),

@@ -26,6 +26,8 @@ type AppParts = {
   readonly settings: ApiSettings
   /** Are told of every call. */
   readonly observers: readonly CallObserver[]
+  /** Whether it is about to stop: connections are then closed after their answer. */
+  readonly isDraining?: () => boolean
   readonly log: Logger
   /** Unix milliseconds; a fraction is welcome. */
   readonly now: () => number
@@ -138,7 +140,7 @@ function createRouter(
 }
 
 function createKoa(
-  { now, log, makeRequestId, settings, observers }: AppParts,
+  { now, log, makeRequestId, settings, observers, isDraining = () => false }: AppParts,
   {
     router,
     paths,
@@ -158,10 +160,19 @@ function createKoa(
   koa.use(allowOrigins(settings.corsOrigins))
   koa.use(compressAnswers())
   koa.use(answerErrors({ now, log, paths }))
+  koa.use(closeConnections(isDraining))
   koa.use(refuseWhenClosing(isClosing))
   koa.use(router.routes())
   koa.use(router.allowedMethods())
   return koa
+}
+
+/** So that whoever keeps connections opens the next one elsewhere, before the port closes. */
+function closeConnections(isDraining: () => boolean): ApiMiddleware {
+  return (context, next) => {
+    if (isDraining()) context.set('connection', 'close')
+    return next()
+  }
 }
 
 /**

@@ -51,6 +51,7 @@ export type TestGateway = {
   readonly logLines: readonly string[]
   /** Ends the connections to the database, for good. */
   breakDatabase(): Promise<void>
+  drain(skip: AbortSignal): Promise<void>
   stop(): Promise<void>
 }
 
@@ -149,6 +150,7 @@ export async function startGateway(
     accountId,
     logLines,
     breakDatabase: () => database.close(),
+    drain: gateway.drain,
     stop: async () => {
       // A database that was broken cannot be told the end of anything.
       await gateway.stop().catch(() => undefined)
