@@ -50,7 +50,7 @@ import { settleAll } from './runtime/starting.ts'
 import { VERSION } from './runtime/version.ts'
 import { openWebSearch } from './search/web-search.ts'
 import { type Home, openHome } from './storage/data-folder.ts'
-import { type Database, startDatabase } from './storage/database.ts'
+import { checkDatabase, type Database, startDatabase } from './storage/database.ts'
 import { openProcessLease, type ProcessLease } from './storage/process-lease.ts'
 import { createEndpoint, type OpenEndpoint } from './upstream/endpoint.ts'
 import { CALLS_MAX } from './verified/completion-routes.ts'
@@ -217,6 +217,7 @@ export async function compose(
       : await startMetrics(
           meter,
           listSources({
+            database: () => checkDatabase(database),
             committer: commits.worst,
             broadcaster: anchoring.status,
             nodes: nodes.status,
@@ -263,6 +264,7 @@ export async function compose(
       keepAliveMs: config.keepAliveMs,
       corsOrigins: config.corsOrigins,
       shutdownGraceMs: config.shutdownGraceMs,
+      trustedProxies: config.trustedProxies,
       logsRequests: config.logLevel === 'info' || config.logLevel === 'debug',
     },
     observers: [

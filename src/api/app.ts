@@ -53,6 +53,8 @@ type ApiSettings = {
   readonly shutdownGraceMs: number
   /** One log line per call. */
   readonly logsRequests: boolean
+  /** Addresses and CIDRs of proxies whose `x-forwarded-for` is believed. */
+  readonly trustedProxies: readonly string[]
 }
 
 /** The gateway's HTTP API. */
@@ -155,8 +157,9 @@ function createKoa(
   // Everything that is thrown in a call is answered and logged by answerErrors; here come
   // connections that broke.
   koa.on('error', (error: unknown) => log.debug({ err: error }, 'connection failed'))
-  koa.use(openRequest({ now, makeRequestId, logsRequests: settings.logsRequests, log }))
-  koa.use(observeCalls({ observers, now }))
+  const { logsRequests, trustedProxies } = settings
+  koa.use(openRequest({ now, makeRequestId, logsRequests, trustedProxies, log }))
+  koa.use(observeCalls({ observers, logsRequests, now }))
   koa.use(allowOrigins(settings.corsOrigins))
   koa.use(compressAnswers())
   koa.use(answerErrors({ now, log, paths }))

@@ -32,6 +32,8 @@ export type TestGateway = {
   readonly app: App
   readonly url: string
   readonly port: number
+  /** Null without `settings.metrics`. */
+  readonly metricsUrl: string | null
   readonly enclave: ScriptedEnclave
   readonly committer: Pick<Committer, 'waitFor' | 'status' | 'stop'>
   readonly keys: ApiKeys
@@ -130,6 +132,7 @@ export async function startGateway(
     app,
     url: gateway.facts.url,
     port: Number(new URL(gateway.facts.url).port),
+    metricsUrl: gateway.facts.metricsUrl,
     enclave,
     committer: { ...commits, stop: () => enclaves.stopFollowing() },
     keys,
