@@ -23,6 +23,7 @@ import {
   type EnclavePoolOptions,
   startEnclaves,
 } from './enclaves/enclave-pool.ts'
+import { openPeerEnclaves } from './enclaves/peer-enclaves.ts'
 import { checkImages } from './images/checked-images.ts'
 import { openImages } from './images/images.ts'
 import type { GatewayFacts } from './local/banner.ts'
@@ -45,16 +46,16 @@ import type { Logger } from './observability/logger.ts'
 import { createMeter, startMetrics } from './observability/metrics.ts'
 import { openTraces, traceCalls } from './observability/traces.ts'
 import { listRoutes, type UpstreamServices } from './routes.ts'
-import { pause } from './runtime/loop.ts'
 import { settleAll } from './runtime/starting.ts'
 import { VERSION } from './runtime/version.ts'
 import { openWebSearch } from './search/web-search.ts'
 import { type Home, openHome } from './storage/data-folder.ts'
-import { checkDatabase, type Database, startDatabase } from './storage/database.ts'
+import { type Database, startDatabase } from './storage/database.ts'
 import { openProcessLease, type ProcessLease } from './storage/process-lease.ts'
 import { createEndpoint, type OpenEndpoint } from './upstream/endpoint.ts'
 import { CALLS_MAX } from './verified/completion-routes.ts'
 import { type EnclaveCommits, followLogs, settleLogs } from './verified/enclave-commits.ts'
+import { proofOf } from './verified/encrypted-calls.ts'
 import { warnOfOpenHistory } from './verified/history.ts'
 import { createRecordsStore } from './verified/records-store.ts'
 
@@ -69,11 +70,6 @@ export type Gateway = {
   readonly accounts: Accounts
   readonly registry: NodeRegistry
   readonly nodes: ServingNodes
-  /**
-   * Says that it is not ready, and serves on for the drain delay; no longer when the signal is
-   * aborted.
-   */
-  drain(skip: AbortSignal): Promise<void>
   /** Finishes running calls, commits, and ends every part; calling it twice is one stop. */
   stop(): Promise<void>
 }
@@ -182,6 +178,17 @@ export async function compose(
 
   const bus = config.bus === null ? null : startBus(config.bus, { makeId, log })
   onStarted(async () => bus?.stop())
+  const { credentials } = config
+  const peerEnclaves =
+    bus === null
+      ? null
+      : openPeerEnclaves({
+          ...{ bus, enclaves, credentials, log },
+          async proofFor({ notary, index, call }, signal) {
+            return proofOf(call, await commits.waitFor(notary, index, signal))
+          },
+        })
+  onStarted(async () => peerEnclaves?.stop())
   const registry = openNodeRegistry(database)
   const nodes: ServingNodes =
     own.nodes ??
@@ -217,7 +224,6 @@ export async function compose(
       : await startMetrics(
           meter,
           listSources({
-            database: () => checkDatabase(database),
             committer: commits.worst,
             broadcaster: anchoring.status,
             nodes: nodes.status,
@@ -243,6 +249,7 @@ export async function compose(
     anchoring,
     records,
     enclaves,
+    peerEnclaves,
     commits,
     keys,
     limits,
@@ -250,10 +257,8 @@ export async function compose(
     nodes,
     upstream,
   }
-  const draining = new AbortController()
-  const isDraining = () => draining.signal.aborted
   const app = createApp({
-    routes: listRoutes(config, { ...capabilities, isDraining, makeId, now: unixMs, log }),
+    routes: listRoutes(config, { ...capabilities, makeId, now: unixMs, log }),
     keys: { authenticate: timed({ phase: 'authenticate', now: unixMs }, keys.authenticate) },
     sockets: {
       path: NODE_SOCKET_PATH,
@@ -264,7 +269,6 @@ export async function compose(
       keepAliveMs: config.keepAliveMs,
       corsOrigins: config.corsOrigins,
       shutdownGraceMs: config.shutdownGraceMs,
-      trustedProxies: config.trustedProxies,
       logsRequests: config.logLevel === 'info' || config.logLevel === 'debug',
     },
     observers: [
@@ -272,7 +276,6 @@ export async function compose(
       ...(traces === null ? [] : [traceCalls(traces.tracer)]),
       ...(own.observers ?? []),
     ],
-    isDraining,
     log,
     now: unixMs,
     makeRequestId: () => `req_${makeId()}`,
@@ -324,10 +327,6 @@ export async function compose(
       rootFile: local?.rootFile ?? null,
       expectFile,
       isDatabaseEmbedded: config.databaseUrl === null,
-    },
-    drain: async (skip) => {
-      draining.abort()
-      await pause(config.drainDelayMs, skip)
     },
     stop: () => running.disposeAsync(),
   }

@@ -16,6 +16,8 @@ import { attestationRoutes, encryptionKeyRoutes } from './enclaves/attestation-r
 import { createAttestations } from './enclaves/attestations.ts'
 import { createAttestationCheck } from './enclaves/enclave-check.ts'
 import type { EnclavePool } from './enclaves/enclave-pool.ts'
+import type { PeerEnclaves } from './enclaves/peer-enclaves.ts'
+import { joinEnclaves } from './enclaves/service-enclaves.ts'
 import type { Images } from './images/images.ts'
 import { imageRoutes } from './images/routes.ts'
 import { createNetworkStats } from './nodes/network-stats.ts'
@@ -48,6 +50,8 @@ export type Capabilities = {
   readonly anchoring: Anchoring
   readonly records: RecordsStore
   readonly enclaves: EnclavePool
+  /** Those of the other gateways; null for a gateway that is alone. */
+  readonly peerEnclaves: PeerEnclaves | null
   readonly commits: EnclaveCommits
   readonly keys: ApiKeys
   readonly limits: CallLimits<StoredRecord>
@@ -57,8 +61,6 @@ export type Capabilities = {
   /** Unix milliseconds, with a fraction. */
   readonly now: () => number
   /** A new id that nobody can guess, letters and digits. */
-  /** Whether it is about to stop, and is to be given no more calls. */
-  readonly isDraining: () => boolean
   readonly makeId: () => string
   readonly log: Logger
 }
@@ -84,6 +86,8 @@ export function listRoutes(config: GatewayConfig, capabilities: Capabilities): r
   const { now, makeId, log } = capabilities
   const { bodyBytesMax, credentials, isHistoryOpen: isOpen } = config
   const monotonic = () => performance.now()
+  const { peerEnclaves: peers } = capabilities
+  const service = joinEnclaves(enclaves, peers)
 
   const outcomes = createModelOutcomes(now)
   const verified = { enclaves, committer: commits, credentials, outcomes, now, log }
@@ -119,7 +123,8 @@ export function listRoutes(config: GatewayConfig, capabilities: Capabilities): r
     ...verifiedCompletionRoutes({
       ...{ ...calls, completions },
       encrypted: {
-        ...{ enclaves, credentials, limiter, outcomes, bodyBytesMax, now, log },
+        ...{ credentials, limiter, outcomes, bodyBytesMax, now, log },
+        enclaves: service,
         requireCommits: completions.requireCommits,
         recordOf: completions.recordOf,
       },
@@ -136,9 +141,14 @@ export function listRoutes(config: GatewayConfig, capabilities: Capabilities): r
     rootRoute,
     ...modelRoutes(models),
     ...verifiedModelRoutes(createVerifiedModels({ ...offered, credentials, outcomes })),
-    ...attestationRoutes(createAttestations({ enclaves, now: monotonic })),
-    ...encryptionKeyRoutes(enclaves),
-    ...healthRoutes(createReadiness(checks, monotonic), capabilities.isDraining),
+    ...attestationRoutes(
+      createAttestations({
+        ...{ enclaves, peers, listNotaries: service.notaries },
+        now: monotonic,
+      }),
+    ),
+    ...encryptionKeyRoutes(service),
+    ...healthRoutes(createReadiness(checks, monotonic)),
     ...embeddingRoutes({ ...calls, embeddings: upstream.embeddings }),
     ...searchRoutes({ ...calls, search: upstream.search }),
     ...rateLimitRoutes(limiter),

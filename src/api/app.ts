@@ -26,8 +26,6 @@ type AppParts = {
   readonly settings: ApiSettings
   /** Are told of every call. */
   readonly observers: readonly CallObserver[]
-  /** Whether it is about to stop: connections are then closed after their answer. */
-  readonly isDraining?: () => boolean
   readonly log: Logger
   /** Unix milliseconds; a fraction is welcome. */
   readonly now: () => number
@@ -53,8 +51,6 @@ type ApiSettings = {
   readonly shutdownGraceMs: number
   /** One log line per call. */
   readonly logsRequests: boolean
-  /** Addresses and CIDRs of proxies whose `x-forwarded-for` is believed. */
-  readonly trustedProxies: readonly string[]
 }
 
 /** The gateway's HTTP API. */
@@ -142,7 +138,7 @@ function createRouter(
 }
 
 function createKoa(
-  { now, log, makeRequestId, settings, observers, isDraining = () => false }: AppParts,
+  { now, log, makeRequestId, settings, observers }: AppParts,
   {
     router,
     paths,
@@ -157,25 +153,15 @@ function createKoa(
   // Everything that is thrown in a call is answered and logged by answerErrors; here come
   // connections that broke.
   koa.on('error', (error: unknown) => log.debug({ err: error }, 'connection failed'))
-  const { logsRequests, trustedProxies } = settings
-  koa.use(openRequest({ now, makeRequestId, logsRequests, trustedProxies, log }))
-  koa.use(observeCalls({ observers, logsRequests, now }))
+  koa.use(openRequest({ now, makeRequestId, logsRequests: settings.logsRequests, log }))
+  koa.use(observeCalls({ observers, now }))
   koa.use(allowOrigins(settings.corsOrigins))
   koa.use(compressAnswers())
   koa.use(answerErrors({ now, log, paths }))
-  koa.use(closeConnections(isDraining))
   koa.use(refuseWhenClosing(isClosing))
   koa.use(router.routes())
   koa.use(router.allowedMethods())
   return koa
-}
-
-/** So that whoever keeps connections opens the next one elsewhere, before the port closes. */
-function closeConnections(isDraining: () => boolean): ApiMiddleware {
-  return (context, next) => {
-    if (isDraining()) context.set('connection', 'close')
-    return next()
-  }
 }
 
 /**

@@ -1,9 +1,10 @@
 import { z } from 'zod'
 import { ApiError } from '../api/errors.ts'
 import { defineRoute, type Route } from '../api/route.ts'
-import { address, base64, digest, hexBytes, hexText, unixSeconds } from '../api/schemas.ts'
+import { hexText } from '../api/schemas.ts'
 import type { Attestations } from './attestations.ts'
-import type { EnclavePool } from './enclave-pool.ts'
+import { attestationReply, servedNotary } from './notary-replies.ts'
+import type { ServiceEnclaves } from './service-enclaves.ts'
 
 /**
  * What a caller asks of an attestation: over 16 to 64 bytes of a nonce (hex, lower case, without
@@ -17,37 +18,7 @@ export const attestationQuery = z.object({
     .optional(),
 })
 
-/** What the enclave's attestation document is about. */
-export const bootConfiguration = z.looseObject({
-  protocol_version: z.int(),
-  chain_id: z.int(),
-  contract: address,
-})
-
-const attestationReply = z.strictObject({
-  attestation: base64,
-  public_key: z.string(),
-  notary: address,
-  boot_configuration: bootConfiguration,
-})
-
-const notaryList = z.strictObject({
-  notaries: z.array(
-    attestationReply.extend({
-      status: z.enum(['in_use', 'draining']),
-      encryption_keys: z
-        .array(
-          z.strictObject({
-            public_key: digest,
-            not_before: unixSeconds,
-            not_after: unixSeconds,
-            signature: hexBytes,
-          }),
-        )
-        .describe('X25519 keys that calls may be encrypted to, each signed by the notary'),
-    }),
-  ),
-})
+const notaryList = z.strictObject({ notaries: z.array(servedNotary) })
 
 /** `GET /v1/attestation` and `GET /v1/notaries`. */
 export function attestationRoutes(attestations: Attestations): readonly Route[] {
@@ -80,7 +51,9 @@ const KEY_CONFIG_HEAD = Buffer.from('000020', 'hex')
 const KEY_CONFIG_SUITES = Buffer.from('000400010002', 'hex')
 
 /** `GET /.well-known/hpke-keys`: where any client of EHBP finds a key. */
-export function encryptionKeyRoutes(enclaves: Pick<EnclavePool, 'wellKnown'>): readonly Route[] {
+export function encryptionKeyRoutes(
+  enclaves: Pick<ServiceEnclaves, 'wellKnownKeys'>,
+): readonly Route[] {
   return [
     defineRoute({
       method: 'GET',
@@ -93,7 +66,7 @@ export function encryptionKeyRoutes(enclaves: Pick<EnclavePool, 'wellKnown'>): r
       reply: { name: 'EncryptionKeyConfiguration', schema: z.string(), types: [KEYS_TYPE] },
       errors: ['enclave_unavailable'],
       handler: async ({ context }) => {
-        const [key] = enclaves.wellKnown()?.lastIdentity?.encryption_keys ?? []
+        const [key] = enclaves.wellKnownKeys()
         if (key === undefined)
           throw new ApiError('enclave_unavailable', 'No enclave in use takes encrypted calls')
         context.set('content-type', KEYS_TYPE)

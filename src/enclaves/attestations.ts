@@ -2,21 +2,13 @@ import type { Identity } from '../../enclave/protocol/messages.ts'
 import { ApiError } from '../api/errors.ts'
 import type { EnclaveClient } from './enclave-client.ts'
 import { EnclaveError, outageErrorOf } from './enclave-errors.ts'
-import type { EnclavePool, ServedNotary } from './enclave-pool.ts'
+import type { ServedNotary } from './enclave-pool.ts'
+import type { AttestationReply } from './notary-replies.ts'
+import type { PeerEnclaves } from './peer-enclaves.ts'
 
 /** Documents over callers' nonces that are made per second in the long run, and at once. */
 export const FRESH_PER_SECOND = 10
 export const FRESH_BURST = 20
-
-/** What anyone is told of the enclave: `GET /v1/attestation`. */
-type AttestationReply = {
-  /** Attestation document, standard base64: fresh over the nonce, or the current one. */
-  readonly attestation: string
-  readonly public_key: string
-  readonly notary: string
-  /** What the document's user_data is the digest of. */
-  readonly boot_configuration: Identity['boot_configuration']
-}
 
 /** An enclave, as who asks it for attestation documents sees it. */
 export type AttestingEnclave = Pick<EnclaveClient, 'identity' | 'forgetIdentity' | 'attestation'>
@@ -41,23 +33,28 @@ export type Attestations = {
  * milliseconds of a clock that is never set.
  */
 export function createAttestations(options: {
-  readonly enclaves: Pick<EnclavePool, 'notaries'> & {
+  readonly enclaves: {
     find(notary: string | null): Promise<AttestingEnclave | null>
   }
+  /** Of the whole service. */
+  readonly listNotaries: () => readonly ServedNotary[]
+  /** Null for a gateway that is alone. */
+  readonly peers?: Pick<PeerEnclaves, 'attest' | 'serveAttestations'> | null
   readonly now: () => number
 }): Attestations {
-  const { enclaves, now } = options
+  const { enclaves, listNotaries, peers = null, now } = options
   const takeToken = createTokens(now)
 
-  async function attest(
+  /** Null when no enclave of this gateway has the notary. */
+  async function attestHere(
     nonce: string | null,
-    notary: string | null = null,
-  ): Promise<AttestationReply> {
+    notary: string | null,
+  ): Promise<AttestationReply | null> {
     if (nonce !== null && !takeToken())
       throw new ApiError('overloaded', 'Too many fresh attestations at once, try again in a moment')
     try {
       const enclave = await enclaves.find(notary)
-      if (enclave === null) throw unknownNotary()
+      if (enclave === null) return null
       const reply =
         nonce === null ? describe(await enclave.identity()) : await attestFresh(enclave, nonce)
       if (notary !== null && reply.notary !== notary) throw unknownNotary()
@@ -67,7 +64,21 @@ export function createAttestations(options: {
     }
   }
 
-  return { attest, list: () => enclaves.notaries() }
+  peers?.serveAttestations(async (nonce, notary) => {
+    const reply = await attestHere(nonce, notary)
+    if (reply === null) throw unknownNotary()
+    return reply
+  })
+  return {
+    async attest(nonce, notary = null) {
+      const reply =
+        (await attestHere(nonce, notary)) ??
+        (notary === null ? null : await peers?.attest(nonce, notary))
+      if (!reply) throw unknownNotary()
+      return reply
+    },
+    list: listNotaries,
+  }
 }
 
 async function attestFresh(enclave: AttestingEnclave, nonce: string): Promise<AttestationReply> {

@@ -9,9 +9,14 @@ import { startReleases } from './accepted-releases.ts'
 import { chooseEndpoint } from './choose-enclave.ts'
 import { createEnclaveCheck } from './enclave-check.ts'
 import type { CompletionAnswer } from './enclave-client.ts'
-import { EnclaveEndpoint, type EndpointOptions } from './enclave-endpoint.ts'
+import {
+  ENDPOINT_PHASES,
+  EnclaveEndpoint,
+  type EndpointOptions,
+  type EndpointPhase,
+  isUsable,
+} from './enclave-endpoint.ts'
 import { EnclaveError } from './enclave-errors.ts'
-import { ENDPOINT_PHASES, type EndpointPhase, isUsable } from './endpoint-state.ts'
 import { ENCLAVES_MAX, type ReleasesConfig } from './settings.ts'
 
 /** A completion call that any enclave may make, unless it is bound to one. */
@@ -149,30 +154,13 @@ export class EnclavePool {
   }
 
   /**
-   * The enclave that an encrypted call is meant for, while it takes calls: that of `notary` (0x,
-   * lower case), or with null the one whose keys are published (wellKnown). Null when it is gone,
-   * or takes none.
+   * The enclave of this notary (0x, lower case), while it takes encrypted calls; an older enclave
+   * has no keys for them.
    */
-  findEncrypted(notary: string | null): EnclaveEndpoint | null {
-    if (notary === null) return this.wellKnown()
-    return this.#takesEncrypted().find(({ state }) => state.notary === notary) ?? null
-  }
-
-  /**
-   * The enclave whose keys are published for clients that ask for one: the same while it is used.
-   */
-  wellKnown(): EnclaveEndpoint | null {
-    const nameOf = ({ state }: EnclaveEndpoint) => state.notary ?? ''
-    const usable = this.#takesEncrypted()
-    return usable.toSorted((one, other) => (nameOf(one) < nameOf(other) ? -1 : 1))[0] ?? null
-  }
-
-  /** An older enclave has no keys. */
-  #takesEncrypted(): readonly EnclaveEndpoint[] {
-    return this.#list().filter(
-      ({ state, lastIdentity }) =>
-        isUsable(state) && (lastIdentity?.encryption_keys ?? []).length > 0,
-    )
+  findEncrypted(notary: string): EnclaveEndpoint | null {
+    const takes = ({ state, lastIdentity }: EnclaveEndpoint) =>
+      isUsable(state) && state.notary === notary && (lastIdentity?.encryption_keys ?? []).length > 0
+    return this.#list().find(takes) ?? null
   }
 
   /**

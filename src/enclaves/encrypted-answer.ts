@@ -91,7 +91,8 @@ function takeRecord(held: Buffer): {
   }
 }
 
-function readRecord(kind: number, content: Buffer): EncryptedEvent {
+/** The event of one record. Throws EnclaveError `protocol`. */
+export function readRecord(kind: number, content: Buffer): EncryptedEvent {
   switch (kind) {
     case ENCRYPTED_RECORDS.frame:
       return { kind: 'frames', bytes: content }

@@ -22,8 +22,9 @@ import { described, faultIssue } from '../api/schemas.ts'
 import { noteFailure, noteProcessingTime } from '../api/track-calls.ts'
 import { validate } from '../api/validation.ts'
 import { callErrorOf, EnclaveError, outageErrorOf } from '../enclaves/enclave-errors.ts'
-import type { EnclavePool } from '../enclaves/enclave-pool.ts'
 import type { EncryptedAnswer, EncryptedEvent } from '../enclaves/encrypted-answer.ts'
+import type { EncryptedEndpoint } from '../enclaves/peer-enclaves.ts'
+import type { ServiceEnclaves } from '../enclaves/service-enclaves.ts'
 import { timed } from '../observability/call-scope.ts'
 import type { Logger } from '../observability/logger.ts'
 import { encodeCallContext } from './completion-call.ts'
@@ -85,7 +86,7 @@ const ENCAPSULATED_KEY_FORM = /^[0-9a-f]{64}$/
 
 /** What encrypted calls need of the service. */
 export type EncryptedCalls = {
-  readonly enclaves: Pick<EnclavePool, 'findEncrypted' | 'wellKnown'>
+  readonly enclaves: Pick<ServiceEnclaves, 'findEncrypted' | 'wellKnownKeys'>
   /** Longest body, bytes, without its frames. */
   readonly bodyBytesMax: number
   /** Throws what refuses calls while nothing can be committed. */
@@ -178,7 +179,7 @@ function usedTokens({ isOpened, usage, frames }: Tally, body: PassedBody): numbe
 
 type OpenAnswer = {
   readonly answer: Extract<EncryptedAnswer, { kind: 'answer' }>
-  readonly endpoint: NonNullable<ReturnType<EnclavePool['findEncrypted']>>
+  readonly endpoint: EncryptedEndpoint
 }
 
 /** Null when the key that was used is of no enclave that takes calls, though others do. */
@@ -217,7 +218,7 @@ async function ask(
 
 /** Whoever is told to fetch keys again must find some. */
 function refuseWithoutKeys(enclaves: EncryptedCalls['enclaves']): null {
-  if (enclaves.wellKnown() !== null) return null
+  if (enclaves.wellKnownKeys().length > 0) return null
   throw new ApiError('enclave_unavailable', 'No enclave in use takes encrypted calls, try again', {
     leavesNoResult: true,
   })
@@ -265,6 +266,14 @@ async function bringProof(
   Object.assign(tally, { usage: sealed.usage, model: sealed.model })
   // A stream that was cut: it is in the log, and its caller is given no proof of it.
   if (sealed.call === '') return
+  const noteServed = () => {
+    // A call with its caller's own credential says nothing of the operator's.
+    if (headers['fine-tune-authorization'] === undefined) service.outcomes.noteServed(sealed.model)
+  }
+  if (endpoint.giveProof === null) {
+    noteServed()
+    return
+  }
   const waiting = new AbortController()
   const end = () => waiting.abort(abort.signal.reason)
   abort.signal.addEventListener('abort', end)
@@ -272,8 +281,7 @@ async function bringProof(
   try {
     const record = await service.recordOf(sealed, waiting)
     await endpoint.giveProof(proofOf(sealed.call, record), abort.signal)
-    // A call with its caller's own credential says nothing of the operator's.
-    if (headers['fine-tune-authorization'] === undefined) service.outcomes.noteServed(sealed.model)
+    noteServed()
   } catch (error) {
     if (!(error instanceof ApiError && error.code === 'commit_delayed')) throw error
     noteFailure(context, error, service.log)
@@ -344,7 +352,8 @@ function errorCodeOf(code: EnclaveFaultCode): ErrorCode {
   return Object.hasOwn(ERROR_RULES, code) ? (code as ErrorCode) : 'internal_server_error'
 }
 
-function proofOf(call: string, { txHash, logProof }: StoredRecord) {
+/** What the proof of an encrypted call lacks, from its record. */
+export function proofOf(call: string, { txHash, logProof }: StoredRecord) {
   const { chainId, ...proof } = logProof
   return { call, tx_hash: txHash, log: { ...proof, chain_id: chainId } }
 }

@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { address, base64, digest, hash32, hexBytes, unixSeconds } from '../api/schemas.ts'
-import { bootConfiguration } from '../enclaves/attestation-routes.ts'
+import { bootConfiguration } from '../enclaves/notary-replies.ts'
 import { storedRecord } from './record-replies.ts'
 
 const size = z.int().min(0)

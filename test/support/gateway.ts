@@ -32,8 +32,6 @@ export type TestGateway = {
   readonly app: App
   readonly url: string
   readonly port: number
-  /** Null without `settings.metrics`. */
-  readonly metricsUrl: string | null
   readonly enclave: ScriptedEnclave
   readonly committer: Pick<Committer, 'waitFor' | 'status' | 'stop'>
   readonly keys: ApiKeys
@@ -53,7 +51,6 @@ export type TestGateway = {
   readonly logLines: readonly string[]
   /** Ends the connections to the database, for good. */
   breakDatabase(): Promise<void>
-  drain(skip: AbortSignal): Promise<void>
   stop(): Promise<void>
 }
 
@@ -132,7 +129,6 @@ export async function startGateway(
     app,
     url: gateway.facts.url,
     port: Number(new URL(gateway.facts.url).port),
-    metricsUrl: gateway.facts.metricsUrl,
     enclave,
     committer: { ...commits, stop: () => enclaves.stopFollowing() },
     keys,
@@ -153,7 +149,6 @@ export async function startGateway(
     accountId,
     logLines,
     breakDatabase: () => database.close(),
-    drain: gateway.drain,
     stop: async () => {
       // A database that was broken cannot be told the end of anything.
       await gateway.stop().catch(() => undefined)

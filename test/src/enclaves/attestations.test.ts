@@ -36,8 +36,8 @@ function start(notaries: readonly string[]) {
   const attestations = createAttestations({
     enclaves: {
       find: async (notary) => (notary === null || notaries.includes(notary) ? enclave : null),
-      notaries: () => [],
     },
+    listNotaries: () => [],
     now: () => clock.nowMs,
   })
   return { attestations, clock }
@@ -102,8 +102,11 @@ describe('createAttestations', () => {
       throw new EnclaveError('unavailable', 'x')
     }
     const enclave = { identity: down, attestation: down, forgetIdentity: () => {} }
-    const enclaves = { find: async () => enclave, notaries: () => [] }
-    const attestations = createAttestations({ enclaves, now: () => 0 })
+    const attestations = createAttestations({
+      enclaves: { find: async () => enclave },
+      listNotaries: () => [],
+      now: () => 0,
+    })
     await expect(attestations.attest(null)).rejects.toMatchObject({
       status: 503,
       code: 'enclave_unavailable',

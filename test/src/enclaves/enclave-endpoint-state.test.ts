@@ -11,7 +11,7 @@ import {
   NEW_ENDPOINT,
   nextState,
   phaseOf,
-} from '../../../src/enclaves/endpoint-state.ts'
+} from '../../../src/enclaves/enclave-endpoint.ts'
 
 const answered = (notary: string, isAccepted = true, isKnown = false): EndpointEvent => ({
   kind: 'answered',

@@ -1,0 +1,342 @@
+import { Readable } from 'node:stream'
+import { z } from 'zod'
+import {
+  type AnchorProof,
+  ENCRYPTED_RECORDS,
+  type EncryptedCall,
+  type EncryptedSealed,
+} from '../../enclave/protocol/messages.ts'
+import { ApiError, type ErrorCode } from '../api/errors.ts'
+import type { PassedBody } from '../api/read-body.ts'
+import type { Bus } from '../bus/bus.ts'
+import { type Channel, ChannelError } from '../bus/channel.ts'
+import type { Logger } from '../observability/logger.ts'
+import type { EnclaveEndpoint } from './enclave-endpoint.ts'
+import { EnclaveError } from './enclave-errors.ts'
+import type { EnclavePool, ServedNotary } from './enclave-pool.ts'
+import { parseFault } from './enclave-replies.ts'
+import { type EncryptedAnswer, type EncryptedEvent, readRecord } from './encrypted-answer.ts'
+import { type AttestationReply, attestationReply, servedNotary } from './notary-replies.ts'
+
+/** What an encrypted call is given to: an enclave here, or another gateway that has it. */
+export type EncryptedEndpoint = Pick<EnclaveEndpoint, 'encrypted'> & {
+  /** Null: it is brought the proof by the gateway that has it. */
+  readonly giveProof: EnclaveEndpoint['giveProof'] | null
+}
+
+/** The enclaves that other gateways of the service have. */
+export type PeerEnclaves = {
+  /** Their notaries, with the documents that their gateways told of last. */
+  notaries(): readonly ServedNotary[]
+  /** Null when none of them has this notary's enclave. Throws ApiError. */
+  attest(nonce: string | null, notary: string): Promise<AttestationReply | null>
+  /** Has the others' questions for attestations answered by this. */
+  serveAttestations(
+    attest: (nonce: string | null, notary: string) => Promise<AttestationReply>,
+  ): void
+  /** Null when none of them has it. */
+  endpoint(notary: string): EncryptedEndpoint | null
+  stop(): void
+}
+
+type ProofFor = (sealed: EncryptedSealed, signal: AbortSignal) => Promise<AnchorProof>
+
+const NOTARIES_TOPIC = 'notaries'
+const ATTEST_TOPIC = 'attest'
+const ENCRYPTED_SERVICE = 'encrypted'
+/** Notaries are told so often: a document is renewed, and keys are, long before they are needed. */
+const TELL_INTERVAL_MS = 2_000
+/** What was not told again for so long is gone. */
+const NOTARIES_EXPIRE_MS = 7_000
+const ATTEST_TIMEOUT_MS = 10_000
+const NOTARIES_MAX = 256
+
+const notaries = z.array(servedNotary).max(NOTARIES_MAX)
+const attestQuestion = z.object({ nonce: z.string().nullable(), notary: z.string() })
+const attestAnswer = z.union([
+  z.object({ reply: attestationReply }),
+  z.object({
+    error: z.enum(['overloaded', 'not_found', 'enclave_unavailable']),
+    message: z.string(),
+  }),
+])
+const encryptedHeader = z.object({
+  notary: z.string(),
+  context: z.string(),
+  encapsulated_key: z.string(),
+  sealed_credential: z.string().nullable(),
+})
+const firstAnswer = z.union([
+  z.object({ response_nonce: z.string().regex(/^[0-9a-f]{64}$/) }),
+  z.object({ fault: z.unknown() }),
+])
+const toldFailure = z.object({
+  code: z.enum(['unavailable', 'timeout', 'refused', 'reply_too_large', 'protocol']),
+  message: z.string(),
+  was_sent: z.boolean(),
+})
+
+/** Follows the enclaves of the other gateways, and serves those of this one to them. */
+export function openPeerEnclaves(options: {
+  readonly bus: Bus
+  readonly enclaves: Pick<EnclavePool, 'notaries' | 'findEncrypted'>
+  /** The operator's, by provider: they stay with the gateway that has the enclave. */
+  readonly credentials: ReadonlyMap<string, string>
+  /** Waits until a completion is stored, and gives what its proof lacks. */
+  readonly proofFor: ProofFor
+  readonly log: Logger
+}): PeerEnclaves {
+  const { bus, enclaves } = options
+  const told = new Map<string, { notaries: readonly ServedNotary[]; atMs: number }>()
+  const tell = () => bus.publish(NOTARIES_TOPIC, enclaves.notaries())
+  const timer = setInterval(tell, TELL_INTERVAL_MS)
+  timer.unref()
+  bus.onCome(tell)
+  bus.onGone((peer) => told.delete(peer))
+  bus.listen(NOTARIES_TOPIC, (peer, message) => {
+    const list = notaries.parse(message) as unknown as readonly ServedNotary[]
+    told.set(peer, { notaries: list, atMs: performance.now() })
+  })
+  bus.serve(ENCRYPTED_SERVICE, (channel, header) => serveEncrypted(channel, header, options))
+
+  /** Newest first, so that of an enclave that moved the gateway that has it now is found. */
+  function current(): readonly (readonly [peer: string, notary: ServedNotary])[] {
+    const sinceMs = performance.now() - NOTARIES_EXPIRE_MS
+    return [...told].flatMap(([peer, { notaries: list, atMs }]) =>
+      atMs < sinceMs ? [] : list.map((notary) => [peer, notary] as const),
+    )
+  }
+  const holderOf = (notary: string) =>
+    current().find(([, one]) => one.notary === notary)?.[0] ?? null
+
+  return {
+    notaries: () => current().map(([, notary]) => notary),
+    async attest(nonce, notary) {
+      const peer = holderOf(notary)
+      if (peer === null) return null
+      const question = { nonce, notary }
+      const asked = { question, timeoutMs: ATTEST_TIMEOUT_MS }
+      const { data } = attestAnswer.safeParse(await bus.ask(ATTEST_TOPIC, peer, asked))
+      if (data === undefined) throw unreachable()
+      if ('error' in data) throw new ApiError(data.error, data.message)
+      return data.reply as unknown as AttestationReply
+    },
+    serveAttestations(attest) {
+      bus.answer(ATTEST_TOPIC, bus.id, async (question) => {
+        const { nonce, notary } = attestQuestion.parse(question)
+        try {
+          return { reply: await attest(nonce, notary) }
+        } catch (error) {
+          const isTold = error instanceof ApiError && TOLD.has(error.code)
+          return isTold
+            ? { error: error.code, message: error.message }
+            : { error: 'enclave_unavailable', message: unreachable().message }
+        }
+      })
+    },
+    endpoint(notary) {
+      const peer = holderOf(notary)
+      return peer === null ? null : new RemoteEndpoint(bus, peer, notary)
+    },
+    stop: () => clearInterval(timer),
+  }
+}
+
+const TOLD: ReadonlySet<ErrorCode> = new Set(['overloaded', 'not_found', 'enclave_unavailable'])
+
+function unreachable(): ApiError {
+  return new ApiError(
+    'enclave_unavailable',
+    'The gateway of this enclave does not answer, try again',
+  )
+}
+
+/** An enclave at another gateway, for one encrypted call. */
+class RemoteEndpoint implements EncryptedEndpoint {
+  private readonly bus: Bus
+  private readonly peer: string
+  private readonly notary: string
+  readonly giveProof = null
+
+  constructor(bus: Bus, peer: string, notary: string) {
+    this.bus = bus
+    this.peer = peer
+    this.notary = notary
+  }
+
+  async encrypted(
+    { credentials: _, ...call }: EncryptedCall,
+    body: Pick<PassedBody, 'stream' | 'fault'>,
+    signal: AbortSignal,
+  ): Promise<EncryptedAnswer> {
+    signal.throwIfAborted()
+    const channel = this.bus.open(this.peer, ENCRYPTED_SERVICE, { notary: this.notary, ...call })
+    if (channel.signal.aborted) throw unsent()
+    const leave = () => channel.abort(null)
+    signal.addEventListener('abort', leave)
+    const over = () => {
+      signal.removeEventListener('abort', leave)
+      channel.abort(null)
+    }
+    // The answer may come before the body's end, and says more than that it was not read.
+    sendBody(channel, body.stream).catch(leave)
+    const messages = channel.messages[Symbol.asyncIterator]()
+    try {
+      const { done, value } = await messages.next()
+      const { data: first } = firstAnswer.safeParse(done ? null : parseJson(value))
+      if (first === undefined)
+        throw new EnclaveError('protocol', 'the other gateway answered without a beginning')
+      if ('response_nonce' in first) {
+        const events = readEvents(messages, { channel, over, signal })
+        return { kind: 'answer', responseNonce: first.response_nonce, events }
+      }
+      over()
+      return { kind: 'fault', fault: parseFault(first.fault) }
+    } catch (error) {
+      over()
+      throw body.fault() ?? toldError(error, signal)
+    }
+  }
+}
+
+/** Events as they come; leaving the iteration ends the call. */
+async function* readEvents(
+  messages: AsyncIterator<Uint8Array>,
+  {
+    channel,
+    over,
+    signal,
+  }: { readonly channel: Channel; readonly over: () => void; readonly signal: AbortSignal },
+): AsyncGenerator<EncryptedEvent> {
+  try {
+    for (;;) {
+      const { done, value } = await messages.next()
+      if (done) break
+      yield readRecord(value[0] ?? 0, bufferOf(value.subarray(1)))
+    }
+    await channel.end()
+  } catch (error) {
+    throw toldError(error, signal)
+  } finally {
+    over()
+  }
+}
+
+async function sendBody(channel: Channel, stream: Readable): Promise<void> {
+  for await (const part of stream as AsyncIterable<Buffer>) await channel.send(part)
+  await channel.end()
+}
+
+/** The end of the channel, as one of the enclave's. */
+function toldError(error: unknown, signal: AbortSignal): unknown {
+  if (signal.aborted) return signal.reason
+  if (!(error instanceof ChannelError)) return error
+  const { data } = toldFailure.safeParse(error.detail)
+  if (data === undefined)
+    return new EnclaveError('unavailable', 'the gateway that has the enclave is out of reach')
+  return new EnclaveError(data.code, data.message, null, { wasSent: data.was_sent })
+}
+
+function unsent(): EnclaveError {
+  return new EnclaveError('unavailable', 'the gateway that has the enclave is gone', null, {
+    wasSent: false,
+  })
+}
+
+/** Makes an encrypted call of another gateway at an enclave of this one. */
+async function serveEncrypted(
+  channel: Channel,
+  header: unknown,
+  {
+    enclaves,
+    credentials,
+    proofFor,
+    log,
+  }: Pick<Parameters<typeof openPeerEnclaves>[0], 'enclaves' | 'credentials' | 'proofFor' | 'log'>,
+): Promise<void> {
+  const { notary, ...call } = encryptedHeader.parse(header)
+  const { signal } = channel
+  const stream = Readable.from(partsOf(channel), { objectMode: false })
+  stream.on('error', () => {})
+  try {
+    const endpoint = enclaves.findEncrypted(notary)
+    if (endpoint === null) throw unsent()
+    const given = { ...call, credentials: Object.fromEntries(credentials) }
+    const answer = await endpoint.encrypted(given, { stream, fault: () => null }, signal)
+    if (answer.kind === 'fault') {
+      await channel.send(Buffer.from(JSON.stringify({ fault: answer.fault })))
+    } else {
+      await channel.send(Buffer.from(JSON.stringify({ response_nonce: answer.responseNonce })))
+      for await (const event of answer.events) {
+        await channel.send(writeRecord(event))
+        // A stream that was cut has no call that waits: it is in the log, and gets no proof.
+        if (event.kind !== 'sealed' || event.sealed.call === '') continue
+        bringProof(event.sealed, { endpoint, proofFor, signal }).catch((error: unknown) => {
+          // The enclave tells its caller, in a frame, when no proof came in time.
+          if (!signal.aborted) log.error({ err: error }, 'proof of an encrypted call not given')
+        })
+      }
+    }
+    await channel.end()
+  } catch (error) {
+    if (!(error instanceof EnclaveError) || signal.aborted) throw error
+    channel.abort({ code: error.code, message: error.message, was_sent: error.wasSent })
+  }
+}
+
+/** The call's body. What its enclave does not read of it is let go by. */
+async function* partsOf({ messages, signal }: Channel): AsyncGenerator<Buffer> {
+  const parts = messages[Symbol.asyncIterator]()
+  try {
+    for (;;) {
+      const { done, value } = await parts.next()
+      if (done) return
+      yield bufferOf(value)
+    }
+  } finally {
+    const rest = async () => {
+      while (!signal.aborted && !(await parts.next()).done);
+    }
+    rest().catch(() => undefined)
+  }
+}
+
+async function bringProof(
+  sealed: EncryptedSealed,
+  {
+    endpoint,
+    proofFor,
+    signal,
+  }: {
+    readonly endpoint: Pick<EnclaveEndpoint, 'giveProof'>
+    readonly proofFor: ProofFor
+    readonly signal: AbortSignal
+  },
+): Promise<void> {
+  await endpoint.giveProof(await proofFor(sealed, signal), signal)
+}
+
+function writeRecord(event: EncryptedEvent): Uint8Array {
+  switch (event.kind) {
+    case 'frames':
+      return tagged(ENCRYPTED_RECORDS.frame, event.bytes)
+    case 'head':
+      return tagged(ENCRYPTED_RECORDS.head, Buffer.from(JSON.stringify(event.head)))
+    case 'sealed':
+      return tagged(ENCRYPTED_RECORDS.sealed, Buffer.from(JSON.stringify(event.sealed)))
+    case 'fault':
+      return tagged(ENCRYPTED_RECORDS.fault, Buffer.from(JSON.stringify(event.fault)))
+  }
+}
+
+function tagged(tag: number, content: Uint8Array = new Uint8Array()): Uint8Array {
+  return Buffer.concat([Uint8Array.of(tag), content])
+}
+
+function bufferOf(bytes: Uint8Array): Buffer {
+  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length)
+}
+
+function parseJson(bytes: Uint8Array): unknown {
+  return JSON.parse(bufferOf(bytes).toString())
+}

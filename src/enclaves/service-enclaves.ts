@@ -1,0 +1,48 @@
+import type { EncryptionKey } from '../../attestation/encryption-key.ts'
+import type { EnclavePool, ServedNotary } from './enclave-pool.ts'
+import type { EncryptedEndpoint, PeerEnclaves } from './peer-enclaves.ts'
+
+/** The enclaves of this gateway and, where a bus connects it to others, theirs. */
+export type ServiceEnclaves = {
+  /** Notaries whose enclaves answered at the last look, each once. */
+  notaries(): readonly ServedNotary[]
+  /**
+   * What an encrypted call is given to: the enclave of `notary` (0x, lower case), or with null the
+   * one whose keys are published. Null when it is gone, or takes none.
+   */
+  findEncrypted(notary: string | null): EncryptedEndpoint | null
+  /**
+   * Keys of the enclave that is meant where a client names none: the same at every gateway, and as
+   * long as it is used. Empty when no enclave takes encrypted calls.
+   */
+  wellKnownKeys(): readonly EncryptionKey[]
+}
+
+/** Gives the enclaves of the service. `peers`: null for a gateway that is alone. */
+export function joinEnclaves(
+  enclaves: Pick<EnclavePool, 'notaries' | 'findEncrypted'>,
+  peers: Pick<PeerEnclaves, 'notaries' | 'endpoint'> | null,
+): ServiceEnclaves {
+  function notaries(): readonly ServedNotary[] {
+    const own = enclaves.notaries()
+    if (peers === null) return own
+    const known = new Map(peers.notaries().map((notary) => [notary.notary, notary]))
+    for (const notary of own) known.set(notary.notary, notary)
+    return [...known.values()]
+  }
+
+  function wellKnown(): ServedNotary | null {
+    const usable = notaries().filter(({ encryption_keys: keys }) => keys.length > 0)
+    return usable.toSorted((one, other) => (one.notary < other.notary ? -1 : 1))[0] ?? null
+  }
+
+  return {
+    notaries,
+    wellKnownKeys: () => wellKnown()?.encryption_keys ?? [],
+    findEncrypted(asked) {
+      const notary = asked ?? wellKnown()?.notary
+      if (notary === undefined) return null
+      return enclaves.findEncrypted(notary) ?? peers?.endpoint(notary) ?? null
+    },
+  }
+}

@@ -1,0 +1,117 @@
+import { randomBytes } from 'node:crypto'
+import { Wallet } from 'ethers'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { type Affidavit, startAffidavit } from '../support/affidavit.ts'
+import { createEncryptedFetch } from '../support/encrypted-fetch.ts'
+import { HAS_NATS, type NatsServer, natsTitle, startNatsServer } from '../support/nats-server.ts'
+import { createTestDatabase } from '../support/test-database.ts'
+import { until } from '../support/until.ts'
+
+const COMPLETIONS = '/v1/verified/chat/completions'
+
+let nats: NatsServer
+let first: Affidavit
+let second: Affidavit
+
+type Notary = { readonly notary: string; readonly encryption_keys: readonly unknown[] }
+
+async function notariesAt({ url }: Affidavit): Promise<readonly string[]> {
+  const reply = await fetch(`${url}/v1/notaries`)
+  const { notaries } = (await reply.json()) as { readonly notaries: readonly Notary[] }
+  return notaries.map(({ notary }) => notary).sort()
+}
+
+/** Gives an account what it takes to pay for anchors on the local chain. */
+async function fund(rpcUrl: string, address: string): Promise<void> {
+  const method = 'anvil_setBalance'
+  const params = [address, '0x56bc75e2d63100000']
+  const body = JSON.stringify({ jsonrpc: '2.0', id: 1, method, params })
+  await fetch(rpcUrl, { method: 'POST', headers: { 'content-type': 'application/json' }, body })
+}
+
+describe.runIf(HAS_NATS)(natsTitle('two gateways, each with an enclave of its own'), () => {
+  beforeAll(async () => {
+    nats = await startNatsServer()
+    const shared = { DATABASE_URL: await createTestDatabase({ empty: true }), NATS_URL: nats.url }
+    first = await startAffidavit({ variables: shared })
+    const relayer = new Wallet(`0x${randomBytes(32).toString('hex')}`)
+    await fund(first.rpcUrl, relayer.address)
+    second = await startAffidavit({
+      variables: {
+        ...shared,
+        CHAIN_RPC_URL: first.rpcUrl,
+        CHAIN_ID: String(first.chainId),
+        CONTRACT_ADDRESS: first.contract,
+        RELAYER_PRIVATE_KEY: relayer.privateKey,
+        DEV_API_KEY: first.apiKey,
+      },
+    })
+    await until('both know both enclaves', async () => {
+      const known = await Promise.all([notariesAt(first), notariesAt(second)])
+      return known.every(({ length }) => length === 2)
+    })
+  })
+  afterAll(async () => {
+    await second?.stop()
+    await first?.stop()
+    await nats?.stop()
+  })
+
+  it('speak for both', async () => {
+    expect(await notariesAt(first)).toEqual(await notariesAt(second))
+    const keys = await Promise.all(
+      [first, second].map(async ({ url }) =>
+        Buffer.from(await (await fetch(`${url}/.well-known/hpke-keys`)).arrayBuffer()).toString(
+          'hex',
+        ),
+      ),
+    )
+    expect(keys[0]).toBe(keys[1])
+  })
+
+  it('have the other’s enclave attested, over a nonce', async () => {
+    for (const at of [first, second])
+      for (const notary of await notariesAt(first)) {
+        const nonce = randomBytes(32).toString('hex')
+        const reply = await fetch(`${at.url}/v1/attestation?nonce=${nonce}&notary=${notary}`)
+        const { attestation, notary: attested } = (await reply.json()) as Record<string, string>
+        expect(attested).toBe(notary)
+        expect(Buffer.from(attestation ?? '', 'base64').toString('hex')).toContain(nonce)
+      }
+    const nobody = await fetch(`${first.url}/v1/attestation?notary=0x${'0'.repeat(40)}`)
+    expect(nobody.status).toBe(404)
+  })
+
+  it.each([false, true])(
+    'make encrypted calls at the other’s enclave, streamed: %s',
+    async (stream) => {
+      for (const at of [first, second]) {
+        const send = createEncryptedFetch(() => at.url, 'notaries')
+        const keys = new Set<string>()
+        for (let call = 0; call < 2; call++) {
+          const reply = await send(at.url + COMPLETIONS, {
+            method: 'POST',
+            headers: {
+              authorization: `Bearer ${first.apiKey}`,
+              'content-type': 'application/json',
+            },
+            body: JSON.stringify({
+              ...{ model: 'demo/echo', stream },
+              messages: [{ role: 'user', content: `word `.repeat(200) }],
+            }),
+          })
+          const text = await reply.text()
+          expect(reply.status, text).toBe(200)
+          keys.add(/"public_key": ?"(0x[0-9a-f]+)"/.exec(text)?.[1] ?? 'none')
+          const hash = /"hash": ?"([0-9a-f]{64})"/.exec(text)?.[1]
+          const record = await fetch(`${at.url}${COMPLETIONS}/${hash}`, {
+            headers: { authorization: `Bearer ${first.apiKey}` },
+          })
+          expect(record.status).toBe(200)
+        }
+        expect(keys.size).toBe(2)
+        expect(keys).not.toContain('none')
+      }
+    },
+  )
+})

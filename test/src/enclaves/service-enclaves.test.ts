@@ -1,0 +1,60 @@
+import { describe, expect, it } from 'vitest'
+import type { EnclaveEndpoint } from '../../../src/enclaves/enclave-endpoint.ts'
+import type { ServedNotary } from '../../../src/enclaves/enclave-pool.ts'
+import type { EncryptedEndpoint } from '../../../src/enclaves/peer-enclaves.ts'
+import { joinEnclaves } from '../../../src/enclaves/service-enclaves.ts'
+
+const served = (notary: string, keys: readonly string[], document = 'document') =>
+  ({
+    notary,
+    attestation: document,
+    encryption_keys: keys.map((key) => ({ public_key: key })),
+  }) as unknown as ServedNotary
+
+const here = { name: 'here' } as unknown as EnclaveEndpoint
+const there = { name: 'there' } as unknown as EncryptedEndpoint
+
+const join = (own: readonly ServedNotary[], others: readonly ServedNotary[]) =>
+  joinEnclaves(
+    {
+      notaries: () => own,
+      findEncrypted: (asked) => (own.some(({ notary }) => notary === asked) ? here : null),
+    },
+    {
+      notaries: () => others,
+      endpoint: (asked) => (others.some(({ notary }) => notary === asked) ? there : null),
+    },
+  )
+
+describe('the enclaves of several gateways', () => {
+  it('are listed once each, those of this gateway as it knows them itself', () => {
+    const service = join(
+      [served('0xb', ['kb'], 'mine')],
+      [served('0xb', ['old']), served('0xa', [])],
+    )
+    expect(service.notaries().map(({ notary, attestation }) => [notary, attestation])).toEqual([
+      ['0xb', 'mine'],
+      ['0xa', 'document'],
+    ])
+  })
+
+  it('publish the keys of the same one at every gateway', () => {
+    const [one, two] = [served('0xa', ['ka']), served('0xb', ['kb'])]
+    for (const service of [join([one], [two]), join([two], [one])])
+      expect(service.wellKnownKeys()).toEqual([{ public_key: 'ka' }])
+  })
+
+  it('publish no key of an enclave that takes no encrypted calls', () => {
+    const service = join([served('0xa', [])], [served('0xb', ['kb'])])
+    expect(service.wellKnownKeys()).toEqual([{ public_key: 'kb' }])
+    expect(service.findEncrypted(null)).toBe(there)
+  })
+
+  it('are given encrypted calls here first, then there, and nowhere else', () => {
+    const service = join([served('0xb', ['kb'])], [served('0xb', ['kb']), served('0xc', ['kc'])])
+    expect(service.findEncrypted('0xb')).toBe(here)
+    expect(service.findEncrypted('0xc')).toBe(there)
+    expect(service.findEncrypted('0xd')).toBe(null)
+    expect(join([], []).findEncrypted(null)).toBe(null)
+  })
+})
