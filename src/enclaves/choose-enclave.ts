@@ -1,4 +1,4 @@
-import { type EndpointState, isUsable } from './enclave-endpoint.ts'
+import { type EndpointState, isUsable } from './endpoint-state.ts'
 
 /** What decides between endpoints. */
 type Choosable = {

@@ -9,14 +9,9 @@ import { startReleases } from './accepted-releases.ts'
 import { chooseEndpoint } from './choose-enclave.ts'
 import { createEnclaveCheck } from './enclave-check.ts'
 import type { CompletionAnswer } from './enclave-client.ts'
-import {
-  ENDPOINT_PHASES,
-  EnclaveEndpoint,
-  type EndpointOptions,
-  type EndpointPhase,
-  isUsable,
-} from './enclave-endpoint.ts'
+import { EnclaveEndpoint, type EndpointOptions } from './enclave-endpoint.ts'
 import { EnclaveError } from './enclave-errors.ts'
+import { ENDPOINT_PHASES, type EndpointPhase, isUsable } from './endpoint-state.ts'
 import { ENCLAVES_MAX, type ReleasesConfig } from './settings.ts'
 
 /** A completion call that any enclave may make, unless it is bound to one. */

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { NEW_ENDPOINT } from '../../../src/enclaves/enclave-endpoint.ts'
+import { NEW_ENDPOINT } from '../../../src/enclaves/endpoint-state.ts'
 import { NO_FIGURES } from '../../../src/verified/committer.ts'
 import { createEnclaveCommits } from '../../../src/verified/enclave-commits.ts'
 

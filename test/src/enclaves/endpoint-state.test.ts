@@ -11,7 +11,7 @@ import {
   NEW_ENDPOINT,
   nextState,
   phaseOf,
-} from '../../../src/enclaves/enclave-endpoint.ts'
+} from '../../../src/enclaves/endpoint-state.ts'
 
 const answered = (notary: string, isAccepted = true, isKnown = false): EndpointEvent => ({
   kind: 'answered',
