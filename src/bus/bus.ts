@@ -1,29 +1,25 @@
-import { readFile } from 'node:fs/promises'
-import {
-  connect,
-  credsAuthenticator,
-  type Msg,
-  type NatsConnection,
-  type Subscription,
-} from '@nats-io/transport-node'
+import type { Msg, NatsConnection, Subscription } from '@nats-io/transport-node'
 import { z } from 'zod'
 import type { Logger } from '../observability/logger.ts'
 import { backOffMs } from '../runtime/back-off.ts'
 import { createFaultLog } from '../runtime/fault-log.ts'
 import { pause } from '../runtime/loop.ts'
-import { type Channel, createChannel, type OpenChannel } from './channel.ts'
+import { type Channel, type OpenChannel, PART_BYTES_MAX } from './channel.ts'
+import { CHANNELS_MAX, createChannelTable } from './channel-table.ts'
+import { connectBus } from './connect-bus.ts'
+import { createPeers } from './peers.ts'
 import type { BusConfig } from './settings.ts'
 
 /** How often a gateway says that it is there. */
 const PRESENCE_INTERVAL_MS = 1_000
-/** A gateway that was not heard of for so long is gone, and with it its calls. */
-export const PRESENCE_EXPIRES_MS = 3_500
-/** Two pings without an answer: the server hangs. */
-const PING_INTERVAL_MS = 2_000
-const CONNECT_TIMEOUT_MS = 5_000
-const RECONNECT_PAUSE_MS = 250
-/** Channels of one gateway: as many calls of others as it serves at once. */
-export const CHANNELS_MAX = 10_000
+/** How long what was sent last has to leave, when this gateway stops. */
+const FLUSH_MS = 1_000
+/** Channels in one message. */
+const TALLY_MAX = 4_000
+/** Version of what gateways say to each other: one of another version is not understood. */
+const VERSION = 1
+/** Bytes of a frame that are no part of a message. */
+const FRAME_HEAD_BYTES = 16
 /** While a fault lasts, it is logged again only this often. */
 const FAULT_LOG_INTERVAL_MS = 30_000
 
@@ -53,7 +49,7 @@ export type Bus = {
   serve(service: string, serve: Serve): void
   /**
    * Answers what others ask of something that this gateway alone has; gives what ends that. A JSON
-   * value each way.
+   * value each way; undefined is no answer, and left to whoever else has it.
    */
   answer(topic: string, name: string, answer: (question: unknown) => Promise<unknown>): () => void
   /** Asks whoever has it; null when nobody has, or nobody answers in time. */
@@ -70,16 +66,20 @@ export type Bus = {
 export type BusStatus = {
   readonly isUp: boolean
   readonly peers: number
+  /** Calls under way from and to other gateways. */
   readonly channels: number
 }
 
-const envelope = z.object({ from: z.string(), epoch: z.int(), body: z.unknown() })
-const opening = z.object({
-  from: z.string(),
-  epoch: z.int(),
-  service: z.string(),
-  header: z.unknown(),
-})
+/** One word of a subject, which others are sent to. */
+const WORD = /^[A-Za-z0-9_-]{1,64}$/
+const sender = {
+  version: z.literal(VERSION),
+  from: z.string().regex(WORD),
+  epoch: z.int().min(0),
+}
+const envelope = z.object({ ...sender, body: z.unknown() })
+const opening = z.object({ ...sender, service: z.string(), header: z.unknown() })
+const tally = z.array(z.tuple([z.string().regex(WORD), z.int().min(0)])).max(TALLY_MAX)
 
 /**
  * Connects to the servers, in the background and again whenever the connection ends: a gateway
@@ -91,8 +91,6 @@ export function startBus(
 ): Bus {
   return new NatsBus(config, makeId, log)
 }
-
-type Peer = { seenAtMs: number; epoch: number }
 
 type Answer = {
   readonly answer: (question: unknown) => Promise<unknown>
@@ -106,9 +104,17 @@ class NatsBus implements Bus {
   private readonly makeId: () => string
   private readonly log: Logger
   private readonly faultLog = createFaultLog(FAULT_LOG_INTERVAL_MS, () => performance.now())
+  private readonly warnings = new Map<string, ReturnType<typeof createFaultLog>>()
   private readonly stopping = new AbortController()
-  private readonly peersSeen = new Map<string, Peer>()
-  private readonly channels = new Map<string, OpenChannel>()
+  private readonly seen = createPeers({
+    now: () => performance.now(),
+    onCome: (peer) => this.meet(peer),
+    onGone: (peer, why) => this.part(peer, why),
+  })
+  private readonly channels = createChannelTable({
+    publish: (peer, name, frame) => this.post(this.subject('channel', peer, name), frame),
+    partBytesMax: () => this.partBytesMax(),
+  })
   private readonly listeners = new Map<string, Listener[]>()
   private readonly services = new Map<string, Serve>()
   private readonly answers = new Map<string, Answer>()
@@ -140,7 +146,7 @@ class NatsBus implements Bus {
   }
 
   peers(): readonly string[] {
-    return [...this.peersSeen.keys()]
+    return this.seen.list()
   }
 
   onGone(listener: (peer: string) => void): void {
@@ -153,9 +159,9 @@ class NatsBus implements Bus {
 
   open(peer: string, service: string, header: unknown): Channel {
     const name = this.makeId()
-    const channel = this.addChannel(peer, name)
-    const text = JSON.stringify({ from: this.id, epoch: this.epoch, service, header })
-    if (!this.isUp || !this.peersSeen.has(peer)) channel.lose('the other gateway is gone')
+    const channel = present(this.channels.add(peer, name))
+    const text = JSON.stringify({ ...this.sender(), service, header })
+    if (!this.isUp || !this.seen.has(peer)) channel.lose('the other gateway is gone')
     // Where nobody hears it, the server says so on the channel's own subject.
     else this.post(this.subject('open', peer), text, this.subject('channel', this.id, name))
     return channel
@@ -192,14 +198,20 @@ class NatsBus implements Bus {
   }
 
   status(): BusStatus {
-    return { isUp: this.isUp, peers: this.peersSeen.size, channels: this.channels.size }
+    return { isUp: this.isUp, peers: this.seen.list().length, channels: this.channels.size() }
   }
 
   async stop(): Promise<void> {
     clearInterval(this.timer)
     this.post(this.subject('all', 'gone'), this.enveloped(null))
     this.stopping.abort()
-    await this.connection?.flush().catch(() => undefined)
+    // A server that hangs is not waited for.
+    const isFlushed = new AbortController()
+    this.connection?.flush().then(
+      () => isFlushed.abort(),
+      () => isFlushed.abort(),
+    )
+    if (this.isUp) await pause(FLUSH_MS, isFlushed.signal)
     this.fall('this gateway stops')
     await this.connection?.close()
     await this.running
@@ -210,7 +222,9 @@ class NatsBus implements Bus {
     const { signal } = this.stopping
     for (let failures = 1; !signal.aborted; failures++) {
       try {
-        await this.follow(await this.connect())
+        const connection = await connectBus(this.config, this.id)
+        if (signal.aborted) await connection.close()
+        else await this.follow(connection)
         failures = 0
       } catch (error) {
         if (this.faultLog.isDue())
@@ -218,29 +232,6 @@ class NatsBus implements Bus {
       }
       await pause(backOffMs(failures, { minMs: 250, maxMs: 10_000 }, { jitter: 'half' }), signal)
     }
-  }
-
-  private async connect(): Promise<NatsConnection> {
-    const { servers, credentialsFile, caFile, subjectPrefix } = this.config
-    const tls = caFile === null ? {} : { tls: { caFile } }
-    const connecting = connect({
-      ...tls,
-      ...(credentialsFile === null
-        ? {}
-        : { authenticator: credsAuthenticator(await readFile(credentialsFile)) }),
-      servers: [...servers],
-      name: `affidavit gateway ${this.id}`,
-      inboxPrefix: `${subjectPrefix}.inbox.${this.id}`,
-      noEcho: true,
-      timeout: CONNECT_TIMEOUT_MS,
-      pingInterval: PING_INTERVAL_MS,
-      reconnectTimeWait: RECONNECT_PAUSE_MS,
-      maxReconnectAttempts: -1,
-      ignoreAuthErrorAbort: true,
-    })
-    const connection = await connecting
-    if (this.stopping.signal.aborted) await connection.close()
-    return connection
   }
 
   /** Serves a connection, until it is closed for good. */
@@ -251,13 +242,13 @@ class NatsBus implements Bus {
     hear(this.subject('all', '*'), (message) => this.takeBroadcast(message))
     hear(this.subject('open', this.id), (message) => this.takeOpening(message))
     hear(this.subject('channel', this.id, '*'), (message) => this.takeFrame(message))
+    hear(this.subject('tally', this.id), (message) => this.takeTally(message))
     for (const [subject, given] of this.answers) this.subscribeAnswer(subject, given)
     this.rise()
     for await (const status of connection.status()) {
       if (status.type === 'reconnect') this.rise()
       else if (status.type === 'disconnect') this.fall('the connection to the bus ended')
-      else if (status.type === 'error' && this.faultLog.isDue(status.error.message))
-        this.log.warn({ err: status.error }, 'the bus told an error')
+      else if (status.type === 'error') this.warn(status.error, 'the bus told an error')
     }
     this.fall('the connection to the bus was closed')
     this.connection = null
@@ -275,100 +266,100 @@ class NatsBus implements Bus {
   private fall(why: string): void {
     if (this.isUp && !this.stopping.signal.aborted) this.log.warn({ why }, 'bus lost')
     this.isUp = false
-    for (const channel of [...this.channels.values()]) channel.lose(why)
-    for (const peer of this.peers()) this.forget(peer, why)
+    this.channels.loseAll(null, why)
+    this.seen.forgetAll(why)
   }
 
   private tend(): void {
-    const nowMs = performance.now()
-    for (const [peer, { seenAtMs }] of this.peersSeen)
-      if (nowMs - seenAtMs > PRESENCE_EXPIRES_MS) this.forget(peer, 'it fell silent')
+    this.seen.expire()
     this.announce()
+    for (const peer of this.peers()) this.tellTally(peer)
   }
 
   private announce(): void {
     this.publish('here', null)
   }
 
-  private see(peer: string, epoch: number): void {
-    const known = this.peersSeen.get(peer)
-    // What was under way to its earlier connection is lost.
-    if (known !== undefined && known.epoch !== epoch) this.forget(peer, 'it connected anew')
-    const isNew = !this.peersSeen.has(peer)
-    this.peersSeen.set(peer, { seenAtMs: performance.now(), epoch })
-    if (!isNew) return
+  /** Tells how many frames a gateway should have: nothing else shows that the last is missing. */
+  private tellTally(peer: string): void {
+    const sent = this.channels.tally(peer)
+    for (let from = 0; from < sent.length; from += TALLY_MAX)
+      this.post(this.subject('tally', peer), this.enveloped(sent.slice(from, from + TALLY_MAX)))
+  }
+
+  private meet(peer: string): void {
     this.log.info({ peer }, 'gateway of this service found')
     this.announce()
     for (const listener of this.comeListeners) listener(peer)
   }
 
-  private forget(peer: string, why: string): void {
-    if (!this.peersSeen.delete(peer)) return
+  private part(peer: string, why: string): void {
     this.log.info({ peer, why }, 'gateway of this service gone')
-    for (const channel of [...this.channels.values()]) if (channel.peer === peer) channel.lose(why)
+    this.channels.loseAll(peer, why)
     for (const listener of this.goneListeners) listener(peer)
   }
 
   private takeBroadcast(message: Msg): void {
     const { from, epoch, body } = envelope.parse(message.json())
     if (from === this.id) return
-    const topic = message.subject.slice(message.subject.lastIndexOf('.') + 1)
-    if (topic === 'gone') {
-      this.forget(from, 'it stopped')
-      return
-    }
-    this.see(from, epoch)
-    for (const listener of this.listeners.get(topic) ?? []) listener(from, body)
+    const topic = lastWord(message.subject)
+    if (topic === 'gone') this.seen.forget(from, 'it stopped')
+    else if (this.seen.see(from, epoch))
+      for (const listener of this.listeners.get(topic) ?? []) listener(from, body)
   }
 
   private takeOpening(message: Msg): void {
     const { from, epoch, service, header } = opening.parse(message.json())
-    const name = message.reply?.slice(message.reply.lastIndexOf('.') + 1)
-    if (name === undefined) return
-    this.see(from, epoch)
-    const channel = this.addChannel(from, name)
+    const name = lastWord(message.reply ?? '')
+    if (!WORD.test(name) || from === this.id || !this.seen.see(from, epoch)) return
+    const channel = this.channels.add(from, name)
+    if (channel === null) return
     const serve = this.services.get(service)
-    if (serve === undefined || this.channels.size > CHANNELS_MAX) {
+    if (serve === undefined || this.channels.size() > CHANNELS_MAX)
       channel.abort({ code: serve === undefined ? 'unknown_service' : 'overloaded' })
-      return
+    else void this.serveChannel(channel, () => serve(channel, header))
+  }
+
+  private async serveChannel(channel: OpenChannel, serve: () => Promise<void>): Promise<void> {
+    try {
+      await serve()
+    } catch (error) {
+      if (!channel.signal.aborted) this.warn(error, 'call of another gateway failed')
     }
-    serve(channel, header).catch((error: unknown) => {
-      if (!channel.signal.aborted)
-        this.log.error({ err: error, peer: from, service }, 'call of another gateway failed')
-      channel.abort(null)
-    })
+    // What it was served by has no more to say, and hears no more.
+    channel.abort(null)
   }
 
   private takeFrame(message: Msg): void {
-    const name = message.subject.slice(message.subject.lastIndexOf('.') + 1)
-    const channel = this.channels.get(name)
+    const name = lastWord(message.subject)
     // No responders: the server says so where the answer would have come.
-    if (message.headers?.code === 503) channel?.lose('the other gateway is gone')
-    else channel?.receive(message.data)
+    if (message.headers?.code === 503) this.channels.lose(name, 'the other gateway is gone')
+    else this.channels.receive(name, message.data)
   }
 
-  private addChannel(peer: string, name: string): OpenChannel {
-    const subject = this.subject('channel', peer, name)
-    const channel = createChannel({
-      peer,
-      publish: (frame) => this.post(subject, frame),
-      onOver: () => this.channels.delete(name),
-    })
-    this.channels.set(name, channel)
-    return channel
+  private takeTally(message: Msg): void {
+    const { from, epoch, body } = envelope.parse(message.json())
+    if (from === this.id || !this.seen.see(from, epoch)) return
+    for (const name of this.channels.check(from, tally.parse(body)))
+      this.channels.add(from, name)?.lose('the channel is not known')
   }
 
   private subscribeAnswer(subject: string, given: Answer): void {
     given.subscription =
       this.connection?.subscribe(subject, {
         callback: this.safely((message) => {
-          const answered = given.answer(message.json())
-          answered.then(
-            (answer) => message.respond(JSON.stringify(answer ?? null)),
-            (error: unknown) => this.log.error({ err: error }, 'question of a gateway failed'),
-          )
+          void this.tellAnswer(message, given)
         }),
       }) ?? null
+  }
+
+  private async tellAnswer(message: Msg, { answer }: Answer): Promise<void> {
+    try {
+      const told = await answer(message.json())
+      if (told !== undefined) message.respond(JSON.stringify(told))
+    } catch (error) {
+      this.warn(error, 'question of another gateway not answered')
+    }
   }
 
   /** What comes is another gateway's, and may be of another version: it ends nothing. */
@@ -378,8 +369,7 @@ class NatsBus implements Bus {
         if (error !== null) throw error
         take(message)
       } catch (fault) {
-        if (this.faultLog.isDue('message'))
-          this.log.warn({ err: fault }, 'message on the bus not understood')
+        this.warn(fault, 'message on the bus not understood')
       }
     }
   }
@@ -388,16 +378,47 @@ class NatsBus implements Bus {
     const { connection } = this
     // The client would keep it, and send it to the next server, too late.
     if (!this.isUp || connection === null || connection.isClosed()) return
-    connection.publish(subject, payload, reply === undefined ? {} : { reply })
+    try {
+      connection.publish(subject, payload, reply === undefined ? {} : { reply })
+    } catch (error) {
+      // Larger than the server takes, and so not sent: whoever waits for it finds it missing.
+      this.warn(error, 'message on the bus not sent')
+    }
+  }
+
+  /** What servers take may be less than usual. */
+  private partBytesMax(): number {
+    const serverBytesMax = this.connection?.info?.max_payload ?? Number.POSITIVE_INFINITY
+    return Math.max(1, Math.min(PART_BYTES_MAX, serverBytesMax - FRAME_HEAD_BYTES))
+  }
+
+  private warn(error: unknown, what: string): void {
+    const known = this.warnings.get(what)
+    const faults = known ?? createFaultLog(FAULT_LOG_INTERVAL_MS, () => performance.now())
+    this.warnings.set(what, faults)
+    if (faults.isDue()) this.log.warn({ err: error }, what)
   }
 
   private enveloped(body: unknown): string {
-    return JSON.stringify({ from: this.id, epoch: this.epoch, body })
+    return JSON.stringify({ ...this.sender(), body })
+  }
+
+  private sender(): z.output<z.ZodObject<typeof sender>> {
+    return { version: VERSION, from: this.id, epoch: this.epoch }
   }
 
   private subject(...words: readonly string[]): string {
     return [this.config.subjectPrefix, ...words].join('.')
   }
+}
+
+function lastWord(subject: string): string {
+  return subject.slice(subject.lastIndexOf('.') + 1)
+}
+
+function present<Value>(value: Value | null): Value {
+  if (value === null) throw new TypeError('expected a new id')
+  return value
 }
 
 /** A word of a subject, which has no blanks, dots and wildcards, for a name that may have them. */

@@ -5,7 +5,8 @@ import { createSerialQueue } from '../runtime/serial-queue.ts'
  * A channel is two streams of messages between two gateways, one each way, over a transport that
  * may lose what it carries and has no back-pressure of its own. A frame is a byte for its kind,
  * four for its number (big-endian, from 0 in each direction), and a body. A frame that is missing,
- * or comes twice, ends the channel: nothing is repeated.
+ * or comes twice, ends the channel: nothing is repeated. That the last one is missing is seen when
+ * the other side tells how many it has sent (`check`).
  */
 
 const KINDS = {
@@ -26,9 +27,11 @@ type Kind = (typeof KINDS)[keyof typeof KINDS]
 const HEAD_BYTES = 5
 /** Bytes in one frame: servers of NATS take 1 MiB by default, and others' messages pass between. */
 export const PART_BYTES_MAX = 64 * 1024
+/** What a frame counts for beside its bytes: one that is empty takes memory too. */
+export const FRAME_COST = 256
 /**
- * Bytes that may be under way to a reader who does not read. A server cuts off a gateway for which
- * 64 MiB wait (NATS's default): 256 calls that nobody reads come to that.
+ * Bytes that may be under way to a reader who does not read, and one frame more. A server cuts off
+ * a gateway for which 64 MiB wait (NATS's default): 256 calls that nobody reads come to that.
  */
 export const WINDOW_BYTES = 4 * PART_BYTES_MAX
 /** A message: a chat request in a large frame, or an image. */
@@ -78,8 +81,15 @@ export type Channel = {
 export type OpenChannel = Channel & {
   /** Takes a frame that came for it. */
   receive(frame: Uint8Array): void
-  /** The other side cannot be reached any more. */
+  /** The other side cannot be reached any more; it is told, should it hear it all the same. */
   lose(why: string): void
+  /** Frames that were sent. */
+  sent(): number
+  /**
+   * Takes what the other side told of its `sent`, now and then. A frame that is not here when that
+   * is told again is lost.
+   */
+  check(sent: number): void
 }
 
 /** Gives one side of a channel. */
@@ -87,6 +97,13 @@ export function createChannel(options: {
   readonly peer: string
   /** Sends a frame, or drops it: whoever waits for it finds that one is missing. */
   readonly publish: (frame: Uint8Array) => void
+  /**
+   * Told how many bytes more, or fewer, wait for the reader; false when that is too much. Default:
+   * never.
+   */
+  readonly hold?: (bytes: number) => boolean
+  /** Of what is sent here; at most, and by default, PART_BYTES_MAX. */
+  readonly partBytesMax?: number
   /** Told once, when the channel is over in both directions. */
   readonly onOver: () => void
 }): OpenChannel {
@@ -101,19 +118,28 @@ class FramedChannel implements OpenChannel {
   private readonly sending = createSerialQueue()
   private sentFrames = 0
   private takenFrames = 0
-  /** Bytes that the other side takes. */
+  /** Bytes that the other side takes; below 0 after the last frame, which may be longer. */
   private credit = WINDOW_BYTES
+  /** The same for the other direction, as the other side knows it soon. */
+  private granted = WINDOW_BYTES
   private moreCredit = Promise.withResolvers<void>()
   /** Bytes that were read, and not told yet. */
   private owedCredit = 0
   private parts: Uint8Array[] = []
   private messageBytes = 0
-  /** Bytes of the message that comes, for which the other side has no credit back yet. */
-  private heldCredit = 0
-  private readonly waiting: { readonly message: Uint8Array; readonly credit: number }[] = []
+  /** What the message that comes has cost, and was not given back yet. */
+  private partsCost = 0
+  /** Bytes that wait for the reader. */
+  private heldBytes = 0
+  /** What the other side had sent when it told so last. */
+  private toldFrames = 0
+  private isReading = false
+  private readonly waiting: { readonly message: Uint8Array; readonly cost: number }[] = []
   private news = Promise.withResolvers<void>()
   private hasEnded = false
   private hasPeerEnded = false
+  /** Ended here: what came before is of no use any more. */
+  private isDropped = false
   private isOver = false
 
   constructor(options: Parameters<typeof createChannel>[0]) {
@@ -127,11 +153,13 @@ class FramedChannel implements OpenChannel {
   }
 
   send(message: Uint8Array): Promise<void> {
+    const { partBytesMax = PART_BYTES_MAX } = this.options
     return this.sending.run(async () => {
-      for (let from = 0; ; from += PART_BYTES_MAX) {
-        const part = message.subarray(from, from + PART_BYTES_MAX)
-        const isLast = from + PART_BYTES_MAX >= message.length
-        await this.takeCredit(part.length)
+      if (this.hasEnded) throw new TypeError('expected no message after the end')
+      for (let from = 0; ; from += partBytesMax) {
+        const part = message.subarray(from, from + partBytesMax)
+        const isLast = from + partBytesMax >= message.length
+        await this.takeCredit(part.length + FRAME_COST)
         this.post(isLast ? KINDS.last : KINDS.part, part)
         if (isLast) return
       }
@@ -151,24 +179,34 @@ class FramedChannel implements OpenChannel {
     if (this.isOver) return
     const told = Buffer.from(JSON.stringify(detail ?? null))
     this.post(KINDS.abort, told.length <= ABORT_BYTES_MAX ? told : Buffer.from('null'))
+    this.isDropped = true
     this.waiting.length = 0
     this.fail(new ChannelError('lost', 'the channel was ended here'))
   }
 
   lose(why: string): void {
-    this.fail(new ChannelError('lost', why))
+    if (!this.isOver) this.refuse(why)
+  }
+
+  sent(): number {
+    return this.sentFrames
+  }
+
+  check(sent: number): void {
+    if (this.isOver) return
+    if (this.takenFrames < this.toldFrames) this.refuse('a frame is missing')
+    this.toldFrames = sent
   }
 
   receive(frame: Uint8Array): void {
     if (this.isOver) return
     const view = new DataView(frame.buffer, frame.byteOffset, frame.byteLength)
     const isNext = frame.length >= HEAD_BYTES && view.getUint32(1) === this.takenFrames >>> 0
-    if (!isNext) {
-      this.refuse('a frame is missing')
-      return
-    }
-    this.takenFrames++
-    this.take(frame[0] as Kind, frame.subarray(HEAD_BYTES))
+    const isAbort = frame[0] === KINDS.abort
+    if (isNext) this.takenFrames++
+    if (isNext) this.take(frame[0] as Kind, frame.subarray(HEAD_BYTES))
+    else if (isAbort) this.fail(new ChannelError('lost', 'the other gateway ended the call'))
+    else this.refuse('a frame is missing')
   }
 
   private take(kind: Kind, body: Uint8Array): void {
@@ -182,6 +220,10 @@ class FramedChannel implements OpenChannel {
         else this.grow(new DataView(body.buffer, body.byteOffset).getUint32(0))
         return
       case KINDS.end:
+        if (this.parts.length > 0) {
+          this.refuse('the end came within a message')
+          return
+        }
         this.hasPeerEnded = true
         this.wake()
         this.close()
@@ -195,26 +237,45 @@ class FramedChannel implements OpenChannel {
   }
 
   private takePart(body: Uint8Array, isLast: boolean): void {
-    this.messageBytes += body.length
-    this.heldCredit += body.length
-    if (this.hasPeerEnded || this.messageBytes > MESSAGE_BYTES_MAX) {
-      this.refuse('a message is too long, or comes after the end')
+    const fault = this.faultOf(body)
+    if (fault !== null) {
+      this.refuse(fault)
       return
     }
-    this.parts.push(body)
-    if (isLast) {
-      const message = this.parts.length === 1 ? body : concatBytes(...this.parts)
-      this.waiting.push({ message, credit: this.heldCredit })
-      this.parts = []
-      this.messageBytes = 0
-      this.heldCredit = 0
-      this.wake()
-    } else if (this.waiting.length === 0) {
-      // The reader waits for the whole message, which may be longer than the window.
-      const credit = this.heldCredit
-      this.heldCredit = 0
-      this.owe(credit)
+    const cost = body.length + FRAME_COST
+    this.granted -= cost
+    this.partsCost += cost
+    this.messageBytes += body.length
+    // What came with it in one packet is not kept for its sake.
+    this.parts.push(new Uint8Array(body))
+    if (!this.hold(body.length)) {
+      this.refuse('too much waits to be read')
+      return
     }
+    if (!isLast) {
+      if (this.isReading) this.oweParts()
+      return
+    }
+    const [first, ...more] = this.parts
+    const message = more.length === 0 && first !== undefined ? first : concatBytes(...this.parts)
+    this.waiting.push({ message, cost: this.partsCost })
+    this.parts = []
+    this.messageBytes = 0
+    this.partsCost = 0
+    this.wake()
+  }
+
+  /** What is wrong with a part that came; null for nothing. */
+  private faultOf({ length }: Uint8Array): string | null {
+    if (this.hasPeerEnded) return 'a message came after the end'
+    if (this.granted <= 0 || length > PART_BYTES_MAX) return 'more was sent than is taken'
+    if (this.messageBytes + length > MESSAGE_BYTES_MAX) return 'a message is too long'
+    return null
+  }
+
+  private hold(bytes: number): boolean {
+    this.heldBytes += bytes
+    return this.options.hold?.(bytes) ?? true
   }
 
   private async *read(): AsyncGenerator<Uint8Array> {
@@ -223,17 +284,27 @@ class FramedChannel implements OpenChannel {
       for (;;) {
         const next = this.waiting.shift()
         if (next !== undefined) {
-          this.owe(next.credit)
+          if (!this.isOver) this.hold(-next.message.length)
+          this.owe(next.cost)
           yield next.message
-        } else if (this.signal.aborted) throw this.signal.reason
-        else if (this.hasPeerEnded) {
+        } else if (this.hasPeerEnded && !this.isDropped) {
+          // It is whole, whatever came later.
           isDone = true
           return
-        } else await this.news.promise
+        } else if (this.signal.aborted) throw this.signal.reason
+        else await this.nextNews()
       }
     } finally {
       if (!isDone) this.abort(null)
     }
+  }
+
+  private async nextNews(): Promise<void> {
+    this.isReading = true
+    // The message that comes may be longer than the window: its reader waits for the whole.
+    this.oweParts()
+    await this.news.promise
+    this.isReading = false
   }
 
   private async takeCredit(bytes: number): Promise<void> {
@@ -244,13 +315,24 @@ class FramedChannel implements OpenChannel {
 
   private grow(bytes: number): void {
     this.credit += bytes
+    if (this.credit > WINDOW_BYTES) {
+      this.refuse('more credit came than was used')
+      return
+    }
     this.moreCredit.resolve()
     this.moreCredit = Promise.withResolvers()
   }
 
+  private oweParts(): void {
+    const cost = this.partsCost
+    this.partsCost = 0
+    this.owe(cost)
+  }
+
   private owe(bytes: number): void {
     this.owedCredit += bytes
-    if (this.owedCredit < WINDOW_BYTES / 4 || this.hasPeerEnded) return
+    if (this.owedCredit < WINDOW_BYTES / 4 || this.hasPeerEnded || this.isOver) return
+    this.granted += this.owedCredit
     const body = new Uint8Array(4)
     new DataView(body.buffer).setUint32(0, this.owedCredit)
     this.owedCredit = 0
@@ -287,6 +369,8 @@ class FramedChannel implements OpenChannel {
   private close(): void {
     if (this.isOver || !(this.signal.aborted || (this.hasEnded && this.hasPeerEnded))) return
     this.isOver = true
+    this.parts = []
+    this.hold(-this.heldBytes)
     this.options.onOver()
   }
 }

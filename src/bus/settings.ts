@@ -2,6 +2,7 @@ import { resolve } from 'node:path'
 import type { z } from 'zod'
 import { form, list, text } from '../runtime/fields.ts'
 import type { Environment } from '../runtime/read-settings.ts'
+import { serverAddressFaults } from './server-addresses.ts'
 
 /** Servers of one cluster: a client needs a few of them, and is told of the others. */
 const SERVERS_MAX = 16
@@ -10,7 +11,8 @@ const SERVERS_MAX = 16
 export const BUS_FIELDS = {
   /**
    * NATS servers of one cluster, comma-separated: `nats://nats-1:4222,tls://nats-2:4222`, with
-   * `user:password@` or `token@` where they ask for it. Gateways of one service that share it serve
+   * `user:password@` or `token@` where they ask for it, the same at each; `tls:` refuses servers
+   * without TLS. Gateways of one service that share it serve
    * each other's callers: with nodes that dialled in elsewhere, and enclaves that another one has.
    * Default: none, and this gateway knows what it has itself.
    */
@@ -44,17 +46,9 @@ export type BusConfig = {
 /** What is wrong with the variables; no address is repeated, since it may hold a password. */
 export function busFaults(given: Environment): readonly string[] {
   const servers = given.NATS_URL?.split(',').map((server) => server.trim()) ?? []
-  const isAddress = (server: string) => {
-    if (!URL.canParse(server)) return false
-    const { protocol, hostname, pathname, search, hash } = new URL(server)
-    const isBare = ['', '/'].includes(pathname) && search + hash === ''
-    return ['nats:', 'tls:'].includes(protocol) && hostname !== '' && isBare
-  }
-  const faults = servers.every(isAddress)
-    ? []
-    : ['NATS_URL: expected addresses that begin with nats: or tls:, without a path']
+  const faults = given.NATS_URL === undefined ? [] : serverAddressFaults(servers)
   return [
-    ...faults,
+    ...faults.map((fault) => `NATS_URL: ${fault}`),
     ...['NATS_CREDENTIALS_FILE', 'NATS_CA_FILE'].flatMap((name) =>
       given[name] !== undefined && given.NATS_URL === undefined
         ? [`NATS_URL: expected together with ${name}`]

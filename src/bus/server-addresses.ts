@@ -1,0 +1,74 @@
+/** The servers of NATS_URL for the client, which takes no login and no TLS out of an address. */
+export type ServerAddresses = {
+  /** `host:port`, without a secret. */
+  readonly servers: readonly string[]
+  /** The same at all of them; null: they ask for none. */
+  readonly login:
+    | { readonly user: string; readonly pass: string }
+    | { readonly token: string }
+    | null
+  /** Whether a server that speaks no TLS is refused. */
+  readonly needsTls: boolean
+}
+
+const DEFAULT_PORT = 4222
+
+/** Reads addresses that have no faults. */
+export function readServerAddresses(addresses: readonly string[]): ServerAddresses {
+  const urls = addresses.map((address) => new URL(address))
+  return {
+    servers: urls.map(({ hostname, port }) => `${hostname}:${port || DEFAULT_PORT}`),
+    login: urls.map(loginOf).find((login) => login !== null) ?? null,
+    needsTls: urls.some(({ protocol }) => protocol === 'tls:'),
+  }
+}
+
+function loginOf({ username, password }: URL): ServerAddresses['login'] {
+  if (username === '') return null
+  const user = decodeURIComponent(username)
+  return password === '' ? { token: user } : { user, pass: decodeURIComponent(password) }
+}
+
+/** What is wrong with addresses; none is repeated, since it may hold a password. */
+export function serverAddressFaults(addresses: readonly string[]): readonly string[] {
+  if (!addresses.every(isAddress))
+    return ['expected addresses that begin with nats: or tls:, without a path']
+  const urls = addresses.map((address) => new URL(address))
+  const isOne = (values: readonly string[]) => new Set(values).size <= 1
+  return [
+    ...(isOne(urls.map(({ protocol }) => protocol))
+      ? []
+      : ['expected either nats: or tls: for all servers']),
+    ...(isOne(
+      urls
+        .map(loginOf)
+        .filter((login) => login !== null)
+        .map((login) => JSON.stringify(login)),
+    )
+      ? []
+      : ['expected the same user, or token, for all servers']),
+  ]
+}
+
+function isAddress(address: string): boolean {
+  if (!URL.canParse(address)) return false
+  const { protocol, hostname, pathname, search, hash, username, password } = new URL(address)
+  const isBare = ['', '/'].includes(pathname) && search + hash === ''
+  const hasLogin = password === '' || username !== ''
+  return (
+    ['nats:', 'tls:'].includes(protocol) &&
+    hostname !== '' &&
+    isBare &&
+    hasLogin &&
+    canDecode([username, password])
+  )
+}
+
+function canDecode(texts: readonly string[]): boolean {
+  try {
+    for (const text of texts) decodeURIComponent(text)
+    return true
+  } catch {
+    return false
+  }
+}
