@@ -127,12 +127,18 @@ export async function compose(
   })
   const records = createRecordsStore(database)
   const meter = config.metrics === null ? null : createMeter()
-  const { commits, ...following } = followLogs({
+  const {
+    commits,
+    stop: stopCommits,
+    ...following
+  } = followLogs({
     ...{ database, records, anchoring, log },
     intervalMs: config.headAttestationIntervalMs,
+    anchorIntervalMs: config.anchorIntervalMs,
     onCommit: meter?.countCommit,
     onRace: meter?.countRace,
   })
+  onStarted(stopCommits)
   const enclaves = await startEnclaves({
     socketPaths: local?.socketPaths ?? remoteSockets(config),
     callsMax: CALLS_MAX,

@@ -194,6 +194,7 @@ export type GatewayConfig = {
   readonly chain: ChainConfig
   readonly fees: ReturnType<typeof anchoringOf>['fees']
   readonly confirmations: number
+  readonly anchorIntervalMs: number
   readonly headAttestationIntervalMs: number
   readonly enclave: EnclaveSource
   /** Null: any enclave is accepted, whatever its measurements. */

@@ -38,8 +38,12 @@ export type Anchoring = {
   readonly relayer: NoncedRelayer
   /** Its nonces, shared by all committers. */
   readonly nonces: RelayerNonces
-  /** Signs the anchor of a head. */
-  sign(nonce: number, head: Parameters<typeof signAnchorTransaction>[0]['head']): AnchorTransaction
+  /** Signs the anchor of a head; `contract` is the one that the head is signed for, if another. */
+  sign(
+    nonce: number,
+    head: Parameters<typeof signAnchorTransaction>[0]['head'],
+    contract?: string,
+  ): AnchorTransaction
   /** Says that there is a new anchor, or that the chain is back. Cheap. */
   notify(): void
   status(): BroadcasterStatus
@@ -131,8 +135,8 @@ export function startAnchoring({
     domain: { chainId, contract },
     relayer,
     nonces,
-    sign: (nonce, head) =>
-      signAnchorTransaction({ relayerKey, chainId, contract, nonce, head, fees }),
+    sign: (nonce, head, of = contract) =>
+      signAnchorTransaction({ relayerKey, chainId, contract: of, nonce, head, fees }),
     notify: () => followers.notify(),
     status: () => followers.status(),
     fetchRecentBlock: createRecentBlocks({ rpc, contract, confirmations }),

@@ -37,6 +37,13 @@ export const CHAIN_FIELDS = {
    */
   CONFIRMATIONS: integer({ min: 1, max: 10_000 }).optional(),
   /**
+   * How long a log gathers commits for one anchor, milliseconds. Default 0: each commit has its
+   * own. With 250, say, completions are stored as they come, and callers are answered when the one
+   * anchor of their interval is signed: it saves gas where there are several within it, and costs
+   * each of them that time at most.
+   */
+  ANCHOR_INTERVAL_MS: integer({ min: 0, max: 10_000 }).default(0),
+  /**
    * Highest fee per gas an anchor may ever pay, gwei. Default 500: an anchor is never replaced, so
    * its cap must outlast price spikes; the chain charges the going price only (EIP-1559).
    */
@@ -66,6 +73,7 @@ export function anchoringOf(settings: Settings): {
   readonly chain: ChainConfig
   readonly fees: Fees
   readonly confirmations: number
+  readonly anchorIntervalMs: number
 } {
   return {
     chain: chainOf(settings),
@@ -73,6 +81,7 @@ export function anchoringOf(settings: Settings): {
       maxFeePerGasWei: gweiToWei(settings.MAX_FEE_PER_GAS_GWEI),
       maxPriorityFeePerGasWei: gweiToWei(settings.MAX_PRIORITY_FEE_GWEI),
     },
+    anchorIntervalMs: settings.ANCHOR_INTERVAL_MS,
     confirmations: settings.CONFIRMATIONS ?? (settings.CHAIN_RPC_URL === undefined ? 1 : 12),
   }
 }

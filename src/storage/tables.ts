@@ -15,6 +15,7 @@ export type Tables = {
   readonly attestation_documents: AttestationDocumentRow
   readonly records: RecordRow
   readonly anchors: AnchorRow
+  readonly unanchored_heads: UnanchoredHeadRow
   readonly anchor_blocks: AnchorBlockRow
   readonly relayers: RelayerRow
   readonly head_attestations: HeadAttestationRow
@@ -103,8 +104,12 @@ type RecordRow = {
   readonly receipt: string
   readonly signature: Uint8Array
   readonly document_digest: Uint8Array
-  readonly relayer: string
-  readonly nonce: number
+  /**
+   * Of the anchor that was stored with it; null when the anchor came later. Not to be read: the
+   * anchor of a record is the first of its log that is over its leaf.
+   */
+  readonly relayer: string | null
+  readonly nonce: number | null
   readonly outcome: Receipt['outcome']
   readonly created_at: number
   /** Of the call that asked for it, unlike request_id never the caller's to choose. */
@@ -119,6 +124,19 @@ type BootStatementRow = {
   readonly heads: string
   readonly document: Uint8Array
   readonly created_at: number
+}
+
+/** The newest head of a log whose last commits wait for their anchor. */
+type UnanchoredHeadRow = {
+  readonly log_id: number
+  /** Leaves that are anchored, and the root over them. */
+  readonly first_index: number
+  readonly anchored_root: Uint8Array
+  readonly size: number
+  readonly root: Uint8Array
+  readonly signature: Uint8Array
+  /** When the first commit without an anchor was stored. */
+  readonly since: number
 }
 
 type AnchorRow = {

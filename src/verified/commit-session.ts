@@ -1,6 +1,6 @@
 import { encodeHex } from '../../attestation/bytes.ts'
 import { canonicalizeJson } from '../../attestation/json/canonical.ts'
-import type { Edge, LogNode } from '../../attestation/merkle/edge.ts'
+import { type Edge, type LogNode, rootOf } from '../../attestation/merkle/edge.ts'
 import {
   buildProof,
   edgeNodes,
@@ -21,6 +21,7 @@ import {
 import type { CommitTurns } from './commit-turns.ts'
 import type { CommitsStore, LogState, NewRecord } from './commits-store.ts'
 import { parseCallContext } from './completion-call.ts'
+import type { IntervalAnchors } from './interval-anchors.ts'
 import type { StoredRecord } from './records-store.ts'
 
 /**
@@ -36,7 +37,7 @@ export class LogDiverged extends Error {
 type SignAnchor = (
   nonce: number,
   head: TreeHead & { readonly signature: Uint8Array },
-) => SignedAnchor | Promise<SignedAnchor>
+) => SignedAnchor
 type SignedAnchor = { readonly raw: string; readonly hash: string }
 
 /** Whom the committer follows, and all that its next commit builds on. */
@@ -54,8 +55,11 @@ type Committed = {
   /** First of its leaves, and how many there are. */
   readonly from: number
   readonly count: number
-  /** Gives the record of one of its leaves, as the history will. */
-  recordOf(index: number): StoredRecord
+  /**
+   * Gives the record of one of its leaves, as the history will; null while they wait for their
+   * anchor.
+   */
+  readonly recordOf: ((index: number) => StoredRecord) | null
 }
 
 export type SessionOptions = {
@@ -67,6 +71,8 @@ export type SessionOptions = {
   /** Of the relayer that pays, shared by all its committers. */
   readonly nonces: RelayerNonces
   readonly signAnchor: SignAnchor
+  /** Whether commits have their anchors at once, with them. */
+  readonly anchors: Pick<IntervalAnchors, 'intervalMs'>
   /** Unix milliseconds. */
   readonly now: () => number
 }
@@ -104,30 +110,39 @@ export async function openSession({
 }
 
 /**
- * Checks a reply with at least one completion, signs its anchor and stores it all. Throws
+ * Checks a reply with at least one completion, and stores it all, with its anchor or, where anchors
+ * have intervals, without. Throws
  * BatchRefused and CommitRaceLost, after which nothing is stored; after any other error the outcome
  * is unknown.
  */
 export async function commitReply(
   session: CommitSession,
   reply: PullReply,
-  { commits, nonces, turns, signAnchor, now }: SessionOptions,
+  { commits, nonces, turns, signAnchor, anchors, now }: SessionOptions,
 ): Promise<Committed> {
   const { notary, log } = session
   const batch = checkBatch(reply, { notary, edge: log.edge, known: session.known })
   const { completions, documents, head, edge, nodes } = batch
   const records = completions.map(toNewRecord)
+  const known = completions.at(-1)?.document ?? session.known
+  const commit = {
+    ...{ logId: log.logId, from: log.edge.size, head, nodes, documents, records },
+    committedAt: unixSeconds(now),
+  }
+  const committed = {
+    session: { notary, log: { logId: log.logId, edge }, known },
+    from: log.edge.size,
+    count: records.length,
+  }
+  if (anchors.intervalMs > 0) {
+    await commits.commitUnanchored({ ...commit, rootBefore: rootOf(log.edge) })
+    return { ...committed, recordOf: null }
+  }
   const anchor = await nonces.use(async (nonce) => {
     const signed = await signAnchor(nonce, head)
     await commits.commit({
-      logId: log.logId,
-      from: log.edge.size,
-      head,
-      nodes,
+      ...commit,
       anchor: { relayer: nonces.relayer, nonce, ...signed },
-      documents,
-      records,
-      committedAt: unixSeconds(now),
       notice: turns.encodeNotice({
         ...{ notary: notary.address, size: head.size },
         ...{ relayer: nonces.relayer, nextNonce: nonce + 1 },
@@ -136,11 +151,8 @@ export async function commitReply(
     return signed
   })
   const hashAt = nodeLookup(log.edge, nodes)
-  const known = completions.at(-1)?.document ?? session.known
   return {
-    session: { notary, log: { logId: log.logId, edge }, known },
-    from: log.edge.size,
-    count: records.length,
+    ...committed,
     recordOf(index) {
       const fresh = records[index - log.edge.size]
       const completion = completions[index - log.edge.size]

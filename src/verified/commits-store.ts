@@ -9,6 +9,7 @@ import {
   isRaceLost,
   type NonceStore,
 } from '../chain/relayers-store.ts'
+import { clockSeconds } from '../storage/clock.ts'
 import type { Database } from '../storage/database.ts'
 import { NOTICE_CHANNEL } from '../storage/postgres-session.ts'
 import { readNodes } from './logs-store.ts'
@@ -87,6 +88,12 @@ export type Commit = {
   readonly notice?: string | null
 }
 
+/** A commit whose head waits for the anchor of its interval (unanchored-store.ts). */
+export type UnanchoredCommit = Omit<Commit, 'anchor' | 'notice'> & {
+  /** Root of the log before it. */
+  readonly rootBefore: Uint8Array
+}
+
 /**
  * What is stored of a log when it is first seen: who signs it, and for what. It never changes after
  * that.
@@ -122,10 +129,24 @@ export type CommitsStore = NonceStore & {
    * tells.
    */
   commit(commit: Commit): Promise<void>
+  /** The same, for an anchor that comes later. */
+  commitUnanchored(commit: UnanchoredCommit): Promise<void>
+  /** How many leaves of a log are stored; null of one that is unknown. */
+  sizeOf(notary: string): Promise<number | null>
 }
 
 /** Commits on the database's own connections for them. */
 export function createCommitsStore({ commits: queries }: Pick<Database, 'commits'>): CommitsStore {
+  async function commit(commit: Commit | UnanchoredCommit): Promise<void> {
+    try {
+      await commitStatement(commit).execute(queries)
+    } catch (error) {
+      throw isRaceLost(error)
+        ? new CommitRaceLost('the log or the nonce was taken by another commit')
+        : error
+    }
+  }
+
   return {
     ...createNonceStore({ commits: queries }),
     async openLog({ notary, publicKey, domain, bootConfiguration, createdAt }) {
@@ -153,15 +174,16 @@ export function createCommitsStore({ commits: queries }: Pick<Database, 'commits
         )
       return { logId: log.id, edge }
     },
-    async commit(commit) {
-      try {
-        await commitStatement(commit).execute(queries)
-      } catch (error) {
-        throw isRaceLost(error)
-          ? new CommitRaceLost('the log or the nonce was taken by another commit')
-          : error
-      }
+    async sizeOf(notary) {
+      const log = await queries
+        .selectFrom('logs')
+        .select('size')
+        .where('notary', '=', notary)
+        .executeTakeFirst()
+      return log?.size ?? null
     },
+    commit,
+    commitUnanchored: commit,
   }
 }
 
@@ -171,33 +193,11 @@ export function createCommitsStore({ commits: queries }: Pick<Database, 'commits
  * Both rows stay locked until the commit is durable, so commits of one relayer or one log come one
  * after the other, and records get positions in that order.
  */
-function commitStatement({
-  logId,
-  from,
-  head,
-  nodes,
-  anchor,
-  documents,
-  records,
-  committedAt,
-  notice = null,
-}: Commit) {
-  const { relayer, nonce } = anchor
-  // Sent when the transaction is durable. In RETURNING, since what nothing reads is not run.
-  const noticed = notice === null ? sql`` : sql`, pg_notify(${NOTICE_CHANNEL}, ${notice})`
+function commitStatement(commit: Commit | UnanchoredCommit) {
+  const { nodes, documents, records, committedAt } = commit
+  const anchor = 'anchor' in commit ? commit.anchor : null
   return sql`
-    with payer as (
-      update relayers set next_nonce = next_nonce + 1
-      where address = ${relayer} and next_nonce = ${nonce} returning address
-    ), grown as (
-      update logs set size = ${head.size}, root = ${head.root}
-      where id = ${logId} and size = ${from} and exists (select from payer) returning id ${noticed}
-    ), anchored as (
-      insert into anchors (relayer, nonce, tx_hash, raw, log_id, size, root, signature, state, created_at)
-      values (
-        (select address from payer), ${nonce}, ${decodeHex(anchor.hash)}, ${decodeHex(anchor.raw)},
-        (select id from grown), ${head.size}, ${head.root}, ${head.signature}, 'pending', ${committedAt})
-    ), hashed as (
+    with ${'anchor' in commit ? growPaid(commit) : growUnpaid(commit)}, hashed as (
       insert into log_nodes (log_id, level, index, hash)
       select (select id from grown), node.level, node.index,
         substring(${concatBytes(...nodes.map((node) => node.hash))}::bytea
@@ -210,11 +210,47 @@ function commitStatement({
       relayer, nonce, outcome, created_at, call_id, usage)
     select r.id, (select id from grown), r.index, r.account_id, r.request_id, decode(r.hash, 'hex'), r.request,
       r.response, r.receipt, decode(r.signature, 'hex'), decode(r.document, 'hex'),
-      ${relayer}, ${nonce}, r.outcome, r.created_at, r.call_id, r.usage
+      ${anchor?.relayer ?? null}::text, ${anchor?.nonce ?? null}::bigint,
+      r.outcome, r.created_at, r.call_id, r.usage
     from json_to_recordset(${JSON.stringify(records.map(describeRecord))}::text::json) as r(
       id uuid, index bigint, account_id uuid, request_id text, hash text, request text, response text, receipt text,
       signature text, document text, outcome text, created_at bigint, call_id uuid, usage text)
     order by r.index`
+}
+
+/** The anchor of this head is over all before it: nothing of the log waits for one any more. */
+function growPaid(commit: Commit): RawBuilder<unknown> {
+  const { logId, from, head, anchor, committedAt, notice = null } = commit
+  const { relayer, nonce } = anchor
+  // Sent when the transaction is durable. In RETURNING, since what nothing reads is not run.
+  const noticed = notice === null ? sql`` : sql`, pg_notify(${NOTICE_CHANNEL}, ${notice})`
+  return sql`payer as (
+      update relayers set next_nonce = next_nonce + 1
+      where address = ${relayer} and next_nonce = ${nonce} returning address
+    ), grown as (
+      update logs set size = ${head.size}, root = ${head.root}
+      where id = ${logId} and size = ${from} and exists (select from payer) returning id ${noticed}
+    ), anchored as (
+      insert into anchors (relayer, nonce, tx_hash, raw, log_id, size, root, signature, state, created_at)
+      values (
+        (select address from payer), ${nonce}, ${decodeHex(anchor.hash)}, ${decodeHex(anchor.raw)},
+        (select id from grown), ${head.size}, ${head.root}, ${head.signature}, 'pending', ${committedAt})
+    ), waited as (
+      delete from unanchored_heads where log_id = (select id from grown)
+    )`
+}
+
+function growUnpaid({ logId, from, head, rootBefore }: UnanchoredCommit): RawBuilder<unknown> {
+  return sql`grown as (
+      update logs set size = ${head.size}, root = ${head.root}
+      where id = ${logId} and size = ${from} returning id
+    ), waiting as (
+      insert into unanchored_heads (log_id, first_index, anchored_root, size, root, signature, since)
+      values ((select id from grown), ${from}, ${rootBefore}, ${head.size}, ${head.root},
+        ${head.signature}, ${clockSeconds(null)})
+      on conflict (log_id) do update
+        set size = excluded.size, root = excluded.root, signature = excluded.signature
+    )`
 }
 
 function storeDocuments(

@@ -17,6 +17,7 @@ import {
 import type { CommitTurns, Turn } from './commit-turns.ts'
 import { CommitWaiters, type Waiter } from './commit-waiters.ts'
 import { LogCorrupt } from './commits-store.ts'
+import type { CommittedLog, IntervalAnchors } from './interval-anchors.ts'
 import type { RecordsStore, StoredRecord } from './records-store.ts'
 
 /**
@@ -104,6 +105,8 @@ export type Committer = {
    * signal's reason (the leaf is then committed all the same), or CommitError.
    */
   waitFor(notary: string, index: number, signal: AbortSignal): Promise<StoredRecord>
+  /** Says that leaves of a log are anchored, and their records can be read. */
+  noteAnchored(log: CommittedLog): void
   /**
    * Commits what the enclave still holds, within STOP_TIMEOUT_MS, rejects who is left waiting, and
    * resolves when all is over.
@@ -133,6 +136,7 @@ export type CommitterOptions = SessionOptions & {
   readonly records: Pick<RecordsStore, 'findByIndex' | 'findByIndexes'>
   /** Which of the gateways on the database commits. */
   readonly turns: CommitTurns
+  readonly anchors: Pick<IntervalAnchors, 'intervalMs' | 'note' | 'flush' | 'fault'>
   /** Told after each commit: there is a new anchor to broadcast. */
   readonly onCommit?: () => void
   /** Told of each commit that another gateway made first. */
@@ -200,10 +204,20 @@ class LogFollower implements Committer {
     if (this.phase === 'stopped') waiter.reject(new CommitError('stopped', STOPPED))
     else if (this.phase === 'refusing') waiter.reject(new CommitError('log_diverged', DIVERGED))
     else if (session !== null && notary !== session.notary.address) this.reopen()
-    else if (this.isAttending) void this.settleReadable()
+    else if (index < this.readable.size && notary === this.turn?.notary) void this.settleReadable()
+    else if (this.isAttending) return record
     else if (session !== null && index < session.log.edge.size)
       this.settleStored(waiter).catch(() => this.reopen())
     return record
+  }
+
+  noteAnchored({ notary, size }: CommittedLog): void {
+    if (notary === this.turn?.notary) this.hear(size, true)
+    // Of an enclave that was here before.
+    else
+      this.waiters
+        .settle({ notary, size }, this.options.records)
+        .catch((error: unknown) => this.options.log.debug({ err: asError(error) }, UNREAD))
   }
 
   async stop(): Promise<void> {
@@ -219,9 +233,10 @@ class LogFollower implements Committer {
   }
 
   status(): CommitterStatus {
-    const { session, fault } = this
+    const { session } = this
+    const fault = this.fault ?? this.options.anchors.fault()
     return {
-      phase: this.phase,
+      phase: this.phase === 'following' && fault !== null ? 'failing' : this.phase,
       fault: fault && { name: fault.error.name, message: fault.error.message },
       failingForMs: fault === null ? 0 : performance.now() - fault.sinceMs,
       notary: session?.notary.address ?? null,
@@ -249,6 +264,7 @@ class LogFollower implements Committer {
         }
       }
     } while (!this.isStopping)
+    await this.endInterval()
     await this.leaveTurn()
   }
 
@@ -270,6 +286,18 @@ class LogFollower implements Committer {
     }
   }
 
+  /** Before a stop: who waits for the anchor of an interval is answered by it. */
+  private async endInterval(): Promise<void> {
+    const { turn, waiters, options } = this
+    if (turn === null || options.anchors.intervalMs === 0) return
+    try {
+      await options.anchors.flush(turn.notary)
+      await waiters.settle({ notary: turn.notary, size: this.readable.size }, options.records)
+    } catch (error) {
+      options.log.debug({ err: asError(error) }, UNREAD)
+    }
+  }
+
   private async leaveTurn(): Promise<void> {
     const { turn } = this
     this.turn = null
@@ -284,6 +312,7 @@ class LogFollower implements Committer {
   private hear(size: number, isByHolder: boolean): void {
     if (size <= this.readable.size) return
     this.readable = { size, atMs: performance.now() }
+    if (this.options.anchors.intervalMs > 0) void this.settleReadable()
     if (!this.isAttending) {
       // Whose turn it is has come back.
       if (isByHolder && this.racingUntilMs > 0 && !(this.turn?.mayCommit() ?? true)) {
@@ -333,8 +362,8 @@ class LogFollower implements Committer {
 
   /** Whether somebody has waited for long without anything being stored. */
   private isOverdue(): boolean {
-    const oldest = this.waiters.oldestMs()
-    return performance.now() - Math.max(oldest, this.readable.atMs) > TURN_PATIENCE_MS
+    const waitedMs = performance.now() - Math.max(this.waiters.oldestMs(), this.readable.atMs)
+    return waitedMs > TURN_PATIENCE_MS + this.options.anchors.intervalMs
   }
 
   /** Settles who waits for what can be read: one reading at a time. Never rejects. */
@@ -350,7 +379,7 @@ class LogFollower implements Committer {
           await waiters.settle({ notary: turn.notary, size: readable.size }, options.records)
       } catch (error) {
         // Tried again when they are overdue, and then told.
-        options.log.debug({ err: asError(error) }, 'committed records could not be read')
+        options.log.debug({ err: asError(error) }, UNREAD)
       }
     }
     this.isSettling = false
@@ -440,9 +469,12 @@ class LogFollower implements Committer {
       lastCommitMs: endedAtMs - startedAtMs,
     }
     this.batchMax = Math.min(BATCH_COMPLETIONS_MAX, this.batchMax * 2)
-    for (let index = committed.from; index < committed.from + committed.count; index++)
-      for (const waiter of this.waiters.of(session.notary.address, index))
-        waiter.resolve(committed.recordOf(index))
+    const { recordOf, from, count } = committed
+    const notary = session.notary.address
+    if (recordOf === null) options.anchors.note({ notary, size: from + count })
+    else
+      for (let index = from; index < from + count; index++)
+        for (const waiter of this.waiters.of(notary, index)) waiter.resolve(recordOf(index))
     options.onCommit?.()
     return committed.session
   }
@@ -461,15 +493,22 @@ class LogFollower implements Committer {
     this.enter('following')
   }
 
-  /** Answers a waiter from the database; one whose leaf is not there waits for what is gone. */
+  /**
+   * Answers a waiter from the database. One whose leaf waits for its anchor waits on; one whose
+   * leaf is not there waits for what is gone.
+   */
   private async settleStored(waiter: Waiter): Promise<void> {
-    const record = await this.options.records.findByIndex(waiter.notary, waiter.index)
-    if (record !== null) waiter.resolve(record)
+    const { records, commits, anchors } = this.options
+    const { notary, index } = waiter
+    const record = await records.findByIndex(notary, index)
+    if (record !== null) return waiter.resolve(record)
+    const size = (await commits.sizeOf(notary)) ?? 0
+    if (index < size) anchors.note({ notary, size })
     else
       waiter.reject(
         new CommitError(
           'notary_gone',
-          `leaf ${waiter.index} of log ${waiter.notary} was not handed over in time`,
+          `leaf ${index} of log ${notary} was not handed over in time`,
         ),
       )
   }
@@ -525,5 +564,6 @@ function isLostRace(error: unknown): boolean {
   return error instanceof CommitRaceLost
 }
 
+const UNREAD = 'committed records could not be read'
 const STOPPED = 'the committer is stopped'
 const DIVERGED = 'the database and the log of the enclave contradict each other'

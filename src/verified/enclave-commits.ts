@@ -18,12 +18,16 @@ import {
 } from './committer.ts'
 import { createHeadAttestations } from './head-attestations.ts'
 import { createHeadAttestationsStore } from './head-attestations-store.ts'
+import { createIntervalAnchors, type IntervalAnchors } from './interval-anchors.ts'
 import { createLogsStore } from './logs-store.ts'
 import type { RecordsStore } from './records-store.ts'
+import { createUnanchoredStore } from './unanchored-store.ts'
 
 /** What follows the enclaves' logs, for the pool of these, and the commits of all of them. */
 type FollowedLogs = Pick<EnclavePoolOptions, 'follow' | 'introduce' | 'isKnownLog'> & {
   readonly commits: EnclaveCommits
+  /** Call it when nothing is followed any more. */
+  stop(): Promise<void>
 }
 
 /**
@@ -36,6 +40,7 @@ export function followLogs({
   records,
   anchoring,
   intervalMs,
+  anchorIntervalMs,
   onCommit,
   onRace = () => undefined,
   log,
@@ -44,6 +49,8 @@ export function followLogs({
   readonly records: RecordsStore
   readonly anchoring: Pick<Anchoring, 'domain' | 'nonces' | 'sign' | 'notify' | 'fetchRecentBlock'>
   readonly intervalMs: number
+  /** How long commits of a log wait for their one anchor; 0: each has its own. */
+  readonly anchorIntervalMs: number
   /** Hears of each commit that another gateway made first. */
   readonly onRace?: (() => void) | undefined
   readonly onCommit:
@@ -56,7 +63,7 @@ export function followLogs({
   const store = createHeadAttestationsStore(database)
   const logs = createLogsStore(database)
   const boots = createBootStatements({ store: createBootStatementsStore(database), domain, log })
-  const commits = createEnclaveCommits(records)
+  const followers = new Set<Committer>()
   const { session } = database
   anchoring.nonces.onRace = onRace
   const turns =
@@ -66,13 +73,24 @@ export function followLogs({
           ...{ session, gateway: randomUUID() },
           onNonce: (taken) => anchoring.nonces.noteTaken(taken),
         })
+  const anchors = createIntervalAnchors({
+    ...{ store: createUnanchoredStore(database), turns, intervalMs: anchorIntervalMs, log },
+    ...{ nonces: anchoring.nonces, chainId: domain.chainId, sign: anchoring.sign, now: Date.now },
+    onAnchored(anchored) {
+      for (const committer of followers) committer.noteAnchored(anchored)
+      anchoring.notify()
+    },
+  })
+  anchors.start()
+  const commits = createEnclaveCommits(records, anchors)
   return {
     commits,
+    stop: () => anchors.stop(),
     introduce: boots.introduce,
     isKnownLog: async (notary) => (await logs.find(notary)) !== null,
     follow(enclave) {
       const committer = createCommitter({
-        ...{ enclave, commits: commitsStore, records, turns, domain, log },
+        ...{ enclave, commits: commitsStore, records, turns, anchors, domain, log },
         onRace,
         nonces: anchoring.nonces,
         signAnchor: anchoring.sign,
@@ -83,6 +101,7 @@ export function followLogs({
         },
         now: Date.now,
       })
+      followers.add(committer)
       committer.start()
       const attestations = createHeadAttestations({
         ...{ enclave, committer, store, intervalMs, log },
@@ -93,6 +112,7 @@ export function followLogs({
       return commits.follow(enclave, committer, async () => {
         await attestations.stop()
         await committer.stop()
+        followers.delete(committer)
       })
     },
   }
@@ -115,16 +135,21 @@ type LogSettling = {
 /** Settles the logs of these enclaves, whose commits these are. */
 export function settleLogs(
   enclaves: Pick<EnclavePool, 'chooseNotary' | 'find'>,
-  commits: Pick<EnclaveCommits, 'waitFor'>,
+  commits: Pick<EnclaveCommits, 'waitFor' | 'settleAnchors'>,
 ): LogSettling {
   return {
     notary: (model) => reaching(enclaves.chooseNotary(model)),
     async settleLog(signal, notary) {
-      const enclave = notary === null ? null : await enclaves.find(notary)
-      if (notary === null || enclave === null) return null
-      enclave.forgetIdentity()
-      const { notary: current, log } = await reaching(enclave.identity())
-      if (current !== notary) return null
+      if (notary === null) return null
+      const enclave = await enclaves.find(notary)
+      enclave?.forgetIdentity()
+      const identity = enclave === null ? null : await reaching(enclave.identity())
+      if (identity?.notary !== notary) {
+        // Its enclave is gone. What it sealed may be committed, and wait for its anchor.
+        await commits.settleAnchors(notary, signal)
+        return null
+      }
+      const { log } = identity
       // All leaves that the enclave has now are committed once the last of them is.
       if (log.size > 0) await commits.waitFor(notary, log.size - 1, signal)
       return notary
@@ -157,6 +182,8 @@ export type EnclaveCommits = Pick<Committer, 'waitFor' | 'status'> & {
     committer: FollowingCommitter,
     stop: () => Promise<void>,
   ): LogFollower
+  /** Resolves when all that is committed of a log is anchored, so that its records can be read. */
+  settleAnchors(notary: string, signal: AbortSignal): Promise<void>
   /** As status, but of the committer that is worst off: what an operator has to see. */
   worst(): CommitterStatus
 }
@@ -168,7 +195,10 @@ type FollowingCommitter = Pick<Committer, 'waitFor' | 'status'>
  * Commits of every log that is followed. `status` is of the committer that is best off: what
  * callers can still have.
  */
-export function createEnclaveCommits(records: Pick<RecordsStore, 'findByIndex'>): EnclaveCommits {
+export function createEnclaveCommits(
+  records: Pick<RecordsStore, 'findByIndex'>,
+  anchors: Pick<IntervalAnchors, 'settle'>,
+): EnclaveCommits {
   const followed = new Map<FollowedEndpoint, FollowingCommitter>()
   const statuses = () => [...followed.values()].map((committer) => committer.status())
   return {
@@ -196,11 +226,13 @@ export function createEnclaveCommits(records: Pick<RecordsStore, 'findByIndex'>)
       const committer = endpoint && followed.get(endpoint)
       if (committer) return committer.waitFor(notary, index, signal)
       // Its log is settled, or its endpoint was removed.
+      await anchors.settle(notary, signal)
       const record = await records.findByIndex(notary, index)
       if (record === null)
         throw new CommitError('notary_gone', `leaf ${index} of log ${notary} is not stored`)
       return record
     },
+    settleAnchors: anchors.settle,
     status: () => merge(statuses(), 1),
     worst: () => merge(statuses(), -1),
   }

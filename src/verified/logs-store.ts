@@ -57,7 +57,7 @@ export type StoredLog = {
   readonly bootConfiguration: string
   /** Unix seconds: when it was first seen. */
   readonly createdAt: number
-  /** Committed leaves, and the root over them. */
+  /** Leaves that are committed and under an anchored head, and the root over them. */
   readonly size: number
   readonly root: Uint8Array
   /** The newest head whose anchor is in a block; null before the first. */
@@ -132,10 +132,13 @@ export function createLogsStore({ queries }: Pick<Database, 'queries'>): LogsSto
     limit: number,
   ): Promise<readonly StoredLog[]> {
     const { rows } = await sql<LogRow>`
-      select l.*, h.size as head_size, h.root as head_root, h.signature, h.tx_hash,
+      select l.id, l.notary, l.public_key, l.chain_id, l.contract, l.boot_configuration, l.created_at,
+        coalesce(u.first_index, l.size) as size, coalesce(u.anchored_root, l.root) as root,
+        h.size as head_size, h.root as head_root, h.signature, h.tx_hash,
         ${firstCreatedAt('h')} as head_created_at,
         h.state, h.block_number, h.block_hash, ${earlierHashes('h')} as replaces, r.document_digest
       from (select * from logs where ${where} order by id desc limit ${limit}) l
+      left join unanchored_heads u on u.log_id = l.id
       left join lateral (
         select * from anchors a where a.log_id = l.id and a.state in ('mined', 'confirmed')
         order by a.size desc, a.attempt limit 1) h on true

@@ -58,7 +58,9 @@ const proof = {
   hash: digest.describe('SHA-256 of request hash and response hash'),
   public_key: z.string().regex(/^0x04[0-9a-f]{128}$/),
   signature: z.string().regex(/^0x[0-9a-f]{130}$/),
-  tx_hash: hash32.describe('Transaction of the anchor'),
+  tx_hash: hash32.describe(
+    'Transaction of the anchor of `log`: of the first head that was anchored with this completion in it',
+  ),
   attestation: base64.describe('Attestation document of the enclave'),
   receipt,
   log,

@@ -77,7 +77,11 @@ type RecordPage = { readonly records: readonly StoredRecord[]; readonly cursor: 
 /** Whose records a query may see: one account's, or everybody's (null). */
 export type RecordScope = { readonly accountId: string | null }
 
-/** Reads of the history. Throws the driver's error when the database fails. */
+/**
+ * Reads of the history. A record is in it once its anchor is stored: one that is committed, and
+ * waits for the anchor of its interval, is not there yet. Throws the driver's error when the
+ * database fails.
+ */
 export type RecordsStore = {
   /** Gives the first record (lowest position) with this hash (hex, no prefix), or null. */
   findByHash(hash: string, scope: RecordScope): Promise<StoredRecord | null>
@@ -120,7 +124,10 @@ export function createRecordsStore({ queries }: Pick<Database, 'queries'>): Reco
         a.signature as head_signature, l.chain_id, l.contract, ${laterHashes('a')} as reanchored
       from (${page}) r
       join logs l on l.id = r.log_id
-      join anchors a on a.relayer = r.relayer and a.nonce = r.nonce
+      cross join lateral (
+        select x.* from anchors x
+        where x.log_id = r.log_id and x.size > r.index and x.attempt = 0
+        order by x.size limit 1) a
       order by ${order}`.execute(queries)
     const [attestationOf, hashAt] = await Promise.all([
       readDocuments(rows.map((row) => row.document_digest)),
@@ -156,7 +163,9 @@ export function createRecordsStore({ queries }: Pick<Database, 'queries'>): Reco
       const older = before === null ? sql`true` : sql`position < ${before}`
       // One more than asked for tells whether anything is left.
       const page = sql`
-        select * from records where ${isWithin(scope)} and ${older} order by position desc limit ${limit + 1}`
+        select * from records
+        where ${isWithin(scope)} and ${older} and position < ${FIRST_UNANCHORED}
+        order by position desc limit ${limit + 1}`
       const records = await read(page, sql`r.position desc`)
       if (records.length <= limit) return { records, cursor: null }
       const shown = records.slice(0, limit)
@@ -192,6 +201,16 @@ type RecordRow = Selectable<Tables['records']> & {
   readonly contract: string
   readonly reanchored: string | null
 }
+
+/**
+ * Lists end before the first record that has no anchor yet, though later ones may have theirs: else
+ * it would come to stand before what somebody has read already.
+ */
+const FIRST_UNANCHORED = sql`coalesce((
+  select min(u.position) from unanchored_heads h
+  cross join lateral (
+    select position from records where log_id = h.log_id and index = h.first_index limit 1) u
+), 9223372036854775807)`
 
 function isWithin({ accountId }: RecordScope): RawBuilder<unknown> {
   return accountId === null ? sql`true` : sql`account_id = ${accountId}::uuid`

@@ -18,6 +18,8 @@ const SECTIONS: Readonly<Record<string, () => void | Promise<void>>> = {
   history: () => runScript('history.ts'),
   'plain-chat': () => runScript('plain-chat.ts'),
   'node-scale': () => runScript('node-scale.ts'),
+  anchors: () => runScript('anchors.ts'),
+  replicas: () => runScript('replicas.ts'),
   packages: () => runScript('packages.ts'),
 }
 

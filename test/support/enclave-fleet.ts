@@ -28,6 +28,8 @@ export type FleetEnclave = {
  */
 export type EnclaveFleet = {
   readonly folder: string
+  /** Where the provider listens. */
+  readonly providerOrigin: string
   /** Certificate of the root that all enclaves' documents lead to. */
   readonly rootFile: string
   /** ENCLAVE_RELEASES_FILE and RELEASE_KEY. */
@@ -67,7 +69,7 @@ export function entryNamed(name: string, over: Partial<ReleaseEntry> = {}): Rele
 }
 
 /** Starts the provider; no enclave yet, and no release is accepted. */
-export async function startEnclaveFleet(): Promise<EnclaveFleet> {
+export async function startEnclaveFleet(demoDelayMs = '5'): Promise<EnclaveFleet> {
   const folder = await mkdtemp(join(tmpdir(), 'affidavit-fleet-'))
   const children = new Set<ChildProcess>()
   const servers: NsmServer[] = []
@@ -79,7 +81,11 @@ export async function startEnclaveFleet(): Promise<EnclaveFleet> {
     children.add(child)
     return child
   }
-  const demo = run('src/local/demo/main.ts', { DEMO_PORT: '0', DEMO_DELAY_MS: '5' }, 'ignore')
+  const demo = run(
+    'src/local/demo/main.ts',
+    { DEMO_PORT: '0', DEMO_DELAY_MS: demoDelayMs },
+    'ignore',
+  )
   const [{ origin }] = (await once(demo, 'message')) as [{ origin: string }]
   const releasesFile = join(folder, 'releases.json')
   let issued = Date.parse('2026-01-01T00:00:00Z')
@@ -130,6 +136,7 @@ export async function startEnclaveFleet(): Promise<EnclaveFleet> {
   await accept([])
   return {
     folder,
+    providerOrigin: origin,
     rootFile: join(folder, 'root.crt.pem'),
     releaseVariables: {
       ENCLAVE_RELEASES_FILE: releasesFile,

@@ -21,6 +21,7 @@ import { type Committer, createCommitter } from '../../src/verified/committer.ts
 import { createEvidence } from '../../src/verified/evidence.ts'
 import { createLogsStore, type LogsStore } from '../../src/verified/logs-store.ts'
 import { createRecordsStore, type StoredRecord } from '../../src/verified/records-store.ts'
+import { ANCHORED_AT_ONCE } from '../src/verified/run-committer.ts'
 import { recordLog, startTestChain, TEST_FEES, type TestChain } from './chain.ts'
 import { type ChainProxy, startChainProxy } from './chain-proxy.ts'
 import { createScriptedLog, type ScriptedLog } from './scripted-log.ts'
@@ -177,6 +178,7 @@ async function startGateway(
       signAnchorTransaction({ relayerKey, chainId, contract, nonce, head, fees: TEST_FEES }),
     onCommit: followers.notify,
     turns: ALWAYS_OURS,
+    anchors: ANCHORED_AT_ONCE,
   })
   const blocks = createAnchorBlocksStore(database)
   const proofs = createBlockProofs({

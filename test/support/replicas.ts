@@ -39,7 +39,7 @@ export async function startReplicas({
   const [postgres, chain, fleet] = await Promise.all([
     startPostgres(settings),
     startTestChain(),
-    startEnclaveFleet(),
+    startEnclaveFleet('0'),
   ])
   await fleet.accept([entryNamed('a1')])
   const enclaves = await Promise.all(

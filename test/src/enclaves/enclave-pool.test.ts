@@ -23,7 +23,7 @@ import {
   send,
   startScriptedEnclave,
 } from '../../support/scripted-enclave.ts'
-import { randomRelayer, signFake } from '../verified/run-committer.ts'
+import { ANCHORED_AT_ONCE, randomRelayer, signFake } from '../verified/run-committer.ts'
 
 const BODY = Buffer.from('{"model":"demo/echo","messages":[]}')
 const log = createLogger({ level: 'silent', destination: { write: () => undefined } })
@@ -53,11 +53,12 @@ function open(...names: readonly string[]): void {
   const logs = createLogsStore(database)
   const relayer = { address: randomRelayer(), countTransactions: async () => 0 }
   const nonces = new RelayerNonces({ commits, relayer })
-  committed = createEnclaveCommits(records)
+  committed = createEnclaveCommits(records, ANCHORED_AT_ONCE)
   const follow = (enclave: EnclaveEndpoint) => {
     const committer = createCommitter({
       ...{ enclave, commits, records, relayer, nonces, log, now: Date.now },
       ...{ domain: SCRIPTED_DOMAIN, signAnchor: signFake, turns: ALWAYS_OURS },
+      anchors: ANCHORED_AT_ONCE,
     })
     committer.start()
     return committed.follow(enclave, committer, () => committer.stop())

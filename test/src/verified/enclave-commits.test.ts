@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { NEW_ENDPOINT } from '../../../src/enclaves/endpoint-state.ts'
 import { NO_FIGURES } from '../../../src/verified/committer.ts'
 import { createEnclaveCommits } from '../../../src/verified/enclave-commits.ts'
+import { ANCHORED_AT_ONCE } from './run-committer.ts'
 
 const NOTARY = '0xaa'
 const OTHER = '0xbb'
@@ -62,7 +63,7 @@ describe('who waits for a leaf', () => {
       'is not stored',
     ],
   ])('%s', async (_, endpoints, expected) => {
-    const commits = createEnclaveCommits(records)
+    const commits = createEnclaveCommits(records, ANCHORED_AT_ONCE)
     for (const { name, ...endpoint } of endpoints) {
       const follower = commits.follow(
         endpoint,

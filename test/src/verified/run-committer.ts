@@ -7,24 +7,34 @@ import {
   type Commit,
   type CommitsStore,
   createCommitsStore,
+  type UnanchoredCommit,
 } from '../../../src/verified/commits-store.ts'
 import {
   type Committer,
   type CommitterOptions,
   createCommitter,
 } from '../../../src/verified/committer.ts'
+import {
+  createIntervalAnchors,
+  type IntervalAnchors,
+} from '../../../src/verified/interval-anchors.ts'
 import { createRecordsStore, type RecordsStore } from '../../../src/verified/records-store.ts'
+import { createUnanchoredStore } from '../../../src/verified/unanchored-store.ts'
 import { type ScriptedLog, TEST_DOMAIN } from '../../support/scripted-log.ts'
 
 /** A committer over a database, with everything it did and said at hand. */
 export type RunningCommitter = {
   readonly committer: Committer
+  readonly anchors: IntervalAnchors
   readonly records: RecordsStore
   readonly relayer: string
   /** Called around each commit of the store; may throw or wait. */
   readonly script: {
-    beforeCommit: (commit: Commit) => void | Promise<void>
-    afterCommit: (commit: Commit) => void | Promise<void>
+    beforeCommit: (commit: Commit | UnanchoredCommit) => void | Promise<void>
+    afterCommit: (commit: Commit | UnanchoredCommit) => void | Promise<void>
+    /** Called around each anchor of an interval. */
+    beforeAnchor: (head: { readonly size: number }) => void | Promise<void>
+    afterAnchor: (head: { readonly size: number }) => void | Promise<void>
     /** While it is set, nothing of the database can be reached. */
     isDatabaseDown: boolean
   }
@@ -58,6 +68,10 @@ export function runCommitter(
     readonly signed?: RunningCommitter['signed']
     /** Default: this one commits. */
     readonly turns?: CommitTurns
+    /** Default: 0, each commit has its own anchor. */
+    readonly anchorIntervalMs?: number
+    /** How heads are looked for that nobody anchored. */
+    readonly looks?: { readonly lookIntervalMs: number; readonly lateSeconds: number }
   } = {},
 ): RunningCommitter {
   const store = createCommitsStore(database)
@@ -65,6 +79,8 @@ export function runCommitter(
   const script: RunningCommitter['script'] = {
     beforeCommit: () => {},
     afterCommit: () => {},
+    beforeAnchor: () => {},
+    afterAnchor: () => {},
     isDatabaseDown: false,
   }
   const reach = async <Value>(run: () => Promise<Value>): Promise<Value> => {
@@ -75,10 +91,17 @@ export function runCommitter(
     openLog: (opened) => reach(() => store.openLog(opened)),
     nextNonce: (address) => reach(() => store.nextNonce(address)),
     raiseNonce: (address, nonce) => reach(() => store.raiseNonce(address, nonce)),
+    sizeOf: (notary) => reach(() => store.sizeOf(notary)),
     commit: (commit) =>
       reach(async () => {
         await script.beforeCommit(commit)
         await store.commit(commit)
+        await script.afterCommit(commit)
+      }),
+    commitUnanchored: (commit) =>
+      reach(async () => {
+        await script.beforeCommit(commit)
+        await store.commitUnanchored(commit)
         await script.afterCommit(commit)
       }),
   }
@@ -91,27 +114,68 @@ export function runCommitter(
     })
   }
   const records = createRecordsStore(database)
+  const logger: Logger = { debug: () => {}, info: () => {}, warn: complain, error: complain }
+  const nonces = new RelayerNonces({
+    commits,
+    relayer: {
+      address: relayer,
+      countTransactions: options.countTransactions ?? (async () => 0),
+    },
+  })
+  const signAnchor: CommitterOptions['signAnchor'] = (nonce, head) => {
+    const anchor = signFake(nonce, head)
+    signed.push({ nonce, hash: anchor.hash })
+    return anchor
+  }
+  const { turns = ALWAYS_OURS, anchorIntervalMs: intervalMs = 0 } = options
+  const unanchored = createUnanchoredStore(database)
+  const anchors = createIntervalAnchors({
+    ...{ nonces, turns, intervalMs, log: logger, now: Date.now, chainId: TEST_DOMAIN.chainId },
+    sign: signAnchor,
+    ...options.looks,
+    store: {
+      find: (notary) => reach(() => unanchored.find(notary)),
+      listOlder: (chainId, seconds) => reach(() => unanchored.listOlder(chainId, seconds)),
+      anchor: (head, anchor) =>
+        reach(async () => {
+          await script.beforeAnchor(head)
+          await unanchored.anchor(head, anchor)
+          await script.afterAnchor(head)
+        }),
+    },
+    onAnchored: (anchored) => committer.noteAnchored(anchored),
+  })
+  anchors.start()
   const committer = createCommitter({
     enclave: log.enclave,
     commits,
     records,
-    turns: options.turns ?? ALWAYS_OURS,
+    turns,
+    anchors,
     domain: TEST_DOMAIN,
-    nonces: new RelayerNonces({
-      commits,
-      relayer: {
-        address: relayer,
-        countTransactions: options.countTransactions ?? (async () => 0),
-      },
-    }),
-    signAnchor: (nonce, head) => {
-      const anchor = signFake(nonce, head)
-      signed.push({ nonce, hash: anchor.hash })
-      return anchor
-    },
-    log: { debug: () => {}, info: () => {}, warn: complain, error: complain },
-    now: Date.now,
+    ...{ nonces, signAnchor, log: logger, now: Date.now },
   })
   committer.start()
-  return { committer, records, relayer, script, signed, complaints }
+  const running: Committer = {
+    start: () => committer.start(),
+    waitFor: (...leaf) => committer.waitFor(...leaf),
+    noteAnchored: (anchored) => committer.noteAnchored(anchored),
+    status: () => committer.status(),
+    stop: async () => {
+      await committer.stop()
+      await anchors.stop()
+    },
+  }
+  return { committer: running, anchors, records, relayer, script, signed, complaints }
+}
+
+/** Where each commit has its own anchor, and none waits for another one. */
+export const ANCHORED_AT_ONCE: IntervalAnchors = {
+  intervalMs: 0,
+  note: () => {},
+  flush: async () => {},
+  settle: async () => {},
+  fault: () => null,
+  start: () => {},
+  stop: async () => {},
 }
