@@ -46,11 +46,12 @@ import type { Logger } from './observability/logger.ts'
 import { createMeter, startMetrics } from './observability/metrics.ts'
 import { openTraces, traceCalls } from './observability/traces.ts'
 import { listRoutes, type UpstreamServices } from './routes.ts'
+import { pause } from './runtime/loop.ts'
 import { settleAll } from './runtime/starting.ts'
 import { VERSION } from './runtime/version.ts'
 import { openWebSearch } from './search/web-search.ts'
 import { type Home, openHome } from './storage/data-folder.ts'
-import { type Database, startDatabase } from './storage/database.ts'
+import { checkDatabase, type Database, startDatabase } from './storage/database.ts'
 import { openProcessLease, type ProcessLease } from './storage/process-lease.ts'
 import { createEndpoint, type OpenEndpoint } from './upstream/endpoint.ts'
 import { CALLS_MAX } from './verified/completion-routes.ts'
@@ -70,6 +71,11 @@ export type Gateway = {
   readonly accounts: Accounts
   readonly registry: NodeRegistry
   readonly nodes: ServingNodes
+  /**
+   * Says that it is not ready, and serves on for the drain delay; no longer when the signal is
+   * aborted.
+   */
+  drain(skip: AbortSignal): Promise<void>
   /** Finishes running calls, commits, and ends every part; calling it twice is one stop. */
   stop(): Promise<void>
 }
@@ -230,6 +236,7 @@ export async function compose(
       : await startMetrics(
           meter,
           listSources({
+            database: () => checkDatabase(database),
             committer: commits.worst,
             broadcaster: anchoring.status,
             nodes: nodes.status,
@@ -263,8 +270,10 @@ export async function compose(
     nodes,
     upstream,
   }
+  const draining = new AbortController()
+  const isDraining = () => draining.signal.aborted
   const app = createApp({
-    routes: listRoutes(config, { ...capabilities, makeId, now: unixMs, log }),
+    routes: listRoutes(config, { ...capabilities, isDraining, makeId, now: unixMs, log }),
     keys: { authenticate: timed({ phase: 'authenticate', now: unixMs }, keys.authenticate) },
     sockets: {
       path: NODE_SOCKET_PATH,
@@ -275,6 +284,7 @@ export async function compose(
       keepAliveMs: config.keepAliveMs,
       corsOrigins: config.corsOrigins,
       shutdownGraceMs: config.shutdownGraceMs,
+      trustedProxies: config.trustedProxies,
       logsRequests: config.logLevel === 'info' || config.logLevel === 'debug',
     },
     observers: [
@@ -282,6 +292,7 @@ export async function compose(
       ...(traces === null ? [] : [traceCalls(traces.tracer)]),
       ...(own.observers ?? []),
     ],
+    isDraining,
     log,
     now: unixMs,
     makeRequestId: () => `req_${makeId()}`,
@@ -333,6 +344,10 @@ export async function compose(
       rootFile: local?.rootFile ?? null,
       expectFile,
       isDatabaseEmbedded: config.databaseUrl === null,
+    },
+    drain: async (skip) => {
+      draining.abort()
+      await pause(config.drainDelayMs, skip)
     },
     stop: () => running.disposeAsync(),
   }

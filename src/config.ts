@@ -18,6 +18,7 @@ import {
 } from './enclaves/settings.ts'
 import { type TraceConfig, traceFields, tracesOf } from './observability/trace-settings.ts'
 import {
+  addressRanges,
   flag,
   form,
   integer,
@@ -147,6 +148,12 @@ const schema = z.object({
    */
   CORS_ORIGINS: origins({ itemsMax: 100 }).default([]),
   /**
+   * Addresses and CIDRs of the reverse proxies in front, comma-separated: `10.0.0.0/8, ::1`. Of a
+   * call that comes from one of them, the log line has the client that its `x-forwarded-for` names
+   * last and that is no proxy of these. Default: none, since any caller can send that header.
+   */
+  TRUSTED_PROXIES: addressRanges({ itemsMax: 100 }).default([]),
+  /**
    * JSON file of the tiers of accounts and their limits; src/accounts/limits/README.md has its
    * form. Default: no limits for development; in production those of a common free tier (60
    * requests and 40,000 tokens a minute, 33,000 and 4,000,000 a day, for each kind of call), so
@@ -163,6 +170,12 @@ const schema = z.object({
    * lets plain calls be larger: the enclave takes 10 MiB, whatever is set here (REQUEST_BYTES_MAX).
    */
   BODY_BYTES_MAX: integer({ min: 1024, max: 64 * 1024 * 1024 }).default(10 * 1024 * 1024),
+  /**
+   * How long a stop goes on serving before it closes the port, milliseconds; `/readyz` says not
+   * ready meanwhile. Default 0, for development: behind a load balancer, more than it takes to
+   * notice (enclave/OPERATING.md, Stopping a gateway).
+   */
+  DRAIN_DELAY_MS: integer({ min: 0, max: 10 * MINUTE_MS }).default(0),
   /**
    * How long a stop waits for running calls, milliseconds. Default 25000: orchestrators commonly
    * kill after 30 s.
@@ -211,8 +224,11 @@ export type GatewayConfig = {
   readonly tiersFile: string | null
   /** As browsers send them, or `*`. */
   readonly corsOrigins: readonly string[]
+  /** Addresses and CIDRs. */
+  readonly trustedProxies: readonly string[]
   readonly keepAliveMs: number
   readonly bodyBytesMax: number
+  readonly drainDelayMs: number
   readonly shutdownGraceMs: number
   readonly upstream: UpstreamConfig
 }
@@ -245,8 +261,10 @@ export function readGatewayConfig(environment: Environment = process.env): Gatew
     isHistoryOpen: settings.HISTORY_ALL,
     tiersFile: settings.RATE_LIMIT_TIERS_FILE ?? null,
     corsOrigins: settings.CORS_ORIGINS,
+    trustedProxies: settings.TRUSTED_PROXIES,
     keepAliveMs: settings.KEEP_ALIVE_MS,
     bodyBytesMax: settings.BODY_BYTES_MAX,
+    drainDelayMs: settings.DRAIN_DELAY_MS,
     shutdownGraceMs: settings.SHUTDOWN_GRACE_MS,
     upstream: upstreamOf(settings),
   }

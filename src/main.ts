@@ -1,6 +1,7 @@
 import { mkdirSync } from 'node:fs'
 import { enableCompileCache } from 'node:module'
 import { join } from 'node:path'
+import type { Gateway } from './compose.ts'
 import { type GatewayConfig, readGatewayConfig } from './config.ts'
 import type { GatewayFacts, GatewayReady } from './local/banner.ts'
 import type { Logger } from './observability/logger.ts'
@@ -46,8 +47,9 @@ function cacheCompiledCode(dataFolder: string): void {
 /**
  * Runs the gateway until a signal ends the process. Standard output gets the banner, standard error
  * the log: readable on a terminal, else a JSON object a line. SIGINT and SIGTERM stop it in good
- * order, a second one at once; the end of an IPC channel does too, because it means that the parent
- * is gone. Exit codes: 0 after a stop in good order, else 1.
+ * order, one more skips the drain delay, the next one exits at once; the end of an IPC channel
+ * stops it without a delay, because it means that the parent is gone. Exit codes: 0 after a stop in
+ * good order, else 1.
  */
 async function serve(config: GatewayConfig): Promise<void> {
   // What is loaded from here on is kept compiled.
@@ -103,22 +105,33 @@ function stopOnSignals({
   log,
   die,
 }: {
-  readonly starting: Promise<{ stop(): Promise<void> }>
+  readonly starting: Promise<Pick<Gateway, 'drain' | 'stop'>>
   readonly graceMs: number
   readonly log: Logger
   readonly die: (what: string, error: unknown) => never
 }): void {
-  let stoppingSince: number | null = null
+  let signalledAt: number | null = null
+  /** Ends the delay that is under way; null when there is none. */
+  let skip: AbortController | null = null
   const stop = async (signal: string) => {
-    if (stoppingSince !== null) {
-      if (performance.now() - stoppingSince > SAME_SIGNAL_MS) process.exit(1)
+    const sinceMs = performance.now() - (signalledAt ?? Number.NEGATIVE_INFINITY)
+    const isFirst = signalledAt === null
+    if (sinceMs <= SAME_SIGNAL_MS) return
+    signalledAt = performance.now()
+    if (!isFirst) {
+      if (skip === null) process.exit(1)
+      skip.abort()
       return
     }
-    stoppingSince = performance.now()
     log.info({ signal }, 'stopping')
-    setTimeout(() => die('stop took too long', null), graceMs + STOP_MARGIN_MS).unref()
     try {
       const gateway = await starting
+      if (signal !== 'disconnect') {
+        skip = new AbortController()
+        await gateway.drain(skip.signal)
+        skip = null
+      }
+      setTimeout(() => die('stop took too long', null), graceMs + STOP_MARGIN_MS).unref()
       await gateway.stop()
       log.info({}, 'stopped')
       process.exit(0)

@@ -61,6 +61,8 @@ export type Capabilities = {
   /** Unix milliseconds, with a fraction. */
   readonly now: () => number
   /** A new id that nobody can guess, letters and digits. */
+  /** Whether it is about to stop, and is to be given no more calls. */
+  readonly isDraining: () => boolean
   readonly makeId: () => string
   readonly log: Logger
 }
@@ -148,7 +150,7 @@ export function listRoutes(config: GatewayConfig, capabilities: Capabilities): r
       }),
     ),
     ...encryptionKeyRoutes(service),
-    ...healthRoutes(createReadiness(checks, monotonic)),
+    ...healthRoutes(createReadiness(checks, monotonic), capabilities.isDraining),
     ...embeddingRoutes({ ...calls, embeddings: upstream.embeddings }),
     ...searchRoutes({ ...calls, search: upstream.search }),
     ...rateLimitRoutes(limiter),

@@ -26,6 +26,8 @@ type AppParts = {
   readonly settings: ApiSettings
   /** Are told of every call. */
   readonly observers: readonly CallObserver[]
+  /** Whether it is about to stop: connections are then closed after their answer. */
+  readonly isDraining?: () => boolean
   readonly log: Logger
   /** Unix milliseconds; a fraction is welcome. */
   readonly now: () => number
@@ -51,6 +53,8 @@ type ApiSettings = {
   readonly shutdownGraceMs: number
   /** One log line per call. */
   readonly logsRequests: boolean
+  /** Addresses and CIDRs of proxies whose `x-forwarded-for` is believed. */
+  readonly trustedProxies: readonly string[]
 }
 
 /** The gateway's HTTP API. */
@@ -138,7 +142,7 @@ function createRouter(
 }
 
 function createKoa(
-  { now, log, makeRequestId, settings, observers }: AppParts,
+  { now, log, makeRequestId, settings, observers, isDraining = () => false }: AppParts,
   {
     router,
     paths,
@@ -153,15 +157,25 @@ function createKoa(
   // Everything that is thrown in a call is answered and logged by answerErrors; here come
   // connections that broke.
   koa.on('error', (error: unknown) => log.debug({ err: error }, 'connection failed'))
-  koa.use(openRequest({ now, makeRequestId, logsRequests: settings.logsRequests, log }))
-  koa.use(observeCalls({ observers, now }))
+  const { logsRequests, trustedProxies } = settings
+  koa.use(openRequest({ now, makeRequestId, logsRequests, trustedProxies, log }))
+  koa.use(observeCalls({ observers, logsRequests, now }))
   koa.use(allowOrigins(settings.corsOrigins))
   koa.use(compressAnswers())
   koa.use(answerErrors({ now, log, paths }))
+  koa.use(closeConnections(isDraining))
   koa.use(refuseWhenClosing(isClosing))
   koa.use(router.routes())
   koa.use(router.allowedMethods())
   return koa
+}
+
+/** So that whoever keeps connections opens the next one elsewhere, before the port closes. */
+function closeConnections(isDraining: () => boolean): ApiMiddleware {
+  return (context, next) => {
+    if (isDraining()) context.set('connection', 'close')
+    return next()
+  }
 }
 
 /**

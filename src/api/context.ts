@@ -1,5 +1,6 @@
 import type { RouterContext } from '@koa/router'
 import type { Next, ParameterizedContext } from 'koa'
+import type { CallScope } from '../observability/call-scope.ts'
 import type { ErrorCode } from './errors.ts'
 
 /**
@@ -58,6 +59,8 @@ export type RequestState = {
    * nothing.
    */
   failure: CallFailure | null
+  /** What is noted of the call while it runs; null where nobody is told of it. */
+  scope: CallScope | null
   /** Asked by machines all day: logged at debug level when it went well. */
   isProbe: boolean
 }

@@ -3,9 +3,12 @@ import {
   type CallObserver,
   type CallReport,
   type CallScope,
+  type InferenceFacts,
   openScope,
 } from '../observability/call-scope.ts'
 import type { Logger } from '../observability/logger.ts'
+import { familyOf } from '../observability/model-family.ts'
+import { createClientAddresses } from './client-address.ts'
 import type { ApiContext, ApiMiddleware } from './context.ts'
 import { type ApiError, asApiError } from './errors.ts'
 
@@ -25,9 +28,12 @@ export function openRequest(options: {
   readonly now: () => number
   readonly makeRequestId: () => string
   readonly logsRequests: boolean
+  /** Addresses of proxies that are believed who called them. */
+  readonly trustedProxies: readonly string[]
   readonly log: Logger
 }): ApiMiddleware {
   const { now, makeRequestId, logsRequests, log } = options
+  const clientOf = createClientAddresses(options.trustedProxies)
   return async (context, next) => {
     const given = context.req.headers['x-request-id']
     const requestId =
@@ -38,12 +44,19 @@ export function openRequest(options: {
       headAtMs: null,
       firstEventAtMs: null,
       failure: null,
+      scope: null,
       isProbe: false,
     } as const
     context.state = { requestId, startedAtMs, ...unset }
     context.set('x-request-id', requestId)
     context.set(SAFE_HEADERS)
-    if (logsRequests) context.res.once('close', () => logRequest(log, context, now() - startedAtMs))
+    if (logsRequests) {
+      // A connection that is closed has no address any more.
+      const client = clientOf(context.req)
+      context.res.once('close', () =>
+        logRequest(log, context, { client, durationMs: now() - startedAtMs }),
+      )
+    }
     return next()
   }
 }
@@ -70,13 +83,22 @@ export function noteProcessingTime(context: ApiContext, now: () => number): void
 /** Whoever knows the id of a kept image may see it: no reader of logs should. */
 const CAPABILITY = /^(\/v1\/images\/files\/).*$/s
 
+/** A model's name that is logged, where a model answered: any other name may be any text. */
+const MODEL_NAME = /^[\w.:/@+-]{1,128}$/
+
 /**
  * Path without the query: ids and hashes. Whether the caller saw the end tells a cut stream from a
  * whole one, `error` one that ended with an error event. Of an error its code alone: its message
  * may repeat what the caller sent. What is our side's fault, from 500 up, is a warning.
  */
-function logRequest(log: Logger, { req, res, state, path }: ApiContext, durationMs: number): void {
+function logRequest(
+  log: Logger,
+  { req, res, state, path }: ApiContext,
+  { client, durationMs }: { readonly client: string | null; readonly durationMs: number },
+): void {
   const status = reportedStatusOf(res)
+  const firstEventMs =
+    state.firstEventAtMs === null ? undefined : state.firstEventAtMs - state.startedAtMs
   const line = {
     requestId: state.requestId,
     method: req.method,
@@ -85,12 +107,41 @@ function logRequest(log: Logger, { req, res, state, path }: ApiContext, duration
     error: state.failure?.code,
     accountId: state.caller?.accountId,
     keyId: state.caller?.keyId,
-    durationMs: Math.round(durationMs * 10) / 10,
+    client: client ?? undefined,
+    ...inferenceLine(state.scope, state.failure === null && status < 400),
+    firstTokenMs: firstEventMs === undefined ? undefined : tenths(firstEventMs),
+    durationMs: tenths(durationMs),
     isWhole: res.writableFinished,
   }
   if (Math.max(status, state.failure?.status ?? 0) >= 500) log.warn(line, 'request')
   else if (state.isProbe && status < 400) log.debug(line, 'request')
   else log.info(line, 'request')
+}
+
+/**
+ * What is noted of an inference. A name that nothing served may be a prompt: of it, the family
+ * alone is told. How long a provider took is in receipts, and of a node nobody knows it.
+ */
+function inferenceLine(
+  scope: CallScope | null,
+  wentWell: boolean,
+): Readonly<Record<string, unknown>> {
+  const inference: InferenceFacts = scope?.inference ?? {}
+  const { operation, model = '', provider, inputTokens, outputTokens, enclave } = inference
+  if (operation === undefined) return {}
+  const isAnswered = wentWell || inputTokens !== undefined || enclave !== undefined
+  return {
+    ...(isAnswered && MODEL_NAME.test(model) ? { model } : { modelFamily: familyOf(model) }),
+    provider: provider === '' ? undefined : provider,
+    inputTokens,
+    outputTokens,
+    providerMs:
+      enclave === undefined ? undefined : tenths(enclave.finishedAtMs - enclave.startedAtMs),
+  }
+}
+
+function tenths(ms: number): number {
+  return Math.round(ms * 10) / 10
 }
 
 /**
@@ -113,23 +164,28 @@ export function noteFailure(
 }
 
 /**
- * Tells `observers` of every call. Right behind openRequest, so that it sees all of it. `now` gives
- * milliseconds.
+ * Tells `observers`, and the log line, of every call. Right behind openRequest, so that it sees all
+ * of it. `now` gives milliseconds.
  */
 export function observeCalls({
   observers,
+  logsRequests,
   now,
 }: {
   readonly observers: readonly CallObserver[]
+  readonly logsRequests: boolean
   readonly now: () => number
 }): ApiMiddleware {
-  if (observers.length === 0) return (_, next) => next()
+  if (observers.length === 0 && !logsRequests) return (_, next) => next()
   return (context, next) => {
     const { startedAtMs } = context.state
     const call = { startedAtMs, traceparent: traceparentOf(context) }
     const watches = observers.map((observer) => observer.begin(call))
     const traceparent = watches.find((watch) => watch.traceparent !== null)?.traceparent ?? null
-    const { scope, result } = openScope(traceparent, next)
+    const { scope, result } = openScope(traceparent, (opened) => {
+      context.state.scope = opened
+      return next()
+    })
     context.res.once('close', () => {
       const report = reportOf(context, scope, now())
       for (const watch of watches) watch.end(report)

@@ -1,3 +1,4 @@
+import { noteInference } from '../observability/call-scope.ts'
 import { callErrorOf } from '../upstream/call-error.ts'
 import { type Endpoint, type EndpointCall, EndpointError, writeForm } from '../upstream/endpoint.ts'
 import { type ImageFacts, mediaTypeOf } from './image-facts.ts'
@@ -27,6 +28,7 @@ export function createEndpointSource(options: {
     serves: ({ request }) => models.includes(request.model),
     knows: (model) => models.includes(model),
     async make(call) {
+      noteInference(() => ({ provider: 'upstream' }))
       try {
         const { signal, reserve } = call
         const request =

@@ -1,6 +1,7 @@
 import { mostServed } from '../chat/models.ts'
 import type { ImageDispatcher } from '../nodes/dispatch.ts'
 import { callErrorOf, DispatchError } from '../nodes/dispatch-error.ts'
+import { noteInference } from '../observability/call-scope.ts'
 import { checkImages } from './checked-images.ts'
 import type { ImageJob, ImageSource } from './image-source.ts'
 
@@ -16,6 +17,7 @@ export function createNodeImages(dispatcher: ImageDispatcher): ImageSource {
     serves: (job) => dispatcher.serves(job.request.model) && dispatcher.fits(sizesOf(job)),
     knows: dispatcher.isKnown,
     async make({ job, accountId, signal, reserve }) {
+      noteInference(() => ({ provider: 'nodes' }))
       const { model, prompt, n, size, isSizeAsked } = job.request
       const image =
         job.kind === 'edit' ? Buffer.from(job.request.image.bytes).toString('base64') : null

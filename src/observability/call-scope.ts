@@ -50,7 +50,7 @@ export type CallReport = {
   /** Until a stream's first event, comments not counted; null for what is no stream. */
   readonly firstEventMs: number | null
   readonly phases: readonly PhaseReport[]
-  /** Empty where nothing was inferred, or the call is not traced. */
+  /** Empty where nothing was inferred. */
   readonly inference: InferenceFacts
 }
 
@@ -62,7 +62,10 @@ export type InferenceFacts = {
   readonly operation?: 'chat' | 'embeddings' | 'images' | 'search'
   readonly model?: string | undefined
   readonly responseModel?: string
+  /** Its name in the enclaves' table, `nodes`, or `upstream` for what the operator configured. */
   readonly provider?: string
+  /** Which of the account's limits refused it. */
+  readonly limit?: 'requests' | 'tokens'
   readonly inputTokens?: number
   readonly outputTokens?: number
   /**
@@ -108,19 +111,19 @@ const scopes = new AsyncLocalStorage<CallScope>()
  */
 export function openScope<Result>(
   traceparent: string | null,
-  run: () => Result,
+  run: (scope: CallScope) => Result,
 ): { readonly scope: CallScope; readonly result: Result } {
   const scope: CallScope = { phases: [], inference: {}, traceparent }
-  return { scope, result: scopes.run(scope, run) }
+  return { scope, result: scopes.run(scope, () => run(scope)) }
 }
 
 /**
- * Notes more of the inference that is made for this call. `read` is asked only where the call is
- * traced; it may not throw.
+ * Notes more of the inference that is made for this call. `read` is asked only where somebody is
+ * told of calls; it may not throw.
  */
 export function noteInference(read: () => InferenceFacts): void {
   const scope = scopes.getStore()
-  if (scope === undefined || scope.traceparent === null) return
+  if (scope === undefined) return
   scope.inference = { ...scope.inference, ...read() }
 }
 

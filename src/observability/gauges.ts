@@ -1,14 +1,16 @@
-import { Gauge, type Registry } from 'prom-client'
+import { Counter, Gauge, type Registry } from 'prom-client'
 import { decodeBase64 } from '../../attestation/bytes.ts'
 import { decodeAttestationPayload } from '../../attestation/nitro/document.ts'
-
-/** Prefix of all our metrics. */
-export const METRICS_PREFIX = 'affidavit_'
+import { singleFlight } from '../runtime/single-flight.ts'
+import { METRICS_PREFIX } from './metric-forms.ts'
 
 /** A scrape waits for a source that does not answer no longer than this. */
 export const SOURCE_TIMEOUT_MS = 2_000
 
-/** What a gauge says; with a label it has a value for each of the label's. */
+/**
+ * What a gauge says; with a label it has a value for each of the label's. One whose name ends in
+ * `_total` is a counter: its part counts since the start, and it never falls.
+ */
 type GaugeForm = { readonly help: string; readonly label?: string }
 
 /** Null: not known now. A map has the values of a label. */
@@ -61,15 +63,16 @@ function registerGauge(
   { help, label }: GaugeForm,
 ): (reading: Reading) => void {
   const labelNames = label === undefined ? [] : [label]
-  const gauge = new Gauge({ name: METRICS_PREFIX + name, help, labelNames, registers: [registry] })
+  const form = { name: METRICS_PREFIX + name, help, labelNames, registers: [registry] }
+  const metric = name.endsWith('_total') ? new Counter(form) : new Gauge(form)
   // One without labels would say 0, which is a claim.
-  const clear = () => (label === undefined ? gauge.remove() : gauge.reset())
+  const clear = () => (label === undefined ? metric.remove() : metric.reset())
   clear()
   return (reading) => {
     clear()
-    if (typeof reading === 'number') gauge.set(reading)
+    if (typeof reading === 'number') metric.inc(reading)
     else if (reading !== null && label !== undefined)
-      for (const [value, count] of reading) gauge.set({ [label]: value }, count)
+      for (const [value, count] of reading) metric.inc({ [label]: value }, count)
   }
 }
 
@@ -92,7 +95,9 @@ function readInTime(source: GaugeSource): () => Promise<Readonly<Record<string, 
 }
 
 /** What the parts say of themselves at each scrape. `now` gives Unix milliseconds. */
-type MeasuredParts = {
+export type MeasuredParts = {
+  /** Rejects when the database does not answer a query. */
+  readonly database: () => Promise<void>
   /** Of the committer that is worst off. */
   readonly committer: () => {
     readonly phase: string
@@ -137,6 +142,7 @@ type MeasuredParts = {
 /** Gauges of all parts, for registerSources. */
 export function listSources(parts: MeasuredParts): readonly GaugeSource[] {
   return [
+    databaseSource(parts),
     commitSource(parts),
     chainSource(parts),
     anchorSource(parts),
@@ -144,6 +150,29 @@ export function listSources(parts: MeasuredParts): readonly GaugeSource[] {
     nodeSource(parts),
     enclaveSource(parts),
   ]
+}
+
+/** A database that does not answer for so long counts as down; less than a source has. */
+const DATABASE_TIMEOUT_MS = 1_500
+
+function databaseSource({ database }: MeasuredParts) {
+  const ask = singleFlight(database)
+  return source({
+    name: 'database',
+    gauges: {
+      database_up: { help: '1 when the database answers a query within 1.5 s' },
+    },
+    read: async () => {
+      const timeout = Promise.withResolvers<number>()
+      const timer = setTimeout(() => timeout.resolve(0), DATABASE_TIMEOUT_MS)
+      const answer = ask().then(
+        () => 1,
+        () => 0,
+      )
+      const up = await Promise.race([answer, timeout.promise]).finally(() => clearTimeout(timer))
+      return { database_up: up }
+    },
+  })
 }
 
 function commitSource({ committer }: MeasuredParts) {
@@ -154,7 +183,7 @@ function commitSource({ committer }: MeasuredParts) {
       commits_refused: {
         help: '1 when the log and the database contradict each other: an operator is needed',
       },
-      commit_failures: { help: 'Commits that failed and were tried again, since the start' },
+      commit_failures_total: { help: 'Commits that failed and were tried again, since the start' },
       commit_waiting_calls: { help: 'Callers that wait for a commit' },
       log_committed_leaves: { help: 'Size of the log in the database' },
     },
@@ -163,7 +192,7 @@ function commitSource({ committer }: MeasuredParts) {
       return {
         commits_failing_seconds: failingForMs / 1000,
         commits_refused: phase === 'refusing' ? 1 : 0,
-        commit_failures: failures,
+        commit_failures_total: failures,
         commit_waiting_calls: waiting,
         log_committed_leaves: size,
       }
@@ -179,9 +208,11 @@ function chainSource({ broadcaster, reanchored }: MeasuredParts) {
       anchor_store_failing: { help: '1 while anchors cannot be read or marked in the database' },
       chain_block_number: { help: 'Newest block that was seen' },
       anchors_waiting: { help: 'Anchors that are in no block yet' },
-      anchors_reverted: { help: 'Anchors that failed on the chain, since the start' },
-      anchors_taken: { help: 'Anchors whose nonce another transaction used, since the start' },
-      anchors_made_again: {
+      anchors_reverted_total: { help: 'Anchors that failed on the chain, since the start' },
+      anchors_taken_total: {
+        help: 'Anchors whose nonce another transaction used, since the start',
+      },
+      anchors_made_again_total: {
         help: 'Anchors made in the place of one whose nonce was used, since the start',
       },
     },
@@ -193,9 +224,9 @@ function chainSource({ broadcaster, reanchored }: MeasuredParts) {
         anchor_store_failing: fault?.code === 'store_failed' ? 1 : 0,
         chain_block_number: blockNumber,
         anchors_waiting: waitingCount,
-        anchors_reverted: revertedCount,
-        anchors_taken: takenCount,
-        anchors_made_again: reanchored(),
+        anchors_reverted_total: revertedCount,
+        anchors_taken_total: takenCount,
+        anchors_made_again_total: reanchored(),
       }
     },
   })

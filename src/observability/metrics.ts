@@ -4,13 +4,11 @@ import type { AddressInfo } from 'node:net'
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
 import { singleFlight } from '../runtime/single-flight.ts'
 import { StartFailure, systemCodeOf } from '../runtime/starting.ts'
+import { VERSION } from '../runtime/version.ts'
 import type { CallObserver, CallReport } from './call-scope.ts'
-import { type GaugeSource, METRICS_PREFIX, registerSources } from './gauges.ts'
-
-/** From what a cached answer takes to what a long generation does, seconds. */
-const DURATION_BUCKETS = [
-  0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300,
-]
+import { type GaugeSource, registerSources } from './gauges.ts'
+import { countInferences } from './inference-metrics.ts'
+import { type CallEnd, DURATION_BUCKETS, METRICS_PREFIX } from './metric-forms.ts'
 
 /** Records in one commit, up to the committer's limit. */
 const BATCH_BUCKETS = [1, 2, 4, 8, 16, 32, 64, 128]
@@ -35,7 +33,28 @@ type Meter = {
 export function createMeter(): Meter {
   const registry = new Registry()
   collectDefaultMetrics({ register: registry })
+  for (const name of MISNAMED) registry.removeSingleMetric(name)
+  describeBuild(registry)
   return { registry, calls: observeCalls(registry), ...countCommits(registry) }
+}
+
+/**
+ * Gauges of prom-client that are named like counters. nodejs_active_resources has what they sum.
+ */
+const MISNAMED = [
+  'nodejs_active_handles_total',
+  'nodejs_active_requests_total',
+  'nodejs_active_resources_total',
+]
+
+function describeBuild(registry: Registry): void {
+  const build = new Gauge({
+    name: `${METRICS_PREFIX}build_info`,
+    help: 'Always 1; version: of this gateway, node: of Node.js',
+    labelNames: ['version', 'node'] as const,
+    registers: [registry],
+  })
+  build.set({ version: VERSION, node: process.versions.node }, 1)
 }
 
 function observeCalls(registry: Registry): CallObserver {
@@ -66,11 +85,15 @@ function observeCalls(registry: Registry): CallObserver {
     registers,
   })
 
+  const countInference = countInferences(registry)
+
   function count(report: CallReport): void {
     inFlight.dec()
     const route = report.route ?? 'none'
     const method = METHODS.has(report.method) ? report.method : 'other'
-    calls.inc({ method, route, status: String(report.status), end: endOf(report) })
+    const end = endOf(report)
+    calls.inc({ method, route, status: String(report.status), end })
+    countInference(report, end)
     durations.observe({ route, phase: 'whole' }, report.durationMs / 1000)
     if (report.headMs !== null) durations.observe({ route, phase: 'head' }, report.headMs / 1000)
     if (report.firstEventMs !== null) firstTokens.observe({ route }, report.firstEventMs / 1000)
@@ -87,7 +110,7 @@ function observeCalls(registry: Registry): CallObserver {
 }
 
 /** A stream has status 200 however it ends; the status of any other answer tells of its error. */
-function endOf({ isWhole, status, error }: CallReport): 'whole' | 'cut' | 'error' {
+function endOf({ isWhole, status, error }: CallReport): CallEnd {
   if (!isWhole) return 'cut'
   return error !== null && status < 400 ? 'error' : 'whole'
 }

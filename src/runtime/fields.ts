@@ -1,3 +1,4 @@
+import { isIP } from 'node:net'
 import { z } from 'zod'
 
 /** Gives a field for a whole number written in digits, from `min` to `max`. */
@@ -111,6 +112,23 @@ export function origins({ itemsMax }: { readonly itemsMax: number }) {
 }
 
 const ORIGIN_LENGTH_MAX = 300
+
+/** Gives a field for a list of IP addresses and CIDRs with commas between them. */
+export function addressRanges({ itemsMax }: { readonly itemsMax: number }) {
+  return list({ itemsMax, lengthMax: RANGE_LENGTH_MAX }).refine(
+    (items) => items.every(isAddressRange),
+    { error: 'expected IP addresses and CIDRs such as 10.0.0.0/8, with commas between them' },
+  )
+}
+
+const RANGE_LENGTH_MAX = 50
+
+function isAddressRange(text: string): boolean {
+  const [address = '', prefix, ...rest] = text.split('/')
+  const bits = { 0: -1, 4: 32, 6: 128 }[isIP(address)] ?? -1
+  if (bits < 0 || rest.length > 0) return false
+  return prefix === undefined || (/^\d{1,3}$/.test(prefix) && Number(prefix) <= bits)
+}
 
 /**
  * Path of the socket that `text` names, `unix:/path` or `unix:///path`; null when it names none.

@@ -16,8 +16,8 @@ export const CHECK_TIMEOUT_MS = 2_000
 /** Commits that have been failing for less are a hiccup, which callers wait out. */
 export const COMMITS_FAILING_MS_MAX = 2_000
 
-/** What verified completions cannot do without. */
-type ReadinessPart = 'database' | 'enclave' | 'attestation' | 'commits'
+/** What verified completions cannot do without, and that nobody asked the gateway to stop. */
+type ReadinessPart = 'database' | 'enclave' | 'attestation' | 'commits' | 'stopping'
 
 type ReadinessReport = {
   /** Parts that fail; empty: ready. */
@@ -124,9 +124,10 @@ const ready = z.strictObject({
 /**
  * Routes for whoever keeps this process running; they need no key and name parts, nothing of them.
  * `GET /healthz`: the process answers, 200. A restart helps when it does not. `GET /readyz`: 200
- * when verified completions can be served, else 503 with the failing parts.
+ * when verified completions can be served, else 503 with the failing parts. While `isDraining`,
+ * calls are served, and it is not ready: `stopping`.
  */
-export function healthRoutes(readiness: Readiness): readonly Route[] {
+export function healthRoutes(readiness: Readiness, isDraining: () => boolean): readonly Route[] {
   const probe = { method: 'GET', tag: 'Service', scope: 'public' } as const
   return [
     defineRoute({
@@ -147,7 +148,7 @@ export function healthRoutes(readiness: Readiness): readonly Route[] {
       errors: ['not_ready'],
       async handler({ context }) {
         context.state.isProbe = true
-        const report = await readiness.read()
+        const report = isDraining() ? withStop(await readiness.read()) : await readiness.read()
         if (report.failing.length === 0) return { status: 'ready', ...describe(report) }
         const error = new ApiError('not_ready', `Not ready: ${report.failing.join(', ')}`)
         const { status, headers, body } = errorReply(error)
@@ -162,6 +163,11 @@ export function healthRoutes(readiness: Readiness): readonly Route[] {
       },
     }),
   ]
+}
+
+/** What is failing is told with it, whatever whoever asks makes of that. */
+function withStop(report: ReadinessReport): ReadinessReport {
+  return { ...report, failing: ['stopping', ...report.failing] }
 }
 
 function describe({ failing, chain, commitFault }: ReadinessReport): object {

@@ -148,6 +148,7 @@ async function ask(
     const context = encodeCallContext(call.context)
     const callFor = ({ boot_configuration: boot }: Identity) => {
       chosen = chooseCredential({ model, callerCredential }, boot.providers, credentials)
+      noteInference(() => ({ provider: chosen.provider }))
       return { context, provider: chosen.provider, credential: chosen.credential }
     }
     const wanted = { model, notary, callFor }
@@ -227,7 +228,8 @@ async function commitOf(
 }
 
 /**
- * What traces tell of a verified completion: what its receipt says, and its usage; no text of it.
+ * What log, metrics and traces tell of a verified completion: what its receipt says, and its
+ * usage; no text of it.
  */
 function factsOfRecord({
   receipt,

@@ -1,7 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { LEASE_SECONDS } from '../../src/storage/process-lease.ts'
-import { type KillableService, startKillableService } from '../support/crash/parts.ts'
+import { type Deployment, startDeployment } from '../support/deployment/deployment.ts'
+import { until } from '../support/until.ts'
 
 const CALLERS = 12
 const CALLS_EACH = 12
@@ -12,15 +13,15 @@ type Answer = { readonly hash: string; readonly tx_hash: string }
 type Fault = { readonly error: { readonly code: string } }
 type Stored = Answer & { readonly request: { readonly user: string } }
 
-let service: KillableService
+let service: Deployment
 
 beforeAll(async () => {
-  service = await startKillableService()
+  service = await startDeployment()
 })
 
-afterAll(() => service.stop())
+afterAll(() => service?.stop())
 
-const url = (query = '') => `${service.origin}/v1/verified/chat/completions${query}`
+const url = (query = '') => `${service.gateways[0]?.origin}/v1/verified/chat/completions${query}`
 
 function post(key: string): Promise<Response> {
   return fetch(url(), {
@@ -79,13 +80,16 @@ it('makes each verified completion once under its key, however often the gateway
       answers.set(key, await insist(key, seen))
     }
   })
-  const gateway = service.parts.find(({ name }) => name === 'gateway') ?? expect.unreachable()
+  const { program } = service.gateways[0] ?? expect.unreachable()
   const awayMs: number[] = []
   for (let kill = 0; kill < KILLS; kill++) {
     await sleep(150 + Math.random() * 250)
-    await gateway.kill()
+    const { asked } = service.provider
+    const askedBefore = asked.size
+    await until('a call is under way', () => asked.size > askedBefore)
+    await program.end('SIGKILL')
     const killedAtMs = performance.now()
-    await gateway.restart()
+    program.start()
     await service.waitUntilReady()
     awayMs.push(performance.now() - killedAtMs)
   }

@@ -205,7 +205,8 @@ describe('a stop', () => {
     folder = await mkdtemp(join(tmpdir(), 'affidavit-data-'))
   })
   afterAll(() => rm(folder, { recursive: true, force: true }))
-  const start = () => startAffidavit({ dataFolder: folder, variables: { DEMO_DELAY_MS: '50' } })
+  const start = (variables = {}) =>
+    startAffidavit({ dataFolder: folder, variables: { DEMO_DELAY_MS: '50', ...variables } })
 
   it('finishes running calls, commits them, and then exits 0 with nothing left behind', async () => {
     const service = await start()
@@ -242,6 +243,19 @@ describe('a stop', () => {
       const left = hasEnded ? parts.slice(1) : listTree(npm.pid)
       for (const pid of left.filter(isAlive)) process.kill(pid, 'SIGKILL')
     }
+  })
+
+  it('serves on for its drain delay, not ready, which the second signal skips', async () => {
+    const service = await start({ DRAIN_DELAY_MS: '600000' })
+    process.kill(service.pid, 'SIGTERM')
+    await expect.poll(async () => (await get(service, '/readyz')).status).toBe(503)
+    expect((await get(service, '/readyz')).body).toContain('"failing":["stopping"')
+    await ask(service, 'still here')
+    // A signal that comes at once is the first one again.
+    await sleep(1_000)
+    expect((await get(service, '/healthz')).status).toBe(200)
+    process.kill(service.pid, 'SIGTERM')
+    await expect.poll(() => isAlive(service.pid), { timeout: 30_000 }).toBe(false)
   })
 
   it('ends at once with the second signal, and takes every part along', async () => {

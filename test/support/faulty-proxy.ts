@@ -5,8 +5,14 @@ import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 export type FaultyProxy = {
   /** `http://host:port`. */
   readonly url: string
+  readonly port: number
   /** Connections that stand, in the order they were made. */
   connections(): readonly ProxiedConnection[]
+  /**
+   * What becomes of all connections from now on: `refuse` cuts those that stand and takes no other,
+   * `hang` passes nothing on and says nothing, as a way that loses every packet.
+   */
+  behave(manner: 'pass' | 'refuse' | 'hang'): Promise<void>
   stop(): Promise<void>
 }
 
@@ -22,6 +28,7 @@ export type ProxiedConnection = {
 /** Starts a proxy before a loopback port. */
 export async function startFaultyProxy(port: number): Promise<FaultyProxy> {
   const connections = new Set<ProxiedConnection>()
+  let isHanging = false
   const server = createServer((near) => {
     const far = connect({ port, host: '127.0.0.1' })
     const connection = {
@@ -41,21 +48,38 @@ export async function startFaultyProxy(port: number): Promise<FaultyProxy> {
     connections.add(connection)
     pass(near, far)
     pass(far, near)
+    if (isHanging) connection.freeze()
     near.once('close', () => {
       connections.delete(connection)
       far.destroy()
     })
     far.once('close', () => near.destroy())
   })
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
+  const listen = async (at: number) => {
+    server.listen(at, '127.0.0.1')
+    await once(server, 'listening')
+    return (server.address() as AddressInfo).port
+  }
+  const close = async () => {
+    const closed = server.listening ? once(server, 'close') : null
+    server.close()
+    for (const connection of connections) connection.cut()
+    await closed
+  }
+  const own = await listen(0)
   return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    url: `http://127.0.0.1:${own}`,
+    port: own,
     connections: () => [...connections],
-    stop: async () => {
-      for (const connection of connections) connection.cut()
-      await new Promise((resolve) => server.close(resolve))
+    behave: async (manner) => {
+      isHanging = manner === 'hang'
+      if (manner === 'refuse') return close()
+      if (!server.listening) await listen(own)
+      for (const connection of connections)
+        if (isHanging) connection.freeze()
+        else connection.thaw()
     },
+    stop: close,
   }
 }
 

@@ -32,6 +32,8 @@ export type TestGateway = {
   readonly app: App
   readonly url: string
   readonly port: number
+  /** Null without `settings.metrics`. */
+  readonly metricsUrl: string | null
   readonly enclave: ScriptedEnclave
   readonly committer: Pick<Committer, 'waitFor' | 'status' | 'stop'>
   readonly keys: ApiKeys
@@ -51,6 +53,7 @@ export type TestGateway = {
   readonly logLines: readonly string[]
   /** Ends the connections to the database, for good. */
   breakDatabase(): Promise<void>
+  drain(skip: AbortSignal): Promise<void>
   stop(): Promise<void>
 }
 
@@ -129,6 +132,7 @@ export async function startGateway(
     app,
     url: gateway.facts.url,
     port: Number(new URL(gateway.facts.url).port),
+    metricsUrl: gateway.facts.metricsUrl,
     enclave,
     committer: { ...commits, stop: () => enclaves.stopFollowing() },
     keys,
@@ -149,6 +153,7 @@ export async function startGateway(
     accountId,
     logLines,
     breakDatabase: () => database.close(),
+    drain: gateway.drain,
     stop: async () => {
       // A database that was broken cannot be told the end of anything.
       await gateway.stop().catch(() => undefined)

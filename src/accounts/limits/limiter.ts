@@ -76,7 +76,7 @@ export async function admitCall(
   call: Pick<LimitedCall, 'kind' | 'model' | 'estimate'>,
 ): Promise<Permit> {
   noteInference(() => ({
-    operation: OPERATIONS[call.kind],
+    ...KNOWN_FACTS[call.kind],
     ...(call.model === '' ? {} : { model: call.model }),
   }))
   const { accountId, tier } = callerOf(context.state)
@@ -85,7 +85,8 @@ export async function admitCall(
     tell(context, decision.permit.quota)
     return decision.permit
   }
-  const { message, quota, retryAfterSeconds, isHopeless } = decision.refusal
+  const { message, quota, retryAfterSeconds, isHopeless, limit } = decision.refusal
+  noteInference(() => ({ limit }))
   tell(context, quota)
   throw new ApiError('rate_limit_exceeded', message, {
     retryAfterSeconds,
@@ -93,12 +94,13 @@ export async function admitCall(
   })
 }
 
-const OPERATIONS: Readonly<Record<CallKind, InferenceFacts['operation'] & string>> = {
-  chat: 'chat',
-  verified: 'chat',
-  embeddings: 'embeddings',
-  images: 'images',
-  search: 'search',
+/** The provider of a verified call is chosen later; who makes an image notes that itself. */
+const KNOWN_FACTS: Readonly<Record<CallKind, InferenceFacts>> = {
+  chat: { operation: 'chat', provider: 'nodes' },
+  verified: { operation: 'chat' },
+  embeddings: { operation: 'embeddings', provider: 'upstream' },
+  images: { operation: 'images' },
+  search: { operation: 'search', provider: 'upstream' },
 }
 
 function tell(context: ApiContext, quota: Quota | null): void {

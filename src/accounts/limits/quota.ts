@@ -29,6 +29,8 @@ export type Refusal = {
   readonly retryAfterSeconds: number
   /** It asks for more than a whole window has, so that to try again is no use. */
   readonly isHopeless: boolean
+  /** What there is too little of. */
+  readonly limit: 'requests' | 'tokens'
   readonly message: string
 }
 
@@ -54,6 +56,7 @@ export function describeRefusal(usage: Usage, estimate: number): Refusal {
     quota: describeQuota(usage),
     retryAfterSeconds,
     isHopeless: impossible !== undefined,
+    limit: tooMany.length > 0 ? 'requests' : 'tokens',
     message:
       impossible === undefined
         ? `Rate limit reached: ${inTheWay.map((measure) => describe(measure, estimate)).join('; ')}. Try again in ${retryAfterSeconds} s`

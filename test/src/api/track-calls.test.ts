@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { familyOf } from '../../../src/observability/model-family.ts'
 import { CHAT_REQUEST, getPath, postChat, VERIFIED_PATH } from '../../support/calls.ts'
 import { GATEWAY_HOOK_TIMEOUT_MS, startGateway, type TestGateway } from '../../support/gateway.ts'
 import { answerFault, answerWhole, namedEvent } from '../../support/scripted-enclave.ts'
@@ -57,6 +58,46 @@ describe('the log line of a call', () => {
     const line = await lineOf('unfit', post({}))
     expect(line).toMatchObject({ level: 'info', status: 422 })
     expect(line).not.toHaveProperty('error')
+  })
+
+  it('has the model, its provider with the time it took, the tokens, and who called', async () => {
+    gateway.enclave.setScript(answerWhole({ usage: { prompt_tokens: 3, completion_tokens: 4 } }))
+    const line = await lineOf('measured', (headers) =>
+      postChat(gateway, CHAT_REQUEST, { headers: { ...headers, 'x-forwarded-for': '6.6.6.6' } }),
+    )
+    expect(line).toMatchObject({
+      ...{ model: CHAT_REQUEST.model, client: '127.0.0.1', inputTokens: 3, outputTokens: 4 },
+      ...{ provider: expect.any(String), providerMs: expect.any(Number) },
+    })
+    expect(line).not.toHaveProperty('firstTokenMs')
+  })
+
+  it('of a stream has the time to its first token', async () => {
+    gateway.enclave.setScript(({ response, seal }) => {
+      response.writeHead(200, { 'content-type': 'text/event-stream' })
+      response.end(`data: {"choices":[]}\n\n${namedEvent('sealed', seal({ choices: [] }))}`)
+    })
+    const stream = post({ ...CHAT_REQUEST, stream: true })
+    const line = await lineOf('streamed', async (headers) => (await stream(headers)).text())
+    expect(line).toMatchObject({ status: 200, firstTokenMs: expect.any(Number) })
+    expect(line.firstTokenMs).toBeLessThanOrEqual(line.durationMs as number)
+  })
+
+  it.each(['tell me of marmalade', 'm'.repeat(200), 'x"},{"level":"error'])(
+    'has no model that may be any text, as %j',
+    async (model) => {
+      const line = await lineOf(`model-${model.length}`, post({ ...CHAT_REQUEST, model }))
+      expect(line).toHaveProperty('status')
+      expect(line).not.toHaveProperty('model')
+    },
+  )
+
+  it('has the family alone of a model that nothing served', async () => {
+    const fault = { status: 404, code: 'provider_refused', message: 'no such model' } as const
+    gateway.enclave.setScript(answerFault(fault))
+    const line = await lineOf('unserved', post(CHAT_REQUEST))
+    expect(line).toMatchObject({ status: 404, modelFamily: familyOf(CHAT_REQUEST.model) })
+    expect(line).not.toHaveProperty('model')
   })
 
   it('is a warning from status 500 up', async () => {

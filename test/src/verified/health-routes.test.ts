@@ -99,3 +99,27 @@ describe('not ready, but healthy, is a gateway', () => {
     }
   })
 })
+
+describe('a gateway that is told to stop', () => {
+  it('is not ready at once, and serves until the delay is over or skipped', async () => {
+    const gateway = await startGateway({ settings: { drainDelayMs: 60_000 } })
+    try {
+      await expect.poll(() => failingOf(gateway), SOON).toEqual([])
+      const skip = new AbortController()
+      const drained = gateway.drain(skip.signal)
+      const { status, body, headers } = await readiness(gateway)
+      expect([status, body.failing, headers.get('connection')]).toEqual([
+        503,
+        ['stopping'],
+        'close',
+      ])
+      expect((await fetch(`${gateway.url}/healthz`)).status).toBe(200)
+      const call = await postChat(gateway, CHAT_REQUEST)
+      expect([call.status, call.headers.get('connection')]).toEqual([200, 'close'])
+      skip.abort()
+      await drained
+    } finally {
+      await gateway.stop()
+    }
+  })
+})

@@ -1,0 +1,52 @@
+import type { IncomingMessage } from 'node:http'
+import { BlockList, isIP, isIPv4 } from 'node:net'
+
+/** Addresses of a forwarding header that are looked at, from the nearest: chains are short. */
+const HOPS_MAX = 16
+
+/**
+ * Gives the address of whoever sent a request, as far as it is known: that of the connection, or,
+ * while that is a proxy of `trusted` (addresses and CIDRs), the one before it in
+ * `x-forwarded-for`, from the right: what stands further left any caller can write there. Null
+ * where the connection has none, as that of a Unix socket.
+ */
+export function createClientAddresses(
+  trusted: readonly string[],
+): (request: IncomingMessage) => string | null {
+  const proxies = new BlockList()
+  for (const range of trusted) addRange(proxies, range)
+  const isProxy = (address: string) => proxies.check(address, isIPv4(address) ? 'ipv4' : 'ipv6')
+  return ({ socket, headers }) => {
+    let client = plainAddress(socket.remoteAddress ?? '')
+    if (client === null || trusted.length === 0 || !isProxy(client)) return client
+    // Node joins several of these headers with a comma, in their order.
+    const hops = String(headers['x-forwarded-for'] ?? '')
+      .split(',')
+      .slice(-HOPS_MAX)
+    for (const hop of hops.toReversed()) {
+      const address = plainAddress(hop.trim())
+      // What is no address was not written by a proxy that knows its peer.
+      if (address === null) break
+      client = address
+      if (!isProxy(address)) break
+    }
+    return client
+  }
+}
+
+function addRange(proxies: BlockList, range: string): void {
+  const [address = '', prefix] = range.split('/')
+  const family = isIPv4(address) ? 'ipv4' : 'ipv6'
+  if (prefix === undefined) proxies.addAddress(address, family)
+  else proxies.addSubnet(address, Number(prefix), family)
+}
+
+/**
+ * An address without a port, brackets, zone and the IPv6 form of an IPv4 one; null when it is none.
+ */
+function plainAddress(text: string): string | null {
+  const [, bracketed, withPort] = /^\[([^\]]*)\](?::\d+)?$|^([\d.]+):\d+$/.exec(text) ?? []
+  const address = (bracketed ?? withPort ?? text).replace(/%.*$/s, '').toLowerCase()
+  if (isIP(address) === 0) return null
+  return /^::ffff:([\d.]+)$/.exec(address)?.[1] ?? address
+}

@@ -1,0 +1,93 @@
+import { Counter, Histogram, type Registry } from 'prom-client'
+import type { CallReport, InferenceFacts } from './call-scope.ts'
+import { type CallEnd, DURATION_BUCKETS, METRICS_PREFIX } from './metric-forms.ts'
+import { familyOf } from './model-family.ts'
+
+/** Providers that have a label of their own; further ones are `other` together. */
+export const PROVIDERS_MAX = 32
+
+/** Names are an operator's own; one of another form is `other`. */
+const PROVIDER_NAME = /^[a-z0-9][a-z0-9._-]{0,63}$/
+
+/** A statement of more is a provider's nonsense: it counts as so many. */
+const TOKENS_MAX = 100_000_000
+
+/**
+ * Counts what calls inferred: by operation, provider and family of models, how they ended, the
+ * tokens that were stated, the provider's time, the errors that were told, and who was refused by
+ * limits. Give each call that is over, and how it ended.
+ */
+export function countInferences(registry: Registry): (report: CallReport, end: CallEnd) => void {
+  const registers = [registry]
+  const inferences = new Counter({
+    name: `${METRICS_PREFIX}inferences_total`,
+    help: 'Calls for a model or a search that are over, by their end as in calls_total',
+    labelNames: ['operation', 'provider', 'model_family', 'end'] as const,
+    registers,
+  })
+  const tokens = new Counter({
+    name: `${METRICS_PREFIX}tokens_total`,
+    help: 'Tokens as providers and nodes state them, or as they are estimated of nodes that do not; direction: input, output',
+    labelNames: ['operation', 'provider', 'model_family', 'direction'] as const,
+    registers,
+  })
+  const providerSeconds = new Histogram({
+    name: `${METRICS_PREFIX}provider_duration_seconds`,
+    help: "Time from an enclave's request to its provider to the end of the answer, as the signed receipt says",
+    labelNames: ['provider', 'model_family'] as const,
+    buckets: DURATION_BUCKETS,
+    registers,
+  })
+  const errors = new Counter({
+    name: `${METRICS_PREFIX}call_errors_total`,
+    help: "Errors that callers were told, by the API's error codes; faults of a request's form (422) have none",
+    labelNames: ['route', 'provider', 'code'] as const,
+    registers,
+  })
+  const refusals = new Counter({
+    name: `${METRICS_PREFIX}limit_refusals_total`,
+    help: "Calls that were refused by an account's limits; limit: requests, tokens",
+    labelNames: ['operation', 'limit'] as const,
+    registers,
+  })
+  const providerOf = boundProviders()
+
+  return ({ route, error, inference }, end) => {
+    const { operation, limit } = inference
+    const provider = providerOf(inference.provider)
+    const model_family = familyOf(inference.model ?? inference.responseModel)
+    if (error !== null) errors.inc({ route: route ?? 'none', provider, code: error.code })
+    if (operation === undefined) return
+    if (limit !== undefined) refusals.inc({ operation, limit })
+    inferences.inc({ operation, provider, model_family, end })
+    for (const [direction, count] of statedTokens(inference))
+      tokens.inc({ operation, provider, model_family, direction }, count)
+    if (inference.enclave !== undefined) {
+      const { startedAtMs, finishedAtMs } = inference.enclave
+      const seconds = Math.max(0, finishedAtMs - startedAtMs) / 1000
+      providerSeconds.observe({ provider, model_family }, seconds)
+    }
+  }
+}
+
+function statedTokens({ inputTokens, outputTokens }: InferenceFacts) {
+  const stated = [
+    ['input', inputTokens],
+    ['output', outputTokens],
+  ] as const
+  return stated.flatMap(([direction, count]) =>
+    count === undefined || !(count > 0) ? [] : [[direction, Math.min(count, TOKENS_MAX)] as const],
+  )
+}
+
+/** The first so many names stay; they are of the enclaves' measured tables, and of our own code. */
+function boundProviders(): (name: string | undefined) => string {
+  const known = new Set<string>()
+  return (name) => {
+    if (name === undefined || name === '') return 'none'
+    if (!PROVIDER_NAME.test(name)) return 'other'
+    if (!known.has(name) && known.size >= PROVIDERS_MAX) return 'other'
+    known.add(name)
+    return name
+  }
+}

@@ -1,0 +1,298 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { auditRun } from '../support/deployment/audit.ts'
+import {
+  CALL_KINDS,
+  type CallKind,
+  type CallOutcome,
+  createCaller,
+} from '../support/deployment/callers.ts'
+import { readMetrics, type Sample } from '../support/read-metrics.ts'
+import type { Fault, Scene } from './faults.ts'
+
+/** What one fault did. Times are milliseconds from its begin, or, of what came back, from its end. */
+export type Measurement = {
+  readonly fault: Fault
+  readonly heldMs: number
+  /** Calls that were under way, or began, while it lasted. */
+  readonly during: readonly CallOutcome[]
+  /** Those before and after it too. */
+  readonly calls: number
+  /** What /readyz of the first gateway said that it had not said before. */
+  readonly readyz: readonly { readonly said: string; readonly afterMs: number }[]
+  /** When it said again what it had said before; null: never, or it had not changed. */
+  readonly readyAfterMs: number | null
+  /** Metrics of the first gateway that tell of it. */
+  readonly metrics: readonly { readonly name: string; readonly afterMs: number }[]
+  /** Begin of the last call that failed, of those that began after the end; 0: none did. */
+  readonly recoveredAfterMs: number
+  /** Until all that was sealed is on the chain. */
+  readonly anchoredAfterMs: number | null
+  readonly proven: number
+  /** What the audit found wrong; empty: nothing that was acknowledged was lost. */
+  readonly lost: readonly string[]
+  /** How often the gateway's process exited by itself. */
+  readonly exits: number
+}
+
+/** How callers behave while faults are measured. */
+export type LoadPlan = {
+  /** Between two calls of a kind. */
+  readonly intervalMs: number
+  /** After which a caller gives up. */
+  readonly timeoutMs: number
+  /** Until calls go well again, before it counts as not recovered. */
+  readonly recoveryMs: number
+}
+
+/** Callers wait longer than any limit that the service has for a call. */
+export const LOAD: LoadPlan = { intervalMs: 600, timeoutMs: 120_000, recoveryMs: 90_000 }
+
+const BASELINE_MS = 2_000
+/** Calls go well for this long before the service counts as recovered. */
+const STEADY_MS = 4_000
+/** Calls of a kind that wait at once; more would measure the crowd. */
+const WAITING_MAX = 40
+
+/**
+ * Lets a fault befall the scene under load, and measures what callers, /readyz and the metrics say.
+ * Calls go to the first gateway alone, so that what is measured is what one gateway does, but for
+ * faults of one of two gateways (`isProxied`).
+ */
+export async function measureFault(
+  fault: Fault,
+  scene: Scene,
+  { holdMs, load = LOAD }: { readonly holdMs: number; readonly load?: LoadPlan },
+): Promise<Measurement> {
+  const { deployment } = scene
+  const [gateway] = deployment.gateways
+  if (gateway === undefined) throw new Error('expected a gateway')
+  if (fault.prepare !== undefined) {
+    const plan = await fault.prepare(scene)
+    await gateway.program.end('SIGTERM')
+    gateway.program.start(plan)
+    await deployment.waitUntilReady()
+    // Agents dial in again.
+    await sleep(BASELINE_MS)
+  }
+  const exitsBefore = gateway.program.exits
+  const isProxied = fault.part === 'Gateway' && fault.name.startsWith('one of two')
+  const origin = isProxied ? deployment.origin : gateway.origin
+  const calls = startCalls(scene, origin, load)
+  const watch = watchGateway(gateway)
+  await sleep(BASELINE_MS)
+  const baseline = { readyz: watch.lastReadyz(), samples: watch.lastSamples() }
+  const beganMs = performance.now()
+  await fault.begin(scene)
+  await sleep(holdMs)
+  await fault.end(scene)
+  const endedMs = performance.now()
+  const deadlineMs = endedMs + load.recoveryMs
+  const isSteady = () => {
+    const since = performance.now() - STEADY_MS
+    const recent = calls.outcomes.filter(({ beganMs: at }) => at > Math.max(since, endedMs))
+    return (
+      performance.now() - endedMs > STEADY_MS &&
+      CALL_KINDS.every((kind) => recent.some((call) => call.kind === kind)) &&
+      recent.every(({ code }) => code === 'ok')
+    )
+  }
+  while (!isSteady() && performance.now() < deadlineMs) await sleep(100)
+  const hasRecovered = isSteady()
+  const outcomes = await calls.stop()
+  await deployment.waitUntilReady().catch(() => undefined)
+  const { readyz, metrics } = await watch.stop()
+  const proven = outcomes.flatMap(({ proven: one }) => (one === null ? [] : [one]))
+  const auditedMs = performance.now()
+  const lost = await auditRun(
+    {
+      ...{ origin: gateway.origin, key: deployment.key },
+      ...{ rpcUrl: deployment.chain.rpcUrl, contract: deployment.chain.contract },
+    },
+    proven,
+  ).catch((error: Error) => [`no audit: ${error.message}`])
+  const late = outcomes.filter((call) => call.code !== 'ok' && call.beganMs > endedMs)
+  const isOther = ({ said, atMs }: { readonly said: string; readonly atMs: number }) =>
+    atMs > beganMs && said !== baseline.readyz
+  const changes = readyz.filter(isOther)
+  const lastOther = changes.at(-1)
+  const back = readyz.find(
+    ({ said, atMs }) => said === baseline.readyz && atMs > (lastOther?.atMs ?? Infinity),
+  )
+  const exits = gateway.program.exits - exitsBefore
+  if (fault.prepare !== undefined) {
+    await gateway.program.end('SIGTERM')
+    gateway.program.start()
+    await deployment.waitUntilReady()
+  }
+  return {
+    fault,
+    heldMs: endedMs - beganMs,
+    during: outcomes.filter((call) => call.endedMs > beganMs && call.beganMs < endedMs),
+    calls: outcomes.length,
+    readyz: firstOfEach(changes.map(({ said, atMs }) => ({ said, afterMs: atMs - beganMs }))),
+    readyAfterMs: back === undefined ? null : Math.max(0, back.atMs - endedMs),
+    metrics: findSymptoms(metrics, baseline.samples, beganMs),
+    recoveredAfterMs: hasRecovered
+      ? Math.max(0, ...late.map((call) => call.beganMs - endedMs))
+      : Number.POSITIVE_INFINITY,
+    anchoredAfterMs: lost.length === 0 ? performance.now() - auditedMs : null,
+    proven: proven.length,
+    lost,
+    exits,
+  }
+}
+
+/** Calls of all kinds, one after another and not waiting for each other. */
+function startCalls(scene: Scene, origin: string, { intervalMs, timeoutMs }: LoadPlan) {
+  const caller = createCaller(scene.deployment, origin)
+  const outcomes: CallOutcome[] = []
+  const waiting = new Map<CallKind, number>()
+  /** Texts of two rows are never the same. */
+  const runId = crypto.randomUUID().slice(0, 8)
+  const running = new Set<Promise<void>>()
+  let count = 0
+  let isOver = false
+  const begin = (kind: CallKind) => {
+    const waits = waiting.get(kind) ?? 0
+    if (waits >= WAITING_MAX) return
+    waiting.set(kind, waits + 1)
+    count += 1
+    const call = caller
+      .call(kind, `${runId} ${kind} ${count}`, timeoutMs)
+      .then((outcome) => void outcomes.push(outcome))
+      .finally(() => {
+        waiting.set(kind, (waiting.get(kind) ?? 1) - 1)
+        running.delete(call)
+      })
+    running.add(call)
+  }
+  const rounds = CALL_KINDS.map(async (kind, position) => {
+    await sleep((position * intervalMs) / CALL_KINDS.length)
+    while (!isOver) {
+      begin(kind)
+      await sleep(intervalMs)
+    }
+  })
+  return {
+    outcomes,
+    async stop(): Promise<readonly CallOutcome[]> {
+      isOver = true
+      await Promise.all(rounds)
+      await Promise.all(running)
+      return outcomes
+    },
+  }
+}
+
+const READYZ_INTERVAL_MS = 50
+const READYZ_TIMEOUT_MS = 3_000
+const METRICS_INTERVAL_MS = 200
+
+type Said = { readonly said: string; readonly atMs: number }
+/** Null: the scrape failed. */
+type Scrape = { readonly samples: readonly Sample[] | null; readonly atMs: number }
+
+/** Asks a gateway's /readyz and metrics all the time. */
+function watchGateway({ origin, metricsUrl }: Scene['deployment']['gateways'][number]) {
+  const readyz: Said[] = []
+  const metrics: Scrape[] = []
+  let isOver = false
+  const ask = async <Value>(url: string, read: (text: string) => Value): Promise<Value | null> =>
+    fetch(url, { signal: AbortSignal.timeout(READYZ_TIMEOUT_MS) })
+      .then((reply) => reply.text())
+      .then(read)
+      .catch(() => null)
+  const watchReadyz = async () => {
+    while (!isOver) {
+      const said = (await ask(`${origin}/readyz`, describeReadyz)) ?? 'no answer of the process'
+      if (readyz.at(-1)?.said !== said) readyz.push({ said, atMs: performance.now() })
+      await sleep(READYZ_INTERVAL_MS)
+    }
+  }
+  const watchMetrics = async () => {
+    while (!isOver) {
+      const samples = await ask(metricsUrl, readMetrics)
+      metrics.push({ samples, atMs: performance.now() })
+      await sleep(METRICS_INTERVAL_MS)
+    }
+  }
+  const watching = [watchReadyz(), watchMetrics()]
+  return {
+    lastReadyz: () => readyz.at(-1)?.said ?? '',
+    lastSamples: () => metrics.at(-1)?.samples ?? [],
+    async stop() {
+      isOver = true
+      await Promise.all(watching)
+      return { readyz, metrics }
+    },
+  }
+}
+
+function describeReadyz(text: string): string {
+  const { failing, chain, reasons } = JSON.parse(text) as {
+    readonly failing: readonly string[]
+    readonly chain: { readonly status: string }
+    readonly reasons?: { readonly commits?: string }
+  }
+  const parts = failing.map((part) =>
+    part === 'commits' && reasons?.commits !== undefined ? `commits (${reasons.commits})` : part,
+  )
+  const said = parts.length === 0 ? '200' : `503 ${parts.join(', ')}`
+  return chain.status === 'ok' ? said : `${said}; chain ${chain.status}`
+}
+
+function firstOfEach<One extends { readonly said: string }>(all: readonly One[]): readonly One[] {
+  return [...new Map(all.toReversed().map((one) => [one.said, one])).values()].toReversed()
+}
+
+/** Gauges of what goes on at any time, which say nothing as long as they are small. */
+const BUSY =
+  /_(calls_in_flight|node_runs|node_slots_in_use|node_queue|commit_waiting_calls|enclave_log_pending|anchors_unconfirmed|anchors_waiting|attestation_age_seconds|anchor_lag_seconds)$/
+const LAG_SECONDS = 5
+/** Of ours; the counters of a new process begin anew. */
+const GAUGE = /^affidavit_(?!\w*_(bucket|sum|count|total)\b)/
+/** Counters of what should not be. */
+const TROUBLE = /fail|error|refus|drop|lost|revert|taken|again|made_again|reject|timeout|exhaust/
+
+/** Metrics that say something else than before the fault, each with its time. */
+function findSymptoms(
+  scrapes: readonly Scrape[],
+  before: readonly Sample[],
+  beganMs: number,
+): Measurement['metrics'] {
+  const values = new Map(before.map((sample) => [seriesOf(sample), sample.value]))
+  const found = new Map<string, number>()
+  for (const { samples, atMs } of scrapes.filter((scrape) => scrape.atMs > beganMs)) {
+    const note = (name: string) => {
+      if (!found.has(name)) found.set(name, atMs - beganMs)
+    }
+    if (samples === null) note('the scrape fails')
+    const now = new Map((samples ?? []).map((sample) => [seriesOf(sample), sample]))
+    for (const [series, sample] of now) if (isSymptom(sample, values.get(series))) note(series)
+    // What cannot be read has no value.
+    if (samples !== null)
+      for (const [series, value] of values)
+        if (value !== 0 && !now.has(series) && GAUGE.test(series)) note(`${series} is gone`)
+  }
+  return [...found].map(([name, afterMs]) => ({ name, afterMs }))
+}
+
+function isSymptom({ name, labels, value }: Sample, before: number | undefined): boolean {
+  if (!name.startsWith('affidavit_') || /_(bucket|sum|count)$/.test(name)) return false
+  if (name.endsWith('anchor_lag_seconds')) return value > LAG_SECONDS
+  if (name.endsWith('_balance_ether')) return value < 0.01
+  if (BUSY.test(name)) return false
+  if (name.endsWith('calls_total'))
+    return (Number(labels.status) >= 500 || labels.end === 'error') && value > (before ?? 0)
+  if (TROUBLE.test(`${name} ${labels.state ?? ''}`)) return value > (before ?? 0)
+  if (/_(up|serving)$/.test(name)) return value < (before ?? 0)
+  if (labels.state !== undefined && /unreachable|connecting|draining/.test(labels.state))
+    return value > (before ?? 0)
+  return false
+}
+
+function seriesOf({ name, labels }: Sample): string {
+  const shown = Object.entries(labels).filter(([label]) => label !== 'method')
+  const text = shown.map(([label, value]) => `${label}="${value}"`).join(',')
+  return text === '' ? name : `${name}{${text}}`
+}
