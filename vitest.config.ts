@@ -1,14 +1,17 @@
 import { defineConfig } from 'vitest/config'
 
 /**
- * What boots images, installs packages, kills processes, crowds, or sends what nobody should: `npm
- * run test:slow`.
+ * What boots images, installs packages, drives a browser, kills processes, crowds, sends what
+ * nobody should, or needs a service of its own for long: `npm run test:slow`.
  */
 const SLOW = [
   'deploy/action',
+  'integration/attestation-browser',
+  'integration/audit',
   'integration/chaos',
   'integration/client-examples',
   'integration/confidentiality',
+  'integration/diffusion-nodes',
   'integration/embedded-crash',
   'integration/enclave-faults',
   'integration/enclave-memory',
@@ -23,12 +26,15 @@ const SLOW = [
   'integration/image-boot',
   'integration/node-agent',
   'integration/postgres-crash',
+  'integration/redaction',
+  'integration/reference-page',
+  'integration/replicas',
   'integration/service-chaos',
   'integration/several-enclaves',
   'integration/several-gateways',
-  'integration/replicas',
   'integration/start',
   'integration/tampering',
+  'integration/traces',
   'integration/verifier-conformance',
   'integration/verifier-mutants',
   'packages/build-packages',
