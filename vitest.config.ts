@@ -24,6 +24,7 @@ const SLOW = [
   'integration/idempotency-crash',
   'integration/image',
   'integration/image-boot',
+  'integration/memory',
   'integration/node-agent',
   'integration/postgres-crash',
   'integration/redaction',

@@ -283,6 +283,7 @@ export async function compose(
     settings: {
       keepAliveMs: config.keepAliveMs,
       corsOrigins: config.corsOrigins,
+      memoryBytesMax: config.memoryBytesMax,
       shutdownGraceMs: config.shutdownGraceMs,
       trustedProxies: config.trustedProxies,
       logsRequests: config.logLevel === 'info' || config.logLevel === 'debug',

@@ -30,6 +30,7 @@ import {
   text,
   url,
 } from './runtime/fields.ts'
+import { memoryLimitBytes } from './runtime/memory.ts'
 import { type Environment, pickVariables, readSettings } from './runtime/read-settings.ts'
 import {
   UPSTREAM_FIELDS,
@@ -171,6 +172,13 @@ const schema = z.object({
    */
   BODY_BYTES_MAX: integer({ min: 1024, max: 64 * 1024 * 1024 }).default(10 * 1024 * 1024),
   /**
+   * Memory that the bodies and answers of all calls together may take, bytes, as estimated: four
+   * times what is held, and more for JSON of many small values. Calls beyond it are refused with
+   * 503 `overloaded`; an eighth is kept for small ones. Default: a quarter of the memory that the
+   * process may use (its control group's limit, else the machine's), 64 MiB at least.
+   */
+  MEMORY_ADMITTED_BYTES_MAX: integer({ min: 16 * 1024 * 1024, max: 2 ** 40 }).optional(),
+  /**
    * How long a stop goes on serving before it closes the port, milliseconds; `/readyz` says not
    * ready meanwhile. Default 0, for development: behind a load balancer, more than it takes to
    * notice (enclave/OPERATING.md, Stopping a gateway).
@@ -228,6 +236,7 @@ export type GatewayConfig = {
   readonly trustedProxies: readonly string[]
   readonly keepAliveMs: number
   readonly bodyBytesMax: number
+  readonly memoryBytesMax: number
   readonly drainDelayMs: number
   readonly shutdownGraceMs: number
   readonly upstream: UpstreamConfig
@@ -264,10 +273,16 @@ export function readGatewayConfig(environment: Environment = process.env): Gatew
     trustedProxies: settings.TRUSTED_PROXIES,
     keepAliveMs: settings.KEEP_ALIVE_MS,
     bodyBytesMax: settings.BODY_BYTES_MAX,
+    memoryBytesMax: settings.MEMORY_ADMITTED_BYTES_MAX ?? admittedBytesOf(memoryLimitBytes()),
     drainDelayMs: settings.DRAIN_DELAY_MS,
     shutdownGraceMs: settings.SHUTDOWN_GRACE_MS,
     upstream: upstreamOf(settings),
   }
+}
+
+/** The rest is for the process itself, for what is garbage by now, and for pulls of completions. */
+function admittedBytesOf(memoryBytes: number): number {
+  return Math.max(64 * 1024 * 1024, Math.floor(memoryBytes / 4))
 }
 
 /** Its name in traces stays its own. */

@@ -53,6 +53,55 @@ export function createAdmission(limits: {
   return { admit, load: () => ({ calls, bytes }) }
 }
 
+/** Bounds what all calls of the process hold together, whatever they are for. */
+export type MemoryBudget = {
+  /** The slot, whose bytes are counted here too. `reserve` throws ApiError `overloaded`. */
+  charge(slot: Slot): Slot
+  /** Bytes that are held, and how many may be. */
+  load(): { readonly bytes: number; readonly bytesMax: number }
+}
+
+/**
+ * Bytes that a held byte counts for: itself, as text and in values that are made of it, and the
+ * copy that is on its way to whoever works on it.
+ */
+export const HELD_WEIGHT = 4
+
+/**
+ * Calls that hold more than this are large. They get all but an eighth of the budget, so that what
+ * they leave is enough for hundreds of small ones.
+ */
+const SMALL_BYTES_MAX = 256 * 1024
+const LARGE_SHARE = 7 / 8
+
+/** A budget of `bytesMax`, weighed; nothing is held yet. */
+export function createMemoryBudget(bytesMax: number): MemoryBudget {
+  let bytes = 0
+
+  function charge(slot: Slot): Slot {
+    let held = 0
+    let isReleased = false
+    return {
+      reserve(more) {
+        const weight = more * HELD_WEIGHT
+        const isLarge = held + weight > SMALL_BYTES_MAX * HELD_WEIGHT
+        if (bytes + weight > (isLarge ? bytesMax * LARGE_SHARE : bytesMax)) throw overloaded()
+        slot.reserve(more)
+        bytes += weight
+        held += weight
+      },
+      release() {
+        slot.release()
+        if (isReleased) return
+        isReleased = true
+        bytes -= held
+      },
+    }
+  }
+
+  return { charge, load: () => ({ bytes, bytesMax }) }
+}
+
 function overloaded(): ApiError {
   return new ApiError('overloaded', 'Too many calls at once, try again in a moment')
 }

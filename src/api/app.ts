@@ -5,6 +5,7 @@ import { Router } from '@koa/router'
 import Koa from 'koa'
 import type { CallObserver } from '../observability/call-scope.ts'
 import type { Logger } from '../observability/logger.ts'
+import { createMemoryBudget, type MemoryBudget } from './admission.ts'
 import { answerErrors } from './answer-errors.ts'
 import { type Authenticator, authenticate } from './authenticate.ts'
 import { createCallSignals } from './call-signals.ts'
@@ -49,6 +50,8 @@ type ApiSettings = {
   readonly keepAliveMs: number
   /** Origins whose scripts may call (cors.ts). */
   readonly corsOrigins: readonly string[]
+  /** What all calls together may hold, weighed (createMemoryBudget). */
+  readonly memoryBytesMax: number
   /** How long close() lets running calls go on. */
   readonly shutdownGraceMs: number
   /** One log line per call. */
@@ -62,6 +65,8 @@ export type App = {
   readonly server: Server
   /** Every route there is. */
   readonly routes: readonly Pick<Route, 'method' | 'path' | 'scope'>[]
+  /** What all calls hold, and may hold. */
+  readonly memory: MemoryBudget['load']
   /**
    * Begins to listen; port 0 takes a free one. Gives where. Throws the system's error when the port
    * is taken.
@@ -84,7 +89,8 @@ export function createApp(parts: AppParts): App {
   const routes = [...parts.routes, ...referenceRoutes(parts.routes)]
   const signals = createCallSignals()
   let isClosing = false
-  const serving = { signals, keepAliveMs: settings.keepAliveMs, now, log }
+  const memory = createMemoryBudget(settings.memoryBytesMax)
+  const serving = { signals, memory, keepAliveMs: settings.keepAliveMs, now, log }
   const router = createRouter(routes, parts.keys, serving)
   const koa = createKoa(parts, {
     router,
@@ -117,7 +123,7 @@ export function createApp(parts: AppParts): App {
     return signals.idle().then(() => Promise.all([sockets.stop(), closed]).then(() => undefined))
   }
 
-  return { server, routes, listen: (at) => listen(server, at), close }
+  return { server, routes, memory: memory.load, listen: (at) => listen(server, at), close }
 }
 
 const SWEEP_MS = 50

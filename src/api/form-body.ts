@@ -45,8 +45,6 @@ export async function readForm(
       'Expected content-type multipart/form-data with a boundary, and no content-encoding',
     )
   const body = await readBody(req, res, limits)
-  // What the parser gives is copied.
-  limits.slot.reserve(body.length)
   return await forms.run(() => parseForm(body, boundary))
 }
 

@@ -83,6 +83,21 @@ export async function readBody(
   return collect(request, { slot, bytesMax, reservedBytes: declaredBytes })
 }
 
+/** Least bytes of memory that a value of JSON takes, beside its text. */
+const VALUE_BYTES = 16
+/** `,`, `:`, `[` and `{`: one stands before each value but the first. */
+const VALUE_MARKS: ReadonlySet<number> = new Set([0x2c, 0x3a, 0x5b, 0x7b])
+
+/**
+ * Bytes that the values of JSON text take beside their texts, at least: `[0,0,0,…]` takes many
+ * times its length. Marks within strings count too.
+ */
+export function weighValues(json: Uint8Array): number {
+  let marks = 0
+  for (const byte of json) if (VALUE_MARKS.has(byte)) marks++
+  return marks * VALUE_BYTES
+}
+
 /**
  * Lets the rest of a request go by, so that its connection can be used again; cuts it when that
  * takes too much.

@@ -1,13 +1,13 @@
 import type { z } from 'zod'
 import type { Json } from '../../attestation/json/value.ts'
-import { type Admission, createAdmission, type Slot } from './admission.ts'
+import { type Admission, createAdmission, type MemoryBudget, type Slot } from './admission.ts'
 import { callerOf } from './authenticate.ts'
 import type { CallSignals } from './call-signals.ts'
 import { type Caller, type RouteContext, type Scope, sendJson } from './context.ts'
 import type { ErrorCode } from './errors.ts'
 import { type EventStreamOptions, type EventWriter, streamEvents } from './event-stream.ts'
 import { type FormPart, readForm } from './form-body.ts'
-import { readJsonBody } from './read-body.ts'
+import { readJsonBody, weighValues } from './read-body.ts'
 import { parseJsonBody, validate } from './validation.ts'
 
 /** A schema that has a name of its own in the OpenAPI document. */
@@ -105,7 +105,10 @@ export type RawCall = {
 }
 
 /** What the app gives its routes to serve calls with. */
-export type RouteServer = EventStreamOptions & { readonly signals: CallSignals }
+export type RouteServer = EventStreamOptions & {
+  readonly signals: CallSignals
+  readonly memory: MemoryBudget
+}
 
 /** A route, ready to serve. */
 export type Route = Declaration<unknown, unknown, unknown, unknown> & {
@@ -158,6 +161,7 @@ export function defineRoute<Params, Query, Headers, Body>(
     // Without a schema there is nothing to be had of it.
     if (body === undefined) return { body: undefined as Body, json: null, bytes: NO_BYTES }
     const bytes = await readJsonBody(context.req, context.res, { slot, bytesMax: body.bytesMax })
+    slot.reserve(weighValues(bytes))
     const json = parseJsonBody(bytes)
     return { body: validate('body', body.schema, json), json, bytes }
   }
@@ -165,7 +169,7 @@ export function defineRoute<Params, Query, Headers, Body>(
   return {
     ...declared,
     async serve(context, server) {
-      const slot = admission.admit()
+      const slot = server.memory.charge(admission.admit())
       const { abort, done } = isAbortable ? server.signals.open(context.res) : neverAborted()
       try {
         if (raw?.isFor(context)) await raw.handler({ context, slot, abort })

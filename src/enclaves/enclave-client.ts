@@ -20,6 +20,7 @@ import {
 } from '../../enclave/protocol/messages.ts'
 import { asError } from '../api/errors.ts'
 import type { PassedBody } from '../api/read-body.ts'
+import { memoryLimitBytes } from '../runtime/memory.ts'
 import { EnclaveError, enclaveErrorOf } from './enclave-errors.ts'
 import {
   type EnclaveEvent,
@@ -42,6 +43,8 @@ export type CompletionAnswer =
   | { readonly kind: 'sealed'; readonly notice: SealedNotice }
   | { readonly kind: 'stream'; readonly events: AsyncIterable<EnclaveEvent> }
   | { readonly kind: 'fault'; readonly fault: EnclaveFault }
+
+const MIB = 1024 * 1024
 
 /**
  * How long a known identity is trusted to be the current one, milliseconds: a renewed document
@@ -66,8 +69,11 @@ const CONTROL_TIMEOUT_MS = 10_000
 /** The identity is at hand: an enclave that does not say who it is by then is out of reach. */
 const IDENTITY_TIMEOUT_MS = 5_000
 
-/** Largest answer that is held as a whole: one pull of many completions. */
-const REPLY_BYTES_MAX = 256 * 1024 * 1024
+/**
+ * Largest answer that is held as a whole: one pull of many completions. Several times that is
+ * needed until they are stored, so a small process takes fewer at once; one completion fits.
+ */
+const REPLY_BYTES_MAX = Math.min(256 * MIB, Math.max(64 * MIB, Math.floor(memoryLimitBytes() / 8)))
 
 /** Largest identity, notice, fault or document. */
 const SMALL_REPLY_BYTES_MAX = 1024 * 1024

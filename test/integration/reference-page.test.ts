@@ -5,6 +5,7 @@ import { Router } from '@koa/router'
 import Koa from 'koa'
 import { chromium } from 'playwright-core'
 import { expect, it } from 'vitest'
+import { createMemoryBudget } from '../../src/api/admission.ts'
 import { createCallSignals } from '../../src/api/call-signals.ts'
 import type { RequestState } from '../../src/api/context.ts'
 import { referenceRoutes } from '../../src/api/openapi/routes.ts'
@@ -21,6 +22,7 @@ it.skipIf(executablePath === null)(
     const router = new Router<RequestState>()
     const serving = {
       signals: createCallSignals(),
+      memory: createMemoryBudget(0),
       keepAliveMs: 1_000,
       now: Date.now,
       log: recordLog().log,

@@ -10,6 +10,7 @@ import { canonicalizeJson } from '../../../attestation/json/canonical.ts'
 import { hashLeaf } from '../../../attestation/merkle/hash.ts'
 import { verifyConsistency, verifyInclusion } from '../../../attestation/merkle/verify.ts'
 import { verifyTreeHead } from '../../../attestation/tree-head.ts'
+import { createMemoryBudget } from '../../../src/api/admission.ts'
 import { answerErrors } from '../../../src/api/answer-errors.ts'
 import { createCallSignals } from '../../../src/api/call-signals.ts'
 import type { RequestState } from '../../../src/api/context.ts'
@@ -350,6 +351,7 @@ describe('reads of logs by everybody', () => {
     }
     const serving = {
       signals: createCallSignals(),
+      memory: createMemoryBudget(0),
       keepAliveMs: 1_000,
       now: Date.now,
       log: recordLog().log,
