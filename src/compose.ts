@@ -220,7 +220,7 @@ export async function compose(
     store: { ...config.upstream.imageStore, folder: join(config.dataFolder, 'images') },
     ...{ openEndpoint, log },
   })
-  onStarted(async () => stopImages())
+  onStarted(stopImages)
   const upstream: UpstreamServices = {
     embeddings: openEmbeddings(
       config.upstream.embeddings ?? demoEmbeddings(demoOrigin),

@@ -63,7 +63,8 @@ type FileStoreOptions = {
   readonly random: (length: number) => Uint8Array
 }
 
-type FileStore = ImageStore & {
+/** A store that has to be swept, now and then. */
+export type SweptImageStore = ImageStore & {
   /** Removes what is over. */
   sweep(): Promise<void>
 }
@@ -73,7 +74,7 @@ type FileStore = ImageStore & {
  * are written beside their place and moved there, so that whoever finds one finds it whole. A
  * content that is put again is kept once.
  */
-export function createFileStore(options: FileStoreOptions): FileStore {
+export function createFileStore(options: FileStoreOptions): SweptImageStore {
   const { folder, ttlMs, bytesMax, now, random } = options
   const contents = join(folder, 'contents')
   const links = join(folder, 'links')
@@ -150,7 +151,8 @@ export function createFileStore(options: FileStoreOptions): FileStore {
 
 const ID_BYTES = 16
 const ID = /^[0-9a-f]{32}$/
-const CONTENT_NAME = /^[0-9a-f]{64}$/
+/** Form of a SHA-256 in hex. */
+export const CONTENT_NAME = /^[0-9a-f]{64}$/
 
 type Link = { readonly name: string; readonly type: ImageType; readonly expiresAtMs: number }
 

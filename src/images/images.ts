@@ -2,8 +2,11 @@ import { randomBytes } from 'node:crypto'
 import { ApiError } from '../api/errors.ts'
 import type { ImageDispatcher } from '../nodes/dispatch.ts'
 import type { Logger } from '../observability/logger.ts'
+import { singleFlight } from '../runtime/single-flight.ts'
 import { type OpenEndpoint, openAiOptions } from '../upstream/endpoint.ts'
-import type { ImagesConfig } from '../upstream/settings.ts'
+import type { ImageStoreConfig, ImagesConfig } from '../upstream/settings.ts'
+import { BucketError, openBucket } from './bucket.ts'
+import { BUCKET_SWEEP_INTERVAL_MS, createBucketStore } from './bucket-images.ts'
 import { createEndpointSource } from './endpoint-source.ts'
 import {
   createFileStore,
@@ -33,33 +36,60 @@ const ANSWER_BYTES_MAX = 64 * 1024 * 1024
 
 /**
  * Opens images: of nodes, and then of what the operator configured (null: nothing). Those that were
- * made are kept in `folder`; `stop` ends its sweeps.
+ * made are kept in a bucket, or in `folder`; `stop` ends the sweeps.
  */
 export function openImages({
   config,
   nodes,
-  store: { folder, ttlMs, bytesMax },
+  store: keeping,
   openEndpoint,
   log,
 }: {
   readonly config: ImagesConfig | null
   /** Absent: there are no nodes that make images. */
   readonly nodes: ImageDispatcher | undefined
-  readonly store: { readonly folder: string; readonly ttlMs: number; readonly bytesMax: number }
+  readonly store: ImageStoreConfig & { readonly folder: string }
   readonly openEndpoint: OpenEndpoint
   readonly log: Logger
-}): { readonly images: Images; stop(): void } {
+}): { readonly images: Images; stop(): Promise<void> } {
   const now = Date.now
-  const store = createFileStore({ folder, ttlMs, bytesMax, now, random: randomBytes })
-  const sweep = () =>
-    store.sweep().catch((error: unknown) => log.error({ err: error }, 'images not swept'))
-  const sweeper = setInterval(sweep, SWEEP_INTERVAL_MS)
+  const { store, sweepMs, close } = openStore(keeping, now)
+  const sweep = singleFlight(() =>
+    store.sweep().catch((error: unknown) => log.error({ err: error }, 'images not swept')),
+  )
+  const sweeper = setInterval(sweep, sweepMs)
+  // Tells at the start of a bucket that cannot be used; what else the gateway does goes on.
+  if (keeping.bucket !== null) void sweep()
   const sources: ImageSource[] = nodes === undefined ? [] : [createNodeImages(nodes)]
   if (config !== null) {
     const endpoint = openEndpoint(openAiOptions(config, ANSWER_BYTES_MAX))
     sources.push(createEndpointSource({ endpoint, models: config.models }))
   }
-  return { images: createImages({ sources, store, now }), stop: () => clearInterval(sweeper) }
+  const stop = async () => {
+    clearInterval(sweeper)
+    await close()
+  }
+  return { images: createImages({ sources, store, now }), stop }
+}
+
+/** Where images are kept: in the bucket that the operator named, else in the folder. */
+function openStore(
+  { folder, bucket: config, ttlMs, bytesMax }: ImageStoreConfig & { readonly folder: string },
+  now: () => number,
+) {
+  const keeping = { ttlMs, bytesMax, now, random: randomBytes }
+  if (config === null)
+    return {
+      store: createFileStore({ ...keeping, folder }),
+      sweepMs: SWEEP_INTERVAL_MS,
+      close: async () => undefined,
+    }
+  const bucket = openBucket(config)
+  return {
+    store: createBucketStore({ ...keeping, bucket }),
+    sweepMs: BUCKET_SWEEP_INTERVAL_MS,
+    close: () => bucket.close(),
+  }
 }
 
 /**
@@ -89,7 +119,10 @@ export function createImages(options: {
       )
       return JSON.stringify({ created: Math.floor(now() / 1000), data })
     },
-    find: (id) => store.find(id),
+    async find(id) {
+      const image = await store.find(id).catch(throwAway)
+      return image && { ...image, open: () => image.open().catch(throwAway) }
+    },
   }
 }
 
@@ -130,7 +163,7 @@ async function keep(store: ImageStore, image: MadeImage): Promise<string> {
   try {
     return await store.put(image)
   } catch (cause) {
-    if (!(cause instanceof StoreFullError)) throw cause
+    if (!(cause instanceof StoreFullError)) return throwAway(cause)
     throw new ApiError(
       'image_store_full',
       'No more images can be kept now: ask for b64_json, or later',
@@ -139,4 +172,12 @@ async function keep(store: ImageStore, image: MadeImage): Promise<string> {
       },
     )
   }
+}
+
+/** What is told of a bucket that cannot be used; why, the log says. */
+function throwAway(cause: unknown): never {
+  if (!(cause instanceof BucketError)) throw cause
+  throw new ApiError('not_ready', 'Images cannot be kept or fetched at the moment, try again', {
+    cause,
+  })
 }

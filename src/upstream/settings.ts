@@ -1,5 +1,5 @@
 import type { z } from 'zod'
-import { integer, list, oneOf, secret, url } from '../runtime/fields.ts'
+import { form, integer, list, oneOf, secret, url } from '../runtime/fields.ts'
 import type { Environment } from '../runtime/read-settings.ts'
 
 const MINUTE_MS = 60_000
@@ -80,8 +80,27 @@ export const UPSTREAM_FIELDS = {
   IMAGES_TIMEOUT_MS: integer({ min: 100, max: 60 * MINUTE_MS }).default(3 * MINUTE_MS),
   /** How long an image can be fetched from its address, seconds. Default 3600, as at OpenAI. */
   IMAGE_TTL_SECONDS: integer({ min: 1, max: 30 * 24 * 3600 }).default(3600),
-  /** Bytes of the images that are kept in DATA_DIR/images, together. Default 2147483648 (2 GiB). */
+  /**
+   * Bytes of the images that are kept in DATA_DIR/images, together; with IMAGE_STORE_S3_URL of
+   * those that this process has put there and that are not over. Default 2147483648 (2 GiB).
+   */
   IMAGE_STORE_BYTES_MAX: integer({ min: 1024 * 1024, max: 2 ** 49 }).default(2 * 1024 ** 3),
+  /**
+   * Bucket of an S3-compatible store that images are kept in, addressed by path, with a prefix or
+   * without one: `https://s3.eu-central-1.amazonaws.com/my-bucket/affidavit`. Several gateways need
+   * one, so that each finds what another kept. The key may put, get, delete and list there; what is
+   * over is removed by the gateways. Default: the folder DATA_DIR/images. Needs both variables of
+   * its key.
+   */
+  IMAGE_STORE_S3_URL: bucketUrl().optional(),
+  /** Region that requests to the bucket are signed for. Default us-east-1. */
+  IMAGE_STORE_S3_REGION: form(/^[a-z0-9-]{1,64}$/, 'a region such as eu-central-1').default(
+    'us-east-1',
+  ),
+  /** The key's id. */
+  IMAGE_STORE_S3_ACCESS_KEY_ID: secret.optional(),
+  /** The key's secret. */
+  IMAGE_STORE_S3_SECRET_ACCESS_KEY: secret.optional(),
   /**
    * Origin under which callers reach this service, `https://api.example.com`, for the addresses of
    * images. Default: the one that each caller called, with http; behind a proxy that ends TLS it
@@ -119,9 +138,24 @@ export type UpstreamConfig = {
   readonly embeddings: EmbeddingsConfig | null
   readonly search: SearchConfig | null
   readonly images: ImagesConfig | null
-  readonly imageStore: { readonly ttlMs: number; readonly bytesMax: number }
+  readonly imageStore: ImageStoreConfig
   /** Without a slash at its end. Null: unknown. */
   readonly publicOrigin: string | null
+}
+
+/** A bucket, addressed by path, and the key for it. */
+export type BucketConfig = {
+  readonly url: string
+  readonly region: string
+  readonly accessKeyId: string
+  readonly secretAccessKey: string
+}
+
+export type ImageStoreConfig = {
+  readonly ttlMs: number
+  readonly bytesMax: number
+  /** Null: a folder of this machine. */
+  readonly bucket: BucketConfig | null
 }
 
 export type ImagesConfig = OpenAiApi & { readonly models: readonly string[] }
@@ -137,6 +171,7 @@ export function upstreamFaults(given: Environment): readonly string[] {
     ...together(given, 'IMAGES_MODELS', 'IMAGES_URL'),
     ...together(given, 'IMAGES_URL', 'IMAGES_MODELS'),
     ...together(given, 'IMAGES_API_KEY', 'IMAGES_URL'),
+    ...bucketFaults(given),
   ]
 }
 
@@ -159,6 +194,7 @@ export function upstreamOf(settings: Settings): UpstreamConfig {
     imageStore: {
       ttlMs: 1000 * settings.IMAGE_TTL_SECONDS,
       bytesMax: settings.IMAGE_STORE_BYTES_MAX,
+      bucket: bucketOf(settings),
     },
     publicOrigin: settings.PUBLIC_URL?.replace(/\/+$/, '') ?? null,
   }
@@ -177,6 +213,49 @@ function baseUrl() {
     },
     { error: 'expected a URL without user, password, query and fragment' },
   )
+}
+
+/** `https://host/bucket/prefix`: of what is not changed by encoding it. */
+function bucketUrl() {
+  return baseUrl().refine(
+    (text) =>
+      !URL.canParse(text) ||
+      /^\/[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](\/[\w.-]{1,100}){0,8}\/?$/.test(new URL(text).pathname),
+    { error: 'expected the bucket, and a prefix if there is one, as the path of the URL' },
+  )
+}
+
+/** In production a bucket on another machine is reached by TLS, or images go in the clear. */
+function bucketFaults(given: Environment): readonly string[] {
+  const [url, ...key] = [
+    'IMAGE_STORE_S3_URL',
+    'IMAGE_STORE_S3_ACCESS_KEY_ID',
+    'IMAGE_STORE_S3_SECRET_ACCESS_KEY',
+  ] as const
+  const text = given[url] ?? ''
+  const isOpen = URL.canParse(text) && new URL(text).protocol === 'http:' && !isLoopback(text)
+  return [
+    ...key.flatMap((name) => [...together(given, url, name), ...together(given, name, url)]),
+    ...together(given, 'IMAGE_STORE_S3_REGION', url),
+    ...(given.NODE_ENV === 'production' && isOpen
+      ? [`${url}: expected https in production, unless the store is on this machine`]
+      : []),
+  ]
+}
+
+function isLoopback(text: string): boolean {
+  return /^(localhost|127(\.\d{1,3}){3}|\[::1\])$/.test(new URL(text).hostname)
+}
+
+function bucketOf(settings: Settings): BucketConfig | null {
+  const {
+    IMAGE_STORE_S3_URL: url,
+    IMAGE_STORE_S3_ACCESS_KEY_ID: accessKeyId,
+    IMAGE_STORE_S3_SECRET_ACCESS_KEY: secretAccessKey,
+    IMAGE_STORE_S3_REGION: region,
+  } = settings
+  if (url === undefined || accessKeyId === undefined || secretAccessKey === undefined) return null
+  return { url, region, accessKeyId, secretAccessKey }
 }
 
 function together(given: Environment, name: string, needed: string): readonly string[] {

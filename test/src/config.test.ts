@@ -98,6 +98,20 @@ describe('readGatewayConfig', () => {
     ])
   })
 
+  it('trusts the proxies that are named, and by default none', () => {
+    const proxiesOf = (text: string) => readGatewayConfig({ TRUSTED_PROXIES: text }).trustedProxies
+    expect(proxiesOf('10.0.0.0/8, ::1,2001:db8::/32')).toEqual([
+      '10.0.0.0/8',
+      '::1',
+      '2001:db8::/32',
+    ])
+    expect(proxiesOf('')).toEqual([])
+    for (const text of ['10.0.0.0/33', '10.0.0/8', 'proxy.example', '::1/129', '1.2.3.4/8/9', '*'])
+      expect(faultsOf({ TRUSTED_PROXIES: text })).toEqual([
+        expect.stringMatching(/^TRUSTED_PROXIES: expected IP addresses/),
+      ])
+  })
+
   it('opens metrics only where it is told to, by default on loopback', () => {
     const metricsOf = (environment: Record<string, string>) =>
       readGatewayConfig(environment).metrics

@@ -6,6 +6,12 @@ import { ConfigurationError } from '../../../src/runtime/read-settings.ts'
 
 const upstreamOf = (environment: Record<string, string>) => readGatewayConfig(environment).upstream
 
+const BUCKET = {
+  IMAGE_STORE_S3_URL: 'https://s3.example.com/bucket/prefix',
+  IMAGE_STORE_S3_ACCESS_KEY_ID: 'AKID',
+  IMAGE_STORE_S3_SECRET_ACCESS_KEY: 's/e+cret',
+}
+
 function faultsOf(environment: Record<string, string>): readonly string[] {
   try {
     readGatewayConfig(environment)
@@ -95,6 +101,50 @@ describe('the services that the gateway calls', () => {
     expect(faultsOf({ ...given } as Record<string, string>)).toContainEqual(
       expect.stringContaining(fault),
     )
+  })
+
+  it('name a bucket for images with the key for it', () => {
+    expect(upstreamOf({}).imageStore.bucket).toBeNull()
+    expect(upstreamOf({ ...BUCKET, IMAGE_STORE_S3_REGION: 'eu-central-1' })).toMatchObject({
+      imageStore: {
+        bucket: {
+          url: BUCKET.IMAGE_STORE_S3_URL,
+          region: 'eu-central-1',
+          accessKeyId: 'AKID',
+          secretAccessKey: 's/e+cret',
+        },
+      },
+    })
+    expect(upstreamOf(BUCKET).imageStore.bucket?.region).toBe('us-east-1')
+  })
+
+  it.each([
+    [{ IMAGE_STORE_S3_URL: 'https://s3.example.com' }, 'IMAGE_STORE_S3_URL: expected the bucket'],
+    [{ IMAGE_STORE_S3_URL: 'https://s3.example.com/a b/c' }, 'IMAGE_STORE_S3_URL: expected'],
+    [{ IMAGE_STORE_S3_URL: 'https://s3.example.com/UPPER' }, 'IMAGE_STORE_S3_URL: expected'],
+    [{ IMAGE_STORE_S3_URL: 'https://u:p@s3.example.com/bucket' }, 'IMAGE_STORE_S3_URL: expected'],
+    [{ IMAGE_STORE_S3_URL: 's3://bucket/prefix' }, 'IMAGE_STORE_S3_URL: expected a URL'],
+    [{ IMAGE_STORE_S3_ACCESS_KEY_ID: '' }, 'IMAGE_STORE_S3_ACCESS_KEY_ID: expected together'],
+    [{ IMAGE_STORE_S3_SECRET_ACCESS_KEY: '' }, 'IMAGE_STORE_S3_SECRET_ACCESS_KEY: expected'],
+    [{ IMAGE_STORE_S3_URL: '' }, 'IMAGE_STORE_S3_URL: expected together'],
+    [{ IMAGE_STORE_S3_REGION: 'nowhere at all' }, 'IMAGE_STORE_S3_REGION: expected a region'],
+  ])('refuse a bucket with %j', (changes, fault) => {
+    const faults = faultsOf({ ...BUCKET, ...changes } as Record<string, string>)
+    expect(faults).toContainEqual(expect.stringContaining(fault))
+    expect(faults.join()).not.toContain(BUCKET.IMAGE_STORE_S3_SECRET_ACCESS_KEY)
+  })
+
+  it('refuse, in production, a bucket on another machine without TLS', () => {
+    const faultsAt = (url: string, NODE_ENV = 'production') =>
+      faultsOf({ ...BUCKET, NODE_ENV, IMAGE_STORE_S3_URL: url }).filter((fault) =>
+        fault.startsWith('IMAGE_STORE_S3_URL'),
+      )
+    expect(faultsAt('http://minio:9000/images')).toEqual([
+      'IMAGE_STORE_S3_URL: expected https in production, unless the store is on this machine',
+    ])
+    expect(faultsAt('http://minio:9000/images', 'test')).toEqual([])
+    for (const url of ['http://127.0.0.1:9000/images', 'https://minio:9000/images/a/b'])
+      expect(faultsAt(url)).toEqual([])
   })
 
   it('have variables that each say what they mean', () => {
