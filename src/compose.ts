@@ -278,7 +278,10 @@ export async function compose(
     sockets: {
       path: NODE_SOCKET_PATH,
       handleUpgrade: nodes.handleUpgrade,
-      stop: () => nodes.stop(),
+      async stop(graceMs) {
+        await nodes.drain?.(graceMs)
+        await nodes.stop()
+      },
     },
     settings: {
       keepAliveMs: config.keepAliveMs,

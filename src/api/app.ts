@@ -41,8 +41,11 @@ type AppSockets = {
   readonly path: string
   /** Takes the socket of somebody who dials in. */
   handleUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void
-  /** Ends all of them. The app calls it on close(), when no call needs them any more. */
-  stop(): Promise<void>
+  /**
+   * Ends all of them. The app calls it on close(), when no call here needs them any more; others
+   * may, for `graceMs`.
+   */
+  stop(graceMs: number): Promise<void>
 }
 
 type ApiSettings = {
@@ -106,6 +109,8 @@ export function createApp(parts: AppParts): App {
     const farewell = () =>
       signals.abortAll(new ApiError('shutting_down', 'This instance is shutting down'))
     const { shutdownGraceMs } = settings
+    const endsAtMs = performance.now() + shutdownGraceMs
+    const stopSockets = () => sockets.stop(Math.max(0, endsAtMs - performance.now()))
     // Connections that fall idle after close() are closed only by asking again.
     const sweep = setInterval(() => server.closeIdleConnections(), SWEEP_MS)
     const timers = [
@@ -120,7 +125,7 @@ export function createApp(parts: AppParts): App {
       })
     })
     // The server is not closed before the sockets are, and calls are served over these.
-    return signals.idle().then(() => Promise.all([sockets.stop(), closed]).then(() => undefined))
+    return signals.idle().then(() => Promise.all([stopSockets(), closed]).then(() => undefined))
   }
 
   return { server, routes, memory: memory.load, listen: (at) => listen(server, at), close }

@@ -326,8 +326,8 @@ class NatsBus implements Bus {
     } catch (error) {
       if (!channel.signal.aborted) this.warn(error, 'call of another gateway failed')
     }
-    // What it was served by has no more to say, and hears no more.
-    channel.abort(null)
+    // Nothing more will be said. What said its end may still be read, and answered.
+    if (!channel.isEnded()) channel.abort(null)
   }
 
   private takeFrame(message: Msg): void {

@@ -83,6 +83,8 @@ export type OpenChannel = Channel & {
   receive(frame: Uint8Array): void
   /** The other side cannot be reached any more; it is told, should it hear it all the same. */
   lose(why: string): void
+  /** Whether nothing more is sent from here. */
+  isEnded(): boolean
   /** Frames that were sent. */
   sent(): number
   /**
@@ -186,6 +188,10 @@ class FramedChannel implements OpenChannel {
 
   lose(why: string): void {
     if (!this.isOver) this.refuse(why)
+  }
+
+  isEnded(): boolean {
+    return this.hasEnded || this.signal.aborted
   }
 
   sent(): number {

@@ -76,9 +76,11 @@ type AdmissionParts = {
   /** The connection that the node has now. */
   readonly connected: (nodeId: string) => Connected | null
   /**
-   * Whether it has one at another gateway of this service that answers; one that does not is ended.
+   * Claims it among the gateways of this service. False when it has a connection at another one
+   * that answers; one that does not is ended.
    */
-  readonly isElsewhere: (nodeId: string) => Promise<boolean>
+  readonly claimElsewhere: (nodeId: string) => Promise<boolean>
+  readonly unclaim: (nodeId: string) => void
 }
 
 /**
@@ -98,10 +100,14 @@ export function createAdmission(parts: AdmissionParts): AdmitNode {
       return false
     }
     old?.terminate('its node dialled again')
-    // Of what is on a bus that fails nothing is known: the node that dials is there.
-    if (!(await parts.isElsewhere(nodeId))) return true
+    if (await parts.claimElsewhere(nodeId)) return true
     claimed.delete(nodeId)
     return false
+  }
+
+  function release(nodeId: string): void {
+    claimed.delete(nodeId)
+    parts.unclaim(nodeId)
   }
 
   return async (headers) => {
@@ -110,7 +116,7 @@ export function createAdmission(parts: AdmissionParts): AdmitNode {
     if (checked.kind === 'refused') return checked
     const { node } = checked
     if (!(await claim(node.nodeId))) return refuse('nodeConnected')
-    return { kind: 'admitted', node, key, release: () => void claimed.delete(node.nodeId) }
+    return { kind: 'admitted', node, key, release: () => release(node.nodeId) }
   }
 }
 

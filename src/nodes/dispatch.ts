@@ -127,8 +127,13 @@ export interface CallableNode extends OfferingNode<CallableNode> {
     question: ChatQuestion,
     start: Start<ChatRunOptions>,
   ): Pick<ChatRun, 'firstToken' | 'batches'>
-  /** Asks for images. Null, and the slot is given back, when too many answers are under way. */
-  draw(start: Start<ImageRunOptions>): Pick<ImageRun, 'answer' | 'conclude'> | null
+  /**
+   * Asks for images. Null, and the slot is given back, when too many answers are under way. `drop`
+   * is told when nobody says what the images were.
+   */
+  draw(
+    start: Start<ImageRunOptions>,
+  ): (Pick<ImageRun, 'answer' | 'conclude'> & { readonly drop?: () => void }) | null
 }
 
 type Index = NodeIndex<CallableNode>
@@ -251,7 +256,10 @@ async function attemptImages<Images>(
   } catch (error) {
     if (signal.aborted) throw signal.reason
     if (error instanceof DispatchError) return error
-    if (!(error instanceof FormatError)) throw error
+    if (!(error instanceof FormatError)) {
+      run.drop?.()
+      throw error
+    }
     const fault = new DispatchError(
       'node_failed',
       `The node sent what are no images: ${error.message}`,

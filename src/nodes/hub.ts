@@ -72,6 +72,11 @@ export type Hub = {
   /** How many of the connected nodes are in each state. */
   countStates(): ReadonlyMap<NodeState, number>
   /**
+   * Takes no nodes any more, offers those that are here to no other gateway, and resolves when the
+   * calls of others are done, or `graceMs` later.
+   */
+  drain(graceMs: number): Promise<void>
+  /**
    * Takes no nodes and calls any more, lets runs go on for `graceMs`, then ends them, closes all
    * nodes with 1012 and stores what is left. Resolves when no socket, timer and write is left; the
    * database must be there until then.
@@ -123,8 +128,9 @@ export function createHub(options: HubOptions): Hub {
   const admit = createAdmission({
     ...{ ...options, registry, records: state.records },
     connected: (nodeId) => connections.get(nodeId)?.node ?? null,
-    isElsewhere: async (nodeId) =>
-      (await state.sharing?.isElsewhere(nodeId, limits.takeoverMs)) ?? false,
+    claimElsewhere: async (nodeId) =>
+      (await state.sharing?.claim(nodeId, limits.takeoverMs)) ?? true,
+    unclaim: (nodeId) => state.sharing?.unclaim(nodeId),
   })
   const socket = createNodeSocket({
     ...{ admit, limits, log },
@@ -169,12 +175,20 @@ export function createHub(options: HubOptions): Hub {
     fits: (request) => imageFrameBytes(request) <= limits.requestBytesMax,
   }
   const { bus, judge } = options
-  if (bus && judge !== undefined) servePeers(bus, { dispatcher, images: imageDispatcher, judge })
+  const peers =
+    bus && judge !== undefined
+      ? servePeers(bus, { dispatcher, images: imageDispatcher, judge })
+      : null
+
+  async function drain(graceMs: number): Promise<void> {
+    socket.stop()
+    state.sharing?.drain()
+    await until(() => (peers?.running() ?? 0) === 0, graceMs)
+  }
 
   async function stop(graceMs: number): Promise<void> {
-    socket.stop()
     prober.stop()
-    state.sharing?.stop()
+    await drain(graceMs)
     await until(() => slotsInUse(state) === 0, graceMs)
     chat.queue.rejectAll(stoppingError())
     images.queue.rejectAll(stoppingError())
@@ -182,6 +196,7 @@ export function createHub(options: HubOptions): Hub {
       node.failRuns(stoppingError())
       node.close(CLOSE_CODES.restart, 'Gateway is restarting')
     }
+    state.sharing?.stop()
     await until(() => socket.sockets() === 0 && socket.handshakes() === 0, FAREWELL_MS)
     await socket.destroy()
     sweep.stop()
@@ -217,6 +232,7 @@ export function createHub(options: HubOptions): Hub {
         keyWatch.running(),
     }),
     countStates: () => countStates(state),
+    drain,
     stop(graceMs = 0) {
       stopping ??= stop(graceMs)
       return stopping

@@ -13,6 +13,8 @@ export type ServingNodes = Pick<Hub, 'handleUpgrade' | 'disconnect' | 'status' |
   readonly dispatcher: Pick<Dispatcher, 'dispatch' | 'models'>
   /** Absent: none makes images. */
   readonly images?: Hub['images']
+  /** Absent: nothing is shared. */
+  readonly drain?: Hub['drain']
   /** Ends all nodes' connections, when no call needs them any more. */
   stop(): Promise<void>
 }

@@ -11,7 +11,7 @@ export const HAS_NATS = spawnSync('nats-server', ['--version']).status === 0
 export const natsTitle = (title: string) =>
   HAS_NATS ? title : `${title} (skipped without a nats-server)`
 
-/** A real server, on a port of its own. */
+/** A real server, on a port of its own, started with these arguments too. */
 export type NatsServer = {
   readonly url: string
   pid(): number
@@ -21,9 +21,9 @@ export type NatsServer = {
   stop(): Promise<void>
 }
 
-export async function startNatsServer(): Promise<NatsServer> {
+export async function startNatsServer(more: readonly string[] = []): Promise<NatsServer> {
   const port = await awaitFreePort(0)
-  let process = await start(port)
+  let process = await start(port, more)
   const kill = async () => {
     if (process.exitCode !== null || process.signalCode !== null) return
     process.kill('SIGKILL')
@@ -34,14 +34,15 @@ export async function startNatsServer(): Promise<NatsServer> {
     pid: () => process.pid ?? 0,
     kill,
     restart: async () => {
-      process = await start(port)
+      process = await start(port, more)
     },
     stop: kill,
   }
 }
 
-async function start(port: number): Promise<ChildProcess> {
-  const process = spawn('nats-server', ['-a', '127.0.0.1', '-p', String(port)], { stdio: 'ignore' })
+async function start(port: number, more: readonly string[]): Promise<ChildProcess> {
+  const given = ['-a', '127.0.0.1', '-p', String(port), ...more]
+  const process = spawn('nats-server', given, { stdio: 'ignore' })
   await until('nats-server listens', () => listens(port))
   return process
 }

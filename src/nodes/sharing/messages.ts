@@ -1,5 +1,19 @@
 import { z } from 'zod'
+import { FormatError } from '../../../attestation/errors.ts'
+import {
+  isCount,
+  isJsonArray,
+  isJsonObject,
+  type Json,
+  type JsonObject,
+} from '../../../attestation/json/value.ts'
+import type { ChunkBatch } from '../chunk-queue.ts'
 import { type DispatchCode, DispatchError } from '../dispatch-error.ts'
+import { NODE_LIMITS } from '../limits.ts'
+import { readChunk } from '../read-chunk.ts'
+
+/** Images in one answer: what callers may ask for. */
+const IMAGES_MAX = 10
 
 /** What gateways of one service tell each other of their nodes, and what a call is between them. */
 
@@ -20,7 +34,7 @@ const count = z.int().min(0)
 /** What one gateway's nodes offer of one model, all of them together. */
 const sharedOffer = z.object({
   place: z.enum(PLACES),
-  model: z.string(),
+  model: z.string().max(256),
   /** Connected nodes in whatever state; 0 when the last one has gone. */
   connected: count,
   /** Of these, those that are given calls. */
@@ -40,8 +54,12 @@ export const sharedOffers = z.array(sharedOffer).max(OFFERS_PER_MESSAGE)
 
 /** What another gateway may ask of a node. */
 export const nodeQuestion = z.discriminatedUnion('kind', [
-  /** It dialled in there: whether its connection here is alive; one that is not is ended. */
-  z.object({ kind: z.literal('claim'), timeoutMs: z.number().min(0).max(60_000) }),
+  /** It dials in at gateway `by`: whether its connection here is alive; one that is not is ended. */
+  z.object({
+    kind: z.literal('claim'),
+    by: z.string(),
+    timeoutMs: z.number().min(0).max(60_000),
+  }),
   z.object({ kind: z.literal('disconnect'), reason: z.string().max(123) }),
 ])
 export type NodeQuestion = z.output<typeof nodeQuestion>
@@ -50,11 +68,12 @@ export type NodeQuestion = z.output<typeof nodeQuestion>
 export const peerCall = z.object({
   model: z.string(),
   account_id: z.string().nullable(),
-  traceparent: z.string().nullable(),
+  /** W3C trace context, for the node. */
+  traceparent: z.string().max(128).nullable(),
 })
 
-/** The first message of an answer. */
-export const begun = z.object({ node_id: z.string() })
+/** What precedes the images of an answer. */
+export const imageHead = z.object({ images: z.int().min(0).max(IMAGES_MAX) })
 
 const DISPATCH_CODES = [
   'unsupported_model',
@@ -105,9 +124,34 @@ export function decodeFault(detail: unknown): DispatchError {
   })
 }
 
-/** A message as the JSON value that it is. */
-export function readMessage(message: Uint8Array): unknown {
-  return JSON.parse(Buffer.from(message.buffer, message.byteOffset, message.length).toString())
+/** A message as the JSON value that it is. Throws FormatError. */
+export function readMessage(message: Uint8Array): Json {
+  try {
+    return JSON.parse(Buffer.from(message.buffer, message.byteOffset, message.length).toString())
+  } catch {
+    throw new FormatError('other', 'expected JSON of the other gateway')
+  }
+}
+
+/** A chat request. Throws FormatError. */
+export function readRequest(message: Uint8Array): JsonObject {
+  const request = readMessage(message)
+  if (isJsonObject(request)) return request
+  throw new FormatError('other', 'expected a request of the other gateway')
+}
+
+/** Chunks of an answer. Throws FormatError. */
+export function readBatch(message: Uint8Array): ChunkBatch {
+  const batch = readMessage(message)
+  if (isJsonObject(batch)) {
+    const { chunks, bytes } = batch
+    if (isCount(bytes) && isJsonArray(chunks) && chunks.every(isChunk)) return { chunks, bytes }
+  }
+  throw new FormatError('other', 'expected chunks of the other gateway')
+}
+
+function isChunk(chunk: Json): chunk is JsonObject {
+  return isJsonObject(chunk) && readChunk(chunk, NODE_LIMITS.chunkDepthMax) !== null
 }
 
 export function writeMessage(value: unknown): Uint8Array {

@@ -1,3 +1,4 @@
+import type { z } from 'zod'
 import { FormatError } from '../../../attestation/errors.ts'
 import type { Bus } from '../../bus/bus.ts'
 import { type Channel, ChannelError } from '../../bus/channel.ts'
@@ -7,9 +8,16 @@ import type { ChunkBatch } from '../chunk-queue.ts'
 import type { Start } from '../connection.ts'
 import type { CallableNode } from '../dispatch.ts'
 import { DispatchError } from '../dispatch-error.ts'
-import type { ImageRun, ImageRunOptions } from '../image-run.ts'
+import type { ImageRunOptions } from '../image-run.ts'
 import { type Offer, openOffer, type Slots } from '../offer.ts'
-import { decodeFault, readMessage, type SharedOffer, writeMessage } from './messages.ts'
+import {
+  decodeFault,
+  imageHead,
+  readBatch,
+  readMessage,
+  type SharedOffer,
+  writeMessage,
+} from './messages.ts'
 
 /**
  * The nodes of one model at another gateway, as one node that calls are given to: that gateway
@@ -29,6 +37,8 @@ export class RemoteNode implements CallableNode {
   private readonly onChanged: () => void
   private told: Pick<SharedOffer, 'nodes' | 'capacity'>
   private inUse = 0
+  /** How often it was found full: slots that were taken before are counted in that already. */
+  private timesFull = 0
   private isGone = false
 
   constructor(
@@ -114,21 +124,24 @@ export class RemoteNode implements CallableNode {
     signal,
     slot,
     accountId,
-  }: Start<ImageRunOptions>): Pick<ImageRun, 'answer' | 'conclude'> {
+  }: Start<ImageRunOptions>): ReturnType<CallableNode['draw']> {
     const call = this.open('images', { accountId, signal, onOver: () => slot.release() })
     const messages = call.messages[Symbol.asyncIterator]()
     const { image, ...rest } = request
     const answer = call.guard(async () => {
       await call.channel.send(writeMessage(rest))
       await call.channel.send(Buffer.from(image ?? ''))
-      const { images: count } = (await nextMessage(messages)) as { images: number }
+      const { images: count } = parseHead(await nextMessage(messages))
       const images: string[] = []
       while (images.length < count) images.push(Buffer.from(await next(messages)).toString())
+      // The node is free, whatever becomes of what it made.
+      slot.release()
       return images
     })
     answer.catch(() => {})
     return {
       answer,
+      drop: () => call.leave(),
       conclude(error) {
         void call
           .guard(async () => {
@@ -153,10 +166,12 @@ export class RemoteNode implements CallableNode {
     this.inUse++
     this.onChanged()
     let isReleased = false
+    const { timesFull } = this
     return {
       release: () => {
         if (isReleased) return
         isReleased = true
+        if (timesFull !== this.timesFull) return
         this.inUse = Math.max(0, this.inUse - 1)
         this.onChanged()
       },
@@ -165,6 +180,7 @@ export class RemoteNode implements CallableNode {
 
   /** Nothing is free there, whatever it told: until it tells of its slots again. */
   private fill(): void {
+    this.timesFull++
     this.inUse = this.told.capacity
     this.onChanged()
   }
@@ -194,10 +210,7 @@ class RemoteCall {
     readonly onOver: () => void
     readonly onFull: () => void
   }
-  private readonly onAbort = () => {
-    this.channel.abort(null)
-    this.over()
-  }
+  private readonly onAbort = () => this.leave()
 
   constructor(channel: Channel, options: RemoteCall['options']) {
     this.channel = channel
@@ -217,10 +230,17 @@ class RemoteCall {
     } catch (error) {
       this.channel.abort(null)
       const told = this.toldError(error)
-      this.over()
+      // First, so that its slot is not given to the next who waits, only to be refused too.
       if (told instanceof DispatchError && told.code === 'no_nodes') this.options.onFull()
+      this.over()
       throw told
     }
+  }
+
+  /** Ends it without an answer. */
+  leave(): void {
+    this.channel.abort(null)
+    this.over()
   }
 
   /** Its slot is free. */
@@ -252,6 +272,12 @@ async function nextMessage(messages: AsyncIterator<Uint8Array>): Promise<unknown
   return readMessage(await next(messages))
 }
 
+function parseHead(message: unknown): z.output<typeof imageHead> {
+  const { data } = imageHead.safeParse(message)
+  if (data === undefined) throw new FormatError('other', 'expected the number of images')
+  return data
+}
+
 /** The chunks as the call's reader gives them. Leaving the iteration ends the call. */
 async function* readBatches(
   call: RemoteCall,
@@ -267,7 +293,7 @@ async function* readBatches(
           reader?.finish()
           return null
         }
-        const { chunks, bytes } = readMessage(value) as ChunkBatch
+        const { chunks, bytes } = readBatch(value)
         return {
           chunks: reader === null ? chunks : chunks.flatMap((chunk) => reader.push(chunk)),
           bytes,

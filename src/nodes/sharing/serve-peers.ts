@@ -3,11 +3,14 @@ import { FormatError } from '../../../attestation/errors.ts'
 import type { JsonObject } from '../../../attestation/json/value.ts'
 import type { Bus } from '../../bus/bus.ts'
 import type { Channel } from '../../bus/channel.ts'
+import { openScope } from '../../observability/call-scope.ts'
 import { pause } from '../../runtime/loop.ts'
 import type { AnswerReader } from '../chat-run.ts'
 import type { Dispatcher, ImageDispatcher } from '../dispatch.ts'
 import { DispatchError } from '../dispatch-error.ts'
-import { encodeFault, peerCall, readMessage, writeMessage } from './messages.ts'
+import { encodeFault, peerCall, readMessage, readRequest, writeMessage } from './messages.ts'
+
+type PeerCall = z.output<typeof peerCall>
 
 /** How long the gateway that asked has to judge images. */
 const VERDICT_MS = 60_000
@@ -15,7 +18,10 @@ const VERDICT_MS = 60_000
 const imageQuestion = z.object({ prompt: z.string(), n: z.int(), size: z.string() })
 const verdict = z.object({ fault: z.string().nullable() })
 
-/** Serves the calls of other gateways, by the nodes that are connected here. */
+/**
+ * Serves the calls of other gateways, by the nodes that are connected here. Gives how many are under
+ * way.
+ */
 export function servePeers(
   bus: Pick<Bus, 'serve'>,
   {
@@ -28,45 +34,56 @@ export function servePeers(
     /** Opens what judges an answer to this request, and gives nothing in its place. */
     readonly judge: (request: JsonObject) => Pick<AnswerReader, 'push' | 'finish'>
   },
-): void {
-  bus.serve('chat', async (channel, header) => {
-    const { model, account_id: accountId } = peerCall.parse(header)
-    const messages = channel.messages[Symbol.asyncIterator]()
-    await answering(channel, async () => {
-      const request = readMessage(await next(messages)) as JsonObject
-      const answer = await dispatcher.dispatch({
-        ...{ model, request, accountId, signal: channel.signal, isPeers: true },
-        openReader: () => asSent(judge(request)),
-      })
-      await channel.send(writeMessage({ node_id: answer.nodeId }))
-      for await (const batch of answer.batches) await channel.send(writeMessage(batch))
-      await channel.end()
-      // Reads on until the other side has ended too, or left.
-      await messages.next()
+): { running(): number } {
+  let running = 0
+  /** In a scope of its own, where the node finds its trace. */
+  const serve = (
+    service: 'chat' | 'images',
+    run: (channel: Channel, call: PeerCall) => Promise<void>,
+  ) =>
+    bus.serve(service, async (channel, header) => {
+      const call = peerCall.parse(header)
+      running++
+      try {
+        await openScope(call.traceparent, () => answering(channel, () => run(channel, call))).result
+      } finally {
+        running--
+      }
     })
-  })
-  bus.serve('images', async (channel, header) => {
-    const { model, account_id: accountId } = peerCall.parse(header)
+
+  serve('chat', async (channel, { model, account_id: accountId }) => {
     const messages = channel.messages[Symbol.asyncIterator]()
-    await answering(channel, async () => {
-      const question = imageQuestion.parse(readMessage(await next(messages)))
-      const image = Buffer.from(await next(messages)).toString()
-      await images.dispatch({
-        ...{ model, accountId, signal: channel.signal, isPeers: true },
-        request: { ...question, image: image === '' ? null : image },
-        async read(made) {
-          await channel.send(writeMessage({ images: made.length }))
-          for (const one of made) await channel.send(Buffer.from(one))
-          const { fault } = verdict.parse(readMessage(await inTime(next(messages), channel)))
-          // Whoever asked asks elsewhere; here it is the node's failure.
-          if (fault !== null) channel.abort(null)
-          if (fault !== null) throw new FormatError('other', fault)
-        },
-      })
-      await channel.end()
-      await messages.next()
+    const request = readRequest(await next(messages))
+    const answer = await dispatcher.dispatch({
+      ...{ model, request, accountId, signal: channel.signal, isPeers: true },
+      openReader: () => asSent(judge(request)),
     })
+    await channel.send(writeMessage({ node_id: answer.nodeId }))
+    for await (const batch of answer.batches) await channel.send(writeMessage(batch))
+    await channel.end()
+    // Reads on until the other side has ended too, or left.
+    await messages.next()
   })
+  serve('images', async (channel, { model, account_id: accountId }) => {
+    const messages = channel.messages[Symbol.asyncIterator]()
+    const question = imageQuestion.parse(readMessage(await next(messages)))
+    const image = Buffer.from(await next(messages)).toString()
+    await images.dispatch({
+      ...{ model, accountId, signal: channel.signal, isPeers: true },
+      request: { ...question, image: image === '' ? null : image },
+      async read(made) {
+        await channel.send(writeMessage({ images: made.length }))
+        for (const one of made) await channel.send(Buffer.from(one))
+        const { fault } = verdict.parse(readMessage(await inTime(next(messages))))
+        // Whoever asked asks elsewhere; here it is the node's failure.
+        if (fault !== null) channel.abort(null)
+        if (fault !== null) throw new FormatError('other', fault)
+      },
+    })
+    await channel.end()
+    await messages.next()
+  })
+  return { running: () => running }
 }
 
 /** The node's chunks as they are, judged. */
@@ -95,8 +112,13 @@ async function next(messages: AsyncIterator<Uint8Array>): Promise<Uint8Array> {
   return value
 }
 
-async function inTime(asked: Promise<Uint8Array>, { signal }: Channel): Promise<Uint8Array> {
-  const answer = await Promise.race([asked, pause(VERDICT_MS, signal)])
-  if (answer === undefined) throw new Error('expected a verdict on the images in time')
-  return answer
+async function inTime(asked: Promise<Uint8Array>): Promise<Uint8Array> {
+  const isOver = new AbortController()
+  try {
+    const answer = await Promise.race([asked, pause(VERDICT_MS, isOver.signal)])
+    if (answer === undefined) throw new Error('expected a verdict on the images in time')
+    return answer
+  } finally {
+    isOver.abort()
+  }
 }

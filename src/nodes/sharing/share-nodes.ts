@@ -37,10 +37,17 @@ export type NodeSharing = {
   /** Its slots, or whether it is given calls, are others. */
   changed(node: NodeConnection): void
   leave(node: NodeConnection): void
-  /** Whether another gateway has a living connection of the node. One that is dead is ended. */
-  isElsewhere(nodeId: string, timeoutMs: number): Promise<boolean>
+  /**
+   * Claims the node, which dials in here. False when another gateway has a living connection of it,
+   * or claims it at the same time and comes first; one that is dead is ended.
+   */
+  claim(nodeId: string, timeoutMs: number): Promise<boolean>
+  /** It has connected, or will not. */
+  unclaim(nodeId: string): void
   /** Ends a node's connection at whichever other gateway has it. */
   disconnectElsewhere(nodeId: string, reason: string): Promise<boolean>
+  /** Offers the nodes here to nobody any more. */
+  drain(): void
   stop(): void
 }
 
@@ -63,9 +70,15 @@ class SharedNodes implements NodeSharing {
   private readonly local = new Map<string, Set<Offer<NodeConnection>>>()
   private readonly changedModels = new Set<string>()
   private readonly remote = new Map<string, Map<string, { node: RemoteNode; toldAtMs: number }>>()
-  private readonly unasks = new Map<string, () => void>()
+  /** What ends the answering for a node, and its connection; null: it is only claimed. */
+  private readonly asked = new Map<
+    string,
+    { readonly node: NodeConnection | null; readonly end: () => void }
+  >()
   private readonly refresh: NodeJS.Timeout
   private telling: NodeJS.Timeout | null = null
+  private toldAtMs = Number.NEGATIVE_INFINITY
+  private isDraining = false
 
   constructor(options: SharingOptions) {
     this.options = options
@@ -87,35 +100,39 @@ class SharedNodes implements NodeSharing {
       const offers = this.local.get(key) ?? new Set()
       this.local.set(key, offers.add(offer))
     }
-    const { nodeId } = node
-    this.unasks.get(nodeId)?.()
-    this.unasks.set(
-      nodeId,
-      this.options.bus.answer(NODE_TOPIC, nodeId, (question) =>
-        this.options.onAsked(nodeId, nodeQuestion.parse(question)),
-      ),
-    )
+    this.answer(node.nodeId, node)
     this.changed(node)
   }
 
   changed(node: NodeConnection): void {
     const place = this.options.placeOf(node)
     for (const { model } of node.offers) this.changedModels.add(keyOf(place, model))
-    this.telling ??= setTimeout(() => this.tellChanged(), TELL_DELAY_MS).unref()
+    // At once after a while of silence: somebody may wait for the slot.
+    const delayMs = this.toldAtMs + TELL_DELAY_MS - performance.now()
+    this.telling ??= setTimeout(() => this.tellChanged(), Math.max(0, delayMs)).unref()
   }
 
   leave(node: NodeConnection): void {
     const place = this.options.placeOf(node)
     for (const offer of node.offers) this.local.get(keyOf(place, offer.model))?.delete(offer)
-    this.unasks.get(node.nodeId)?.()
-    this.unasks.delete(node.nodeId)
+    if (this.asked.get(node.nodeId)?.node === node) this.unanswer(node.nodeId)
     this.changed(node)
   }
 
-  async isElsewhere(nodeId: string, timeoutMs: number): Promise<boolean> {
-    const question: NodeQuestion = { kind: 'claim', timeoutMs }
+  async claim(nodeId: string, timeoutMs: number): Promise<boolean> {
+    const { bus } = this.options
+    // Heard by whoever asks from now on, so that of two who claim at once one at least hears.
+    this.answer(nodeId, null)
+    const question: NodeQuestion = { kind: 'claim', by: bus.id, timeoutMs }
     const asked = { question, timeoutMs: timeoutMs + ASK_MARGIN_MS }
-    return (await this.options.bus.ask(NODE_TOPIC, nodeId, asked)) === true
+    // Of what is on a bus that fails nothing is known: the node that dials is there.
+    const isClaimed = (await bus.ask(NODE_TOPIC, nodeId, asked)) !== true
+    if (!isClaimed) this.unclaim(nodeId)
+    return isClaimed
+  }
+
+  unclaim(nodeId: string): void {
+    if (this.asked.get(nodeId)?.node === null) this.unanswer(nodeId)
   }
 
   async disconnectElsewhere(nodeId: string, reason: string): Promise<boolean> {
@@ -124,15 +141,40 @@ class SharedNodes implements NodeSharing {
     return (await this.options.bus.ask(NODE_TOPIC, nodeId, asked)) === true
   }
 
+  drain(): void {
+    if (this.isDraining) return
+    this.isDraining = true
+    this.tellAll()
+  }
+
   stop(): void {
+    this.drain()
     clearInterval(this.refresh)
     if (this.telling !== null) clearTimeout(this.telling)
-    for (const unask of this.unasks.values()) unask()
+    for (const nodeId of [...this.asked.keys()]) this.unanswer(nodeId)
     for (const peer of [...this.remote.keys()]) this.forget(peer)
+  }
+
+  private answer(nodeId: string, node: NodeConnection | null): void {
+    this.unanswer(nodeId)
+    const { bus, onAsked } = this.options
+    const end = bus.answer(NODE_TOPIC, nodeId, async (asked) => {
+      const question = nodeQuestion.parse(asked)
+      if (node !== null) return onAsked(nodeId, question)
+      // Only claimed here: of two gateways that claim it, the one with the lower id has it.
+      return question.kind === 'claim' && bus.id < question.by ? true : undefined
+    })
+    this.asked.set(nodeId, { node, end })
+  }
+
+  private unanswer(nodeId: string): void {
+    this.asked.get(nodeId)?.end()
+    this.asked.delete(nodeId)
   }
 
   private tellChanged(): void {
     this.telling = null
+    this.toldAtMs = performance.now()
     const changed = [...this.changedModels]
     this.changedModels.clear()
     this.tell(changed)
@@ -146,7 +188,8 @@ class SharedNodes implements NodeSharing {
   private tell(keys: readonly string[]): void {
     for (let from = 0; from < keys.length; from += OFFERS_PER_MESSAGE) {
       const part = keys.slice(from, from + OFFERS_PER_MESSAGE)
-      const offers = part.map((key) => sumOffers(key, this.local.get(key) ?? []))
+      const offersOf = (key: string) => (this.isDraining ? [] : (this.local.get(key) ?? []))
+      const offers = part.map((key) => sumOffers(key, offersOf(key)))
       this.options.bus.publish(OFFERS_TOPIC, offers)
     }
   }
@@ -158,6 +201,7 @@ class SharedNodes implements NodeSharing {
       const key = keyOf(offer.place, offer.model)
       const place = this.options.places[offer.place]
       const entry = known.get(key)
+      if (entry === undefined && known.size >= MODELS_MAX) continue
       if (offer.connected === 0) {
         known.delete(key)
         this.remove(place, entry?.node)
@@ -210,6 +254,8 @@ class SharedNodes implements NodeSharing {
 }
 
 const ASK_MARGIN_MS = 1_000
+/** Models of one other gateway that are remembered. */
+const MODELS_MAX = 10_000
 
 function keyOf(place: PlaceName, model: string): string {
   return `${place} ${model}`

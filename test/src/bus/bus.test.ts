@@ -1,0 +1,278 @@
+import { randomUUID } from 'node:crypto'
+import { writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { connect, type NatsConnection } from '@nats-io/transport-node'
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { type Bus, startBus } from '../../../src/bus/bus.ts'
+import type { Channel } from '../../../src/bus/channel.ts'
+import { PEERS_MAX } from '../../../src/bus/peers.ts'
+import { createLogger } from '../../../src/observability/logger.ts'
+import { HAS_NATS, type NatsServer, natsTitle, startNatsServer } from '../../support/nats-server.ts'
+import { until } from '../../support/until.ts'
+
+let nats: NatsServer
+let stranger: NatsConnection
+const buses: Bus[] = []
+const lines: string[] = []
+
+beforeAll(async () => {
+  if (!HAS_NATS) return
+  nats = await startNatsServer()
+  stranger = await connect({ servers: [nats.url.slice('nats://'.length)] })
+})
+afterAll(async () => {
+  await stranger?.close()
+  await nats?.stop()
+})
+afterEach(async () => {
+  await Promise.all(buses.splice(0).map((bus) => bus.stop()))
+  lines.length = 0
+})
+
+function open(prefix: string, url = nats.url): Bus {
+  const log = createLogger({
+    level: 'info',
+    destination: { write: (line) => void lines.push(line) },
+  })
+  const bus = startBus(
+    { servers: [url], credentialsFile: null, caFile: null, subjectPrefix: prefix },
+    { makeId: randomUUID, log },
+  )
+  buses.push(bus)
+  return bus
+}
+
+async function openPair(url?: string): Promise<{ near: Bus; far: Bus; prefix: string }> {
+  const prefix = `test-${randomUUID()}`
+  const near = open(prefix, url)
+  const far = open(prefix, url)
+  await meet(near, far)
+  return { near, far, prefix }
+}
+
+const meet = (near: Bus, far: Bus) =>
+  until('they meet', () => near.peers().includes(far.id) && far.peers().includes(near.id))
+
+/** Answers what it is sent. */
+function serveEcho(bus: Bus): void {
+  bus.serve('echo', async (channel) => {
+    for await (const message of channel.messages) await channel.send(message)
+    await channel.end()
+  })
+}
+
+async function echo(near: Bus, far: Bus, text: string): Promise<string> {
+  const channel = near.open(far.id, 'echo', null)
+  await channel.send(Buffer.from(text))
+  await channel.end()
+  const parts: Uint8Array[] = []
+  for await (const message of channel.messages) parts.push(message)
+  return Buffer.concat(parts).toString()
+}
+
+/** A channel whose other end waits for ever. */
+async function openSilent(near: Bus, far: Bus): Promise<Channel> {
+  const heard = Promise.withResolvers<void>()
+  far.serve('silent', async (channel) => {
+    heard.resolve()
+    for await (const _ of channel.messages);
+  })
+  const channel = near.open(far.id, 'silent', null)
+  await heard.promise
+  return channel
+}
+
+const stop = (pid: number) => process.kill(pid, 'SIGSTOP')
+
+describe.runIf(HAS_NATS)(natsTitle('a bus'), () => {
+  it('carries channels, what is told to all, and questions', async () => {
+    const { near, far } = await openPair()
+    serveEcho(far)
+    expect(await echo(near, far, 'x'.repeat(3_000_000))).toHaveLength(3_000_000)
+    const heard: unknown[] = []
+    far.listen('news', (from, message) => heard.push([from, message]))
+    near.publish('news', { of: 'today' })
+    await until('it hears', () => heard.length === 1)
+    expect(heard).toEqual([[near.id, { of: 'today' }]])
+    const end = far.answer('thing', 'a b.*', async (question) => ({ question }))
+    const asked = { question: 'where', timeoutMs: 5_000 }
+    await until('it is asked', async () => (await near.ask('thing', 'a b.*', asked)) !== null)
+    expect(await near.ask('thing', 'a b.*', asked)).toEqual({ question: 'where' })
+    end()
+    await until('nobody answers', async () => (await near.ask('thing', 'a b.*', asked)) === null)
+    await until('no channel is left', () => near.status().channels + far.status().channels === 0)
+  })
+
+  it('ends what is called at a service that is not there, or that fails', async () => {
+    const { near, far } = await openPair()
+    far.serve('failing', async () => {
+      throw new Error('no')
+    })
+    for (const service of ['nothing', 'failing']) {
+      const channel = near.open(far.id, service, null)
+      await until('it ends', () => channel.signal.aborted)
+      expect(channel.signal.reason).toMatchObject({ code: 'aborted' })
+    }
+    expect(near.open(randomUUID(), 'echo', null).signal.reason).toMatchObject({ code: 'lost' })
+    expect(near.status().channels).toBe(0)
+  })
+
+  it('does not hear another prefix', async () => {
+    const { near, far } = await openPair()
+    const other = open(`test-${randomUUID()}`)
+    await until('it is up', () => other.status().isUp)
+    near.publish('here', null)
+    await echoReady(near, far)
+    expect(other.peers()).toEqual([])
+    expect(near.peers()).toEqual([far.id])
+  })
+
+  it('ends calls at once when the server is killed, and works again when it is back', async () => {
+    const server = await startNatsServer()
+    const { near, far } = await openPair(server.url)
+    serveEcho(far)
+    const channel = await openSilent(near, far)
+    const killedAtMs = performance.now()
+    await server.kill()
+    await until('the call ended', () => channel.signal.aborted)
+    expect(performance.now() - killedAtMs).toBeLessThan(2_000)
+    expect(near.status()).toEqual({ isUp: false, peers: 0, channels: 0 })
+    expect(await near.ask('thing', 'x', { question: 1, timeoutMs: 60_000 })).toBeNull()
+    await server.restart()
+    await meet(near, far)
+    expect(await echo(near, far, 'again')).toBe('again')
+    expect(lines.filter((line) => line.includes('bus lost'))).toHaveLength(2)
+    await Promise.all(buses.splice(0).map((bus) => bus.stop()))
+    await server.stop()
+  })
+
+  it('sees that a frame was lost, though nothing comes after it', async () => {
+    const { near, far, prefix } = await openPair()
+    const channel = await openSilent(near, far)
+    // The other side is told of a frame that never comes.
+    const forged = { version: 1, from: near.id, epoch: 1 }
+    const names = await channelNames(prefix, far.id)
+    for (let told = 0; told < 2; told++)
+      stranger.publish(`${prefix}.tally.${far.id}`, JSON.stringify({ ...forged, body: names(99) }))
+    await until('the call ended', () => channel.signal.aborted)
+    expect(channel.signal.reason).toMatchObject({ code: 'aborted' })
+  })
+
+  it('logs in as the address says, and tells of a wrong password without it', async () => {
+    const server = await startNatsServer(['--user', 'gate', '--pass', 'p@ss:w/rd'])
+    const login = (password: string) =>
+      server.url.replace('//', `//gate:${encodeURIComponent(password)}@`)
+    const right = open('locked', login('p@ss:w/rd'))
+    await until('it is up', () => right.status().isUp)
+    const wrong = open('locked', login('secret-guess'))
+    await until('it is told', () => lines.some((line) => line.includes('bus cannot be used')))
+    expect(wrong.status().isUp).toBe(false)
+    expect(lines.join()).toMatch(/Authorization Violation/)
+    expect(lines.join()).not.toMatch(/secret-guess|p@ss/)
+    await Promise.all(buses.splice(0).map((bus) => bus.stop()))
+    await server.stop()
+  })
+
+  it('refuses a server without TLS where the address asks for it', async () => {
+    const bus = open('tls', nats.url.replace('nats:', 'tls:'))
+    await until('it is told', () => lines.some((line) => line.includes('bus cannot be used')))
+    expect(bus.status().isUp).toBe(false)
+  })
+
+  it('is told of permissions that it lacks', async () => {
+    const config = join(tmpdir(), `nats-${randomUUID()}.conf`)
+    await writeFile(
+      config,
+      `authorization { users = [ { user: u, password: p, permissions: { publish: "other.>", subscribe: "other.>" } } ] }`,
+    )
+    const server = await startNatsServer(['-c', config])
+    open('mine', server.url.replace('//', '//u:p@'))
+    await until('it is told', () => lines.some((line) => line.includes('Permissions Violation')))
+    expect(lines.filter((line) => line.includes('Permissions Violation')).length).toBeLessThan(4)
+    await Promise.all(buses.splice(0).map((bus) => bus.stop()))
+    await server.stop()
+  })
+
+  it('sends smaller frames to a server that takes no larger ones', async () => {
+    const config = join(tmpdir(), `nats-${randomUUID()}.conf`)
+    await writeFile(config, 'max_payload: 8192')
+    const server = await startNatsServer(['-c', config])
+    const { near, far } = await openPair(server.url)
+    serveEcho(far)
+    expect(await echo(near, far, 'y'.repeat(200_000))).toHaveLength(200_000)
+    near.publish('news', 'z'.repeat(100_000))
+    await until('it is told', () => lines.some((line) => line.includes('not sent')))
+    expect(near.status().isUp).toBe(true)
+    await Promise.all(buses.splice(0).map((bus) => bus.stop()))
+    await server.stop()
+  })
+
+  it('outlives whatever is said on its subjects, and remembers a bounded number of gateways', async () => {
+    const { near, far, prefix } = await openPair()
+    serveEcho(far)
+    far.listen('news', () => {
+      throw new Error('of no use')
+    })
+    const from = { version: 1, from: 'x', epoch: 1 }
+    const words = [
+      '',
+      'garbage',
+      '{"__proto__": {"polluted": 1}, "version": 1}',
+      '['.repeat(100_000),
+      JSON.stringify({ version: 2, from: 'other-version', epoch: 1, body: null }),
+      JSON.stringify({ ...from, from: 'a.b >\r\nPUB', body: null }),
+      JSON.stringify({ ...from, from: near.id, epoch: 0, body: null }),
+      JSON.stringify({ ...from, body: [['unknown', 1]] }),
+      JSON.stringify({ ...from, body: 'x'.repeat(900_000) }),
+      JSON.stringify({ ...from, service: 'echo', header: null }),
+    ]
+    const subjects = [
+      'all.here',
+      'all.news',
+      `open.${far.id}`,
+      `tally.${far.id}`,
+      `channel.${far.id}.x`,
+    ]
+    for (const subject of subjects)
+      for (const word of words)
+        stranger.publish(`${prefix}.${subject}`, word, { reply: `${prefix}.channel.x.y` })
+    for (let count = 0; count < 20_000; count++)
+      stranger.publish(
+        `${prefix}.all.here`,
+        JSON.stringify({ ...from, from: `stranger-${count}`, body: null }),
+      )
+    await stranger.flush()
+    expect(await echo(near, far, 'still there')).toBe('still there')
+    await until('it has heard all', () => far.peers().length === PEERS_MAX)
+    expect(far.peers()).not.toContain('other-version')
+    expect(({} as { polluted?: number }).polluted).toBeUndefined()
+    expect(lines.filter((line) => line.includes('not understood')).length).toBeLessThanOrEqual(2)
+  })
+
+  it('stops, though the server hangs', async () => {
+    const server = await startNatsServer()
+    const bus = open('hung', server.url)
+    await until('it is up', () => bus.status().isUp)
+    stop(server.pid())
+    const startedAtMs = performance.now()
+    await bus.stop()
+    expect(performance.now() - startedAtMs).toBeLessThan(3_000)
+    await server.stop()
+  })
+})
+
+async function echoReady(near: Bus, far: Bus): Promise<void> {
+  serveEcho(far)
+  expect(await echo(near, far, 'ready')).toBe('ready')
+}
+
+/** The channels that gateways tell `gateway` of, as a tally that says they sent so many frames. */
+async function channelNames(prefix: string, gateway: string) {
+  const subscription = stranger.subscribe(`${prefix}.tally.${gateway}`, { max: 1 })
+  for await (const message of subscription) {
+    const { body } = message.json<{ body: [string, number][] }>()
+    return (sent: number) => body.map(([name]) => [name, sent])
+  }
+  throw new Error('expected a tally')
+}
