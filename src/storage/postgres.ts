@@ -7,6 +7,7 @@ import {
   type PostgresQueryResult,
 } from 'kysely'
 import pg from 'pg'
+import { createLoop } from '../runtime/loop.ts'
 import { DatabaseAwayError, DatabaseUnfit } from './errors.ts'
 import { createPostgresSession, type DatabaseSession } from './postgres-session.ts'
 import { parseInt8 } from './tables.ts'
@@ -34,6 +35,13 @@ type PostgresLimits = {
   readonly queryTimeoutMs: number
   /** Idle connections are probed after this, so that a dead peer shows. */
   readonly keepAliveAfterMs: number
+  /** Longest wait for the answer to a probe, which is sent every second. */
+  readonly probeTimeoutMs: number
+  /**
+   * A server that answered no probe for so long is away: queries fail at once then, those under
+   * way too; commits do not, because what became of one has to be known.
+   */
+  readonly silenceMaxMs: number
 }
 
 export const POSTGRES_LIMITS: PostgresLimits = {
@@ -43,7 +51,12 @@ export const POSTGRES_LIMITS: PostgresLimits = {
   statementTimeoutMs: 15_000,
   queryTimeoutMs: 17_000,
   keepAliveAfterMs: 10_000,
+  probeTimeoutMs: 2_000,
+  silenceMaxMs: 5_000,
 }
+
+/** Pause between two probes. */
+const PROBE_INTERVAL_MS = 1_000
 
 /**
  * A database that is ready for Kysely. Where a dialect is null, its queries share the one
@@ -89,7 +102,10 @@ export async function openPostgres(
   })
   const untimed = { ...limits, statementTimeoutMs: 0, queryTimeoutMs: 0 }
   const migrationPool = createPool(url, { ...untimed, max: 1, onConnectionError })
-  const pools = [queryPool, commitPool, migrationPool]
+  const { probeTimeoutMs } = limits
+  const timely = { connectTimeoutMs: probeTimeoutMs, queryTimeoutMs: probeTimeoutMs }
+  const probePool = createPool(url, { ...limits, ...timely, max: 1, onConnectionError })
+  const pools = [queryPool, commitPool, migrationPool, probePool]
   try {
     await checkServer(queryPool)
   } catch (error) {
@@ -97,12 +113,14 @@ export async function openPostgres(
     throw error
   }
   const session = createPostgresSession(url, onConnectionError)
+  const silence = watchSilence(probePool, limits.silenceMaxMs, onConnectionError)
   return {
-    dialect: new PostgresDialect({ pool: discardBroken(queryPool) }),
+    dialect: new PostgresDialect({ pool: discardBroken(queryPool, silence.signal) }),
     commitDialect: new PostgresDialect({ pool: discardBroken(commitPool) }),
     migrationDialect: new PostgresDialect({ pool: discardBroken(migrationPool) }),
     session,
     close: async () => {
+      await silence.stop()
       await session.close()
       await endPools(pools)
     },
@@ -143,11 +161,83 @@ function createPool(
  * later: so it is thrown away, like every one that failed otherwise than by an error the server
  * reported.
  */
-function discardBroken(pool: pg.Pool): PostgresPool {
+function discardBroken(pool: pg.Pool, silence: () => AbortSignal = () => NEVER): PostgresPool {
   return {
     options: pool.options,
-    connect: async () => watchClient(await connect(pool)),
+    connect: async () => {
+      silence().throwIfAborted()
+      return watchClient(await connect(pool), silence)
+    },
     end: () => pool.end(),
+  }
+}
+
+const NEVER = new AbortController().signal
+
+/**
+ * Probes the server over a connection of its own. While it has been silent for `silenceMaxMs`, the
+ * signal that `signal` gives is aborted with DatabaseAwayError; `onSilence` hears of it once. One
+ * probe in vain is not enough: this process itself may have been held up.
+ */
+function watchSilence(
+  pool: pg.Pool,
+  silenceMaxMs: number,
+  onSilence: (error: Error) => void,
+): { readonly signal: () => AbortSignal; stop(): Promise<void> } {
+  const probing = discardBroken(pool)
+  let silence = new AbortController()
+  let answeredAt = performance.now()
+  let failures = 0
+
+  async function probe(): Promise<void> {
+    const client = await probing.connect()
+    try {
+      await client.query('select 1', [])
+    } finally {
+      client.release()
+    }
+  }
+
+  const loop = createLoop(async () => {
+    try {
+      await probe()
+      answeredAt = performance.now()
+      failures = 0
+      if (silence.signal.aborted) silence = new AbortController()
+    } catch {
+      failures += 1
+      const silentMs = performance.now() - answeredAt
+      if (failures > 1 && silentMs >= silenceMaxMs && !silence.signal.aborted) {
+        const text = `the server has answered nothing for ${Math.round(silentMs)} ms`
+        const error = new DatabaseAwayError(text)
+        silence.abort(error)
+        onSilence(error)
+      }
+    }
+    return PROBE_INTERVAL_MS
+  })
+  // What was just opened answers.
+  const start = setTimeout(() => loop.start(), PROBE_INTERVAL_MS)
+  start.unref()
+  return {
+    signal: () => silence.signal,
+    stop: () => {
+      clearTimeout(start)
+      return loop.stop()
+    },
+  }
+}
+
+/** Settles as the promise, or rejects with the signal's reason as soon as it is aborted. */
+async function until<Value>(promise: Promise<Value>, signal: AbortSignal): Promise<Value> {
+  const aborted = Promise.withResolvers<never>()
+  const abort = () => aborted.reject(signal.reason)
+  signal.addEventListener('abort', abort)
+  if (signal.aborted) abort()
+  try {
+    return await Promise.race([promise, aborted.promise])
+  } finally {
+    signal.removeEventListener('abort', abort)
   }
 }
 
@@ -163,7 +253,7 @@ async function connect(pool: pg.Pool): Promise<pg.PoolClient> {
   }
 }
 
-function watchClient(client: pg.PoolClient): PostgresPoolClient {
+function watchClient(client: pg.PoolClient, silence: () => AbortSignal): PostgresPoolClient {
   let isBroken = false
   function query<Row>(
     statement: string,
@@ -173,8 +263,9 @@ function watchClient(client: pg.PoolClient): PostgresPoolClient {
   function query(statement: unknown, parameters: readonly unknown[] = []): unknown {
     if (typeof statement !== 'string')
       throw new TypeError('expected a statement; cursors are not used here')
-    return client.query(statement, [...parameters]).catch((error: unknown) => {
+    return until(client.query(statement, [...parameters]), silence()).catch((error: unknown) => {
       isBroken ||= !(error instanceof pg.DatabaseError)
+      if (error instanceof DatabaseAwayError) throw error
       throw isConnectionLost(error) ? awayError(error) : error
     })
   }

@@ -13,6 +13,9 @@ export const READINESS_AGE_MAX_MS = 1_000
 /** A part that does not answer within this is failing. */
 export const CHECK_TIMEOUT_MS = 2_000
 
+/** The database has less, so that whoever asks once a second is told within two. */
+export const DATABASE_TIMEOUT_MS = 1_000
+
 /** Commits that have been failing for less are a hiccup, which callers wait out. */
 export const COMMITS_FAILING_MS_MAX = 2_000
 
@@ -66,7 +69,7 @@ export function createReadiness(checks: ReadinessChecks, now: () => number): Rea
 
   async function ask(): Promise<ReadinessReport> {
     const outcomes = await Promise.all([
-      settle('database', database()),
+      settle('database', database(), DATABASE_TIMEOUT_MS),
       settle('enclave', enclave()),
       settle('attestation', attestation()),
     ])
@@ -103,9 +106,13 @@ function findCommitFault({
 }
 
 /** Null when the check came out well in time. */
-async function settle(part: ReadinessPart, check: Promise<unknown>): Promise<ReadinessPart | null> {
+async function settle(
+  part: ReadinessPart,
+  check: Promise<unknown>,
+  timeoutMs = CHECK_TIMEOUT_MS,
+): Promise<ReadinessPart | null> {
   const timeout = Promise.withResolvers<ReadinessPart>()
-  const timer = setTimeout(() => timeout.resolve(part), CHECK_TIMEOUT_MS)
+  const timer = setTimeout(() => timeout.resolve(part), timeoutMs)
   const outcome = check.then(
     () => null,
     () => part,

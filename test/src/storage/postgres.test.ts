@@ -6,6 +6,7 @@ import { beforeAll, describe, expect, it } from 'vitest'
 import { openDatabase } from '../../../src/storage/database.ts'
 import { DatabaseAwayError, DatabaseUnfit } from '../../../src/storage/errors.ts'
 import { openPostgres, POSTGRES_LIMITS } from '../../../src/storage/postgres.ts'
+import { startFaultyProxy } from '../../support/faulty-proxy.ts'
 import { createTestDatabase } from '../../support/test-database.ts'
 
 describe('a Postgres server', () => {
@@ -95,6 +96,29 @@ describe('a Postgres server', () => {
     })
     expect((await sql`select 3 as three`.execute(queries)).rows).toEqual([{ three: 3 }])
     expect(proxy.connections()).toBe(3)
+    await queries.destroy()
+    await opened.close()
+    await proxy.stop()
+  })
+
+  it('that says nothing any more has queries fail at once, and serves when it goes on', async () => {
+    const proxy = await startFaultyProxy(Number(new URL(url).port))
+    const frozen = url.replace(/:\d+\//, `:${proxy.port}/`)
+    const heard: Error[] = []
+    const limits = { ...POSTGRES_LIMITS, probeTimeoutMs: 200, silenceMaxMs: 300 }
+    const opened = await openPostgres(frozen, (error) => heard.push(error), limits)
+    const queries = new Kysely<never>({ dialect: opened.dialect })
+    await sql`select 1`.execute(queries)
+    await proxy.behave('hang')
+    const startedAt = performance.now()
+    const away = { name: 'DatabaseAwayError', message: expect.stringContaining('answered nothing') }
+    await expect(sql`select 2`.execute(queries)).rejects.toMatchObject(away)
+    await expect(sql`select 3`.execute(queries)).rejects.toMatchObject(away)
+    expect(performance.now() - startedAt).toBeLessThan(POSTGRES_LIMITS.queryTimeoutMs)
+    expect(heard).toContainEqual(expect.objectContaining(away))
+    await proxy.behave('pass')
+    const answered = async () => (await sql`select 4 as four`.execute(queries)).rows
+    await expect.poll(() => answered().catch(() => null)).toEqual([{ four: 4 }])
     await queries.destroy()
     await opened.close()
     await proxy.stop()
