@@ -26,6 +26,7 @@ const SLOW = [
   'integration/image-boot',
   'integration/memory',
   'integration/node-agent',
+  'integration/node-presence',
   'integration/postgres-crash',
   'integration/redaction',
   'integration/reference-page',
