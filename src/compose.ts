@@ -42,7 +42,7 @@ import {
 } from './nodes/open-nodes.ts'
 import { type CallObserver, timed } from './observability/call-scope.ts'
 import { listSources } from './observability/gauges.ts'
-import type { Logger } from './observability/logger.ts'
+import type { Logger, ProcessLogger } from './observability/logger.ts'
 import { createMeter, startMetrics } from './observability/metrics.ts'
 import { openTraces, traceCalls } from './observability/traces.ts'
 import { listRoutes, type UpstreamServices } from './routes.ts'
@@ -110,7 +110,7 @@ export type OwnParts = {
  */
 export async function compose(
   config: GatewayConfig,
-  log: Logger,
+  log: Logger | ProcessLogger,
   own: OwnParts = {},
 ): Promise<Gateway> {
   const tiers = own.tiers ?? (await chooseTiers(config.tiersFile, config))
@@ -246,6 +246,8 @@ export async function compose(
             anchorLag: anchoring.figures.lag,
             reanchored: anchoring.figures.reanchored,
             balances: anchoring.figures.balances,
+            bus: bus === null ? null : () => bus.status(),
+            lines: 'lines' in log ? log.lines : null,
             now: Date.now,
           }),
           config.metrics,

@@ -136,6 +136,12 @@ export type MeasuredParts = {
   readonly reanchored: () => number
   /** In wei, of each relayer that has anchors on their way, and of the own one. */
   readonly balances: () => Promise<ReadonlyMap<string, bigint>>
+  /** What connects this gateway to others; null for one that is alone. */
+  readonly bus:
+    | (() => { readonly isUp: boolean; readonly peers: number; readonly channels: number })
+    | null
+  /** Of the log's lines; null where they are not written by this process. */
+  readonly lines: (() => { readonly dropped: number; readonly waitingBytes: number }) | null
   readonly now: () => number
 }
 
@@ -149,6 +155,8 @@ export function listSources(parts: MeasuredParts): readonly GaugeSource[] {
     relayerSource(parts),
     nodeSource(parts),
     enclaveSource(parts),
+    busSource(parts),
+    logSource(parts),
   ]
 }
 
@@ -312,6 +320,41 @@ function enclaveSource({ enclaves, enclaveStates, now }: MeasuredParts) {
         enclave_log_leaves: sum(logs.map(({ size }) => size)),
         enclave_log_pending: sum(logs.map(({ size, acknowledged }) => size - acknowledged)),
       }
+    },
+  })
+}
+
+function busSource({ bus }: MeasuredParts) {
+  return source({
+    name: 'bus',
+    gauges: {
+      bus_up: { help: '1 while the bus to the other gateways is connected; none without NATS_URL' },
+      bus_peers: { help: 'Other gateways that were heard of lately' },
+      bus_channels: { help: 'Calls under way from and to other gateways' },
+    },
+    read: () => {
+      const { isUp, peers, channels } = bus?.() ?? { isUp: null, peers: null, channels: null }
+      return {
+        bus_up: isUp === null ? null : Number(isUp),
+        bus_peers: peers,
+        bus_channels: channels,
+      }
+    },
+  })
+}
+
+function logSource({ lines }: MeasuredParts) {
+  return source({
+    name: 'log',
+    gauges: {
+      log_lines_dropped_total: {
+        help: 'Log lines that nobody took in time, and no disk, since the start',
+      },
+      log_waiting_bytes: { help: 'Bytes of log lines that wait to be written' },
+    },
+    read: () => {
+      const { dropped, waitingBytes } = lines?.() ?? { dropped: null, waitingBytes: null }
+      return { log_lines_dropped_total: dropped, log_waiting_bytes: waitingBytes }
     },
   })
 }

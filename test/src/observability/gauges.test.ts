@@ -2,6 +2,8 @@ import { Registry } from 'prom-client'
 import { describe, expect, it, vi } from 'vitest'
 import {
   type GaugeSource,
+  listSources,
+  type MeasuredParts,
   registerSources,
   SOURCE_TIMEOUT_MS,
 } from '../../../src/observability/gauges.ts'
@@ -74,5 +76,23 @@ describe('a source', () => {
     } finally {
       vi.useRealTimers()
     }
+  })
+})
+
+describe('listSources', () => {
+  const read = (name: string, parts: Partial<MeasuredParts>) =>
+    listSources({ bus: null, lines: null, ...parts } as MeasuredParts)
+      .find((source) => source.name === name)
+      ?.read()
+
+  it('tells of a bus that is down, and nothing of one that is not asked for', () => {
+    const bus = () => ({ isUp: false, peers: 0, channels: 2 })
+    expect(read('bus', { bus })).toEqual({ bus_up: 0, bus_peers: 0, bus_channels: 2 })
+    expect(read('bus', {})).toEqual({ bus_up: null, bus_peers: null, bus_channels: null })
+  })
+
+  it('tells of log lines that were dropped', () => {
+    const lines = () => ({ dropped: 3, waitingBytes: 512 })
+    expect(read('log', { lines })).toEqual({ log_lines_dropped_total: 3, log_waiting_bytes: 512 })
   })
 })
