@@ -1,8 +1,8 @@
 import { randomBytes } from 'node:crypto'
 import type { AnchorProof } from '../protocol/messages.ts'
 
-/** How long a sealed call waits for its commit, milliseconds: the gateway gives up before. */
-export const PROOF_TIMEOUT_MS = 90_000
+/** How long a sealed call waits for its commit, milliseconds: the gateway gives up after 60 s. */
+export const PROOF_TIMEOUT_MS = 65_000
 
 /** What became of a call that waited: `late` after PROOF_TIMEOUT_MS, `gone` with its caller. */
 type Proof = AnchorProof | 'late' | 'gone'
