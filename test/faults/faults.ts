@@ -245,6 +245,8 @@ const provider: readonly Fault[] = [
 const DESCRIPTORS_MAX = 96
 const HEAP_MIB = 128
 const LARGE_BODIES = 32
+/** Their lines are more than pipes, streams and the log's own queue hold. */
+const LOGGED_CALLS = 12_000
 const LARGE_BODY_BYTES = 9 * 1024 * 1024
 
 /** Connections that say nothing, of the row that runs. */
@@ -309,15 +311,18 @@ const process_: readonly Fault[] = [
   {
     part: 'Gateway',
     name: 'disk full',
-    how: 'no byte is left on the disk of DATA_DIR and of the log, which standard error goes to',
+    how: `no byte is left on the disk of DATA_DIR and of the log, which standard error goes to, and ${LOGGED_CALLS} calls are logged; made free`,
     prepare: async (scene) => {
       const { path } = disksOf(scene).gateway
       const variables = { DATA_DIR: join(path, 'data') }
       return { variables, logFile: join(path, 'gateway.log') }
     },
-    begin: (scene) => disksOf(scene).gateway.fill(),
+    begin: async (scene) => {
+      await disksOf(scene).gateway.fill()
+      void writeLog(gatewayOf(scene))
+    },
     end: (scene) => disksOf(scene).gateway.free(),
-    holdMs: 10 * SECOND_MS,
+    holdMs: 15 * SECOND_MS,
     shortHoldMs: 3 * SECOND_MS,
     hurts: [],
     needs: 'disks',
@@ -325,7 +330,7 @@ const process_: readonly Fault[] = [
   {
     part: 'Gateway',
     name: 'log reader stops',
-    how: 'the pipe behind standard error is not read, and 4,000 calls are logged; read again',
+    how: `the pipe behind standard error is not read, and ${LOGGED_CALLS} calls are logged; read again`,
     begin: async (scene) => {
       const gateway = gatewayOf(scene)
       gateway.program.readOutput(false)
@@ -383,9 +388,9 @@ async function crowd({ deployment }: Scene): Promise<void> {
   await Promise.all(Array.from({ length: LARGE_BODIES }, sendOn))
 }
 
-/** A line for each call, more than pipes and streams hold. */
+/** A line for each call. */
 async function writeLog({ origin }: DeployedGateway): Promise<void> {
-  for (let call = 0; call < 4_000; call += 20)
+  for (let call = 0; call < LOGGED_CALLS; call += 20)
     await Promise.all(
       Array.from({ length: 20 }, () =>
         fetch(`${origin}/v1/models`, { signal: AbortSignal.timeout(5_000) })

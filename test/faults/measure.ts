@@ -25,8 +25,6 @@ export type Measurement = {
   readonly metrics: readonly { readonly name: string; readonly afterMs: number }[]
   /** Begin of the last call that failed, of those that began after the end; 0: none did. */
   readonly recoveredAfterMs: number
-  /** Until all that was sealed is on the chain. */
-  readonly anchoredAfterMs: number | null
   readonly proven: number
   /** What the audit found wrong; empty: nothing that was acknowledged was lost. */
   readonly lost: readonly string[]
@@ -102,7 +100,6 @@ export async function measureFault(
   await deployment.waitUntilReady().catch(() => undefined)
   const { readyz, metrics } = await watch.stop()
   const proven = outcomes.flatMap(({ proven: one }) => (one === null ? [] : [one]))
-  const auditedMs = performance.now()
   const lost = await auditRun(
     {
       ...{ origin: gateway.origin, key: deployment.key },
@@ -110,7 +107,7 @@ export async function measureFault(
     },
     proven,
   ).catch((error: Error) => [`no audit: ${error.message}`])
-  const late = outcomes.filter((call) => call.code !== 'ok' && call.beganMs > endedMs)
+  const late = outcomes.filter((call) => call.code !== 'ok' && call.firstBeganMs > endedMs)
   const isOther = ({ said, atMs }: { readonly said: string; readonly atMs: number }) =>
     atMs > beganMs && said !== baseline.readyz
   const changes = readyz.filter(isOther)
@@ -127,7 +124,7 @@ export async function measureFault(
   return {
     fault,
     heldMs: endedMs - beganMs,
-    during: outcomes.filter((call) => call.endedMs > beganMs && call.beganMs < endedMs),
+    during: outcomes.filter((call) => call.endedMs > beganMs && call.firstBeganMs < endedMs),
     calls: outcomes.length,
     readyz: firstOfEach(changes.map(({ said, atMs }) => ({ said, afterMs: atMs - beganMs }))),
     readyAfterMs: back === undefined ? null : Math.max(0, back.atMs - endedMs),
@@ -135,7 +132,6 @@ export async function measureFault(
     recoveredAfterMs: hasRecovered
       ? Math.max(0, ...late.map((call) => call.beganMs - endedMs))
       : Number.POSITIVE_INFINITY,
-    anchoredAfterMs: lost.length === 0 ? performance.now() - auditedMs : null,
     proven: proven.length,
     lost,
     exits,
@@ -283,7 +279,7 @@ function isSymptom({ name, labels, value }: Sample, before: number | undefined):
   if (name.endsWith('_balance_ether')) return value < 0.01
   if (BUSY.test(name)) return false
   if (name.endsWith('calls_total'))
-    return (Number(labels.status) >= 500 || labels.end === 'error') && value > (before ?? 0)
+    return (Number(labels.status) >= 429 || labels.end === 'error') && value > (before ?? 0)
   if (TROUBLE.test(`${name} ${labels.state ?? ''}`)) return value > (before ?? 0)
   if (/_(up|serving)$/.test(name)) return value < (before ?? 0)
   if (labels.state !== undefined && /unreachable|connecting|draining/.test(labels.state))

@@ -41,7 +41,7 @@ export async function auditRun(
     .filter(([, records]) => records.length > 1)
     .map(([leaf]) => `twice in history: ${leaf}`)
   const faults: string[] = [...doubled]
-  for (const completion of proven) {
+  await forEach(proven, async (completion) => {
     const [record] = leaves.get(`${completion.publicKey} ${completion.index}`) ?? []
     if (!record) faults.push(`lost: ${completion.hash} (leaf ${completion.index})`)
     else if (record.hash !== completion.hash)
@@ -49,10 +49,25 @@ export async function auditRun(
     else if (record.tx_hash !== completion.txHash)
       faults.push(`other transaction: ${completion.hash}`)
     else faults.push(...verifyKept(completion), ...(await verifyFetched(place, completion)))
-  }
+  })
   const anchors = new Set(history.map((record) => record.tx_hash))
-  for (const txHash of anchors) faults.push(...(await checkAnchor(place, txHash)))
+  await forEach(anchors, async (txHash) => {
+    faults.push(...(await checkAnchor(place, txHash)))
+  })
   return faults
+}
+
+const AT_ONCE = 8
+
+async function forEach<Item>(
+  items: Iterable<Item>,
+  act: (item: Item) => Promise<void>,
+): Promise<void> {
+  const left = items[Symbol.iterator]()
+  const work = async () => {
+    for (let next = left.next(); next.done !== true; next = left.next()) await act(next.value)
+  }
+  await Promise.all(Array.from({ length: AT_ONCE }, work))
 }
 
 async function verifyFetched(

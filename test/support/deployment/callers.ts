@@ -33,6 +33,8 @@ export type CallKind = (typeof CALL_KINDS)[number]
 /** How a call ended, as its caller saw it. Times are of `performance.now()`. */
 export type CallOutcome = {
   readonly kind: CallKind
+  /** Of a call that was made again: of its first attempt; `beganMs` is of the last. */
+  readonly firstBeganMs: number
   readonly beganMs: number
   readonly endedMs: number
   /** Null: no answer came. */
@@ -128,14 +130,15 @@ export function createCaller(
         proven: null,
       }))
       .finally(() => clearTimeout(timer))
-    return { kind, content, beganMs, endedMs: performance.now(), ...outcome }
+    const endedMs = performance.now()
+    return { kind, content, firstBeganMs: beganMs, beganMs, endedMs, ...outcome }
   }
 
   return {
     async call(kind, content, timeoutMs) {
       const beganMs = performance.now()
       for (;;) {
-        const outcome = await attempt(kind, content, timeoutMs)
+        const outcome = { ...(await attempt(kind, content, timeoutMs)), firstBeganMs: beganMs }
         const isOver = outcome.endedMs - beganMs > timeoutMs || !outcome.isRetryable
         if (kind !== 'keyed' || isOver) return outcome
         await sleep(300)
