@@ -256,7 +256,7 @@ function findSymptoms(
   before: readonly Sample[],
   beganMs: number,
 ): Measurement['metrics'] {
-  const values = new Map(before.map((sample) => [seriesOf(sample), sample.value]))
+  const values = new Map(before.map((sample) => [seriesOf(sample), sample]))
   const found = new Map<string, number>()
   for (const { samples, atMs } of scrapes.filter((scrape) => scrape.atMs > beganMs)) {
     const note = (name: string) => {
@@ -264,11 +264,13 @@ function findSymptoms(
     }
     if (samples === null) note('the scrape fails')
     const now = new Map((samples ?? []).map((sample) => [seriesOf(sample), sample]))
-    for (const [series, sample] of now) if (isSymptom(sample, values.get(series))) note(series)
+    for (const [series, sample] of now)
+      if (isSymptom(sample, values.get(series)?.value)) note(nameOf(sample))
     // What cannot be read has no value.
     if (samples !== null)
-      for (const [series, value] of values)
-        if (value !== 0 && !now.has(series) && GAUGE.test(series)) note(`${series} is gone`)
+      for (const [series, sample] of values)
+        if (sample.value !== 0 && !now.has(series) && GAUGE.test(sample.name))
+          note(`${nameOf(sample)} is gone`)
   }
   return [...found].map(([name, afterMs]) => ({ name, afterMs }))
 }
@@ -287,8 +289,20 @@ function isSymptom({ name, labels, value }: Sample, before: number | undefined):
   return false
 }
 
+/** Name of a series, with all labels. */
 function seriesOf({ name, labels }: Sample): string {
-  const shown = Object.entries(labels).filter(([label]) => label !== 'method')
-  const text = shown.map(([label, value]) => `${label}="${value}"`).join(',')
+  const text = Object.entries(labels).map(([label, value]) => `${label}="${value}"`)
+  return `${name}{${text.join(',')}}`
+}
+
+/** Labels that say what is wrong; others say whose call it was. */
+const TELLING_LABELS: ReadonlySet<string> = new Set(['source', 'state', 'status', 'end', 'code'])
+
+/** The same for readers. */
+function nameOf({ name, labels }: Sample): string {
+  const told = Object.entries(labels).filter(
+    ([label, value]) => TELLING_LABELS.has(label) && value !== 'whole',
+  )
+  const text = told.map(([label, value]) => `${label}="${value}"`).join(',')
   return text === '' ? name : `${name}{${text}}`
 }

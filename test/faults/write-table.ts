@@ -98,7 +98,7 @@ const METRICS_SHOWN = 3
 /** The most telling first: calls that failed are told of whatever the fault is. */
 function describeMetrics(metrics: Measurement['metrics']): string {
   if (metrics.length === 0) return 'none'
-  const rank = ({ name }: { readonly name: string }) => (name.includes('calls_total') ? 1 : 0)
+  const rank = ({ name }: { readonly name: string }) => (/call(s|_errors)_total/.test(name) ? 1 : 0)
   const shown = metrics
     .toSorted((one, other) => rank(one) - rank(other) || one.afterMs - other.afterMs)
     .slice(0, METRICS_SHOWN)
