@@ -54,7 +54,7 @@ export const sharedOffers = z.array(sharedOffer).max(OFFERS_PER_MESSAGE)
 
 /** What another gateway may ask of a node. */
 export const nodeQuestion = z.discriminatedUnion('kind', [
-  /** It dials in at gateway `by`: whether its connection here is alive; one that is not is ended. */
+  /** It dials in at gateway `by`: whether its connection here is alive; a dead one is ended. */
   z.object({
     kind: z.literal('claim'),
     by: z.string(),

@@ -19,8 +19,8 @@ const imageQuestion = z.object({ prompt: z.string(), n: z.int(), size: z.string(
 const verdict = z.object({ fault: z.string().nullable() })
 
 /**
- * Serves the calls of other gateways, by the nodes that are connected here. Gives how many are under
- * way.
+ * Serves the calls of other gateways, by the nodes that are connected here. Gives how many are
+ * under way.
  */
 export function servePeers(
   bus: Pick<Bus, 'serve'>,
