@@ -9,7 +9,7 @@ import {
 import { readMetrics, type Sample } from '../support/read-metrics.ts'
 import type { Fault, Scene } from './faults.ts'
 
-/** What one fault did. Times are milliseconds from its begin, or, of what came back, from its end. */
+/** What one fault did. Times are milliseconds from its begin; of what came back, from its end. */
 export type Measurement = {
   readonly fault: Fault
   readonly heldMs: number

@@ -154,8 +154,8 @@ export function planTroubles(seed: string, durationMs: number): readonly Trouble
 }
 
 /**
- * Lets the troubles befall the deployment under load, puts everything right, and audits what callers
- * were given.
+ * Lets the troubles befall the deployment under load, puts everything right, and audits what
+ * callers were given.
  */
 export async function runChaos(
   deployment: Deployment,

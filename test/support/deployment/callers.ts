@@ -58,8 +58,8 @@ export type Caller = {
 }
 
 /**
- * Gives a caller at `origin`. Encrypted calls go through the client that checks; it connects when it
- * is first used, and again after it could not.
+ * Gives a caller at `origin`. Encrypted calls go through the client that checks; it connects when
+ * it is first used, and again after it could not.
  */
 export function createCaller(
   service: Pick<Deployment, 'key' | 'nodeModel' | 'readExpectations'>,

@@ -53,7 +53,7 @@ export type Deployment = {
   readonly chain: LocalChain
   readonly provider: ScriptedProvider
   readonly backend: ScriptedBackend
-  /** What connects the gateways; null for one that is alone, and where no nats-server is installed. */
+  /** What connects the gateways; null for one that is alone, or without a nats-server. */
   readonly nats: NatsServer | null
   /** Proxies on the gateways' way to the database, to the chain and to NATS. */
   readonly ways: {

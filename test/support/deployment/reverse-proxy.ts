@@ -28,9 +28,9 @@ const HEAD_TIMEOUT_MS = 90_000
 type Target = { readonly port: number; isHealthy: boolean; failures: number }
 
 /**
- * Starts a reverse proxy before loopback ports: in turns over those whose `/readyz` is 200, the next
- * one when the first takes no connection. Bodies are read whole before they are sent on, answers
- * and WebSockets pass as they come. Its own errors have the codes `proxy_no_gateway`,
+ * Starts a reverse proxy before loopback ports: in turns over those whose `/readyz` is 200, the
+ * next one when the first takes no connection. Bodies are read whole before they are sent on,
+ * answers and WebSockets pass as they come. Its own errors have the codes `proxy_no_gateway`,
  * `proxy_gateway_lost` and `proxy_gateway_silent`.
  */
 export async function startReverseProxy(ports: readonly number[]): Promise<ReverseProxy> {
