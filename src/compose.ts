@@ -45,7 +45,9 @@ import { listSources } from './observability/gauges.ts'
 import type { Logger, ProcessLogger } from './observability/logger.ts'
 import { createMeter, startMetrics } from './observability/metrics.ts'
 import { openTraces, traceCalls } from './observability/traces.ts'
+import { watchDescriptors } from './observability/watch-descriptors.ts'
 import { listRoutes, type UpstreamServices } from './routes.ts'
+import { countDescriptors, descriptorsMax } from './runtime/descriptors.ts'
 import { pause } from './runtime/loop.ts'
 import { settleAll } from './runtime/starting.ts'
 import { VERSION } from './runtime/version.ts'
@@ -230,29 +232,6 @@ export async function compose(
     images,
     ...own.upstream,
   }
-  const metrics =
-    config.metrics === null || meter === null
-      ? null
-      : await startMetrics(
-          meter,
-          listSources({
-            database: () => checkDatabase(database),
-            committer: commits.worst,
-            broadcaster: anchoring.status,
-            nodes: nodes.status,
-            nodeStates: nodes.countStates,
-            enclaves: () => enclaves.identities(),
-            enclaveStates: () => enclaves.countStates(),
-            anchorLag: anchoring.figures.lag,
-            reanchored: anchoring.figures.reanchored,
-            balances: anchoring.figures.balances,
-            bus: bus === null ? null : () => bus.status(),
-            lines: 'lines' in log ? log.lines : null,
-            now: Date.now,
-          }),
-          config.metrics,
-        )
-  onStarted(async () => metrics?.close())
   const traces =
     config.traces === null
       ? null
@@ -303,6 +282,36 @@ export async function compose(
     now: unixMs,
     makeRequestId: () => `req_${makeId()}`,
   })
+  const metrics =
+    config.metrics === null || meter === null
+      ? null
+      : await startMetrics(
+          meter,
+          listSources({
+            connections: app.server.load,
+            memory: app.memory,
+            database: () => checkDatabase(database),
+            committer: commits.worst,
+            broadcaster: anchoring.status,
+            nodes: nodes.status,
+            nodeStates: nodes.countStates,
+            enclaves: () => enclaves.identities(),
+            enclaveStates: () => enclaves.countStates(),
+            anchorLag: anchoring.figures.lag,
+            reanchored: anchoring.figures.reanchored,
+            balances: anchoring.figures.balances,
+            bus: bus === null ? null : () => bus.status(),
+            lines: 'lines' in log ? log.lines : null,
+            now: Date.now,
+          }),
+          config.metrics,
+        )
+  onStarted(async () => metrics?.close())
+  const stopWatching = watchDescriptors(
+    { count: countDescriptors, max: descriptorsMax(), connections: app.server.load },
+    log,
+  )
+  onStarted(async () => stopWatching())
   const expectFile =
     home === null || local === null
       ? null

@@ -15,7 +15,7 @@ import { allowOrigins } from './cors.ts'
 import { ApiError } from './errors.ts'
 import { referenceRoutes } from './openapi/routes.ts'
 import type { Route, RouteServer } from './route.ts'
-import { createHttpServer } from './server.ts'
+import { type ApiServer, createHttpServer } from './server.ts'
 import { observeCalls, openRequest } from './track-calls.ts'
 
 /** What the app is made of. */
@@ -65,7 +65,7 @@ type ApiSettings = {
 
 /** The gateway's HTTP API. */
 export type App = {
-  readonly server: Server
+  readonly server: ApiServer
   /** Every route there is. */
   readonly routes: readonly Pick<Route, 'method' | 'path' | 'scope'>[]
   /** What all calls hold, and may hold. */
@@ -101,7 +101,7 @@ export function createApp(parts: AppParts): App {
     isClosing: () => isClosing,
   })
   const isUpgrade = (request: IncomingMessage) => !isClosing && asksForSocket(request, sockets.path)
-  const server = createHttpServer(koa.callback(), isUpgrade)
+  const server = createHttpServer(koa.callback(), { isUpgrade })
   server.on('upgrade', (request, socket, head) => sockets.handleUpgrade(request, socket, head))
 
   function close(): Promise<void> {

@@ -8,6 +8,7 @@ import {
   STATUS_CODES,
 } from 'node:http'
 import { type AddressInfo, createServer as createTcpServer, type Socket } from 'node:net'
+import { descriptorsMax } from '../runtime/descriptors.ts'
 import { StartFailure, systemCodeOf } from '../runtime/starting.ts'
 import { JSON_TYPE } from './context.ts'
 import { ApiError, type ErrorCode, errorEnvelope } from './errors.ts'
@@ -32,6 +33,11 @@ export const HEADER_BYTES_MAX = 16 * 1024
 
 /** Open connections, those of nodes included; beyond it new ones are closed at once. */
 const CONNECTIONS_MAX = 30_000
+/**
+ * Share of the process' descriptors that they may take: the rest is for the database, enclaves, the
+ * chain and files.
+ */
+const DESCRIPTORS_SHARE = 0.75
 
 /**
  * HTTP/1.1 server with every timeout and limit set, that answers malformed requests in the error
@@ -42,8 +48,14 @@ const CONNECTIONS_MAX = 30_000
  */
 export function createHttpServer(
   listener: RequestListener,
-  isUpgrade: (request: IncomingMessage) => boolean = () => false,
-): Server {
+  {
+    isUpgrade = () => false,
+    connectionsMax = connectionsMaxOf(descriptorsMax()),
+  }: {
+    readonly isUpgrade?: (request: IncomingMessage) => boolean
+    readonly connectionsMax?: number
+  } = {},
+): ApiServer {
   const options = {
     shouldUpgradeCallback: isUpgrade,
     headersTimeout: HEADERS_TIMEOUT_MS,
@@ -56,7 +68,9 @@ export function createHttpServer(
     requireHostHeader: false,
   }
   const running = new WeakMap<object, Set<ServerResponse>>()
+  const silent = new Set<Socket>()
   const answer = (request: IncomingMessage, response: ServerResponse) => {
+    silent.delete(request.socket)
     const responses = running.get(request.socket) ?? new Set()
     running.set(request.socket, responses.add(response))
     response.once('close', () => responses.delete(response))
@@ -64,7 +78,14 @@ export function createHttpServer(
     else listener(request, response)
   }
   const server = createServer(options, answer)
-  server.maxConnections = CONNECTIONS_MAX
+  server.maxConnections = connectionsMax
+  server.on('connection', (socket) => {
+    silent.add(socket)
+    socket.once('close', () => silent.delete(socket))
+  })
+  server.on('upgrade', ({ socket }) => silent.delete(socket))
+  // Without a listener, a descriptor that is lacking for one connection would end the process.
+  server.on('error', () => undefined)
   // Streams end when they end: a socket that is quiet while a model thinks is no dead one.
   server.timeout = 0
   server.on('checkContinue', answer)
@@ -72,7 +93,32 @@ export function createHttpServer(
   server.on('clientError', (error: NodeJS.ErrnoException, socket: Socket) =>
     refuseMalformed(error, socket, [...(running.get(socket) ?? [])]),
   )
-  return server
+  const load = async () => ({
+    open: await countConnections(server),
+    silent: silent.size,
+    max: connectionsMax,
+  })
+  return Object.assign(server, { load })
+}
+
+/** A server, and its connections: `silent` are those that have sent no whole head yet. */
+export type ApiServer = Server & { readonly load: () => Promise<ConnectionLoad> }
+
+export type ConnectionLoad = {
+  readonly open: number
+  readonly silent: number
+  readonly max: number
+}
+
+/** Connections that a process with so many descriptors takes. */
+export function connectionsMaxOf(descriptors: number): number {
+  return Math.max(1, Math.min(CONNECTIONS_MAX, Math.floor(descriptors * DESCRIPTORS_SHARE)))
+}
+
+function countConnections(server: Server): Promise<number> {
+  return new Promise((resolve) => {
+    server.getConnections((error, count) => resolve(error ? 0 : count))
+  })
 }
 
 /**

@@ -96,6 +96,14 @@ function readInTime(source: GaugeSource): () => Promise<Readonly<Record<string, 
 
 /** What the parts say of themselves at each scrape. `now` gives Unix milliseconds. */
 export type MeasuredParts = {
+  /** Of the API's server. */
+  readonly connections: () => Promise<{
+    readonly open: number
+    readonly silent: number
+    readonly max: number
+  }>
+  /** Bytes that calls hold, weighed. */
+  readonly memory: () => { readonly bytes: number; readonly bytesMax: number }
   /** Rejects when the database does not answer a query. */
   readonly database: () => Promise<void>
   /** Of the committer that is worst off. */
@@ -148,6 +156,8 @@ export type MeasuredParts = {
 /** Gauges of all parts, for registerSources. */
 export function listSources(parts: MeasuredParts): readonly GaugeSource[] {
   return [
+    connectionSource(parts),
+    memorySource(parts),
     databaseSource(parts),
     commitSource(parts),
     chainSource(parts),
@@ -158,6 +168,35 @@ export function listSources(parts: MeasuredParts): readonly GaugeSource[] {
     busSource(parts),
     logSource(parts),
   ]
+}
+
+function connectionSource({ connections }: MeasuredParts) {
+  return source({
+    name: 'connections',
+    gauges: {
+      connections: { help: 'Open connections of the API, those of nodes included' },
+      connections_silent: { help: 'Those of them that have sent no whole head of a request yet' },
+      connections_max: { help: 'Connections beyond which new ones are closed at once' },
+    },
+    read: async () => {
+      const { open, silent, max } = await connections()
+      return { connections: open, connections_silent: silent, connections_max: max }
+    },
+  })
+}
+
+function memorySource({ memory }: MeasuredParts) {
+  return source({
+    name: 'memory',
+    gauges: {
+      admitted_bytes: { help: 'Memory that the bodies and answers of calls take, as estimated' },
+      admitted_bytes_max: { help: 'Memory beyond which calls are refused as overloaded' },
+    },
+    read: () => {
+      const { bytes, bytesMax } = memory()
+      return { admitted_bytes: bytes, admitted_bytes_max: bytesMax }
+    },
+  })
 }
 
 /** A database that does not answer for so long counts as down; less than a source has. */
