@@ -18,7 +18,7 @@ import type { Chain } from './open-chain.ts'
 import { fetchBlock } from './read-block.ts'
 import { createReanchorer } from './reanchorer.ts'
 import { createReanchorsStore } from './reanchors-store.ts'
-import { createRelayerFollowers } from './relayer-followers.ts'
+import { createRelayerFollowers, createRelayerTurn } from './relayer-followers.ts'
 import { type NoncedRelayer, RelayerNonces } from './relayer-nonces.ts'
 import { createRelayerOperations } from './relayer-operations.ts'
 import {
@@ -101,14 +101,18 @@ export function startAnchoring({
   const nonces = new RelayerNonces({ commits: createNonceStore(database), relayer, log })
   const relayers = createRelayersStore(database)
   const anchors = createAnchorsStore(database)
+  const turn = database.session === null ? null : createRelayerTurn(database.session, address)
   const followers = createRelayerFollowers({
+    turn,
     relayer: address,
     chainId,
     store: relayers,
     follow: (followed) =>
       createBroadcaster({
         ...{ rpc, anchors, relayer: followed, chainId, contract, confirmations, log },
-        ...(followed === address ? { onCount: nonces.noteCount } : {}),
+        ...(followed === address
+          ? { onCount: nonces.noteCount, isOurs: () => turn?.isOurs() ?? true }
+          : {}),
         ...(chain.publicUrl === null ? {} : { rebroadcastMs: LOCAL_REBROADCAST_MS }),
       }),
     holder: randomUUID(),

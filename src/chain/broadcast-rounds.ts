@@ -29,6 +29,11 @@ export class ChainFault extends Error {
   }
 }
 
+/** For so long nothing may move before a gateway does the work of the one whose turn it is. */
+const STANDBY_PATIENCE_MS = 30_000
+/** How long it then does that work. */
+const TAKEOVER_MS = 60_000
+
 export type RoundOptions = {
   readonly rpc: Rpc
   readonly anchors: AnchorsStore
@@ -51,6 +56,8 @@ export type RoundOptions = {
    * by another one.
    */
   readonly takenAfterMs: number
+  /** Whether it is this gateway that brings them onto the chain, of several on the database. */
+  readonly isOurs: () => boolean
   /** Called in each round with the number of the relayer's transactions that are in blocks. */
   readonly onCount: (count: number) => void
   /** Milliseconds, monotonic. */
@@ -63,6 +70,8 @@ export type RoundResult = {
   readonly highestNonce: number | null
   /** Nothing is left to do until there is a new anchor. */
   readonly isSettled: boolean
+  /** Another gateway does what is to be done. */
+  readonly isStandby: boolean
   /** What the endpoint said to a transaction that it did not take; null when it took all. */
   readonly rejection: string | null
 }
@@ -91,6 +100,9 @@ export class BroadcastRounds {
   /** Everything in flight under this nonce was sent, and all of it together last at this time. */
   #sent = { through: 0, wholeAt: 0 }
   #progress = { nonce: 0, at: 0 }
+  /** How far another gateway that sends these was seen to be, and since when. */
+  #elsewhere = { state: '', at: 0 }
+  #takenOverUntil = Number.NEGATIVE_INFINITY
   #rejection: string | null = null
   /** Nonces used on the chain without a receipt, and since when. */
   readonly #missingSince = new Map<number, number>()
@@ -127,7 +139,12 @@ export class BroadcastRounds {
     }
     onCount(view.nonce)
     const highestNonce = await anchors.highestNonce(relayer)
-    if (highestNonce === null) return { view, highestNonce, isSettled: true, rejection: null }
+    if (highestNonce === null)
+      return { view, highestNonce, isSettled: true, isStandby: false, rejection: null }
+    if (await this.#isStandby(view)) {
+      this.#forget()
+      return { view, highestNonce, isSettled: true, isStandby: true, rejection: null }
+    }
     if (this.#mineFrom === null) {
       this.#mineFrom = (await anchors.lowestUnsettled(relayer)) ?? highestNonce + 1
       this.#confirmFrom = this.#mineFrom
@@ -143,7 +160,35 @@ export class BroadcastRounds {
     await this.#confirm(view, end)
     await this.#send(view, flight, signal)
     const isSettled = Math.min(this.#mineFrom, this.#confirmFrom) > highestNonce
-    return { view, highestNonce, isSettled, rejection: this.#rejection }
+    return { view, highestNonce, isSettled, isStandby: false, rejection: this.#rejection }
+  }
+
+  /**
+   * Whether another gateway sends these. When nothing of them has moved for long, it may hang: two
+   * that send the same do no harm.
+   */
+  async #isStandby(view: ChainView): Promise<boolean> {
+    const { anchors, relayer, now, isOurs } = this.#options
+    if (isOurs()) return false
+    const lowest = await anchors.lowestUnsettled(relayer)
+    const state = `${lowest}/${view.nonce}`
+    if (now() < this.#takenOverUntil) return false
+    if (lowest === null || state !== this.#elsewhere.state) this.#elsewhere = { state, at: now() }
+    if (now() - this.#elsewhere.at < STANDBY_PATIENCE_MS) return true
+    this.#takenOverUntil = now() + TAKEOVER_MS
+    this.#elsewhere = { state: '', at: 0 }
+    return false
+  }
+
+  /** What others do meanwhile is read anew. */
+  #forget(): void {
+    this.#mineFrom = null
+    this.#confirmFrom = 0
+    this.#confirmAtBlock = 0
+    this.#tip = null
+    this.#sent = { through: 0, wholeAt: 0 }
+    this.#rejection = null
+    this.#missingSince.clear()
   }
 
   async #takeBack(fromNonce: number, evidence: 'nonce' | 'block'): Promise<void> {

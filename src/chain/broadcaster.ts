@@ -18,6 +18,8 @@ type BroadcasterLimits = Pick<RoundOptions, 'windowMax' | 'rebroadcastMs' | 'tak
    * is noticed.
    */
   readonly heartbeatMs: number
+  /** Pause between rounds while another gateway does the work: how old the figures of it may be. */
+  readonly standbyIntervalMs: number
   /** After a failed round, each time cut by a random part of up to a half. */
   readonly backoff: BackOffBounds
 }
@@ -27,6 +29,7 @@ const BROADCASTER_DEFAULTS: BroadcasterLimits = {
   // next to nothing.
   pollIntervalMs: 500,
   heartbeatMs: 10_000,
+  standbyIntervalMs: 2_000,
   backoff: { minMs: 250, maxMs: 15_000 },
   windowMax: 256,
   rebroadcastMs: 10_000,
@@ -70,9 +73,12 @@ export type Broadcaster = {
   status(): BroadcasterStatus
 }
 
-type BroadcasterOptions = Omit<RoundOptions, keyof BroadcasterLimits | 'onCount' | 'now'> &
-  /** By default onCount does nothing, and now is performance.now. */
-  Partial<BroadcasterLimits & Pick<RoundOptions, 'onCount' | 'now'>> & {
+type BroadcasterOptions = Omit<
+  RoundOptions,
+  keyof BroadcasterLimits | 'isOurs' | 'onCount' | 'now'
+> &
+  /** By default all is ours, onCount does nothing, and now is performance.now. */
+  Partial<BroadcasterLimits & Pick<RoundOptions, 'isOurs' | 'onCount' | 'now'>> & {
     /** From 0 to 1; by default Math.random. */
     readonly random?: () => number
   }
@@ -92,6 +98,7 @@ export function createBroadcaster(given: BroadcasterOptions): Broadcaster {
     now: () => performance.now(),
     random: Math.random,
     onCount: () => undefined,
+    isOurs: () => true,
     ...given,
   }
   const { relayer, log, now } = options
@@ -124,11 +131,12 @@ export function createBroadcaster(given: BroadcasterOptions): Broadcaster {
    * more often than polled.
    */
   function pauseAfter(startedAt: number): LoopPause {
-    const { pollIntervalMs, heartbeatMs, backoff, random } = options
+    const { pollIntervalMs, heartbeatMs, standbyIntervalMs, backoff, random } = options
     if (failures > 0) {
       const ms = backOffMs(failures, backoff, { jitter: 'half', random })
       return { ms, leastMs: ms }
     }
+    if (last?.isStandby === true) return { ms: standbyIntervalMs, leastMs: standbyIntervalMs }
     if (last?.isSettled !== true) return { ms: pollIntervalMs, leastMs: pollIntervalMs }
     const leastMs = Math.max(0, pollIntervalMs - (now() - startedAt))
     return { ms: leastMs + heartbeatMs - pollIntervalMs, leastMs }

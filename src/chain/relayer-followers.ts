@@ -1,6 +1,7 @@
 import { asError } from '../api/errors.ts'
 import type { Logger } from '../observability/logger.ts'
 import { createLoop } from '../runtime/loop.ts'
+import type { DatabaseSession } from '../storage/postgres-session.ts'
 import type { Broadcaster, BroadcasterStatus } from './broadcaster.ts'
 import type { RelayerBacklog, RelayersStore } from './relayers-store.ts'
 
@@ -28,6 +29,53 @@ export type RelayerFollowers = {
   relayers(): readonly string[]
 }
 
+/**
+ * Of several gateways that sign with one relayer, which one brings its anchors onto the chain: by a
+ * lock of the database's session, which ends with its process.
+ */
+export type RelayerTurn = {
+  /** This one does, or nobody can tell who does. */
+  isOurs(): boolean
+  /** Begins to try for it. Calls back when it is gained or lost; gives what ends it. */
+  join(onChange: () => void): () => void
+}
+
+/** How often the turn that another gateway has is tried for. */
+const TURN_INTERVAL_MS = 1_000
+
+/** The turn of one relayer. */
+export function createRelayerTurn(session: DatabaseSession, relayer: string): RelayerTurn {
+  const name = `relayer ${relayer}`
+  let isLocked = false
+  return {
+    isOurs: () => isLocked || !session.isUp(),
+    join(onChange) {
+      const tries = createLoop(async () => {
+        if (isLocked) return TURN_INTERVAL_MS
+        isLocked = await session.tryLock(name)
+        if (isLocked) onChange()
+        return TURN_INTERVAL_MS
+      })
+      const unsubscribe = session.subscribe({
+        onNotice: () => undefined,
+        onChange() {
+          isLocked = false
+          tries.wake()
+        },
+      })
+      tries.start()
+      return () => {
+        unsubscribe()
+        const end = async () => {
+          await tries.stop()
+          if (isLocked) await session.unlock(name, '')
+        }
+        void end()
+      }
+    },
+  }
+}
+
 type RelayerFollowersOptions = {
   /** This gateway's own relayer, 0x, lower case. */
   readonly relayer: string
@@ -39,6 +87,8 @@ type RelayerFollowersOptions = {
   readonly follow: (relayer: string) => Broadcaster
   /** A uuid of this process. */
   readonly holder: string
+  /** Told of changes of who brings the own relayer's anchors onto the chain; null: always this. */
+  readonly turn?: RelayerTurn | null
   readonly log: Logger
   readonly intervalMs?: number
 }
@@ -53,6 +103,7 @@ export function createRelayerFollowers(options: RelayerFollowersOptions): Relaye
   const { relayer: ownRelayer, chainId, store, follow, holder, log } = options
   const { intervalMs = FOLLOW_INTERVAL_MS } = options
   const own = follow(ownRelayer)
+  let leaveTurn: () => void = () => undefined
   const others = new Map<string, Broadcaster>()
   let backlogs: readonly RelayerBacklog[] = []
   let hasFailed = false
@@ -102,11 +153,13 @@ export function createRelayerFollowers(options: RelayerFollowersOptions): Relaye
 
   return {
     start() {
+      leaveTurn = options.turn?.join(() => own.notify()) ?? leaveTurn
       own.start()
       loop.start()
     },
     notify: () => own.notify(),
     async stop() {
+      leaveTurn()
       await loop.stop()
       await Promise.all([own, ...others.values()].map((broadcaster) => broadcaster.stop()))
       await store

@@ -106,11 +106,12 @@ export class RelayerNonces {
           return result
         } catch (error) {
           if (!(error instanceof CommitRaceLost) || races >= RACES_IN_ROW_MAX) throw error
-          const next = await this.#read()
-          // It was lost for another reason.
-          if (next === nonce) throw error
+          const { commits, relayer } = this.#options
+          const stored = (await commits.nextNonce(relayer.address)) ?? 0
+          // It was lost for another reason, or the database is not what it was.
+          if (stored <= nonce || stored < this.#shown) throw error
           this.onRace()
-          nonce = next
+          nonce = stored
         }
       }
     })

@@ -71,7 +71,11 @@ export function followLogs({
       ? ALWAYS_OURS
       : createCommitTurns({
           ...{ session, gateway: randomUUID() },
-          onNonce: (taken) => anchoring.nonces.noteTaken(taken),
+          onNonce(taken) {
+            anchoring.nonces.noteTaken(taken)
+            // It may be this one that brings them onto the chain.
+            anchoring.notify()
+          },
         })
   const anchors = createIntervalAnchors({
     ...{ store: createUnanchoredStore(database), turns, intervalMs: anchorIntervalMs, log },

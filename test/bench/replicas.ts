@@ -10,21 +10,28 @@ import { listTree, nameProcess, readCpuSeconds } from './processes.ts'
 /**
  * `node test/bench/replicas.ts`: verified and plain throughput with 1, 2 and 4 gateways, as
  * deployed (processes), on one Postgres and the same two enclaves, against one gateway of the same
- * run; last with one gateway again. As many callers in all, spread evenly. Each gateway has a node
- * of its own. All of them, and the load generator, share the machine's cores, so with each comes the CPU time
- * that a request took of the processes of every kind.
+ * run. All four are started and warmed up; then they get as many callers in all, one of them, two,
+ * four, in turns, so that what else the machine does is shared by all; medians of the turns. Each
+ * has a node of its own. All of them, and the load generator, share the machine's cores, so with
+ * each comes the CPU time that a request took of the processes of every kind.
  */
 const COUNTS = [1, 2, 4]
+const TURNS = 3
 const CONNECTIONS = 32
 const ENCLAVES = 2
-const WARMUP_REQUESTS = 1_500
-const WARMUP_MS = 1_000
-const DURATION_MS = 8_000
+const WARMUP_REQUESTS = 4_000
+const WARMUP_TIMEOUT_MS = 20_000
+const WARMUP_MS = 500
+const DURATION_MS = 5_000
 
 type Kind = 'verified' | 'plain'
 type Measured = LoadResult & { readonly races: number; readonly cpu: Cpu }
 /** CPU milliseconds that a request took, by kind of process. */
 type Cpu = ReadonlyMap<string, number>
+
+type Running = { readonly gateway: Affidavit; stop(): Promise<void> }
+/** Those that get calls. */
+type Loaded = readonly Pick<Running, 'gateway'>[]
 
 const PATHS: Readonly<Record<Kind, string>> = {
   verified: '/v1/verified/chat/completions',
@@ -36,6 +43,7 @@ const KINDS: ReadonlyMap<string, string> = new Map([
   ['enclave/main.ts', 'enclaves'],
   ['agent/main.ts', 'agents'],
   ['demo/main.ts', 'provider'],
+  ['bin/anvil', 'chain'],
 ])
 
 const replicas = await startReplicas({
@@ -43,19 +51,17 @@ const replicas = await startReplicas({
   settings: { fsync: 'on' },
   logLevel: 'warn',
 })
-const running: { readonly gateway: Affidavit; stop(): Promise<void> }[] = []
+const running: Running[] = []
 try {
-  const first = new Map<Kind, Measured>()
-  for (const count of [...COUNTS, 1]) {
-    while (running.length < count) running.push(await startGateway(replicas))
-    while (running.length > count) await running.pop()?.stop()
-    const isAgain = first.size > 0 && count === 1
-    console.log(`${count} gateway${count === 1 ? (isAgain ? ' again' : '') : 's'}`)
-    for (const kind of ['verified', 'plain'] as const) {
-      const measured = await measure(kind)
-      print(kind, measured, first.get(kind) ?? null)
-      if (!first.has(kind)) first.set(kind, measured)
-    }
+  while (running.length < Math.max(...COUNTS)) running.push(await startGateway(replicas))
+  for (const kind of ['verified', 'plain'] as const) {
+    for (const one of running) await warmUp(kind, [one])
+    const turns = new Map(COUNTS.map((count) => [count, [] as Measured[]]))
+    for (let turn = 0; turn < TURNS; turn++)
+      for (const [count, measured] of turns)
+        measured.push(await measure(kind, running.slice(0, count)))
+    const one = median(turns.get(1) ?? [], ({ requestsPerSecond }) => requestsPerSecond)
+    for (const [count, measured] of turns) print(kind, { count, measured, one })
   }
 } finally {
   for (const { stop } of running) await stop()
@@ -92,9 +98,20 @@ async function startGateway({ apiKey, fleet, start }: Replicas) {
   }
 }
 
-async function load(kind: Kind, durationMs: number, warmupMs: number): Promise<LoadResult> {
+async function warmUp(kind: Kind, gateways: Loaded): Promise<void> {
+  // By as many requests: V8 compiles by how often code ran.
+  const deadline = performance.now() + WARMUP_TIMEOUT_MS
+  for (let served = 0; served < WARMUP_REQUESTS && performance.now() < deadline; )
+    served += (await load(kind, gateways, { durationMs: 1_000, warmupMs: 0 })).requests
+}
+
+async function load(
+  kind: Kind,
+  gateways: Loaded,
+  { durationMs, warmupMs }: { readonly durationMs: number; readonly warmupMs: number },
+): Promise<LoadResult> {
   const results = await Promise.all(
-    running.map(({ gateway }) =>
+    gateways.map(({ gateway }) =>
       runLoad({
         ...{ origin: gateway.url, path: PATHS[kind], warmupMs, durationMs },
         headers: { authorization: `Bearer ${replicas.apiKey}` },
@@ -102,7 +119,7 @@ async function load(kind: Kind, durationMs: number, warmupMs: number): Promise<L
           model: 'demo/echo',
           messages: [{ role: 'user', content: 'Say in one sentence why evidence matters.' }],
         }),
-        connections: CONNECTIONS / running.length,
+        connections: CONNECTIONS / gateways.length,
       }),
     ),
   )
@@ -118,13 +135,11 @@ async function load(kind: Kind, durationMs: number, warmupMs: number): Promise<L
   }
 }
 
-async function measure(kind: Kind): Promise<Measured> {
-  // Each of them is warmed up by as many requests: V8 compiles by how often code ran.
-  for (let served = 0; served < WARMUP_REQUESTS * running.length; )
-    served += (await load(kind, 1_000, 0)).requests
+async function measure(kind: Kind, gateways: Loaded): Promise<Measured> {
   const pids = listTree(process.pid)
   const [racesBefore, before] = [await countRaces(), readCpuSeconds(pids)]
-  const result = await load(kind, DURATION_MS, WARMUP_MS)
+  const times = { durationMs: DURATION_MS, warmupMs: WARMUP_MS }
+  const result = await load(kind, gateways, times)
   const [races, after] = [(await countRaces()) - racesBefore, readCpuSeconds(pids)]
   const requests = result.requests * ((WARMUP_MS + DURATION_MS) / DURATION_MS)
   const cpu = new Map<string, number>()
@@ -146,21 +161,38 @@ async function countRaces(): Promise<number> {
   return counts.reduce((total, count) => total + count, 0)
 }
 
-function print(kind: Kind, { races, cpu, ...result }: Measured, one: Measured | null): void {
-  const ratio =
-    one === null ? '' : `  ${(result.requestsPerSecond / one.requestsPerSecond).toFixed(2)} × one`
-  const batch =
+function print(
+  kind: Kind,
+  {
+    count,
+    measured,
+    one,
+  }: { readonly count: number; readonly measured: readonly Measured[]; readonly one: number },
+): void {
+  const of = (read: (row: Measured) => number) => median(measured, read)
+  const perSecond = of(({ requestsPerSecond }) => requestsPerSecond)
+  const errors = measured.reduce((total, row) => total + row.errors, 0)
+  const commits =
     kind === 'plain'
       ? ''
-      : `, ${(result.requests / result.txHashes.size).toFixed(1)} completions a commit, ${races} races`
+      : `, ${of((row) => row.requests / row.txHashes.size).toFixed(1)} completions a commit, ${of(({ races }) => races)} races`
   console.log(
-    `  ${kind.padEnd(8)} ${result.requestsPerSecond.toFixed(0).padStart(6)} req/s${ratio}  p50 ${result.p50Ms.toFixed(1)} ms  ` +
-      `p99 ${result.p99Ms.toFixed(1)} ms  errors ${result.errors}${batch}`,
+    `${kind.padEnd(8)} ${count} gateway${count === 1 ? ' ' : 's'} ${perSecond.toFixed(0).padStart(6)} req/s  ` +
+      `${(perSecond / one).toFixed(2)} × one  p50 ${of(({ p50Ms }) => p50Ms).toFixed(1)} ms  ` +
+      `p99 ${of(({ p99Ms }) => p99Ms).toFixed(1)} ms  errors ${errors}${commits}`,
   )
-  const total = [...cpu.values()].reduce((sum, value) => sum + value, 0)
-  const parts = [...cpu]
-    .filter(([, spentMs]) => spentMs >= 0.005)
-    .toSorted(([, left], [, right]) => right - left)
-    .map(([name, spentMs]) => `${name} ${spentMs.toFixed(2)}`)
-  console.log(`           CPU ms a request: ${total.toFixed(2)} (${parts.join(', ')})`)
+  const names = [...new Set(measured.flatMap(({ cpu }) => [...cpu.keys()]))]
+  const parts = names
+    .map((name) => ({ name, spentMs: of(({ cpu }) => cpu.get(name) ?? 0) }))
+    .filter(({ spentMs }) => spentMs >= 0.005)
+    .toSorted((left, right) => right.spentMs - left.spentMs)
+  const total = parts.reduce((sum, { spentMs }) => sum + spentMs, 0)
+  console.log(
+    `         CPU ms a request: ${total.toFixed(2)} (${parts.map(({ name, spentMs }) => `${name} ${spentMs.toFixed(2)}`).join(', ')})`,
+  )
+}
+
+function median(rows: readonly Measured[], read: (row: Measured) => number): number {
+  const sorted = rows.map(read).toSorted((left, right) => left - right)
+  return sorted[Math.floor(sorted.length / 2)] ?? Number.NaN
 }

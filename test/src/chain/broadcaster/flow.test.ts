@@ -58,6 +58,19 @@ describe('a broadcaster', () => {
     expect(await stage.chainNonce()).toBe(40)
   })
 
+  it('leaves them to another gateway whose turn it is, until nothing moves for long', async () => {
+    await stage.add(10)
+    let skippedMs = 0
+    const now = () => performance.now() + skippedMs
+    const waiting = { isOurs: () => false, standbyIntervalMs: 20, now }
+    const broadcaster = stage.broadcast(waiting)
+    await until('it has looked', () => broadcaster.status().waitingCount === 10)
+    expect(await stage.chainNonce()).toBe(0)
+    skippedMs = 31_000
+    await stage.untilConfirmed(10)
+    await stage.expectAllAnchored()
+  })
+
   it('takes over from one that was stopped half way', async () => {
     await stage.add(60)
     const first = stage.broadcast({ windowMax: 10 })
