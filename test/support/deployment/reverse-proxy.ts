@@ -131,7 +131,9 @@ function pass(
     )
     passed.once('response', (answer) => {
       clearTimeout(timer)
-      outgoing.writeHead(answer.statusCode ?? 502, answer.headers)
+      // Its own connection to the caller is kept, whatever becomes of that to the gateway.
+      const { connection: _, ...given } = answer.headers
+      outgoing.writeHead(answer.statusCode ?? 502, given)
       answer.pipe(outgoing)
       // An answer that breaks off breaks off for its caller too.
       answer.once('close', () => {
