@@ -55,7 +55,10 @@ export function createAdmission(limits: {
 
 /** Bounds what all calls of the process hold together, whatever they are for. */
 export type MemoryBudget = {
-  /** The slot, whose bytes are counted here too. `reserve` throws ApiError `overloaded`. */
+  /**
+   * The slot, whose bytes are counted here too. `reserve` throws ApiError `overloaded`, and
+   * `payload_too_large` for a call that would be too much if it were alone.
+   */
   charge(slot: Slot): Slot
   /** Bytes that are held, and how many may be. */
   load(): { readonly bytes: number; readonly bytesMax: number }
@@ -85,7 +88,9 @@ export function createMemoryBudget(bytesMax: number): MemoryBudget {
       reserve(more) {
         const weight = more * HELD_WEIGHT
         const isLarge = held + weight > SMALL_BYTES_MAX * HELD_WEIGHT
-        if (bytes + weight > (isLarge ? bytesMax * LARGE_SHARE : bytesMax)) throw overloaded()
+        const bound = isLarge ? bytesMax * LARGE_SHARE : bytesMax
+        if (held + weight > bound) throw tooLarge()
+        if (bytes + weight > bound) throw overloaded()
         slot.reserve(more)
         bytes += weight
         held += weight
@@ -104,4 +109,11 @@ export function createMemoryBudget(bytesMax: number): MemoryBudget {
 
 function overloaded(): ApiError {
   return new ApiError('overloaded', 'Too many calls at once, try again in a moment')
+}
+
+function tooLarge(): ApiError {
+  return new ApiError(
+    'payload_too_large',
+    'The body takes more memory than this gateway has for all calls together',
+  )
 }

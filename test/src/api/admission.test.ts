@@ -63,6 +63,13 @@ describe('createMemoryBudget', () => {
     expect(() => small.reserve(1)).toThrow(refused)
   })
 
+  it('says so of a call that would be too much alone: to try again would not help', () => {
+    const slot = budget().charge(wide.admit())
+    expect(() => slot.reserve(750 * KIB)).toThrow(
+      expect.objectContaining({ code: 'payload_too_large', status: 413 }),
+    )
+  })
+
   it('takes nothing for a call that its own admission refuses', () => {
     const memory = budget()
     const narrow = createAdmission({ callsMax: 1, bytesMax: 10 })
