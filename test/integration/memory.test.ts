@@ -82,11 +82,7 @@ it.each<[string, () => ReturnType<typeof post>, () => ReturnType<typeof post>]>(
     () => post('/v1/chat/completions', chat(LARGE_BYTES)),
     () => post('/v1/chat/completions', chat(100)),
   ],
-  [
-    'calls of 1 MiB of tiny values',
-    tiny,
-    () => post(VERIFIED, chat(100)),
-  ],
+  ['calls of 1 MiB of tiny values', tiny, () => post(VERIFIED, chat(100))],
   [
     'forms with an image of 9 MiB',
     () => post('/v1/images/edits', imageForm(LARGE_BYTES)),
