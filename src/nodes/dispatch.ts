@@ -244,7 +244,7 @@ export async function dispatchImages<Images>(
 
 /** One attempt: what was made of the answer, or what went wrong with this node. */
 async function attemptImages<Images>(
-  { request, signal, accountId, read }: ImageNodeCall<Images>,
+  { request, signal, accountId, read, isPeers }: ImageNodeCall<Images>,
   { offer, slot }: Held,
 ): Promise<Images | DispatchError> {
   const run = offer.node.draw({ offer, slot, request, signal, accountId, isProbe: false })
@@ -265,6 +265,8 @@ async function attemptImages<Images>(
       `The node sent what are no images: ${error.message}`,
     )
     run.conclude(fault)
+    // The gateway that called has judged them, and asks elsewhere.
+    if (isPeers) throw fault
     return fault
   }
 }

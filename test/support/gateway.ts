@@ -71,7 +71,7 @@ export async function startGateway(
     /** Default: no limits. */
     readonly tiers?: Tiers
     /** Where the gateway gets a database of its own. Default: the run's server. */
-    readonly postgres?: PostgresServer
+    readonly postgres?: Pick<PostgresServer, 'createDatabase'>
     /** A key of any form that is taken without the database. Default: none. */
     readonly fixedKey?: string
     /**

@@ -3,6 +3,7 @@ import type { GatewayConfig } from '../../src/config.ts'
 import { NODE_LIMITS, type NodeLimits } from '../../src/nodes/limits.ts'
 import type { ServingNodes } from '../../src/nodes/open-nodes.ts'
 import { startGateway, type TestGateway } from './gateway.ts'
+import type { PostgresServer } from './postgres.ts'
 import { startTestAgent, type TestAgent, type TestAgentOptions } from './run-agent.ts'
 import {
   connectScriptedNode,
@@ -49,6 +50,8 @@ export async function openPlainStage(
   options: {
     readonly limits?: Partial<NodeLimits>
     readonly settings?: Partial<GatewayConfig>
+    /** Where the gateway gets its database. */
+    readonly postgres?: Pick<PostgresServer, 'createDatabase'>
   } = {},
 ): Promise<PlainStage> {
   const { limits, ...given } = options

@@ -75,8 +75,6 @@ export function servePeers(
         await channel.send(writeMessage({ images: made.length }))
         for (const one of made) await channel.send(Buffer.from(one))
         const { fault } = verdict.parse(readMessage(await inTime(next(messages))))
-        // Whoever asked asks elsewhere; here it is the node's failure.
-        if (fault !== null) channel.abort(null)
         if (fault !== null) throw new FormatError('other', fault)
       },
     })

@@ -64,17 +64,22 @@ export function shareNodes(options: SharingOptions): NodeSharing {
   return new SharedNodes(options)
 }
 
+/** A node that dials in here, before it has connected. */
+type Claim = { state: 'asking' | 'held' | 'lost' }
+
+/** What this gateway has of a node: its connection, or a claim. */
+type Held =
+  | { readonly node: NodeConnection; readonly claim: null }
+  | { readonly node: null; readonly claim: Claim }
+
 class SharedNodes implements NodeSharing {
   private readonly options: SharingOptions
   /** Offers of the nodes that are connected here. */
   private readonly local = new Map<string, Set<Offer<NodeConnection>>>()
   private readonly changedModels = new Set<string>()
   private readonly remote = new Map<string, Map<string, { node: RemoteNode; toldAtMs: number }>>()
-  /** What ends the answering for a node, and its connection; null: it is only claimed. */
-  private readonly asked = new Map<
-    string,
-    { readonly node: NodeConnection | null; readonly end: () => void }
-  >()
+  /** What is answered for by the node's id, until `end`. */
+  private readonly asked = new Map<string, { held: Held; readonly end: () => void }>()
   private readonly refresh: NodeJS.Timeout
   private telling: NodeJS.Timeout | null = null
   private toldAtMs = Number.NEGATIVE_INFINITY
@@ -100,7 +105,7 @@ class SharedNodes implements NodeSharing {
       const offers = this.local.get(key) ?? new Set()
       this.local.set(key, offers.add(offer))
     }
-    this.answer(node.nodeId, node)
+    this.answer(node.nodeId, { node, claim: null })
     this.changed(node)
   }
 
@@ -115,24 +120,26 @@ class SharedNodes implements NodeSharing {
   leave(node: NodeConnection): void {
     const place = this.options.placeOf(node)
     for (const offer of node.offers) this.local.get(keyOf(place, offer.model))?.delete(offer)
-    if (this.asked.get(node.nodeId)?.node === node) this.unanswer(node.nodeId)
+    if (this.asked.get(node.nodeId)?.held.node === node) this.unanswer(node.nodeId)
     this.changed(node)
   }
 
   async claim(nodeId: string, timeoutMs: number): Promise<boolean> {
     const { bus } = this.options
+    const claim: Claim = { state: 'asking' }
     // Heard by whoever asks from now on, so that of two who claim at once one at least hears.
-    this.answer(nodeId, null)
+    this.answer(nodeId, { node: null, claim })
     const question: NodeQuestion = { kind: 'claim', by: bus.id, timeoutMs }
     const asked = { question, timeoutMs: timeoutMs + ASK_MARGIN_MS }
     // Of what is on a bus that fails nothing is known: the node that dials is there.
-    const isClaimed = (await bus.ask(NODE_TOPIC, nodeId, asked)) !== true
-    if (!isClaimed) this.unclaim(nodeId)
-    return isClaimed
+    const isTaken = (await bus.ask(NODE_TOPIC, nodeId, asked)) === true
+    if (!isTaken && claim.state === 'asking') claim.state = 'held'
+    if (claim.state !== 'held') this.unclaim(nodeId)
+    return claim.state === 'held'
   }
 
   unclaim(nodeId: string): void {
-    if (this.asked.get(nodeId)?.node === null) this.unanswer(nodeId)
+    if (this.asked.get(nodeId)?.held.node === null) this.unanswer(nodeId)
   }
 
   async disconnectElsewhere(nodeId: string, reason: string): Promise<boolean> {
@@ -155,16 +162,28 @@ class SharedNodes implements NodeSharing {
     for (const peer of [...this.remote.keys()]) this.forget(peer)
   }
 
-  private answer(nodeId: string, node: NodeConnection | null): void {
-    this.unanswer(nodeId)
+  private answer(nodeId: string, held: Held): void {
+    const entry = this.asked.get(nodeId)
+    // One subscription from the claim on: a question on its way to an earlier one would be lost.
+    if (entry !== undefined) entry.held = held
+    else this.asked.set(nodeId, { held, end: this.beAsked(nodeId) })
+  }
+
+  private beAsked(nodeId: string): () => void {
     const { bus, onAsked } = this.options
-    const end = bus.answer(NODE_TOPIC, nodeId, async (asked) => {
+    return bus.answer(NODE_TOPIC, nodeId, async (asked) => {
       const question = nodeQuestion.parse(asked)
-      if (node !== null) return onAsked(nodeId, question)
-      // Only claimed here: of two gateways that claim it, the one with the lower id has it.
-      return question.kind === 'claim' && bus.id < question.by ? true : undefined
+      const claim = this.asked.get(nodeId)?.held.claim ?? null
+      if (claim === null) return onAsked(nodeId, question)
+      return question.kind === 'claim' ? this.answerClaim(claim, question.by) : false
     })
-    this.asked.set(nodeId, { node, end })
+  }
+
+  /** Of two gateways that claim a node at once, the one with the lower id has it. */
+  private answerClaim(claim: Claim, by: string): true | undefined {
+    if (claim.state === 'asking' && by < this.options.bus.id) claim.state = 'lost'
+    // The other one may be told by whoever has the node.
+    return claim.state === 'lost' ? undefined : true
   }
 
   private unanswer(nodeId: string): void {

@@ -1,0 +1,43 @@
+import { randomUUID } from 'node:crypto'
+import { expect } from 'vitest'
+import { type Bus, startBus } from '../../src/bus/bus.ts'
+import { judgeAnswer } from '../../src/chat/chat-completions.ts'
+import type { NodeLimits } from '../../src/nodes/limits.ts'
+import { createLogger } from '../../src/observability/logger.ts'
+import { type DrawingStage, openDrawingStage } from './drawing-stage.ts'
+import { NOTHING_HELD } from './nodes-stage.ts'
+import { until } from './until.ts'
+
+/** A gateway's nodes, on a bus with those of others. */
+export type SharingGateway = { readonly bus: Bus; readonly stage: DrawingStage }
+
+/** Opens so many that know each other, on a server of NATS. */
+export async function openSharing(
+  url: string,
+  count: number,
+  limits: Partial<NodeLimits> = {},
+): Promise<readonly SharingGateway[]> {
+  const subjectPrefix = `test-${randomUUID()}`
+  const log = createLogger({ level: 'silent', destination: { write: () => undefined } })
+  const open = async () => {
+    const bus = startBus(
+      { servers: [url], credentialsFile: null, caFile: null, subjectPrefix },
+      { makeId: randomUUID, log },
+    )
+    const options = { bus, judge: judgeAnswer, log }
+    return { bus, stage: await openDrawingStage({ waitMs: 5_000, ...limits }, options) }
+  }
+  const gateways = await Promise.all(Array.from({ length: count }, open))
+  await until('they meet', () => gateways.every(({ bus }) => bus.peers().length === count - 1))
+  return gateways
+}
+
+/** Ends them, and checks that nothing of a call is left at any. */
+export async function closeSharing(gateways: readonly SharingGateway[]): Promise<void> {
+  await until('no channel is left', () => gateways.every(({ bus }) => bus.status().channels === 0))
+  for (const { bus, stage } of gateways) {
+    await stage.close()
+    expect(stage.nodes.status()).toMatchObject(NOTHING_HELD)
+    await bus.stop()
+  }
+}
