@@ -41,6 +41,7 @@ const SLOW = [
   'integration/verifier-mutants',
   'packages/build-packages',
   'packages/install',
+  'src/bus/faulty-gateways',
   'src/chain/broadcaster/failing-chain',
   'src/cli/audit/garbled-answers',
   'src/local/local-chain',

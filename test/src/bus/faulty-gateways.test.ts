@@ -1,0 +1,151 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { randomUUID } from 'node:crypto'
+import { once } from 'node:events'
+import { writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { type Bus, startBus } from '../../../src/bus/bus.ts'
+import { createLogger } from '../../../src/observability/logger.ts'
+import { HAS_NATS, type NatsServer, natsTitle, startNatsServer } from '../../support/nats-server.ts'
+import { until } from '../../support/until.ts'
+
+const SCRIPT = fileURLToPath(new URL('../../support/bus-process.ts', import.meta.url))
+
+let nats: NatsServer
+let near: Bus
+let prefix: string
+const processes: ChildProcess[] = []
+
+beforeAll(async () => {
+  if (!HAS_NATS) return
+  const config = join(tmpdir(), `nats-${randomUUID()}.conf`)
+  // As enclave/OPERATING.md asks for.
+  await writeFile(config, 'write_deadline: "2s"')
+  nats = await startNatsServer(['-c', config])
+})
+afterAll(() => nats?.stop())
+beforeEach(() => {
+  if (!HAS_NATS) return
+  prefix = `test-${randomUUID()}`
+  const log = createLogger({ level: 'silent', destination: { write: () => undefined } })
+  near = startBus(
+    { servers: [nats.url], credentialsFile: null, caFile: null, subjectPrefix: prefix },
+    { makeId: randomUUID, log },
+  )
+})
+afterEach(async () => {
+  for (const process of processes.splice(0)) process.kill('SIGKILL')
+  await near?.stop()
+})
+
+type Far = { readonly id: string; readonly process: ChildProcess }
+
+async function startFar(): Promise<Far> {
+  const child = spawn(process.execPath, [SCRIPT, nats.url, prefix], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  })
+  processes.push(child)
+  const [line] = (await once(child.stdout, 'data')) as [Buffer]
+  const id = line.toString().trim()
+  await until('it is found', () => near.peers().includes(id))
+  return { id, process: child }
+}
+
+/** A channel on which one message went there and back, and nothing was ended. */
+async function talk({ id }: Far) {
+  const channel = near.open(id, 'echo', null)
+  const messages = channel.messages[Symbol.asyncIterator]()
+  await channel.send(Buffer.from('hello'))
+  const { value } = await messages.next()
+  expect(Buffer.from(value ?? []).toString()).toBe('hello')
+  return { channel, messages }
+}
+
+const seconds = async (run: () => Promise<unknown>) => {
+  const startedAtMs = performance.now()
+  await run()
+  return (performance.now() - startedAtMs) / 1000
+}
+
+describe.runIf(HAS_NATS)(natsTitle('when another gateway'), () => {
+  it('is killed, its calls end within seconds, and none looks whole', async () => {
+    const far = await startFar()
+    const { messages } = await talk(far)
+    far.process.kill('SIGKILL')
+    expect(
+      await seconds(() => expect(messages.next()).rejects.toMatchObject({ code: 'lost' })),
+    ).toBeLessThan(6)
+    expect(near.status()).toMatchObject({ isUp: true, peers: 0, channels: 0 })
+  })
+
+  it('is stopped and goes on, both forget what was under way, and talk again', async () => {
+    const far = await startFar()
+    const { messages } = await talk(far)
+    far.process.kill('SIGSTOP')
+    expect(
+      await seconds(() => expect(messages.next()).rejects.toMatchObject({ code: 'lost' })),
+    ).toBeLessThan(6)
+    far.process.kill('SIGCONT')
+    await until('it is found again', () => near.peers().includes(far.id))
+    // Calls made in the moment of its coming may be lost; they end, and later ones do not.
+    await until('they talk', async () =>
+      talk(far).then(
+        () => true,
+        () => false,
+      ),
+    )
+  })
+
+  it('reads nothing, others are not hurt: the server cuts it off', async () => {
+    const slow = await startFar()
+    const good = await startFar()
+    const channels = Array.from({ length: 400 }, () => near.open(slow.id, 'echo', null))
+    slow.process.kill('SIGSTOP')
+    for (const channel of channels) channel.send(new Uint8Array(300_000)).catch(() => undefined)
+    const took = await seconds(async () => void (await talk(good)))
+    expect(took).toBeLessThan(3)
+    await until('its calls ended', () => channels.every(({ signal }) => signal.aborted))
+    expect(near.status().isUp).toBe(true)
+    await talk(good)
+  })
+
+  it('sends what nobody reads, a bounded amount is held', async () => {
+    const far = await startFar()
+    const before = process.memoryUsage().arrayBuffers
+    const channels = Array.from({ length: 100 }, () => near.open(far.id, 'flood', null))
+    await new Promise((resolve) => setTimeout(resolve, 2_000))
+    expect(process.memoryUsage().arrayBuffers - before).toBeLessThan(150 * 1024 * 1024)
+    expect(channels.every(({ signal }) => !signal.aborted)).toBe(true)
+    for (const channel of channels) channel.abort(null)
+    await until('none is left', () => near.status().channels === 0)
+    await talk(far)
+  })
+})
+
+describe.runIf(HAS_NATS)(natsTitle('when the server hangs'), () => {
+  it('calls end within seconds, and all works again when it goes on', async () => {
+    const far = await startFar()
+    const { messages } = await talk(far)
+    process.kill(nats.pid(), 'SIGSTOP')
+    try {
+      expect(
+        await seconds(() => expect(messages.next()).rejects.toMatchObject({ code: 'lost' })),
+      ).toBeLessThan(6)
+      expect(near.open(far.id, 'echo', null).signal.aborted).toBe(true)
+      await until('it is given up', () => !near.status().isUp)
+    } finally {
+      process.kill(nats.pid(), 'SIGCONT')
+    }
+    await until(
+      'they talk',
+      async () =>
+        talk(far).then(
+          () => true,
+          () => false,
+        ),
+      30_000,
+    )
+  })
+})
