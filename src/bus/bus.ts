@@ -214,7 +214,10 @@ class NatsBus implements Bus {
     if (this.isUp) await pause(FLUSH_MS, isFlushed.signal)
     this.fall('this gateway stops')
     await this.connection?.close()
-    await this.running
+    // A connection that is just being made is closed as soon as it stands.
+    const isOver = new AbortController()
+    void this.running.then(() => isOver.abort())
+    await pause(FLUSH_MS, isOver.signal)
   }
 
   /** Connects, and connects again should the client ever give up. */
