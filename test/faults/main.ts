@@ -1,4 +1,4 @@
-import { writeFileSync } from 'node:fs'
+import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import { canBefall, FAULTS } from './faults.ts'
@@ -8,8 +8,8 @@ import { writeTable } from './write-table.ts'
 
 /**
  * Measures every fault of the table and writes `deploy/FAULTS.md`: `npm run faults`. With
- * `--only PATTERN` those whose name matches, to standard output alone; `--short` holds each only
- * as long as a test does.
+ * `--only PATTERN` those whose name matches, beside the rows that there are; `--short` holds each
+ * only as long as a test does, and writes to standard output.
  */
 const { values } = parseArgs({
   options: { only: { type: 'string' }, short: { type: 'boolean', default: false } },
@@ -38,10 +38,11 @@ try {
 } finally {
   await scene.close()
 }
-const text = writeTable(measured, { faults: FAULTS })
-if (values.only === undefined && !values.short)
-  writeFileSync(join(import.meta.dirname, '../../deploy/FAULTS.md'), text)
-else console.log(text)
+const file = join(import.meta.dirname, '../../deploy/FAULTS.md')
+const before = values.only === undefined ? '' : readFileSync(file, 'utf8')
+const text = writeTable(measured, { faults: FAULTS, before })
+if (values.short) console.log(text)
+else writeFileSync(file, text)
 process.exitCode = measured.some(({ lost }) => lost.length > 0) ? 1 : 0
 
 /** The last lines of a log that are no plain notes. */

@@ -6,7 +6,9 @@ import {
   type CallOutcome,
   createCaller,
 } from '../support/deployment/callers.ts'
+import type { DeployedGateway, Deployment } from '../support/deployment/deployment.ts'
 import { readMetrics, type Sample } from '../support/read-metrics.ts'
+import { until } from '../support/until.ts'
 import type { Fault, Scene } from './faults.ts'
 
 /** What one fault did. Times are milliseconds from its begin; of what came back, from its end. */
@@ -17,9 +19,9 @@ export type Measurement = {
   readonly during: readonly CallOutcome[]
   /** Those before and after it too. */
   readonly calls: number
-  /** What /readyz of the first gateway said that it had not said before. */
+  /** What else than 200 /readyz of the first gateway said. */
   readonly readyz: readonly { readonly said: string; readonly afterMs: number }[]
-  /** When it said again what it had said before; null: never, or it had not changed. */
+  /** When it said 200 again; null: it never said anything else, or did so to the end. */
   readonly readyAfterMs: number | null
   /** Metrics of the first gateway that tell of it. */
   readonly metrics: readonly { readonly name: string; readonly afterMs: number }[]
@@ -54,7 +56,7 @@ const WAITING_MAX = 40
 /**
  * Lets a fault befall the scene under load, and measures what callers, /readyz and the metrics say.
  * Calls go to the first gateway alone, so that what is measured is what one gateway does, but for
- * faults of one of two gateways (`isProxied`).
+ * faults of one of two gateways: those calls go through the reverse proxy.
  */
 export async function measureFault(
   fault: Fault,
@@ -64,41 +66,24 @@ export async function measureFault(
   const { deployment } = scene
   const [gateway] = deployment.gateways
   if (gateway === undefined) throw new Error('expected a gateway')
-  if (fault.prepare !== undefined) {
-    const plan = await fault.prepare(scene)
-    await gateway.program.end('SIGTERM')
-    gateway.program.start(plan)
-    await deployment.waitUntilReady()
-    // Agents dial in again.
-    await sleep(BASELINE_MS)
-  }
+  if (fault.prepare !== undefined) await restart(gateway, deployment, () => fault.prepare?.(scene))
+  await until('nothing is left of the row before', () => isWell(gateway.origin), 60_000)
   const exitsBefore = gateway.program.exits
   const isProxied = fault.part === 'Gateway' && fault.name.startsWith('one of two')
-  const origin = isProxied ? deployment.origin : gateway.origin
-  const calls = startCalls(scene, origin, load)
+  const calls = startCalls(scene, isProxied ? deployment.origin : gateway.origin, load)
   const watch = watchGateway(gateway)
   await sleep(BASELINE_MS)
-  const baseline = { readyz: watch.lastReadyz(), samples: watch.lastSamples() }
+  const before = watch.lastSamples()
   const beganMs = performance.now()
   await fault.begin(scene)
   await sleep(holdMs)
   await fault.end(scene)
   const endedMs = performance.now()
-  const deadlineMs = endedMs + load.recoveryMs
-  const isSteady = () => {
-    const since = performance.now() - STEADY_MS
-    const recent = calls.outcomes.filter(({ beganMs: at }) => at > Math.max(since, endedMs))
-    return (
-      performance.now() - endedMs > STEADY_MS &&
-      CALL_KINDS.every((kind) => recent.some((call) => call.kind === kind)) &&
-      recent.every(({ code }) => code === 'ok')
-    )
-  }
-  while (!isSteady() && performance.now() < deadlineMs) await sleep(100)
-  const hasRecovered = isSteady()
+  const hasRecovered = await awaitRecovery(calls.outcomes, endedMs, load.recoveryMs)
   const outcomes = await calls.stop()
   await deployment.waitUntilReady().catch(() => undefined)
   const { readyz, metrics } = await watch.stop()
+  const exits = gateway.program.exits - exitsBefore
   const proven = outcomes.flatMap(({ proven: one }) => (one === null ? [] : [one]))
   const lost = await auditRun(
     {
@@ -107,34 +92,75 @@ export async function measureFault(
     },
     proven,
   ).catch((error: Error) => [`no audit: ${error.message}`])
+  if (fault.prepare !== undefined) await restart(gateway, deployment, () => undefined)
   const late = outcomes.filter((call) => call.code !== 'ok' && call.firstBeganMs > endedMs)
-  const isOther = ({ said, atMs }: { readonly said: string; readonly atMs: number }) =>
-    atMs > beganMs && said !== baseline.readyz
-  const changes = readyz.filter(isOther)
-  const lastOther = changes.at(-1)
-  const back = readyz.find(
-    ({ said, atMs }) => said === baseline.readyz && atMs > (lastOther?.atMs ?? Infinity),
-  )
-  const exits = gateway.program.exits - exitsBefore
-  if (fault.prepare !== undefined) {
-    await gateway.program.end('SIGTERM')
-    gateway.program.start()
-    await deployment.waitUntilReady()
-  }
   return {
-    fault,
+    ...{ fault, proven: proven.length, lost, exits },
     heldMs: endedMs - beganMs,
     during: outcomes.filter((call) => call.endedMs > beganMs && call.firstBeganMs < endedMs),
     calls: outcomes.length,
-    readyz: firstOfEach(changes.map(({ said, atMs }) => ({ said, afterMs: atMs - beganMs }))),
-    readyAfterMs: back === undefined ? null : Math.max(0, back.atMs - endedMs),
-    metrics: findSymptoms(metrics, baseline.samples, beganMs),
+    ...readChanges(readyz, { beganMs, endedMs }),
+    metrics: findSymptoms(metrics, before, beganMs),
     recoveredAfterMs: hasRecovered
       ? Math.max(0, ...late.map((call) => call.beganMs - endedMs))
       : Number.POSITIVE_INFINITY,
-    proven: proven.length,
-    lost,
-    exits,
+  }
+}
+
+/** Starts a gateway otherwise; without changes as it was. */
+async function restart(
+  { program }: DeployedGateway,
+  { waitUntilReady }: Deployment,
+  prepare: () => ReturnType<NonNullable<Fault['prepare']>> | undefined,
+): Promise<void> {
+  const changes = await prepare()
+  await program.end('SIGTERM')
+  program.start(changes)
+  await waitUntilReady()
+}
+
+async function isWell(origin: string): Promise<boolean> {
+  return fetch(`${origin}/readyz`)
+    .then((reply) => reply.text())
+    .then((text) => describeReadyz(text) === WELL)
+    .catch(() => false)
+}
+
+/** Waits until calls of all kinds go well for a while; false when they do not in time. */
+async function awaitRecovery(
+  outcomes: readonly CallOutcome[],
+  endedMs: number,
+  recoveryMs: number,
+): Promise<boolean> {
+  const isSteady = () => {
+    const since = Math.max(performance.now() - STEADY_MS, endedMs)
+    const recent = outcomes.filter(({ beganMs }) => beganMs > since)
+    return (
+      performance.now() - endedMs > STEADY_MS &&
+      CALL_KINDS.every((kind) => recent.some((call) => call.kind === kind)) &&
+      recent.every(({ code }) => code === 'ok')
+    )
+  }
+  while (performance.now() - endedMs < recoveryMs) {
+    if (isSteady()) return true
+    await sleep(100)
+  }
+  return false
+}
+
+/** What /readyz says of a service of which nothing fails. */
+const WELL = '200'
+
+function readChanges(
+  readyz: readonly Said[],
+  { beganMs, endedMs }: { readonly beganMs: number; readonly endedMs: number },
+): Pick<Measurement, 'readyz' | 'readyAfterMs'> {
+  const changes = readyz.filter(({ said, atMs }) => atMs > beganMs && said !== WELL)
+  const last = changes.at(-1)
+  const back = readyz.find(({ said, atMs }) => said === WELL && last && atMs > last.atMs)
+  return {
+    readyz: firstOfEach(changes).map(({ said, atMs }) => ({ said, afterMs: atMs - beganMs })),
+    readyAfterMs: back === undefined ? null : Math.max(0, back.atMs - endedMs),
   }
 }
 
@@ -214,7 +240,6 @@ function watchGateway({ origin, metricsUrl }: Scene['deployment']['gateways'][nu
   }
   const watching = [watchReadyz(), watchMetrics()]
   return {
-    lastReadyz: () => readyz.at(-1)?.said ?? '',
     lastSamples: () => metrics.at(-1)?.samples ?? [],
     async stop() {
       isOver = true
@@ -233,7 +258,7 @@ function describeReadyz(text: string): string {
   const parts = failing.map((part) =>
     part === 'commits' && reasons?.commits !== undefined ? `commits (${reasons.commits})` : part,
   )
-  const said = parts.length === 0 ? '200' : `503 ${parts.join(', ')}`
+  const said = parts.length === 0 ? WELL : `503 ${parts.join(', ')}`
   return chain.status === 'ok' ? said : `${said}; chain ${chain.status}`
 }
 
@@ -245,6 +270,12 @@ function firstOfEach<One extends { readonly said: string }>(all: readonly One[])
 const BUSY =
   /_(calls_in_flight|node_runs|node_slots_in_use|node_queue|commit_waiting_calls|enclave_log_pending|anchors_unconfirmed|anchors_waiting|attestation_age_seconds|anchor_lag_seconds)$/
 const LAG_SECONDS = 5
+/** Those that say something once they have risen by so much. */
+const RISEN: readonly (readonly [ending: string, by: number])[] = [
+  ['_connections_silent', 20],
+  ['_admitted_bytes', 32 * 1024 * 1024],
+  ['_log_waiting_bytes', 256 * 1024],
+]
 /** Of ours; the counters of a new process begin anew. */
 const GAUGE = /^affidavit_(?!\w*_(bucket|sum|count|total)\b)/
 /** Counters of what should not be. */
@@ -277,6 +308,8 @@ function findSymptoms(
 
 function isSymptom({ name, labels, value }: Sample, before: number | undefined): boolean {
   if (!name.startsWith('affidavit_') || /_(bucket|sum|count)$/.test(name)) return false
+  const risen = RISEN.find(([ending]) => name.endsWith(ending))
+  if (risen !== undefined) return value > (before ?? 0) + risen[1]
   if (name.endsWith('anchor_lag_seconds')) return value > LAG_SECONDS
   if (name.endsWith('_balance_ether')) return value < 0.01
   if (BUSY.test(name)) return false

@@ -4,16 +4,24 @@ import { ENCLAVE_LIMITS } from '../support/deployment/deployment.ts'
 import type { Fault } from './faults.ts'
 import { LOAD, type Measurement } from './measure.ts'
 
-/** The text of deploy/FAULTS.md. */
+/**
+ * The text of deploy/FAULTS.md, with a row for each fault that was measured now, or else is in
+ * `before`, its text until now.
+ */
 export function writeTable(
   measured: readonly Measurement[],
-  { faults }: { readonly faults: readonly Fault[] },
+  { faults, before }: { readonly faults: readonly Fault[]; readonly before: string },
 ): string {
-  const rows = measured.map(writeRow)
-  const missing = faults.filter((fault) => measured.every((one) => one.fault !== fault))
+  const known = before.split('\n')
+  const rowOf = (fault: Fault) => {
+    const now = measured.find((one) => one.fault === fault)
+    return now === undefined
+      ? known.find((line) => line.startsWith(`| ${titleOf(fault)} | `))
+      : writeRow(now)
+  }
+  const rows = faults.map(rowOf).filter((row) => row !== undefined)
+  const missing = faults.filter((fault) => rowOf(fault) === undefined)
   const day = new Date().toISOString().slice(0, 10)
-  const proven = measured.reduce((sum, one) => sum + one.proven, 0)
-  const calls = measured.reduce((sum, one) => sum + one.calls, 0)
   return `# Faults: what happens when a part fails
 
 Written by \`npm run faults\`, which makes each fault under load and measures it; nothing here is written by hand. Run on ${day}: ${cpus().length} cores,
@@ -31,16 +39,16 @@ ${Math.round(totalmem() / 2 ** 30)} GiB, Node.js ${process.version}, everything 
 - **Lost**: of all completions that callers hold with proof, how many are not in the history, do not verify, or are on no block of the chain afterwards.
 - **Recovery**: begin of the last call that failed, of those that began after the fault's end; and when /readyz said 200 again.
 
-${calls} calls, ${proven} of them answered with a proof.
-
 | fault | how, and for how long | verified and encrypted calls | plain calls | longest call | /readyz | metrics | lost | recovery |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- |
 ${rows.join('\n')}
-${missing.length === 0 ? '' : `\nNot run here: ${missing.map(({ part, name }) => `${part} ${name}`).join(', ')} (they need a file system that can be mounted, or a nats-server).\n`}
+${missing.length === 0 ? '' : `\nNot run here: ${missing.map(titleOf).join(', ')} (they need a file system that can be mounted, or a nats-server).\n`}
 The clock of a process is shifted inside of it (\`test/support/deployment/shifted-clock.ts\`): timers and the monotonic clock go on, as when a real clock is set; what native code
 reads of the clock (certificates in TLS) is not shifted, nor is the clock of Postgres.
 `
 }
+
+const titleOf = ({ part, name }: Fault) => `${part} ${name}`
 
 function writeRow({
   fault,
@@ -62,7 +70,7 @@ function writeRow({
       : seconds(recoveredAfterMs)
     : `**none in ${seconds(LOAD.recoveryMs)}**`
   const cells = [
-    `${fault.part} ${fault.name}`,
+    titleOf(fault),
     `${fault.how}; ${seconds(heldMs)}`,
     describeCalls(during.filter((call) => !isPlain(call))),
     describeCalls(during.filter(isPlain)),
