@@ -263,7 +263,7 @@ function describeReadyz(text: string): string {
 }
 
 function firstOfEach<One extends { readonly said: string }>(all: readonly One[]): readonly One[] {
-  return [...new Map(all.toReversed().map((one) => [one.said, one])).values()].toReversed()
+  return all.filter(({ said }, at) => all.findIndex((one) => one.said === said) === at)
 }
 
 /** Gauges of what goes on at any time, which say nothing as long as they are small. */

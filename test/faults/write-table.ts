@@ -37,6 +37,7 @@ ${Math.round(totalmem() / 2 ** 30)} GiB, Node.js ${process.version}, everything 
 - **Callers**: what calls ended in that were under way or began during the fault. \`retry\`: the official SDKs would repeat it. \`in the stream\`: as an error event. \`cut\`: the connection broke.
 - **/readyz**, **metrics**: what was said that was not said before, after how long; what /readyz says otherwise is 200.
 - **Lost**: of all completions that callers hold with proof, how many are not in the history, do not verify, or are on no block of the chain afterwards.
+- **Row \`memory\`**: the callers and the provider of these large bodies have the same cores as the service; how long things take there is the machine's doing as well.
 - **Recovery**: begin of the last call that failed, of those that began after the fault's end; and when /readyz said 200 again.
 
 | fault | how, and for how long | verified and encrypted calls | plain calls | longest call | /readyz | metrics | lost | recovery |
