@@ -7,7 +7,7 @@ import { isJsonObject, type Json, type JsonObject, memberOf } from '../attestati
 import { createAnswerSize } from './answer-size.ts'
 import { checkAnswer, describeError, type SentCall } from './check-answer.ts'
 import { checkedStream } from './checked-stream.ts'
-import { isKeyConfigProblem, sealCall } from './encryption.ts'
+import { type EncryptionTarget, isKeyConfigProblem, sealCall } from './encryption.ts'
 import { passError } from './error-reply.ts'
 import { AffidavitError } from './errors.ts'
 import { type Fetch, isRedirect, readAtMost } from './gateway.ts'
@@ -79,7 +79,9 @@ export function createCheckedFetch(options: CheckedFetchOptions): Fetch {
 
 /**
  * Encrypts a call, sends it, and opens its answer as it comes. A key that its enclave has no more
- * is replaced once: nothing was processed then.
+ * is replaced once, by that of another enclave where there is one: nothing was processed then. A
+ * gateway that has not noticed yet which enclave is gone says so again: then the caller's own
+ * client is told to try later.
  */
 async function sendSealed(
   send: (more: RequestInit) => Promise<Response>,
@@ -92,19 +94,32 @@ async function sendSealed(
 ): Promise<Response> {
   const { signal, options } = so
   const credential = readCredential(so.headers.get('fine-tune-authorization'))
-  for (let tries = 1; ; tries += 1) {
-    const target = await leavable(options.notaries.encryptionTarget({ isNew: tries > 1 }), signal)
+  let gone: string | null = null
+  for (;;) {
+    const target: EncryptionTarget = await leavable(
+      options.notaries.encryptionTarget({ gone }),
+      signal,
+    )
     const sealed = await sealCall({ target, body: so.body, credential })
     const headers = new Headers(so.headers)
     for (const [name, value] of Object.entries(sealed.headers)) headers.set(name, value)
     const response = await send({ headers, body: sealed.body })
-    if (tries === 1 && (await isKeyConfigProblem(response))) {
+    if (await isKeyConfigProblem(response)) {
+      if (gone !== null) return retryLater(response)
       void response.body?.cancel().catch(() => undefined)
+      gone = target.notary
       continue
     }
     if (isRedirect(response)) return response
     return await sealed.open(response, options)
   }
+}
+
+/** 422 says that a repeat does not help; here it does, and the official SDKs make it. */
+function retryLater(response: Response): Response {
+  const headers = new Headers(response.headers)
+  headers.set('retry-after', '1')
+  return new Response(response.body, { status: 503, headers })
 }
 
 /** Null for none. What the enclave could not use is refused before anything is sent. */

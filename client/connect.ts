@@ -112,7 +112,7 @@ export async function connect(given: ConnectOptions): Promise<Affidavit> {
     },
   })
   await notaries.refresh(signal)
-  if (encrypt) await notaries.encryptionTarget({ isNew: false })
+  if (encrypt) await notaries.encryptionTarget({ gone: null })
   return {
     baseURL,
     fetch: checkedFetch,

@@ -75,10 +75,11 @@ export type Notaries = {
   checkDocument(notary: AttestedNotary, base64: string): Promise<string>
   /**
    * A key that a call can be encrypted to, of an expected enclave whose notary vouches for it.
-   * `isNew`: the gateway is asked for its keys first. Throws AffidavitError `no_encryption_key`,
-   * and as refresh.
+   * `gone`: the notary whose key was just refused; the gateway is asked for its keys first, and
+   * another one is taken where there is one. Throws AffidavitError `no_encryption_key`, and as
+   * refresh.
    */
-  encryptionTarget(options: { readonly isNew: boolean }): Promise<EncryptionTarget>
+  encryptionTarget(options: { readonly gone: string | null }): Promise<EncryptionTarget>
   /** What of a notary's configuration answers are compared with. */
   bootFactsOf(notary: AttestedNotary): BootFacts
 }
@@ -180,15 +181,17 @@ export function createNotaries(
   }
 
   async function encryptionTarget({
-    isNew,
+    gone,
   }: {
-    readonly isNew: boolean
+    readonly gone: string | null
   }): Promise<EncryptionTarget> {
     const choose = () => {
       const usable = usableKeys()
-      return usable[Math.floor(Math.random() * usable.length)]
+      const others = usable.filter(({ notary }) => notary !== gone)
+      const chosen = others.length > 0 ? others : usable
+      return chosen[Math.floor(Math.random() * chosen.length)]
     }
-    const known = isNew ? undefined : choose()
+    const known = gone === null ? choose() : undefined
     if (known !== undefined) return known
     renewing ??= renewKeys().finally(() => {
       renewing = null

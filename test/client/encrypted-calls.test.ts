@@ -218,10 +218,10 @@ describe('key-config', () => {
     expect(keyLists()).toBe(2)
   })
 
-  it('twice: it is passed on as the error that it is', async () => {
+  it('twice: the caller is told to try later, since nothing was processed', async () => {
     client.attack = { intercept: () => keyConfig() }
     const response = await send(REQUEST)
-    expect(response.status).toBe(422)
+    expect([response.status, response.headers.get('retry-after')]).toEqual([503, '1'])
     expect(await response.json()).toMatchObject({ error: { code: 'gateway_error' } })
     expect(client.sent).toHaveLength(2)
   })
