@@ -17,6 +17,7 @@ const SLOW = [
   'integration/enclave-memory',
   'integration/faults',
   'integration/fuzz-endpoints',
+  'integration/gateway-processes',
   'integration/hostile-drawers',
   'integration/hostile-gateway',
   'integration/hostile-node',

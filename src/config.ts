@@ -185,6 +185,13 @@ const schema = z.object({
    */
   DRAIN_DELAY_MS: integer({ min: 0, max: 10 * MINUTE_MS }).default(0),
   /**
+   * How many processes serve, each a whole gateway, behind the one PORT: one uses one core. More
+   * than one needs DATABASE_URL, ENCLAVE_URL and CHAIN_RPC_URL; NATS_URL too where nodes are to
+   * serve all of them. Each has METRICS_PORT, and CONTROL_SOCKET, of its own: the port counted up
+   * from the first, the path with `.0`, `.1` and so on behind it. Default 1.
+   */
+  GATEWAY_PROCESSES: integer({ min: 1, max: 64 }).default(1),
+  /**
    * How long a stop waits for running calls, milliseconds. Default 25000: orchestrators commonly
    * kill after 30 s.
    */
@@ -235,6 +242,8 @@ export type GatewayConfig = {
   /** Addresses and CIDRs. */
   readonly trustedProxies: readonly string[]
   readonly keepAliveMs: number
+  /** Above 1 the process only supervises so many others (src/processes.ts). */
+  readonly processes: number
   readonly bodyBytesMax: number
   readonly memoryBytesMax: number
   readonly drainDelayMs: number
@@ -272,6 +281,7 @@ export function readGatewayConfig(environment: Environment = process.env): Gatew
     corsOrigins: settings.CORS_ORIGINS,
     trustedProxies: settings.TRUSTED_PROXIES,
     keepAliveMs: settings.KEEP_ALIVE_MS,
+    processes: settings.GATEWAY_PROCESSES,
     bodyBytesMax: settings.BODY_BYTES_MAX,
     memoryBytesMax: settings.MEMORY_ADMITTED_BYTES_MAX ?? admittedBytesOf(memoryLimitBytes()),
     drainDelayMs: settings.DRAIN_DELAY_MS,
@@ -312,8 +322,16 @@ function findFaults(given: Environment): readonly string[] {
     ...busFaults(given),
     ...upstreamFaults(given),
     ...releaseFaults(given),
+    ...(Number(given.GATEWAY_PROCESSES ?? 1) > 1 ? processFaults(given) : []),
     ...(given.NODE_ENV === 'production' ? productionFaults(given) : []),
   ]
+}
+
+/** Processes share the operator's parts: of embedded ones each would start its own. */
+function processFaults(given: Environment): readonly string[] {
+  return ['DATABASE_URL', 'ENCLAVE_URL', 'CHAIN_RPC_URL'].flatMap((name) =>
+    given[name] === undefined ? [`${name}: expected together with GATEWAY_PROCESSES`] : [],
+  )
 }
 
 /**

@@ -1,3 +1,4 @@
+import cluster from 'node:cluster'
 import { mkdirSync } from 'node:fs'
 import { enableCompileCache } from 'node:module'
 import { join } from 'node:path'
@@ -18,7 +19,8 @@ const SAME_SIGNAL_MS = 500
 /** The gateway's process: reads its configuration, then serves until a signal ends it. */
 const config = readConfigOrExit()
 if (!config.isProduction) cacheCompiledCode(config.dataFolder)
-await serve(config)
+if (config.processes > 1 && cluster.isPrimary) await supervise(config)
+else await serve(config)
 
 function readConfigOrExit(): GatewayConfig {
   try {
@@ -42,6 +44,17 @@ function cacheCompiledCode(dataFolder: string): void {
   } catch {
     // A folder that cannot be made is told of by whoever needs it.
   }
+}
+
+/** Runs several gateways behind one socket, until a signal has ended all of them. */
+async function supervise(config: GatewayConfig): Promise<void> {
+  const { openProcessLogger } = await import('./observability/logger.ts')
+  const { superviseProcesses } = await import('./processes.ts')
+  const log = await openProcessLogger(config.logLevel)
+  log.info({ processes: config.processes }, 'starting processes')
+  if (config.bus === null)
+    log.warn({}, 'without NATS_URL a node serves the callers of one process, by chance')
+  process.exit(await superviseProcesses(config, log))
 }
 
 /**

@@ -48,6 +48,17 @@ describe('readGatewayConfig', () => {
     expect(config.credentials.size).toBe(0)
   })
 
+  it('takes several processes only with parts that they can share', () => {
+    expect(faultsOf({ GATEWAY_PROCESSES: '2' })).toEqual([
+      'DATABASE_URL: expected together with GATEWAY_PROCESSES',
+      'ENCLAVE_URL: expected together with GATEWAY_PROCESSES',
+      'CHAIN_RPC_URL: expected together with GATEWAY_PROCESSES',
+    ])
+    expect(readGatewayConfig({ GATEWAY_PROCESSES: '1' }).processes).toBe(1)
+    const several = { ...PRODUCTION, HISTORY_ALL: 'false', GATEWAY_PROCESSES: '3' }
+    expect(readGatewayConfig(several).processes).toBe(3)
+  })
+
   it('uses the real parts that are named', () => {
     const config = readGatewayConfig({
       ...REMOTE_CHAIN,

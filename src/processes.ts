@@ -1,0 +1,109 @@
+import cluster, { type Worker } from 'node:cluster'
+import { join } from 'node:path'
+import type { GatewayConfig } from './config.ts'
+import type { GatewayReady } from './local/banner.ts'
+import type { Logger } from './observability/logger.ts'
+import { backOffMs } from './runtime/back-off.ts'
+
+/** Pause before a process that ended is started again. */
+const BACKOFF = { minMs: 500, maxMs: 30_000 }
+/** One that served for so long has not failed by its start. */
+const SETTLED_MS = 60_000
+
+/**
+ * Variables of one process of several, by its place from 0: each is a whole gateway, which shares
+ * nothing with its neighbours but the socket that calls come in at.
+ */
+export function variablesOf(
+  place: number,
+  { metrics, controlSocket, dataFolder, isProduction }: GatewayConfig,
+): Readonly<Record<string, string>> {
+  return {
+    ...(metrics === null || metrics.port === 0
+      ? {}
+      : { METRICS_PORT: String(metrics.port + place) }),
+    ...(controlSocket === null ? {} : { CONTROL_SOCKET: `${controlSocket}.${place}` }),
+    // In production nothing is kept there but images, which all give.
+    ...(isProduction ? {} : { DATA_DIR: join(dataFolder, `process-${place}`) }),
+  }
+}
+
+/**
+ * Runs `config.processes` gateways, each a process of its own, behind one listening socket
+ * (node:cluster), and serves nothing itself. One that ends is started again; when one cannot even
+ * start at first, all are ended. Signals go on to all of them. Resolves with the exit code when all
+ * have ended.
+ */
+export function superviseProcesses(config: GatewayConfig, log: Logger): Promise<number> {
+  const { promise, resolve } = Promise.withResolvers<number>()
+  const places = new Map<number, Worker>()
+  const pauses = new Set<NodeJS.Timeout>()
+  const ready = new Set<number>()
+  let isStopping = false
+  let isAnnounced = false
+  let exitCode = 0
+
+  function start(place: number, failures: number): void {
+    const worker = cluster.fork(variablesOf(place, config))
+    const startedAt = performance.now()
+    places.set(place, worker)
+    worker.on('message', (message: GatewayReady) => {
+      if (message.kind !== 'ready') return
+      ready.add(place)
+      log.info({ process: place, pid: worker.process.pid ?? 0 }, 'process ready')
+      if (isAnnounced || ready.size < config.processes) return
+      isAnnounced = true
+      process.send?.(message)
+    })
+    worker.on('exit', (code, signal) => {
+      places.delete(place)
+      const wasReady = ready.delete(place)
+      if (isStopping || !(wasReady || isAnnounced)) end(code ?? 1)
+      else
+        again(place, {
+          failures: performance.now() - startedAt > SETTLED_MS ? 0 : failures,
+          code,
+          signal,
+        })
+    })
+  }
+
+  function again(
+    place: number,
+    ended: {
+      readonly failures: number
+      readonly code: number | null
+      readonly signal: string | null
+    },
+  ): void {
+    const failures = ended.failures + 1
+    const pauseMs = backOffMs(failures, BACKOFF, { jitter: 'half' })
+    const { code, signal } = ended
+    log.error({ process: place, code, signal, pauseMs }, 'process ended, starting it again')
+    const timer = setTimeout(() => {
+      pauses.delete(timer)
+      start(place, failures)
+    }, pauseMs)
+    pauses.add(timer)
+  }
+
+  /** One has ended for good: when it was not asked to, the others are. */
+  function end(code: number): void {
+    exitCode = Math.max(exitCode, code)
+    if (!isStopping) stop('SIGTERM')
+    if (places.size === 0) resolve(exitCode)
+  }
+
+  function stop(signal: NodeJS.Signals): void {
+    isStopping = true
+    for (const timer of pauses) clearTimeout(timer)
+    for (const worker of places.values()) worker.process.kill(signal)
+    if (places.size === 0) resolve(exitCode)
+  }
+
+  // A second one skips their drain delay, a third one ends them at once.
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => stop(signal))
+  process.on('disconnect', () => stop('SIGTERM'))
+  for (let place = 0; place < config.processes; place++) start(place, 0)
+  return promise
+}
