@@ -226,7 +226,8 @@ describe('a bucket that fails', () => {
 
   it('never gives another content whole', async () => {
     const { id, object } = await putSome()
-    object.bytes = Buffer.concat([object.bytes.subarray(0, -1), Buffer.from([0])])
+    const last = object.bytes.at(-1) ?? 0
+    object.bytes = Buffer.concat([object.bytes.subarray(0, -1), Buffer.of(last ^ 1)])
     const image = await (await openStore().find(id))?.open()
     let length = 0
     const reading = async () => {
