@@ -99,7 +99,7 @@ export function openPeerEnclaves(options: {
   })
   bus.serve(ENCRYPTED_SERVICE, (channel, header) => serveEncrypted(channel, header, options))
 
-  /** Newest first, so that of an enclave that moved the gateway that has it now is found. */
+  /** What gateways told lately, of one after the other. */
   function current(): readonly (readonly [peer: string, notary: ServedNotary])[] {
     const sinceMs = performance.now() - NOTARIES_EXPIRE_MS
     return [...told].flatMap(([peer, { notaries: list, atMs }]) =>
