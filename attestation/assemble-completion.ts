@@ -40,6 +40,19 @@ export function addChunk(assembly: Assembly, chunk: JsonObject): Assembly {
   return assembly
 }
 
+/**
+ * Adds text to the content of a choice that has text, and gives the same assembly: as addChunk of a
+ * chunk that says no more, and that is otherwise like the chunk before.
+ */
+export function addText(assembly: Assembly, index: number, text: string): Assembly {
+  const message = assembly.choices.get(index)?.message
+  const known = message?.get('content')
+  if (message === undefined || typeof known !== 'string')
+    throw new TypeError('expected a choice that has text')
+  message.set('content', known + text)
+  return assembly
+}
+
 /** The completion as far as chunks were added. The assembly may go on after it. */
 export function finishAssembly(assembly: Assembly): JsonObject {
   const completion: Record<string, Json> = { object: 'chat.completion' }

@@ -27,16 +27,18 @@ export function decodeHex(text: string): Uint8Array {
 
 /** Standard base64 (RFC 4648 section 4) of `bytes`, padded. */
 export function encodeBase64(bytes: Uint8Array): string {
-  let text = ''
+  const digits = new Uint8Array(4 * Math.ceil(bytes.length / 3))
+  let length = 0
   for (let index = 0; index < bytes.length; index += 3) {
-    const left = bytes.length - index
     const group =
       ((bytes[index] ?? 0) << 16) | ((bytes[index + 1] ?? 0) << 8) | (bytes[index + 2] ?? 0)
-    text += base64Digit(group >> 18) + base64Digit(group >> 12)
-    text += left > 1 ? base64Digit(group >> 6) : '='
-    text += left > 2 ? base64Digit(group) : '='
+    for (let shift = 18; shift >= 0; shift -= 6)
+      digits[length++] = BASE64_CODES[(group >> shift) & 63] ?? 0
   }
-  return text
+  const missing = (3 - (bytes.length % 3)) % 3
+  digits.fill(PADDING_CODE, digits.length - missing)
+  // At once: a text that is put together of thousands is copied piece by piece with each use.
+  return utf8Decoder.decode(digits)
 }
 
 /**
@@ -103,10 +105,14 @@ export function sha256(data: Uint8Array): Uint8Array {
 }
 
 const utf8 = new TextEncoder()
+const utf8Decoder = new TextDecoder()
 
 const HEX_OF_BYTE = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, '0'))
 
 const BASE64_DIGITS = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/'
+
+const BASE64_CODES = utf8.encode(BASE64_DIGITS)
+const PADDING_CODE = '='.charCodeAt(0)
 
 const VALUE_OF_BASE64 = valuesOf(BASE64_DIGITS)
 
@@ -114,10 +120,6 @@ function valuesOf(alphabet: string): Int8Array {
   const values = new Int8Array(128).fill(-1)
   for (let value = 0; value < alphabet.length; value++) values[alphabet.charCodeAt(value)] = value
   return values
-}
-
-function base64Digit(bits: number): string {
-  return BASE64_DIGITS.charAt(bits & 63)
 }
 
 function hexDigit(code: number): number {

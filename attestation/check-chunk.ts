@@ -88,11 +88,10 @@ export function checkOpenings(chunks: readonly JsonObject[]): void {
  */
 function checkNames(value: Json): void {
   if (isJsonArray(value)) for (const item of value) checkNames(item)
-  else if (isJsonObject(value))
-    for (const [name, member] of Object.entries(value)) {
-      if (name === '__proto__') throw invalidChunk('expected no member called __proto__')
-      checkNames(member)
-    }
+  else if (isJsonObject(value)) {
+    if (Object.hasOwn(value, '__proto__')) throw invalidChunk('expected no member called __proto__')
+    for (const member of Object.values(value)) checkNames(member)
+  }
 }
 
 const IDENTITY = { id: 'string', created: 'number', model: 'string' } as const

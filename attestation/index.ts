@@ -43,6 +43,7 @@ export {
   parseEncryptionKey,
   verifyEncryptionKey,
 } from './encryption-key.ts'
+export { type ErasureStatement, type StatedAbsence, statedAbsence } from './erasure.ts'
 export { FormatError, ProofError } from './errors.ts'
 export {
   type AnchorCall,

@@ -10,6 +10,7 @@ import {
   PROOF_MEMBERS,
   type ReceiptVersion,
 } from './completion-hash.ts'
+import { statedAbsence } from './erasure.ts'
 import { FormatError, ProofError } from './errors.ts'
 import { type Attempt, attempt, type Check, check, type Finding, need } from './finding.ts'
 import { formOf, formsOf } from './json/forms.ts'
@@ -173,14 +174,15 @@ function readSubject(record: Json, options: RecordOptions): Subject {
 }
 
 /**
- * What a stored record of an encrypted call lacks (design: Encrypted calls): it says `redacted`,
- * and has null in place of what only its caller kept. The receipt says whether it was encrypted; of
- * any other record, what is missing is a fault.
+ * What a stored record lacks that says `redacted`, and has null in its place: of an encrypted call
+ * (design: Encrypted calls), as its receipt says, what only its caller kept; of any other, what the
+ * gateway states that it erased or cannot decrypt. Of the rest, what is missing is a fault.
  */
 function withheldOf(members: JsonObject, receipt: Attempt<Receipt>): Withheld {
   if (memberOf(members, 'redacted') !== true || 'fault' in receipt) return {}
   const { value: made } = receipt
-  if (made.version === 1 || !made.encrypted) return {}
+  const isEncrypted = made.version !== 1 && made.encrypted
+  if (!isEncrypted && statedAbsence(members) === null) return {}
   return {
     ...(memberOf(members, 'request') === null ? { request: made.request_hash } : {}),
     ...(memberOf(members, 'response') === null ? { response: made.response_hash } : {}),

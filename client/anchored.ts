@@ -1,15 +1,14 @@
 import { compareExchange, completeRecord } from '../attestation/compare-exchange.ts'
 import { type EvidenceBundle, parseEvidenceBundle } from '../attestation/evidence/bundle.ts'
 import type { BundleReport } from '../attestation/evidence/bundle-report.ts'
-import type { ChainFacts } from '../attestation/evidence/policy.ts'
 import { verifyBundle } from '../attestation/evidence/verify-bundle.ts'
 import { canonicalizeJson } from '../attestation/json/canonical.ts'
-import { parseExactJson } from '../attestation/json/parse-strict.ts'
-import { isJsonObject, type Json, memberOf } from '../attestation/json/value.ts'
+import { isJsonObject, type Json } from '../attestation/json/value.ts'
 import { hasOwnMembersAlone, ownMembers } from '../attestation/own-members.ts'
-import { AffidavitError, reasonOf, telling } from './errors.ts'
+import { fetchChainFacts } from './chain-facts.ts'
+import { AffidavitError, telling } from './errors.ts'
 import type { ExpectedPolicy } from './expectations.ts'
-import { askGateway, type Fetch, type GatewayOptions, pause, readAtMost } from './gateway.ts'
+import { askGateway, type GatewayOptions, pause } from './gateway.ts'
 import type { Proof } from './proof.ts'
 
 /** How long to wait for an anchor, and whom to ask about its block. */
@@ -74,7 +73,7 @@ export async function awaitAnchor(
     const { bundle, text } = completeBundle({ json, text: asGiven, bundle: given }, proof)
     if (bundle.block !== null) {
       const chain =
-        rpc === undefined ? null : await askChain(gateway, rpc, { number: bundle.block.number })
+        rpc === undefined ? null : await fetchChainFacts(gateway, rpc, bundle.block.number)
       const isDeep = chain === null || chain.newestBlock - bundle.block.number + 1 >= confirmations
       // A block that another one replaced may come again, in another.
       const isThere = chain === null || chain.blockHash === bundle.block.hash
@@ -149,62 +148,4 @@ function refuseInvalid({ verdict, checks }: BundleReport): void {
   if (verdict !== 'invalid') return
   const failed = checks.find(({ outcome }) => outcome === 'failed')
   throw new AffidavitError('invalid_evidence', `${failed?.name}: ${failed?.detail}`)
-}
-
-/** Answers of a chain's endpoint to the three questions, bytes. */
-const RPC_BYTES_MAX = 1024 * 1024
-
-async function askChain(
-  { fetch, timeoutMs }: GatewayOptions,
-  url: string,
-  { number }: { readonly number: number },
-): Promise<ChainFacts> {
-  const ask = (method: string, params: readonly unknown[]) =>
-    callRpc(url, { fetch, timeoutMs, method, params })
-  const [chainId, block, newest] = await Promise.all([
-    ask('eth_chainId', []),
-    ask('eth_getBlockByNumber', [`0x${number.toString(16)}`, false]),
-    ask('eth_blockNumber', []),
-  ])
-  const hash = isJsonObject(block) ? memberOf(block, 'hash') : null
-  if (hash !== null && typeof hash !== 'string') throw badChain(url)
-  return { chainId: countOf(chainId, url), blockHash: hash, newestBlock: countOf(newest, url) }
-}
-
-async function callRpc(
-  url: string,
-  so: {
-    readonly fetch: Fetch
-    readonly timeoutMs: number
-    readonly method: string
-    readonly params: readonly unknown[]
-  },
-): Promise<Json | undefined> {
-  const { fetch, timeoutMs, method, params } = so
-  let bytes: Uint8Array | null
-  try {
-    const response = await fetch(url, {
-      method: 'POST',
-      headers: { 'content-type': 'application/json' },
-      body: JSON.stringify({ jsonrpc: '2.0', id: 1, method, params }),
-      redirect: 'error',
-      signal: AbortSignal.timeout(timeoutMs),
-    })
-    bytes = await readAtMost(response, RPC_BYTES_MAX)
-    const json = bytes === null ? null : parseExactJson(bytes)
-    const result = isJsonObject(json) ? memberOf(json, 'result') : undefined
-    if (result !== undefined) return result
-  } catch (cause) {
-    throw new AffidavitError('unreachable', `the chain's endpoint: ${reasonOf(cause)}`, { cause })
-  }
-  throw badChain(url)
-}
-
-function countOf(value: Json | undefined, url: string): number {
-  if (typeof value === 'string' && /^0x[0-9a-f]{1,13}$/.test(value)) return Number(value)
-  throw badChain(url)
-}
-
-function badChain(url: string): AffidavitError {
-  return new AffidavitError('unreachable', `expected a chain's answers from ${new URL(url).origin}`)
 }

@@ -32,7 +32,7 @@ export class CallFault extends Error {
   constructor(
     code: keyof typeof FAULT_STATUS,
     message: string,
-    more: { readonly status?: number; readonly loc?: readonly (string | number)[] } = {},
+    more: Partial<Pick<EnclaveFault, 'status' | 'loc' | 'may_be_made'>> = {},
   ) {
     super(message)
     this.fault = { status: FAULT_STATUS[code], code, message, ...more }

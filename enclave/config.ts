@@ -118,6 +118,11 @@ export type Limits = {
    * pull, and for the rest of the process.
    */
   readonly pendingBytesMax: number
+  /**
+   * Completion calls at once, beside what PENDING_BYTES_MAX bounds. A call takes two file
+   * descriptors; a fifth of all is for everything else.
+   */
+  readonly callsMax: number
 }
 
 /**
@@ -135,13 +140,14 @@ export class ConfigError extends Error {
 }
 
 /**
- * The configuration that the variables give, with the files they name; `heapBytesMax` is this
- * process's limit. Throws ConfigError with all faults.
+ * The configuration that the variables give, with the files they name; `heapBytesMax` and
+ * `descriptorsMax` are this process's limits. Throws ConfigError with all faults.
  */
 export function readConfig(
   environment: Readonly<Record<string, string | undefined>> = process.env,
   readFile: (path: string) => Uint8Array = readFileSync,
   heapBytesMax: number = getHeapStatistics().heap_size_limit,
+  descriptorsMax: number = readDescriptorsMax(),
 ): EnclaveConfig {
   const variables = new Variables(environment, readFile)
   const isProduction = environment.NODE_ENV === 'production'
@@ -159,7 +165,7 @@ export function readConfig(
     contract: variables.required('CONTRACT_ADDRESS', parseAddress, ''),
     providers: readProviders(variables),
     cas: variables.readFile('PROVIDER_CA_FILE', parseCas) ?? bundledCas(),
-    limits: readLimits(variables, heapBytesMax),
+    limits: readLimits(variables, heapBytesMax, descriptorsMax),
     attestationRenewMs: variables.integer('ATTESTATION_RENEW_MS', 3_600_000, {
       min: 1_000,
       max: 9_000_000,
@@ -177,7 +183,20 @@ export function readConfig(
 const HOUR_MS = 3_600_000
 const GIBIBYTE = 2 ** 30
 
-function readLimits(variables: Variables, heapBytesMax: number): Limits {
+/** Descriptors that this process may have open; as few as systems give where it is not told. */
+function readDescriptorsMax(): number {
+  try {
+    const limits = readFileSync('/proc/self/limits', 'utf8')
+    return Number(/^Max open files +(\d+)/m.exec(limits)?.[1] ?? DESCRIPTORS_MIN)
+  } catch {
+    return DESCRIPTORS_MIN
+  }
+}
+
+const DESCRIPTORS_MIN = 1_024
+const CALLS_SHARE = 0.4
+
+function readLimits(variables: Variables, heapBytesMax: number, descriptorsMax: number): Limits {
   const time = { min: 1, max: 24 * HOUR_MS }
   return {
     connectTimeoutMs: variables.integer('CONNECT_TIMEOUT_MS', 10_000, time),
@@ -193,6 +212,7 @@ function readLimits(variables: Variables, heapBytesMax: number): Limits {
       min: 2 ** 20,
       max: 64 * GIBIBYTE,
     }),
+    callsMax: Math.max(1, Math.floor(descriptorsMax * CALLS_SHARE)),
   }
 }
 

@@ -28,9 +28,6 @@ import {
   REQUEST_BYTES_MAX,
 } from './protocol/messages.ts'
 
-/** Completion calls at once. More would only wait for the same two cores. */
-const CALLS_MAX = 1_024
-
 /** Body of a request that is no completion, bytes. */
 const CONTROL_REQUEST_BYTES_MAX = 4_096
 
@@ -127,7 +124,7 @@ async function completions(
   request: IncomingMessage,
   response: ServerResponse,
 ): Promise<void> {
-  await throughGate(gate, async () => {
+  await throughGate(gate, core.limits.callsMax, async () => {
     const call = decodeCall(request.headers[CALL_HEADER])
     const body = await readCompletionRequest(core.space, request)
     const requestBytes = weighJson(body, measureJson(body))
@@ -141,15 +138,15 @@ async function encrypted(
   request: IncomingMessage,
   response: ServerResponse,
 ): Promise<void> {
-  await throughGate(gate, async () => {
+  await throughGate(gate, core.limits.callsMax, async () => {
     const call = decodeEncryptedCall(request.headers[CALL_HEADER])
     await serveEncrypted({ core, log, ...encryption }, { call, request, response })
   })
 }
 
-async function throughGate(gate: Gate, run: () => Promise<void>): Promise<void> {
+async function throughGate(gate: Gate, callsMax: number, run: () => Promise<void>): Promise<void> {
   if (gate.isClosed) throw new CallFault('not_ready', 'The enclave is shutting down.')
-  if (gate.running >= CALLS_MAX) throw new CallFault('too_busy', 'Too many completions at once.')
+  if (gate.running >= callsMax) throw new CallFault('too_busy', 'Too many completions at once.')
   gate.running++
   try {
     await run()

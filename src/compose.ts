@@ -1,21 +1,26 @@
 import { randomUUID } from 'node:crypto'
 import { join } from 'node:path'
 import { type Accounts, createAccounts } from './accounts/accounts.ts'
+import { createAdminLog } from './accounts/admin-log-store.ts'
 import type { ApiKeys } from './accounts/api-keys.ts'
+import { createBudgetsStore } from './accounts/budgets-store.ts'
 import { SETTLE_SECONDS } from './accounts/idempotency.ts'
-import { createKeysStore } from './accounts/keys-store.ts'
-import { chooseTiers, type Tiers } from './accounts/limits/tiers.ts'
-import { openKeys } from './accounts/open-keys.ts'
+import { createKeysStore, type KeysStore } from './accounts/keys-store.ts'
+import type { Tiers } from './accounts/limits/tiers.ts'
+import { keysOver, openKeys } from './accounts/open-keys.ts'
 import { openLimits } from './accounts/open-limits.ts'
 import { createOperations } from './accounts/operations.ts'
+import { recordOperations } from './accounts/recorded-operations.ts'
+import { createUsageOperations, createUsageStore } from './accounts/usage-store.ts'
 import { type App, createApp } from './api/app.ts'
+import type { Operator } from './api/control-operations.ts'
 import { openControl, openControlAt } from './api/control-server.ts'
 import { listenAt, tryAddress } from './api/server.ts'
 import { startBus } from './bus/bus.ts'
 import { type Anchoring, startAnchoring } from './chain/anchoring.ts'
 import { type Chain, connectChain } from './chain/open-chain.ts'
 import { judgeAnswer } from './chat/chat-completions.ts'
-import type { GatewayConfig } from './config.ts'
+import { type GatewayConfig, readGatewayConfig } from './config.ts'
 import { openEmbeddings } from './embeddings/embeddings.ts'
 import {
   createEnclaveOperations,
@@ -46,21 +51,27 @@ import type { Logger, ProcessLogger } from './observability/logger.ts'
 import { createMeter, startMetrics } from './observability/metrics.ts'
 import { openTraces, traceCalls } from './observability/traces.ts'
 import { watchDescriptors } from './observability/watch-descriptors.ts'
+import { openSettings, readReloadable } from './reload.ts'
 import { listRoutes, type UpstreamServices } from './routes.ts'
 import { countDescriptors, descriptorsMax } from './runtime/descriptors.ts'
 import { pause } from './runtime/loop.ts'
 import { settleAll } from './runtime/starting.ts'
 import { VERSION } from './runtime/version.ts'
 import { openWebSearch } from './search/web-search.ts'
+import { STAGING_HEADERS, warnOfStaging } from './staging.ts'
+import { admitContentKeys } from './storage/content-keys-store.ts'
 import { type Home, openHome } from './storage/data-folder.ts'
 import { checkDatabase, type Database, startDatabase } from './storage/database.ts'
 import { openProcessLease, type ProcessLease } from './storage/process-lease.ts'
 import { createEndpoint, type OpenEndpoint } from './upstream/endpoint.ts'
-import { CALLS_MAX } from './verified/completion-routes.ts'
 import { type EnclaveCommits, followLogs, settleLogs } from './verified/enclave-commits.ts'
 import { proofOf } from './verified/encrypted-calls.ts'
+import { createErasureOperations, createErasureSweeper } from './verified/erasures.ts'
+import { createErasuresStore } from './verified/erasures-store.ts'
 import { warnOfOpenHistory } from './verified/history.ts'
 import { createRecordsStore } from './verified/records-store.ts'
+import { createContentOperations } from './verified/reencryption-store.ts'
+import { createPages } from './web/routes.ts'
 
 /** A gateway that serves. */
 export type Gateway = {
@@ -78,6 +89,8 @@ export type Gateway = {
    * aborted.
    */
   drain(skip: AbortSignal): Promise<void>
+  /** Reads tiers, prices and providers' keys again; whether they are in use. Never rejects. */
+  reload(): Promise<boolean>
   /** Finishes running calls, commits, and ends every part; calling it twice is one stop. */
   stop(): Promise<void>
 }
@@ -97,6 +110,8 @@ export type OwnParts = {
     Pick<EnclavePoolOptions, 'check' | 'isKnownLog' | 'introduce' | 'settleMs'>
   >
   readonly tiers?: Tiers
+  /** What a reload reads. */
+  readonly readConfig?: (warn: (sentence: string) => void) => GatewayConfig
   readonly keys?: ApiKeys
   readonly nodes?: ServingNodes
   readonly nodeLimits?: NodeLimits
@@ -115,11 +130,12 @@ export async function compose(
   log: Logger | ProcessLogger,
   own: OwnParts = {},
 ): Promise<Gateway> {
-  const tiers = own.tiers ?? (await chooseTiers(config.tiersFile, config))
+  const first = await readReloadable(config, own)
   await tryAddress(config)
   warnOfOpenHistory(config, log)
   await using started = new AsyncDisposableStack()
   const onStarted = (stop: () => Promise<void>) => started.defer(stop)
+  if (config.isStaging) onStarted(warnOfStaging(log))
   const openEndpoint: OpenEndpoint = (options) => {
     const endpoint = createEndpoint(options)
     onStarted(() => endpoint.close())
@@ -133,8 +149,13 @@ export async function compose(
     onStarted,
     log,
   })
+  const adminLog = createAdminLog(database)
+  const contentKey = await admitContentKeys(database, log)
+  if (contentKey !== null)
+    await adminLog.note(CONFIGURATION, { kind: 'content.use_key', target: contentKey })
   const records = createRecordsStore(database)
-  const meter = config.metrics === null ? null : createMeter()
+  const erasures = createErasuresStore(database)
+  const meter = config.metrics === null ? null : createMeter(config)
   const {
     commits,
     stop: stopCommits,
@@ -149,10 +170,13 @@ export async function compose(
   onStarted(stopCommits)
   const enclaves = await startEnclaves({
     socketPaths: local?.socketPaths ?? remoteSockets(config),
-    callsMax: CALLS_MAX,
+    callsMax: config.verifiedCallsMax,
     domain: anchoring.domain,
     isProduction: config.isProduction,
+    isStaging: config.isStaging,
     releases: config.releases,
+    noteReleases: (details) =>
+      adminLog.note(CONFIGURATION, { kind: 'releases.read', target: details.file, details }),
     ...following,
     settleMs: SETTLE_SECONDS * 1000,
     endEnclaves: local === null ? null : () => local.stop(),
@@ -163,36 +187,58 @@ export async function compose(
   const keysStore = createKeysStore(database)
   const { keys, shown } =
     own.keys === undefined
-      ? await openKeys(keysStore, { fixed: config.devApiKey, dataFolder: home?.dataFolder ?? null })
+      ? await openKeys(keysStore, {
+          ...{ fixed: config.devApiKey, dataFolder: home?.dataFolder ?? null, adminLog },
+        })
       : { keys: own.keys, shown: null }
-  const accounts = createAccounts({
-    keys: keysStore,
-    tiers: [...tiers.byName.keys()],
-    now: Date.now,
+  const settings = openSettings({
+    ...{ first, adminLog, log, now: Date.now },
+    async read() {
+      const warn = (sentence: string) => log.warn({}, sentence)
+      const { readConfig = (heed) => readGatewayConfig(undefined, heed) } = own
+      return readReloadable(readConfig(warn), own)
+    },
   })
-  const operations = {
-    ...createOperations({ keys, accounts }),
-    enclaves: createEnclaveOperations(enclaves),
-    relayers: anchoring.operations,
-  }
+  const tiers = () => settings.current().tiers
+  const prices = () => settings.current().prices
+  const credentials = () => settings.current().credentials
+  const accountsOver = (store: KeysStore) =>
+    createAccounts({ keys: store, tiers: () => [...tiers().byName.keys()], now: Date.now })
+  const accounts = accountsOver(keysStore)
+  const operations = recordOperations({
+    ...{ database, log: adminLog },
+    make(inside) {
+      const store = createKeysStore(inside)
+      return {
+        ...createOperations({ keys: keysOver(store), accounts: accountsOver(store) }),
+        budgets: createBudgetsStore(inside),
+        usage: createUsageOperations(createUsageStore(inside)),
+        ...createErasureOperations(createErasuresStore(inside)),
+        content: createContentOperations(database),
+        enclaves: createEnclaveOperations(enclaves),
+        relayers: anchoring.operations,
+      }
+    },
+  })
   if (home !== null) onStarted(await openControl(operations, home))
   if (config.controlSocket !== null)
     onStarted(await openControlAt(operations, config.controlSocket))
+  const sweeper = createErasureSweeper({
+    ...{ store: erasures, retentionDays: config.retentionDays, log },
+  })
+  sweeper.start()
+  onStarted(() => sweeper.stop())
   const lease = await openProcessLease(database, log)
   onStarted(() => lease.stop())
   const limits = openLimits({
-    ...{ database, lease, tiers, log },
+    ...{ database, lease, tiers, prices, log },
     ...settleLogs(enclaves, commits),
     findRecord: records.findByCall,
-    areEnclavesLocal: () =>
-      local !== null &&
-      enclaves.list().every(({ socketPath }) => local.socketPaths.includes(socketPath)),
   })
   onStarted(() => limits.stop())
 
   const bus = config.bus === null ? null : startBus(config.bus, { makeId, log })
   onStarted(async () => bus?.stop())
-  const { credentials } = config
   const peerEnclaves =
     bus === null
       ? null
@@ -215,20 +261,22 @@ export async function compose(
       now: unixMs,
     }))
   onStarted(() => nodes.stop())
+  /** An upstream service whose key is read for each call. */
+  const keyed = <Name extends 'embeddings' | 'images' | 'search'>(name: Name) => {
+    const service = config.upstream[name]
+    return service && withKey(service, () => settings.current().upstreamKeys[name])
+  }
   const demoOrigin = local?.demoOrigin ?? null
   const { stop: stopImages, images } = openImages({
-    config: config.upstream.images ?? demoImages(demoOrigin),
+    config: keyed('images') ?? demoImages(demoOrigin),
     nodes: nodes.images,
     store: { ...config.upstream.imageStore, folder: join(config.dataFolder, 'images') },
     ...{ openEndpoint, log },
   })
   onStarted(stopImages)
   const upstream: UpstreamServices = {
-    embeddings: openEmbeddings(
-      config.upstream.embeddings ?? demoEmbeddings(demoOrigin),
-      openEndpoint,
-    ),
-    search: openWebSearch(config.upstream.search, openEndpoint),
+    embeddings: openEmbeddings(keyed('embeddings') ?? demoEmbeddings(demoOrigin), openEndpoint),
+    search: openWebSearch(keyed('search'), openEndpoint),
     images,
     ...own.upstream,
   }
@@ -246,15 +294,20 @@ export async function compose(
     peerEnclaves,
     commits,
     keys,
+    adminLog,
+    credentials,
     limits,
+    operations,
     registry,
     nodes,
     upstream,
+    pages: createPages(),
   }
   const draining = new AbortController()
   const isDraining = () => draining.signal.aborted
   const app = createApp({
     routes: listRoutes(config, { ...capabilities, isDraining, makeId, now: unixMs, log }),
+    pages: capabilities.pages.routes,
     keys: { authenticate: timed({ phase: 'authenticate', now: unixMs }, keys.authenticate) },
     sockets: {
       path: NODE_SOCKET_PATH,
@@ -270,6 +323,7 @@ export async function compose(
       memoryBytesMax: config.memoryBytesMax,
       shutdownGraceMs: config.shutdownGraceMs,
       trustedProxies: config.trustedProxies,
+      ...(config.isStaging ? { headers: STAGING_HEADERS } : {}),
       logsRequests: config.logLevel === 'info' || config.logLevel === 'debug',
     },
     observers: [
@@ -298,6 +352,7 @@ export async function compose(
             enclaves: () => enclaves.identities(),
             enclaveStates: () => enclaves.countStates(),
             anchorLag: anchoring.figures.lag,
+            settings: settings.status,
             reanchored: anchoring.figures.reanchored,
             balances: anchoring.figures.balances,
             bus: bus === null ? null : () => bus.status(),
@@ -364,9 +419,17 @@ export async function compose(
       draining.abort()
       await pause(config.drainDelayMs, skip)
     },
+    reload: settings.reload,
     stop: () => running.disposeAsync(),
   }
 }
+
+function withKey<Service extends object>(service: Service, readKey: () => string | null): Service {
+  return Object.defineProperty({ ...service }, 'apiKey', { enumerable: true, get: readKey })
+}
+
+/** Who changes settings, and files that they name. */
+const CONFIGURATION: Operator = { who: 'operator', accountId: null, from: 'configuration' }
 
 /** What the gateway stands on, each the operator's or one that was started here. */
 type Foundation = {
@@ -406,7 +469,14 @@ async function startFoundation(
   const starting = {
     database: own.database
       ? Promise.resolve(own.database)
-      : startDatabase({ url: config.databaseUrl, dataFolder: config.dataFolder }, log),
+      : startDatabase(
+          {
+            url: config.databaseUrl,
+            dataFolder: config.dataFolder,
+            contentKeys: config.contentKeys,
+          },
+          log,
+        ),
     chain: own.anchoring
       ? Promise.resolve(null)
       : openChain(config, { log, onRestart: () => later.anchoring?.notify() }),

@@ -17,8 +17,10 @@ import {
   releasesOf,
 } from './enclaves/settings.ts'
 import { type TraceConfig, traceFields, tracesOf } from './observability/trace-settings.ts'
+import { descriptorsMax } from './runtime/descriptors.ts'
 import {
   addressRanges,
+  confidential,
   flag,
   form,
   integer,
@@ -32,6 +34,13 @@ import {
 } from './runtime/fields.ts'
 import { memoryLimitBytes } from './runtime/memory.ts'
 import { type Environment, pickVariables, readSettings } from './runtime/read-settings.ts'
+import type { ContentKeySource } from './storage/content-keys.ts'
+import {
+  CONTENT_KEY_FIELDS,
+  contentFaults,
+  contentKeysOf,
+  RETENTION_DAYS_MAX,
+} from './storage/settings.ts'
 import {
   UPSTREAM_FIELDS,
   type UpstreamConfig,
@@ -52,6 +61,13 @@ const schema = z.object({
    * parts.
    */
   NODE_ENV: oneOf(['development', 'test', 'production']).default('development'),
+  /**
+   * `true`: a staging system, for NODE_ENV=production alone. All that production demands is
+   * demanded, but enclaves have to have a simulated security module, whose root nothing trusts; one
+   * of AWS's is refused. Said in the log, at `GET /` and `/readyz`, in a header of every answer and
+   * in the metrics (deploy/STAGING.md). Default false.
+   */
+  AFFIDAVIT_STAGING: flag.default(false),
   /** Address to listen on. Default 127.0.0.1: whoever opens it to others should have decided to. */
   HOST: text.default('127.0.0.1'),
   /** TCP port to listen on. Default 3000; 0 takes any free one, which is printed. */
@@ -82,7 +98,14 @@ const schema = z.object({
    * Postgres to use, `postgres://user:password@host:port/name`. Default: an embedded PGlite in
    * DATA_DIR.
    */
-  DATABASE_URL: url(['postgres', 'postgresql']).optional(),
+  DATABASE_URL: confidential(url(['postgres', 'postgresql'])).optional(),
+
+  ...CONTENT_KEY_FIELDS,
+  /**
+   * Days after which requests and answers are erased from stored completions, whose proofs stay; an
+   * account's own value goes first (`affidavit accounts set-retention`). Default: they are kept.
+   */
+  RETENTION_DAYS: integer({ min: 1, max: RETENTION_DAYS_MAX }).optional(),
 
   ...BUS_FIELDS,
 
@@ -132,9 +155,8 @@ const schema = z.object({
    * Fixes the API key that is made on first start, for scripts. Default: a random one, kept in
    * DATA_DIR/api-key.
    */
-  DEV_API_KEY: form(
-    /^[\x21-\x7e]{8,200}$/,
-    '8 to 200 printable characters without blanks',
+  DEV_API_KEY: confidential(
+    form(/^[\x21-\x7e]{8,200}$/, '8 to 200 printable characters without blanks'),
   ).optional(),
   /**
    * Whether every account may read everybody's completions, prompts and answers, with `filter=all`
@@ -142,6 +164,13 @@ const schema = z.object({
    * true, as the interface has it.
    */
   HISTORY_ALL: flag.default(true),
+  /**
+   * Whether whoever has a completion's hash gets its evidence without its content, at
+   * `/v1/evidence/{hash}`, with no key: provider, models, times, outcome, hashes, place in the log.
+   * Default true, for pages that show it. Who knows the hash can then try guesses of a request that
+   * has no nonce.
+   */
+  PUBLIC_EVIDENCE: flag.default(true),
   /**
    * Origins whose web pages may call the API, comma-separated:
    * `https://app.example,http://localhost:5173`, or `*` for all. Default none: an API key does not
@@ -158,9 +187,14 @@ const schema = z.object({
    * JSON file of the tiers of accounts and their limits; src/accounts/limits/README.md has its
    * form. Default: no limits for development; in production those of a common free tier (60
    * requests and 40,000 tokens a minute, 33,000 and 4,000,000 a day, for each kind of call), so
-   * that no key that leaks spends the operator's money without a bound.
+   * that no key that leaks spends the operator's money without a bound. Read again on SIGHUP.
    */
   RATE_LIMIT_TIERS_FILE: text.optional(),
+  /**
+   * JSON file of what models cost, for budgets of money; src/accounts/README.md has its form.
+   * Read again on SIGHUP. Default: none, and calls of who has such a budget are refused.
+   */
+  PRICES_FILE: text.optional(),
   /**
    * Between two comments in a stream, busy or silent, milliseconds. Default 15000: below what
    * proxies cut off at.
@@ -172,12 +206,18 @@ const schema = z.object({
    */
   BODY_BYTES_MAX: integer({ min: 1024, max: 64 * 1024 * 1024 }).default(10 * 1024 * 1024),
   /**
-   * Memory that the bodies and answers of all calls together may take, bytes, as estimated: four
+   * Memory that the bodies and answers of all calls together may take, bytes, as estimated: five
    * times what is held, and more for JSON of many small values. Calls beyond it are refused with
    * 503 `overloaded`; an eighth is kept for small ones. Default: a quarter of the memory that the
    * process may use (its control group's limit, else the machine's), 64 MiB at least.
    */
   MEMORY_ADMITTED_BYTES_MAX: integer({ min: 16 * 1024 * 1024, max: 2 ** 40 }).optional(),
+  /**
+   * Verified calls at once, open streams among them. Default: as many as that memory holds at 100
+   * KiB each, and as two fifths of the file descriptors allow (a call takes two); in production 512
+   * at most, since each connection to an enclave in an image is two processes of its bridges.
+   */
+  VERIFIED_CALLS_MAX: integer({ min: 1, max: 100_000 }).optional(),
   /**
    * How long a stop goes on serving before it closes the port, milliseconds; `/readyz` says not
    * ready meanwhile. Default 0, for development: behind a load balancer, more than it takes to
@@ -204,6 +244,8 @@ type Settings = z.output<typeof schema>
 /** Settings of the gateway's process, as values. The variables are described in this file. */
 export type GatewayConfig = {
   readonly isProduction: boolean
+  /** Production with a simulated security module, which says so everywhere. */
+  readonly isStaging: boolean
   readonly host: string
   readonly port: number
   /** Where traces go; null for nowhere. */
@@ -217,6 +259,10 @@ export type GatewayConfig = {
   readonly logLevel: Settings['LOG_LEVEL']
   /** Null: embedded in the data folder. */
   readonly databaseUrl: string | null
+  /** Null: requests and answers are stored in the clear. */
+  readonly contentKeys: ContentKeySource | null
+  /** Null: requests and answers are kept. */
+  readonly retentionDays: number | null
   /** Null: this gateway is alone. */
   readonly bus: BusConfig | null
   readonly chain: ChainConfig
@@ -235,8 +281,12 @@ export type GatewayConfig = {
   readonly providerModels: readonly string[]
   readonly devApiKey: string | null
   readonly isHistoryOpen: boolean
+  /** Whether evidence without content is given without a key. */
+  readonly isEvidencePublic: boolean
   /** Null: the built-in tiers (src/accounts/limits/tiers.ts). */
   readonly tiersFile: string | null
+  /** Null: no prices. */
+  readonly pricesFile: string | null
   /** As browsers send them, or `*`. */
   readonly corsOrigins: readonly string[]
   /** Addresses and CIDRs. */
@@ -246,16 +296,24 @@ export type GatewayConfig = {
   readonly processes: number
   readonly bodyBytesMax: number
   readonly memoryBytesMax: number
+  readonly verifiedCallsMax: number
   readonly drainDelayMs: number
   readonly shutdownGraceMs: number
   readonly upstream: UpstreamConfig
 }
 
-/** Gives the gateway's settings, or throws ConfigurationError with every fault. */
-export function readGatewayConfig(environment: Environment = process.env): GatewayConfig {
-  const settings = readSettings(schema, environment, findFaults)
+/**
+ * Gives the gateway's settings, or throws ConfigurationError with every fault. `warn` hears of what
+ * works and should be mended; default: standard error.
+ */
+export function readGatewayConfig(
+  environment: Environment = process.env,
+  warn?: (sentence: string) => void,
+): GatewayConfig {
+  const settings = readSettings(schema, environment, findFaults, warn)
   return {
     isProduction: settings.NODE_ENV === 'production',
+    isStaging: settings.AFFIDAVIT_STAGING,
     host: settings.HOST,
     port: settings.PORT,
     metrics:
@@ -267,6 +325,8 @@ export function readGatewayConfig(environment: Environment = process.env): Gatew
     traces: tracesOf(settings, 'affidavit-gateway'),
     agentVariables: pickVariables(environment, AGENT_VARIABLES),
     databaseUrl: settings.DATABASE_URL ?? null,
+    contentKeys: contentKeysOf(settings),
+    retentionDays: settings.RETENTION_DAYS ?? null,
     bus: busOf(settings),
     ...anchoringOf(settings),
     headAttestationIntervalMs: settings.HEAD_ATTESTATION_INTERVAL_MS,
@@ -277,13 +337,16 @@ export function readGatewayConfig(environment: Environment = process.env): Gatew
     providerModels: settings.PROVIDER_MODELS,
     devApiKey: settings.DEV_API_KEY ?? null,
     isHistoryOpen: settings.HISTORY_ALL,
+    isEvidencePublic: settings.PUBLIC_EVIDENCE,
     tiersFile: settings.RATE_LIMIT_TIERS_FILE ?? null,
+    pricesFile: settings.PRICES_FILE ?? null,
     corsOrigins: settings.CORS_ORIGINS,
     trustedProxies: settings.TRUSTED_PROXIES,
     keepAliveMs: settings.KEEP_ALIVE_MS,
     processes: settings.GATEWAY_PROCESSES,
     bodyBytesMax: settings.BODY_BYTES_MAX,
     memoryBytesMax: settings.MEMORY_ADMITTED_BYTES_MAX ?? admittedBytesOf(memoryLimitBytes()),
+    verifiedCallsMax: settings.VERIFIED_CALLS_MAX ?? callsMaxOf(settings, descriptorsMax()),
     drainDelayMs: settings.DRAIN_DELAY_MS,
     shutdownGraceMs: settings.SHUTDOWN_GRACE_MS,
     upstream: upstreamOf(settings),
@@ -293,6 +356,18 @@ export function readGatewayConfig(environment: Environment = process.env): Gatew
 /** The rest is for the process itself, for what is garbage by now, and for pulls of completions. */
 function admittedBytesOf(memoryBytes: number): number {
   return Math.max(64 * 1024 * 1024, Math.floor(memoryBytes / 4))
+}
+
+/** A call takes two descriptors; a fifth is for everything else. */
+const CALLS_SHARE = 0.4
+/** As many as connections are taken, where the system tells no limit. */
+const CALLS_MAX = 30_000
+/** The bridges of an image take 1,024 connections, of several gateways. */
+const PRODUCTION_CALLS_MAX = 512
+
+function callsMaxOf({ NODE_ENV }: Settings, descriptors: number): number {
+  const callsMax = NODE_ENV === 'production' ? PRODUCTION_CALLS_MAX : CALLS_MAX
+  return Math.max(1, Math.min(callsMax, Math.floor(descriptors * CALLS_SHARE)))
 }
 
 /** Its name in traces stays its own. */
@@ -320,11 +395,29 @@ function findFaults(given: Environment): readonly string[] {
   return [
     ...chainFaults(given),
     ...busFaults(given),
+    ...contentFaults(given),
     ...upstreamFaults(given),
     ...releaseFaults(given),
     ...(Number(given.GATEWAY_PROCESSES ?? 1) > 1 ? processFaults(given) : []),
     ...(given.NODE_ENV === 'production' ? productionFaults(given) : []),
+    ...(given.AFFIDAVIT_STAGING === 'true' ? stagingFaults(given) : []),
   ]
+}
+
+/**
+ * What is expected of AWS's hardware has no place where there is none: a simulated module measures
+ * whatever it was told, so a list of releases would seem to show something.
+ */
+function stagingFaults(given: Environment): readonly string[] {
+  const faults: string[] = []
+  if (given.NODE_ENV !== 'production')
+    faults.push('AFFIDAVIT_STAGING: expected together with NODE_ENV=production alone')
+  if (['error', 'silent'].includes(given.LOG_LEVEL ?? ''))
+    faults.push('LOG_LEVEL: expected debug, info or warn in staging, which says so in its log')
+  for (const name of ['ENCLAVE_RELEASES_FILE', 'RELEASE_KEY'])
+    if (given[name] !== undefined)
+      faults.push(`${name}: unexpected in staging, whose enclaves measure what they were told`)
+  return faults
 }
 
 /** Processes share the operator's parts: of embedded ones each would start its own. */

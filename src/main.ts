@@ -2,11 +2,11 @@ import cluster from 'node:cluster'
 import { mkdirSync } from 'node:fs'
 import { enableCompileCache } from 'node:module'
 import { join } from 'node:path'
+import { isatty } from 'node:tty'
 import type { Gateway } from './compose.ts'
-import { type GatewayConfig, readGatewayConfig } from './config.ts'
+import type { GatewayConfig } from './config.ts'
 import type { GatewayFacts, GatewayReady } from './local/banner.ts'
 import type { Logger } from './observability/logger.ts'
-import { ConfigurationError } from './runtime/read-settings.ts'
 import { StartFailure } from './runtime/starting.ts'
 import { DataFolderInUse } from './storage/errors.ts'
 
@@ -16,15 +16,41 @@ const STOP_MARGIN_MS = 20_000
 /** One Ctrl-C may come twice: from the terminal, and passed on by npm. */
 const SAME_SIGNAL_MS = 500
 
-/** The gateway's process: reads its configuration, then serves until a signal ends it. */
-const config = readConfigOrExit()
+/**
+ * The gateway's process: reads its configuration, then serves until a signal ends it. SIGHUP is
+ * heeded from here on, before what takes time to load: it reads settings again, and ends only a
+ * process whose terminal was closed.
+ */
+const onHangup = keepHangups()
+const warnings: string[] = []
+const config = await readConfigOrExit()
 if (!config.isProduction) cacheCompiledCode(config.dataFolder)
 if (config.processes > 1 && cluster.isPrimary) await supervise(config)
 else await serve(config)
 
-function readConfigOrExit(): GatewayConfig {
+/**
+ * SIGHUP, which Node itself ends a process by, is kept until somebody listens. Where standard input
+ * is a terminal it says that the terminal was closed, and stops the process as SIGTERM does.
+ */
+function keepHangups(): (listener: () => void) => void {
+  let heed: (() => void) | null = null
+  let isWaiting = false
+  process.on('SIGHUP', () => {
+    if (isatty(0)) process.emit('SIGTERM')
+    else if (heed === null) isWaiting = true
+    else heed()
+  })
+  return (listener) => {
+    heed = listener
+    if (isWaiting) listener()
+  }
+}
+
+async function readConfigOrExit(): Promise<GatewayConfig> {
+  const { readGatewayConfig } = await import('./config.ts')
+  const { ConfigurationError } = await import('./runtime/read-settings.ts')
   try {
-    return readGatewayConfig()
+    return readGatewayConfig(undefined, (sentence) => warnings.push(sentence))
   } catch (error) {
     if (!(error instanceof ConfigurationError)) throw error
     console.error(error.message)
@@ -51,10 +77,11 @@ async function supervise(config: GatewayConfig): Promise<void> {
   const { openProcessLogger } = await import('./observability/logger.ts')
   const { superviseProcesses } = await import('./processes.ts')
   const log = await openProcessLogger(config.logLevel)
+  for (const warning of warnings) log.warn({}, warning)
   log.info({ processes: config.processes }, 'starting processes')
   if (config.bus === null)
     log.warn({}, 'without NATS_URL a node serves the callers of one process, by chance')
-  process.exit(await superviseProcesses(config, log))
+  process.exit(await superviseProcesses(config, { log, onHangup }))
 }
 
 /**
@@ -69,6 +96,7 @@ async function serve(config: GatewayConfig): Promise<void> {
   const { openProcessLogger } = await import('./observability/logger.ts')
   const { compose } = await import('./compose.ts')
   const log = await openProcessLogger(config.logLevel)
+  if (!cluster.isWorker) for (const warning of warnings) log.warn({}, warning)
   const die = (what: string, error: unknown): never => {
     log.error({ err: error }, what)
     process.exit(1)
@@ -78,6 +106,11 @@ async function serve(config: GatewayConfig): Promise<void> {
   // Whoever read the banner may be gone (`npm start | head`): that is no reason to stop.
   process.stdout.on('error', () => undefined)
   const starting = compose(config, log)
+  // One that comes while the parts start is heeded when they run: files may have changed since.
+  onHangup(async () => {
+    const gateway = await starting.catch(() => null)
+    await gateway?.reload()
+  })
   stopOnSignals({ starting, graceMs: config.shutdownGraceMs, log, die })
   try {
     await announce(config, (await starting).facts, log)

@@ -31,14 +31,20 @@ export function variablesOf(
 /**
  * Runs `config.processes` gateways, each a process of its own, behind one listening socket
  * (node:cluster), and serves nothing itself. One that ends is started again; when one cannot even
- * start at first, all are ended. Signals go on to all of them. Resolves with the exit code when all
+ * start at first, all are ended. Signals go on to all of them; SIGHUP, by which they read settings
+ * again, to one that starts when it is ready. Resolves with the exit code when all
  * have ended.
  */
-export function superviseProcesses(config: GatewayConfig, log: Logger): Promise<number> {
+export function superviseProcesses(
+  config: GatewayConfig,
+  { log, onHangup }: { readonly log: Logger; readonly onHangup: (listener: () => void) => void },
+): Promise<number> {
   const { promise, resolve } = Promise.withResolvers<number>()
   const places = new Map<number, Worker>()
   const pauses = new Set<NodeJS.Timeout>()
   const ready = new Set<number>()
+  /** Those that start, and may have read their settings before SIGHUP came. */
+  const stale = new Set<number>()
   let isStopping = false
   let isAnnounced = false
   let exitCode = 0
@@ -50,6 +56,7 @@ export function superviseProcesses(config: GatewayConfig, log: Logger): Promise<
     worker.on('message', (message: GatewayReady) => {
       if (message.kind !== 'ready') return
       ready.add(place)
+      if (stale.delete(place)) worker.process.kill('SIGHUP')
       log.info({ process: place, pid: worker.process.pid ?? 0 }, 'process ready')
       if (isAnnounced || ready.size < config.processes) return
       isAnnounced = true
@@ -57,6 +64,7 @@ export function superviseProcesses(config: GatewayConfig, log: Logger): Promise<
     })
     worker.on('exit', (code, signal) => {
       places.delete(place)
+      stale.delete(place)
       const wasReady = ready.delete(place)
       if (isStopping || !(wasReady || isAnnounced)) end(code ?? 1)
       else
@@ -101,6 +109,11 @@ export function superviseProcesses(config: GatewayConfig, log: Logger): Promise<
     if (places.size === 0) resolve(exitCode)
   }
 
+  onHangup(() => {
+    for (const [place, worker] of places)
+      if (ready.has(place)) worker.process.kill('SIGHUP')
+      else stale.add(place)
+  })
   // A second one skips their drain delay, a third one ends them at once.
   for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => stop(signal))
   process.on('disconnect', () => stop('SIGTERM'))

@@ -1,11 +1,22 @@
+import { accountRoutes } from './accounts/account-routes.ts'
+import { adminLogRoutes } from './accounts/admin-log-routes.ts'
+import type { AdminLog } from './accounts/admin-log-store.ts'
 import type { ApiKeys } from './accounts/api-keys.ts'
+import { createBudgetsStore } from './accounts/budgets-store.ts'
 import { keyRoutes } from './accounts/key-routes.ts'
+import { createKeysStore } from './accounts/keys-store.ts'
 import { createManagedKeys } from './accounts/managed-keys.ts'
 import type { CallLimits } from './accounts/open-limits.ts'
 import { rateLimitRoutes } from './accounts/rate-limit-routes.ts'
+import { usageRoutes } from './accounts/usage-routes.ts'
+import { operateBy } from './api/admin-calls.ts'
+import { adminRoutes } from './api/admin-routes.ts'
+import { createClientAddresses } from './api/client-address.ts'
+import type { GatewayOperations, OperatorOf } from './api/control-operations.ts'
 import { rootRoute } from './api/openapi/routes.ts'
 import type { Route } from './api/route.ts'
 import type { Anchoring } from './chain/anchoring.ts'
+import { listWaitingAnchors } from './chain/waiting-anchors-store.ts'
 import { createChatCompletions } from './chat/chat-completions.ts'
 import { createModels, modelRoutes, type UpstreamModel } from './chat/models.ts'
 import { chatRoutes } from './chat/routes.ts'
@@ -32,6 +43,7 @@ import { checkDatabase, type Database } from './storage/database.ts'
 import { createBootStatementsStore } from './verified/boot-statements-store.ts'
 import { verifiedCompletionRoutes } from './verified/completion-routes.ts'
 import type { EnclaveCommits } from './verified/enclave-commits.ts'
+import { recordErasures } from './verified/erasures.ts'
 import { createEvidence } from './verified/evidence.ts'
 import { createHeadAttestationsStore } from './verified/head-attestations-store.ts'
 import { createReadiness, healthRoutes } from './verified/health.ts'
@@ -43,6 +55,8 @@ import { createLogsStore } from './verified/logs-store.ts'
 import { createVerifiedModels, verifiedModelRoutes } from './verified/models.ts'
 import type { RecordsStore, StoredRecord } from './verified/records-store.ts'
 import { createModelOutcomes, createVerifiedCompletions } from './verified/verified-completions.ts'
+import { waitingRoutes } from './verified/waiting-routes.ts'
+import type { Pages } from './web/routes.ts'
 
 /** What the routes are over; all of it runs. */
 export type Capabilities = {
@@ -55,9 +69,17 @@ export type Capabilities = {
   readonly commits: EnclaveCommits
   readonly keys: ApiKeys
   readonly limits: CallLimits<StoredRecord>
+  /** What the command line asks of this gateway. */
+  readonly operations: OperatorOf<
+    Pick<GatewayOperations, 'accounts' | 'budgets' | 'enclaves' | 'relayers'>
+  >
   readonly registry: NodeRegistry
+  /** The operator's, by provider name; asked once by each call. */
+  readonly credentials: () => ReadonlyMap<string, string>
+  readonly adminLog: AdminLog
   readonly nodes: ServingNodes
   readonly upstream: UpstreamServices
+  readonly pages: Pages
   /** Unix milliseconds, with a fraction. */
   readonly now: () => number
   /** A new id that nobody can guess, letters and digits. */
@@ -84,10 +106,14 @@ export type UpstreamServices = {
 export function listRoutes(config: GatewayConfig, capabilities: Capabilities): readonly Route[] {
   const { database, anchoring, records, enclaves, commits, keys, registry, nodes, upstream } =
     capabilities
-  const { limiter, idempotency } = capabilities.limits
+  const { adminLog, credentials } = capabilities
+  const { limiter, idempotency, usage } = capabilities.limits
   const { now, makeId, log } = capabilities
-  const { bodyBytesMax, credentials, isHistoryOpen: isOpen } = config
+  const { bodyBytesMax, isHistoryOpen: isOpen } = config
   const monotonic = () => performance.now()
+  const clientOf = createClientAddresses(config.trustedProxies)
+  const operations = operateBy(capabilities.operations, clientOf)
+  const budgets = createBudgetsStore(database)
   const { peerEnclaves: peers } = capabilities
   const service = joinEnclaves(enclaves, peers)
 
@@ -104,7 +130,10 @@ export function listRoutes(config: GatewayConfig, capabilities: Capabilities): r
   const checks = {
     database: () => checkDatabase(database),
     enclave: () => enclaves.document(),
-    attestation: createAttestationCheck({ isRootKnown: config.isProduction, now: Date.now }),
+    attestation: createAttestationCheck({
+      isRootKnown: config.isProduction && !config.isStaging,
+      now: Date.now,
+    }),
     commits: commits.status,
     chain: anchoring.status,
   }
@@ -123,7 +152,7 @@ export function listRoutes(config: GatewayConfig, capabilities: Capabilities): r
       completions: createChatCompletions({ dispatcher, log, now, makeId }),
     }),
     ...verifiedCompletionRoutes({
-      ...{ ...calls, completions },
+      ...{ ...calls, completions, callsMax: config.verifiedCallsMax },
       encrypted: {
         ...{ credentials, limiter, outcomes, bodyBytesMax, now, log },
         enclaves: service,
@@ -132,15 +161,20 @@ export function listRoutes(config: GatewayConfig, capabilities: Capabilities): r
       },
     }),
     ...historyRoutes({
-      history: createHistory({ records, isOpen }),
+      history: createHistory({
+        ...{ records, isOpen },
+        erasures: { eraseRecords: recordErasures(adminLog) },
+      }),
+      operatorOf: operateBy((operator) => operator, clientOf),
       evidence: createEvidence({ ...anchoring.evidence, records, isOpen, log }),
+      isEvidencePublic: config.isEvidencePublic,
     }),
     ...imageRoutes({
       ...calls,
       images: upstream.images,
       publicOrigin: config.upstream.publicOrigin,
     }),
-    rootRoute,
+    rootRoute(capabilities.pages.showHome, config),
     ...modelRoutes(models),
     ...verifiedModelRoutes(createVerifiedModels({ ...offered, credentials, outcomes })),
     ...attestationRoutes(
@@ -150,16 +184,27 @@ export function listRoutes(config: GatewayConfig, capabilities: Capabilities): r
       }),
     ),
     ...encryptionKeyRoutes(service),
-    ...healthRoutes(createReadiness(checks, monotonic), capabilities.isDraining),
+    ...healthRoutes(createReadiness(checks, monotonic), capabilities.isDraining, config),
     ...embeddingRoutes({ ...calls, embeddings: upstream.embeddings }),
     ...searchRoutes({ ...calls, search: upstream.search }),
     ...rateLimitRoutes(limiter),
-    ...keyRoutes(createManagedKeys({ keys, now })),
+    ...usageRoutes({ usage, flush: () => limiter.flush(), now }),
+    ...keyRoutes(createManagedKeys({ keys, budgets, adminLog, now }), clientOf),
+    ...adminLogRoutes(adminLog),
     ...nodeRoutes({
       nodes: createOwnedNodes({ ...registry, onArchived, now }),
       network: createNetworkStats({ ...registry, now }),
     }),
     ...logRoutes(logs),
+    ...accountRoutes(operations, {
+      pageAccounts: createKeysStore(database).pageAccounts,
+      listBudgets: budgets.list,
+    }),
+    ...adminRoutes(operations),
+    ...waitingRoutes({
+      ...{ commits, anchoring },
+      listAnchors: (limit) => listWaitingAnchors(database, limit),
+    }),
   ]
 }
 

@@ -1,3 +1,4 @@
+import type { ErasureStatement } from '../erasure.ts'
 import type { Check } from '../finding.ts'
 import type { Receipt } from '../receipt.ts'
 import type { Release } from '../release/release.ts'
@@ -86,6 +87,8 @@ export type BundleReport = Judgement<BundleCheckName> & {
   readonly checks: readonly BundleCheck[]
   /** Parts of the completion that are not there. */
   readonly redacted: readonly RedactablePart[]
+  /** What its gateway states of parts that it erased, which nothing binds; null for nothing. */
+  readonly erased: ErasureStatement | null
   /** What the bundle says, as far as its checks passed; null when it is invalid. */
   readonly facts: BundleFacts | null
 }

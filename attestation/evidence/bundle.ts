@@ -1,6 +1,7 @@
 import { PUBLIC_KEY_BYTES, SIGNATURE_BYTES } from '../account.ts'
 import { HASH_BYTES } from '../bytes.ts'
 import { hashCompletion, type ReceiptVersion, stripUnsetMembers } from '../completion-hash.ts'
+import { type ErasureStatement, readErasure } from '../erasure.ts'
 import { FormatError } from '../errors.ts'
 import { isJsonObject, type Json, type JsonObject, memberOf } from '../json/value.ts'
 import { type LogProof, parseLogProof } from '../log-proof.ts'
@@ -46,6 +47,8 @@ export type BundleRecord = RequestPart &
      * none.
      */
     readonly reanchored?: readonly string[]
+    /** What the gateway states of parts that it erased; absent when it erased none. */
+    readonly erased?: ErasureStatement
     /** Standard base64. */
     readonly attestation: string
     readonly receipt: Receipt
@@ -138,7 +141,14 @@ function parseRecord(json: Json, version: ReceiptVersion): BundleRecord {
   const request = Object.hasOwn(given, 'request') ? 'request' : 'request_hash'
   const response = Object.hasOwn(given, 'response') ? 'response' : 'response_hash'
   const again = Object.hasOwn(given, 'reanchored') ? (['reanchored'] as const) : []
-  const record = membersOf(given, 'record', [request, response, ...BOUND_MEMBERS, ...again])
+  const gone = Object.hasOwn(given, 'erased') ? (['erased'] as const) : []
+  const record = membersOf(given, 'record', [
+    request,
+    response,
+    ...BOUND_MEMBERS,
+    ...again,
+    ...gone,
+  ])
   return {
     ...parseRequestPart(record),
     ...parseResponsePart(record),
@@ -147,6 +157,7 @@ function parseRecord(json: Json, version: ReceiptVersion): BundleRecord {
     signature: hexOf(record.signature, 'record.signature', { exactly: SIGNATURE_BYTES }),
     tx_hash: hexOf(record.tx_hash, 'record.tx_hash', { exactly: HASH_BYTES }),
     ...(again.length === 0 ? {} : { reanchored: parseReanchored(record.reanchored) }),
+    ...(gone.length === 0 ? {} : { erased: parseErasure(record.erased) }),
     attestation: base64Of(record.attestation, 'record.attestation', BUNDLE_DOCUMENT_BYTES_MAX),
     receipt: parseBundleReceipt(record.receipt, version),
     created_at: countOf(record.created_at, 'record.created_at'),
@@ -158,6 +169,13 @@ function parseReanchored(json: Json | undefined): readonly string[] {
   const name = 'record.reanchored'
   const hashes = arrayOf(json, name, { min: 1, max: REANCHORED_MAX }, ' transaction hashes')
   return hashes.map((hash, at) => hexOf(hash, `${name}.${at}`, { exactly: HASH_BYTES }))
+}
+
+function parseErasure(json: Json | undefined): ErasureStatement {
+  const erased = readErasure(json)
+  if (erased === null)
+    throw invalid('record.erased', 'at (a count), by (who asked for it) and reason, and no more')
+  return erased
 }
 
 function parseBundleReceipt(json: Json, version: ReceiptVersion): Receipt {
@@ -246,8 +264,9 @@ export function createBundle(parts: {
 }
 
 /**
- * The record without what nothing binds: its `id`, and of an encrypted call, which is `redacted`,
- * its `usage`. In place of what that has not, there are the hashes that its receipt has.
+ * The record without what nothing binds: its `id`, and of one that is `redacted` its `usage`, and
+ * why its content is `withheld`. In place of what that has not, there are the hashes that its
+ * receipt has. That it was `erased` stays, as the gateway's statement.
  */
 function withoutContent({ id: _, ...record }: JsonObject): JsonObject {
   if (memberOf(record, 'redacted') !== true) return record
@@ -256,6 +275,7 @@ function withoutContent({ id: _, ...record }: JsonObject): JsonObject {
     response: _response,
     redacted: _redacted,
     usage: _usage,
+    withheld: _withheld,
     ...rest
   } = record
   const receipt = memberOf(record, 'receipt')

@@ -46,7 +46,7 @@ export async function verifyBundle(
       subject: 'the bundle',
       detail: reasonOf(parsed.fault),
     })
-    return { ...refusal, redacted: [], facts: null }
+    return { ...refusal, redacted: [], erased: null, facts: null }
   }
   const bundle = parsed.value
   const made: readonly BundleCheck[] = [
@@ -62,6 +62,7 @@ export async function verifyBundle(
     ...judgement,
     checks,
     redacted: redactedParts(bundle.record),
+    erased: bundle.record.erased ?? null,
     facts: judgement.verdict === 'invalid' ? null : gatherFacts(bundle, { checks, policy }),
   }
 }

@@ -24,6 +24,14 @@ export function memberOf(object: JsonObject, name: string): Json | undefined {
   return Object.hasOwn(object, name) ? object[name] : undefined
 }
 
+/** The own member of `value` that a path of names leads to, or undefined. */
+export function memberAt(value: Json | undefined, ...path: readonly string[]): Json | undefined {
+  return path.reduce<Json | undefined>(
+    (at, name) => (isJsonObject(at) ? memberOf(at, name) : undefined),
+    value,
+  )
+}
+
 /** Whether `object` has exactly the members `names`: none missing, none more. */
 export function hasExactMembers<Name extends string>(
   object: JsonObject,

@@ -201,12 +201,18 @@ type BasicConstraints = {
 }
 
 /** The bits of keyUsage (RFC 5280 section 4.2.1.3) that documents depend on. */
-type KeyUsage = { readonly digitalSignature: boolean; readonly keyCertSign: boolean }
+type KeyUsage = {
+  readonly digitalSignature: boolean
+  readonly keyCertSign: boolean
+  readonly cRLSign: boolean
+}
 
 /** What of a certificate's extensions is understood; null where the extension is absent. */
 type Extensions = {
   readonly basicConstraints: BasicConstraints | null
   readonly keyUsage: KeyUsage | null
+  /** cRLDistributionPoints (RFC 5280 section 4.2.1.13), for whoever has a list of its issuer. */
+  readonly distributionPoints: DerNode | null
 }
 
 /**
@@ -235,6 +241,7 @@ function parseExtensions(field: DerNode | undefined, where: string): Extensions 
   return {
     basicConstraints: constraints ? parseBasicConstraints(constraints, where) : null,
     keyUsage: usage ? parseKeyUsage(usage, where) : null,
+    distributionPoints: found.get(DISTRIBUTION_POINTS)?.value ?? null,
   }
 }
 
@@ -259,6 +266,7 @@ function decodeDerOf(bytes: Uint8Array<ArrayBuffer>, where: string): DerNode {
 
 const BASIC_CONSTRAINTS = '2.5.29.19'
 const KEY_USAGE = '2.5.29.15'
+const DISTRIBUTION_POINTS = '2.5.29.31'
 const UNDERSTOOD: ReadonlySet<string> = new Set([BASIC_CONSTRAINTS, KEY_USAGE])
 
 type Extension = { readonly type: string; readonly critical: boolean; readonly value: DerNode }
@@ -324,7 +332,11 @@ function parseKeyUsage({ value }: Extension, where: string): KeyUsage {
   if (value.tag !== DER_TAGS.bitString || !isNamedBits || !isWithinNine) {
     throw refuseDer(where, 'keyUsage of one to nine bits without trailing zeros')
   }
-  return { digitalSignature: (first & 0x80) !== 0, keyCertSign: (first & 0x04) !== 0 }
+  return {
+    digitalSignature: (first & 0x80) !== 0,
+    keyCertSign: (first & 0x04) !== 0,
+    cRLSign: (first & 0x02) !== 0,
+  }
 }
 
 /** A distinguished name (RFC 5280 section 4.1.2.4). Names are equal when `encoding` is. */
@@ -398,7 +410,7 @@ function textOf({ tag, content, encoding }: DerNode): string {
 export function parseCertificateSignature({
   signature,
   where,
-}: Certificate): Uint8Array<ArrayBuffer> {
+}: Pick<Certificate, 'signature' | 'where'>): Uint8Array<ArrayBuffer> {
   const scalars = decodeSequence(signature)
   const pair = new Uint8Array(2 * SCALAR_BYTES)
   for (const [index, scalar] of scalars.entries()) {

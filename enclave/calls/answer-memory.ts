@@ -66,10 +66,9 @@ export class StreamMemory {
   /**
    * Takes the memory that an event (attacker-controlled) will need, before anything of it is built.
    * Throws CallFault `answer_too_large` as admitAnswer does, of the event and of all that is
-   * assembled.
+   * assembled. `size`: of the event, where that is known.
    */
-  admit(data: string): void {
-    const size = measureJson(data)
+  admit(data: string, size: JsonSize = measureJson(data)): void {
     checkSize(size)
     this.addedBytes += this.eventBytes
     this.eventBytes = 0

@@ -24,12 +24,26 @@ import {
 
 /** The gateway's part of a completion call, from its header. Throws CallFault `invalid_call`. */
 export function decodeCall(header: string | readonly string[] | undefined): CompletionCall {
-  const { context, provider, credential } = decodeHeader(header)
+  const {
+    context,
+    provider,
+    credential,
+    outlives_gateway: outlivesGateway = false,
+    tells_completion: tellsCompletion = false,
+  } = decodeHeader(header)
   const text = decodeContext(context)
   if (typeof provider !== 'string') throw invalid('expected provider to be text')
   if (credential !== null && (typeof credential !== 'string' || !isCredential(credential)))
     throw invalidCredential()
-  return { context: text, provider, credential }
+  if (typeof outlivesGateway !== 'boolean')
+    throw invalid('expected outlives_gateway to be true or false')
+  if (typeof tellsCompletion !== 'boolean')
+    throw invalid('expected tells_completion to be true or false')
+  return {
+    ...{ context: text, provider, credential },
+    ...(outlivesGateway ? { outlives_gateway: true } : {}),
+    ...(tellsCompletion ? { tells_completion: true } : {}),
+  }
 }
 
 /** The gateway's part of an encrypted call, from its header. Throws CallFault `invalid_call`. */

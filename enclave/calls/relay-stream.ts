@@ -1,6 +1,11 @@
 import { createHash } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
-import { addChunk, emptyAssembly, finishAssembly } from '../../attestation/assemble-completion.ts'
+import {
+  addChunk,
+  addText,
+  emptyAssembly,
+  finishAssembly,
+} from '../../attestation/assemble-completion.ts'
 import { FormatError } from '../../attestation/errors.ts'
 import { canonicalizeJson } from '../../attestation/json/canonical.ts'
 import { parseLenientJson } from '../../attestation/json/parse-lenient.ts'
@@ -20,6 +25,7 @@ import {
   type StreamTerms,
 } from '../stream/normalize-chunk.ts'
 import { type CallAliases, settleDeltas } from '../stream/settle-deltas.ts'
+import { makeTextTemplate, matchText, PADDING, type TextTemplate } from '../stream/text-template.ts'
 import { StreamMemory } from './answer-memory.ts'
 import { type BodyTerms, readPackets, type Watchdog } from './read-body.ts'
 import type { StreamSink } from './stream-sink.ts'
@@ -29,6 +35,12 @@ import type { StreamSink } from './stream-sink.ts'
  * should follow.
  */
 const LINGER_MS = 1_000
+
+/**
+ * After so many, the stream is one whose chunks are more than text: making templates takes as long
+ * as reading an event.
+ */
+const TEMPLATES_UNUSED_MAX = 8
 
 /** What relaying one stream needs. */
 type RelayInput = {
@@ -87,10 +99,16 @@ class StreamRelay {
   private readonly aliases: CallAliases = new Map()
   /** Events that are due. */
   private text = ''
+  /** Chunks that were given out and are not hashed yet, each with its line feed. */
+  private unhashed = ''
   /** Canonical text of a chunk that may be the last. */
   private held: string | null = null
   /** The same of the chunk that is the last. */
   private last: string | null = null
+  /** Of the event before, if the next may be like it. */
+  private template: TextTemplate | null = null
+  /** Events in a row that no template could be made of, or whose next was not of it. */
+  private templatesUnused = 0
   private readonly memory: StreamMemory
   private state: ChunkState = NO_CHUNKS
   private hasData = false
@@ -134,7 +152,7 @@ class StreamRelay {
     return {
       outcome,
       response: finishAssembly(this.assembly),
-      streamHash: this.given.digest('hex'),
+      streamHash: this.given.update(this.unhashed).digest('hex'),
       receivedHash: this.received.digest('hex'),
       fault,
     }
@@ -156,6 +174,8 @@ class StreamRelay {
     const content = data.trim()
     if (content === '') return
     this.noteData()
+    if (event === '' && this.relayText(content)) return
+    this.template = null
     if (content === '[DONE]') {
       this.conclude()
       return
@@ -166,15 +186,51 @@ class StreamRelay {
       throw providerError(
         `The provider broke off with an error: ${describeProviderError(chunk).message}`,
       )
-    this.relayChunk(chunk)
+    const given = this.relayChunk(chunk)
+    if (given === null || this.templatesUnused >= TEMPLATES_UNUSED_MAX) return
+    this.template = this.learn(content, given)
+    if (this.template === null) this.templatesUnused += 1
   }
 
-  private relayChunk(chunk: JsonObject): void {
+  /**
+   * Passes on an event that differs from the one before in nothing but its text; false, and nothing
+   * is done, for any other.
+   */
+  private relayText(data: string): boolean {
+    const { template } = this
+    if (template === null) return false
+    const match = matchText(template, data)
+    if (match === null) {
+      this.templatesUnused += 1
+      return false
+    }
+    this.templatesUnused = 0
+    this.memory.admit(data, template.size)
+    addText(this.assembly, template.index, match.text)
+    if (match.padding !== null) this.assembly.members.set(PADDING, match.padding)
+    this.giveText(match.given)
+    return true
+  }
+
+  /** The template of an event that was given out as this text; null when it is none. */
+  private learn(data: string, given: string): TextTemplate | null {
+    const template = makeTextTemplate(data, (marked) => {
+      const { chunks } = normalizeChunk(this.input.stream, this.state, parseChunk(marked))
+      const [chunk, ...others] = chunks
+      if (chunk === undefined || others.length > 0) return null
+      return settleDeltas(this.assembly, chunk, new Map(this.aliases))
+    })
+    return template !== null && matchText(template, data)?.given === given ? template : null
+  }
+
+  /** Gives the text of the chunk that was given out, if there was one and it was not held. */
+  private relayChunk(chunk: JsonObject): string | null {
     try {
       const { state, chunks } = normalizeChunk(this.input.stream, this.state, chunk)
-      for (const item of chunks) this.give(settleDeltas(this.assembly, item, this.aliases))
+      const given = chunks.map((item) => this.give(settleDeltas(this.assembly, item, this.aliases)))
       this.state = state
       if (chunks.length > 0) this.hasGiven = true
+      return given.length === 1 && this.held === null ? (given[0] ?? null) : null
     } catch (error) {
       if (!(error instanceof FormatError)) throw error
       // Until one was given out whole, the call can still fail with a status, and leave no record.
@@ -189,10 +245,15 @@ class StreamRelay {
    * Whatever is given out is in the record, and the other way round. Throws FormatError, and then
    * it is in neither.
    */
-  private give(chunk: JsonObject, mayBeLast = hasFinishReason(chunk)): void {
+  private give(chunk: JsonObject, mayBeLast = hasFinishReason(chunk)): string {
     addChunk(this.assembly, chunk)
     const text = canonicalizeJson(chunk)
-    this.given.update(text).update('\n')
+    this.giveText(text, mayBeLast)
+    return text
+  }
+
+  private giveText(text: string, mayBeLast = false): void {
+    this.unhashed += `${text}\n`
     this.flush()
     if (mayBeLast) this.held = text
     else this.text += encodeEvent(text)
@@ -247,6 +308,9 @@ class StreamRelay {
   private async send(): Promise<void> {
     const { sink, watchdog, idleTimeoutMs } = this.input
     const { text, last } = this
+    // A call for each packet, not for each chunk.
+    this.given.update(this.unhashed)
+    this.unhashed = ''
     this.text = ''
     this.last = null
     const hasRoom = text === '' || sink.write(text)

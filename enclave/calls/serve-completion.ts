@@ -52,8 +52,9 @@ type ArrivedCall = {
 /**
  * Makes one completion: chooses the provider, asks it (once: nothing is ever sent twice), answers
  * the gateway, and appends a leaf to the log. What the gateway gets is in messages.ts. The
- * provider's request is ended at once when the gateway closes the connection. Throws CallFault,
- * ProviderRefusal or CallerGone when there is no leaf; the response may have begun by then.
+ * provider's request is ended at once when the gateway closes the connection, unless the call
+ * outlives it. Throws CallFault, ProviderRefusal or CallerGone when there is no leaf; the response
+ * may have begun by then.
  */
 export async function serveCompletion(
   core: CompletionCore,
@@ -71,7 +72,7 @@ export async function serveCompletion(
     cancel.abort(new CallFault('provider_timeout', 'The provider took too long for its answer.'))
   }, core.limits.answerTimeoutMs)
   const abandon = () => cancel.abort(new CallerGone('the gateway closed the connection'))
-  const forget = port.onGone(abandon)
+  const forget = call.outlives_gateway === true ? () => undefined : port.onGone(abandon)
   try {
     const attempt = core.attempts.count(parsed.requestDigest)
     if (attempt === null)
@@ -129,20 +130,33 @@ function findProvider(
 
 async function askProvider(running: RunningCall): Promise<void> {
   const { core, call, parsed, provider, cancel, watchdog } = running
+  let mayBeMade = false
   watchdog.expect('an answer', core.limits.firstByteTimeoutMs)
-  const answer = await core.transport.send({
-    provider,
-    credential: call.credential,
-    body: parsed.forwarded,
-    isStream: parsed.isStream,
-    cancel,
-  })
   try {
-    await checkHead(running, answer)
-    await (parsed.isStream ? answerStream(running, answer) : answerWhole(running, answer))
-  } finally {
-    // A body that was not read to its end holds its connection.
-    if (!answer.body.readableEnded) answer.body.destroy()
+    const answer = await core.transport.send({
+      provider,
+      credential: call.credential,
+      body: parsed.forwarded,
+      isStream: parsed.isStream,
+      cancel,
+      onConnected: () => {
+        mayBeMade = true
+      },
+    })
+    try {
+      if (answer.status >= 300) mayBeMade = false
+      await checkHead(running, answer)
+      await (parsed.isStream ? answerStream(running, answer) : answerWhole(running, answer))
+    } finally {
+      // A body that was not read to its end holds its connection.
+      if (!answer.body.readableEnded) answer.body.destroy()
+    }
+  } catch (error) {
+    if (!(mayBeMade && error instanceof CallFault)) throw error
+    const { code, message, ...more } = error.fault
+    // Of ProviderRefusal alone, which is another class.
+    if (code === 'provider_refused') throw error
+    throw new CallFault(code, message, { ...more, may_be_made: true })
   }
 }
 
@@ -220,7 +234,16 @@ async function answerStream(running: RunningCall, answer: ProviderAnswer): Promi
 }
 
 function makeFallback({ core, parsed, startedAtMs }: RunningCall) {
-  return { id: core.makeId(), created: Math.floor(startedAtMs / 1000), model: parsed.model }
+  let id: string | null = null
+  return {
+    // Made when it is asked for: nearly all providers have an id of their own.
+    get id() {
+      id ??= core.makeId()
+      return id
+    },
+    created: Math.floor(startedAtMs / 1000),
+    model: parsed.model,
+  }
 }
 
 function seal(
@@ -248,6 +271,7 @@ function seal(
       finishedAtMs: core.now(),
       context: call.context,
       isEncrypted,
+      isTold: call.tells_completion === true,
     },
   )
 }

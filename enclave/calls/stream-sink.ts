@@ -24,35 +24,32 @@ export function openSink(
   options: { readonly cancel: AbortController; readonly drainTimeoutMs: number },
 ): StreamSink {
   const { cancel, drainTimeoutMs } = options
-  const begin = () => {
+  const write = (text: string) => {
+    // A call that outlives its gateway goes on without a reader.
+    if (response.destroyed) return true
     if (!response.headersSent)
       response.writeHead(200, { 'content-type': 'text/event-stream; charset=utf-8' })
+    return response.write(text)
   }
   return {
-    write: (text) => {
-      begin()
-      return response.write(text)
-    },
+    write,
     drained: () => waitForDrain(response, cancel, drainTimeoutMs),
-    last: (chunk) => {
-      begin()
-      return response.write(`event: ${STREAM_EVENTS.last}\ndata: ${chunk}\n\n`)
-    },
+    last: (chunk) => write(`event: ${STREAM_EVENTS.last}\ndata: ${chunk}\n\n`),
   }
 }
 
-/** Resolves when the response has room again, as StreamSink has it. */
+/** Resolves when the response has room again, or is closed, as StreamSink has it. */
 export function waitForDrain(
   response: ServerResponse,
   cancel: AbortController,
   timeoutMs: number,
 ): Promise<void> {
   const { signal } = cancel
-  if (signal.aborted) return Promise.resolve()
+  if (signal.aborted || response.destroyed) return Promise.resolve()
   return new Promise((resolve) => {
     const finish = () => {
       clearTimeout(timer)
-      response.off('drain', finish)
+      response.off('drain', finish).off('close', finish)
       signal.removeEventListener('abort', finish)
       resolve()
     }
@@ -60,7 +57,7 @@ export function waitForDrain(
       () => cancel.abort(new CallerGone(`no reading within ${timeoutMs} ms`)),
       timeoutMs,
     )
-    response.on('drain', finish)
+    response.on('drain', finish).on('close', finish)
     signal.addEventListener('abort', finish)
   })
 }

@@ -8,7 +8,11 @@ import { hashLeaf } from '../../attestation/merkle/hash.ts'
 import type { Receipt, ReceiptV2 } from '../../attestation/receipt.ts'
 import type { AttestationDocument } from '../attestation-keeper.ts'
 import type { Account } from '../notary-key.ts'
-import type { SealedNotice, TokenUsage } from '../protocol/messages.ts'
+import {
+  type SealedNotice,
+  TOLD_RESPONSE_LENGTH_MAX,
+  type TokenUsage,
+} from '../protocol/messages.ts'
 import type { NotaryLog } from './notary-log.ts'
 
 /** What the enclave knows of a completion when it is over. */
@@ -34,6 +38,8 @@ export type FinishedCompletion = {
   readonly context: string
   /** Request and answer are encrypted end to end: then neither is handed over. */
   readonly isEncrypted: boolean
+  /** Whether the notice is to bring the completion. */
+  readonly isTold: boolean
 }
 
 /** A sealed completion, and what the proof of it is made of. */
@@ -81,9 +87,15 @@ export function sealCompletion(
     document,
   })
   const publicKey = `0x${encodeHex(account.publicKey)}`
+  const response = hashes.canonicalResponse
+  const isTold = finished.isTold && !isEncrypted && response.length <= TOLD_RESPONSE_LENGTH_MAX
+  const completion = { response, receipt: receiptText, signature, document: document.digest }
   return {
-    notice: { notary: account.notary, index: receipt.index, outcome: receipt.outcome },
-    response: hashes.canonicalResponse,
+    notice: {
+      ...{ notary: account.notary, index: receipt.index, outcome: receipt.outcome },
+      ...(isTold ? { completion } : {}),
+    },
+    response,
     members:
       `"hash":"${hashes.hash}","public_key":"${publicKey}","signature":"${signature}",` +
       `"attestation":"${document.base64}","receipt":${receiptText}`,

@@ -101,6 +101,16 @@ export type CompletionCall = {
   readonly provider: string
   /** Sent to the provider as `Authorization: Bearer <credential>`; null sends none. */
   readonly credential: string | null
+  /**
+   * Whether the call goes on when the gateway closes the connection, so that its record can be
+   * found by a gateway that did not see its answer. Default: false. An older enclave ignores it.
+   */
+  readonly outlives_gateway?: boolean
+  /**
+   * Whether the notice brings the completion, for a gateway that does not pull it: another one
+   * commits the log. Default: false. An older enclave ignores it.
+   */
+  readonly tells_completion?: boolean
 }
 
 /** The gateway's part of an encrypted call, of which it sees no more than this. */
@@ -194,7 +204,20 @@ export type SealedNotice = {
   readonly notary: string
   readonly index: number
   readonly outcome: Receipt['outcome']
+  /** The completion, where the call asks for it and its response is short. */
+  readonly completion?: ToldCompletion
 }
+
+/** What the gateway that made a call lacks for its record; the members as in SealedCompletion. */
+export type ToldCompletion = {
+  readonly response: string
+  readonly receipt: string
+  readonly signature: string
+  readonly document: string
+}
+
+/** Longest response that a notice brings, in UTF-16 code units. */
+export const TOLD_RESPONSE_LENGTH_MAX = 64 * 1024
 
 /**
  * Server-sent events of a streamed completion call, in order:
@@ -205,8 +228,8 @@ export type SealedNotice = {
  *    or `event: fault` with an EnclaveFault, and then `event: sealed` (outcome upstream_error).
  *
  * A stream that the enclave ends without `sealed` left no record. One that the gateway left, or did
- * not read, after its first chunk left one (outcome client_disconnected); the gateway finds it with
- * its next pull.
+ * not read, after its first chunk left one (outcome client_disconnected, but for a call that
+ * outlives the gateway, which is read to its end); the gateway finds it with its next pull.
  */
 export const STREAM_EVENTS = { last: 'last', sealed: 'sealed', fault: 'fault' } as const
 
@@ -227,6 +250,11 @@ export type EnclaveFault = {
   readonly provider_code?: string
   /** For provider_refused: the provider's `retry-after`, when it was given in whole seconds. */
   readonly retry_after_seconds?: number
+  /**
+   * True when the provider was sent the call and did not refuse it (3xx to 5xx): it may have made a
+   * completion, which is lost. An older enclave never says so.
+   */
+  readonly may_be_made?: boolean
 }
 
 export type EnclaveFaultCode =

@@ -25,6 +25,8 @@ type ProviderCall = {
   readonly isStream: boolean
   /** Ends the call at any time, with a CallFault or CallerGone as its reason. */
   readonly cancel: AbortController
+  /** Called when there is a connection: from then on the provider may have the call. */
+  readonly onConnected: () => void
 }
 
 /**
@@ -112,18 +114,19 @@ async function exchange(
   call: ProviderCall,
   connectTimeoutMs: number,
 ): Promise<ProviderAnswer> {
-  const { provider, cancel } = call
+  const { provider, cancel, onConnected } = call
   let isConnected = false
   let timer: NodeJS.Timeout | undefined
   request.once('socket', (socket) => {
     isConnected = request.reusedSocket
-    if (isConnected) return
+    if (isConnected) return onConnected()
     timer = setTimeout(() => {
       const message = `Provider ${provider.name} did not accept a connection in time.`
       cancel.abort(new CallFault('provider_timeout', message))
     }, connectTimeoutMs)
     socket.once(socket instanceof TLSSocket ? 'secureConnect' : 'connect', () => {
       isConnected = true
+      onConnected()
       clearTimeout(timer)
     })
   })

@@ -44,7 +44,12 @@ export class EventParser {
   push(bytes: Uint8Array): readonly ServerEvent[] {
     const events: ServerEvent[] = []
     let start = 0
-    for (let index = 0; index < bytes.length; index++) {
+    if (bytes.length > 0 && bytes[0] !== LINE_FEED) this.skipsLineFeed = false
+    // Most providers send none, and the platform's search is faster than a look at each byte.
+    const nextEnd = bytes.includes(CARRIAGE_RETURN)
+      ? (from: number) => from
+      : (from: number) => endOr(bytes.indexOf(LINE_FEED, from), bytes.length)
+    for (let index = nextEnd(0); index < bytes.length; index = nextEnd(index + 1)) {
       const byte = bytes[index]
       if (byte === LINE_FEED && this.skipsLineFeed) {
         this.skipsLineFeed = false
@@ -115,6 +120,10 @@ const LINE_FEED = 0x0a
 const CARRIAGE_RETURN = 0x0d
 const BYTE_ORDER_MARK = '\uFEFF'
 const NO_BYTES = new Uint8Array()
+
+function endOr(index: number, length: number): number {
+  return index < 0 ? length : index
+}
 
 /** Keeps the byte order mark, which the parser drops at the stream's beginning only. */
 const decoder = new TextDecoder('utf-8', { ignoreBOM: true })

@@ -1,5 +1,6 @@
 import { hash, timingSafeEqual } from 'node:crypto'
 import { DEFAULT_SCOPES, SCOPES, type Scope } from '../api/context.ts'
+import { ApiError } from '../api/errors.ts'
 import { type Account, type KeysStore, type StoredKey, USE_INTERVAL_SECONDS } from './keys-store.ts'
 
 /**
@@ -8,7 +9,7 @@ import { type Account, type KeysStore, type StoredKey, USE_INTERVAL_SECONDS } fr
 export const API_KEY_FORM = /^afd_([a-z2-7]{16})_[A-Za-z0-9_-]{43}$/
 
 /** Public id of a key. No other text is looked up: a database refuses some (U+0000). */
-const KEY_ID_FORM = /^[a-z2-7]{16}$/
+export const KEY_ID_FORM = /^[a-z2-7]{16}$/
 
 /**
  * How long what the database said of a key is believed, milliseconds: a revoked key stops well
@@ -27,7 +28,7 @@ export const KEYS_PER_ACCOUNT_MAX = 10_000
 const ENDED_KEPT_SECONDS = 24 * 3_600
 
 /** What is shown of a key after its making: never the secret, nor its digest. */
-export type ApiKeyFacts = Omit<StoredKey, 'secretHash' | 'tier'>
+export type ApiKeyFacts = Omit<StoredKey, 'secretHash' | 'tier' | 'isDisabled' | 'isBudgeted'>
 
 /** Who calls, as far as a valid key tells. */
 type KeyHolder = {
@@ -39,6 +40,8 @@ type KeyHolder = {
   readonly tier: string | null
   /** Unix seconds; null for never. */
   readonly expiresAt: number | null
+  /** Whether the key or its account has a budget. */
+  readonly isBudgeted: boolean
 }
 
 /** A key to be made. */
@@ -51,7 +54,10 @@ type KeyRequest = {
 }
 
 /** A key that was just made. `text` is the key itself, shown this once. */
-type NewApiKey = { readonly text: string; readonly key: ApiKeyFacts }
+type NewApiKey = {
+  readonly text: string
+  readonly key: ApiKeyFacts
+}
 
 /**
  * API keys: making, checking and revoking them. Methods throw the driver's error when the database
@@ -60,11 +66,13 @@ type NewApiKey = { readonly text: string; readonly key: ApiKeyFacts }
 export type ApiKeys = {
   /**
    * Gives the holder of a valid key that is neither revoked nor expired, else null. Does NOT tell
-   * why not.
+   * why not. Throws ApiError `account_disabled` for such a key of an account that is disabled.
    */
   authenticate(text: string): Promise<KeyHolder | null>
   /** Makes a key for the account of this name, and the account when it is new. */
-  create(key: KeyRequest & { readonly accountName: string }): Promise<NewApiKey>
+  create(
+    key: KeyRequest & { readonly accountName: string },
+  ): Promise<NewApiKey & { readonly isAccountNew: boolean }>
   /**
    * Makes a key for the account with this id, unless it has KEYS_PER_ACCOUNT_MAX (calls at once may
    * pass it by a few).
@@ -78,7 +86,9 @@ export type ApiKeys = {
    */
   revoke(id: string, accountId?: string | null): Promise<boolean>
   /** Finds or makes the account of this name. */
-  openAccount(name: string): Promise<Account>
+  openAccount(name: string): Promise<Account & { readonly isNew: boolean }>
+  /** The account with this id, or null; null also for one that is deleted. */
+  findAccount(id: string): Promise<Account | null>
 }
 
 /**
@@ -117,6 +127,7 @@ export function createApiKeys(options: {
 
   return {
     openAccount,
+    findAccount: (id) => keys.findAccount(id),
     async authenticate(text) {
       const digest = digestOf(text)
       if (fixedKey !== null && fixedDigest !== null && isSameDigest(digest, fixedDigest))
@@ -126,18 +137,24 @@ export function createApiKeys(options: {
           scopes: SCOPES,
           tier: null,
           expiresAt: null,
+          isBudgeted: false,
         }
       const id = API_KEY_FORM.exec(text)?.[1]
       if (id === undefined) return null
       const key = await findKey(id)
       if (key === null || key.revokedAt !== null || !isSameDigest(digest, key.secretHash))
         return null
-      const { accountId, scopes, tier, expiresAt } = key
+      const { accountId, scopes, tier, expiresAt, isBudgeted } = key
       if (expiresAt !== null && now() >= expiresAt * 1000) return null
+      if (key.isDisabled)
+        throw new ApiError('account_disabled', 'The account of this API key is disabled')
       noteUse(id)
-      return { accountId, keyId: id, scopes, tier, expiresAt }
+      return { accountId, keyId: id, scopes, tier, expiresAt, isBudgeted }
     },
-    create: async ({ accountName, ...key }) => make(await openAccount(accountName), key),
+    async create({ accountName, ...key }) {
+      const account = await openAccount(accountName)
+      return { ...(await make(account, key)), isAccountNew: account.isNew }
+    },
     async createFor(accountId, key) {
       const account = await keys.findAccount(accountId)
       if (account === null) return 'unknown_account'
@@ -145,7 +162,9 @@ export function createApiKeys(options: {
       return count < KEYS_PER_ACCOUNT_MAX ? make(account, key) : 'too_many'
     },
     list: async (accountId = null) =>
-      (await keys.listKeys(accountId)).map(({ secretHash: _, tier: __, ...facts }) => facts),
+      (await keys.listKeys(accountId)).map(
+        ({ secretHash: _, tier: __, isDisabled: ___, isBudgeted: ____, ...facts }) => facts,
+      ),
     revoke: async (id, accountId = null) =>
       KEY_ID_FORM.test(id) && keys.revokeKey(id, unixSeconds(), accountId),
   }

@@ -1,5 +1,6 @@
 import { sql } from 'kysely'
 import { clockSeconds, type StoreClock } from '../storage/clock.ts'
+import { type ContentIdentity, openContent } from '../storage/content-cipher.ts'
 import type { Database } from '../storage/database.ts'
 
 /** A call that an account makes under a key of its own. */
@@ -26,7 +27,11 @@ export type KnownCall = Pick<KeyedCall, 'callId' | 'requestHash' | 'processId' |
   readonly abandonedForSeconds: number | null
 }
 
-/** What calls under keys became. Every method throws the driver's error when the database fails. */
+/**
+ * What calls under keys became. Every method throws the driver's error when the database fails.
+ * Answers are kept encrypted, if the database has keys for that; `claim` throws ContentUnavailable
+ * of one that it cannot decrypt.
+ */
 export type IdempotencyStore = {
   /** Claims the key for a call, for so long; or gives the call that it was claimed for before. */
   claim(call: KeyedCall, retentionSeconds: number): Promise<'claimed' | KnownCall>
@@ -55,7 +60,7 @@ const CLAIM_ROUNDS = 3
 
 /** Keys on the database's shared connections. What `claim` gave out is durable. */
 export function createIdempotencyStore(
-  { queries }: Pick<Database, 'queries'>,
+  { queries, content }: Pick<Database, 'queries' | 'content'>,
   clock: StoreClock = null,
 ): IdempotencyStore {
   const isCall = ({ accountId, key, callId }: CallName) =>
@@ -70,7 +75,7 @@ export function createIdempotencyStore(
         ${now}, ${now} + ${retentionSeconds})
       on conflict (account_id, key) do update set
         call_id = excluded.call_id, request_hash = excluded.request_hash, process_id = excluded.process_id,
-        notary = excluded.notary, answer = null, abandoned_at = null, created_at = excluded.created_at,
+        notary = excluded.notary, answer = null, sealed_answer = null, abandoned_at = null, created_at = excluded.created_at,
         expires_at = excluded.expires_at
         where known.expires_at <= ${now}
       returning call_id`.execute(queries)
@@ -79,12 +84,19 @@ export function createIdempotencyStore(
 
   async function find({ accountId, key }: KeyedCall): Promise<KnownCall | null> {
     const { rows } = await sql<KnownRow>`
-      select k.call_id, k.request_hash, k.process_id, k.notary, k.answer,
+      select k.call_id, k.request_hash, k.process_id, k.notary, k.answer, k.sealed_answer,
         ${clockSeconds(clock)} - k.abandoned_at as abandoned_for,
         k.abandoned_at is null and coalesce(p.expires_at > ${clockSeconds(clock)}, false) as is_running
       from idempotency_keys k left join gateway_processes p on p.id = k.process_id
       where k.account_id = ${accountId} and k.key = ${key}`.execute(queries)
-    return rows[0] === undefined ? null : toKnown(rows[0])
+    const [row] = rows
+    if (row === undefined) return null
+    const name = { accountId, key, callId: row.call_id }
+    return { ...toKnown(row), answer: row.answer ?? openAnswer(row.sealed_answer, name) }
+  }
+
+  function openAnswer(sealed: Uint8Array | null, name: CallName): string | null {
+    return sealed === null ? null : (openContent(content, sealed, answerIdentity(name))[0] ?? null)
   }
 
   return {
@@ -101,11 +113,19 @@ export function createIdempotencyStore(
         update idempotency_keys set
           call_id = ${call.callId}, request_hash = ${call.requestHash}, process_id = ${call.processId},
           notary = ${call.notary}, abandoned_at = null
-        where ${isCall({ ...call, callId: from })} and answer is null`.execute(queries)
+        where ${isCall({ ...call, callId: from })} and answer is null and sealed_answer is null`.execute(
+        queries,
+      )
       return numAffectedRows === 1n
     },
     async keep(call, answer) {
-      await sql`update idempotency_keys set answer = ${answer} where ${isCall(call)}`.execute(
+      const sealed = content?.seal([answer], answerIdentity(call)) ?? null
+      // The account's content may have been erased since the call began.
+      await sql`
+        update idempotency_keys k
+        set answer = ${sealed === null ? answer : null}, sealed_answer = ${sealed}
+        where ${isCall(call)} and not exists (
+          select from accounts a where a.id = k.account_id and a.erased_through >= k.created_at)`.execute(
         queries,
       )
     },
@@ -128,23 +148,28 @@ export function createIdempotencyStore(
   }
 }
 
+/** What an answer is encrypted for: the call that it was given to. */
+export function answerIdentity({ accountId, key, callId }: CallName): ContentIdentity {
+  return ['idempotency_keys', accountId, key, callId]
+}
+
 type KnownRow = {
   readonly call_id: string
   readonly request_hash: Uint8Array
   readonly process_id: string
   readonly notary: string | null
   readonly answer: string | null
+  readonly sealed_answer: Uint8Array | null
   readonly abandoned_for: number | null
   readonly is_running: boolean
 }
 
-function toKnown(row: KnownRow): KnownCall {
+function toKnown(row: KnownRow): Omit<KnownCall, 'answer'> {
   return {
     callId: row.call_id,
     requestHash: row.request_hash,
     processId: row.process_id,
     notary: row.notary,
-    answer: row.answer,
     isRunning: row.is_running,
     abandonedForSeconds: row.abandoned_for,
   }

@@ -6,6 +6,9 @@ import type { RouteContext } from '../api/context.ts'
 import { ApiError, type ErrorCode, ValidationError } from '../api/errors.ts'
 import { described, faultIssue } from '../api/schemas.ts'
 import type { Logger } from '../observability/logger.ts'
+import { LruMap } from '../runtime/lru-map.ts'
+import { singleFlight } from '../runtime/single-flight.ts'
+import { ContentUnavailable } from '../storage/errors.ts'
 import type { ProcessLease } from '../storage/process-lease.ts'
 import type { CallName, IdempotencyStore, KeyedCall, KnownCall } from './idempotency-store.ts'
 
@@ -93,12 +96,17 @@ export async function underClaim<Answer extends string | null>(
 }
 
 /**
- * Whether it is certain, after this error, that no answer was made that could still come to be
- * known.
+ * Whether it is certain, after this error, that no answer will come to be known. The provider may
+ * have made one all the same (ApiError.mayBeMade).
  */
 export function isWithoutResult(error: unknown): boolean {
   if (error instanceof ValidationError) return true
   return error instanceof ApiError && (error.leavesNoResult || WITHOUT_RESULT.has(error.code))
+}
+
+/** Whether it is certain, after this error, that nothing was made. */
+function isUnmade(error: unknown): boolean {
+  return isWithoutResult(error) && !(error instanceof ApiError && error.mayBeMade)
 }
 
 const WITHOUT_RESULT: ReadonlySet<ErrorCode> = new Set([
@@ -113,6 +121,7 @@ const WITHOUT_RESULT: ReadonlySet<ErrorCode> = new Set([
   'log_full',
   'overloaded',
   'rate_limit_exceeded',
+  'insufficient_quota',
   'no_available_inference_nodes',
   'node_refused',
   'node_error',
@@ -129,14 +138,11 @@ type KeyedRequest = {
   readonly isVerified: boolean
   /** What a verified one asks for: enclaves may serve different models. */
   readonly model?: string
-  /** Aborted when this process may no longer make the call, because others take it for dead. */
+  /** Of a plain call: aborted when others take this process for dead, and may make the call. */
   readonly abort: AbortController
 }
 
-/**
- * A call that is to be made now. End it with exactly one of its methods; after `fail` the key may
- * be tried again.
- */
+/** A call that is to be made now. End it with exactly one of its methods. */
 export type Claim = {
   readonly kind: 'claimed'
   /** For the context of a verified call. */
@@ -151,7 +157,7 @@ export type Claim = {
    * rejects.
    */
   succeed(answer: string | null): Promise<void>
-  /** It was not. Never rejects. */
+  /** It was not: the key is free again when it is certain that nothing was made. Never rejects. */
   fail(error: unknown): Promise<void>
 }
 
@@ -161,21 +167,20 @@ export type Claimed<Stored = unknown> =
   | { readonly kind: 'record'; readonly record: Stored }
   | { readonly kind: 'answer'; readonly answer: string }
 
-/**
- * What is asked of a record here: only a whole completion is an answer; one that was broken off may
- * be made anew.
- */
+/** What is asked of a record here: only a whole completion is an answer. */
 export type WholeOrNot = { readonly outcome: string }
 
 /** How long an answer is given again, seconds. */
 export const RETENTION_SECONDS = 24 * 3_600
 
 /**
- * How long after it was given up a verified call may still end in a record: its enclave has seen by
- * then that the gateway closed the connection, and sealed it or let it go. Far more than that
- * takes.
+ * How long after it was given up a verified call is said to be under way: most that are sealed at
+ * all are by then. Its record is given whenever it comes.
  */
 export const SETTLE_SECONDS = 3
+
+/** Calls whose keys could not be freed, remembered by one process. */
+const UNFREED_MAX = 1_000
 
 /** Pause between two purges of one process. */
 const PURGE_INTERVAL_MS = 60_000
@@ -185,7 +190,8 @@ export type Idempotency<Stored = unknown> = {
   /**
    * Claims a key, or gives the answer of the call that had it before. Throws ApiError:
    * `idempotency_key_reused` for another request, `idempotency_in_progress` while that call runs,
-   * `idempotency_outcome_unknown`, `not_ready`.
+   * `idempotency_outcome_unknown`, `not_ready`; ContentUnavailable for an answer that is kept
+   * encrypted and cannot be read.
    */
   claim(request: KeyedRequest): Promise<Claimed<Stored>>
 }
@@ -198,12 +204,10 @@ export type IdempotencyOptions<Stored extends WholeOrNot> = {
   /** Chooses the enclave for a call, and gives its notary. */
   readonly notary: (model: string) => Promise<string>
   /**
-   * Waits until all that the enclave of this notary has sealed until now is committed. Gives the
-   * notary of the log that this is true of: another, or null, when no enclave has that one.
+   * Waits until all that the enclave of this notary has sealed until now is committed, or is known
+   * to be out of reach.
    */
-  readonly settleLog: (signal: AbortSignal, notary: string | null) => Promise<string | null>
-  /** Whether no enclave but those that serve now can ever commit to this database. */
-  readonly isOnlyEnclave: () => boolean
+  readonly settleLog: (signal: AbortSignal, notary: string | null) => Promise<void>
   /** Milliseconds, monotonic. */
   readonly now: () => number
   readonly log: Logger
@@ -212,21 +216,25 @@ export type IdempotencyOptions<Stored extends WholeOrNot> = {
 /**
  * Idempotency over its store. A verified completion's answer is its record, found by the id of the
  * call, which went through the enclave with it: so it needs no second write, and survives a kill at
- * any moment. A key is given to another try only when no record can come any more.
+ * any moment. A verified call is made again only when its first try certainly made nothing: that
+ * is known of one that failed so, and never of one whose gateway died.
  */
 export function createIdempotency<Stored extends WholeOrNot>(
   options: IdempotencyOptions<Stored>,
 ): Idempotency<Stored> {
   const { store, lease, now, log } = options
-  const running = new Map<string, AbortController>()
+  const running = new Map<string, KeyedRequest>()
+  /** Calls that made nothing, whose keys could not be freed: tried again with the next claims. */
+  const unfreed = new LruMap<string, CallName>(UNFREED_MAX)
   let purgedAtMs = now()
   lease.onLost(() => {
-    for (const abort of running.values())
-      abort.abort(new ApiError('not_ready', 'This instance was away for too long, try again'))
+    // A verified call is not made by another while this one may be.
+    for (const { abort, isVerified } of running.values())
+      if (!isVerified)
+        abort.abort(new ApiError('not_ready', 'This instance was away for too long, try again'))
   })
 
-  function open(call: KeyedCall, request: KeyedRequest): Claim {
-    running.set(call.callId, request.abort)
+  function open(call: KeyedCall): Claim {
     return {
       kind: 'claimed',
       callId: call.callId,
@@ -240,9 +248,46 @@ export function createIdempotency<Stored extends WholeOrNot>(
       },
       async fail(error) {
         running.delete(call.callId)
-        const end = isWithoutResult(error) ? store.release(call) : store.abandon(call)
-        await end.catch((fault) => log.warn({ err: fault }, 'idempotency key not freed'))
+        if (isUnmade(error)) await free(call)
+        else
+          await store
+            .abandon(call)
+            .catch((fault) => log.warn({ err: fault }, 'idempotency key not given up'))
       },
+    }
+  }
+
+  async function free(call: CallName): Promise<void> {
+    try {
+      await store.release(call)
+      unfreed.delete(call.callId)
+    } catch (fault) {
+      unfreed.set(call.callId, call)
+      log.warn({ err: fault }, 'idempotency key not freed')
+    }
+  }
+
+  const freeOthers = singleFlight(async () => {
+    for (const [, call] of [...unfreed]) await free(call)
+  })
+
+  /** Runs what may claim a key for the call; frees it when that fails. */
+  async function claiming<Outcome>(
+    call: KeyedCall,
+    request: KeyedRequest,
+    isClaimed: (outcome: Outcome) => boolean,
+    run: () => Promise<Outcome>,
+  ): Promise<Outcome> {
+    // Before the store has it: another call of this process may see it there first.
+    running.set(call.callId, request)
+    try {
+      const outcome = await run()
+      if (!isClaimed(outcome)) running.delete(call.callId)
+      return outcome
+    } catch (error) {
+      running.delete(call.callId)
+      unfreed.set(call.callId, call)
+      throw error
     }
   }
 
@@ -260,22 +305,36 @@ export function createIdempotency<Stored extends WholeOrNot>(
     const callId = crypto.randomUUID()
     const call = { accountId, key, callId, requestHash, processId: lease.id(), notary }
     purgeSometimes()
-    const known = await store.claim(call, RETENTION_SECONDS)
-    if (known === 'claimed') return open(call, request)
+    void freeOthers()
+    const known = await claiming(
+      call,
+      request,
+      (outcome) => outcome === 'claimed',
+      () => store.claim(call, RETENTION_SECONDS),
+    )
+    if (known === 'claimed') return open(call)
     if (!equalBytes(known.requestHash, requestHash)) throw reused()
     if (known.answer !== null) return { kind: 'answer', answer: known.answer }
     const record = isVerified ? await findAnswer(options, known) : null
     if (record !== null) return { kind: 'record', record }
     if (known.isRunning) {
       // What this process cannot be making it could not free when it was over.
-      if (known.processId === lease.id() && !running.has(known.callId))
-        await store.abandon({ accountId, key, callId: known.callId })
+      if (known.processId === lease.id() && !running.has(known.callId)) {
+        const over = { accountId, key, callId: known.callId }
+        await (unfreed.get(over.callId) === undefined ? store.abandon(over) : free(over))
+      }
       throw inProgress()
     }
-    const late = isVerified ? await concludeVerified(options, known, request) : null
-    if (late !== null) return { kind: 'record', record: late }
-    if (!(await store.takeOver(call, known.callId))) throw inProgress()
-    return open(call, request)
+    if (isVerified)
+      return { kind: 'record', record: await concludeVerified(options, known, request) }
+    const isTaken = await claiming(
+      call,
+      request,
+      (outcome) => outcome,
+      () => store.takeOver(call, known.callId),
+    )
+    if (!isTaken) throw inProgress()
+    return open(call)
   }
 
   return {
@@ -283,7 +342,8 @@ export function createIdempotency<Stored extends WholeOrNot>(
       try {
         return await claim(request)
       } catch (error) {
-        if (error instanceof ApiError || request.abort.signal.aborted) throw error
+        const isTold = error instanceof ApiError || error instanceof ContentUnavailable
+        if (isTold || request.abort.signal.aborted) throw error
         throw new ApiError(
           'not_ready',
           'Idempotency keys cannot be looked up at the moment, try again',
@@ -305,21 +365,20 @@ async function findAnswer<Stored extends WholeOrNot>(
 }
 
 /**
- * A verified call whose gateway died or gave it up: gives its record; or null when it is certain
- * that none will come, so that another call may take its place.
+ * A verified call whose gateway died or gave it up: gives its record. Throws
+ * `idempotency_outcome_unknown` while there is none: it may have been made.
  */
 async function concludeVerified<Stored extends WholeOrNot>(
   options: IdempotencyOptions<Stored>,
   known: KnownCall,
   request: KeyedRequest,
-): Promise<Stored | null> {
+): Promise<Stored> {
   if (known.abandonedForSeconds !== null && known.abandonedForSeconds < SETTLE_SECONDS)
     throw inProgress(SETTLE_SECONDS - known.abandonedForSeconds)
-  const settled = await options.settleLog(request.abort.signal, known.notary)
+  await options.settleLog(request.abort.signal, known.notary)
   const record = await findAnswer(options, known)
-  if (record !== null) return record
-  if (known.notary !== settled && !options.isOnlyEnclave()) throw outcomeUnknown()
-  return null
+  if (record === null) throw outcomeUnknown()
+  return record
 }
 
 function reused(): ApiError {
@@ -333,6 +392,6 @@ function inProgress(retryAfterSeconds = 1): ApiError {
 
 function outcomeUnknown(): ApiError {
   const message =
-    'It is not known what became of the call with this Idempotency-Key: look into the history, or use a new key'
+    'The call with this Idempotency-Key was made, or may have been, and has no whole answer: look into the history, or use a new key to make another'
   return new ApiError('idempotency_outcome_unknown', message)
 }

@@ -1,6 +1,8 @@
+import type { IncomingMessage } from 'node:http'
 import { z } from 'zod'
 import { createAdmission } from '../api/admission.ts'
 import { DEFAULT_SCOPES, SCOPES } from '../api/context.ts'
+import { budgetDescription } from '../api/control-operations.ts'
 import { defineRoute, type Route } from '../api/route.ts'
 import {
   boundedInteger,
@@ -74,13 +76,47 @@ const managedKey = z.strictObject({
 })
 
 const keyList = z.strictObject({ keys: z.array(managedKey) })
+export type KeyListReply = z.output<typeof keyList>
 
 const newKey = managedKey.extend({ key: z.string().describe('The secret, shown this once') })
+export type NewKeyReply = z.output<typeof newKey>
 
-/** Routes of API keys, for a dashboard: list, make, revoke. */
-export function keyRoutes(keys: ManagedKeys): readonly Route[] {
+/** Whose key it is that asks, and what it is for. */
+const keyHolder = z.strictObject({
+  account_id: z.uuid(),
+  account_name: z.string(),
+  key_id: z.string(),
+  scopes: z.array(z.enum(SCOPES)),
+  tier: z.string().nullable().describe("Tier of the account's limits; null for the standard one"),
+  expires_at: unixSeconds.nullable(),
+  budgets: z
+    .array(
+      budgetDescription
+        .omit({ account: true, key: true })
+        .extend({ key_id: z.string().nullable().describe('Null: of all of the account') }),
+    )
+    .describe('What the account and this key may use; of money in billionths'),
+})
+export type KeyHolderReply = z.output<typeof keyHolder>
+
+/**
+ * Routes of API keys, for a dashboard: whose this one is, list, make, revoke. `clientOf` gives the
+ * address that a call came from.
+ */
+export function keyRoutes(
+  keys: ManagedKeys,
+  clientOf: (request: IncomingMessage) => string | null,
+): readonly Route[] {
   const account = { tag: 'Account', scope: 'any' } as const
   return [
+    defineRoute({
+      ...account,
+      method: 'GET',
+      path: '/v1/dashboard/me',
+      summary: 'Whose API key this is, and what it is for',
+      reply: { name: 'KeyHolder', schema: keyHolder },
+      handler: ({ caller }) => keys.describeHolder(caller()),
+    }),
     defineRoute({
       ...account,
       method: 'GET',
@@ -96,11 +132,17 @@ export function keyRoutes(keys: ManagedKeys): readonly Route[] {
       method: 'POST',
       path: '/v1/dashboard/keys',
       summary: 'Make an API key',
-      body: { name: 'CreateKeyRequest', schema: createKey, bytesMax: KEY_BODY_BYTES_MAX },
+      body: {
+        name: 'CreateKeyRequest',
+        schema: createKey,
+        bytesMax: KEY_BODY_BYTES_MAX,
+        example: { name: 'my service', scopes: ['inference'] },
+      },
       reply: { name: 'NewKey', schema: newKey },
       errors: ['insufficient_scope', 'limit_reached'],
       admission: createAdmission({ callsMax: KEY_CALLS_MAX, bytesMax: KEY_CALLS_BYTES_MAX }),
-      handler: ({ caller, body }) => keys.create(caller(), body),
+      handler: ({ caller, body, context }) =>
+        keys.create(caller(), body, clientOf(context.req) ?? 'unknown'),
     }),
     defineRoute({
       ...account,
@@ -110,7 +152,8 @@ export function keyRoutes(keys: ManagedKeys): readonly Route[] {
       params: z.object({ id: z.string() }),
       reply: { name: 'Key', schema: managedKey },
       errors: ['not_found', 'insufficient_scope'],
-      handler: ({ caller, params }) => keys.revoke(caller(), params.id),
+      handler: ({ caller, params, context }) =>
+        keys.revoke(caller(), params.id, clientOf(context.req) ?? 'unknown'),
     }),
   ]
 }

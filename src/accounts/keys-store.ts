@@ -10,6 +10,8 @@ export type Account = {
   readonly createdAt: number
   /** Tier of its limits; null for the default one. */
   readonly tier: string | null
+  /** Since when its keys are refused, Unix seconds; null while they are not. */
+  readonly disabledAt: number | null
 }
 
 /**
@@ -32,10 +34,20 @@ export type StoredKey = {
   readonly lastUsedAt: number | null
   /** Tier of the account's limits; null for the default one. */
   readonly tier: string | null
+  /** Whether its account is disabled. */
+  readonly isDisabled: boolean
+  /** Whether it, or its account, has a budget. */
+  readonly isBudgeted: boolean
 }
 
 /** A key that is not stored yet. */
-type NewKey = Omit<StoredKey, 'accountName' | 'revokedAt' | 'lastUsedAt' | 'tier'>
+type NewKey = Omit<
+  StoredKey,
+  'accountName' | 'revokedAt' | 'lastUsedAt' | 'tier' | 'isDisabled' | 'isBudgeted'
+>
+
+/** A page of accounts. */
+export type AccountPageQuery = { readonly limit: number; readonly cursor: string | null }
 
 /** The last use of a key is known to this, seconds. */
 export const USE_INTERVAL_SECONDS = 60
@@ -45,15 +57,35 @@ export type KeysStore = {
   /**
    * Finds the account of this name, or makes it with `account.id`; gives the one that is stored.
    */
-  openAccount(account: Omit<Account, 'tier'>): Promise<Account>
-  /** Gives all accounts, oldest first; those of one second in the order of their making. */
+  openAccount(
+    account: Omit<Account, 'tier' | 'disabledAt'>,
+  ): Promise<Account & { readonly isNew: boolean }>
+  /**
+   * Gives all accounts that are not deleted, oldest first; those of one second in the order of
+   * their making.
+   */
   listAccounts(): Promise<readonly Account[]>
+  /**
+   * Gives accounts that are not deleted, newest first, from the one behind `cursor` on (an
+   * account's id; null: the newest). `unknown_cursor` when there never was such an account.
+   */
+  pageAccounts(query: AccountPageQuery): Promise<readonly Account[] | 'unknown_cursor'>
   /**
    * Puts the account of this name into a tier, null for the default one. False when there is no
    * such account.
    */
   setTier(name: string, tier: string | null): Promise<boolean>
-  /** Gives the account with this id (a uuid), or null. */
+  /**
+   * Disables the account of this name, or ends that (null). False when there is no such account;
+   * one that is disabled keeps its first time.
+   */
+  setDisabled(name: string, at: number | null): Promise<boolean>
+  /**
+   * Revokes the keys of the account of this name, and frees its name; its rows stay. False when
+   * there is no such account.
+   */
+  deleteAccount(name: string, at: number): Promise<boolean>
+  /** Gives the account with this id (a uuid), or null; null also for one that is deleted. */
   findAccount(id: string): Promise<Account | null>
   /** Stores a key. Rejects when its id is taken. */
   addKey(key: NewKey): Promise<void>
@@ -88,27 +120,35 @@ export function createKeysStore({ queries }: Pick<Database, 'queries'>): KeysSto
       .selectFrom('api_keys')
       .innerJoin('accounts', 'accounts.id', 'api_keys.account_id')
       .selectAll('api_keys')
-      .select(['accounts.name as account_name', 'accounts.tier'])
+      .select([
+        'accounts.name as account_name',
+        'accounts.tier',
+        'accounts.disabled_at as account_disabled_at',
+        'accounts.deleted_at as account_deleted_at',
+        sql<boolean>`exists (select from budgets b where b.account_id = api_keys.account_id
+          and b.key_id in ('', api_keys.id))`.as('is_budgeted'),
+      ])
 
   return {
     async openAccount({ id, name, createdAt }) {
-      await queries
+      const { numInsertedOrUpdatedRows } = await queries
         .insertInto('accounts')
         .values({ id, name, created_at: createdAt })
         .onConflict((conflict) => conflict.column('name').doNothing())
-        .execute()
+        .executeTakeFirstOrThrow()
       const row = await queries
         .selectFrom('accounts')
         .selectAll()
         .where('name', '=', name)
         .executeTakeFirstOrThrow()
-      return toAccount(row)
+      return { ...toAccount(row), isNew: (numInsertedOrUpdatedRows ?? 0n) > 0n }
     },
     async findAccount(id) {
       const row = await queries
         .selectFrom('accounts')
         .selectAll()
         .where('id', '=', id)
+        .where('deleted_at', 'is', null)
         .executeTakeFirst()
       return row === undefined ? null : toAccount(row)
     },
@@ -116,18 +156,59 @@ export function createKeysStore({ queries }: Pick<Database, 'queries'>): KeysSto
       const rows = await queries
         .selectFrom('accounts')
         .selectAll()
+        .where('deleted_at', 'is', null)
         .orderBy('created_at')
         .orderBy('position')
         .execute()
       return rows.map(toAccount)
+    },
+    async pageAccounts({ limit, cursor }) {
+      const page = queries
+        .selectFrom('accounts')
+        .selectAll()
+        .where('deleted_at', 'is', null)
+        .orderBy('position', 'desc')
+        .limit(limit)
+      if (cursor === null) return (await page.execute()).map(toAccount)
+      const last = await queries
+        .selectFrom('accounts')
+        .select('position')
+        .where('id', '=', cursor)
+        .executeTakeFirst()
+      if (last === undefined) return 'unknown_cursor'
+      return (await page.where('position', '<', last.position).execute()).map(toAccount)
     },
     async setTier(name, tier) {
       const { numUpdatedRows } = await queries
         .updateTable('accounts')
         .set({ tier })
         .where('name', '=', name)
+        .where('deleted_at', 'is', null)
         .executeTakeFirstOrThrow()
       return numUpdatedRows > 0n
+    },
+    async setDisabled(name, at) {
+      const { numUpdatedRows } = await queries
+        .updateTable('accounts')
+        .set((row) => ({
+          disabled_at: at === null ? null : row.fn.coalesce('disabled_at', row.val(at)),
+        }))
+        .where('name', '=', name)
+        .where('deleted_at', 'is', null)
+        .executeTakeFirstOrThrow()
+      return numUpdatedRows > 0n
+    },
+    async deleteAccount(name, at) {
+      const { rows } = await sql`
+        with gone as (
+          update accounts set deleted_at = ${at}::bigint, former_name = name, name = 'deleted ' || id::text
+          where name = ${name} and deleted_at is null returning id
+        ), ended as (
+          update api_keys set revoked_at = coalesce(revoked_at, ${at}::bigint)
+          where account_id in (select id from gone)
+        )
+        select id from gone`.execute(queries)
+      return rows.length > 0
     },
     async addKey(key) {
       await queries
@@ -186,12 +267,21 @@ export function createKeysStore({ queries }: Pick<Database, 'queries'>): KeysSto
 }
 
 function toAccount(row: Selectable<Tables['accounts']>): Account {
-  return { id: row.id, name: row.name, createdAt: row.created_at, tier: row.tier }
+  return {
+    id: row.id,
+    name: row.name,
+    createdAt: row.created_at,
+    tier: row.tier,
+    disabledAt: row.disabled_at,
+  }
 }
 
 type KeyRow = Selectable<Tables['api_keys']> & {
   readonly account_name: string
   readonly tier: string | null
+  readonly account_disabled_at: number | null
+  readonly account_deleted_at: number | null
+  readonly is_budgeted: boolean
 }
 
 function toKey(row: KeyRow): StoredKey {
@@ -202,10 +292,13 @@ function toKey(row: KeyRow): StoredKey {
     secretHash: row.secret_hash,
     name: row.name,
     createdAt: row.created_at,
-    revokedAt: row.revoked_at,
+    // A key that was being made while its account was deleted is none either.
+    revokedAt: row.revoked_at ?? row.account_deleted_at,
     scopes: row.scopes.filter(isScope),
     expiresAt: row.expires_at,
     lastUsedAt: row.last_used_at,
     tier: row.tier,
+    isDisabled: row.account_disabled_at !== null,
+    isBudgeted: row.is_budgeted,
   }
 }

@@ -1,10 +1,16 @@
-import type { Scope } from '../api/context.ts'
+import type { Caller, Scope } from '../api/context.ts'
+import type { Operator } from '../api/control-operations.ts'
 import { ApiError, ValidationError } from '../api/errors.ts'
+import type { AdminLog } from './admin-log-store.ts'
 import type { ApiKeyFacts, ApiKeys } from './api-keys.ts'
+import type { BudgetsStore } from './budgets-store.ts'
+import { createKeysStore } from './keys-store.ts'
+import { keysOver } from './open-keys.ts'
 
 /** Who manages keys: the holder of one. */
 type KeyManager = {
   readonly accountId: string
+  readonly keyId: string
   readonly scopes: readonly Scope[]
   /** When the manager's own key ends, Unix seconds; null for never. */
   readonly expiresAt: number | null
@@ -39,6 +45,8 @@ type ManagedKeyRequest = {
  * do more. Methods throw ApiError `insufficient_scope` and `not_found`.
  */
 export type ManagedKeys = {
+  /** Says who calls, as the account is stored. */
+  describeHolder(caller: Caller): Promise<object>
   /** Oldest first. `accountId` null is the manager's own account; for an admin, all. */
   list(
     manager: KeyManager,
@@ -51,48 +59,83 @@ export type ManagedKeys = {
   create(
     manager: KeyManager,
     request: ManagedKeyRequest,
+    from: string,
   ): Promise<ManagedKey & { readonly key: string }>
   /** Ends a key; every gateway stops taking it within a second. */
-  revoke(manager: KeyManager, id: string): Promise<ManagedKey>
+  revoke(manager: KeyManager, id: string, from: string): Promise<ManagedKey>
 }
 
-/** Managed keys over the keys. `now` is Unix milliseconds. */
+/**
+ * Managed keys over the keys; what is made and ended is noted in `adminLog`, with the address that
+ * it was asked from. `now` is Unix milliseconds.
+ */
 export function createManagedKeys({
   keys,
+  budgets,
+  adminLog,
   now,
 }: {
-  readonly keys: Pick<ApiKeys, 'createFor' | 'list' | 'revoke'>
+  readonly keys: Pick<ApiKeys, 'findAccount' | 'list'>
+  readonly budgets: Pick<BudgetsStore, 'list'>
+  readonly adminLog: AdminLog
   readonly now: () => number
 }): ManagedKeys {
   return {
+    async describeHolder({ accountId, keyId, scopes, tier, expiresAt }) {
+      const [account, own] = await Promise.all([
+        keys.findAccount(accountId),
+        budgets.list({ accountId, keyId, withAccount: true }),
+      ])
+      return {
+        ...{ account_id: accountId, account_name: account?.name ?? '', key_id: keyId },
+        ...{ scopes, tier, expires_at: expiresAt },
+        budgets: own.map(({ account: _, key, ...budget }) => ({ key_id: key, ...budget })),
+      }
+    },
     async list(manager, accountId) {
       const whose = isAdmin(manager) ? accountId : ownAccount(manager, accountId)
       return { keys: (await keys.list(whose)).map(describe) }
     },
-    async create(manager, { accountId, ...request }) {
+    async create(manager, { accountId, ...request }, from) {
       const whose = isAdmin(manager)
         ? (accountId ?? manager.accountId)
         : ownAccount(manager, accountId)
       if (!isAdmin(manager)) checkGrant(manager, request)
       if (request.expiresAt !== null && request.expiresAt * 1000 <= now())
         throw unfit('expires_at', 'Input should be in the future')
-      const made = await keys.createFor(whose, request)
+      const made = await adminLog.within(actorOf(manager, from), async (database, note) => {
+        const outcome = await keysOver(createKeysStore(database)).createFor(whose, request)
+        if (typeof outcome === 'string') return outcome
+        const { id, accountName: account, name, scopes, expiresAt: expires_at } = outcome.key
+        const details = { account, name, scopes, expires_at }
+        await note({ kind: 'key.create', target: id, details })
+        return outcome
+      })
       if (made === 'unknown_account')
         throw unfit('account_id', 'Input should be the id of an account')
       if (made === 'too_many') throw new ApiError('limit_reached', 'This account has too many keys')
       return { ...describe(made.key), key: made.text }
     },
-    async revoke(manager, id) {
+    async revoke(manager, id, from) {
       const whose = isAdmin(manager) ? null : manager.accountId
       const find = async () => (await keys.list(whose)).find((facts) => facts.id === id)
       const scopes = (await find())?.scopes ?? []
       if (!isAdmin(manager))
         checkScopes(manager, scopes, 'A key cannot end one with more scopes than its own')
-      const key = (await keys.revoke(id, whose)) ? await find() : undefined
+      const isRevoked = await adminLog.within(actorOf(manager, from), async (database, note) => {
+        const isFound = await keysOver(createKeysStore(database)).revoke(id, whose)
+        if (isFound) await note({ kind: 'key.revoke', target: id, outcome: 'revoked' })
+        return isFound
+      })
+      const key = isRevoked ? await find() : undefined
       if (key === undefined) throw new ApiError('not_found', 'There is no key with this id')
       return describe(key)
     },
   }
+}
+
+function actorOf({ keyId, accountId }: KeyManager, from: string): Operator {
+  return { who: `key ${keyId}`, accountId, from }
 }
 
 function isAdmin({ scopes }: KeyManager): boolean {

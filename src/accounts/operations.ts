@@ -16,15 +16,16 @@ export function createOperations({
 }: {
   readonly keys: Pick<ApiKeys, 'create' | 'list' | 'revoke'>
   readonly accounts: Accounts
-}): Operations {
+}): Pick<Operations, 'keys' | 'accounts'> {
   return { keys: createKeyOperations(keys), accounts: createAccountOperations(accounts) }
 }
 
 function createKeyOperations(keys: Pick<ApiKeys, 'create' | 'list' | 'revoke'>): KeyOperations {
   return {
     create: async ({ account, name, scopes, expires_at: expiresAt }) => {
-      const { text, key } = await keys.create({ accountName: account, name, scopes, expiresAt })
-      return { ...describeKey(key), key: text }
+      const order = { accountName: account, name, scopes, expiresAt }
+      const { text, key, isAccountNew } = await keys.create(order)
+      return { ...describeKey(key), key: text, is_account_new: isAccountNew }
     },
     list: async () => (await keys.list()).map(describeKey),
     revoke: async (id) => ((await keys.revoke(id)) ? 'revoked' : 'unknown'),
@@ -33,9 +34,13 @@ function createKeyOperations(keys: Pick<ApiKeys, 'create' | 'list' | 'revoke'>):
 
 function createAccountOperations(accounts: Accounts): AccountOperations {
   return {
-    open: async (name) => describeAccount(await accounts.open(name)),
+    async open(name) {
+      const account = await accounts.open(name)
+      return { ...describeAccount(account), is_new: account.isNew }
+    },
     list: async () => (await accounts.list()).map(describeAccount),
     setTier: ({ name, tier }) => accounts.setTier(name, tier),
+    setState: ({ name, state }) => accounts.setState(name, state),
   }
 }
 
@@ -52,6 +57,8 @@ function describeKey(key: ApiKeyFacts): KeyDescription {
   }
 }
 
-function describeAccount({ id, name, tier, createdAt }: Account): AccountDescription {
-  return { id, name, tier, created_at: createdAt }
+/** An account as it is shown. */
+export function describeAccount(account: Account): AccountDescription {
+  const { id, name, tier, createdAt, disabledAt } = account
+  return { id, name, tier, created_at: createdAt, disabled_at: disabledAt }
 }

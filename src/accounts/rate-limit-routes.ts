@@ -24,6 +24,7 @@ const rateLimits = z.strictObject({
     }),
   ),
 })
+export type RateLimitsReply = z.output<typeof rateLimits>
 
 /**
  * `GET /v1/dashboard/rate-limits`: what the limiter has counted for the caller's account, and what

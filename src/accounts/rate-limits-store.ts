@@ -52,6 +52,25 @@ export type LimitBucket = {
   readonly settlements: readonly Settlement[]
 }
 
+/** Calls of one key that are over, of one kind and one model. */
+export type Usage = {
+  readonly accountId: string
+  /** Public id. */
+  readonly keyId: string
+  readonly operation: string
+  readonly family: string
+  /** Without control characters, and bounded. */
+  readonly model: string
+  readonly requests: number
+  readonly tokens: number
+  /** Of calls whose prompt and answer somebody told apart. */
+  readonly promptTokens: number
+  readonly completionTokens: number
+  /** Billionths, of the requests that have a price. */
+  readonly money: number
+  readonly unpricedRequests: number
+}
+
 /** Whether one call was admitted, and what is used after that. */
 export type StepOutcome = { readonly isAdmitted: boolean; readonly used: UsedWindows }
 
@@ -61,10 +80,13 @@ type LimitStep = {
   /** How long a process lives that is entered by this very step. */
   readonly leaseSeconds: number
   /**
-   * Number of the batch of settlements; of each process they only grow. Null when there are none.
+   * Number of the batch of settlements and usages; of each process they only grow. Null when there
+   * are none.
    */
   readonly batch: number | null
   readonly buckets: readonly LimitBucket[]
+  /** Counted in the hour of the step. */
+  readonly usages: readonly Usage[]
 }
 
 /** Counts of limits. Every method throws the driver's error when the database fails. */
@@ -72,8 +94,8 @@ export type RateLimitsStore = {
   /**
    * Settles, and admits and counts as many of the new calls as fit, in one atomic step; refused
    * calls count nothing. Gives the outcome of every estimate, bucket by bucket, and the time (Unix
-   * seconds) that was used. When a step failed, its settlements may be sent again with the same
-   * batch number: they are counted once.
+   * seconds) that was used. When a step failed, its settlements and usages may be sent again with
+   * the same batch number: they are counted once.
    */
   step(
     step: LimitStep,
@@ -89,26 +111,25 @@ export const SECONDS_PER_DAY = 86_400
 
 /**
  * Counts on the database's shared connections. The arithmetic is in
- * src/storage/migrations/2026-11-21e-limits.ts.
+ * src/storage/migrations/2026-11-21e-limits.ts and 2026-11-23g-spend.ts.
  */
 export function createRateLimitsStore(
   { queries }: Pick<Database, 'queries'>,
   clock: StoreClock = null,
 ): RateLimitsStore {
   return {
-    async step({ processId, leaseSeconds, batch, buckets }) {
+    async step({ processId, leaseSeconds, batch, buckets, usages }) {
       // In this order rows are locked, by every gateway.
       const order = [...buckets.keys()].sort((left, right) =>
         compare(buckets[left], buckets[right]),
       )
       const sorted = order.map((place) => describeBucket(buckets[place]))
       const { rows } = await sql<{ result: StepResult }>`
-        select rate_limit_step(${processId}::uuid, ${leaseSeconds}::bigint, ${batch}::bigint,
-          ${JSON.stringify(sorted)}::text::json, ${clockArgument(clock)}) as result`.execute(
-        queries,
-      )
+        select usage_step(${processId}::uuid, ${leaseSeconds}::bigint, ${batch}::bigint,
+          ${JSON.stringify(sorted)}::text::json, ${JSON.stringify(usages.map(describeUsage))}::text::json,
+          ${clockArgument(clock)}) as result`.execute(queries)
       const result = rows[0]?.result
-      if (result === undefined) throw new Error('expected a result of rate_limit_step')
+      if (result === undefined) throw new Error('expected a result of usage_step')
       const outcomes: StepOutcome[][] = buckets.map(() => [])
       let next = 0
       for (const place of order) {
@@ -168,6 +189,16 @@ function describeBucket(bucket: LimitBucket | undefined) {
       process: processId,
       ...settlement,
     })),
+  }
+}
+
+function describeUsage(usage: Usage) {
+  const { accountId, keyId, operation, family, model, requests, tokens, money } = usage
+  return {
+    ...{ account: accountId, key: keyId, operation, family, model, requests, tokens, money },
+    prompt: usage.promptTokens,
+    completion: usage.completionTokens,
+    unpriced: usage.unpricedRequests,
   }
 }
 

@@ -1,9 +1,9 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import type { Load } from '../nodes/protocol/control-frames.ts'
 import { CLOSE_CODES, type NodeType } from '../nodes/protocol/hello.ts'
 import type { NodeHardware } from '../nodes/protocol/registration.ts'
 import type { Logger } from '../observability/logger.ts'
 import { type BackOffBounds, backOffMs } from '../runtime/back-off.ts'
+import { pause } from '../runtime/loop.ts'
 import type { Backend } from './backend.ts'
 import { BackendError } from './backend-error.ts'
 import {
@@ -138,7 +138,7 @@ export function startAgent(options: AgentOptions): Agent {
         random: options.random,
       })
       if (outcome !== null) log.info({ ...outcome, pause_ms: Math.round(pauseMs) }, 'disconnected')
-      await sleep(pauseMs, undefined, { signal: stopping.signal }).catch(() => undefined)
+      await pause(pauseMs, stopping.signal)
     }
   }
 

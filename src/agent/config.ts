@@ -166,7 +166,9 @@ export function readBenchmarkConfig(
 
 function merge(environment: Environment, options: Environment): Environment {
   const given = Object.entries(options).filter(([, value]) => value !== undefined)
-  return { ...environment, ...Object.fromEntries(given) }
+  // An option goes before the file of its variable, too.
+  const files = given.map(([name]) => [`${name}_FILE`, undefined])
+  return { ...environment, ...Object.fromEntries([...given, ...files]) }
 }
 
 function accessOf(settings: Pick<Settings, 'AFFIDAVIT_URL' | 'AFFIDAVIT_API_KEY'>): GatewayAccess {

@@ -13,7 +13,7 @@ import { compressAnswers } from './compress.ts'
 import type { ApiMiddleware, RequestState } from './context.ts'
 import { allowOrigins } from './cors.ts'
 import { ApiError } from './errors.ts'
-import { referenceRoutes } from './openapi/routes.ts'
+import { documentRoute } from './openapi/routes.ts'
 import type { Route, RouteServer } from './route.ts'
 import { type ApiServer, createHttpServer } from './server.ts'
 import { observeCalls, openRequest } from './track-calls.ts'
@@ -22,6 +22,8 @@ import { observeCalls, openRequest } from './track-calls.ts'
 type AppParts = {
   /** Every route but those of their documentation, which the app adds. */
   readonly routes: readonly Route[]
+  /** Routes that are for browsers, and in no documentation. */
+  readonly pages?: readonly Route[]
   readonly keys: Authenticator
   readonly sockets: AppSockets
   readonly settings: ApiSettings
@@ -61,13 +63,15 @@ type ApiSettings = {
   readonly logsRequests: boolean
   /** Addresses and CIDRs of proxies whose `x-forwarded-for` is believed. */
   readonly trustedProxies: readonly string[]
+  /** Headers of every answer, also of those to what is no request. */
+  readonly headers?: Readonly<Record<string, string>>
 }
 
 /** The gateway's HTTP API. */
 export type App = {
   readonly server: ApiServer
   /** Every route there is. */
-  readonly routes: readonly Pick<Route, 'method' | 'path' | 'scope'>[]
+  readonly routes: readonly Pick<Route, 'method' | 'path' | 'scope' | 'tag'>[]
   /** What all calls hold, and may hold. */
   readonly memory: MemoryBudget['load']
   /**
@@ -89,7 +93,7 @@ const FAREWELL_MS = 1_000
 /** Builds the API out of its parts. Nothing runs before listen(). */
 export function createApp(parts: AppParts): App {
   const { sockets, settings, now, log } = parts
-  const routes = [...parts.routes, ...referenceRoutes(parts.routes)]
+  const routes = [...parts.routes, ...(parts.pages ?? []), documentRoute(parts.routes)]
   const signals = createCallSignals()
   let isClosing = false
   const memory = createMemoryBudget(settings.memoryBytesMax)
@@ -101,7 +105,10 @@ export function createApp(parts: AppParts): App {
     isClosing: () => isClosing,
   })
   const isUpgrade = (request: IncomingMessage) => !isClosing && asksForSocket(request, sockets.path)
-  const server = createHttpServer(koa.callback(), { isUpgrade })
+  const server = createHttpServer(koa.callback(), {
+    isUpgrade,
+    ...(settings.headers ? { headers: settings.headers } : {}),
+  })
   server.on('upgrade', (request, socket, head) => sockets.handleUpgrade(request, socket, head))
 
   function close(): Promise<void> {

@@ -1,14 +1,17 @@
 import type { ApiMiddleware, Caller, Scope } from './context.ts'
 import { ApiError } from './errors.ts'
 
-/** Finds who an API key belongs to: null for one that is malformed, unknown or revoked. */
+/**
+ * Finds who an API key belongs to: null for one that is malformed, unknown or revoked. Throws
+ * ApiError `account_disabled`.
+ */
 export type Authenticator = { authenticate(key: string): Promise<Caller | null> }
 
 /**
  * Lets a call pass whose `Authorization: Bearer <API_KEY>` is valid and has the scope (null:
  * whichever it has), and notes the caller. Throws ApiError `authorization_missing` without the
  * header, `invalid_credentials` for anything else than a valid key, `insufficient_scope`,
- * `not_ready` when no key can be looked up.
+ * `account_disabled`, `not_ready` when no key can be looked up.
  */
 export function authenticate(keys: Authenticator, scope: Scope | null = null): ApiMiddleware {
   return async (context, next) => {
@@ -38,6 +41,7 @@ async function findCaller(keys: Authenticator, key: string): Promise<Caller | nu
   try {
     return await keys.authenticate(key)
   } catch (cause) {
+    if (cause instanceof ApiError) throw cause
     throw new ApiError('not_ready', 'API keys cannot be checked at the moment, try again', {
       cause,
     })

@@ -5,7 +5,7 @@ import type { ErrorCode } from './errors.ts'
 
 /**
  * What a key may be used for; `admin` is for the operator, and allows nothing but the keys of all
- * accounts.
+ * accounts and `/v1/admin/…`.
  */
 export const SCOPES = ['inference', 'nodes', 'history:all', 'admin'] as const
 
@@ -13,7 +13,7 @@ export const SCOPES = ['inference', 'nodes', 'history:all', 'admin'] as const
  * - inference: completions and all else that models do, the account's history and its limits
  * - nodes: registering, running and inspecting nodes
  * - history:all: everybody's completions, also where `HISTORY_ALL` is false
- * - admin: the keys of every account
+ * - admin: the keys of every account, and what `/v1/admin/…` serves
  */
 export type Scope = (typeof SCOPES)[number]
 
@@ -35,6 +35,8 @@ export type Caller = {
   readonly tier: string | null
   /** When the key ends, Unix seconds; null for never. */
   readonly expiresAt: number | null
+  /** Whether the key or its account has a budget. */
+  readonly isBudgeted?: boolean
 }
 
 /**

@@ -1,4 +1,6 @@
 import { z } from 'zod'
+import { isErasureReason } from '../../attestation/erasure.ts'
+import { RETENTION_DAYS_MAX } from '../storage/settings.ts'
 import { SCOPES } from './context.ts'
 
 /** Longest name of an account or a key, characters. */
@@ -34,6 +36,108 @@ const keyDescription = z.object({
   last_used_at: unixSeconds.nullable(),
 })
 
+/** What a key may be made for, and what an account is. */
+const accountState = z.enum(['active', 'disabled', 'deleted'])
+
+/** What an account, or a key, may use in a period; money is in billionths. */
+export const budgetOrder = z.object({
+  /** Null: the key's. */
+  account: name.nullable(),
+  /** Public id of a key; null for all of the account. */
+  key: z.string().nullable(),
+  what: z.enum(['requests', 'tokens', 'money']),
+  per: z.enum(['day', 'month', 'total']),
+  /** Null: no budget. */
+  bound: z.int().min(0).nullable(),
+})
+
+/** A budget, and what is used and left of it in the period that is now. */
+export const budgetDescription = budgetOrder.extend({
+  account: name,
+  bound: z.int(),
+  used: z.int(),
+  left: z.int(),
+  /** When the period ends; null for never. */
+  renews_at: unixSeconds.nullable(),
+})
+
+/** What a report of usage tells apart, and its periods (UTC); `total`: all of the range is one. */
+export const USAGE_DIMENSIONS = ['account', 'key', 'operation', 'model'] as const
+export const USAGE_PERIODS = ['hour', 'day', 'month', 'total'] as const
+
+/** Of what begins from `from` to before `until`. */
+const usageQuery = z.object({
+  /** Null: all accounts, or all keys. */
+  account: name.nullable(),
+  key: z.string().nullable(),
+  from: unixSeconds,
+  until: unixSeconds,
+  per: z.enum(USAGE_PERIODS),
+  by: z.array(z.enum(USAGE_DIMENSIONS)).readonly(),
+})
+
+/** Sums of one period. Null is what the report does not tell apart, and what nobody knows. */
+const usageRow = z.object({
+  /** Begin of the period. */
+  start: unixSeconds,
+  /** Of one that is deleted, its former name. */
+  account: z.string().nullable(),
+  account_id: z.string().nullable(),
+  key: z.string().nullable(),
+  operation: z.string().nullable(),
+  family: z.string().nullable(),
+  /** Empty for a call without one, `*` for those beyond what is kept apart of an hour. */
+  model: z.string().nullable(),
+  requests: z.int(),
+  tokens: z.int(),
+  /** Of calls whose prompt and answer somebody told apart. */
+  prompt_tokens: z.int(),
+  completion_tokens: z.int(),
+  /** Of the others. */
+  unsplit_tokens: z.int(),
+  /** Billionths, of the requests that have a price: decimal digits. */
+  money: z.string().regex(/^\d+$/),
+  unpriced_requests: z.int(),
+})
+
+/** An act of an administrator, as it is noted; no member holds a secret. */
+export const adminAct = z.object({
+  position: z.int(),
+  /** SHA-256 of the hash before and this entry: hex. */
+  hash: z.string(),
+  at: unixSeconds,
+  /** `operator`, with a user's id where it is known, `key` and its public id, or `gateway`. */
+  who: z.string(),
+  account_id: z.string().nullable(),
+  /**
+   * An address, `control socket`, `command line`, `signal`, `configuration` or `first start`.
+   */
+  from: z.string(),
+  kind: z.string(),
+  target: z.string(),
+  details: z.record(z.string(), z.unknown()),
+  outcome: z.string(),
+})
+
+/** Acts that are asked for; null is any. */
+const adminActQuery = z.object({
+  /** Older than this position. */
+  before: z.int().nullable(),
+  kind: z.string().nullable(),
+  since: unixSeconds.nullable(),
+  until: unixSeconds.nullable(),
+  limit: z.int().min(1).max(1_000),
+})
+
+const adminLogCheck = z.discriminatedUnion('kind', [
+  /** Position and hash of the newest act: to be noted elsewhere, for the next check. */
+  z.object({ kind: z.literal('whole'), position: z.int(), hash: z.string() }),
+  /** The first act that is not as it was noted, or is missing. */
+  z.object({ kind: z.literal('altered'), position: z.int() }),
+  /** The chain is whole, and does not have the act that was expected. */
+  z.object({ kind: z.literal('unexpected'), position: z.int(), hash: z.string() }),
+])
+
 /** A key to be made; its account, by name, is made when there is none. */
 const keyOrder = z.object({
   account: name,
@@ -44,12 +148,14 @@ const keyOrder = z.object({
 })
 
 /** An account as it is shown. */
-const accountDescription = z.object({
+export const accountDescription = z.object({
   id: z.string(),
   name: z.string(),
   /** Null for the standard one. */
   tier: z.string().nullable(),
   created_at: unixSeconds,
+  /** Since when its keys are refused; null while they are not. */
+  disabled_at: unixSeconds.nullable(),
 })
 
 /** An enclave as it is shown. */
@@ -67,7 +173,7 @@ const enclaveDescription = z.object({
   calls: z.int(),
   /** Leaves of its log in the database; null when it is not followed. */
   committed: z.int().nullable(),
-  /** Why it is refused or out of reach; else empty. */
+  /** Why it is refused, out of reach, or its log cannot be committed; else empty. */
   fault: z.string(),
 })
 
@@ -96,8 +202,24 @@ const relayerDescription = z.object({
   fault: z.string(),
 })
 
+const reason = z.string().refine(isErasureReason)
+
+const noKey = z.literal('no_key')
+
 const enclaveUrl = z.string().describe('the url of an enclave')
 const nothing = z.undefined()
+
+/** A key that content was encrypted under, as it is shown: never the key itself. */
+const contentKeyDescription = z.object({
+  /** 16 hex digits. */
+  id: z.string(),
+  first_used_at: unixSeconds,
+  /** When nothing was left under it; null while there may be something. */
+  retired_at: unixSeconds.nullable(),
+  /** Whether whoever was asked has it, and whether it encrypts. */
+  is_known: z.boolean(),
+  is_newest: z.boolean(),
+})
 
 type Operation<Order, Result> = {
   readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE'
@@ -125,7 +247,7 @@ export const CONTROL_OPERATIONS = {
     create: operation(
       'POST',
       keyOrder.describe('account, name, scopes and expiry'),
-      keyDescription.extend({ key: z.string() }),
+      keyDescription.extend({ key: z.string(), is_account_new: z.boolean() }),
     ),
     list: operation('GET', nothing, z.array(keyDescription).readonly()),
     /**
@@ -139,7 +261,11 @@ export const CONTROL_OPERATIONS = {
   },
   accounts: {
     /** Makes the account, when there is none of that name; its tier is left as it is. */
-    open: operation('POST', name.describe('a name'), accountDescription),
+    open: operation(
+      'POST',
+      name.describe('a name'),
+      accountDescription.extend({ is_new: z.boolean() }),
+    ),
     list: operation('GET', nothing, z.array(accountDescription).readonly()),
     /**
      * Null is the standard tier. `unknown_tier` for one that the gateway does not have; where that
@@ -149,6 +275,43 @@ export const CONTROL_OPERATIONS = {
       'PUT',
       z.object({ name, tier: name.nullable() }).describe('a name and a tier'),
       z.enum(['set', 'unknown_account', 'unknown_tier']),
+    ),
+    /**
+     * Within a second the keys of a disabled account get 403; those of a deleted one are revoked,
+     * and its name is free again.
+     */
+    setState: operation(
+      'DELETE',
+      z.object({ name, state: accountState }).describe('a name and a state'),
+      z.enum(['set', 'unknown_account']),
+    ),
+  },
+  budgets: {
+    list: operation('GET', nothing, z.array(budgetDescription).readonly()),
+    set: operation(
+      'PUT',
+      budgetOrder.describe('an account or a key, what, per and a bound'),
+      z.enum(['set', 'unknown_account', 'unknown_key']),
+    ),
+  },
+  /** What accounts used, and what it cost. */
+  usage: {
+    report: operation(
+      'POST',
+      usageQuery.describe('which usage'),
+      z.union([z.array(usageRow).readonly(), z.enum(['too_many', 'unknown_account'])]),
+    ),
+  },
+  /** What administrators did. */
+  adminLog: {
+    list: operation('POST', adminActQuery.describe('which acts'), z.array(adminAct).readonly()),
+    check: operation(
+      'PUT',
+      z
+        .object({ position: z.int(), hash: z.string() })
+        .nullable()
+        .describe('a position and a hash, or null'),
+      adminLogCheck,
     ),
   },
   /**
@@ -164,12 +327,70 @@ export const CONTROL_OPERATIONS = {
     /** Forgets one that is not in use. */
     remove: operation('DELETE', enclaveUrl, z.enum(['done', 'invalid', 'unknown', 'in_use'])),
   },
+  /** Requests and answers that are stored; the proofs stay, and say nothing of them but hashes. */
+  erasures: {
+    /** Of all records with this hash, at once: how many have it, and of how many it was erased. */
+    record: operation(
+      'POST',
+      z
+        .object({ hash: z.string().regex(/^[0-9a-f]{64}$/), reason })
+        .describe('a hash and a reason'),
+      z.object({ found: z.int(), erased: z.int() }),
+    ),
+    /** Of an account, up to now: from then on nobody is given it. */
+    account: operation(
+      'PUT',
+      z.object({ account: name, reason }).describe('an account and a reason'),
+      z.enum(['erased', 'unknown_account']),
+    ),
+    /** Removes a part of it from the rows; again until it is done. Gateways do so as well. */
+    remove: operation(
+      'DELETE',
+      name.describe('the name of an account'),
+      z.object({ records: z.int(), is_done: z.boolean() }),
+    ),
+  },
+  retention: {
+    /** Null: as the gateway has it. */
+    set: operation(
+      'PUT',
+      z
+        .object({ name, days: z.int().min(1).max(RETENTION_DAYS_MAX).nullable() })
+        .describe('an account and a number of days'),
+      z.enum(['set', 'unknown_account']),
+    ),
+  },
+  /** The keys that requests and answers are encrypted under. */
+  content: {
+    keys: operation('GET', nothing, z.array(contentKeyDescription).readonly()),
+    /**
+     * Encrypts what is not under the newest key, from a position on. `next`: where to go on; null
+     * at the end.
+     */
+    encrypt: operation(
+      'POST',
+      z.int().min(0).describe('a position'),
+      z.union([
+        noKey,
+        z.object({ next: z.int().nullable(), encrypted: z.int(), unreadable: z.int() }),
+      ]),
+    ),
+    /** Notes that nothing is left under another key than the newest. */
+    retire: operation('PUT', nothing, z.union([noKey, z.literal('retired')])),
+  },
   /** Of a running gateway's database and chain; the current one first. */
   relayers: { list: operation('GET', nothing, z.array(relayerDescription).readonly()) },
 } as const
 
 export type KeyDescription = Readonly<z.output<typeof keyDescription>>
 export type AccountDescription = Readonly<z.output<typeof accountDescription>>
+export type BudgetOrder = Readonly<z.output<typeof budgetOrder>>
+export type BudgetDescription = Readonly<z.output<typeof budgetDescription>>
+export type UsageQuery = Readonly<z.output<typeof usageQuery>>
+export type UsageRow = Readonly<z.output<typeof usageRow>>
+export type AdminAct = Readonly<z.output<typeof adminAct>>
+export type AdminActQuery = Readonly<z.output<typeof adminActQuery>>
+export type AdminLogCheck = Readonly<z.output<typeof adminLogCheck>>
 export type EnclaveDescription = Readonly<z.output<typeof enclaveDescription>>
 export type RelayerDescription = Readonly<z.output<typeof relayerDescription>>
 
@@ -189,17 +410,52 @@ type OperationsOf<Name extends Resource> = {
 
 export type KeyOperations = OperationsOf<'keys'>
 export type AccountOperations = OperationsOf<'accounts'>
+export type BudgetOperations = OperationsOf<'budgets'>
+export type UsageOperations = OperationsOf<'usage'>
+export type AdminLogOperations = OperationsOf<'adminLog'>
 export type EnclaveOperations = OperationsOf<'enclaves'>
 export type RelayerOperations = OperationsOf<'relayers'>
+export type ErasureOperations = OperationsOf<'erasures'>
+export type RetentionOperations = OperationsOf<'retention'>
+export type ContentOperations = OperationsOf<'content'>
 
 /** What the operator does on the command line. */
-export type Operations = { readonly keys: KeyOperations; readonly accounts: AccountOperations }
+export type Operations = {
+  readonly keys: KeyOperations
+  readonly accounts: AccountOperations
+  readonly adminLog: AdminLogOperations
+  readonly budgets: BudgetOperations
+  readonly usage: UsageOperations
+  readonly erasures: ErasureOperations
+  readonly retention: RetentionOperations
+  readonly content: ContentOperations
+}
 
 /** The same, and what only a running gateway can do. */
 export type GatewayOperations = { readonly [Name in Resource]: OperationsOf<Name> }
 
 /** What a gateway does: some have no enclaves or relayers to be asked about. */
-export type ServedOperations = Operations & Partial<GatewayOperations>
+export type ServedOperations = Pick<Operations, 'keys' | 'accounts'> & Partial<GatewayOperations>
+
+/** Who asks for something to be done, and from where. */
+export type Operator = {
+  /** As in an act. */
+  readonly who: string
+  /** The key's account; null for an operator. */
+  readonly accountId: string | null
+  readonly from: string
+}
+
+/** Operations, done in the name of whoever asks. */
+export type OperatorOf<Asked> = (operator: Operator) => Asked
+
+/** Header in which the command line says the id of its user, in digits. */
+export const OPERATOR_UID_HEADER = 'x-affidavit-uid'
+
+/** How an operator is named, by his user's id; null where it is not known. */
+export function nameOperator(uid: string | null): string {
+  return uid === null || !/^\d{1,10}$/.test(uid) ? 'operator' : `operator (uid ${uid})`
+}
 
 /** Name of the file in the data folder that says where the running gateway can be asked. */
 export const CONTROL_FILE = 'control.json'

@@ -9,6 +9,9 @@ import {
   CONTROL_FILE,
   CONTROL_OPERATIONS,
   type ControlAddress,
+  nameOperator,
+  OPERATOR_UID_HEADER,
+  type OperatorOf,
   type ServedOperations,
 } from './control-operations.ts'
 
@@ -20,7 +23,7 @@ export const CONTROL_BODY_BYTES_MAX = 4096
  * be locked: what a gateway before this one left there is removed. Gives how to close it.
  */
 export async function openControl(
-  operations: ServedOperations,
+  operations: OperatorOf<ServedOperations>,
   { dataFolder, privateFolder }: { readonly dataFolder: string; readonly privateFolder: string },
 ): Promise<() => Promise<void>> {
   const file = join(dataFolder, CONTROL_FILE)
@@ -45,7 +48,7 @@ export async function openControl(
  * there, or it cannot be made.
  */
 export async function openControlAt(
-  operations: ServedOperations,
+  operations: OperatorOf<ServedOperations>,
   socketPath: string,
 ): Promise<() => Promise<void>> {
   const server = createControlServer(operations)
@@ -105,7 +108,7 @@ async function readAddress(file: string): Promise<ControlAddress | null> {
  * at `/` and its resource. There is no authentication: the socket's permissions decide who may
  * connect.
  */
-function createControlServer(operations: ServedOperations): Server {
+function createControlServer(operations: OperatorOf<ServedOperations>): Server {
   return createServer((request, response) => {
     answer(operations, request)
       .catch(() => ({
@@ -118,7 +121,14 @@ function createControlServer(operations: ServedOperations): Server {
 
 type Answer = { readonly status: number; readonly body: unknown }
 
-async function answer(served: ServedOperations, request: IncomingMessage): Promise<Answer> {
+async function answer(
+  servedTo: OperatorOf<ServedOperations>,
+  request: IncomingMessage,
+): Promise<Answer> {
+  // What it says of its user is a claim: whoever reaches the socket is the operator.
+  const uid = request.headers[OPERATOR_UID_HEADER]
+  const who = nameOperator(typeof uid === 'string' ? uid : null)
+  const served = servedTo({ who, accountId: null, from: 'control socket' })
   const [, resource = ''] = (request.url ?? '').split('/')
   const declared = Object.entries(CONTROL_OPERATIONS).find(([name]) => name === resource)?.[1]
   // A resource's operations take what its schemas take.

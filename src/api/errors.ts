@@ -1,4 +1,4 @@
-import { DatabaseAwayError } from '../storage/errors.ts'
+import { CONTENT_FAULTS, ContentUnavailable, DatabaseAwayError } from '../storage/errors.ts'
 
 /** How an error code is answered: its status, and what a client should know about trying again. */
 type ErrorRule = {
@@ -27,8 +27,10 @@ export const ERROR_RULES = {
   invalid_credentials: { status: 401 },
   provider_credential_missing: { status: 403 },
   history_restricted: { status: 403 },
+  evidence_restricted: { status: 403 },
   limit_reached: { status: 403 },
   insufficient_scope: { status: 403 },
+  account_disabled: { status: 403, shouldRetry: false },
   not_found: { status: 404 },
   unsupported_model: { status: 404, param: 'model' },
   method_not_allowed: { status: 405 },
@@ -41,18 +43,26 @@ export const ERROR_RULES = {
   idempotency_in_progress: { status: 409, retryAfterSeconds: 1 },
   idempotency_key_reused: { status: 409, shouldRetry: false },
   /**
-   * A completion may have been made that this service cannot see: another would be a second one.
+   * The call that has this Idempotency-Key was made, or may have been, and there is no whole answer
+   * of it: another call would be a second one.
    */
   idempotency_outcome_unknown: { status: 409, shouldRetry: false },
+  enclave_in_use: { status: 409, shouldRetry: false },
   /** An encrypted call to a key that no enclave has: told in EHBP's own form. */
   unknown_encryption_key: { status: 422 },
   /** An encrypted call whose encapsulated key was used before. */
   replayed_call: { status: 409, shouldRetry: false },
+  /** Request and response of this completion were erased; its proofs are still there. */
+  content_erased: { status: 410, shouldRetry: false },
   payload_too_large: { status: 413 },
   unsupported_media_type: { status: 415 },
   rate_limit_exceeded: { status: 429 },
+  /** A budget is used up: asking again does not help before it renews. */
+  insufficient_quota: { status: 429, shouldRetry: false },
   headers_too_large: { status: 431 },
   internal_server_error: { status: 500 },
+  /** The bytes that are stored encrypted are not those that were stored. */
+  content_unreadable: { status: 500, shouldRetry: false },
   not_implemented: { status: 501 },
   /**
    * The provider's own 4xx: ApiError.status carries which one; this is what remains of an absurd
@@ -73,6 +83,8 @@ export const ERROR_RULES = {
   no_available_inference_nodes: { status: 503, retryAfterSeconds: 1 },
   log_full: { status: 503, retryAfterSeconds: 1 },
   not_ready: { status: 503, retryAfterSeconds: 1 },
+  /** This gateway was not given the key of content that is stored encrypted. */
+  content_key_missing: { status: 503, shouldRetry: false },
   /** The operator chose no search provider: asking again does not help. */
   search_not_configured: { status: 503, shouldRetry: false },
   image_store_full: { status: 503, retryAfterSeconds: 60 },
@@ -117,6 +129,8 @@ type ErrorDetails = {
   readonly providerCode?: string
   /** Where it is certain that no answer was made, whatever the code says. */
   readonly leavesNoResult?: boolean
+  /** Where the provider may have made what was asked for, whatever the code says. */
+  readonly mayBeMade?: boolean
   /** What went wrong behind it: logged, never shown. */
   readonly cause?: unknown
 }
@@ -136,6 +150,8 @@ export class ApiError extends Error {
   readonly param: string | null
   /** Whether it is certain that no answer was made. False says nothing. */
   readonly leavesNoResult: boolean
+  /** Whether the provider may have made what was asked for, and it is lost. False says nothing. */
+  readonly mayBeMade: boolean
 
   constructor(code: ErrorCode, message: string, details: ErrorDetails = {}) {
     super(message, { cause: details.cause })
@@ -147,6 +163,7 @@ export class ApiError extends Error {
     this.providerCode = details.providerCode ?? null
     this.param = rule.param ?? null
     this.leavesNoResult = details.leavesNoResult ?? false
+    this.mayBeMade = details.mayBeMade ?? false
   }
 }
 
@@ -257,10 +274,12 @@ function validationBody({ detail }: ValidationError): object {
 
 /**
  * The error itself when it is one a caller is told about, `not_ready` while the database is away,
- * else a 500 that says nothing.
+ * that of content which cannot be decrypted, else a 500 that says nothing.
  */
 export function asApiError(error: unknown): ApiError {
   if (error instanceof ApiError) return error
+  if (error instanceof ContentUnavailable)
+    return new ApiError(error.code, CONTENT_FAULTS[error.code], { cause: error })
   if (error instanceof DatabaseAwayError)
     return new ApiError('not_ready', 'What is stored cannot be reached at the moment, try again', {
       cause: error,

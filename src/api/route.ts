@@ -33,10 +33,16 @@ type Declaration<Params, Query, Headers, Body> = {
   readonly query?: z.ZodType<Query>
   readonly headers?: z.ZodType<Headers>
   /** Body of JSON. */
-  readonly body?: NamedSchema<Body> & { readonly bytesMax: number }
+  readonly body?: NamedSchema<Body> & {
+    readonly bytesMax: number
+    /** One that passes, as its documentation shows it. */
+    readonly example: object
+  }
   /** Body that is a form: its schema describes it, `parse` checks it. */
   readonly form?: NamedSchema & {
     readonly bytesMax: number
+    /** One that passes, but for its files. */
+    readonly example: object
     readonly parse: (parts: readonly FormPart[]) => Body
   }
   /** With the types of its content, when it is no JSON. */
@@ -169,7 +175,7 @@ export function defineRoute<Params, Query, Headers, Body>(
   return {
     ...declared,
     async serve(context, server) {
-      const slot = server.memory.charge(admission.admit())
+      const slot = server.memory.charge(admission)
       const { abort, done } = isAbortable ? server.signals.open(context.res) : neverAborted()
       try {
         if (raw?.isFor(context)) await raw.handler({ context, slot, abort })

@@ -51,9 +51,12 @@ export function createHttpServer(
   {
     isUpgrade = () => false,
     connectionsMax = connectionsMaxOf(descriptorsMax()),
+    headers = {},
   }: {
     readonly isUpgrade?: (request: IncomingMessage) => boolean
     readonly connectionsMax?: number
+    /** Of every answer, also of those to what is no request. */
+    readonly headers?: Readonly<Record<string, string>>
   } = {},
 ): ApiServer {
   const options = {
@@ -74,6 +77,7 @@ export function createHttpServer(
     const responses = running.get(request.socket) ?? new Set()
     running.set(request.socket, responses.add(response))
     response.once('close', () => responses.delete(response))
+    for (const [name, value] of Object.entries(headers)) response.setHeader(name, value)
     if (lacksHost(request)) refuseWithoutHost(response)
     else listener(request, response)
   }
@@ -91,7 +95,7 @@ export function createHttpServer(
   server.on('checkContinue', answer)
   server.on('checkExpectation', answer)
   server.on('clientError', (error: NodeJS.ErrnoException, socket: Socket) =>
-    refuseMalformed(error, socket, [...(running.get(socket) ?? [])]),
+    refuseMalformed(error, socket, { due: [...(running.get(socket) ?? [])], headers }),
   )
   const load = async () => ({
     open: await countConnections(server),
@@ -148,7 +152,13 @@ function refuseWithoutHost(response: ServerResponse): void {
 function refuseMalformed(
   error: NodeJS.ErrnoException,
   socket: Socket,
-  due: readonly ServerResponse[],
+  {
+    due,
+    headers,
+  }: {
+    readonly due: readonly ServerResponse[]
+    readonly headers: Readonly<Record<string, string>>
+  },
 ): void {
   const isOthers = due.length > 1 || due.some(({ headersSent, req }) => headersSent || req.complete)
   if (isOthers || !socket.writable || error.code === 'ECONNRESET') {
@@ -165,6 +175,7 @@ function refuseMalformed(
     `HTTP/1.1 ${refusal.status} ${STATUS_CODES[refusal.status]}`,
     `content-type: ${JSON_TYPE}`,
     `content-length: ${Buffer.byteLength(body)}`,
+    ...Object.entries(headers).map(([name, value]) => `${name}: ${value}`),
     'connection: close',
   ]
   socket.end(`${head.join('\r\n')}\r\n\r\n${body}`, () => socket.destroy())

@@ -1,6 +1,6 @@
 import { resolve } from 'node:path'
 import type { z } from 'zod'
-import { form, list, text } from '../runtime/fields.ts'
+import { confidential, form, list, text } from '../runtime/fields.ts'
 import type { Environment } from '../runtime/read-settings.ts'
 import { serverAddressFaults } from './server-addresses.ts'
 
@@ -16,7 +16,7 @@ export const BUS_FIELDS = {
    * each other's callers: with nodes that dialled in elsewhere, and enclaves that another one has.
    * Default: none, and this gateway knows what it has itself.
    */
-  NATS_URL: list({ itemsMax: SERVERS_MAX, lengthMax: 512 }).optional(),
+  NATS_URL: confidential(list({ itemsMax: SERVERS_MAX, lengthMax: 512 })).optional(),
   /** File with a user's JWT and seed, as `nsc` writes them, for servers that ask for one. */
   NATS_CREDENTIALS_FILE: text.optional(),
   /** File with the certificates (PEM) that the servers' are checked by. Default: the system's. */

@@ -157,7 +157,8 @@ export function encodeReceipt({
   return Number(type) === 0 ? encodeRlp(fields) : encodeTyped(Number(type), fields)
 }
 
-function encodeTyped(type: number, fields: readonly RlpItem[]): Uint8Array {
+/** An envelope of EIP-2718: the type, then the fields as RLP. */
+export function encodeTyped(type: number, fields: readonly RlpItem[]): Uint8Array {
   return concatBytes(Uint8Array.of(type), encodeRlp(fields))
 }
 
@@ -177,8 +178,8 @@ function encodeData(hex: string): Uint8Array {
   return decodeHex(hex.toLowerCase())
 }
 
-/** RLP writes numbers without leading zeros. */
-function encodeQuantity(hex: string): Uint8Array {
+/** A number, 0x hex, as RLP writes it: without leading zeros. */
+export function encodeQuantity(hex: string): Uint8Array {
   const digits = hex.slice('0x'.length).replace(/^0+/, '')
   return encodeData(digits.length % 2 === 0 ? digits : `0${digits}`)
 }

@@ -1,5 +1,13 @@
 import type { z } from 'zod'
-import { form, integer, port, positiveNumber, privateKey, url } from '../runtime/fields.ts'
+import {
+  confidential,
+  form,
+  integer,
+  port,
+  positiveNumber,
+  privateKey,
+  url,
+} from '../runtime/fields.ts'
 import type { Environment } from '../runtime/read-settings.ts'
 import type { Fees } from './anchor-transaction.ts'
 
@@ -11,7 +19,7 @@ export const CHAIN_FIELDS = {
   /**
    * JSON-RPC endpoint of the EVM chain. Default: a local anvil. Needs the two variables after it.
    */
-  CHAIN_RPC_URL: url(['http', 'https']).optional(),
+  CHAIN_RPC_URL: confidential(url(['http', 'https'])).optional(),
   /**
    * Key of the account that pays for anchors, 0x and 64 hex digits. Used by the gateways of one
    * database alone.

@@ -20,9 +20,9 @@ export type ChatCall = {
   readonly signal: AbortSignal
   /**
    * Told once, when the answer is over, however it ended, what it used in all, tokens; never when
-   * no node answered.
+   * no node answered. `promptTokens`: how many of them are the prompt's, where the node says so.
    */
-  readonly noteUsage: (tokens: number) => void
+  readonly noteUsage: (tokens: number, promptTokens: number | undefined) => void
   /**
    * Counts bytes that are held for this call; throws ApiError `overloaded` when all calls hold too
    * much.
@@ -121,8 +121,9 @@ async function* readAnswer(
     throw toldError(options, call, { answer, error })
   } finally {
     const usage = usageOf(chunks, call)
+    const { inputTokens } = tokensOf(usage)
     noteInference(() => tokensOf(usage))
-    call.noteUsage(totalOf(usage))
+    call.noteUsage(totalOf(usage), inputTokens)
   }
   if (includesUsage) yield { chunks: [chunks.usageChunk(usageOf(chunks, call))], bytes: 0 }
 }

@@ -147,9 +147,13 @@ function withoutPrototypes(value: Json): Json {
 
 /** Allocates nothing, because nearly every chunk has none. */
 function hasPrototypes(value: Json | undefined): boolean {
-  if (isJsonArray(value)) return value.some(hasPrototypes)
-  if (!isJsonObject(value)) return false
-  for (const name in value) if (name === '__proto__' || hasPrototypes(value[name])) return true
+  if (typeof value !== 'object' || value === null) return false
+  if (isJsonArray(value)) {
+    for (const item of value) if (hasPrototypes(item)) return true
+    return false
+  }
+  if (Object.hasOwn(value, '__proto__')) return true
+  for (const name in value) if (hasPrototypes(value[name])) return true
   return false
 }
 

@@ -16,7 +16,7 @@ import type { EventWriter } from '../api/event-stream.ts'
 import { defineRoute, type Route, type RouteCall } from '../api/route.ts'
 import { type ChatCall, type ChatCompletions, completionText } from './chat-completions.ts'
 import { type ChatRequest, chatRequest } from './chat-request.ts'
-import { estimateChatTokens } from './chat-tokens.ts'
+import { estimateChatTokens, estimatePromptTokens } from './chat-tokens.ts'
 import { chatChunk, chatCompletion } from './completion-replies.ts'
 import { replayEvents } from './replay.ts'
 
@@ -51,13 +51,24 @@ export function chatRoutes({
       summary,
       scope: 'inference',
       headers: idempotencyHeaders,
-      body: { name: 'ChatCompletionRequest', schema: chatRequest, bytesMax: bodyBytesMax },
+      body: {
+        name: 'ChatCompletionRequest',
+        schema: chatRequest,
+        bytesMax: bodyBytesMax,
+        example: { model: 'demo/echo', messages: [{ role: 'user', content: 'Hello' }] },
+      },
       reply: { name: 'ChatCompletion', schema: chatCompletion },
       events: { name: 'ChatCompletionChunk', schema: chatChunk },
       errors: [
         ...IDEMPOTENCY_ERRORS,
-        ...(['rate_limit_exceeded', 'unsupported_model', 'no_available_inference_nodes'] as const),
+        ...([
+          'rate_limit_exceeded',
+          'insufficient_quota',
+          'unsupported_model',
+          'no_available_inference_nodes',
+        ] as const),
         ...(['node_refused', 'node_error', 'node_timeout', 'overloaded'] as const),
+        ...(['content_key_missing', 'content_unreadable'] as const),
       ],
       admission,
       isAbortable: true,
@@ -67,6 +78,7 @@ export function chatRoutes({
           kind: 'chat',
           model: request.model,
           estimate: estimateChatTokens(request.size),
+          promptTokens: estimatePromptTokens(request.size),
         })
         try {
           const key = headers['idempotency-key']
@@ -102,7 +114,7 @@ async function answer(
     requestId: context.state.requestId,
     signal: abort.signal,
     reserve: slot.reserve,
-    noteUsage: permit.settle,
+    noteUsage: (tokens, prompt) => permit.settle(tokens, undefined, prompt),
   }
   if (request.isStream)
     return stream(async (writer) => {

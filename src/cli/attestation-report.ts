@@ -1,20 +1,21 @@
-import { decodeBase64, decodeHex, encodeHex } from '../../attestation/bytes.ts'
-import { AttestationError } from '../../attestation/nitro/attestation-error.ts'
-import { DOCUMENT_BYTES_MAX } from '../../attestation/nitro/cose.ts'
-import { decodeAttestationPayload } from '../../attestation/nitro/document.ts'
-import {
-  type AttestationFacts,
-  type CertificateFacts,
-  outcomesOfRefusal,
-  type RuleOutcome,
+import { encodeHex } from '../../attestation/bytes.ts'
+import type {
+  AttestationFacts,
+  CertificateFacts,
+  RuleOutcome,
 } from '../../attestation/nitro/facts.ts'
-import { type AttestationPolicy, resolvePolicy } from '../../attestation/nitro/policy.ts'
+import type { AttestationPolicy } from '../../attestation/nitro/policy.ts'
 import { nameRelease, releaseName } from '../../attestation/release/release-list.ts'
+import {
+  type DocumentJudgement,
+  decodeDocumentFile,
+  judgeDocument,
+} from '../../attestation/report/judge-document.ts'
+import { isoOf, printable } from '../../attestation/report/printable.ts'
 import { readAttestationPolicy, readRevocationLists } from './expected-evidence.ts'
-import { orNull } from './faults.ts'
 import { readSource } from './files.ts'
 import type { AttestationOptions } from './options.ts'
-import { isoOf, jsonText, printable, ROOT_HINT } from './printable.ts'
+import { jsonText, ROOT_HINT } from './printable.ts'
 
 /** What the options say, as commander gives it. */
 export type AttestationCommandOptions = AttestationOptions & {
@@ -25,17 +26,6 @@ export type AttestationCommandOptions = AttestationOptions & {
   readonly maxAge?: number
   readonly json?: boolean
 }
-
-/** What became of one document. */
-type AttestationReport =
-  | { readonly valid: true; readonly facts: AttestationFacts }
-  | {
-      readonly valid: false
-      readonly error: AttestationError
-      readonly rules: readonly RuleOutcome[]
-      /** The document, for showing what it claims. */
-      readonly document: Uint8Array
-    }
 
 /**
  * Validates the document in a file, and gives the report as the options want it. Throws CliError
@@ -53,19 +43,13 @@ export async function reportDocument(
 async function validateFile(
   file: string,
   options: AttestationCommandOptions,
-): Promise<AttestationReport> {
+): Promise<DocumentJudgement> {
   const policy = await readPolicy(options)
   const at = options.at ?? new Date()
   const openVerifier = await readRevocationLists(options, at.getTime())
   const verifier = openVerifier({ isOfOne: true })
   const document = decodeDocumentFile(await readSource(file))
-  try {
-    const facts = await verifier.verify(document, policy, at)
-    return { valid: true, facts }
-  } catch (error) {
-    if (!(error instanceof AttestationError)) throw error
-    return { valid: false, error, rules: outcomesOfRefusal(error, resolvePolicy(policy)), document }
-  }
+  return await judgeDocument(document, { policy, verifier, at })
 }
 
 async function readPolicy(options: AttestationCommandOptions): Promise<AttestationPolicy> {
@@ -82,7 +66,7 @@ async function readPolicy(options: AttestationCommandOptions): Promise<Attestati
  * `message` are null for a valid document, `facts` for any other, so that no claim of a refused
  * document is taken for a fact.
  */
-function formatAttestationJson(report: AttestationReport): string {
+function formatAttestationJson(report: DocumentJudgement): string {
   if (report.valid)
     return jsonText({ valid: true, code: null, message: null, facts: factsObject(report.facts) })
   const { code, message } = report.error
@@ -90,7 +74,7 @@ function formatAttestationJson(report: AttestationReport): string {
 }
 
 /** Gives the report for people: who, when, which measurements, and each rule. */
-function formatAttestationText(report: AttestationReport): string {
+function formatAttestationText(report: DocumentJudgement): string {
   const lines = report.valid ? formatFacts(report.facts) : formatRefusal(report)
   const rules = report.valid ? report.facts.rules : report.rules
   return `${[...lines, '', 'Rules', ...rules.map(formatRule)].join('\n')}\n`
@@ -165,9 +149,8 @@ function formatFacts(facts: AttestationFacts): readonly string[] {
 
 function formatRefusal({
   error,
-  document,
-}: Extract<AttestationReport, { valid: false }>): readonly string[] {
-  const claims = orNull(() => decodeAttestationPayload(document), AttestationError)
+  claims,
+}: Extract<DocumentJudgement, { valid: false }>): readonly string[] {
   const hint = error.code === 'root_untrusted' ? [`  ${ROOT_HINT}`] : []
   const head = [`REFUSED  ${error.code}`, `  ${printable(error.message)}`, ...hint]
   if (claims === null) return head
@@ -230,29 +213,4 @@ function formatRule({ rule, title, outcome, detail }: RuleOutcome): string {
   }[outcome]
   const text = `  ${mark.padEnd(12)} ${String(rule).padStart(2)}  ${title}`
   return detail === '' ? text : `${text} (${printable(detail)})`
-}
-
-/** Longest text that can hold a document: hex with white space between the digits' lines. */
-const DOCUMENT_TEXT_BYTES_MAX = 4 * DOCUMENT_BYTES_MAX
-
-/**
- * Gives the binary attestation document of a file that holds it as it is, in hex (with or without
- * 0x) or in base64 (standard or URL-safe, padded or not); white space in text does not matter. No
- * reading is ambiguous: a document starts with 84 or d2, which is no text, and in base64 with `hE`
- * or `0o`, which is no hex. What is neither text is given unchanged, for the validator to refuse.
- */
-function decodeDocumentFile(bytes: Uint8Array): Uint8Array {
-  if (bytes.length > DOCUMENT_TEXT_BYTES_MAX || !isText(bytes)) return bytes
-  const text = new TextDecoder().decode(bytes).replaceAll(/\s/g, '')
-  if (/^(0x)?([0-9a-f]{2})+$/i.test(text)) return decodeHex(text.replace(/^0X/, '0x'))
-  const standard = text.replaceAll('-', '+').replaceAll('_', '/').replace(/=+$/, '')
-  try {
-    return decodeBase64(standard.padEnd(Math.ceil(standard.length / 4) * 4, '='))
-  } catch {
-    return bytes
-  }
-}
-
-function isText(bytes: Uint8Array): boolean {
-  return bytes.length > 0 && bytes.every((byte) => byte < 0x7f)
 }

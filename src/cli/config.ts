@@ -1,14 +1,16 @@
 import { resolve } from 'node:path'
 import { z } from 'zod'
-import { privateKey, secret, text, url } from '../runtime/fields.ts'
-import { type Environment, readSettings } from '../runtime/read-settings.ts'
+import { confidential, privateKey, secret, text, url } from '../runtime/fields.ts'
+import { ConfigurationError, type Environment, readSettings } from '../runtime/read-settings.ts'
+import type { ContentKeySource } from '../storage/content-keys.ts'
+import { CONTENT_KEY_FIELDS, contentFaults, contentKeysOf } from '../storage/settings.ts'
 
 /** Where `npm start` listens. */
 const GATEWAY_URL_DEFAULT = 'http://127.0.0.1:3000'
 
 const schema = z.object({
   /** Postgres that the gateway uses, for `keys`. Default: the embedded database in DATA_DIR. */
-  DATABASE_URL: url(['postgres', 'postgresql']).optional(),
+  DATABASE_URL: confidential(url(['postgres', 'postgresql'])).optional(),
   /**
    * The gateway's data folder, for `keys` without DATABASE_URL. Default ./.affidavit, as the
    * gateway's.
@@ -16,6 +18,7 @@ const schema = z.object({
   DATA_DIR: text.default('.affidavit'),
   /** The gateway's control socket, for `enclaves`. Default: the one that DATA_DIR names. */
   CONTROL_SOCKET: text.optional(),
+  ...CONTENT_KEY_FIELDS,
   /**
    * The gateway's tiers, for `accounts set-tier` without a running gateway. Default: any name is
    * taken.
@@ -38,6 +41,11 @@ const schema = z.object({
    * gateway, and an anchor would be lost to a deployment beside it.
    */
   DEPLOYER_PRIVATE_KEY: privateKey.optional(),
+  /**
+   * Key of the relayer whose rest `relayer withdraw` brings home, 0x and 64 hex digits: of one that
+   * no gateway signs with any more.
+   */
+  RELAYER_PRIVATE_KEY: privateKey.optional(),
 })
 
 /** Settings of the command line that do not change from call to call. */
@@ -48,6 +56,8 @@ export type CliConfig = {
   /** Null: the one that the data folder names. */
   readonly controlSocket: string | null
   readonly tiersFile: string | null
+  /** Null: none. */
+  readonly contentKeys: ContentKeySource | null
 }
 
 /** The gateway that the environment names, and its key. */
@@ -60,13 +70,18 @@ type GatewaySettings = {
 
 /** Gives the command line's settings, or throws ConfigurationError with every fault. */
 export function readCliConfig(environment: Environment = process.env): CliConfig {
-  // A command that deploys nothing does not complain of the deployer's key.
-  const settings = readSettings(schema.omit({ DEPLOYER_PRIVATE_KEY: true }), environment)
+  // A command that pays for nothing does not complain of the keys of those that do.
+  const settings = readSettings(
+    schema.omit({ DEPLOYER_PRIVATE_KEY: true, RELAYER_PRIVATE_KEY: true }),
+    environment,
+    contentFaults,
+  )
   return {
     databaseUrl: settings.DATABASE_URL ?? null,
     dataFolder: resolve(settings.DATA_DIR),
     controlSocket: settings.CONTROL_SOCKET ?? null,
     tiersFile: settings.RATE_LIMIT_TIERS_FILE ?? null,
+    contentKeys: contentKeysOf(settings),
   }
 }
 
@@ -86,4 +101,15 @@ export function readDeployerKey(environment: Environment = process.env): string 
     readSettings(schema.pick({ DEPLOYER_PRIVATE_KEY: true }), environment).DEPLOYER_PRIVATE_KEY ??
     null
   )
+}
+
+/** Gives the key of a relayer, 0x and lower case. Throws ConfigurationError, also for none. */
+export function readRelayerKey(environment: Environment = process.env): string {
+  const { RELAYER_PRIVATE_KEY: key } = readSettings(
+    schema.pick({ RELAYER_PRIVATE_KEY: true }),
+    environment,
+  )
+  if (key === undefined)
+    throw new ConfigurationError(['RELAYER_PRIVATE_KEY: expected, of the relayer that is emptied'])
+  return key
 }

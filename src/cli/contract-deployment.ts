@@ -1,18 +1,17 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { formatEther, SigningKey, Transaction } from 'ethers'
-import { z } from 'zod'
+import { printable } from '../../attestation/report/printable.ts'
 import { relayerAddress } from '../chain/anchor-transaction.ts'
 import { fetchBalance, fetchChainView, fetchReceipts, hasCode } from '../chain/chain-reads.ts'
 import { DEPLOYMENT } from '../chain/contract/artifact.ts'
-import { BigQuantity, createRpc, Hash, type Rpc, RpcError, readAs } from '../chain/rpc.ts'
+import { createRpc, type Rpc, RpcError } from '../chain/rpc.ts'
 import { ConfigurationError } from '../runtime/read-settings.ts'
 import { ChainFault, type ChainSource, openChainSource } from './audit/chain.ts'
 import { readDeployerKey } from './config.ts'
 import { CliError } from './faults.ts'
-import { jsonText, printable } from './printable.ts'
+import { jsonText } from './printable.ts'
+import { estimateGas, fetchFees, sendTransaction } from './send-transaction.ts'
 
-/** Tip where the endpoint names none: 1 gwei, as ethers' getFeeData has it. */
-const TIP_DEFAULT_WEI = 1_000_000_000n
 const RECEIPT_POLL_MS = 1_000
 
 /** What the options say, as commander gives it. */
@@ -110,7 +109,7 @@ async function deployContract({
     throw new ConfigurationError(['DEPLOYER_PRIVATE_KEY: expected, to pay for the deployment'])
   if (!(await hasCode(rpc, DEPLOYMENT.proxy))) throw proxyMissing(chain.chainId)
   const { raw, txHash } = await signDeployment(rpc, deployerKey)
-  await send(rpc, { raw, txHash })
+  await sendTransaction(rpc, { raw, txHash })
   tell(`Sent to chain ${chain.chainId} as ${txHash}; waiting for its block.`)
   return { ...place, sent: await awaitContract({ rpc, chain, txHash }, timeoutMs) }
 }
@@ -133,9 +132,7 @@ async function signDeployment(
   const { maxFeePerGas, maxPriorityFeePerGas } = await fetchFees(rpc)
   // Of the newest block, as the nonce: where an earlier run's transaction waits, the state after it
   // has the contract.
-  const estimate = await rpc.call('eth_estimateGas', [{ from, to, data }, 'latest'])
-  // A quarter more: an estimate is for the newest block, and what is not used is not paid.
-  const gasLimit = (toBigInt(estimate) * 5n) / 4n
+  const gasLimit = await estimateGas(rpc, { from, to, data })
   const balance = await fetchBalance(rpc, from)
   const needed = gasLimit * maxFeePerGas
   if (balance < needed)
@@ -150,72 +147,6 @@ async function signDeployment(
   transaction.signature = new SigningKey(deployerKey).sign(transaction.unsignedHash)
   return { raw: transaction.serialized, txHash: transaction.hash ?? '' }
 }
-
-/**
- * Twice the base fee, which lasts six full blocks of growth (EIP-1559), and the tip that the
- * endpoint suggests.
- */
-async function fetchFees(
-  rpc: Rpc,
-): Promise<{ readonly maxFeePerGas: bigint; readonly maxPriorityFeePerGas: bigint }> {
-  const [block, suggested] = await rpc.batch([
-    { method: 'eth_getBlockByNumber', params: ['latest', false] },
-    { method: 'eth_maxPriorityFeePerGas', params: [] },
-  ])
-  const { baseFeePerGas } = readAs(FeeBlock, block)
-  if (baseFeePerGas === undefined)
-    throw new CliError(
-      'the chain has no base fee (EIP-1559), which the gateway needs for anchors, too',
-    )
-  const tip = suggested?.kind === 'result' ? toBigInt(suggested.value) : TIP_DEFAULT_WEI
-  return { maxFeePerGas: 2n * BigInt(baseFeePerGas) + tip, maxPriorityFeePerGas: tip }
-}
-
-const FeeBlock = z.object({ baseFeePerGas: BigQuantity.optional() })
-
-function toBigInt(value: unknown): bigint {
-  return BigInt(readAs(BigQuantity, { kind: 'result', value }))
-}
-
-/** Gives back when the endpoint has the transaction: it took it now, or from an earlier run. */
-async function send(
-  rpc: Rpc,
-  { raw, txHash }: { readonly raw: string; readonly txHash: string },
-): Promise<void> {
-  try {
-    await rpc.call('eth_sendRawTransaction', [raw])
-  } catch (fault) {
-    if (!(fault instanceof RpcError)) throw fault
-    if (fault.code !== 'refused')
-      throw new CliError(
-        `${printable(fault.message)}: transaction ${txHash} may have been sent; run the command again, which sees to it`,
-      )
-    // Until a block takes it, an earlier run's has this nonce: the same transaction, or with other
-    // fees another one.
-    if (await isKnown(rpc, txHash)) return
-    throw new CliError(
-      `the chain refused transaction ${txHash}: ${printable(fault.message)}; the transaction of an earlier run may ` +
-        'still be waiting for its block: run the command again later',
-    )
-  }
-}
-
-/**
- * Whether the endpoint says that it has the transaction, in a block or waiting. False when it
- * cannot be asked.
- */
-async function isKnown(rpc: Rpc, txHash: string): Promise<boolean> {
-  try {
-    const value = await rpc.call('eth_getTransactionByHash', [txHash])
-    return readAs(KnownTransaction.nullable(), { kind: 'result', value })?.hash === txHash
-  } catch (fault) {
-    // The reader needs the refusal more than this.
-    if (fault instanceof RpcError) return false
-    throw fault
-  }
-}
-
-const KnownTransaction = z.object({ hash: Hash })
 
 /** A transaction that was sent, and where it is looked for. */
 type Sent = { readonly rpc: Rpc; readonly chain: ChainSource; readonly txHash: string }

@@ -1,21 +1,17 @@
 import { decodeHex } from '../../attestation/bytes.ts'
 import { FormatError } from '../../attestation/errors.ts'
-import {
-  digestBootConfiguration,
-  parseBootConfiguration,
-} from '../../attestation/evidence/boot-configuration.ts'
 import type { BundlePolicy } from '../../attestation/evidence/policy.ts'
-import { parseExactJson } from '../../attestation/json/parse-strict.ts'
-import { isJsonObject } from '../../attestation/json/value.ts'
 import { type AttestationPolicy, parseRoots } from '../../attestation/nitro/policy.ts'
 import { createAttestationVerifier } from '../../attestation/nitro/verify-attestation.ts'
 import { ownMembers } from '../../attestation/own-members.ts'
+import { readConfigurationDigest } from '../../attestation/report/expectation-files.ts'
+import { bundlePolicyOf, type ExpectedEvidence } from '../../attestation/report/judge-evidence.ts'
+import { printable } from '../../attestation/report/printable.ts'
+import type { ListingVerifier } from '../../attestation/revocation/listing-verifier.ts'
 import { CliError, EXIT_CODES, telling } from './faults.ts'
 import { isUrl, readSource } from './files.ts'
 import { type AttestationOptions, type BundleOptions, isHash } from './options.ts'
-import { printable } from './printable.ts'
-import { readExpectedReleases } from './release/accepted-releases.ts'
-import type { ListingVerifier } from './revocation/listing-verifier.ts'
+import { openExpectedReleases } from './release/accepted-releases.ts'
 
 /** Whether any of the options was given. */
 export function demandsAttestation(options: AttestationOptions): boolean {
@@ -37,7 +33,7 @@ export async function readAttestationPolicy(given: AttestationOptions): Promise<
   )
   if (said.length > 1)
     throw new CliError('expected one of --pcr, --release and --any-measurement', EXIT_CODES.usage)
-  const releases = await readExpectedReleases(options)
+  const releases = await openExpectedReleases(options)
   const roots = await Promise.all((options.root ?? []).map(readRoots))
   return {
     measurements: options.anyMeasurement ? 'any' : options.pcr === undefined ? [] : [options.pcr],
@@ -73,25 +69,19 @@ export function bundleOnlyOptions(options: BundleOptions): readonly string[] {
  * not what they should be.
  */
 export async function readBundlePolicy(options: BundleOptions): Promise<BundlePolicy> {
-  return await completeBundlePolicy(await readAttestationPolicy(options), options)
+  return bundlePolicyOf(await readExpectedEvidence(options))
 }
 
-/** As readBundlePolicy, of options whose attestation policy was read already. */
-export async function completeBundlePolicy(
-  attestation: AttestationPolicy,
-  options: BundleOptions,
-): Promise<BundlePolicy> {
-  const { measurements, releases, roots, allowDebug } = ownMembers(attestation)
+/** As readBundlePolicy, for evidence of whatever kind. */
+export async function readExpectedEvidence(options: BundleOptions): Promise<ExpectedEvidence> {
+  const attestation = await readAttestationPolicy(options)
   const { configuration = [], confirmations, allowOutcome } = ownMembers(options)
-  const configurations = await Promise.all(configuration.map(readConfigurationDigest))
   return {
-    ...(measurements === 'any' ? {} : { measurements }),
-    ...(releases === undefined ? {} : { releases }),
-    ...(roots === undefined ? {} : { roots }),
-    ...(allowDebug === undefined ? {} : { allowDebug }),
-    ...(confirmations === undefined ? {} : { confirmationsMin: confirmations }),
-    ...(allowOutcome === undefined ? {} : { outcomes: allowOutcome }),
-    configurations,
+    attestation,
+    isAttestationDemanded: demandsAttestation(options),
+    configurations: await Promise.all(configuration.map(openConfigurationDigest)),
+    confirmationsMin: confirmations ?? null,
+    outcomes: allowOutcome ?? null,
   }
 }
 
@@ -104,7 +94,7 @@ const CONFIGURATION_BYTES_MAX = 1024 * 1024
  * needs `./` before it. Throws CliError for anything else, and for a URL: what a gateway says its
  * configuration is, is no expectation of it.
  */
-async function readConfigurationDigest(text: string): Promise<Uint8Array> {
+async function openConfigurationDigest(text: string): Promise<Uint8Array> {
   if (isHash(text)) return decodeHex(text)
   if (isUrl(text))
     throw new CliError(
@@ -112,21 +102,16 @@ async function readConfigurationDigest(text: string): Promise<Uint8Array> {
       EXIT_CODES.usage,
     )
   const bytes = await readSource(text, { bytesMax: CONFIGURATION_BYTES_MAX })
-  const digest = () => {
-    const configuration = parseExactJson(bytes)
-    parseBootConfiguration(configuration)
-    return digestBootConfiguration(isJsonObject(configuration) ? configuration : {})
-  }
   const expected = `--configuration ${printable(text)}: expected a boot configuration as JSON`
   const tell = ({ message }: FormatError) =>
     new CliError(`${expected}: ${message}`, EXIT_CODES.usage)
-  return telling(digest, FormatError, tell)
+  return telling(() => readConfigurationDigest(bytes), FormatError, tell)
 }
 
 /**
  * Gives what makes a verifier that refuses documents with a certificate in one of the revocation
- * lists that the options name, by file or http(s) URL, made by `nowMs` (createListingVerifier).
- * Throws CliError, RevocationListError.
+ * lists that the options name, by file or http(s) URL, made by `nowMs` (openListingVerifier).
+ * Throws CliError, UnusableListError.
  */
 export async function readRevocationLists(
   options: Pick<AttestationOptions, 'crl'>,
@@ -135,7 +120,7 @@ export async function readRevocationLists(
   const { crl: sources = [] } = ownMembers(options)
   const verifier = createAttestationVerifier()
   if (sources.length === 0) return () => ({ verify: verifier.verify, unused: () => [] })
-  const { createListingVerifier, readLists } = await import('./revocation/listing-verifier.ts')
+  const { openListingVerifier, readLists } = await import('./revocation/lists.ts')
   const lists = await readLists(sources, nowMs)
-  return (given) => createListingVerifier(verifier, lists, given)
+  return (given) => openListingVerifier(verifier, lists, given)
 }

@@ -2,8 +2,8 @@ import { randomBytes } from 'node:crypto'
 import { open, rename, rm } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import type { Readable } from 'node:stream'
+import { printable } from '../../attestation/report/printable.ts'
 import { CliError, EXIT_CODES } from './faults.ts'
-import { printable } from './printable.ts'
 
 /**
  * Largest input that is read, bytes: a page of 1,000 records of usual size; a single one may be
@@ -153,8 +153,14 @@ export async function writeFileWhole(path: string, text: string, mode = 0o600): 
   }
 }
 
-/** Writes a file that is not there yet, and waits for the disk. */
-export async function writeNewFile(path: string, text: string, mode: number): Promise<void> {
+/** Writes a file that is not there yet, such as a key, and waits for the disk. Throws CliError. */
+export async function createFile(path: string, text: string, mode: number): Promise<void> {
+  await writeNewFile(path, text, mode).catch((fault: unknown) => {
+    throw new CliError(`cannot write ${printable(path)}: ${reasonOf(fault)}`)
+  })
+}
+
+async function writeNewFile(path: string, text: string, mode: number): Promise<void> {
   await using file = await open(path, 'wx', mode)
   await file.writeFile(text)
   await file.sync()

@@ -5,8 +5,8 @@ import { encodeHex } from '../../attestation/bytes.ts'
 import type { Digests } from '../../attestation/eif/digests.ts'
 import { EifError } from '../../attestation/eif/eif-error.ts'
 import { type EifReport, measureEif } from '../../attestation/eif/measure-eif.ts'
+import { printable } from '../../attestation/report/printable.ts'
 import { CliError, EXIT_CODES } from './faults.ts'
-import { printable } from './printable.ts'
 
 /**
  * Measures an image, and gives the report for people or for programs. Throws CliError for what is

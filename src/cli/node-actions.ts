@@ -1,3 +1,4 @@
+import { printable } from '../../attestation/report/printable.ts'
 import { BackendError } from '../agent/backend-error.ts'
 import { type BenchmarkResult, runBenchmark } from '../agent/benchmark.ts'
 import {
@@ -15,7 +16,7 @@ import { openProcessLogger } from '../observability/logger.ts'
 import type { Environment } from '../runtime/read-settings.ts'
 import { CliError } from './faults.ts'
 import { checkKeyOrigin } from './gateway-access.ts'
-import { jsonText, printable } from './printable.ts'
+import { jsonText } from './printable.ts'
 
 /**
  * Options of the `node` commands as commander gives them. Each stands for a variable of

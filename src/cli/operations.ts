@@ -1,33 +1,46 @@
-import { randomBytes } from 'node:crypto'
 import { existsSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Client } from 'undici'
 import { createAccounts } from '../accounts/accounts.ts'
-import { createApiKeys } from '../accounts/api-keys.ts'
+import { createAdminLog } from '../accounts/admin-log-store.ts'
+import { createBudgetsStore } from '../accounts/budgets-store.ts'
 import { createKeysStore } from '../accounts/keys-store.ts'
 import { readTiers } from '../accounts/limits/tiers.ts'
+import { keysOver } from '../accounts/open-keys.ts'
 import { createOperations } from '../accounts/operations.ts'
+import { recordOperations } from '../accounts/recorded-operations.ts'
+import { createUsageOperations, createUsageStore } from '../accounts/usage-store.ts'
 import {
   CONTROL_FILE,
   CONTROL_OPERATIONS,
   type GatewayOperations,
+  nameOperator,
+  OPERATOR_UID_HEADER,
   type Operations,
+  type Operator,
 } from '../api/control-operations.ts'
 import { StartFailure } from '../runtime/starting.ts'
+import { admitContentKeys } from '../storage/content-keys-store.ts'
 import { startDatabase } from '../storage/database.ts'
+import { createErasureOperations } from '../verified/erasures.ts'
+import { createErasuresStore } from '../verified/erasures-store.ts'
+import { createContentOperations } from '../verified/reencryption-store.ts'
 import { type CliConfig, readCliConfig } from './config.ts'
 import { CliError } from './faults.ts'
 
 /**
  * Runs something with the operator's operations: on the Postgres server that is configured, else
- * through the gateway that runs on the data folder, else in that folder's database itself. Throws
- * CliError when none can be used.
+ * through the gateway that runs on the data folder, else in that folder's database itself, which
+ * is opened with the keys of stored content where these are needed. Throws CliError when none can
+ * be used.
  */
 export async function withOperations<Result>(
   run: (operations: Operations) => Promise<Result>,
+  { needsContentKeys = false }: { readonly needsContentKeys?: boolean } = {},
 ): Promise<Result> {
-  const config = readCliConfig()
+  const { contentKeys, ...others } = readCliConfig()
+  const config = { ...others, contentKeys: needsContentKeys ? contentKeys : null }
   try {
     const gateway = config.databaseUrl === null ? await connectToGateway(config.dataFolder) : null
     if (gateway === null) return await withDatabase(config, run)
@@ -60,24 +73,80 @@ export async function withGateway<Result>(
   }
 }
 
+/**
+ * Brings the schema of a Postgres server to this version, and gives the names of the migrations
+ * that ran. Several at once are one after the other. Throws CliError.
+ */
+export async function migrateDatabase({
+  databaseUrl,
+  dataFolder,
+}: Pick<CliConfig, 'databaseUrl' | 'dataFolder'>): Promise<readonly string[]> {
+  try {
+    const place = { url: databaseUrl, dataFolder }
+    const database = await startDatabase(place, { warn: () => undefined })
+    const { migrated } = database
+    const act = { kind: 'database.migrate', target: 'schema', details: { migrations: migrated } }
+    try {
+      if (migrated.length > 0) await createAdminLog(database).note(commandLine(), act)
+    } finally {
+      await database.close()
+    }
+    return migrated
+  } catch (error) {
+    if (error instanceof StartFailure) throw new CliError(error.message)
+    throw error
+  }
+}
+
 async function withDatabase<Result>(
-  { databaseUrl, dataFolder, tiersFile }: CliConfig,
+  { databaseUrl, dataFolder, tiersFile, contentKeys }: CliConfig,
   run: (operations: Operations) => Promise<Result>,
 ): Promise<Result> {
   if (databaseUrl === null && !existsSync(dataFolder))
     throw new CliError(
       `there is no data folder ${dataFolder}: set DATA_DIR or DATABASE_URL, or start the gateway once`,
     )
-  const tierNames = tiersFile === null ? null : [...(await readTiers(tiersFile)).byName.keys()]
-  const database = await startDatabase({ url: databaseUrl, dataFolder }, { warn: () => undefined })
+  const tiers = tiersFile === null ? null : await readTiers(tiersFile)
+  const place = { url: databaseUrl, dataFolder, contentKeys }
+  const database = await startDatabase(place, { warn: () => undefined })
   try {
-    const store = createKeysStore(database)
-    const keys = createApiKeys({ keys: store, now: Date.now, random: randomBytes })
-    const accounts = createAccounts({ keys: store, tiers: tierNames, now: Date.now })
-    return await run(createOperations({ keys, accounts }))
+    const log = createAdminLog(database)
+    if (contentKeys !== null) {
+      const key = await admitContentKeys(database, { warn: () => undefined })
+      if (key !== null) await log.note(commandLine(), { kind: 'content.use_key', target: key })
+    }
+    const operations = recordOperations({
+      ...{ database, log },
+      make(inside) {
+        const keys = createKeysStore(inside)
+        const accounts = createAccounts({
+          keys,
+          tiers: tiers && (() => [...tiers.byName.keys()]),
+          now: Date.now,
+        })
+        return {
+          ...createOperations({ keys: keysOver(keys), accounts }),
+          budgets: createBudgetsStore(inside),
+          usage: createUsageOperations(createUsageStore(inside)),
+          ...createErasureOperations(createErasuresStore(inside)),
+          content: createContentOperations(database),
+        }
+      },
+    })
+    return await run(operations(commandLine()))
   } finally {
     await database.close()
   }
+}
+
+/** Whoever runs the command. */
+function commandLine(): Operator {
+  return { who: nameOperator(uidOfUser()), accountId: null, from: 'command line' }
+}
+
+/** Null on a system that has no such ids. */
+function uidOfUser(): string | null {
+  return process.getuid === undefined ? null : String(process.getuid())
 }
 
 /** Longest that a running gateway may take, milliseconds. */
@@ -160,7 +229,9 @@ async function send(
   }: { readonly method: string; readonly path: string; readonly order: unknown },
 ): Promise<unknown> {
   const body = order === undefined ? null : JSON.stringify(order)
-  const reply = await client.request({ method, path, body })
+  const uid = uidOfUser()
+  const headers = uid === null ? {} : { [OPERATOR_UID_HEADER]: uid }
+  const reply = await client.request({ method, path, body, headers })
   const value: unknown = await reply.body.json()
   if (reply.statusCode === 200) return value
   const { message } = value as { readonly message?: unknown }

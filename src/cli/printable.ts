@@ -1,15 +1,4 @@
-/** Longest text from outside that is shown on one line, characters. */
-export const PRINTED_LENGTH_MAX = 500
-
-/**
- * Gives text from outside in a form that a terminal only shows: control characters and the like are
- * written as escapes, so that a record cannot move the cursor, colour lines or write another
- * outcome over its own.
- */
-export function printable(text: string): string {
-  const cut = text.length > PRINTED_LENGTH_MAX ? `${text.slice(0, PRINTED_LENGTH_MAX)}…` : text
-  return cut.replace(/[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Zl}\p{Zp}]/gu, writeEscape)
-}
+import { printable } from '../../attestation/report/printable.ts'
 
 /** Gives a value as JSON over several lines, and a line feed. */
 export function jsonText(value: unknown): string {
@@ -32,10 +21,6 @@ function escapeUnits(character: string): string {
     const unit = character.charCodeAt(at)
     return `\\u${unit.toString(16).padStart(4, '0')}`
   }).join('')
-}
-
-function writeEscape(character: string): string {
-  return `\\u{${character.codePointAt(0)?.toString(16)}}`
 }
 
 /**
@@ -107,10 +92,4 @@ export const ROOT_HINT =
  */
 export function hintAtRoot(details: readonly string[]): string {
   return details.some((detail) => /(^|: |; )root_untrusted: /.test(detail)) ? `${ROOT_HINT}\n` : ''
-}
-
-/** A time in Unix milliseconds, in words; `otherwise` for one that no date can be. */
-export function isoOf(timeMs: number, otherwise = `${timeMs} ms`): string {
-  const time = new Date(timeMs)
-  return Number.isNaN(time.getTime()) ? otherwise : time.toISOString()
 }

@@ -1,13 +1,19 @@
 import type { Command } from 'commander'
 import { createCommandLine } from './command-line.ts'
 import { registerAccounts } from './commands/accounts.ts'
+import { registerAdminLog } from './commands/admin-log.ts'
+import { registerBudgets } from './commands/budgets.ts'
 import { CHECKER_COMMANDS } from './commands/checker.ts'
 import { registerCompletions } from './commands/completions.ts'
+import { registerContent } from './commands/content.ts'
 import { registerContract } from './commands/contract.ts'
 import { registerEnclaves } from './commands/enclaves.ts'
+import { registerErase } from './commands/erase.ts'
 import { registerKeys } from './commands/keys.ts'
+import { registerMigrate } from './commands/migrate.ts'
 import { registerNode } from './commands/node.ts'
 import { registerRelayer } from './commands/relayer.ts'
+import { registerUsage } from './commands/usage.ts'
 
 /**
  * Gives the whole command line. Every command is a file of commands/ that registers itself here, or
@@ -21,9 +27,15 @@ export function createProgram(): Command {
       ...CHECKER_COMMANDS,
       registerKeys,
       registerAccounts,
+      registerBudgets,
+      registerAdminLog,
+      registerUsage,
+      registerErase,
+      registerContent,
       registerEnclaves,
       registerRelayer,
       registerContract,
+      registerMigrate,
       registerNode,
       registerCompletions,
     ],

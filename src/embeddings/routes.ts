@@ -42,9 +42,19 @@ export function embeddingRoutes({
       tag: 'Embeddings',
       summary: 'Vectors of texts',
       scope: 'inference',
-      body: { name: 'EmbeddingRequest', schema: embeddingRequest, bytesMax: bodyBytesMax },
+      body: {
+        name: 'EmbeddingRequest',
+        schema: embeddingRequest,
+        bytesMax: bodyBytesMax,
+        example: { model: 'demo/embedding', input: 'Hello' },
+      },
       reply: { name: 'EmbeddingList', schema: embeddingList },
-      errors: ['rate_limit_exceeded', 'unsupported_model', ...UPSTREAM_ERRORS],
+      errors: [
+        'rate_limit_exceeded',
+        'insufficient_quota',
+        'unsupported_model',
+        ...UPSTREAM_ERRORS,
+      ],
       admission: createAdmission({ callsMax: EMBEDDING_CALLS_MAX, bytesMax: EMBEDDING_BYTES_MAX }),
       isAbortable: true,
       async handler({ context, body, json, abort, slot }) {
@@ -55,16 +65,17 @@ export function embeddingRoutes({
           kind: 'embeddings',
           model: request.model,
           estimate: counted.total,
+          promptTokens: counted.total,
         } as const
         const permit = await admitCall(context, limiter, limited)
         try {
           const { text, usedTokens } = await embeddings.create(call, counted)
-          permit.settle(usedTokens)
+          permit.settle(usedTokens, undefined, usedTokens)
           return text
         } finally {
           // A call that failed used nothing; of one that did not, this is the second settlement,
           // which does not count.
-          permit.settle(0)
+          permit.settle(0, undefined, 0)
         }
       },
     }),

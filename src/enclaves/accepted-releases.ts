@@ -63,6 +63,13 @@ export function findReleaseFault(
     : `expected a document made while ${nameRelease(atPresent.release)} is accepted, got one of ${new Date(timestampMs).toISOString()}`
 }
 
+/** Notes for administrators that a list was taken into use while the gateway runs. */
+export type NoteReleases = (facts: {
+  readonly file: string
+  readonly issued_at: string
+  readonly releases: number
+}) => Promise<void>
+
 /**
  * Gives the releases that the configuration accepts. Without a list any code is accepted, which
  * production is warned of, at the start and on SIGHUP. It does not refuse that: what holds the
@@ -71,10 +78,18 @@ export function findReleaseFault(
  */
 export async function startReleases(
   config: ReleasesConfig | null,
-  { isProduction, log }: { readonly isProduction: boolean; readonly log: Logger },
+  {
+    isProduction,
+    log,
+    noteReleases,
+  }: {
+    readonly isProduction: boolean
+    readonly log: Logger
+    readonly noteReleases: NoteReleases
+  },
 ): Promise<AcceptedReleases> {
   if (config !== null)
-    return openAcceptedReleases(config, { log }).catch((error: unknown) => {
+    return openAcceptedReleases(config, { log, noteReleases }).catch((error: unknown) => {
       throw new StartFailure(
         `enclave: ENCLAVE_RELEASES_FILE ${config.file}: ${asError(error).message}`,
       )
@@ -95,7 +110,15 @@ export async function startReleases(
  */
 export async function openAcceptedReleases(
   config: ReleasesConfig,
-  { log, pollMs = RELEASES_POLL_MS }: { readonly log: Logger; readonly pollMs?: number },
+  {
+    log,
+    pollMs = RELEASES_POLL_MS,
+    noteReleases = async () => undefined,
+  }: {
+    readonly log: Logger
+    readonly pollMs?: number
+    readonly noteReleases?: NoteReleases | undefined
+  },
 ): Promise<AcceptedReleases> {
   const { file } = config
   let list = await readList(config)
@@ -118,6 +141,10 @@ export async function openAcceptedReleases(
       return
     }
     for (const listener of listeners) listener()
+    // Measurements that are revoked are so, whether that can be noted or not.
+    await noteReleases({
+      ...{ file, issued_at: list.issued_at, releases: list.releases.length },
+    }).catch((error) => log.error({ err: error }, 'that releases were read is not noted'))
   }
 
   // By its times and size: a notice of the file system is lost where the file is replaced, or

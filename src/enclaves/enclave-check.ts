@@ -3,7 +3,7 @@ import { digestBootConfiguration } from '../../attestation/evidence/boot-configu
 import { AttestationError } from '../../attestation/nitro/attestation-error.ts'
 import { decodeAttestationPayload } from '../../attestation/nitro/document.ts'
 import type { AttestationFacts } from '../../attestation/nitro/facts.ts'
-import type { AttestationPolicy } from '../../attestation/nitro/policy.ts'
+import { type AttestationPolicy, AWS_ROOT_SHA256 } from '../../attestation/nitro/policy.ts'
 import {
   createAttestationVerifier,
   verifyAttestation,
@@ -19,6 +19,8 @@ import { ENCLAVES_MAX } from './settings.ts'
 type ExpectedEnclave = {
   readonly domain: LogDomain
   readonly isProduction: boolean
+  /** Production whose enclaves have a simulated security module, and no other. */
+  readonly isStaging?: boolean
   /** Accepted releases; null: any measurements are. */
   readonly releases?: readonly ReleaseEntry[] | null
   readonly at: Date
@@ -28,8 +30,9 @@ type ExpectedEnclave = {
  * Gives what is wrong with an enclave for this gateway, a sentence each: another protocol, another
  * chain or contract; for production a document that is not AWS's or not of this enclave, or
  * providers that are reached in the clear; and, where releases are given, measurements of none that
- * is accepted now. In development any root may have signed its document: what it says of
- * measurements is then the word of a simulation.
+ * is accepted now. In development and staging any root may have signed its document: what it says
+ * of measurements is then the word of a simulation. Staging refuses AWS's: records that are
+ * evidence have no place in it.
  *
  * Without releases it does NOT prove that the enclave runs good code: that is for those who rely on
  * its records.
@@ -39,11 +42,13 @@ export async function findEnclaveFaults(
   expected: ExpectedEnclave,
   verify = verifyIdentity,
 ): Promise<readonly string[]> {
-  const { isProduction, releases = null, at } = expected
+  const { isProduction, isStaging = false, releases = null, at } = expected
   const faults = domainFaults(identity, expected.domain)
   if (isProduction) faults.push(...providerFaults(identity))
   if (!isProduction && releases === null) return faults
-  const verified = await verify(identity, { isProduction, at })
+  if (isStaging && isUnderAwsRoot(identity.attestation))
+    faults.push('enclave: expected a simulated security module in staging, got a document of AWS')
+  const verified = await verify(identity, { isRootKnown: isProduction && !isStaging, at })
   if (verified.kind === 'fault') return [...faults, `enclave: ${verified.fault}`]
   const fault = releases === null ? null : findReleaseFault(verified.facts, releases, at.getTime())
   return fault === null ? faults : [...faults, `enclave: ${fault}`]
@@ -66,7 +71,7 @@ export function createEnclaveCheck({
   now,
   monotonic,
   ...expected
-}: Pick<ExpectedEnclave, 'domain' | 'isProduction'> & {
+}: Pick<ExpectedEnclave, 'domain' | 'isProduction' | 'isStaging'> & {
   readonly releases: () => readonly ReleaseEntry[] | null
   readonly now: () => number
   readonly monotonic: () => number
@@ -131,11 +136,11 @@ type Verified =
 
 async function verifyIdentity(
   identity: Identity,
-  { isProduction, at }: { readonly isProduction: boolean; readonly at: Date },
+  { isRootKnown, at }: { readonly isRootKnown: boolean; readonly at: Date },
 ): Promise<Verified> {
   try {
     const document = decodeBase64(identity.attestation)
-    const facts = await verifyAttestation(document, policyFor(document, isProduction), at)
+    const facts = await verifyAttestation(document, policyFor(document, isRootKnown), at)
     const digest = digestBootConfiguration(identity.boot_configuration)
     if (facts.publicKey === null || !equalBytes(facts.publicKey, decodeHex(identity.public_key)))
       return faulty('expected its attestation document to carry its key')
@@ -147,13 +152,23 @@ async function verifyIdentity(
   } catch (error) {
     if (!(error instanceof AttestationError)) throw error
     const hint = error.code === 'root_untrusted' ? ': is its security module simulated?' : ''
-    const expectation = isProduction ? 'that AWS signed in production' : 'that holds'
+    const expectation = isRootKnown ? 'that AWS signed in production' : 'that holds'
     return faulty(`expected an attestation document ${expectation}, got ${error.code}${hint}`)
   }
 }
 
 function faulty(fault: string): Verified {
   return { kind: 'fault', fault }
+}
+
+/** Whether the document claims to be AWS's; false for what is no document. */
+function isUnderAwsRoot(document: string): boolean {
+  try {
+    const [root] = decodeAttestationPayload(decodeBase64(document)).cabundle
+    return root !== undefined && equalBytes(sha256(root), AWS_ROOT_SHA256)
+  } catch {
+    return false
+  }
 }
 
 /**

@@ -10,6 +10,7 @@ import { asError } from '../api/errors.ts'
 import type { PassedBody } from '../api/read-body.ts'
 import type { Logger } from '../observability/logger.ts'
 import { backOffMs } from '../runtime/back-off.ts'
+import { pause } from '../runtime/loop.ts'
 import { singleFlight } from '../runtime/single-flight.ts'
 import {
   type CompletionAnswer,
@@ -54,6 +55,8 @@ export type LogFollower = {
     readonly isCommitting: boolean
     /** Leaves that are committed. */
     readonly size: number
+    /** Why nothing can be committed; empty while it can. */
+    readonly fault: string
   }
   /** Commits what is sealed, and follows no more. */
   stop(): Promise<void>
@@ -363,8 +366,7 @@ export class EnclaveEndpoint extends EnclaveClient {
       failures = this.#state.contact === 'lost' ? failures + 1 : 0
       const delayMs =
         failures === 0 ? WATCH_INTERVAL_MS : backOffMs(failures, BACKOFF, { jitter: 'none' })
-      if (!signal.aborted)
-        await sleep(delayMs, null, { signal: this.#nap.signal }).catch(() => undefined)
+      if (!signal.aborted) await pause(delayMs, this.#nap.signal)
     }
   }
 
@@ -437,7 +439,7 @@ export class EnclaveEndpoint extends EnclaveClient {
     let outcome: 'settled' | 'open' | 'replaced' = 'open'
     let delayMs = this.#options.settleMs
     while (outcome === 'open' && !signal.aborted) {
-      await sleep(delayMs, null, { signal }).catch(() => undefined)
+      await pause(delayMs, signal)
       if (signal.aborted) break
       delayMs = SETTLE_RETRY_MS
       outcome = await this.#settleOnce(notary, signal).catch(() => 'open' as const)

@@ -69,6 +69,7 @@ export function callErrorOf(
   fault: EnclaveFault,
   isOperatorCredential: boolean,
 ): ApiError | ValidationError {
+  const outcome = { mayBeMade: fault.may_be_made === true }
   switch (fault.code) {
     case 'invalid_request':
       return invalidRequest(fault)
@@ -80,12 +81,19 @@ export function callErrorOf(
     case 'provider_timeout':
     case 'answer_too_large':
     case 'log_full':
+      return new ApiError(fault.code, fault.message, outcome)
+    // Before the provider is asked, or when its answer cannot be sealed.
     case 'not_ready':
-      return new ApiError(fault.code, fault.message)
+      return new ApiError(fault.code, fault.message, {
+        ...outcome,
+        leavesNoResult: !outcome.mayBeMade,
+      })
     case 'too_busy':
       return new ApiError('overloaded', 'Too many calls at once, try again in a moment')
     case 'provider_mismatch':
-      return new ApiError('not_ready', 'The providers have just changed, try again')
+      return new ApiError('not_ready', 'The providers have just changed, try again', {
+        leavesNoResult: true,
+      })
     case 'bad_ciphertext':
     case 'replayed_call':
       return new ApiError(fault.code, fault.message)

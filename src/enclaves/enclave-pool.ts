@@ -5,7 +5,7 @@ import type { CompletionCall, EnclaveFaultCode, Identity } from '../../enclave/p
 import type { EnclaveDescription, EnclaveOperations } from '../api/control-operations.ts'
 import { parseSocketUrl } from '../runtime/fields.ts'
 import { StartFailure } from '../runtime/starting.ts'
-import { startReleases } from './accepted-releases.ts'
+import { type NoteReleases, startReleases } from './accepted-releases.ts'
 import { chooseEndpoint } from './choose-enclave.ts'
 import { createEnclaveCheck } from './enclave-check.ts'
 import type { CompletionAnswer } from './enclave-client.ts'
@@ -48,7 +48,7 @@ export type EnclavePoolOptions = Omit<EndpointOptions, 'socketPath'> & {
   readonly socketPaths: readonly string[]
 }
 
-/** An enclave says these before it does anything for a call. */
+/** An enclave says these before it does anything for a call, or says that it may be made. */
 const NOT_TAKEN: ReadonlySet<EnclaveFaultCode> = new Set(['not_ready', 'too_busy', 'log_full'])
 
 /**
@@ -65,7 +65,9 @@ const ENCLAVE_WAIT_MS = 20_000
 export async function startEnclaves({
   domain,
   isProduction,
+  isStaging = false,
   releases: releasesConfig,
+  noteReleases,
   endEnclaves,
   onStarted,
   ...options
@@ -75,16 +77,20 @@ export async function startEnclaves({
   /** What the enclaves sign for. */
   readonly domain: LogDomain
   readonly isProduction: boolean
+  readonly isStaging?: boolean
   /** Null: enclaves are used whatever they measure. */
   readonly releases: ReleasesConfig | null
+  readonly noteReleases: NoteReleases
   /** Ends those that this process started; null when there are none. */
   readonly endEnclaves: (() => Promise<void>) | null
   readonly onStarted: (stop: () => Promise<void>) => void
 }): Promise<EnclavePool> {
-  const releases = await startReleases(releasesConfig, { isProduction, log: options.log })
+  const releases = await startReleases(releasesConfig, {
+    ...{ isProduction, noteReleases, log: options.log },
+  })
   onStarted(async () => releases.stop())
   const monotonic = () => performance.now()
-  const expected = { domain, isProduction, releases: () => releases.entries() }
+  const expected = { domain, isProduction, isStaging, releases: () => releases.entries() }
   const check = createEnclaveCheck({ ...expected, now: Date.now, monotonic })
   const pool = new EnclavePool({ check, ...options })
   onStarted(() => pool.close())
@@ -135,7 +141,10 @@ export class EnclavePool {
           await endpoint.look()
           if (isUsable(endpoint.state)) answer = await ask(endpoint)
         }
-        const isTaken = answer.kind !== 'fault' || !NOT_TAKEN.has(answer.fault.code)
+        const isTaken =
+          answer.kind !== 'fault' ||
+          answer.fault.may_be_made === true ||
+          !NOT_TAKEN.has(answer.fault.code)
         const other = isTaken ? null : chooseOther()
         if (other === null) return answer
         endpoint = other
@@ -236,7 +245,7 @@ export class EnclavePool {
         notary: state.notary,
         calls: state.calls,
         committed: follower?.status().size ?? settled,
-        fault: endpoint.describeFault(),
+        fault: endpoint.describeFault() || (follower?.status().fault ?? ''),
       }
     })
   }

@@ -73,6 +73,7 @@ function parse<Value>(schema: z.ZodType, value: unknown, expected: string): Valu
 }
 
 const index = z.int().min(0)
+const signature = z.string().regex(/^0x[0-9a-f]{130}$/)
 const outcome = z.enum(['complete', 'client_disconnected', 'upstream_error'])
 
 const identitySchema = z.object({
@@ -99,7 +100,7 @@ const identitySchema = z.object({
         public_key: z.string().regex(/^[0-9a-f]{64}$/),
         not_before: index,
         not_after: index,
-        signature: z.string().regex(/^0x[0-9a-f]{130}$/),
+        signature,
       }),
     )
     .optional(),
@@ -118,13 +119,25 @@ const bootStatementSchema = z.object({
       notary: z.string().regex(/^0x[0-9a-f]{40}$/),
       size: z.int().min(1),
       root: z.string().regex(/^[0-9a-f]{64}$/),
-      signature: z.string().regex(/^0x[0-9a-f]{130}$/),
+      signature,
     }),
   ),
   document: z.base64().min(1),
 })
 
-const noticeSchema = z.object({ notary: z.string(), index, outcome })
+const noticeSchema = z.object({
+  notary: z.string(),
+  index,
+  outcome,
+  completion: z
+    .object({
+      response: z.string(),
+      receipt: z.string(),
+      signature,
+      document: z.string(),
+    })
+    .optional(),
+})
 
 const faultSchema = z.object({
   status: z.int().min(400).max(599),
@@ -133,6 +146,7 @@ const faultSchema = z.object({
   loc: z.array(z.union([z.string(), z.number()])).optional(),
   provider_code: z.string().optional(),
   retry_after_seconds: z.int().min(0).optional(),
+  may_be_made: z.boolean().optional(),
 })
 
 const FAULT_CODES: ReadonlySet<string> = new Set<EnclaveFault['code']>([

@@ -81,7 +81,7 @@ export function openPeerEnclaves(options: {
   readonly bus: Bus
   readonly enclaves: Pick<EnclavePool, 'notaries' | 'findEncrypted'>
   /** The operator's, by provider: they stay with the gateway that has the enclave. */
-  readonly credentials: ReadonlyMap<string, string>
+  readonly credentials: () => ReadonlyMap<string, string>
   /** Waits until a completion is stored, and gives what its proof lacks. */
   readonly proofFor: ProofFor
   readonly log: Logger
@@ -261,7 +261,7 @@ async function serveEncrypted(
   try {
     const endpoint = enclaves.findEncrypted(notary)
     if (endpoint === null) throw unsent()
-    const given = { ...call, credentials: Object.fromEntries(credentials) }
+    const given = { ...call, credentials: Object.fromEntries(credentials()) }
     const answer = await endpoint.encrypted(given, { stream, fault: () => null }, signal)
     if (answer.kind === 'fault') {
       await channel.send(Buffer.from(JSON.stringify({ fault: answer.fault })))

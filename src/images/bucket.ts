@@ -1,9 +1,9 @@
 import { hash } from 'node:crypto'
 import type { Readable } from 'node:stream'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { AwsV4Signer } from 'aws4fetch'
 import { type Dispatcher, Pool } from 'undici'
 import { backOffMs } from '../runtime/back-off.ts'
+import { pause } from '../runtime/loop.ts'
 import type { BucketConfig } from '../upstream/settings.ts'
 
 /** Until a connection stands, and until an answer begins, milliseconds. */
@@ -125,7 +125,7 @@ export function openBucket(
       const isOver = tries === TRIES_MAX || signal.aborted || !outcome.mayPass
       if (isOver) throw new BucketError(outcome.code, describe(request, outcome), outcome.cause)
       const pauseMs = backOffMs(tries, PAUSES, { jitter: 'half' })
-      await sleep(pauseMs, null, { signal }).catch(() => undefined)
+      await pause(pauseMs, signal)
     }
   }
 

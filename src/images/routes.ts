@@ -64,17 +64,29 @@ export function imageRoutes({
     isAbortable: true,
   } as const
   const errors = [
-    ...(['rate_limit_exceeded', 'unsupported_model', 'image_store_full'] as const),
+    ...([
+      'rate_limit_exceeded',
+      'insufficient_quota',
+      'unsupported_model',
+      'image_store_full',
+    ] as const),
     ...UPSTREAM_ERRORS,
   ] as const
 
   async function make({ context, caller, abort, slot }: RouteCall, job: ImageJob): Promise<string> {
-    const { model } = job.request
-    const permit = await admitCall(context, limiter, { kind: 'images', model, estimate: 0 })
-    permit.settle(0)
+    const { model, n } = job.request
+    const limited = { kind: 'images', model, estimate: 0, images: n } as const
+    const permit = await admitCall(context, limiter, limited)
     const call = { job, accountId: caller().accountId, signal: abort.signal, reserve: slot.reserve }
     const origin = publicOrigin ?? originOf(context)
-    return images.make(call, (id) => `${origin}${IMAGE_FILES_PATH}/${id}`)
+    let made = 0
+    try {
+      const answer = await images.make(call, (id) => `${origin}${IMAGE_FILES_PATH}/${id}`)
+      made = n
+      return answer
+    } finally {
+      permit.settle(0, undefined, 0, made)
+    }
   }
 
   return [
@@ -82,7 +94,12 @@ export function imageRoutes({
       ...made,
       path: '/v1/images/generations',
       summary: 'Make images of a prompt',
-      body: { name: 'ImageGenerationRequest', schema: generation, bytesMax: bodyBytesMax },
+      body: {
+        name: 'ImageGenerationRequest',
+        schema: generation,
+        bytesMax: bodyBytesMax,
+        example: { model: 'demo/image', prompt: 'A lighthouse at dusk', size: '512x512' },
+      },
       errors,
       handler: (call) => make(call, { kind: 'generation', request: call.body }),
     }),
@@ -94,6 +111,7 @@ export function imageRoutes({
         name: 'ImageEditRequest',
         schema: edit,
         bytesMax: EDIT_BYTES_MAX,
+        example: { model: 'demo/image', prompt: 'The same by night' },
         parse: parseImageEdit,
       },
       errors: [...errors, 'unsupported_request_parameter'],

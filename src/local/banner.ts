@@ -61,6 +61,7 @@ function listAddresses(
   return [
     ['gateway', url],
     ...(apiKey === null ? [] : [['API key', `${apiKey}${kept}`] as const]),
+    ['pages', `${reachableUrl(url)}/ in a browser; /console takes the API key`],
     ['chain RPC', `${chain.url ?? 'CHAIN_RPC_URL'} (chain id ${chain.id})`],
     ['contract', `${chain.contract} (relayer ${chain.relayer})`],
     ['data', config.dataFolder],

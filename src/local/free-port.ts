@@ -1,3 +1,4 @@
+import { randomInt } from 'node:crypto'
 import { createServer } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { StartFailure } from '../runtime/starting.ts'
@@ -10,15 +11,24 @@ const PORT_WAIT_MS = 3_000
 const PORT_POLL_MS = 50
 
 /**
+ * Where free ports are chosen: below those that Linux (32768), macOS and Windows (49152) give to
+ * outgoing connections and to who listens on port 0, so that neither takes one between its choice
+ * and its use, or while a program that listened on it is started again.
+ */
+const CHOSEN_PORTS = { first: 20_000, end: 32_000 }
+const CHOICES_MAX = 100
+
+/**
  * Gives `port` once it can be listened on at 127.0.0.1, or any free one for 0. Rejects with
  * StartFailure, naming CHAIN_PORT, when it stays in use. Between this and its use another program
- * can still take it.
+ * that asks for this very port can still take it.
  */
 export async function awaitFreePort(port: number): Promise<number> {
+  if (port === 0) return chooseFreePort()
   const until = performance.now() + PORT_WAIT_MS
   for (;;) {
     const bound = await tryPort(port)
-    if (bound.kind === 'free') return bound.port
+    if (bound.kind === 'free') return port
     if (bound.code !== 'EADDRINUSE') {
       throw new StartFailure(`local chain: CHAIN_PORT ${port} cannot be used (${bound.code})`)
     }
@@ -31,9 +41,17 @@ export async function awaitFreePort(port: number): Promise<number> {
   }
 }
 
-type Bound =
-  | { readonly kind: 'free'; readonly port: number }
-  | { readonly kind: 'refused'; readonly code: string }
+async function chooseFreePort(): Promise<number> {
+  for (let choice = 0; choice < CHOICES_MAX; choice++) {
+    const port = randomInt(CHOSEN_PORTS.first, CHOSEN_PORTS.end)
+    if ((await tryPort(port)).kind === 'free') return port
+  }
+  throw new StartFailure(
+    `local chain: none of ${CHOICES_MAX} ports tried from ${CHOSEN_PORTS.first} to ${CHOSEN_PORTS.end - 1} is free; set CHAIN_PORT`,
+  )
+}
+
+type Bound = { readonly kind: 'free' } | { readonly kind: 'refused'; readonly code: string }
 
 function tryPort(port: number): Promise<Bound> {
   return new Promise((resolve) => {
@@ -42,9 +60,7 @@ function tryPort(port: number): Promise<Bound> {
       resolve({ kind: 'refused', code: error.code ?? 'unknown' })
     })
     server.listen({ port, host: '127.0.0.1', exclusive: true }, () => {
-      const address = server.address()
-      const bound = typeof address === 'object' && address !== null ? address.port : port
-      server.close(() => resolve({ kind: 'free', port: bound }))
+      server.close(() => resolve({ kind: 'free' }))
     })
   })
 }

@@ -199,6 +199,7 @@ async function authenticateNode(
   const [, key] = /^Bearer +([\x21-\x7e]{1,512})$/i.exec(header) ?? []
   if (key === undefined) throw new ApiError('invalid_credentials', 'The API key is not valid')
   const caller = await authenticate(key).catch((cause: unknown) => {
+    if (cause instanceof ApiError) throw cause
     throw new ApiError('not_ready', 'API keys cannot be checked at the moment, try again', {
       cause,
     })

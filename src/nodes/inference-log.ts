@@ -61,7 +61,7 @@ export function createInferenceLog({
   }
 }
 
-/** How long single inferences are kept; counts of them are kept for good. */
+/** How long single inferences, and sums of hours, are kept; counts are kept for good. */
 export const INFERENCE_AGE_MAX_SECONDS = 30 * DAY_SECONDS
 
 /** Between two prunings: each removes about as much as came in this time. */

@@ -42,6 +42,22 @@ export type NodeStats = {
   readonly completed: readonly CompletedInference[]
 }
 
+/** What a node served in the hour that begins at `start`. */
+export type NodeHour = {
+  readonly start: number
+  readonly requests: number
+  readonly promptTokens: number
+  readonly completionTokens: number
+  /**
+   * Of the hour's last FIRST_TOKENS_MAX calls, those whose first token was timed; null when none
+   * was.
+   */
+  readonly firstTokenMs: { readonly p50: number; readonly p95: number } | null
+}
+
+/** Calls of an hour, the last ones, that percentiles are of. */
+export const FIRST_TOKENS_MAX = 200
+
 /**
  * What nodes served. Times are Unix seconds; a day is the DAY_SECONDS before `now`. Every method
  * throws the driver's error when the database fails.
@@ -57,6 +73,12 @@ export type InferencesStore = {
    */
   stats(nodeId: string, now: number): Promise<NodeStats>
   /**
+   * Gives what a node served in the hours from the one that begins at `from` on, oldest first;
+   * hours without anything are left out. Of each hour its sum and FIRST_TOKENS_MAX rows at most are
+   * read, so the range is the caller's to bound.
+   */
+  history(nodeId: string, from: number): Promise<readonly NodeHour[]>
+  /**
    * Gives how many calls each of the account's nodes served in the last day; nodes without any are
    * left out.
    */
@@ -66,8 +88,8 @@ export type InferencesStore = {
    */
   network(now: number): Promise<{ readonly inferencesDay: number }>
   /**
-   * Removes inferences that were done before, but keeps the last COMPLETED_MAX of each node; and
-   * sums older than `now`'s day.
+   * Removes inferences that were done before, and sums of hours before, but keeps the last
+   * COMPLETED_MAX of each node, and what is of `now`'s day.
    */
   prune(times: { readonly before: number; readonly now: number }): Promise<void>
 }
@@ -83,6 +105,7 @@ export function createInferencesStore({ queries }: Pick<Database, 'queries'>): I
       ])
       return { ...day, completed }
     },
+    history: (nodeId, from) => readHistory(queries, nodeId, from),
     async servedDay(accountId, now) {
       const { from, firstHour } = dayOf(now)
       const { rows } = await sql<{ node_id: string; requests: number }>`
@@ -108,7 +131,7 @@ export function createInferencesStore({ queries }: Pick<Database, 'queries'>): I
   }
 }
 
-const HOUR_SECONDS = 3_600
+export const HOUR_SECONDS = 3_600
 const MINUTE_SECONDS = 60
 
 /**
@@ -124,6 +147,9 @@ function firstAfter(at: number, step: number): number {
   return (Math.floor(at / step) + 1) * step
 }
 
+/** Sums of what nodes claim end here: they must fit whoever reads them. */
+const TOKENS_MAX = sql`${Number.MAX_SAFE_INTEGER}::bigint`
+
 async function addInferences(queries: Queries, rows: readonly Inference[]): Promise<void> {
   if (rows.length === 0) return
   await sql`
@@ -138,15 +164,17 @@ async function addInferences(queries: Queries, rows: readonly Inference[]): Prom
         ${rows.map((row) => row.timeToFirstTokenMs)}::double precision[],
         ${rows.map((row) => row.createdAt)}::bigint[])
       on conflict (id) do nothing
-      returning node_id, time_to_first_token_ms as first_token_ms, created_at),
+      returning node_id, time_to_first_token_ms as first_token_ms, created_at, prompt_tokens, completion_tokens),
     hours as (
-      insert into node_hours (node_id, hour_at, requests, first_tokens, first_token_ms)
+      insert into node_hours (node_id, hour_at, requests, first_tokens, first_token_ms, prompt_tokens, completion_tokens)
       select node_id, created_at - created_at % ${HOUR_SECONDS}::bigint as hour_at, count(*), count(first_token_ms),
-        coalesce(sum(first_token_ms), 0)
+        coalesce(sum(first_token_ms), 0), least(sum(prompt_tokens), ${TOKENS_MAX}), least(sum(completion_tokens), ${TOKENS_MAX})
       from fresh group by 1, 2 order by 1, 2
       on conflict (node_id, hour_at) do update set requests = node_hours.requests + excluded.requests,
         first_tokens = node_hours.first_tokens + excluded.first_tokens,
-        first_token_ms = node_hours.first_token_ms + excluded.first_token_ms),
+        first_token_ms = node_hours.first_token_ms + excluded.first_token_ms,
+        prompt_tokens = least(node_hours.prompt_tokens + excluded.prompt_tokens, ${TOKENS_MAX}),
+        completion_tokens = least(node_hours.completion_tokens + excluded.completion_tokens, ${TOKENS_MAX})),
     minutes as (
       insert into network_minutes (minute_at, requests)
       select created_at - created_at % ${MINUTE_SECONDS}::bigint, count(*) from fresh group by 1 order by 1
@@ -178,6 +206,38 @@ async function readDay(
     requestsServedDay: rows[0]?.requests ?? 0,
     averageTimeToFirstTokenMs: rows[0]?.average ?? null,
   }
+}
+
+async function readHistory(
+  queries: Queries,
+  nodeId: string,
+  from: number,
+): Promise<readonly NodeHour[]> {
+  const { rows } = await sql<{
+    hour_at: number
+    requests: number
+    prompt_tokens: number
+    completion_tokens: number
+    p50: number | null
+    p95: number | null
+  }>`
+    select h.hour_at, h.requests, h.prompt_tokens, h.completion_tokens, t.p50, t.p95
+    from node_hours h cross join lateral (
+      select percentile_cont(0.5) within group (order by time_to_first_token_ms) as p50,
+        percentile_cont(0.95) within group (order by time_to_first_token_ms) as p95
+      from (
+        select time_to_first_token_ms from inferences i
+        where i.node_id = h.node_id and i.created_at >= h.hour_at and i.created_at < h.hour_at + ${HOUR_SECONDS}::bigint
+        order by i.created_at desc, i.position desc limit ${FIRST_TOKENS_MAX}::integer) last) t
+    where h.node_id = ${nodeId} and h.hour_at >= ${from}::bigint
+    order by h.hour_at`.execute(queries)
+  return rows.map((row) => ({
+    start: row.hour_at,
+    requests: row.requests,
+    promptTokens: row.prompt_tokens,
+    completionTokens: row.completion_tokens,
+    firstTokenMs: row.p50 === null || row.p95 === null ? null : { p50: row.p50, p95: row.p95 },
+  }))
 }
 
 async function listCompleted(
@@ -223,7 +283,7 @@ async function prune(
       from nodes n) kept
     where inferences.node_id = kept.node_id and inferences.created_at < least(kept.last_shown, ${until}::bigint)
       and kept.last_shown is not null`.execute(queries)
-  await sql`delete from node_hours where hour_at < ${from - HOUR_SECONDS}::bigint`.execute(queries)
+  await sql`delete from node_hours where hour_at < ${until - HOUR_SECONDS}::bigint`.execute(queries)
   await sql`delete from network_minutes where minute_at < ${from - MINUTE_SECONDS}::bigint`.execute(
     queries,
   )

@@ -38,6 +38,11 @@ export type StoredNode = {
   readonly requestsServed: number
 }
 
+type ListedNode = StoredNode & {
+  readonly benchmark: NodeBenchmark | null
+  readonly speeds: ReadonlyMap<string, number>
+}
+
 /** What a node's agent measured of its backend: a claim. */
 export type NodeBenchmark = {
   readonly nodeId: string
@@ -90,10 +95,11 @@ export type NodesStore = {
   ): Promise<'created' | 'taken' | 'too_many'>
   /** Gives the node, whoever's it is, or null. */
   find(nodeId: string): Promise<StoredNode | null>
-  /** Gives the account's nodes, archived ones too, oldest first, each with its newest benchmark. */
-  list(
-    accountId: string,
-  ): Promise<readonly (StoredNode & { readonly benchmark: NodeBenchmark | null })[]>
+  /**
+   * Gives the account's nodes, archived ones too, oldest first, each with its newest benchmark, and
+   * the benchmarks (tokens per second) of the models that it serves now.
+   */
+  list(accountId: string): Promise<readonly ListedNode[]>
   /** Sets what is not null. Gives what it changed, or null when there is no such node. */
   update(
     node: OwnNode & { readonly name: string | null; readonly isArchived: boolean | null },
@@ -185,8 +191,15 @@ export function createNodesStore(
         .orderBy('created_at')
         .orderBy('position')
         .execute()
-      const benchmarks = await findNewestBenchmarks(queries, { accountId })
-      return rows.map((row) => ({ ...toNode(row), benchmark: benchmarks.get(row.node_id) ?? null }))
+      const [benchmarks, speeds] = await Promise.all([
+        findNewestBenchmarks(queries, { accountId }),
+        readServedSpeeds(queries, accountId),
+      ])
+      return rows.map((row) => ({
+        ...toNode(row),
+        benchmark: benchmarks.get(row.node_id) ?? null,
+        speeds: new Map(speeds.get(row.node_id)),
+      }))
     },
     update: (node) => updateNode(queries, node),
     async saveHardware({ nodeId, accountId, hardware, at }) {
@@ -395,6 +408,21 @@ async function findNewestBenchmarks(
     select distinct on (node_id) * from node_benchmarks where ${those}
     order by node_id, created_at desc, position desc`.execute(queries)
   return new Map(rows.map((row) => [row.node_id, toBenchmark(row)]))
+}
+
+/** Benchmarks of the models that an account's connected nodes serve, by node id. */
+async function readServedSpeeds(queries: Queries, accountId: string) {
+  const { rows } = await sql<Pick<BenchmarkRow, 'node_id' | 'model' | 'tokens_per_second'>>`
+    select b.node_id, b.model, b.tokens_per_second from nodes n
+    join node_benchmarks b on b.node_id = n.node_id and b.model = any(n.models)
+    where n.account_id = ${accountId}::uuid and n.connected_since is not null`.execute(queries)
+  const speeds = new Map<string, (readonly [model: string, speed: number])[]>()
+  for (const row of rows) {
+    const known = speeds.get(row.node_id) ?? []
+    known.push([row.model, row.tokens_per_second])
+    speeds.set(row.node_id, known)
+  }
+  return speeds
 }
 
 /** One pass over the connected nodes and their benchmarks. */

@@ -1,12 +1,18 @@
 import { wordlists } from 'ethers'
 import type { z } from 'zod'
 import { ApiError } from '../api/errors.ts'
-import type { InferencesStore, NodeStats } from './inferences-store.ts'
+import {
+  HOUR_SECONDS,
+  type InferencesStore,
+  type NodeHour,
+  type NodeStats,
+} from './inferences-store.ts'
 import { statusText } from './node-state.ts'
 import type { NodeBenchmark, NodesStore, OwnNode, StoredNode } from './nodes-store.ts'
 import {
   type NodeHardware,
   type nodeBenchmarkReply,
+  type nodeHistoryReply,
   type nodeInfoReply,
   type nodeListReply,
   type nodeStatsReply,
@@ -33,6 +39,8 @@ export type OwnedNodes = {
   info(node: OwnNode): Promise<object>
   saveInfo(node: OwnNode & { readonly hardware: NodeHardware }): Promise<object>
   stats(node: OwnNode): Promise<object>
+  /** What the node served in the hour that is now, and so many hours together. */
+  history(node: OwnNode & { readonly hours: number }): Promise<object>
   /** Throws `not_found` also when there is no benchmark of this model. */
   benchmark(node: OwnNode & { readonly model: string }): Promise<object>
   /**
@@ -50,7 +58,7 @@ export type OwnedNodes = {
  */
 export function createOwnedNodes(options: {
   readonly nodes: NodesStore
-  readonly inferences: Pick<InferencesStore, 'stats' | 'servedDay'>
+  readonly inferences: Pick<InferencesStore, 'stats' | 'servedDay' | 'history'>
   readonly onArchived: (nodeId: string) => void
   readonly now: () => number
   readonly random: (length: number) => Uint8Array
@@ -98,7 +106,7 @@ export function createOwnedNodes(options: {
         nodes.list(accountId),
         inferences.servedDay(accountId, now),
       ])
-      const items = listed.map(({ benchmark, ...node }) => {
+      const items = listed.map(({ benchmark, speeds, ...node }) => {
         const described = describe(node, now)
         return {
           ...described,
@@ -108,6 +116,11 @@ export function createOwnedNodes(options: {
           benchmark_tokens_per_second: benchmark?.tokensPerSecond ?? null,
           is_archived: node.isArchived,
           node_created_at: node.createdAt,
+          is_connected: node.connectedSince !== null,
+          models: node.models.map((model) => ({
+            model_name: model,
+            tokens_per_second: speeds.get(model) ?? null,
+          })),
         }
       })
       return { response: 'OK', nodes: items } satisfies z.output<typeof nodeListReply>
@@ -130,6 +143,15 @@ export function createOwnedNodes(options: {
         inferences.stats(node.nodeId, unixSeconds()),
       ])
       return statsReply(node, benchmark, stats)
+    },
+    async history({ hours, ...own }) {
+      const { nodeId } = await findOwn(own)
+      const now = unixSeconds()
+      const since = now - (now % HOUR_SECONDS) - (hours - 1) * HOUR_SECONDS
+      const found = await inferences.history(nodeId, since)
+      return { node_id: nodeId, since, hours: found.map(describeHour) } satisfies z.output<
+        typeof nodeHistoryReply
+      >
     },
     async benchmark({ model, ...own }) {
       const { nodeId } = await findOwn(own)
@@ -194,6 +216,19 @@ function statsReply(
       total_tokens: inference.totalTokens,
       created_at: inference.createdAt,
     })),
+  }
+}
+
+/** Times are in seconds, as in the statistics. */
+function describeHour(hour: NodeHour) {
+  const { firstTokenMs } = hour
+  return {
+    start: hour.start,
+    requests: hour.requests,
+    prompt_tokens: hour.promptTokens,
+    completion_tokens: hour.completionTokens,
+    time_to_first_token:
+      firstTokenMs === null ? null : { p50: firstTokenMs.p50 / 1000, p95: firstTokenMs.p95 / 1000 },
   }
 }
 

@@ -10,6 +10,8 @@ import {
   networkStatsReply,
   nodeBenchmark,
   nodeBenchmarkReply,
+  nodeHistoryQuery,
+  nodeHistoryReply,
   nodeInfo,
   nodeInfoReply,
   nodeListReply,
@@ -27,8 +29,26 @@ import {
 const REGISTRY_CALLS_MAX = 256
 const REGISTRY_BYTES_MAX = 16 * 1024 * 1024
 
+/** Histories that are read at once: each of them may be of some hundred thousand rows. */
+const HISTORY_CALLS_MAX = 8
+
 /** The bodies of all these routes are a dozen short members. */
 export const NODE_BODY_BYTES_MAX = 64 * 1024
+
+const EXAMPLE_ID = '3d2c1b0a-0000-4000-8000-000000000000'
+
+/** Bodies, as the documentation shows them. */
+const EXAMPLES = {
+  info: {
+    node_id: EXAMPLE_ID,
+    ...{ gpu_model: 'RTX 4090', vram: 24_576, gpu_count: 1, power_limit: 450 },
+    ...{ cpu_model: 'Ryzen 9 7950X', cpu_count: 16, ram: 65_536 },
+    ...{ network_download_speed: 940, network_upload_speed: 880, operating_system: 'Linux' },
+  },
+  benchmark: { node_id: EXAMPLE_ID, model_name: 'llama-3.1-8b', tokens_per_second: 84.5 },
+  create: { node_name: 'my machine' },
+  update: { node_id: EXAMPLE_ID, node_name: 'my other machine' },
+} as const
 
 /**
  * Contributed nodes (interface, 2.7): registration, hardware, benchmarks and statistics, and the
@@ -65,7 +85,12 @@ export function nodeRoutes({
       method: 'POST',
       path: '/v1/node/info',
       summary: "Report a node's hardware",
-      body: { name: 'NodeInfoRequest', schema: nodeInfo, bytesMax },
+      body: {
+        name: 'NodeInfoRequest',
+        schema: nodeInfo,
+        bytesMax,
+        example: EXAMPLES.info,
+      },
       reply: ok,
       admission,
       handler(call) {
@@ -89,6 +114,18 @@ export function nodeRoutes({
     defineRoute({
       ...node,
       method: 'GET',
+      path: '/v1/node/stats/history',
+      summary: 'What a node served, hour by hour',
+      query: nodeHistoryQuery,
+      reply: { name: 'NodeHistory', schema: nodeHistoryReply },
+      errors: ['not_found', 'overloaded'],
+      admission: createAdmission({ callsMax: HISTORY_CALLS_MAX, bytesMax: 0 }),
+      handler: ({ caller, query: { node_id: nodeId, hours } }) =>
+        nodes.history({ accountId: caller().accountId, nodeId, hours }),
+    }),
+    defineRoute({
+      ...node,
+      method: 'GET',
       path: '/v1/node/benchmark',
       summary: "A node's benchmark of a model",
       query: benchmarkQuery,
@@ -103,7 +140,12 @@ export function nodeRoutes({
       method: 'POST',
       path: '/v1/node/benchmark',
       summary: 'Report a benchmark',
-      body: { name: 'NodeBenchmarkRequest', schema: nodeBenchmark, bytesMax },
+      body: {
+        name: 'NodeBenchmarkRequest',
+        schema: nodeBenchmark,
+        bytesMax,
+        example: EXAMPLES.benchmark,
+      },
       reply: ok,
       errors: ['not_found', 'limit_reached'],
       admission,
@@ -126,7 +168,7 @@ export function nodeRoutes({
       method: 'POST',
       path: '/v1/dashboard/node',
       summary: 'Register a node',
-      body: { name: 'CreateNodeRequest', schema: createNode, bytesMax },
+      body: { name: 'CreateNodeRequest', schema: createNode, bytesMax, example: EXAMPLES.create },
       reply: { name: 'CreatedNode', schema: createdNode },
       errors: ['limit_reached'],
       admission,
@@ -137,7 +179,7 @@ export function nodeRoutes({
       method: 'PUT',
       path: '/v1/dashboard/node',
       summary: 'Rename or archive a node',
-      body: { name: 'UpdateNodeRequest', schema: updateNode, bytesMax },
+      body: { name: 'UpdateNodeRequest', schema: updateNode, bytesMax, example: EXAMPLES.update },
       reply: { name: 'UpdatedNode', schema: updatedNode },
       admission,
       handler(call) {

@@ -150,6 +150,8 @@ export type MeasuredParts = {
     | null
   /** Of the log's lines; null where they are not written by this process. */
   readonly lines: (() => { readonly dropped: number; readonly waitingBytes: number }) | null
+  /** Of what SIGHUP has read again: Unix seconds of the last time that it was taken into use. */
+  readonly settings: () => { readonly isReloaded: boolean; readonly reloadedAt: number }
   readonly now: () => number
 }
 
@@ -167,6 +169,7 @@ export function listSources(parts: MeasuredParts): readonly GaugeSource[] {
     enclaveSource(parts),
     busSource(parts),
     logSource(parts),
+    settingsSource(parts),
   ]
 }
 
@@ -394,6 +397,27 @@ function logSource({ lines }: MeasuredParts) {
     read: () => {
       const { dropped, waitingBytes } = lines?.() ?? { dropped: null, waitingBytes: null }
       return { log_lines_dropped_total: dropped, log_waiting_bytes: waitingBytes }
+    },
+  })
+}
+
+function settingsSource({ settings }: MeasuredParts) {
+  return source({
+    name: 'settings',
+    gauges: {
+      config_last_reload_successful: {
+        help: '1 when the last reload by SIGHUP, or the start, took its settings into use; 0 when they are older ones, because a file was at fault',
+      },
+      config_last_reload_success_timestamp_seconds: {
+        help: 'Unix time at which settings were last taken into use',
+      },
+    },
+    read: () => {
+      const { isReloaded, reloadedAt } = settings()
+      return {
+        config_last_reload_successful: Number(isReloaded),
+        config_last_reload_success_timestamp_seconds: reloadedAt,
+      }
     },
   })
 }

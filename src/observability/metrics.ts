@@ -30,11 +30,12 @@ type Meter = {
  * patterns, lists in our code and status codes, never from what a caller sends: a caller could
  * otherwise make as many series as it likes.
  */
-export function createMeter(): Meter {
+export function createMeter({ isStaging = false }: { readonly isStaging?: boolean } = {}): Meter {
   const registry = new Registry()
   collectDefaultMetrics({ register: registry })
   for (const name of MISNAMED) registry.removeSingleMetric(name)
   describeBuild(registry)
+  describeMode(registry, isStaging)
   return { registry, calls: observeCalls(registry), ...countCommits(registry) }
 }
 
@@ -55,6 +56,15 @@ function describeBuild(registry: Registry): void {
     registers: [registry],
   })
   build.set({ version: VERSION, node: process.versions.node }, 1)
+}
+
+function describeMode(registry: Registry, isStaging: boolean): void {
+  const staging = new Gauge({
+    name: `${METRICS_PREFIX}staging`,
+    help: '1 in staging: the security module is simulated, and no evidence of this gateway proves anything',
+    registers: [registry],
+  })
+  staging.set(isStaging ? 1 : 0)
 }
 
 function observeCalls(registry: Registry): CallObserver {

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { text, url } from '../runtime/fields.ts'
+import { confidential, text, url } from '../runtime/fields.ts'
 
 /** Variables of whatever may be traced: the gateway, a node agent. Names are OpenTelemetry's. */
 export const traceFields = {
@@ -12,9 +12,8 @@ export const traceFields = {
   /**
    * Headers for it, `name=value` with commas between them, values percent-encoded. Default: none.
    */
-  OTEL_EXPORTER_OTLP_HEADERS: z
-    .string()
-    .transform((list, context) => {
+  OTEL_EXPORTER_OTLP_HEADERS: confidential(
+    z.string().transform((list, context) => {
       const headers = parseHeaders(list)
       if (headers === null)
         context.addIssue({
@@ -22,8 +21,8 @@ export const traceFields = {
           message: 'expected name=value with commas between them',
         })
       return headers ?? {}
-    })
-    .default({}),
+    }),
+  ).default({}),
   /** Name that the process has in traces. Default: affidavit-gateway, affidavit-agent. */
   OTEL_SERVICE_NAME: text.optional(),
   /**

@@ -58,20 +58,45 @@ export function form(pattern: RegExp, expected: string) {
   return z.string().regex(pattern, { error: `expected ${expected}` })
 }
 
+const CONFIDENTIAL = new WeakSet<object>()
+
+/**
+ * Marks a field whose value is a secret, or may hold one: `NAME_FILE` may name a file that has it
+ * (read-settings.ts). The mark stays with what wraps the field, such as `.optional()`.
+ */
+export function confidential<Field extends z.ZodType>(field: Field): Field {
+  CONFIDENTIAL.add(field)
+  return field
+}
+
+/** Whether a field is marked by `confidential`. */
+export function isConfidential(field: z.core.$ZodType): boolean {
+  const { innerType, in: input, out } = field._zod.def as WrappedFields
+  return (
+    CONFIDENTIAL.has(field) ||
+    [innerType, input, out].some((inner) => inner !== undefined && isConfidential(inner))
+  )
+}
+
+/** What zod's optional, default and piped types hold. */
+type WrappedFields = z.core.$ZodTypeDef &
+  Readonly<Partial<Record<'innerType' | 'in' | 'out', z.core.$ZodType>>>
+
 /** A credential: printable ASCII without blanks, because it travels in a header. */
-export const secret = form(
-  /^[\x21-\x7e]{1,4096}$/,
-  'printable ASCII without blanks, at most 4096 characters',
+export const secret = confidential(
+  form(/^[\x21-\x7e]{1,4096}$/, 'printable ASCII without blanks, at most 4096 characters'),
 )
 
 /**
  * A private key of secp256k1, 32 bytes in hex, 0x or not; gives it with 0x, in lower case. The
  * value is not repeated.
  */
-export const privateKey = z
-  .string()
-  .refine(isPrivateKey, { error: 'expected 32 bytes in hex that are a private key of secp256k1' })
-  .transform((hex) => `0x${hex.replace(/^0x/, '').toLowerCase()}`)
+export const privateKey = confidential(
+  z
+    .string()
+    .refine(isPrivateKey, { error: 'expected 32 bytes in hex that are a private key of secp256k1' })
+    .transform((hex) => `0x${hex.replace(/^0x/, '').toLowerCase()}`),
+)
 
 /**
  * Gives a field for a list of texts with commas between them; blanks around each are dropped, empty

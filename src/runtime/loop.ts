@@ -1,9 +1,19 @@
-import { setTimeout as sleep } from 'node:timers/promises'
-
 /** Waits so long, or until the signal is aborted. Never rejects. */
-export async function pause(ms: number, signal: AbortSignal): Promise<void> {
-  if (ms > 0) await sleep(ms, undefined, { signal }).catch(() => undefined)
+export function pause(ms: number, signal: AbortSignal): Promise<void> {
+  if (ms <= 0 || signal.aborted) return Promise.resolve()
+  return new Promise((resolve) => {
+    const end = () => {
+      clearTimeout(timer)
+      signal.removeEventListener('abort', end)
+      resolve()
+    }
+    const timer = setTimeout(end, ms)
+    signal.addEventListener('abort', end)
+  })
 }
+
+/** Why a pause ends early. Without a reason, each abort would make an exception with a stack. */
+const WOKEN = 'woken'
 
 /**
  * How long a loop waits for its next round: `ms`, and at least `leastMs` (by default 0) when it is
@@ -47,10 +57,10 @@ export function createLoop(round: (signal: AbortSignal) => Promise<number | Loop
     start() {
       running ??= run()
     },
-    wake: () => waking.abort(),
+    wake: () => waking.abort(WOKEN),
     async stop() {
       stopping.abort()
-      waking.abort()
+      waking.abort(WOKEN)
       await running
     },
     isRunning: () => running !== null && !signal.aborted,

@@ -1,5 +1,7 @@
 import type { z } from 'zod'
 import { ownMembers } from '../../attestation/own-members.ts'
+import { isConfidential } from './fields.ts'
+import { readSecretFile } from './secret-file.ts'
 
 /** Variables by name, as a process has them. */
 export type Environment = Readonly<Record<string, string | undefined>>
@@ -24,44 +26,66 @@ export class ConfigurationError extends Error {
 
 /**
  * Gives the settings that a schema reads from variables; a variable set to the empty string counts
- * as unset. `findFaults` sees the variables that are set, as they were written, and gives what is
- * wrong with them together. Throws one ConfigurationError with every fault of both.
+ * as unset. A secret may be in a file that `NAME_FILE` names. `findFaults` sees the variables that
+ * are set, as they were written, and gives what is wrong with them together. `warn` hears of what
+ * works and should be mended. Throws one ConfigurationError with every fault of both.
  */
 export function readSettings<Schema extends z.ZodObject>(
   schema: Schema,
   environment: Environment,
   findFaults: (given: Environment) => readonly string[] = () => [],
+  warn: (sentence: string) => void = warnOnStandardError,
 ): z.output<Schema> {
-  const known = Object.keys(schema.shape)
   // What the environment, or an empty object, inherits is no setting.
   const own = ownMembers(environment)
-  const given = ownMembers(
-    Object.fromEntries(
-      known
-        .map((name) => [name, own[name]])
-        .filter(([, value]) => value !== undefined && value !== ''),
-    ),
-  )
+  const isSet = (name: string) => own[name] !== undefined && own[name] !== ''
+  const values: Record<string, string> = {}
+  /** A variable whose file is at fault is neither set nor unset. */
+  const fileFaults = new Map<string, string>()
+  for (const [name, field] of Object.entries(schema.shape)) {
+    const file = `${name}_FILE`
+    const hasFile = isConfidential(field) && isSet(file)
+    if (isSet(name) && hasFile) fileFaults.set(name, `${name}: unexpected together with ${file}`)
+    else if (isSet(name)) values[name] = own[name] ?? ''
+    else if (hasFile) {
+      const read = readSecretFile(own[file] ?? '')
+      if (read.kind === 'fault') fileFaults.set(name, `${file}: ${read.fault}`)
+      else {
+        values[name] = read.text
+        if (read.isOpen) warn(`${file}: expected a file that others cannot read (mode 600 or 640)`)
+      }
+    }
+  }
+  const given = ownMembers(values)
   const result = schema.safeParse(given)
   const issues = result.error?.issues ?? []
   const faults = [
-    ...issues.map((issue) => `${issue.path.join('.')}: ${issue.message}`),
-    ...findFaults(given),
+    ...fileFaults.values(),
+    ...issues
+      .filter((issue) => !fileFaults.has(String(issue.path[0])))
+      .map((issue) => `${issue.path.join('.')}: ${issue.message}`),
+    ...(fileFaults.size > 0 ? [] : findFaults(given)),
   ]
   if (result.success && faults.length === 0) return ownMembers(result.data)
   throw new ConfigurationError(faults)
+}
+
+function warnOnStandardError(sentence: string): void {
+  console.error(`warning: ${sentence}`)
 }
 
 function bullets(lines: readonly string[]): string {
   return lines.map((line) => `  - ${line}`).join('\n')
 }
 
-/** Those of the variables that are set, to be passed on. */
+/** Those of the variables that are set, to be passed on; also those that name their files. */
 export function pickVariables(
   environment: Environment,
   names: readonly string[],
 ): Readonly<Record<string, string>> {
   return Object.fromEntries(
-    names.flatMap((name) => (environment[name] ? [[name, environment[name]]] : [])),
+    names
+      .flatMap((name) => [name, `${name}_FILE`])
+      .flatMap((name) => (environment[name] ? [[name, environment[name]]] : [])),
   )
 }

@@ -56,9 +56,19 @@ export function searchRoutes({
       tag: 'Search',
       summary: 'Search the web',
       scope: 'inference',
-      body: { name: 'SearchRequest', schema: searchRequest, bytesMax: SEARCH_BODY_BYTES_MAX },
+      body: {
+        name: 'SearchRequest',
+        schema: searchRequest,
+        bytesMax: SEARCH_BODY_BYTES_MAX,
+        example: { query: 'certificate transparency', max_results: 3 },
+      },
       reply: { name: 'SearchResults', schema: searchResults },
-      errors: ['rate_limit_exceeded', 'search_not_configured', ...UPSTREAM_ERRORS],
+      errors: [
+        'rate_limit_exceeded',
+        'insufficient_quota',
+        'search_not_configured',
+        ...UPSTREAM_ERRORS,
+      ],
       admission: createAdmission({ callsMax: SEARCH_CALLS_MAX, bytesMax: SEARCH_BYTES_MAX }),
       isAbortable: true,
       async handler({ context, body: { query, max_results: asked }, abort, slot }) {

@@ -29,7 +29,7 @@ export type WebSearch = {
 type SearchSource = {
   readonly adapter: SearchAdapter
   readonly endpoint: Pick<Endpoint, 'ask'>
-  /** Empty for a provider without keys. */
+  /** Read for each search; empty for a provider without keys. */
   readonly apiKey: string
 }
 
@@ -39,9 +39,15 @@ const ANSWER_BYTES_MAX = 8 * 1024 * 1024
 /** Opens the search that the operator configured; null for none. */
 export function openWebSearch(config: SearchConfig | null, openEndpoint: OpenEndpoint): WebSearch {
   if (config === null) return createWebSearch(null)
-  const { provider, url, apiKey, timeoutMs } = config
+  const { provider, url, timeoutMs } = config
   const endpoint = openEndpoint({ url, headers: {}, timeoutMs, answerBytesMax: ANSWER_BYTES_MAX })
-  return createWebSearch({ adapter: SEARCH_ADAPTERS[provider], endpoint, apiKey: apiKey ?? '' })
+  return createWebSearch({
+    adapter: SEARCH_ADAPTERS[provider],
+    endpoint,
+    get apiKey() {
+      return config.apiKey ?? ''
+    },
+  })
 }
 
 /** Service of web search, through one provider; null for none. */

@@ -2,8 +2,10 @@ import { join } from 'node:path'
 import { type Dialect, Kysely, sql } from 'kysely'
 import type { Logger } from '../observability/logger.ts'
 import { StartFailure } from '../runtime/starting.ts'
+import type { ContentCipher } from './content-cipher.ts'
+import { type ContentKeySource, openContentCipher } from './content-keys.ts'
 import { openEmbedded } from './embedded.ts'
-import { DatabaseUnfit, DataFolderInUse } from './errors.ts'
+import { DatabaseNewer, DatabaseUnfit, DataFolderInUse } from './errors.ts'
 import { migrateToLatest } from './migrate.ts'
 import { openPostgres } from './postgres.ts'
 import type { DatabaseSession } from './postgres-session.ts'
@@ -29,19 +31,25 @@ export type Database = {
   readonly commits: Queries
   /** Locks and notices among the gateways on it; null where there is one at most. */
   readonly session: DatabaseSession | null
+  /** Names of the migrations that this opening ran, oldest first. */
+  readonly migrated: readonly string[]
+  /** Encrypts what callers asked and were answered; null: that is stored in the clear. */
+  readonly content: ContentCipher | null
   /** Ends all connections; a data folder may be opened again afterwards. */
   close(): Promise<void>
 }
 
 /**
  * Opens the database and runs outstanding migrations. Rejects with DatabaseUnfit when it is
- * reachable but could not keep what we promise, DataFolderInUse when another process holds the
- * folder, else with the driver's error. `onConnectionError` hears of what fails in the background:
- * idle connections that broke, upkeep of the embedded database. Queries report their own failures.
+ * reachable but could not keep what we promise, DatabaseNewer when a newer release migrated it,
+ * DataFolderInUse when another process holds the folder, else with the driver's error.
+ * `onConnectionError` hears of what fails in the background: idle connections that broke, upkeep of
+ * the embedded database. Queries report their own failures.
  */
 export async function openDatabase(
   location: DatabaseLocation,
   onConnectionError: (error: Error) => void = () => {},
+  content: ContentCipher | null = null,
 ): Promise<Database> {
   const opened =
     'url' in location
@@ -57,14 +65,14 @@ export async function openDatabase(
     await opened.close()
   }
   try {
-    await migrateToLatest(migrations)
+    const migrated = await migrateToLatest(migrations)
     if (migrations !== queries) await migrations.destroy()
+    const kind = 'url' in location ? 'postgres' : 'embedded'
+    return { kind, queries, commits, session: opened.session, content, migrated, close }
   } catch (error) {
     await close()
     throw error
   }
-  const kind = 'url' in location ? 'postgres' : 'embedded'
-  return { kind, queries, commits, session: opened.session, close }
 }
 
 /** Folder of the embedded database within the data folder. */
@@ -75,13 +83,25 @@ export const DATABASE_FOLDER = 'database'
  * migrates it. Rejects with StartFailure, whose message never holds the URL.
  */
 export async function startDatabase(
-  { url, dataFolder }: { readonly url: string | null; readonly dataFolder: string },
+  {
+    url,
+    dataFolder,
+    contentKeys = null,
+  }: {
+    readonly url: string | null
+    readonly dataFolder: string
+    /** Keys of stored content; null for none. */
+    readonly contentKeys?: ContentKeySource | null
+  },
   log: Pick<Logger, 'warn'>,
 ): Promise<Database> {
+  const content = await openContentCipher(contentKeys)
   const location = url === null ? { dataFolder: join(dataFolder, DATABASE_FOLDER) } : { url }
   try {
-    return await openDatabase(location, (error) =>
-      log.warn({ err: error }, 'database connection broke'),
+    return await openDatabase(
+      location,
+      (error) => log.warn({ err: error }, 'database connection broke'),
+      content,
     )
   } catch (error) {
     const what =
@@ -94,7 +114,8 @@ function describe(error: unknown, what: string): string {
   const isTold =
     error instanceof StartFailure ||
     error instanceof DataFolderInUse ||
-    error instanceof DatabaseUnfit
+    error instanceof DatabaseUnfit ||
+    error instanceof DatabaseNewer
   if (isTold) return `database: ${error.message}`
   // Refused connections to several addresses come as one error without a message of its own.
   const first = error instanceof AggregateError ? error.errors[0] : error

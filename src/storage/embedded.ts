@@ -1,10 +1,12 @@
 import { chmod, mkdir, stat } from 'node:fs/promises'
-import path from 'node:path'
-import { PGliteDialect } from 'kysely'
+import { createRequire } from 'node:module'
+import { PostgresDialect } from 'kysely'
 import { loadOptional } from '../runtime/starting.ts'
+import { startEmbeddedThread } from './embedded-thread.ts'
 import { lockFolder } from './folder-lock.ts'
-import type { OpenedDatabase } from './postgres.ts'
-import { parseInt8 } from './tables.ts'
+import { createEmbeddedPool, discardBroken, type OpenedDatabase } from './postgres.ts'
+
+const PACKAGE = '@electric-sql/pglite'
 
 const OWNER_ALONE = 0o700
 const OTHERS = 0o077
@@ -25,24 +27,23 @@ export async function openEmbedded(
   if (((await stat(dataFolder)).mode & OTHERS) !== 0) await chmod(dataFolder, OWNER_ALONE)
   const lock = await lockFolder(dataFolder)
   try {
-    // Loaded only here: 20 MB of WebAssembly that a gateway on a real Postgres never needs.
-    const { PGlite, types } = await loadOptional(
-      '@electric-sql/pglite',
-      () => import('@electric-sql/pglite'),
-      { purpose: 'the embedded database', instead: 'set DATABASE_URL to a Postgres server' },
-    )
-    const pglite = await PGlite.create({
-      dataDir: path.join(dataFolder, 'pgdata'),
-      parsers: { [types.INT8]: parseInt8 },
+    await loadOptional(PACKAGE, () => createRequire(import.meta.url).resolve(PACKAGE), {
+      ...{ purpose: 'the embedded database', instead: 'set DATABASE_URL to a Postgres server' },
     })
-    const upkeep = startUpkeep(pglite, upkeepLimits, onError)
-    const close = async () => {
+    const thread = await startEmbeddedThread(dataFolder)
+    const pool = createEmbeddedPool(() => thread.connect())
+    const upkeep = startUpkeep(pool, upkeepLimits, onError)
+    const end = async () => {
       await upkeep.stop()
-      if (!pglite.closed) await pglite.close()
+      if (!pool.ending) await pool.end()
+    }
+    const close = async () => {
+      await end()
+      await thread.close()
       await lock.release()
     }
     return {
-      dialect: new PGliteDialect({ pglite }),
+      dialect: new PostgresDialect({ pool: { ...discardBroken(pool), end } }),
       commitDialect: null,
       migrationDialect: null,
       session: null,

@@ -1,3 +1,4 @@
+import type { Duplex } from 'node:stream'
 import {
   type Dialect,
   type PostgresCursor,
@@ -10,6 +11,7 @@ import pg from 'pg'
 import { createLoop } from '../runtime/loop.ts'
 import { DatabaseAwayError, DatabaseUnfit } from './errors.ts'
 import { createPostgresSession, type DatabaseSession } from './postgres-session.ts'
+import { statementName } from './prepared.ts'
 import { parseInt8 } from './tables.ts'
 
 /** Limits of the connections to a Postgres server. */
@@ -155,13 +157,30 @@ function createPool(
   return pool
 }
 
+/** The one connection to a database that has one session and no limits of time. */
+export function createEmbeddedPool(connect: () => Duplex): pg.Pool {
+  const pool = new pg.Pool({
+    ...{ max: 1, user: 'postgres', database: 'template1', idleTimeoutMillis: 0 },
+    stream: connect,
+    // What an earlier connection has prepared is still there, and a transaction that it left open.
+    onConnect: (client) => client.query('rollback; deallocate all').then(() => undefined),
+    types: { getTypeParser },
+  })
+  pool.on('error', () => {})
+  pool.on('connect', (client) => client.on('error', () => {}))
+  return pool
+}
+
 /**
  * The pool takes a connection back whatever happened on it. One whose query timed out still waits
  * for that answer, and the next query would wait behind it until TCP gives up, a quarter of an hour
  * later: so it is thrown away, like every one that failed otherwise than by an error the server
  * reported.
  */
-function discardBroken(pool: pg.Pool, silence: () => AbortSignal = () => NEVER): PostgresPool {
+export function discardBroken(
+  pool: pg.Pool,
+  silence: () => AbortSignal = () => NEVER,
+): PostgresPool {
   return {
     options: pool.options,
     connect: async () => {
@@ -263,7 +282,12 @@ function watchClient(client: pg.PoolClient, silence: () => AbortSignal): Postgre
   function query(statement: unknown, parameters: readonly unknown[] = []): unknown {
     if (typeof statement !== 'string')
       throw new TypeError('expected a statement; cursors are not used here')
-    return until(client.query(statement, [...parameters]), silence()).catch((error: unknown) => {
+    const name = statementName(statement)
+    const asked = {
+      ...{ text: statement, values: [...parameters] },
+      ...(name === null ? {} : { name }),
+    }
+    return until(client.query(asked), silence()).catch((error: unknown) => {
       isBroken ||= !(error instanceof pg.DatabaseError)
       if (error instanceof DatabaseAwayError) throw error
       throw isConnectionLost(error) ? awayError(error) : error

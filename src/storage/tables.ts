@@ -9,6 +9,8 @@ import type { Receipt } from '../../attestation/receipt.ts'
  */
 export type Tables = {
   readonly accounts: AccountRow
+  readonly admin_acts: AdminActRow
+  readonly budgets: BudgetRow
   readonly api_keys: ApiKeyRow
   readonly logs: LogRow
   readonly log_nodes: LogNodeRow
@@ -27,11 +29,38 @@ export type Tables = {
   readonly network_minutes: NetworkMinuteRow
   readonly gateway_processes: GatewayProcessRow
   readonly rate_limit_windows: RateLimitWindowRow
+  readonly usage_hours: UsageHourRow
   readonly idempotency_keys: IdempotencyKeyRow
+  readonly erasures: ErasureRow
+  readonly content_keys: ContentKeyRow
 }
 
 /** Query builder over Affidavit's tables; never leaves this room and the stores of the others. */
 export type Queries = Kysely<Tables>
+
+type BudgetRow = {
+  readonly account_id: string
+  /** Empty for all of the account. */
+  readonly key_id: string
+  readonly what: string
+  readonly per: string
+  /** Money is in billionths. */
+  readonly bound: number
+  readonly used: Generated<number>
+  /** Begin of the period that `used` is of, Unix seconds. */
+  readonly window_at: Generated<number>
+}
+
+type AdminActRow = {
+  /** From 1, without gaps. */
+  readonly position: number
+  readonly at: number
+  readonly kind: string
+  /** JSON of all that is known of it. */
+  readonly entry: string
+  /** SHA-256 of the hash before and of entry. */
+  readonly hash: Uint8Array
+}
 
 type AccountRow = {
   readonly id: string
@@ -41,6 +70,16 @@ type AccountRow = {
   readonly position: GeneratedAlways<number>
   /** Name of a tier of the tiers file; null for its default. */
   readonly tier: Generated<string | null>
+  /** Null while its keys are taken. */
+  readonly disabled_at: Generated<number | null>
+  /** Null while it is there; then `name` is none that anybody gave. */
+  readonly deleted_at: Generated<number | null>
+  readonly former_name: Generated<string | null>
+  /** Null: the gateway's. */
+  readonly retention_days: Generated<number | null>
+  /** Content of completions that finished until then is erased, by the act erasure_id. */
+  readonly erased_through: Generated<number | null>
+  readonly erasure_id: Generated<number | null>
 }
 
 type ApiKeyRow = {
@@ -99,6 +138,7 @@ type RecordRow = {
   readonly account_id: string | null
   readonly request_id: string | null
   readonly hash: Uint8Array
+  /** Null when they are encrypted in `content`, were erased, or were never known. */
   readonly request: string | null
   readonly response: string | null
   readonly receipt: string
@@ -116,6 +156,30 @@ type RecordRow = {
   readonly call_id: string | null
   /** JSON of what an encrypted call used; null of others. */
   readonly usage: string | null
+  /** Request and response, encrypted (content-cipher.ts). */
+  readonly content: Generated<Uint8Array | null>
+  /** When request and response were erased, and by which act; null when they were not. */
+  readonly erased_at: Generated<number | null>
+  readonly erasure_id: Generated<number | null>
+}
+
+/** One act that erased content, of however many records. */
+type ErasureRow = {
+  readonly id: GeneratedAlways<number>
+  readonly requested_by: 'operator' | 'account' | 'retention'
+  readonly reason: string
+  /** Whose content; null for everybody's. */
+  readonly account_id: string | null
+  readonly created_at: number
+}
+
+/** A key that content was encrypted under. */
+type ContentKeyRow = {
+  /** 16 hex digits. */
+  readonly id: string
+  readonly first_used_at: number
+  /** When no content was left under it; null while there may be some. */
+  readonly retired_at: number | null
 }
 
 type BootStatementRow = {
@@ -250,6 +314,8 @@ type NodeHourRow = {
   /** How many of them had their first token timed, and those times together. */
   readonly first_tokens: number
   readonly first_token_ms: number
+  readonly prompt_tokens: Generated<number>
+  readonly completion_tokens: Generated<number>
 }
 
 type NetworkMinuteRow = {
@@ -293,6 +359,26 @@ type RateLimitWindowRow = {
   readonly day_tokens: number
 }
 
+/** What one account used in the hour that begins at `hour_at`. */
+type UsageHourRow = {
+  readonly account_id: string
+  readonly hour_at: number
+  /** The limiter's kind of call. */
+  readonly operation: string
+  /** One of MODEL_FAMILIES (src/observability/model-family.ts). */
+  readonly family: string
+  /** Empty: unknown, and so is the model. */
+  readonly key_id: Generated<string>
+  readonly model: Generated<string>
+  readonly requests: number
+  readonly tokens: number
+  readonly prompt_tokens: Generated<number>
+  readonly completion_tokens: Generated<number>
+  /** Billionths. */
+  readonly money: Generated<number>
+  readonly unpriced_requests: Generated<number>
+}
+
 type IdempotencyKeyRow = {
   readonly account_id: string
   readonly key: string
@@ -305,6 +391,8 @@ type IdempotencyKeyRow = {
   readonly notary: string | null
   /** The answer, where no record is. */
   readonly answer: string | null
+  /** The same, encrypted. */
+  readonly sealed_answer: Generated<Uint8Array | null>
   /** When its gateway gave the call up without knowing what became of it. */
   readonly abandoned_at: number | null
   readonly created_at: number

@@ -39,7 +39,7 @@ export type Endpoint = {
 
 type EndpointOptions = {
   readonly url: string
-  /** Sent with every call; may hold the credential. */
+  /** Sent with every call, and read for each; may hold the credential. */
   readonly headers: Readonly<Record<string, string>>
   /** For a whole call. */
   readonly timeoutMs: number
@@ -50,13 +50,14 @@ type EndpointOptions = {
 export type OpenEndpoint = (options: EndpointOptions) => Endpoint
 
 /** Options of an API in OpenAI's form, of which one answer has at most `answerBytesMax`. */
-export function openAiOptions(
-  { url, apiKey, timeoutMs }: OpenAiApi,
-  answerBytesMax: number,
-): EndpointOptions {
-  const headers: Record<string, string> =
-    apiKey === null ? {} : { authorization: `Bearer ${apiKey}` }
-  return { url, headers, timeoutMs, answerBytesMax }
+export function openAiOptions(api: OpenAiApi, answerBytesMax: number): EndpointOptions {
+  const { url, timeoutMs } = api
+  return {
+    ...{ url, timeoutMs, answerBytesMax },
+    get headers(): Readonly<Record<string, string>> {
+      return api.apiKey === null ? {} : { authorization: `Bearer ${api.apiKey}` }
+    },
+  }
 }
 
 /**

@@ -1,12 +1,5 @@
-import { encodeHex } from '../../attestation/bytes.ts'
 import { canonicalizeJson } from '../../attestation/json/canonical.ts'
-import { type Edge, type LogNode, rootOf } from '../../attestation/merkle/edge.ts'
-import {
-  buildProof,
-  edgeNodes,
-  inclusionNodes,
-  type NodeCoordinate,
-} from '../../attestation/merkle/proof-nodes.ts'
+import { rootOf } from '../../attestation/merkle/edge.ts'
 import type { LogDomain, TreeHead } from '../../attestation/tree-head.ts'
 import type { PullReply } from '../../enclave/protocol/messages.ts'
 import type { RelayerNonces } from '../chain/relayer-nonces.ts'
@@ -20,6 +13,7 @@ import {
 } from './check-batch.ts'
 import type { CommitTurns } from './commit-turns.ts'
 import type { CommitsStore, LogState, NewRecord } from './commits-store.ts'
+import { type CommittedHead, recordsUnder } from './committed-heads.ts'
 import { parseCallContext } from './completion-call.ts'
 import type { IntervalAnchors } from './interval-anchors.ts'
 import type { StoredRecord } from './records-store.ts'
@@ -138,19 +132,20 @@ export async function commitReply(
     await commits.commitUnanchored({ ...commit, rootBefore: rootOf(log.edge) })
     return { ...committed, recordOf: null }
   }
-  const anchor = await nonces.use(async (nonce) => {
+  const anchored = await nonces.use(async (nonce): Promise<CommittedHead> => {
     const signed = await signAnchor(nonce, head)
+    const told = { before: log.edge, nodes, head, txHash: signed.hash }
     await commits.commit({
       ...commit,
       anchor: { relayer: nonces.relayer, nonce, ...signed },
       notice: turns.encodeNotice({
-        ...{ notary: notary.address, size: head.size },
+        ...{ notary: notary.address, size: head.size, head: told },
         ...{ relayer: nonces.relayer, nextNonce: nonce + 1 },
       }),
     })
-    return signed
+    return told
   })
-  const hashAt = nodeLookup(log.edge, nodes)
+  const recordUnder = recordsUnder(anchored, notary)
   return {
     ...committed,
     recordOf(index) {
@@ -158,23 +153,8 @@ export async function commitReply(
       const completion = completions[index - log.edge.size]
       if (fresh === undefined || completion === undefined)
         throw new RangeError(`expected a leaf of this commit, got ${index}`)
-      const path = buildProof(inclusionNodes(index, head.size), hashAt)
       const { document: _, callId: __, ...stored } = fresh
-      return {
-        ...stored,
-        notary: notary.address,
-        publicKey: notary.publicKey,
-        txHash: anchor.hash,
-        reanchored: [],
-        attestation: completion.document.base64,
-        logProof: {
-          size: head.size,
-          root: encodeHex(head.root),
-          signature: `0x${encodeHex(head.signature)}`,
-          path: path.map(encodeHex),
-          ...notary.domain,
-        },
-      }
+      return recordUnder({ ...stored, attestation: completion.document.base64 })
     },
   }
 }
@@ -207,31 +187,6 @@ function toNewRecord({ sealed, receipt, document }: CheckedCompletion): NewRecor
 
 const UUID_FORM = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 const REQUEST_ID_FORM = /^[\x20-\x7e]{1,256}$/
-
-/**
- * All that an inclusion path of a new leaf can need: new subtrees, and those of the edge before
- * them.
- */
-function nodeLookup(
-  before: Edge,
-  nodes: readonly LogNode[],
-): (coordinate: NodeCoordinate) => Uint8Array {
-  const hashes = new Map(nodes.map((node) => [keyOf(node), node.hash]))
-  for (const [place, coordinate] of edgeNodes(before.size).entries()) {
-    const hash = before.hashes[place]
-    if (hash !== undefined) hashes.set(keyOf(coordinate), hash)
-  }
-  return (coordinate) => {
-    const hash = hashes.get(keyOf(coordinate))
-    if (hash === undefined)
-      throw new Error(`expected node ${keyOf(coordinate)} (level/index) of a new leaf's path`)
-    return hash
-  }
-}
-
-function keyOf({ level, index }: NodeCoordinate): string {
-  return `${level}/${index}`
-}
 
 function unixSeconds(now: () => number): number {
   return Math.floor(now() / 1000)

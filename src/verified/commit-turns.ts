@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import { createLoop } from '../runtime/loop.ts'
 import type { DatabaseSession } from '../storage/postgres-session.ts'
+import { type CommittedHead, type ToldHead, tellHead, toldHead } from './committed-heads.ts'
 
 /** How often a gateway tries for the turn that another one has. */
 const TRY_INTERVAL_MS = 1_000
@@ -11,15 +12,25 @@ export type CommitNotice = {
   readonly notary: string
   /** Leaves that callers may have the record of now. */
   readonly size: number
+  /** The head that was committed with its anchor, if it was so. */
+  readonly head?: CommittedHead
   /** The relayer that paid, and its next nonce. */
   readonly relayer: string
   readonly nextNonce: number
 }
 
+/** What is heard of a commit: records of the log's first `size` leaves can be read. */
+export type HeardCommit = {
+  readonly size: number
+  /** Stored by whose turn it is. */
+  readonly isByHolder: boolean
+  /** The head of that size, when another process told it. */
+  readonly head: ToldHead | null
+}
+
 /** Hears of one log. */
 export type TurnHooks = {
-  /** Records of its first `size` leaves can be read; `isByHolder`: stored by whose turn it is. */
-  onCommitted(size: number, isByHolder: boolean): void
+  onCommitted(heard: HeardCommit): void
   /** The turn was gained or lost. */
   onChange(): void
 }
@@ -52,6 +63,7 @@ const notices = z.union([
     kind: z.literal('committed'),
     by: z.string(),
     held: z.boolean(),
+    head: toldHead.optional(),
     notary: z.string(),
     size: z.number(),
     relayer: z.string(),
@@ -95,8 +107,10 @@ export function createCommitTurns({
     const log = logs.get(notice.notary)
     if (notice.kind === 'free') void log?.tryLock()
     else {
-      if (notice.by !== gateway) onNonce({ relayer: notice.relayer, nextNonce: notice.next_nonce })
-      log?.hear(notice.size, notice.held)
+      const isOurs = notice.by === gateway
+      const { relayer, next_nonce: nextNonce, size, held: isByHolder, head = null } = notice
+      if (!isOurs) onNonce({ relayer, nextNonce })
+      log?.hear({ size, isByHolder, head: isOurs ? null : head })
     }
   }
 
@@ -144,10 +158,11 @@ export function createCommitTurns({
         },
       }
     },
-    encodeNotice: ({ notary, size, relayer, nextNonce }) =>
+    encodeNotice: ({ notary, size, head, relayer, nextNonce }) =>
       JSON.stringify({
         ...{ kind: 'committed', by: gateway, held: logs.get(notary)?.isLocked ?? false },
         ...{ notary, size, relayer, next_nonce: nextNonce },
+        ...(head === undefined ? {} : { head: tellHead(head) }),
       } satisfies z.input<typeof notices>),
   }
 }
@@ -196,8 +211,8 @@ class SharedLog {
     return this.#members.length > 0
   }
 
-  hear(size: number, isByHolder: boolean): void {
-    for (const member of [...this.#members]) member.onCommitted(size, isByHolder)
+  hear(heard: HeardCommit): void {
+    for (const member of [...this.#members]) member.onCommitted(heard)
   }
 
   /** The session's locks are gone. */

@@ -1,16 +1,23 @@
-import type { RecordsStore, StoredRecord } from './records-store.ts'
+import type { ToldCompletion } from '../../enclave/protocol/messages.ts'
+import type { AnsweredRecord } from './records-store.ts'
 
 /** Records that are read at once for waiters. */
 const SETTLED_AT_ONCE_MAX = 128
 
-/** Somebody who waits for one leaf to be committed. */
-export type Waiter = {
-  readonly notary: string
+/** A leaf that is waited for. */
+export type AwaitedLeaf = {
   readonly index: number
+  /** What its enclave told of it with its answer; null: nothing. */
+  readonly told: ToldCompletion | null
+}
+
+/** Somebody who waits for one leaf to be committed. */
+export type Waiter = AwaitedLeaf & {
+  readonly notary: string
   /** Of performance.now(). */
   readonly sinceMs: number
   /** Ends the waiting; only the first of both counts. */
-  resolve(record: StoredRecord): void
+  resolve(record: AnsweredRecord): void
   reject(error: Error): void
 }
 
@@ -25,10 +32,10 @@ export class CommitWaiters {
    */
   add(
     notary: string,
-    index: number,
+    { index, told }: AwaitedLeaf,
     signal: AbortSignal,
-  ): { readonly waiter: Waiter; readonly record: Promise<StoredRecord> } {
-    const { promise, resolve, reject } = Promise.withResolvers<StoredRecord>()
+  ): { readonly waiter: Waiter; readonly record: Promise<AnsweredRecord> } {
+    const { promise, resolve, reject } = Promise.withResolvers<AnsweredRecord>()
     const end = () => {
       this.#leave(waiter)
       signal.removeEventListener('abort', abort)
@@ -40,6 +47,7 @@ export class CommitWaiters {
     const waiter: Waiter = {
       notary,
       index,
+      told,
       sinceMs: performance.now(),
       resolve(record) {
         end()
@@ -76,23 +84,23 @@ export class CommitWaiters {
 
   /**
    * Resolves those who wait for the first `size` leaves of a log with what is stored; of leaves
-   * that are not they go on waiting. Gives how many records were found. Throws what the store
-   * throws.
+   * that are not they go on waiting. Gives how many records were found. Throws what `read` throws.
    */
   async settle(
     { notary, size }: { readonly notary: string; readonly size: number },
-    records: Pick<RecordsStore, 'findByIndexes'>,
+    read: (notary: string, leaves: readonly AwaitedLeaf[]) => Promise<readonly AnsweredRecord[]>,
   ): Promise<number> {
     let count = 0
     for (;;) {
       const due = this.all().filter((waiter) => waiter.notary === notary && waiter.index < size)
-      const indexes = [...new Set(due.map(({ index }) => index))].slice(0, SETTLED_AT_ONCE_MAX)
-      if (indexes.length === 0) return count
-      const found = await records.findByIndexes(notary, indexes)
+      const byIndex = new Map(due.map((waiter) => [waiter.index, waiter]))
+      const leaves = [...byIndex.values()].slice(0, SETTLED_AT_ONCE_MAX)
+      if (leaves.length === 0) return count
+      const found = await read(notary, leaves)
       for (const record of found)
         for (const waiter of this.of(notary, record.index)) waiter.resolve(record)
       count += found.length
-      if (found.length < indexes.length) return count
+      if (found.length < leaves.length) return count
     }
   }
 

@@ -10,9 +10,12 @@ import {
   type NonceStore,
 } from '../chain/relayers-store.ts'
 import { clockSeconds } from '../storage/clock.ts'
+import type { ContentCipher } from '../storage/content-cipher.ts'
 import type { Database } from '../storage/database.ts'
 import { NOTICE_CHANNEL } from '../storage/postgres-session.ts'
+import { PREPARED } from '../storage/prepared.ts'
 import { readNodes } from './logs-store.ts'
+import { recordIdentity } from './record-content.ts'
 import type { StoredRecord } from './records-store.ts'
 
 /**
@@ -135,11 +138,17 @@ export type CommitsStore = NonceStore & {
   sizeOf(notary: string): Promise<number | null>
 }
 
-/** Commits on the database's own connections for them. */
-export function createCommitsStore({ commits: queries }: Pick<Database, 'commits'>): CommitsStore {
+/**
+ * Commits on the database's own connections for them. What was asked and answered is encrypted, if
+ * the database has keys for that.
+ */
+export function createCommitsStore({
+  commits: queries,
+  content,
+}: Pick<Database, 'commits' | 'content'>): CommitsStore {
   async function commit(commit: Commit | UnanchoredCommit): Promise<void> {
     try {
-      await commitStatement(commit).execute(queries)
+      await commitStatement(commit, content).execute(queries)
     } catch (error) {
       throw isRaceLost(error)
         ? new CommitRaceLost('the log or the nonce was taken by another commit')
@@ -193,10 +202,10 @@ export function createCommitsStore({ commits: queries }: Pick<Database, 'commits
  * Both rows stay locked until the commit is durable, so commits of one relayer or one log come one
  * after the other, and records get positions in that order.
  */
-function commitStatement(commit: Commit | UnanchoredCommit) {
+function commitStatement(commit: Commit | UnanchoredCommit, content: ContentCipher | null) {
   const { nodes, documents, records, committedAt } = commit
   const anchor = 'anchor' in commit ? commit.anchor : null
-  return sql`
+  return sql`${PREPARED}
     with ${'anchor' in commit ? growPaid(commit) : growUnpaid(commit)}, hashed as (
       insert into log_nodes (log_id, level, index, hash)
       select (select id from grown), node.level, node.index,
@@ -207,14 +216,15 @@ function commitStatement(commit: Commit | UnanchoredCommit) {
     ) ${documents.size === 0 ? sql`` : storeDocuments(documents, committedAt)}
     insert into records (
       id, log_id, index, account_id, request_id, hash, request, response, receipt, signature, document_digest,
-      relayer, nonce, outcome, created_at, call_id, usage)
+      relayer, nonce, outcome, created_at, call_id, usage, content)
     select r.id, (select id from grown), r.index, r.account_id, r.request_id, decode(r.hash, 'hex'), r.request,
       r.response, r.receipt, decode(r.signature, 'hex'), decode(r.document, 'hex'),
       ${anchor?.relayer ?? null}::text, ${anchor?.nonce ?? null}::bigint,
-      r.outcome, r.created_at, r.call_id, r.usage
-    from json_to_recordset(${JSON.stringify(records.map(describeRecord))}::text::json) as r(
+      r.outcome, r.created_at, r.call_id, r.usage, decode(r.content, 'base64')
+    from json_to_recordset(${describeRecords(records, content)}::text::json) as r(
       id uuid, index bigint, account_id uuid, request_id text, hash text, request text, response text, receipt text,
-      signature text, document text, outcome text, created_at bigint, call_id uuid, usage text)
+      signature text, document text, outcome text, created_at bigint, call_id uuid, usage text,
+      content text)
     order by r.index`
 }
 
@@ -266,6 +276,20 @@ function storeDocuments(
     )`
 }
 
+/** JSON text. */
+function describeRecords(records: readonly NewRecord[], content: ContentCipher | null): string {
+  return JSON.stringify(
+    records.map((record) => ({ ...describeRecord(record), ...describeContent(record, content) })),
+  )
+}
+
+function describeContent(record: NewRecord, content: ContentCipher | null) {
+  const { request, response } = record
+  if (content === null || request === null || response === null) return { request, response }
+  const sealed = content.seal([request, response], recordIdentity(record))
+  return { content: Buffer.from(sealed).toString('base64') }
+}
+
 function describeRecord(record: NewRecord) {
   return {
     id: record.id,
@@ -273,8 +297,6 @@ function describeRecord(record: NewRecord) {
     account_id: record.accountId,
     request_id: record.requestId,
     hash: record.hash,
-    request: record.request,
-    response: record.response,
     receipt: record.receipt,
     signature: record.signature.slice('0x'.length),
     document: record.document,

@@ -1,4 +1,4 @@
-import type { PullReply } from '../../enclave/protocol/messages.ts'
+import type { PullReply, ToldCompletion } from '../../enclave/protocol/messages.ts'
 import { asError } from '../api/errors.ts'
 import { CommitRaceLost } from '../chain/relayers-store.ts'
 import type { EnclaveClient } from '../enclaves/enclave-client.ts'
@@ -7,6 +7,7 @@ import type { Logger } from '../observability/logger.ts'
 import { backOffMs } from '../runtime/back-off.ts'
 import { createFaultLog } from '../runtime/fault-log.ts'
 import { pause } from '../runtime/loop.ts'
+import { CommitError } from './commit-error.ts'
 import {
   type CommitSession,
   commitReply,
@@ -14,11 +15,13 @@ import {
   openSession,
   type SessionOptions,
 } from './commit-session.ts'
-import type { CommitTurns, Turn } from './commit-turns.ts'
+import type { CommitTurns, HeardCommit, Turn } from './commit-turns.ts'
 import { CommitWaiters, type Waiter } from './commit-waiters.ts'
 import { LogCorrupt } from './commits-store.ts'
+import type { ToldHead } from './committed-heads.ts'
+import { CommittedRecords } from './committed-records.ts'
 import type { CommittedLog, IntervalAnchors } from './interval-anchors.ts'
-import type { RecordsStore, StoredRecord } from './records-store.ts'
+import type { AnsweredRecord, RecordsStore } from './records-store.ts'
 
 /**
  * Longest poll for new completions, milliseconds; in an idle gateway one of them is always under
@@ -102,9 +105,17 @@ export type Committer = {
   start(): void
   /**
    * Gives the record of a leaf once it is committed, at once when it already is. Rejects with the
-   * signal's reason (the leaf is then committed all the same), or CommitError.
+   * signal's reason (the leaf is then committed all the same), or CommitError. `told`: what the
+   * enclave told of it.
    */
-  waitFor(notary: string, index: number, signal: AbortSignal): Promise<StoredRecord>
+  waitFor(
+    notary: string,
+    index: number,
+    signal: AbortSignal,
+    told?: ToldCompletion | null,
+  ): Promise<AnsweredRecord>
+  /** Whether another gateway commits this log, so that completions are best told by the enclave. */
+  attends(notary: string): boolean
   /** Says that leaves of a log are anchored, and their records can be read. */
   noteAnchored(log: CommittedLog): void
   /**
@@ -115,25 +126,9 @@ export type Committer = {
   status(): CommitterStatus
 }
 
-export type CommitErrorCode =
-  | 'notary_gone' //   the enclave that sealed it is gone, and took it along uncommitted: it is lost
-  | 'log_diverged' //  the database lost what the enclave was told is safe; nothing is committed until that is repaired
-  | 'stopped' //       the gateway stops; the leaf is committed after its next start if the enclave lives on
-
-/** Why a leaf that somebody waits for is not committed here and now. */
-export class CommitError extends Error {
-  override readonly name = 'CommitError'
-  readonly code: CommitErrorCode
-
-  constructor(code: CommitErrorCode, message: string) {
-    super(message)
-    this.code = code
-  }
-}
-
 export type CommitterOptions = SessionOptions & {
   readonly enclave: Pick<EnclaveClient, 'pull'>
-  readonly records: Pick<RecordsStore, 'findByIndex' | 'findByIndexes'>
+  readonly records: Pick<RecordsStore, 'findByIndex' | 'findByIndexes' | 'findHeadless'>
   /** Which of the gateways on the database commits. */
   readonly turns: CommitTurns
   readonly anchors: Pick<IntervalAnchors, 'intervalMs' | 'note' | 'flush' | 'fault'>
@@ -163,6 +158,8 @@ export function createCommitter(options: CommitterOptions): Committer {
 class LogFollower implements Committer {
   private readonly options: CommitterOptions
   private readonly waiters = new CommitWaiters()
+  private readonly committed: CommittedRecords
+  private readonly readRecords: CommittedRecords['read']
   private figures = NO_FIGURES
   private phase: CommitterStatus['phase'] = 'stopped'
   private fault: { readonly error: Error; readonly sinceMs: number } | null = null
@@ -190,6 +187,8 @@ class LogFollower implements Committer {
 
   constructor(options: CommitterOptions) {
     this.options = options
+    this.committed = new CommittedRecords(options.records)
+    this.readRecords = (notary, leaves) => this.committed.read(notary, leaves)
   }
 
   start(): void {
@@ -198,8 +197,13 @@ class LogFollower implements Committer {
     this.running = this.run()
   }
 
-  waitFor(notary: string, index: number, signal: AbortSignal): Promise<StoredRecord> {
-    const { waiter, record } = this.waiters.add(notary, index, signal)
+  waitFor(
+    notary: string,
+    index: number,
+    signal: AbortSignal,
+    told: ToldCompletion | null = null,
+  ): Promise<AnsweredRecord> {
+    const { waiter, record } = this.waiters.add(notary, { index, told }, signal)
     const { session } = this
     if (this.phase === 'stopped') waiter.reject(new CommitError('stopped', STOPPED))
     else if (this.phase === 'refusing') waiter.reject(new CommitError('log_diverged', DIVERGED))
@@ -211,12 +215,18 @@ class LogFollower implements Committer {
     return record
   }
 
+  attends(notary: string): boolean {
+    // With intervals, nobody tells a head.
+    const isTold = this.options.anchors.intervalMs === 0
+    return this.isAttending && isTold && notary === this.turn?.notary
+  }
+
   noteAnchored({ notary, size }: CommittedLog): void {
-    if (notary === this.turn?.notary) this.hear(size, true)
+    if (notary === this.turn?.notary) this.hear({ size, isByHolder: true, head: null })
     // Of an enclave that was here before.
     else
       this.waiters
-        .settle({ notary, size }, this.options.records)
+        .settle({ notary, size }, this.readRecords)
         .catch((error: unknown) => this.options.log.debug({ err: asError(error) }, UNREAD))
   }
 
@@ -278,7 +288,7 @@ class LogFollower implements Committer {
         this.readable = { size: 0, atMs: performance.now() }
         this.racingUntilMs = 0
         this.turn = this.options.turns.join(address, {
-          onCommitted: (size, isByHolder) => this.hear(size, isByHolder),
+          onCommitted: (heard) => this.hear(heard),
           onChange: () => this.interrupt(),
         })
       }
@@ -292,7 +302,7 @@ class LogFollower implements Committer {
     if (turn === null || options.anchors.intervalMs === 0) return
     try {
       await options.anchors.flush(turn.notary)
-      await waiters.settle({ notary: turn.notary, size: this.readable.size }, options.records)
+      await waiters.settle({ notary: turn.notary, size: this.readable.size }, this.readRecords)
     } catch (error) {
       options.log.debug({ err: asError(error) }, UNREAD)
     }
@@ -308,9 +318,10 @@ class LogFollower implements Committer {
     return (this.turn?.mayCommit() ?? true) || performance.now() < this.racingUntilMs
   }
 
-  /** Another gateway stored records up to `size`, or this one. */
-  private hear(size: number, isByHolder: boolean): void {
+  /** Another gateway stored records, or this one. */
+  private hear({ size, isByHolder, head }: HeardCommit): void {
     if (size <= this.readable.size) return
+    if (head !== null) this.keepHead(size, head)
     this.readable = { size, atMs: performance.now() }
     if (this.options.anchors.intervalMs > 0) void this.settleReadable()
     if (!this.isAttending) {
@@ -325,13 +336,24 @@ class LogFollower implements Committer {
     void this.settleReadable()
   }
 
+  private keepHead(size: number, head: ToldHead): void {
+    const { session, turn, options } = this
+    if (session === null || session.notary.address !== turn?.notary) return
+    try {
+      this.committed.keep(session.notary, size, head)
+    } catch (error) {
+      // Read from the database instead.
+      options.log.warn({ err: asError(error), size }, 'another gateway told no head of this log')
+    }
+  }
+
   /**
    * Answers who waits here from what another gateway commits, until it is the turn of this one, or
    * it has to commit as well.
    */
   private async attend(session: CommitSession): Promise<void> {
     const { address } = session.notary
-    this.hear(session.log.edge.size, false)
+    this.hear({ size: session.log.edge.size, isByHolder: false, head: null })
     this.isAttending = true
     try {
       await this.settleReadable()
@@ -341,7 +363,7 @@ class LogFollower implements Committer {
         if (this.isOverdue()) {
           // Also when a notice was lost: then there is something to read.
           const all = { notary: address, size: Number.POSITIVE_INFINITY }
-          if ((await this.waiters.settle(all, this.options.records)) > 0) continue
+          if ((await this.waiters.settle(all, this.readRecords)) > 0) continue
           this.racingUntilMs = performance.now() + RACING_MS
           this.options.log.debug({ notary: address }, 'another gateway is late, committing as well')
           return
@@ -376,7 +398,7 @@ class LogFollower implements Committer {
       const { turn, readable, waiters, options } = this
       try {
         if (turn !== null)
-          await waiters.settle({ notary: turn.notary, size: readable.size }, options.records)
+          await waiters.settle({ notary: turn.notary, size: readable.size }, this.readRecords)
       } catch (error) {
         // Tried again when they are overdue, and then told.
         options.log.debug({ err: asError(error) }, UNREAD)
@@ -550,7 +572,7 @@ class LogFollower implements Committer {
   }
 
   private interrupt(): void {
-    this.interruption.abort()
+    this.interruption.abort(INTERRUPTED)
     this.interruption = new AbortController()
   }
 }
@@ -564,6 +586,8 @@ function isLostRace(error: unknown): boolean {
   return error instanceof CommitRaceLost
 }
 
+/** Made once: an abort without a reason makes an exception with a stack each time. */
+const INTERRUPTED = new Error('a poll or pause was interrupted')
 const UNREAD = 'committed records could not be read'
 const STOPPED = 'the committer is stopped'
 const DIVERGED = 'the database and the log of the enclave contradict each other'

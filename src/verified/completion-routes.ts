@@ -12,26 +12,32 @@ import {
 } from '../accounts/idempotency.ts'
 import { admitCall, type Permit, type RateLimiter } from '../accounts/limits/limiter.ts'
 import { createAdmission } from '../api/admission.ts'
-import type { ApiError } from '../api/errors.ts'
+import { type ApiError, CallerLeftError } from '../api/errors.ts'
 import type { EventWriter } from '../api/event-stream.ts'
 import { defineRoute, type Route, type RouteCall } from '../api/route.ts'
 import { type ChatRequest, chatRequestWith } from '../chat/chat-request.ts'
-import { estimateChatTokens, estimatePromptTokens, usedTokensOf } from '../chat/chat-tokens.ts'
+import {
+  estimateChatTokens,
+  estimatePromptTokens,
+  readUsage,
+  usedTokensOf,
+} from '../chat/chat-tokens.ts'
 import { chatChunk } from '../chat/completion-replies.ts'
 import { replayEvents } from '../chat/replay.ts'
 import { credentialHeaders } from './completion-call.ts'
 import { type EncryptedCalls, isEncryptedCall, serveEncryptedCall } from './encrypted-calls.ts'
 import { verifiedCompletion } from './record-replies.ts'
 import { createReplyText, lastChunkText, proofChunkText, responseOf } from './record-text.ts'
-import type { StoredRecord } from './records-store.ts'
+import type { AnsweredRecord, StoredRecord } from './records-store.ts'
 import type { VerifiedCall, VerifiedCompletions } from './verified-completions.ts'
 
-/**
- * Completion calls at once, and the bytes of their bodies together; beyond that they are refused
- * with 503.
- */
-export const CALLS_MAX = 512
+/** Bytes of the bodies of all calls together; beyond that they are refused with 503. */
 const BODIES_BYTES_MAX = 512 * 1024 * 1024
+/**
+ * Memory that a call takes while it waits, beside its body: two connections, and what waits on
+ * them. Measured of open streams (`npm run bench -- peers --rows open-gateway`).
+ */
+const CALL_BYTES = 100 * 1024
 
 /** The enclave checks the caller's member, with the bytes that it hashes. */
 const verifiedRequest = chatRequestWith({
@@ -56,12 +62,15 @@ export function verifiedCompletionRoutes({
   limiter,
   idempotency,
   bodyBytesMax,
+  callsMax,
 }: {
   readonly completions: VerifiedCompletions
   readonly encrypted: EncryptedCalls
   readonly limiter: Pick<RateLimiter, 'admit'>
   readonly idempotency: Idempotency<StoredRecord>
   readonly bodyBytesMax: number
+  /** Calls at once, beside what memory bounds; beyond that they are refused with 503. */
+  readonly callsMax: number
 }): readonly Route[] {
   return [
     defineRoute({
@@ -80,12 +89,18 @@ export function verifiedCompletionRoutes({
         name: 'VerifiedChatCompletionRequest',
         schema: verifiedRequest,
         bytesMax: bodyBytesMax,
+        example: { model: 'demo/echo', messages: [{ role: 'user', content: 'Hello' }] },
       },
       reply: { name: 'VerifiedCompletion', schema: verifiedCompletion },
       events: { name: 'ChatCompletionChunk', schema: chatChunk },
       errors: [
         ...IDEMPOTENCY_ERRORS,
-        ...(['rate_limit_exceeded', 'unsupported_model', 'provider_credential_missing'] as const),
+        ...([
+          'rate_limit_exceeded',
+          'insufficient_quota',
+          'unsupported_model',
+          'provider_credential_missing',
+        ] as const),
         ...([
           'provider_refused',
           'provider_error',
@@ -94,8 +109,11 @@ export function verifiedCompletionRoutes({
         ] as const),
         ...(['enclave_unavailable', 'commit_delayed', 'completion_lost', 'overloaded'] as const),
         ...(['bad_ciphertext', 'replayed_call', 'unsupported_request_parameter'] as const),
+        ...(['content_erased', 'content_key_missing', 'content_unreadable'] as const),
       ],
-      admission: createAdmission({ callsMax: CALLS_MAX, bytesMax: BODIES_BYTES_MAX }),
+      admission: createAdmission({
+        ...{ callsMax, bytesMax: BODIES_BYTES_MAX, callBytes: CALL_BYTES },
+      }),
       isAbortable: true,
       raw: {
         isFor: isEncryptedCall,
@@ -105,7 +123,9 @@ export function verifiedCompletionRoutes({
         const { context, body: request, bytes, headers, abort } = call
         const { model } = request
         const estimate = estimateChatTokens(request.size)
-        const permit = await admitCall(context, limiter, { kind: 'verified', model, estimate })
+        const promptTokens = estimatePromptTokens(request.size)
+        const asked = { kind: 'verified', model, estimate, promptTokens } as const
+        const permit = await admitCall(context, limiter, asked)
         try {
           const key = headers['idempotency-key']
           const keyed = { key, body: bytes, isVerified: true, model, abort }
@@ -131,17 +151,24 @@ async function answer(
 ): Promise<string | undefined> {
   const { accountId } = caller()
   const { requestId } = context.state
+  const isKept = claim !== null
   const call: VerifiedCall = {
     request,
     body: bytes,
     callerCredential: headers['fine-tune-authorization'] ?? null,
-    abort,
+    abort: isKept ? outlivingCaller(abort) : abort,
     context: { accountId, requestId, ...(claim === null ? {} : { callId: claim.callId }) },
     notary: claim?.notary ?? null,
   }
   if (request.isStream)
     return stream((writer) =>
-      underClaim(claim, () => writeEvents(completions, writer, { call, request, permit })),
+      underClaim(claim, () =>
+        writeEvents(completions, isKept ? outlivingReader(writer) : writer, {
+          call,
+          request,
+          permit,
+        }),
+      ),
     )
   let text: string | undefined
   await underClaim(claim, async () => {
@@ -149,6 +176,39 @@ async function answer(
     return null
   })
   return text
+}
+
+/**
+ * Aborted as `abort` is, but not because the caller left: whoever asks again with the key gets the
+ * answer then.
+ */
+function outlivingCaller(abort: AbortController): AbortController {
+  const kept = new AbortController()
+  const { signal } = abort
+  const follow = () => {
+    if (!(signal.reason instanceof CallerLeftError)) kept.abort(signal.reason)
+  }
+  signal.addEventListener('abort', follow, { signal: kept.signal })
+  if (signal.aborted) follow()
+  return kept
+}
+
+/** A writer that writes while there is a reader, and then nothing. */
+function outlivingReader(writer: EventWriter): EventWriter {
+  const whileRead = (error: unknown) => {
+    if (!(error instanceof CallerLeftError)) throw error
+  }
+  return {
+    ...writer,
+    write: (events) => writer.write(events).catch(whileRead),
+    end(events) {
+      try {
+        writer.end(events)
+      } catch (error) {
+        whileRead(error)
+      }
+    },
+  }
 }
 
 type StreamedCall = {
@@ -197,16 +257,19 @@ async function writeEvents(
 async function settling(
   permit: Permit,
   { size }: ChatRequest,
-  run: () => Promise<StoredRecord>,
+  run: () => Promise<AnsweredRecord>,
   chunks: () => number = () => 0,
-): Promise<StoredRecord> {
+): Promise<AnsweredRecord> {
   const promptTokens = estimatePromptTokens(size)
   try {
     const record = await run()
-    permit.settle(usedTokensOf(responseOf(record), promptTokens))
+    const response = responseOf(record)
+    const prompt = readUsage(response)?.prompt ?? promptTokens
+    permit.settle(usedTokensOf(response, promptTokens), undefined, prompt)
     return record
   } catch (error) {
-    permit.settle(isWithoutResult(error) && chunks() === 0 ? 0 : promptTokens + chunks())
+    const isNothing = isWithoutResult(error) && chunks() === 0
+    permit.settle(isNothing ? 0 : promptTokens + chunks(), undefined, promptTokens)
     throw error
   }
 }
@@ -233,5 +296,6 @@ async function answerAgain(
 ): Promise<string | undefined> {
   if (!isStream) return createReplyText(record)
   const withProof = (chunk: string) => lastChunkText(chunk, record)
-  return stream((writer) => replayEvents(writer, responseOf(record), { includesUsage, withProof }))
+  const response = responseOf(record)
+  return stream((writer) => replayEvents(writer, response, { includesUsage, withProof }))
 }

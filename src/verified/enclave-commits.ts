@@ -7,15 +7,10 @@ import type { Logger } from '../observability/logger.ts'
 import type { Database } from '../storage/database.ts'
 import { createBootStatements } from './boot-statements.ts'
 import { createBootStatementsStore } from './boot-statements-store.ts'
+import { CommitError } from './commit-error.ts'
 import { ALWAYS_OURS, createCommitTurns } from './commit-turns.ts'
 import { createCommitsStore } from './commits-store.ts'
-import {
-  CommitError,
-  type Committer,
-  type CommitterStatus,
-  createCommitter,
-  NO_FIGURES,
-} from './committer.ts'
+import { type Committer, type CommitterStatus, createCommitter, NO_FIGURES } from './committer.ts'
 import { createHeadAttestations } from './head-attestations.ts'
 import { createHeadAttestationsStore } from './head-attestations-store.ts'
 import { createIntervalAnchors, type IntervalAnchors } from './interval-anchors.ts'
@@ -130,10 +125,10 @@ type LogSettling = {
   /** Chooses the enclave for a call, and gives its notary. */
   notary(model: string): Promise<string>
   /**
-   * Waits until all that the enclave of this notary has sealed until now is committed. Gives the
-   * notary of the log that this is true of: null when no enclave has this one.
+   * Waits until all that the enclave of this notary has sealed until now is committed; where it is
+   * gone, until what is committed has its anchors.
    */
-  settleLog(signal: AbortSignal, notary: string | null): Promise<string | null>
+  settleLog(signal: AbortSignal, notary: string | null): Promise<void>
 }
 
 /** Settles the logs of these enclaves, whose commits these are. */
@@ -144,19 +139,18 @@ export function settleLogs(
   return {
     notary: (model) => reaching(enclaves.chooseNotary(model)),
     async settleLog(signal, notary) {
-      if (notary === null) return null
+      if (notary === null) return
       const enclave = await enclaves.find(notary)
       enclave?.forgetIdentity()
       const identity = enclave === null ? null : await reaching(enclave.identity())
       if (identity?.notary !== notary) {
         // Its enclave is gone. What it sealed may be committed, and wait for its anchor.
         await commits.settleAnchors(notary, signal)
-        return null
+        return
       }
       const { log } = identity
       // All leaves that the enclave has now are committed once the last of them is.
       if (log.size > 0) await commits.waitFor(notary, log.size - 1, signal)
-      return notary
     },
   }
 }
@@ -176,7 +170,7 @@ async function reaching<Value>(asked: Promise<Value>): Promise<Value> {
 }
 
 /** The committers of all enclaves as one. */
-export type EnclaveCommits = Pick<Committer, 'waitFor' | 'status'> & {
+export type EnclaveCommits = Pick<Committer, 'waitFor' | 'attends' | 'status'> & {
   /**
    * Counts in a committer that was started for an endpoint's log, until `stop` of what this gives.
    * `stop` ends it, and what hangs on it.
@@ -193,7 +187,7 @@ export type EnclaveCommits = Pick<Committer, 'waitFor' | 'status'> & {
 }
 
 type FollowedEndpoint = Pick<EnclaveEndpoint, 'state' | 'hasHeld'>
-type FollowingCommitter = Pick<Committer, 'waitFor' | 'status'>
+type FollowingCommitter = Pick<Committer, 'waitFor' | 'attends' | 'status'>
 
 /**
  * Commits of every log that is followed. `status` is of the committer that is best off: what
@@ -211,8 +205,9 @@ export function createEnclaveCommits(
       return {
         waitFor: (...leaf) => committer.waitFor(...leaf),
         status() {
-          const { phase, failingForMs, size } = committer.status()
-          return { isCommitting: phase !== 'refusing' && failingForMs === 0, size }
+          const { phase, failingForMs, size, fault } = committer.status()
+          const isCommitting = phase !== 'refusing' && failingForMs === 0
+          return { isCommitting, size, fault: fault?.message ?? '' }
         },
         stop() {
           followed.delete(endpoint)
@@ -220,7 +215,7 @@ export function createEnclaveCommits(
         },
       }
     },
-    waitFor: async (notary, index, signal) => {
+    waitFor: async (notary, index, signal, told) => {
       const endpoints = [...followed.keys()]
       // Several endpoints may lead to one enclave, and one of them be drained: first who follows
       // its log now.
@@ -228,7 +223,7 @@ export function createEnclaveCommits(
         endpoints.find(({ state }) => state.notary === notary) ??
         endpoints.find((one) => one.hasHeld(notary))
       const committer = endpoint && followed.get(endpoint)
-      if (committer) return committer.waitFor(notary, index, signal)
+      if (committer) return committer.waitFor(notary, index, signal, told)
       // Its log is settled, or its endpoint was removed.
       await anchors.settle(notary, signal)
       const record = await records.findByIndex(notary, index)
@@ -236,6 +231,7 @@ export function createEnclaveCommits(
         throw new CommitError('notary_gone', `leaf ${index} of log ${notary} is not stored`)
       return record
     },
+    attends: (notary) => [...followed.values()].some((committer) => committer.attends(notary)),
     settleAnchors: anchors.settle,
     status: () => merge(statuses(), 1),
     worst: () => merge(statuses(), -1),

@@ -28,7 +28,7 @@ import type { ServiceEnclaves } from '../enclaves/service-enclaves.ts'
 import { timed } from '../observability/call-scope.ts'
 import type { Logger } from '../observability/logger.ts'
 import { encodeCallContext } from './completion-call.ts'
-import type { StoredRecord } from './records-store.ts'
+import type { AnsweredRecord } from './records-store.ts'
 import type { ModelOutcomes } from './verified-completions.ts'
 
 /**
@@ -95,9 +95,9 @@ export type EncryptedCalls = {
   readonly recordOf: (
     sealed: Pick<EncryptedSealed, 'notary' | 'index'>,
     abort: AbortController,
-  ) => Promise<StoredRecord>
+  ) => Promise<AnsweredRecord>
   /** The operator's credentials by provider name: all of them, since the model is not known. */
-  readonly credentials: ReadonlyMap<string, string>
+  readonly credentials: () => ReadonlyMap<string, string>
   readonly limiter: Pick<RateLimiter, 'admit'>
   /** Told of models that completions were made of. */
   readonly outcomes: Pick<ModelOutcomes, 'noteServed'>
@@ -140,7 +140,8 @@ export async function serveEncryptedCall(
     if (answer === null) answerKeyConfig(context)
     else await passOn(service, { ...call, ...answer })
   } finally {
-    permit.settle(usedTokens(call.tally, body), call.tally.model ?? undefined)
+    const { tokens, prompt } = usedTokens(call.tally, body)
+    permit.settle(tokens, call.tally.model ?? undefined, prompt)
   }
 }
 
@@ -168,13 +169,18 @@ function createTally(): Tally {
 }
 
 /**
- * Tokens that a call counts for: those that its provider stated; where nobody heard of them, as of
- * a caller who leaves shortly before the end, those that its bytes and frames make about.
+ * Tokens that a call counts for, and how many of them are the prompt's: those that its provider
+ * stated; where nobody heard of them, as of a caller who leaves shortly before the end, those that
+ * its bytes and frames make about.
  */
-function usedTokens({ isOpened, usage, frames }: Tally, body: PassedBody): number {
-  if (usage !== null) return usage.total_tokens
-  if (!isOpened) return 0
-  return Math.min(Math.ceil(body.bytes() / BYTES_PER_TOKEN), UNREAD_PROMPT_TOKENS_MAX) + frames
+function usedTokens(
+  { isOpened, usage, frames }: Tally,
+  body: PassedBody,
+): { readonly tokens: number; readonly prompt: number } {
+  if (usage !== null) return { tokens: usage.total_tokens, prompt: usage.prompt_tokens }
+  if (!isOpened) return { tokens: 0, prompt: 0 }
+  const prompt = Math.min(Math.ceil(body.bytes() / BYTES_PER_TOKEN), UNREAD_PROMPT_TOKENS_MAX)
+  return { tokens: prompt + frames, prompt }
 }
 
 type OpenAnswer = {
@@ -192,7 +198,7 @@ async function ask(
   const { requestId, caller } = context.state
   const encrypted = {
     context: encodeCallContext({ accountId: caller?.accountId ?? '', requestId }),
-    credentials: Object.fromEntries(credentials),
+    credentials: Object.fromEntries(credentials()),
     encapsulated_key: encapsulatedKey,
     sealed_credential: headers['fine-tune-authorization'] ?? null,
   }
@@ -353,7 +359,7 @@ function errorCodeOf(code: EnclaveFaultCode): ErrorCode {
 }
 
 /** What the proof of an encrypted call lacks, from its record. */
-export function proofOf(call: string, { txHash, logProof }: StoredRecord) {
+export function proofOf(call: string, { txHash, logProof }: AnsweredRecord) {
   const { chainId, ...proof } = logProof
   return { call, tx_hash: txHash, log: { ...proof, chain_id: chainId } }
 }

@@ -11,7 +11,8 @@ import type { Logger } from '../observability/logger.ts'
 import { backOffMs } from '../runtime/back-off.ts'
 import { createFaultLog } from '../runtime/fault-log.ts'
 import { createLoop, pause } from '../runtime/loop.ts'
-import { CommitError, type Committer } from './committer.ts'
+import { CommitError } from './commit-error.ts'
+import type { Committer } from './committer.ts'
 import type { HeadAttestationsStore, StoredHeadAttestation } from './head-attestations-store.ts'
 
 /**

@@ -126,15 +126,24 @@ const ready = z.strictObject({
   status: z.literal('ready'),
   failing: z.array(z.string()).max(0),
   chain: z.strictObject({ status: z.enum(['ok', 'failing']), anchors_waiting: z.int() }),
+  staging: z.literal(true).optional(),
 })
 
 /**
  * Routes for whoever keeps this process running; they need no key and name parts, nothing of them.
  * `GET /healthz`: the process answers, 200. A restart helps when it does not. `GET /readyz`: 200
  * when verified completions can be served, else 503 with the failing parts. While `isDraining`,
- * calls are served, and it is not ready: `stopping`.
+ * calls are served, and it is not ready: `stopping`. Staging says so in both answers.
  */
-export function healthRoutes(readiness: Readiness, isDraining: () => boolean): readonly Route[] {
+export function healthRoutes(
+  readiness: Readiness,
+  isDraining: () => boolean,
+  { isStaging }: { readonly isStaging: boolean },
+): readonly Route[] {
+  const describeAll = (report: ReadinessReport) => ({
+    ...describe(report),
+    ...(isStaging ? { staging: true } : {}),
+  })
   const probe = { method: 'GET', tag: 'Service', scope: 'public' } as const
   return [
     defineRoute({
@@ -156,12 +165,12 @@ export function healthRoutes(readiness: Readiness, isDraining: () => boolean): r
       async handler({ context }) {
         context.state.isProbe = true
         const report = isDraining() ? withStop(await readiness.read()) : await readiness.read()
-        if (report.failing.length === 0) return { status: 'ready', ...describe(report) }
+        if (report.failing.length === 0) return { status: 'ready', ...describeAll(report) }
         const error = new ApiError('not_ready', `Not ready: ${report.failing.join(', ')}`)
         const { status, headers, body } = errorReply(error)
         sendJson(
           context,
-          JSON.stringify({ ...JSON.parse(body), status: 'failing', ...describe(report) }),
+          JSON.stringify({ ...JSON.parse(body), status: 'failing', ...describeAll(report) }),
         )
         context.status = status
         context.set(headers)

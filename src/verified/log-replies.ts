@@ -109,3 +109,11 @@ export const logRecordList = z.strictObject({
   records: z.array(storedRecord),
   next: size.nullable(),
 })
+
+/** The replies as values, for who reads them. */
+export type HeadReply = z.output<typeof head>
+export type LogReply = z.output<typeof log>
+export type LogListReply = z.output<typeof logList>
+export type HeadListReply = z.output<typeof headList>
+export type InclusionReply = z.output<typeof inclusionProof>
+export type ConsistencyReply = z.output<typeof consistencyProof>

@@ -16,10 +16,10 @@ import type { Logs } from './logs.ts'
 import { viewerOf } from './viewer.ts'
 
 /**
- * Public reads of logs at once; beyond that they are refused with 503. Keys and the history use the
+ * Reads without a key at once; beyond that they are refused with 503. Keys and the history use the
  * same database.
  */
-export const LOG_READS_MAX = 32
+export const PUBLIC_READS_MAX = 32
 
 /** Logs, or heads, of a page when the query does not say, and at most. */
 const LOG_LIMIT_DEFAULT = 100
@@ -43,8 +43,12 @@ const notaryParameter = z.object({ notary: address })
 /** A page of logs: those that follow notary `cursor`. */
 const logsQuery = z.object({ limit, cursor: address.nullable().default(null) })
 
-/** A page of heads: those of more leaves than `cursor`. */
-const headsQuery = z.object({ limit, cursor: newest })
+/** A page of heads: those of more leaves than `cursor`, or with `order=desc` of fewer. */
+const headsQuery = z.object({
+  limit,
+  cursor: newest,
+  order: z.enum(['asc', 'desc']).default('asc'),
+})
 
 /** An inclusion proof; that `index` is below `size` is the service's to check. */
 const inclusionQuery = z.object({ index: position, size: newest })
@@ -63,11 +67,12 @@ const recordsQuery = z.object({
 
 /** Routes of the notaries' logs: public, but for their records. */
 export function logRoutes(logs: Logs): readonly Route[] {
+  const publicReads = createAdmission({ callsMax: PUBLIC_READS_MAX, bytesMax: 0 })
   const open = {
     method: 'GET',
     tag: 'Logs',
     scope: 'public',
-    admission: createAdmission({ callsMax: LOG_READS_MAX, bytesMax: 0 }),
+    admission: publicReads,
   } as const
   const ofLog = {
     ...open,

@@ -16,6 +16,7 @@ import {
   parseHashes,
 } from '../chain/anchors-store.ts'
 import type { Database } from '../storage/database.ts'
+import { PREPARED } from '../storage/prepared.ts'
 import type { Queries } from '../storage/tables.ts'
 
 /** A signed head of a log, and the transaction that anchors it. */
@@ -93,6 +94,15 @@ export type LogsStore = {
     readonly limit: number
   }): Promise<readonly StoredHead[]>
   /**
+   * Heads of fewer leaves than `beforeSize` (null: from the last), descending by size, at most
+   * `limit`.
+   */
+  listHeadsBefore(query: {
+    readonly logId: number
+    readonly beforeSize: number | null
+    readonly limit: number
+  }): Promise<readonly StoredHead[]>
+  /**
    * Hash of leaf `index`, its inclusion path in the log's first `size` leaves and the root over
    * them: at most 3 × log2(size) nodes are read. `index` < `size` ≤ the committed size.
    */
@@ -148,6 +158,36 @@ export function createLogsStore({ queries }: Pick<Database, 'queries'>): LogsSto
     return rows.map(toLog)
   }
 
+  /** Those whose sizes are `beyond` that of `from`, in this order. */
+  async function readHeads(page: {
+    readonly logId: number
+    readonly from: number
+    readonly beyond: RawBuilder<unknown>
+    readonly order: RawBuilder<unknown>
+    readonly limit: number
+  }): Promise<readonly StoredHead[]> {
+    const { logId, from, beyond, order, limit } = page
+    // From head to head: without statistics (readNodes), all later heads would be read and sorted
+    // for a page.
+    const { rows } = await sql<HeadRow>`
+      with recursive page as (
+        (select ${pageColumns}, 1 as place from anchors
+          where log_id = ${logId} and size ${beyond} ${from} order by size ${order} limit 1)
+        union all
+        select next.*, place + 1 from page cross join lateral (
+          select ${pageColumns} from anchors a
+          where a.log_id = ${logId} and a.size ${beyond} page.size order by a.size ${order} limit 1) next
+        where place < ${limit}
+      )
+      select p.size, p.root, p.signature, coalesce(c.tx_hash, p.tx_hash) as tx_hash,
+        coalesce(c.state, p.state) as state, coalesce(c.block_number, p.block_number) as block_number,
+        coalesce(c.block_hash, p.block_hash) as block_hash, ${firstCreatedAt('p')} as created_at,
+        ${earlierHashes('c')} as replaces
+      from page p left join lateral ${currentAnchor('p', sql`(p.attempt > 0 or p.state = 'taken')`)} c on true
+      order by p.size ${order}`.execute(queries)
+    return rows.map(toHead)
+  }
+
   async function readOf(logId: number, coordinates: readonly NodeCoordinate[]) {
     const hashAt = await readNodes(
       queries,
@@ -176,27 +216,13 @@ export function createLogsStore({ queries }: Pick<Database, 'queries'>): LogsSto
       )
       return { logs: logs.slice(0, limit), hasMore: logs.length > limit }
     },
-    async listHeads({ logId, afterSize, limit }) {
-      // From head to head: without statistics (readNodes), all later heads would be read and sorted
-      // for a page.
-      const { rows } = await sql<HeadRow>`
-        with recursive page as (
-          (select ${pageColumns}, 1 as place from anchors
-            where log_id = ${logId} and size > ${afterSize ?? -1} order by size limit 1)
-          union all
-          select next.*, place + 1 from page cross join lateral (
-            select ${pageColumns} from anchors a
-            where a.log_id = ${logId} and a.size > page.size order by a.size limit 1) next
-          where place < ${limit}
-        )
-        select p.size, p.root, p.signature, coalesce(c.tx_hash, p.tx_hash) as tx_hash,
-          coalesce(c.state, p.state) as state, coalesce(c.block_number, p.block_number) as block_number,
-          coalesce(c.block_hash, p.block_hash) as block_hash, ${firstCreatedAt('p')} as created_at,
-          ${earlierHashes('c')} as replaces
-        from page p left join lateral ${currentAnchor('p', sql`(p.attempt > 0 or p.state = 'taken')`)} c on true
-        order by p.size`.execute(queries)
-      return rows.map(toHead)
-    },
+    listHeads: ({ logId, afterSize, limit }) =>
+      readHeads({ logId, from: afterSize ?? -1, beyond: sql`>`, order: sql`asc`, limit }),
+    listHeadsBefore: ({ logId, beforeSize, limit }) =>
+      readHeads({
+        ...{ logId, from: beforeSize ?? Number.MAX_SAFE_INTEGER, limit },
+        ...{ beyond: sql`<`, order: sql`desc` },
+      }),
     async readInclusion({ logId, index, size }) {
       const leaf = { level: 0, index }
       const proof = inclusionNodes(index, size)
@@ -324,7 +350,7 @@ export async function readNodes(
   if (wanted.size > 0) {
     const nodes = [...wanted.values()]
     const { rows } = await sql<{ log_id: number; level: number; index: number; hash: Uint8Array }>`
-      select w.log_id, w.level, w.index, n.hash
+      ${PREPARED} select w.log_id, w.level, w.index, n.hash
       from unnest(
         ${nodes.map((node) => node.logId)}::integer[],
         ${nodes.map((node) => node.level)}::integer[],

@@ -22,7 +22,7 @@ export type Logs = {
   bootStatement(notary: string): Promise<object>
   heads(
     notary: string,
-    query: { readonly limit: number; readonly cursor: number | null },
+    query: { readonly limit: number; readonly cursor: number | null; readonly order: HeadOrder },
   ): Promise<object>
   inclusion(
     notary: string,
@@ -199,7 +199,10 @@ function describeAttestation(attestation: StoredHeadAttestation) {
  */
 export const HEAD_PAGE_BYTES_MAX = 4 * 1024 * 1024
 
-/** Heads in the order of their sizes, and the attestations of the sizes they reach. */
+/** By size: the oldest head first, or the newest. */
+export type HeadOrder = 'asc' | 'desc'
+
+/** Heads in the order that was asked for, and the attestations of the sizes they reach. */
 type HeadPage = {
   readonly heads: readonly StoredHead[]
   readonly attestations: readonly StoredHeadAttestation[]
@@ -212,7 +215,7 @@ type HeadPage = {
 
 /** What a page is read from. */
 export type HeadPageSources = {
-  readonly logs: Pick<LogsStore, 'listHeads'>
+  readonly logs: Pick<LogsStore, 'listHeads' | 'listHeadsBefore'>
   readonly headAttestations: Pick<
     HeadAttestationsStore,
     'listHeadAttestations' | 'weighHeadAttestations'
@@ -220,8 +223,10 @@ export type HeadPageSources = {
 }
 
 /**
- * Reads at most `limit` heads of more leaves than `cursor` (null: from the first), and fewer when
- * their attestations have more than `bytesMax`; one head is given whatever it has. The documents of
+ * Reads at most `limit` heads that follow the one of size `cursor` in the order (null: from its
+ * beginning), and fewer when their attestations have more than `bytesMax`; one head is given
+ * whatever it has. An attestation goes with the head that reaches its size; newest first, with the
+ * head before it. The documents of
  * what does not fit are not read. A head has few attestations: none is asked for while the leaves
  * of the last are not committed, and two are kept of a size.
  */
@@ -231,21 +236,27 @@ export async function readHeadPage(
     readonly logId: number
     readonly limit: number
     readonly cursor: number | null
+    readonly order: HeadOrder
     readonly bytesMax?: number
   },
 ): Promise<HeadPage> {
-  const { logId, limit, cursor: afterSize, bytesMax = HEAD_PAGE_BYTES_MAX } = query
-  const found = await logs.listHeads({ logId, afterSize, limit: limit + 1 })
+  const { logId, limit, cursor: from, order, bytesMax = HEAD_PAGE_BYTES_MAX } = query
+  const found =
+    order === 'asc'
+      ? await logs.listHeads({ logId, afterSize: from, limit: limit + 1 })
+      : await logs.listHeadsBefore({ logId, beforeSize: from, limit: limit + 1 })
   const given = found.slice(0, limit)
-  const throughSize = lastOf(given, { isMore: found.length > limit })
-  const weights = await headAttestations.weighHeadAttestations({ logId, afterSize, throughSize })
-  const heads = given.slice(0, countFitting(given, { weights, bytesMax }))
+  const rangeTo = (last: number | null) =>
+    order === 'asc'
+      ? { logId, afterSize: from, throughSize: last }
+      : { logId, afterSize: last && last - 1, throughSize: from === null ? null : from - 1 }
+  const ascending = await headAttestations.weighHeadAttestations(
+    rangeTo(lastOf(given, { isMore: found.length > limit })),
+  )
+  const weights = order === 'asc' ? ascending : ascending.toReversed()
+  const heads = given.slice(0, countFitting(given, { weights, order, bytesMax }))
   const cursor = lastOf(heads, { isMore: found.length > heads.length })
-  const attestations = await headAttestations.listHeadAttestations({
-    logId,
-    afterSize,
-    throughSize: cursor,
-  })
+  const attestations = await headAttestations.listHeadAttestations(rangeTo(cursor))
   return { heads, attestations, cursor }
 }
 
@@ -260,7 +271,9 @@ function lastOf(
 function countFitting(
   heads: readonly StoredHead[],
   so: {
+    /** In the order of the heads. */
     readonly weights: readonly { readonly size: number; readonly bytes: number }[]
+    readonly order: HeadOrder
     readonly bytesMax: number
   },
 ): number {
@@ -270,5 +283,7 @@ function countFitting(
     return bytes > so.bytesMax
   })
   if (tooLarge === undefined) return heads.length
-  return Math.max(1, heads.filter(({ size }) => size < tooLarge.size).length)
+  const isBefore = (size: number) =>
+    so.order === 'asc' ? size < tooLarge.size : size > tooLarge.size
+  return Math.max(1, heads.filter(({ size }) => isBefore(size)).length)
 }

@@ -29,7 +29,7 @@ export function createVerifiedModels({
   /** Model ids, by configuration. */
   readonly providerModels: readonly string[]
   /** The operator's credentials, by provider name. */
-  readonly credentials: ReadonlyMap<string, string>
+  readonly credentials: () => ReadonlyMap<string, string>
   readonly outcomes: Pick<ModelOutcomes, 'served' | 'isMissing'>
   /** When the gateway started, Unix seconds. */
   readonly startedAt: number
@@ -43,7 +43,7 @@ export function createVerifiedModels({
     call: { readonly model: string; readonly callerCredential: string | null },
   ): boolean {
     return (
-      hasCredential(call, table, credentials) &&
+      hasCredential(call, table, credentials()) &&
       (call.callerCredential !== null || !outcomes.isMissing(call.model))
     )
   }

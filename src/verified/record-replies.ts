@@ -81,10 +81,25 @@ export const storedRecord = z.strictObject({
   request: z
     .looseObject({ model: z.string(), messages: z.array(z.looseObject({})) })
     .nullable()
-    .describe('Null of an encrypted call: only its caller has it'),
+    .describe('Null of an encrypted call, which only its caller has, and of what was erased'),
   response: chatCompletion.nullable(),
-  redacted: z.literal(true).optional().describe('There of an encrypted call alone'),
+  redacted: z.literal(true).optional().describe('There when request and response are null'),
   usage: tokenUsage.nullish().describe('Of an encrypted call: what its provider stated'),
+  erased: z
+    .strictObject({
+      at: unixSeconds,
+      by: z.enum(['operator', 'account', 'retention']),
+      reason: z.string(),
+    })
+    .optional()
+    .describe('When and why this service erased request and response; the proofs stay'),
+  withheld: z
+    .strictObject({
+      code: z.enum(['content_key_missing', 'content_unreadable']),
+      message: z.string(),
+    })
+    .optional()
+    .describe('Why request and response are stored, but cannot be given'),
   ...proof,
   reanchored: z
     .array(hash32)
@@ -96,11 +111,15 @@ export const storedRecord = z.strictObject({
   created_at: unixSeconds,
 })
 
+export type StoredRecordReply = z.output<typeof storedRecord>
+
 /** A page of the history. */
 export const recordList = z.strictObject({
   completions: z.array(storedRecord),
   cursor: z.uuid().nullable().describe('To be given for the next page; null at the end'),
 })
+
+export type RecordListReply = z.output<typeof recordList>
 
 /** The schema of the bundle itself is attestation/evidence/bundle.schema.json. */
 export const evidenceBundle = z

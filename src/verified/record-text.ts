@@ -5,7 +5,9 @@ import {
   type JsonObject,
 } from '../../attestation/json/value.ts'
 import { CHAT_MEMBERS } from '../nodes/protocol/known-members.ts'
-import type { StoredRecord } from './records-store.ts'
+import { CONTENT_FAULTS } from '../storage/errors.ts'
+import { refusalOf, type Withheld } from './record-content.ts'
+import type { AnsweredRecord, StoredRecord } from './records-store.ts'
 
 /*
  * JSON texts of records, spliced and not serialised: the response stands in them byte for byte as
@@ -17,24 +19,29 @@ import type { StoredRecord } from './records-store.ts'
  * Create response (interface, 2.3): the response with the proof members after its own, `receipt`
  * and `log` too.
  */
-export function createReplyText(record: StoredRecord): string {
+export function createReplyText(record: AnsweredRecord): string {
   return withMembers(responseOf(record), `${proofText(record)},${logMember(record)}`)
 }
 
-/** The response of a call that is not encrypted: answers are made here of those alone. */
-export function responseOf({ response }: StoredRecord): string {
+/**
+ * The response of a call that is not encrypted: answers are made here of those alone. Throws
+ * ApiError `content_erased` and ContentUnavailable.
+ */
+export function responseOf({ response, withheld }: AnsweredRecord): string {
+  if (withheld !== undefined) throw refusalOf(withheld)
   if (response === null) throw new TypeError('expected the record of a call that is not encrypted')
   return response
 }
 
 /** The last chunk of a stream (canonical JSON text) with the same members after its own. */
-export function lastChunkText(chunk: string, record: StoredRecord): string {
+export function lastChunkText(chunk: string, record: AnsweredRecord): string {
   return withMembers(chunk, `${proofText(record)},${logMember(record)}`)
 }
 
 /**
  * Stored record (interface, 2.4), with `receipt` and `log`, and `reanchored` when its head was
- * anchored again. That of an encrypted call is `redacted`.
+ * anchored again. That of an encrypted call is `redacted`, and so is one whose content was `erased`
+ * or is `withheld`.
  */
 export function recordText(record: StoredRecord): string {
   const { id, createdAt } = record
@@ -43,11 +50,23 @@ export function recordText(record: StoredRecord): string {
   return `{"id":"${id}",${contentText(record)},${proofText(record)},${again}"created_at":${createdAt},${logMember(record)}}`
 }
 
-/** Request and response; of an encrypted call, that they are not here, and what was used. */
-function contentText({ request, response, usage }: StoredRecord): string {
+/**
+ * Request and response; of an encrypted call, that they are not here, and what was used; of others
+ * without them, why.
+ */
+function contentText({ request, response, usage, withheld }: StoredRecord): string {
   if (request === null || response === null)
-    return `"request":null,"response":null,"redacted":true,"usage":${JSON.stringify(usage)}`
+    return `"request":null,"response":null,"redacted":true,"usage":${JSON.stringify(usage)}${withheld === undefined ? '' : withheldMember(withheld)}`
   return `"request":${JSON.stringify(echoRequest(request))},"response":${response}`
+}
+
+function withheldMember(withheld: Withheld): string {
+  if (withheld.kind === 'erased') {
+    const { at, by, reason } = withheld
+    return `,"erased":${JSON.stringify({ at, by, reason })}`
+  }
+  const { code } = withheld
+  return `,"withheld":${JSON.stringify({ code, message: CONTENT_FAULTS[code] })}`
 }
 
 /**
@@ -56,7 +75,7 @@ function contentText({ request, response, usage }: StoredRecord): string {
  * caller who asked for usage, whose SDK would take the null over the usage that came before.
  */
 export function proofChunkText(
-  record: StoredRecord,
+  record: AnsweredRecord,
   { includesUsage }: { readonly includesUsage: boolean },
 ): string {
   const { id, created, model } = JSON.parse(responseOf(record)) as Readonly<Record<string, unknown>>
@@ -75,13 +94,13 @@ function withMembers(object: string, members: string): string {
   return object === '{}' ? `{${members}}` : `${object.slice(0, -1)},${members}}`
 }
 
-function proofText(record: StoredRecord): string {
+function proofText(record: AnsweredRecord): string {
   const { hash, publicKey, signature, txHash, attestation, receipt } = record
   const fields = `"hash":"${hash}","public_key":"${publicKey}","signature":"${signature}","tx_hash":"${txHash}"`
   return `${fields},"attestation":"${attestation}","receipt":${receipt}`
 }
 
-function logMember({ logProof }: StoredRecord): string {
+function logMember({ logProof }: AnsweredRecord): string {
   const { size, root, signature, path, chainId, contract } = logProof
   return `"log":${JSON.stringify({ size, root, signature, path, chain_id: chainId, contract })}`
 }
@@ -137,8 +156,8 @@ type RecordTexts<Cursor> = { readonly texts: readonly string[]; readonly cursor:
 
 /**
  * Fills a page of at most `limit` records from `cursor` on (null: the beginning), slice by slice,
- * so that not many more are held than fit. `read` gives up to `limit` records that follow a cursor;
- * what it throws passes through.
+ * so that not many more are held than fit. `read` gives up to `limit` records that follow a cursor,
+ * and where the page has to end with them, if it has; what it throws passes through.
  */
 export async function fillPage<Cursor>(options: {
   readonly limit: number
@@ -147,14 +166,18 @@ export async function fillPage<Cursor>(options: {
   readonly read: (
     after: Cursor | null,
     limit: number,
-  ) => Promise<{ readonly records: readonly StoredRecord[]; readonly hasMore: boolean }>
+  ) => Promise<{
+    readonly records: readonly StoredRecord[]
+    readonly hasMore: boolean
+    readonly endsAt?: Cursor | null
+  }>
 }): Promise<RecordTexts<Cursor>> {
   const texts: string[] = []
   let length = 0
   let { cursor } = options
   while (true) {
     const limit = sliceLimit({ left: options.limit - texts.length, count: texts.length, length })
-    const { records, hasMore } = await options.read(cursor, limit)
+    const { records, hasMore, endsAt } = await options.read(cursor, limit)
     for (const record of records) {
       const text = recordText(record)
       if (texts.length > 0 && length + text.length > PAGE_LENGTH_MAX) return { texts, cursor }
@@ -163,6 +186,7 @@ export async function fillPage<Cursor>(options: {
       cursor = options.cursorOf(record)
     }
     if (!hasMore) return { texts, cursor: null }
+    if (endsAt !== undefined) return { texts, cursor: endsAt }
     if (texts.length >= options.limit) return { texts, cursor }
   }
 }

@@ -23,14 +23,15 @@ import type { EnclaveEvent } from '../enclaves/enclave-replies.ts'
 import { type InferenceFacts, noteInference, timed } from '../observability/call-scope.ts'
 import type { Logger } from '../observability/logger.ts'
 import { LruMap } from '../runtime/lru-map.ts'
-import { CommitError, type CommitErrorCode, type Committer } from './committer.ts'
+import { CommitError, type CommitErrorCode } from './commit-error.ts'
+import type { Committer } from './committer.ts'
 import {
   type CallContext,
   type ChosenCredential,
   chooseCredential,
   encodeCallContext,
 } from './completion-call.ts'
-import type { StoredRecord } from './records-store.ts'
+import type { AnsweredRecord } from './records-store.ts'
 
 /** A valid call for a verified completion. */
 export type VerifiedCall = {
@@ -53,7 +54,7 @@ export type VerifiedCall = {
 type VerifiedEvent =
   | { readonly kind: 'chunks'; readonly bytes: Uint8Array }
   | { readonly kind: 'fault'; readonly error: ApiError }
-  | { readonly kind: 'record'; readonly record: StoredRecord; readonly last: string | null }
+  | { readonly kind: 'record'; readonly record: AnsweredRecord; readonly last: string | null }
 
 /**
  * Verified completions: what the enclave sealed and the committer stored. Both methods throw
@@ -61,7 +62,7 @@ type VerifiedEvent =
  */
 export type VerifiedCompletions = {
   /** Makes a completion and gives its record, once that is stored and its anchor signed. */
-  complete(call: VerifiedCall): Promise<StoredRecord>
+  complete(call: VerifiedCall): Promise<AnsweredRecord>
   /**
    * The same, streamed; resolves when the enclave begins to answer. Leaving the iteration ends the
    * provider's call.
@@ -73,7 +74,7 @@ export type VerifiedCompletions = {
   recordOf(
     sealed: Pick<SealedNotice, 'notary' | 'index'>,
     abort: AbortController,
-  ): Promise<StoredRecord>
+  ): Promise<AnsweredRecord>
 }
 
 /**
@@ -90,9 +91,9 @@ export const COMMITS_FAILING_MAX_MS = 10_000
 
 type VerifiedCompletionsOptions = {
   readonly enclaves: Pick<EnclavePool, 'complete'>
-  readonly committer: Pick<Committer, 'waitFor' | 'status'>
+  readonly committer: Pick<Committer, 'waitFor' | 'attends' | 'status'>
   /** The operator's credentials by provider name. */
-  readonly credentials: ReadonlyMap<string, string>
+  readonly credentials: () => ReadonlyMap<string, string>
   /** Told what became of calls with these, by model. */
   readonly outcomes: Pick<ModelOutcomes, 'noteServed' | 'noteMissing'>
   /** Milliseconds, for the phases of a call. */
@@ -110,7 +111,9 @@ export function createVerifiedCompletions(
       if (answer.kind !== 'sealed') throw unexpected(options, call, answer, chosen)
       const record = await commitOf(options, call, answer.notice)
       if (record.outcome !== 'complete')
-        throw new ApiError('provider_error', 'The provider broke off its answer')
+        throw new ApiError('provider_error', 'The provider broke off its answer', {
+          mayBeMade: true,
+        })
       noteServed(options, call)
       return record
     },
@@ -132,7 +135,7 @@ function requireCommits({ committer }: Pick<VerifiedCompletionsOptions, 'committ
     fault?.name === NonceUnknown.name ||
     failingForMs > COMMITS_FAILING_MAX_MS
   )
-    throw new ApiError(...COMMIT_ERRORS.log_diverged)
+    throw new ApiError(...COMMIT_ERRORS.log_diverged, { leavesNoResult: true })
 }
 
 async function ask(
@@ -143,13 +146,19 @@ async function ask(
   requireCommits(options)
   const { callerCredential, notary } = call
   const { model } = call.request
+  const own = credentials()
   let chosen = NO_CREDENTIAL
+  const isKeyed = call.context.callId !== undefined
   try {
     const context = encodeCallContext(call.context)
-    const callFor = ({ boot_configuration: boot }: Identity) => {
-      chosen = chooseCredential({ model, callerCredential }, boot.providers, credentials)
+    const callFor = ({ boot_configuration: boot, notary: chosenNotary }: Identity) => {
+      chosen = chooseCredential({ model, callerCredential }, boot.providers, own)
       noteInference(() => ({ provider: chosen.provider }))
-      return { context, provider: chosen.provider, credential: chosen.credential }
+      return {
+        ...{ context, provider: chosen.provider, credential: chosen.credential },
+        ...(isKeyed ? { outlives_gateway: true } : {}),
+        ...(options.committer.attends(chosenNotary) ? { tells_completion: true } : {}),
+      }
     }
     const wanted = { model, notary, callFor }
     const answer = await timed({ phase: 'enclave', now }, () =>
@@ -184,7 +193,10 @@ async function* relay(
         isFaulty = true
         yield {
           kind: 'fault',
-          error: asApiError(refusal(options, call, { fault: event.fault, chosen })),
+          // A stream begins with its first chunk.
+          error: asApiError(
+            refusal(options, call, { fault: { ...event.fault, may_be_made: true }, chosen }),
+          ),
         }
       }
     }
@@ -199,7 +211,9 @@ async function* relay(
   } else
     yield {
       kind: 'fault',
-      error: new ApiError('provider_error', 'The answer was not read to its end'),
+      error: new ApiError('provider_error', 'The answer was not read to its end', {
+        mayBeMade: true,
+      }),
     }
 }
 
@@ -211,12 +225,12 @@ function noteServed({ outcomes }: VerifiedCompletionsOptions, call: VerifiedCall
 async function commitOf(
   { committer, now }: VerifiedCompletionsOptions,
   { abort }: Pick<VerifiedCall, 'abort'>,
-  { notary, index }: Pick<SealedNotice, 'notary' | 'index'>,
-): Promise<StoredRecord> {
+  { notary, index, completion }: Omit<SealedNotice, 'outcome'>,
+): Promise<AnsweredRecord> {
   const timer = setTimeout(() => abort.abort(commitDelayed()), COMMIT_TIMEOUT_MS)
   try {
     const record = await timed({ phase: 'commit', now }, () =>
-      committer.waitFor(notary, index, abort.signal),
+      committer.waitFor(notary, index, abort.signal, completion),
     )()
     noteInference(() => factsOfRecord(record))
     return record
@@ -235,7 +249,7 @@ function factsOfRecord({
   receipt,
   response,
   usage: stated,
-}: Pick<StoredRecord, 'receipt' | 'response' | 'usage'>): InferenceFacts {
+}: Pick<AnsweredRecord, 'receipt' | 'response' | 'usage'>): InferenceFacts {
   const { provider, model, started_at, finished_at } = JSON.parse(receipt) as ReceiptFacts
   const usage = response === null ? statedUsage(stated) : readUsageOf(response)
   return {
@@ -251,7 +265,7 @@ function readUsageOf(response: string): ReturnType<typeof readUsage> {
 }
 
 /** Of an encrypted call there is no response; its enclave told what that states. */
-function statedUsage(usage: StoredRecord['usage']): ReturnType<typeof readUsage> {
+function statedUsage(usage: AnsweredRecord['usage']): ReturnType<typeof readUsage> {
   return usage && { prompt: usage.prompt_tokens, answer: usage.completion_tokens }
 }
 

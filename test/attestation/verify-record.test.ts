@@ -102,6 +102,43 @@ describe('verifyRecord', () => {
   })
 })
 
+describe('verifyRecord on a record whose content the gateway does not give', () => {
+  const { request: _, response: __, ...bound } = stored
+  const bare = { ...bound, request: null, response: null, redacted: true, usage: null }
+  const erased = { at: 1_795_000_000, by: 'operator', reason: 'asked for' }
+
+  it.each<[string, JsonObject]>([
+    ['it erased', { erased }],
+    ['it erased by a rule', { erased: { ...erased, by: 'retention', reason: 'kept for 30 days' } }],
+    ['it cannot decrypt', { withheld: { code: 'content_key_missing', message: 'm' } }],
+  ])('checks all that its hashes allow of one that %s', (_, why) => {
+    const report = verifyRecord({ ...bare, ...why })
+    expect(report.ok).toBe(true)
+    expect(namesOf(report, 'not checked')).toEqual([
+      ...['request hash', 'response hash', 'stream hash', 'anchor'],
+    ])
+    const forged = verifyRecord({ ...bare, ...why, hash: 'ab'.repeat(32) })
+    expect(namesOf(forged, 'failed')).toContain('hash')
+  })
+
+  it('checks what its caller kept in its place', () => {
+    const { request, response } = stored
+    const report = verifyRecord({ ...bare, erased, request, response } as JsonObject)
+    expect(namesOf(report, 'not checked')).toEqual(['stream hash', 'anchor'])
+    const other = { ...bare, erased, response, request: { model: 'other' } } as JsonObject
+    expect(namesOf(verifyRecord(other), 'failed')).toContain('request hash')
+  })
+
+  it.each<[string, JsonObject]>([
+    ['nothing says why', {}],
+    ['what says why is none', { erased: true }],
+    ['it is not said to be redacted', { erased, redacted: false }],
+    ['the reason is unknown', { withheld: { code: 'because', message: 'm' } }],
+  ])('fails when %s', (_, why) => {
+    expect(namesOf(verifyRecord({ ...bare, ...why }), 'failed')).toContain('request hash')
+  })
+})
+
 describe('verifyRecord on the record of an encrypted call', () => {
   const encrypted = buildRecord({ receipt: { encrypted: true } })
   const redacted: JsonObject = {

@@ -2,7 +2,7 @@ import { spawnSync } from 'node:child_process'
 import { join } from 'node:path'
 import { secp256k1 } from '@noble/curves/secp256k1.js'
 import { recover } from 'tiny-secp256k1'
-import { startAffidavit } from '../support/affidavit.ts'
+import { type Affidavit, startAffidavit } from '../support/affidavit.ts'
 import { runLoad } from './load.ts'
 
 /**
@@ -14,25 +14,37 @@ import { runLoad } from './load.ts'
 const LOAD_MS = Number(process.argv[2] ?? 15) * 1_000
 const MAIN = join(import.meta.dirname, '../../src/cli/main.ts')
 
-const affidavit = await startAffidavit({ logLevel: 'warn' })
-try {
-  await runLoad({
-    origin: affidavit.url,
-    path: '/v1/verified/chat/completions',
-    headers: { authorization: `Bearer ${affidavit.apiKey}` },
-    body: JSON.stringify({
-      model: 'demo/echo',
-      messages: [{ role: 'user', content: 'What is in a leaf?' }],
-    }),
-    connections: 32,
-    warmupMs: 0,
-    durationMs: LOAD_MS,
-  })
+if (import.meta.main) await runAlone()
+
+async function runAlone(): Promise<void> {
+  const affidavit = await startAffidavit({ logLevel: 'warn' })
+  try {
+    await runLoad({
+      origin: affidavit.url,
+      path: '/v1/verified/chat/completions',
+      headers: { authorization: `Bearer ${affidavit.apiKey}` },
+      body: JSON.stringify({
+        model: 'demo/echo',
+        messages: [{ role: 'user', content: 'What is in a leaf?' }],
+      }),
+      connections: 32,
+      warmupMs: 0,
+      durationMs: LOAD_MS,
+    })
+    await compareAudit(affidavit)
+  } finally {
+    await affidavit.stop()
+    await affidavit.remove()
+  }
+}
+
+/** The time that an audit takes for a record, over that of one bare recovery of a signer. */
+export async function compareAudit(affidavit: Affidavit): Promise<number> {
   // The last anchors are mined, and the gateway is idle again.
   await new Promise((resolve) => setTimeout(resolve, 5_000))
-  measureStart()
-  const startMs = measureStart()
-  const whole = runAudit()
+  measureStart(affidavit)
+  const startMs = measureStart(affidavit)
+  const whole = runAudit(affidavit)
   const perSecond = whole.records / ((whole.ms - startMs) / 1_000)
   const bare = measureRecovery()
   console.log(
@@ -42,14 +54,12 @@ try {
   console.log(
     `  bare recoveries of a signer: ${bare.toFixed(0)} per second; the audit takes ${(bare / perSecond).toFixed(1)} × as long for a record`,
   )
-} finally {
-  await affidavit.stop()
-  await affidavit.remove()
+  return bare / perSecond
 }
 
 type AuditRun = { readonly ms: number; readonly records: number; readonly heads: number }
 
-function runAudit(): AuditRun {
+function runAudit(affidavit: Affidavit): AuditRun {
   const words = [
     affidavit.url,
     '--rpc',
@@ -59,7 +69,7 @@ function runAudit(): AuditRun {
     '--any-measurement',
   ]
   const start = performance.now()
-  const { status, stdout, stderr } = runCommand(['audit', ...words, '--json'])
+  const { status, stdout, stderr } = runCommand(affidavit, ['audit', ...words, '--json'])
   const ms = performance.now() - start
   if (status !== 0)
     throw new Error(`the audit failed: ${stdout.slice(0, 2_000)}${stderr.slice(0, 2_000)}`)
@@ -67,13 +77,13 @@ function runAudit(): AuditRun {
 }
 
 /** Milliseconds until the command line has loaded and says what it can. */
-function measureStart(): number {
+function measureStart(affidavit: Affidavit): number {
   const start = performance.now()
-  runCommand(['audit', '--help'])
+  runCommand(affidavit, ['audit', '--help'])
   return performance.now() - start
 }
 
-function runCommand(words: readonly string[]) {
+function runCommand(affidavit: Affidavit, words: readonly string[]) {
   return spawnSync(process.execPath, [MAIN, ...words], {
     env: {
       PATH: process.env.PATH,

@@ -15,47 +15,61 @@ import { buildEvidence } from '../attestation/evidence/build-evidence.ts'
 const ROUNDS = 150
 const WARM_UP_ROUNDS = 30
 
-const { bundle, policy, chain } = buildEvidence()
-const text = new TextEncoder().encode(JSON.stringify(bundle))
-const attestations = createAttestationVerifier()
-const verifyP384 = await bareP384()
-const recoverSecp256k1 = bareRecovery()
+if (import.meta.main) await report()
 
-const subjects = {
-  'cold: bundle': () => judge({ chain }),
-  'cold: its signatures alone': () => runFloor(5),
-  'warm: bundle': () => judge({ chain, attestations }),
-  'warm: its signatures alone': () => runFloor(1),
+async function report(): Promise<void> {
+  const { bytes, medians } = await measureBundles(ROUNDS)
+  console.log(`${bytes} bytes a bundle, ${ROUNDS} rounds, medians`)
+  for (const [name, ms] of medians)
+    console.log(`  ${name.padEnd(28)} ${ms.toFixed(2)} ms, ${(1_000 / ms).toFixed(0)} per second`)
+  for (const kind of ['cold', 'warm'] as const)
+    console.log(
+      `  ${kind} takes ${overSignatures(medians, kind).toFixed(2)} × its signatures alone`,
+    )
 }
 
-const times = new Map<string, number[]>()
-for (let round = 0; round < WARM_UP_ROUNDS + ROUNDS; round++) {
-  for (const [name, run] of Object.entries(subjects)) {
-    const start = performance.now()
-    await run()
-    if (round >= WARM_UP_ROUNDS)
-      times.set(name, [...(times.get(name) ?? []), performance.now() - start])
+type Medians = ReadonlyMap<string, number>
+
+/** The time of a bundle over that of its signatures alone. */
+export function overSignatures(medians: Medians, kind: 'cold' | 'warm'): number {
+  return (medians.get(`${kind}: bundle`) ?? 0) / (medians.get(`${kind}: its signatures alone`) ?? 0)
+}
+
+/** Median milliseconds of each, over so many rounds. */
+export async function measureBundles(
+  rounds: number,
+): Promise<{ readonly bytes: number; readonly medians: Medians }> {
+  const { bundle, policy, chain } = buildEvidence()
+  const text = new TextEncoder().encode(JSON.stringify(bundle))
+  const attestations = createAttestationVerifier()
+  const verifyP384 = await bareP384()
+  const recoverSecp256k1 = bareRecovery()
+  const judge = async (context: Parameters<typeof verifyBundle>[2]) => {
+    const { verdict } = await verifyBundle(parseExactJson(text), policy, context)
+    if (verdict !== 'verified')
+      throw new Error(`expected the bundle to be verified, got ${verdict}`)
   }
-}
-
-console.log(`${text.length} bytes a bundle, ${ROUNDS} rounds, medians`)
-for (const name of Object.keys(subjects)) {
-  const ms = medianOf(name)
-  console.log(`  ${name.padEnd(28)} ${ms.toFixed(2)} ms, ${(1_000 / ms).toFixed(0)} per second`)
-}
-for (const kind of ['cold', 'warm']) {
-  const ratio = medianOf(`${kind}: bundle`) / medianOf(`${kind}: its signatures alone`)
-  console.log(`  ${kind} takes ${ratio.toFixed(2)} × its signatures alone`)
-}
-
-async function judge(context: Parameters<typeof verifyBundle>[2]): Promise<void> {
-  const { verdict } = await verifyBundle(parseExactJson(text), policy, context)
-  if (verdict !== 'verified') throw new Error(`expected the bundle to be verified, got ${verdict}`)
-}
-
-async function runFloor(p384Count: number): Promise<void> {
-  for (let count = 0; count < p384Count; count++) await verifyP384()
-  for (let count = 0; count < 3; count++) recoverSecp256k1()
+  const runFloor = async (p384Count: number) => {
+    for (let count = 0; count < p384Count; count++) await verifyP384()
+    for (let count = 0; count < 3; count++) recoverSecp256k1()
+  }
+  const subjects = {
+    'cold: bundle': () => judge({ chain }),
+    'cold: its signatures alone': () => runFloor(5),
+    'warm: bundle': () => judge({ chain, attestations }),
+    'warm: its signatures alone': () => runFloor(1),
+  }
+  const times = new Map<string, number[]>()
+  for (let round = 0; round < WARM_UP_ROUNDS + rounds; round++) {
+    for (const [name, run] of Object.entries(subjects)) {
+      const start = performance.now()
+      await run()
+      if (round >= WARM_UP_ROUNDS)
+        times.set(name, [...(times.get(name) ?? []), performance.now() - start])
+    }
+  }
+  const medians = new Map([...times].map(([name, list]) => [name, medianOf(list)]))
+  return { bytes: text.length, medians }
 }
 
 async function bareP384(): Promise<() => Promise<void>> {
@@ -82,7 +96,7 @@ function bareRecovery(): () => void {
   }
 }
 
-function medianOf(name: string): number {
-  const list = (times.get(name) ?? []).toSorted((left, right) => left - right)
-  return list[Math.floor(list.length / 2)] ?? Number.NaN
+function medianOf(list: readonly number[]): number {
+  const sorted = list.toSorted((left, right) => left - right)
+  return sorted[Math.floor(sorted.length / 2)] ?? Number.NaN
 }

@@ -29,19 +29,38 @@ type Measured = {
   readonly cpuMs: ReadonlyMap<string, number>
 }
 
-const postgres = await startPostgres({ fsync: 'on' })
-try {
-  const service = await startAffidavit({
-    logLevel: 'warn',
-    variables: { DATABASE_URL: postgres.url },
-  })
+if (import.meta.main) {
+  const postgres = await startPostgres({ fsync: 'on' })
   try {
-    await measureAll(service)
+    const service = await startAffidavit({
+      logLevel: 'warn',
+      variables: { DATABASE_URL: postgres.url },
+    })
+    try {
+      await measureAll(service)
+    } finally {
+      await service.stop()
+    }
   } finally {
-    await service.stop()
+    await postgres.stop()
   }
-} finally {
-  await postgres.stop()
+}
+
+/** Whole encrypted calls a second at 32 connections, as a share of as many plain verified ones. */
+export async function compareEncrypted(service: Affidavit): Promise<number> {
+  const perSecond = async (isEncrypted: boolean) => {
+    const kind = { isEncrypted, stream: false }
+    return (await run(service, { kind, connections: CONNECTIONS, count: CALLS_PER_ROUND }))
+      .perSecond
+  }
+  const ratios: number[] = []
+  for (let round = 0; round <= ROUNDS; round += 1) {
+    const plain = await perSecond(false)
+    const encrypted = await perSecond(true)
+    // The first round warms up.
+    if (round > 0) ratios.push(encrypted / plain)
+  }
+  return median(ratios)
 }
 
 async function measureAll(service: Affidavit): Promise<void> {

@@ -8,6 +8,8 @@ import { Pool } from 'undici'
  */
 const upstream = new Pool(process.argv[2] ?? '', { connections: 512, pipelining: 1 })
 const app = new Koa()
+// Callers who leave are no news.
+app.silent = true
 app.use(async (context) => {
   const parts: Buffer[] = []
   for await (const part of context.req) parts.push(part)

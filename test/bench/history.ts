@@ -2,6 +2,7 @@ import { performance } from 'node:perf_hooks'
 import { parseArgs } from 'node:util'
 import { type Database, openDatabase } from '../../src/storage/database.ts'
 import { createCommitsStore } from '../../src/verified/commits-store.ts'
+import { createErasuresStore } from '../../src/verified/erasures-store.ts'
 import { createHistory } from '../../src/verified/history.ts'
 import { createLogsStore } from '../../src/verified/logs-store.ts'
 import { createRecordsStore } from '../../src/verified/records-store.ts'
@@ -116,7 +117,11 @@ async function measureProofs({ database, logId }: Grown): Promise<void> {
 }
 
 function subjectsOf(grown: Grown): ReadonlyMap<string, () => Promise<unknown>> {
-  const history = createHistory({ records: createRecordsStore(grown.database), isOpen: true })
+  const history = createHistory({
+    records: createRecordsStore(grown.database),
+    erasures: createErasuresStore(grown.database),
+    isOpen: true,
+  })
   const viewer = { accountId: grown.account, seesAll: false }
   const page = { viewer, filter: 'all', limit: 100, cursor: null } as const
   return new Map<string, () => Promise<unknown>>([

@@ -9,6 +9,8 @@ export type LoadPlan = {
   readonly connections: number
   readonly warmupMs: number
   readonly durationMs: number
+  /** Ends after so many requests, if the time is not over before. */
+  readonly requestsMax?: number
 }
 
 /**
@@ -37,8 +39,9 @@ export async function runLoad(plan: LoadPlan): Promise<LoadResult> {
   let errors = 0
   const begin = performance.now() + plan.warmupMs
   const end = begin + plan.durationMs
+  let left = plan.requestsMax ?? Number.POSITIVE_INFINITY
   async function work(): Promise<void> {
-    while (performance.now() < end) {
+    while (performance.now() < end && left-- > 0) {
       const sent = performance.now()
       const answer = await send(pool, plan)
       const received = performance.now()
@@ -49,12 +52,13 @@ export async function runLoad(plan: LoadPlan): Promise<LoadResult> {
     }
   }
   await Promise.all(Array.from({ length: plan.connections }, work))
+  const tookMs = Math.min(performance.now(), end) - begin
   await pool.close()
   latencies.sort((a, b) => a - b)
   return {
     requests: latencies.length,
     errors,
-    requestsPerSecond: latencies.length / (plan.durationMs / 1000),
+    requestsPerSecond: latencies.length / (tookMs / 1000),
     p50Ms: quantile(latencies, 0.5),
     p99Ms: quantile(latencies, 0.99),
     txHashes,

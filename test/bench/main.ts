@@ -4,7 +4,10 @@ import { join } from 'node:path'
 import { benchGateway } from './gateway.ts'
 import { benchSigning } from './signing.ts'
 
-/** `npm run bench [-- SECTION …]`: all sections, or those named, one after the other in one run. */
+/**
+ * `npm run bench [-- SECTION … [OPTION …]]`: all sections, or those named, one after the other in
+ * one run.
+ */
 const SECTIONS: Readonly<Record<string, () => void | Promise<void>>> = {
   gateway: () => benchGateway('PGlite'),
   'gateway-postgres': () => benchGateway('Postgres'),
@@ -16,14 +19,23 @@ const SECTIONS: Readonly<Record<string, () => void | Promise<void>>> = {
   encrypted: () => runScript('encrypted.ts'),
   audit: () => runScript('audit.ts'),
   history: () => runScript('history.ts'),
+  content: () => runScript('content.ts'),
   'plain-chat': () => runScript('plain-chat.ts'),
   'node-scale': () => runScript('node-scale.ts'),
   anchors: () => runScript('anchors.ts'),
+  sizing: () => runScript('sizing.ts'),
   replicas: () => runScript('replicas.ts'),
   packages: () => runScript('packages.ts'),
+  pages: () => runScript('pages.ts'),
+  peers: () => runScript('peers.ts'),
+  years: () => runScript('years.ts'),
 }
 
-const wanted = process.argv.slice(2)
+/** Options, from the first word that is one, are for the sections' own scripts. */
+const words = process.argv.slice(2)
+const optionsAt = words.findIndex((word) => word.startsWith('-'))
+const wanted = optionsAt < 0 ? words : words.slice(0, optionsAt)
+const options = optionsAt < 0 ? [] : words.slice(optionsAt)
 const unknown = wanted.filter((name) => !(name in SECTIONS))
 if (unknown.length > 0) {
   console.error(
@@ -41,8 +53,7 @@ for (const [name, run] of Object.entries(SECTIONS)) {
 }
 
 function runScript(file: string): void {
-  const { status } = spawnSync(process.execPath, [join(import.meta.dirname, file)], {
-    stdio: 'inherit',
-  })
+  const script = join(import.meta.dirname, file)
+  const { status } = spawnSync(process.execPath, [script, ...options], { stdio: 'inherit' })
   if (status !== 0) process.exitCode = 1
 }

@@ -1,11 +1,10 @@
 import { spawnSync } from 'node:child_process'
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { decodeBase64 } from '../../attestation/bytes.ts'
-import { decodeAttestationPayload } from '../../attestation/nitro/document.ts'
 import { buildPackages } from '../../packages/build-packages.ts'
 import { findMachineNode } from '../support/machine-node.ts'
+import { wordsOfVerify } from './verify-words.ts'
 
 /**
  * `node test/bench/packages.ts`: how long the installed program takes from the shell, with the
@@ -15,7 +14,6 @@ import { findMachineNode } from '../support/machine-node.ts'
 const ROUNDS = 21
 
 const ROOT = join(import.meta.dirname, '../..')
-const BUNDLE = join(ROOT, 'test/vectors/evidence/second/bundle.json')
 const machine = findMachineNode()
 if (machine === null) throw new Error('expected a Node.js with npm outside of this checkout')
 const folder = mkdtempSync(join(tmpdir(), 'affidavit-bench-packages-'))
@@ -28,13 +26,8 @@ try {
   const tarball = join(folder, `built/affidavit-${version}.tgz`)
   run('npm', 'install', '--prefer-offline', '--no-audit', '--no-fund', tarball)
   const installMs = performance.now() - started
-  const root = join(folder, 'root.der')
-  const { record } = JSON.parse(readFileSync(BUNDLE, 'utf8'))
-  const [certificate] = decodeAttestationPayload(decodeBase64(record.attestation)).cabundle
-  writeFileSync(root, certificate ?? new Uint8Array())
-
   const affidavit = join(installed, 'node_modules/.bin/affidavit')
-  const verify = ['verify', BUNDLE, '--root', root, '--any-measurement']
+  const verify = wordsOfVerify(folder)
   const subjects = {
     'a process that does nothing': () => run('node', '--eval', '0'),
     'affidavit --version': () => run(affidavit, '--version'),

@@ -1,9 +1,10 @@
 import { availableParallelism } from 'node:os'
-import { type Affidavit, startAffidavit } from '../support/affidavit.ts'
+import { startAffidavit } from '../support/affidavit.ts'
 import { startForwarder } from './forwarder-process.ts'
 import { type LoadPlan, type LoadResult, runLoad } from './load.ts'
 import { listTree, nameProcess, readCpuSeconds } from './processes.ts'
 import { runStreams, type StreamResult } from './stream-load.ts'
+import { awaitNode, CHAT_PATH, keyHeaders, requestTo, type Target, warmUp } from './targets.ts'
 
 /**
  * `node test/bench/plain-chat.ts`: plain chat as `npm start` serves it (gateway → node agent over
@@ -12,14 +13,9 @@ import { runStreams, type StreamResult } from './stream-load.ts'
  * machine. With each comes the CPU time that a request took of every process, since all of them,
  * and the load generator, share the machine's cores.
  */
-/**
- * Each target first serves so many requests, or as many as it can in the time: V8 compiles by how
- * often code ran, and a gateway has more code than a forwarder.
- */
 const WARMUP_REQUESTS = 10_000
 /** Streams with pauses, of which a node takes no more than ten at a time. */
 const WARMUP_STREAMS = 2_000
-const WARMUP_TIMEOUT_MS = 30_000
 const WARMUP_MS = 1_000
 const DURATION_MS = 6_000
 const CONNECTIONS = [1, 32, 256]
@@ -29,24 +25,16 @@ const CONNECTIONS = [1, 32, 256]
  */
 const CHUNK_DELAY_MS = 5
 const STREAMS = 60
-/** For the agent to measure its models and connect, on a machine that does other things too. */
-const NODE_TIMEOUT_MS = 120_000
 
-type Target = {
-  readonly name: string
-  readonly origin: string
-  readonly path: string
-  readonly key: string | null
-  /** Processes that may work for a request, besides the load generator. */
-  readonly pids: readonly number[]
-}
+/** With the processes that may work for a request, besides the load generator. */
+type Measured = Target & { readonly pids: readonly number[] }
 
 await withService({}, measureWhole)
 await withService({ DEMO_DELAY_MS: String(CHUNK_DELAY_MS) }, measureStreams)
 
 async function withService(
   variables: Readonly<Record<string, string>>,
-  measure: (targets: readonly Target[]) => Promise<void>,
+  measure: (targets: readonly Measured[]) => Promise<void>,
 ): Promise<void> {
   const affidavit = await startAffidavit({ logLevel: 'warn', variables })
   const forwarder = await startForwarder(affidavit.providerUrl)
@@ -55,12 +43,12 @@ async function withService(
     await awaitNode(affidavit)
     const { url, apiKey, providerUrl } = affidavit
     const pids = [...listTree(affidavit.pid), forwarder.process.pid ?? 0, second.process.pid ?? 0]
-    const common = { path: '/v1/chat/completions', key: null, pids }
+    const common = { path: CHAT_PATH, headers: {}, pids }
     await measure([
       { ...common, name: 'backend itself', origin: providerUrl },
       { ...common, name: 'bare Koa + undici', origin: forwarder.origin },
       { ...common, name: 'two of these in a row', origin: second.origin },
-      { ...common, name: 'plain chat', origin: url, key: apiKey },
+      { ...common, name: 'plain chat', origin: url, headers: keyHeaders(apiKey) },
     ])
   } finally {
     second.process.kill()
@@ -70,22 +58,7 @@ async function withService(
   }
 }
 
-async function warmUp(
-  target: Target,
-  { requests, stream }: { readonly requests: number; readonly stream: boolean },
-): Promise<void> {
-  const plan = {
-    ...requestTo(target, { words: 8, stream }),
-    connections: 32,
-    warmupMs: 0,
-    durationMs: 1_000,
-  }
-  const deadline = performance.now() + WARMUP_TIMEOUT_MS
-  let served = 0
-  while (served < requests && performance.now() < deadline) served += (await runLoad(plan)).requests
-}
-
-async function measureWhole(targets: readonly Target[]): Promise<void> {
+async function measureWhole(targets: readonly Measured[]): Promise<void> {
   for (const target of targets) await warmUp(target, { requests: WARMUP_REQUESTS, stream: false })
   for (const connections of CONNECTIONS) {
     const rows: LoadResult[] = []
@@ -170,35 +143,4 @@ async function measureStreams(targets: readonly Target[]): Promise<void> {
       `       added to the first token, and between chunks: ${added(plain)} (forwarder ${added(bare)}, two ${added(two)})`,
     )
   }
-}
-
-function requestTo(
-  { origin, path, key }: Pick<Target, 'origin' | 'path' | 'key'>,
-  says: { readonly words: number; readonly stream: boolean },
-) {
-  const content = Array.from({ length: says.words }, (_, at) => `word${at}`).join(' ')
-  const body = { model: 'demo/echo', stream: says.stream, messages: [{ role: 'user', content }] }
-  const headers: Readonly<Record<string, string>> =
-    key === null ? {} : { authorization: `Bearer ${key}` }
-  return { origin, path, headers, body: JSON.stringify(body) }
-}
-
-/**
- * The agent measures its models and connects after the gateway serves: a call that is answered
- * shows that it did.
- */
-async function awaitNode({ url, apiKey, output }: Affidavit): Promise<void> {
-  const { path, body, headers } = requestTo(
-    { origin: url, path: '/v1/chat/completions', key: apiKey },
-    { words: 1, stream: false },
-  )
-  const init = { method: 'POST', body, headers: { ...headers, 'content-type': 'application/json' } }
-  const deadline = performance.now() + NODE_TIMEOUT_MS
-  while (performance.now() < deadline) {
-    const answer = await fetch(url + path, init)
-    await answer.arrayBuffer()
-    if (answer.status === 200) return
-    await new Promise((resolve) => setTimeout(resolve, 100))
-  }
-  throw new Error(`expected a node to serve within ${NODE_TIMEOUT_MS} ms\n${output().stderr}`)
 }

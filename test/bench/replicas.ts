@@ -1,3 +1,4 @@
+import { parseArgs } from 'node:util'
 import { startNodeAgent } from '../../src/local/node-agent.ts'
 import type { Affidavit } from '../support/affidavit.ts'
 import { recordLog } from '../support/chain.ts'
@@ -8,15 +9,21 @@ import { type LoadResult, runLoad } from './load.ts'
 import { listTree, nameProcess, readCpuSeconds } from './processes.ts'
 
 /**
- * `node test/bench/replicas.ts`: verified and plain throughput with 1, 2 and 4 gateways, as
- * deployed (processes), on one Postgres and the same two enclaves, against one gateway of the same
- * run. All four are started and warmed up; then they get as many callers in all, one of them, two,
- * four, in turns, so that what else the machine does is shared by all; medians of the turns. Each
- * has a node of its own. All of them, and the load generator, share the machine's cores, so with
- * each comes the CPU time that a request took of the processes of every kind.
+ * `node test/bench/replicas.ts [--counts 1,2,4] [--turns 3]`: verified and plain throughput with so
+ * many gateways, as deployed (processes), on one Postgres and the same two enclaves, against the
+ * first count of the same run. All are started and warmed up; then they get as many callers in all,
+ * one of them, two, four, in turns, so that what else the machine does is shared by all; medians of
+ * the turns. Each has a node of its own. All of them, and the load generator, share the machine's
+ * cores, so with each comes the CPU time that a request took of the processes of every kind.
  */
-const COUNTS = [1, 2, 4]
-const TURNS = 3
+const { values } = parseArgs({
+  options: {
+    counts: { type: 'string', default: '1,2,4' },
+    turns: { type: 'string', default: '3' },
+  },
+})
+const COUNTS = values.counts.split(',').map(Number)
+const TURNS = Number(values.turns)
 const CONNECTIONS = 32
 const ENCLAVES = 2
 const WARMUP_REQUESTS = 4_000
@@ -60,7 +67,10 @@ try {
     for (let turn = 0; turn < TURNS; turn++)
       for (const [count, measured] of turns)
         measured.push(await measure(kind, running.slice(0, count)))
-    const one = median(turns.get(1) ?? [], ({ requestsPerSecond }) => requestsPerSecond)
+    const one = median(
+      turns.get(COUNTS[0] ?? 0) ?? [],
+      ({ requestsPerSecond }) => requestsPerSecond,
+    )
     for (const [count, measured] of turns) print(kind, { count, measured, one })
   }
 } finally {

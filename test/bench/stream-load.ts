@@ -1,3 +1,4 @@
+import { setMaxListeners } from 'node:events'
 import { Pool } from 'undici'
 import { quantile } from './load.ts'
 
@@ -87,4 +88,88 @@ async function readStream(pool: Pool, { path, headers, body }: StreamPlan): Prom
     if (events.includes('data: [DONE]')) isDone = true
   }
   return { arrivals, isWhole: isDone && response.statusCode === 200 }
+}
+
+/** Streams that are open at once, and what came of all of them. */
+export type OpenStreams = {
+  /** Opens so many more; resolves when all have their head. */
+  open(count: number): Promise<void>
+  /** Events that came so far, streams that are open, and those that were refused or broke off. */
+  load(): { readonly events: number; readonly open: number; readonly failed: number }
+  /** Why the first of those failed, as far as it was told; null when none did. */
+  failure(): string | null
+  /** Resolves when all streams have ended. */
+  ended(): Promise<void>
+  /** Leaves all that are open. */
+  close(): Promise<void>
+}
+
+/** Opens streams of one request, each on a connection of its own. Events are counted, not parsed. */
+export function openStreams(plan: Omit<StreamPlan, 'connections' | 'streams'>): OpenStreams {
+  const pool = new Pool(plan.origin, { pipelining: 1, headersTimeout: 60_000, bodyTimeout: 60_000 })
+  const left = new AbortController()
+  setMaxListeners(0, left.signal)
+  const endings: Promise<void>[] = []
+  const count = { events: 0, open: 0, failed: 0 }
+  let failure: string | null = null
+
+  async function begin(): Promise<void> {
+    const response = await pool
+      .request({
+        method: 'POST',
+        path: plan.path,
+        headers: { 'content-type': 'application/json', ...plan.headers },
+        body: plan.body,
+        signal: left.signal,
+      })
+      .catch((error: Error) => error)
+    if (response instanceof Error) return fail(response.message)
+    if (response.statusCode !== 200)
+      return fail(`${response.statusCode} ${await response.body.text()}`)
+    count.open += 1
+    endings.push(read(response.body))
+  }
+
+  async function read(body: AsyncIterable<Buffer>): Promise<void> {
+    let last: Buffer | null = null
+    try {
+      for await (const part of body) {
+        count.events += countEnds(part)
+        last = part
+      }
+      if (last?.includes('event: error') === true) fail(String(last))
+    } catch (error) {
+      if (!left.signal.aborted) fail(error instanceof Error ? error.message : String(error))
+    }
+    count.open -= 1
+  }
+
+  function fail(reason: string): void {
+    count.failed += 1
+    failure ??= reason.slice(0, 200)
+  }
+
+  return {
+    open: async (more) => {
+      await Promise.all(Array.from({ length: more }, begin))
+    },
+    load: () => ({ ...count }),
+    failure: () => failure,
+    ended: async () => {
+      await Promise.all(endings)
+      await pool.close()
+    },
+    close: async () => {
+      left.abort()
+      await Promise.all(endings)
+      await pool.destroy()
+    },
+  }
+}
+
+/** Ends of events in a piece; one that is cut between two pieces is not seen, of thousands. */
+function countEnds(part: Buffer): number {
+  let count = 0
+  for (let at = part.indexOf('\n\n'); at >= 0; at = part.indexOf('\n\n', at + 2)) count += 1
+  return count
 }

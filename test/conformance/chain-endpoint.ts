@@ -21,6 +21,10 @@ export async function startChainEndpoint(answers: ChainAnswers): Promise<ChainEn
   const server = createServer(async (request, response) => {
     const parts: Buffer[] = []
     for await (const part of request) parts.push(part)
+    // Pages of any origin may ask, as at public endpoints.
+    response.setHeader('access-control-allow-origin', '*')
+    response.setHeader('access-control-allow-headers', 'content-type')
+    if (request.method === 'OPTIONS') return void response.writeHead(204).end()
     const replies = replyTo(Buffer.concat(parts).toString(), answers)
     response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(replies))
   })

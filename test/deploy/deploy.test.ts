@@ -4,6 +4,7 @@ import { chmod, cp, mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promi
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { parse } from 'yaml'
 import { listBridges } from '../../enclave/image/settings.ts'
 import { BUILT_IN_PROVIDERS } from '../../enclave/providers/built-in-table.ts'
 
@@ -18,6 +19,9 @@ const containerVariables = Object.fromEntries(
     .filter(([name]) => name !== 'NODE_IMAGE'),
 )
 const bridges = listBridges(BUILT_IN_PROVIDERS)
+
+/** Read by the C library, not by the gateway. */
+const GLIBC_SETTING = 'MALLOC_MMAP_THRESHOLD_'
 
 describe('the proxies', () => {
   it('are one for each host of the built-in table, at the port that the image dials', () => {
@@ -51,7 +55,8 @@ describe('the variables of the gateway', () => {
   it('are ones that it knows', () => {
     const known = [
       'src/config.ts',
-      ...['chain', 'enclaves', 'upstream'].map((room) => `src/${room}/settings.ts`),
+      ...['chain', 'enclaves', 'storage', 'upstream'].map((room) => `src/${room}/settings.ts`),
+      'src/agent/config.ts',
     ]
       .filter((path) => existsSync(join(root, path)))
       .map(read)
@@ -61,9 +66,16 @@ describe('the variables of the gateway', () => {
       ...(read('deploy/systemd/affidavit-gateway.service').match(/(?<=^Environment=)[A-Z_]+/gm) ??
         []),
       ...Object.keys(containerVariables),
-    ]
+      ...readdirSync(units)
+        .filter((name) => name.endsWith('.service.d'))
+        .flatMap(
+          (name) =>
+            read(`deploy/systemd/${name}/secrets.conf`).match(/(?<=^Environment=)[A-Z_]+/gm) ?? [],
+        ),
+    ].map((name) => name.replace(/(?<=URL|KEY)_FILE$/, ''))
     expect(given.length).toBeGreaterThan(8)
-    expect(given.filter((name) => !new RegExp(`^ +${name}: `, 'm').test(known))).toEqual([])
+    const unknown = given.filter((name) => !new RegExp(`^ +${name}: `, 'm').test(known))
+    expect(unknown.filter((name) => name !== GLIBC_SETTING)).toEqual([])
   })
 
   it('have no secret and no address in the example but the sockets and files of this machine', () => {
@@ -74,6 +86,40 @@ describe('the variables of the gateway', () => {
       'false',
       '9464',
     ])
+  })
+})
+
+describe('secrets in files', () => {
+  it.each(['gateway', 'agent'])(
+    'are handed to the %s by systemd, each from a file of its own to where its variable says',
+    (part) => {
+      const conf = read(`deploy/systemd/affidavit-${part}.service.d/secrets.conf`)
+      const loaded = [...conf.matchAll(/^LoadCredential=([\w-]+):(\S+)$/gm)]
+      const named = [...conf.matchAll(/^Environment=[A-Z_]+_FILE=%d\/([\w-]+)$/gm)]
+      expect(loaded.length).toBeGreaterThan(0)
+      expect(named.map(([, name]) => name)).toEqual(loaded.map(([, name]) => name))
+      for (const [, name, path] of loaded) expect(path).toBe(`/etc/affidavit/secrets/${name}`)
+    },
+  )
+
+  it('are mounted in containers where the variables say, and are in no environment', () => {
+    const { services, secrets } = parse(read('deploy/gateway/compose.yaml'))
+    const used = Object.values<{ environment: Record<string, string>; secrets: string[] }>(services)
+    for (const { environment, secrets: mounted } of used) {
+      const files = Object.entries(environment).filter(([, value]) =>
+        value.startsWith('/run/secrets/'),
+      )
+      expect(files.map(([, path]) => path.replace('/run/secrets/', ''))).toEqual(mounted)
+      for (const [name, value] of Object.entries(environment))
+        if (/KEY|URL|PASSWORD|TOKEN/.test(name))
+          expect([name, value]).toEqual([
+            expect.stringMatching(/_FILE$/),
+            expect.stringMatching(/^\/run\/secrets\//),
+          ])
+    }
+    expect(Object.keys(secrets).toSorted()).toEqual(
+      used.flatMap((service) => service.secrets).toSorted(),
+    )
   })
 })
 
@@ -187,6 +233,7 @@ describe('the systemd units', () => {
     'affidavit-vsock-proxy@8002.service',
     'affidavit-proxies.target',
     'affidavit-gateway.service',
+    'affidavit-agent.service',
   ]
 
   it.skipIf(!hasAnalyzer).each(UNITS)(
@@ -208,9 +255,24 @@ describe('the systemd units', () => {
     },
   )
 
+  it.each(['gateway', 'agent'])('never give the %s up, and bound its memory', (name) => {
+    const lines = read(`deploy/systemd/affidavit-${name}.service`).split('\n')
+    expect(lines).toContain('StartLimitIntervalSec=0')
+    expect(lines).toContain('Restart=always')
+    expect(lines.filter((line) => /^MemoryMax=\d+[MG]$/.test(line))).toHaveLength(1)
+    expect(lines).toContain(`EnvironmentFile=/etc/affidavit/${name}.env`)
+  })
+
+  it('have no secret in the settings of an agent, and only variables that it knows', () => {
+    const names = read('deploy/agent/agent.env.example').match(/^#?[A-Z_]+(?==$)/gm) ?? []
+    expect(names).toHaveLength(4)
+    for (const name of names)
+      expect(read('src/agent/config.ts')).toMatch(new RegExp(`^ +${name.replace('#', '')}: `, 'm'))
+  })
+
   it('give no service more rights than it had', () => {
     const services = readdirSync(units).filter((name) => name.endsWith('.service'))
-    expect(services).toHaveLength(4)
+    expect(services).toHaveLength(5)
     for (const name of services) {
       const text = readFileSync(join(units, name), 'utf8')
       for (const line of [

@@ -4,7 +4,12 @@ import type { Command } from 'commander'
 import { describe, expect, it } from 'vitest'
 import { createProgram } from '../../src/cli/program.ts'
 
-const GUIDES = ['enclave/OPERATING.md', 'deploy/README.md', 'src/chain/contract/README.md']
+const GUIDES = [
+  'enclave/OPERATING.md',
+  'deploy/README.md',
+  'deploy/kubernetes/README.md',
+  'src/chain/contract/README.md',
+]
 
 /**
  * The words after the program in every command line of a guide; a backslash goes on in the next

@@ -10,6 +10,7 @@ const inProduction = {
   CONTRACT_ADDRESS: '0x5FbDB2315678afecb367f032d93F642f64180aa3',
 }
 const HEAP_BYTES = 2 ** 29
+const DESCRIPTORS = 1_000
 const needed = { ...inProduction, NSM_SOCKET: '/tmp/nsm.sock' }
 const production = { ...inProduction, NODE_ENV: 'production', NSM: 'device' }
 const entry = { name: 'a', origin: 'https://a.example', path: '/v1', models: ['*'] }
@@ -23,7 +24,7 @@ function read(
     if (text === undefined) throw new Error(`ENOENT: no such file, ${path}`)
     return Buffer.from(text)
   }
-  return readConfig(environment, readFile, HEAP_BYTES)
+  return readConfig(environment, readFile, HEAP_BYTES, DESCRIPTORS)
 }
 
 function faultsOf(
@@ -59,6 +60,7 @@ describe('readConfig', () => {
         drainTimeoutMs: 60_000,
         answerBytesMax: 25_165_824,
         pendingBytesMax: HEAP_BYTES / 2,
+        callsMax: 400,
       },
       attestationRenewMs: 3_600_000,
       shutdownGraceMs: 30_000,

@@ -15,6 +15,7 @@ import {
   type Step,
   startHostileProvider,
 } from '../support/hostile-provider.ts'
+import { until } from '../support/until.ts'
 import {
   DOMAIN,
   readAnswer,
@@ -169,6 +170,19 @@ describe('the log', () => {
     expect((await started.complete(question)).status).toBe(200)
   })
 
+  it('refuses a call beyond as many as it may have at once, and takes one when one has ended', async () => {
+    const started = await start({ limits: { callsMax: 1 } })
+    const { promise, resolve } = Promise.withResolvers<void>()
+    script = () => [{ kind: 'wait', until: promise }, ...ok()]
+    const first = started.complete(question)
+    await until('the provider is asked', () => provider.requests.length === 1)
+    expect((await started.complete(question)).json).toMatchObject({ status: 503, code: 'too_busy' })
+    resolve()
+    expect((await first).status).toBe(200)
+    script = ok
+    expect((await started.complete(question)).status).toBe(200)
+  })
+
   it('has indexes without gaps when many calls end at once', async () => {
     const started = await start()
     const answers = await Promise.all(Array.from({ length: 40 }, () => started.complete(question)))
@@ -248,7 +262,7 @@ describe('an enclave without a valid document', () => {
     }
     const { chunks, fault, sealed } = await started.stream(question)
     expect(chunks.map(({ choices }) => choices[0]?.delta.content)).toEqual(['', 'Hi'])
-    expect([fault?.code, sealed]).toEqual(['not_ready', null])
+    expect([fault?.code, fault?.may_be_made, sealed]).toEqual(['not_ready', true, null])
     expect((await started.pull()).completions).toEqual([])
   })
 })

@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
+import type { ErrorCode } from '../../src/api/errors.ts'
 import { createRandom, type Random } from '../../src/local/demo/random.ts'
 import { auditRun } from '../support/deployment/audit.ts'
 import {
@@ -26,9 +27,9 @@ export type ChaosReport = {
   readonly troubles: readonly Trouble[]
   readonly proven: number
   readonly encrypted: number
-  /** Keyed calls that were answered, and how often the provider was asked again for one of them. */
+  /** Keyed calls that were answered, and those of which nobody knows the outcome. */
   readonly keyed: number
-  readonly askedAgain: number
+  readonly unknown: number
   /** How often calls ended with each code, by kind. */
   readonly outcomes: ReadonlyMap<CallKind, ReadonlyMap<string, number>>
   readonly longestMs: number
@@ -169,7 +170,7 @@ export async function runChaos(
   const calls = await load.stop()
   await deployment.waitUntilReady()
   const proven = calls.flatMap((call) => (call.proven === null ? [] : [call.proven]))
-  const keyed = calls.filter(({ kind, code }) => kind === 'keyed' && code === 'ok')
+  const keyed = calls.filter(({ kind }) => kind === 'keyed')
   const counts = new Map(
     CALL_KINDS.map((kind) => {
       const codes = calls.filter((call) => call.kind === kind).map(({ code }) => code)
@@ -180,9 +181,8 @@ export async function runChaos(
     troubles,
     proven: proven.length,
     encrypted: proven.filter(({ isEncrypted }) => isEncrypted).length,
-    keyed: keyed.length,
-    askedAgain: keyed.filter(({ content }) => (deployment.provider.asked.get(content) ?? 0) > 1)
-      .length,
+    keyed: keyed.filter(({ code }) => code === 'ok').length,
+    unknown: keyed.filter(({ code }) => code === OUTCOME_UNKNOWN).length,
     outcomes: counts,
     longestMs: Math.max(0, ...calls.map(({ beganMs, endedMs }) => endedMs - beganMs)),
     faults: [
@@ -250,7 +250,12 @@ function faultOf({ kind, code, content, beganMs, endedMs }: CallOutcome): readon
   return INEXCUSABLE.test(code) ? [`${kind} call ended as ${code} in ${tookMs} ms: ${content}`] : []
 }
 
-/** Asks again what was answered: the same answer, from what is stored, and one record of it. */
+const OUTCOME_UNKNOWN = 'idempotency_outcome_unknown' satisfies ErrorCode
+
+/**
+ * Asks again: what was answered has the same answer, from what is stored; what may have been made
+ * is not made again. Whatever became of a call, the provider was asked once at most.
+ */
 async function auditKeyed(
   { provider, ...deployment }: Deployment,
   keyed: readonly CallOutcome[],
@@ -258,12 +263,18 @@ async function auditKeyed(
   const askedBefore = new Map(provider.asked)
   const caller = createCaller(deployment, deployment.origin)
   const faults: string[] = []
-  for (const { content, proven } of keyed) {
+  for (const { content, code, proven } of keyed) {
     const again = await caller.call('keyed', content, CALLER_TIMEOUT_MS)
-    if (again.proven?.hash !== proven?.hash)
-      faults.push(`another answer under the same key: ${content} (${again.code})`)
-    if (provider.asked.get(content) !== askedBefore.get(content))
-      faults.push(`made again under the same key: ${content}`)
+    const told = `${content} (${code}, then ${again.code})`
+    if (code === 'ok' && again.proven?.hash !== proven?.hash)
+      faults.push(`another answer under the same key: ${told}`)
+    if (code === 'ok' && provider.asked.get(content) !== askedBefore.get(content))
+      faults.push(`made again under the same key: ${told}`)
+    // Its record may have come to be stored since.
+    if (code === OUTCOME_UNKNOWN && again.code !== 'ok' && again.code !== code)
+      faults.push(`another outcome under the same key: ${told}`)
+    const times = provider.asked.get(content) ?? 0
+    if (times > 1) faults.push(`made ${times} times under the same key: ${told}`)
   }
   return faults
 }
@@ -304,7 +315,7 @@ export function describeChaos(report: ChaosReport): string {
     `troubles  ${report.troubles.length}: ${listOf(troubles)}`,
     ...[...report.outcomes].map(([kind, counts]) => `${kind}: ${listOf(counts)}`),
     `proven    ${report.proven}, ${report.encrypted} of them encrypted: each in the history, verified, anchored`,
-    `keyed     ${report.keyed} answered, each once; the provider was asked again for ${report.askedAgain} of them`,
+    `keyed     ${report.keyed} answered; of ${report.unknown} the outcome is unknown`,
     `longest   ${(report.longestMs / 1000).toFixed(1)} s`,
     ...report.faults.map((fault) => `FAULT     ${fault}`),
     `faults    ${report.faults.length}`,

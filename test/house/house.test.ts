@@ -12,7 +12,7 @@ const files = execFileSync('git', ['ls-files', '--cached', '--others', '--exclud
   .split('\n')
   .filter((file) => file !== '')
 const sources = files.filter((file) =>
-  /^(attestation|client|enclave|packages|src)\/.*\.ts$/.test(file),
+  /^(attestation|client|enclave|packages|src)\/.*\.tsx?$/.test(file),
 )
 const read = (file: string) => readFileSync(join(root, file), 'utf8')
 
@@ -43,6 +43,11 @@ describe('import directions', () => {
     ['client/examples/x.ts', "import '../../src/api/app.ts'"],
     ['enclave/x.ts', "import { a } from '../client/index.ts'"],
     ['attestation/x.ts', "import { a } from '../client/index.ts'"],
+    ['src/web/x/y.ts', "import 'node:fs'"],
+    ['src/web/x/y.ts', "import { z } from 'zod'"],
+    ['src/web/x/y.ts', "import { a } from '../routes.ts'"],
+    ['src/web/x/y.ts', "import { a } from '../../verified/log-replies.ts'"],
+    ['src/web/x.ts', "import { a } from './x/y.ts'"],
     ['src/x.ts', "import { a } from '../enclave/notary-key.ts'"],
     ['src/x.ts', "await import('../enclave/main.ts')"],
     ['src/x.ts', "import '../test/x.ts'"],
@@ -64,6 +69,8 @@ describe('import directions', () => {
     ['enclave/x.ts', "import { b } from '../attestation/bytes.ts'; import 'node:http'"],
     ['src/x.ts', "import type { A } from '../enclave/protocol/messages.ts'"],
     ['client/x.ts', "import { b } from '../attestation/bytes.ts'"],
+    ['src/web/x/y.tsx', "import { b } from '../../../attestation/bytes.ts'; import 'preact'"],
+    ['src/web/x/y.ts', "import type { A } from '../../verified/log-replies.ts'"],
     [
       'client/examples/x.ts',
       "import { b } from '../index.ts'; import OpenAI from 'openai'; import 'node:fs'",
@@ -99,13 +106,15 @@ describe('the rooms', () => {
     expect(drawn).toEqual(rooms.toReversed())
   })
 
-  it('are the folders there are, and at most twenty beside the client, the packages and the bus', () => {
+  it('are the folders there are, and at most twenty beside the client, the packages, the bus and the pages', () => {
     const folders = new Set(sources.map(roomOf))
     expect(ROOMS.filter((room) => !folders.has(room))).toEqual([])
     const inSrc = sources.flatMap((file) => file.match(/^src\/[^/]+(?=\/)/)?.[0] ?? [])
     expect([...new Set(inSrc)].sort()).toEqual(drawn.toSorted())
     // What is in a folder of the enclave belongs to the room `enclave`.
-    const rooms = ROOMS.filter((room) => !['client', 'packages', 'src/bus'].includes(room))
+    const rooms = ROOMS.filter(
+      (room) => !['client', 'packages', 'src/bus', 'src/web'].includes(room),
+    )
     expect(
       new Set(rooms.map((room) => room.replace(/^enclave\/.*/, 'enclave'))).size,
     ).toBeLessThanOrEqual(20)
@@ -121,8 +130,12 @@ describe('the rooms', () => {
 
 describe('house rules', () => {
   it('reads process.env in config files alone', () => {
+    // Pages run in browsers, which have none; samples for their readers name it.
     const readers = sources.filter(
-      (file) => /process\.env\b/.test(read(file)) && !file.endsWith('/config.ts'),
+      (file) =>
+        /process\.env\b/.test(read(file)) &&
+        !file.endsWith('/config.ts') &&
+        !/^src\/web\/[^/]+\//.test(file),
     )
     expect(readers).toEqual([])
   })
@@ -163,7 +176,9 @@ describe('house rules', () => {
       ['registry', 'npmjs'].join('.'),
       ['', 'work', 'shared'].join('/'),
     ]
-    const texts = files.filter((file) => /\.(ts|md|json|sol|yml|yaml|sh)$|^\.ci\/run$/.test(file))
+    const texts = files.filter((file) =>
+      /\.(tsx?|css|md|json|sol|yml|yaml|sh)$|^\.ci\/run$/.test(file),
+    )
     expect(texts.filter((file) => marks.some((mark) => read(file).includes(mark)))).toEqual([])
   })
 })

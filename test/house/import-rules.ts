@@ -12,6 +12,8 @@ export type Violation = { readonly file: string; readonly specifier: string; rea
  * READMEs).
  */
 const ATTESTATION_PACKAGES = ['@noble/curves', '@noble/hashes']
+const PAGE_PACKAGES = ['preact', 'uplot']
+const PAGE_ROOMS = ['src/web', 'client', 'attestation']
 const ENCLAVE_PACKAGES = [...ATTESTATION_PACKAGES, 'cbor-x', 'koffi', 'tiny-secp256k1']
 
 /**
@@ -39,6 +41,7 @@ export const ROOMS: readonly string[] = [
   'src/embeddings',
   'src/search',
   'src/verified',
+  'src/web',
   'src/agent',
   'src/local',
   'src/cli',
@@ -75,7 +78,10 @@ export function listImports(file: string, source: string): readonly Import[] {
 export function checkImports(file: string, imports: readonly Import[]): readonly Violation[] {
   return imports.flatMap((entry) => {
     const [target = null] = targetOf(file, entry)
-    const rule = target === null ? brokenPackageRule(file, entry) : brokenRoomRule(file, target)
+    const rule =
+      target === null
+        ? brokenPackageRule(file, entry)
+        : brokenRoomRule(file, target, entry.typeOnly)
     return rule === null ? [] : [{ file, specifier: entry.specifier, rule }]
   })
 }
@@ -116,6 +122,7 @@ function brokenPackageRule(file: string, { specifier }: Import): string | null {
   if (inside(file, 'client') && name !== 'hpke')
     return 'client/ runs in browsers: it imports attestation/ and hpke alone'
   if (inside(file, 'client')) return null
+  if (isOfPage(file)) return brokenPageRule(name)
   if (inside(file, 'enclave/image')) return null
   if (inside(file, 'enclave') && !specifier.startsWith('node:') && !ENCLAVE_PACKAGES.includes(name))
     return `enclave/ is small: it imports only node: and ${ENCLAVE_PACKAGES.join(', ')}`
@@ -125,7 +132,24 @@ function brokenPackageRule(file: string, { specifier }: Import): string | null {
   return null
 }
 
-function brokenRoomRule(file: string, target: string): string | null {
+/** What runs in a browser is in a folder of the room, what serves it in the room itself. */
+function isOfPage(file: string): boolean {
+  return /^src\/web\/[^/]+\//.test(file)
+}
+
+function brokenPageRule(name: string): string | null {
+  return PAGE_PACKAGES.includes(name)
+    ? null
+    : `pages run in browsers: they import only ${PAGE_PACKAGES.join(', ')}`
+}
+
+function brokenRoomRule(file: string, target: string, typeOnly: boolean): string | null {
+  if (isOfPage(file) && !typeOnly && !PAGE_ROOMS.includes(roomOf(target) ?? ''))
+    return `pages run in browsers: of other rooms than ${PAGE_ROOMS.join(', ')} they import types alone`
+  if (isOfPage(file) && !typeOnly && inside(target, 'src/web') && !isOfPage(target))
+    return 'pages import nothing of what serves them'
+  if (inside(file, 'src/web') && !isOfPage(file) && isOfPage(target))
+    return 'what serves the pages imports none of them'
   if (inside(file, MIGRATIONS))
     return inside(target, MIGRATIONS) ? null : 'migrations import nothing of ours'
   if (target.endsWith('/main.ts')) return 'nobody imports main'

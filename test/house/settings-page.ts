@@ -2,7 +2,12 @@ import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 
 /** A variable, and what its declaration says of it: meaning, default, unit, why. */
-type Setting = { readonly names: readonly string[]; readonly text: string }
+type Setting = {
+  readonly names: readonly string[]
+  readonly text: string
+  /** Those of the names that `NAME_FILE` may stand for. */
+  readonly secrets: readonly string[]
+}
 
 const ROOT = join(import.meta.dirname, '../..')
 const PAGE = join(ROOT, 'docs/settings.md')
@@ -30,7 +35,9 @@ const PROCESSES = [
 
 const SPREADS: Readonly<Record<string, string>> = {
   traceFields: 'src/observability/trace-settings.ts',
+  BUS_FIELDS: 'src/bus/settings.ts',
   CHAIN_FIELDS: 'src/chain/settings.ts',
+  CONTENT_KEY_FIELDS: 'src/storage/settings.ts',
   ENCLAVE_FIELDS: 'src/enclaves/settings.ts',
   UPSTREAM_FIELDS: 'src/upstream/settings.ts',
 }
@@ -50,6 +57,7 @@ export function renderSettings(): string {
       '| variable | what it sets |',
       '| --- | --- |',
       ...rows,
+      ...describeSecrets(listSettings(file).flatMap(({ secrets }) => secrets)),
     ].join('\n')
   })
   return `# Settings
@@ -57,10 +65,20 @@ export function renderSettings(): string {
 Every variable of the environment that a process of Affidavit reads, as its declaration describes it. An empty variable counts as unset.
 A process that is set up wrongly does not start, and says all that is wrong.
 
+A secret may be in a file, so that it is in no environment: \`NAME_FILE\` names the file for \`NAME\`. It has one line, whose end is left out;
+both variables together are a fault, and so is a file that is missing or has more lines. One that every user of the machine may read is warned of.
+Each process below says for which variables there is one.
+
 This page is written by \`npm run docs\` from the declarations; a test holds it to be current.
 
 ${sections.join('\n\n')}
 `
+}
+
+function describeSecrets(names: readonly string[]): readonly string[] {
+  if (names.length === 0) return []
+  const files = names.map((name) => `\`${name}_FILE\``).join(', ')
+  return ['', `Secrets in files: ${files}.`]
 }
 
 /** The committed page. */
@@ -78,20 +96,29 @@ export function listSettings(file: string): readonly Setting[] {
   return listFields(fields)
 }
 
+/** Fields that are marked by `confidential` (src/runtime/fields.ts). */
+const MARK_OF_SECRETS = /\b(secret|privateKey|confidential)\b/
+
 /** Members of a schema. One without a comment of its own is described with the one before it. */
 function listFields(source: string): readonly Setting[] {
   const settings: Setting[] = []
   let comment = ''
-  for (const [, doc, name, spread] of source.matchAll(
-    /^ {2}\/\*\*([\s\S]*?)\*\/$|^ {2}([A-Z][A-Z0-9_]*):|^ {2}\.\.\.(\w+),$/gm,
+  for (const [, doc, name, field = '', spread] of source.matchAll(
+    /^ {2}\/\*\*([\s\S]*?)\*\/$|^ {2}([A-Z][A-Z0-9_]*):(.*)$|^ {2}\.\.\.(\w+),$/gm,
   )) {
+    const secrets = name !== undefined && MARK_OF_SECRETS.test(field) ? [name] : []
     if (doc !== undefined) comment = textOf(doc)
     else if (spread !== undefined)
       settings.push(...(SPREADS[spread] ? listSettings(SPREADS[spread]) : []))
     else if (name !== undefined) {
       const last = settings.at(-1)
-      if (comment !== '') settings.push({ names: [name], text: comment })
-      else if (last) settings.splice(-1, 1, { ...last, names: [...last.names, name] })
+      if (comment !== '') settings.push({ names: [name], text: comment, secrets })
+      else if (last)
+        settings.splice(-1, 1, {
+          ...last,
+          names: [...last.names, name],
+          secrets: [...last.secrets, ...secrets],
+        })
       comment = ''
     }
   }
@@ -108,7 +135,9 @@ function listNamed(source: string): readonly Setting[] {
       .split(/(?<=^|\. )(?=[A-Z][A-Z0-9_]+: )/)
       .map((part) => /^([A-Z][A-Z0-9_]+): (.*)$/.exec(part.trim()))
       .flatMap((match) =>
-        match?.[1] && match[2] ? [{ names: [match[1]], text: capitalised(match[2]) }] : [],
+        match?.[1] && match[2]
+          ? [{ names: [match[1]], text: capitalised(match[2]), secrets: [] }]
+          : [],
       ),
   )
 }

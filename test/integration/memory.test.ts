@@ -18,6 +18,8 @@ beforeAll(async () => {
     variables: {
       DATABASE_URL: await createTestDatabase(),
       NODE_OPTIONS: `--max-old-space-size=${HEAP_MIB}`,
+      // As the image and the unit set it.
+      MALLOC_MMAP_THRESHOLD_: '1048576',
       MEMORY_ADMITTED_BYTES_MAX: String((MEMORY_MIB / 4) * MIB),
     },
   })

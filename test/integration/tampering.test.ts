@@ -6,7 +6,7 @@ import { stripUnsetMembers } from '../../attestation/completion-hash.ts'
 import { parseExactJson } from '../../attestation/json/parse-strict.ts'
 import { isJsonObject, type Json, type JsonObject } from '../../attestation/json/value.ts'
 import { type AttestationPolicy, parseRoots } from '../../attestation/nitro/policy.ts'
-import { verifySubject } from '../../src/cli/evidence/verify-record.ts'
+import { judgeRecord } from '../../attestation/report/judge-record.ts'
 import { runCli } from '../support/run-cli.ts'
 import { type SharedAffidavit, useAffidavit } from '../support/use-affidavit.ts'
 
@@ -83,7 +83,7 @@ function othersOf(leaf: Json): readonly Json[] {
  * longest.
  */
 async function isCaught(changed: Json, isDocumentVerified = false): Promise<boolean> {
-  return !(await verifySubject({ record: changed }, { policy: isDocumentVerified ? policy : null }))
+  return !(await judgeRecord({ record: changed }, { policy: isDocumentVerified ? policy : null }))
     .ok
 }
 
@@ -101,7 +101,7 @@ const PROTECTED = [
 
 describe('a record that was tampered with', () => {
   it('was fine before', async () => {
-    expect(await verifySubject({ record }, { policy })).toMatchObject({
+    expect(await judgeRecord({ record }, { policy })).toMatchObject({
       ok: true,
       holder: { code: 'any', root: 'given' },
     })

@@ -234,7 +234,7 @@ describe('affidavit, installed in an empty folder', () => {
     expect(run).toEqual({
       code: 0,
       stdout:
-        'verify audit evidence redact attestation measure release completions --version --help\nrevoke\n',
+        'verify audit evidence redact attestation measure release completions --version --help\nrevoke renew\n',
       stderr: '',
     })
   })

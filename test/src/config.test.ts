@@ -260,6 +260,27 @@ describe('readGatewayConfig', () => {
       )
   })
 
+  it('takes staging for production alone, with a log, and without expectations of hardware', () => {
+    const staging = { ...PRODUCTION, HISTORY_ALL: 'false', AFFIDAVIT_STAGING: 'true' }
+    expect(readGatewayConfig(staging)).toMatchObject({ isProduction: true, isStaging: true })
+    expect(readGatewayConfig({ ...staging, AFFIDAVIT_STAGING: 'false' }).isStaging).toBe(false)
+    expect(faultsOf({ AFFIDAVIT_STAGING: 'true' })).toEqual([
+      'AFFIDAVIT_STAGING: expected together with NODE_ENV=production alone',
+    ])
+    const releases = {
+      ENCLAVE_RELEASES_FILE: '/etc/affidavit/public/releases.json',
+      RELEASE_KEY: 'd75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a',
+    }
+    expect(faultsOf({ ...staging, ...releases, LOG_LEVEL: 'error' })).toEqual([
+      'LOG_LEVEL: expected debug, info or warn in staging, which says so in its log',
+      expect.stringMatching(/^ENCLAVE_RELEASES_FILE: unexpected in staging/),
+      expect.stringMatching(/^RELEASE_KEY: unexpected in staging/),
+    ])
+    expect(faultsOf({ NODE_ENV: 'production', AFFIDAVIT_STAGING: 'true' })).toEqual(
+      faultsOf({ NODE_ENV: 'production' }),
+    )
+  })
+
   it('reports faults of single variables together with faults of combinations', () => {
     const faults = faultsOf({
       NODE_ENV: 'production',

@@ -3,6 +3,7 @@ import { cp, mkdir, mkdtemp, readdir, readFile, rename, rm, stat } from 'node:fs
 import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
+import type { ContentCipher } from '../../src/storage/content-cipher.ts'
 import { type Database, type DatabaseLocation, openDatabase } from '../../src/storage/database.ts'
 import { createTestDatabase } from './test-database.ts'
 
@@ -15,7 +16,7 @@ export type DatabaseSource = {
   /** Where a new database is, or may be made. */
   locate(): Promise<DatabaseLocation>
   /** Opens a new database; `stop` closes it. */
-  open(): Promise<Database>
+  open(content?: ContentCipher): Promise<Database>
   /** Closes what `open` gave, and removes everything. */
   stop(): Promise<void>
 }
@@ -26,8 +27,8 @@ export async function startDatabases(kind: DatabaseKind): Promise<DatabaseSource
   const places = kind === 'postgres' ? ON_SERVER : createFolders()
   return {
     locate: places.locate,
-    async open() {
-      const database = await openDatabase(await places.locate())
+    async open(content) {
+      const database = await openDatabase(await places.locate(), undefined, content)
       opened.push(database)
       return database
     },

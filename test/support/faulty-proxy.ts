@@ -25,8 +25,8 @@ export type ProxiedConnection = {
   thaw(): void
 }
 
-/** Starts a proxy before a loopback port. */
-export async function startFaultyProxy(port: number): Promise<FaultyProxy> {
+/** Starts a proxy before a loopback port; `at` is its own, any that is free by default. */
+export async function startFaultyProxy(port: number, { at = 0 } = {}): Promise<FaultyProxy> {
   const connections = new Set<ProxiedConnection>()
   let isHanging = false
   const server = createServer((near) => {
@@ -55,8 +55,8 @@ export async function startFaultyProxy(port: number): Promise<FaultyProxy> {
     })
     far.once('close', () => near.destroy())
   })
-  const listen = async (at: number) => {
-    server.listen(at, '127.0.0.1')
+  const listen = async (place: number) => {
+    server.listen(place, '127.0.0.1')
     await once(server, 'listening')
     return (server.address() as AddressInfo).port
   }
@@ -66,7 +66,7 @@ export async function startFaultyProxy(port: number): Promise<FaultyProxy> {
     for (const connection of connections) connection.cut()
     await closed
   }
-  const own = await listen(0)
+  const own = await listen(at)
   return {
     url: `http://127.0.0.1:${own}`,
     port: own,

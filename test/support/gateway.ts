@@ -17,6 +17,7 @@ import type { InferencesStore } from '../../src/nodes/inferences-store.ts'
 import type { BegunConnection, ConnectionOfNode, NodesStore } from '../../src/nodes/nodes-store.ts'
 import type { ServingNodes } from '../../src/nodes/open-nodes.ts'
 import { createLogger, type Logger } from '../../src/observability/logger.ts'
+import type { ContentCipher } from '../../src/storage/content-cipher.ts'
 import { type Database, openDatabase } from '../../src/storage/database.ts'
 import { createCommitsStore } from '../../src/verified/commits-store.ts'
 import type { Committer } from '../../src/verified/committer.ts'
@@ -31,6 +32,8 @@ import { createTestDatabase } from './test-database.ts'
 export type TestGateway = {
   readonly app: App
   readonly url: string
+  /** Of its database. */
+  readonly databaseUrl: string
   readonly port: number
   /** Null without `settings.metrics`. */
   readonly metricsUrl: string | null
@@ -70,6 +73,8 @@ export async function startGateway(
     readonly credentials?: ReadonlyMap<string, string>
     /** Default: no limits. */
     readonly tiers?: Tiers
+    /** Encrypts what is stored. Default: it is in the clear. */
+    readonly content?: ContentCipher
     /** Where the gateway gets a database of its own. Default: the run's server. */
     readonly postgres?: Pick<PostgresServer, 'createDatabase'>
     /** A key of any form that is taken without the database. Default: none. */
@@ -85,7 +90,7 @@ export async function startGateway(
 ): Promise<TestGateway> {
   const enclave = await startScriptedEnclave()
   const url = await (options.postgres?.createDatabase() ?? createTestDatabase())
-  const database = await openDatabase({ url })
+  const database = await openDatabase({ url }, undefined, options.content)
   const logLines: string[] = []
   const log = createLogger({
     level: 'debug',
@@ -131,6 +136,7 @@ export async function startGateway(
   return {
     app,
     url: gateway.facts.url,
+    databaseUrl: url,
     port: Number(new URL(gateway.facts.url).port),
     metricsUrl: gateway.facts.metricsUrl,
     enclave,

@@ -9,6 +9,8 @@ export type Step =
   /** The same bytes again and again, as fast as the other side takes them. */
   | { readonly kind: 'repeat'; readonly bytes: Uint8Array; readonly times: number }
   | { readonly kind: 'pause'; readonly durationMs: number }
+  /** Goes on when this is settled. */
+  | { readonly kind: 'wait'; readonly until: Promise<void> }
   /** Says nothing more, and waits until the other side gives up. */
   | { readonly kind: 'stall' }
   /** Closes the connection in order (FIN), also in mid-answer. */
@@ -100,6 +102,8 @@ async function play(step: Step, socket: Socket, closed: Promise<void>): Promise<
   switch (step.kind) {
     case 'bytes':
       return write(socket, step.bytes, closed)
+    case 'wait':
+      return Promise.race([step.until, closed])
     case 'repeat':
       for (let time = 0; time < step.times && !socket.destroyed; time += 1)
         await write(socket, step.bytes, closed)

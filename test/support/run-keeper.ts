@@ -3,10 +3,14 @@ import { mkdirSync } from 'node:fs'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import path from 'node:path'
+import { fileURLToPath } from 'node:url'
 import { openDatabase } from '../../src/storage/database.ts'
 import { type Affidavit, startAffidavit } from './affidavit.ts'
 import { type PostgresServer, startPostgres } from './postgres.ts'
 import { KEEPER_VARIABLE } from './test-database.ts'
+
+/** What the demonstration's models cost, so that pages have money to show. */
+const PRICES_FILE = fileURLToPath(new URL('prices.json', import.meta.url))
 
 /**
  * What a whole run shares: one Postgres server (`createTestDatabase`) and one service
@@ -27,7 +31,7 @@ export default async function keepForRun(): Promise<() => Promise<void>> {
       return (await cluster).server.createDatabase()
     },
     '/service': async () => {
-      service ??= startAffidavit({ logLevel: 'warn' })
+      service ??= startAffidavit({ logLevel: 'warn', variables: { PRICES_FILE } })
       return JSON.stringify(await service)
     },
   }

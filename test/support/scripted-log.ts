@@ -31,6 +31,8 @@ export type Sealed = {
   readonly accountId?: string
   readonly requestId?: string
   readonly isEncrypted?: boolean
+  /** Whether its notice brings it. */
+  readonly isTold?: boolean
   /** Instead of an encoded call context. */
   readonly context?: string
 }
@@ -284,5 +286,6 @@ function finish(index: number, completion: Sealed) {
     finishedAtMs: 1_790_000_001_999,
     context: completion.context ?? encodeCallContext({ accountId, requestId }),
     isEncrypted: completion.isEncrypted === true,
+    isTold: completion.isTold === true,
   }
 }

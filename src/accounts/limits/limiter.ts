@@ -4,8 +4,16 @@ import type { ApiContext } from '../../api/context.ts'
 import { ApiError, asError } from '../../api/errors.ts'
 import { type InferenceFacts, noteInference } from '../../observability/call-scope.ts'
 import type { Logger } from '../../observability/logger.ts'
+import { familyOf } from '../../observability/model-family.ts'
 import type { ProcessLease } from '../../storage/process-lease.ts'
-import type { LimitBucket, RateLimitsStore, Settlement, StepOutcome } from '../rate-limits-store.ts'
+import { type CallSize, type CallUse, type Prices, reckonUse, TOKENS_MAX } from '../prices.ts'
+import type {
+  LimitBucket,
+  RateLimitsStore,
+  Settlement,
+  StepOutcome,
+  Usage,
+} from '../rate-limits-store.ts'
 import {
   describeQuota,
   describeRefusal,
@@ -18,7 +26,7 @@ import {
 import { type CallKind, findGroup, type Tiers, tierOf } from './tiers.ts'
 
 /** Larger estimates of tokens are all the same: none fits any limit. */
-export const ESTIMATE_MAX = 1_000_000_000_000
+export const ESTIMATE_MAX = TOKENS_MAX
 
 /** A call that asks to be admitted. */
 export type LimitedCall = {
@@ -30,6 +38,15 @@ export type LimitedCall = {
   readonly model: string
   /** Tokens that it may use; 0 for a call that uses none. */
   readonly estimate: number
+  /** How many of them are the prompt's, where that is known: what a call costs hangs on it. */
+  readonly promptTokens?: number
+  /** Images that it may make. */
+  readonly images?: number
+  /** Public id of the key, and whether it or its account has a budget (../budgets.ts). */
+  readonly keyId?: string
+  readonly isBudgeted?: boolean
+  /** What it is settled at; those of now, where nobody has looked before. */
+  readonly prices?: Prices
 }
 
 /** An admitted call. Settle it in a `finally`, exactly once counts. */
@@ -38,9 +55,11 @@ export type Permit = {
   readonly quota: Quota | null
   /**
    * Says what the call used in truth, however it ended. Only the first time counts. `model`: of a
-   * call that was admitted without one, whose tokens count for its model's group.
+   * call that was admitted without one, whose tokens count for its model's group. `promptTokens`:
+   * how many of them are the prompt's, where that is known. `images`: how many were made. Gives
+   * what was counted; null when it is not the first time.
    */
-  settle(usedTokens: number, model?: string): void
+  settle(usedTokens: number, model?: string, promptTokens?: number, images?: number): CallUse | null
 }
 
 export type Decision =
@@ -60,27 +79,29 @@ export type RateLimiter = {
     readonly accountId: string
     readonly tier: string | null
   }): Promise<UsageReport>
+  /** Resolves when all that calls used until now is counted. Rejects with the driver's error. */
+  flush(): Promise<void>
   /** Writes what is still to be counted, and ends. */
   stop(): Promise<void>
 }
 
 /**
  * Counts the caller's call and tells what is left in the `x-ratelimit-*` headers; settle the permit
- * in a `finally`. Throws ApiError `rate_limit_exceeded`, and `not_ready` when it cannot be told.
- * Behind `authenticate`.
+ * in a `finally`. Throws ApiError `rate_limit_exceeded`, `insufficient_quota`, and `not_ready` when
+ * it cannot be told. Behind `authenticate`.
  */
 export async function admitCall(
   context: ApiContext,
   limiter: Pick<RateLimiter, 'admit'>,
   /** What a route says of it; who calls is known from the key. */
-  call: Pick<LimitedCall, 'kind' | 'model' | 'estimate'>,
+  call: Pick<LimitedCall, 'kind' | 'model' | 'estimate' | 'promptTokens' | 'images'>,
 ): Promise<Permit> {
   noteInference(() => ({
     ...KNOWN_FACTS[call.kind],
     ...(call.model === '' ? {} : { model: call.model }),
   }))
-  const { accountId, tier } = callerOf(context.state)
-  const decision = await decide(limiter, { ...call, accountId, tier })
+  const { accountId, keyId, tier, isBudgeted = false } = callerOf(context.state)
+  const decision = await decide(limiter, { ...call, accountId, keyId, tier, isBudgeted })
   if (decision.kind === 'admitted') {
     tell(context, decision.permit.quota)
     return decision.permit
@@ -111,13 +132,17 @@ async function decide(limiter: Pick<RateLimiter, 'admit'>, call: LimitedCall): P
   try {
     return await limiter.admit(call)
   } catch (cause) {
+    if (cause instanceof ApiError) throw cause
     throw new ApiError('not_ready', 'Limits cannot be checked at the moment, try again', { cause })
   }
 }
 
 type RateLimiterOptions = {
   readonly store: RateLimitsStore
-  readonly tiers: Tiers
+  /** Asked once for each call, which is over under the tiers that it began with. */
+  readonly tiers: () => Tiers
+  /** The same of prices. */
+  readonly prices: () => Prices
   /** What this process counts for, as long as it is taken for alive, and how long that lasts. */
   readonly lease: Pick<ProcessLease, 'id'>
   readonly leaseSeconds: number
@@ -126,19 +151,33 @@ type RateLimiterOptions = {
 
 /** Gives the limiter over a store that all gateways share. */
 export function createRateLimiter(options: RateLimiterOptions): RateLimiter {
-  const { store, tiers } = options
+  const { store, tiers, prices } = options
   const queue = new StepQueue(options)
 
-  async function admit({ accountId, tier, estimate, ...call }: LimitedCall): Promise<Decision> {
+  async function admit({
+    accountId,
+    tier,
+    estimate,
+    prices: priced = prices(),
+    ...call
+  }: LimitedCall): Promise<Decision> {
+    const ownTier = tierOf(tiers(), tier)
     const bucketOf = (model: string) => {
-      const { name: group, limits } = findGroup(tierOf(tiers, tier), { ...call, model })
+      const { name: group, limits } = findGroup(ownTier, { ...call, model })
       return { accountId, group, limits }
     }
     const bucket = bucketOf(call.model)
+    const use = (size: CallSize) => {
+      const used = reckonUse(priced, size)
+      const known = { accountId, keyId: call.keyId ?? '', operation: call.kind }
+      queue.use({ ...known, ...describeUse(size.model, used) })
+      return used
+    }
     const { limits } = bucket
     if (Object.values(limits).every((limit) => limit === null)) {
       queue.count(bucket)
-      const permit = openPermit(queue, { bucket, bucketOf, ticket: NOTHING_RESERVED }, null)
+      const counted = { bucket, bucketOf, ticket: NOTHING_RESERVED }
+      const permit = openPermit(queue, { ...counted, call, use }, null)
       return { kind: 'admitted', permit }
     }
     const reserved = limits.tokensPerMinute === null && limits.tokensPerDay === null ? 0 : estimate
@@ -146,7 +185,7 @@ export function createRateLimiter(options: RateLimiterOptions): RateLimiter {
     const usage = { limits, used, at }
     if (!isAdmitted) return { kind: 'refused', refusal: describeRefusal(usage, reserved) }
     const ticket = { processId: holder, minute: used.minute, day: used.day, reserved }
-    const permit = openPermit(queue, { bucket, bucketOf, ticket }, describeQuota(usage))
+    const permit = openPermit(queue, { bucket, bucketOf, ticket, call, use }, describeQuota(usage))
     return { kind: 'admitted', permit }
   }
 
@@ -154,8 +193,9 @@ export function createRateLimiter(options: RateLimiterOptions): RateLimiter {
     admit,
     async report({ accountId, tier }) {
       await queue.flush()
-      return describeUsage(tierOf(tiers, tier), await store.read(accountId))
+      return describeUsage(tierOf(tiers(), tier), await store.read(accountId))
     },
+    flush: () => queue.flush(),
     stop: () => queue.stop(),
   }
 }
@@ -171,10 +211,13 @@ function openPermit(
     readonly bucket: BucketName
     readonly bucketOf: (model: string) => BucketName
     readonly ticket: Ticket
+    readonly call: Pick<LimitedCall, 'model'>
+    /** Reckons what the call used, and notes it for its account's usage. */
+    readonly use: (size: CallSize) => CallUse
   },
   quota: Quota | null,
 ): Permit {
-  const { bucket, bucketOf, ticket } = counted
+  const { bucket, bucketOf, ticket, call, use: reckon } = counted
   const settleIn = (where: BucketName, { reserved, ...windows }: Ticket, used: number) => {
     if (used === reserved && reserved === 0) return
     queue.settle(where, { ...windows, reserved, used, excess: Math.max(0, used - reserved) })
@@ -182,19 +225,39 @@ function openPermit(
   let isSettled = false
   return {
     quota,
-    settle(usedTokens, model) {
-      if (isSettled) return
+    settle(usedTokens, model, promptTokens, images) {
+      if (isSettled) return null
       isSettled = true
       // What a stranger claims is added up in the database, for all who settle in the same step.
-      const used = Math.min(usedTokens, ESTIMATE_MAX)
+      const use = reckon({ model: model ?? call.model, tokens: usedTokens, promptTokens, images })
       const known = model === undefined ? bucket : bucketOf(model)
-      if (known.group === bucket.group) {
-        settleIn(bucket, ticket, used)
-        return
+      if (known.group === bucket.group) settleIn(bucket, ticket, use.tokens)
+      else {
+        settleIn(bucket, ticket, 0)
+        settleIn(known, NOTHING_RESERVED, use.tokens)
       }
-      settleIn(bucket, ticket, 0)
-      settleIn(known, NOTHING_RESERVED, used)
+      return use
     },
+  }
+}
+
+/** Longer names of models are cut. */
+const MODEL_LENGTH_MAX = 200
+
+/** A call's use as it is counted. Its model is a stranger's text: no database takes every one. */
+function describeUse(model: string, { tokens, promptTokens, money }: CallUse) {
+  return {
+    family: familyOf(model),
+    model: model
+      .slice(0, MODEL_LENGTH_MAX)
+      .toWellFormed()
+      .replace(/\p{Cc}/gu, '\uFFFD'),
+    requests: 1,
+    tokens,
+    promptTokens: promptTokens ?? 0,
+    completionTokens: promptTokens === null ? 0 : tokens - promptTokens,
+    money: money ?? 0,
+    unpricedRequests: money === null ? 1 : 0,
   }
 }
 
@@ -215,6 +278,9 @@ const RETRY_MS = 1_000
 /** Calls in one step: more would hold up others for longer than they should wait. */
 const STEP_TAKES_MAX = 256
 
+/** While the database is away, callers name no more models than that: the rest counts as `*`. */
+const USAGES_MAX = 4_096
+
 /** Whose calls to what are counted together. */
 type BucketName = Pick<LimitBucket, 'accountId' | 'group' | 'limits'>
 
@@ -228,11 +294,15 @@ type Take = {
   readonly reject: (error: Error) => void
 }
 
-/** Settlements that were sent under one number; kept until it is certain that they were counted. */
+/**
+ * Settlements and usages that were sent under one number; kept until it is certain that they were
+ * counted.
+ */
 type SentBatch = {
   readonly batch: number
   readonly processId: string
   readonly buckets: readonly LimitBucket[]
+  readonly usages: readonly Usage[]
 }
 
 type StepQueueOptions = Pick<RateLimiterOptions, 'lease' | 'leaseSeconds' | 'log'> & {
@@ -251,6 +321,7 @@ class StepQueue {
     string,
     { readonly bucket: BucketName; readonly byWindow: Map<string, Settlement> }
   >()
+  private usages = new Map<string, Usage>()
   private sent: SentBatch | null = null
   private lastBatch = 0
   private running: Promise<void> | null = null
@@ -299,6 +370,17 @@ class StepQueue {
     this.schedule(LINGER_MS)
   }
 
+  /** Counts what a call that is over used, in the same way. */
+  use(usage: Usage): void {
+    const keyOfUse = ({ accountId, keyId, operation, family, model }: Usage) =>
+      `${accountId} ${keyId} ${operation} ${family} ${model}`
+    const isFull = this.usages.size >= USAGES_MAX && !this.usages.has(keyOfUse(usage))
+    const kept = isFull ? { ...usage, model: '*' } : usage
+    const known = this.usages.get(keyOfUse(kept))
+    this.usages.set(keyOfUse(kept), known === undefined ? kept : addUses(known, kept))
+    this.schedule(LINGER_MS)
+  }
+
   /** Resolves when all that was asked until now is counted. Rejects with the driver's error. */
   async flush(): Promise<void> {
     while (this.hasWork()) {
@@ -317,7 +399,8 @@ class StepQueue {
   }
 
   private hasWork(): boolean {
-    return this.takes.length > 0 || this.settlements.size > 0 || this.sent !== null
+    const { takes, settlements, usages, sent } = this
+    return takes.length > 0 || settlements.size > 0 || usages.size > 0 || sent !== null
   }
 
   private start(): void {
@@ -350,10 +433,10 @@ class StepQueue {
       if (this.sent !== null) await this.resend(this.sent)
       const { leaseSeconds, store } = this.options
       const processId = this.options.lease.id()
-      const { buckets, takesOf } = this.gather(takes, processId)
-      if (buckets.length === 0) return null
+      const { buckets, usages, takesOf } = this.gather(takes, processId)
+      if (buckets.length === 0 && usages.length === 0) return null
       const batch = this.sent === null ? null : this.lastBatch
-      const { at, outcomes } = await store.step({ processId, leaseSeconds, batch, buckets })
+      const { at, outcomes } = await store.step({ processId, leaseSeconds, batch, buckets, usages })
       this.sent = null
       for (const [place, taken] of takesOf.entries())
         for (const [index, { resolve, reject }] of taken.entries()) {
@@ -370,24 +453,21 @@ class StepQueue {
   }
 
   /** Its outcome was unknown: it is counted now, or was before. */
-  private async resend({ batch, processId, buckets }: SentBatch): Promise<void> {
-    await this.options.store.step({
-      processId,
-      leaseSeconds: this.options.leaseSeconds,
-      batch,
-      buckets,
-    })
+  private async resend(sent: SentBatch): Promise<void> {
+    await this.options.store.step({ ...sent, leaseSeconds: this.options.leaseSeconds })
     this.sent = null
   }
 
   /**
-   * One bucket for each account and group; with settlements, also what is to be sent again when
-   * this fails.
+   * One bucket for each account and group; with settlements or usages, also what is to be sent
+   * again when this fails.
    */
   private gather(takes: readonly Take[], processId: string) {
     const takesByKey = Map.groupBy(takes, ({ bucket }) => keyOf(bucket))
     const { settlements } = this
+    const usages = [...this.usages.values()]
     this.settlements = new Map()
+    this.usages = new Map()
     const keys = [...new Set([...takesByKey.keys(), ...settlements.keys()])]
     const takesOf = keys.map((key) => takesByKey.get(key) ?? [])
     const buckets = keys.flatMap((key, place): LimitBucket[] => {
@@ -398,21 +478,34 @@ class StepQueue {
         { ...bucket, estimates, settlements: [...(settlements.get(key)?.byWindow.values() ?? [])] },
       ]
     })
-    if (settlements.size > 0) {
+    if (settlements.size > 0 || usages.length > 0) {
       this.lastBatch++
       const kept = buckets.filter((bucket) => bucket.settlements.length > 0)
       this.sent = {
         batch: this.lastBatch,
         processId,
         buckets: kept.map((bucket) => ({ ...bucket, estimates: [] })),
+        usages,
       }
     }
-    return { buckets, takesOf }
+    return { buckets, usages, takesOf }
   }
 }
 
 function keyOf({ accountId, group }: BucketName): string {
   return `${accountId} ${group}`
+}
+
+function addUses(known: Usage, more: Usage): Usage {
+  return {
+    ...known,
+    requests: known.requests + more.requests,
+    tokens: known.tokens + more.tokens,
+    promptTokens: known.promptTokens + more.promptTokens,
+    completionTokens: known.completionTokens + more.completionTokens,
+    money: Math.min(known.money + more.money, Number.MAX_SAFE_INTEGER),
+    unpricedRequests: known.unpricedRequests + more.unpricedRequests,
+  }
 }
 
 function addUp(known: Settlement | undefined, more: Settlement): Settlement {

@@ -50,7 +50,10 @@ function describeSchemas(routes: readonly Route[]): Readonly<Record<string, Json
 
 function describeRoute(route: Route): JsonSchema {
   const { summary, description, tag, scope, body, form, params, query, headers } = route
-  const content = form === undefined ? body && contentOf(body) : contentOf(form, FORM_TYPE)
+  const content =
+    form === undefined
+      ? body && contentOf(body, JSON_TYPE, body.example)
+      : contentOf(form, FORM_TYPE, form.example)
   const parameters = [
     ...describeParameters('path', params),
     ...describeParameters('query', query),
@@ -144,8 +147,8 @@ const BODY_ERRORS: readonly ErrorCode[] = [
 const STREAM_RULES =
   'A stream ends with the data [DONE]; one that fails ends without, with `event: error` and an Error as its data.'
 
-function contentOf(named: NamedSchema, type: string = JSON_TYPE): JsonSchema {
-  return { [type]: { schema: refTo(named) } }
+function contentOf(named: NamedSchema, type: string = JSON_TYPE, example?: object): JsonSchema {
+  return { [type]: { schema: refTo(named), ...(example === undefined ? {} : { example }) } }
 }
 
 const JSON_TYPE = 'application/json'

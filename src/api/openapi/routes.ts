@@ -1,7 +1,7 @@
 import { z } from 'zod'
+import type { RouteContext } from '../context.ts'
 import { defineRoute, type Route } from '../route.ts'
 import { createDocument } from './document.ts'
-import { type ReferencePage, renderPage } from './page.ts'
 
 /** What the service says of itself (interface, 2.8). */
 const API_INFORMATION = {
@@ -10,59 +10,57 @@ const API_INFORMATION = {
     'Inference gateway whose answers come with sworn evidence: hash, signature, attestation document and transaction.',
 } as const
 
-/** `GET /`: what this is. */
-export const rootRoute: Route = defineRoute({
-  method: 'GET',
-  path: '/',
-  tag: 'Service',
-  summary: 'What this is',
-  scope: 'public',
-  reply: {
-    name: 'ApiInformation',
-    schema: z.strictObject({ title: z.string(), description: z.string() }),
-  },
-  handler: async () => API_INFORMATION,
-})
+/** Production with a simulated security module: nobody is to take it for the other. */
+const STAGING_NOTICE =
+  'Staging: the security module is simulated, and nothing that this service signs is evidence.'
 
 /**
- * The documentation of `routes`, which need no key, and are in no documentation themselves: `GET
- * /openapi.json`, and `GET /docs` for people.
+ * `GET /`: what this is, as JSON; whoever asks for HTML first, as browsers do, is answered by
+ * `showHome`.
  */
-export function referenceRoutes(routes: readonly Route[]): readonly Route[] {
-  // Made when it is first asked for: most processes never are.
-  let made: { readonly text: string; readonly page: ReferencePage } | null = null
-  const make = () => {
-    const document = createDocument(routes, API_INFORMATION)
-    return { text: JSON.stringify(document), page: renderPage(document) }
-  }
+export function rootRoute(
+  showHome: (context: RouteContext) => Promise<undefined>,
+  { isStaging }: { readonly isStaging: boolean },
+): Route {
+  const information = { ...API_INFORMATION, ...(isStaging ? { staging: STAGING_NOTICE } : {}) }
+  return defineRoute({
+    method: 'GET',
+    path: '/',
+    tag: 'Service',
+    summary: 'What this is',
+    scope: 'public',
+    reply: {
+      name: 'ApiInformation',
+      schema: z.strictObject({
+        title: z.string(),
+        description: z.string(),
+        staging: z.string().optional(),
+      }),
+    },
+    async handler({ context }) {
+      context.vary('accept')
+      return context.accepts('json', 'html') === 'html' ? showHome(context) : information
+    },
+  })
+}
 
-  return [
-    defineRoute({
-      method: 'GET',
-      path: '/openapi.json',
-      tag: 'Reference',
-      summary: 'The interface as an OpenAPI document',
-      scope: 'public',
-      reply: { name: 'Document', schema: z.looseObject({}) },
-      handler: async () => {
-        made ??= make()
-        return made.text
-      },
-    }),
-    defineRoute({
-      method: 'GET',
-      path: '/docs',
-      tag: 'Reference',
-      summary: 'The interface as a page',
-      scope: 'public',
-      reply: { name: 'Page', schema: z.string(), types: ['text/html'] },
-      handler: async ({ context }) => {
-        made ??= make()
-        context.status = 200
-        context.set('content-type', 'text/html; charset=utf-8')
-        context.set('content-security-policy', made.page.contentSecurityPolicy)
-        context.body = made.page.html
-      },
-    }),
-  ]
+/**
+ * `GET /openapi.json`: the documentation of `routes`. It needs no key, and is in no documentation
+ * itself.
+ */
+export function documentRoute(routes: readonly Route[]): Route {
+  // Made when it is first asked for: most processes never are.
+  let text: string | null = null
+  return defineRoute({
+    method: 'GET',
+    path: '/openapi.json',
+    tag: 'Reference',
+    summary: 'The interface as an OpenAPI document',
+    scope: 'public',
+    reply: { name: 'Document', schema: z.looseObject({}) },
+    handler: async () => {
+      text ??= JSON.stringify(createDocument(routes, API_INFORMATION))
+      return text
+    },
+  })
 }

@@ -1,11 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises'
+import { printable } from '../../../attestation/report/printable.ts'
+import type { ListingVerifier } from '../../../attestation/revocation/listing-verifier.ts'
 import { createRpc } from '../../chain/rpc.ts'
 import { readBundlePolicy, readRevocationLists } from '../expected-evidence.ts'
 import { CliError, EXIT_CODES } from '../faults.ts'
 import { chooseKey, type GatewayKey } from '../gateway-access.ts'
 import type { BundleOptions } from '../options.ts'
-import { printable } from '../printable.ts'
-import type { ListingVerifier } from '../revocation/listing-verifier.ts'
 import {
   type AuditReport,
   type AuditScope,

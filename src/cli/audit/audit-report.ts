@@ -1,5 +1,6 @@
 import { Presets, SingleBar } from 'cli-progress'
-import { formatChecks, hintAtRoot, jsonText, printable } from '../printable.ts'
+import { printable } from '../../../attestation/report/printable.ts'
+import { formatChecks, hintAtRoot, jsonText } from '../printable.ts'
 import type { AuditReport, LogReport } from './audit-context.ts'
 import type { AuditCheck, AuditCheckName, Finding } from './findings.ts'
 

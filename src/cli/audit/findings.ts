@@ -150,6 +150,7 @@ export function openLedger(notary: string | null, earlier: readonly Finding[] = 
   const reasons = new Map<AuditCheckName, Set<string>>()
   const lacks = new Map<AuditCheckName, string>()
   const notes = new Map<AuditCheckName, Set<string>>()
+  const tallies = new Map<string, number>()
   const kept: Finding[] = [...earlier]
   const counts = new Map<FindingCode, number>()
   /** Where earlier findings stand that were not made again. */
@@ -163,7 +164,10 @@ export function openLedger(notary: string | null, earlier: readonly Finding[] = 
     const skipped = [...(reasons.get(name) ?? [])]
     const lack = lacks.get(name)
     const open = lack === undefined ? skipped : [...skipped, lack]
-    const shown = count === 0 ? [] : [`${count} in order`, ...(notes.get(name) ?? [])]
+    const tallied = [...tallies].flatMap(([key, number]) =>
+      key.startsWith(`${name}: `) ? [`${number} ${key.slice(name.length + 2)}`] : [],
+    )
+    const shown = count === 0 ? [] : [`${count} in order`, ...tallied, ...(notes.get(name) ?? [])]
     const give = (outcome: AuditCheck['outcome'], details: readonly string[], isMoot = false) => ({
       ...{ name, outcome, isMoot },
       detail: details.join('; '),
@@ -202,6 +206,11 @@ export function openLedger(notary: string | null, earlier: readonly Finding[] = 
     /** What was found in this respect, beside how many: said once. */
     note(check: AuditCheckName, text: string): void {
       notes.set(check, (notes.get(check) ?? new Set()).add(text))
+    },
+    /** How many of what was passed are so: told beside how many were in order. */
+    tally(check: AuditCheckName, what: string): void {
+      const key = `${check}: ${what}`
+      tallies.set(key, (tallies.get(key) ?? 0) + 1)
     },
     find(
       code: FindingCode,

@@ -1,9 +1,8 @@
 import { errors, Pool } from 'undici'
 import { JsonError } from '../../../attestation/json/json-error.ts'
 import { parseExactJson } from '../../../attestation/json/parse-strict.ts'
-import { isJsonObject, type JsonObject } from '../../../attestation/json/value.ts'
+import { isJsonObject, type JsonObject, memberAt } from '../../../attestation/json/value.ts'
 import { backOffMs } from '../../runtime/back-off.ts'
-import { memberAt } from '../evidence/read-evidence.ts'
 import { checkKeySafety, collectBytes } from '../files.ts'
 import type { FindingCode } from './findings.ts'
 

@@ -1,5 +1,6 @@
 import type { PointRecovery } from '../../../attestation/account.ts'
 import { decodeHex, encodeHex, equalBytes } from '../../../attestation/bytes.ts'
+import { statedAbsence } from '../../../attestation/erasure.ts'
 import { FormatError } from '../../../attestation/errors.ts'
 import { expectsCode } from '../../../attestation/evidence/policy.ts'
 import {
@@ -7,19 +8,19 @@ import {
   isJsonObject,
   type Json,
   type JsonObject,
+  memberAt,
   memberOf,
 } from '../../../attestation/json/value.ts'
 import { hashReceipt, type LogProof, parseLogProof } from '../../../attestation/log-proof.ts'
 import { FUTURE_SKEW_MS_DEFAULT } from '../../../attestation/nitro/policy.ts'
 import { parseReceipt, type Receipt } from '../../../attestation/receipt.ts'
 import { nameRelease } from '../../../attestation/release/release-list.ts'
+import { isoOf } from '../../../attestation/report/printable.ts'
 import { verifyRecord } from '../../../attestation/verify-record.ts'
 import { recoverPoint } from '../../../enclave/protocol/recover-point.ts'
 import { LruMap } from '../../runtime/lru-map.ts'
 import { readAhead } from '../../runtime/read-ahead.ts'
-import { memberAt } from '../evidence/read-evidence.ts'
 import { orNull } from '../faults.ts'
-import { isoOf } from '../printable.ts'
 import type { AuditScope, LogContext } from './audit-context.ts'
 import { describeHead, isSigned, reportEquivocation } from './compare-heads.ts'
 import { createDocumentJudge, type DocumentVerdict } from './documents.ts'
@@ -94,7 +95,10 @@ export function createRecordAudit(context: LogContext, bracket: TimeBracket) {
       const parts = readParts(record)
       if (parts === null) return
       const isBound = reportMismatches(parts, { where, leafHash, head, log, ledger })
-      if (isWhole && isBound) ledger.pass('records')
+      if (isWhole && isBound) {
+        ledger.pass('records')
+        noteAbsence(record, ledger)
+      }
       timeline.passRecord(parts.receipt)
       if (isWhole) await checkDocument(parts.record, parts.receipt)
     },
@@ -103,6 +107,18 @@ export function createRecordAudit(context: LogContext, bracket: TimeBracket) {
     /** Ends a gap that reaches up to here. */
     finish: gaps.end,
   }
+}
+
+/**
+ * Notes a record whose request and response its gateway says that it erased: they cannot be
+ * checked, and need not be there. What it says that it has and cannot decrypt was not checked.
+ */
+function noteAbsence(record: Json, ledger: Ledger): void {
+  const absence = statedAbsence(record)
+  if (absence?.kind === 'erased')
+    ledger.tally('records', 'of them with content erased, as the gateway states')
+  if (absence?.kind === 'withheld')
+    ledger.skip('records', `the gateway cannot decrypt the content of some (${absence.code})`)
 }
 
 /** Records that are not given, one finding for each run of them. */

@@ -1,17 +1,22 @@
-import type { Command } from 'commander'
+import { type Command, InvalidArgumentError } from 'commander'
+import { printable } from '../../../attestation/report/printable.ts'
+import { RETENTION_DAYS_MAX } from '../../storage/settings.ts'
 import { CliError } from '../faults.ts'
-import { jsonText, printable, timeCell } from '../printable.ts'
+import { jsonText, timeCell } from '../printable.ts'
+import { registerSetBudget } from './budgets.ts'
 import { parseName } from './keys.ts'
 import { type JsonOption, operations, printList } from './operator.ts'
 
 /**
- * Adds `accounts create | list | set-tier`, for the operator: whoever can reach the database, or
- * the data folder.
+ * Adds `accounts create | list | disable | enable | delete | set-tier | set-retention`, for the
+ * operator: whoever can reach the database, or the data folder.
  */
 export function registerAccounts(program: Command): void {
   const accounts = program
     .command('accounts')
-    .description('make and list accounts, and set the tiers of their limits')
+    .description(
+      'make and list accounts, set the tiers of their limits and how long content is kept',
+    )
     .helpCommand(false)
   accounts
     .command('create')
@@ -25,6 +30,13 @@ export function registerAccounts(program: Command): void {
     .description('list all accounts')
     .option('--json', 'print one JSON array')
     .action(listAccounts)
+  for (const { verb, state, description } of STATES)
+    accounts
+      .command(verb)
+      .description(description)
+      .argument('<name>', 'name of the account', parseName)
+      .action((name: string) => setState(name, state))
+  registerSetBudget(accounts, 'account')
   accounts
     .command('set-tier')
     .description(
@@ -33,6 +45,16 @@ export function registerAccounts(program: Command): void {
     .argument('<name>', 'name of the account', parseName)
     .argument('[tier]', 'name of the tier; without one, the default tier', parseName)
     .action(setTier)
+  accounts
+    .command('set-retention')
+    .description('set after how many days requests and answers of an account are erased')
+    .argument('<name>', 'name of the account', parseName)
+    .argument(
+      '[days]',
+      'a number of days, longer or shorter than RETENTION_DAYS; without one, that of the gateway',
+      parseDays,
+    )
+    .action(setRetention)
 }
 
 async function createAccount(
@@ -51,9 +73,42 @@ async function createAccount(
 async function listAccounts(options: JsonOption): Promise<void> {
   const list = await (await operations()).withOperations(({ accounts }) => accounts.list())
   printList(list, options, {
-    titles: ['ID', 'NAME', 'TIER', 'CREATED'],
-    toRow: ({ id, name, tier, created_at: created }) => [id, name, tier ?? '-', timeCell(created)],
+    titles: ['ID', 'NAME', 'TIER', 'CREATED', 'DISABLED'],
+    toRow: (account) => [
+      account.id,
+      account.name,
+      account.tier ?? '-',
+      timeCell(account.created_at),
+      timeCell(account.disabled_at),
+    ],
   })
+}
+
+const STATES = [
+  {
+    verb: 'disable',
+    state: 'disabled',
+    description: 'refuse the keys of an account with 403, within a second; what runs ends as usual',
+  },
+  {
+    verb: 'enable',
+    state: 'active',
+    description: 'take the keys of an account again',
+  },
+  {
+    verb: 'delete',
+    state: 'deleted',
+    description:
+      'revoke the keys of an account for good and free its name; records and proofs stay (erase them before)',
+  },
+] as const
+
+async function setState(name: string, state: (typeof STATES)[number]['state']): Promise<void> {
+  const outcome = await (await operations()).withOperations(({ accounts }) =>
+    accounts.setState({ name, state }),
+  )
+  checkOutcome(outcome, { name, tier: null })
+  process.stderr.write(`Account ${printable(name)} is ${state}.\n`)
 }
 
 async function setTier(name: string, tier?: string): Promise<void> {
@@ -65,6 +120,21 @@ async function setTier(name: string, tier?: string): Promise<void> {
   process.stderr.write(
     `Account ${printable(name)} is in ${tier === undefined ? 'the default tier' : `tier ${printable(tier)}`}.\n`,
   )
+}
+
+async function setRetention(name: string, days?: number): Promise<void> {
+  const order = { name, days: days ?? null }
+  const outcome = await (await operations()).withOperations(({ retention }) => retention.set(order))
+  checkOutcome(outcome, { name, tier: null })
+  process.stderr.write(
+    `Content of account ${printable(name)} is kept ${days === undefined ? 'as RETENTION_DAYS has it' : `for ${days} days`}.\n`,
+  )
+}
+
+function parseDays(text: string): number {
+  const days = /^\d{1,5}$/.test(text) ? Number(text) : 0
+  if (days >= 1 && days <= RETENTION_DAYS_MAX) return days
+  throw new InvalidArgumentError(`expected a whole number of days from 1 to ${RETENTION_DAYS_MAX}`)
 }
 
 function checkOutcome(

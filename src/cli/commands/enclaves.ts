@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Command } from 'commander'
+import { printable } from '../../../attestation/report/printable.ts'
 import type { EnclaveDescription, EnclaveOperations } from '../../api/control-operations.ts'
 import { CliError } from '../faults.ts'
-import { printable } from '../printable.ts'
 import { type JsonOption, operations, printList } from './operator.ts'
 
 /** How often a wait looks. */

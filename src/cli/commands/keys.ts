@@ -1,8 +1,10 @@
 import { type Command, InvalidArgumentError } from 'commander'
+import { printable } from '../../../attestation/report/printable.ts'
 import { DEFAULT_SCOPES, isScope, SCOPES, type Scope } from '../../api/context.ts'
 import { isName, type KeyDescription, NAME_LENGTH_MAX } from '../../api/control-operations.ts'
 import { CliError } from '../faults.ts'
-import { jsonText, printable, timeCell } from '../printable.ts'
+import { jsonText, timeCell } from '../printable.ts'
+import { registerSetBudget } from './budgets.ts'
 import { type JsonOption, operations, printList } from './operator.ts'
 
 type CreateOptions = JsonOption & {
@@ -50,6 +52,7 @@ export function registerKeys(program: Command): void {
     .description('list all keys, without their secrets')
     .option('--json', 'print one JSON array')
     .action(listKeys)
+  registerSetBudget(keys, 'key')
   keys
     .command('revoke')
     .description('end a key for good; every gateway stops taking it within a second')

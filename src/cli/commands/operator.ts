@@ -1,3 +1,4 @@
+import { InvalidArgumentError } from 'commander'
 import { jsonText, textTable } from '../printable.ts'
 
 // What the commands of a gateway's operator share.
@@ -17,4 +18,12 @@ export function printList<Item>(
   { titles, toRow }: { titles: readonly string[]; toRow: (item: Item) => readonly string[] },
 ): void {
   process.stdout.write(json ? jsonText(list) : textTable(titles, list.map(toRow)))
+}
+
+/** Unix seconds of a date or time in UTC. Throws InvalidArgumentError. */
+export function parseTime(text: string): number {
+  const isTime = /^\d{4}-\d{2}-\d{2}(T\d{2}:\d{2}(:\d{2})?Z)?$/.test(text)
+  const ms = isTime ? Date.parse(text) : Number.NaN
+  if (!Number.isNaN(ms)) return Math.floor(ms / 1000)
+  throw new InvalidArgumentError('expected a date such as 2027-01-31, or 2027-01-31T12:00Z')
 }

@@ -1,17 +1,78 @@
-import type { Command } from 'commander'
+import { randomBytes } from 'node:crypto'
+import { type Command, InvalidArgumentError } from 'commander'
+import { printable } from '../../../attestation/report/printable.ts'
 import type { RelayerDescription } from '../../api/control-operations.ts'
-import { printable, timeCell } from '../printable.ts'
+import { createFile } from '../files.ts'
+import { parseRpcUrl, parseSeconds } from '../options.ts'
+import { timeCell } from '../printable.ts'
+import type { WithdrawOptions } from '../relayer-withdrawal.ts'
 import { type JsonOption, operations, printList } from './operator.ts'
 
-/** Adds `relayer`, for the operator of a gateway that runs. */
+/** Fifteen of Ethereum's blocks. */
+const TIMEOUT_SECONDS_DEFAULT = 180
+
+/** Adds `relayer`, and below it `key` and `withdraw`, for the operator of a gateway that runs. */
 export function registerRelayer(program: Command): void {
-  program
+  const relayer = program
     .command('relayer')
     .description(
       'show the accounts that pay for anchors: balance, nonces, anchors that wait (CONTROL_SOCKET, or DATA_DIR)',
     )
     .option('--json', 'print one JSON array')
     .action(showRelayers)
+    .helpCommand(false)
+  relayer
+    .command('key')
+    .summary("make a relayer's key")
+    .description(
+      "Make a relayer's key, as RELAYER_PRIVATE_KEY takes it, in FILE; the account's address, which needs ether, is printed.",
+    )
+    .argument('<file>', 'where to write it; nothing there is replaced')
+    .action(createRelayerKey)
+  relayer
+    .command('withdraw')
+    .summary('bring home what a relayer that was rotated away still has')
+    .description(
+      'Wait until all anchors of the relayer of RELAYER_PRIVATE_KEY are confirmed, and send what is left of its ether to ' +
+        'another account. Of a relayer that no gateway signs with any more: a transfer takes a nonce, and an anchor with ' +
+        'that nonce would have to be made again.',
+    )
+    .requiredOption('--rpc <url>', "JSON-RPC endpoint of the gateways' chain", parseRpcUrl)
+    .requiredOption('--to <address>', 'account that gets it', parseAddress)
+    .option(
+      '--leave <ether>',
+      'what stays: a rollup charges for data besides gas',
+      parseAmount,
+      '0',
+    )
+    .option(
+      '--timeout <seconds>',
+      "longest to wait for the transfer's block",
+      parseSeconds,
+      TIMEOUT_SECONDS_DEFAULT,
+    )
+    .action(async (options: WithdrawOptions) => {
+      const { runWithdrawal } = await import('../relayer-withdrawal.ts')
+      await runWithdrawal(options)
+    })
+}
+
+function parseAddress(text: string): string {
+  if (/^0x[0-9a-f]{40}$/i.test(text)) return text
+  throw new InvalidArgumentError('expected 0x and 40 hex digits')
+}
+
+function parseAmount(text: string): string {
+  if (/^\d{1,9}(\.\d{1,18})?$/.test(text)) return text
+  throw new InvalidArgumentError('expected ether such as 0.001')
+}
+
+async function createRelayerKey(file: string): Promise<void> {
+  const { relayerAddress } = await import('../../chain/anchor-transaction.ts')
+  const key = `0x${randomBytes(32).toString('hex')}`
+  await createFile(file, `${key}\n`, 0o600)
+  process.stderr.write(`The key is in ${printable(file)}. Send ether to this address:\n`)
+  process.stdout.write(`${relayerAddress(key)}\n`)
 }
 
 async function showRelayers(options: JsonOption): Promise<void> {

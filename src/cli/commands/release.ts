@@ -1,7 +1,12 @@
 import type { Command } from 'commander'
 import { addReleaseTrustOptions } from '../options.ts'
 import type { SignOptions } from '../release/release-files.ts'
-import type { AddOptions, EndOptions, RevokeOptions } from '../release/release-list.ts'
+import type {
+  AddOptions,
+  EndOptions,
+  RenewOptions,
+  RevokeOptions,
+} from '../release/release-list.ts'
 import type { ShowOptions } from '../release/release-report.ts'
 
 /**
@@ -58,7 +63,8 @@ function releaseFiles() {
 }
 
 /**
- * Adds `release list add | end | revoke | sign`: the list of the releases that an operator runs.
+ * Adds `release list add | end | revoke | renew | sign`: the list of the releases that an operator
+ * runs.
  */
 function registerReleaseList(release: Command): void {
   const list = release
@@ -101,6 +107,13 @@ function registerReleaseList(release: Command): void {
     .action(async (path: string, release: string, options: RevokeOptions) =>
       (await lists()).revokeInList(path, release, options),
     )
+  editing(
+    list
+      .command('renew')
+      .description('issue a list anew as it is, signed by --key alone: signers are exchanged so'),
+  )
+    .argument('<list>', 'releases.json')
+    .action(async (path: string, options: RenewOptions) => (await lists()).renewList(path, options))
   list
     .command('sign')
     .description('sign a list that was written by hand, or add a signature to a signed one')

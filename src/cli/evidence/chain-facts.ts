@@ -1,9 +1,9 @@
 import { z } from 'zod'
 import type { ChainFacts } from '../../../attestation/evidence/policy.ts'
+import { printable } from '../../../attestation/report/printable.ts'
 import { fetchBlockHashes } from '../../chain/chain-reads.ts'
 import { createRpc, Quantity, RpcError } from '../../chain/rpc.ts'
 import { CliError } from '../faults.ts'
-import { printable } from '../printable.ts'
 
 /**
  * Asks the chain's endpoint at `url` for what verifyBundle wants of a chain: its id, its newest

@@ -6,12 +6,12 @@ import {
   redactedParts,
 } from '../../../attestation/evidence/bundle.ts'
 import type { BundleCheckName } from '../../../attestation/evidence/bundle-report.ts'
-import type { JsonObject } from '../../../attestation/json/value.ts'
+import { type JsonObject, memberAt } from '../../../attestation/json/value.ts'
 import { verifyRecord } from '../../../attestation/verify-record.ts'
 import { CliError, EXIT_CODES } from '../faults.ts'
 import { readSource, writeOutput } from '../files.ts'
 import { jsonText } from '../printable.ts'
-import { memberAt, readBundle } from './read-evidence.ts'
+import { readBundle } from './read-evidence.ts'
 
 /** What to leave out, as commander gives it. */
 export type RedactOptions = {

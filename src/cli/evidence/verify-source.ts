@@ -1,21 +1,28 @@
 import type { EvidenceBundle } from '../../../attestation/evidence/bundle.ts'
-import type { AttestationPolicy } from '../../../attestation/nitro/policy.ts'
-import { ownMembers } from '../../../attestation/own-members.ts'
+import {
+  type EvidenceJudgement,
+  type ExpectedEvidence,
+  judgeEvidence,
+} from '../../../attestation/report/judge-evidence.ts'
+import {
+  type Evidence,
+  EvidenceError,
+  type KeptFiles,
+  readEvidence,
+} from '../../../attestation/report/read-evidence.ts'
+import type { ListingVerifier } from '../../../attestation/revocation/listing-verifier.ts'
 import {
   bundleOnlyOptions,
-  completeBundlePolicy,
-  demandsAttestation,
-  readAttestationPolicy,
+  readExpectedEvidence,
   readRevocationLists,
 } from '../expected-evidence.ts'
 import { CliError, EXIT_CODES } from '../faults.ts'
 import { isUrl, readSource, type SourceOptions } from '../files.ts'
 import { type BundleOptions, type GatewayOptions, hashOf, isHash } from '../options.ts'
-import type { ListingVerifier } from '../revocation/listing-verifier.ts'
-import { type KeptFiles, type KeptOptions, keptOf, readKeptFiles } from './kept-exchange.ts'
-import { readBundle, readInput, type Subject } from './read-evidence.ts'
-import { reportBundle } from './verify-bundle.ts'
-import { printJson, printText, type SubjectReport, verifySubject } from './verify-record.ts'
+import { type KeptOptions, openKeptFiles } from './kept-exchange.ts'
+import { readBundle, sayEvidenceFault, tellingEvidence } from './read-evidence.ts'
+import { printBundleJson, printBundleText } from './verify-bundle.ts'
+import { printJson, printText } from './verify-record.ts'
 
 /** What the options say, as commander gives it. */
 export type VerifyOptions = BundleOptions &
@@ -28,22 +35,72 @@ export type Outcome = { readonly output: string; readonly isOk: boolean }
 /** Checks what a source has, as the options say. Throws CliError for what is no evidence. */
 export async function verifySource(source: string, options: VerifyOptions): Promise<Outcome> {
   // Before anything is fetched: what is wrong with the command is told first.
-  const expected = await readAttestationPolicy(options)
-  const policy = await completeBundlePolicy(expected, options)
+  const expected = await readExpectedEvidence(options)
   const openVerifier = await readRevocationLists(options, Date.now())
   const hash = isHash(source) ? hashOf(source) : null
   const { place, key } = await locate(source, { hash, options })
-  const files = await readKeptFiles(source, options)
+  const kept = await openKeptFiles(source, options)
   const bytes = await readSource(place, key)
   if (hash !== null) checkAskedFor(hash, readBundle(bytes, "the gateway's answer"))
-  const input = readInput(bytes, files.requestBody)
-  const isOfOne = input.kind === 'bundle' || input.subjects.length === 1
+  const evidence = tellingEvidence(() => readEvidence(bytes, kept.requestBody))
+  checkOptions(evidence, options)
+  const isOfOne = evidence.kind === 'bundle' || evidence.subjects.length === 1
   const verifier = openVerifier({ isOfOne })
-  switch (input.kind) {
+  const judged = await judge(evidence, { expected, kept, verifier, rpc: options.rpc })
+  const [unused] = isOfOne ? [] : verifier.unused()
+  if (unused !== undefined) throw unused
+  return printJudgement(judged, options)
+}
+
+/** What only the other kind of evidence can be judged by, or only another option gives sense to. */
+function checkOptions({ kind }: Evidence, options: VerifyOptions): void {
+  const [unfit] = kind === 'bundle' ? [] : bundleOnlyOptions(options)
+  if (unfit !== undefined)
+    throw new CliError(
+      `expected an evidence bundle for ${unfit}: a record does not hold enough`,
+      EXIT_CODES.usage,
+    )
+  if (options.confirmations !== undefined && options.rpc === undefined)
+    throw new CliError(
+      'expected --rpc with --confirmations: only a chain can tell',
+      EXIT_CODES.usage,
+    )
+}
+
+async function judge(
+  evidence: Evidence,
+  given: {
+    readonly expected: ExpectedEvidence
+    readonly kept: KeptFiles
+    readonly verifier: ListingVerifier
+    readonly rpc: string | undefined
+  },
+): Promise<EvidenceJudgement> {
+  const { rpc, ...demands } = given
+  try {
+    const askChain = rpc === undefined ? null : askChainAt(rpc)
+    return await judgeEvidence(evidence, { ...demands, askChain })
+  } catch (fault) {
+    throw fault instanceof EvidenceError ? sayEvidenceFault(fault) : fault
+  }
+}
+
+/** Loaded where it is used: a check without a chain starts in half the time. */
+function askChainAt(url: string) {
+  return async (blockNumber: number | null) => {
+    const { fetchChainFacts } = await import('./chain-facts.ts')
+    return await fetchChainFacts(url, blockNumber)
+  }
+}
+
+function printJudgement(judged: EvidenceJudgement, { json, require }: VerifyOptions): Outcome {
+  const { verdict } = judged
+  const isOk = require === undefined ? verdict !== 'invalid' : verdict === require
+  switch (judged.kind) {
     case 'bundle':
-      return await reportBundle(input.bundle, { policy, verifier, kept: keptOf(files) }, options)
+      return { output: json ? printBundleJson(judged, isOk) : printBundleText(judged), isOk }
     case 'records':
-      return await reportRecords(input.subjects, { expected, verifier, files }, options)
+      return { output: json ? printJson(judged.records) : printText(judged.records), isOk }
   }
 }
 
@@ -69,54 +126,5 @@ function checkAskedFor(hash: string, { record }: EvidenceBundle): void {
   if (record.hash !== hash)
     throw new CliError(
       `expected the evidence of ${hash}, got that of another completion, ${record.hash}`,
-    )
-}
-
-async function reportRecords(
-  subjects: readonly Subject[],
-  demands: {
-    readonly expected: AttestationPolicy
-    readonly verifier: ListingVerifier
-    readonly files: KeptFiles
-  },
-  options: VerifyOptions,
-): Promise<Outcome> {
-  const [unfit] = bundleOnlyOptions(options)
-  if (unfit !== undefined)
-    throw new CliError(
-      `expected an evidence bundle for ${unfit}: a record does not hold enough`,
-      EXIT_CODES.usage,
-    )
-  const { expected, verifier, files } = demands
-  checkComparable(subjects, files)
-  const kept = keptOf(files)
-  const policy = demandsAttestation(options) ? expected : null
-  const { allowOutcome = [] } = ownMembers(options)
-  const reports: readonly SubjectReport[] = await Promise.all(
-    subjects.map((subject) => verifySubject(subject, { policy, allowOutcome, verifier, kept })),
-  )
-  const [unused] = verifier.unused()
-  if (subjects.length > 1 && unused !== undefined) throw unused
-  return {
-    output: options.json ? printJson(reports) : printText(reports),
-    isOk: reports.every((report) => report.ok),
-  }
-}
-
-/**
- * What was kept is of one call. An answer that is the source itself has nothing else to be compared
- * with.
- */
-function checkComparable(subjects: readonly Subject[], { requestBody, answer }: KeptFiles): void {
-  if (requestBody === null && answer === null) return
-  if (subjects.length > 1)
-    throw new CliError(
-      'expected one record with --request and --answer, got a page of them',
-      EXIT_CODES.usage,
-    )
-  if (answer !== null && subjects[0]?.request !== undefined)
-    throw new CliError(
-      'expected no --answer: the source is an answer itself; name the evidence as the source',
-      EXIT_CODES.usage,
     )
 }

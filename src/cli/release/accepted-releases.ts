@@ -1,15 +1,11 @@
 import { ProofError } from '../../../attestation/errors.ts'
 import { ownMembers } from '../../../attestation/own-members.ts'
-import {
-  entryOf,
-  nameRelease,
-  type ReleaseEntry,
-} from '../../../attestation/release/release-list.ts'
+import { nameRelease, type ReleaseEntry } from '../../../attestation/release/release-list.ts'
 import type { ReleaseTrust } from '../../../attestation/release/release-signatures.ts'
-import { verifyRelease, verifyReleaseList } from '../../../attestation/release/verify-release.ts'
-import { CliError, EXIT_CODES } from '../faults.ts'
+import { readExpectedReleases } from '../../../attestation/report/expectation-files.ts'
+import { printable } from '../../../attestation/report/printable.ts'
+import { CliError, EXIT_CODES, telling } from '../faults.ts'
 import type { ReleaseOptions } from '../options.ts'
-import { printable } from '../printable.ts'
 import { readReleaseFile, readReleaseKey } from './release-files.ts'
 
 /**
@@ -37,7 +33,7 @@ export async function readReleaseTrust(options: ReleaseOptions): Promise<Release
  * CliError: for a file that cannot be read or has not its form (exit code 2), and for one that is
  * not signed as it must be, or accepts no release at all (1).
  */
-export async function readExpectedReleases(
+export async function openExpectedReleases(
   options: ReleaseOptions,
 ): Promise<readonly ReleaseEntry[] | undefined> {
   const { release: sources = [] } = ownMembers(options)
@@ -61,29 +57,17 @@ export async function readExpectedReleases(
 
 async function readEntries(source: string, trust: ReleaseTrust): Promise<readonly ReleaseEntry[]> {
   const file = await readReleaseFile(source)
-  try {
-    switch (file.kind) {
-      case 'release': {
-        const { release, signers } = verifyRelease(file.signed, trust)
-        tell(
-          source,
-          `${nameRelease(release)}, signed by ${signers.join(', ')}; whether it was revoked is not known`,
-        )
-        return [entryOf(release)]
-      }
-      case 'list': {
-        const { list, signers } = verifyReleaseList(file.signed, trust)
-        tell(
-          source,
-          `${list.releases.length} releases, issued ${list.issued_at}, signed by ${signers.join(', ')}`,
-        )
-        return list.releases
-      }
-    }
-  } catch (fault) {
-    if (!(fault instanceof ProofError)) throw fault
-    throw new CliError(`--release ${printable(source)}: ${fault.code}: ${fault.message}`)
-  }
+  const refuse = ({ code, message }: ProofError) =>
+    new CliError(`--release ${printable(source)}: ${code}: ${message}`)
+  const { entries, signers } = telling(() => readExpectedReleases(file, trust), ProofError, refuse)
+  const signed = `signed by ${signers.join(', ')}`
+  tell(
+    source,
+    file.kind === 'release'
+      ? `${nameRelease(file.signed.release)}, ${signed}; whether it was revoked is not known`
+      : `${entries.length} releases, issued ${file.signed.list.issued_at}, ${signed}`,
+  )
+  return entries
 }
 
 function tell(source: string, text: string): void {

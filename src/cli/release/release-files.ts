@@ -1,7 +1,7 @@
 import { createPrivateKey, generateKeyPairSync, type KeyObject } from 'node:crypto'
 import { stat } from 'node:fs/promises'
-import { decodeHex, encodeHex } from '../../../attestation/bytes.ts'
-import { FormatError, ProofError } from '../../../attestation/errors.ts'
+import { encodeHex } from '../../../attestation/bytes.ts'
+import { FormatError } from '../../../attestation/errors.ts'
 import { parseExactJson } from '../../../attestation/json/parse-strict.ts'
 import { isJsonObject, type Json, memberOf } from '../../../attestation/json/value.ts'
 import {
@@ -23,15 +23,18 @@ import {
 import {
   parseReleaseKey,
   RELEASE_KEY_BYTES,
-  type ReleaseSignature,
   releaseKeyOf,
-  signedBytes,
-  verifySignatures,
 } from '../../../attestation/release/release-signatures.ts'
 import { signRelease } from '../../../attestation/release/verify-release.ts'
+import {
+  parseReleaseFile,
+  type ReleaseFile,
+} from '../../../attestation/report/expectation-files.ts'
+import { holds } from '../../../attestation/report/judge-releases.ts'
+import { printable } from '../../../attestation/report/printable.ts'
 import { CliError, EXIT_CODES, orNull, telling } from '../faults.ts'
-import { readSource, writeFileWhole, writeNewFile } from '../files.ts'
-import { jsonText, printable } from '../printable.ts'
+import { createFile, readSource, writeFileWhole } from '../files.ts'
+import { jsonText } from '../printable.ts'
 
 /** What the options say, as commander gives it. */
 export type SignOptions = {
@@ -80,11 +83,6 @@ function checkCommitted({ version }: Release, isAllowed: boolean): void {
   )
 }
 
-/** A signed file about releases, its signatures not looked at. */
-export type ReleaseFile =
-  | { readonly kind: 'release'; readonly signed: SignedRelease }
-  | { readonly kind: 'list'; readonly signed: SignedReleaseList }
-
 /** A payload that may or may not be signed yet. */
 type UnsignedOr<Signed, Payload> = Signed | { readonly format: null; readonly payload: Payload }
 
@@ -93,11 +91,7 @@ type UnsignedOr<Signed, Payload> = Signed | { readonly format: null; readonly pa
  * CliError (exit code 2) for anything else.
  */
 export async function readReleaseFile(source: string): Promise<ReleaseFile> {
-  return parseFile(source, await readJson(source), (json) => {
-    const format = formatOf(json)
-    if (format === RELEASES_FORMAT) return { kind: 'list', signed: parseSignedReleaseList(json) }
-    return { kind: 'release', signed: parseSignedRelease(json) }
-  })
+  return parseFile(source, await readJson(source), parseReleaseFile)
 }
 
 /**
@@ -165,8 +159,8 @@ const KEY_FILE_BYTES_MAX = 16 * 1024
 async function createKeyFiles(path: string): Promise<string> {
   const { privateKey } = generateKeyPairSync('ed25519')
   const publicKey = encodeHex(releaseKeyOf(secretOf(privateKey)))
-  await writeNew(path, String(privateKey.export({ format: 'pem', type: 'pkcs8' })), 0o600)
-  await writeNew(`${path}.pub`, `${publicKey}\n`, PUBLIC_FILE_MODE)
+  await createFile(path, String(privateKey.export({ format: 'pem', type: 'pkcs8' })), 0o600)
+  await createFile(`${path}.pub`, `${publicKey}\n`, PUBLIC_FILE_MODE)
   return publicKey
 }
 
@@ -223,12 +217,6 @@ async function checkPrivacy(path: string): Promise<void> {
   )
 }
 
-async function writeNew(path: string, text: string, mode: number): Promise<void> {
-  await writeNewFile(path, text, mode).catch((fault: unknown) => {
-    throw new CliError(`cannot write ${printable(path)}: ${reasonOf(fault)}`)
-  })
-}
-
 function reasonOf(fault: unknown): string {
   return fault instanceof Error && 'code' in fault ? String(fault.code) : 'unknown fault'
 }
@@ -242,13 +230,4 @@ export function checkSignaturesHold(file: ReleaseFile, path: string): void {
   throw new CliError(
     `${printable(path)}: it was changed after it was signed: a signature does not hold`,
   )
-}
-
-/** Whether one of a file's signatures is over what is in the file, whoever made it. */
-export function holds(file: ReleaseFile, signature: ReleaseSignature): boolean {
-  const payload = file.kind === 'release' ? file.signed.release : file.signed.list
-  const message = signedBytes(file.signed.format, payload)
-  const verify = () =>
-    verifySignatures([signature], message, { keys: [decodeHex(signature.public_key)] })
-  return orNull(verify, ProofError, FormatError) !== null
 }

@@ -19,9 +19,9 @@ import {
   verifyRelease,
   verifyReleaseList,
 } from '../../../attestation/release/verify-release.ts'
+import { printable } from '../../../attestation/report/printable.ts'
 import { CliError, EXIT_CODES, telling } from '../faults.ts'
 import type { ReleaseOptions } from '../options.ts'
-import { printable } from '../printable.ts'
 import { readReleaseTrust } from './accepted-releases.ts'
 import {
   checkSignaturesHold,
@@ -33,6 +33,7 @@ import {
 
 /** What the options say, as commander gives it. */
 type EditOptions = Omit<ReleaseOptions, 'release'> & { readonly key: string }
+export type RenewOptions = EditOptions
 export type AddOptions = EditOptions & { readonly from?: string; readonly until?: string }
 export type EndOptions = EditOptions & { readonly at: string }
 export type RevokeOptions = EditOptions & { readonly reason: string }
@@ -95,6 +96,11 @@ export async function revokeInList(
   })
 }
 
+/** Issues a list anew as it is, signed by one key alone. Throws CliError. */
+export async function renewList(path: string, options: RenewOptions): Promise<void> {
+  await editList(path, options, { nowMs: Date.now(), change: (list) => list })
+}
+
 /** Signs a list that was written by hand, or adds a signature. Throws CliError. */
 export async function signList(path: string, { key }: { readonly key: string }): Promise<void> {
   const given = await readUnsignedList(path)
@@ -124,21 +130,31 @@ async function editList(
   const trust: ReleaseTrust = named ?? { keys: [releaseKeyOf(secretKey)] }
   const isMissing = given.ifMissing !== undefined && !(await exists(path))
   const before =
-    isMissing && given.ifMissing ? given.ifMissing : await readVerifiedList(path, trust)
-  const list = checked(() => issueList(parseReleaseList(given.change(before, trust)), given.nowMs))
+    isMissing && given.ifMissing
+      ? { list: given.ifMissing, signers: [] }
+      : await readVerifiedList(path, trust)
+  const list = checked(() =>
+    issueList(parseReleaseList(given.change(before.list, trust)), given.nowMs),
+  )
   const signed = signReleaseList(list, secretKey)
   await writeReleaseFile(path, signed)
   tell(path, list, signed.signatures.length)
+  for (const key of before.signers.filter((one) => one !== signed.signatures[0]?.public_key))
+    process.stderr.write(`It had a signature of ${key}, too: have it signed by that key again.\n`)
 }
 
-async function readVerifiedList(path: string, trust: ReleaseTrust): Promise<ReleaseList> {
+async function readVerifiedList(
+  path: string,
+  trust: ReleaseTrust,
+): Promise<{ readonly list: ReleaseList; readonly signers: readonly string[] }> {
   const file = await readReleaseFile(path)
   if (file.kind !== 'list')
     throw new CliError(
       `${printable(path)}: expected a signed list, got one release`,
       EXIT_CODES.usage,
     )
-  return verifying(path, () => verifyReleaseList(file.signed, trust)).list
+  const { list } = verifying(path, () => verifyReleaseList(file.signed, trust))
+  return { list, signers: file.signed.signatures.map(({ public_key: key }) => key) }
 }
 
 function verifying<Value>(path: string, verify: () => Value): Value {

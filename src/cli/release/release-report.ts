@@ -1,15 +1,18 @@
-import { encodeHex } from '../../../attestation/bytes.ts'
 import type { Release } from '../../../attestation/release/release.ts'
+import type { ReleaseEntry } from '../../../attestation/release/release-list.ts'
+import { formatTime } from '../../../attestation/release/release-signatures.ts'
+import type { ReleaseFile } from '../../../attestation/report/expectation-files.ts'
 import {
-  acceptedMeasurements,
-  type ReleaseEntry,
-} from '../../../attestation/release/release-list.ts'
-import { formatTime, type ReleaseTrust } from '../../../attestation/release/release-signatures.ts'
+  judgeReleaseFile,
+  type ReleaseJudgement,
+  statusOf,
+} from '../../../attestation/report/judge-releases.ts'
+import { printable } from '../../../attestation/report/printable.ts'
 import { EXIT_CODES } from '../faults.ts'
 import type { ReleaseOptions } from '../options.ts'
-import { jsonText, printable } from '../printable.ts'
+import { jsonText } from '../printable.ts'
 import { readReleaseTrust } from './accepted-releases.ts'
-import { holds, type ReleaseFile, readReleaseFile } from './release-files.ts'
+import { readReleaseFile } from './release-files.ts'
 import { parseListTime } from './release-list.ts'
 
 /** What the options say, as commander gives it. */
@@ -22,49 +25,24 @@ export type ShowOptions = Omit<ReleaseOptions, 'release'> & {
 export async function showFile(source: string, options: ShowOptions): Promise<void> {
   const trust = await readReleaseTrust(options)
   const atMs = Date.parse(parseListTime(options.at ?? 'now', Date.now()))
-  const report = judgeReleaseFile(await readReleaseFile(source), { trust, atMs })
+  const file = await readReleaseFile(source)
+  const report = { file, judgement: judgeReleaseFile(file, trust), atMs }
   process.stdout.write(options.json ? printReleaseJson(report) : printReleaseText(report))
-  process.exitCode = report.isOk ? EXIT_CODES.done : EXIT_CODES.failed
-}
-
-/** One signature of a file. `isTrusted`: null when nobody said whom they trust. */
-type SignerFacts = {
-  readonly public_key: string
-  readonly holds: boolean
-  readonly isTrusted: boolean | null
+  const isOk = report.judgement.verdict !== 'invalid'
+  process.exitCode = isOk ? EXIT_CODES.done : EXIT_CODES.failed
 }
 
 /** What is shown of a signed file. */
 type ReleaseReport = {
   readonly file: ReleaseFile
-  readonly signers: readonly SignerFacts[]
-  /** Every signature holds and, when keys are trusted, enough of them signed. */
-  readonly isOk: boolean
-  readonly conclusion: string
+  readonly judgement: ReleaseJudgement
   /** What becomes of a list's releases in a document made at `atMs`. */
   readonly atMs: number
 }
 
-/**
- * Judges the signatures of a file. Whoever trusts nobody learns whether they hold, not whose they
- * are.
- */
-function judgeReleaseFile(
-  file: ReleaseFile,
-  { trust, atMs }: { readonly trust: ReleaseTrust | null; readonly atMs: number },
-): ReleaseReport {
-  const trusted = trust === null ? null : new Set(trust.keys.map(encodeHex))
-  const signers = file.signed.signatures.map((signature) => ({
-    public_key: signature.public_key,
-    holds: holds(file, signature),
-    isTrusted: trusted?.has(signature.public_key) ?? null,
-  }))
-  return { file, signers, atMs, ...conclude(signers, trust) }
-}
-
 /** Gives the report for people. */
 function printReleaseText(report: ReleaseReport): string {
-  const { file, signers, atMs, conclusion } = report
+  const { file, judgement, atMs } = report
   const lines =
     file.kind === 'release'
       ? describeRelease(file.signed.release)
@@ -74,17 +52,22 @@ function printReleaseText(report: ReleaseReport): string {
             describeEntry(entry, file.signed.list.releases, atMs),
           ),
         ]
-  const signed = signers.map(
+  const signed = judgement.signers.map(
     ({ public_key, holds, isTrusted }) =>
       `  ${holds ? 'holds ' : 'FAILED'}  ${public_key}${isTrusted === null ? '' : isTrusted ? '  trusted' : '  not trusted'}`,
   )
-  return `${[...lines, '', 'Signatures', ...signed, '', conclusion].map(printable).join('\n')}\n`
+  return `${[...lines, '', 'Signatures', ...signed, '', conclude(judgement)].map(printable).join('\n')}\n`
 }
 
 /** Gives the report as one JSON object, for programs. */
-function printReleaseJson({ file, signers, isOk, conclusion, atMs }: ReleaseReport): string {
-  const told = signers.map(({ isTrusted, ...rest }) => ({ ...rest, trusted: isTrusted }))
-  const common = { ok: isOk, conclusion, kind: file.kind, signatures: told }
+function printReleaseJson({ file, judgement, atMs }: ReleaseReport): string {
+  const told = judgement.signers.map(({ isTrusted, ...rest }) => ({ ...rest, trusted: isTrusted }))
+  const common = {
+    ok: judgement.verdict !== 'invalid',
+    conclusion: conclude(judgement),
+    kind: file.kind,
+    signatures: told,
+  }
   if (file.kind === 'release') return jsonText({ ...common, release: file.signed.release })
   const { issued_at, releases } = file.signed.list
   const judged = releases.map((entry) => ({
@@ -95,29 +78,12 @@ function printReleaseJson({ file, signers, isOk, conclusion, atMs }: ReleaseRepo
   return jsonText({ ...common, list })
 }
 
-function conclude(
-  signers: readonly SignerFacts[],
-  trust: ReleaseTrust | null,
-): Pick<ReleaseReport, 'isOk' | 'conclusion'> {
-  const needed = trust?.signersMin ?? 1
-  const trusted = signers.filter(({ isTrusted }) => isTrusted)
-  if (
-    trusted.some((signer) => !signer.holds) ||
-    (trust === null && signers.some((signer) => !signer.holds))
-  )
-    return { isOk: false, conclusion: 'INVALID: a signature does not hold.' }
-  if (trust === null)
-    return {
-      isOk: true,
-      conclusion:
-        'CONSISTENT: the signatures hold. Whose keys these are was not checked: say whom you trust (--release-key).',
-    }
-  if (trusted.length < needed)
-    return {
-      isOk: false,
-      conclusion: `INVALID: signed by ${trusted.length} of the trusted keys, and ${needed} must have.`,
-    }
-  return { isOk: true, conclusion: `VALID: signed by ${trusted.length} of the trusted keys.` }
+function conclude({ verdict, fault, trusted, needed }: ReleaseJudgement): string {
+  if (fault === 'signature') return 'INVALID: a signature does not hold.'
+  if (fault !== null)
+    return `INVALID: signed by ${trusted} of the trusted keys, and ${needed} must have.`
+  if (verdict === 'verified') return `VALID: signed by ${trusted} of the trusted keys.`
+  return 'CONSISTENT: the signatures hold. Whose keys these are was not checked: say whom you trust (--release-key).'
 }
 
 /** Of releases that were signed before there was the member. */
@@ -159,15 +125,4 @@ function describeEntry(
     ...Object.entries(release.measurements).map(([name, value]) => `  ${name}  ${value}`),
     `  configuration ${release.configuration ?? CONFIGURATION_UNKNOWN}`,
   ]
-}
-
-function statusOf(
-  { release }: ReleaseEntry,
-  all: readonly ReleaseEntry[],
-  atMs: number,
-): { readonly status: string; readonly message: string } {
-  const refused = acceptedMeasurements(all, atMs).refused.find((entry) => entry.release === release)
-  return refused
-    ? { status: refused.reason, message: refused.message }
-    : { status: 'accepted', message: '' }
 }

@@ -1,5 +1,11 @@
 import { z } from 'zod'
-import { boundedText, MODEL_LENGTH_MAX, requiredInteger, unixSeconds } from '../../api/schemas.ts'
+import {
+  boundedText,
+  integerText,
+  MODEL_LENGTH_MAX,
+  requiredInteger,
+  unixSeconds,
+} from '../../api/schemas.ts'
 
 /**
  * The registration of nodes over HTTP: what their owners and agents send, and what they are
@@ -129,9 +135,15 @@ export const nodeListReply = z.looseObject({
       benchmark_tokens_per_second: z.number().nullable(),
       is_archived: z.boolean(),
       node_created_at: unixSeconds,
+      is_connected: z.boolean(),
+      models: z
+        .array(z.strictObject({ model_name: z.string(), tokens_per_second: z.number().nullable() }))
+        .describe('What it serves now; speeds are its own benchmarks'),
     }),
   ),
 })
+
+export type NodeListReply = z.output<typeof nodeListReply>
 
 /** `GET /v1/node/stats`. */
 export const nodeStatsReply = z.strictObject({
@@ -153,6 +165,39 @@ export const nodeStatsReply = z.strictObject({
     )
     .max(10),
 })
+
+export type NodeStatsReply = z.output<typeof nodeStatsReply>
+
+/** Hours of a node's history when the query does not say, and at most: what is kept. */
+const HISTORY_HOURS_DEFAULT = 24
+const HISTORY_HOURS_MAX = 30 * 24
+
+/** Query for the history of a node: the hour that is now, and the others before it. */
+export const nodeHistoryQuery = z.object({
+  node_id: nodeId,
+  hours: integerText({ min: 1, max: HISTORY_HOURS_MAX }).default(HISTORY_HOURS_DEFAULT),
+})
+
+/** `GET /v1/node/stats/history`. */
+export const nodeHistoryReply = z.strictObject({
+  node_id: z.string(),
+  since: unixSeconds.describe('Begin of the first hour that was asked for'),
+  hours: z
+    .array(
+      z.strictObject({
+        start: unixSeconds,
+        requests: z.int(),
+        prompt_tokens: z.int(),
+        completion_tokens: z.int(),
+        time_to_first_token: z
+          .strictObject({ p50: z.number(), p95: z.number() })
+          .nullable()
+          .describe("Seconds, of the hour's last 200 calls; null when none was timed"),
+      }),
+    )
+    .describe('Oldest first; hours without calls are left out'),
+})
+export type NodeHistoryReply = z.output<typeof nodeHistoryReply>
 
 /** `GET /v1/node/benchmark`. */
 export const nodeBenchmarkReply = z.strictObject({

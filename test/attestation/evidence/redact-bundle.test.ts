@@ -48,6 +48,43 @@ describe('redactBundle', () => {
   })
 })
 
+describe('a bundle whose gateway erased what was left out', () => {
+  const redacted = redactBundle(bundle, { request: true, response: true })
+  const erased = { at: 1_795_000_000, by: 'operator', reason: 'asked for' }
+  const withErased = (statement: Json): Json =>
+    ({ ...redacted, record: { ...redacted.record, erased: statement } }) as unknown as Json
+
+  it('says so in its report, and passes the checks that it passed without', async () => {
+    const before = await verifyBundle(redacted, policy, { chain })
+    const report = await verifyBundle(withErased(erased), policy, { chain })
+    expect(report).toEqual({ ...before, erased })
+    expect(before.erased).toBeNull()
+  })
+
+  it.each<[string, Json]>([
+    ['is no object', 'erased'],
+    ['lacks a member', { at: 1, by: 'operator' }],
+    ['has another one', { ...erased, more: 1 }],
+    ['is of nobody', { ...erased, by: 'nobody' }],
+    ['is of a time before 1970', { ...erased, at: -1 }],
+    ['is of half a second', { ...erased, at: 0.5 }],
+    ['has no reason', { ...erased, reason: '' }],
+    ['has a reason that moves a cursor', { ...erased, reason: 'a\u001b[2Jb' }],
+    ['has too long a reason', { ...erased, reason: 'a'.repeat(501) }],
+  ])('is no bundle when the statement %s', async (_, statement) => {
+    const report = await verifyBundle(withErased(statement), policy, { chain })
+    expect(report).toMatchObject({ verdict: 'invalid', facts: null, erased: null })
+    expect(report.checks[0]).toMatchObject({ name: 'format', outcome: 'failed' })
+  })
+
+  // It is the gateway's word, as the attestation's README says.
+  it('does not detect another statement in the place of the one that was made', async () => {
+    const other = { at: 1, by: 'account', reason: '😀'.repeat(500) }
+    const report = await verifyBundle(withErased(other), policy, { chain })
+    expect(report).toMatchObject({ verdict: 'consistent', erased: other })
+  })
+})
+
 describe('verifyBundle on redacted bundles', () => {
   it.each<[string, { request?: boolean; response?: boolean }, readonly BundleCheckName[]]>([
     ['the request', { request: true }, ['request hash']],

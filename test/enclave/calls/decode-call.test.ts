@@ -17,6 +17,10 @@ describe('decodeCall', () => {
     expect(decodeCall(encode(call))).toEqual(call)
     expect(decodeCall(encode({ ...call, credential: null }))).toEqual({ ...call, credential: null })
     expect(decodeCall(encode({ ...call, context: 'é'.repeat(2048) })).context).toHaveLength(2048)
+    const outliving = { ...call, outlives_gateway: true, tells_completion: true }
+    expect(decodeCall(encode(outliving))).toEqual(outliving)
+    const neither = { outlives_gateway: false, tells_completion: false }
+    expect(decodeCall(encode({ ...call, ...neither }))).toEqual(call)
   })
 
   it.each<[string, string | undefined]>([
@@ -30,6 +34,8 @@ describe('decodeCall', () => {
     ['no credential', encode({ context: '', provider: 'a' })],
     ['an empty credential', encode({ ...call, credential: '' })],
     ['a line break in the credential', encode({ ...call, credential: 'a\r\nx-evil: 1' })],
+    ['no word whether it goes on', encode({ ...call, outlives_gateway: 1 })],
+    ['no word whether it is told', encode({ ...call, tells_completion: 'yes' })],
     ['a credential over the limit', encode({ ...call, credential: 'a'.repeat(4097) })],
   ])('refuses %s', (_, header) => {
     expect(() => decodeCall(header)).toThrow(invalidCall)

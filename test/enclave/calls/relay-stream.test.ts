@@ -21,6 +21,7 @@ import {
   type Step,
   startHostileProvider,
 } from '../../support/hostile-provider.ts'
+import { until } from '../../support/until.ts'
 import { readAnswer, startTestEnclave, type TestEnclave } from '../support/test-enclave.ts'
 
 let provider: HostileProvider
@@ -151,6 +152,46 @@ describe('a stream', () => {
       response_hash: responseHash,
       request_hash: requestHash,
     })
+  })
+
+  it('of many chunks of text is given out and recorded as if each were read by itself', async () => {
+    const texts = [
+      'Hel',
+      'lo',
+      ' w\u00f6rld',
+      '\n',
+      'a "quoted" \\ one',
+      '\u{1f600}',
+      '',
+      'x',
+      '{}',
+    ]
+    const words = Array.from({ length: 60 }, (_, at) => texts[at % texts.length] ?? '')
+    const chunks = words.map((content, at) => ({
+      ...chunkOf({ content }),
+      system_fingerprint: at < 30 ? 'before' : 'after',
+      ...(at > 10 ? { obfuscation: 'x'.repeat(at % 7) } : {}),
+      usage: { ...usage, completion_tokens: at < 45 ? 1 : 2 },
+    }))
+    const events = [first, ...chunks, chunkOf({}, 'stop'), '[DONE]']
+    const [alike, apart] = [events, events.map((event, at) => spaced(event, at))].map((all) =>
+      Buffer.from(all.map((event) => `data: ${writeEvent(event)}\n\n`).join('')),
+    )
+    const taken: (JsonObject | undefined)[] = []
+    for (const body of [alike, apart]) {
+      script = () => streamOf(body ?? '')
+      const { chunks: given } = await enclave.stream(withUsage)
+      const { receipt } = await takeOne()
+      const { response_hash, stream_hash } = JSON.parse(receipt)
+      const response = assembleCompletion(given as unknown as readonly JsonObject[])
+      expect(hashCompletion({ request: {}, response }).responseHash).toBe(response_hash)
+      expect(hashChunks(given as unknown as readonly JsonObject[])).toEqual(stream_hash)
+      expect(given.map((chunk) => chunk.choices[0]?.delta.content ?? '').join('')).toBe(
+        words.join(''),
+      )
+      taken.push(...(given as unknown as readonly JsonObject[]))
+    }
+    expect(taken.slice(0, taken.length / 2)).toEqual(taken.slice(taken.length / 2))
   })
 
   it('comes through while the provider still speaks', async () => {
@@ -644,6 +685,34 @@ describe('a gateway that goes away', () => {
     ])
   })
 
+  it('does not end a call that outlives it, however much is still to come', async () => {
+    const { promise: goOn, resolve: go } = Promise.withResolvers<void>()
+    const piece = 'x'.repeat(1_000)
+    script = function* () {
+      yield send(EVENT_STREAM_HEAD)
+      yield send(chunked(eventsOf([first])))
+      yield { kind: 'wait', until: goOn }
+      for (let sent = 0; sent < 500; sent++)
+        yield send(chunked(eventsOf([chunkOf({ content: piece })])))
+      yield send(chunked(eventsOf([chunkOf({}, 'stop'), '[DONE]'])))
+      yield send(chunked(''))
+    }
+    const { size } = (await enclave.identity()).log
+    const call = enclave.open({ stream: true, ...question }, { outlives_gateway: true })
+    call.on('error', () => undefined)
+    await new Promise((resolve) =>
+      call.once('response', (response) => response.once('data', resolve)),
+    )
+    const closed = new Promise((resolve) => call.once('close', resolve))
+    call.destroy()
+    await closed
+    go()
+    await until('its record', async () => (await enclave.identity()).log.size === size + 1)
+    const taken = await takeOne()
+    expect(receiptOf(taken).outcome).toBe('complete')
+    expect(contentOf(taken)).toHaveLength(500_000)
+  })
+
   it('when everything had come leaves a complete record', async () => {
     await leaveAfter(eventsOf(whole), [stall])
     await sleep(20)
@@ -706,3 +775,12 @@ describe('a gateway that does not read', () => {
     expect(contentOf(await takeOne())).toHaveLength(700_000)
   })
 })
+
+function writeEvent(event: unknown): string {
+  return typeof event === 'string' ? event : JSON.stringify(event)
+}
+
+/** The same event in white space of its own, so that it is like no other. */
+function spaced(event: unknown, at: number): string {
+  return writeEvent(event).replace(/^\{/, `{${' '.repeat(at)}`)
+}

@@ -15,6 +15,7 @@ import {
   type Step,
   startHostileProvider,
 } from '../../support/hostile-provider.ts'
+import { until } from '../../support/until.ts'
 import { startTestEnclave, type TestEnclave } from '../support/test-enclave.ts'
 
 let provider: HostileProvider
@@ -392,6 +393,28 @@ describe('an answer that is no completion', () => {
     expect(await enclave.takeAll()).toEqual([])
   })
 
+  it('may be made when the provider had the request and did not refuse it, and only then', async () => {
+    const outcomeOf = async (model: string, steps: readonly Step[]) => {
+      script = () => steps
+      const call = model === 'closed' ? { provider: 'closed' } : {}
+      const { code, may_be_made } = (await enclave.complete({ ...question, model }, call)).json
+      return [code, may_be_made]
+    }
+    expect(await outcomeOf('hostile', [{ kind: 'stall' }])).toEqual(['provider_timeout', true])
+    expect(await outcomeOf('hostile', [{ kind: 'reset' }])).toEqual(['provider_error', true])
+    expect(await outcomeOf('hostile', [ok('<html>')])).toEqual(['provider_error', true])
+    for (const status of [307, 500, 503])
+      expect(await outcomeOf('hostile', [ok('{}', { status })])).toEqual([
+        'provider_error',
+        undefined,
+      ])
+    expect(await outcomeOf('hostile', [ok('{}', { status: 429 })])).toEqual([
+      'provider_refused',
+      undefined,
+    ])
+    expect(await outcomeOf('closed', [])).toEqual(['provider_unreachable', undefined])
+  })
+
   it('is not followed when it is a redirect', async () => {
     const elsewhere = await startHostileProvider({ answer: () => [ok(completionOf('elsewhere'))] })
     for (const status of [301, 302, 307, 308]) {
@@ -443,6 +466,25 @@ describe('a gateway that goes away', () => {
     await provider.requests.at(-1)?.closed
     expect(performance.now() - left).toBeLessThan(2_000)
     expect(await enclave.takeAll()).toEqual([])
+  })
+
+  it('does not end a call that outlives it', async () => {
+    const { promise: goOn, resolve: go } = Promise.withResolvers<void>()
+    script = function* () {
+      yield { kind: 'wait', until: goOn }
+      yield ok(completionOf('Hello'))
+    }
+    const { size } = (await enclave.identity()).log
+    const requests = provider.requests.length
+    const call = enclave.open(question, { outlives_gateway: true })
+    call.on('error', () => undefined)
+    while (provider.requests.length === requests) await sleep(5)
+    const closed = new Promise((resolve) => call.once('close', resolve))
+    call.destroy()
+    await closed
+    go()
+    await until('its record', async () => (await enclave.identity()).log.size === size + 1)
+    expect(receiptOf(await takeOne()).outcome).toBe('complete')
   })
 
   it('while it sends its request leaves the enclave as it was', async () => {

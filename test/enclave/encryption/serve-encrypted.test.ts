@@ -61,7 +61,7 @@ beforeAll(async () => {
       firstByteTimeoutMs: 600,
       idleTimeoutMs: 500,
       answerTimeoutMs: 900,
-      drainTimeoutMs: 700,
+      drainTimeoutMs: 300,
     },
     waits: { keepAliveMs: KEEP_ALIVE_MS, proofMs: 2_000 },
   })

@@ -65,6 +65,7 @@ async function ask(
     body: Buffer.from('{}'),
     isStream: false,
     cancel,
+    onConnected: () => undefined,
   })
   answer.body.resume()
   await new Promise((resolve) => answer.body.once('end', resolve))

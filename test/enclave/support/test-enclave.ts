@@ -90,6 +90,7 @@ const LIMITS: Limits = {
   drainTimeoutMs: 5_000,
   answerBytesMax: 4 * 2 ** 20,
   pendingBytesMax: 64 * 2 ** 20,
+  callsMax: 1_024,
 }
 
 /** Starts an enclave with the software NSM on a socket in a folder of its own. */

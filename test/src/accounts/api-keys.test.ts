@@ -10,7 +10,13 @@ import {
 import type { Account, KeysStore, StoredKey } from '../../../src/accounts/keys-store.ts'
 import { SCOPES } from '../../../src/api/context.ts'
 
-const UNUSED = { revokedAt: null, lastUsedAt: null, tier: null }
+const UNUSED = {
+  revokedAt: null,
+  lastUsedAt: null,
+  tier: null,
+  isDisabled: false,
+  isBudgeted: false,
+}
 
 /** A keys store in memory that counts lookups; the real one has tests of its own. */
 function createMemoryKeys() {
@@ -21,13 +27,17 @@ function createMemoryKeys() {
   let failure: Error | null = null
   const keys: KeysStore = {
     async openAccount(account) {
-      const known = accounts.get(account.name) ?? { ...account, tier: null }
-      accounts.set(account.name, known)
-      return known
+      const known = accounts.get(account.name)
+      const kept = known ?? { ...account, tier: null, disabledAt: null }
+      accounts.set(account.name, kept)
+      return { ...kept, isNew: known === undefined }
     },
     listAccounts: async () => [...accounts.values()],
+    pageAccounts: async () => [...accounts.values()],
     findAccount: async (id) => [...accounts.values()].find((account) => account.id === id) ?? null,
     setTier: async () => false,
+    setDisabled: async () => false,
+    deleteAccount: async () => false,
     async addKey(key) {
       const account = [...accounts.values()].find(({ id }) => id === key.accountId)
       stored.set(key.id, { ...key, accountName: account?.name ?? '', ...UNUSED })
@@ -116,6 +126,7 @@ describe('API keys', () => {
       scopes: ['inference', 'nodes'],
       tier: null,
       expiresAt: null,
+      isBudgeted: false,
     })
   })
 
@@ -224,6 +235,7 @@ describe('API keys', () => {
       scopes: SCOPES,
       tier: null,
       expiresAt: null,
+      isBudgeted: false,
     })
     expect(await apiKeys.authenticate('my development kez')).toBeNull()
   })

@@ -5,7 +5,13 @@ import type { JsonObject } from '../../../attestation/json/value.ts'
 import { verifyStream } from '../../../attestation/verify-stream.ts'
 import { CHAT_REQUEST, getPath, outcomeOf, postChat, VERIFIED_PATH } from '../../support/calls.ts'
 import { GATEWAY_HOOK_TIMEOUT_MS, startGateway, type TestGateway } from '../../support/gateway.ts'
-import { answerFault, answerWhole, namedEvent, send } from '../../support/scripted-enclave.ts'
+import {
+  type ArrivedCall,
+  answerFault,
+  answerWhole,
+  namedEvent,
+} from '../../support/scripted-enclave.ts'
+import { until } from '../../support/until.ts'
 
 let gateway: TestGateway
 beforeAll(async () => {
@@ -47,14 +53,18 @@ const CHUNKS = [
 const USAGE_CHUNK = { ...CHUNK, choices: [], usage: { total_tokens: 3 } }
 
 function streamChunks(): void {
-  gateway.enclave.setScript(({ response, seal }) => {
-    response.writeHead(200, { 'content-type': 'text/event-stream' })
-    for (const chunk of CHUNKS.slice(0, -1)) response.write(`data: ${canonicalizeJson(chunk)}\n\n`)
-    response.write(namedEvent('last', CHUNKS.at(-1) ?? {}))
-    response.end(
-      namedEvent('sealed', seal(assembleCompletion([...CHUNKS, USAGE_CHUNK]), 'complete', CHUNKS)),
-    )
+  gateway.enclave.setScript((arrived) => {
+    arrived.response.writeHead(200, { 'content-type': 'text/event-stream' })
+    writeStream(arrived)
   })
+}
+
+function writeStream({ response, seal }: ArrivedCall): void {
+  for (const chunk of CHUNKS.slice(0, -1)) response.write(`data: ${canonicalizeJson(chunk)}\n\n`)
+  response.write(namedEvent('last', CHUNKS.at(-1) ?? {}))
+  response.end(
+    namedEvent('sealed', seal(assembleCompletion([...CHUNKS, USAGE_CHUNK]), 'complete', CHUNKS)),
+  )
 }
 
 describe('a verified completion with an Idempotency-Key', () => {
@@ -143,60 +153,62 @@ describe('a verified completion with an Idempotency-Key', () => {
     expect((await post(key, { ...CHAT_REQUEST, user: 'mended' })).status).toBe(200)
   })
 
-  it('that the caller left is given to him when he asks again, and not made twice', async () => {
+  it.each([false, true])(
+    'goes on when its caller leaves, who is given it when he asks again: stream %s',
+    async (stream) => {
+      const key = newKey()
+      const body = { ...CHAT_REQUEST, stream }
+      const abort = new AbortController()
+      const { promise: goOn, resolve: go } = Promise.withResolvers<void>()
+      const { promise: hasEnded, resolve: ended } = Promise.withResolvers<void>()
+      gateway.enclave.setScript(async (arrived) => {
+        expect(arrived.call.outlives_gateway).toBe(true)
+        if (stream) arrived.response.writeHead(200, { 'content-type': 'text/event-stream' })
+        abort.abort()
+        await goOn
+        if (stream) writeStream(arrived)
+        else await answerWhole({})(arrived)
+        ended()
+      })
+      await postChat(gateway, body, {
+        headers: { 'idempotency-key': key },
+        signal: abort.signal,
+      }).catch(() => null)
+      const before = gateway.enclave.calls.length
+      expect(await outcomeOf(await post(key, body))).toEqual([409, 'idempotency_in_progress'])
+      go()
+      await hasEnded
+      await until('its answer', async () => (await post(key, body)).status === 200)
+      expect((await post(key, body)).headers.get('idempotent-replayed')).toBe('true')
+      expect(gateway.enclave.calls).toHaveLength(before)
+    },
+  )
+
+  it('of which no whole answer came is not made again: whoever asks is told so', async () => {
     const key = newKey()
-    const abort = new AbortController()
-    const { promise: isSealed, resolve: sealed } = Promise.withResolvers<void>()
-    gateway.enclave.setScript(async ({ response, seal, left }) => {
-      abort.abort()
-      await left
-      // The enclave had its answer just before the connection closed.
-      send(
-        response,
-        seal({ id: 'x', object: 'chat.completion', created: 1, model: 'm', choices: [] }),
-      )
-      sealed()
-    })
-    await postChat(gateway, CHAT_REQUEST, {
-      headers: { 'idempotency-key': key },
-      signal: abort.signal,
-    }).catch(() => null)
-    await isSealed
-    const before = gateway.enclave.calls.length
+    gateway.enclave.setScript(
+      answerFault({ status: 504, code: 'provider_timeout', message: 'slow', may_be_made: true }),
+    )
+    expect(await outcomeOf(await post(key))).toEqual([504, 'provider_timeout'])
     gateway.enclave.setScript(answerWhole({}))
-    const statuses: number[] = []
-    for (let attempt = 0; attempt < 50 && statuses.at(-1) !== 200; attempt++) {
-      const reply = await post(key)
-      statuses.push(reply.status)
-      if (reply.status === 200) expect(await reply.json()).toMatchObject({ id: 'x', choices: [] })
-      await new Promise((resolve) => setTimeout(resolve, 100))
-    }
-    expect(statuses.at(-1)).toBe(200)
+    const before = gateway.enclave.calls.length
+    let outcome: readonly unknown[] = []
+    await until('the outcome', async () => {
+      outcome = await outcomeOf(await post(key))
+      return outcome[1] !== 'idempotency_in_progress'
+    })
+    expect(outcome).toEqual([409, 'idempotency_outcome_unknown'])
     expect(gateway.enclave.calls).toHaveLength(before)
   })
 
-  it('that the caller left before anything came of it is made anew, a little later', async () => {
+  it('that the enclave did not begin is made when it is asked for again', async () => {
     const key = newKey()
-    const abort = new AbortController()
-    gateway.enclave.setScript(async ({ response, left }) => {
-      abort.abort()
-      await left
-      response.destroy()
-    })
-    await postChat(gateway, CHAT_REQUEST, {
-      headers: { 'idempotency-key': key },
-      signal: abort.signal,
-    }).catch(() => null)
+    gateway.enclave.setScript(
+      answerFault({ status: 503, code: 'not_ready', message: 'The clock is off' }),
+    )
+    expect(await outcomeOf(await post(key))).toEqual([503, 'not_ready'])
     gateway.enclave.setScript(answerWhole({}))
-    const before = gateway.enclave.calls.length
-    const startedAt = performance.now()
-    let status = 0
-    while (status !== 200 && performance.now() - startedAt < 10_000) {
-      status = (await post(key)).status
-      await new Promise((resolve) => setTimeout(resolve, 100))
-    }
-    expect(performance.now() - startedAt).toBeGreaterThan(1_500)
-    expect(gateway.enclave.calls).toHaveLength(before + 1)
+    expect((await post(key)).status).toBe(200)
   })
 
   it('is streamed again as a stream that amounts to the same, with the same proof', async () => {

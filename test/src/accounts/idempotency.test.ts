@@ -17,6 +17,7 @@ import type { Database } from '../../../src/storage/database.ts'
 import { createProcessesStore } from '../../../src/storage/processes-store.ts'
 import type { StoredRecord } from '../../../src/verified/records-store.ts'
 import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../support/databases.ts'
+import { until } from '../../support/until.ts'
 
 const LEASE_SECONDS = 15
 const START = 1_795_219_200
@@ -51,7 +52,7 @@ describe.each(DATABASE_KINDS)('idempotency on %s', (kind) => {
     const accountId = crypto.randomUUID()
     const enclave = { notary: NOTARY }
 
-    async function openGateway(over: Partial<IdempotencyStore> = {}, isOnlyEnclave = false) {
+    async function openGateway(over: Partial<IdempotencyStore> = {}) {
       const id = crypto.randomUUID()
       const lost: (() => void)[] = []
       const lease = {
@@ -67,9 +68,7 @@ describe.each(DATABASE_KINDS)('idempotency on %s', (kind) => {
         notary: async () => enclave.notary,
         settleLog: async () => {
           for (const [callId, record] of sealed) records.set(callId, record)
-          return enclave.notary
         },
-        isOnlyEnclave: () => isOnlyEnclave,
         now: () => clock.at * 1000,
         log,
       })
@@ -124,12 +123,14 @@ describe.each(DATABASE_KINDS)('idempotency on %s', (kind) => {
     expect(outcomes.filter((outcome) => outcome === 'idempotency_in_progress')).toHaveLength(63)
   })
 
-  it('gives one of many the second try', async () => {
+  it('gives one of many the second try of a plain call', async () => {
     const { openGateway, clock } = setUp()
-    await (await openGateway()).claim()
+    await (await openGateway()).claim('body', false)
     clock.at += LEASE_SECONDS
     const other = await openGateway()
-    const outcomes = await Promise.all(Array.from({ length: 32 }, () => outcomeOf(other.claim())))
+    const outcomes = await Promise.all(
+      Array.from({ length: 32 }, () => outcomeOf(other.claim('body', false))),
+    )
     expect(outcomes.filter((outcome) => outcome === 'claimed')).toHaveLength(1)
   })
 
@@ -157,7 +158,18 @@ describe.each(DATABASE_KINDS)('idempotency on %s', (kind) => {
     expect(await outcomeOf(claim('mended'))).toBe('claimed')
   })
 
-  it('makes a call that was given up anew, once no record of it can come', async () => {
+  it('does not free the key of a call that the provider may have made', async () => {
+    const { openGateway, clock } = setUp()
+    const { claim } = await openGateway()
+    await openClaim(await claim()).fail(
+      new ApiError('provider_timeout', 'too long', { mayBeMade: true }),
+    )
+    expect(await outcomeOf(claim())).toBe('idempotency_in_progress')
+    clock.at += SETTLE_SECONDS
+    expect(await outcomeOf(claim())).toBe('idempotency_outcome_unknown')
+  })
+
+  it('never makes a call that was given up anew', async () => {
     const { openGateway, clock } = setUp()
     const { claim } = await openGateway()
     const first = openClaim(await claim())
@@ -168,7 +180,7 @@ describe.each(DATABASE_KINDS)('idempotency on %s', (kind) => {
       retryAfterSeconds: 1,
     })
     clock.at += 1
-    expect(openClaim(await claim()).callId).not.toBe(first.callId)
+    expect(await outcomeOf(claim())).toBe('idempotency_outcome_unknown')
   })
 
   it('gives the record of a call that was given up, when it was sealed all the same', async () => {
@@ -181,17 +193,17 @@ describe.each(DATABASE_KINDS)('idempotency on %s', (kind) => {
     expect(await outcomeOf(claim())).toBe('record')
   })
 
-  it('does not give a record that was broken off, but makes the call anew', async () => {
+  it('neither gives a record that was broken off, nor makes the call anew', async () => {
     const { openGateway, clock, sealed, recordOf } = setUp()
     const { claim } = await openGateway()
     const { callId, fail } = openClaim(await claim())
     await fail(new CallerLeftError())
     sealed.set(callId, recordOf('client_disconnected'))
     clock.at += SETTLE_SECONDS
-    expect(await outcomeOf(claim())).toBe('claimed')
+    expect(await outcomeOf(claim())).toBe('idempotency_outcome_unknown')
   })
 
-  it('waits for the lease of a gateway that died, and then gives its record or makes the call', async () => {
+  it('waits for the lease of a gateway that died, and then gives its record or says that it is not known', async () => {
     for (const isSealed of [true, false]) {
       const { openGateway, clock, sealed, recordOf } = setUp()
       const { callId } = openClaim(await (await openGateway()).claim())
@@ -200,7 +212,9 @@ describe.each(DATABASE_KINDS)('idempotency on %s', (kind) => {
       const other = await openGateway()
       expect(await outcomeOf(other.claim())).toBe('idempotency_in_progress')
       clock.at += 1
-      expect(await outcomeOf(other.claim())).toBe(isSealed ? 'record' : 'claimed')
+      expect(await outcomeOf(other.claim())).toBe(
+        isSealed ? 'record' : 'idempotency_outcome_unknown',
+      )
     }
   })
 
@@ -217,14 +231,6 @@ describe.each(DATABASE_KINDS)('idempotency on %s', (kind) => {
     expect(await outcomeOf(other.claim())).toBe('record')
   })
 
-  it('makes it anew where that enclave is known to be gone', async () => {
-    const { openGateway, clock, enclave } = setUp()
-    await (await openGateway()).claim()
-    clock.at += LEASE_SECONDS
-    enclave.notary = `0x${'b2'.repeat(20)}`
-    expect(await outcomeOf((await openGateway({}, true)).claim())).toBe('claimed')
-  })
-
   it('forgets a key after its time', async () => {
     const { openGateway, records, recordOf, clock, store } = setUp()
     const { claim } = await openGateway()
@@ -239,20 +245,42 @@ describe.each(DATABASE_KINDS)('idempotency on %s', (kind) => {
     expect(await store.purge()).toBe(0)
   })
 
-  it('finds a call over that it could not free', async () => {
-    const { openGateway, clock } = setUp()
-    const failing = { release: async () => Promise.reject(new Error('connection refused')) }
-    const { claim } = await openGateway(failing)
+  it('frees the key of a call that made nothing later, when it could not at once', async () => {
+    const { openGateway, store } = setUp()
+    let isAway = true
+    const { claim } = await openGateway({
+      release: (call) =>
+        isAway ? Promise.reject(new Error('connection refused')) : store.release(call),
+    })
     await openClaim(await claim()).fail(new ApiError('provider_error', 'no'))
     expect(await outcomeOf(claim())).toBe('idempotency_in_progress')
-    clock.at += SETTLE_SECONDS
-    expect(await outcomeOf(claim())).toBe('claimed')
+    isAway = false
+    await until('the key is free', async () => (await outcomeOf(claim())) === 'claimed')
   })
 
-  it('ends its calls when others may take this process for dead', async () => {
+  it('frees a key that was claimed without its knowledge', async () => {
+    const { openGateway, store } = setUp()
+    let isCut = true
+    const { claim } = await openGateway({
+      async claim(call, seconds) {
+        const outcome = await store.claim(call, seconds)
+        if (!isCut) return outcome
+        throw new Error('connection terminated')
+      },
+    })
+    expect(await outcomeOf(claim())).toBe('not_ready')
+    isCut = false
+    await until('the key is free', async () => (await outcomeOf(claim())) === 'claimed')
+  })
+
+  it('ends its plain calls when others may take this process for dead', async () => {
     const { openGateway } = setUp()
     const { claim, abort, lose } = await openGateway()
     await claim()
+    lose()
+    // No other makes it meanwhile.
+    expect(abort.signal.aborted).toBe(false)
+    await claim('plain', false, 'another')
     expect(abort.signal.aborted).toBe(false)
     lose()
     expect(abort.signal.reason).toMatchObject({ code: 'not_ready' })

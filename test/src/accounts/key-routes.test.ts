@@ -62,6 +62,28 @@ describe('keys of a dashboard', () => {
     expect(gateway.logLines.join('')).not.toContain(secretOf(String(made.key)))
   })
 
+  it('are told whose they are and what they are for, whatever their scope', async () => {
+    const endsAt = nowSeconds() + 600
+    const caller = await makeCaller(['history:all'], endsAt)
+    expect(await read(getPath(caller, '/v1/dashboard/me'))).toEqual({
+      account_id: caller.accountId,
+      account_name: caller.accountName,
+      key_id: caller.id,
+      scopes: ['history:all'],
+      tier: null,
+      expires_at: endsAt,
+      budgets: [],
+    })
+    const unknown = {
+      ...caller,
+      key: `${caller.key.slice(0, -1)}${caller.key.endsWith('A') ? 'B' : 'A'}`,
+    }
+    expect(await outcomeOf(await getPath(unknown, '/v1/dashboard/me'))).toEqual([
+      401,
+      'invalid_credentials',
+    ])
+  })
+
   it('are ended by their account, and stop within a second', async () => {
     const caller = await makeCaller(['inference'])
     const made = await read(

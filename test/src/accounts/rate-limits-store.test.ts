@@ -54,6 +54,7 @@ describe.each(DATABASE_KINDS)('rate limits store on %s', (kind) => {
         processId,
         leaseSeconds: LEASE_SECONDS,
         batch: null,
+        usages: [],
         buckets,
       })
       return outcomes[0]?.map(({ isAdmitted }) => isAdmitted)
@@ -63,7 +64,7 @@ describe.each(DATABASE_KINDS)('rate limits store on %s', (kind) => {
       const at = { minute: Math.floor(clock.at / 60), day: Math.floor(clock.at / 86_400) }
       const whole = { processId, ...at, reserved: 0, used: 0, excess: 0, ...settlement }
       const buckets = [{ ...bucketOf({}, []), settlements: [whole] }]
-      await store.step({ processId, leaseSeconds: LEASE_SECONDS, batch, buckets })
+      await store.step({ processId, leaseSeconds: LEASE_SECONDS, batch, buckets, usages: [] })
     }
     const used = async (group = 'all') => (await store.read(accountId)).used.get(group)
     return { clock, store, processes, accountId, processId, bucketOf, take, settle, used }
@@ -117,6 +118,7 @@ describe.each(DATABASE_KINDS)('rate limits store on %s', (kind) => {
       processId,
       leaseSeconds: LEASE_SECONDS,
       batch: null,
+      usages: [],
       buckets,
     })
     expect(outcomes.map((list) => list.map(({ isAdmitted }) => isAdmitted))).toEqual([

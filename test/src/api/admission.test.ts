@@ -1,5 +1,10 @@
 import { describe, expect, it } from 'vitest'
-import { createAdmission, createMemoryBudget, HELD_WEIGHT } from '../../../src/api/admission.ts'
+import {
+  createAdmission,
+  createMemoryBudget,
+  createSharedAdmission,
+  HELD_WEIGHT,
+} from '../../../src/api/admission.ts'
 
 const refused = expect.objectContaining({ code: 'overloaded', status: 503 })
 
@@ -34,6 +39,26 @@ describe('createAdmission', () => {
   })
 })
 
+describe('createSharedAdmission', () => {
+  it('bounds the calls of one owner, and those of all, and takes neither for the other', () => {
+    const admission = createSharedAdmission({ callsMax: 3, ownerCallsMax: 2 })
+    const [first, second] = [admission.admit('one'), admission.admit('one')]
+    expect(() => admission.admit('one')).toThrow(refused)
+    const other = admission.admit('other')
+    expect(() => admission.admit('third')).toThrow(refused)
+    first.release()
+    first.release()
+    admission.admit('one')
+    expect(() => admission.admit('one')).toThrow(refused)
+    other.release()
+    expect(() => admission.admit('one')).toThrow(refused)
+    second.release()
+    admission.admit('third')
+    admission.admit('third')
+    expect(() => admission.admit('fourth')).toThrow(refused)
+  })
+})
+
 describe('createMemoryBudget', () => {
   const KIB = 1024
   /** For 800 KiB as they are held. */
@@ -43,7 +68,7 @@ describe('createMemoryBudget', () => {
   it('bounds what slots of several admissions hold together', () => {
     const memory = budget()
     const other = createAdmission({ callsMax: 1, bytesMax: 2 ** 30 })
-    const [one, two] = [memory.charge(wide.admit()), memory.charge(other.admit())]
+    const [one, two] = [memory.charge(wide), memory.charge(other)]
     one.reserve(400 * KIB)
     expect(() => two.reserve(400 * KIB)).toThrow(refused)
     two.reserve(300 * KIB)
@@ -53,18 +78,33 @@ describe('createMemoryBudget', () => {
     expect(wide.load().bytes).toBe(0)
   })
 
+  it('counts what a call takes by itself, and leaves room that such calls cannot take', () => {
+    const memory = createMemoryBudget(800 * KIB)
+    const open = createAdmission({ callsMax: 100, bytesMax: 2 ** 30, callBytes: 100 * KIB })
+    const streams = Array.from({ length: 7 }, () => memory.charge(open))
+    expect(() => memory.charge(open)).toThrow(refused)
+    expect(open.load().calls).toBe(7)
+    expect(memory.load().bytes).toBe(700 * KIB)
+    const small = memory.charge(wide)
+    expect(() => small.reserve(KIB)).not.toThrow()
+    small.release()
+    streams[0]?.release()
+    streams[0]?.release()
+    expect(() => memory.charge(open)).not.toThrow()
+  })
+
   it('keeps room for small calls that large ones cannot take', () => {
     const memory = budget()
-    memory.charge(wide.admit()).reserve(700 * KIB)
-    expect(() => memory.charge(wide.admit()).reserve(300 * KIB)).toThrow(refused)
-    const small = memory.charge(wide.admit())
+    memory.charge(wide).reserve(700 * KIB)
+    expect(() => memory.charge(wide).reserve(300 * KIB)).toThrow(refused)
+    const small = memory.charge(wide)
     small.reserve(60 * KIB)
     small.reserve(40 * KIB)
     expect(() => small.reserve(1)).toThrow(refused)
   })
 
   it('says so of a call that would be too much alone: to try again would not help', () => {
-    const slot = budget().charge(wide.admit())
+    const slot = budget().charge(wide)
     expect(() => slot.reserve(750 * KIB)).toThrow(
       expect.objectContaining({ code: 'payload_too_large', status: 413 }),
     )
@@ -73,7 +113,7 @@ describe('createMemoryBudget', () => {
   it('takes nothing for a call that its own admission refuses', () => {
     const memory = budget()
     const narrow = createAdmission({ callsMax: 1, bytesMax: 10 })
-    expect(() => memory.charge(narrow.admit()).reserve(11)).toThrow(refused)
+    expect(() => memory.charge(narrow).reserve(11)).toThrow(refused)
     expect(memory.load().bytes).toBe(0)
   })
 })

@@ -29,7 +29,7 @@ const described = {
   last_used_at: null,
 }
 const order = { account: 'Ann', name: 'laptop', scopes: ['inference'] as const, expires_at: 5 }
-const account = { id: 'a1', name: 'Ann', tier: null, created_at: 1 }
+const account = { id: 'a1', name: 'Ann', tier: null, created_at: 1, disabled_at: null }
 const asked: unknown[] = []
 const endpoint: EndpointDescription = {
   socketPath: '/run/a.sock',
@@ -52,7 +52,7 @@ const operations: ServedOperations = {
   keys: {
     create: async (names) => {
       asked.push(names)
-      return { ...described, key: 'afd_abc_secret' }
+      return { ...described, key: 'afd_abc_secret', is_account_new: false }
     },
     list: async () => [described],
     revoke: async (id) => {
@@ -64,13 +64,14 @@ const operations: ServedOperations = {
   accounts: {
     open: async (name) => {
       asked.push(name)
-      return { ...account, name }
+      return { ...account, name, is_new: true }
     },
     list: async () => [account],
     setTier: async (given) => {
       asked.push(given)
       return given.tier === 'gold' ? 'set' : 'unknown_tier'
     },
+    setState: async () => 'set',
   },
 }
 
@@ -84,7 +85,7 @@ beforeEach(async () => {
   asked.length = 0
   dataFolder = await mkdtemp(join(tmpdir(), 'affidavit-control-'))
   folder = await makePrivateFolder()
-  close = await openControl(operations, { dataFolder, privateFolder: folder.path })
+  close = await openControl(() => operations, { dataFolder, privateFolder: folder.path })
 })
 afterEach(async () => {
   await close()
@@ -95,7 +96,11 @@ afterEach(async () => {
 describe('the control socket', () => {
   it('does key operations for another process', async () => {
     const gateway = await connectToGateway(dataFolder)
-    expect(await gateway?.keys.create(order)).toEqual({ ...described, key: 'afd_abc_secret' })
+    expect(await gateway?.keys.create(order)).toEqual({
+      ...described,
+      key: 'afd_abc_secret',
+      is_account_new: false,
+    })
     expect(await gateway?.keys.list()).toEqual([described])
     expect(await gateway?.keys.revoke('abc')).toBe('revoked')
     expect(await gateway?.keys.revoke('a/../b c')).toBe('unknown')
@@ -105,7 +110,7 @@ describe('the control socket', () => {
 
   it('does account operations for another process', async () => {
     const gateway = await connectToGateway(dataFolder)
-    expect(await gateway?.accounts.open('Bea')).toEqual({ ...account, name: 'Bea' })
+    expect(await gateway?.accounts.open('Bea')).toEqual({ ...account, name: 'Bea', is_new: true })
     expect(await gateway?.accounts.list()).toEqual([account])
     expect(await gateway?.accounts.setTier({ name: 'Ann', tier: 'gold' })).toBe('set')
     expect(await gateway?.accounts.setTier({ name: 'Ann', tier: null })).toBe('unknown_tier')
@@ -128,12 +133,12 @@ describe('the control socket', () => {
 
   it('lies where the operator wants it, for this user alone, and replaces one that nobody answers at', async () => {
     const path = join(dataFolder, 'control.sock')
-    const closeFirst = await openControlAt(operations, path)
+    const closeFirst = await openControlAt(() => operations, path)
     expect((await stat(path)).mode & 0o777).toBe(0o600)
     const gateway = await connectToGateway('/nowhere', path)
     expect(await gateway?.keys.list()).toEqual([described])
     await gateway?.close()
-    await expect(openControlAt(operations, path)).rejects.toThrow(
+    await expect(openControlAt(() => operations, path)).rejects.toThrow(
       `CONTROL_SOCKET ${path} is in use`,
     )
     await closeFirst()
@@ -143,10 +148,10 @@ describe('the control socket', () => {
     await link(path, `${path}.kept`)
     await new Promise((resolve) => stale.close(resolve))
     await rename(`${path}.kept`, path)
-    await (await openControlAt(operations, path))()
+    await (await openControlAt(() => operations, path))()
     await writeFile(path, 'a file')
-    await expect(openControlAt(operations, path)).rejects.toThrow('is in use')
-    await expect(openControlAt(operations, join(path, 'x'))).rejects.toThrow(
+    await expect(openControlAt(() => operations, path)).rejects.toThrow('is in use')
+    await expect(openControlAt(() => operations, join(path, 'x'))).rejects.toThrow(
       'cannot be listened on',
     )
   })
@@ -216,7 +221,7 @@ describe('what a killed gateway left behind', () => {
       await close()
       const address = { socket: join(left, 'control.sock'), pid: 1 }
       await writeFile(join(dataFolder, CONTROL_FILE), JSON.stringify(address))
-      close = await openControl(operations, { dataFolder, privateFolder: folder.path })
+      close = await openControl(() => operations, { dataFolder, privateFolder: folder.path })
     }
     await expect(stat(stale.path)).rejects.toThrow('ENOENT')
     expect((await stat(precious)).isDirectory()).toBe(true)

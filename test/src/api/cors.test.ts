@@ -35,7 +35,7 @@ const corsHeadersOf = (reply: Response) =>
 describe('without configured origins', () => {
   it('no answer has a header for scripts, and a preflight allows nothing', async () => {
     for (const reply of [
-      await fetch(`${none.url}/`, { headers: { origin: APP } }),
+      await fetch(`${none.url}/healthz`, { headers: { origin: APP } }),
       await preflight(none, VERIFIED_PATH, { origin: APP }),
     ])
       expect([corsHeadersOf(reply), reply.headers.get('vary')]).toEqual([[], null])
@@ -46,7 +46,7 @@ describe('with configured origins', () => {
   it.each([APP, 'http://localhost:5173'])(
     'scripts of %s may read answers and their headers',
     async (origin) => {
-      const reply = await fetch(`${some.url}/`, { headers: { origin } })
+      const reply = await fetch(`${some.url}/healthz`, { headers: { origin } })
       expect(reply.headers.get('access-control-allow-origin')).toBe(origin)
       expect(reply.headers.get('access-control-expose-headers')).toBe(EXPOSED_HEADERS.join(', '))
       expect(reply.headers.get('vary')).toContain('origin')
@@ -61,7 +61,7 @@ describe('with configured origins', () => {
     'null',
     'HTTPS://APP.EXAMPLE',
   ])('scripts of %s may not', async (origin) => {
-    const reply = await fetch(`${some.url}/`, { headers: { origin } })
+    const reply = await fetch(`${some.url}/healthz`, { headers: { origin } })
     expect([reply.status, corsHeadersOf(reply), reply.headers.get('vary')]).toEqual([
       200,
       [],

@@ -1,4 +1,5 @@
 import { Transaction, Wallet } from 'ethers'
+import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import {
   ANCHOR_GAS_LIMIT,
@@ -18,6 +19,9 @@ const ANCHOR = {
   head: { size: 12, root: new Uint8Array(32).fill(3), signature: new Uint8Array(65).fill(9) },
   fees: TEST_FEES,
 }
+
+const KEYS = Array.from({ length: 8 }, () => Wallet.createRandom().privateKey)
+const bytes = (length: number) => fc.uint8Array({ minLength: length, maxLength: length })
 
 describe('signAnchorTransaction', () => {
   it('gives what an ethers wallet signs', async () => {
@@ -40,6 +44,52 @@ describe('signAnchorTransaction', () => {
       raw: expected,
       hash: Transaction.from(expected).hash,
     })
+  })
+
+  it('gives what ethers encodes, whatever the values', () => {
+    const amount = fc.bigInt({ min: 0n, max: 2n ** 80n })
+    fc.assert(
+      fc.property(
+        fc.record({
+          relayerKey: fc.constantFrom(...KEYS),
+          chainId: fc.integer({ min: 1, max: Number.MAX_SAFE_INTEGER }),
+          contract: bytes(20).map((address) => `0x${Buffer.from(address).toString('hex')}`),
+          nonce: fc.maxSafeNat(),
+          head: fc.record({ size: fc.maxSafeNat(), root: bytes(32), signature: bytes(65) }),
+          fees: fc
+            .tuple(amount, amount)
+            .map(([tip, rest]) => ({ maxFeePerGasWei: tip + rest, maxPriorityFeePerGasWei: tip })),
+          gasLimit: amount,
+        }),
+        (anchor) => {
+          const { raw, hash } = signAnchorTransaction(anchor)
+          const read = Transaction.from(raw)
+          expect(read.serialized).toBe(raw)
+          expect(read.hash).toBe(hash)
+          expect(read.from).toBe(new Wallet(anchor.relayerKey).address)
+          const { size, root, signature } = anchor.head
+          expect(read.data).toBe(CONTRACT.encodeFunctionData('anchor', [size, root, signature]))
+          expect([Number(read.chainId), read.nonce, read.to?.toLowerCase()]).toEqual([
+            anchor.chainId,
+            anchor.nonce,
+            anchor.contract,
+          ])
+          expect([read.maxFeePerGas, read.maxPriorityFeePerGas, read.gasLimit]).toEqual([
+            anchor.fees.maxFeePerGasWei,
+            anchor.fees.maxPriorityFeePerGasWei,
+            anchor.gasLimit,
+          ])
+        },
+      ),
+      { numRuns: 300 },
+    )
+  })
+
+  it('refuses what is no key and no address', () => {
+    for (const relayerKey of ['0x', `0x${'00'.repeat(32)}`, `0x${'ff'.repeat(32)}`, 'zz'])
+      expect(() => signAnchorTransaction({ ...ANCHOR, relayerKey })).toThrow()
+    for (const contract of ['0x', `0x${'c0'.repeat(19)}`, 'zz'])
+      expect(() => signAnchorTransaction({ ...ANCHOR, contract })).toThrow()
   })
 
   it('gives the same bytes for the same anchor, and another hash when anything differs', () => {

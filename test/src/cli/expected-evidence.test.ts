@@ -8,7 +8,7 @@ import {
 } from '../../../src/cli/expected-evidence.ts'
 import type { AttestationOptions, BundleOptions } from '../../../src/cli/options.ts'
 import {
-  readExpectedReleases,
+  openExpectedReleases,
   readReleaseTrust,
 } from '../../../src/cli/release/accepted-releases.ts'
 
@@ -50,7 +50,7 @@ const readAll = async () => [
   await readAttestationPolicy({}),
   await readBundlePolicy({}),
   await readReleaseTrust({}),
-  await readExpectedReleases({}),
+  await openExpectedReleases({}),
 ]
 
 describe('options of the command line that Object.prototype has', () => {

@@ -8,6 +8,7 @@ import { releaseKeyOf } from '../../../attestation/release/release-signatures.ts
 import { signReleaseList } from '../../../attestation/release/verify-release.ts'
 import {
   type AcceptedReleases,
+  type NoteReleases,
   openAcceptedReleases,
 } from '../../../src/enclaves/accepted-releases.ts'
 import { createLogger } from '../../../src/observability/logger.ts'
@@ -39,12 +40,12 @@ const textOf = (issuedAt: string, names: readonly string[], secret = SECRET) =>
     ),
   )
 
-async function open(): Promise<AcceptedReleases> {
+async function open(noteReleases?: NoteReleases): Promise<AcceptedReleases> {
   const log = createLogger({
     level: 'info',
     destination: { write: (line) => void lines.push(line) },
   })
-  opened = await openAcceptedReleases({ file, keys }, { log, pollMs: 20 })
+  opened = await openAcceptedReleases({ file, keys }, { log, pollMs: 20, noteReleases })
   return opened
 }
 
@@ -80,6 +81,24 @@ describe('openAcceptedReleases', () => {
     await rename(join(folder, 'next'), file)
     await expect.poll(() => versionsOf(releases), { timeout: 10_000 }).toEqual(['1.0.4'])
     expect(changes).toBeGreaterThanOrEqual(2)
+  })
+
+  it('notes for administrators what was taken into use, which needs no note', async () => {
+    await writeFile(file, textOf('2026-01-01T00:00:00Z', ['01']))
+    const noted: unknown[] = []
+    const releases = await open((facts) => {
+      noted.push(facts)
+      return Promise.reject(new Error('database away'))
+    })
+    await writeFile(file, textOf('2026-01-01T00:00:01Z', ['02', '03']))
+    await releases.reload()
+    expect(versionsOf(releases)).toEqual(['1.0.2', '1.0.3'])
+    expect(noted).toContainEqual({ file, issued_at: '2026-01-01T00:00:01Z', releases: 2 })
+    expect(lines.join('')).toContain('is not noted')
+    const { length } = noted
+    await writeFile(file, '{')
+    await releases.reload()
+    expect(noted).toHaveLength(length)
   })
 
   it('keeps the list that there was when the next is older, broken or gone, and logs that', async () => {

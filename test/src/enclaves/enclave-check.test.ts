@@ -13,6 +13,7 @@ import {
   findEnclaveFaults,
 } from '../../../src/enclaves/enclave-check.ts'
 import { entryNamed } from '../../support/enclave-fleet.ts'
+import { hasNitroFixtures, nitroFixtures, readFixture } from '../../support/nitro-fixtures.ts'
 import { openSoftwareNsm } from '../../support/software-nsm.ts'
 
 const domain = { chainId: 7, contract: `0x${'ab'.repeat(20)}` }
@@ -129,6 +130,36 @@ describe('findEnclaveFaults', () => {
     const faults = await faultsOf({ providers }, true)
     expect(faults[0]).toBe('enclave: expected production to reach provider demo over https')
   })
+
+  it('takes a simulated security module in staging, and else all that production wants', async () => {
+    const expected = { domain, isProduction: true, isStaging: true, at: new Date() }
+    const bound = await makeIdentity()
+    expect(await findEnclaveFaults(bound, expected)).toEqual([])
+    const providers = [{ ...provider, origin: 'http://127.0.0.1:1' }]
+    const boot = { ...bound.boot_configuration, providers }
+    expect(await findEnclaveFaults({ ...bound, boot_configuration: boot }, expected)).toEqual([
+      expect.stringContaining('over https'),
+      expect.stringContaining('the digest of its boot configuration'),
+    ])
+    expect(await findEnclaveFaults({ ...bound, attestation: 'AAAA' }, expected)).toEqual([
+      expect.stringContaining('expected an attestation document'),
+    ])
+  })
+
+  it.skipIf(!hasNitroFixtures)(
+    "refuses a document of AWS in staging (skipped without the fixtures' real ones)",
+    async () => {
+      const [real] = nitroFixtures.filter(({ kind }) => kind === 'aws')
+      if (real === undefined) throw new Error('expected a document of AWS')
+      const attestation = encodeBase64(readFixture(real))
+      const at = new Date(real.valid_at * 1000)
+      const faults = await findEnclaveFaults(
+        { ...identity, attestation },
+        { domain, isProduction: true, isStaging: true, at },
+      )
+      expect(faults[0]).toMatch(/expected a simulated security module in staging/)
+    },
+  )
 
   it('refuses what is no document in production', async () => {
     const broken = { ...identity, attestation: 'AAAA' }

@@ -34,7 +34,7 @@ async function start(
     introduce: async () => undefined,
     follow: () => ({
       waitFor: async () => undefined,
-      status: () => ({ isCommitting: true, size: 0 }),
+      status: () => ({ isCommitting: true, size: 0, fault: '' }),
       stop: async () => undefined,
     }),
   })

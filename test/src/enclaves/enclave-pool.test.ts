@@ -3,6 +3,7 @@ import { rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import type { EnclaveFault } from '../../../enclave/protocol/messages.ts'
 import { RelayerNonces } from '../../../src/chain/relayer-nonces.ts'
 import type { EnclaveEndpoint } from '../../../src/enclaves/enclave-endpoint.ts'
 import { EnclavePool } from '../../../src/enclaves/enclave-pool.ts'
@@ -124,9 +125,9 @@ async function openBoth() {
 }
 
 const refuseWith =
-  (code: string) =>
+  (code: string, more: Pick<EnclaveFault, 'may_be_made'> = {}) =>
   ({ response }: Parameters<typeof seal>[0]) =>
-    send(response, { status: 503, code, message: 'no' }, 503)
+    send(response, { status: 503, code, message: 'no', ...more }, 503)
 
 describe('calls over several enclaves', () => {
   it('are spread, and each is stored in the log of the enclave that made it', async () => {
@@ -154,6 +155,10 @@ describe('calls over several enclaves', () => {
     for (const enclave of [one, two]) enclave.setScript(({ response }) => void response.destroy())
     await expect(complete()).rejects.toMatchObject({ code: 'unavailable', wasSent: true })
     expect(one.calls.length + two.calls.length).toBe(1)
+    for (const enclave of [one, two])
+      enclave.setScript(refuseWith('not_ready', { may_be_made: true }))
+    expect(await complete()).toMatchObject({ kind: 'fault', fault: { may_be_made: true } })
+    expect(one.calls.length + two.calls.length).toBe(2)
   })
 
   it('go to another enclave when one is gone, before that was noticed', async () => {

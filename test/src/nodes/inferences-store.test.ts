@@ -5,6 +5,7 @@ import {
   COMPLETED_MAX,
   createInferencesStore,
   DAY_SECONDS,
+  FIRST_TOKENS_MAX,
   type Inference,
   type InferencesStore,
 } from '../../../src/nodes/inferences-store.ts'
@@ -183,6 +184,41 @@ describe.each(DATABASE_KINDS)('inferences store on %s', (kind) => {
     expect(await own.network(minute + DAY_SECONDS + 60)).toEqual({ inferencesDay: 0 })
   })
 
+  it('gives the hours of a node, with percentiles of the last calls of each', async () => {
+    const nodeId = await createNode()
+    const hour = NOW - (NOW % 3600)
+    const timed = (createdAt: number, timeToFirstTokenMs: number | null) =>
+      makeInference(nodeId, { createdAt, timeToFirstTokenMs })
+    await inferences.add([timed(hour - 1, null), timed(hour - 3600, null)])
+    // Those before the last calls are slow: they count, and are in no percentile.
+    await inferences.add(Array.from({ length: 50 }, () => timed(hour, 60_000)))
+    await inferences.add(
+      Array.from({ length: FIRST_TOKENS_MAX }, (_, at) => timed(hour + 1, at + 1)),
+    )
+    await inferences.add([makeInference(await createNode(), { createdAt: hour })])
+    const before = { requests: 2, promptTokens: 6, completionTokens: 8, firstTokenMs: null }
+    expect(await inferences.history(nodeId, hour - 3600)).toEqual([
+      { start: hour - 3600, ...before },
+      {
+        start: hour,
+        ...{ requests: 250, promptTokens: 750, completionTokens: 1000 },
+        firstTokenMs: { p50: 100.5, p95: expect.closeTo(190.05) },
+      },
+    ])
+    expect(await inferences.history(nodeId, hour - 3599)).toHaveLength(1)
+  })
+
+  it('takes whatever nodes claim', async () => {
+    const nodeId = await createNode()
+    const huge = {
+      promptTokens: Number.MAX_SAFE_INTEGER,
+      completionTokens: Number.MAX_SAFE_INTEGER,
+    }
+    for (let count = 0; count < 3; count++)
+      await inferences.add(Array.from({ length: 1_000 }, () => makeInference(nodeId, huge)))
+    expect(await inferences.history(nodeId, 0)).toMatchObject([{ requests: 3_000, ...huge }])
+  })
+
   it('prunes what is old, but no count, nor what a node still shows', async () => {
     const [quiet, busy] = [await createNode(), await createNode()]
     const old = NOW - 40 * DAY_SECONDS
@@ -203,7 +239,7 @@ describe.each(DATABASE_KINDS)('inferences store on %s', (kind) => {
     )
     expect([await servedOf(quiet), await servedOf(busy)]).toEqual([4, 17])
     const { rows } = await sql<{ count: number }>`
-      select count(*) from node_hours where hour_at < ${NOW - DAY_SECONDS - 3600}::bigint`.execute(
+      select count(*) from node_hours where hour_at < ${NOW - 30 * DAY_SECONDS - 3600}::bigint`.execute(
       database.queries,
     )
     expect(rows[0]?.count).toBe(0)

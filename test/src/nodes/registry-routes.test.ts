@@ -301,6 +301,39 @@ describe('a benchmark', () => {
   })
 })
 
+describe('the history of a node', () => {
+  const path = (nodeId: string, query = '') => `/v1/node/stats/history?node_id=${nodeId}${query}`
+
+  it('has the hours in which it served, its owner’s to read', async () => {
+    const nodeId = await createMeasuredNode(gateway, ['m'])
+    const hour = unixSeconds() - (unixSeconds() % 3600)
+    const inference = {
+      ...{ nodeId, accountId: gateway.accountId, model: 'm', timeToFirstTokenMs: 250 },
+      ...{ promptTokens: 10, completionTokens: 5, totalTokens: 15 },
+    }
+    const times = [hour, hour - 3600, hour - 30 * 3600]
+    const rows = times.map((createdAt) => ({ ...inference, id: randomUUID(), createdAt }))
+    await gateway.inferences.add(rows)
+    const described = {
+      ...{ requests: 1, prompt_tokens: 10, completion_tokens: 5 },
+      time_to_first_token: { p50: 0.25, p95: 0.25 },
+    }
+    const history = await getJson(gateway, path(nodeId))
+    expect(history).toMatchObject({ node_id: nodeId })
+    expect(history.hours).toEqual([times[1], times[0]].map((start) => ({ start, ...described })))
+    expect((await getJson(gateway, path(nodeId, '&hours=720'))).hours).toHaveLength(3)
+    expect(await outcomeOf(await getPath(stranger, path(nodeId)))).toEqual([404, 'not_found'])
+  })
+
+  it.each([['&hours=0'], ['&hours=721'], ['&hours=1.5'], ['&hours=1&hours=2']])(
+    'refuses %s',
+    async (query) => {
+      const reply = await getPath(gateway, path(await createNode(gateway), query))
+      expect(await outcomeOf(reply)).toEqual([422, ['query.hours']])
+    },
+  )
+})
+
 describe('node stats', () => {
   it('are empty of a node that served nothing', async () => {
     expect(await statsOf(await createNode(gateway))).toEqual({
@@ -389,6 +422,8 @@ describe('GET /v1/dashboard/nodes', () => {
           requests_served_day: 1,
           benchmark_tokens_per_second: 100,
           is_archived: false,
+          is_connected: true,
+          models: [{ model_name: 'm', tokens_per_second: 100 }],
           node_created_at: expect.any(Number),
         },
       ],
@@ -396,7 +431,12 @@ describe('GET /v1/dashboard/nodes', () => {
     const [item] = nodes as readonly Record<string, number>[]
     expect([30, 31, 32]).toContain(item?.run_duration_seconds)
     expect(item?.total_uptime_seconds).toBe(100 + (item?.run_duration_seconds ?? 0))
-    expect(Object.keys(item ?? {}).slice(-2)).toEqual(['is_archived', 'node_created_at'])
+    expect(Object.keys(item ?? {}).slice(-4)).toEqual([
+      'is_archived',
+      'node_created_at',
+      'is_connected',
+      'models',
+    ])
     await nodesStore.markDisconnected(connection, { at: now, state: 'STOPPED' })
   })
 

@@ -1,4 +1,8 @@
-import { describe, expect, it } from 'vitest'
+import { execFileSync } from 'node:child_process'
+import { chmodSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, describe, expect, it } from 'vitest'
 import { z } from 'zod'
 import {
   flag,
@@ -89,5 +93,116 @@ describe('readSettings', () => {
     const faults = faultsOf({ KEY: 'hush hush', DATABASE: 'mysql://user:hush@host/' })
     expect(faults).toHaveLength(2)
     expect(faults.join()).not.toContain('hush')
+  })
+})
+
+describe('secrets in files', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'affidavit-secrets-'))
+  afterAll(() => rmSync(folder, { recursive: true }))
+  const fileOf = (name: string, content: string | Uint8Array, mode = 0o600) => {
+    const file = join(folder, name)
+    writeFileSync(file, content)
+    chmodSync(file, mode)
+    return file
+  }
+
+  it.each([
+    ['line feed', 'hush\n'],
+    ['carriage return and line feed', 'hush\r\n'],
+    ['no end of line', 'hush'],
+  ])('takes the one line of a file that ends with a %s', (name, content) => {
+    const warnings: string[] = []
+    const environment = { KEY_FILE: fileOf(name, content) }
+    const settings = readSettings(
+      schema,
+      environment,
+      () => [],
+      (sentence) => warnings.push(sentence),
+    )
+    expect(settings).toMatchObject({ KEY: 'hush' })
+    expect(warnings).toEqual([])
+  })
+
+  it('follows a link, and warns of a file that every user may read', () => {
+    const link = join(folder, 'link')
+    symlinkSync(fileOf('open', 'hush\n', 0o644), link)
+    const warnings: string[] = []
+    const read = () =>
+      readSettings(
+        schema,
+        { KEY_FILE: link },
+        () => [],
+        (sentence) => warnings.push(sentence),
+      )
+    expect(read().KEY).toBe('hush')
+    expect(warnings).toEqual([
+      'KEY_FILE: expected a file that others cannot read (mode 600 or 640)',
+    ])
+  })
+
+  it('shows what a file has to whoever checks the variables together', () => {
+    const seen: unknown[] = []
+    readSettings(schema, { KEY_FILE: fileOf('seen', 'hush') }, (given) => {
+      seen.push(given)
+      return []
+    })
+    expect(seen).toEqual([{ KEY: 'hush' }])
+  })
+
+  it('has no file for what is no secret', () => {
+    expect(readSettings(schema, { NAME_FILE: fileOf('name', 'x') })).not.toHaveProperty('NAME')
+  })
+
+  it.each([
+    ['a file that is missing', 'hush-missing', 'KEY_FILE: the file cannot be read (ENOENT)'],
+    ['a folder', '.', 'KEY_FILE: expected a regular file'],
+    [
+      'an empty file',
+      fileOf('empty', '\n'),
+      'KEY_FILE: expected a value in the file, which is empty',
+    ],
+    ['two lines', fileOf('two', 'hush\nhush'), 'KEY_FILE: expected one line in the file'],
+    [
+      'an empty second line',
+      fileOf('blank', 'hush\n\n'),
+      'KEY_FILE: expected one line in the file',
+    ],
+    ['what is no text', fileOf('bytes', Uint8Array.of(0xff)), 'KEY_FILE: expected text in UTF-8'],
+    [
+      'a large file',
+      fileOf('large', 'hush'.repeat(20_000)),
+      'KEY_FILE: expected a file of at most 65536 bytes',
+    ],
+    [
+      'what the setting refuses',
+      fileOf('blanks', 'hush hush'),
+      'KEY: expected printable ASCII without blanks, at most 4096 characters',
+    ],
+  ])('refuses %s without repeating it', (_, file, expected) => {
+    expect(faultsOf({ KEY_FILE: file })).toEqual([expected])
+  })
+
+  it('does not wait for a pipe', () => {
+    const pipe = join(folder, 'pipe')
+    execFileSync('mkfifo', [pipe])
+    expect(faultsOf({ KEY_FILE: pipe })).toEqual(['KEY_FILE: expected a regular file'])
+  })
+
+  it('refuses both a variable and its file', () => {
+    expect(faultsOf({ KEY: 'hush', KEY_FILE: fileOf('both', 'hush') })).toEqual([
+      'KEY: unexpected together with KEY_FILE',
+    ])
+  })
+
+  it('tells a file at fault beside other faults, and nothing that only follows from it', () => {
+    try {
+      readSettings(schema, { KEY_FILE: 'hush', PORT: 'x' }, () => ['NAME: expected with KEY'])
+      expect.unreachable()
+    } catch (fault) {
+      expect(fault).toHaveProperty('faults', [
+        'KEY_FILE: the file cannot be read (ENOENT)',
+        'PORT: expected a whole number from 0 to 65535, got "x"',
+      ])
+    }
   })
 })

@@ -3,8 +3,8 @@ import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { sql } from 'kysely'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { openDatabase } from '../../../src/storage/database.ts'
-import { DataFolderInUse } from '../../../src/storage/errors.ts'
+import { openDatabase, startDatabase } from '../../../src/storage/database.ts'
+import { DatabaseNewer, DataFolderInUse } from '../../../src/storage/errors.ts'
 import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../support/databases.ts'
 
 describe.each(DATABASE_KINDS)('openDatabase on %s', (kind) => {
@@ -40,6 +40,21 @@ describe.each(DATABASE_KINDS)('openDatabase on %s', (kind) => {
       RangeError,
     )
     expect((await sql`select 1 as whole`.execute(queries)).rows).toEqual([{ whole: 1 }])
+  })
+
+  it('refuses one that a newer release migrated, names the migrations, and leaves it alone', async () => {
+    const location = await source.locate()
+    const first = await openDatabase(location)
+    await sql`
+      insert into kysely_migration (name, timestamp)
+      values ('2126-01-01-later', '2126-01-01T00:00:00.000Z')`.execute(first.queries)
+    await first.close()
+    await expect(openDatabase(location)).rejects.toThrow(DatabaseNewer)
+    if (!('url' in location)) return
+    const log = { warn: () => undefined }
+    await expect(startDatabase({ ...location, dataFolder: '' }, log)).rejects.toThrow(
+      /^database: the database is newer than this release, which does not know its migration 2126-01-01-later: start the newer release, or restore/,
+    )
   })
 
   it('keeps what was stored for the next opening, and migrates only once', async () => {

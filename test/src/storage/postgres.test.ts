@@ -6,6 +6,8 @@ import { beforeAll, describe, expect, it } from 'vitest'
 import { openDatabase } from '../../../src/storage/database.ts'
 import { DatabaseAwayError, DatabaseUnfit } from '../../../src/storage/errors.ts'
 import { openPostgres, POSTGRES_LIMITS } from '../../../src/storage/postgres.ts'
+import { PREPARED } from '../../../src/storage/prepared.ts'
+import { createRecordsStore } from '../../../src/verified/records-store.ts'
 import { startFaultyProxy } from '../../support/faulty-proxy.ts'
 import { createTestDatabase } from '../../support/test-database.ts'
 
@@ -47,6 +49,32 @@ describe('a Postgres server', () => {
           current_setting('statement_timeout') as timeout`.execute(queries)
       expect(rows).toEqual([{ synced: 'on', name: 'affidavit', timeout: '15s' }])
     }
+    await database.close()
+  })
+
+  it('plans a statement that is marked once for a connection, and any other each time', async () => {
+    const url = await createTestDatabase()
+    const database = await openDatabase({ url })
+    for (let run = 0; run < 3; run++)
+      await database.commits.connection().execute(async (queries) => {
+        await sql`${PREPARED} select ${run}::integer as prepared`.execute(queries)
+        await sql`select ${run}::integer as unprepared`.execute(queries)
+      })
+    const { rows } = await sql<{ statement: string; runs: number }>`
+      select statement, (generic_plans + custom_plans)::integer as runs from pg_prepared_statements`.execute(
+      database.commits,
+    )
+    expect(rows).toEqual([{ statement: '/* prepared */ select $1::integer as prepared', runs: 3 }])
+    await database.close()
+  })
+
+  it('reads prepared what waits for a commit, also after a later migration', async () => {
+    const url = await createTestDatabase()
+    const database = await openDatabase({ url })
+    const { findByIndexes } = createRecordsStore(database)
+    expect(await findByIndexes('0x', [0])).toEqual([])
+    await execute(url, 'alter table records add column later text')
+    expect(await findByIndexes('0x', [0])).toEqual([])
     await database.close()
   })
 

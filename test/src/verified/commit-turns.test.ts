@@ -1,5 +1,6 @@
 import { sql } from 'kysely'
-import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import type { ToldCompletion } from '../../../enclave/protocol/messages.ts'
 import { EnclaveError } from '../../../src/enclaves/enclave-errors.ts'
 import { type Database, openDatabase } from '../../../src/storage/database.ts'
 import type { DatabaseSession } from '../../../src/storage/postgres-session.ts'
@@ -10,11 +11,16 @@ import { type RunningCommitter, randomRelayer, runCommitter } from './run-commit
 
 const never = new AbortController().signal
 
+type Faults = { isDeaf: boolean; isCut: boolean; alter: (payload: string) => string }
+
 /** A gateway's committer, on connections of its own. */
 type Gateway = RunningCommitter & {
   readonly database: Database
-  /** While they are set, no notice arrives, and nothing can be pulled from here. */
-  readonly faults: { isDeaf: boolean; isCut: boolean }
+  /**
+   * While they are set, no notice arrives, nothing can be pulled from here, and notices arrive
+   * altered.
+   */
+  readonly faults: Faults
   /** Waits for the leaf here. */
   wait(index: number): Promise<number>
   stop(): Promise<void>
@@ -27,7 +33,7 @@ const gateways: Gateway[] = []
 
 async function start(): Promise<Gateway> {
   const database = await openDatabase({ url })
-  const faults = { isDeaf: false, isCut: false }
+  const faults: Faults = { isDeaf: false, isCut: false, alter: (payload) => payload }
   const session = deafen(database.session ?? expect.unreachable(), faults)
   const turns = createCommitTurns({ session, gateway: crypto.randomUUID(), onNonce: () => {} })
   const pull: typeof log.enclave.pull = async (request, signal) => {
@@ -50,14 +56,14 @@ async function start(): Promise<Gateway> {
   return gateway
 }
 
-function deafen(session: DatabaseSession, faults: { readonly isDeaf: boolean }): DatabaseSession {
+function deafen(session: DatabaseSession, faults: Faults): DatabaseSession {
   return {
     ...session,
     subscribe: (subscriber) =>
       session.subscribe({
         ...subscriber,
         onNotice: (payload) => {
-          if (!faults.isDeaf) subscriber.onNotice(payload)
+          if (!faults.isDeaf) subscriber.onNotice(faults.alter(payload))
         },
       }),
   }
@@ -125,6 +131,91 @@ describe('two gateways on one database', () => {
       first.database.queries,
     )
     expect(rows[0]?.count).toBe(log.size())
+  })
+
+  it('give the same record, whether they committed it, heard of it or read it', async () => {
+    const [first, second] = await startTwo()
+    const readWhole = vi.spyOn(second.records, 'findByIndexes')
+    const notices: string[] = []
+    const stop = (first.database.session ?? expect.unreachable()).subscribe({
+      onNotice: (payload) => notices.push(payload),
+      onChange: () => {},
+    })
+    for (let round = 0; round < 20; round++) {
+      const indexes = Array.from({ length: 1 + (round % 3) }, () => log.seal().index)
+      const waits = [first, second].map(({ committer }) =>
+        Promise.all(indexes.map((index) => committer.waitFor(log.notary(), index, never))),
+      )
+      const [committed, heard] = await Promise.all(waits)
+      expect(heard).toEqual(committed)
+      expect(await first.records.findByIndexes(log.notary(), indexes)).toEqual(committed)
+    }
+    stop()
+    // Those that came before the notice of their commit, on a machine that is busy enough.
+    expect(readWhole.mock.calls.length).toBeLessThan(5)
+    expect(notices.some((payload) => 'head' in JSON.parse(payload))).toBe(true)
+    expect(sum(({ complaints }) => complaints.length)).toBe(0)
+  })
+
+  it('read nothing of what the enclave told with its answer', async () => {
+    const [first, second] = await startTwo()
+    const reads = [
+      vi.spyOn(second.records, 'findByIndexes'),
+      vi.spyOn(second.records, 'findHeadless'),
+    ]
+    expect([first, second].map(({ committer }) => committer.attends(log.notary()))).toEqual([
+      false,
+      true,
+    ])
+    for (let round = 0; round < 20; round++) {
+      const { index, completion } = log.seal({ isTold: true })
+      const [committed, told] = await Promise.all([
+        first.committer.waitFor(log.notary(), index, never),
+        second.committer.waitFor(log.notary(), index, never, completion),
+      ])
+      expect(committed).toEqual(expect.objectContaining(told))
+      expect(told).toMatchObject({ response: completion?.response, logProof: committed.logProof })
+    }
+    // The first, whose document is not known yet; on a busy machine, notices that came too late.
+    const calls = reads.flatMap(({ mock }) => mock.calls)
+    expect(calls.length).toBeGreaterThan(0)
+    expect(calls.length).toBeLessThan(5)
+  })
+
+  it.each<[string, (told: ToldCompletion) => ToldCompletion]>([
+    ['another response', (told) => ({ ...told, response: told.response.replace('a', 'b') })],
+    ['a receipt that is none', (told) => ({ ...told, receipt: '{' })],
+    [
+      'the receipt of another',
+      (told) => ({ ...told, receipt: told.receipt.replace('"attempt":1', '"attempt":2') }),
+    ],
+    ['a document that nobody stored', (told) => ({ ...told, document: 'd'.repeat(64) })],
+  ])('read what was committed when %s is told', async (_, alter) => {
+    const [first, second] = await startTwo()
+    const ask = (asked: (told: ToldCompletion) => ToldCompletion) => {
+      const { index, completion = expect.unreachable() } = log.seal({ isTold: true, content: 'a' })
+      return Promise.all([
+        first.committer.waitFor(log.notary(), index, never),
+        second.committer.waitFor(log.notary(), index, never, asked(completion)),
+      ])
+    }
+    await ask((told) => told)
+    const [committed, told] = await ask(alter)
+    expect(told).toEqual(committed)
+    expect(sum(({ complaints }) => complaints.length)).toBe(0)
+  })
+
+  it('read whole what another gateway tells wrongly', async () => {
+    const [first, second] = await startTwo()
+    second.faults.alter = (payload) =>
+      payload.replace(/"leaves":"..../, (start) => `${start.slice(0, -4)}AAAA`)
+    const { index } = log.seal()
+    const [committed, heard] = await Promise.all(
+      [first, second].map(({ committer }) => committer.waitFor(log.notary(), index, never)),
+    )
+    expect(heard).toEqual(committed)
+    const complaints = second.complaints.map(({ message }) => message)
+    expect(complaints).toEqual(['another gateway told no head of this log'])
   })
 
   it('answer from what is stored when notices are lost', async () => {

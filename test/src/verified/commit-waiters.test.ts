@@ -1,8 +1,9 @@
 import { describe, expect, it } from 'vitest'
 import { CommitWaiters } from '../../../src/verified/commit-waiters.ts'
-import type { StoredRecord } from '../../../src/verified/records-store.ts'
+import type { AnsweredRecord } from '../../../src/verified/records-store.ts'
 
-const record = { id: 'a record' } as StoredRecord
+const record = { hash: 'of a record' } as AnsweredRecord
+const leaf = (index: number) => ({ index, told: null })
 const never = new AbortController().signal
 
 /** A signal that counts the listeners it has. */
@@ -26,10 +27,10 @@ function countListeners() {
 describe('commit waiters', () => {
   it('gives a record to everybody who waits for that leaf, and to nobody else', async () => {
     const waiters = new CommitWaiters()
-    const first = waiters.add('log', 1, never)
-    const second = waiters.add('log', 1, never)
-    waiters.add('log', 2, never)
-    waiters.add('other log', 1, never)
+    const first = waiters.add('log', leaf(1), never)
+    const second = waiters.add('log', leaf(1), never)
+    waiters.add('log', leaf(2), never)
+    waiters.add('other log', leaf(1), never)
     for (const waiter of waiters.of('log', 1)) waiter.resolve(record)
     expect(await first.record).toBe(record)
     expect(await second.record).toBe(record)
@@ -40,7 +41,7 @@ describe('commit waiters', () => {
   it('rejects with the reason of the signal', async () => {
     const waiters = new CommitWaiters()
     const controller = new AbortController()
-    const { record: waiting } = waiters.add('log', 1, controller.signal)
+    const { record: waiting } = waiters.add('log', leaf(1), controller.signal)
     const reason = new Error('enough')
     controller.abort(reason)
     await expect(waiting).rejects.toBe(reason)
@@ -50,7 +51,11 @@ describe('commit waiters', () => {
 
   it('rejects at once when the signal was aborted before', async () => {
     const waiters = new CommitWaiters()
-    const { record: waiting } = waiters.add('log', 1, AbortSignal.abort(new Error('too late')))
+    const { record: waiting } = waiters.add(
+      'log',
+      leaf(1),
+      AbortSignal.abort(new Error('too late')),
+    )
     await expect(waiting).rejects.toThrow('too late')
     expect(waiters.count).toBe(0)
   })
@@ -58,7 +63,7 @@ describe('commit waiters', () => {
   it.each(['resolved', 'rejected', 'aborted'])('leaves no listener behind when %s', async (how) => {
     const waiters = new CommitWaiters()
     const { controller, signal, listeners } = countListeners()
-    const { waiter, record: waiting } = waiters.add('log', 1, signal)
+    const { waiter, record: waiting } = waiters.add('log', leaf(1), signal)
     expect(listeners()).toBe(1)
     if (how === 'resolved') waiter.resolve(record)
     else if (how === 'rejected') waiter.reject(new Error('no'))
@@ -70,7 +75,7 @@ describe('commit waiters', () => {
 
   it('ends each waiter once', async () => {
     const waiters = new CommitWaiters()
-    const { waiter, record: waiting } = waiters.add('log', 1, never)
+    const { waiter, record: waiting } = waiters.add('log', leaf(1), never)
     waiter.resolve(record)
     waiter.reject(new Error('later'))
     expect(await waiting).toBe(record)
@@ -78,7 +83,7 @@ describe('commit waiters', () => {
 
   it('gives everybody in the order they came', () => {
     const waiters = new CommitWaiters()
-    const added = [3, 1, 2].map((index) => waiters.add('log', index, never).waiter)
+    const added = [3, 1, 2].map((index) => waiters.add('log', leaf(index), never).waiter)
     expect(waiters.all()).toEqual(added)
   })
 })

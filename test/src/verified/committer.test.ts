@@ -4,11 +4,8 @@ import { verifyLogProof } from '../../../attestation/log-proof.ts'
 import { parseReceipt } from '../../../attestation/receipt.ts'
 import type { PullRequest, SealedNotice } from '../../../enclave/protocol/messages.ts'
 import type { Database } from '../../../src/storage/database.ts'
-import {
-  BATCH_COMPLETIONS_MAX,
-  CommitError,
-  PULL_WAIT_MS,
-} from '../../../src/verified/committer.ts'
+import { CommitError } from '../../../src/verified/commit-error.ts'
+import { BATCH_COMPLETIONS_MAX, PULL_WAIT_MS } from '../../../src/verified/committer.ts'
 import type { StoredRecord } from '../../../src/verified/records-store.ts'
 import { type DatabaseSource, startDatabases } from '../../support/databases.ts'
 import {

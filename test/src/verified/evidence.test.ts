@@ -1,9 +1,11 @@
 import { describe, expect, it } from 'vitest'
+import { parseEvidenceBundle, redactBundle } from '../../../attestation/evidence/bundle.ts'
+import { parseExactJson } from '../../../attestation/json/parse-strict.ts'
 import type { AnchorEvidence, BlockProof } from '../../../src/chain/anchor-blocks-store.ts'
 import type { BlockProofs } from '../../../src/chain/block-proofs.ts'
 import { BlockUnreadable } from '../../../src/chain/read-block.ts'
 import { RpcError } from '../../../src/chain/rpc.ts'
-import { createEvidence, UNREADABLE_MS } from '../../../src/verified/evidence.ts'
+import { createEvidence, PUBLIC_WAITS_MAX, UNREADABLE_MS } from '../../../src/verified/evidence.ts'
 import type { RecordScope, StoredRecord } from '../../../src/verified/records-store.ts'
 import { NOTARY } from '../../attestation/build-record.ts'
 import { BOOT_CONFIGURATION, buildEvidence } from '../../attestation/evidence/build-evidence.ts'
@@ -56,6 +58,7 @@ function evidenceOf(
     readonly prove?: BlockProofs['prove']
     readonly isOpen?: boolean
     readonly now?: () => number
+    readonly waitMs?: number
   } = {},
 ) {
   const asked: string[] = []
@@ -75,6 +78,8 @@ function evidenceOf(
         scopes.push(scope)
         return hash === STORED.hash ? STORED : null
       },
+      findProof: async (hash) =>
+        hash === STORED.hash ? { ...STORED, request: null, response: null } : null,
     },
     anchors: { findAnchor: async (txHash) => (txHash === STORED.txHash ? stored : null) },
     proofs: {
@@ -86,7 +91,7 @@ function evidenceOf(
     chainId: CHAIN_ID,
     isOpen: options.isOpen ?? true,
     log: recordLog().log,
-    waitMs: 50,
+    waitMs: options.waitMs ?? 50,
     ...(options.now === undefined ? {} : { now: options.now }),
   })
   const read = async () => JSON.parse((await evidence.find(STORED.hash, VIEWER)) ?? 'null')
@@ -96,6 +101,27 @@ function evidenceOf(
 const WHOLE = JSON.parse(JSON.stringify(bundle))
 
 const VIEWER = { accountId: 'mine', seesAll: false }
+
+describe('public evidence', () => {
+  it('waits for a block for so many at once, and gives the others theirs without it', async () => {
+    let finish: (proofs: Map<string, BlockProof>) => void = () => undefined
+    const proven = new Promise<Map<string, BlockProof>>((resolve) => {
+      finish = resolve
+    })
+    const { evidence, asked, read } = evidenceOf({}, { prove: () => proven, waitMs: 60_000 })
+    const blockOf = (text: string | null) => JSON.parse(text ?? 'null').block
+    const waiting = Array.from({ length: PUBLIC_WAITS_MAX }, () => evidence.findPublic(STORED.hash))
+    await expect.poll(() => asked.length).toBe(PUBLIC_WAITS_MAX)
+    expect(blockOf(await evidence.findPublic(STORED.hash))).toBeNull()
+    // Who has a key waits beside them.
+    const keyed = read()
+    await expect.poll(() => asked.length).toBe(PUBLIC_WAITS_MAX + 1)
+    finish(new Map([[STORED.txHash, PROOF]]))
+    for (const text of await Promise.all(waiting)) expect(blockOf(text)).toEqual(WHOLE.block)
+    expect(await keyed).toEqual(WHOLE)
+    expect(blockOf(await evidence.findPublic(STORED.hash))).toEqual(WHOLE.block)
+  })
+})
 
 describe('createEvidence', () => {
   it('makes the bundle of stored parts, and asks no chain', async () => {
@@ -148,6 +174,14 @@ describe('createEvidence', () => {
       expect(await read()).toEqual({ ...WHOLE, block: null })
       expect(asked).toEqual([])
     }
+  })
+
+  it('is for everybody what redacting it makes, whoever asked for the completion', async () => {
+    const { evidence } = evidenceOf({ proof: PROOF }, { isOpen: false })
+    const redacted = redactBundle(bundle, { request: true, response: true })
+    const text = await evidence.findPublic(STORED.hash)
+    expect(parseEvidenceBundle(parseExactJson(Buffer.from(text ?? '')))).toEqual(redacted)
+    expect(await evidence.findPublic('00'.repeat(32))).toBeNull()
   })
 
   it('looks among all records, or the account’s own where histories are kept apart', async () => {

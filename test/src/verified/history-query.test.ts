@@ -5,6 +5,10 @@ import { hashParameter, historyQuery } from '../../../src/verified/history-route
 
 const id = '6f1c8f0e-6f0b-4a55-9b0e-3f7a1f0f3a11'
 
+const UNFILTERED = {
+  ...{ model: null, outcome: null, since: null, until: null, encrypted: null, q: null },
+}
+
 function faultsOf(run: () => unknown) {
   try {
     run()
@@ -22,6 +26,7 @@ describe('the query of the history', () => {
       limit: 100,
       cursor: null,
       filter: 'mine',
+      ...UNFILTERED,
     })
   })
 
@@ -35,7 +40,7 @@ describe('the query of the history', () => {
       filter: 'all',
       other: 'x',
     })
-    expect(query).toEqual({ limit: 100, cursor: id, filter: 'all' })
+    expect(query).toEqual({ limit: 100, cursor: id, filter: 'all', ...UNFILTERED })
   })
 
   it.each([
@@ -50,6 +55,12 @@ describe('the query of the history', () => {
     [{ cursor: 'x' }, 'query.cursor', 'uuid_parsing'],
     [{ cursor: `${id}\n` }, 'query.cursor', 'uuid_parsing'],
     [{ filter: 'ours' }, 'query.filter', 'literal_error'],
+    [{ outcome: 'done' }, 'query.outcome', 'literal_error'],
+    [{ encrypted: '1' }, 'query.encrypted', 'literal_error'],
+    [{ since: '-1' }, 'query.since', 'greater_than_equal'],
+    [{ q: '' }, 'query.q', 'string_too_short'],
+    [{ q: 'x'.repeat(201) }, 'query.q', 'string_too_long'],
+    [{ model: 'a\0b' }, 'query.model', 'string_pattern_mismatch'],
   ])('refuses %j', (parameters, loc, type) => {
     expect(faultsOf(() => validate('query', historyQuery, parameters))).toEqual([[loc, type]])
   })

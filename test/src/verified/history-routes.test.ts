@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { parseEvidenceBundle, redactBundle } from '../../../attestation/evidence/bundle.ts'
 import { parseExactJson } from '../../../attestation/json/parse-strict.ts'
 import { decodeAttestationPayload } from '../../../attestation/nitro/document.ts'
 import { verifyRecord } from '../../../attestation/verify-record.ts'
@@ -122,6 +123,43 @@ describe('the list', () => {
   })
 })
 
+describe('the list with filters', () => {
+  it.each([
+    ['?model=none', 0],
+    [`?model=${CHAT_REQUEST.model}&outcome=complete&encrypted=false`, 4],
+    ['?outcome=upstream_error', 0],
+    ['?encrypted=true', 0],
+    ['?until=1', 0],
+    ['?since=1', 4],
+    ['?q=SECOND', 0],
+    ['?q=HELL', 4],
+    [`?q=${encodeURIComponent('messages')}`, 0],
+    [`?q=${encodeURIComponent("%' or '1'='1")}`, 0],
+    ['?q=hell&model=none', 0],
+  ])('%s gives %i', async (query, count) => {
+    const page = await pageOf(query)
+    expect([page.completions.length, page.cursor]).toEqual([count, null])
+  })
+
+  it('is cut in pages that neither repeat nor leave out', async () => {
+    const seen: unknown[] = []
+    let cursor: string | null = null
+    do {
+      const page: Page = await pageOf(
+        `?q=hello&limit=3${cursor === null ? '' : `&cursor=${cursor}`}`,
+      )
+      seen.push(...hashesOf(page))
+      cursor = page.cursor
+    } while (cursor !== null)
+    expect(seen).toEqual(hashes.slice(0, 4).reverse())
+  })
+
+  it('searches own completions alone', async () => {
+    const reply = await getPath(gateway, `${VERIFIED_PATH}?filter=all&q=hello`)
+    expect(await outcomeOf(reply)).toEqual([422, ['query.q']])
+  })
+})
+
 describe('a lookup by hash', () => {
   it('takes hex of either case, with or without 0x', async () => {
     for (const text of [hashes[0], `0x${hashes[0]}`, hashes[0]?.toUpperCase()]) {
@@ -152,15 +190,48 @@ describe('a lookup by hash', () => {
   })
 })
 
+describe('public evidence', () => {
+  const fetchEvidence = (hash: string) => fetch(`${gateway.url}/v1/evidence/${hash}`)
+
+  it('is the bundle without what was asked and answered, and needs no key', async () => {
+    const [hash = ''] = hashes
+    const own = await getPath(gateway, `${VERIFIED_PATH}/${hash}/evidence`)
+    const whole = parseEvidenceBundle(parseExactJson(new Uint8Array(await own.arrayBuffer())))
+    const reply = await fetchEvidence(`0x${hash.toUpperCase()}`)
+    expect(reply.status).toBe(200)
+    const bytes = new Uint8Array(await reply.arrayBuffer())
+    const bundle = parseEvidenceBundle(parseExactJson(bytes))
+    expect(bundle).toEqual(redactBundle(whole, { request: true, response: true }))
+    const text = Buffer.from(bytes).toString()
+    for (const hidden of [gateway.accountId, 'hello', 'first']) expect(text).not.toContain(hidden)
+  })
+
+  it.each([
+    ['00'.repeat(32), 404, 'not_found'],
+    ['xyz', 422, ['path.hash']],
+    ['%00', 422, ['path.hash']],
+    [`${'00'.repeat(32)}'--`, 422, ['path.hash']],
+  ])('of %s is refused', async (hash, status, told) => {
+    expect(await outcomeOf(await fetchEvidence(hash))).toEqual([status, told])
+  })
+})
+
 describe('a gateway that keeps histories apart', () => {
   it(
     'shows each account its own alone, in lists and lookups',
     async () => {
-      const closed = await startGateway({ settings: { isHistoryOpen: false } })
+      const closed = await startGateway({
+        settings: { isHistoryOpen: false, isEvidencePublic: false },
+      })
       closed.enclave.setScript(answerWhole({}))
       const { text: key } = await closed.keys.create({ accountName: 'others', name: 'k' })
       const { hash } = (await (await postChat(closed, CHAT_REQUEST)).json()) as { hash: string }
       expect((await getPath(closed, `${VERIFIED_PATH}/${hash}`)).status).toBe(200)
+      for (const unread of [hash, '00'.repeat(32)])
+        expect(await outcomeOf(await fetch(`${closed.url}/v1/evidence/${unread}`))).toEqual([
+          403,
+          'evidence_restricted',
+        ])
       const other = { ...closed, key }
       expect(await outcomeOf(await getPath(other, `${VERIFIED_PATH}/${hash}`))).toEqual([
         404,

@@ -1,8 +1,4 @@
 import { createHash } from 'node:crypto'
-import { once } from 'node:events'
-import type { AddressInfo } from 'node:net'
-import { Router } from '@koa/router'
-import Koa from 'koa'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { addressOf } from '../../../attestation/account.ts'
 import { decodeHex, encodeHex, encodeUtf8 } from '../../../attestation/bytes.ts'
@@ -10,13 +6,7 @@ import { canonicalizeJson } from '../../../attestation/json/canonical.ts'
 import { hashLeaf } from '../../../attestation/merkle/hash.ts'
 import { verifyConsistency, verifyInclusion } from '../../../attestation/merkle/verify.ts'
 import { verifyTreeHead } from '../../../attestation/tree-head.ts'
-import { createMemoryBudget } from '../../../src/api/admission.ts'
-import { answerErrors } from '../../../src/api/answer-errors.ts'
-import { createCallSignals } from '../../../src/api/call-signals.ts'
-import type { RequestState } from '../../../src/api/context.ts'
-import { LOG_READS_MAX, logRoutes } from '../../../src/verified/log-routes.ts'
 import { CHAT_REQUEST, getPath, outcomeOf, postChat, VERIFIED_PATH } from '../../support/calls.ts'
-import { recordLog } from '../../support/chain.ts'
 import { GATEWAY_HOOK_TIMEOUT_MS, startGateway, type TestGateway } from '../../support/gateway.ts'
 import { answerWhole, SCRIPTED_DOMAIN } from '../../support/scripted-enclave.ts'
 
@@ -196,6 +186,8 @@ describe('a log', () => {
     ['/heads?limit=0', ['query.limit']],
     ['/heads?limit=1001', ['query.limit']],
     ['/heads?cursor=-1', ['query.cursor']],
+    ['/heads?order=DESC', ['query.order']],
+    ['/heads?order=asc&order=desc', ['query.order']],
     ['/heads?cursor=1&cursor=2', ['query.cursor']],
     ['/inclusion', ['query.index']],
     ['/inclusion?index=-1', ['query.index']],
@@ -333,63 +325,5 @@ describe('an evidence bundle', () => {
       404,
       'not_found',
     ])
-  })
-})
-
-describe('reads of logs by everybody', () => {
-  it('are refused beyond so many at once, and served again when these are done', async () => {
-    const waiting: (() => void)[] = []
-    const wait = () => new Promise<object>((resolve) => waiting.push(() => resolve({ fine: true })))
-    const router = new Router<RequestState>()
-    const logs = {
-      list: wait,
-      find: wait,
-      heads: wait,
-      inclusion: wait,
-      consistency: wait,
-      leaves: wait,
-    }
-    const serving = {
-      signals: createCallSignals(),
-      memory: createMemoryBudget(0),
-      keepAliveMs: 1_000,
-      now: Date.now,
-      log: recordLog().log,
-    }
-    for (const { path, serve } of logRoutes({
-      ...logs,
-      bootStatement: wait,
-      records: async () => '{}',
-    }))
-      router.get(path, (context) => serve(context, serving))
-    const koa = new Koa<RequestState>()
-    koa.use(answerErrors({ now: Date.now, log: recordLog().log })).use(router.routes())
-    const server = koa.listen(0, '127.0.0.1')
-    await once(server, 'listening')
-    const { port } = server.address() as AddressInfo
-    const read = (path: string) => fetch(`http://127.0.0.1:${port}/v1/log${path}`)
-    const paths = [
-      '',
-      `/${UNKNOWN}`,
-      `/${UNKNOWN}/heads`,
-      `/${UNKNOWN}/inclusion?index=0`,
-      `/${UNKNOWN}/leaves`,
-    ]
-    const running = Array.from({ length: LOG_READS_MAX }, (_, at) =>
-      read(paths[at % paths.length] ?? ''),
-    )
-    await expect.poll(() => waiting.length).toBe(LOG_READS_MAX)
-    const refused = await read(`/${UNKNOWN}/consistency?from=0`)
-    expect(refused.headers.get('retry-after')).toBe('1')
-    expect(await outcomeOf(refused)).toEqual([503, 'overloaded'])
-    for (const finish of waiting.splice(0)) finish()
-    for (const reply of await Promise.all(running))
-      expect([reply.status, await reply.json()]).toEqual([200, { fine: true }])
-    const later = read('')
-    await expect.poll(() => waiting.length).toBe(1)
-    for (const finish of waiting) finish()
-    expect((await later).status).toBe(200)
-    server.closeAllConnections()
-    server.close()
   })
 })

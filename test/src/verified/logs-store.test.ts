@@ -240,6 +240,13 @@ describe.each(DATABASE_KINDS)('logs store on %s', (kind) => {
     expect(await sizes(3, 2)).toEqual([6, 7])
     expect(await sizes(4, 1)).toEqual([6])
     expect(await sizes(7, 2)).toEqual([])
+    const newest = await logs.listHeadsBefore({ logId, beforeSize: null, limit: 10 })
+    expect(newest).toEqual(all.toReversed())
+    const sizesBefore = async (beforeSize: number, limit: number) =>
+      (await logs.listHeadsBefore({ logId, beforeSize, limit })).map(({ size }) => size)
+    expect(await sizesBefore(7, 2)).toEqual([6, 3])
+    expect(await sizesBefore(3, 2)).toEqual([2])
+    expect(await sizesBefore(0, 2)).toEqual([])
   })
 
   it('reads no more heads than it gives, in a database without statistics', async () => {
@@ -265,6 +272,14 @@ describe.each(DATABASE_KINDS)('logs store on %s', (kind) => {
       read: 1_000,
     })
     expect(await read(COUNT - 2, 50)).toEqual({ given: [COUNT - 1, COUNT], read: 2 })
+    const newest = await own.queries.transaction().execute(async (queries) => {
+      const before = await countReads(queries)
+      const heads = await createLogsStore({ queries }).listHeadsBefore({
+        ...{ logId, beforeSize: null, limit: 2 },
+      })
+      return { given: heads.map(({ size }) => size), read: (await countReads(queries)) - before }
+    })
+    expect(newest).toEqual({ given: [COUNT, COUNT - 1], read: 2 })
   })
 })
 

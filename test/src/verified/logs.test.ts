@@ -3,6 +3,7 @@ import type { HeadAttestationRange } from '../../../src/verified/head-attestatio
 import {
   createLogs,
   HEAD_PAGE_BYTES_MAX,
+  type HeadOrder,
   type HeadPageSources,
   LEAVES_MAX,
   readHeadPage,
@@ -37,6 +38,7 @@ function createTestLogs() {
     find: async (notary) => (notary === NOTARY ? LOG : null),
     list: refuse,
     listHeads: async () => [],
+    listHeadsBefore: async () => [],
     readInclusion: refuse,
     readConsistency: refuse,
     listLeaves: async ({ start, end }) => {
@@ -76,7 +78,7 @@ describe('createLogs', () => {
 
   it('says an attestation as the others are said', async () => {
     const { service } = createTestLogs()
-    expect(await service.heads(NOTARY, { limit: 2, cursor: null })).toEqual({
+    expect(await service.heads(NOTARY, { limit: 2, cursor: null, order: 'asc' })).toEqual({
       notary: NOTARY,
       heads: [],
       attestations: [
@@ -119,6 +121,12 @@ function sourcesOf(
           .filter((size) => size > (afterSize ?? -1))
           .slice(0, limit)
           .map(head),
+      listHeadsBefore: async (query: { beforeSize: number | null; limit: number }) =>
+        sizes
+          .filter((size) => size < (query.beforeSize ?? Number.POSITIVE_INFINITY))
+          .toReversed()
+          .slice(0, query.limit)
+          .map(head),
     },
     headAttestations: {
       listHeadAttestations: async (range: HeadAttestationRange) =>
@@ -142,11 +150,17 @@ function sourcesOf(
     },
   }
   /** Pages up to the last: sizes of heads, and of attestations. */
-  const walk = async (limit: number, bytesMax?: number) => {
+  const walk = async (limit: number, bytesMax?: number, order: HeadOrder = 'asc') => {
     const pages: (readonly [readonly number[], readonly number[]])[] = []
     let cursor: number | null = null
     do {
-      const query = { logId: 1, limit, cursor, ...(bytesMax === undefined ? {} : { bytesMax }) }
+      const query = {
+        logId: 1,
+        limit,
+        cursor,
+        order,
+        ...(bytesMax === undefined ? {} : { bytesMax }),
+      }
       const page = await readHeadPage(sources, query)
       pages.push([page.heads.map(({ size }) => size), page.attestations.map(({ size }) => size)])
       cursor = page.cursor
@@ -170,6 +184,32 @@ describe('readHeadPage', () => {
 
   it('gives the attestations of a log without heads', async () => {
     expect(await sourcesOf([], [[0, 10]]).walk(2)).toEqual([[[], [0]]])
+  })
+
+  it('gives with each page of newest first what was attested from its last head on', async () => {
+    const documents = [0, 2, 3, 4, 20, 25].map((size) => [size, 10] as const)
+    const { walk } = sourcesOf([3, 8, 20], documents)
+    expect(await walk(2, 1_000, 'desc')).toEqual([
+      [
+        [20, 8],
+        [20, 25],
+      ],
+      [[3], [0, 2, 3, 4]],
+    ])
+    // Two documents fit: 25 and 20, 4 and 3, and the rest whatever it is.
+    expect(await walk(10, 20, 'desc')).toEqual([
+      [
+        [20, 8],
+        [20, 25],
+      ],
+      [[3], [0, 2, 3, 4]],
+    ])
+    expect(await walk(10, 10, 'desc')).toEqual([
+      [[20], [20, 25]],
+      [[8], []],
+      [[3], [0, 2, 3, 4]],
+    ])
+    expect(await sourcesOf([], [[0, 10]]).walk(2, 1_000, 'desc')).toEqual([[[], [0]]])
   })
 
   it('ends a page before the head whose attestations do not fit, and goes on there', async () => {

@@ -1,4 +1,5 @@
 import { createHash, randomBytes } from 'node:crypto'
+import { sql } from 'kysely'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { decodeHex, encodeHex, encodeUtf8 } from '../../../attestation/bytes.ts'
 import { hashLeaf } from '../../../attestation/merkle/hash.ts'
@@ -13,6 +14,9 @@ import {
   createDocumentReader,
   createRecordsStore,
   DOCUMENTS_CACHED_MAX,
+  FILTERED_RECORDS_MAX,
+  NO_FILTERS,
+  type RecordFilters,
   type RecordsStore,
   type StoredRecord,
 } from '../../../src/verified/records-store.ts'
@@ -21,12 +25,13 @@ import { buildCommit, CREATED_AT, makeLog, OPENING, openLog, storeCommits } from
 
 describe.each(DATABASE_KINDS)('records store on %s', (kind) => {
   let source: DatabaseSource
+  let database: Database
   let commits: CommitsStore
   let records: RecordsStore
 
   beforeAll(async () => {
     source = await startDatabases(kind)
-    const database: Database = await source.open()
+    database = await source.open()
     commits = createCommitsStore(database)
     records = createRecordsStore(database)
   }, 60_000)
@@ -202,7 +207,7 @@ describe.each(DATABASE_KINDS)('records store on %s', (kind) => {
     })
     expect(await records.list({ accountId, limit: 5, cursor: stored[0]?.id ?? '' })).toEqual({
       records: [],
-      cursor: null,
+      ...{ cursor: null, isCut: false },
     })
   })
 
@@ -239,6 +244,54 @@ describe.each(DATABASE_KINDS)('records store on %s', (kind) => {
     )
   })
 
+  it('gives the records that fit, newest first', async () => {
+    const accountId = crypto.randomUUID()
+    const receipt = (requested: string, encrypted?: boolean) =>
+      JSON.stringify({ model: { requested, returned: 'b' }, encrypted })
+    const { stored } = await storeCommits(commits, makeLog(), [
+      [
+        { accountId, receipt: receipt('a'), createdAt: 10 },
+        { accountId, receipt: receipt('c', true), createdAt: 20, outcome: 'upstream_error' },
+        { accountId, receipt: receipt("a' or true --", false), createdAt: 30 },
+      ],
+    ])
+    const ids = stored[0]?.records.map(({ id }) => id) ?? []
+    const found = async (filters: Partial<RecordFilters>) => {
+      const query = { accountId, limit: 10, cursor: null, filters: { ...NO_FILTERS, ...filters } }
+      const page = await records.list(query)
+      if (page === 'unknown_cursor') throw new Error('expected a page')
+      return [...page.records.map(({ id }) => ids.indexOf(id)), page.cursor]
+    }
+    expect(await found({ model: 'a' })).toEqual([0, null])
+    expect(await found({ model: 'b' })).toEqual([2, 1, 0, null])
+    expect(await found({ model: "a' or true --" })).toEqual([2, null])
+    expect(await found({ outcome: 'upstream_error' })).toEqual([1, null])
+    expect(await found({ isEncrypted: false })).toEqual([2, 0, null])
+    expect(await found({ isEncrypted: true, model: 'b' })).toEqual([1, null])
+    expect(await found({ since: 20, until: 30 })).toEqual([1, null])
+  })
+
+  it('looks at so many records for a page with filters, and goes on where it ended', async () => {
+    const accountId = crypto.randomUUID()
+    const { stored } = await storeCommits(commits, makeLog(), [
+      [{ accountId, outcome: 'upstream_error' }, { accountId }],
+    ])
+    const [fitting, other] = stored[0]?.records ?? []
+    // As many again as are looked at, none of which fits.
+    await sql`
+      insert into records (id, log_id, index, account_id, hash, receipt, signature, document_digest, outcome, created_at)
+      select gen_random_uuid(), log_id, index + n, account_id, hash, receipt, signature, document_digest, outcome, created_at
+      from records, generate_series(1, ${FILTERED_RECORDS_MAX}::integer) n where id = ${other?.id}`.execute(
+      database.queries,
+    )
+    const filters = { ...NO_FILTERS, outcome: 'upstream_error' as const }
+    const first = await records.list({ accountId, limit: 5, cursor: null, filters })
+    if (first === 'unknown_cursor') throw new Error('expected a page')
+    expect([first.records.length, first.isCut]).toEqual([0, true])
+    const second = await records.list({ accountId, limit: 5, cursor: first.cursor, filters })
+    expect(second).toMatchObject({ records: [{ id: fitting?.id }], cursor: null, isCut: false })
+  })
+
   it("does not know another account's record as a cursor, so that ids tell nothing", async () => {
     const [theirs] = await storeFor(crypto.randomUUID(), 1)
     const cursor = theirs?.id ?? ''
@@ -261,7 +314,7 @@ describe.each(DATABASE_KINDS)('records store on %s', (kind) => {
 
   it('gives an empty page of an account without records', async () => {
     const page = await records.list({ accountId: crypto.randomUUID(), limit: 10, cursor: null })
-    expect(page).toEqual({ records: [], cursor: null })
+    expect(page).toEqual({ records: [], cursor: null, isCut: false })
   })
 
   it('keeps the seconds at which the enclave finished', async () => {

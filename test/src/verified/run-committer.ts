@@ -18,13 +18,20 @@ import {
   createIntervalAnchors,
   type IntervalAnchors,
 } from '../../../src/verified/interval-anchors.ts'
-import { createRecordsStore, type RecordsStore } from '../../../src/verified/records-store.ts'
+import {
+  createRecordsStore,
+  type RecordsStore,
+  type StoredRecord,
+} from '../../../src/verified/records-store.ts'
 import { createUnanchoredStore } from '../../../src/verified/unanchored-store.ts'
 import { type ScriptedLog, TEST_DOMAIN } from '../../support/scripted-log.ts'
 
 /** A committer over a database, with everything it did and said at hand. */
 export type RunningCommitter = {
-  readonly committer: Committer
+  readonly committer: Omit<Committer, 'waitFor'> & {
+    /** Gives all of the record: of leaves of which nothing was told, it is read. */
+    waitFor(...leaf: Parameters<Committer['waitFor']>): Promise<StoredRecord>
+  }
   readonly anchors: IntervalAnchors
   readonly records: RecordsStore
   readonly relayer: string
@@ -156,9 +163,10 @@ export function runCommitter(
     ...{ nonces, signAnchor, log: logger, now: Date.now },
   })
   committer.start()
-  const running: Committer = {
+  const running: RunningCommitter['committer'] = {
     start: () => committer.start(),
-    waitFor: (...leaf) => committer.waitFor(...leaf),
+    waitFor: (...leaf) => committer.waitFor(...leaf) as Promise<StoredRecord>,
+    attends: (notary) => committer.attends(notary),
     noteAnchored: (anchored) => committer.noteAnchored(anchored),
     status: () => committer.status(),
     stop: async () => {

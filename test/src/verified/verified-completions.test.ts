@@ -82,9 +82,10 @@ function makeService({
     },
     committer: {
       status: () => status,
+      attends: () => false,
       waitFor: () => Promise.reject(new Error('nothing is sealed')),
     },
-    credentials: new Map([['openai', KEY]]),
+    credentials: () => new Map([['openai', KEY]]),
     outcomes: { noteServed: () => undefined, noteMissing: () => undefined },
     now: () => 0,
     log: createLogger({ level: 'silent', destination: process.stderr }),

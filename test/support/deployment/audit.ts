@@ -25,6 +25,8 @@ type HistoryRecord = {
 }
 
 const ANCHOR_TIMEOUT_MS = 60_000
+/** A machine that others keep busy holds gateways up until the proxy takes them for dead. */
+const UNAVAILABLE_MAX_MS = 60_000
 
 /**
  * Gives everything that is wrong with the service after a run: a proven completion that is not in
@@ -145,11 +147,18 @@ async function fetchHistory(place: Place): Promise<readonly HistoryRecord[]> {
   return records
 }
 
-function get({ origin, key }: Place, path: string): Promise<Response> {
-  return fetch(`${origin}${path}`, {
-    headers: { authorization: `Bearer ${key}` },
-    signal: AbortSignal.timeout(20_000),
-  })
+/** Asks again while the service says 503: that is no word on what it holds. */
+async function get({ origin, key }: Place, path: string): Promise<Response> {
+  const deadline = performance.now() + UNAVAILABLE_MAX_MS
+  for (;;) {
+    const response = await fetch(`${origin}${path}`, {
+      headers: { authorization: `Bearer ${key}` },
+      signal: AbortSignal.timeout(20_000),
+    })
+    if (response.status !== 503 || performance.now() > deadline) return response
+    await response.arrayBuffer()
+    await sleep(500)
+  }
 }
 
 async function checkAnchor(place: Place, txHash: string): Promise<readonly string[]> {

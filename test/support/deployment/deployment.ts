@@ -262,7 +262,8 @@ async function startAgents(
   return agents
 }
 
-async function callChain(
+/** Gives the result of a JSON-RPC call. Throws with the chain's error. */
+export async function callChain(
   url: string,
   method: string,
   params: readonly unknown[],

@@ -1,13 +1,13 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { closeSync, openSync } from 'node:fs'
-import { join } from 'node:path'
+import { join, resolve } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { childEnvironment } from '../child-environment.ts'
 
 /** How a program of this repository is run. */
 export type ProgramPlan = {
-  /** TypeScript file, from the repository's root. */
+  /** TypeScript file, from the repository's root, or of another checkout by its absolute path. */
   readonly file: string
   readonly variables: Readonly<Record<string, string>>
   /** Arguments for Node.js itself. */
@@ -98,7 +98,7 @@ export class Program {
 
   #launch(): void {
     const { file, variables, nodeArguments = [], descriptorsMax, logFile } = this.#launched
-    const words = [process.execPath, ...nodeArguments, join(root, file)]
+    const words = [process.execPath, ...nodeArguments, resolve(root, file)]
     const [command = '', ...given] =
       descriptorsMax === undefined
         ? words

@@ -27,7 +27,7 @@ export type ScriptedProvider = {
   readonly way: FaultyProxy
   /** How it answers from now on; null: well. */
   fail(fault: ProviderFault | null): void
-  /** How often it began to answer well to each text. */
+  /** How often it was asked each text while it answers well. */
   readonly asked: ReadonlyMap<string, number>
   stop(): Promise<void>
 }

@@ -3,12 +3,15 @@ import type { Dictionary } from './schema-arbitrary.ts'
 
 type Caller = { readonly url: string; readonly key: string }
 
-/** Keys that are made to be revoked. */
+/** Keys that are made to be revoked, and enclaves to be drained and forgotten. */
 const VICTIMS = 5
 
+/** What the paths of these enclaves begin with: nobody listens there. */
+export const NOBODY = '/tmp/nobody'
+
 /**
- * What leads past the first look-ups of a service: ids of records, nodes, keys and images that it
- * has.
+ * What leads past the first look-ups of a service: ids of records, nodes, keys, images and enclaves
+ * that it has.
  */
 export type MeaningfulValues = {
   readonly dictionary: Dictionary
@@ -42,6 +45,12 @@ export async function collectMeaningful(caller: Caller): Promise<MeaningfulValue
       async () => (await post('/v1/dashboard/keys', { name: 'victim' })).id,
     ),
   )
+  // What is done to them changes nothing for callers.
+  const enclaves = Array.from({ length: VICTIMS }, (_, at) => `unix:${NOBODY}-${at}.sock`)
+  for (const url of enclaves) await post('/v1/admin/enclaves', { url })
+  // Accounts to be disabled, bounded and deleted: none is the caller's.
+  const accounts = Array.from({ length: VICTIMS }, (_, at) => `victim ${at}`)
+  for (const name of accounts) await post('/v1/admin/accounts', { name })
   const nodeId = await createMeasuredNode(caller, ['measured'])
   const positions = ['0', '1', '2']
   const notaries = logs.map(({ notary }) => notary)
@@ -49,6 +58,9 @@ export async function collectMeaningful(caller: Caller): Promise<MeaningfulValue
     ...{ hash: [hash], notary: notaries, nonce: ['ab'.repeat(16), 'AB'.repeat(64)] },
     cursor: [...records.map(({ id }) => id), ...notaries, '0'],
     node_id: [nodeId, nodeId, nodeId, await createNode(caller), 'nobodys'],
+    url: enclaves,
+    ...{ name: [...accounts, 'nobodys'], account: [...accounts, 'nobodys'] },
+    key: [...victims, 'a'.repeat(16)],
     id: [...images, ...images, ...victims, 'nobodys'],
     content: ['hello', 'get_weather({"city":"Oslo"})', 'Write 7 words'],
     size: ['256x256', ...positions],

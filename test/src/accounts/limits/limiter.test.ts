@@ -70,14 +70,14 @@ describe.each(DATABASE_KINDS)('the rate limiter on %s', (kind) => {
     wrap: (store: RateLimitsStore) => RateLimitsStore = (store) => store,
   ) {
     const clock = { at: MIDNIGHT }
-    const tiers = tiersOf(limits)
+    const tiers = () => tiersOf(limits)
     const accountId = crypto.randomUUID()
     const open = (on: Database) => {
       const processId = crypto.randomUUID()
       const store = wrap(createRateLimitsStore(on, () => clock.at))
       const limiter = createRateLimiter({
         store,
-        tiers,
+        ...{ tiers, prices: () => [] },
         lease: { id: () => processId },
         leaseSeconds: LEASE_SECONDS,
         log,

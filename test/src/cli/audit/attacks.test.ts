@@ -577,6 +577,43 @@ describe('affidavit audit', () => {
     expect([code, codes]).toEqual([1, ['record_time']])
   })
 
+  describe('content that the gateway does not give', () => {
+    const erased = { at: 1_795_000_000, by: 'operator', reason: 'asked for' }
+    const withheld = { code: 'content_key_missing', message: 'm' }
+    const without = (record: JsonObject, why: JsonObject) => ({
+      ...{ ...record, request: null, response: null },
+      ...{ redacted: true, usage: null, ...why },
+    })
+    const serveWithout = (why: JsonObject, changes: JsonObject = {}) =>
+      stage.server.serve(
+        [log],
+        changeRecord(MIDDLE_LEAF, (record) => ({ ...without(record, why), ...changes })),
+      )
+
+    it('is no fault when it says that it erased it, and is counted', async () => {
+      serveWithout({ erased })
+      const { code, codes, outcomes, stdout } = await stage.audit(...trust, '--key', TEST_KEY)
+      expect([code, codes, outcomes.records]).toEqual([0, [], 'passed'])
+      expect(stdout).toContain('32 in order; 1 of them with content erased, as the gateway states')
+    })
+
+    it('is not checked when it says that it cannot decrypt it', async () => {
+      serveWithout({ withheld })
+      const { code, codes, outcomes, stdout } = await stage.audit(...trust, '--key', TEST_KEY)
+      expect([code, codes, outcomes.records]).toEqual([0, [], 'not checked'])
+      expect(stdout).toContain('content_key_missing')
+    })
+
+    it('has a receipt that is its leaf all the same, and a hash of its own', async () => {
+      const [{ receipt = {} } = {}] = other.records.slice(MIDDLE_LEAF)
+      serveWithout({ erased }, { receipt: { ...(receipt as JsonObject), index: MIDDLE_LEAF } })
+      const { codes } = await stage.audit(...trust, '--key', TEST_KEY)
+      expect(codes).toContain('record_mismatch')
+      serveWithout({ erased }, { hash: 'ab'.repeat(32) })
+      expect((await stage.audit(...trust, '--key', TEST_KEY)).codes).toEqual(['record_invalid'])
+    })
+  })
+
   describe('a head that was anchored again', () => {
     const first = `0x${'77'.repeat(32)}`
     const again = () => log.heads[MIDDLE_HEAD]?.anchor.tx_hash ?? ''

@@ -172,7 +172,7 @@ describe('affidavit audit --state', () => {
       '',
       '{}',
       text.slice(0, 200),
-      text.replace(/"hashes":\["../, '"hashes":["00'),
+      text.replace(/(?<="hashes":\[")../, (byte) => (byte === '00' ? '01' : '00')),
     ]) {
       await writeFile(state, broken)
       const { code, stderr } = await audit()

@@ -27,7 +27,7 @@ async function openKeys() {
   const database = await startDatabase({ url: null, dataFolder }, { warn: () => undefined })
   const keys = createKeysStore(database)
   const service = createApiKeys({ keys, now: Date.now, random: randomBytes })
-  const accounts = createAccounts({ keys, tiers: ['gold'], now: Date.now })
+  const accounts = createAccounts({ keys, tiers: () => ['gold'], now: Date.now })
   return { database, service, operations: createOperations({ keys: service, accounts }) }
 }
 
@@ -114,7 +114,7 @@ describe('affidavit keys', () => {
   it('works through the gateway that runs on the data folder', { timeout: 120_000 }, async () => {
     const { database, service, operations } = await openKeys()
     const folder = await makePrivateFolder()
-    const close = await openControl(operations, { dataFolder, privateFolder: folder.path })
+    const close = await openControl(() => operations, { dataFolder, privateFolder: folder.path })
     try {
       await tryAccounts()
       await tryKeys(async (key) => {

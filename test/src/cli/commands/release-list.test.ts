@@ -70,6 +70,22 @@ describe('affidavit release list', () => {
     expect(await statuses('2026-04-02T00:00:00Z')).toEqual(['expired', 'accepted'])
   })
 
+  it('renews a list by the key that is named, and names whose signature is gone', async () => {
+    await run('add', list, manifest)
+    const before = await readList()
+    await runCommand('release', 'list', 'sign', list, '--key', strangersKey)
+    const words = ['release', 'list', 'renew', list, '--key', strangersKey]
+    const { code, stderr } = await runCommand(...words)
+    expect([code, stderr]).toEqual([0, expect.stringContaining(`signature of ${OPERATOR_KEY}`)])
+    const after = await readList()
+    expect(after.signatures.map((one: { public_key: string }) => one.public_key)).toEqual([
+      STRANGER_KEY,
+    ])
+    expect(after.list.releases).toEqual(before.list.releases)
+    expect(after.list.issued_at > before.list.issued_at).toBe(true)
+    expect((await run('renew', list)).stderr).toContain('release_not_signed')
+  })
+
   it('revokes a release for all times, once, with a reason', async () => {
     await run('add', list, manifest)
     const { code } = await run('revoke', list, '1.4.0', '--reason', 'it signs anything')

@@ -1,12 +1,10 @@
 import { describe, expect, it } from 'vitest'
 import type { Json, JsonObject } from '../../../../attestation/json/value.ts'
-import {
-  printExchange,
-  TOLD_LENGTH_MAX,
-  TOLD_MESSAGES_MAX,
-  tellExchange,
-} from '../../../../src/cli/evidence/kept-exchange.ts'
-import { printable, printableJson } from '../../../../src/cli/printable.ts'
+import { printable } from '../../../../attestation/report/printable.ts'
+import { tellExchange } from '../../../../attestation/report/tell-exchange.ts'
+import { TOLD_LENGTH_MAX, TOLD_MESSAGES_MAX } from '../../../../attestation/report/told-text.ts'
+import { printExchange } from '../../../../src/cli/evidence/kept-exchange.ts'
+import { printableJson } from '../../../../src/cli/printable.ts'
 
 const said = (message: Json) =>
   printExchange(tellExchange({ request: null, response: { choices: [{ index: 0, message }] } }))

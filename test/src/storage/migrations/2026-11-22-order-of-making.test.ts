@@ -46,7 +46,7 @@ describe.each(DATABASE_KINDS)('2026-11-22-order-of-making on %s', (kind) => {
     const before = await read()
     await down(queries)
     const names = (await read()).flatMap(({ columns }) => columns.map(({ name }) => name))
-    expect(names.filter((name) => name === 'position')).toHaveLength(2)
+    expect(names.filter((name) => name === 'position')).toHaveLength(3)
     await up(queries)
     expect((await read()).map(({ columns }) => columns.length)).toEqual(
       before.map(({ columns }) => columns.length),

@@ -1,0 +1,62 @@
+import { isJsonObject, type Json, memberOf } from './json/value.ts'
+
+/** Longest reason that a gateway may state, code points. */
+export const ERASURE_REASON_MAX = 500
+
+/** Who may ask that content is erased; `retention`: a rule of how long it is kept. */
+export const ERASURE_ORIGINS = ['operator', 'account', 'retention'] as const
+
+/**
+ * What a gateway states in place of request and response that it erased. Nothing binds it: it says
+ * no more than that the gateway gives them to nobody any more.
+ */
+export type ErasureStatement = {
+  /** Unix seconds. */
+  readonly at: number
+  readonly by: (typeof ERASURE_ORIGINS)[number]
+  readonly reason: string
+}
+
+/** Gives the statement that attacker-controlled `json` is, with no other members; else null. */
+export function readErasure(json: Json | undefined): ErasureStatement | null {
+  if (json === undefined || !isJsonObject(json) || Object.keys(json).length !== 3) return null
+  const [at, by, reason] = [memberOf(json, 'at'), memberOf(json, 'by'), memberOf(json, 'reason')]
+  const origin = ERASURE_ORIGINS.find((one) => one === by)
+  if (typeof at !== 'number' || !Number.isSafeInteger(at) || at < 0 || Object.is(at, -0))
+    return null
+  if (typeof reason !== 'string' || !isErasureReason(reason)) return null
+  return origin === undefined ? null : { at, by: origin, reason }
+}
+
+/**
+ * Whether text can be the reason of an erasure: 1 to ERASURE_REASON_MAX code points, none for
+ * control.
+ */
+export function isErasureReason(text: string): boolean {
+  if (text.length === 0 || text.length > 2 * ERASURE_REASON_MAX) return false
+  return [...text].length <= ERASURE_REASON_MAX && !CONTROL.test(text)
+}
+
+const CONTROL = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/u
+
+/** Why a gateway may say that it stores content and cannot give it. */
+export const WITHHOLDING_CODES = ['content_key_missing', 'content_unreadable'] as const
+
+/**
+ * Why a stored record that says `redacted` is without request and response, by what it states
+ * itself: the gateway erased them, or cannot decrypt them. Null when it states neither.
+ */
+export type StatedAbsence =
+  | ({ readonly kind: 'erased' } & ErasureStatement)
+  | { readonly kind: 'withheld'; readonly code: (typeof WITHHOLDING_CODES)[number] }
+
+/** Gives what an attacker-controlled record states of content that it lacks; else null. */
+export function statedAbsence(record: Json): StatedAbsence | null {
+  if (!isJsonObject(record) || memberOf(record, 'redacted') !== true) return null
+  const erased = readErasure(memberOf(record, 'erased'))
+  if (erased !== null) return { kind: 'erased', ...erased }
+  const withheld = memberOf(record, 'withheld')
+  const code = withheld !== undefined && isJsonObject(withheld) ? memberOf(withheld, 'code') : null
+  const known = WITHHOLDING_CODES.find((one) => one === code)
+  return known === undefined ? null : { kind: 'withheld', code: known }
+}

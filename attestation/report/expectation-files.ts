@@ -1,0 +1,61 @@
+import { digestBootConfiguration, parseBootConfiguration } from '../evidence/boot-configuration.ts'
+import { parseExactJson } from '../json/parse-strict.ts'
+import { isJsonObject, type Json, memberOf } from '../json/value.ts'
+import { parseSignedRelease, type SignedRelease } from '../release/release.ts'
+import {
+  entryOf,
+  parseSignedReleaseList,
+  RELEASES_FORMAT,
+  type ReleaseEntry,
+  type SignedReleaseList,
+} from '../release/release-list.ts'
+import type { ReleaseTrust } from '../release/release-signatures.ts'
+import { verifyRelease, verifyReleaseList } from '../release/verify-release.ts'
+
+/**
+ * Gives the digest (32 bytes) of the boot configuration that a file holds as JSON. Throws
+ * FormatError.
+ */
+export function readConfigurationDigest(file: Uint8Array): Uint8Array {
+  const configuration = parseExactJson(file)
+  parseBootConfiguration(configuration)
+  return digestBootConfiguration(isJsonObject(configuration) ? configuration : {})
+}
+
+/** A signed file about releases, its signatures not looked at. */
+export type ReleaseFile =
+  | { readonly kind: 'release'; readonly signed: SignedRelease }
+  | { readonly kind: 'list'; readonly signed: SignedReleaseList }
+
+/** Gives the signed release, or the signed list of them, that `json` is. Throws FormatError. */
+export function parseReleaseFile(json: Json): ReleaseFile {
+  const format = isJsonObject(json) ? memberOf(json, 'format') : undefined
+  if (format === RELEASES_FORMAT) return { kind: 'list', signed: parseSignedReleaseList(json) }
+  return { kind: 'release', signed: parseSignedRelease(json) }
+}
+
+/** The releases that a file makes acceptable, and by whom of those trusted it is signed. */
+export type ExpectedReleases = {
+  readonly entries: readonly ReleaseEntry[]
+  /** Keys as 64 hex digits. */
+  readonly signers: readonly string[]
+}
+
+/**
+ * Gives the releases of a file that is signed by keys that the reader trusts. Throws as
+ * verifyRelease.
+ *
+ * Does NOT prove that a list is the newest; of a release alone nobody knows whether it was revoked.
+ */
+export function readExpectedReleases(file: ReleaseFile, trust: ReleaseTrust): ExpectedReleases {
+  switch (file.kind) {
+    case 'release': {
+      const { release, signers } = verifyRelease(file.signed, trust)
+      return { entries: [entryOf(release)], signers }
+    }
+    case 'list': {
+      const { list, signers } = verifyReleaseList(file.signed, trust)
+      return { entries: list.releases, signers }
+    }
+  }
+}

@@ -1,0 +1,79 @@
+import { decodeHex, encodeHex } from '../bytes.ts'
+import { FormatError, ProofError } from '../errors.ts'
+import type { Judgement } from '../evidence/verdict.ts'
+import { attempt } from '../finding.ts'
+import type { Release } from '../release/release.ts'
+import { acceptedMeasurements, type ReleaseEntry } from '../release/release-list.ts'
+import {
+  type ReleaseSignature,
+  type ReleaseTrust,
+  signedBytes,
+  verifySignatures,
+} from '../release/release-signatures.ts'
+import type { ReleaseFile } from './expectation-files.ts'
+
+/** One signature of a file. `isTrusted`: null when nobody said whom they trust. */
+export type SignerFacts = {
+  readonly public_key: string
+  readonly holds: boolean
+  readonly isTrusted: boolean | null
+}
+
+/** What the signatures of a file about releases come to. */
+export type ReleaseJudgement = {
+  readonly signers: readonly SignerFacts[]
+  /** `consistent`: all signatures hold, and nobody said whom they trust. */
+  readonly verdict: Judgement<string>['verdict']
+  /** Why it is invalid; null when it is not. */
+  readonly fault: 'signature' | 'too few signers' | null
+  /** Trusted keys that signed it, and how many must have. */
+  readonly trusted: number
+  readonly needed: number
+}
+
+/**
+ * Judges the signatures of a file. Whoever trusts nobody learns whether they hold, not whose they
+ * are.
+ */
+export function judgeReleaseFile(file: ReleaseFile, trust: ReleaseTrust | null): ReleaseJudgement {
+  const keys = trust === null ? null : new Set(trust.keys.map(encodeHex))
+  const signers = file.signed.signatures.map((signature) => ({
+    public_key: signature.public_key,
+    holds: holds(file, signature),
+    isTrusted: keys?.has(signature.public_key) ?? null,
+  }))
+  const needed = trust?.signersMin ?? 1
+  const ours = keys === null ? signers : signers.filter(({ isTrusted }) => isTrusted)
+  const found = { signers, trusted: keys === null ? 0 : ours.length, needed }
+  if (ours.some((signer) => !signer.holds))
+    return { ...found, verdict: 'invalid', fault: 'signature' }
+  if (keys === null) return { ...found, verdict: 'consistent', fault: null }
+  if (ours.length < needed) return { ...found, verdict: 'invalid', fault: 'too few signers' }
+  return { ...found, verdict: 'verified', fault: null }
+}
+
+/** Whether one of a file's signatures is over what is in the file, whoever made it. */
+export function holds(file: ReleaseFile, signature: ReleaseSignature): boolean {
+  const payload = file.kind === 'release' ? file.signed.release : file.signed.list
+  const message = signedBytes(file.signed.format, payload)
+  const verified = attempt(() =>
+    verifySignatures([signature], message, { keys: [decodeHex(signature.public_key)] }),
+  )
+  if ('value' in verified) return true
+  if (verified.fault instanceof ProofError || verified.fault instanceof FormatError) return false
+  throw verified.fault
+}
+
+/**
+ * What becomes of a document of this release that was made at `atMs`: `accepted`, or why not.
+ */
+export function statusOf(
+  { release }: { readonly release: Release },
+  all: readonly ReleaseEntry[],
+  atMs: number,
+): { readonly status: string; readonly message: string } {
+  const refused = acceptedMeasurements(all, atMs).refused.find((entry) => entry.release === release)
+  return refused
+    ? { status: refused.reason, message: refused.message }
+    : { status: 'accepted', message: '' }
+}

@@ -1,0 +1,234 @@
+import type { KeptAnswer, KeptExchange } from '../compare-exchange.ts'
+import { asksForUsage } from '../completion-hash.ts'
+import { FormatError } from '../errors.ts'
+import { JsonError } from '../json/json-error.ts'
+import { parseExactJson, parseStrictJson } from '../json/parse-strict.ts'
+import {
+  isJsonArray,
+  isJsonObject,
+  type Json,
+  type JsonObject,
+  memberAt,
+  memberOf,
+} from '../json/value.ts'
+import { parseSavedProof, SAVED_PROOF_FORMAT, type SavedProof } from '../saved-proof.ts'
+import { splitEvents } from '../verify-stream.ts'
+import { printable } from './printable.ts'
+
+/** What is wrong with what somebody gave, where it is more than its form. */
+export type EvidenceCode =
+  | 'not_evidence' //      it has not the form of anything that can be checked
+  | 'request_missing' //   an answer, and no request that it answers
+  | 'request_twice' //     a request beside a saved call, which has its own
+  | 'answer_unfit' //      something that is no answer was given as the answer that was kept
+  | 'answer_twice' //      an answer beside an answer
+  | 'several_records' //   a page of records, and a request or answer of one call
+  | 'bundle_needed' //     an expectation that a record does not hold enough for
+
+/** What was given cannot be checked as it was given. Who gave it can mend that. */
+export class EvidenceError extends FormatError {
+  override readonly name = 'EvidenceError'
+  declare readonly code: EvidenceCode
+
+  constructor(code: EvidenceCode, message: string) {
+    super(code, message)
+  }
+}
+
+/**
+ * One thing to check: a stored record, or an answer with the request that it answers. `chunks`: of
+ * a kept stream, all of them; `record` is then the one with the proof.
+ */
+export type Subject = {
+  readonly record: Json
+  readonly request?: Json
+  readonly chunks?: readonly JsonObject[]
+}
+
+/** What there is to check: an evidence bundle, of whatever version, or records. */
+export type Evidence =
+  | { readonly kind: 'bundle'; readonly bundle: JsonObject }
+  | { readonly kind: 'records'; readonly subjects: readonly Subject[] }
+
+/**
+ * Gives what there is to check in attacker-controlled `input`: an evidence bundle (it has a
+ * `format`), a call that the client saved, a stored record, a page of the history (each of its
+ * records), an answer of the verified endpoint, or the event stream of one as it came; the last two
+ * with the request's body. Throws EvidenceError for anything else, and for the body beside a saved
+ * call, which has its own.
+ */
+export function readEvidence(input: Uint8Array, requestBody: Uint8Array | null): Evidence {
+  if (isEventStream(input)) {
+    return { kind: 'records', subjects: [readStream(input, readRequest(requestBody))] }
+  }
+  const value = readJson(() => parseExactJson(input), 'the input')
+  if (!isJsonObject(value)) throw unfit('expected the input to be a JSON object')
+  if (memberOf(value, 'format') === SAVED_PROOF_FORMAT && requestBody !== null) throw requestTwice()
+  if (memberOf(value, 'format') === SAVED_PROOF_FORMAT)
+    return { kind: 'records', subjects: [readProof(value)] }
+  if (memberOf(value, 'format') !== undefined) return { kind: 'bundle', bundle: value }
+  return { kind: 'records', subjects: findSubjects(value, requestBody) }
+}
+
+/** A call that the client saved: its request, and its answer or the chunks of its stream. */
+function readProof(value: JsonObject): Subject {
+  const { request, answer } = parseProof(value)
+  if (answer.kind === 'whole') return { record: answer.answer, request }
+  const chunks = answer.chunks.filter(isJsonObject)
+  return { record: chunks.at(-1) ?? {}, request, chunks }
+}
+
+function parseProof(value: JsonObject): SavedProof {
+  return telling(
+    () => parseSavedProof(value),
+    ({ message }) => `the saved proof: ${message}`,
+  )
+}
+
+/** What a caller kept, as read: the request's bytes too, for a source that is an answer itself. */
+export type KeptFiles = {
+  readonly requestBody: Uint8Array | null
+  readonly answer: KeptAnswer | null
+  /** Of a saved proof that was given as the answer, which has both. */
+  readonly savedRequest: Json | null
+}
+
+/** Nothing was kept. */
+export const NOTHING_KEPT: KeptFiles = { requestBody: null, answer: null, savedRequest: null }
+
+/** Reads what a caller kept: the body that was sent, and the answer. Throws EvidenceError. */
+export function readKeptFiles(given: {
+  readonly request: Uint8Array | null
+  readonly answer: Uint8Array | null
+}): KeptFiles {
+  const kept = given.answer && readKeptAnswer(given.answer)
+  const savedRequest = kept?.request ?? null
+  if (given.request !== null && savedRequest !== null) throw requestTwice()
+  return { requestBody: given.request, answer: kept?.answer ?? null, savedRequest }
+}
+
+/** What is to be compared with evidence. Throws EvidenceError for a request that is no JSON. */
+export function keptOf({ requestBody, answer, savedRequest }: KeptFiles): KeptExchange {
+  return {
+    ...(savedRequest === null ? {} : { request: savedRequest }),
+    ...(requestBody === null ? {} : { request: readKeptRequest(requestBody) }),
+    ...(answer === null ? {} : { answer }),
+  }
+}
+
+function requestTwice(): EvidenceError {
+  return new EvidenceError('request_twice', 'the saved proof has the request that was sent')
+}
+
+/**
+ * Gives the answer in a file that its caller kept: an answer as JSON, the event stream of one as it
+ * came, or a call that the client saved, which has its request too. Throws EvidenceError for
+ * anything else, a record among it.
+ */
+function readKeptAnswer(input: Uint8Array): {
+  readonly answer: KeptAnswer
+  /** Null in a file without one. */
+  readonly request: Json | null
+} {
+  if (isEventStream(input))
+    return { answer: { kind: 'stream', chunks: readChunks(input) }, request: null }
+  const answer = readJson(() => parseExactJson(input), 'the answer')
+  if (isJsonObject(answer) && memberOf(answer, 'format') === SAVED_PROOF_FORMAT)
+    return parseProof(answer)
+  if (!isJsonObject(answer) || memberOf(answer, 'choices') === undefined)
+    throw new EvidenceError(
+      'answer_unfit',
+      'expected the answer as JSON, its event stream, or a saved proof',
+    )
+  return { answer: { kind: 'whole', answer }, request: null }
+}
+
+function readKeptRequest(input: Uint8Array): Json {
+  return readJson(() => parseStrictJson(input), 'the request')
+}
+
+function findSubjects(value: JsonObject, requestBody: Uint8Array | null): readonly Subject[] {
+  const page = memberOf(value, 'completions')
+  if (isJsonArray(page)) {
+    if (page.length === 0) throw unfit('the page has no records: there is nothing to check')
+    return page.map((record) => ({ record }))
+  }
+  if (memberOf(value, 'request') !== undefined) return [{ record: value }]
+  if (memberOf(value, 'choices') === undefined)
+    throw unfit(
+      'expected a record, a page of records, an answer of the verified endpoint, or an evidence bundle',
+    )
+  return [{ record: value, request: readRequest(requestBody) }]
+}
+
+/** Whether attacker-controlled `input` begins as a stream of server-sent events does. */
+export function isEventStream(input: Uint8Array): boolean {
+  const start = String.fromCharCode(...input.subarray(0, 16)).trimStart()
+  return /^(data|event|id|retry)?:/.test(start)
+}
+
+function readRequest(body: Uint8Array | null): Json {
+  if (body !== null) return readKeptRequest(body)
+  throw new EvidenceError(
+    'request_missing',
+    'an answer does not repeat its request: give the body that was sent',
+  )
+}
+
+/**
+ * The chunks of a kept stream, with the one that carries the proof as the record. Whether they are
+ * all that the enclave gave out, and what they say, is verifyStream's to check.
+ */
+function readStream(input: Uint8Array, request: Json): Subject {
+  const chunks = readChunks(input)
+  const proof = chunks.at(-1)
+  if (proof === undefined || memberOf(proof, 'receipt') === undefined)
+    throw unfit('expected the last chunk before [DONE] to carry the proof')
+  if (isOfVersion1(proof) && !(isJsonObject(request) && asksForUsage(request)))
+    throw unfit(
+      'the request did not ask for usage (stream_options.include_usage), which is hashed all the same: ' +
+        `fetch the record of hash ${printable(String(proof.hash))} instead`,
+    )
+  return { record: proof, request, chunks }
+}
+
+function readChunks(input: Uint8Array): readonly JsonObject[] {
+  const texts = telling(
+    () => splitEvents(input),
+    ({ message }) => message,
+  )
+  const encoder = new TextEncoder()
+  const chunks = texts.map((text) =>
+    readJson(() => parseExactJson(encoder.encode(text)), 'a chunk'),
+  )
+  if (!chunks.every(isJsonObject)) throw unfit('expected every chunk to be a JSON object')
+  return chunks
+}
+
+/** Receipts of version 1 do not have the hash of the chunks. */
+function isOfVersion1(proof: JsonObject): boolean {
+  return memberAt(proof, 'receipt', 'version') === 1
+}
+
+function readJson(parse: () => Json, what: string): Json {
+  try {
+    return parse()
+  } catch (fault) {
+    if (!(fault instanceof JsonError)) throw fault
+    throw unfit(`${what} is not JSON that means one thing only: ${fault.message}`)
+  }
+}
+
+/** What `parse` gives; what it refuses is no evidence, for the reason that `tell` gives. */
+function telling<Value>(parse: () => Value, tell: (fault: FormatError) => string): Value {
+  try {
+    return parse()
+  } catch (fault) {
+    if (!(fault instanceof FormatError)) throw fault
+    throw unfit(tell(fault))
+  }
+}
+
+function unfit(message: string): EvidenceError {
+  return new EvidenceError('not_evidence', message)
+}

@@ -1,0 +1,20 @@
+import type { ErasureStatement, StatedAbsence } from '../erasure.ts'
+import { isoOf, printable } from './printable.ts'
+
+/**
+ * Says where content is that a record lacks, by what its gateway states of that, which nothing
+ * binds; `stated` is null of an encrypted call. A clause without its full stop.
+ */
+export function sayAbsence(stated: StatedAbsence | null): string {
+  if (stated === null) return 'content of an encrypted call is with its caller alone'
+  const rest = 'and is with those who kept it'
+  return stated.kind === 'erased'
+    ? `content was erased, as the gateway states (${describeErasure(stated)}), ${rest}`
+    : `content cannot be decrypted by the gateway, as it states (${stated.code}), ${rest}`
+}
+
+/** Says when, at whose request and why content was erased, by what a gateway states. */
+export function describeErasure({ at, by, reason }: ErasureStatement): string {
+  const whose = by === 'retention' ? 'by a rule of retention' : `asked for by its ${by}`
+  return `${isoOf(at * 1000)}, ${whose}: ${printable(reason)}`
+}

@@ -1,0 +1,154 @@
+import {
+  compareExchange,
+  type ExchangeCheck,
+  type KeptAnswer,
+  type KeptExchange,
+  matchingParts,
+  responseOf,
+} from '../compare-exchange.ts'
+import { attempt } from '../finding.ts'
+import {
+  isJsonArray,
+  isJsonObject,
+  type Json,
+  type JsonObject,
+  memberAt,
+  memberOf,
+} from '../json/value.ts'
+import {
+  TOLD_LENGTH_MAX,
+  TOLD_MESSAGES_MAX,
+  type ToldExchange,
+  type ToldMessage,
+} from './told-text.ts'
+
+/** What came of comparing what a caller kept with evidence, and what was asked and said. */
+export type ComparedExchange = {
+  readonly checks: readonly ExchangeCheck[]
+  readonly told: ToldExchange
+}
+
+/**
+ * Compares what a caller kept with the record of the evidence, and tells the completion: as the
+ * evidence has it; where that left a part out, as the caller kept it, once it was found to be the
+ * same.
+ */
+export function compareKept(evidence: Json, kept: KeptExchange): ComparedExchange {
+  const checks = compareExchange(isJsonObject(evidence) ? evidence : {}, kept)
+  const { request, response } = matchingParts(checks, kept)
+  return {
+    checks,
+    told: tellExchange({
+      request: objectOf(memberAt(evidence, 'request')) ?? request,
+      response: objectOf(memberAt(evidence, 'response')) ?? response,
+    }),
+  }
+}
+
+/**
+ * Tells an answer with the request that it answers: both are the caller's own, and have checks of
+ * their own.
+ */
+export function tellKept(
+  answer: Json,
+  given: { readonly request: Json; readonly chunks: readonly JsonObject[] | undefined },
+): ComparedExchange {
+  const { request, chunks } = given
+  const kept: KeptAnswer =
+    chunks === undefined ? { kind: 'whole', answer } : { kind: 'stream', chunks }
+  return {
+    checks: [],
+    told: tellExchange({ request: objectOf(request), response: readResponse(kept) }),
+  }
+}
+
+/** Null for chunks that amount to no answer. */
+function readResponse(answer: KeptAnswer): JsonObject | null {
+  const read = attempt(() => responseOf(answer))
+  return 'value' in read ? read.value : null
+}
+
+function objectOf(value: Json | undefined): JsonObject | null {
+  return isJsonObject(value) ? value : null
+}
+
+/**
+ * Tells a completion for people: text of messages and choices, tool calls, refusals; of anything
+ * else its name, so that nothing is passed over in silence.
+ */
+export function tellExchange(completion: {
+  readonly request: JsonObject | null
+  readonly response: JsonObject | null
+}): ToldExchange {
+  const { request, response } = completion
+  return { asked: request && tellRequest(request), said: response && tellResponse(response) }
+}
+
+function tellRequest(request: JsonObject): readonly ToldMessage[] {
+  const messages = listOf(memberOf(request, 'messages'))
+  const rest = Object.keys(request).filter((name) => name !== 'messages' && name !== 'model')
+  const earlier = Math.max(0, messages.length - TOLD_MESSAGES_MAX)
+  return [
+    bound('model', textOf(memberAt(request, 'model'))),
+    ...(rest.length > 0 ? [bound('with', rest.join(', '))] : []),
+    ...(earlier > 0 ? [bound('…', `${earlier} earlier messages`)] : []),
+    ...messages.slice(-TOLD_MESSAGES_MAX).map(tellMessage),
+  ]
+}
+
+function tellResponse(response: JsonObject): readonly ToldMessage[] {
+  const choices = listOf(memberOf(response, 'choices'))
+  const later = Math.max(0, choices.length - TOLD_MESSAGES_MAX)
+  return [
+    ...choices.slice(0, TOLD_MESSAGES_MAX).map((choice) => {
+      const told = tellMessage(isJsonObject(choice) ? memberOf(choice, 'message') : choice)
+      if (choices.length === 1) return told
+      const number = isJsonObject(choice) ? textOf(memberOf(choice, 'index')) : ''
+      return { ...told, who: `choice ${number}` }
+    }),
+    ...(later > 0 ? [bound('…', `${later} choices more`)] : []),
+  ]
+}
+
+function tellMessage(message: Json | undefined): ToldMessage {
+  if (!isJsonObject(message)) return bound('?', textOf(message))
+  const parts = Object.entries(message).flatMap(([name, value]) => tellMember(name, value))
+  return bound(textOf(memberOf(message, 'role')), parts.join('\n'))
+}
+
+function tellMember(name: string, value: Json): readonly string[] {
+  if (value === null || name === 'role') return []
+  if (name === 'content') return isJsonArray(value) ? value.map(tellPart) : [textOf(value)]
+  if (name === 'tool_calls' && isJsonArray(value))
+    return value.map((call) => `[calls ${tellCall(call)}]`)
+  if (name === 'function_call') return [`[calls ${tellCall({ function: value })}]`]
+  return [`[${name}: ${textOf(value)}]`]
+}
+
+function tellPart(part: Json): string {
+  const text = memberAt(part, 'type') === 'text' ? memberAt(part, 'text') : undefined
+  return typeof text === 'string' ? text : `[part: ${textOf(part)}]`
+}
+
+function tellCall(call: Json): string {
+  const called = memberAt(call, 'function')
+  if (!isJsonObject(called)) return textOf(call)
+  return `${textOf(memberOf(called, 'name'))}(${textOf(memberOf(called, 'arguments'))})`
+}
+
+/** A member that is not there reads as null. */
+function textOf(value: Json | undefined): string {
+  return typeof value === 'string' ? value : JSON.stringify(value ?? null)
+}
+
+function listOf(value: Json | undefined): readonly Json[] {
+  return isJsonArray(value) ? value : []
+}
+
+function bound(who: string, text: string): ToldMessage {
+  return {
+    who,
+    text: text.slice(0, TOLD_LENGTH_MAX),
+    left_out: Math.max(0, text.length - TOLD_LENGTH_MAX),
+  }
+}

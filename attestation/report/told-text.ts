@@ -1,0 +1,51 @@
+import { escapeControls, printable } from './printable.ts'
+
+/** Longest part of one message that is told, characters. */
+export const TOLD_LENGTH_MAX = 2_000
+/**
+ * Most messages of a request (the last ones) and most choices of a response (the first ones) that
+ * are told.
+ */
+export const TOLD_MESSAGES_MAX = 16
+
+/** One message in words. All of it is text from outside, to be shown as linesOf gives it. */
+export type ToldMessage = {
+  /** The role, or whose choice it is. */
+  readonly who: string
+  readonly text: string
+  /** Characters of the text that are not told. */
+  readonly left_out: number
+}
+
+/** What was asked and said, bounded. Null: the part is not known. */
+export type ToldExchange = {
+  readonly asked: readonly ToldMessage[] | null
+  readonly said: readonly ToldMessage[] | null
+}
+
+/** Of evidence that does not hold, nothing is told. */
+export const NOTHING_TOLD: ToldExchange = { asked: null, said: null }
+
+const WHO_LENGTH_MAX = 12
+
+/** A text of line feeds alone must not push what stands below it out of sight. */
+const LINES_MAX = 40
+
+/**
+ * Gives whose message it is, and its lines, at most 41, the last one saying what is left out.
+ * Control characters, terminal escapes and what turns the direction of text are escapes.
+ */
+export function linesOf({ who, text, left_out: leftOut }: ToldMessage): {
+  readonly who: string
+  readonly lines: readonly string[]
+} {
+  const lines = text.split('\n')
+  const rest = leftOut + lines.slice(LINES_MAX).join('\n').length
+  return {
+    who: printable(who.slice(0, WHO_LENGTH_MAX)),
+    lines: [
+      ...lines.slice(0, LINES_MAX).map(escapeControls),
+      ...(rest > 0 ? [`… and ${rest} characters more`] : []),
+    ],
+  }
+}

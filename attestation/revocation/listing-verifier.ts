@@ -1,0 +1,121 @@
+import { encodeHex, sha256 } from '../bytes.ts'
+import { AttestationError } from '../nitro/attestation-error.ts'
+import { decodeAttestationPayload } from '../nitro/document.ts'
+import type { RevocationList } from '../nitro/revocation-list.ts'
+import type { AttestationVerifier } from '../nitro/verify-attestation.ts'
+import { isoOf } from '../report/printable.ts'
+import {
+  findListOfChain,
+  type ListOfChain,
+  type ParsedList,
+  RevocationListError,
+} from './list-file.ts'
+
+/**
+ * Most chains that are remembered with what each list says of them. Enclaves of one host share
+ * theirs for hours.
+ */
+const CHAINS_MAX = 64
+
+/** A verifier that looks certificates up in lists. */
+export type ListingVerifier = AttestationVerifier & {
+  /** Why lists said nothing of any document so far; empty when each said something of one. */
+  unused(): readonly Error[]
+}
+
+/**
+ * Gives a verifier that refuses documents with a certificate in one of the lists. `isOfOne`: it is
+ * for one document, and a list that says nothing of it is an error (RevocationListError, or the
+ * library's). Otherwise it is for several documents, each at its own time: a list is left out where
+ * it says nothing, and `unused` gives those that were left out everywhere.
+ */
+export function createListingVerifier(
+  verifier: AttestationVerifier,
+  lists: readonly ParsedList[],
+  { isOfOne }: { readonly isOfOne: boolean },
+): ListingVerifier {
+  const silent = new Map<ParsedList, RevocationListError>()
+  const used = new Set<ParsedList>()
+  const known = new Map<string, Promise<readonly ListOfChain[]>>()
+
+  async function chooseLists(document: ReadDocument): Promise<readonly RevocationList[]> {
+    const found = await remember(document)
+    const chosen: RevocationList[] = []
+    for (const [at, parsed] of lists.entries()) {
+      const one = found[at]
+      if (one === undefined) continue
+      const error =
+        one.kind === 'silent' ? one.error : isOfOne ? null : explainTime(parsed, one, document)
+      if (error !== null && isOfOne) throw error
+      if (error !== null) silent.set(parsed, error)
+      if (error !== null || one.kind === 'silent') continue
+      used.add(parsed)
+      chosen.push(one.list)
+    }
+    return chosen
+  }
+
+  function remember({ ders }: ReadDocument): Promise<readonly ListOfChain[]> {
+    const key = ders.map((der) => encodeHex(sha256(der))).join()
+    const found =
+      known.get(key) ?? Promise.all(lists.map((parsed) => findListOfChain(parsed, ders)))
+    // What was used last stays longest.
+    known.delete(key)
+    known.set(key, found)
+    const [oldest] = known.keys()
+    if (known.size > CHAINS_MAX && oldest !== undefined) known.delete(oldest)
+    return found
+  }
+
+  return {
+    async verify(bytes, policy, at) {
+      const document = lists.length === 0 ? null : tryRead(bytes)
+      if (document === null) return verifier.verify(bytes, policy, at)
+      return verifier.verify(bytes, { ...policy, revocationLists: await chooseLists(document) }, at)
+    },
+    unused: () =>
+      lists.flatMap((parsed) =>
+        used.has(parsed) ? [] : [silent.get(parsed) ?? nothingRead(parsed)],
+      ),
+  }
+}
+
+type ReadDocument = {
+  readonly ders: readonly Uint8Array<ArrayBuffer>[]
+  readonly timestampMs: number
+}
+
+/** Null of a document that the library will refuse. */
+function tryRead(bytes: Uint8Array): ReadDocument | null {
+  try {
+    const { cabundle, certificate, timestampMs } = decodeAttestationPayload(bytes)
+    return { ders: [...cabundle, certificate], timestampMs }
+  } catch (fault) {
+    if (fault instanceof AttestationError) return null
+    throw fault
+  }
+}
+
+/** As the library has it in historical mode; null when the list is in force. */
+function explainTime(
+  { source, thisUpdateMs, nextUpdateMs }: ParsedList,
+  { notAfterMs }: Extract<ListOfChain, { kind: 'speaks' }>,
+  { timestampMs }: ReadDocument,
+): RevocationListError | null {
+  if (nextUpdateMs >= timestampMs && thisUpdateMs <= notAfterMs) return null
+  const message = `expected a list in force when documents were made, got one of ${isoOf(thisUpdateMs)} to ${isoOf(nextUpdateMs)}`
+  return new RevocationListError('unused', { source, message })
+}
+
+function nothingRead({ source }: ParsedList): RevocationListError {
+  const message = 'expected a list of an issuer of some document, and no document was read'
+  return new RevocationListError('unused', { source, message })
+}
+
+/** Throws RevocationListError for a list that is not in force yet at `nowMs`. */
+export function checkBegun(lists: readonly ParsedList[], nowMs: number): void {
+  const early = lists.find(({ thisUpdateMs }) => thisUpdateMs > nowMs)
+  if (early === undefined) return
+  const message = `expected a list that is in force, got one that begins ${isoOf(early.thisUpdateMs)}`
+  throw new RevocationListError('not_yet_valid', { source: early.source, message })
+}

@@ -1,0 +1,163 @@
+import { hash } from 'node:crypto'
+import { sql } from 'kysely'
+import { z } from 'zod'
+import type { AdminAct, AdminActQuery, AdminLogCheck, Operator } from '../api/control-operations.ts'
+import type { Database } from '../storage/database.ts'
+
+/** Something that was done. No member ever holds a secret. */
+export type NewAct = {
+  readonly kind: string
+  /** What it was done to, as its id or name. */
+  readonly target: string
+  readonly details?: Readonly<Record<string, unknown>>
+  readonly outcome?: string
+}
+
+/** Tells that something was done, in the transaction that does it. */
+export type NoteAct = (act: NewAct) => Promise<void>
+
+/**
+ * What administrators did: append-only, in a chain of hashes. Every method throws the driver's
+ * error when the database fails.
+ */
+export type AdminLog = {
+  /**
+   * Runs something in a transaction together with what it notes: both are stored, or neither is.
+   */
+  within<Result>(
+    actor: Operator,
+    run: (database: Pick<Database, 'queries'>, note: NoteAct) => Promise<Result>,
+  ): Promise<Result>
+  /** Notes what was done elsewhere than in the database. */
+  note(actor: Operator, act: NewAct): Promise<void>
+  /** Gives acts, newest first. */
+  list(query: AdminActQuery): Promise<readonly AdminAct[]>
+  /**
+   * Computes the chain anew, and compares it with what is stored. Does NOT notice that the newest
+   * acts are gone, nor a chain that was computed anew from some act on, unless `expected` is a
+   * position and hash that was noted before, elsewhere.
+   */
+  check(
+    expected: { readonly position: number; readonly hash: string } | null,
+  ): Promise<AdminLogCheck>
+}
+
+/** Acts that are read at once by a check. */
+const CHECK_ACTS_MAX = 1_000
+const FIRST_HASH = new Uint8Array(32)
+
+/** A whole key that was given where its id, a name or a reason belongs. */
+const SECRET_IN_TEXT = /afd_([a-z2-7]{16})_[A-Za-z0-9_-]{43}/g
+
+/** The log on the database's shared connections. `now` is Unix milliseconds. */
+export function createAdminLog(
+  { queries }: Pick<Database, 'queries'>,
+  now: () => number = Date.now,
+): AdminLog {
+  async function append(
+    inside: Database['queries'],
+    { who, accountId, from }: Operator,
+    { kind, target, details = {}, outcome = 'done' }: NewAct,
+  ): Promise<void> {
+    const at = Math.floor(now() / 1000)
+    const act = { at, who, account_id: accountId, from, kind, target, details, outcome }
+    const entry = JSON.stringify(act).replaceAll(SECRET_IN_TEXT, 'afd_$1_…')
+    await sql`select append_admin_act(${at}::bigint, ${kind}, ${entry})`.execute(inside)
+  }
+
+  return {
+    within: (actor, run) =>
+      queries
+        .transaction()
+        .execute((inside) => run({ queries: inside }, (act) => append(inside, actor, act))),
+    note: (actor, act) => append(queries, actor, act),
+    async list({ before, kind, since, until, limit }) {
+      const { rows } = await sql<ActRow>`
+        select position, at, kind, entry, hash from admin_acts
+        where (${before}::bigint is null or position < ${before}::bigint)
+          and (${kind}::text is null or kind = ${kind}::text)
+          and (${since}::bigint is null or at >= ${since}::bigint)
+          and (${until}::bigint is null or at < ${until}::bigint)
+        order by position desc limit ${limit}::bigint`.execute(queries)
+      return rows.map((row) => {
+        const entry = parseEntry(row)
+        const unreadable = { at: row.at, kind: row.kind, ...UNREADABLE }
+        return { position: row.position, hash: hexOf(row.hash), ...(entry ?? unreadable) }
+      })
+    },
+    async check(expected) {
+      let previous = FIRST_HASH
+      let position = 0
+      let isExpected = expected === null
+      for (;;) {
+        const { rows } = await sql<ActRow>`
+          select position, at, kind, entry, hash from admin_acts
+          where position > ${position}::bigint order by position limit ${CHECK_ACTS_MAX}::bigint`.execute(
+          queries,
+        )
+        for (const row of rows) {
+          const hash = chain(previous, row.entry)
+          const entry = parseEntry(row)
+          const isWhole =
+            row.position === position + 1 &&
+            hexOf(hash) === hexOf(row.hash) &&
+            entry?.at === row.at &&
+            entry.kind === row.kind
+          if (!isWhole) return { kind: 'altered', position: position + 1 }
+          previous = hash
+          position = row.position
+          if (expected?.position === position) isExpected = expected.hash === hexOf(hash)
+        }
+        if (rows.length < CHECK_ACTS_MAX) break
+      }
+      if (!isExpected) return { kind: 'unexpected', position, hash: hexOf(previous) }
+      return { kind: 'whole', position, hash: hexOf(previous) }
+    },
+  }
+}
+
+type ActRow = {
+  readonly position: number
+  readonly at: number
+  readonly kind: string
+  readonly entry: string
+  readonly hash: Uint8Array
+}
+
+const entryForm = z.object({
+  at: z.int(),
+  who: z.string(),
+  account_id: z.string().nullable(),
+  from: z.string(),
+  kind: z.string(),
+  target: z.string(),
+  details: z.record(z.string(), z.unknown()),
+  outcome: z.string(),
+})
+
+const UNREADABLE = {
+  who: 'unreadable',
+  account_id: null,
+  from: '',
+  target: '',
+  details: {},
+  outcome: '',
+}
+
+/** Null for what this program did not write. */
+function parseEntry({ entry }: ActRow) {
+  try {
+    return entryForm.parse(JSON.parse(entry))
+  } catch {
+    return null
+  }
+}
+
+function chain(previous: Uint8Array, entry: string): Uint8Array<ArrayBuffer> {
+  const bytes = Buffer.concat([previous, Buffer.from(entry)])
+  return Uint8Array.from(hash('sha256', bytes, 'buffer'))
+}
+
+function hexOf(bytes: Uint8Array): string {
+  return Buffer.from(bytes).toString('hex')
+}

@@ -1,0 +1,144 @@
+import { sql } from 'kysely'
+import type { BudgetDescription, BudgetOrder } from '../api/control-operations.ts'
+import { clockArgument, type StoreClock } from '../storage/clock.ts'
+import type { Database } from '../storage/database.ts'
+import { KEY_ID_FORM } from './api-keys.ts'
+
+/** A call that reserves. Money is in billionths; null where nobody knows what the call costs. */
+export type BudgetedCall = {
+  readonly callId: string
+  readonly processId: string
+  readonly accountId: string
+  readonly keyId: string
+  readonly tokens: number
+  readonly money: number | null
+}
+
+/** What a call used in truth; `requests` is 0 for one that was not made. */
+export type BudgetUse = {
+  readonly callId: string
+  readonly accountId: string
+  readonly keyId: string
+  readonly requests: 0 | 1
+  readonly tokens: number
+  readonly money: number
+}
+
+/** The budget that has too little left. */
+export type BudgetRefusal = {
+  readonly what: 'requests' | 'tokens' | 'money'
+  readonly per: 'day' | 'month' | 'total'
+  readonly is_of_key: boolean
+  readonly bound: number
+  readonly used: number
+  /** Null: what the call costs is not known. */
+  readonly amount: number | null
+  /** Unix seconds; null for never. */
+  readonly renews_at: number | null
+}
+
+/** Which budgets are asked for; null is any. */
+export type BudgetQuery = {
+  readonly accountId?: string | null
+  readonly accountName?: string | null
+  /** A key; with `withAccount` also those of all of its account. */
+  readonly keyId?: string | null
+  readonly withAccount?: boolean
+  /** The last one of the page before. */
+  readonly after?: BudgetName | null
+  readonly limit?: number | null
+}
+
+/** What tells a budget from all others. */
+export type BudgetName = Pick<BudgetDescription, 'account' | 'key' | 'what' | 'per'>
+
+/** Budgets. Every method throws the driver's error when the database fails. */
+export type BudgetsStore = {
+  /**
+   * Sets a budget, or with a bound of null removes it; what is used of the window stays. Gives what
+   * was not found.
+   */
+  set(order: BudgetOrder): Promise<'set' | 'unknown_account' | 'unknown_key'>
+  /** Gives budgets in the order of accounts' names and keys' ids. Default: all. */
+  list(query?: BudgetQuery): Promise<readonly BudgetDescription[]>
+  /** Reserves in one step in all budgets of the call, or in none. Null: reserved. */
+  reserve(call: BudgetedCall): Promise<BudgetRefusal | null>
+  /** Settles each call once, however often it is sent. */
+  settle(processId: string, uses: readonly BudgetUse[]): Promise<void>
+  /** Gives back what dead processes reserved. */
+  expire(): Promise<void>
+}
+
+/** Budgets on the database's shared connections; migrations/2026-11-23f-budgets.ts counts. */
+export function createBudgetsStore(
+  { queries }: Pick<Database, 'queries'>,
+  clock: StoreClock = null,
+): BudgetsStore {
+  return {
+    async set({ account, key, what, per, bound }) {
+      if (key !== null && !KEY_ID_FORM.test(key)) return 'unknown_key'
+      const { rows } = await sql<{ id: string; has_key: boolean }>`
+        select a.id, ${key}::text is null or exists (
+          select from api_keys k where k.account_id = a.id and k.id = ${key}::text) as has_key
+        from accounts a where a.deleted_at is null and case when ${account}::text is null
+          then a.id = (select account_id from api_keys where id = ${key}::text) else a.name = ${account}::text end`.execute(
+        queries,
+      )
+      const [found] = rows
+      if (found === undefined) return account === null ? 'unknown_key' : 'unknown_account'
+      if (!found.has_key) return 'unknown_key'
+      if (bound === null)
+        await sql`
+          delete from budgets where account_id = ${found.id}::uuid and key_id = ${key ?? ''}
+            and what = ${what} and per = ${per}`.execute(queries)
+      else
+        await sql`
+          insert into budgets (account_id, key_id, what, per, bound)
+          values (${found.id}::uuid, ${key ?? ''}, ${what}, ${per}, ${bound}::bigint)
+          on conflict (account_id, key_id, what, per) do update set bound = excluded.bound`.execute(
+          queries,
+        )
+      return 'set'
+    },
+    async list(query = {}) {
+      const { accountId = null, accountName = null, keyId = null, withAccount = false } = query
+      const { after = null, limit = null } = query
+      const now = sql`coalesce(${clockArgument(clock)}, floor(extract(epoch from clock_timestamp()))::bigint)`
+      const place = sql`(a.name collate "C", b.key_id collate "C", b.what collate "C", b.per collate "C")`
+      const { rows } = await sql<Omit<BudgetDescription, 'left'>>`
+        select a.name as account, nullif(b.key_id, '') as key, b.what, b.per, b.bound,
+          case when budget_window(b.per, ${now}, 0) > b.window_at then 0 else b.used end as used,
+          case b.per when 'total' then null else budget_window(b.per, ${now}, 1) end as renews_at
+        from budgets b join accounts a on a.id = b.account_id
+        where a.deleted_at is null
+          and (${accountId}::uuid is null or b.account_id = ${accountId}::uuid)
+          and (${accountName}::text is null or a.name = ${accountName}::text)
+          and (${keyId}::text is null or b.key_id = ${keyId}::text or (${withAccount}::boolean and b.key_id = ''))
+          and (${after === null}::boolean or ${place} > (${after?.account ?? ''}::text, ${after?.key ?? ''}::text,
+            ${after?.what ?? ''}::text, ${after?.per ?? ''}::text))
+        order by a.name collate "C", b.key_id collate "C", b.what collate "C", b.per collate "C"
+        limit ${limit}::bigint`.execute(queries)
+      return rows.map((row) => ({ ...row, left: Math.max(0, row.bound - row.used) }))
+    },
+    async reserve({ callId, processId, accountId, keyId, tokens, money }) {
+      const { rows } = await sql<{ refusal: BudgetRefusal | null }>`
+        select budget_reserve(${processId}::uuid, ${callId}::uuid, ${accountId}::uuid, ${keyId}::text,
+          ${tokens}::bigint, ${money}::bigint, ${clockArgument(clock)}) as refusal`.execute(queries)
+      return rows[0]?.refusal ?? null
+    },
+    async settle(processId, uses) {
+      const order = ({ accountId, keyId }: BudgetUse) => `${accountId} ${keyId}`
+      const sorted = uses.toSorted((a, b) => (order(a) < order(b) ? -1 : 1))
+      const calls = sorted.map(({ callId: call, accountId: account, keyId: key, ...use }) => ({
+        ...{ call, account, key, ...use },
+      }))
+      await sql`
+        select budget_settle(${processId}::uuid, ${JSON.stringify(calls)}::text::json, ${clockArgument(clock)})`.execute(
+        queries,
+      )
+    },
+    async expire() {
+      await sql`select expire_budget_calls(${clockArgument(clock)})`.execute(queries)
+    },
+  }
+}

@@ -1,0 +1,133 @@
+import { ApiError } from '../api/errors.ts'
+import type { Logger } from '../observability/logger.ts'
+import { createLoop } from '../runtime/loop.ts'
+import type { ProcessLease } from '../storage/process-lease.ts'
+import type { BudgetRefusal, BudgetsStore, BudgetUse } from './budgets-store.ts'
+import { ESTIMATE_MAX, type LimitedCall, type Permit, type RateLimiter } from './limits/limiter.ts'
+import { costOf, type Prices } from './prices.ts'
+
+/** Settlements in one statement, at most. */
+const SETTLED_AT_ONCE = 256
+/** Settlements are gathered for so long. */
+const LINGER_MS = 100
+/** Pause before settlements are sent again that failed. */
+const RETRY_MS = 1_000
+/** Between two looks for calls of dead processes. */
+const EXPIRE_INTERVAL_MS = 15_000
+
+/**
+ * Gives the limiter that also heeds budgets: a call of an account or key that has one reserves its
+ * estimate before it is made, and is settled with what it used. `admit` throws ApiError
+ * `insufficient_quota`. Calls of others cost nothing more.
+ */
+export function withBudgets({
+  limiter,
+  store,
+  prices,
+  lease,
+  log,
+}: {
+  readonly limiter: RateLimiter
+  readonly store: Pick<BudgetsStore, 'reserve' | 'settle' | 'expire'>
+  /** Asked once for each call, which is settled at the prices that it began with. */
+  readonly prices: () => Prices
+  readonly lease: Pick<ProcessLease, 'id'>
+  readonly log: Pick<Logger, 'warn' | 'error'>
+}): RateLimiter {
+  let waiting: BudgetUse[] = []
+
+  async function send(): Promise<boolean> {
+    const uses = waiting.splice(0, SETTLED_AT_ONCE)
+    if (uses.length === 0) return true
+    try {
+      await store.settle(lease.id(), uses)
+      return true
+    } catch (error) {
+      log.warn({ err: error }, 'budgets not settled, trying again')
+      waiting = [...uses, ...waiting]
+      return false
+    }
+  }
+
+  const settling = createLoop(async () => {
+    const isSent = await send()
+    return isSent ? LINGER_MS : RETRY_MS
+  })
+  const expiring = createLoop(async () => {
+    await store
+      .expire()
+      .catch((error) => log.warn({ err: error }, 'reservations of dead processes not given back'))
+    return EXPIRE_INTERVAL_MS
+  })
+  settling.start()
+  expiring.start()
+
+  async function reserve(call: LimitedCall & { readonly keyId: string }) {
+    const { accountId, keyId, model, promptTokens, images } = call
+    const known = prices()
+    const tokens = Math.min(call.estimate, ESTIMATE_MAX)
+    const callId = crypto.randomUUID()
+    const money = costOf(known, { model, tokens, promptTokens, images })
+    const processId = lease.id()
+    const refusal = await store.reserve({ callId, processId, accountId, keyId, tokens, money })
+    if (refusal !== null) throw refuse(refusal)
+    const settle = (use: Pick<BudgetUse, 'requests' | 'tokens' | 'money'>) =>
+      void waiting.push({ callId, accountId, keyId, ...use })
+    return { settle, prices: known, reservedMoney: money ?? 0 }
+  }
+
+  return {
+    ...limiter,
+    async admit(call) {
+      const { keyId, isBudgeted = false } = call
+      if (!isBudgeted || keyId === undefined) return limiter.admit(call)
+      const held = await reserve({ ...call, keyId })
+      const release = () => held.settle({ requests: 0, tokens: 0, money: 0 })
+      const decision = await limiter
+        .admit({ ...call, prices: held.prices })
+        .catch((error: unknown) => {
+          release()
+          throw error
+        })
+      if (decision.kind === 'refused') {
+        release()
+        return decision
+      }
+      const permit: Permit = {
+        ...decision.permit,
+        settle(usedTokens, named, promptTokens, images) {
+          const use = decision.permit.settle(usedTokens, named, promptTokens, images)
+          if (use !== null)
+            held.settle({ requests: 1, tokens: use.tokens, money: use.money ?? held.reservedMoney })
+          return use
+        },
+      }
+      return { kind: 'admitted', permit }
+    },
+    async stop() {
+      await Promise.all([settling.stop(), expiring.stop()])
+      while (waiting.length > 0 && (await send()));
+      if (waiting.length > 0) log.error({ calls: waiting.length }, 'budgets were not settled')
+      await limiter.stop()
+    },
+  }
+}
+
+function refuse({ what, per, is_of_key, amount, renews_at }: BudgetRefusal): ApiError {
+  const whose = is_of_key ? 'this API key' : 'this account'
+  const period = per === 'total' ? '' : `${per === 'day' ? 'daily' : 'monthly'} `
+  const until =
+    renews_at === null
+      ? 'it does not renew'
+      : `it renews at ${new Date(renews_at * 1000).toISOString()}`
+  return new ApiError(
+    'insufficient_quota',
+    amount === null
+      ? `${capital(whose)} has a budget of money, and there is no price for this model`
+      : `The ${period}budget of ${what} of ${whose} does not suffice for this call; ${until}`,
+  )
+}
+
+function capital(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1)
+}

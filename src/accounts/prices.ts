@@ -1,0 +1,182 @@
+import { readFile } from 'node:fs/promises'
+import { z } from 'zod'
+import { JsonError } from '../../attestation/json/json-error.ts'
+import { parseStrictJson } from '../../attestation/json/parse-strict.ts'
+import { matchesPattern } from '../../enclave/protocol/choose-provider.ts'
+import { StartFailure } from '../runtime/starting.ts'
+
+/** Billionths of the currency's unit in one unit. */
+export const NANO = 1_000_000_000n
+
+/** Tokens of one call, at most. */
+export const TOKENS_MAX = 1_000_000_000_000
+
+/** Largest amount that is counted: what a JSON number holds exactly. */
+export const MONEY_MAX = BigInt(Number.MAX_SAFE_INTEGER)
+
+/** What a model costs, in billionths. */
+type Price = {
+  /** Patterns, `*` matching any run of characters. */
+  readonly models: readonly string[]
+  readonly perMillionInputTokens: bigint
+  readonly perMillionOutputTokens: bigint
+  readonly perRequest: bigint
+  readonly perImage: bigint
+}
+
+/** Of several that fit a model, the first counts. */
+export type Prices = readonly Price[]
+
+/**
+ * What a call costs, in billionths, rounded up and at most MONEY_MAX; null where no price fits the
+ * model.
+ */
+export function priceOf(
+  prices: Prices,
+  {
+    model,
+    input,
+    output,
+    images = 0,
+  }: {
+    readonly model: string
+    /** Tokens of the prompt, and of the answer. */
+    readonly input: number
+    readonly output: number
+    readonly images?: number
+  },
+): number | null {
+  const price = prices.find(({ models }) => models.some((it) => matchesPattern(it, model)))
+  if (price === undefined) return null
+  const { perMillionInputTokens, perMillionOutputTokens, perRequest, perImage } = price
+  const millionths = BigInt(input) * perMillionInputTokens + BigInt(output) * perMillionOutputTokens
+  const nano = (millionths + 999_999n) / 1_000_000n + perRequest + BigInt(images) * perImage
+  return Number(nano < MONEY_MAX ? nano : MONEY_MAX)
+}
+
+/** What a call's cost hangs on. */
+export type CallSize = {
+  readonly model: string
+  readonly tokens: number
+  /** How many of them are the prompt's; undefined where nobody knows. */
+  readonly promptTokens: number | undefined
+  readonly images: number | undefined
+}
+
+/**
+ * What a call costs, `promptTokens` of whose tokens are the prompt's; of tokens that nobody tells
+ * apart, each counts as the dearer kind. Null where no price fits the model.
+ */
+export function costOf(
+  prices: Prices,
+  { model, tokens, promptTokens, images = 0 }: CallSize,
+): number | null {
+  const input = Math.min(promptTokens ?? 0, tokens)
+  const apart = priceOf(prices, { model, input, output: tokens - input, images })
+  if (promptTokens !== undefined || apart === null) return apart
+  return Math.max(apart, priceOf(prices, { model, input: tokens, output: 0, images }) ?? 0)
+}
+
+/** What a call used, as it is counted. */
+export type CallUse = {
+  readonly tokens: number
+  /** Null where nobody told prompt and answer apart. */
+  readonly promptTokens: number | null
+  /** Null where no price fits the model. */
+  readonly money: number | null
+}
+
+/**
+ * What a call that is over used and cost: the one reckoning of budgets and of reports. What is
+ * claimed beyond TOKENS_MAX, or of a prompt beyond all tokens, is cut.
+ */
+export function reckonUse(prices: Prices, size: CallSize): CallUse {
+  const tokens = Math.min(size.tokens, TOKENS_MAX)
+  const prompt = tokens === 0 ? 0 : size.promptTokens
+  return {
+    tokens,
+    promptTokens: prompt === undefined ? null : Math.min(prompt, tokens),
+    money: costOf(prices, { ...size, tokens }),
+  }
+}
+
+/** Billionths of a decimal number such as `2.50`; null for what is none, or is too much. */
+export function parseMoney(text: string): bigint | null {
+  const [, whole, fraction = ''] = /^(\d{1,7})(?:\.(\d{1,9}))?$/.exec(text) ?? []
+  if (whole === undefined) return null
+  return BigInt(whole) * NANO + BigInt(fraction.padEnd(9, '0'))
+}
+
+/** The decimal number of so many billionths. */
+export function formatMoney(billionths: number | bigint): string {
+  const digits = String(billionths).padStart(10, '0')
+  const fraction = digits.slice(-9).replace(/0+$/, '')
+  return fraction === '' ? digits.slice(0, -9) : `${digits.slice(0, -9)}.${fraction}`
+}
+
+const money = z
+  .string({ error: 'expected a decimal number in quotes' })
+  .refine((text) => parseMoney(text) !== null, {
+    error: 'expected a decimal number below 10000000 with at most 9 digits after the point',
+  })
+  .transform((text) => parseMoney(text) ?? 0n)
+
+const pricesFile = z.strictObject({
+  prices: z
+    .array(
+      z
+        .strictObject({
+          models: z.array(z.string().min(1).max(512)).min(1).max(200),
+          per_million_input_tokens: money.default(0n),
+          per_million_output_tokens: money.default(0n),
+          per_request: money.default(0n),
+          per_image: money.default(0n),
+        })
+        .transform((form) => ({
+          models: form.models,
+          perMillionInputTokens: form.per_million_input_tokens,
+          perMillionOutputTokens: form.per_million_output_tokens,
+          perRequest: form.per_request,
+          perImage: form.per_image,
+        })),
+    )
+    .max(1_000)
+    .check(({ value, issues }) => {
+      const places = new Map<string, string>()
+      for (const [index, { models }] of value.entries())
+        for (const [position, pattern] of models.entries()) {
+          const place = `${index}.models.${position}`
+          const first = places.get(pattern)
+          if (first === undefined) places.set(pattern, place)
+          else
+            issues.push({
+              ...{ code: 'custom', input: undefined, path: [index, 'models', position] },
+              message: `expected each pattern once: it is at prices.${first}, which counts`,
+            })
+        }
+    }),
+})
+
+/**
+ * Gives the prices of a file; none without one. Rejects with StartFailure, which tells every fault.
+ */
+export async function readPrices(file: string | null): Promise<Prices> {
+  if (file === null) return []
+  const bytes = await readFile(file).catch((error: NodeJS.ErrnoException) => {
+    throw new StartFailure(`prices: PRICES_FILE ${file} cannot be read (${error.code})`)
+  })
+  let value: unknown
+  try {
+    value = parseStrictJson(bytes)
+  } catch (error) {
+    throw new StartFailure(
+      `prices: PRICES_FILE: ${error instanceof JsonError ? error.message : 'expected JSON'}`,
+    )
+  }
+  const parsed = pricesFile.safeParse(value)
+  if (parsed.success) return parsed.data.prices
+  const faults = parsed.error.issues.map(
+    ({ path, message }) => `prices: PRICES_FILE: ${path.join('.') || 'file'}: ${message}`,
+  )
+  throw new StartFailure(faults.join('\n'))
+}

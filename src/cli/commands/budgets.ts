@@ -1,0 +1,91 @@
+import { type Command, InvalidArgumentError } from 'commander'
+import { printable } from '../../../attestation/report/printable.ts'
+import type { BudgetDescription } from '../../api/control-operations.ts'
+import { CliError, EXIT_CODES } from '../faults.ts'
+import { timeCell } from '../printable.ts'
+import { type JsonOption, operations, printList } from './operator.ts'
+
+/** What a budget is of, and the period that it is for. */
+const WHAT = ['requests', 'tokens', 'money'] as const
+const PERIODS = ['day', 'month', 'total'] as const
+type Budget = { readonly what: (typeof WHAT)[number]; readonly per: (typeof PERIODS)[number] }
+
+/** Adds `set-budget` to the commands of accounts or of keys. */
+export function registerSetBudget(parent: Command, of: 'account' | 'key'): void {
+  const [whose, how] = of === 'account' ? ['an account', 'its name'] : ['a key', 'its id']
+  parent
+    .command('set-budget')
+    .description(`bound what ${whose} may use; every gateway heeds it within a second`)
+    .argument(`<${of}>`, how)
+    .argument('<what>', WHAT.join(', '), (text) => oneOf(WHAT, text))
+    .argument('<per>', `${PERIODS.join(', ')} (UTC)`, (text) => oneOf(PERIODS, text))
+    .argument('<bound>', 'a number; of money with up to 9 digits after the point; or none')
+    .action((id: string, what: Budget['what'], per: Budget['per'], bound: string) =>
+      setBudget(of, id, { what, per, bound }),
+    )
+}
+
+/** Adds `budgets`, for the operator: what accounts and keys may use, and what is left of it. */
+export function registerBudgets(program: Command): void {
+  program
+    .command('budgets')
+    .description('list the budgets of accounts and keys: bound, what is used and left, renewal')
+    .option('--account <name>', 'of one account and its keys alone')
+    .option('--json', 'print one JSON array; money is in billionths')
+    .action(listBudgets)
+}
+
+async function listBudgets({
+  account,
+  ...options
+}: JsonOption & { readonly account?: string }): Promise<void> {
+  const { withOperations } = await operations()
+  const { formatMoney } = await import('../../accounts/prices.ts')
+  const all = await withOperations(({ budgets }) => budgets.list())
+  const list = all.filter((budget) => account === undefined || budget.account === account)
+  printList(list, options, {
+    titles: ['ACCOUNT', 'KEY', 'WHAT', 'PER', 'BOUND', 'USED', 'LEFT', 'RENEWS'],
+    toRow: ({ what, ...budget }: BudgetDescription) => [
+      ...[budget.account, budget.key ?? '-', what, budget.per],
+      ...[budget.bound, budget.used, budget.left].map((amount) =>
+        what === 'money' ? formatMoney(amount) : String(amount),
+      ),
+      timeCell(budget.renews_at),
+    ],
+  })
+}
+
+async function setBudget(
+  of: 'account' | 'key',
+  id: string,
+  { what, per, bound }: Budget & { readonly bound: string },
+): Promise<void> {
+  const { withOperations } = await operations()
+  const { parseMoney } = await import('../../accounts/prices.ts')
+  const amount =
+    bound === 'none' ? null : parseAmount(what === 'money' ? parseMoney(bound) : parseCount(bound))
+  const whose = { account: of === 'account' ? id : null, key: of === 'key' ? id : null }
+  const order = { ...whose, what, per, bound: amount }
+  const outcome = await withOperations(({ budgets }) => budgets.set(order))
+  if (outcome === 'unknown_account') throw new CliError(`no account has the name ${printable(id)}`)
+  if (outcome === 'unknown_key') throw new CliError(`no key has the id ${printable(id)}`)
+  const told = amount === null ? 'no budget' : 'a budget'
+  const period = per === 'total' ? 'in total' : `per ${per}`
+  process.stderr.write(`${printable(id)} has ${told} of ${what} ${period}.\n`)
+}
+
+function parseCount(text: string): bigint | null {
+  return /^\d{1,15}$/.test(text) ? BigInt(text) : null
+}
+
+function parseAmount(amount: bigint | null): number {
+  if (amount === null || amount > BigInt(Number.MAX_SAFE_INTEGER))
+    throw new CliError('expected a bound such as 1000, for money 12.50, or none', EXIT_CODES.usage)
+  return Number(amount)
+}
+
+function oneOf<Word extends string>(words: readonly Word[], text: string): Word {
+  const word = words.find((one) => one === text)
+  if (word === undefined) throw new InvalidArgumentError(`expected one of ${words.join(', ')}`)
+  return word
+}

@@ -1,0 +1,72 @@
+import { randomBytes } from 'node:crypto'
+import type { Command } from 'commander'
+import { CliError } from '../faults.ts'
+import { timeCell } from '../printable.ts'
+import { type JsonOption, operations, printList } from './operator.ts'
+
+/**
+ * Adds `content key | keys | encrypt`, for the operator: the keys that requests and answers are
+ * encrypted under in the database.
+ */
+export function registerContent(program: Command): void {
+  const content = program
+    .command('content')
+    .description('keys that requests and answers are encrypted under in the database')
+    .helpCommand(false)
+  content
+    .command('key')
+    .description('print a new key, as a line for CONTENT_KEY_FILE')
+    .action(() => void process.stdout.write(`${randomBytes(32).toString('base64')}\n`))
+  content
+    .command('keys')
+    .description('list the ids of the keys that content was encrypted under')
+    .option('--json', 'print one JSON array')
+    .action(listKeys)
+  content
+    .command('encrypt')
+    .description(
+      'encrypt what is stored in the clear, or under another key, under the newest key; what is done is skipped',
+    )
+    .action(encryptContent)
+}
+
+async function listKeys(options: JsonOption): Promise<void> {
+  const { withOperations } = await operations()
+  const list = await withOperations(({ content }) => content.keys(), { needsContentKeys: true })
+  printList(list, options, {
+    titles: ['ID', 'FIRST USED', 'RETIRED', 'STATE'],
+    toRow: ({ id, first_used_at: first, retired_at: retired, ...key }) => [
+      id,
+      timeCell(first),
+      timeCell(retired),
+      key.is_newest ? 'encrypts' : key.is_known ? 'decrypts' : 'missing',
+    ],
+  })
+}
+
+async function encryptContent(): Promise<void> {
+  const { withOperations } = await operations()
+  const counts = { encrypted: 0, unreadable: 0 }
+  await withOperations(
+    async ({ content }) => {
+      for (let position: number | null = 0; position !== null; ) {
+        const batch: Awaited<ReturnType<typeof content.encrypt>> = await content.encrypt(position)
+        if (batch === 'no_key')
+          throw new CliError(
+            'there is no key: set CONTENT_KEY_FILE or CONTENT_KEY_COMMAND as the gateway has them',
+          )
+        counts.encrypted += batch.encrypted
+        counts.unreadable += batch.unreadable
+        position = batch.next
+      }
+      if (counts.unreadable === 0) await content.retire()
+    },
+    { needsContentKeys: true },
+  )
+  const { encrypted, unreadable } = counts
+  process.stdout.write(`Content of ${encrypted} record${encrypted === 1 ? '' : 's'} encrypted.\n`)
+  if (unreadable > 0)
+    throw new CliError(
+      `content of ${unreadable} records cannot be decrypted: their keys are missing, or they were altered`,
+    )
+}

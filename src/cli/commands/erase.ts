@@ -1,0 +1,95 @@
+import { type Command, InvalidArgumentError } from 'commander'
+import { ERASURE_REASON_MAX, isErasureReason } from '../../../attestation/erasure.ts'
+import { printable } from '../../../attestation/report/printable.ts'
+import type { Operations } from '../../api/control-operations.ts'
+import { CliError, EXIT_CODES } from '../faults.ts'
+import { jsonText } from '../printable.ts'
+import { parseName } from './keys.ts'
+import { type JsonOption, operations } from './operator.ts'
+
+type EraseOptions = JsonOption & { readonly account?: string; readonly reason: string }
+
+/** What was done: records with the hash, and those whose content was erased now. */
+type Erased = { readonly found: number | null; readonly erased: number }
+
+/** Adds `erase`, for the operator: whoever can reach the database, or the data folder. */
+export function registerErase(program: Command): void {
+  program
+    .command('erase')
+    .description(
+      'erase request and response of a completion, or of all of an account; what proves them stays',
+    )
+    .argument('[hash]', 'hash of the completion, 64 hex digits', parseHash)
+    .option('--account <name>', 'erase all that the account has asked and was answered', parseName)
+    .requiredOption(
+      '--reason <text>',
+      'why; everybody who may see the record can read it',
+      parseReason,
+    )
+    .option('--json', 'print one JSON object')
+    .action(erase)
+}
+
+async function erase(
+  hash: string | undefined,
+  { account, reason, json }: EraseOptions,
+): Promise<void> {
+  if ((hash === undefined) === (account === undefined))
+    throw new CliError('expected either a hash or --account', EXIT_CODES.usage)
+  const { withOperations } = await operations()
+  const done = await withOperations(({ erasures }) =>
+    hash === undefined
+      ? eraseAccount(erasures, account ?? '', reason)
+      : eraseRecord(erasures, hash, reason),
+  )
+  process.stdout.write(json ? jsonText(done) : describe(done))
+}
+
+async function eraseRecord(
+  erasures: Operations['erasures'],
+  hash: string,
+  reason: string,
+): Promise<Erased> {
+  const done = await erasures.record({ hash, reason })
+  if (done.found === 0) throw new CliError(`no completion has the hash ${hash}`)
+  return done
+}
+
+async function eraseAccount(
+  erasures: Operations['erasures'],
+  account: string,
+  reason: string,
+): Promise<Erased> {
+  if ((await erasures.account({ account, reason })) === 'unknown_account')
+    throw new CliError(`no account has the name ${printable(account)}`)
+  process.stderr.write(
+    `Content of account ${printable(account)} is given to nobody any more; it is being removed.\n`,
+  )
+  for (let erased = 0; ; ) {
+    const { records, is_done: isDone } = await erasures.remove(account)
+    erased += records
+    if (isDone) return { found: null, erased }
+    // A gateway is at it.
+    if (records === 0) await new Promise((resolve) => setTimeout(resolve, BUSY_PAUSE_MS))
+  }
+}
+
+const BUSY_PAUSE_MS = 200
+
+function describe({ found, erased }: Erased): string {
+  const count = `${erased} record${erased === 1 ? '' : 's'}`
+  const rest = (found ?? erased) - erased
+  const others = rest === 0 ? '' : `; ${rest} had none`
+  return `Content of ${count} erased${others}. Backups and the server's log still have it.\n`
+}
+
+function parseHash(text: string): string {
+  const [, digits] = /^(?:0x)?([0-9a-f]{64})$/i.exec(text) ?? []
+  if (digits !== undefined) return digits.toLowerCase()
+  throw new InvalidArgumentError('expected 64 hex digits')
+}
+
+function parseReason(text: string): string {
+  if (isErasureReason(text)) return text
+  throw new InvalidArgumentError(`expected 1 to ${ERASURE_REASON_MAX} characters, none for control`)
+}

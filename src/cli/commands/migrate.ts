@@ -1,0 +1,26 @@
+import type { Command } from 'commander'
+import { CliError } from '../faults.ts'
+import { operations } from './operator.ts'
+
+/** Adds `migrate`, for whoever deploys: what a gateway's start does to its database, alone. */
+export function registerMigrate(program: Command): void {
+  program
+    .command('migrate')
+    .description(
+      'bring the database of DATABASE_URL to the schema of this version, as the start of a gateway does, and end',
+    )
+    .action(migrate)
+}
+
+async function migrate(): Promise<void> {
+  const { readCliConfig } = await import('../config.ts')
+  const { databaseUrl, dataFolder } = readCliConfig()
+  if (databaseUrl === null)
+    throw new CliError('expected DATABASE_URL: an embedded database is migrated by its gateway')
+  const names = await (await operations()).migrateDatabase({ databaseUrl, dataFolder })
+  const text =
+    names.length === 0
+      ? 'The schema is current: nothing was to be done.'
+      : `Ran ${names.length} migrations: ${names.join(', ')}`
+  process.stdout.write(`${text}\n`)
+}

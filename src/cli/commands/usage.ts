@@ -1,0 +1,96 @@
+import { type Command, InvalidArgumentError } from 'commander'
+import { printable } from '../../../attestation/report/printable.ts'
+import type { UsageQuery, UsageRow } from '../../api/control-operations.ts'
+import { CliError } from '../faults.ts'
+import { jsonText, textTable } from '../printable.ts'
+import { type JsonOption, operations, parseTime } from './operator.ts'
+
+type UsageOptions = JsonOption & {
+  readonly account?: string
+  readonly key?: string
+  /** Unix seconds. */
+  readonly from?: number
+  readonly to?: number
+  readonly by: Grouping
+  readonly csv?: boolean
+}
+
+type Grouping = Pick<UsageQuery, 'per' | 'by'>
+
+const PERIODS = ['hour', 'day', 'month'] as const
+const DIMENSIONS = ['account', 'key', 'model', 'operation'] as const
+
+/** Adds `usage`, for the operator: what accounts used, and what it cost. */
+export function registerUsage(program: Command): void {
+  program
+    .command('usage')
+    .description('report what accounts used and what it cost, at the prices of PRICES_FILE')
+    .option('--account <name>', 'of one account; default: of all')
+    .option('--key <id>', 'of one key')
+    .option(
+      '--from <date>',
+      'from this date on (UTC), such as 2027-01-01; default: this month',
+      parseTime,
+    )
+    .option('--to <date>', 'before this date; default: until now', parseTime)
+    .option(
+      '--by <list>',
+      'month, day or hour, and account, key, model or operation, with commas between',
+      parseGrouping,
+      parseGrouping('month'),
+    )
+    .option('--csv', 'print CSV (RFC 4180)')
+    .option('--json', 'print one JSON array')
+    .action(report)
+}
+
+async function report(options: UsageOptions): Promise<void> {
+  const { from = beginOfMonth(), to: until = END, by: grouping, csv = false } = options
+  const { withOperations } = await operations()
+  const { tellSums, usageCsv, usageTable } = await import('../../accounts/usage-report.ts')
+  const { account = '' } = options
+  const query = {
+    account: options.account ?? null,
+    key: options.key ?? null,
+    from,
+    until,
+    ...grouping,
+  }
+  const rows = await withOperations(({ usage }) => usage.report(query))
+  if (rows === 'unknown_account')
+    throw new CliError(`no account has the name ${printable(account)}`)
+  if (rows === 'too_many')
+    throw new CliError(
+      'there are too many rows: choose an account, a shorter range, or a coarser --by',
+    )
+  if (csv) process.stdout.write(usageCsv(rows, grouping))
+  else if (options.json)
+    process.stdout.write(jsonText(rows.map((row: UsageRow) => ({ ...row, ...tellSums(row) }))))
+  else {
+    const { names, cells } = usageTable(grouping)
+    const titles = names.map((name) => name.toUpperCase())
+    const lines = rows.map((row) => cells(row).map((cell) => (cell === null ? '-' : String(cell))))
+    process.stdout.write(textTable(titles, lines))
+  }
+}
+
+/** The last second that a date of ISO 8601 has with four digits. */
+const END = Date.UTC(9999, 11, 31) / 1000
+
+function beginOfMonth(): number {
+  const now = new Date()
+  return Date.UTC(now.getUTCFullYear(), now.getUTCMonth()) / 1000
+}
+
+/** Accounts are always told apart; without a period all of the range is one. */
+function parseGrouping(text: string): Grouping {
+  const words = text.split(',')
+  const periods = PERIODS.filter((period) => words.includes(period))
+  const by = DIMENSIONS.filter((name) => name === 'account' || words.includes(name))
+  const known: readonly string[] = [...PERIODS, ...DIMENSIONS]
+  if (periods.length > 1 || words.some((word) => !known.includes(word)))
+    throw new InvalidArgumentError(
+      'expected one of month, day, hour, and of account, key, model, operation, with commas between',
+    )
+  return { per: periods[0] ?? 'total', by }
+}

@@ -1,0 +1,141 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { formatEther, getAddress, parseEther, SigningKey, Transaction } from 'ethers'
+import { printable } from '../../attestation/report/printable.ts'
+import type { RelayerDescription } from '../api/control-operations.ts'
+import { relayerAddress } from '../chain/anchor-transaction.ts'
+import { fetchAccountFacts, fetchChainView, fetchReceipts } from '../chain/chain-reads.ts'
+import { createRpc, type Rpc, RpcError } from '../chain/rpc.ts'
+import { readRelayerKey } from './config.ts'
+import { CliError, EXIT_CODES, telling } from './faults.ts'
+import { withGateway } from './operations.ts'
+import { estimateGas, fetchFees, sendTransaction } from './send-transaction.ts'
+
+/** How often the gateway, or the chain, is asked. */
+const POLL_MS = 1_000
+/** Between two lines that say the same. */
+const TELL_MS = 30_000
+
+/** What the options say, as commander gives it. */
+export type WithdrawOptions = {
+  readonly rpc: string
+  /** 0x and 40 hex digits. */
+  readonly to: string
+  /** Ether that stays. */
+  readonly leave: string
+  readonly timeout: number
+}
+
+/**
+ * Sends what a relayer that was rotated away still has to another account, once none of its anchors
+ * waits: an anchor's nonce is taken by nothing else, and each is paid for. Throws CliError,
+ * ConfigurationError.
+ */
+export async function runWithdrawal({ rpc: url, to: given, leave, timeout }: WithdrawOptions) {
+  const to = checkAddress(given)
+  const key = readRelayerKey()
+  const rpc = createRpc({ url })
+  try {
+    const { next_nonce: nonce } = await awaitSettled(relayerAddress(key))
+    const sent = await signTransfer(rpc, { key, to, leaveWei: parseEther(leave), nonce })
+    await sendTransaction(rpc, sent)
+    process.stderr.write(`Sent as ${sent.txHash}; waiting for its block.\n`)
+    await awaitMined(rpc, sent.txHash, timeout)
+    process.stdout.write(`${formatEther(sent.valueWei)} ether sent to ${to}\n`)
+  } catch (fault) {
+    if (fault instanceof RpcError)
+      throw new CliError(`the chain cannot be asked, or refused: ${printable(fault.message)}`)
+    throw fault
+  } finally {
+    await rpc.close()
+  }
+}
+
+/** A typing error in an address of mixed case shows in its checksum (EIP-55). */
+function checkAddress(text: string): string {
+  const tell = () =>
+    new CliError(`${text} is no address: its checksum does not hold`, EXIT_CODES.usage)
+  return telling(() => getAddress(text).toLowerCase(), Error, tell)
+}
+
+/** Waits until all anchors of a relayer are confirmed, and tells how many are not. */
+async function awaitSettled(address: string): Promise<RelayerDescription> {
+  return withGateway(async ({ relayers }) => {
+    let told = { line: '', at: 0 }
+    for (;;) {
+      const relayer = (await relayers.list()).find((one) => one.address === address)
+      if (relayer === undefined)
+        throw new CliError(
+          `the database has no anchors of ${address}: is it another relayer's key?`,
+        )
+      if (relayer.current)
+        throw new CliError(
+          `the gateway signs with ${address}: set RELAYER_PRIVATE_KEY to another key, and start all gateways again`,
+        )
+      if (relayer.unconfirmed === 0) return relayer
+      const line = describeWait(relayer)
+      if (line !== told.line || performance.now() - told.at > TELL_MS) {
+        process.stderr.write(line)
+        told = { line, at: performance.now() }
+      }
+      await sleep(POLL_MS)
+    }
+  })
+}
+
+function describeWait({ waiting, unconfirmed, balance_wei: balance, fault }: RelayerDescription) {
+  const rest = balance === null ? printable(fault) : `${formatEther(balance)} ether left`
+  return `${unconfirmed} of its anchors not confirmed, ${waiting} of them in no block (${rest}); waiting.\n`
+}
+
+type Transfer = {
+  readonly key: string
+  readonly to: string
+  readonly leaveWei: bigint
+  /** Nonce after its last anchor. */
+  readonly nonce: number | null
+}
+
+/** Nothing is signed while a nonce before the transfer's is free, or may be an anchor's. */
+async function signTransfer(rpc: Rpc, { key, to, leaveWei, nonce: next }: Transfer) {
+  const from = relayerAddress(key)
+  const { chainId } = await fetchChainView(rpc, from)
+  const { balanceWei, nonce, pendingNonce } = await fetchAccountFacts(rpc, from)
+  if (nonce < (next ?? 0))
+    throw new CliError(
+      `the database has given out ${next} nonces of ${from}, chain ${chainId} has ${nonce} of its transactions: is --rpc the gateways' chain?`,
+    )
+  if (pendingNonce > nonce)
+    throw new CliError(
+      `${pendingNonce - nonce} transactions of ${from} wait for a block: run it again later`,
+    )
+  const { maxFeePerGas, maxPriorityFeePerGas } = await fetchFees(rpc)
+  const gasLimit = await estimateGas(rpc, { from, to, value: '0x1' })
+  const valueWei = balanceWei - gasLimit * maxFeePerGas - leaveWei
+  if (valueWei <= 0n)
+    throw new CliError(
+      `${from} has ${formatEther(balanceWei)} ether on chain ${chainId}: too little to be worth its transfer`,
+    )
+  const transaction = Transaction.from({
+    ...{ type: 2, chainId, nonce, to, value: valueWei, gasLimit },
+    ...{ maxFeePerGas, maxPriorityFeePerGas },
+  })
+  transaction.signature = new SigningKey(key).sign(transaction.unsignedHash)
+  return { raw: transaction.serialized, txHash: transaction.hash ?? '', valueWei }
+}
+
+async function awaitMined(rpc: Rpc, txHash: string, timeoutSeconds: number): Promise<void> {
+  const until = performance.now() + timeoutSeconds * 1000
+  for (;;) {
+    const [receipt] = await fetchReceipts(rpc, [txHash]).catch((fault: unknown) => {
+      if (fault instanceof RpcError) return [null]
+      throw fault
+    })
+    if (receipt?.succeeded) return
+    if (receipt) throw new CliError(`transaction ${txHash} reverted: does the account take ether?`)
+    if (performance.now() > until)
+      throw new CliError(
+        `transaction ${txHash} was sent, and is in no block after ${timeoutSeconds} s`,
+      )
+    await sleep(POLL_MS)
+  }
+}

@@ -1,0 +1,76 @@
+import type { AttestationVerifier } from '../../../attestation/nitro/verify-attestation.ts'
+import { printable } from '../../../attestation/report/printable.ts'
+import {
+  type ParsedList,
+  parseLists,
+  type RevocationListCode,
+  RevocationListError,
+} from '../../../attestation/revocation/list-file.ts'
+import {
+  checkBegun,
+  createListingVerifier,
+  type ListingVerifier,
+} from '../../../attestation/revocation/listing-verifier.ts'
+import { CliError, telling } from '../faults.ts'
+import { readSource } from '../files.ts'
+
+/** Largest file of lists, bytes: some 100,000 certificates. */
+export const LISTS_BYTES_MAX = 4 * 1024 * 1024
+/** Longest that a list may take to be fetched, milliseconds. */
+const LISTS_TIMEOUT_MS = 30_000
+
+/**
+ * Gives the lists in files or behind http(s) URLs, made by `nowMs`. Throws CliError,
+ * UnusableListError.
+ */
+export async function readLists(
+  sources: readonly string[],
+  nowMs: number,
+): Promise<readonly ParsedList[]> {
+  const given = { bytesMax: LISTS_BYTES_MAX, timeoutMs: LISTS_TIMEOUT_MS }
+  const files = await Promise.all(
+    sources.map(async (source) => {
+      const bytes = await readSource(source, given)
+      return telling(() => parseLists(bytes, source), RevocationListError, sayListFault)
+    }),
+  )
+  const lists = files.flat()
+  telling(() => checkBegun(lists, nowMs), RevocationListError, sayListFault)
+  return lists
+}
+
+/** A revocation list that cannot be used, in the words of the command line. */
+export class UnusableListError extends CliError {
+  readonly code: RevocationListCode
+
+  constructor({ code, source, message }: RevocationListError) {
+    super(`--crl ${printable(source)}: ${message}`)
+    this.code = code
+  }
+}
+
+function sayListFault(fault: RevocationListError): UnusableListError {
+  return new UnusableListError(fault)
+}
+
+/** As createListingVerifier, with faults as UnusableListError. */
+export function openListingVerifier(
+  verifier: AttestationVerifier,
+  lists: readonly ParsedList[],
+  given: { readonly isOfOne: boolean },
+): ListingVerifier {
+  const listing = createListingVerifier(verifier, lists, given)
+  return {
+    verify: async (bytes, policy, at) => {
+      try {
+        return await listing.verify(bytes, policy, at)
+      } catch (fault) {
+        throw fault instanceof RevocationListError ? sayListFault(fault) : fault
+      }
+    },
+    unused: () =>
+      listing
+        .unused()
+        .map((fault) => (fault instanceof RevocationListError ? sayListFault(fault) : fault)),
+  }
+}

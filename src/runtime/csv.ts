@@ -1,0 +1,21 @@
+/** A cell: text, or a number; null for an empty one. */
+type Cell = string | number | null
+
+/**
+ * Gives a table as CSV (RFC 4180): a line of names, then one for each row, each ended by CRLF. Text
+ * that a spreadsheet would take for a formula has an apostrophe before it, so that what a stranger
+ * named does nothing on the machine of whoever opens the file (OWASP, CSV injection).
+ */
+export function writeCsv(columns: readonly string[], rows: readonly (readonly Cell[])[]): string {
+  return [columns, ...rows].map((row) => `${row.map(writeCell).join(',')}\r\n`).join('')
+}
+
+const FORMULA = /^[=+\-@\t\r\n]/
+const QUOTED = /[",\r\n]/
+
+function writeCell(cell: Cell): string {
+  if (cell === null) return ''
+  if (typeof cell === 'number') return String(cell)
+  const text = FORMULA.test(cell) ? `'${cell}` : cell
+  return QUOTED.test(text) || text !== cell ? `"${text.replaceAll('"', '""')}"` : text
+}

@@ -1,0 +1,127 @@
+import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto'
+import { ContentUnavailable } from './errors.ts'
+
+/*
+ * Form of sealed content, version 1:
+ *
+ *   1 byte   version, 1
+ *   8 bytes  id of the key
+ *  12 bytes  nonce, random
+ *   n bytes  ciphertext of AES-256-GCM: of each part its length (4 bytes, big-endian) and its UTF-8
+ *  16 bytes  tag
+ *
+ * Associated data: the first 9 bytes, then the JSON array of the identity, in UTF-8.
+ */
+const VERSION = 1
+const KEY_ID_BYTES = 8
+/** Version and key id: what a row's content has at its beginning. */
+export const CONTENT_HEAD_BYTES = 1 + KEY_ID_BYTES
+const NONCE_BYTES = 12
+const TAG_BYTES = 16
+const LENGTH_BYTES = 4
+
+/** A key of AES-256-GCM and the id, 16 hex digits, that stored content names it by. */
+export type ContentKey = { readonly id: string; readonly key: Uint8Array }
+
+/**
+ * What the content belongs to: the table, and what names the row in it. Content opens under its own
+ * identity alone, so that rows cannot be swapped.
+ */
+export type ContentIdentity = readonly [table: string, ...names: string[]]
+
+/**
+ * Encrypts what callers asked and were answered, for the database. Nonces are random: one key must
+ * not seal more than 2^32 contents (NIST SP 800-38D, 8.3).
+ *
+ * Does NOT hide lengths and times, nor that a row was put back to an older content of its own.
+ */
+export type ContentCipher = {
+  /** Ids of the keys, 16 hex digits each, the newest last. */
+  readonly keyIds: readonly string[]
+  /** The first bytes of all that `seal` gives. */
+  readonly head: Uint8Array
+  /** Seals texts under the newest key. */
+  seal(parts: readonly string[], identity: ContentIdentity): Uint8Array
+  /**
+   * Gives the texts. Throws ContentUnavailable `content_key_missing` when the key is not known,
+   * `content_unreadable` when the bytes are not those that were sealed for this identity.
+   */
+  open(sealed: Uint8Array, identity: ContentIdentity): readonly string[]
+}
+
+/** Gives the cipher of these keys; the last one seals. */
+export function createContentCipher(keys: readonly [ContentKey, ...ContentKey[]]): ContentCipher {
+  const byId = new Map(keys.map(({ id, key }) => [id, key]))
+  const newest = keys.at(-1) ?? keys[0]
+  const head = Buffer.concat([Buffer.from([VERSION]), Buffer.from(newest.id, 'hex')])
+  return {
+    keyIds: keys.map(({ id }) => id),
+    head,
+    seal(parts, identity) {
+      const nonce = randomBytes(NONCE_BYTES)
+      const cipher = createCipheriv('aes-256-gcm', newest.key, nonce)
+      cipher.setAAD(associatedData(head, identity))
+      const sealed = parts.flatMap((part) => {
+        const length = Buffer.alloc(LENGTH_BYTES)
+        length.writeUInt32BE(Buffer.byteLength(part))
+        return [cipher.update(length), cipher.update(part, 'utf8')]
+      })
+      return Buffer.concat([head, nonce, ...sealed, cipher.final(), cipher.getAuthTag()])
+    },
+    open(sealed, identity) {
+      const bytes = Buffer.from(sealed.buffer, sealed.byteOffset, sealed.byteLength)
+      const id = contentKeyId(bytes)
+      const key = id === null ? undefined : byId.get(id)
+      if (id === null) throw new ContentUnavailable('content_unreadable')
+      if (key === undefined) throw new ContentUnavailable('content_key_missing')
+      return splitParts(decrypt(bytes, key, identity))
+    },
+  }
+}
+
+/** Opens content where there may be no key at all: then `content_key_missing` is thrown. */
+export function openContent(
+  cipher: ContentCipher | null,
+  sealed: Uint8Array,
+  identity: ContentIdentity,
+): readonly string[] {
+  if (cipher === null) throw new ContentUnavailable('content_key_missing')
+  return cipher.open(sealed, identity)
+}
+
+/** Id of the key that sealed this; null when it is too short, or of another version. */
+export function contentKeyId(sealed: Uint8Array): string | null {
+  const isWhole = sealed.length >= CONTENT_HEAD_BYTES + NONCE_BYTES + TAG_BYTES
+  if (!isWhole || sealed[0] !== VERSION) return null
+  return Buffer.from(sealed.subarray(1, CONTENT_HEAD_BYTES)).toString('hex')
+}
+
+function decrypt(sealed: Buffer, key: Uint8Array, identity: ContentIdentity): Buffer {
+  const head = sealed.subarray(0, CONTENT_HEAD_BYTES)
+  const nonce = sealed.subarray(CONTENT_HEAD_BYTES, CONTENT_HEAD_BYTES + NONCE_BYTES)
+  const text = sealed.subarray(CONTENT_HEAD_BYTES + NONCE_BYTES, -TAG_BYTES)
+  const options = { authTagLength: TAG_BYTES }
+  const decipher = createDecipheriv('aes-256-gcm', key, nonce, options)
+  decipher.setAAD(associatedData(head, identity))
+  decipher.setAuthTag(sealed.subarray(-TAG_BYTES))
+  try {
+    return Buffer.concat([decipher.update(text), decipher.final()])
+  } catch (cause) {
+    throw new ContentUnavailable('content_unreadable', { cause })
+  }
+}
+
+/** The bytes are authentic: they are what `seal` wrote. */
+function splitParts(bytes: Buffer): readonly string[] {
+  const parts: string[] = []
+  for (let at = 0; at < bytes.length; ) {
+    const end = at + LENGTH_BYTES + bytes.readUInt32BE(at)
+    parts.push(bytes.toString('utf8', at + LENGTH_BYTES, end))
+    at = end
+  }
+  return parts
+}
+
+function associatedData(head: Uint8Array, identity: ContentIdentity): Buffer {
+  return Buffer.concat([head, Buffer.from(JSON.stringify(identity))])
+}

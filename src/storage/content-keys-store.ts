@@ -1,0 +1,44 @@
+import { sql } from 'kysely'
+import type { Logger } from '../observability/logger.ts'
+import { StartFailure } from '../runtime/starting.ts'
+import { clockSeconds } from './clock.ts'
+import type { Database } from './database.ts'
+
+/**
+ * Notes under which key content is encrypted from now on. Rejects with StartFailure when content
+ * was encrypted before and there is no key at all: new content would be stored in the clear beside
+ * it, because of a setting that was forgotten. Warns of keys that are missing: what is encrypted
+ * under them cannot be read. Gives the id of the key when it was not in use before, else null.
+ */
+export async function admitContentKeys(
+  { queries, content }: Pick<Database, 'queries' | 'content'>,
+  log: Pick<Logger, 'warn'>,
+): Promise<string | null> {
+  const newest = content?.keyIds.at(-1) ?? null
+  const isNew = newest !== null && (await noteKey({ queries }, newest))
+  const known = new Set(content?.keyIds)
+  const used = await queries
+    .selectFrom('content_keys')
+    .select('id')
+    .where('retired_at', 'is', null)
+    .orderBy('first_used_at')
+    .execute()
+  const missing = used.flatMap(({ id }) => (known.has(id) ? [] : [id]))
+  if (missing.length === 0) return isNew ? newest : null
+  if (content === null)
+    throw new StartFailure(
+      `content: the database holds content that is encrypted under ${missing.join(', ')}, and there is no key: ` +
+        'set CONTENT_KEY_FILE or CONTENT_KEY_COMMAND (when those keys are lost, to a new one)',
+    )
+  log.warn({ keys: missing }, 'keys of stored content are missing: it cannot be read')
+  return isNew ? newest : null
+}
+
+/** Another gateway may do so at the same moment: one of them is told that it did. */
+async function noteKey({ queries }: Pick<Database, 'queries'>, id: string): Promise<boolean> {
+  const { numAffectedRows } = await sql`
+    insert into content_keys (id, first_used_at) values (${id}, ${clockSeconds(null)})
+    on conflict (id) do update set retired_at = null
+      where content_keys.retired_at is not null`.execute(queries)
+  return (numAffectedRows ?? 0n) > 0n
+}

@@ -1,0 +1,131 @@
+import { execFile } from 'node:child_process'
+import { createHmac } from 'node:crypto'
+import { constants, open } from 'node:fs/promises'
+import { StartFailure, systemCodeOf } from '../runtime/starting.ts'
+import { type ContentCipher, type ContentKey, createContentCipher } from './content-cipher.ts'
+
+/** Where the keys are: a file, or a program that prints them. */
+export type ContentKeySource =
+  | { readonly file: string }
+  /** The program's path and its arguments: no shell reads them. */
+  | { readonly command: readonly [string, ...string[]] }
+
+/** Longest list of keys, bytes: some hundred lines. */
+const KEY_TEXT_BYTES_MAX = 64 * 1024
+
+/** Longest that the program may take, milliseconds. A key service answers within one second. */
+const COMMAND_TIMEOUT_MS = 10_000
+
+/** Mode bits of a file that users other than its owner and its group have. */
+const OTHERS = 0o007
+
+const KEY_BYTES = 32
+const HEX_FORM = /^[0-9a-fA-F]{64}$/
+const BASE64_FORM = /^[A-Za-z0-9+/]{43}=$/
+
+/**
+ * Gives the cipher over the keys of the source; null without one: then content is stored in the
+ * clear. Rejects with StartFailure, whose message never holds a key or what the program wrote.
+ */
+export async function openContentCipher(
+  source: ContentKeySource | null,
+  timeoutMs = COMMAND_TIMEOUT_MS,
+): Promise<ContentCipher | null> {
+  if (source === null) return null
+  const [name, text] =
+    'file' in source
+      ? ['CONTENT_KEY_FILE', await readKeyFile(source.file)]
+      : ['CONTENT_KEY_COMMAND', await runKeyCommand(source.command, timeoutMs)]
+  const keys = parseContentKeys(text)
+  if (typeof keys === 'string') throw new StartFailure(`content: ${name}: ${keys}`)
+  return createContentCipher(keys)
+}
+
+/**
+ * Keys of a text, one a line: 32 bytes in hex or standard base64. Blank lines and those that begin
+ * with `#` are skipped. The last key is the newest. Gives what is wrong as a text that holds no
+ * key.
+ */
+export function parseContentKeys(text: string): readonly [ContentKey, ...ContentKey[]] | string {
+  const lines = text.split('\n').map((line) => line.trim())
+  const keys: ContentKey[] = []
+  for (const [at, line] of lines.entries()) {
+    if (line === '' || line.startsWith('#')) continue
+    const key = decodeKey(line)
+    if (key === null)
+      return `expected ${KEY_BYTES} bytes in hex or base64 in line ${at + 1}, and nothing else`
+    const id = idOf(key)
+    if (keys.some((known) => known.id === id))
+      return `expected each key once, got that of line ${at + 1} again`
+    keys.push({ id, key })
+  }
+  const [first, ...others] = keys
+  return first === undefined ? 'expected a key, got none' : [first, ...others]
+}
+
+function decodeKey(line: string): Uint8Array | null {
+  if (HEX_FORM.test(line)) return Buffer.from(line, 'hex')
+  if (!BASE64_FORM.test(line)) return null
+  const key = Buffer.from(line, 'base64')
+  // Of the last character but one, two bits are not used: there is one text for each key.
+  return key.toString('base64') === line ? key : null
+}
+
+/**
+ * The key's id, 16 hex digits. It is made of the key, so that no two keys are taken for each other
+ * by mistake, and says nothing of it.
+ */
+function idOf(key: Uint8Array): string {
+  return createHmac('sha256', key).update('affidavit content key id').digest('hex').slice(0, 16)
+}
+
+async function readKeyFile(path: string): Promise<string> {
+  try {
+    // A pipe that nobody writes to would otherwise hold up the start for good.
+    await using file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK)
+    const facts = await file.stat()
+    if (!facts.isFile())
+      throw new StartFailure(`content: CONTENT_KEY_FILE ${path}: expected a regular file`)
+    const { mode, size } = facts
+    if ((mode & OTHERS) !== 0)
+      throw new StartFailure(
+        `content: CONTENT_KEY_FILE ${path} can be used by everybody: take the rights of others away (chmod o=)`,
+      )
+    if (size > KEY_TEXT_BYTES_MAX)
+      throw new StartFailure(
+        `content: CONTENT_KEY_FILE ${path}: expected at most ${KEY_TEXT_BYTES_MAX} bytes`,
+      )
+    return await file.readFile('utf8')
+  } catch (error) {
+    if (error instanceof StartFailure) throw error
+    throw new StartFailure(
+      `content: CONTENT_KEY_FILE ${path} cannot be read (${systemCodeOf(error) ?? 'unknown fault'})`,
+    )
+  }
+}
+
+function runKeyCommand(
+  [program, ...args]: readonly [string, ...string[]],
+  timeoutMs: number,
+): Promise<string> {
+  const options = {
+    timeout: timeoutMs,
+    killSignal: 'SIGKILL',
+    maxBuffer: KEY_TEXT_BYTES_MAX,
+    encoding: 'utf8',
+  } as const
+  return new Promise((resolve, reject) => {
+    execFile(program, args, options, (error, stdout) => {
+      if (error === null) return resolve(stdout)
+      reject(new StartFailure(`content: CONTENT_KEY_COMMAND ${program} ${describeEnd(error)}`))
+    }).stdin?.end()
+  })
+}
+
+/** What it wrote is not told: it may be half of a key. */
+function describeEnd(error: Error & { code?: unknown; killed?: boolean }): string {
+  if (error.code === 'ERR_CHILD_PROCESS_STDIO_MAXBUFFER') return 'printed too much'
+  if (error.killed === true) return 'took too long'
+  if (typeof error.code === 'number') return `ended with exit code ${error.code}`
+  return `cannot be run (${systemCodeOf(error) ?? 'it was killed'})`
+}

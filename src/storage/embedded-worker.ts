@@ -1,0 +1,28 @@
+import path from 'node:path'
+import { parentPort, workerData } from 'node:worker_threads'
+import { PGlite } from '@electric-sql/pglite'
+
+/**
+ * The thread of the embedded database. In: `workerData.folder`, then messages of Postgres' protocol
+ * as bytes, and null to close. Out: null once it is open, then what it answers to each, as bytes.
+ * An error ends the thread, and is told by its `error` event.
+ */
+if (parentPort === null) throw new Error('expected to be run as a worker thread')
+const port = parentPort
+const pglite = await PGlite.create({ dataDir: path.join(String(workerData.folder), 'pgdata') })
+let running: Promise<void> = Promise.resolve()
+port.on('message', (message: Uint8Array | null) => {
+  running = running.then(() => (message === null ? close() : answer(message)))
+})
+port.postMessage(null)
+
+async function answer(message: Uint8Array): Promise<void> {
+  const bytes = await pglite.execProtocolRaw(message)
+  if (bytes.buffer instanceof ArrayBuffer && bytes.length > 0)
+    port.postMessage(bytes, [bytes.buffer])
+}
+
+async function close(): Promise<void> {
+  await pglite.close()
+  port.close()
+}

@@ -1,0 +1,154 @@
+import { readFileSync } from 'node:fs'
+import { basename, join } from 'node:path'
+import type { BuildOptions, Plugin } from 'esbuild'
+
+/** What browsers load: its name has a digest of its content, so that it never changes. */
+export type Asset = { readonly type: string; readonly text: string }
+
+/** All that the pages load, and what each of them begins with. */
+export type Bundle = {
+  readonly assets: ReadonlyMap<string, Asset>
+  /** By page: its script, what that imports, and its style; names of assets. */
+  readonly pages: ReadonlyMap<PageName, PageAssets>
+  /** The page that checks evidence, to be saved: all of it in two texts. */
+  readonly saved: SavedAssets
+}
+
+export type SavedAssets = { readonly script: string; readonly style: string }
+
+export type PageAssets = {
+  readonly script: string
+  /** Scripts that `script` imports at once. */
+  readonly imports: readonly string[]
+  readonly styles: readonly string[]
+}
+
+/** The pages; `<name>/start.tsx` is where each begins. */
+export const PAGES = ['home', 'verify', 'docs', 'console', 'log', 'completion'] as const
+export type PageName = (typeof PAGES)[number]
+
+/** Where browsers ask for assets. */
+export const ASSETS_PATH = '/assets'
+
+/**
+ * Bundles every page from its sources: takes some hundred milliseconds and a process, which ends
+ * again. Throws esbuild's error when the sources are broken.
+ */
+export async function bundlePages(): Promise<Bundle> {
+  const { build, stop } = await import('esbuild')
+  try {
+    const { outputFiles, metafile } = await build({
+      ...BROWSER_OPTIONS,
+      entryPoints: PAGES.map((name) => ({ in: startOf(name), out: name })),
+      format: 'esm',
+      splitting: true,
+      entryNames: '[name]-[hash]',
+      chunkNames: 'chunk-[hash]',
+      assetNames: '[name]-[hash]',
+      outdir: OUT,
+    })
+    const assets = new Map(
+      outputFiles.map(({ path, text }) => [basename(path), { type: typeOf(path), text }]),
+    )
+    const pages = new Map(PAGES.map((name) => [name, findAssets(metafile, startOf(name))]))
+    const saved = await build({
+      ...BROWSER_OPTIONS,
+      entryPoints: { verify: startOf('verify') },
+      format: 'iife',
+      outdir: OUT,
+    })
+    const textOf = (extension: string) =>
+      saved.outputFiles.find(({ path }) => path.endsWith(extension))?.text ?? ''
+    return { assets, pages, saved: { script: textOf('.js'), style: textOf('.css') } }
+  } finally {
+    await stop()
+  }
+}
+
+/** Where the sources are. */
+const ROOT = join(import.meta.dirname, '../..')
+
+/** What is imported with `?text` is the text of one script, for a worker. */
+const WORKER_TEXTS: Plugin = {
+  name: 'worker-texts',
+  setup({ onResolve, onLoad, esbuild }) {
+    onResolve({ filter: /\.ts\?text$/ }, ({ path, resolveDir }) => ({
+      path: join(resolveDir, path.replace(/\?text$/, '')),
+      namespace: 'worker-text',
+    }))
+    onLoad({ filter: /.*/, namespace: 'worker-text' }, async ({ path }) => {
+      const { outputFiles } = await esbuild.build({
+        ...SCRIPT_OPTIONS,
+        entryPoints: [path],
+        format: 'iife',
+      })
+      return { contents: outputFiles[0]?.text ?? '', loader: 'text' }
+    })
+  },
+}
+
+const SCRIPT_OPTIONS = {
+  absWorkingDir: ROOT,
+  bundle: true,
+  minify: true,
+  platform: 'browser',
+  target: 'es2022',
+  jsx: 'automatic',
+  jsxImportSource: 'preact',
+  legalComments: 'none',
+  charset: 'utf8',
+  logLevel: 'silent',
+  write: false,
+  metafile: true,
+} as const satisfies BuildOptions
+
+/** How scripts and styles of pages are made of their sources. */
+export const BROWSER_OPTIONS = {
+  ...SCRIPT_OPTIONS,
+  plugins: [WORKER_TEXTS],
+} satisfies BuildOptions
+
+/** Nothing is written there. */
+const OUT = join(import.meta.dirname, 'out')
+
+function startOf(name: PageName): string {
+  return `src/web/${name}/start.tsx`
+}
+
+type Outputs = Readonly<
+  Record<
+    string,
+    {
+      readonly entryPoint?: string
+      readonly cssBundle?: string
+      readonly imports: readonly { readonly path: string; readonly kind: string }[]
+    }
+  >
+>
+
+function findAssets({ outputs }: { readonly outputs: Outputs }, start: string): PageAssets {
+  const [path, output] =
+    Object.entries(outputs).find(([, { entryPoint }]) => entryPoint === start) ?? []
+  if (path === undefined || output === undefined) throw new Error(`expected ${start} to be bundled`)
+  const found = new Set<string>()
+  const follow = (from: string) => {
+    for (const { path: to, kind } of outputs[from]?.imports ?? []) {
+      if (kind !== 'import-statement' || found.has(to)) continue
+      found.add(to)
+      follow(to)
+    }
+  }
+  follow(path)
+  return {
+    script: basename(path),
+    imports: [...found].map((one) => basename(one)),
+    styles: output.cssBundle === undefined ? [] : [basename(output.cssBundle)],
+  }
+}
+
+function typeOf(path: string): string {
+  return path.endsWith('.css') ? 'text/css; charset=utf-8' : 'text/javascript; charset=utf-8'
+}
+
+/** The mark of the service, as the pages' icon. */
+export const ICON = readFileSync(join(import.meta.dirname, 'icon.svg'), 'utf8')

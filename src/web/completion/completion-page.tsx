@@ -1,0 +1,235 @@
+import '../verify/verify.css'
+import './completion.css'
+import type { ComponentChildren } from 'preact'
+import { useMemo, useState } from 'preact/hooks'
+import type { BundleFacts } from '../../../attestation/evidence/bundle-report.ts'
+import { canonicalizeJson } from '../../../attestation/json/canonical.ts'
+import type { Json } from '../../../attestation/json/value.ts'
+import { askEvidence, GatewayFault } from '../kit/gateway.ts'
+import { Busy, FaultNotice } from '../kit/notices.tsx'
+import { OutsideText } from '../kit/outside-text.tsx'
+import { saveFile } from '../kit/save-file.ts'
+import { useLoaded } from '../kit/use-loaded.ts'
+import { CopyButton, Count, Time } from '../kit/values.tsx'
+import { EvidenceReport } from '../verify/evidence-report.tsx'
+import { ExpectationsForm, NO_FORM_EXPECTATIONS } from '../verify/expectations-form.tsx'
+import { createChecker } from '../verify/start-worker.ts'
+import { Refused } from '../verify/verdict.tsx'
+import { ContentForms } from './content-forms.tsx'
+import { type CompletionJudgement, isWaiting, judgeCompletion } from './judge-completion.ts'
+
+/** How often evidence that is in no block yet is asked for again. */
+const EVERY_MS = 4_000
+
+/** `/c/{hash}`; `name`: what stands there. */
+export function CompletionPage({ name }: { readonly name: string }) {
+  const text = decode(name)
+  if (!/^(0x)?[0-9a-f]{64}$/i.test(text))
+    return (
+      <>
+        <h1>Not a completion</h1>
+        <div class="notice bad" role="alert">
+          <p>
+            Expected the hash of a completion, 64 hex digits, after /c/. Got:{' '}
+            <OutsideText text={text} isOneLine={true} shownMax={100} />
+          </p>
+          <p>
+            It is the member <code>hash</code> of a verified answer. A file of evidence is checked
+            at <a href="/verify">Verify</a>.
+          </p>
+        </div>
+      </>
+    )
+  return <Completion hash={text.slice(-64).toLowerCase()} />
+}
+
+function decode(name: string): string {
+  try {
+    return decodeURIComponent(name)
+  } catch {
+    return name
+  }
+}
+
+function Completion({ hash }: { readonly hash: string }) {
+  // What was fetched with a key takes the place of what is public.
+  const [whole, setWhole] = useState<Json | null>(null)
+  const [kept, setKept] = useState<File | null>(null)
+  const [isFinal, setIsFinal] = useState(false)
+  const [expectations, setExpectations] = useState(NO_FORM_EXPECTATIONS)
+  // Those that the reader asked to be checked by.
+  const [demanded, setDemanded] = useState(NO_FORM_EXPECTATIONS)
+  const checker = useMemo(createChecker, [])
+  const fetched = useLoaded(
+    async (signal) => {
+      const given = await askEvidence(`/v1/evidence/${hash}`, { signal })
+      setIsFinal(!isWaiting(given))
+      return given
+    },
+    [hash],
+    { everyMs: isFinal || whole !== null ? null : EVERY_MS },
+  )
+  const given = whole ?? fetched.value
+  const text = given === null ? '' : canonicalizeJson(given)
+  const asked = [text, demanded, kept] as const
+  const judged = useLoaded(async () => {
+    if (given === null) return null
+    const demands = { hash, expectations: demanded, kept, checker }
+    return { judgement: await judgeCompletion(given, demands), of: asked }
+  }, asked)
+  return (
+    <div class="completion">
+      <h1>
+        Completion <span class="hex">{hash}</span> <CopyButton text={hash} what="the hash" />
+      </h1>
+      {given === null && fetched.fault !== null && (
+        <FaultNotice fault={fetched.fault} onRetry={fetched.reload}>
+          {adviceFor(fetched.fault)}
+        </FaultNotice>
+      )}
+      {given === null && fetched.fault === null && <Busy what="Fetching the evidence" />}
+      {judged.fault !== null && <FaultNotice fault={judged.fault} onRetry={judged.reload} />}
+      {given !== null && judged.value === null && judged.fault === null && (
+        <Busy what="Checking it" />
+      )}
+      {judged.value !== null && judged.fault === null && (
+        <>
+          <div role="status">
+            {isOther(judged.value.of, asked) && (
+              <p class="notice warn" data-outdated>
+                Checking again. What stands below is of what was given before.
+              </p>
+            )}
+          </div>
+          <Judgement judgement={judged.value.judgement} />
+        </>
+      )}
+      {given !== null && judged.value !== null && (
+        <>
+          <details class="panel">
+            <summary>What you expect: code, configuration, roots</summary>
+            <ExpectationsForm
+              given={expectations}
+              onChange={(part) => setExpectations((before) => ({ ...before, ...part }))}
+            />
+            <p>
+              <button type="button" class="primary" onClick={() => setDemanded(expectations)}>
+                Check by this
+              </button>
+            </p>
+          </details>
+          <p class="row">
+            <button
+              type="button"
+              onClick={() => saveFile(`affidavit-${hash.slice(0, 16)}.json`, `${text}\n`)}
+            >
+              Save this evidence
+            </button>
+            <span>
+              Saved, it can be checked <a href="/verify">anywhere</a>, and with a chain of your
+              choice.
+            </span>
+          </p>
+        </>
+      )}
+      {(given !== null || isForbidden(fetched.fault)) && (
+        <ContentForms {...{ hash, kept }} onWhole={setWhole} onKept={setKept} />
+      )}
+    </div>
+  )
+}
+
+function isOther(one: readonly unknown[], other: readonly unknown[]): boolean {
+  return one.some((value, at) => value !== other[at])
+}
+
+function Judgement({ judgement }: { readonly judgement: CompletionJudgement }) {
+  if (judgement.kind === 'other') return <OtherNotice got={judgement.got} />
+  const { outcome } = judgement
+  if (outcome.kind === 'refused') return <Refused outcome={outcome} />
+  if (outcome.kind !== 'evidence') return <OtherNotice got={null} />
+  const { judged } = outcome
+  const facts = judged.kind === 'bundle' ? judged.report.facts : null
+  return (
+    <>
+      {facts !== null && <Facts facts={facts} />}
+      <EvidenceReport judged={judged} expected={outcome.expected} explorer="" />
+    </>
+  )
+}
+
+/** The operator lets only those see evidence who may read the completion. */
+function isForbidden(fault: unknown): boolean {
+  return fault instanceof GatewayFault && fault.code === 'evidence_restricted'
+}
+
+function adviceFor(fault: unknown): string | undefined {
+  if (isForbidden(fault)) return 'Give an API key that may read it, below.'
+  if (fault instanceof GatewayFault && fault.status === 404)
+    return 'Check the hash: it may be of another gateway, or of an answer that was not committed.'
+  return undefined
+}
+
+function OtherNotice({ got }: { readonly got: string | null }) {
+  return (
+    <div class="notice bad" role="alert">
+      <p>
+        <strong>This is not its evidence.</strong> The gateway gave{' '}
+        {got === null ? (
+          'something else'
+        ) : (
+          <>
+            that of <OutsideText text={got} isOneLine={true} shownMax={80} />
+          </>
+        )}
+        .
+      </p>
+      <p>Do not rely on it, and ask the operator.</p>
+    </div>
+  )
+}
+
+/** What the evidence says: worth as much as the verdict below it. */
+function Facts({ facts }: { readonly facts: BundleFacts }) {
+  const { provider, model, notary } = facts
+  return (
+    <dl class="facts">
+      <Fact name="Finished">
+        <Time ms={1_000 * facts.finishedAt} />
+      </Fact>
+      <Fact name="Provider">
+        <OutsideText
+          text={`${provider.name}, ${provider.origin}`}
+          isOneLine={true}
+          shownMax={200}
+        />
+      </Fact>
+      <Fact name="Model that was asked for">
+        <OutsideText text={model.requested} isOneLine={true} shownMax={200} />
+      </Fact>
+      <Fact name="Model that answered">
+        {model.returned === null ? (
+          'the answer names none'
+        ) : (
+          <OutsideText text={model.returned} isOneLine={true} shownMax={200} />
+        )}
+      </Fact>
+      <Fact name="Outcome">{facts.outcome.replaceAll('_', ' ')}</Fact>
+      <Fact name="In the log">
+        leaf <Count value={facts.index} /> of{' '}
+        <a class="hex" href={`/log/${notary}`}>
+          {notary}
+        </a>
+      </Fact>
+    </dl>
+  )
+}
+
+function Fact({ name, children }: { readonly name: string; readonly children: ComponentChildren }) {
+  return (
+    <div>
+      <dt>{name}</dt>
+      <dd>{children}</dd>
+    </div>
+  )
+}

@@ -1,0 +1,153 @@
+import { useRef, useState } from 'preact/hooks'
+import type { Json } from '../../../attestation/json/value.ts'
+import { askEvidence, GatewayFault } from '../kit/gateway.ts'
+import { Busy, FaultNotice } from '../kit/notices.tsx'
+import { OutsideText } from '../kit/outside-text.tsx'
+import { holdKey, tabKey } from '../kit/tab-key.ts'
+
+/**
+ * How whoever may see the content does: with an API key, which leaves this tab for this gateway
+ * alone, or with what its caller kept, which leaves it for nobody.
+ */
+export function ContentForms({
+  hash,
+  kept,
+  onWhole,
+  onKept,
+}: {
+  readonly hash: string
+  /** The file that was given. */
+  readonly kept: File | null
+  readonly onWhole: (whole: Json) => void
+  readonly onKept: (kept: File | null) => void
+}) {
+  return (
+    <section aria-labelledby="content">
+      <h2 id="content">What was asked and answered</h2>
+      <p>
+        Public evidence has hashes in its place. Whoever may read it sees it here, checked against
+        them.
+      </p>
+      <div class="cards">
+        <KeyForm hash={hash} onWhole={onWhole} />
+        <KeptForm kept={kept} onKept={onKept} />
+      </div>
+    </section>
+  )
+}
+
+function KeyForm({
+  hash,
+  onWhole,
+}: {
+  readonly hash: string
+  readonly onWhole: (whole: Json) => void
+}) {
+  const [key, setKey] = useState(tabKey() ?? '')
+  const [isAsking, setIsAsking] = useState(false)
+  const [fault, setFault] = useState<unknown>(null)
+  const ask = async (event: Event) => {
+    event.preventDefault()
+    setIsAsking(true)
+    setFault(null)
+    try {
+      const path = `/v1/verified/chat/completions/${hash}/evidence`
+      onWhole(await askEvidence(path, { key: key.trim(), signal: AbortSignal.timeout(30_000) }))
+      holdKey(key.trim(), false)
+    } catch (failed) {
+      setFault(failed)
+    }
+    setIsAsking(false)
+  }
+  return (
+    <form class="card" onSubmit={(event) => void ask(event)}>
+      <h3>With an API key</h3>
+      <div class="field">
+        <label for="key">
+          API key <span class="hint">sent to this gateway alone, kept in this tab's memory</span>
+        </label>
+        <input
+          id="key"
+          class="wide"
+          type="password"
+          autocomplete="off"
+          spellcheck={false}
+          required
+          pattern="[\x21-\x7e]{1,512}"
+          value={key}
+          onInput={({ currentTarget }) => setKey(currentTarget.value)}
+        />
+      </div>
+      <p>
+        <button type="submit" disabled={isAsking}>
+          Show the content
+        </button>
+      </p>
+      {isAsking && <Busy what="Fetching the content" />}
+      {fault !== null && (
+        <FaultNotice fault={fault}>
+          {fault instanceof GatewayFault && fault.status === 404
+            ? 'This key may not see it: it is of another account.'
+            : undefined}
+        </FaultNotice>
+      )}
+    </form>
+  )
+}
+
+function KeptForm({
+  kept,
+  onKept,
+}: {
+  readonly kept: File | null
+  readonly onKept: (kept: File | null) => void
+}) {
+  const [isOver, setIsOver] = useState(false)
+  const field = useRef<HTMLInputElement>(null)
+  const leave = () => {
+    if (field.current !== null) field.current.value = ''
+    onKept(null)
+  }
+  return (
+    <section
+      class={`card drop ${isOver ? 'over' : ''}`}
+      aria-label="With what you kept"
+      onDragOver={(event) => {
+        event.preventDefault()
+        setIsOver(true)
+      }}
+      onDragLeave={() => setIsOver(false)}
+      onDrop={(event) => {
+        event.preventDefault()
+        setIsOver(false)
+        onKept(event.dataTransfer?.files[0] ?? null)
+      }}
+    >
+      <h3>With what you kept</h3>
+      <div class="field">
+        <label for="kept">
+          Saved proof, or the answer{' '}
+          <span class="hint">dropped or chosen; compared in this page, sent nowhere</span>
+        </label>
+        <input
+          id="kept"
+          ref={field}
+          class="wide"
+          type="file"
+          onChange={({ currentTarget }) => onKept(currentTarget.files?.[0] ?? null)}
+        />
+      </div>
+      <p>
+        <button type="button" disabled={kept === null} onClick={leave}>
+          Take it away
+        </button>
+      </p>
+      {kept !== null && (
+        <p class="faint">
+          Compared: <OutsideText text={kept.name} isOneLine={true} shownMax={100} />. What came of
+          it stands above.
+        </p>
+      )}
+    </section>
+  )
+}

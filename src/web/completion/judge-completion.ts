@@ -1,0 +1,43 @@
+import { canonicalizeJson } from '../../../attestation/json/canonical.ts'
+import { isJsonObject, type Json, memberAt, memberOf } from '../../../attestation/json/value.ts'
+import type { Expectations, Outcome } from '../verify/job.ts'
+import type { Checker } from '../verify/start-worker.ts'
+
+/** What evidence of one completion comes to. */
+export type CompletionJudgement =
+  | { readonly kind: 'judged'; readonly outcome: Outcome }
+  /** It may hold, but it is not of the completion that was asked for. */
+  | { readonly kind: 'other'; readonly got: string | null }
+
+/**
+ * Judges what the gateway gave as the evidence of `hash` (hex, no prefix), as the page that checks
+ * any evidence does, and without a chain. Rejects with AbortError when `checker` is given another
+ * job.
+ */
+export async function judgeCompletion(
+  given: Json,
+  demands: {
+    readonly hash: string
+    readonly expectations: Expectations
+    /** The answer as its caller kept it, or a saved proof. */
+    readonly kept: Blob | null
+    readonly checker: Checker
+  },
+): Promise<CompletionJudgement> {
+  const { hash, expectations, kept, checker } = demands
+  const got = memberAt(given, 'record', 'hash')
+  if (got !== hash) return { kind: 'other', got: typeof got === 'string' ? got : null }
+  const outcome = await checker.run(
+    {
+      ...{ kind: 'evidence', expectations, request: null, answer: kept, rpc: null },
+      source: new Blob([canonicalizeJson(given)]),
+    },
+    () => undefined,
+  )
+  return { kind: 'judged', outcome }
+}
+
+/** Whether the evidence is in no block yet, so that there will be more of it. */
+export function isWaiting(given: Json): boolean {
+  return isJsonObject(given) && memberOf(given, 'block') === null
+}

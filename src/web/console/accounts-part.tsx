@@ -1,0 +1,211 @@
+import { useRef, useState } from 'preact/hooks'
+import type { AccountPageReply } from '../../accounts/account-routes.ts'
+import type { AccountDescription } from '../../api/control-operations.ts'
+import { State } from '../kit/notices.tsx'
+import { escapeLine, OutsideText } from '../kit/outside-text.tsx'
+import { Time } from '../kit/values.tsx'
+import { AccountBudgets } from './budgets.tsx'
+import { ConfirmButton } from './confirm-button.tsx'
+import { MoreOfIt } from './more-of-it.tsx'
+import { useSession } from './session.ts'
+import { Table } from './table.tsx'
+import { ActionState, useAction } from './use-action.tsx'
+import { usePages } from './use-pages.ts'
+
+const ACCOUNTS_PATH = '/v1/admin/accounts'
+/** Accounts of a page. */
+const PAGE_MAX = 50
+
+/** For the operator: the customers, what they may use, and whether they may call at all. */
+export function AccountsPart() {
+  const session = useSession()
+  const [chosen, setChosen] = useState<string | null>(null)
+  const pages = usePages<AccountDescription>(
+    async (cursor, signal) => {
+      const more = cursor === null ? '' : `&cursor=${encodeURIComponent(cursor)}`
+      const path = `${ACCOUNTS_PATH}?limit=${PAGE_MAX}${more}`
+      const { accounts, ...page } = await session.ask<AccountPageReply>(path, { signal })
+      return { ...page, items: accounts }
+    },
+    [session],
+  )
+  const { items: accounts, reload } = pages
+  return (
+    <>
+      <h1 tabIndex={-1}>Accounts</h1>
+      <p>
+        The customers of this service. An account has keys, a history of its own, budgets, and a
+        tier, which says how much it may use.
+      </p>
+      <OpenAccount onOpened={reload} />
+      <h2>Existing accounts</h2>
+      <Table
+        label="Accounts"
+        columns={[...['Name', 'Id', 'Made', 'State', 'Tier'], { hidden: 'What to do' }]}
+        isLoaded={accounts !== null}
+        empty={accounts?.length === 0 ? 'There is none yet. Make one above.' : null}
+      >
+        {accounts?.map((account) => (
+          <tr key={account.id}>
+            <th scope="row">
+              <OutsideText text={account.name} isOneLine={true} shownMax={100} />
+            </th>
+            <td class="hex">{account.id}</td>
+            <td>
+              <Time ms={account.created_at * 1000} />
+            </td>
+            <td>
+              {account.disabled_at === null ? (
+                <State tone="good">active</State>
+              ) : (
+                <>
+                  <State tone="warn">disabled</State> <Time ms={account.disabled_at * 1000} />
+                </>
+              )}
+            </td>
+            <td>
+              <TierForm {...{ account, onSet: reload }} />
+            </td>
+            <td>
+              <button
+                type="button"
+                class="small"
+                aria-label={`Budgets of ${escapeLine(account.name)}`}
+                onClick={() => setChosen(account.name)}
+              >
+                Budgets
+              </button>{' '}
+              <StateButtons
+                {...{ account }}
+                onSet={() => {
+                  setChosen(null)
+                  reload()
+                }}
+              />
+            </td>
+          </tr>
+        ))}
+      </Table>
+      <MoreOfIt of={pages} what="accounts" />
+      {chosen !== null && <AccountBudgets key={chosen} account={chosen} />}
+    </>
+  )
+}
+
+/** Disables an account, takes it into use again, and deletes it; each is asked for once more. */
+function StateButtons({
+  account: { id, name, disabled_at: disabledAt },
+  onSet,
+}: {
+  readonly account: AccountDescription
+  readonly onSet: () => void
+}) {
+  const session = useSession()
+  const shown = <OutsideText text={name} isOneLine={true} shownMax={100} />
+  const own = id === session.holder.account_id && (
+    <p>You are signed in with a key of this account: it is refused, too.</p>
+  )
+  const set = (state: 'active' | 'disabled') => async () => {
+    await session.ask(`${ACCOUNTS_PATH}/state`, { method: 'PUT', body: { name, state } })
+    onSet()
+  }
+  const remove = async () => {
+    await session.ask(`${ACCOUNTS_PATH}?${new URLSearchParams({ name })}`, { method: 'DELETE' })
+    onSet()
+  }
+  const what = escapeLine(name)
+  return (
+    <>
+      {disabledAt === null ? (
+        <ConfirmButton
+          {...{ label: 'Disable', what, title: 'Disable this account?', act: set('disabled') }}
+        >
+          <p>Calls with keys of {shown} get 403 within a second. What runs ends as usual.</p>
+          {own}
+        </ConfirmButton>
+      ) : (
+        <ConfirmButton
+          {...{ label: 'Enable', what, title: 'Enable this account?', act: set('active') }}
+        >
+          <p>Keys of {shown} are taken again within a second.</p>
+        </ConfirmButton>
+      )}{' '}
+      <ConfirmButton {...{ label: 'Delete', what, title: 'Delete this account?', act: remove }}>
+        <p>
+          The keys of {shown} are revoked for good, and its name is free. It does not come back. Its
+          records and their proofs stay: erase its content before, if that is to go.
+        </p>
+        {own}
+      </ConfirmButton>
+    </>
+  )
+}
+
+function TierForm({
+  account: { name, tier },
+  onSet,
+}: {
+  readonly account: AccountDescription
+  readonly onSet: () => void
+}) {
+  const session = useSession()
+  const action = useAction()
+  const field = useRef<HTMLInputElement>(null)
+  const set = (event: Event) => {
+    event.preventDefault()
+    const given = field.current?.value.trim() ?? ''
+    void action.run(async () => {
+      const body = { name, tier: given === '' ? null : given }
+      await session.ask(ACCOUNTS_PATH, { method: 'PUT', body })
+      onSet()
+    })
+  }
+  return (
+    <form class="row tier" onSubmit={set}>
+      <input
+        ref={field}
+        aria-label={`Tier of ${name}`}
+        placeholder="standard"
+        maxlength={100}
+        autocomplete="off"
+        defaultValue={tier ?? ''}
+      />
+      <button type="submit" class="small" disabled={action.isActing} aria-label={`Set ${name}`}>
+        Set
+      </button>
+      <ActionState action={action} what="Setting the tier…">
+        Give the name of a tier of the gateway's file of tiers, or nothing for the standard one.
+      </ActionState>
+    </form>
+  )
+}
+
+function OpenAccount({ onOpened }: { readonly onOpened: () => void }) {
+  const session = useSession()
+  const action = useAction()
+  const field = useRef<HTMLInputElement>(null)
+  const open = (event: Event) => {
+    event.preventDefault()
+    void action.run(async () => {
+      const body = { name: field.current?.value ?? '' }
+      await session.ask(ACCOUNTS_PATH, { method: 'POST', body })
+      if (field.current !== null) field.current.value = ''
+      onOpened()
+    })
+  }
+  return (
+    <details class="card">
+      <summary>Make an account</summary>
+      <form class="row" onSubmit={open}>
+        <div class="field">
+          <label for="account-name">Name of the new account</label>
+          <input id="account-name" ref={field} required maxlength={100} autocomplete="off" />
+        </div>
+        <button type="submit" class="primary" disabled={action.isActing}>
+          Make the account
+        </button>
+      </form>
+      <ActionState action={action} what="Making the account…" />
+    </details>
+  )
+}

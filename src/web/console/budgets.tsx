@@ -1,0 +1,210 @@
+import { useRef } from 'preact/hooks'
+import type { BudgetPageReply } from '../../accounts/account-routes.ts'
+import type { KeyHolderReply } from '../../accounts/key-routes.ts'
+import type { BudgetDescription } from '../../api/control-operations.ts'
+import { Busy, FaultNotice } from '../kit/notices.tsx'
+import { escapeLine, OutsideText } from '../kit/outside-text.tsx'
+import { useLoaded } from '../kit/use-loaded.ts'
+import { Time } from '../kit/values.tsx'
+import { ConfirmButton } from './confirm-button.tsx'
+import { useSession } from './session.ts'
+import { type Column, Table } from './table.tsx'
+import { ActionState, useAction } from './use-action.tsx'
+
+const BUDGETS_PATH = '/v1/admin/budgets'
+/** Budgets of one account that are shown. */
+const BUDGETS_MAX = 500
+
+type Budget = Omit<BudgetDescription, 'account'>
+
+const COLUMNS: readonly Column[] = ['Of', 'What', 'In', 'Bound', 'Used', 'Left', 'Renews']
+
+/** What the holder of a key may still use, of his account's budgets and his key's. */
+export function OwnBudgets({ budgets }: Pick<KeyHolderReply, 'budgets'>) {
+  return (
+    <>
+      <h2>Budgets</h2>
+      <Table
+        label="Budgets"
+        columns={COLUMNS}
+        isLoaded={true}
+        empty={budgets.length === 0 ? 'There is none: nothing but the limits bounds you.' : null}
+      >
+        {budgets.map(({ key_id: key, ...budget }) => (
+          <tr key={nameOf({ ...budget, key })}>
+            <Cells budget={{ ...budget, key }} />
+          </tr>
+        ))}
+      </Table>
+      <p class="faint">
+        A call reserves what it may use, and gives back what it did not. Days and months are those
+        of UTC. Beyond a budget, calls are answered with 429.
+      </p>
+    </>
+  )
+}
+
+/** For the operator: the budgets of an account and of its keys. */
+export function AccountBudgets({ account }: { readonly account: string }) {
+  const session = useSession()
+  const { value, fault, reload } = useLoaded(
+    (signal) =>
+      session.ask<BudgetPageReply>(
+        `${BUDGETS_PATH}?${new URLSearchParams({ account, limit: String(BUDGETS_MAX) })}`,
+        { signal },
+      ),
+    [session, account],
+  )
+  const remove = async ({ key, what, per }: Budget) => {
+    const query = new URLSearchParams({ account, what, per, ...(key === null ? {} : { key }) })
+    await session.ask(`${BUDGETS_PATH}?${query}`, { method: 'DELETE' })
+    reload()
+  }
+  return (
+    <section aria-labelledby="budgets">
+      <h2 id="budgets">
+        Budgets of <OutsideText text={account} isOneLine={true} shownMax={100} />
+      </h2>
+      <SetBudget {...{ account, onSet: reload }} />
+      {fault !== null && <FaultNotice fault={fault} onRetry={reload} />}
+      {value === null && fault === null && <Busy what="Asking for the budgets…" />}
+      <Table
+        label="Budgets"
+        columns={[...COLUMNS, { hidden: 'What to do' }]}
+        isLoaded={value !== null}
+        empty={value?.budgets.length === 0 ? 'It has none.' : null}
+      >
+        {value?.budgets.map((budget) => (
+          <tr key={nameOf(budget)}>
+            <Cells budget={budget} />
+            <td>
+              <ConfirmButton
+                label="Remove"
+                what={`the budget of ${budget.what} ${PERIODS[budget.per]} of ${budget.key ?? escapeLine(account)}`}
+                title="Remove this budget?"
+                act={() => remove(budget)}
+              >
+                <p>Nothing of it bounds calls any more, and what was used is forgotten.</p>
+              </ConfirmButton>
+            </td>
+          </tr>
+        ))}
+      </Table>
+      {value !== null && value.cursor !== null && (
+        <p class="faint">There are more; `affidavit budgets` lists all.</p>
+      )}
+    </section>
+  )
+}
+
+function nameOf({ key, what, per }: Pick<Budget, 'key' | 'what' | 'per'>): string {
+  return `${key} ${what} ${per}`
+}
+
+function Cells({
+  budget: { key, what, per, bound, used, left, renews_at },
+}: {
+  readonly budget: Budget
+}) {
+  return (
+    <>
+      <th scope="row">
+        {key === null ? (
+          'the account'
+        ) : (
+          <>
+            key <span class="hex">{key}</span>
+          </>
+        )}
+      </th>
+      <td>{what}</td>
+      <td>{PERIODS[per]}</td>
+      <td>{formatAmount(what, bound)}</td>
+      <td>{formatAmount(what, used)}</td>
+      <td>{formatAmount(what, left)}</td>
+      <td>{renews_at === null ? 'never' : <Time ms={renews_at * 1000} />}</td>
+    </>
+  )
+}
+
+const PERIODS = { day: 'a day', month: 'a month', total: 'in all' } as const
+const KINDS = ['requests', 'tokens', 'money'] as const
+
+function SetBudget({ account, onSet }: { readonly account: string; readonly onSet: () => void }) {
+  const session = useSession()
+  const action = useAction()
+  const form = useRef<HTMLFormElement>(null)
+  const set = (event: Event) => {
+    event.preventDefault()
+    const fields = new FormData(form.current ?? undefined)
+    const text = (name: string) => String(fields.get(name) ?? '').trim()
+    void action.run(async () => {
+      const bound = parseAmount(text('what'), text('bound'))
+      if (bound === null) throw new Error('This is no amount.')
+      const whose = text('key') === '' ? { account } : { account, key: text('key') }
+      const body = { ...whose, what: text('what'), per: text('per'), bound }
+      await session.ask(BUDGETS_PATH, { method: 'PUT', body })
+      form.current?.reset()
+      onSet()
+    })
+  }
+  return (
+    <form ref={form} class="row" onSubmit={set} aria-label="Set a budget">
+      <div class="field">
+        <label for="budget-what">Of what</label>
+        <select id="budget-what" name="what">
+          {KINDS.map((kind) => (
+            <option key={kind}>{kind}</option>
+          ))}
+        </select>
+      </div>
+      <div class="field">
+        <label for="budget-per">In</label>
+        <select id="budget-per" name="per">
+          {Object.entries(PERIODS).map(([per, words]) => (
+            <option key={per} value={per}>
+              {words}
+            </option>
+          ))}
+        </select>
+      </div>
+      <div class="field">
+        <label for="budget-bound">At most</label>
+        <input id="budget-bound" name="bound" required inputmode="decimal" autocomplete="off" />
+      </div>
+      <div class="field">
+        <label for="budget-key">Of one key alone (its id)</label>
+        <input id="budget-key" name="key" maxlength={16} autocomplete="off" />
+      </div>
+      <button type="submit" class="primary" disabled={action.isActing}>
+        Set the budget
+      </button>
+      <ActionState action={action} what="Setting the budget…">
+        Give a whole number, of money one with at most 9 digits after the point; and of a key the id
+        that the list of keys shows.
+      </ActionState>
+    </form>
+  )
+}
+
+const NANO = 1_000_000_000n
+
+/** Money is in billionths; null for what is no amount. */
+function parseAmount(what: string, text: string): number | null {
+  const [, whole, fraction] = /^(\d{1,15})(?:\.(\d{1,9}))?$/.exec(text) ?? []
+  if (whole === undefined || (fraction !== undefined && what !== 'money')) return null
+  const amount =
+    what === 'money'
+      ? BigInt(whole) * NANO + BigInt((fraction ?? '').padEnd(9, '0'))
+      : BigInt(whole)
+  return amount > BigInt(Number.MAX_SAFE_INTEGER) ? null : Number(amount)
+}
+
+function formatAmount(what: Budget['what'], amount: number): string {
+  if (what !== 'money') return amount.toLocaleString('en')
+  const fraction = String(BigInt(amount) % NANO)
+    .padStart(9, '0')
+    .replace(/0+$/, '')
+  const whole = (BigInt(amount) / NANO).toLocaleString('en')
+  return fraction === '' ? whole : `${whole}.${fraction}`
+}

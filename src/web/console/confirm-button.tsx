@@ -1,0 +1,68 @@
+import type { ComponentChildren } from 'preact'
+import { useId, useRef, useState } from 'preact/hooks'
+import { ActionState, useAction } from './use-action.tsx'
+
+/**
+ * A button for what cannot be undone: it asks before it acts. `act` may take its time; what it
+ * throws is shown where it was asked.
+ */
+export function ConfirmButton({
+  label,
+  what,
+  title,
+  children,
+  act,
+}: {
+  readonly label: string
+  /** Names the button for those who do not see what stands beside it. */
+  readonly what: string
+  readonly title: string
+  /** What happens then. */
+  readonly children: ComponentChildren
+  readonly act: () => Promise<void>
+}) {
+  const dialog = useRef<HTMLDialogElement>(null)
+  const id = useId()
+  const [isOpen, setIsOpen] = useState(false)
+  const action = useAction()
+
+  const open = () => {
+    action.reset()
+    setIsOpen(true)
+    dialog.current?.showModal()
+  }
+  const close = () => dialog.current?.close()
+  const confirm = async () => {
+    if (await action.run(act)) close()
+  }
+
+  return (
+    <>
+      <button type="button" class="small" onClick={open} aria-label={`${label} ${what}`}>
+        {label}
+      </button>
+      <dialog ref={dialog} aria-labelledby={id} onClose={() => setIsOpen(false)}>
+        {isOpen && (
+          <>
+            <h2 id={id}>{title}</h2>
+            {children}
+            <ActionState action={action} what="Working…" />
+            <div class="row">
+              <button type="button" onClick={close}>
+                Cancel
+              </button>
+              <button
+                type="button"
+                class="danger"
+                disabled={action.isActing}
+                onClick={() => void confirm()}
+              >
+                {label}
+              </button>
+            </div>
+          </>
+        )}
+      </dialog>
+    </>
+  )
+}

@@ -1,0 +1,198 @@
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
+import { GatewayFault } from '../kit/gateway.ts'
+import { Busy, FaultNotice } from '../kit/notices.tsx'
+import { OutsideText } from '../kit/outside-text.tsx'
+import { forgetKey, holdKey, tabKey } from '../kit/tab-key.ts'
+import { PARTS, type Part, partIdOf, pathOf } from './parts.tsx'
+import { askHolder, may, openSession, type Session, SessionContext } from './session.ts'
+import { type SignedIn, SignIn } from './sign-in.tsx'
+
+/** Whether somebody is signed in. */
+type SignState =
+  | { readonly kind: 'out'; readonly reason: string | null; readonly wasIn: boolean }
+  // A key that the tab kept over a reload: whose it is has to be asked again.
+  | { readonly kind: 'asking'; readonly key: string }
+  | { readonly kind: 'unknown'; readonly key: string; readonly fault: unknown }
+  | ({ readonly kind: 'in' } & Omit<SignedIn, 'isKept'>)
+
+/** The console: a form that asks for a key, then the parts that the key is for. */
+export function ConsolePage() {
+  const [state, setState] = useState<SignState>(() => {
+    const key = tabKey()
+    return key === null ? { kind: 'out', reason: null, wasIn: false } : { kind: 'asking', key }
+  })
+  const signOut = (reason: string | null = null) => {
+    forgetKey()
+    setState({ kind: 'out', reason, wasIn: true })
+  }
+  const key = state.kind === 'out' ? null : state.key
+  const isAsking = state.kind === 'asking'
+  useEffect(() => {
+    if (!isAsking || key === null) return
+    const abort = new AbortController()
+    askHolder(key, abort.signal).then(
+      (holder) => setState({ kind: 'in', key, holder }),
+      (fault: unknown) => {
+        if (abort.signal.aborted) return
+        if (fault instanceof GatewayFault && fault.status === 401)
+          signOut('The key that this tab kept is not valid any more.')
+        else setState({ kind: 'unknown', key, fault })
+      },
+    )
+    return () => abort.abort()
+  }, [isAsking, key])
+
+  switch (state.kind) {
+    case 'out':
+      return (
+        <SignIn
+          reason={state.reason}
+          wasIn={state.wasIn}
+          onSignedIn={({ isKept, ...signedIn }) => {
+            holdKey(signedIn.key, isKept)
+            setState({ kind: 'in', ...signedIn })
+          }}
+        />
+      )
+    case 'asking':
+      return (
+        <>
+          <h1>Console</h1>
+          <Busy what="Asking whose key this tab has…" />
+        </>
+      )
+    case 'unknown':
+      return (
+        <>
+          <h1>Console</h1>
+          <FaultNotice
+            fault={state.fault}
+            onRetry={() => setState({ kind: 'asking', key: state.key })}
+          />
+          <p>
+            <button type="button" onClick={() => signOut()}>
+              Sign out
+            </button>
+          </p>
+        </>
+      )
+    case 'in':
+      return <SignedInPage {...{ state, signOut }} />
+  }
+}
+
+function SignedInPage({
+  state: { key, holder },
+  signOut,
+}: {
+  readonly state: Omit<SignedIn, 'isKept'>
+  readonly signOut: (reason?: string) => void
+}) {
+  const session = useMemo(() => openSession({ key, holder, signOut }), [key, holder])
+  const shown = PARTS.filter(({ scope }) => scope === null || may(session, scope))
+  const { partId, go, place } = usePart()
+  const part = partId === null ? shown[0] : PARTS.find(({ id }) => id === partId)
+  const isShown = part !== undefined && shown.includes(part)
+  const seen = useRef(new Set<Part>())
+  if (isShown) seen.current.add(part)
+  useEffect(() => {
+    document.title = `${part?.name ?? 'Console'} · Console · Affidavit`
+  }, [part])
+  return (
+    <SessionContext.Provider value={session}>
+      <div class="signed-in">
+        <p>
+          <OutsideText text={holder.account_name} isOneLine={true} shownMax={80} />{' '}
+          <span class="faint">
+            · key <span class="hex">{holder.key_id}</span> · {holder.scopes.join(', ')}
+          </span>
+        </p>
+        <button type="button" onClick={() => signOut()}>
+          Sign out
+        </button>
+      </div>
+      <nav aria-label="Parts of the console">
+        <ul class="parts">
+          {shown.map((one) => (
+            <li key={one.id}>
+              <a
+                href={pathOf(one)}
+                aria-current={one === part ? 'page' : undefined}
+                onClick={(event) => follow(event, () => go(one))}
+              >
+                {one.name}
+              </a>
+            </li>
+          ))}
+        </ul>
+      </nav>
+      <div ref={place} class="part">
+        {shown
+          .filter((one) => one === part || (one.isKept && seen.current.has(one)))
+          .map((one) => (
+            <div key={one.id} hidden={one !== part}>
+              <one.show />
+            </div>
+          ))}
+        {!isShown && <NotShown part={part} session={session} />}
+      </div>
+    </SessionContext.Provider>
+  )
+}
+
+function NotShown({
+  part,
+  session: { signOut },
+}: {
+  readonly part: Part | undefined
+  readonly session: Session
+}) {
+  return (
+    <>
+      <h1 tabIndex={-1}>{part?.name ?? 'No such part'}</h1>
+      <div class="notice warn">
+        <p>
+          {part === undefined
+            ? 'The console has no part at this address. Choose one from the list.'
+            : `This part needs a key with the scope ${part.scope}.`}
+        </p>
+        {part !== undefined && (
+          <p>
+            <button type="button" onClick={() => signOut()}>
+              Sign in with another key
+            </button>
+          </p>
+        )}
+      </div>
+    </>
+  )
+}
+
+/**
+ * Which part the address names. Going to another one loads nothing, or the key would be gone, and
+ * puts the focus on its heading.
+ */
+function usePart() {
+  const [partId, setPartId] = useState(() => partIdOf(location.pathname))
+  const place = useRef<HTMLDivElement>(null)
+  useEffect(() => {
+    const read = () => setPartId(partIdOf(location.pathname))
+    addEventListener('popstate', read)
+    return () => removeEventListener('popstate', read)
+  }, [])
+  useEffect(() => {
+    place.current?.querySelector<HTMLElement>(':scope > :not([hidden]) h1, :scope > h1')?.focus()
+  }, [partId])
+  const go = (part: Part) => {
+    history.pushState(null, '', pathOf(part))
+    setPartId(part.id)
+  }
+  return { partId, go, place }
+}
+
+/** Leaves clicks that ask for another tab or window to the browser. */
+function follow(event: MouseEvent, go: () => void): void {
+  if (event.button !== 0 || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return
+  event.preventDefault()
+  go()
+}

@@ -1,0 +1,161 @@
+import { useRef } from 'preact/hooks'
+import type { EnclaveDescription } from '../../api/control-operations.ts'
+import { Busy, FaultNotice, State, type Tone } from '../kit/notices.tsx'
+import { OutsideText } from '../kit/outside-text.tsx'
+import { useLoaded } from '../kit/use-loaded.ts'
+import { Count, Hex } from '../kit/values.tsx'
+import { ConfirmButton } from './confirm-button.tsx'
+import { useSession } from './session.ts'
+import { Table } from './table.tsx'
+import { ActionState, useAction } from './use-action.tsx'
+
+const ENCLAVES_PATH = '/v1/admin/enclaves'
+/** Enclaves come and go, and drain, by themselves. */
+const EVERY_MS = 3_000
+
+/** For the operator: the enclaves of this gateway, and taking them into use and out of it. */
+export function EnclavesPart() {
+  const session = useSession()
+  const { value, fault, reload } = useLoaded(
+    (signal) =>
+      session.ask<{ readonly enclaves: readonly EnclaveDescription[] }>(ENCLAVES_PATH, { signal }),
+    [session],
+    { everyMs: EVERY_MS },
+  )
+  return (
+    <>
+      <h1 tabIndex={-1}>Enclaves</h1>
+      <p>
+        Those of the gateway that answers here, until it stops: its configuration says which it
+        begins with.
+      </p>
+      <AddEnclave onAdded={reload} />
+      <h2>Existing enclaves</h2>
+      {fault !== null && <FaultNotice fault={fault} onRetry={reload} />}
+      {value === null && fault === null && <Busy what="Asking for the enclaves…" />}
+      <Table
+        label="Enclaves"
+        columns={['Where', 'State', 'Notary', 'Calls', 'Committed', { hidden: 'What to do' }]}
+        isLoaded={value !== null}
+        empty={value?.enclaves.length === 0 ? 'There is none: verified calls are refused.' : null}
+      >
+        {value?.enclaves.map((enclave) => (
+          <EnclaveRow key={enclave.url} {...{ enclave, onChange: reload }} />
+        ))}
+      </Table>
+    </>
+  )
+}
+
+/** What each state means for its calls (src/enclaves/endpoint-state.ts). */
+const TONES: Readonly<Record<string, Tone>> = {
+  usable: 'good',
+  draining: 'warn',
+  drained: 'open',
+  refused: 'bad',
+  unreachable: 'bad',
+  connecting: 'open',
+}
+
+function EnclaveRow({
+  enclave: { url, state, notary, calls, committed, fault },
+  onChange,
+}: {
+  readonly enclave: EnclaveDescription
+  readonly onChange: () => void
+}) {
+  const session = useSession()
+  const drain = async () => {
+    await session.ask(ENCLAVES_PATH, { method: 'PUT', body: { url } })
+    onChange()
+  }
+  const use = async () => {
+    await session.ask(ENCLAVES_PATH, { method: 'POST', body: { url } })
+    onChange()
+  }
+  const remove = async () => {
+    await session.ask(`${ENCLAVES_PATH}?url=${encodeURIComponent(url)}`, { method: 'DELETE' })
+    onChange()
+  }
+  const isOrdered = state === 'draining' || state === 'drained'
+  return (
+    <tr>
+      <th scope="row">
+        <OutsideText text={url} isOneLine={true} shownMax={120} />
+      </th>
+      <td class="steady">
+        <State tone={TONES[state] ?? 'open'}>{state}</State>
+        {fault !== '' && (
+          <p class="fault-line">
+            <OutsideText text={fault} isOneLine={true} shownMax={300} />
+          </p>
+        )}
+      </td>
+      <td>{notary === null ? <span class="faint">not known</span> : <Hex value={notary} />}</td>
+      <td>
+        <Count value={calls} />
+      </td>
+      <td>{committed === null ? '–' : <Count value={committed} />}</td>
+      <td>
+        <span class="row">
+          {isOrdered ? (
+            <ConfirmButton label="Use again" what={url} title="Use this enclave again?" act={use}>
+              <p>It gets calls once it is checked.</p>
+            </ConfirmButton>
+          ) : (
+            <ConfirmButton label="Drain" what={url} title="Drain this enclave?" act={drain}>
+              <p>
+                It gets no more calls. Those that it has finish, and its log is committed; then it
+                is drained, and may be ended. When it is the only one, verified calls are refused.
+              </p>
+            </ConfirmButton>
+          )}
+          {state !== 'usable' && state !== 'draining' && (
+            <ConfirmButton label="Remove" what={url} title="Forget this enclave?" act={remove}>
+              <p>The gateway does not look for it any more, until it is added again.</p>
+            </ConfirmButton>
+          )}
+        </span>
+      </td>
+    </tr>
+  )
+}
+
+function AddEnclave({ onAdded }: { readonly onAdded: () => void }) {
+  const session = useSession()
+  const action = useAction()
+  const field = useRef<HTMLInputElement>(null)
+  const add = (event: Event) => {
+    event.preventDefault()
+    void action.run(async () => {
+      const body = { url: field.current?.value.trim() ?? '' }
+      await session.ask(ENCLAVES_PATH, { method: 'POST', body })
+      if (field.current !== null) field.current.value = ''
+      onAdded()
+    })
+  }
+  return (
+    <details class="card">
+      <summary>Add an enclave</summary>
+      <form class="row" onSubmit={add}>
+        <div class="field">
+          <label for="enclave-url">
+            Its socket <span class="hint">unix:/run/enclave.sock</span>
+          </label>
+          <input
+            id="enclave-url"
+            ref={field}
+            required
+            maxlength={200}
+            autocomplete="off"
+            spellcheck={false}
+          />
+        </div>
+        <button type="submit" class="primary" disabled={action.isActing}>
+          Add the enclave
+        </button>
+      </form>
+      <ActionState action={action} what="Adding the enclave…" />
+    </details>
+  )
+}

@@ -1,0 +1,297 @@
+import { useRef, useState } from 'preact/hooks'
+import type { KeyListReply, NewKeyReply } from '../../accounts/key-routes.ts'
+import type { Scope } from '../../api/context.ts'
+import { GatewayFault } from '../kit/gateway.ts'
+import { Busy, FaultNotice, State } from '../kit/notices.tsx'
+import { OutsideText } from '../kit/outside-text.tsx'
+import { useLoaded } from '../kit/use-loaded.ts'
+import { CopyButton, Count, Time } from '../kit/values.tsx'
+import { ConfirmButton } from './confirm-button.tsx'
+import { may, useSession } from './session.ts'
+import { Table } from './table.tsx'
+import { ActionState, useAction } from './use-action.tsx'
+
+type Key = KeyListReply['keys'][number]
+
+const KEYS_PATH = '/v1/dashboard/keys'
+/** Rows that are shown at first: an account may have 10,000 keys. */
+const ROWS_MAX = 50
+
+/** The account's keys, or everybody's: which there are, making and revoking them. */
+export function KeysPart() {
+  const session = useSession()
+  const [shownMax, setShownMax] = useState(ROWS_MAX)
+  const { value, fault, reload } = useLoaded(
+    (signal) => session.ask<KeyListReply>(KEYS_PATH, { signal }),
+    [session],
+  )
+  const nowSeconds = Date.now() / 1000
+  const keys = value === null ? [] : orderKeys(value.keys, nowSeconds)
+  const isAdmin = may(session, 'admin')
+  return (
+    <>
+      <h1 tabIndex={-1}>Keys</h1>
+      <p>
+        {isAdmin ? 'The keys of all accounts.' : "Your account's keys."} A key makes no key that
+        could do more than itself, or that would outlast it.
+      </p>
+      <MakeKey onMade={reload} />
+      <h2>Existing keys</h2>
+      {fault !== null && <FaultNotice fault={fault} onRetry={reload} />}
+      {value === null && fault === null && <Busy what="Asking for the keys…" />}
+      <Table
+        label="Keys"
+        columns={[
+          'Name',
+          ...(isAdmin ? ['Account'] : []),
+          ...['Id', 'State', 'For', 'Last used', 'Made'],
+          { hidden: 'What to do' },
+        ]}
+        isLoaded={value !== null}
+        empty={null}
+      >
+        {keys.slice(0, shownMax).map((key) => (
+          <KeyRow key={key.id} {...{ of: key, isAdmin, nowSeconds, reload }} />
+        ))}
+      </Table>
+      {keys.length > shownMax && (
+        <p>
+          <button type="button" onClick={() => setShownMax(shownMax * 4)}>
+            Show more (<Count value={keys.length - shownMax} /> left)
+          </button>
+        </p>
+      )}
+    </>
+  )
+}
+
+function KeyRow({
+  of: key,
+  isAdmin,
+  nowSeconds,
+  reload,
+}: {
+  readonly of: Key
+  readonly isAdmin: boolean
+  readonly nowSeconds: number
+  readonly reload: () => void
+}) {
+  const session = useSession()
+  const isOwn = key.id === session.holder.key_id
+  const revoke = async () => {
+    await session.ask(`${KEYS_PATH}/${key.id}`, { method: 'DELETE' })
+    if (isOwn) session.signOut('You revoked the key that you were signed in with.')
+    else reload()
+  }
+  return (
+    <tr>
+      <th scope="row">
+        <OutsideText text={key.name} isOneLine={true} shownMax={100} />
+        {isOwn && <span class="faint"> (this key)</span>}
+      </th>
+      {isAdmin && (
+        <td>
+          <OutsideText text={key.account_name} isOneLine={true} shownMax={100} />
+        </td>
+      )}
+      <td class="hex">{key.id}</td>
+      <td>
+        <KeyState of={key} nowSeconds={nowSeconds} />
+      </td>
+      <td>{key.scopes.join(', ')}</td>
+      <td>{key.last_used_at === null ? 'never' : <Time ms={key.last_used_at * 1000} />}</td>
+      <td>
+        <Time ms={key.created_at * 1000} />
+      </td>
+      <td>
+        {stateOf(key, nowSeconds) === 'good' && (
+          <ConfirmButton
+            label="Revoke"
+            what={`key ${key.id}`}
+            title="Revoke this key?"
+            act={revoke}
+          >
+            <p>
+              <OutsideText text={key.name} isOneLine={true} shownMax={100} /> (
+              <span class="hex">{key.id}</span>) is refused within a second, for good. Programs that
+              use it get 401.
+            </p>
+            {isOwn && <p>You are signed in with it: you will be signed out.</p>}
+          </ConfirmButton>
+        )}
+      </td>
+    </tr>
+  )
+}
+
+function KeyState({ of: key, nowSeconds }: { readonly of: Key; readonly nowSeconds: number }) {
+  const state = stateOf(key, nowSeconds)
+  if (state === 'revoked')
+    return (
+      <>
+        <State tone="open">revoked</State>{' '}
+        {key.revoked_at !== null && <Time ms={key.revoked_at * 1000} />}
+      </>
+    )
+  const end = key.expires_at
+  return (
+    <>
+      {state === 'good' ? <State tone="good">good</State> : <State tone="open">ended</State>}{' '}
+      {end !== null && (
+        <>
+          {state === 'good' ? 'until ' : ''}
+          <Time ms={end * 1000} />
+        </>
+      )}
+    </>
+  )
+}
+
+function stateOf(key: Key, nowSeconds: number): 'good' | 'revoked' | 'ended' {
+  if (key.revoked_at !== null) return 'revoked'
+  return key.expires_at !== null && key.expires_at <= nowSeconds ? 'ended' : 'good'
+}
+
+/** Those that are good first, and of each kind the newest. */
+function orderKeys(keys: readonly Key[], nowSeconds: number): readonly Key[] {
+  const rank = (key: Key) => (stateOf(key, nowSeconds) === 'good' ? 0 : 1)
+  return keys.toReversed().toSorted((one, other) => rank(one) - rank(other))
+}
+
+/** Every scope, and what it is for in words. */
+const SCOPE_WORDS: readonly (readonly [Scope, string])[] = [
+  ['inference', 'chats, embeddings, images, search, the history'],
+  ['nodes', 'making, running and watching nodes'],
+  ['history:all', "everybody's completions"],
+  ['admin', 'running this service: accounts, keys, enclaves, anchors'],
+]
+
+const DAY_SECONDS = 86_400
+const LIFETIMES = [
+  ['1 day', 1],
+  ['7 days', 7],
+  ['30 days', 30],
+  ['90 days', 90],
+  ['1 year', 365],
+  ['never', null],
+] as const
+const LIFETIME_DAYS_DEFAULT = 90
+
+function MakeKey({ onMade }: { readonly onMade: () => void }) {
+  const session = useSession()
+  const [made, setMade] = useState<NewKeyReply | null>(null)
+  const action = useAction()
+  const form = useRef<HTMLFormElement>(null)
+  const grantable = SCOPE_WORDS.filter(([scope]) => may(session, 'admin') || may(session, scope))
+
+  const make = async (event: Event) => {
+    event.preventDefault()
+    const fields = new FormData(form.current ?? undefined)
+    const days = fields.get('days')
+    const scopes = fields.getAll('scopes')
+    setMade(null)
+    await action.run(async () => {
+      if (scopes.length === 0) throw new Error('This key would be for nothing.')
+      const key = await session.ask<NewKeyReply>(KEYS_PATH, {
+        method: 'POST',
+        body: {
+          name: fields.get('name'),
+          scopes,
+          expires_at: endOf(days, session.holder.expires_at),
+        },
+      })
+      setMade(key)
+      form.current?.reset()
+      onMade()
+    })
+  }
+
+  return (
+    <details class="card" open={made !== null || undefined}>
+      <summary>Make a key</summary>
+      <form ref={form} onSubmit={(event) => void make(event)}>
+        <div class="field">
+          <label for="key-name">Name</label>
+          <input id="key-name" name="name" required maxlength={100} autocomplete="off" />
+        </div>
+        <fieldset>
+          <legend>What it is for</legend>
+          {grantable.map(([scope, words]) => (
+            <label key={scope} class="choice">
+              <input
+                type="checkbox"
+                name="scopes"
+                value={scope}
+                defaultChecked={scope === 'inference' || grantable.length === 1}
+              />{' '}
+              {scope} <span class="hint">{words}</span>
+            </label>
+          ))}
+        </fieldset>
+        <div class="field">
+          <label for="key-days">It ends after</label>
+          <select id="key-days" name="days">
+            {lifetimesFor(session.holder.expires_at).map(([words, days]) => (
+              <option
+                key={words}
+                value={days === null ? '' : String(days)}
+                selected={days === LIFETIME_DAYS_DEFAULT}
+              >
+                {words}
+              </option>
+            ))}
+          </select>
+        </div>
+        <p>
+          <button type="submit" class="primary" disabled={action.isActing}>
+            Make the key
+          </button>
+        </p>
+      </form>
+      <ActionState action={action} what="Making the key…">
+        {action.fault instanceof GatewayFault
+          ? undefined
+          : 'Choose at least one thing that it is for.'}
+      </ActionState>
+      {made !== null && <NewKey of={made} onDone={() => setMade(null)} />}
+    </details>
+  )
+}
+
+function NewKey({ of: key, onDone }: { readonly of: NewKeyReply; readonly onDone: () => void }) {
+  return (
+    <div class="notice good" role="status">
+      <p>
+        This is the key <OutsideText text={key.name} isOneLine={true} shownMax={100} />. It is shown
+        this once: copy it now.
+      </p>
+      <p class="row">
+        <code class="secret">{key.key}</code>
+        <CopyButton text={key.key} what="the new key" />
+      </p>
+      <p>
+        <button type="button" onClick={onDone}>
+          I have it
+        </button>
+      </p>
+    </div>
+  )
+}
+
+const OWN_END = 'own'
+
+/** Those that a key may give that ends itself: none that is longer than its own. */
+function lifetimesFor(
+  ownEnd: number | null,
+): readonly (readonly [string, number | string | null])[] {
+  if (ownEnd === null) return LIFETIMES
+  const leftDays = (ownEnd - Date.now() / 1000) / DAY_SECONDS
+  const shorter = LIFETIMES.filter(([, days]) => days !== null && days < leftDays)
+  return [...shorter, ['as your own key does', OWN_END]]
+}
+
+/** Unix seconds; null for never. */
+function endOf(days: FormDataEntryValue | null, ownEnd: number | null): number | null {
+  if (days === OWN_END) return ownEnd
+  return days === '' ? null : Math.floor(Date.now() / 1000) + Number(days) * DAY_SECONDS
+}

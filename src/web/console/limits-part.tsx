@@ -1,0 +1,97 @@
+import type { RateLimitsReply } from '../../accounts/rate-limit-routes.ts'
+import { Busy, FaultNotice } from '../kit/notices.tsx'
+import { OutsideText } from '../kit/outside-text.tsx'
+import { useLoaded } from '../kit/use-loaded.ts'
+import { Count } from '../kit/values.tsx'
+import { OwnBudgets } from './budgets.tsx'
+import { askHolder, useSession } from './session.ts'
+import { Table } from './table.tsx'
+import { UsageCharts } from './usage-charts.tsx'
+
+const LIMITS_PATH = '/v1/dashboard/rate-limits'
+const EVERY_MS = 10_000
+
+/** What the account may use, and what it has used of it. */
+export function LimitsPart() {
+  const session = useSession()
+  const { value, fault, reload } = useLoaded(
+    (signal) => session.ask<RateLimitsReply>(LIMITS_PATH, { signal }),
+    [session],
+    { everyMs: EVERY_MS },
+  )
+  const { value: holder } = useLoaded((signal) => askHolder(session.key, signal), [session], {
+    everyMs: EVERY_MS,
+  })
+  return (
+    <>
+      <h1 tabIndex={-1}>Limits and usage</h1>
+      <p class="line-place">
+        {value !== null && (
+          <>
+            Tier <OutsideText text={value.usage_tier_name} isOneLine={true} shownMax={100} />:{' '}
+            <OutsideText text={value.usage_tier_description} isOneLine={true} shownMax={400} />
+          </>
+        )}
+      </p>
+      {fault !== null && <FaultNotice fault={fault} onRetry={reload} />}
+      {value === null && fault === null && <Busy what="Asking for the limits…" />}
+      <h2>Today</h2>
+      <Table
+        label="Limits"
+        columns={[
+          'Models',
+          ...['Requests today', 'Tokens today', 'Requests a minute', 'Tokens a minute'],
+        ]}
+        isLoaded={value !== null}
+        empty={value?.usages.length === 0 ? 'No group of models is limited or counted.' : null}
+      >
+        {value?.usages.map((usage) => (
+          <tr key={usage.full_model}>
+            <th scope="row">
+              <OutsideText text={usage.model} isOneLine={true} shownMax={100} />
+            </th>
+            <td>
+              <Used used={usage.requests_used_day} of={usage.max_requests_per_day} />
+            </td>
+            <td>
+              <Used used={usage.tokens_used_day} of={usage.max_tokens_per_day} />
+            </td>
+            <td>
+              <Bound value={usage.max_requests_per_minute} />
+            </td>
+            <td>
+              <Bound value={usage.max_tokens_per_minute} />
+            </td>
+          </tr>
+        ))}
+      </Table>
+      <p class="faint">A day is one of UTC. Beyond a limit, calls are answered with 429.</p>
+      {holder !== null && <OwnBudgets budgets={holder.budgets} />}
+      <UsageCharts />
+    </>
+  )
+}
+
+function Used({ used, of: max }: { readonly used: number; readonly of: number | null }) {
+  if (max === null)
+    return (
+      <>
+        <Count value={used} />, <span class="faint">no limit</span>
+      </>
+    )
+  return (
+    <>
+      <Count value={used} /> of <Count value={max} />
+      <meter
+        aria-hidden="true"
+        value={Math.min(used, max)}
+        max={Math.max(max, 1)}
+        high={0.9 * max}
+      />
+    </>
+  )
+}
+
+function Bound({ value }: { readonly value: number | null }) {
+  return value === null ? <span class="faint">no limit</span> : <Count value={value} />
+}

@@ -1,0 +1,198 @@
+import { useMemo, useState } from 'preact/hooks'
+import type {
+  NodeHistoryReply,
+  NodeListReply,
+  NodeStatsReply,
+} from '../../nodes/protocol/registration.ts'
+import { Busy, FaultNotice } from '../kit/notices.tsx'
+import { OutsideText } from '../kit/outside-text.tsx'
+import { useLoaded } from '../kit/use-loaded.ts'
+import { Count, Time } from '../kit/values.tsx'
+import { Chart, type ChartData, SpanSelect } from './chart.tsx'
+import { useSession } from './session.ts'
+import { Table } from './table.tsx'
+
+export type Node = NodeListReply['nodes'][number]
+
+/** Calls of a node come by themselves. */
+const EVERY_MS = 3_000
+
+/** What a node is, serves and did. */
+export function NodeDetails({ node }: { readonly node: Node }) {
+  const session = useSession()
+  const { value, fault, reload } = useLoaded(
+    (signal) =>
+      session.ask<NodeStatsReply>(`/v1/node/stats?node_id=${encodeURIComponent(node.node_id)}`, {
+        signal,
+      }),
+    [session, node.node_id],
+    { everyMs: EVERY_MS },
+  )
+  const firstToken = value?.average_time_to_first_token ?? null
+  return (
+    <section class="card node-details" aria-labelledby="node-heading">
+      <h2 id="node-heading">
+        <OutsideText text={node.name_alias} isOneLine={true} shownMax={100} />
+      </h2>
+      {fault !== null && <FaultNotice fault={fault} onRetry={reload} />}
+      <dl class="facts">
+        <Fact name="Machine" value={machineOf(node)} />
+        <Fact name="System" value={node.operating_system} />
+        <Fact name="Agent" value={node.version} />
+        <Fact name="Benchmark of" value={value?.benchmark_model_name ?? null} />
+        <Fact
+          name="First token after"
+          value={firstToken === null ? null : `${firstToken.toFixed(2)} s on average`}
+        />
+        <Fact name="Up in all" value={lengthOf(node.total_uptime_seconds ?? 0)} />
+      </dl>
+      <h3>Models</h3>
+      <Table
+        label="Models of the node"
+        columns={['Model', 'Speed, as it measured itself']}
+        isLoaded={true}
+        empty={node.models.length === 0 ? 'It serves none now.' : null}
+      >
+        {node.models.map(({ model_name: name, tokens_per_second: speed }) => (
+          <tr key={name}>
+            <th scope="row">
+              <OutsideText text={name} isOneLine={true} shownMax={100} />
+            </th>
+            <td>{speed === null ? 'not measured' : speedText(speed)}</td>
+          </tr>
+        ))}
+      </Table>
+      <NodeCharts nodeId={node.node_id} />
+      <h3>What it served last</h3>
+      <Table
+        label="What it served last"
+        columns={['When', 'Model', 'Tokens in', 'Tokens out']}
+        isLoaded={value !== null}
+        empty={value?.completed_inferences.length === 0 ? 'Nothing yet.' : null}
+      >
+        {value?.completed_inferences.map((inference, index) => (
+          <tr key={`${inference.created_at} ${index}`}>
+            <td>
+              <Time ms={inference.created_at * 1000} />
+            </td>
+            <td>
+              <OutsideText text={inference.model_name} isOneLine={true} shownMax={100} />
+            </td>
+            <td>
+              <Count value={inference.prompt_tokens} />
+            </td>
+            <td>
+              <Count value={inference.completion_tokens} />
+            </td>
+          </tr>
+        ))}
+      </Table>
+    </section>
+  )
+}
+
+/** Null: not known. */
+function Fact({ name, value }: { readonly name: string; readonly value: string | null }) {
+  return (
+    <div>
+      <dt>{name}</dt>
+      <dd>
+        {value === null ? (
+          <span class="faint">not known</span>
+        ) : (
+          <OutsideText text={value} isOneLine={true} shownMax={200} />
+        )}
+      </dd>
+    </div>
+  )
+}
+
+/** What the agent says of its machine: claims, not facts. */
+function machineOf(node: Node): string | null {
+  if (node.cpu_model === null) return null
+  const gpu = node.gpu_model === null ? [] : [`${node.gpu_count ?? 1} × ${node.gpu_model}`]
+  const memory = node.ram === null ? [] : [`${Math.round(node.ram / 1024)} GiB`]
+  return [...gpu, node.cpu_model, ...memory].join(', ')
+}
+
+const LENGTHS = [
+  ['d', 86_400],
+  ['h', 3_600],
+  ['min', 60],
+] as const
+
+/** A speed as people read it: fast ones have no fraction. */
+export function speedText(tokensPerSecond: number): string {
+  const maximumFractionDigits = tokensPerSecond < 100 ? 1 : 0
+  return `${tokensPerSecond.toLocaleString('en', { maximumFractionDigits })} tokens/s`
+}
+
+/** `2 d 3 h`, `5 min`, `–` for none. */
+export function lengthOf(seconds: number): string {
+  if (seconds === 0) return '–'
+  const parts: string[] = []
+  let left = seconds
+  for (const [unit, length] of LENGTHS) {
+    const count = Math.floor(left / length)
+    left -= count * length
+    if (count > 0) parts.push(`${count} ${unit}`)
+  }
+  return parts.length === 0 ? 'under a minute' : parts.slice(0, 2).join(' ')
+}
+
+const HOUR_SECONDS = 3_600
+const SPANS = [
+  { name: '24 hours', hours: 24 },
+  { name: '7 days', hours: 7 * 24 },
+  { name: '30 days', hours: 30 * 24 },
+] as const
+const CHARTS_EVERY_MS = 60_000
+
+/** What a node served, hour by hour. */
+function NodeCharts({ nodeId }: { readonly nodeId: string }) {
+  const session = useSession()
+  const [span, setSpan] = useState<(typeof SPANS)[number]>(SPANS[0])
+  const { value, fault, reload } = useLoaded(
+    (signal) =>
+      session.ask<NodeHistoryReply>(
+        `/v1/node/stats/history?node_id=${encodeURIComponent(nodeId)}&hours=${span.hours}`,
+        { signal },
+      ),
+    [session, nodeId, span],
+    { everyMs: CHARTS_EVERY_MS },
+  )
+  const [requests, firstTokens] = useMemo(
+    () => [
+      hoursOf(value, span.hours, (hour) => hour?.requests ?? 0),
+      hoursOf(value, span.hours, (hour) => hour?.time_to_first_token?.p50 ?? null),
+    ],
+    [value],
+  )
+  return (
+    <>
+      <h3>Over time</h3>
+      <SpanSelect id="node-span" spans={SPANS} span={span} onSpan={setSpan} />
+      {fault !== null && <FaultNotice fault={fault} onRetry={reload} />}
+      {value === null && fault === null && <Busy what="Asking what it served…" />}
+      <div class="charts">
+        <Chart title="Requests by hour" shape="bars" unit="requests" data={requests} />
+        <Chart title="First token after (median)" shape="line" unit="seconds" data={firstTokens} />
+      </div>
+    </>
+  )
+}
+
+/** Every hour that was asked for, those without calls as well. */
+function hoursOf(
+  history: NodeHistoryReply | null,
+  count: number,
+  read: (hour: NodeHistoryReply['hours'][number] | undefined) => number | null,
+): ChartData | null {
+  if (history === null) return null
+  const { since, hours } = history
+  const byStart = new Map(hours.map((hour) => [hour.start, hour]))
+  const last = Math.max(since + (count - 1) * HOUR_SECONDS, hours.at(-1)?.start ?? 0)
+  const times: number[] = []
+  for (let time = since; time <= last; time += HOUR_SECONDS) times.push(time)
+  return { times, values: times.map((time) => read(byStart.get(time))) }
+}

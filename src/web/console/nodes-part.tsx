@@ -1,0 +1,244 @@
+import { useRef, useState } from 'preact/hooks'
+import type { NodeListReply } from '../../nodes/protocol/registration.ts'
+import { Busy, FaultNotice, State, type Tone } from '../kit/notices.tsx'
+import { OutsideText } from '../kit/outside-text.tsx'
+import { useLoaded } from '../kit/use-loaded.ts'
+import { CopyButton, Count } from '../kit/values.tsx'
+import { ConfirmButton } from './confirm-button.tsx'
+import { lengthOf, type Node, NodeDetails, speedText } from './node-details.tsx'
+import { useSession } from './session.ts'
+import { Table } from './table.tsx'
+import { ActionState, useAction } from './use-action.tsx'
+
+const NODES_PATH = '/v1/dashboard/nodes'
+const NODE_PATH = '/v1/dashboard/node'
+/** Nodes come and go by themselves. */
+const EVERY_MS = 3_000
+
+/** The account's nodes: what they do, what they did, and how to start another. */
+export function NodesPart() {
+  const session = useSession()
+  const [isArchiveShown, setIsArchiveShown] = useState(false)
+  const [chosen, setChosen] = useState<string | null>(null)
+  const { value, fault, reload } = useLoaded(
+    (signal) => session.ask<NodeListReply>(NODES_PATH, { signal }),
+    [session],
+    { everyMs: EVERY_MS },
+  )
+  const all = value?.nodes.toReversed() ?? []
+  const nodes = all.filter((node) => isArchiveShown || !node.is_archived)
+  const archived = all.filter((node) => node.is_archived).length
+  const running = all.filter(({ status }) => status === 'Running').length
+  const opened = all.find((node) => node.node_id === chosen)
+  return (
+    <>
+      <h1 tabIndex={-1}>Nodes</h1>
+      <p>
+        Machines of your own that answer plain chats and draw images, without evidence.{' '}
+        <span role="status">
+          {value !== null && `${running} of ${all.length - archived} running.`}
+        </span>
+      </p>
+      <StartNode onMade={reload} />
+      <h2>Existing nodes</h2>
+      {fault !== null && <FaultNotice fault={fault} onRetry={reload} />}
+      {value === null && fault === null && <Busy what="Asking for the nodes…" />}
+      <Table
+        label="Nodes"
+        columns={['Name', 'State', 'Speed', 'Served today', 'Served', 'Up', { hidden: 'More' }]}
+        isLoaded={value !== null}
+        empty={nodes.length === 0 ? 'There is none yet. Make one above.' : null}
+      >
+        {nodes.map((node) => (
+          <NodeRow
+            key={node.node_id}
+            {...{ node, reload }}
+            isOpen={node.node_id === chosen}
+            onOpen={() => setChosen(node.node_id === chosen ? null : node.node_id)}
+          />
+        ))}
+      </Table>
+      {archived > 0 && (
+        <label class="choice">
+          <input
+            type="checkbox"
+            checked={isArchiveShown}
+            onChange={({ currentTarget }) => setIsArchiveShown(currentTarget.checked)}
+          />{' '}
+          Show those that are archived ({archived})
+        </label>
+      )}
+      {opened !== undefined && <NodeDetails key={opened.node_id} node={opened} />}
+    </>
+  )
+}
+
+function NodeRow({
+  node,
+  reload,
+  isOpen,
+  onOpen,
+}: {
+  readonly node: Node
+  readonly reload: () => void
+  readonly isOpen: boolean
+  readonly onOpen: () => void
+}) {
+  const session = useSession()
+  const change = async (isArchived: boolean) => {
+    await session.ask(NODE_PATH, {
+      method: 'PUT',
+      body: { node_id: node.node_id, is_archived: isArchived },
+    })
+    reload()
+  }
+  const { benchmark_tokens_per_second: speed } = node
+  return (
+    <tr>
+      <th scope="row">
+        <OutsideText text={node.name_alias} isOneLine={true} shownMax={100} />
+        <br />
+        <span class="hex">{node.node_id}</span>
+      </th>
+      <td class="steady">
+        {node.is_archived ? (
+          <State tone="open">Archived</State>
+        ) : (
+          <NodeState status={node.status} />
+        )}
+      </td>
+      <td>{speed === null ? <span class="faint">not measured</span> : speedText(speed)}</td>
+      <td>
+        <Count value={node.requests_served_day} />
+      </td>
+      <td>
+        <Count value={node.requests_served} />
+      </td>
+      <td class="steady">{lengthOf(node.run_duration_seconds)}</td>
+      <td>
+        <span class="row">
+          <button
+            type="button"
+            class="small"
+            aria-expanded={isOpen}
+            aria-label={`Details of ${node.node_id}`}
+            onClick={onOpen}
+          >
+            Details
+          </button>
+          {node.is_archived ? (
+            <ConfirmButton
+              label="Bring back"
+              what={node.node_id}
+              title="Bring this node back?"
+              act={() => change(false)}
+            >
+              <p>Its agent may connect again.</p>
+            </ConfirmButton>
+          ) : (
+            <ConfirmButton
+              label="Archive"
+              what={node.node_id}
+              title="Archive this node?"
+              act={() => change(true)}
+            >
+              <p>
+                <OutsideText text={node.name_alias} isOneLine={true} shownMax={100} /> is
+                disconnected, and refused until you bring it back. What it served stays counted.
+              </p>
+            </ConfirmButton>
+          )}
+        </span>
+      </td>
+    </tr>
+  )
+}
+
+/** What the gateway says of a node (src/nodes/node-state.ts), shorter. */
+const STATES: Readonly<Record<string, readonly [Tone, string]>> = {
+  Running: ['good', 'Running'],
+  'Running - verifying performance': ['warn', 'Being measured'],
+  'Running - performance degraded': ['warn', 'Too slow'],
+  Stopped: ['open', 'Stopped'],
+}
+
+function NodeState({ status }: { readonly status: string }) {
+  const [tone, words] = STATES[status] ?? (['open', status] as const)
+  return (
+    <span title={status}>
+      <State tone={tone}>{words}</State>
+    </span>
+  )
+}
+
+function StartNode({ onMade }: { readonly onMade: () => void }) {
+  const session = useSession()
+  const [nodeId, setNodeId] = useState<string | null>(null)
+  const action = useAction()
+  const name = useRef<HTMLInputElement>(null)
+
+  const make = async (event: Event) => {
+    event.preventDefault()
+    await action.run(async () => {
+      const made = await session.ask<{ readonly node_id: string }>(NODE_PATH, {
+        method: 'POST',
+        body: { node_name: name.current?.value ?? '' },
+      })
+      setNodeId(made.node_id)
+      onMade()
+    })
+  }
+
+  return (
+    <details class="card">
+      <summary>Start a node</summary>
+      <form class="row" onSubmit={(event) => void make(event)}>
+        <div class="field">
+          <label for="node-name">Name of the new node</label>
+          <input
+            id="node-name"
+            ref={name}
+            required
+            minlength={3}
+            maxlength={40}
+            autocomplete="off"
+          />
+        </div>
+        <button type="submit" class="primary" disabled={action.isActing}>
+          Make the node
+        </button>
+      </form>
+      <ActionState action={action} what="Making the node…" />
+      <div role="status">
+        {nodeId !== null && (
+          <p>
+            <State tone="good">Made</State> <span class="hex">{nodeId}</span>. Run this on the
+            machine that has the models:
+          </p>
+        )}
+      </div>
+      {nodeId !== null && <Command text={commandFor(nodeId)} what="the command" />}
+      <p class="faint">
+        Put a key of this account that is for <code>nodes</code> in the place of{' '}
+        <code>YOUR_KEY</code>. The agent finds vLLM, SGLang, llama.cpp, Ollama and LM Studio by
+        their usual ports; <code>--backend URL</code> names another. In a checkout,{' '}
+        <code>npm run -s affidavit -- node run</code> is the same.
+      </p>
+    </details>
+  )
+}
+
+function commandFor(nodeId: string): string {
+  return `AFFIDAVIT_API_KEY=YOUR_KEY affidavit-node run --url ${location.origin} --node-id ${nodeId}`
+}
+
+function Command({ text, what }: { readonly text: string; readonly what: string }) {
+  return (
+    <div class="command">
+      <pre>
+        <code>{text}</code>
+      </pre>
+      <CopyButton text={text} what={what} />
+    </div>
+  )
+}

@@ -1,0 +1,52 @@
+import type { ComponentType } from 'preact'
+import type { Scope } from '../../api/context.ts'
+import { AccountsPart } from './accounts-part.tsx'
+import { AnchorsPart } from './anchors-part.tsx'
+import { EnclavesPart } from './enclaves-part.tsx'
+import { HistoryPart } from './history-part.tsx'
+import { KeysPart } from './keys-part.tsx'
+import { LimitsPart } from './limits-part.tsx'
+import { NodesPart } from './nodes-part.tsx'
+import { PlaygroundPart } from './playground/playground-part.tsx'
+import { TrailPart } from './trail-part.tsx'
+
+/** A part of the console: where it is, and who is shown it. */
+export type Part = {
+  /** The last word of its path: `/console/keys`. */
+  readonly id: string
+  readonly name: string
+  /** What a key has to be for; null: any key. */
+  readonly scope: Scope | null
+  readonly show: ComponentType
+  /** Whether it stays as it is while another one is shown: what was said would be gone. */
+  readonly isKept?: boolean
+}
+
+/** In the order in which they are listed; the first that a key may see is what it begins with. */
+export const PARTS: readonly Part[] = [
+  {
+    ...{ id: 'playground', name: 'Playground', scope: 'inference' },
+    ...{ show: PlaygroundPart, isKept: true },
+  },
+  { id: 'history', name: 'History', scope: 'inference', show: HistoryPart },
+  { id: 'nodes', name: 'Nodes', scope: 'nodes', show: NodesPart },
+  { id: 'keys', name: 'Keys', scope: null, show: KeysPart },
+  { id: 'limits', name: 'Limits and usage', scope: null, show: LimitsPart },
+  { id: 'accounts', name: 'Accounts', scope: 'admin', show: AccountsPart },
+  { id: 'enclaves', name: 'Enclaves', scope: 'admin', show: EnclavesPart },
+  { id: 'anchors', name: 'Anchors', scope: 'admin', show: AnchorsPart },
+  { id: 'administration', name: 'Administration', scope: 'admin', show: TrailPart },
+]
+
+/** Where a part is. */
+export function pathOf({ id }: Pick<Part, 'id'>): string {
+  return `${CONSOLE_PATH}/${id}`
+}
+
+/** Which part a path names; null for the console itself. */
+export function partIdOf(path: string): string | null {
+  const [, id = ''] = /^\/console\/([^/]+)\/?$/.exec(path) ?? []
+  return id === '' ? null : id
+}
+
+export const CONSOLE_PATH = '/console'

@@ -1,0 +1,240 @@
+import { useRef, useState } from 'preact/hooks'
+import type { Affidavit } from '../../../../client/index.ts'
+import { CheckList } from '../../kit/check-list.tsx'
+import { Busy, FaultNotice, State } from '../../kit/notices.tsx'
+import { OutsideText } from '../../kit/outside-text.tsx'
+import { Hex, Time } from '../../kit/values.tsx'
+import { bytesOf } from '../../verify/bytes-of.ts'
+import {
+  EXPECTED_FILE_BYTES_MAX,
+  type ExpectedFile,
+  KIND_WORDS,
+  readExpectedFile,
+} from '../../verify/expected-files.ts'
+import { adviceFor, type Refusal } from './turn.ts'
+
+/** Whether the gateway showed an enclave that is expected. */
+export type Connection =
+  | { readonly kind: 'none' }
+  | { readonly kind: 'connecting' }
+  | { readonly kind: 'ready'; readonly affidavit: Affidavit }
+  | { readonly kind: 'refused'; readonly refusal: Refusal }
+  | { readonly kind: 'failed'; readonly fault: unknown }
+
+/** Asks what is expected of the enclaves, and says whether they are. */
+export function ExpectedPanel({
+  files,
+  onFiles,
+  releaseKeys,
+  onReleaseKeys,
+  connection,
+  onRetry,
+}: {
+  readonly files: readonly ExpectedFile[]
+  readonly onFiles: (files: readonly ExpectedFile[]) => void
+  readonly releaseKeys: string
+  readonly onReleaseKeys: (text: string) => void
+  readonly connection: Connection
+  readonly onRetry: () => void
+}) {
+  const isRelease = files.some(({ kind }) => kind === 'release')
+  return (
+    <section class="card expected" aria-labelledby="expected-heading">
+      <h2 id="expected-heading">Who has to answer</h2>
+      <p>
+        You say which enclave you expect; this page has it show that it is that one, and refuses
+        what any other signs. Never take this from the gateway itself.
+      </p>
+      {!isSecureContext && (
+        <div class="notice bad">
+          <p>
+            This page came over plain http from another machine, so the browser gives it no
+            cryptography. Open it over https.
+          </p>
+        </div>
+      )}
+      <DropZone {...{ files, onFiles }} />
+      {isRelease && (
+        <div class="field">
+          <label for="release-keys">
+            Keys that sign releases <span class="hint">64 hex digits each, one to a line</span>
+          </label>
+          <textarea
+            id="release-keys"
+            class="mono"
+            rows={2}
+            spellcheck={false}
+            value={releaseKeys}
+            onInput={({ currentTarget }) => onReleaseKeys(currentTarget.value)}
+          />
+        </div>
+      )}
+      <ConnectionState {...{ connection, onRetry }} />
+    </section>
+  )
+}
+
+function DropZone({
+  files,
+  onFiles,
+}: {
+  readonly files: readonly ExpectedFile[]
+  readonly onFiles: (files: readonly ExpectedFile[]) => void
+}) {
+  const input = useRef<HTMLInputElement>(null)
+  const [isOver, setIsOver] = useState(false)
+  const [fault, setFault] = useState<Error | null>(null)
+
+  const take = async (given: FileList | null | undefined) => {
+    setFault(null)
+    try {
+      const read = await Promise.all(Array.from(given ?? [], readFile))
+      const names = new Set(read.map(({ name }) => name))
+      onFiles([...files.filter(({ name }) => !names.has(name)), ...read])
+    } catch (unfit) {
+      setFault(unfit instanceof Error ? unfit : new Error(String(unfit)))
+    }
+    if (input.current !== null) input.current.value = ''
+  }
+  const drop = (event: DragEvent) => {
+    event.preventDefault()
+    setIsOver(false)
+    void take(event.dataTransfer?.files)
+  }
+
+  return (
+    // biome-ignore lint/a11y/noStaticElementInteractions: the field in it does the same by keys.
+    <div
+      class={isOver ? 'drop over' : 'drop'}
+      onDragOver={(event) => {
+        event.preventDefault()
+        setIsOver(true)
+      }}
+      onDragLeave={() => setIsOver(false)}
+      onDrop={drop}
+    >
+      <label for="expected-files">Drop files here, or choose them</label>
+      <input
+        id="expected-files"
+        ref={input}
+        type="file"
+        multiple
+        aria-describedby="expected-hint"
+        onChange={({ currentTarget }) => void take(currentTarget.files)}
+      />
+      <p class="hint" id="expected-hint">
+        A signed release, from its publisher. For a gateway that <code>npm start</code> started:{' '}
+        <code>.affidavit/expect.json</code>. Also: measurements, boot configuration, root
+        certificate.
+      </p>
+      {fault !== null && (
+        <FaultNotice fault={fault}>Give one of the files that are named above.</FaultNotice>
+      )}
+      {files.length > 0 && (
+        <ul class="plain">
+          {files.map((file) => (
+            <li key={file.name}>
+              <OutsideText text={file.name} isOneLine={true} shownMax={80} />{' '}
+              <span class="faint">{KIND_WORDS[file.kind]}</span>{' '}
+              <button
+                type="button"
+                class="small"
+                aria-label={`Remove ${file.name.slice(0, 80)}`}
+                onClick={() => onFiles(files.filter((other) => other !== file))}
+              >
+                Remove
+              </button>
+            </li>
+          ))}
+        </ul>
+      )}
+    </div>
+  )
+}
+
+async function readFile(file: File): Promise<ExpectedFile> {
+  return readExpectedFile(file.name, await bytesOf(file, EXPECTED_FILE_BYTES_MAX, file.name))
+}
+
+function ConnectionState({
+  connection,
+  onRetry,
+}: {
+  readonly connection: Connection
+  readonly onRetry: () => void
+}) {
+  return (
+    <div class="connection" aria-live="polite">
+      <ConnectionWords {...{ connection, onRetry }} />
+    </div>
+  )
+}
+
+function ConnectionWords({
+  connection,
+  onRetry,
+}: {
+  readonly connection: Connection
+  readonly onRetry: () => void
+}) {
+  switch (connection.kind) {
+    case 'none':
+      return (
+        <p>
+          <State tone="open">Not established</State> Nothing is expected, so nobody knows who holds
+          the key that signs answers. Nothing is sent until an enclave showed that it is yours.
+        </p>
+      )
+    case 'connecting':
+      return (
+        <>
+          <p>
+            <State tone="open">Asking</State> the enclaves to show themselves.
+          </p>
+          <Busy what="The enclaves make their documents…" />
+        </>
+      )
+    case 'failed':
+      return <FaultNotice fault={connection.fault} onRetry={onRetry} />
+    case 'refused':
+      return (
+        <FaultNotice fault={new Error(connection.refusal.message)} onRetry={onRetry}>
+          {adviceFor(connection.refusal)}
+        </FaultNotice>
+      )
+    case 'ready':
+      return <Enclaves affidavit={connection.affidavit} />
+  }
+}
+
+function Enclaves({ affidavit: { notaries, refused } }: { readonly affidavit: Affidavit }) {
+  return (
+    <>
+      <p>
+        <State tone="good">Established</State>{' '}
+        {notaries.length === 1
+          ? 'One enclave is as you expect.'
+          : `${notaries.length} enclaves are as you expect.`}
+      </p>
+      {notaries.map(({ notary, validUntil, checks }) => (
+        <details key={notary}>
+          <summary>Notary {notary.slice(0, 14)}…</summary>
+          <p>
+            <Hex value={notary} />, until <Time ms={validUntil.getTime()} />
+          </p>
+          <CheckList checks={checks} />
+        </details>
+      ))}
+      {refused.map(({ notary, reason }) => (
+        <div class="notice warn" key={notary}>
+          <p>
+            Another notary is refused: <Hex value={notary} />
+          </p>
+          <p>
+            <OutsideText text={reason.message} shownMax={500} />
+          </p>
+        </div>
+      ))}
+    </>
+  )
+}

@@ -1,0 +1,231 @@
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
+import type { Affidavit, Proof } from '../../../../client/index.ts'
+import { useLoaded } from '../../kit/use-loaded.ts'
+import { combineExpected, type ExpectedFile } from '../../verify/expected-files.ts'
+import { useSession } from '../session.ts'
+import type { Message } from './chat.ts'
+import { Composer, type ModelList, type Question } from './composer.tsx'
+import { type Connection, ExpectedPanel } from './expected-panel.tsx'
+import type { Anchor, Answer, Turn } from './turn.ts'
+import { TurnView } from './turn-view.tsx'
+
+/** Loaded when it is first needed. */
+const loadChat = () => import('./chat.ts')
+
+/** Verified chat: the client runs in this page, and shows what it checks. */
+export function PlaygroundPart() {
+  const session = useSession()
+  const [files, setFiles] = useState<readonly ExpectedFile[]>([])
+  const [releaseKeys, setReleaseKeys] = useState('')
+  const [isEncrypted, setIsEncrypted] = useState(true)
+  const { connection, reconnect } = useConnection({ files, releaseKeys, isEncrypted })
+  const models = useLoaded(
+    (signal) => session.ask<ModelList>('/v1/verified/models', { signal }),
+    [session],
+  )
+  const { turns, isRunning, said, send, stop, lookAgain, clear } = useTurns(session.key)
+  const log = useRef<HTMLElement>(null)
+  const newest = turns.at(-1)
+  useEffect(() => {
+    const { current } = log
+    if (current !== null) current.scrollTop = current.scrollHeight
+  }, [newest?.text, newest?.answer.kind, turns.length])
+
+  return (
+    <>
+      <h1 tabIndex={-1}>Playground</h1>
+      <p>
+        Chat at the model providers, through an enclave that signs what was asked and answered.
+        Every check is made here, in your browser.
+      </p>
+      <div class="playground">
+        <ExpectedPanel
+          {...{ files, releaseKeys, connection }}
+          onFiles={setFiles}
+          onReleaseKeys={setReleaseKeys}
+          onRetry={reconnect}
+        />
+        <div class="chat">
+          {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls is to be reached by keys. */}
+          <section class="turns" aria-label="Conversation" tabIndex={0} ref={log}>
+            {turns.length === 0 && <p class="faint">Nothing was asked yet.</p>}
+            {turns.map((turn) => (
+              <TurnView key={turn.id} turn={turn} onLookAgain={() => lookAgain(turn)} />
+            ))}
+          </section>
+          <p class="hidden-text" role="status">
+            {said}
+          </p>
+          <Composer
+            {...{ models, isEncrypted, isRunning }}
+            canSend={connection.kind === 'ready'}
+            hasTurns={turns.length > 0}
+            onEncrypted={setIsEncrypted}
+            onSend={(given) => {
+              if (connection.kind === 'ready')
+                void send(connection.affidavit, { ...given, isEncrypted })
+            }}
+            onStop={stop}
+            onClear={clear}
+          />
+        </div>
+      </div>
+    </>
+  )
+}
+
+/** Has the enclaves show themselves whenever something else is expected. */
+function useConnection({
+  files,
+  releaseKeys,
+  isEncrypted,
+}: {
+  readonly files: readonly ExpectedFile[]
+  readonly releaseKeys: string
+  readonly isEncrypted: boolean
+}) {
+  const { key } = useSession()
+  const [connection, setConnection] = useState<Connection>({ kind: 'none' })
+  const [round, setRound] = useState(0)
+  const expected = useMemo(
+    () => combineExpected(files, releaseKeys.split(/\s+/).filter(Boolean)),
+    [files, releaseKeys],
+  )
+  useEffect(() => {
+    if (expected === null) {
+      setConnection({ kind: 'none' })
+      return
+    }
+    const abort = new AbortController()
+    const { signal } = abort
+    const connectOnce = async () => {
+      setConnection({ kind: 'connecting' })
+      const { openClient, Refused } = await loadChat()
+      try {
+        const affidavit = await openClient({ key, expected, isEncrypted, signal })
+        if (!signal.aborted) setConnection({ kind: 'ready', affidavit })
+      } catch (fault) {
+        if (signal.aborted) return
+        if (fault instanceof Refused) setConnection({ kind: 'refused', refusal: fault.refusal })
+        else setConnection({ kind: 'failed', fault })
+      }
+    }
+    connectOnce().catch((fault: unknown) => {
+      if (!signal.aborted) setConnection({ kind: 'failed', fault })
+    })
+    return () => abort.abort()
+  }, [expected, isEncrypted, key, round])
+  return { connection, reconnect: () => setRound(round + 1) }
+}
+
+/** The conversation. One call runs at a time; anchors of earlier ones are waited for beside it. */
+function useTurns(key: string) {
+  const [turns, setTurns] = useState<readonly Turn[]>([])
+  const [isRunning, setIsRunning] = useState(false)
+  const [said, setSaid] = useState('')
+  const running = useRef<AbortController | null>(null)
+  const gone = useRef(new AbortController())
+  const nextId = useRef(1)
+  /** Whom an answer's anchor is asked of. */
+  const clients = useRef(new Map<number, Affidavit>())
+  useEffect(() => () => gone.current.abort(), [])
+
+  const change = (id: number, changes: Partial<Turn>) =>
+    setTurns((all) => all.map((turn) => (turn.id === id ? { ...turn, ...changes } : turn)))
+
+  async function send(
+    affidavit: Affidavit,
+    { question, model, credential, isEncrypted }: Question & Pick<Turn, 'isEncrypted'>,
+  ): Promise<void> {
+    const id = nextId.current++
+    const abort = new AbortController()
+    running.current = abort
+    const signal = AbortSignal.any([abort.signal, gone.current.signal])
+    clients.current.set(id, affidavit)
+    setIsRunning(true)
+    setSaid('The answer is coming.')
+    const answer: Answer = { kind: 'arriving' }
+    setTurns((all) => [...all, { id, question, model, isEncrypted, text: '', answer }])
+    const messages = [...turns.flatMap(messagesOf), { role: 'user', content: question } as const]
+    const show = createPainter((text) => change(id, { text }))
+    const { ask, Refused } = await loadChat()
+    try {
+      const call = { key, credential, model, messages, signal, onText: show.later }
+      const proof = await ask(affidavit, call)
+      const text = show.now()
+      setSaid(`Every check passed. The answer: ${text.slice(0, SAID_MAX)}`)
+      void anchor(id, proof)
+    } catch (fault) {
+      show.now()
+      if (abort.signal.aborted) {
+        change(id, { answer: { kind: 'stopped' } })
+        setSaid('Stopped.')
+      } else if (fault instanceof Refused) {
+        change(id, { answer: { kind: 'refused', refusal: fault.refusal } })
+        setSaid('The answer was refused.')
+      } else {
+        change(id, { answer: { kind: 'failed', fault } })
+        setSaid('')
+      }
+    } finally {
+      running.current = null
+      setIsRunning(false)
+    }
+  }
+
+  async function anchor(id: number, proof: Proof): Promise<void> {
+    const affidavit = clients.current.get(id)
+    if (affidavit === undefined) return
+    const tell = (told: Anchor) => change(id, { answer: { kind: 'checked', proof, anchor: told } })
+    tell({ kind: 'waiting' })
+    const { awaitAnchor } = await loadChat()
+    try {
+      const evidence = await awaitAnchor(affidavit, proof, gone.current.signal)
+      tell({ kind: 'mined', evidence })
+      setSaid('The answer is anchored.')
+    } catch (fault) {
+      if (!gone.current.signal.aborted) tell({ kind: 'unknown', fault })
+    }
+  }
+
+  return {
+    ...{ turns, isRunning, said, send },
+    stop: () => running.current?.abort(),
+    lookAgain: ({ id, answer }: Turn) => {
+      if (answer.kind === 'checked') void anchor(id, answer.proof)
+    },
+    clear: () => {
+      setTurns([])
+      setSaid('The conversation is empty.')
+    },
+  }
+}
+
+/** Of an answer, what is read aloud at its end: the rest is where the reader finds it. */
+const SAID_MAX = 500
+
+/** Only what was checked is said again to a model. */
+function messagesOf({ question, text, answer }: Turn): readonly Message[] {
+  if (answer.kind !== 'checked') return []
+  return [
+    { role: 'user', content: question },
+    { role: 'assistant', content: text },
+  ]
+}
+
+/** Shows text at most once a frame, however many pieces of it come. */
+function createPainter(paint: (text: string) => void) {
+  let latest = ''
+  let frame: number | null = null
+  const now = () => {
+    if (frame !== null) cancelAnimationFrame(frame)
+    frame = null
+    paint(latest)
+    return latest
+  }
+  const later = (text: string) => {
+    latest = text
+    frame ??= requestAnimationFrame(now)
+  }
+  return { later, now }
+}

@@ -1,0 +1,196 @@
+import { CheckList } from '../../kit/check-list.tsx'
+import { Busy, FaultNotice, State } from '../../kit/notices.tsx'
+import { OutsideText } from '../../kit/outside-text.tsx'
+import { saveFile } from '../../kit/save-file.ts'
+import { type Answer, adviceFor, countChecks, type Refusal, type Turn } from './turn.ts'
+
+/** Characters of a text that are shown at first. */
+const TEXT_SHOWN_MAX = 20_000
+
+/** A question, its answer, and what was checked of it. */
+export function TurnView({
+  turn,
+  onLookAgain,
+}: {
+  readonly turn: Turn
+  /** Waits for the anchor once more. */
+  readonly onLookAgain: () => void
+}) {
+  const { question, model, text, answer } = turn
+  return (
+    <article class="turn" aria-label={`Question ${turn.id}`}>
+      <h3>You</h3>
+      <p>
+        <OutsideText text={question} shownMax={TEXT_SHOWN_MAX} />
+      </p>
+      <h3>
+        <OutsideText text={model} isOneLine={true} shownMax={100} />
+      </h3>
+      {answer.kind === 'refused' ? (
+        <RefusedText text={text} />
+      ) : (
+        <p class={answer.kind === 'checked' ? undefined : 'unchecked'}>
+          <OutsideText text={text} shownMax={TEXT_SHOWN_MAX} />
+        </p>
+      )}
+      <AnswerState {...{ turn, answer, onLookAgain }} />
+    </article>
+  )
+}
+
+/** What did not hold is not to be read by mistake. */
+function RefusedText({ text }: { readonly text: string }) {
+  if (text === '') return null
+  return (
+    <details>
+      <summary>What came before it was refused</summary>
+      <p class="refused">
+        <OutsideText text={text} shownMax={TEXT_SHOWN_MAX} />
+      </p>
+    </details>
+  )
+}
+
+function AnswerState({
+  turn,
+  answer,
+  onLookAgain,
+}: {
+  readonly turn: Turn
+  readonly answer: Answer
+  readonly onLookAgain: () => void
+}) {
+  switch (answer.kind) {
+    case 'arriving':
+      return (
+        <>
+          <p>
+            <State tone="open">Not checked yet</State>{' '}
+            {turn.isEncrypted ? 'Encrypted to the enclave.' : 'Not encrypted.'}
+          </p>
+          <Busy what="The answer is coming…" />
+        </>
+      )
+    case 'stopped':
+      return (
+        <p>
+          <State tone="warn">Stopped</State> What came was not checked: only a whole answer can be.
+        </p>
+      )
+    case 'failed':
+      return <FaultNotice fault={answer.fault} />
+    case 'refused':
+      return <Refusing refusal={answer.refusal} />
+    case 'checked':
+      return <Checked {...{ turn, answer, onLookAgain }} />
+  }
+}
+
+function Refusing({ refusal }: { readonly refusal: Refusal }) {
+  return (
+    <>
+      <p>
+        <State tone="bad">Refused</State> <code>{refusal.code}</code>
+      </p>
+      <FaultNotice fault={new Error(refusal.message)}>{adviceFor(refusal)}</FaultNotice>
+      {refusal.checks.length > 0 && (
+        <details open>
+          <summary>Checks: {countChecks(refusal.checks)}</summary>
+          <CheckList checks={refusal.checks} />
+        </details>
+      )}
+    </>
+  )
+}
+
+function Checked({
+  turn,
+  answer: { proof, anchor },
+  onLookAgain,
+}: {
+  readonly turn: Turn
+  readonly answer: Extract<Answer, { kind: 'checked' }>
+  readonly onLookAgain: () => void
+}) {
+  const { hash, checks } = proof
+  const name = hash.slice(0, 12)
+  return (
+    <>
+      <p class="row">
+        <State tone="good">Checked</State>
+        {turn.isEncrypted ? (
+          <State tone="good">Encrypted</State>
+        ) : (
+          <State tone="open">Not encrypted</State>
+        )}
+        <AnchorState anchor={anchor} />
+      </p>
+      <details>
+        <summary>Checks of the answer: {countChecks(checks)}</summary>
+        <CheckList checks={checks} />
+      </details>
+      {anchor.kind === 'mined' && (
+        <details>
+          <summary>Checks of its evidence: {countChecks(anchor.evidence.report.checks)}</summary>
+          <p class="faint">
+            This page asks nobody but the gateway, so whether the block is on the chain is not
+            checked here.{' '}
+            <a {...ELSEWHERE} href="/verify">
+              Verify
+            </a>{' '}
+            does, with a chain endpoint of yours.
+          </p>
+          <CheckList checks={anchor.evidence.report.checks} />
+        </details>
+      )}
+      {anchor.kind === 'unknown' && (
+        <FaultNotice fault={anchor.fault} onRetry={onLookAgain}>
+          The answer holds. Only when it was made is the enclave's word so far.
+        </FaultNotice>
+      )}
+      <p class="row">
+        <button type="button" onClick={() => saveFile(`proof-${name}.json`, proof.save())}>
+          Save the proof
+        </button>
+        {anchor.kind === 'mined' && (
+          <button
+            type="button"
+            onClick={() => saveFile(`evidence-${name}.json`, anchor.evidence.text)}
+          >
+            Save the evidence
+          </button>
+        )}
+        <a {...ELSEWHERE} href={`/c/${hash}`}>
+          Public evidence
+        </a>
+        <a {...ELSEWHERE} href="/verify">
+          Verify a saved file
+        </a>
+      </p>
+      {turn.isEncrypted && (
+        <p class="faint">
+          Nobody else keeps this question and answer: save the proof to keep them.
+        </p>
+      )}
+    </>
+  )
+}
+
+/** Another tab: this one would lose its key, and what was said here. */
+const ELSEWHERE = { target: '_blank', rel: 'noopener' }
+
+function AnchorState({
+  anchor,
+}: {
+  readonly anchor: Extract<Answer, { kind: 'checked' }>['anchor']
+}) {
+  switch (anchor.kind) {
+    case 'waiting':
+      return <State tone="open">Waiting for its anchor</State>
+    case 'mined':
+      // Not good: whether the block is on the chain was not asked.
+      return <State tone="open">Anchored in block {anchor.evidence.bundle.block?.number}</State>
+    case 'unknown':
+      return <State tone="warn">No anchor seen</State>
+  }
+}

@@ -1,0 +1,79 @@
+import type { Check } from '../../../../attestation/finding.ts'
+import type { AnchoredEvidence } from '../../../../client/anchored.ts'
+import type { AffidavitErrorCode, Proof } from '../../../../client/index.ts'
+
+/** What the client refused, and the checks that were made before. */
+export type Refusal = {
+  readonly code: AffidavitErrorCode
+  readonly message: string
+  readonly checks: readonly Check<string>[]
+}
+
+/** What became of an answer's anchor. */
+export type Anchor =
+  | { readonly kind: 'waiting' }
+  | { readonly kind: 'mined'; readonly evidence: AnchoredEvidence }
+  | { readonly kind: 'unknown'; readonly fault: unknown }
+
+/** What is known of an answer. */
+export type Answer =
+  /** Some text came, and nothing of it was checked. */
+  | { readonly kind: 'arriving' }
+  | { readonly kind: 'checked'; readonly proof: Proof; readonly anchor: Anchor }
+  | { readonly kind: 'refused'; readonly refusal: Refusal }
+  /** There was none. */
+  | { readonly kind: 'failed'; readonly fault: unknown }
+  | { readonly kind: 'stopped' }
+
+/** A question and its answer. */
+export type Turn = {
+  readonly id: number
+  readonly question: string
+  readonly model: string
+  readonly isEncrypted: boolean
+  /** As far as it came. */
+  readonly text: string
+  readonly answer: Answer
+}
+
+/** What to do about a refusal. */
+export function adviceFor({ code }: Refusal): string {
+  switch (code) {
+    case 'invalid_options':
+      return 'Give other expectations: the message says what these lack.'
+    case 'unreachable':
+    case 'gateway_error':
+      return 'Try again; tell the operator if it stays.'
+    case 'not_anchored':
+      return 'Look again later. If it stays, the chain or the relayer has stopped: tell the operator.'
+    case 'no_notary':
+    case 'unknown_notary':
+    case 'unexpected_code':
+    case 'unexpected_configuration':
+    case 'invalid_document':
+    case 'document_expired':
+      return 'Send nothing secret here. Is the file of this gateway, and of its latest start? If it is, the gateway has another enclave than you expect.'
+    case 'no_encryption_key':
+      return 'Wait a minute and try again. No enclave that you expect vouches for a key now.'
+    case 'invalid_request':
+    case 'unsupported_call':
+      return 'Change the message, the model or the credential.'
+    default:
+      return 'Do not use this answer: it is not what an enclave signed. Keep the message, and tell the operator.'
+  }
+}
+
+/** The checks of each outcome, counted. */
+export function countChecks(checks: readonly Check<string>[]): string {
+  const count = (outcome: Check<string>['outcome']) =>
+    checks.filter((made) => made.outcome === outcome).length
+  const words = [
+    [count('passed'), 'passed'],
+    [count('failed'), 'failed'],
+    [count('not checked'), 'not made'],
+  ] as const
+  return words
+    .filter(([sum]) => sum > 0)
+    .map(([sum, outcome]) => `${sum} ${outcome}`)
+    .join(', ')
+}

@@ -1,0 +1,61 @@
+import { createContext } from 'preact'
+import { useContext } from 'preact/hooks'
+import type { KeyHolderReply } from '../../accounts/key-routes.ts'
+import type { Scope } from '../../api/context.ts'
+import { askGateway, askText, type GatewayCall, GatewayFault } from '../kit/gateway.ts'
+
+/** Who is signed in in this tab. */
+export type Session = {
+  readonly key: string
+  readonly holder: KeyHolderReply
+  /** Asks the gateway with the key. A key that it takes no more is signed out. */
+  readonly ask: <Answer>(path: string, call?: Omit<GatewayCall, 'key'>) => Promise<Answer>
+  /** The same of what is to be saved as it comes. */
+  readonly askText: (path: string) => Promise<string>
+  /** Forgets the key; `reason` is told beside the form that asks for another. */
+  readonly signOut: (reason?: string) => void
+}
+
+/** Where a key is asked whose it is. */
+const HOLDER_PATH = '/v1/dashboard/me'
+
+/** Asks whose a key is. Throws GatewayFault: status 401 for one that is not valid. */
+export function askHolder(key: string, signal?: AbortSignal): Promise<KeyHolderReply> {
+  return askGateway<KeyHolderReply>(HOLDER_PATH, {
+    key,
+    ...(signal === undefined ? {} : { signal }),
+  })
+}
+
+/** Opens a session with a key whose holder is known. */
+export function openSession(so: Omit<Session, 'ask' | 'askText'>): Session {
+  const { key, signOut } = so
+  const watch = async <Answer>(answer: Promise<Answer>): Promise<Answer> => {
+    try {
+      return await answer
+    } catch (fault) {
+      if (fault instanceof GatewayFault && fault.status === 401)
+        signOut('This key is not valid any more: it was revoked, or its time is over.')
+      throw fault
+    }
+  }
+  return {
+    ...so,
+    ask: (path, call = {}) => watch(askGateway(path, { ...call, key })),
+    askText: (path) => watch(askText(path, { key })),
+  }
+}
+
+/** Whether a key may do what a scope is for. */
+export function may({ holder }: Pick<Session, 'holder'>, scope: Scope): boolean {
+  return holder.scopes.includes(scope)
+}
+
+export const SessionContext = createContext<Session | null>(null)
+
+/** The session, in parts that are shown to those who are signed in alone. */
+export function useSession(): Session {
+  const session = useContext(SessionContext)
+  if (session === null) throw new TypeError('expected somebody to be signed in')
+  return session
+}

@@ -1,0 +1,110 @@
+import { useEffect, useRef, useState } from 'preact/hooks'
+import type { KeyHolderReply } from '../../accounts/key-routes.ts'
+import { GatewayFault } from '../kit/gateway.ts'
+import { Busy, FaultNotice } from '../kit/notices.tsx'
+import { askHolder } from './session.ts'
+
+/** A key that was just typed in, and whose it is. */
+export type SignedIn = {
+  readonly key: string
+  readonly holder: KeyHolderReply
+  /** Whether a reload of the page finds the key again. */
+  readonly isKept: boolean
+}
+
+/** What the gateway reads as a key (src/api/authenticate.ts). */
+const KEY_TEXT = /^[\x21-\x7e]{1,512}$/
+
+/** Asks for an API key, and whom it belongs to. */
+export function SignIn({
+  reason,
+  wasIn,
+  onSignedIn,
+}: {
+  /** Why the one before is signed out; null for none. */
+  readonly reason: string | null
+  /** Whether somebody was signed in before: then the focus has lost its place. */
+  readonly wasIn: boolean
+  readonly onSignedIn: (signedIn: SignedIn) => void
+}) {
+  const [isAsking, setIsAsking] = useState(false)
+  const [fault, setFault] = useState<unknown>(null)
+  const field = useRef<HTMLInputElement>(null)
+  const keep = useRef<HTMLInputElement>(null)
+  const heading = useRef<HTMLHeadingElement>(null)
+  useEffect(() => {
+    document.title = 'Console · Affidavit'
+    if (wasIn) heading.current?.focus()
+  }, [wasIn])
+
+  const submit = async (event: Event) => {
+    event.preventDefault()
+    const key = field.current?.value.trim() ?? ''
+    setFault(null)
+    setIsAsking(true)
+    try {
+      if (!KEY_TEXT.test(key)) throw new Error('This cannot be an API key.')
+      const holder = await askHolder(key)
+      onSignedIn({ key, holder, isKept: keep.current?.checked ?? false })
+    } catch (refused) {
+      setFault(refused)
+      setIsAsking(false)
+      field.current?.focus()
+    }
+  }
+
+  return (
+    <>
+      <h1 tabIndex={-1} ref={heading}>
+        Console
+      </h1>
+      <p>Sign in with an API key. What you can do here is what the key is for.</p>
+      {reason !== null && (
+        <div class="notice warn" role="status">
+          <p>{reason}</p>
+        </div>
+      )}
+      <form class="card sign-in" onSubmit={(event) => void submit(event)}>
+        <div class="field">
+          <label for="key">API key</label>
+          <input
+            id="key"
+            ref={field}
+            type="password"
+            required
+            autocomplete="off"
+            spellcheck={false}
+            aria-describedby="key-hint"
+            aria-invalid={fault !== null}
+          />
+          <p class="hint" id="key-hint">
+            It stays in this tab's memory, and is sent to this gateway alone.
+          </p>
+        </div>
+        <label class="choice">
+          <input type="checkbox" ref={keep} /> Keep it when this page is loaded again
+          <span class="hint"> (in the tab's storage, until the tab is closed or you sign out)</span>
+        </label>
+        <p>
+          <button type="submit" class="primary" disabled={isAsking}>
+            Sign in
+          </button>
+        </p>
+        {isAsking && <Busy what="Asking whose key this is…" />}
+        {fault !== null && <FaultNotice fault={fault}>{adviceFor(fault)}</FaultNotice>}
+      </form>
+      <p class="faint">
+        No key yet? Who runs this gateway makes one with <code>affidavit keys create</code>;{' '}
+        <code>npm start</code> prints one.
+      </p>
+    </>
+  )
+}
+
+function adviceFor(fault: unknown): string | undefined {
+  if (!(fault instanceof GatewayFault))
+    return 'A key is one word of letters, digits and signs, like afd_…: copy it again.'
+  if (fault.status === 401)
+    return 'Check that it was copied whole, and that it was neither revoked nor ended.'
+  return undefined
+}

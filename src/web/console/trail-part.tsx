@@ -1,0 +1,92 @@
+import { useRef, useState } from 'preact/hooks'
+import type { AdminAct } from '../../api/control-operations.ts'
+import { OutsideText } from '../kit/outside-text.tsx'
+import { Time } from '../kit/values.tsx'
+import { MoreOfIt } from './more-of-it.tsx'
+import { useSession } from './session.ts'
+import { Table } from './table.tsx'
+import { queryOf, usePages } from './use-pages.ts'
+
+const LOG_PATH = '/v1/admin/log'
+/** Acts of a page. */
+const PAGE_MAX = 50
+
+/** For the operator: what administrators did, newest first. */
+export function TrailPart() {
+  const session = useSession()
+  const [query, setQuery] = useState('')
+  const pages = usePages<AdminAct>(
+    async (cursor, signal) => {
+      const more = cursor === null ? '' : `&before=${cursor}`
+      const path = `${LOG_PATH}?limit=${PAGE_MAX}${query}${more}`
+      const { acts } = await session.ask<{ readonly acts: readonly AdminAct[] }>(path, { signal })
+      const last = acts.length < PAGE_MAX ? undefined : acts.at(-1)
+      return { items: acts, cursor: last === undefined ? null : String(last.position) }
+    },
+    [session, query],
+  )
+  const { items: acts, reload } = pages
+  const form = useRef<HTMLFormElement>(null)
+  const search = (event: Event) => {
+    event.preventDefault()
+    setQuery(queryOf(new FormData(form.current ?? undefined)))
+    reload()
+  }
+  return (
+    <>
+      <h1 tabIndex={-1}>Administration</h1>
+      <p>
+        What was done to accounts, keys, budgets, enclaves and stored content: by whom, from where.
+        The service adds to it and changes nothing; whether its database's owner did is told by{' '}
+        <code>affidavit admin-log --check</code>.
+      </p>
+      <search>
+        <form ref={form} class="card filters" onSubmit={search}>
+          <div class="field">
+            <label for="trail-kind">What (as key.create)</label>
+            <input id="trail-kind" name="kind" maxlength={100} autocomplete="off" />
+          </div>
+          <div class="field">
+            <label for="trail-since">From</label>
+            <input id="trail-since" name="since" type="datetime-local" />
+          </div>
+          <div class="field">
+            <label for="trail-until">Until</label>
+            <input id="trail-until" name="until" type="datetime-local" />
+          </div>
+          <button type="submit" class="primary">
+            Search
+          </button>
+        </form>
+      </search>
+      <Table
+        label="What administrators did"
+        columns={['When', 'Who', 'From', 'What', 'To what', 'Outcome', 'Details']}
+        isLoaded={acts !== null}
+        empty={acts?.length === 0 ? 'There is nothing of this.' : null}
+      >
+        {acts?.map((act) => (
+          <tr key={act.position}>
+            <td>
+              <Time ms={act.at * 1000} />
+            </td>
+            {[act.who, act.from, act.kind, act.target, act.outcome, detailsOf(act)].map(
+              (text, place) => (
+                <td key={place}>
+                  <OutsideText text={text} isOneLine={true} shownMax={200} />
+                </td>
+              ),
+            )}
+          </tr>
+        ))}
+      </Table>
+      <MoreOfIt of={pages} what="what was done" />
+    </>
+  )
+}
+
+function detailsOf({ details }: AdminAct): string {
+  return Object.entries(details)
+    .map(([name, value]) => `${name}: ${typeof value === 'string' ? value : JSON.stringify(value)}`)
+    .join(', ')
+}

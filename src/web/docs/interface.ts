@@ -1,0 +1,63 @@
+/** The interface as `/openapi.json` describes it: what this page reads of an OpenAPI document. */
+
+export type JsonSchema = { readonly [keyword: string]: unknown }
+
+export type Content = Readonly<
+  Record<string, { readonly schema: JsonSchema; readonly example?: unknown }>
+>
+
+type Described = {
+  readonly operationId: string
+  readonly summary: string
+  readonly description?: string
+  readonly tags: readonly string[]
+  readonly security: readonly Readonly<Record<string, readonly string[]>>[]
+  readonly parameters?: readonly Parameter[]
+  readonly requestBody?: { readonly content: Content }
+  readonly responses: Readonly<
+    Record<string, { readonly description: string; readonly content: Content }>
+  >
+}
+
+export type Parameter = {
+  readonly name: string
+  readonly in: 'path' | 'query' | 'header'
+  readonly required: boolean
+  readonly schema: JsonSchema
+}
+
+export type InterfaceDocument = {
+  readonly info: { readonly title: string; readonly description: string; readonly version: string }
+  readonly paths: Readonly<Record<string, Readonly<Record<string, Described>>>>
+  readonly components: { readonly schemas: Schemas }
+}
+
+export type Schemas = Readonly<Record<string, JsonSchema>>
+
+/** One method of one path. */
+export type Operation = Described & { readonly method: string; readonly path: string }
+
+export function operationsOf({ paths }: InterfaceDocument): readonly Operation[] {
+  return Object.entries(paths).flatMap(([path, methods]) =>
+    Object.entries(methods).map(([method, described]) => ({
+      ...described,
+      path,
+      method: method.toUpperCase(),
+    })),
+  )
+}
+
+/** Which key it takes: none, any, or one with the scopes. */
+export function keyOf({ security: [need] }: Operation): 'none' | readonly string[] {
+  return need === undefined ? 'none' : Object.values(need).flat()
+}
+
+/** The schema that a reference names; the schema itself when it is none. */
+export function resolve(schema: JsonSchema, schemas: Schemas): JsonSchema {
+  return typeof schema.$ref === 'string' ? (schemas[nameOf(schema)] ?? schema) : schema
+}
+
+/** Name of a referenced schema; empty for one without. */
+export function nameOf(schema: JsonSchema): string {
+  return typeof schema.$ref === 'string' ? schema.$ref.replace('#/components/schemas/', '') : ''
+}

@@ -1,0 +1,154 @@
+/** One call, as somebody would make it. */
+export type SampleCall = {
+  /** `https://gateway.example/v1/models?limit=1`. */
+  readonly url: string
+  readonly method: string
+  /** Whether it takes an API key. */
+  readonly hasKey: boolean
+  /** Without the key's, and that of the body's type. */
+  readonly headers: Readonly<Record<string, string>>
+  /** JSON text; null without a body. */
+  readonly body: string | null
+  /** Names of a form's parts that are files, and of others with their values; null: no form. */
+  readonly form: { readonly files: readonly string[]; readonly fields: Fields } | null
+}
+
+type Fields = Readonly<Record<string, string>>
+
+export const LANGUAGES = ['curl', 'JavaScript', 'Python'] as const
+export type Language = (typeof LANGUAGES)[number]
+
+/**
+ * Gives a call as code that runs as it stands, with the key in AFFIDAVIT_API_KEY. Whatever is in
+ * the call is quoted for its language.
+ */
+export function writeSample(language: Language, call: SampleCall): string {
+  return WRITERS[language](call)
+}
+
+const WRITERS: Readonly<Record<Language, (call: SampleCall) => string>> = {
+  curl({ url, method, hasKey, headers, body, form }) {
+    const lines = [
+      // -g: brackets in a URL are none of curl's patterns.
+      `curl -g${method === 'GET' ? '' : ` -X ${method}`} ${quoteShell(url)}`,
+      ...(hasKey ? ['-H "authorization: Bearer $AFFIDAVIT_API_KEY"'] : []),
+      ...headersOf(headers, body).map(([name, value]) => `-H ${quoteShell(`${name}: ${value}`)}`),
+      ...(body === null ? [] : [`--data-raw ${quoteShell(body)}`]),
+      ...(form === null
+        ? []
+        : [
+            ...form.files.map((name) => `-F ${quoteShell(`${name}=@${name}.png`)}`),
+            ...Object.entries(form.fields).map(
+              ([name, value]) => `--form-string ${quoteShell(`${name}=${value}`)}`,
+            ),
+          ]),
+    ]
+    return lines.join(' \\\n  ')
+  },
+
+  JavaScript({ url, method, hasKey, headers, body, form }) {
+    const given = [
+      ...(hasKey ? [`    authorization: \`Bearer \${process.env.AFFIDAVIT_API_KEY}\`,`] : []),
+      ...headersOf(headers, body).map(
+        ([name, value]) => `    ${quoteJson(name)}: ${quoteJson(value)},`,
+      ),
+    ]
+    const options = [
+      ...(method === 'GET' ? [] : [`  method: ${quoteJson(method)},`]),
+      ...(given.length === 0 ? [] : ['  headers: {', ...given, '  },']),
+      ...(body === null ? [] : [`  body: JSON.stringify(${escapeLineEnds(indent(body, 2))}),`]),
+      ...(form === null ? [] : ['  body: form,']),
+    ]
+    return [
+      ...(form === null
+        ? []
+        : [
+            "import { openAsBlob } from 'node:fs'",
+            '',
+            'const form = new FormData()',
+            ...form.files.map(
+              (name) =>
+                `form.append(${quoteJson(name)}, await openAsBlob(${quoteJson(`${name}.png`)}, { type: 'image/png' }), ${quoteJson(`${name}.png`)})`,
+            ),
+            ...Object.entries(form.fields).map(
+              ([name, value]) => `form.append(${quoteJson(name)}, ${quoteJson(value)})`,
+            ),
+          ]),
+      options.length === 0
+        ? `const response = await fetch(${quoteJson(url)})`
+        : `const response = await fetch(${quoteJson(url)}, {\n${options.join('\n')}\n})`,
+      'console.log(response.status, await response.text())',
+    ].join('\n')
+  },
+
+  Python({ url, method, hasKey, headers, body, form }) {
+    const given = [
+      ...(hasKey
+        ? ["        'authorization': f\"Bearer {os.environ['AFFIDAVIT_API_KEY']}\","]
+        : []),
+      ...headersOf(headers, body).map(
+        ([name, value]) => `        ${quoteJson(name)}: ${quoteJson(value)},`,
+      ),
+    ]
+    return [
+      ...(hasKey ? ['import os', ''] : []),
+      'import requests',
+      '',
+      'response = requests.request(',
+      `    ${quoteJson(method)},`,
+      `    ${quoteJson(url)},`,
+      ...(given.length === 0 ? [] : ['    headers={', ...given, '    },']),
+      // As text: JSON's words for true, false and null are not Python's.
+      ...(body === null ? [] : [`    data=${quoteJson(body)}.encode(),`]),
+      ...(form === null
+        ? []
+        : [
+            '    files={',
+            ...form.files.map(
+              (name) =>
+                `        ${quoteJson(name)}: (${quoteJson(`${name}.png`)}, open(${quoteJson(`${name}.png`)}, 'rb'), 'image/png'),`,
+            ),
+            '    },',
+            '    data={',
+            ...Object.entries(form.fields).map(
+              ([name, value]) => `        ${quoteJson(name)}: ${quoteJson(value)},`,
+            ),
+            '    },',
+          ]),
+      ')',
+      'print(response.status_code, response.text)',
+    ].join('\n')
+  },
+}
+
+function headersOf(
+  headers: SampleCall['headers'],
+  body: string | null,
+): readonly (readonly [string, string])[] {
+  return [
+    ...(body === null ? [] : ([['content-type', 'application/json']] as const)),
+    ...Object.entries(headers),
+  ]
+}
+
+/** Nothing in single quotes means anything to a shell, but a single quote. */
+function quoteShell(text: string): string {
+  return `'${text.replaceAll("'", "'\\''")}'`
+}
+
+/**
+ * A string of JSON is one of JavaScript, and of Python, whose escapes are the same where it needs
+ * any; half a character cannot be written in either.
+ */
+function quoteJson(text: string): string {
+  return escapeLineEnds(JSON.stringify(text))
+}
+
+/** JSON has these two in strings as they are; editors and older engines end the line there. */
+function escapeLineEnds(json: string): string {
+  return json.replaceAll('\u2028', '\\u2028').replaceAll('\u2029', '\\u2029')
+}
+
+function indent(text: string, by: number): string {
+  return text.replaceAll('\n', `\n${' '.repeat(by)}`)
+}

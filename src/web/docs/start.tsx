@@ -1,0 +1,5 @@
+import './docs.css'
+import { showPage } from '../kit/frame.tsx'
+import { DocsPage } from './docs-page.tsx'
+
+showPage(<DocsPage />)

@@ -1,0 +1,337 @@
+import { useRef, useState } from 'preact/hooks'
+import { Busy, FaultNotice, State } from '../kit/notices.tsx'
+import { OutsideText } from '../kit/outside-text.tsx'
+import { holdKey, tabKey } from '../kit/tab-key.ts'
+import { CopyButton } from '../kit/values.tsx'
+import {
+  type JsonSchema,
+  keyOf,
+  type Operation,
+  type Parameter,
+  resolve,
+  type Schemas,
+} from './interface.ts'
+import { LANGUAGES, type Language, type SampleCall, writeSample } from './samples.ts'
+
+/** What came back, so far. */
+type Reply = {
+  readonly status: number
+  readonly requestId: string | null
+  readonly text: string
+  readonly isWhole: boolean
+}
+
+/** Most of an answer that is read, characters: a page is no place for more. */
+const REPLY_LENGTH_MAX = 1_000_000
+/** A proof has some ten thousand characters, most of them its attestation document. */
+const REPLY_SHOWN_MAX = 50_000
+
+/** Fills in a call, shows it as code, and makes it with the key of this tab. */
+export function TryIt({
+  operation,
+  schemas,
+  language,
+  onLanguage,
+}: {
+  readonly operation: Operation
+  readonly schemas: Schemas
+  readonly language: Language
+  readonly onLanguage: (language: Language) => void
+}) {
+  const { parameters = [], requestBody, operationId: id } = operation
+  const content = requestBody?.content
+  const [values, setValues] = useState<Readonly<Record<string, string>>>({})
+  const example = content?.['application/json']?.example
+  const [body, setBody] = useState(
+    content?.['application/json'] === undefined ? null : JSON.stringify(example ?? {}, null, 2),
+  )
+  const call = sampleOf(operation, { values, body, schemas })
+  const isForm = call.form !== null
+  return (
+    <fieldset>
+      <legend>Call it</legend>
+      {parameters.map((parameter) => (
+        <ParameterField
+          {...{ key: parameter.name, id: `${id}-${parameter.name}`, parameter }}
+          value={values[parameter.name] ?? ''}
+          onChange={(value) => setValues({ ...values, [parameter.name]: value })}
+        />
+      ))}
+      {body !== null && (
+        <div class="field">
+          <label for={`${id}-body`}>Body</label>
+          <textarea
+            id={`${id}-body`}
+            class="mono"
+            rows={Math.min(16, body.split('\n').length + 1)}
+            spellcheck={false}
+            value={body}
+            onInput={({ currentTarget }) => setBody(currentTarget.value)}
+          />
+        </div>
+      )}
+      <Sample {...{ id, call, language, onLanguage }} />
+      {isForm ? (
+        <p class="faint">It takes files: call it from your own machine, as the sample does.</p>
+      ) : (
+        <Call {...{ id, call, parameters, values }} />
+      )}
+    </fieldset>
+  )
+}
+
+function ParameterField({
+  id,
+  parameter: { name, in: place, required, schema },
+  value,
+  onChange,
+}: {
+  readonly id: string
+  readonly parameter: Parameter
+  readonly value: string
+  readonly onChange: (value: string) => void
+}) {
+  return (
+    <div class="field">
+      <label for={id}>
+        <code>{name}</code>{' '}
+        <span class="hint">
+          {place}
+          {required ? ', required' : ''}
+          {typeof schema.description === 'string' ? `: ${schema.description}` : ''}
+        </span>
+      </label>
+      <input
+        id={id}
+        value={value}
+        autocomplete="off"
+        onInput={({ currentTarget }) => onChange(currentTarget.value)}
+      />
+    </div>
+  )
+}
+
+function Sample({
+  id,
+  call,
+  language,
+  onLanguage,
+}: {
+  readonly id: string
+  readonly call: SampleCall
+  readonly language: Language
+  readonly onLanguage: (language: Language) => void
+}) {
+  const text = writeSample(language, call)
+  return (
+    <>
+      <div class="row">
+        {LANGUAGES.map((name) => (
+          <label key={name} class="choice">
+            <input
+              type="radio"
+              name={`${id}-language`}
+              checked={name === language}
+              onChange={() => onLanguage(name)}
+            />{' '}
+            {name}
+          </label>
+        ))}
+        <CopyButton text={text} what={`the call in ${language}`} />
+      </div>
+      <CodeView label={`The call in ${language}`} text={text} />
+    </>
+  )
+}
+
+function Call({
+  id,
+  call,
+  parameters,
+  values,
+}: {
+  readonly id: string
+  readonly call: SampleCall
+  readonly parameters: readonly Parameter[]
+  readonly values: Readonly<Record<string, string>>
+}) {
+  const [key, setKey] = useState(tabKey() ?? '')
+  const [reply, setReply] = useState<Reply | null>(null)
+  const [fault, setFault] = useState<unknown>(null)
+  const running = useRef<AbortController | null>(null)
+  const [isRunning, setIsRunning] = useState(false)
+  const missing = parameters.filter(({ name, required }) => required && !values[name])
+
+  async function run(): Promise<void> {
+    const abort = new AbortController()
+    running.current = abort
+    setIsRunning(true)
+    setFault(null)
+    setReply(null)
+    if (call.hasKey) holdKey(key, false)
+    try {
+      for await (const part of replies(call, call.hasKey ? key : null, abort.signal)) setReply(part)
+    } catch (error) {
+      if (!abort.signal.aborted) setFault(error)
+    } finally {
+      setIsRunning(false)
+    }
+  }
+
+  return (
+    <>
+      {call.hasKey && (
+        <div class="field">
+          <label for={`${id}-key`}>
+            API key{' '}
+            <span class="hint">it stays in this tab, and is sent to this gateway alone</span>
+          </label>
+          <input
+            id={`${id}-key`}
+            type="password"
+            autocomplete="off"
+            value={key}
+            onInput={({ currentTarget }) => setKey(currentTarget.value)}
+          />
+        </div>
+      )}
+      <div class="row">
+        <button
+          type="button"
+          class="primary"
+          disabled={isRunning || missing.length > 0 || (call.hasKey && key === '')}
+          onClick={() => void run()}
+        >
+          Send {call.method}
+        </button>
+        {isRunning && (
+          <button type="button" onClick={() => running.current?.abort()}>
+            Stop
+          </button>
+        )}
+        {missing.length > 0 && (
+          <span class="faint">Needs {missing.map(({ name }) => name).join(', ')}.</span>
+        )}
+      </div>
+      {isRunning && <Busy what="Waiting for the gateway" />}
+      {fault !== null && <FaultNotice fault={fault} />}
+      {reply !== null && <ReplyView {...reply} />}
+    </>
+  )
+}
+
+function ReplyView({ status, requestId, text, isWhole }: Reply) {
+  return (
+    <div class="reply">
+      <p role="status">
+        <State tone={status < 400 ? 'good' : 'bad'}>Status {status}</State>{' '}
+        {requestId !== null && (
+          <span class="faint">
+            Request <OutsideText text={requestId} isOneLine={true} shownMax={128} />
+          </span>
+        )}
+        {!isWhole && ' …'}
+      </p>
+      <CodeView label="The answer" text={isWhole ? layOut(text) : text} />
+    </div>
+  )
+}
+
+function CodeView({ label, text }: { readonly label: string; readonly text: string }) {
+  return (
+    // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls is to be reached by keys.
+    <section class="scroll" aria-label={label} tabIndex={0}>
+      <pre>
+        <OutsideText text={text} shownMax={REPLY_SHOWN_MAX} />
+      </pre>
+    </section>
+  )
+}
+
+/** JSON over several lines; other text as it is. */
+function layOut(text: string): string {
+  try {
+    return JSON.stringify(JSON.parse(text), null, 2)
+  } catch {
+    return text
+  }
+}
+
+/** The answer as it comes. Throws what fetch throws. */
+async function* replies(
+  { url, method, headers, body }: SampleCall,
+  key: string | null,
+  signal: AbortSignal,
+): AsyncGenerator<Reply> {
+  const response = await fetch(url, {
+    ...{ method, body, signal, credentials: 'omit', redirect: 'error' },
+    headers: {
+      ...headers,
+      ...(key === null ? {} : { authorization: `Bearer ${key}` }),
+      ...(body === null ? {} : { 'content-type': 'application/json' }),
+    },
+  })
+  const { status } = response
+  const requestId = response.headers.get('x-request-id')
+  let text = ''
+  const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader()
+  for (;;) {
+    const part = await reader?.read()
+    if (part === undefined || part.done) break
+    text += part.value
+    if (text.length > REPLY_LENGTH_MAX) {
+      await reader?.cancel()
+      text = `${text.slice(0, REPLY_LENGTH_MAX)}\n… the rest was not read`
+      break
+    }
+    yield { status, requestId, text, isWhole: false }
+  }
+  yield { status, requestId, text, isWhole: true }
+}
+
+/** The parts of a form: what is binary is a file. */
+function formOf({ properties }: JsonSchema, example: unknown): SampleCall['form'] {
+  const isFile = (schema: unknown) =>
+    typeof schema === 'object' && schema !== null && Reflect.get(schema, 'format') === 'binary'
+  return {
+    files: Object.entries(properties ?? {}).flatMap(([name, schema]) =>
+      isFile(schema) ? [name] : [],
+    ),
+    fields: { ...(example as Readonly<Record<string, string>>) },
+  }
+}
+
+/** The call that the fields amount to. An optional parameter that is empty is left out. */
+function sampleOf(
+  operation: Operation,
+  {
+    values,
+    body,
+    schemas,
+  }: {
+    readonly values: Readonly<Record<string, string>>
+    readonly body: string | null
+    readonly schemas: Schemas
+  },
+): SampleCall {
+  const { method, path, parameters = [], requestBody } = operation
+  const given = (place: Parameter['in']) =>
+    parameters.filter(
+      ({ name, in: where, required }) => where === place && (required || values[name]),
+    )
+  const query = new URLSearchParams(
+    given('query').map(({ name }): [string, string] => [name, values[name] ?? '']),
+  )
+  const filled = given('path').reduce(
+    (at, { name }) =>
+      at.replace(`{${name}}`, () => encodeURIComponent(values[name] || `{${name}}`)),
+    path,
+  )
+  const form = requestBody?.content['multipart/form-data']
+  return {
+    ...{ method, body, hasKey: keyOf(operation) !== 'none' },
+    url: `${location.origin}${filled}${query.size > 0 ? `?${query}` : ''}`,
+    headers: Object.fromEntries(given('header').map(({ name }) => [name, values[name] ?? ''])),
+    form: form === undefined ? null : formOf(resolve(form.schema, schemas), form.example),
+  }
+}

@@ -1,0 +1,104 @@
+import type { ComponentChildren } from 'preact'
+import { useEffect, useState } from 'preact/hooks'
+import { GatewayFault } from './gateway.ts'
+import { OutsideText } from './outside-text.tsx'
+
+/** How a state is shown: by colour, sign and word. */
+export type Tone = 'good' | 'bad' | 'open' | 'warn'
+
+const SIGNS: Readonly<Record<Tone, string>> = { good: '✓', bad: '✗', open: '–', warn: '!' }
+
+/** A state in a word or two. */
+export function State({
+  tone,
+  children,
+}: {
+  readonly tone: Tone
+  readonly children: ComponentChildren
+}) {
+  return (
+    <span class={`state ${tone}`}>
+      <span aria-hidden="true">{SIGNS[tone]} </span>
+      {children}
+    </span>
+  )
+}
+
+/** Says what failed and what to do, with a button that tries again where there is something to. */
+export function FaultNotice({
+  fault,
+  onRetry,
+  children,
+}: {
+  readonly fault: unknown
+  readonly onRetry?: () => void
+  /** What to do, where it is known better than by the fault itself. */
+  readonly children?: ComponentChildren
+}) {
+  const message = fault instanceof Error && fault.message !== '' ? fault.message : String(fault)
+  const requestId = fault instanceof GatewayFault ? fault.requestId : null
+  return (
+    <div class="notice bad" role="alert">
+      <p>
+        <OutsideText text={message} shownMax={500} />
+      </p>
+      <p>{children ?? adviceFor(fault)}</p>
+      {requestId !== null && (
+        <p class="faint">
+          Request <OutsideText text={requestId} isOneLine={true} shownMax={128} />
+        </p>
+      )}
+      {onRetry !== undefined && (
+        <p>
+          <button type="button" onClick={onRetry}>
+            Try again
+          </button>
+        </p>
+      )}
+    </div>
+  )
+}
+
+function adviceFor(fault: unknown): string {
+  if (!(fault instanceof GatewayFault)) return 'Load the page again.'
+  const { status, code } = fault
+  if (status === 0) return 'Check your connection, then try again.'
+  if (status === 401) return 'Sign in with another API key.'
+  if (code === 'insufficient_scope') return 'Sign in with a key that has the scope it names.'
+  if (status === 404) return 'Check the address: it may be of another gateway.'
+  if (status === 429) return 'Wait a minute, then try again.'
+  if (status >= 500) return 'Try again; tell the operator if it stays.'
+  return 'Change what you gave, then try again.'
+}
+
+/** Shown from the second on: what is faster needs no notice, and does not flicker. */
+export const PATIENCE_MS = 1_000
+
+/** Says that something takes its time; `done` (0 to 1) when it is known how much is done. */
+export function Busy({
+  what,
+  done = null,
+}: {
+  readonly what: string
+  readonly done?: number | null
+}) {
+  const [isShown, setIsShown] = useState(false)
+  useEffect(() => {
+    const timer = setTimeout(() => setIsShown(true), PATIENCE_MS)
+    return () => clearTimeout(timer)
+  }, [])
+  return (
+    <div role="status" aria-live="polite">
+      {isShown && (
+        <p>
+          {what}{' '}
+          {done === null ? (
+            <progress aria-label={what} />
+          ) : (
+            <progress aria-label={what} value={done} max={1} />
+          )}
+        </p>
+      )}
+    </div>
+  )
+}

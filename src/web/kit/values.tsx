@@ -1,0 +1,61 @@
+import { useEffect, useState } from 'preact/hooks'
+import { escapeLine } from './outside-text.tsx'
+
+/** Hex shown short, whole in its title, with a button that copies it whole. */
+export function Hex({ value, digits = 12 }: { readonly value: string; readonly digits?: number }) {
+  const text = escapeLine(value.slice(0, 600))
+  const prefix = text.startsWith('0x') ? 2 : 0
+  const isShort = text.length <= digits + prefix + 4
+  return (
+    <span>
+      <span class="hex" title={text}>
+        {isShort ? text : `${text.slice(0, digits + prefix)}…${text.slice(-4)}`}
+      </span>{' '}
+      {!isShort && <CopyButton text={value} what={`${text.slice(0, digits + prefix)}…`} />}
+    </span>
+  )
+}
+
+/** Copies `text`; `what` names it for those who do not see what stands beside it. */
+export function CopyButton({ text, what }: { readonly text: string; readonly what: string }) {
+  const [outcome, setOutcome] = useState<'none' | 'copied' | 'failed'>('none')
+  useEffect(() => {
+    if (outcome === 'none') return
+    const timer = setTimeout(() => setOutcome('none'), 2_000)
+    return () => clearTimeout(timer)
+  }, [outcome])
+  const copy = () =>
+    navigator.clipboard.writeText(text).then(
+      () => setOutcome('copied'),
+      () => setOutcome('failed'),
+    )
+  return (
+    <button type="button" class="small" onClick={() => void copy()} aria-label={`Copy ${what}`}>
+      <span aria-live="polite">{COPY_WORDS[outcome]}</span>
+    </button>
+  )
+}
+
+const COPY_WORDS = { none: 'Copy', copied: 'Copied', failed: 'Not allowed' } as const
+
+/** A time in Unix milliseconds, as the reader's clock has it, and in UTC as its title. */
+export function Time({ ms }: { readonly ms: number }) {
+  const time = new Date(ms)
+  if (Number.isNaN(time.getTime())) return <span>{ms} ms</span>
+  const iso = time.toISOString()
+  return (
+    <time dateTime={iso} title={iso}>
+      {time.toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'medium' })}
+    </time>
+  )
+}
+
+/** A number with its thousands apart; money has nine digits behind the point. */
+export function numberText(value: number): string {
+  return value.toLocaleString('en', { maximumFractionDigits: 9 })
+}
+
+/** A number as numberText writes it. */
+export function Count({ value }: { readonly value: number }) {
+  return <>{numberText(value)}</>
+}

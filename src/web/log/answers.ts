@@ -1,0 +1,276 @@
+import { decodeHex, HASH_BYTES } from '../../../attestation/bytes.ts'
+import type { BootHead } from '../../../attestation/evidence/boot-statement.ts'
+import { formsOf } from '../../../attestation/json/forms.ts'
+import {
+  isJsonObject,
+  type Json,
+  type JsonObject,
+  memberOf,
+} from '../../../attestation/json/value.ts'
+import type { LogDomain } from '../../../attestation/tree-head.ts'
+import type {
+  ConsistencyReply,
+  HeadReply,
+  InclusionReply,
+  LogReply,
+} from '../../verified/log-replies.ts'
+import { askEvidence, GatewayFault } from '../kit/gateway.ts'
+
+/*
+ * What the gateway says of its logs, read member by member: it may be the one that lies. All throw
+ * GatewayFault, and FormatError `bad_answer` naming the member that has not its form.
+ */
+
+const { arrayOf, countOf, hexOf, invalid, objectOf, textOf } = formsOf(
+  'bad_answer',
+  "the gateway's answer: ",
+)
+
+/** Heads that are asked for at once. */
+export const HEADS_SHOWN = 10
+
+/** A signed head, as it is listed. */
+export type Head = Pick<HeadReply, 'size' | 'root' | 'signature' | 'created_at' | 'anchor'>
+
+/** A log, as the gateway describes it. */
+export type Log = Omit<LogReply, 'head' | 'boot_configuration'> & {
+  readonly head: Head | null
+  readonly boot_configuration: JsonObject
+}
+
+/** Where the notary's heads count: part of what it signs. */
+export function domainOf({ chain_id: chainId, contract }: Log): LogDomain {
+  return { chainId, contract }
+}
+
+/** All logs, up to `LOGS_MAX`; `isWhole`: there are no more. */
+export async function readLogs(
+  signal: AbortSignal,
+): Promise<{ readonly logs: readonly Log[]; readonly isWhole: boolean }> {
+  const logs: Log[] = []
+  let cursor: string | null = null
+  // Of empty pages, too, there may be any number.
+  let asked = 0
+  do {
+    const after: string = cursor === null ? '' : `&cursor=${cursor}`
+    const json = objectOf(
+      await askEvidence(`/v1/log?limit=${LOGS_ASKED}${after}`, { signal }),
+      'it',
+    )
+    logs.push(...arrayOf(json.logs, 'logs', { min: 0, max: LOGS_ASKED }).map(parseLog))
+    cursor = json.cursor === null ? null : addressOf(json.cursor, 'cursor')
+    asked += 1
+  } while (cursor !== null && asked < LOGS_MAX / LOGS_ASKED)
+  return { logs, isWhole: cursor === null }
+}
+
+/** Logs that a page shows at most. */
+export const LOGS_MAX = 500
+const LOGS_ASKED = 100
+
+/** One log; null when this gateway has none of this notary. */
+export async function readLog(notary: string, signal: AbortSignal): Promise<Log | null> {
+  try {
+    const log = parseLog(await askEvidence(`/v1/log/${notary}`, { signal }))
+    if (log.notary !== notary) throw invalid('notary', 'the one that was asked for')
+    return log
+  } catch (fault) {
+    if (fault instanceof GatewayFault && fault.status === 404) return null
+    throw fault
+  }
+}
+
+/** Heads of a log, newest first, and what was attested of its state by the side of them. */
+export type HeadPage = {
+  readonly heads: readonly Head[]
+  /** Head attestations, unread: verifyHeadAttestation reads them. In the order of their sizes. */
+  readonly attestations: readonly Json[]
+  /** Size below which there are more; null when there are none. */
+  readonly cursor: number | null
+}
+
+/** The newest heads; with `below`, the newest of fewer leaves than that. */
+export async function readHeads(
+  notary: string,
+  { below, signal }: { readonly below: number | null; readonly signal: AbortSignal },
+): Promise<HeadPage> {
+  const before = below === null ? '' : `&cursor=${below}`
+  const path = `/v1/log/${notary}/heads?order=desc&limit=${HEADS_SHOWN}${before}`
+  const json = objectOf(await askEvidence(path, { signal }), 'it')
+  return {
+    heads: arrayOf(json.heads, 'heads', { min: 0, max: HEADS_SHOWN }).map(parseHead),
+    attestations: arrayOf(json.attestations, 'attestations'),
+    cursor: json.cursor === null ? null : countOf(json.cursor, 'cursor'),
+  }
+}
+
+/** The signed head of exactly `size` leaves; null when there is none. */
+export async function readHeadAt(
+  notary: string,
+  size: number,
+  signal: AbortSignal,
+): Promise<Head | null> {
+  if (size === 0) return null
+  const path = `/v1/log/${notary}/heads?limit=1&cursor=${size - 1}`
+  const json = objectOf(await askEvidence(path, { signal }), 'it')
+  const [head] = arrayOf(json.heads, 'heads', { min: 0, max: 1 }).map(parseHead)
+  return head?.size === size ? head : null
+}
+
+/** The path from the log of `from` leaves to that of `to`. */
+export async function readConsistency(
+  notary: string,
+  {
+    from,
+    to,
+    signal,
+  }: { readonly from: number; readonly to: number; readonly signal: AbortSignal },
+): Promise<readonly Uint8Array[]> {
+  const path = `/v1/log/${notary}/consistency?from=${from}&to=${to}`
+  const json: Named<ConsistencyReply> = objectOf(await askEvidence(path, { signal }), 'it')
+  return parsePath(json.path)
+}
+
+/** A leaf's hash, and the path from it to the root of `size` leaves. */
+export async function readInclusion(
+  notary: string,
+  {
+    index,
+    size,
+    signal,
+  }: {
+    readonly index: number
+    readonly size: number
+    readonly signal: AbortSignal
+  },
+): Promise<{ readonly leafHash: Uint8Array; readonly path: readonly Uint8Array[] }> {
+  const path = `/v1/log/${notary}/inclusion?index=${index}&size=${size}`
+  const json: Named<InclusionReply> = objectOf(await askEvidence(path, { signal }), 'it')
+  return {
+    leafHash: decodeHex(hexOf(json.leaf_hash, 'leaf_hash', HASH_BYTES)),
+    path: parsePath(json.path),
+  }
+}
+
+/** What the enclave stated of the logs before it, unread; null when it stated nothing. */
+export async function readBootStatement(
+  notary: string,
+  signal: AbortSignal,
+): Promise<{ readonly statement: JsonObject; readonly heads: readonly BootHead[] } | null> {
+  const json = objectOf(await askEvidence(`/v1/log/${notary}/boot-statement`, { signal }), 'it')
+  if (json.statement === null) return null
+  const statement = objectOf(json.statement, 'statement')
+  return {
+    statement,
+    heads: arrayOf(statement.heads, 'statement.heads', { min: 0, max: 1_000 }).map((json, at) => {
+      const head = objectOf(json, `statement.heads.${at}`)
+      return {
+        notary: addressOf(head.notary, 'notary'),
+        size: countOf(head.size, 'size'),
+        root: hexOf(head.root, 'root', HASH_BYTES),
+        signature: signatureOf(head.signature),
+      }
+    }),
+  }
+}
+
+/** An enclave that is there now. */
+export type ServedEnclave = {
+  readonly notary: string
+  readonly status: 'in_use' | 'draining'
+  /** Its current attestation document, standard base64, unread. */
+  readonly attestation: string
+}
+
+/** The enclaves that are there now. */
+export async function readEnclaves(signal: AbortSignal): Promise<readonly ServedEnclave[]> {
+  const json = objectOf(await askEvidence('/v1/notaries', { signal }), 'it')
+  return arrayOf(json.notaries, 'notaries', { min: 0, max: 1_000 }).map((json) => {
+    const enclave = objectOf(json, 'notaries')
+    return {
+      notary: addressOf(enclave.notary, 'notary'),
+      status: enclave.status === 'draining' ? 'draining' : 'in_use',
+      attestation: textOf(enclave.attestation, 'attestation'),
+    }
+  })
+}
+
+/** A document of a notary's enclave, made now over `nonce` (hex); standard base64, unread. */
+export async function readFreshDocument(
+  notary: string,
+  { nonce, signal }: { readonly nonce: string; readonly signal: AbortSignal },
+): Promise<string> {
+  const path = `/v1/attestation?notary=${notary}&nonce=${nonce}`
+  return textOf(objectOf(await askEvidence(path, { signal }), 'it').attestation, 'attestation')
+}
+
+/** Members of an answer that a reply has, each unread. */
+type Named<Reply> = { readonly [Name in keyof Reply]?: Json }
+
+const ADDRESS = { form: /^0x[0-9a-f]{40}$/, expectation: '0x and 40 lower-case hex digits' }
+const HASH = { form: /^0x[0-9a-f]{64}$/, expectation: '0x and 64 lower-case hex digits' }
+const SIGNATURE = { form: /^0x[0-9a-f]{130}$/, expectation: '0x and 130 lower-case hex digits' }
+const PUBLIC_KEY = SIGNATURE
+
+function addressOf(json: Json | undefined, name: string): string {
+  return textOf(json, name, ADDRESS)
+}
+
+function signatureOf(json: Json | undefined): string {
+  return textOf(json, 'signature', SIGNATURE)
+}
+
+function parseLog(json: Json): Log {
+  const log: Named<LogReply> = objectOf(json, 'a log')
+  return {
+    notary: addressOf(log.notary, 'notary'),
+    public_key: textOf(log.public_key, 'public_key', PUBLIC_KEY),
+    chain_id: countOf(log.chain_id, 'chain_id'),
+    contract: addressOf(log.contract, 'contract'),
+    boot_configuration: objectOf(log.boot_configuration, 'boot_configuration'),
+    created_at: countOf(log.created_at, 'created_at'),
+    size: countOf(log.size, 'size'),
+    root: hexOf(log.root, 'root', HASH_BYTES),
+    head: log.head === null || log.head === undefined ? null : parseHead(log.head),
+    attestation_sha256: hexOf(log.attestation_sha256, 'attestation_sha256', HASH_BYTES),
+  }
+}
+
+function parseHead(json: Json): Head {
+  const head: Named<HeadReply> = objectOf(json, 'a head')
+  const anchor: Named<HeadReply['anchor']> = objectOf(head.anchor, 'anchor')
+  return {
+    size: countOf(head.size, 'size'),
+    root: hexOf(head.root, 'root', HASH_BYTES),
+    signature: signatureOf(head.signature),
+    created_at: countOf(head.created_at, 'created_at'),
+    anchor: {
+      tx_hash: textOf(anchor.tx_hash, 'tx_hash', HASH),
+      state: stateOf(anchor.state),
+      block_number:
+        anchor.block_number === null ? null : countOf(anchor.block_number, 'block_number'),
+      block_hash: anchor.block_hash === null ? null : textOf(anchor.block_hash, 'block_hash', HASH),
+    },
+  }
+}
+
+const STATES = ['pending', 'mined', 'confirmed', 'reverted'] as const
+
+function stateOf(json: Json | undefined): Head['anchor']['state'] {
+  const state = STATES.find((one) => one === json)
+  if (state === undefined) throw invalid('state', `one of ${STATES.join(', ')}`)
+  return state
+}
+
+function parsePath(json: Json | undefined): readonly Uint8Array[] {
+  return arrayOf(json, 'path', { min: 0, max: 64 }).map((hash, at) =>
+    decodeHex(hexOf(hash, `path.${at}`, HASH_BYTES)),
+  )
+}
+
+/** Text at a path of names in JSON; null when there is none. */
+export function textAt(json: Json | undefined, ...names: readonly string[]): string | null {
+  let value = json
+  for (const name of names) value = isJsonObject(value) ? memberOf(value, name) : undefined
+  return typeof value === 'string' ? value : null
+}

@@ -1,0 +1,84 @@
+import type { BootHead } from '../../../attestation/evidence/boot-statement.ts'
+import type { BundlePolicy } from '../../../attestation/evidence/policy.ts'
+import { verifyBootStatement } from '../../../attestation/evidence/verify-boot-statement.ts'
+import type { JsonObject } from '../../../attestation/json/value.ts'
+import { CheckList } from '../kit/check-list.tsx'
+import { Busy } from '../kit/notices.tsx'
+import { useLoaded } from '../kit/use-loaded.ts'
+import { Count, Hex } from '../kit/values.tsx'
+import type { Log } from './answers.ts'
+import { VerdictState } from './verdict-state.tsx'
+
+/** What the log's enclave stated, before its first leaf, of the logs that there were. */
+export function BootPanel({
+  log,
+  boot,
+  policy,
+}: {
+  readonly log: Log
+  readonly policy: BundlePolicy
+  readonly boot: { readonly statement: JsonObject; readonly heads: readonly BootHead[] } | null
+}) {
+  return (
+    <section aria-labelledby="boot">
+      <h2 id="boot">Logs before it</h2>
+      <p>
+        When an enclave starts, it is shown the heads of the logs before its own and signs what it
+        was shown: a log that is dropped later stays on record here.
+      </p>
+      {boot === null ? (
+        <p>Its enclave stated nothing.</p>
+      ) : (
+        <Statement {...{ log, policy }} statement={boot.statement} heads={boot.heads} />
+      )}
+    </section>
+  )
+}
+
+function Statement({
+  log,
+  statement,
+  heads,
+  policy,
+}: {
+  readonly log: Log
+  readonly policy: BundlePolicy
+  readonly statement: JsonObject
+  readonly heads: readonly BootHead[]
+}) {
+  const { value } = useLoaded(async () => {
+    const { notary, boot_configuration: bootConfiguration } = log
+    return verifyBootStatement(statement, { notary, bootConfiguration }, policy)
+  }, [statement, policy])
+  return (
+    <>
+      {heads.length === 0 ? (
+        <p>It was shown none: there were no logs before it, or its gateway showed none.</p>
+      ) : (
+        <ul class="plain">
+          {heads.slice(0, HEADS_MAX).map(({ notary, size, root }) => (
+            <li key={notary}>
+              <a class="hex" href={`/log/${notary}`}>
+                {notary}
+              </a>
+              : <Count value={size} /> leaves, root <Hex value={root} digits={8} />
+            </li>
+          ))}
+          {heads.length > HEADS_MAX && <li>and {heads.length - HEADS_MAX} more</li>}
+        </ul>
+      )}
+      {value === null ? (
+        <Busy what="Checking the statement" />
+      ) : (
+        <details class="card">
+          <summary>
+            The statement: <VerdictState verdict={value.verdict} />
+          </summary>
+          <CheckList checks={value.checks} />
+        </details>
+      )}
+    </>
+  )
+}
+
+const HEADS_MAX = 50

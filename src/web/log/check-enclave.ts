@@ -1,0 +1,99 @@
+import { decodeBase64, encodeHex, equalBytes } from '../../../attestation/bytes.ts'
+import { ProofError } from '../../../attestation/errors.ts'
+import { digestBootConfiguration } from '../../../attestation/evidence/boot-configuration.ts'
+import {
+  checkDocumentKey,
+  checkExpectedConfiguration,
+  checkExpectedMeasurements,
+  describeDocument,
+} from '../../../attestation/evidence/document-checks.ts'
+import type { BundlePolicy } from '../../../attestation/evidence/policy.ts'
+import { type Attempt, attempt, type Check, check, need } from '../../../attestation/finding.ts'
+import {
+  type AttestationDocument,
+  decodeAttestationPayload,
+} from '../../../attestation/nitro/document.ts'
+import type { AttestationFacts } from '../../../attestation/nitro/facts.ts'
+import { verifyAttestation } from '../../../attestation/nitro/verify-attestation.ts'
+import type { Log } from './answers.ts'
+
+/** What a running enclave's document shows of a log. */
+export type EnclaveReport = {
+  readonly checks: readonly Check<string>[]
+  /** What it says, whether or not the checks passed; null when it is no document. */
+  readonly document: AttestationDocument | null
+}
+
+/**
+ * Checks the document of an enclave that is there now. `nonce`: the one that it was asked for
+ * over, if it was. Without expectations in `policy` the code stays unchecked.
+ */
+export async function checkEnclaveDocument(
+  log: Log,
+  given: {
+    /** Standard base64. */
+    readonly document: string
+    readonly nonce: Uint8Array | null
+    readonly at: Date
+    readonly policy: BundlePolicy
+  },
+): Promise<EnclaveReport> {
+  const { nonce, at, policy } = given
+  const bytes = attempt(() => decodeBase64(given.document))
+  const document = attempt(() => decodeAttestationPayload(need(bytes)))
+  const facts = await verifyNow(bytes, { policy, nonce, at })
+  const configuration = digestBootConfiguration(log.boot_configuration)
+  return {
+    document: 'fault' in document ? null : document.value,
+    checks: [
+      check('attestation document', () => `genuine: ${describeDocument(need(facts))}`),
+      check('attestation key', () => checkDocumentKey(need(document), log.notary)),
+      check('fresh', () =>
+        nonce === null
+          ? { notChecked: 'a document may be some hours old; ask for a fresh one' }
+          : `made over this page's number, at ${new Date(need(facts).timestampMs).toISOString()}`,
+      ),
+      check('boot configuration', () => {
+        const { userData } = need(document)
+        if (userData === null || !equalBytes(userData, configuration))
+          throw new ProofError(
+            'wrong_configuration',
+            "expected the document's user_data to be the digest of the log's boot configuration",
+          )
+        return `SHA-256 ${encodeHex(configuration)}`
+      }),
+      check('measurements', () => checkExpectedMeasurements(document, { facts, policy })),
+      check('expected configuration', () =>
+        checkExpectedConfiguration(configuration, { document, policy }),
+      ),
+    ],
+  }
+}
+
+/** As of now, not as of its own time: the enclave is said to be there. */
+async function verifyNow(
+  bytes: Attempt<Uint8Array>,
+  {
+    policy: { roots, revoked, allowDebug },
+    nonce,
+    at,
+  }: { readonly policy: BundlePolicy; readonly nonce: Uint8Array | null; readonly at: Date },
+): Promise<Attempt<AttestationFacts>> {
+  try {
+    return {
+      value: await verifyAttestation(
+        need(bytes),
+        {
+          measurements: 'any',
+          ...(nonce === null ? {} : { nonce }),
+          ...(roots === undefined ? {} : { roots }),
+          ...(revoked === undefined ? {} : { revoked }),
+          ...(allowDebug === undefined ? {} : { allowDebug }),
+        },
+        at,
+      ),
+    }
+  } catch (fault) {
+    return { fault }
+  }
+}

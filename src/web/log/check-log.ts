@@ -1,0 +1,68 @@
+import { decodeHex, encodeHex, equalBytes } from '../../../attestation/bytes.ts'
+import { ProofError } from '../../../attestation/errors.ts'
+import { verifyConsistency, verifyInclusion } from '../../../attestation/merkle/verify.ts'
+import { type LogDomain, type TreeHead, verifyTreeHead } from '../../../attestation/tree-head.ts'
+
+/** A head with its notary's signature, as it is listed and as it is kept. */
+export type SignedHead = {
+  readonly size: number
+  /** Hex without prefix. */
+  readonly root: string
+  /** 0x and 65 bytes of hex. */
+  readonly signature: string
+}
+
+/** Whose head it is, and for which chain and contract. */
+export type HeadOwner = { readonly notary: string; readonly domain: LogDomain }
+
+/**
+ * Gives the head that its notary signed. Throws ProofError `wrong_signer`, FormatError. Does NOT
+ * prove that it is anchored, or the newest.
+ */
+export function openHead({ notary, domain }: HeadOwner, signed: SignedHead): TreeHead {
+  const head = { size: signed.size, root: decodeHex(signed.root) }
+  return verifyTreeHead({ domain, head, signature: decodeHex(signed.signature), notary })
+}
+
+/**
+ * Checks that the log of `second` is that of `first` with leaves added, both signed by the notary,
+ * and gives how many. Throws ProofError `wrong_signer` and `inconsistent`, FormatError.
+ */
+export function checkGrowth(
+  owner: HeadOwner,
+  {
+    first,
+    second,
+    path,
+  }: {
+    readonly first: SignedHead
+    readonly second: SignedHead
+    readonly path: readonly Uint8Array[]
+  },
+): { readonly added: number } {
+  return verifyConsistency({ first: openHead(owner, first), second: openHead(owner, second), path })
+}
+
+/**
+ * Checks that a leaf is at its index under a head that the notary signed. `expected` (32 bytes):
+ * the hash that the reader has of it. Throws ProofError `wrong_signer`, `not_included` and
+ * `other_leaf`, FormatError.
+ */
+export function checkLeaf(
+  owner: HeadOwner,
+  proof: {
+    readonly head: SignedHead
+    readonly index: number
+    readonly leafHash: Uint8Array
+    readonly path: readonly Uint8Array[]
+    readonly expected: Uint8Array | null
+  },
+): void {
+  const { index, leafHash, path, expected } = proof
+  verifyInclusion({ leafHash, index, head: openHead(owner, proof.head), path })
+  if (expected !== null && !equalBytes(expected, leafHash))
+    throw new ProofError(
+      'other_leaf',
+      `leaf ${index} is ${encodeHex(leafHash)}, not the one that you expect`,
+    )
+}

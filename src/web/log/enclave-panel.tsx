@@ -1,0 +1,153 @@
+import { useState } from 'preact/hooks'
+import { encodeHex } from '../../../attestation/bytes.ts'
+import type { BundlePolicy } from '../../../attestation/evidence/policy.ts'
+import type { AttestationDocument } from '../../../attestation/nitro/document.ts'
+import { CheckList } from '../kit/check-list.tsx'
+import { Busy, FaultNotice, State } from '../kit/notices.tsx'
+import { OutsideText } from '../kit/outside-text.tsx'
+import { useLoaded } from '../kit/use-loaded.ts'
+import { Hex, Time } from '../kit/values.tsx'
+import { type Log, readFreshDocument, type ServedEnclave } from './answers.ts'
+import { checkEnclaveDocument, type EnclaveReport } from './check-enclave.ts'
+
+/** The enclave that holds the notary's key, by its attestation document. */
+export function EnclavePanel({
+  log,
+  enclave,
+  policy,
+}: {
+  readonly log: Log
+  /** Null: it is not there any more. */
+  readonly enclave: ServedEnclave | null
+  readonly policy: BundlePolicy
+}) {
+  return (
+    <section aria-labelledby="enclave">
+      <h2 id="enclave">Enclave</h2>
+      {enclave === null ? (
+        <p>
+          <State tone="open">not in use</State> The enclave of this log is gone, and its key with
+          it: nobody can add to the log. The document it had then stands in each record's evidence
+          (SHA-256 <Hex value={log.attestation_sha256} />
+          ).
+        </p>
+      ) : (
+        <>
+          <p>
+            {enclave.status === 'in_use' ? (
+              <>
+                <State tone="good">in use</State> It takes calls now.
+              </>
+            ) : (
+              <>
+                <State tone="warn">draining</State> It ends its calls, and takes no new ones.
+              </>
+            )}{' '}
+            What follows is read from its attestation document, and checked in this page.
+          </p>
+          <DocumentReport log={log} enclave={enclave} policy={policy} />
+        </>
+      )}
+    </section>
+  )
+}
+
+type Given = { readonly document: string; readonly nonce: Uint8Array | null }
+
+function DocumentReport({
+  log,
+  enclave,
+  policy,
+}: {
+  readonly log: Log
+  readonly enclave: ServedEnclave
+  readonly policy: BundlePolicy
+}) {
+  const [given, setGiven] = useState<Given>({ document: enclave.attestation, nonce: null })
+  const [fault, setFault] = useState<unknown>(null)
+  const [isAsking, setIsAsking] = useState(false)
+  const { value } = useLoaded(
+    async () => checkEnclaveDocument(log, { ...given, at: new Date(), policy }),
+    [given, policy],
+  )
+  const askFresh = async () => {
+    setIsAsking(true)
+    setFault(null)
+    const nonce = crypto.getRandomValues(new Uint8Array(32))
+    try {
+      const signal = AbortSignal.timeout(30_000)
+      const document = await readFreshDocument(log.notary, { nonce: encodeHex(nonce), signal })
+      setGiven({ document, nonce })
+    } catch (failed) {
+      setFault(failed)
+    }
+    setIsAsking(false)
+  }
+  return (
+    <>
+      {value === null ? <Busy what="Checking the document" /> : <Report report={value} />}
+      <p class="row">
+        <button type="button" disabled={isAsking} onClick={() => void askFresh()}>
+          Ask it for a fresh document
+        </button>
+        <span class="faint">
+          {given.nonce === null
+            ? 'Over a number that this page makes up: only the enclave itself can answer, now.'
+            : 'Fresh: over a number that this page made up.'}
+        </span>
+      </p>
+      {isAsking && <Busy what="Asking the enclave" />}
+      {fault !== null && <FaultNotice fault={fault} />}
+    </>
+  )
+}
+
+function Report({ report: { checks, document } }: { readonly report: EnclaveReport }) {
+  return (
+    <>
+      <CheckList checks={checks} />
+      {document !== null && <Measurements document={document} />}
+    </>
+  )
+}
+
+/** What the document says of the enclave's code: worth as much as the checks above. */
+function Measurements({ document }: { readonly document: AttestationDocument }) {
+  const shown = [...document.pcrs].filter(([, value]) => value.some((byte) => byte !== 0))
+  return (
+    <dl class="facts">
+      <div>
+        <dt>Instance</dt>
+        <dd>
+          <OutsideText text={document.moduleId} isOneLine={true} shownMax={100} />
+        </dd>
+      </div>
+      <div>
+        <dt>Document made</dt>
+        <dd>
+          <Time ms={document.timestampMs} />
+        </dd>
+      </div>
+      {shown.map(([index, value]) => (
+        <div key={index}>
+          <dt>
+            {MEANINGS[index] === undefined ? `PCR${index}` : `PCR${index}: ${MEANINGS[index]}`}
+          </dt>
+          <dd>
+            <Hex value={encodeHex(value)} digits={16} />
+          </dd>
+        </div>
+      ))}
+    </dl>
+  )
+}
+
+/** What AWS measures into the registers that it names. */
+const MEANINGS: Readonly<Record<number, string>> = {
+  0: 'the whole image',
+  1: 'kernel and boot',
+  2: 'the application',
+  3: 'role of the host',
+  4: 'instance',
+  8: 'signer of the image',
+}

@@ -1,0 +1,34 @@
+import type { BootHead } from '../../../attestation/evidence/boot-statement.ts'
+import type { Json, JsonObject } from '../../../attestation/json/value.ts'
+import type { BlockExplorer } from '../kit/block-explorer.tsx'
+import type { Log, ServedEnclave } from './answers.ts'
+import { BootPanel } from './boot-panel.tsx'
+import { EnclavePanel } from './enclave-panel.tsx'
+import { ExpectedPanel, useExpected } from './expected-panel.tsx'
+import { TimePanel } from './time-panel.tsx'
+
+/** What a log's enclave shows and stated, by what the reader expects of it. */
+export function EnclaveParts({
+  log,
+  enclave,
+  boot,
+  attestations,
+  explorer,
+}: {
+  readonly log: Log
+  readonly enclave: ServedEnclave | null
+  readonly boot: { readonly statement: JsonObject; readonly heads: readonly BootHead[] } | null
+  readonly attestations: readonly Json[]
+  readonly explorer: BlockExplorer
+}) {
+  const expected = useExpected()
+  const { policy } = expected
+  return (
+    <>
+      <EnclavePanel {...{ log, enclave, policy }} />
+      <ExpectedPanel expected={expected} />
+      <BootPanel {...{ log, boot, policy }} />
+      <TimePanel {...{ log, attestations, explorer, policy }} />
+    </>
+  )
+}

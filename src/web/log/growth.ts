@@ -1,0 +1,101 @@
+import { FormatError, ProofError } from '../../../attestation/errors.ts'
+import { GatewayFault } from '../kit/gateway.ts'
+import { domainOf, type Head, type Log } from './answers.ts'
+import { checkGrowth, openHead } from './check-log.ts'
+import { type SeenHead, type SeenHeads, seenOf } from './seen-heads.ts'
+
+/** Whether a log continues what this browser saw of it. */
+export type Growth =
+  /** Nothing was seen before; from now on something is. `isKept`: the browser keeps it. */
+  | { readonly kind: 'first'; readonly isKept: boolean }
+  /** It has all leaves that were there at `since`, in their order, and `size` now. */
+  | { readonly kind: 'grew'; readonly since: SeenHead; readonly size: number }
+  /** It has not; or what it shows is not signed by its notary. Stays so until the page is left. */
+  | {
+      readonly kind: 'broken'
+      readonly since: SeenHead | null
+      readonly head: Head | null
+      readonly reason: string
+    }
+  /** Could not be checked now. */
+  | { readonly kind: 'open'; readonly since: SeenHead | null; readonly reason: string }
+
+/**
+ * Watches one log. Each newest head that is shown is checked to continue the one before, the first
+ * of them the one that was seen in an earlier visit; what holds is kept for the next. A head that
+ * does not hold is never kept.
+ */
+export function createGrowthWatch(options: {
+  readonly notary: string
+  readonly seen: SeenHeads
+  readonly readPath: (range: {
+    readonly from: number
+    readonly to: number
+    readonly signal: AbortSignal
+  }) => Promise<readonly Uint8Array[]>
+  /** Unix milliseconds. */
+  readonly now: () => number
+}) {
+  const { notary, seen, readPath, now } = options
+  const since = seen.find(notary)
+  let last = since
+  let isKept = true
+  let broken: Extract<Growth, { kind: 'broken' }> | null = null
+
+  function report(): Growth {
+    if (since === null) return { kind: 'first', isKept }
+    return { kind: 'grew', since, size: last?.size ?? since.size }
+  }
+
+  async function compare(log: Log, head: Head | null, signal: AbortSignal): Promise<void> {
+    const before = last
+    if (head === null) {
+      if (before !== null && before.size > 0) throw cut('no head at all', before)
+      return
+    }
+    const owner = { notary, domain: domainOf(log) }
+    openHead(owner, head)
+    if (before !== null) {
+      if (before.chainId !== log.chain_id || before.contract !== log.contract)
+        throw new ProofError('other_domain', 'its heads are now for another chain or contract')
+      if (head.size < before.size) throw cut(`a head of ${head.size} leaves`, before)
+      const { size: from } = before
+      const path = from === head.size ? [] : await readPath({ from, to: head.size, signal })
+      checkGrowth(owner, { first: before, second: head, path })
+    }
+    last = seenOf(log, head, now())
+    isKept = seen.keep(notary, last)
+  }
+
+  return {
+    /** The head that is known to hold; null before the first. */
+    last: () => last,
+    /** Takes in what the gateway shows now. Throws AbortError alone. */
+    async observe(log: Log, head: Head | null, signal: AbortSignal): Promise<Growth> {
+      if (broken !== null) return broken
+      try {
+        await compare(log, head, signal)
+        return report()
+      } catch (fault) {
+        if (signal.aborted) throw fault
+        const reason = fault instanceof Error ? fault.message : String(fault)
+        // A proof that is not given, or cannot be read, shows nothing and may come later.
+        if (!(fault instanceof ProofError || fault instanceof FormatError) || isUnread(fault))
+          return { kind: 'open', since: last, reason }
+        broken = { kind: 'broken', since: last, head, reason }
+        return broken
+      }
+    },
+  }
+}
+
+/** The gateway's answer could not be read as one; nothing was checked. */
+function isUnread(fault: Error): boolean {
+  return (
+    fault instanceof GatewayFault || (fault instanceof FormatError && fault.code === 'bad_answer')
+  )
+}
+
+function cut(shown: string, { size }: SeenHead): ProofError {
+  return new ProofError('cut', `it shows ${shown}, where it had ${size} leaves before`)
+}

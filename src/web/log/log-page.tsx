@@ -1,0 +1,346 @@
+import '../verify/verify.css'
+import './log.css'
+import { useEffect, useMemo, useState } from 'preact/hooks'
+import { encodeHex } from '../../../attestation/bytes.ts'
+import { digestBootConfiguration } from '../../../attestation/evidence/boot-configuration.ts'
+import { type BlockExplorer, BlockExplorerForm, useBlockExplorer } from '../kit/block-explorer.tsx'
+import { Busy, FaultNotice } from '../kit/notices.tsx'
+import { OutsideText } from '../kit/outside-text.tsx'
+import { type Loaded, useLoaded } from '../kit/use-loaded.ts'
+import { CopyButton, Count, Hex, Time } from '../kit/values.tsx'
+import {
+  type HeadPage,
+  type Log,
+  readBootStatement,
+  readConsistency,
+  readEnclaves,
+  readHeads,
+  readLog,
+} from './answers.ts'
+import { createGrowthWatch, type Growth } from './growth.ts'
+import { GrowthNotice } from './growth-notice.tsx'
+import { AnchorState, HeadsTable } from './heads-table.tsx'
+import { ConsistencyForm, InclusionForm } from './proof-forms.tsx'
+import { createSeenHeads, openStorage } from './seen-heads.ts'
+
+/** How often the log is read while the page is seen. */
+const EVERY_MS = 3_000
+
+const seenHeads = createSeenHeads(openStorage())
+
+/** `/log/{notary}`; `name`: what stands there. */
+export function LogPage({ name }: { readonly name: string }) {
+  const text = decode(name)
+  if (!/^(0x)?[0-9a-f]{40}$/i.test(text))
+    return (
+      <>
+        <h1>Not a notary</h1>
+        <div class="notice bad" role="alert">
+          <p>
+            Expected the address of a notary, 0x and 40 hex digits, after /log/. Got:{' '}
+            <OutsideText text={text} isOneLine={true} shownMax={100} />
+          </p>
+          <p>
+            <a href="/log">See all logs</a>, and choose one.
+          </p>
+        </div>
+      </>
+    )
+  return <LogOf notary={`0x${text.slice(-40).toLowerCase()}`} />
+}
+
+function decode(name: string): string {
+  try {
+    return decodeURIComponent(name)
+  } catch {
+    return name
+  }
+}
+
+type Shown = { readonly log: Log; readonly newest: HeadPage; readonly growth: Growth }
+
+function LogOf({ notary }: { readonly notary: string }) {
+  const [isLive, setIsLive] = useState(true)
+  const [explorer, setExplorer] = useBlockExplorer()
+  const watch = useMemo(
+    () =>
+      createGrowthWatch({
+        ...{ notary, seen: seenHeads, now: Date.now },
+        readPath: (range) => readConsistency(notary, range),
+      }),
+    [notary],
+  )
+  const load = async (signal: AbortSignal): Promise<Shown | 'none'> => {
+    const log = await readLog(notary, signal)
+    if (log === null) return 'none'
+    const newest = await readHeads(notary, { below: null, signal })
+    const growth = await watch.observe(log, newest.heads[0] ?? null, signal)
+    return { log, newest, growth }
+  }
+  const loaded = useLoaded(load, [notary], { everyMs: isLive ? EVERY_MS : null })
+  const { value, fault, reload } = loaded
+  return (
+    <div class="log-page">
+      <p class="crumb">
+        <a href="/log">All logs</a>
+      </p>
+      <h1>
+        Log of <span class="hex">{notary}</span> <CopyButton text={notary} what="the address" />
+      </h1>
+      {value === 'none' ? (
+        <NoLog notary={notary} />
+      ) : value === null && fault !== null ? (
+        <FaultNotice fault={fault} onRetry={reload} />
+      ) : (
+        <>
+          <GrowthNotice growth={value?.growth ?? null} notary={notary} />
+          <Figures shown={value} />
+          <LiveLine loaded={loaded} shown={value} isLive={isLive} onChange={setIsLive} />
+          {value === null ? (
+            <Busy what="Loading the log" />
+          ) : (
+            <LogParts shown={value} explorer={explorer} onExplorer={setExplorer} />
+          )}
+        </>
+      )}
+    </div>
+  )
+}
+
+function NoLog({ notary }: { readonly notary: string }) {
+  const seen = seenHeads.find(notary)
+  if (seen !== null)
+    return (
+      <GrowthNotice
+        notary={notary}
+        growth={{
+          ...{ kind: 'broken', since: seen, head: null },
+          reason: 'it says that it has no such log',
+        }}
+      />
+    )
+  return (
+    <div class="notice warn" role="alert">
+      <p>This gateway has no log of this notary.</p>
+      <p>
+        Check the address: it may be of another gateway. <a href="/log">These are the logs here</a>.
+      </p>
+    </div>
+  )
+}
+
+/** What is loaded once the log is: none of it moves what stands above. */
+function LogParts({
+  shown: { log, newest },
+  explorer,
+  onExplorer,
+}: {
+  readonly shown: Shown
+  readonly explorer: BlockExplorer
+  readonly onExplorer: (explorer: BlockExplorer) => void
+}) {
+  const { notary } = log
+  // Null: the newest, live.
+  const [below, setBelow] = useState<number | null>(null)
+  const older = useLoaded(
+    async (signal) => (below === null ? null : await readHeads(notary, { below, signal })),
+    [notary, below],
+  )
+  const beside = useLoaded(
+    async (signal) => {
+      const [enclaves, boot, { EnclaveParts }] = await Promise.all([
+        readEnclaves(signal),
+        readBootStatement(notary, signal),
+        // What checks documents is half of the page, and stands below what is seen first.
+        import('./enclave-parts.tsx'),
+      ])
+      const enclave = enclaves.find((one) => one.notary === notary) ?? null
+      return { enclave, boot, EnclaveParts }
+    },
+    [notary],
+  )
+  const page = below === null ? newest : (older.value ?? newest)
+  return (
+    <>
+      <h2 id="heads">Heads</h2>
+      <p>
+        Each head is the Merkle root of all leaves up to its size, signed by the notary. The
+        signatures are checked here; anchors are what the gateway says of them.
+      </p>
+      <HeadsTable log={log} heads={page.heads} explorer={explorer} />
+      <p class="row">
+        <button type="button" disabled={below === null} onClick={() => setBelow(null)}>
+          Newest
+        </button>
+        <button type="button" disabled={page.cursor === null} onClick={() => setBelow(page.cursor)}>
+          Older
+        </button>
+        {below !== null && <span class="faint">Older heads; the newest are still being read.</span>}
+      </p>
+      {older.fault !== null && <FaultNotice fault={older.fault} onRetry={older.reload} />}
+
+      <h2>Check it yourself</h2>
+      <p>
+        Heads and proofs are fetched from the gateway, and verified in this page: it cannot answer
+        these in a way that pleases.
+      </p>
+      <div class="cards">
+        <ConsistencyForm log={log} newest={newest} />
+        <InclusionForm log={log} newest={newest} />
+      </div>
+
+      {beside.fault !== null && <FaultNotice fault={beside.fault} onRetry={beside.reload} />}
+      {beside.value === null ? (
+        <Busy what="Loading the enclave" />
+      ) : (
+        <>
+          <beside.value.EnclaveParts
+            {...{ log, explorer }}
+            {...beside.value}
+            attestations={page.attestations}
+          />
+          <DomainPanel log={log} />
+          <BlockExplorerForm explorer={explorer} onChange={onExplorer} />
+          <p class="faint">
+            This page comes from the gateway whose log it checks. Whoever does not trust it audits
+            with a copy of his own: <code>affidavit audit</code> checks the whole log, and its
+            anchors on the chain.
+          </p>
+        </>
+      )}
+    </>
+  )
+}
+
+function Figures({ shown }: { readonly shown: Shown | null }) {
+  const { log, newest } = shown ?? { log: null, newest: null }
+  const [head] = newest?.heads ?? []
+  return (
+    <dl class="figures">
+      <div>
+        <dt>Leaves</dt>
+        <dd class="big" data-testid="leaves">
+          {head ? <Count value={head.size} /> : log ? '0' : '…'}
+        </dd>
+      </div>
+      <div>
+        <dt>Newest head</dt>
+        <dd>
+          {head ? (
+            <>
+              <Hex value={head.root} digits={8} />
+              <br />
+              <Time ms={1_000 * head.created_at} />
+            </>
+          ) : log ? (
+            'none yet'
+          ) : (
+            '…'
+          )}
+        </dd>
+      </div>
+      <div>
+        <dt>In a block up to</dt>
+        <dd>
+          {log?.head ? (
+            <>
+              <Count value={log.head.size} /> leaves
+              <br />
+              <AnchorState state={log.head.anchor.state} />
+            </>
+          ) : log ? (
+            'none yet'
+          ) : (
+            '…'
+          )}
+        </dd>
+      </div>
+      <div>
+        <dt>Begun</dt>
+        <dd>{log ? <Time ms={1_000 * log.created_at} /> : '…'}</dd>
+      </div>
+    </dl>
+  )
+}
+
+/** Says whether the page follows the log, and lets the reader stop it. */
+function LiveLine({
+  loaded: { fault },
+  shown,
+  isLive,
+  onChange,
+}: {
+  readonly loaded: Loaded<Shown | 'none'>
+  readonly shown: Shown | null
+  readonly isLive: boolean
+  readonly onChange: (isLive: boolean) => void
+}) {
+  const size = shown?.newest.heads[0]?.size ?? null
+  const said = useGrowthWords(size)
+  return (
+    <div class="live-line row">
+      <button type="button" aria-pressed={!isLive} onClick={() => onChange(!isLive)}>
+        {isLive ? 'Pause' : 'Go on'}
+      </button>
+      <span class="faint">
+        {!isLive
+          ? 'Paused.'
+          : fault !== null
+            ? 'The gateway does not answer; trying again.'
+            : 'Live: new heads appear as they are signed.'}
+      </span>
+      <span class="hidden-text" role="status" aria-live="polite">
+        {said}
+      </span>
+    </div>
+  )
+}
+
+/** What is read out when the log has grown. */
+function useGrowthWords(size: number | null): string {
+  const [said, setSaid] = useState<{ readonly size: number | null; readonly words: string }>({
+    ...{ size: null, words: '' },
+  })
+  useEffect(() => {
+    setSaid((before) => ({
+      size,
+      words:
+        size !== null && before.size !== null && size > before.size
+          ? `The log has grown: ${size.toLocaleString('en')} leaves.`
+          : before.words,
+    }))
+  }, [size])
+  return said.words
+}
+
+function DomainPanel({ log }: { readonly log: Log }) {
+  return (
+    <>
+      <h2>Where it is anchored</h2>
+      <dl class="facts">
+        <div>
+          <dt>Chain id</dt>
+          <dd>{log.chain_id}</dd>
+        </div>
+        <div>
+          <dt>Contract</dt>
+          <dd>
+            <Hex value={log.contract} digits={40} />
+          </dd>
+        </div>
+        <div>
+          <dt>Boot configuration</dt>
+          <dd>
+            SHA-256 <Hex value={encodeHex(digestBootConfiguration(log.boot_configuration))} />
+          </dd>
+        </div>
+      </dl>
+      <details class="card">
+        <summary>The boot configuration: which providers the enclave calls</summary>
+        <pre>
+          <OutsideText text={JSON.stringify(log.boot_configuration, null, 2)} />
+        </pre>
+      </details>
+    </>
+  )
+}

@@ -1,0 +1,96 @@
+import type { Head, Log } from './answers.ts'
+import type { SignedHead } from './check-log.ts'
+
+/**
+ * The newest head of a log that this browser has checked: whatever the gateway shows later must
+ * continue it.
+ */
+export type SeenHead = SignedHead & {
+  readonly chainId: number
+  readonly contract: string
+  /** When it was seen, Unix milliseconds, this browser's clock. */
+  readonly atMs: number
+}
+
+/** Heads that were seen, by notary. */
+export type SeenHeads = {
+  find(notary: string): SeenHead | null
+  /** A smaller one takes the place of none. False when this browser keeps nothing. */
+  keep(notary: string, seen: SeenHead): boolean
+  /** Notaries of which a head was seen. */
+  list(): readonly string[]
+}
+
+/** Seen heads in a store of the browser's, such as localStorage; null when it has none. */
+export function createSeenHeads(storage: Storage | null): SeenHeads {
+  const find: SeenHeads['find'] = (notary) => {
+    try {
+      return parseSeen(JSON.parse(storage?.getItem(nameOf(notary)) ?? 'null'))
+    } catch {
+      return null
+    }
+  }
+  return {
+    find,
+    keep(notary, seen) {
+      try {
+        // Another tab may have been shown more leaves, which must not be forgotten.
+        if ((find(notary)?.size ?? 0) > seen.size) return true
+        storage?.setItem(nameOf(notary), JSON.stringify(seen))
+        return storage !== null
+      } catch {
+        return false
+      }
+    },
+    list() {
+      try {
+        const names = Array.from({ length: storage?.length ?? 0 }, (_, at) => storage?.key(at))
+        return names.flatMap((name) => name?.match(NAME_FORM)?.[1] ?? [])
+      } catch {
+        return []
+      }
+    },
+  }
+}
+
+/** This browser's own store; null where it is refused. */
+export function openStorage(): Storage | null {
+  try {
+    return localStorage
+  } catch {
+    return null
+  }
+}
+
+/** What is kept of a head of a log. */
+export function seenOf(log: Log, { size, root, signature }: Head, atMs: number): SeenHead {
+  return { size, root, signature, chainId: log.chain_id, contract: log.contract, atMs }
+}
+
+function nameOf(notary: string): string {
+  return `affidavit:seen:${notary}`
+}
+
+const NAME_FORM = /^affidavit:seen:(0x[0-9a-f]{40})$/
+
+/** Extensions and people write there, too. */
+function parseSeen(value: unknown): SeenHead | null {
+  if (typeof value !== 'object' || value === null) return null
+  const { size, root, signature, chainId, contract, atMs } = value as Record<string, unknown>
+  const isSeen =
+    isCount(size) &&
+    isCount(chainId) &&
+    isCount(atMs) &&
+    isText(root, /^[0-9a-f]{64}$/) &&
+    isText(signature, /^0x[0-9a-f]{130}$/) &&
+    isText(contract, /^0x[0-9a-f]{40}$/)
+  return isSeen ? { size, root, signature, chainId, contract, atMs } : null
+}
+
+function isCount(value: unknown): value is number {
+  return Number.isSafeInteger(value) && Number(value) >= 0
+}
+
+function isText(value: unknown, form: RegExp): value is string {
+  return typeof value === 'string' && form.test(value)
+}

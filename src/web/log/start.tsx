@@ -1,0 +1,8 @@
+import { showPage } from '../kit/frame.tsx'
+import { LogPage } from './log-page.tsx'
+import { LogsPage } from './logs-page.tsx'
+
+/** What follows `/log/`, as it stands there; null on the page of all logs. */
+const [, name = null] = /^\/log\/(.*)$/.exec(location.pathname) ?? []
+
+showPage(name === null || name === '' ? <LogsPage /> : <LogPage name={name} />)

@@ -1,0 +1,12 @@
+import { State } from '../kit/notices.tsx'
+
+/** What the checks of an enclave's statement come to, without an expectation of its code. */
+export function VerdictState({
+  verdict,
+}: {
+  readonly verdict: 'verified' | 'consistent' | 'invalid'
+}) {
+  if (verdict === 'invalid') return <State tone="bad">does not hold</State>
+  if (verdict === 'verified') return <State tone="good">verified</State>
+  return <State tone="open">holds, but for what was not checked</State>
+}

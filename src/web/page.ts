@@ -1,0 +1,137 @@
+import { createHash } from 'node:crypto'
+import { ASSETS_PATH, ICON, type PageAssets, type SavedAssets } from './bundle.ts'
+
+/** What a page is served with. */
+export type PageHeaders = Readonly<Record<string, string>>
+
+/**
+ * The HTML of a page: its frame, and what it loads. What it shows, its script makes. Titles are
+ * ours.
+ */
+export function renderShell(title: string, { script, imports, styles }: PageAssets): string {
+  return `<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>${title} · Affidavit</title>
+<link rel="icon" href="data:image/svg+xml,${encodeURIComponent(ICON.trim())}">
+${styles.map((name) => `<link rel="stylesheet" href="${ASSETS_PATH}/${name}">`).join('\n')}
+${imports.map((name) => `<link rel="modulepreload" href="${ASSETS_PATH}/${name}">`).join('\n')}
+<script type="module" src="${ASSETS_PATH}/${script}"></script>
+</head>
+<body>
+<div id="page"><noscript><p>This page checks evidence in your browser, so it needs JavaScript. Without: <code>affidavit verify</code>, and <a href="/docs">the API</a>.</p></noscript></div>
+</body>
+</html>
+`
+}
+
+/** What a page may do beyond what every page may. */
+type Allowances = {
+  /** Origins that its scripts may call beside the gateway itself. */
+  readonly connect?: readonly string[]
+  /** Where its workers come from beside the gateway itself. */
+  readonly workers?: readonly string[]
+  /** The policies by which its scripts may make a script's URL. */
+  readonly trustedTypes?: readonly string[]
+}
+
+/**
+ * Gives the headers of a page. Nothing is loaded from anywhere else, no script or style stands in
+ * the page itself, and nobody frames it.
+ */
+export function pageHeaders({ connect = [], workers = [], trustedTypes }: Allowances = {}) {
+  const policy = {
+    'default-src': ["'none'"],
+    'script-src': ["'self'"],
+    'style-src': ["'self'"],
+    'img-src': ["'self'", 'data:'],
+    'connect-src': ["'self'", ...connect],
+    'worker-src': ["'self'", ...workers],
+    'base-uri': ["'none'"],
+    'form-action': ["'none'"],
+    'frame-ancestors': ["'none'"],
+    ...trustedTypesOf(trustedTypes),
+  }
+  return {
+    'content-security-policy': writePolicy(policy),
+    'cache-control': 'no-cache',
+    ...SAFE_HEADERS,
+  } satisfies PageHeaders
+}
+
+function trustedTypesOf(names: readonly string[] = ["'none'"]) {
+  return { 'require-trusted-types-for': ["'script'"], 'trusted-types': names }
+}
+
+function writePolicy(policy: Readonly<Record<string, readonly string[]>>): string {
+  return Object.entries(policy)
+    .map(([name, values]) => `${name} ${values.join(' ')}`)
+    .join('; ')
+}
+
+/** What a page may do that has evidence checked by a worker, which is a part of its own script. */
+export const CHECKER_ALLOWANCES = {
+  workers: ['blob:'],
+  trustedTypes: ['verify-worker'],
+} satisfies Allowances
+
+/**
+ * What the page that checks evidence may do, served or saved. Its reader may have a chain asked, at
+ * an endpoint of his choice: any over https, and over http those of this machine. It has evidence
+ * and nothing else, and calls nobody before its reader presses a button.
+ */
+export const VERIFY_ALLOWANCES = {
+  ...CHECKER_ALLOWANCES,
+  connect: ['https:', 'http://127.0.0.1:*', 'http://localhost:*'],
+} satisfies Allowances
+
+/**
+ * The HTML of the page that checks evidence as one file, which needs nothing else: its policy
+ * stands in it, and names its script and its style by their hashes. Throws for texts that would
+ * end their element.
+ */
+export function renderSavedPage({ script, style }: SavedAssets): string {
+  if (/<\/script|<!--/i.test(script) || /<\/style/i.test(style))
+    throw new TypeError('expected a script and a style that stand in a page as they are')
+  const hashOf = (text: string) => `'sha256-${createHash('sha256').update(text).digest('base64')}'`
+  const policy = writePolicy({
+    'default-src': ["'none'"],
+    'script-src': [hashOf(script)],
+    'style-src': [hashOf(style)],
+    'img-src': ['data:'],
+    'connect-src': VERIFY_ALLOWANCES.connect,
+    'worker-src': VERIFY_ALLOWANCES.workers,
+    'base-uri': ["'none'"],
+    'form-action': ["'none'"],
+    ...trustedTypesOf(VERIFY_ALLOWANCES.trustedTypes),
+  })
+  return `<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="content-security-policy" content="${policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta name="referrer" content="no-referrer">
+<meta name="affidavit-copy" content="verify">
+<title>Verify · Affidavit, saved</title>
+<link rel="icon" href="data:image/svg+xml,${encodeURIComponent(ICON.trim())}">
+<style>${style}</style>
+</head>
+<body>
+<div id="page"><noscript><p>This page checks evidence in your browser, so it needs JavaScript.</p></noscript></div>
+<script>${script}</script>
+</body>
+</html>
+`
+}
+
+/** Of whatever a browser shows or runs, beside what every answer has (src/api/track-calls.ts). */
+export const SAFE_HEADERS: PageHeaders = {
+  'cross-origin-opener-policy': 'same-origin',
+  'cross-origin-resource-policy': 'same-origin',
+  'permissions-policy': 'camera=(), geolocation=(), microphone=(), payment=(), usb=()',
+}

@@ -1,0 +1,125 @@
+import { z } from 'zod'
+import type { RouteContext } from '../api/context.ts'
+import { ApiError } from '../api/errors.ts'
+import { defineRoute, type Route } from '../api/route.ts'
+import { ASSETS_PATH, type Bundle, bundlePages, type PageName } from './bundle.ts'
+import {
+  CHECKER_ALLOWANCES,
+  type PageHeaders,
+  pageHeaders,
+  renderSavedPage,
+  renderShell,
+  SAFE_HEADERS,
+  VERIFY_ALLOWANCES,
+} from './page.ts'
+
+/** Every page: where it is, and what it is called. */
+const PAGE_PATHS: readonly {
+  readonly path: string
+  readonly page: PageName
+  readonly title: string
+  /** Left out: pageHeaders(). */
+  readonly headers?: PageHeaders
+}[] = [
+  { path: '/verify', page: 'verify', title: 'Verify', headers: pageHeaders(VERIFY_ALLOWANCES) },
+  { path: '/docs', page: 'docs', title: 'API' },
+  { path: '/console', page: 'console', title: 'Console' },
+  { path: '/console/:part', page: 'console', title: 'Console' },
+  { path: '/log', page: 'log', title: 'Logs' },
+  { path: '/log/:notary', page: 'log', title: 'Log' },
+  {
+    path: '/c/:hash',
+    page: 'completion',
+    title: 'Completion',
+    headers: pageHeaders(CHECKER_ALLOWANCES),
+  },
+]
+
+/** What browsers are shown. */
+export type Pages = {
+  readonly routes: readonly Route[]
+  /** Answers with the page of `/`. */
+  readonly showHome: (context: RouteContext) => Promise<undefined>
+}
+
+/**
+ * The pages, and what they load. They are bundled when the first of them is asked for: most
+ * processes never are.
+ */
+export function createPages(bundle: () => Promise<Bundle> = bundlePages): Pages {
+  let bundling: Promise<Bundle> | null = null
+  const open = (): Promise<Bundle> => {
+    bundling ??= bundle().catch((fault: unknown) => {
+      // The next one who asks tries again.
+      bundling = null
+      throw fault
+    })
+    return bundling
+  }
+
+  async function show(
+    context: RouteContext,
+    { page, title, headers }: { page: PageName; title: string; headers?: PageHeaders | undefined },
+  ): Promise<undefined> {
+    const assets = (await open()).pages.get(page)
+    if (assets === undefined) throw new TypeError(`expected ${page} to be bundled`)
+    context.status = 200
+    context.set({ 'content-type': 'text/html; charset=utf-8', ...(headers ?? pageHeaders()) })
+    context.body = renderShell(title, assets)
+  }
+
+  const html = { name: 'Page', schema: z.string(), types: ['text/html'] }
+  const given = { method: 'GET', tag: 'Pages', scope: 'public' } as const
+  return {
+    showHome: (context) => show(context, { page: 'home', title: 'Home' }),
+    routes: [
+      ...PAGE_PATHS.map(({ path, ...shown }) =>
+        defineRoute({
+          ...given,
+          path,
+          summary: `${shown.title}, in a browser`,
+          reply: html,
+          handler: ({ context }) => show(context, shown),
+        }),
+      ),
+      defineRoute({
+        ...given,
+        path: '/verify/copy',
+        summary: 'The page that checks evidence as one file, to be saved',
+        reply: html,
+        handler: async ({ context }) => {
+          context.status = 200
+          context.set({
+            'content-type': 'text/html; charset=utf-8',
+            'content-disposition': 'attachment; filename="affidavit-verify.html"',
+            'cache-control': 'no-cache',
+            ...SAFE_HEADERS,
+          })
+          context.body = renderSavedPage((await open()).saved)
+          return undefined
+        },
+      }),
+      defineRoute({
+        ...given,
+        path: `${ASSETS_PATH}/:name`,
+        summary: 'A script or style of the pages',
+        params: z.object({ name: z.string() }),
+        reply: { name: 'Asset', schema: z.string(), types: ['text/javascript', 'text/css'] },
+        errors: ['not_found'],
+        handler: async ({ context, params }) => {
+          const asset = (await open()).assets.get(params.name)
+          if (asset === undefined)
+            throw new ApiError('not_found', 'There is no such part of a page; load the page again')
+          context.status = 200
+          context.set({
+            'content-type': asset.type,
+            'cache-control': 'public, max-age=31536000, immutable',
+            ...SAFE_HEADERS,
+          })
+          context.body = asset.text
+          return undefined
+        },
+      }),
+    ],
+  }
+}

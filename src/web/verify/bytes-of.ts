@@ -1,0 +1,18 @@
+import { ExpectationFault } from './expectation-fault.ts'
+
+/** Most bytes of a file that says what is expected, but a release. */
+export const FILE_BYTES_MAX = 1024 * 1024
+
+/** Gives the bytes of a file of the reader. Throws ExpectationFault for one that is too large. */
+export async function bytesOf(
+  blob: Blob,
+  bytesMax: number,
+  name: string,
+): Promise<Uint8Array<ArrayBuffer>> {
+  if (blob.size > bytesMax)
+    throw new ExpectationFault(
+      `${name} has ${blob.size} bytes, and may have ${bytesMax}.`,
+      'Give another file: this one is something else.',
+    )
+  return new Uint8Array(await blob.arrayBuffer())
+}

@@ -1,0 +1,61 @@
+import type { ComponentChildren } from 'preact'
+import type { Check } from '../../../attestation/finding.ts'
+import { CheckList } from '../kit/check-list.tsx'
+import { State } from '../kit/notices.tsx'
+import { CHECK_WORDS, OPEN_ADVICE, wordsOf } from './check-words.ts'
+import { type LinkState, linkStates } from './link-states.ts'
+
+const TONES = { holds: 'good', broken: 'bad', open: 'open' } as const
+const WORDS = { holds: 'holds', broken: 'broken', open: 'not checked' } as const
+
+/**
+ * The chain from request to block: each link with its state, opening to its checks. `facts`: more
+ * about a link in plain words.
+ */
+export function ChainPicture({
+  checks,
+  facts,
+}: {
+  readonly checks: readonly Check<string>[]
+  readonly facts: Readonly<Partial<Record<LinkState['name'], ComponentChildren>>>
+}) {
+  const links = linkStates(checks)
+  return (
+    <ol class="chain" aria-label="The chain of evidence, from request to block">
+      {links.map((link) => (
+        <li key={link.name} class={`link ${link.state}`} data-link={link.name}>
+          <details open={link.state === 'broken'}>
+            <summary>
+              <span class="link-title">{link.title}</span>{' '}
+              <State tone={TONES[link.state]}>{WORDS[link.state]}</State>{' '}
+              <span class="faint">{aboutOf(link)}</span>
+            </summary>
+            <div class="link-facts">
+              {facts[link.name]}
+              {link.checks.length === 0 ? (
+                <p class="faint">There is no check of this here.</p>
+              ) : (
+                <CheckList checks={link.checks} explain={explain} />
+              )}
+            </div>
+          </details>
+        </li>
+      ))}
+    </ol>
+  )
+}
+
+function aboutOf({ state, why, about }: LinkState): string {
+  if (state === 'holds') return about
+  return state === 'broken' ? `failed: ${why}` : `not checked: ${why}`
+}
+
+function explain({ name, outcome }: Check<string>): string {
+  const shows = wordsOf(name)?.shows ?? ''
+  if (outcome === 'passed') return shows
+  if (outcome === 'failed') return `Not so: “${shows}” The evidence shows something else.`
+  const advice = Object.hasOwn(CHECK_WORDS, name)
+    ? OPEN_ADVICE[name as keyof typeof OPEN_ADVICE]
+    : undefined
+  return `Would show: “${shows}”${advice === undefined ? '' : ` ${advice}`}`
+}

@@ -1,0 +1,142 @@
+import type { ExchangeCheckName } from '../../../attestation/compare-exchange.ts'
+import type { BundleCheckName } from '../../../attestation/evidence/bundle-report.ts'
+import type { RecordCheckName } from '../../../attestation/verify-record.ts'
+
+/** The links of the chain, from what was asked to the block. */
+export const LINKS = [
+  { name: 'request', title: 'Request and answer', about: 'what was asked, and what came back' },
+  { name: 'hash', title: 'Hash', about: 'one fingerprint of both' },
+  { name: 'signature', title: 'Signature', about: 'a key signed that fingerprint' },
+  { name: 'notary', title: 'Notary', about: 'the key was made in a genuine enclave' },
+  {
+    name: 'code',
+    title: 'Enclave code',
+    about: 'which code the enclave ran, and how it was set up',
+  },
+  { name: 'log', title: 'Log', about: 'the answer is an entry of the notary’s public log' },
+  { name: 'anchor', title: 'Anchor', about: 'a transaction holds that log’s state' },
+  { name: 'block', title: 'Block', about: 'the transaction is in a block of the chain' },
+] as const
+
+export type LinkName = (typeof LINKS)[number]['name']
+
+/** Every check there is. `attestation`: a record's document, all of it. */
+export type CheckName = BundleCheckName | RecordCheckName | ExchangeCheckName | 'attestation'
+
+/** What a check is of, and what it shows when it passed; `also`: a second link that needs it. */
+export type CheckWords = {
+  readonly link: LinkName
+  readonly also?: LinkName
+  readonly shows: string
+}
+
+export const CHECK_WORDS: Readonly<Record<CheckName, CheckWords>> = {
+  format: { link: 'hash', shows: 'The file has the form of evidence, with nothing hidden in it.' },
+  'request hash': {
+    link: 'request',
+    shows: 'The request is, to the letter, the one that was signed.',
+  },
+  'response hash': {
+    link: 'request',
+    shows: 'The answer is, to the letter, the one that was signed.',
+  },
+  'stream hash': {
+    link: 'request',
+    shows: 'The parts of the stream are those that the enclave gave out, all of them, in order.',
+  },
+  outcome: { link: 'request', shows: 'The answer is whole: nobody cut it off.' },
+  'request given': {
+    link: 'request',
+    shows: 'The request that you kept is the one of the evidence.',
+  },
+  'answer given': {
+    link: 'request',
+    shows: 'The answer that you kept is the one of the evidence.',
+  },
+  'proof given': {
+    link: 'request',
+    shows: 'The proof in the answer that you kept is that of the evidence.',
+  },
+  hash: { link: 'hash', shows: 'The fingerprint is of this request and this answer together.' },
+  receipt: { link: 'hash', shows: 'The receipt belongs to this request and this answer.' },
+  created_at: { link: 'hash', shows: 'The time shown is the one that the receipt states.' },
+  'public key': { link: 'signature', shows: 'The key is a well-formed key.' },
+  signature: { link: 'signature', shows: 'The holder of that key signed the fingerprint.' },
+  'attestation key': { link: 'notary', shows: 'The attestation document names that very key.' },
+  'attestation document': {
+    link: 'notary',
+    shows: 'The document is genuine: signed by the hardware’s own chain of certificates.',
+  },
+  'attestation time': {
+    link: 'notary',
+    shows: 'The answer was finished while the document was valid.',
+  },
+  // Of a record, this one check shows both that the document is genuine, and of which code.
+  attestation: {
+    link: 'notary',
+    also: 'code',
+    shows: 'The document is genuine, was valid then, and is of code that you expect.',
+  },
+  measurements: { link: 'code', shows: 'The enclave ran code that you expect.' },
+  'boot configuration': {
+    link: 'code',
+    shows: 'The document names the configuration that the enclave was started with.',
+  },
+  'expected configuration': { link: 'code', shows: 'That configuration is one that you expect.' },
+  provider: { link: 'code', shows: 'The provider that answered is one of that configuration.' },
+  'receipt in log': {
+    link: 'log',
+    shows: 'The receipt is an entry of the notary’s log, at its place.',
+  },
+  'tree head': { link: 'log', shows: 'The notary signed the state of the log.' },
+  'transaction hash': {
+    link: 'anchor',
+    shows: 'The transaction is the one that the record names.',
+  },
+  anchor: {
+    link: 'anchor',
+    shows: 'The transaction brings that state of the log to the contract.',
+  },
+  'anchor outcome': {
+    link: 'anchor',
+    shows: 'The contract accepted it, and said so in the block.',
+  },
+  'block header': {
+    link: 'block',
+    shows: 'The block’s header has the number and hash that are named.',
+  },
+  'anchor time': { link: 'block', shows: 'The block is not older than the answer.' },
+  'transaction in block': { link: 'block', shows: 'The transaction is in that block.' },
+  'block on chain': {
+    link: 'block',
+    shows: 'The chain that you asked has this block, deep enough.',
+  },
+}
+
+/** Checks that are not made where there is nothing for them: a link is whole without. */
+export const OPTIONAL_CHECKS: ReadonlySet<string> = new Set<CheckName>([
+  'stream hash',
+  'proof given',
+])
+
+/** What the reader can do about a check that was not made. */
+export const OPEN_ADVICE: Readonly<Partial<Record<CheckName, string>>> = {
+  'request hash': 'Give the request that was sent, under “What you kept”.',
+  'response hash': 'Give the answer that came, under “What you kept”.',
+  measurements: 'Say which code you expect: a signed release and its key, or measurements.',
+  attestation: 'Say which code you expect: a signed release and its key, or measurements.',
+  'expected configuration': 'Say which boot configuration you expect, by its digest or as a file.',
+  outcome: 'The answer was cut. Say that you take it as it is, under “What you expect”, if you do.',
+  'receipt in log': 'Ask the gateway for the record or the evidence bundle: they have the log.',
+  'tree head': 'Ask the gateway for the record or the evidence bundle: they have the log.',
+  anchor: 'Ask the gateway for the evidence bundle of this completion: it has the transaction.',
+  'transaction hash': 'Ask for the evidence bundle again, when the transaction is in a block.',
+  'block header': 'Ask for the evidence bundle again, when the transaction is in a block.',
+  'transaction in block': 'Ask for the evidence bundle again, when the transaction is in a block.',
+  'block on chain': 'Give the URL of a chain’s endpoint that you trust, and press “Ask the chain”.',
+}
+
+/** Words for a check of a name that may be none of these: then it is told as it is. */
+export function wordsOf(name: string): CheckWords | null {
+  return Object.hasOwn(CHECK_WORDS, name) ? CHECK_WORDS[name as CheckName] : null
+}

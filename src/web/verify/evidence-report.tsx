@@ -1,0 +1,326 @@
+import { encodeHex } from '../../../attestation/bytes.ts'
+import type { BundleFacts } from '../../../attestation/evidence/bundle-report.ts'
+import type { BundleJudgement } from '../../../attestation/report/judge-bundle.ts'
+import type { Doubt, SubjectReport } from '../../../attestation/report/judge-record.ts'
+import { sayAbsence } from '../../../attestation/report/say-absence.ts'
+import {
+  linesOf,
+  type ToldExchange,
+  type ToldMessage,
+} from '../../../attestation/report/told-text.ts'
+import { OutsideText } from '../kit/outside-text.tsx'
+import { Hex, Time } from '../kit/values.tsx'
+import { ChainPicture } from './chain-picture.tsx'
+import type { Expected, Outcome } from './job.ts'
+import { ReleaseName } from './release-name.tsx'
+import { Verdict } from './verdict.tsx'
+
+/** The report on a bundle, or on records. */
+export function EvidenceReport({
+  judged,
+  expected,
+  explorer,
+}: {
+  readonly judged: Extract<Outcome, { kind: 'evidence' }>['judged']
+  readonly expected: Expected
+  /** Base URL of a block explorer; empty: no links. */
+  readonly explorer: string
+}) {
+  return (
+    <>
+      {judged.kind === 'bundle' ? (
+        <BundleReportView judged={judged} expected={expected} explorer={explorer} />
+      ) : (
+        <RecordsReport verdict={judged.verdict} records={judged.records} />
+      )}
+      {expected.releases.map((line) => (
+        <p class="faint" key={line}>
+          Expected: <OutsideText text={line} isOneLine={true} shownMax={500} />
+        </p>
+      ))}
+      {expected.roots === 'given' && (
+        <p class="faint">
+          All of this holds only if the root that you gave is to be trusted. That of a development
+          enclave proves nothing to anybody else.
+        </p>
+      )}
+    </>
+  )
+}
+
+function BundleReportView({
+  judged,
+  expected,
+  explorer,
+}: {
+  readonly judged: BundleJudgement
+  readonly expected: Expected
+  readonly explorer: string
+}) {
+  const { verdict, report, comparison, differences } = judged
+  const checks = [...report.checks, ...comparison]
+  const { facts } = report
+  return (
+    <>
+      <Verdict verdict={verdict} sentence={sentenceOfBundle(judged)}>
+        {verdict === 'invalid' && differences.length === 0 && rootHint(checks)}
+      </Verdict>
+      <Told exchange={judged.exchange} />
+      <h2>The chain</h2>
+      <ChainPicture checks={checks} facts={facts === null ? {} : factsOfBundle(facts, explorer)} />
+      {facts !== null && !expected.code && (
+        <p>
+          Which code this is you did not say: its PCR0 is{' '}
+          <Hex value={encodeHex(facts.measurements.get(0) ?? new Uint8Array())} />. Anyone can run
+          an enclave with code of his own.
+        </p>
+      )}
+    </>
+  )
+}
+
+function sentenceOfBundle({ report, differences, verdict }: BundleJudgement): string {
+  const { checks, open, facts } = report
+  if (report.verdict !== 'invalid' && differences.length > 0)
+    return `This is evidence of something else than what you kept: ${differences.join(', ')} failed.`
+  const named = (outcome: string) =>
+    checks.filter((check) => check.outcome === outcome).map(({ name }) => name)
+  switch (verdict) {
+    case 'invalid':
+      return `Do not trust this. It failed at: ${named('failed').join(', ')}.`
+    case 'consistent':
+      return `Nothing failed, but this was not checked: ${open.join(', ')}.${
+        open.includes('outcome') && facts !== null ? ` The answer was cut (${facts.outcome}).` : ''
+      }`
+    case 'verified': {
+      const rest = named('not checked')
+      const left = rest.length === 0 ? '' : ` Not checked, and not shown: ${rest.join(', ')}.`
+      const anchored =
+        facts?.anchoredIn === null
+          ? 'its anchor fits'
+          : 'it is anchored on the chain that you asked'
+      return `This answer was given to this request by the code that you expect, and ${anchored}.${left}`
+    }
+  }
+}
+
+function factsOfBundle(facts: BundleFacts, explorer: string) {
+  const { provider, model, anchoredIn, release } = facts
+  return {
+    request: (
+      <p>
+        Asked of <OutsideText text={provider.name} isOneLine={true} shownMax={200} /> at{' '}
+        <OutsideText text={provider.origin} isOneLine={true} shownMax={300} />, model{' '}
+        <OutsideText text={model.requested} isOneLine={true} shownMax={200} />
+        {model.returned === null ? (
+          '; the answer names no model'
+        ) : (
+          <>
+            , answered as <OutsideText text={model.returned} isOneLine={true} shownMax={200} />
+          </>
+        )}
+        . Outcome: {facts.outcome}.
+      </p>
+    ),
+    hash: (
+      <p>
+        <Hex value={facts.hash} digits={64} />
+      </p>
+    ),
+    notary: (
+      <p>
+        The notary is <Hex value={facts.notary} digits={40} />.
+      </p>
+    ),
+    code: (
+      <>
+        {release !== null && (
+          <p>
+            <ReleaseName release={release} />.
+          </p>
+        )}
+        <dl class="pairs">
+          {[...facts.measurements]
+            .filter(([index]) => index <= 2)
+            .map(([index, pcr]) => (
+              <Pair key={index} name={`PCR${index}`} value={encodeHex(pcr)} />
+            ))}
+          <Pair name="Configuration" value={encodeHex(facts.configuration)} />
+        </dl>
+      </>
+    ),
+    log: (
+      <p>
+        Entry {facts.index} of the log of <Hex value={facts.notary} />, finished{' '}
+        <Time ms={facts.finishedAt * 1000} /> by the enclave’s clock.
+      </p>
+    ),
+    block: (
+      <>
+        {anchoredIn === null ? (
+          <p>When it was anchored is not shown: the block was not looked up.</p>
+        ) : (
+          <p>
+            Not after <Time ms={anchoredIn.timestamp * 1000} />, block {anchoredIn.number}{' '}
+            <Hex value={anchoredIn.hash} />
+          </p>
+        )}
+        {anchoredIn !== null && explorer !== '' && (
+          <p>
+            <a href={`${explorer}/block/${anchoredIn.number}`} target="_blank" rel="noreferrer">
+              Open this block in the explorer that you named
+            </a>
+          </p>
+        )}
+      </>
+    ),
+  }
+}
+
+function Pair({ name, value }: { readonly name: string; readonly value: string }) {
+  return (
+    <>
+      <dt>{name}</dt>
+      <dd>
+        <Hex value={value} />
+      </dd>
+    </>
+  )
+}
+
+/** Records that are shown at once; the rest is counted. */
+const RECORDS_SHOWN = 20
+
+function RecordsReport({
+  verdict,
+  records,
+}: {
+  readonly verdict: BundleJudgement['verdict']
+  readonly records: readonly SubjectReport[]
+}) {
+  // What failed first: nobody should have to look for it.
+  const sorted = records.toSorted((one, other) => Number(one.ok) - Number(other.ok))
+  const shown = sorted.slice(0, RECORDS_SHOWN)
+  return (
+    <>
+      <Verdict verdict={verdict} sentence={sentenceOfRecords(verdict, records)}>
+        {verdict === 'invalid' && rootHint(records.flatMap(({ checks }) => checks))}
+      </Verdict>
+      {shown.map((record, at) => (
+        <section key={at}>
+          {records.length > 1 && (
+            <h2>
+              Record{' '}
+              <OutsideText text={record.hash ?? 'without hash'} isOneLine={true} shownMax={80} />
+            </h2>
+          )}
+          <Told exchange={record.exchange} />
+          {records.length === 1 && <h2>The chain</h2>}
+          <ChainPicture
+            checks={record.checks}
+            facts={{
+              hash:
+                record.hash === null ? null : (
+                  <p>
+                    <Hex value={record.hash} digits={64} />
+                  </p>
+                ),
+            }}
+          />
+        </section>
+      ))}
+      {records.length > shown.length && (
+        <p>{records.length - shown.length} more records were checked and are not shown.</p>
+      )}
+    </>
+  )
+}
+
+function sentenceOfRecords(
+  verdict: BundleJudgement['verdict'],
+  records: readonly SubjectReport[],
+): string {
+  const what = records.length === 1 ? 'the record' : `all ${records.length} records`
+  switch (verdict) {
+    case 'invalid': {
+      const bad = records.filter(({ ok }) => !ok)
+      const names = bad.flatMap(({ checks }) =>
+        checks.filter(({ outcome }) => outcome === 'failed').map(({ name }) => name),
+      )
+      const where = records.length === 1 ? '' : ` in ${bad.length} of ${records.length} records`
+      return `Do not trust this. It failed at: ${[...new Set(names)].join(', ')}${where}.`
+    }
+    case 'consistent': {
+      if (records.some(({ holder }) => holder === null))
+        return `Nothing failed in ${what}, but who holds the key was not established: say which code you expect.`
+      const doubts = new Set(records.flatMap((record) => record.doubts.map(sayDoubt)))
+      return `Nothing failed in ${what}, but ${[...doubts].join('; ')}.`
+    }
+    case 'verified':
+      return records.some(({ holder }) => holder?.code === 'any')
+        ? `Nothing failed in ${what}, and some enclave held the key; you accepted any code.`
+        : `Nothing failed in ${what}, and the code that you expect held the key.`
+  }
+}
+
+function sayDoubt(doubt: Doubt): string {
+  switch (doubt.kind) {
+    case 'not in log':
+      return 'an answer has no log, and nothing else binds what its receipt says of provider, outcome and times'
+    case 'content missing':
+      return `${sayAbsence(doubt.stated)}: give its ${doubt.parts.join(' and ')} under “What you kept”`
+    case 'cut':
+      return `the answer was cut (${doubt.outcome}), and its end is not shown`
+  }
+}
+
+/** Where the document leads to a root that nobody named: often a development enclave. */
+function rootHint(checks: readonly { readonly outcome: string; readonly detail: string }[]) {
+  const isUntrusted = checks.some(
+    ({ outcome, detail }) => outcome === 'failed' && /(^|: |; )root_untrusted: /.test(detail),
+  )
+  if (!isUntrusted) return null
+  return (
+    <p>
+      Is this of a development enclave? Its root is in <code>DATA_DIR/nsm/root.crt.pem</code>: give
+      it under “What you expect”, “Roots”.
+    </p>
+  )
+}
+
+function Told({ exchange }: { readonly exchange: ToldExchange }) {
+  const { asked, said } = exchange
+  if (asked === null && said === null) return null
+  return (
+    <div class="told">
+      {asked !== null && <ToldPart title="Asked" messages={asked} />}
+      {said !== null && <ToldPart title="Answered" messages={said} />}
+    </div>
+  )
+}
+
+function ToldPart({
+  title,
+  messages,
+}: {
+  readonly title: string
+  readonly messages: readonly ToldMessage[]
+}) {
+  return (
+    <section aria-label={title}>
+      <h2>{title}</h2>
+      <dl class="messages">
+        {messages.map(linesOf).map(({ who, lines }, at) => (
+          <div key={at}>
+            <dt>
+              <bdi>{who}</bdi>
+            </dt>
+            <dd>
+              <bdi class="outside">{lines.join('\n')}</bdi>
+            </dd>
+          </div>
+        ))}
+      </dl>
+    </section>
+  )
+}

@@ -1,0 +1,225 @@
+import { useId, useState } from 'preact/hooks'
+import { FaultNotice } from '../kit/notices.tsx'
+import { bytesOf, FILE_BYTES_MAX } from './bytes-of.ts'
+import { ExpectationFault } from './expectation-fault.ts'
+import { fillExpectations, readExpectedFile } from './expected-files.ts'
+import { FilesField, TextField, Tick } from './fields.tsx'
+import { type Expectations, NO_EXPECTATIONS } from './job.ts'
+
+/** The expectations as the form holds them: its blobs are files that were chosen. */
+export type FormExpectations = Expectations & {
+  readonly releases: readonly File[]
+  readonly configurationFiles: readonly File[]
+  readonly roots: readonly File[]
+  readonly revocationLists: readonly File[]
+}
+
+/** Nothing is expected. */
+export const NO_FORM_EXPECTATIONS: FormExpectations = {
+  ...NO_EXPECTATIONS,
+  ...{ releases: [], configurationFiles: [], roots: [], revocationLists: [] },
+}
+
+/** What the reader expects, to be given before or after the evidence. */
+export function ExpectationsForm({
+  given,
+  onChange: set,
+}: {
+  readonly given: FormExpectations
+  /** Is told what changed: two changes may come before the page is drawn again. */
+  readonly onChange: (part: Partial<FormExpectations>) => void
+}) {
+  return (
+    <>
+      <p>
+        Without expectations the page can say that evidence fits together, and not that the right
+        code made it. Take them from somebody you trust, never from whoever sent the evidence.
+      </p>
+      <FillFromFile onFill={set} />
+      <fieldset>
+        <legend>Code</legend>
+        <FilesField
+          label="Signed releases"
+          hint="measurements.json of a release, or the operator’s releases.json"
+          files={given.releases}
+          onFiles={(releases) => set({ releases })}
+        />
+        <TextField
+          label="Keys that sign releases"
+          hint="64 hex digits each, on lines of their own"
+          rows={2}
+          value={given.releaseKeys}
+          onValue={(releaseKeys) => set({ releaseKeys })}
+        />
+        <TextField
+          label="How many of them must have signed"
+          hint="Empty: one"
+          inputMode="numeric"
+          value={given.releaseSigners}
+          onValue={(releaseSigners) => set({ releaseSigners })}
+        />
+        <TextField
+          label="Or measurements"
+          hint="PCR0=…, PCR1=…, PCR2=…, on lines of their own; all that are given must be found. An empty line between sets: one of them must be."
+          rows={3}
+          value={given.measurements}
+          onValue={(measurements) => set({ measurements })}
+        />
+        <Tick
+          label="Accept whatever code runs in the enclave"
+          isTicked={given.anyMeasurement}
+          onTick={(anyMeasurement) => set({ anyMeasurement })}
+        />
+        <Tick
+          label="Accept an enclave in debug mode, whose memory its host can read"
+          isTicked={given.allowDebug}
+          onTick={(allowDebug) => set({ allowDebug })}
+        />
+      </fieldset>
+      <fieldset>
+        <legend>Boot configuration</legend>
+        <TextField
+          label="Digests"
+          hint="SHA-256 of the configuration, 64 hex digits, on lines of their own. A release may name its own."
+          rows={2}
+          value={given.configurations}
+          onValue={(configurations) => set({ configurations })}
+        />
+        <FilesField
+          label="Or the configuration itself"
+          hint="As JSON; not as the gateway tells it"
+          files={given.configurationFiles}
+          onFiles={(configurationFiles) => set({ configurationFiles })}
+        />
+      </fieldset>
+      <fieldset>
+        <legend>Roots</legend>
+        <FilesField
+          label="Trust these roots, instead of AWS’s"
+          hint="PEM or DER. That of a development enclave is DATA_DIR/nsm/root.crt.pem"
+          files={given.roots}
+          onFiles={(roots) => set({ roots })}
+        />
+        <TextField
+          label="Or as text"
+          rows={2}
+          placeholder="-----BEGIN CERTIFICATE-----"
+          value={given.rootText}
+          onValue={(rootText) => set({ rootText })}
+        />
+        <FilesField
+          label="Certificate revocation lists"
+          hint="DER or PEM; each must say something of the document’s chain"
+          files={given.revocationLists}
+          onFiles={(revocationLists) => set({ revocationLists })}
+        />
+      </fieldset>
+      <fieldset>
+        <legend>Answers that were cut</legend>
+        {(['client_disconnected', 'upstream_error'] as const).map((outcome) => (
+          <Tick
+            key={outcome}
+            label={
+              <>
+                Take those that ended as <code>{outcome}</code>
+              </>
+            }
+            isTicked={given.outcomes.includes(outcome)}
+            onTick={(isTicked) =>
+              set({
+                outcomes: isTicked
+                  ? [...given.outcomes, outcome]
+                  : given.outcomes.filter((one) => one !== outcome),
+              })
+            }
+          />
+        ))}
+      </fieldset>
+      <DocumentFields given={given} set={set} />
+    </>
+  )
+}
+
+/** Fills fields from a file, so that the reader sees what it says. */
+function FillFromFile({ onFill }: { readonly onFill: (part: Partial<FormExpectations>) => void }) {
+  const [files, setFiles] = useState<readonly File[]>([])
+  const [fault, setFault] = useState<unknown>(null)
+  const take = async (given: readonly File[]) => {
+    setFiles(given)
+    setFault(null)
+    const [file] = given
+    if (file === undefined) return
+    try {
+      const bytes = await bytesOf(file, FILE_BYTES_MAX, 'The file')
+      onFill(fillExpectations(readExpectedFile('The file', bytes)))
+    } catch (thrown) {
+      setFault(thrown)
+    }
+  }
+  return (
+    <>
+      <FilesField
+        label="Fill in from a file"
+        hint="The client’s expectations, or measurements as JSON. A development gateway writes DATA_DIR/expect.json: its own word, for trying."
+        isMultiple={false}
+        files={files}
+        onFiles={(given) => void take(given)}
+      />
+      {fault !== null && (
+        <FaultNotice fault={fault}>
+          {fault instanceof ExpectationFault ? fault.advice : 'Give another file.'}
+        </FaultNotice>
+      )}
+    </>
+  )
+}
+
+function DocumentFields({
+  given,
+  set,
+}: {
+  readonly given: FormExpectations
+  readonly set: (part: Partial<FormExpectations>) => void
+}) {
+  const id = useId()
+  return (
+    <fieldset>
+      <legend>Of an attestation document by itself</legend>
+      <div class="field">
+        <label for={id}>When it has to be valid</label>
+        <select
+          id={id}
+          value={given.time}
+          onChange={({ currentTarget }) =>
+            set({ time: currentTarget.value as FormExpectations['time'] })
+          }
+        >
+          <option value="now">now</option>
+          <option value="own">its own time, for documents of the past</option>
+          <option value="given">at a time that I give</option>
+        </select>
+      </div>
+      {given.time === 'given' && (
+        <TextField
+          label="That time"
+          hint="Such as 2026-11-21T14:00:00Z, or seconds since 1970"
+          value={given.at}
+          onValue={(at) => set({ at })}
+        />
+      )}
+      <TextField
+        label="Most seconds that it may be old"
+        hint="Empty: three hours"
+        inputMode="numeric"
+        value={given.maxAge}
+        onValue={(maxAge) => set({ maxAge })}
+      />
+      <TextField
+        label="Nonce"
+        hint="Hex; 0x for one without bytes; empty: not checked"
+        value={given.nonce}
+        onValue={(nonce) => set({ nonce })}
+      />
+    </fieldset>
+  )
+}

@@ -1,0 +1,171 @@
+import { decodeUtf8 } from '../../../attestation/json/decode-utf8.ts'
+import { JsonError } from '../../../attestation/json/json-error.ts'
+import { parseExactJson } from '../../../attestation/json/parse-strict.ts'
+import {
+  isJsonArray,
+  isJsonObject,
+  type Json,
+  type JsonObject,
+  memberOf,
+} from '../../../attestation/json/value.ts'
+import type { ConnectOptions } from '../../../client/index.ts'
+import { ExpectationFault } from './expectation-fault.ts'
+import type { Expectations } from './job.ts'
+
+/** One file of the reader's, as far as its form tells what it is. */
+export type ExpectedFile = { readonly name: string } & (
+  | { readonly kind: 'expectations' | 'measurements'; readonly value: JsonObject }
+  | { readonly kind: 'release' | 'configuration' | 'roots'; readonly text: string }
+)
+
+/** Largest file that is read, bytes: releases may be as large. */
+export const EXPECTED_FILE_BYTES_MAX = 4 * 1024 * 1024
+
+/** What each kind is called. */
+export const KIND_WORDS: Readonly<Record<ExpectedFile['kind'], string>> = {
+  expectations: 'expectations',
+  release: 'signed release',
+  measurements: 'measurements',
+  configuration: 'boot configuration',
+  roots: 'root certificate',
+}
+
+/**
+ * Tells what a file is. Whoever uses it reads it exactly: the client, or the fields of a page.
+ * Throws ExpectationFault for what is none of the kinds.
+ */
+export function readExpectedFile(name: string, bytes: Uint8Array): ExpectedFile {
+  const { text, json } = read(bytes)
+  if (text?.trimStart().startsWith('-----BEGIN CERTIFICATE-----'))
+    return { name, kind: 'roots', text }
+  if (text === null || json === null)
+    throw unfit(`${name} is neither JSON nor a certificate in PEM.`)
+  const format = memberOf(json, 'format')
+  if (typeof format === 'string' && format.startsWith('affidavit-release'))
+    return { name, kind: 'release', text }
+  if (EXPECTED_MEMBERS.some((member) => Object.hasOwn(json, member)))
+    return { name, kind: 'expectations', value: json }
+  const value = registersOf(json)
+  if (value !== null) return { name, kind: 'measurements', value }
+  if (Object.hasOwn(json, 'providers')) return { name, kind: 'configuration', text }
+  throw unfit(
+    `${name} is neither a release, nor expectations, measurements or a boot configuration.`,
+  )
+}
+
+/** What the client is to expect of an enclave, as `connect` takes it. */
+export type Expected = Required<Pick<ConnectOptions, 'expect'>> & {
+  /** None: AWS's root. */
+  readonly roots: readonly string[]
+}
+
+/** Puts files and keys together; null while nothing is given. Later ones add to earlier ones. */
+export function combineExpected(
+  files: readonly ExpectedFile[],
+  releaseKeys: readonly string[],
+): Expected | null {
+  if (files.length === 0) return null
+  const given = files.flatMap((file) => (file.kind === 'expectations' ? [file.value] : []))
+  const textsOf = (kind: 'release' | 'configuration' | 'roots') =>
+    files.flatMap((file) => (file.kind === kind && 'text' in file ? [file.text] : []))
+  const sets = files.flatMap((file) => (file.kind === 'measurements' ? [file.value] : []))
+  const { roots: ownRoots, ...own }: Readonly<Record<string, Json>> = Object.assign({}, ...given)
+  const merged = {
+    ...own,
+    ...listMember('releases', [...listOf(own.releases), ...textsOf('release')]),
+    ...listMember('releaseKeys', [...listOf(own.releaseKeys), ...releaseKeys]),
+    ...listMember('measurements', [...listOf(own.measurements), ...sets]),
+    ...listMember('configurations', [...listOf(own.configurations), ...textsOf('configuration')]),
+  }
+  // A key by itself is a mistake to the client; here it may be typed before its release is given.
+  if (merged.releases === undefined) delete merged.releaseKeys
+  return { expect: merged, roots: [...listOf(ownRoots), ...textsOf('roots')] as string[] }
+}
+
+/** The fields that a file fills. */
+type Filled = Pick<Expectations, 'measurements' | 'configurations' | 'rootText'>
+
+/**
+ * Gives what a file of expectations, or of measurements, puts into the fields of a form, where the
+ * reader sees it. Throws ExpectationFault for any other kind, and for one without measurements.
+ */
+export function fillExpectations(file: ExpectedFile): Filled {
+  if (!('value' in file)) throw unfilled(`${file.name} is a ${KIND_WORDS[file.kind]}.`)
+  const { kind, value } = file
+  const sets = kind === 'measurements' ? [value] : listOf(memberOf(value, 'measurements'))
+  if (sets.length === 0) throw unfilled(`${file.name} says no measurements.`)
+  return {
+    measurements: sets.map((set) => writeSet(set, file.name)).join('\n\n'),
+    configurations: textsOf(memberOf(value, 'configurations')).join('\n'),
+    rootText: textsOf(memberOf(value, 'roots')).join('\n'),
+  }
+}
+
+const EXPECTED_MEMBERS = [
+  ...['measurements', 'configurations', 'roots', 'releases', 'releaseKeys', 'releaseSigners'],
+]
+
+/** Text and value; null each for what is no UTF-8, and no JSON object that all read alike. */
+function read(bytes: Uint8Array): {
+  readonly text: string | null
+  readonly json: JsonObject | null
+} {
+  let text: string | null = null
+  try {
+    text = decodeUtf8(bytes)
+    const json = parseExactJson(bytes)
+    return { text, json: isJsonObject(json) ? json : null }
+  } catch (fault) {
+    if (fault instanceof JsonError) return { text, json: null }
+    throw fault
+  }
+}
+
+/** `{"PCR0": "…"}`, or what builders of images print: the same in `Measurements`. */
+function registersOf(json: JsonObject): JsonObject | null {
+  const inner = memberOf(json, 'Measurements')
+  const registers = Object.entries(isJsonObject(inner) ? inner : json).filter(([name]) =>
+    REGISTER.test(name),
+  )
+  return registers.length === 0 ? null : Object.fromEntries(registers)
+}
+
+const REGISTER = /^PCR\d{1,2}$/i
+
+/** One register to a line. One that is no text would be left out, and then not be demanded. */
+function writeSet(set: Json, file: string): string {
+  const registers = isJsonObject(set) ? registersOf(set) : null
+  if (registers === null) throw unfilled(`${file} has a set without measurements.`)
+  return Object.entries(registers)
+    .map(([name, value]) => {
+      if (typeof value !== 'string') throw unfilled(`${file} has a ${name} that is no text.`)
+      return `${name}=${value}`
+    })
+    .join('\n')
+}
+
+function listOf(given: Json | undefined): readonly Json[] {
+  return isJsonArray(given) ? given : given === undefined ? [] : [given]
+}
+
+function textsOf(value: Json | undefined): readonly string[] {
+  return listOf(value).flatMap((one) => (typeof one === 'string' ? [one] : []))
+}
+
+function listMember(name: string, values: readonly Json[]): Readonly<Record<string, unknown>> {
+  return values.length === 0 ? {} : { [name]: values }
+}
+
+function unfit(message: string): ExpectationFault {
+  return new ExpectationFault(
+    message,
+    'Give a release, expectations, measurements, a boot configuration or a root certificate.',
+  )
+}
+
+function unfilled(message: string): ExpectationFault {
+  return new ExpectationFault(
+    message,
+    'Give a file of expectations (expect.json), or measurements as JSON. Releases, roots and configurations have fields of their own.',
+  )
+}

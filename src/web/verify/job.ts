@@ -1,0 +1,105 @@
+import type { EifReport } from '../../../attestation/eif/measure-eif.ts'
+import type { AttestationFacts, RuleOutcome } from '../../../attestation/nitro/facts.ts'
+import type { ReleaseFile } from '../../../attestation/report/expectation-files.ts'
+import type { EvidenceJudgement } from '../../../attestation/report/judge-evidence.ts'
+import type { ReleaseJudgement } from '../../../attestation/report/judge-releases.ts'
+
+/** What the reader expects, as the reader gave it: texts of fields, and files. */
+export type Expectations = {
+  /** Signed releases, or lists of them. */
+  readonly releases: readonly Blob[]
+  /** Release keys, a line each. */
+  readonly releaseKeys: string
+  /** How many of them must have signed; empty: one. */
+  readonly releaseSigners: string
+  /** `PCR0=hex`, a line each. */
+  readonly measurements: string
+  readonly anyMeasurement: boolean
+  readonly allowDebug: boolean
+  /** Digests of boot configurations, a line each. */
+  readonly configurations: string
+  /** Boot configurations as JSON. */
+  readonly configurationFiles: readonly Blob[]
+  /** PEM of roots to trust in place of AWS's. */
+  readonly rootText: string
+  readonly roots: readonly Blob[]
+  readonly revocationLists: readonly Blob[]
+  /** How cut answers may have ended. */
+  readonly outcomes: readonly ('client_disconnected' | 'upstream_error')[]
+  readonly confirmations: string
+  /** Of a document by itself: its nonce, hex; `0x` is one without bytes. */
+  readonly nonce: string
+  /** When a document by itself has to be valid. */
+  readonly time: 'now' | 'own' | 'given'
+  /** ISO 8601, or Unix seconds. */
+  readonly at: string
+  /** Most seconds that a document may be old. */
+  readonly maxAge: string
+}
+
+/** Nothing is expected. */
+export const NO_EXPECTATIONS: Expectations = {
+  ...{ releases: [], releaseKeys: '', releaseSigners: '', measurements: '' },
+  ...{ anyMeasurement: false, allowDebug: false, configurations: '', configurationFiles: [] },
+  ...{ rootText: '', roots: [], revocationLists: [], outcomes: [], confirmations: '' },
+  ...{ nonce: '', time: 'now', at: '', maxAge: '' },
+}
+
+/** What a source is taken for; `auto`: whatever it begins like. */
+export type SourceKind = 'auto' | 'evidence' | 'document' | 'release' | 'image'
+
+/** One source to be checked. */
+export type Job = {
+  readonly source: Blob
+  readonly kind: SourceKind
+  /** What the reader kept: the body that was sent, the answer that came. */
+  readonly request: Blob | null
+  readonly answer: Blob | null
+  readonly expectations: Expectations
+  /** The endpoint to ask about the block; null: none is asked. */
+  readonly rpc: string | null
+}
+
+/** What came of it. */
+export type Outcome =
+  | { readonly kind: 'evidence'; readonly judged: EvidenceJudgement; readonly expected: Expected }
+  | { readonly kind: 'document'; readonly found: DocumentFound }
+  | {
+      readonly kind: 'release'
+      readonly file: ReleaseFile
+      readonly judged: ReleaseJudgement
+      /** What becomes of documents of each release of a list that are made now. */
+      readonly statuses: readonly { readonly status: string; readonly message: string }[]
+    }
+  | { readonly kind: 'image'; readonly found: ImageFound }
+  /** It cannot be checked as it was given: why, and what to do. */
+  | { readonly kind: 'refused'; readonly message: string; readonly advice: string }
+
+/** What was expected, as far as the report tells what to expect further. */
+export type Expected = {
+  readonly code: boolean
+  readonly configuration: boolean
+  readonly roots: 'AWS' | 'given'
+  readonly chain: boolean
+  /** Lines about files of releases: who signed what. */
+  readonly releases: readonly string[]
+}
+
+export type DocumentFound =
+  | { readonly valid: true; readonly facts: AttestationFacts; readonly anyCode: boolean }
+  | {
+      readonly valid: false
+      readonly code: string
+      readonly message: string
+      readonly rules: readonly RuleOutcome[]
+    }
+
+export type ImageFound =
+  | { readonly valid: true; readonly report: EifReport; readonly matches: boolean | null }
+  | { readonly valid: false; readonly code: string; readonly message: string }
+
+/** What the page sends its worker, and what comes back. */
+export type Asked = { readonly id: number; readonly job: Job }
+export type Told =
+  | { readonly id: number; readonly done: number }
+  | { readonly id: number; readonly outcome: Outcome }

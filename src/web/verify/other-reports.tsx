@@ -1,0 +1,281 @@
+import { encodeHex } from '../../../attestation/bytes.ts'
+import type { RuleOutcome } from '../../../attestation/nitro/facts.ts'
+import type { Release } from '../../../attestation/release/release.ts'
+import { State, type Tone } from '../kit/notices.tsx'
+import { OutsideText } from '../kit/outside-text.tsx'
+import { CopyButton, Count, Hex, Time } from '../kit/values.tsx'
+import type { DocumentFound, ImageFound, Outcome } from './job.ts'
+import { ReleaseName } from './release-name.tsx'
+import { Verdict } from './verdict.tsx'
+
+/** The report on an attestation document by itself. */
+export function DocumentReport({ found }: { readonly found: DocumentFound }) {
+  if (!found.valid)
+    return (
+      <>
+        <Verdict
+          verdict="invalid"
+          sentence={`Do not trust this document. It was refused: ${found.code}.`}
+        >
+          <p>
+            <OutsideText text={found.message} isOneLine={true} shownMax={500} />
+          </p>
+          <p>{documentAdvice(found.code)}</p>
+        </Verdict>
+        <RuleList rules={found.rules} />
+      </>
+    )
+  const { facts, anyCode } = found
+  return (
+    <>
+      <Verdict
+        verdict="verified"
+        sentence={
+          facts.isDebugMode
+            ? 'The document is genuine, of an enclave in debug mode: nothing is known of its code.'
+            : anyCode
+              ? 'The document is genuine. You accepted any code: see the measurements below.'
+              : 'The document is genuine, and of code that you expect.'
+        }
+      />
+      <dl class="pairs">
+        <dt>Module</dt>
+        <dd>
+          <OutsideText text={facts.moduleId} isOneLine={true} shownMax={200} />
+        </dd>
+        <dt>Made</dt>
+        <dd>
+          <Time ms={facts.timestampMs} />
+        </dd>
+        <dt>Checked as of</dt>
+        <dd>
+          <Time ms={facts.verifiedAtMs} />
+          {facts.mode === 'historical' && ', the document’s own time'}
+        </dd>
+        {[...facts.measurements]
+          .filter(([, pcr]) => pcr.some((byte) => byte !== 0))
+          .map(([index, pcr]) => (
+            <HexPair key={index} name={`PCR${index}`} bytes={pcr} />
+          ))}
+        {facts.release !== null && (
+          <>
+            <dt>Release</dt>
+            <dd>
+              <ReleaseName release={facts.release} />
+            </dd>
+          </>
+        )}
+        <HexPair name="Public key" bytes={facts.publicKey} />
+        <HexPair name="User data" bytes={facts.userData} />
+        <HexPair name="Nonce" bytes={facts.nonce} />
+      </dl>
+      <RuleList rules={facts.rules} />
+    </>
+  )
+}
+
+function documentAdvice(code: string): string {
+  if (code === 'root_untrusted')
+    return 'Is it of a development enclave? Its root is in DATA_DIR/nsm/root.crt.pem: give it under “What you expect”, “Roots”.'
+  if (code === 'measurement_mismatch')
+    return 'Say under “What you expect” which code you expect: a release with its key, or measurements. To see what the document says, accept any code.'
+  if (/expired|too_old|not_yet|future/.test(code))
+    return 'An old document can be checked at its own time: under “What you expect”, choose “its own time”. Then something else must show when it was made.'
+  return 'Ask for the document again, from its source.'
+}
+
+function HexPair({ name, bytes }: { readonly name: string; readonly bytes: Uint8Array | null }) {
+  return (
+    <>
+      <dt>{name}</dt>
+      <dd>{bytes === null ? 'none' : <Hex value={encodeHex(bytes)} />}</dd>
+    </>
+  )
+}
+
+const RULE_TONES: Readonly<Record<RuleOutcome['outcome'], Tone>> = {
+  passed: 'good',
+  failed: 'bad',
+  'not checked': 'open',
+  reported: 'open',
+}
+
+function RuleList({ rules }: { readonly rules: readonly RuleOutcome[] }) {
+  return (
+    <>
+      <h2>Rules</h2>
+      <ol class="rules">
+        {rules.map(({ rule, title, outcome, detail }) => (
+          <li key={rule} value={rule}>
+            <State tone={RULE_TONES[outcome]}>{outcome}</State> {title}
+            {detail !== '' && (
+              <span class="faint">
+                {' '}
+                (<OutsideText text={detail} isOneLine={true} shownMax={500} />)
+              </span>
+            )}
+          </li>
+        ))}
+      </ol>
+    </>
+  )
+}
+
+/** Releases of a list that are shown. */
+const RELEASES_SHOWN = 50
+
+/** The report on a release, or a list of them. */
+export function ReleaseReport({ file, judged, statuses }: Extract<Outcome, { kind: 'release' }>) {
+  const { verdict, fault, signers, trusted, needed } = judged
+  const sentence = {
+    verified: `Signed by ${trusted} of the keys that you trust.`,
+    consistent: 'The signatures hold. Whose keys these are was not checked: say whom you trust.',
+    invalid:
+      fault === 'signature'
+        ? 'Do not trust this: a signature does not hold.'
+        : `Do not trust this: ${trusted} of the keys that you trust signed it, and ${needed} must have.`,
+  }[verdict]
+  const entries = file.kind === 'release' ? [] : file.signed.list.releases
+  return (
+    <>
+      <Verdict verdict={verdict} sentence={sentence}>
+        {verdict === 'consistent' && (
+          <p>Under “What you expect”, give the keys that sign releases.</p>
+        )}
+      </Verdict>
+      <h2>Signatures</h2>
+      <ul class="checks">
+        {signers.map(({ public_key: key, holds, isTrusted }) => (
+          <li key={key}>
+            <State tone={holds ? 'good' : 'bad'}>{holds ? 'holds' : 'failed'}</State>{' '}
+            <Hex value={key} />{' '}
+            {isTrusted !== null && (
+              <span>{isTrusted ? 'a key that you trust' : 'not trusted'}</span>
+            )}
+          </li>
+        ))}
+      </ul>
+      {file.kind === 'release' ? (
+        <ReleaseFacts release={file.signed.release} />
+      ) : (
+        <>
+          <h2>
+            {entries.length} releases, list issued {file.signed.list.issued_at}
+          </h2>
+          {entries.slice(0, RELEASES_SHOWN).map((entry, at) => {
+            const { status, message } = statuses[at] ?? { status: '', message: '' }
+            return (
+              <section key={entry.release.measurements.PCR0} class="card">
+                <h3>
+                  <ReleaseName release={entry.release} />{' '}
+                  <State tone={status === 'accepted' ? 'good' : 'bad'}>{status}</State>
+                </h3>
+                <p class="faint">
+                  In documents made now{message === '' ? '.' : ': '}
+                  <OutsideText text={message} isOneLine={true} shownMax={600} />
+                </p>
+                <ReleaseFacts release={entry.release} />
+              </section>
+            )
+          })}
+        </>
+      )}
+    </>
+  )
+}
+
+function ReleaseFacts({ release }: { readonly release: Release }) {
+  return (
+    <dl class="pairs">
+      <dt>Version</dt>
+      <dd>
+        <OutsideText text={release.version} isOneLine={true} shownMax={64} />
+      </dd>
+      <dt>Commit</dt>
+      <dd>
+        <Hex value={release.git_commit} />
+      </dd>
+      <dt>Created</dt>
+      <dd>{release.created_at}</dd>
+      <dt>Architecture</dt>
+      <dd>{release.architecture}</dd>
+      {Object.entries(release.measurements).map(([name, value]) => (
+        <>
+          <dt key={name}>{name}</dt>
+          <dd>
+            <Hex value={String(value)} />
+          </dd>
+        </>
+      ))}
+      <dt>Configuration</dt>
+      <dd>
+        {release.configuration === undefined ? (
+          'not named: expect one yourself'
+        ) : (
+          <Hex value={release.configuration} />
+        )}
+      </dd>
+      <dt>Inputs</dt>
+      <dd>
+        <Count value={Object.keys(release.inputs).length} /> files beside the sources
+      </dd>
+    </dl>
+  )
+}
+
+/** The report on an image. */
+export function ImageReport({ found }: { readonly found: ImageFound }) {
+  if (!found.valid)
+    return (
+      <Verdict verdict="invalid" sentence={`This image was not measured: ${found.code}.`}>
+        <p>
+          <OutsideText text={found.message} isOneLine={true} shownMax={500} />
+        </p>
+        <p>Is it whole? Fetch or build it again, and compare its size.</p>
+      </Verdict>
+    )
+  const { report, matches } = found
+  const { pcr0, pcr1, pcr2, pcr8 } = report.measurements
+  const lines = [pcr0, pcr1, pcr2].map((pcr, index) => `PCR${index}=${encodeHex(pcr)}`)
+  return (
+    <>
+      <Verdict
+        verdict={matches === null ? 'consistent' : matches ? 'verified' : 'invalid'}
+        sentence={
+          matches === null
+            ? 'The image was measured. You said no measurements to compare with.'
+            : matches
+              ? 'This image measures what you expect.'
+              : 'This image does not measure what you expect.'
+        }
+      />
+      <dl class="pairs">
+        {[pcr0, pcr1, pcr2].map((pcr, index) => (
+          <HexPair key={encodeHex(pcr)} name={`PCR${index}`} bytes={pcr} />
+        ))}
+        <dt>PCR8</dt>
+        <dd>{pcr8 === null ? 'zero: the image is not signed' : <Hex value={encodeHex(pcr8)} />}</dd>
+        <dt>Size</dt>
+        <dd>
+          <Count value={report.sizeBytes} /> bytes
+        </dd>
+        <dt>Format</dt>
+        <dd>
+          EIF version {report.version}, {report.architecture}
+        </dd>
+      </dl>
+      <p>
+        <CopyButton text={lines.join('\n')} what="the measurements" /> PCR0, 1 and 2, as “What you
+        expect” takes them
+      </p>
+      <h2>What the measurements do not say</h2>
+      <ul>
+        {report.warnings.map(({ message }) => (
+          <li key={message}>
+            <OutsideText text={message} isOneLine={true} shownMax={500} />
+          </li>
+        ))}
+      </ul>
+    </>
+  )
+}

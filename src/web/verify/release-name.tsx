@@ -1,0 +1,17 @@
+import type { ReleaseName as NamedRelease } from '../../../attestation/release/release-list.ts'
+import { OutsideText } from '../kit/outside-text.tsx'
+import { Hex } from '../kit/values.tsx'
+
+/** A release by its version and the commit of its sources. */
+export function ReleaseName({
+  release: { version, git_commit: commit },
+}: {
+  readonly release: NamedRelease
+}) {
+  return (
+    <>
+      Release <OutsideText text={version} isOneLine={true} shownMax={64} />, commit{' '}
+      <Hex value={commit} />
+    </>
+  )
+}

@@ -1,0 +1,301 @@
+import { equalBytes } from '../../../attestation/bytes.ts'
+import { PORTABLE_DIGESTS } from '../../../attestation/eif/digests.ts'
+import { EifError } from '../../../attestation/eif/eif-error.ts'
+import { type EifReport, measureEif } from '../../../attestation/eif/measure-eif.ts'
+import { FormatError } from '../../../attestation/errors.ts'
+import { parseExactJson } from '../../../attestation/json/parse-strict.ts'
+import { createAttestationVerifier } from '../../../attestation/nitro/verify-attestation.ts'
+import { RELEASE_FORMAT } from '../../../attestation/release/release.ts'
+import { RELEASES_FORMAT } from '../../../attestation/release/release-list.ts'
+import { parseReleaseFile } from '../../../attestation/report/expectation-files.ts'
+import { decodeDocumentFile, judgeDocument } from '../../../attestation/report/judge-document.ts'
+import { judgeEvidence } from '../../../attestation/report/judge-evidence.ts'
+import { judgeReleaseFile, statusOf } from '../../../attestation/report/judge-releases.ts'
+import {
+  type EvidenceCode,
+  EvidenceError,
+  isEventStream,
+  readEvidence,
+  readKeptFiles,
+} from '../../../attestation/report/read-evidence.ts'
+import { parseLists, RevocationListError } from '../../../attestation/revocation/list-file.ts'
+import {
+  checkBegun,
+  createListingVerifier,
+  type ListingVerifier,
+} from '../../../attestation/revocation/listing-verifier.ts'
+import { fetchChainFacts } from '../../../client/chain-facts.ts'
+import { AffidavitError } from '../../../client/errors.ts'
+import { bytesOf } from './bytes-of.ts'
+import { ExpectationFault } from './expectation-fault.ts'
+import type { DocumentFound, Expectations, ImageFound, Job, Outcome, SourceKind } from './job.ts'
+import { type ReadExpectations, readCount, readExpectations } from './read-expectations.ts'
+
+/** Largest source that is read whole, bytes, as on the command line. Images are read in parts. */
+const SOURCE_BYTES_MAX = 256 * 1024 * 1024
+/** Largest file of revocation lists, as on the command line. */
+const LISTS_BYTES_MAX = 4 * 1024 * 1024
+/** Longest that the chain's endpoint may take for an answer. */
+const CHAIN_TIMEOUT_MS = 30_000
+
+/**
+ * Checks one source as the job says. `tell` is called with how much of it is done, 0 to 1, where
+ * that is known. Never rejects for what was given: what cannot be checked is `refused`.
+ */
+export async function runJob(job: Job, tell: (done: number) => void): Promise<Outcome> {
+  try {
+    checkContext()
+    const read = await readExpectations(job.expectations)
+    const kind = job.kind === 'auto' ? await recognize(job.source) : job.kind
+    switch (kind) {
+      case 'image':
+        return { kind, found: await measure(job.source, read, tell) }
+      case 'document':
+        return { kind, found: await judgeOneDocument(job, read) }
+      case 'release':
+        return await judgeRelease(job, read)
+      case 'evidence':
+        return await judgeOne(job, read)
+    }
+  } catch (fault) {
+    return refusalOf(fault)
+  }
+}
+
+/** Browsers keep their cryptography from pages that came over http from another machine. */
+function checkContext(): void {
+  if (globalThis.isSecureContext) return
+  throw new ExpectationFault(
+    'This browser checks no signatures on a page that came unencrypted from another machine.',
+    'Open the page over https. Or save it with the button below and open the file from your disk.',
+  )
+}
+
+/** What a source is, by how it begins: nothing of it is trusted for that. */
+async function recognize(source: Blob): Promise<Exclude<SourceKind, 'auto'>> {
+  const start = new Uint8Array(await source.slice(0, 4096).arrayBuffer())
+  if (String.fromCharCode(...start.subarray(0, 4)) === '.eif') return 'image'
+  if (start[0] === 0x84 || start[0] === 0xd2) return 'document'
+  if (isEventStream(start)) return 'evidence'
+  const text = new TextDecoder().decode(start).trim()
+  if (text.startsWith('-----BEGIN CERTIFICATE'))
+    throw new ExpectationFault(
+      'This is a certificate, not evidence.',
+      'A root that you trust goes into “What you expect”, under “Roots”.',
+    )
+  if (/^(0x)?(84|d2)[0-9a-f\s]+$/i.test(text) || /^(hE|0o)[\w+/=\s-]+$/.test(text))
+    return 'document'
+  const format = /^\{[^{}[\]]*"format"\s*:\s*"([^"]{1,64})"/.exec(text)?.[1]
+  return format === RELEASE_FORMAT || format === RELEASES_FORMAT ? 'release' : 'evidence'
+}
+
+async function judgeOne(job: Job, read: ReadExpectations): Promise<Outcome> {
+  const { source, request, answer, rpc, expectations } = job
+  const { expected } = read
+  if (expected.confirmationsMin !== null && rpc === null)
+    throw new ExpectationFault(
+      'Confirmations are expected, and no chain is asked: only a chain can tell.',
+      'Give the URL of a chain’s endpoint and press “Ask the chain”, or empty the number.',
+    )
+  const bytes = await bytesOf(source, SOURCE_BYTES_MAX, 'The evidence')
+  const kept = readKeptFiles({
+    request: request && (await bytesOf(request, SOURCE_BYTES_MAX, 'The request')),
+    answer: answer && (await bytesOf(answer, SOURCE_BYTES_MAX, 'The answer')),
+  })
+  const evidence = readEvidence(bytes, kept.requestBody)
+  const isOfOne = evidence.kind === 'bundle' || evidence.subjects.length === 1
+  const verifier = await openVerifier(expectations, { isOfOne, nowMs: Date.now() })
+  const askChain = rpc === null ? null : (block: number | null) => askChainAt(rpc, block)
+  const judged = await judgeEvidence(evidence, { expected, kept, verifier, askChain })
+  const [unused] = isOfOne ? [] : verifier.unused()
+  if (unused !== undefined) throw unused
+  const { measurements, releases, roots } = expected.attestation
+  return {
+    kind: 'evidence',
+    judged,
+    expected: {
+      code: releases !== undefined || (measurements !== 'any' && measurements.length > 0),
+      configuration: expected.configurations.length > 0,
+      roots: roots === undefined ? 'AWS' : 'given',
+      chain: rpc !== null,
+      releases: read.releases,
+    },
+  }
+}
+
+/** A verifier that looks certificates up in the lists that the reader gave. */
+async function openVerifier(
+  { revocationLists }: Expectations,
+  { isOfOne, nowMs }: { readonly isOfOne: boolean; readonly nowMs: number },
+): Promise<ListingVerifier> {
+  const files = revocationLists.map(async (blob, at) => {
+    const bytes = await bytesOf(blob, LISTS_BYTES_MAX, 'A revocation list')
+    return parseLists(bytes, `revocation list ${at + 1}`)
+  })
+  const lists = (await Promise.all(files)).flat()
+  checkBegun(lists, nowMs)
+  return createListingVerifier(createAttestationVerifier(), lists, { isOfOne })
+}
+
+function askChainAt(url: string, block: number | null) {
+  const fetch = globalThis.fetch.bind(globalThis)
+  return fetchChainFacts({ fetch, timeoutMs: CHAIN_TIMEOUT_MS }, url, block)
+}
+
+async function judgeOneDocument(job: Job, read: ReadExpectations): Promise<DocumentFound> {
+  const { expectations } = job
+  const document = decodeDocumentFile(await bytesOf(job.source, SOURCE_BYTES_MAX, 'The document'))
+  const at = expectations.time === 'given' ? readTime(expectations.at) : new Date()
+  const nonce = expectations.nonce.trim()
+  if (!/^(0x)?([0-9a-f]{2})*$/i.test(nonce))
+    throw new ExpectationFault('The nonce is no hex.', 'Give pairs of hex digits, or nothing.')
+  const maxAge = readCount(expectations.maxAge, 'Most seconds of age', 999_999_999)
+  const verifier = await openVerifier(expectations, { isOfOne: true, nowMs: at.getTime() })
+  const judged = await judgeDocument(document, {
+    at,
+    verifier,
+    policy: {
+      ...read.expected.attestation,
+      mode: expectations.time === 'own' ? 'historical' : 'current',
+      ...(nonce === '' ? {} : { nonce: hexOf(nonce.replace(/^0x/i, '')) }),
+      ...(maxAge === null ? {} : { maxAgeMs: maxAge * 1000 }),
+    },
+  })
+  if (judged.valid)
+    return {
+      valid: true,
+      facts: judged.facts,
+      anyCode: read.expected.attestation.measurements === 'any',
+    }
+  const { error, rules } = judged
+  return { valid: false, code: error.code, message: error.message, rules }
+}
+
+function readTime(text: string): Date {
+  const trimmed = text.trim()
+  const time = /^\d{1,12}$/.test(trimmed) ? new Date(Number(trimmed) * 1000) : new Date(trimmed)
+  if (trimmed !== '' && !Number.isNaN(time.getTime())) return time
+  throw new ExpectationFault(
+    'The time is none.',
+    'Give one such as 2026-11-21T14:00:00Z, or seconds since 1970.',
+  )
+}
+
+function hexOf(digits: string): Uint8Array {
+  return Uint8Array.from(digits.match(/../g) ?? [], (pair) => Number.parseInt(pair, 16))
+}
+
+async function judgeRelease(job: Job, read: ReadExpectations): Promise<Outcome> {
+  const bytes = await bytesOf(job.source, SOURCE_BYTES_MAX, 'The release')
+  const file = parseReleaseFile(parseExactJson(bytes))
+  const entries = file.kind === 'release' ? [] : file.signed.list.releases
+  const statuses = entries.map((entry) => statusOf(entry, entries, Date.now()))
+  return { kind: 'release', file, judged: judgeReleaseFile(file, read.trust), statuses }
+}
+
+/** Bytes of an image between two tellings of how far it is. */
+const PROGRESS_BYTES = 4 * 1024 * 1024
+
+async function measure(
+  source: Blob,
+  { expected }: ReadExpectations,
+  tell: (done: number) => void,
+): Promise<ImageFound> {
+  try {
+    const chunks = readChunks(source, tell)
+    const report = await measureEif({ sizeBytes: source.size, chunks }, PORTABLE_DIGESTS)
+    return { valid: true, report, matches: compareMeasurements(report, expected.attestation) }
+  } catch (fault) {
+    if (fault instanceof EifError) return { valid: false, code: fault.code, message: fault.message }
+    throw fault
+  }
+}
+
+async function* readChunks(
+  source: Blob,
+  tell: (done: number) => void,
+): AsyncGenerator<Uint8Array, void, undefined> {
+  const reader = source.stream().getReader()
+  let bytes = 0
+  let told = 0
+  for (;;) {
+    const { done, value } = await reader.read()
+    if (done) return
+    yield value
+    bytes += value.length
+    if (bytes - told < PROGRESS_BYTES) continue
+    told = bytes
+    tell(bytes / source.size)
+  }
+}
+
+/** Whether the image has the measurements that are expected; null: none are. */
+function compareMeasurements(
+  { measurements }: EifReport,
+  { measurements: sets, releases = [] }: ReadExpectations['expected']['attestation'],
+): boolean | null {
+  const found = [measurements.pcr0, measurements.pcr1, measurements.pcr2]
+  const isSame = (expected: (index: number) => Uint8Array | undefined) =>
+    found.every((pcr, index) => {
+      const wanted = expected(index)
+      return wanted === undefined || equalBytes(wanted, pcr)
+    })
+  const wanted = [
+    ...(sets === 'any' ? [] : sets).map((set) => (index: number) => set.get(index)),
+    ...releases.map(({ release }) => (index: number) => {
+      const { PCR0, PCR1, PCR2 } = release.measurements
+      return hexOf([PCR0, PCR1, PCR2][index] ?? '')
+    }),
+  ]
+  return wanted.length === 0 ? null : wanted.some(isSame)
+}
+
+/** Why nothing could be checked, and what the reader can do. */
+function refusalOf(fault: unknown): Outcome {
+  if (fault instanceof ExpectationFault)
+    return { kind: 'refused', message: fault.message, advice: fault.advice }
+  if (fault instanceof EvidenceError)
+    return { kind: 'refused', message: fault.message, advice: EVIDENCE_ADVICE[fault.code] }
+  if (fault instanceof AffidavitError)
+    return {
+      kind: 'refused',
+      message: fault.message,
+      advice:
+        'Is the URL right, and does the endpoint answer pages of other origins (CORS)? Nothing was decided: check without the chain, or ask another endpoint.',
+    }
+  if (fault instanceof RevocationListError)
+    return {
+      kind: 'refused',
+      message: `${fault.source}: ${fault.message}`,
+      advice:
+        'Give a list of an issuer in the document’s chain that is in force, or take it away: then nothing is looked up.',
+    }
+  if (fault instanceof FormatError)
+    return {
+      kind: 'refused',
+      message: fault.message,
+      advice:
+        'Give the file as it was published. A part of it, or a copy with changes, will not do.',
+    }
+  const message = fault instanceof Error ? `${fault.name}: ${fault.message}` : 'unknown fault'
+  return {
+    kind: 'refused',
+    message: `The check could not be finished: ${message}`,
+    advice:
+      'Nothing was decided. Try again, or check with the command line: affidavit verify FILE.',
+  }
+}
+
+const EVIDENCE_ADVICE: Readonly<Record<EvidenceCode, string>> = {
+  not_evidence:
+    'Give the file as it came: an evidence bundle, a record, an answer, a kept stream, a saved proof, an attestation document, a release or an image.',
+  request_missing: 'Give the request that was sent, under “What you kept”.',
+  request_twice: 'Take the request away from “What you kept”: the saved proof has it.',
+  answer_unfit:
+    'Under “What you kept”, give the answer as JSON, its event stream, or a saved proof.',
+  answer_twice:
+    'Take the answer away from “What you kept”, or give the evidence as what is checked.',
+  several_records: 'Give one record, or take request and answer away from “What you kept”.',
+  bundle_needed:
+    'Give the evidence bundle of this completion: it holds the block and the boot configuration. Or take those expectations away.',
+}

@@ -1,0 +1,102 @@
+import { useEffect, useId, useRef, useState } from 'preact/hooks'
+import { FileName } from './fields.tsx'
+
+/** Text up to this many characters is put into the field; a longer one is taken as it is. */
+const FIELD_LENGTH_MAX = 50_000
+
+/** Where the evidence comes in: dropped, chosen or pasted. */
+export function SourceInput({
+  source,
+  onSource,
+}: {
+  readonly source: Blob | null
+  readonly onSource: (source: Blob) => void
+}) {
+  const id = useId()
+  const [text, setText] = useState('')
+  const [isOver, setIsOver] = useState(false)
+  const input = useRef<HTMLInputElement>(null)
+  useForeignDrops()
+
+  const takeText = (given: string) => onSource(new Blob([given], { type: 'text/plain' }))
+  return (
+    // biome-ignore lint/a11y/noStaticElementInteractions: one more way beside the button.
+    <div
+      class={`drop ${isOver ? 'over' : ''}`}
+      onDragOver={(event) => {
+        event.preventDefault()
+        setIsOver(true)
+      }}
+      onDragLeave={() => setIsOver(false)}
+      onDrop={(event) => {
+        event.preventDefault()
+        setIsOver(false)
+        const [file] = event.dataTransfer?.files ?? []
+        if (file !== undefined) onSource(file)
+        else takeText(event.dataTransfer?.getData('text') ?? '')
+      }}
+    >
+      <p>
+        <label for={`${id}-file`}>
+          Drop a file here, or choose one: an evidence bundle, a record, a kept stream, a saved
+          proof, an attestation document, a release, an image
+        </label>
+        <input
+          ref={input}
+          id={`${id}-file`}
+          type="file"
+          onChange={({ currentTarget }) => {
+            const [file] = currentTarget.files ?? []
+            if (file !== undefined) onSource(file)
+            // The same file may be chosen again after it has changed.
+            currentTarget.value = ''
+          }}
+        />
+      </p>
+      <div class="field">
+        <label for={`${id}-text`}>Or paste its text</label>
+        <textarea
+          id={`${id}-text`}
+          class="wide mono"
+          rows={2}
+          spellcheck={false}
+          autocomplete="off"
+          value={text}
+          onInput={({ currentTarget }) => setText(currentTarget.value)}
+          onPaste={(event) => {
+            const pasted = event.clipboardData?.getData('text') ?? ''
+            if (pasted.length <= FIELD_LENGTH_MAX) return
+            // A field of megabytes makes a page slow.
+            event.preventDefault()
+            takeText(pasted)
+          }}
+        />
+      </div>
+      <p class="row">
+        <button type="button" disabled={text.trim() === ''} onClick={() => takeText(text)}>
+          Check the text
+        </button>
+        <span aria-live="polite">
+          {source !== null && (
+            <>
+              Chosen: <FileName file={source} />
+            </>
+          )}
+        </span>
+      </p>
+    </div>
+  )
+}
+
+/** A file that misses the place must not replace the page. */
+function useForeignDrops(): void {
+  useEffect(() => {
+    const refuse = (event: DragEvent) => event.preventDefault()
+    document.addEventListener('dragover', refuse)
+    document.addEventListener('drop', refuse)
+    return () => {
+      document.removeEventListener('dragover', refuse)
+      document.removeEventListener('drop', refuse)
+    }
+  }, [])
+}

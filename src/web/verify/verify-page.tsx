@@ -1,0 +1,406 @@
+import { useEffect, useRef, useState } from 'preact/hooks'
+import { IS_COPY } from '../kit/frame.tsx'
+import { Busy, FaultNotice } from '../kit/notices.tsx'
+import { OutsideText } from '../kit/outside-text.tsx'
+import { CopyButton } from '../kit/values.tsx'
+import { EvidenceReport } from './evidence-report.tsx'
+import { ExpectationsForm, NO_FORM_EXPECTATIONS } from './expectations-form.tsx'
+import { FilesField, TextField } from './fields.tsx'
+import type { Job, Outcome, SourceKind } from './job.ts'
+import { type Linked, readFragment, takeLinked, writeFragment } from './link.ts'
+import { DocumentReport, ImageReport, ReleaseReport } from './other-reports.tsx'
+import { SourceInput } from './source-input.tsx'
+import { type Checker, createChecker } from './start-worker.ts'
+import { Refused } from './verdict.tsx'
+
+/** Where a check is. */
+type Progress =
+  | { readonly kind: 'idle' }
+  | { readonly kind: 'running'; readonly done: number | null }
+  | {
+      readonly kind: 'done'
+      readonly outcome: Outcome
+      readonly round: number
+      readonly given: Given
+    }
+  | { readonly kind: 'failed'; readonly fault: unknown }
+
+/** What the page was given when a check began. Without the chain where it was not asked. */
+type Given = { readonly values: readonly unknown[]; readonly isChainAsked: boolean }
+
+/** Checks evidence in this browser: nothing that is given here leaves it. */
+export function VerifyPage() {
+  const [source, setSource] = useState<Blob | null>(null)
+  const [kind, setKind] = useState<SourceKind>('auto')
+  const [request, setRequest] = useState<readonly File[]>([])
+  const [answer, setAnswer] = useState<readonly File[]>([])
+  const [expectations, setExpectations] = useState(NO_FORM_EXPECTATIONS)
+  const [isExpecting, setIsExpecting] = useState(false)
+  const [chain, setChain] = useState({ rpc: '', confirmations: '', explorer: '' })
+  const [linked, setLinked] = useState(() => readFragment(location.hash))
+  const { progress, run, stop } = useChecker()
+  const asGiven = (checked: Blob | null, isChainAsked: boolean): Given => ({
+    values: [
+      ...[checked, kind, request, answer, expectations],
+      ...(isChainAsked ? [chain.rpc.trim(), chain.confirmations.trim()] : []),
+    ],
+    isChainAsked,
+  })
+
+  const check = (given: Blob | null, so: { readonly rpc?: string } = {}) => {
+    if (given === null) return
+    const job: Job = {
+      ...{ source: given, kind, request: request[0] ?? null, answer: answer[0] ?? null },
+      expectations: {
+        ...expectations,
+        confirmations: so.rpc === undefined ? '' : chain.confirmations,
+      },
+      rpc: so.rpc ?? null,
+    }
+    void run(job, asGiven(given, so.rpc !== undefined))
+  }
+  const choose = (given: Blob) => {
+    setSource(given)
+    check(given)
+  }
+  const isRunning = progress.kind === 'running'
+
+  return (
+    <>
+      <h1>Verify</h1>
+      <p>
+        Check a piece of evidence: every check runs in this browser, and nothing that you give here
+        is sent anywhere.
+      </p>
+      {linked !== null && (
+        <LinkedNotice
+          linked={linked}
+          onUse={() => {
+            setExpectations(takeLinked(expectations, linked))
+            setIsExpecting(true)
+            setLinked(null)
+          }}
+          onLeave={() => setLinked(null)}
+        />
+      )}
+      <SourceInput source={source} onSource={choose} />
+      <details class="panel">
+        <summary>What you kept: the request, the answer</summary>
+        <FilesField
+          label="Request"
+          hint="The body that was sent, to be compared with the evidence. An answer or a kept stream cannot be checked without it."
+          isMultiple={false}
+          files={request}
+          onFiles={setRequest}
+        />
+        <FilesField
+          label="Answer"
+          hint="The answer as JSON, its event stream as it came, or a saved proof"
+          isMultiple={false}
+          files={answer}
+          onFiles={setAnswer}
+        />
+      </details>
+      <details
+        class="panel"
+        open={isExpecting}
+        onToggle={({ currentTarget }) => setIsExpecting(currentTarget.open)}
+      >
+        <summary>What you expect: code, configuration, roots</summary>
+        <ExpectationsForm
+          given={expectations}
+          onChange={(part) => setExpectations((before) => ({ ...before, ...part }))}
+        />
+        {!IS_COPY && writeFragment(expectations) !== '' && (
+          <p>
+            <CopyButton
+              text={`${location.origin}${location.pathname}${writeFragment(expectations)}`}
+              what="a link with these expectations"
+            />{' '}
+            a link with keys, measurements and configurations of these. It holds no evidence, and
+            neither roots nor whatever else would widen what is trusted.
+          </p>
+        )}
+      </details>
+      <ChainPanel
+        given={chain}
+        onChange={(part) => setChain((before) => ({ ...before, ...part }))}
+        onAsk={source === null || isRunning ? null : () => check(source, { rpc: chain.rpc.trim() })}
+      />
+      <div class="row check-row">
+        <button
+          type="button"
+          class="primary"
+          disabled={source === null || isRunning}
+          onClick={() => check(source)}
+        >
+          Check{progress.kind === 'done' ? ' again' : ''}
+        </button>
+        <label class="as">
+          Take it for{' '}
+          <select
+            value={kind}
+            onChange={({ currentTarget }) => setKind(currentTarget.value as SourceKind)}
+          >
+            <option value="auto">what it looks like</option>
+            <option value="evidence">evidence of a completion</option>
+            <option value="document">an attestation document</option>
+            <option value="release">a release, or a list of them</option>
+            <option value="image">an image (.eif)</option>
+          </select>
+        </label>
+        {isRunning && (
+          <button type="button" onClick={stop}>
+            Stop
+          </button>
+        )}
+      </div>
+      {progress.kind === 'running' && <Busy what="Checking" done={progress.done} />}
+      <Result
+        progress={progress}
+        isOutdated={
+          progress.kind === 'done' &&
+          isOther(progress.given, asGiven(source, progress.given.isChainAsked))
+        }
+        explorer={explorerOf(chain.explorer)}
+      />
+      <SavePage />
+    </>
+  )
+}
+
+function isOther(one: Given, other: Given): boolean {
+  return one.values.some((value, at) => value !== other.values[at])
+}
+
+/** Runs one check at a time, in a worker that starts with the first. */
+function useChecker() {
+  const [progress, setProgress] = useState<Progress>({ kind: 'idle' })
+  const checker = useRef<Checker | null>(null)
+  const round = useRef(0)
+  useEffect(() => {
+    checker.current ??= createChecker()
+  }, [])
+  const run = async (job: Job, given: Given) => {
+    checker.current ??= createChecker()
+    const mine = ++round.current
+    setProgress({ kind: 'running', done: null })
+    const isLatest = () => mine === round.current
+    try {
+      const outcome = await checker.current.run(job, (done) => {
+        if (isLatest()) setProgress({ kind: 'running', done })
+      })
+      if (isLatest()) setProgress({ kind: 'done', outcome, round: mine, given })
+    } catch (fault) {
+      if (isLatest()) setProgress({ kind: 'failed', fault })
+    }
+  }
+  const stop = () => {
+    round.current += 1
+    checker.current?.stop()
+    setProgress({ kind: 'idle' })
+  }
+  return { progress, run, stop }
+}
+
+/** What came of it; whoever uses a keyboard or hears the page is brought to it. */
+function Result({
+  progress,
+  isOutdated,
+  explorer,
+}: {
+  readonly progress: Progress
+  /** Whether something else was given since. */
+  readonly isOutdated: boolean
+  readonly explorer: string
+}) {
+  const heading = useRef<HTMLHeadingElement>(null)
+  const round = progress.kind === 'done' ? progress.round : null
+  useEffect(() => {
+    if (round !== null) heading.current?.focus()
+  }, [round])
+  if (progress.kind === 'failed')
+    return (
+      <FaultNotice fault={progress.fault}>
+        Load the page again. If it stays, save the page and open the copy from disk, or use the
+        command line: affidavit verify FILE.
+      </FaultNotice>
+    )
+  if (progress.kind !== 'done') return null
+  return (
+    <section aria-labelledby="result" class="result" data-round={progress.round}>
+      <h2 id="result" tabIndex={-1} ref={heading}>
+        What it comes to
+      </h2>
+      <div role="status">
+        {isOutdated && (
+          <p class="notice warn" data-outdated>
+            You have changed something since: this is what it came to before. Press “Check again”,
+            or “Ask the chain”.
+          </p>
+        )}
+      </div>
+      <OutcomeView outcome={progress.outcome} explorer={explorer} />
+    </section>
+  )
+}
+
+function OutcomeView({
+  outcome,
+  explorer,
+}: {
+  readonly outcome: Outcome
+  readonly explorer: string
+}) {
+  switch (outcome.kind) {
+    case 'evidence':
+      return (
+        <EvidenceReport judged={outcome.judged} expected={outcome.expected} explorer={explorer} />
+      )
+    case 'document':
+      return <DocumentReport found={outcome.found} />
+    case 'release':
+      return <ReleaseReport {...outcome} />
+    case 'image':
+      return <ImageReport found={outcome.found} />
+    case 'refused':
+      return <Refused outcome={outcome} />
+  }
+}
+
+/** Expectations that came with the link are somebody's word: the reader decides. */
+function LinkedNotice({
+  linked,
+  onUse,
+  onLeave,
+}: {
+  readonly linked: Linked
+  readonly onUse: () => void
+  readonly onLeave: () => void
+}) {
+  return (
+    <div class="notice warn">
+      <p>
+        The link that brought you here says what to expect. Use that only if you trust whoever gave
+        you the link: who expects what a forger names will find it.
+      </p>
+      <dl class="pairs">
+        {Object.entries(linked)
+          .filter(([, text]) => text !== '')
+          .map(([name, text]) => (
+            <>
+              <dt key={name}>{LINKED_NAMES[name as keyof Linked]}</dt>
+              <dd>
+                <OutsideText text={text} shownMax={400} />
+              </dd>
+            </>
+          ))}
+      </dl>
+      <p class="row">
+        <button type="button" onClick={onUse}>
+          Expect this
+        </button>
+        <button type="button" onClick={onLeave}>
+          Do not
+        </button>
+      </p>
+    </div>
+  )
+}
+
+const LINKED_NAMES: Readonly<Record<keyof Linked, string>> = {
+  releaseKeys: 'Keys that sign releases',
+  releaseSigners: 'How many must have signed',
+  measurements: 'Measurements',
+  configurations: 'Configurations',
+}
+
+type Chain = { readonly rpc: string; readonly confirmations: string; readonly explorer: string }
+
+/** Whom to ask about the block: nobody, until the button is pressed. */
+function ChainPanel({
+  given,
+  onChange,
+  onAsk,
+}: {
+  readonly given: Chain
+  readonly onChange: (part: Partial<Chain>) => void
+  readonly onAsk: (() => void) | null
+}) {
+  const isUrl = isHttpUrl(given.rpc.trim())
+  const explorer = given.explorer.trim()
+  return (
+    <details class="panel">
+      <summary>The chain: whom to ask about the block</summary>
+      <p>
+        Whether the block is on the chain, only somebody who has the chain can tell. Name an
+        endpoint that you trust: your own node, or a provider’s. It learns your address and the
+        number of the block, and is asked when you press the button, not before.
+      </p>
+      <TextField
+        label="JSON-RPC endpoint"
+        hint="https://…, or http:// on this machine"
+        inputMode="url"
+        value={given.rpc}
+        onValue={(rpc) => onChange({ rpc })}
+      />
+      <TextField
+        label="Confirmations"
+        hint="How many blocks deep it must be, itself included. Empty: 1; Ethereum calls 64 final."
+        inputMode="numeric"
+        value={given.confirmations}
+        onValue={(confirmations) => onChange({ confirmations })}
+      />
+      <p>
+        <button type="button" disabled={!isUrl || onAsk === null} onClick={() => onAsk?.()}>
+          Ask the chain
+        </button>{' '}
+        {given.rpc.trim() !== '' && !isUrl && <span>The endpoint is no http(s) URL.</span>}
+        {isUrl && onAsk === null && <span>Choose the evidence first.</span>}
+      </p>
+      <TextField
+        label="Block explorer"
+        hint="Its address, such as https://explorer.example: the report then has a link to the block"
+        inputMode="url"
+        value={given.explorer}
+        onValue={(text) => onChange({ explorer: text })}
+      />
+      {explorer !== '' && explorerOf(explorer) === '' && <p>The explorer is no http(s) URL.</p>}
+    </details>
+  )
+}
+
+function isHttpUrl(text: string): boolean {
+  return URL.canParse(text) && ['http:', 'https:'].includes(new URL(text).protocol)
+}
+
+/** The explorer's base URL without a slash at its end; empty for what is none. */
+function explorerOf(text: string): string {
+  const trimmed = text.trim()
+  return isHttpUrl(trimmed) ? new URL(trimmed).href.replace(/\/+$/, '') : ''
+}
+
+function SavePage() {
+  if (IS_COPY)
+    return (
+      <p class="faint">
+        This is a saved copy of the page, in one file. It works without a network, and asks nobody
+        but a chain that you name.
+      </p>
+    )
+  return (
+    <section>
+      <h2>Without this gateway</h2>
+      <p>
+        You need not trust the one who serves this page: save it, and open the file from your disk,
+        also without a network. Or use the command line: <code>affidavit verify FILE</code>. Both
+        judge by the same code.
+      </p>
+      <p>
+        <a class="button" href="/verify/copy" download="affidavit-verify.html">
+          Save this page
+        </a>
+      </p>
+    </section>
+  )
+}

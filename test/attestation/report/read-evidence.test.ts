@@ -1,0 +1,113 @@
+import { describe, expect, it } from 'vitest'
+import {
+  EvidenceError,
+  readEvidence,
+  type Subject,
+} from '../../../attestation/report/read-evidence.ts'
+
+const bytes = (value: unknown) =>
+  Buffer.from(typeof value === 'string' ? value : JSON.stringify(value))
+const record = { request: {}, response: {}, hash: 'aa' }
+const answer = { choices: [], hash: 'aa' }
+const asked = { model: 'm', stream_options: { include_usage: true } }
+
+const chunk = (content: string) => ({
+  id: 'a',
+  object: 'chat.completion.chunk',
+  created: 1,
+  model: 'm',
+  choices: [
+    { index: 0, delta: { role: 'assistant', content }, finish_reason: null, logprobs: null },
+  ],
+  usage: null,
+})
+const proof = {
+  id: 'a',
+  object: 'chat.completion.chunk',
+  created: 1,
+  model: 'm',
+  choices: [],
+  hash: 'aa',
+  receipt: {},
+}
+const stream = (values: readonly unknown[], lineBreak = '\n') =>
+  values
+    .map(
+      (value) =>
+        `data: ${typeof value === 'string' ? value : JSON.stringify(value)}${lineBreak}${lineBreak}`,
+    )
+    .join('')
+
+function read(input: unknown, request: unknown = null): readonly Subject[] {
+  const read = readEvidence(bytes(input), request === null ? null : bytes(request))
+  return read.kind === 'records' ? read.subjects : []
+}
+
+describe('readEvidence', () => {
+  it('takes a record, and each record of a page', () => {
+    expect(read(record)).toEqual([{ record }])
+    expect(read({ completions: [record, record], cursor: null })).toEqual([{ record }, { record }])
+  })
+
+  it('takes whatever has a format for an evidence bundle, so that an unknown one is refused as a bundle', () => {
+    const bundle = { format: 'something of the future', request: {} }
+    expect(readEvidence(bytes(bundle), null)).toEqual({ kind: 'bundle', bundle })
+  })
+
+  it('takes a call that the client saved, with its request, whole or as chunks', () => {
+    const saved = { format: 'affidavit-proof', version: 1, request: asked }
+    expect(read({ ...saved, answer })).toEqual([{ record: answer, request: asked }])
+    const chunks = [chunk('hello'), proof]
+    expect(read({ ...saved, chunks })).toEqual([{ record: proof, request: asked, chunks }])
+    expect(() => read({ ...saved, answer, chunks })).toThrow(EvidenceError)
+    // It would not be compared with the one that was sent.
+    expect(() => read({ ...saved, answer }, asked)).toThrow('the saved proof has the request')
+  })
+
+  it('takes an answer with the body of its request', () => {
+    expect(read(answer, asked)).toEqual([{ record: answer, request: asked }])
+  })
+
+  it.each([['\n'], ['\r\n'], ['\r']])(
+    'takes a stream with line breaks %j as it came',
+    (lineBreak) => {
+      const chunks = [chunk('a\u2028'), chunk('b'), proof]
+      const text = `: ping${lineBreak}${lineBreak}${stream([...chunks, '[DONE]'], lineBreak)}`
+      const [subject] = read(text, asked)
+      expect(subject).toEqual({ record: proof, request: asked, chunks })
+    },
+  )
+
+  it.each<[string, unknown, unknown, RegExp]>([
+    ['what is no JSON', '{', null, /not JSON/],
+    ['a duplicate member', '{"request":{},"request":{}}', null, /means one thing only/],
+    ['a list', [], null, /JSON object/],
+    ['something else', { a: 1 }, null, /expected a record/],
+    ['an empty page', { completions: [] }, null, /nothing to check/],
+    ['an answer without its request', answer, null, /give the body that was sent/],
+    [
+      'a stream without its request',
+      stream([proof, '[DONE]']),
+      null,
+      /give the body that was sent/,
+    ],
+    ['a stream that is cut off', stream([chunk('a'), proof]), asked, /not whole/],
+    ['a stream without proof', stream([chunk('a'), '[DONE]']), asked, /carry the proof/],
+    [
+      'a stream that failed',
+      `${stream([chunk('a')])}event: error\ndata: {}\n\n`,
+      asked,
+      /ends with an error/,
+    ],
+    [
+      'a stream of version 1 without usage',
+      stream([chunk('a'), { ...proof, receipt: { version: 1 } }, '[DONE]']),
+      { model: 'm' },
+      /did not ask for usage/,
+    ],
+    ['a chunk that is no object', stream([7, proof, '[DONE]']), asked, /JSON object/],
+  ])('refuses %s', (_, input, request, message) => {
+    expect(() => read(input, request)).toThrow(EvidenceError)
+    expect(() => read(input, request)).toThrow(message)
+  })
+})

@@ -1,0 +1,468 @@
+import { rm } from 'node:fs/promises'
+import { performance } from 'node:perf_hooks'
+import { parseArgs } from 'node:util'
+import { Kysely, sql } from 'kysely'
+import { type Database, openDatabase } from '../../src/storage/database.ts'
+import { openPostgres } from '../../src/storage/postgres.ts'
+import type { Queries } from '../../src/storage/tables.ts'
+import { createErasureSweeper } from '../../src/verified/erasures.ts'
+import { createErasuresStore, type ErasuresStore } from '../../src/verified/erasures-store.ts'
+import { type Affidavit, makeDataFolder, startAffidavit } from '../support/affidavit.ts'
+import { VERIFIED_PATH } from '../support/calls.ts'
+import { startPostgres } from '../support/postgres.ts'
+import { until } from '../support/until.ts'
+import { quantile, runLoad } from './load.ts'
+import { addYears } from './years-data.ts'
+
+/**
+ * `npm run bench -- years --records 1000000`: the whole service on a Postgres that holds three years
+ * of records, against the same service and database before they were added. What is measured goes
+ * over HTTP, as callers, pages and audits ask it, but for retention, erasure and upkeep. The
+ * database grows in the system's temporary folder, and is removed.
+ */
+const { values } = parseArgs({
+  options: {
+    records: { type: 'string', default: '1000000' },
+    'per-anchor': { type: 'string', default: '10' },
+    rounds: { type: 'string', default: '25' },
+    'upkeep-seconds': { type: 'string', default: '120' },
+    'gigabytes-max': { type: 'string', default: '40' },
+  },
+})
+const RECORDS = Number(values.records)
+const TEMPLATES = 400
+const ROUNDS = Number(values.rounds)
+/** Records that a run of retention erases, at most, and how long it may take. */
+const EXPIRED_MAX = 200_000
+const UPKEEP_MAX_MS = Number(values['upkeep-seconds']) * 1_000
+const DAY_SECONDS = 86_400
+const WORDS =
+  'the evidence of an answer is kept with its hash so that anybody can check later what was asked and by which model under whose key at what time'.split(
+    ' ',
+  )
+
+const postgres = await startPostgres({ fsync: 'on', shared_buffers: '1GB', max_wal_size: '4GB' })
+const dataFolder = await makeDataFolder()
+const database = await openDatabase({ url: postgres.url })
+/** Without the time limits that the product has, for what is none of its statements. */
+const unlimited = await openUnlimited()
+const service: { now: Affidavit | null } = { now: null }
+try {
+  await run()
+} finally {
+  await stop()
+  await rm(dataFolder, { recursive: true, force: true })
+  await unlimited.close()
+  await database.close()
+  await postgres.stop()
+}
+
+async function run(): Promise<void> {
+  await start()
+  await makeTemplates()
+  await restart('few records')
+  const few = { calls: await measureCalls(), reads: await measureReads() }
+  await stop()
+  await fill()
+  await reportSizes(database)
+  await restart('many records')
+  const many = { calls: await measureCalls(), reads: await measureReads() }
+  report(few.calls, many.calls)
+  report(few.reads, many.reads)
+  await measureRetention()
+  await measureErasure()
+  await measureVacuum()
+  report(many.reads, await measureReads())
+}
+
+async function openUnlimited(): Promise<Pick<Database, 'queries' | 'close'>> {
+  const opened = await openPostgres(postgres.url, () => undefined)
+  if (opened.migrationDialect === null) throw new Error('expected a dialect without limits')
+  const queries: Queries = new Kysely({ dialect: opened.migrationDialect })
+  return {
+    queries,
+    async close() {
+      await queries.destroy()
+      await opened.close()
+    },
+  }
+}
+
+async function start(): Promise<void> {
+  service.now = await startAffidavit({
+    ...{ dataFolder, logLevel: 'warn' },
+    variables: { DATABASE_URL: postgres.url },
+  })
+}
+
+async function stop(): Promise<void> {
+  await service.now?.stop()
+  service.now = null
+}
+
+function running(): Affidavit {
+  if (service.now === null) throw new Error('expected a running service')
+  return service.now
+}
+
+/** Three starts; the fastest counts, since the others wait for what else the machine does. */
+async function restart(what: string): Promise<void> {
+  const times: number[] = []
+  for (let round = 0; round < 3; round++) {
+    await stop()
+    const begin = performance.now()
+    await start()
+    times.push(performance.now() - begin)
+  }
+  console.log(`  start of the service with ${what}: ${Math.min(...times).toFixed(0)} ms`)
+}
+
+/** Completions of a question with its context, whose anchors are confirmed and proven. */
+async function makeTemplates(): Promise<void> {
+  const { url, apiKey } = running()
+  const post = async (number: number) => {
+    const reply = await fetch(url + VERIFIED_PATH, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${apiKey}`, 'content-type': 'application/json' },
+      body: askOf(number),
+    })
+    if (!reply.ok) throw new Error(`expected a completion, got ${reply.status}`)
+    await reply.arrayBuffer()
+  }
+  for (let number = 0; number < TEMPLATES; number += 8)
+    await Promise.all(Array.from({ length: 8 }, (_, at) => post(number + at)))
+  await until('anchors are proven', async () => (await countOf('anchor_blocks')) > 20, 60_000)
+  await until('a log is attested', async () => (await countOf('head_attestations')) > 0, 60_000)
+}
+
+async function countOf(table: string): Promise<number> {
+  const { rows } = await sql<{ count: number }>`
+    select count(*)::bigint as count from ${sql.ref(table)}`.execute(database.queries)
+  return rows[0]?.count ?? 0
+}
+
+/** A request with about 900 characters of text, of which the demonstration repeats some. */
+function askOf(number: number): string {
+  const text = (length: number, seed: number) =>
+    Array.from({ length }, (_, at) => WORDS[(at * at * 7 + seed * 13 + at * seed) % 29]).join(' ')
+  const messages = [
+    { role: 'system', content: `You are an assistant. ${text(60, 3)}` },
+    { role: 'user', content: `Question ${number}: ${text(120, number)}` },
+  ]
+  return JSON.stringify({ model: 'demo/echo', messages, temperature: 0.2, max_tokens: 400 })
+}
+
+async function fill(): Promise<void> {
+  const begin = performance.now()
+  let told = 0
+  await addYears(unlimited, {
+    records: RECORDS,
+    recordsPerAnchor: Number(values['per-anchor']),
+    databaseBytesMax: Number(values['gigabytes-max']) * 1e9,
+    onProgress(stored) {
+      if (stored < told + 1_000_000) return
+      told = stored
+      console.log(`  … ${stored} records after ${seconds(begin)} s`)
+    },
+  })
+  console.log(`  added ${RECORDS} records in ${seconds(begin)} s`)
+}
+
+/** Bytes on the disk of each table that grows, per record. */
+async function reportSizes({ queries }: Database): Promise<void> {
+  const { rows } = await sql<{ name: string; kind: string; bytes: number }>`
+    select t.relname as name, coalesce(i.relname, case when p.part = 0 then 'rows' else 'large values' end) as kind,
+      pg_relation_size(coalesce(i.oid, case when p.part = 0 then t.oid else t.reltoastrelid end))::bigint as bytes
+    from pg_class t
+    cross join (values (0), (1), (2)) p(part)
+    left join pg_index x on x.indrelid = t.oid and p.part = 2
+    left join pg_class i on i.oid = x.indexrelid
+    where t.relkind = 'r' and t.relnamespace = 'public'::regnamespace
+      and (p.part < 2 or i.oid is not null) and (p.part <> 1 or t.reltoastrelid <> 0)
+    order by pg_total_relation_size(t.oid) desc, p.part, kind`.execute(queries)
+  const perRecord = (bytes: number) => (bytes / RECORDS).toFixed(0)
+  const all = rows.reduce((sum, { bytes }) => sum + bytes, 0)
+  console.log(`  ${(all / 1e9).toFixed(2)} GB, ${perRecord(all)} bytes of disk for a record`)
+  for (const table of new Set(rows.map(({ name }) => name))) {
+    const parts = rows.filter(({ name }) => name === table)
+    const bytes = parts.reduce((sum, part) => sum + part.bytes, 0)
+    if (bytes < RECORDS) continue
+    const told = parts
+      .filter((part) => part.bytes >= RECORDS)
+      .map(({ kind, bytes }) => `${kind} ${perRecord(bytes)}`)
+    console.log(`    ${table} ${perRecord(bytes)}: ${told.join(', ')}`)
+  }
+}
+
+type Figure = { readonly p50: number; readonly worst: number; readonly rest?: string }
+type Figures = ReadonlyMap<string, Figure>
+
+function report(before: Figures, after: Figures): void {
+  for (const [name, { p50, worst, rest = '' }] of after) {
+    const first = before.get(name)?.p50 ?? Number.NaN
+    console.log(
+      `  ${name.padEnd(52)} ${first.toFixed(1).padStart(8)} ms, then ${p50.toFixed(1).padStart(8)} ms ` +
+        `(${(p50 / first).toFixed(2)} ×), worst ${worst.toFixed(1)} ms${rest}`,
+    )
+  }
+}
+
+async function measureCalls(): Promise<Figures> {
+  const figures = new Map<string, Figure>()
+  for (const connections of [1, 16]) {
+    await load(connections, 4_000)
+    const result = await load(connections, 8_000)
+    const rest = `; ${result.requestsPerSecond.toFixed(0)} calls/s, ${result.errors} errors`
+    figures.set(`verified calls, ${connections} at once`, {
+      ...{ p50: result.p50Ms, worst: result.p99Ms, rest },
+    })
+  }
+  return figures
+}
+
+function load(connections: number, durationMs: number) {
+  const { url, apiKey } = running()
+  return runLoad({
+    ...{ origin: url, path: VERIFIED_PATH, connections, durationMs, warmupMs: 0 },
+    ...{ headers: { authorization: `Bearer ${apiKey}` }, body: askOf(7) },
+  })
+}
+
+/** Reads over HTTP, in turns, each of another random place. */
+async function measureReads(): Promise<Figures> {
+  const subjects = await readsOf()
+  const times = new Map([...subjects.keys()].map((name) => [name, [] as number[]]))
+  for (let round = -3; round < ROUNDS; round++)
+    for (const [name, pathOf] of subjects) {
+      const path = pathOf(Math.abs(round) * 31 + 7)
+      const begin = performance.now()
+      await get(path)
+      if (round >= 0) times.get(name)?.push(performance.now() - begin)
+    }
+  return new Map(
+    [...times].map(([name, list]) => {
+      list.sort((one, other) => one - other)
+      return [name, { p50: quantile(list, 0.5), worst: list.at(-1) ?? Number.NaN }]
+    }),
+  )
+}
+
+async function get(path: string): Promise<string> {
+  const { url, apiKey } = running()
+  const reply = await fetch(url + path, { headers: { authorization: `Bearer ${apiKey}` } })
+  const text = await reply.text()
+  if (!reply.ok) throw new Error(`${path}: ${reply.status} ${text.slice(0, 300)}`)
+  return text
+}
+
+type PathOf = (random: number) => string
+
+async function readsOf(): Promise<ReadonlyMap<string, PathOf>> {
+  const [mine] = JSON.parse(await get(`${VERIFIED_PATH}?limit=1`)).completions
+  const model = JSON.parse(askOf(0)).model
+  const places = await samplePlaces(null)
+  const own = await samplePlaces(mine.hash)
+  const pick = (list: readonly Place[], random: number) =>
+    list[random % list.length] ?? { id: '', hash: '', notary: '', index: 0, size: 1, at: 0 }
+  const history = (query: string) => () => `${VERIFIED_PATH}?${query}`
+  const from = (list: readonly Place[], query: string) => (random: number) =>
+    `${VERIFIED_PATH}?cursor=${pick(list, random).id}&${query}`
+  const ofLog = (rest: (place: Place) => string) => (random: number) => {
+    const place = pick(places, random)
+    return `/v1/log/${place.notary}/${rest(place)}`
+  }
+  const week = 7 * DAY_SECONDS
+  return new Map<string, PathOf>([
+    ['history, newest page', history('limit=100')],
+    ['history, all accounts, newest page', history('limit=100&filter=all')],
+    ['history, from anywhere', from(own, 'limit=100')],
+    ['history, all accounts, from anywhere', from(places, 'limit=100&filter=all')],
+    ['history, model that all have', history(`limit=100&model=${model}`)],
+    ['history, model that none has', history('limit=100&model=absent')],
+    ['history, all accounts, model that none has', history('limit=100&filter=all&model=absent')],
+    ['history, outcome that none has', history('limit=100&outcome=upstream_error')],
+    ['history, encrypted, none', history('limit=100&encrypted=true')],
+    [
+      'history, a week of the past',
+      (random) => {
+        const { at } = pick(own, random)
+        return `${VERIFIED_PATH}?limit=100&since=${at - week}&until=${at + 1}`
+      },
+    ],
+    ['history, text that none has', history('limit=100&q=nowhere%20to%20be%20found')],
+    ['completion by hash', (random) => `${VERIFIED_PATH}/${pick(places, random).hash}`],
+    ['public evidence by hash', (random) => `/v1/evidence/${pick(places, random).hash}`],
+    ['logs', () => '/v1/log'],
+    ['heads, first 100', ofLog(() => 'heads?limit=100')],
+    ['heads, 100 from anywhere', ofLog(({ index }) => `heads?limit=100&cursor=${index}`)],
+    ['heads, newest 100', ofLog(() => 'heads?limit=100&order=desc')],
+    ['leaves, 1000 from anywhere', ofLog(({ index }) => `leaves?start=${index}`)],
+    ['inclusion proof', ofLog(({ index }) => `inclusion?index=${index}`)],
+    ['consistency proof', ofLog(({ index }) => `consistency?from=${index + 1}`)],
+    ['records of a log, 100 from anywhere', ofLog(({ index }) => `records?start=${index}`)],
+    [
+      'usage of 90 days',
+      () =>
+        `/v1/dashboard/usage?per=day&since=${Math.floor(Date.now() / 1_000) - 89 * DAY_SECONDS}`,
+    ],
+    ['usage of a week by hours', () => '/v1/dashboard/usage?per=hour'],
+    ['waiting anchors', () => '/v1/admin/anchors'],
+    ['readiness', () => '/readyz'],
+  ])
+}
+
+type Place = {
+  readonly id: string
+  readonly hash: string
+  readonly notary: string
+  readonly index: number
+  /** When it was made, Unix seconds. */
+  readonly at: number
+}
+
+/** Some records anywhere, of all accounts or of the one whose a record with this hash is. */
+async function samplePlaces(hash: string | null): Promise<readonly Place[]> {
+  const isMine =
+    hash === null
+      ? sql`true`
+      : sql`r.account_id = (
+          select account_id from records where hash = decode(${hash.replace(/^0x/, '')}, 'hex') limit 1)`
+  const { rows } = await sql<Place>`
+    select r.id, encode(r.hash, 'hex') as hash, l.notary, r.index, r.created_at as at
+    from generate_series(1, 60) g
+    cross join lateral (
+      select (random() * (select max(position) from records))::bigint + g * 0 as position) p
+    cross join lateral (
+      select * from records r where r.position >= p.position and ${isMine} order by r.position limit 1) r
+    join logs l on l.id = r.log_id`.execute(database.queries)
+  return rows
+}
+
+/** The product's sweep, beside a service that serves calls. */
+async function measureRetention(): Promise<void> {
+  const { rows } = await sql<{ days: number }>`
+    select ceil((extract(epoch from now()) - created_at) / 86400)::integer as days
+    from records order by position
+    offset ${Math.min(RECORDS / 4, EXPIRED_MAX)}::integer limit 1`.execute(database.queries)
+  const days = rows[0]?.days ?? Number.NaN
+  const timed = timeErasures(createErasuresStore(database))
+  const ended = AbortSignal.timeout(UPKEEP_MAX_MS)
+  const sweeper = createErasureSweeper({
+    ...{ store: timed.store, retentionDays: days },
+    log: { info: () => undefined, error: () => undefined },
+  })
+  const alone = await load(4, 10_000)
+  const begin = performance.now()
+  const waits = sampleWaits()
+  const sweeping = sweeper.sweep(ended)
+  const beside = await load(4, 10_000)
+  const erased = await sweeping
+  const tookMs = performance.now() - begin
+  console.log(
+    `  retention: ${erased} records in ${(tookMs / 1_000).toFixed(1)} s, ` +
+      `${((tookMs / erased) * 10).toFixed(1)} s for 10,000; ${timed.summary()}; looking for it ${timed.listed()}`,
+  )
+  console.log(
+    `    calls, 4 at once: p50 ${alone.p50Ms.toFixed(1)} ms, p99 ${alone.p99Ms.toFixed(1)} ms without it; ` +
+      `p50 ${beside.p50Ms.toFixed(1)} ms, p99 ${beside.p99Ms.toFixed(1)} ms beside it, ${beside.errors} errors; ` +
+      `${await waits.end()}`,
+  )
+}
+
+/** Erasure of the account that has a tenth of all records: until nobody is given it, and of the rows. */
+async function measureErasure(): Promise<void> {
+  const { rows } = await sql<{ name: string }>`
+    select name from accounts where id = (select account_id from records order by position desc limit 1)`.execute(
+    database.queries,
+  )
+  const name = rows[0]?.name ?? ''
+  const { store, summary } = timeErasures(createErasuresStore(database))
+  let begin = performance.now()
+  await store.eraseAccount(name, { by: 'operator', reason: 'measured' })
+  console.log(
+    `  erasure of an account: ${(performance.now() - begin).toFixed(1)} ms until it is in force`,
+  )
+  begin = performance.now()
+  const deadline = begin + UPKEEP_MAX_MS
+  let erased = 0
+  while (performance.now() < deadline) {
+    const due = await store.findDue(name)
+    const count = due === null ? 0 : await store.eraseDue(due, 200)
+    if (count === 0 || count === 'busy') break
+    erased += count
+  }
+  console.log(
+    `    ${erased} records in ${seconds(begin)} s (${Math.round((erased * 1_000) / (performance.now() - begin))} a second); ${summary()}`,
+  )
+}
+
+/** The store, and how long its statements took. */
+function timeErasures(store: ErasuresStore) {
+  const batches: number[] = []
+  const lists: number[] = []
+  const timed: ErasuresStore = {
+    ...store,
+    async eraseDue(due, limit) {
+      const begin = performance.now()
+      const erased = await store.eraseDue(due, limit)
+      if (erased !== 0) batches.push(performance.now() - begin)
+      return erased
+    },
+    async listDue(page) {
+      const begin = performance.now()
+      const due = await store.listDue(page)
+      lists.push(performance.now() - begin)
+      return due
+    },
+  }
+  const medianOf = (list: readonly number[]) =>
+    quantile(
+      list.toSorted((one, other) => one - other),
+      0.5,
+    ).toFixed(1)
+  return {
+    store: timed,
+    listed: () => `${medianOf(lists)} ms a page of accounts`,
+    summary: () =>
+      `a batch ${medianOf(batches.slice(0, 50))} ms at first, ${medianOf(batches.slice(-50))} ms at last, ` +
+      `longest ${Math.max(...batches).toFixed(0)} ms`,
+  }
+}
+
+/** Looks often who waits for a lock of another. */
+function sampleWaits() {
+  let [samples, waiting] = [0, 0]
+  const timer = setInterval(async () => {
+    const { rows } = await sql<{ count: number }>`
+      select count(*)::bigint as count from pg_stat_activity
+      where datname = current_database() and wait_event_type = 'Lock'`.execute(database.queries)
+    samples++
+    if ((rows[0]?.count ?? 0) > 0) waiting++
+  }, 50)
+  return {
+    async end(): Promise<string> {
+      clearInterval(timer)
+      return `somebody waited for a lock in ${waiting} of ${samples} looks`
+    },
+  }
+}
+
+async function measureVacuum(): Promise<void> {
+  const facts = async () => {
+    const { rows } = await sql<{ bytes: number; indexes: number; dead: number }>`
+      select pg_table_size('records')::bigint as bytes, pg_indexes_size('records')::bigint as indexes,
+        (select n_dead_tup from pg_stat_user_tables where relname = 'records')::bigint as dead`.execute(
+      database.queries,
+    )
+    const { bytes = 0, indexes = 0, dead = 0 } = rows[0] ?? {}
+    return `${(bytes / 1e9).toFixed(2)} GB and indexes of ${(indexes / 1e9).toFixed(2)} GB, ${dead} dead rows`
+  }
+  const before = await facts()
+  const begin = performance.now()
+  await sql`vacuum (analyze) records`.execute(unlimited.queries)
+  console.log(`  vacuum of records: ${seconds(begin)} s; before ${before}; after ${await facts()}`)
+}
+
+function seconds(begin: number): string {
+  return ((performance.now() - begin) / 1_000).toFixed(1)
+}

@@ -1,0 +1,111 @@
+import { spawnSync } from 'node:child_process'
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { describe, expect, it } from 'vitest'
+import { parse, stringify } from 'yaml'
+import { listMetrics } from '../house/metrics-page.ts'
+import { ALERT_CASES } from './alert-cases.ts'
+import { type AlertRule, DASHBOARD, listQueries, namesIn, RULES } from './queries.ts'
+
+const HAS_PROMTOOL = spawnSync('promtool', ['--version']).status === 0
+const skipped = HAS_PROMTOOL ? '' : ' (skipped without promtool, of Debian’s package prometheus)'
+
+async function readRules(): Promise<readonly AlertRule[]> {
+  const file = parse(await readFile(RULES, 'utf8')) as {
+    readonly groups: readonly { readonly rules: readonly AlertRule[] }[]
+  }
+  return file.groups.flatMap(({ rules }) => rules)
+}
+
+/** The cases as promtool reads them: each alert is silent before its time, and fires after it. */
+function writeTests(rulesFile: string, rules: readonly AlertRule[]): string {
+  const tests = ALERT_CASES.map(({ alert, bad, good, labels, silentAt, firesAt }) => {
+    const rule = rules.find((one) => one.alert === alert)
+    if (rule === undefined) throw new Error(`expected a rule ${alert}`)
+    const fired = {
+      exp_labels: { ...rule.labels, ...labels },
+      exp_annotations: rule.annotations,
+    }
+    return {
+      name: alert,
+      interval: '15s',
+      input_series: [...bad, ...good].map(([series, values]) => ({ series, values })),
+      alert_rule_test: [
+        { eval_time: silentAt, alertname: alert, exp_alerts: [] },
+        { eval_time: firesAt, alertname: alert, exp_alerts: [fired] },
+      ],
+    }
+  })
+  return stringify({ rule_files: [rulesFile], evaluation_interval: '15s', tests })
+}
+
+describe('the alert rules', () => {
+  it.skipIf(!HAS_PROMTOOL)(`are what promtool takes${skipped}`, () => {
+    const { status, stdout, stderr } = spawnSync('promtool', ['check', 'rules', RULES], {
+      encoding: 'utf8',
+    })
+    expect(status, stderr).toBe(0)
+    expect(stdout).toContain('SUCCESS')
+  })
+
+  it('have a case each', async () => {
+    const rules = await readRules()
+    expect(ALERT_CASES.map(({ alert }) => alert).toSorted()).toEqual(
+      rules.map(({ alert }) => alert).toSorted(),
+    )
+  })
+
+  it.skipIf(!HAS_PROMTOOL)(
+    `fire when they should, for whom they should, and not before${skipped}`,
+    async () => {
+      const folder = await mkdtemp(join(tmpdir(), 'affidavit-rules-'))
+      try {
+        const run = async (rulesFile: string) => {
+          const file = join(folder, 'tests.yml')
+          await writeFile(file, writeTests(rulesFile, await readRules()))
+          return spawnSync('promtool', ['test', 'rules', file], { encoding: 'utf8' })
+        }
+        const { status, stdout, stderr } = await run(RULES)
+        expect(status, stdout + stderr).toBe(0)
+        // The same cases do not pass with a rule that never fires.
+        const broken = join(folder, 'broken.yml')
+        const text = await readFile(RULES, 'utf8')
+        await writeFile(
+          broken,
+          text.replace('affidavit_database_up == 0', 'affidavit_database_up == 7'),
+        )
+        expect((await run(broken)).status).not.toBe(0)
+      } finally {
+        await rm(folder, { recursive: true })
+      }
+    },
+  )
+})
+
+describe('what rules and dashboard ask for', () => {
+  const known = new Map(listMetrics().map((metric) => [metric.name, metric]))
+
+  /** Histograms are asked by the names of their series. */
+  const metricOf = (name: string) =>
+    known.get(name) ?? known.get(name.replace(/_(bucket|sum|count)$/, ''))
+
+  it('are metrics that a gateway has', async () => {
+    const queries = await listQueries()
+    expect(queries.length).toBeGreaterThan(40)
+    const names = new Set(queries.flatMap(({ query }) => namesIn(query)))
+    expect(names.size).toBeGreaterThan(30)
+    expect([...names].filter((name) => metricOf(name) === undefined)).toEqual([])
+  })
+
+  it('would not pass with another', () => {
+    expect(namesIn('rate(affidavit_nothing_total[5m])').map(metricOf)).toEqual([undefined])
+  })
+
+  it('are each of our own metrics at least once, on the dashboard', async () => {
+    const text = await readFile(DASHBOARD, 'utf8')
+    const shown = new Set(namesIn(text).map((name) => metricOf(name)?.name))
+    const own = [...known.keys()].filter((name) => name.startsWith('affidavit_'))
+    expect(own.filter((name) => !shown.has(name))).toEqual([])
+  })
+})

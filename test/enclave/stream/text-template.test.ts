@@ -1,0 +1,142 @@
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { emptyAssembly } from '../../../attestation/assemble-completion.ts'
+import { canonicalizeJson } from '../../../attestation/json/canonical.ts'
+import { parseLenientJson } from '../../../attestation/json/parse-lenient.ts'
+import type { JsonObject } from '../../../attestation/json/value.ts'
+import { NO_CHUNKS, normalizeChunk } from '../../../enclave/stream/normalize-chunk.ts'
+import { settleDeltas } from '../../../enclave/stream/settle-deltas.ts'
+import { makeTextTemplate, matchText } from '../../../enclave/stream/text-template.ts'
+
+const TERMS = {
+  ...{ usageAsked: false, choicesAsked: 2 },
+  fallback: { id: 'x', created: 1, model: 'm' },
+}
+const opened = normalizeChunk(TERMS, NO_CHUNKS, chunkOf({ role: 'assistant', content: '' })).state
+
+/** What is given out for an event, as the stream's relay makes it without templates. */
+function give(data: string): JsonObject | null {
+  const { chunks } = normalizeChunk(TERMS, opened, parseLenientJson(data) as JsonObject)
+  const [chunk, ...others] = chunks
+  return chunk === undefined || others.length > 0 ? null : settleDeltas(emptyAssembly(), chunk)
+}
+
+function chunkOf(
+  delta: JsonObject,
+  more: JsonObject = {},
+  choiceMore: JsonObject = {},
+): JsonObject {
+  const choice = { index: 0, delta, finish_reason: null, ...choiceMore }
+  return { id: 'c', created: 2, model: 'm', choices: [choice], ...more }
+}
+
+const write = (delta: JsonObject, more: JsonObject = {}, choiceMore: JsonObject = {}) =>
+  JSON.stringify(chunkOf(delta, more, choiceMore))
+
+describe('a template', () => {
+  it('gives for every text what the whole way gives', () => {
+    const template = makeTextTemplate(
+      write({ content: 'Hello' }, { system_fingerprint: 'ü' }),
+      give,
+    )
+    if (template === null) throw new Error('expected a template')
+    const texts = fc.oneof(
+      fc.string(),
+      fc.string({ unit: 'binary' }),
+      fc.string({ unit: 'grapheme' }),
+    )
+    let matched = 0
+    fc.assert(
+      fc.property(texts, (content) => {
+        const data = write({ content }, { system_fingerprint: 'ü' })
+        const match = matchText(template, data)
+        if (match === null) return
+        matched++
+        const given = canonicalizeJson(give(data) ?? {})
+        expect(match).toEqual({ text: content, padding: null, given })
+      }),
+      { numRuns: 500 },
+    )
+    expect(matched).toBeGreaterThan(100)
+  })
+
+  it('takes padding beside the text, before it or after', () => {
+    const padded = (content: string, obfuscation: string) => [
+      write({ content }, { obfuscation }),
+      JSON.stringify({ obfuscation, ...chunkOf({ content }) }),
+    ]
+    for (const [at, data] of padded('Hello', 'x').entries()) {
+      const template = makeTextTemplate(data, give)
+      if (template === null) throw new Error('expected a template')
+      fc.assert(
+        fc.property(fc.string({ minLength: 1 }), fc.string(), (content, padding) => {
+          const next = padded(content, padding)[at] ?? ''
+          const match = matchText(template, next)
+          if (match === null) return
+          const given = canonicalizeJson(give(next) ?? {})
+          expect(match).toEqual({ text: content, padding, given })
+        }),
+      )
+      expect(matchText(template, padded('"', '\\')[at] ?? '')).not.toBeNull()
+    }
+  })
+
+  it.each([' world', 'ü', '\u{1f600}', 'a\nb', '"', '\\', '\t\b\f\r', 'a\u2028b'])(
+    'takes the text %j',
+    (content) => {
+      const template = makeTextTemplate(write({ content }), give)
+      expect(template).not.toBeNull()
+      if (template !== null)
+        expect(matchText(template, write({ content: `${content}!` }))?.text).toBe(`${content}!`)
+    },
+  )
+
+  it.each([
+    ['a control character', '{"a":"\u0001"}'],
+    [
+      'an escape that canonical JSON writes otherwise',
+      write({ content: 'x' }).replace('"x"', '"\\u0041"'),
+    ],
+    ['the end of the text', write({ content: 'x' }).replace('"x"', '"x","y":"z"')],
+    ['a backslash at the end', write({ content: 'x' }).replace('"x"', '"x\\"')],
+    ['no text', write({ content: '' })],
+    ['another member', write({ content: 'x' }, { extra: 1 })],
+  ])('does not match %s', (_, data) => {
+    const template = makeTextTemplate(write({ content: 'Hello' }), give)
+    if (template === null) throw new Error('expected a template')
+    expect(matchText(template, data)).toBeNull()
+  })
+
+  it.each([
+    ['that ends a choice', write({ content: 'x' }, {}, { finish_reason: 'stop' })],
+    ['with log probabilities', write({ content: 'x' }, {}, { logprobs: { content: [] } })],
+    ['with a tool call', write({ content: 'x', tool_calls: [{ index: 0 }] })],
+    ['with another text', write({ content: 'x', refusal: 'y' })],
+    ['of a choice that has not begun', write({ content: 'x' }, {}, { index: 1 })],
+    ['with content elsewhere, too', write({ content: 'x' }, { content: 'x' })],
+    [
+      'whose content is not the member that is called so',
+      '{"\\"content":"x","choices":[{"index":0,"delta":{"conten\\u0074":"x"},"finish_reason":null}]}',
+    ],
+    [
+      'whose last content is another one',
+      '{"choices":[{"index":0,"delta":{"content":"x","conten\\u0074":"x"},"finish_reason":null}]}',
+    ],
+    ['with the mark in it', write({ content: 'x' }, { note: 'text of a chunk' })],
+    ['with the mark of padding in it', write({ content: 'x' }, { note: 'padding of a chunk' })],
+    ['with padding in its choice', write({ content: 'x' }, {}, { obfuscation: 'x' })],
+    [
+      'of a choice beside another',
+      JSON.stringify({
+        ...chunkOf({}),
+        choices: [
+          { index: 0, delta: { content: 'x' } },
+          { index: 1, delta: {} },
+        ],
+      }),
+    ],
+    ['that is long', write({ content: 'x' }, { note: 'x'.repeat(20_000) })],
+  ])('is not made of an event %s', (_, data) => {
+    expect(makeTextTemplate(data, give)).toBeNull()
+  })
+})

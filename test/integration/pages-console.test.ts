@@ -1,0 +1,801 @@
+import { readFile } from 'node:fs/promises'
+import type { Locator, Page } from 'playwright-core'
+import { beforeAll, describe, expect, it } from 'vitest'
+import { parseSavedProof } from '../../attestation/saved-proof.ts'
+import { findBarriers, HAS_BROWSER, openPage } from '../support/browser.ts'
+import { CHAT_REQUEST, getPath, outcomeOf, postChat, VERIFIED_PATH } from '../support/calls.ts'
+import { createMeasuredNode, sendBody } from '../support/register-node.ts'
+import { connectScriptedNode } from '../support/scripted-node.ts'
+import { type SharedAffidavit, useAffidavit } from '../support/use-affidavit.ts'
+
+/** Text of strangers: markup, a script, what turns the direction of text. */
+const HOSTILE = '<img src=x onerror="hacked=1"><script>hacked=1</script>\u202Egnp.exe'
+/** As it is to be read. */
+const HOSTILE_SHOWN = HOSTILE.replace('\u202E', '\\u{202e}')
+
+let service: SharedAffidavit
+let operator: { readonly url: string; readonly key: string }
+
+beforeAll(async () => {
+  service = await useAffidavit()
+  operator = { url: service.url, key: service.apiKey }
+})
+
+/** A new key of the service's account. */
+async function makeKey(scopes: readonly string[], name = 'a test'): Promise<string> {
+  const reply = await sendBody(operator, 'POST', '/v1/dashboard/keys', { name, scopes })
+  return ((await reply.json()) as { readonly key: string }).key
+}
+
+/** Opens a part of the console and signs in. */
+async function signIn(key: string, part = '', options?: Parameters<typeof openPage>[1]) {
+  const opened = await openPage(`${service.url}/console${part}`, options)
+  await opened.page.getByLabel('API key').fill(key)
+  await opened.page.getByRole('button', { name: 'Sign in' }).click()
+  await opened.page.getByRole('navigation', { name: 'Parts of the console' }).waitFor()
+  return opened
+}
+
+const partsOf = (page: Page) =>
+  page.getByRole('navigation', { name: 'Parts of the console' }).getByRole('link').allTextContents()
+
+/** Nothing of a stranger's text became more than text. */
+async function expectText(page: Page): Promise<void> {
+  expect(await page.evaluate('globalThis.hacked')).toBeUndefined()
+  expect(await page.locator('main img, main script').count()).toBe(0)
+  expect(
+    await page.evaluate("/[\\u202a-\\u202e]/.test(document.querySelector('main').innerText)"),
+  ).toBe(false)
+}
+
+describe.skipIf(!HAS_BROWSER)('signing in (skipped without a Chromium)', () => {
+  it('refuses a key that is none, and says what to do', async () => {
+    const { page } = await openPage(`${service.url}/console`)
+    const field = page.getByLabel('API key')
+    for (const [key, words] of [
+      [service.apiKey.replace(/.$/, (last) => (last === 'A' ? 'B' : 'A')), 'copied whole'],
+      ['two words', 'copy it again'],
+    ] as const) {
+      await field.fill(key)
+      await page.getByRole('button', { name: 'Sign in' }).click()
+      await page.getByRole('alert').filter({ hasText: words }).waitFor()
+      await expect.poll(() => hasFocus(field)).toBe(true)
+    }
+    await page.context().close()
+  })
+
+  it('keeps the key in the tab, sends it to this origin alone, and forgets it', async () => {
+    const { page, strangers } = await openPage(`${service.url}/console`)
+    const urls: string[] = []
+    const senders = new Set<string>()
+    page.on('request', (request) => {
+      urls.push(request.url())
+      if (request.headers().authorization !== undefined) senders.add(new URL(request.url()).origin)
+    })
+    await page.getByLabel('API key').fill(service.apiKey)
+    await page.getByRole('button', { name: 'Sign in' }).click()
+    for (const part of ['Keys', 'Limits and usage', 'Nodes', 'Playground'])
+      await page.getByRole('link', { name: part, exact: true }).click()
+    expect(await storageOf(page)).not.toContain('afd_')
+    expect([...senders]).toEqual([service.url])
+    expect(urls.join(' ')).not.toContain('afd_')
+    expect(page.url()).not.toContain('afd_')
+    await page.reload()
+    await page.getByLabel('API key').waitFor()
+
+    await page.getByLabel('API key').fill(service.apiKey)
+    await page.getByLabel('Keep it').check()
+    await page.getByRole('button', { name: 'Sign in' }).click()
+    await page.getByRole('heading', { name: 'Playground' }).waitFor()
+    expect(await page.evaluate('Object.values(sessionStorage)')).toEqual([service.apiKey])
+    expect(await page.evaluate('[localStorage.length, document.cookie]')).toEqual([0, ''])
+    await page.reload()
+    await page.getByRole('heading', { name: 'Playground' }).waitFor()
+    await page.getByRole('button', { name: 'Sign out' }).click()
+    await page.getByLabel('API key').waitFor()
+    expect(await storageOf(page)).not.toContain('afd_')
+    expect(strangers).toEqual([])
+    await page.context().close()
+  })
+
+  it('shows a key what it is for, and nothing else', async () => {
+    for (const [scopes, parts] of [
+      [['nodes'], ['Nodes', 'Keys', 'Limits and usage']],
+      [['history:all'], ['Keys', 'Limits and usage']],
+    ] as const) {
+      const { page } = await signIn(await makeKey(scopes), '/playground')
+      expect(await partsOf(page)).toEqual(parts)
+      await page.getByText('This part needs a key with the scope inference').waitFor()
+      await page.context().close()
+    }
+  })
+
+  it('signs out a key that was revoked elsewhere', async () => {
+    const { page } = await signIn(await makeKey(['nodes']), '/nodes')
+    const { keys } = (await (await getPath(operator, '/v1/dashboard/keys')).json()) as {
+      readonly keys: readonly { readonly id: string }[]
+    }
+    await fetch(`${service.url}/v1/dashboard/keys/${keys.at(-1)?.id}`, {
+      ...{ method: 'DELETE', headers: { authorization: `Bearer ${operator.key}` } },
+    })
+    await page.getByText('This key is not valid any more').waitFor()
+    expect(await page.locator('table').count()).toBe(0)
+    await page.context().close()
+  })
+
+  it('works by keys alone, and puts the focus where the reader went', async () => {
+    const { page } = await openPage(`${service.url}/console`)
+    await tabTo(page, page.getByLabel('API key'))
+    await page.keyboard.type(service.apiKey)
+    await page.keyboard.press('Enter')
+    await tabTo(page, page.getByRole('link', { name: 'Keys', exact: true }))
+    await page.keyboard.press('Enter')
+    const heading = page.getByRole('heading', { name: 'Keys', exact: true })
+    await expect.poll(() => hasFocus(heading)).toBe(true)
+    await tabTo(page, page.getByText('Make a key', { exact: true }))
+    await page.keyboard.press('Enter')
+    await tabTo(page, page.getByLabel('Name'))
+    await page.keyboard.type('made by keys')
+    await page.keyboard.press('Enter')
+    await page.getByText('It is shown this once').waitFor()
+    const id = (await page.locator('code.secret').textContent())?.split('_')[1] ?? ''
+    await tabTo(page, page.getByRole('button', { name: `Revoke key ${id}` }))
+    await page.keyboard.press('Enter')
+    const dialog = page.getByRole('dialog', { name: 'Revoke this key?' })
+    await dialog.waitFor()
+    await page.keyboard.press('Escape')
+    await dialog.waitFor({ state: 'hidden' })
+    const revoke = page.getByRole('button', { name: `Revoke key ${id}` })
+    await expect.poll(() => hasFocus(revoke)).toBe(true)
+    await page.keyboard.press('Enter')
+    await dialog.waitFor()
+    await tabTo(page, dialog.getByRole('button', { name: 'Revoke' }))
+    await page.keyboard.press('Enter')
+    await page.getByRole('row', { name: id }).getByText('revoked').waitFor()
+    await page.goBack()
+    await expect.poll(() => hasFocus(page.getByRole('heading', { level: 1 }))).toBe(true)
+    await page.context().close()
+  })
+})
+
+describe.skipIf(!HAS_BROWSER)('every part (skipped without a Chromium)', () => {
+  it.each([
+    ['light', 1280],
+    ['dark', 1280],
+    ['light', 360],
+  ] as const)('has no barrier and nothing beyond its width: %s, %i', async (colorScheme, width) => {
+    await makeKey(['nodes'], HOSTILE.slice(0, 100))
+    await sendBody(operator, 'POST', '/v1/dashboard/node', { node_name: HOSTILE.slice(-40) })
+    const { page, faults, strangers } = await signIn(service.apiKey, '', {
+      ...{ colorScheme, viewport: { width, height: 800 } },
+    })
+    for (const part of await partsOf(page)) {
+      await page.getByRole('link', { name: part, exact: true }).click()
+      await page.getByRole('heading', { name: part, level: 1 }).waitFor()
+      for (const summary of await page.locator('main summary:visible').all()) await summary.click()
+      expect([part, await findBarriers(page)]).toEqual([part, []])
+      const wide = await page.evaluate('document.documentElement.scrollWidth')
+      expect([part, Number(wide) <= width]).toEqual([part, true])
+      await expectText(page)
+    }
+    expect({ faults, strangers }).toEqual({ faults: [], strangers: [] })
+    await page.context().close()
+  })
+})
+
+describe.skipIf(!HAS_BROWSER)('keys (skipped without a Chromium)', () => {
+  it('are made, used and revoked', async () => {
+    const { page } = await signIn(service.apiKey, '/keys')
+    await page.getByText('Make a key', { exact: true }).click()
+    await page.getByLabel('Name').fill(HOSTILE)
+    await page.getByLabel('inference').uncheck()
+    await page.getByRole('button', { name: 'Make the key' }).click()
+    await page.getByText('Choose at least one thing that it is for').waitFor()
+    await page.getByLabel('inference').check()
+    await page.getByLabel('It ends after').selectOption('7 days')
+    await page.getByRole('button', { name: 'Make the key' }).click()
+    await page.getByText('It is shown this once').waitFor()
+    const key = (await page.locator('code.secret').textContent()) ?? ''
+    const made = { url: service.url, key }
+    expect((await getPath(made, VERIFIED_PATH)).status).toBe(200)
+    await page.getByRole('button', { name: 'I have it' }).click()
+    expect(await page.locator('main').textContent()).not.toContain(key)
+    await page.getByRole('rowheader', { name: HOSTILE_SHOWN }).first().waitFor()
+    await expectText(page)
+
+    const id = key.split('_')[1] ?? ''
+    await page.getByRole('button', { name: `Revoke key ${id}` }).click()
+    const dialog = page.getByRole('dialog', { name: 'Revoke this key?' })
+    await dialog.getByRole('button', { name: 'Cancel' }).click()
+    expect((await getPath(made, VERIFIED_PATH)).status).toBe(200)
+    await page.getByRole('button', { name: `Revoke key ${id}` }).click()
+    await dialog.getByRole('button', { name: 'Revoke' }).click()
+    await page.getByRole('row', { name: id }).getByText('revoked').waitFor()
+    await expect
+      .poll(async () => outcomeOf(await getPath(made, VERIFIED_PATH)))
+      .toEqual([401, 'invalid_credentials'])
+    await page.context().close()
+  })
+})
+
+describe.skipIf(!HAS_BROWSER)('nodes (skipped without a Chromium)', () => {
+  it('come and go while somebody looks, and nothing moves', async () => {
+    const nodeId = await createMeasuredNode(operator, ['model-of-a-test'])
+    const { page } = await signIn(service.apiKey, '/nodes')
+    const row = page.getByRole('row', { name: nodeId })
+    await row.getByText('Stopped').waitFor()
+    await page.evaluate(WATCH_SHIFTS)
+    const node = await connectScriptedNode({ ...operator, nodeId, model: 'model-of-a-test' })
+    await row.getByText('Running').waitFor()
+    await node.close()
+    await row.getByText('Stopped').waitFor()
+    expect(await page.evaluate('shifted')).toBe(0)
+    await page.getByRole('button', { name: `Details of ${nodeId}` }).click()
+    await page.getByText('AMD EPYC 7B13').waitFor()
+    await page.getByText('It serves none now.').waitFor()
+    for (const title of ['Requests by hour', 'First token after (median)']) {
+      const chart = page.getByRole('figure', { name: title })
+      await chart.locator('canvas').waitFor()
+      await chart.getByText('As a table').click()
+    }
+    const hours = page.getByRole('figure', { name: 'Requests by hour' }).getByRole('row')
+    await expect.poll(() => hours.count()).toBe(25)
+    expect(await findBarriers(page)).toEqual([])
+    await page.context().close()
+  })
+
+  it('are made, with the command that starts their agent, and archived', async () => {
+    const { page } = await signIn(service.apiKey, '/nodes')
+    await page.getByText('Start a node', { exact: true }).click()
+    await page.getByLabel('Name of the new node').fill('<b>mine</b>')
+    await page.getByRole('button', { name: 'Make the node' }).click()
+    const command = (await page.locator('.command code').textContent()) ?? ''
+    const [, nodeId = ''] = /--node-id ([a-z_]+)$/.exec(command) ?? []
+    expect(command).toContain(`--url ${service.url} `)
+    expect(command).not.toContain('afd_')
+    const row = page.getByRole('row', { name: nodeId })
+    await row.getByText('<b>mine</b>').waitFor()
+    await page.getByRole('button', { name: `Archive ${nodeId}` }).click()
+    await page.getByRole('dialog').getByRole('button', { name: 'Archive' }).click()
+    await row.waitFor({ state: 'detached' })
+    await page.getByLabel('Show those that are archived').check()
+    await row.getByText('Archived').waitFor()
+    await page.context().close()
+  })
+})
+
+describe.skipIf(!HAS_BROWSER)('the history (skipped without a Chromium)', () => {
+  const HUGE = `${HOSTILE} ${'long '.repeat(100_000)}`
+
+  it('shows what is stored as text, page by page, and saves evidence as it is', async () => {
+    const hashes: string[] = []
+    for (const content of [`first ${HOSTILE}`, HUGE, 'third', 'fourth', 'fifth']) {
+      const messages = [{ role: 'user', content }]
+      const reply = await postChat(operator, { model: 'demo/echo', messages })
+      hashes.unshift(((await reply.json()) as { readonly hash: string }).hash)
+    }
+    const { page, faults } = await openPage(`${service.url}/console/history`)
+    // Pages of two, so that five are three pages.
+    await page.route(/[?&]limit=20/, (route) =>
+      route.continue({ url: route.request().url().replace('limit=20', 'limit=2') }),
+    )
+    await page.getByLabel('API key').fill(service.apiKey)
+    await page.getByRole('button', { name: 'Sign in' }).click()
+    const all = page.getByRole('article')
+    for (const count of [2, 4]) {
+      await expect.poll(() => all.count()).toBe(count)
+      await page.getByRole('button', { name: 'Show older ones' }).click()
+    }
+    await expect.poll(() => all.count()).toBeGreaterThanOrEqual(5)
+    for (const [index, hash] of hashes.entries())
+      expect(await all.nth(index).getAttribute('aria-label')).toBe(
+        `Completion ${hash.slice(0, 12)}`,
+      )
+    await all.nth(4).getByText(`first ${HOSTILE_SHOWN}`, { exact: true }).waitFor()
+    await all.nth(3).getByText('Everything that is stored').click()
+    await all.nth(3).getByRole('button', { name: 'Show more' }).first().waitFor()
+    await expectText(page)
+    expect(await findBarriers(page)).toEqual([])
+
+    const saved = page.waitForEvent('download')
+    await all.nth(4).getByRole('button', { name: 'Save the evidence' }).click()
+    const text = await readFile(await (await saved).path(), 'utf8')
+    const path = `${VERIFIED_PATH}/${hashes[4]}/evidence`
+    expect(text).toBe(await (await getPath(operator, path)).text())
+
+    await page
+      .getByRole('button', { name: `Erase the content of ${hashes[4]?.slice(0, 12)}` })
+      .click()
+    await page.getByRole('dialog').getByRole('button', { name: 'Erase' }).click()
+    await all.nth(4).getByText('Erased by the account').waitFor()
+    expect(await all.nth(4).textContent()).not.toContain(HOSTILE_SHOWN)
+    expect(await (await getPath(operator, `${VERIFIED_PATH}/${hashes[4]}`)).text()).not.toContain(
+      'first',
+    )
+    expect(faults).toEqual([])
+    await page.context().close()
+  })
+})
+
+describe.skipIf(!HAS_BROWSER)('searching the history (skipped without a Chromium)', () => {
+  it('finds by words, model, outcome, encryption and time', async () => {
+    const word = `word${crypto.randomUUID()}`
+    for (const [model, content] of [
+      ['demo/echo', `Echo this ${word}`],
+      ['demo/lorem', `Write 9 words ${word}`],
+    ])
+      await postChat(operator, { model, messages: [{ role: 'user', content }] })
+    const { page } = await signIn(service.apiKey, '/history')
+    const found = page.getByRole('article')
+    const search = async (count: number) => {
+      await page.getByRole('button', { name: 'Search' }).click()
+      await expect.poll(() => found.count()).toBe(count)
+    }
+    await page.getByLabel('Words in it').fill(word.toUpperCase())
+    await search(2)
+    await page.getByLabel('Model').fill('demo/lorem')
+    await search(1)
+    await found.getByText('demo/lorem').waitFor()
+    await page.getByLabel('Model').fill('')
+    await page.getByLabel('Encrypted').selectOption('encrypted')
+    await search(0)
+    await page.getByText('Nothing matches. Search for less.').waitFor()
+    await page.getByLabel('Encrypted').selectOption('not encrypted')
+    await page.getByLabel('Outcome').selectOption('complete')
+    await search(2)
+    await page.getByLabel('From').fill('2001-01-01T00:00')
+    await page.getByLabel('Until').fill('2001-01-02T00:00')
+    await search(0)
+    await page.getByLabel('Until').fill('')
+    await search(2)
+
+    // What nobody could find is not shown as found, nor what has another form as it comes.
+    await page.route(/[?&]limit=20/, async (route) => {
+      if (route.request().url().includes('gone')) return route.fulfill({ status: 503, json: {} })
+      const response = await route.fetch()
+      const json = await response.json()
+      for (const { response: answer } of json.completions)
+        answer.choices[0].message.content = [{ type: { toString: 1, valueOf: 1 } }]
+      return route.fulfill({ response, json })
+    })
+    await page.getByLabel('Words in it').fill(word)
+    await page.getByRole('button', { name: 'Search' }).click()
+    await found.getByText('[part]').first().waitFor()
+    await page.getByLabel('Words in it').fill('gone')
+    await search(0)
+    await page.getByRole('button', { name: 'Try again' }).waitFor()
+    await page.context().close()
+  })
+})
+
+describe.skipIf(!HAS_BROWSER)('operating (skipped without a Chromium)', () => {
+  it('makes accounts and sets their tiers', async () => {
+    const { page } = await signIn(service.apiKey, '/accounts')
+    const name = `<i>customer</i> ${crypto.randomUUID()}`
+    await page.getByText('Make an account', { exact: true }).click()
+    await page.getByLabel('Name of the new account').fill(name)
+    await page.getByRole('button', { name: 'Make the account' }).click()
+    const row = page.getByRole('row', { name })
+    await row.getByLabel(`Tier of ${name}`).fill('no-such-tier')
+    await row.getByRole('button', { name: `Set ${name}` }).click()
+    await row.getByText('Give the name of a tier').waitFor()
+    await row.getByLabel(`Tier of ${name}`).fill('')
+    await row.getByRole('button', { name: `Set ${name}` }).click()
+    await row.getByRole('alert').waitFor({ state: 'detached' })
+    await expectText(page)
+    await page.context().close()
+  })
+
+  it('disables, enables and deletes an account, page by page', async () => {
+    const name = `<i>late</i> ${crypto.randomUUID()}`
+    const made = await sendBody(operator, 'POST', '/v1/admin/accounts', { name })
+    const { id: account_id } = (await made.json()) as { readonly id: string }
+    const order = { name: 'k', scopes: ['nodes'], account_id }
+    const { key } = (await (
+      await sendBody(operator, 'POST', '/v1/dashboard/keys', order)
+    ).json()) as { readonly key: string }
+    const statusOf = async () => (await getPath({ ...operator, key }, '/v1/dashboard/me')).status
+    // More than one page of newer ones.
+    for (let n = 0; n < 51; n++)
+      await sendBody(operator, 'POST', '/v1/admin/accounts', {
+        name: `newer ${crypto.randomUUID()}`,
+      })
+    const { page } = await signIn(service.apiKey, '/accounts')
+    const row = page.getByRole('row', { name })
+    await page.getByRole('button', { name: 'Show older ones' }).waitFor()
+    expect(await row.count()).toBe(0)
+    await page.getByRole('button', { name: 'Show older ones' }).click()
+    const button = (label: string) => row.getByRole('button', { name: `${label} ${name}` })
+    // The list is drawn anew after each: `state` is a button that the account has before this one.
+    const confirm = async (label: string, state = label) => {
+      await expect
+        .poll(async () => {
+          const older = page.getByRole('button', { name: 'Show older ones' })
+          if ((await row.count()) === 0 && (await older.isVisible()))
+            await older.click({ timeout: 1_000 }).catch(() => undefined)
+          return await button(state).count()
+        })
+        .toBe(1)
+      await button(label).click()
+      const dialog = page.getByRole('dialog')
+      await dialog.getByText(name).waitFor()
+      expect(await findBarriers(page)).toEqual([])
+      await dialog.getByRole('button', { name: label }).click()
+      await dialog.waitFor({ state: 'detached' }).catch(() => undefined)
+    }
+    await confirm('Disable')
+    await expect.poll(statusOf).toBe(403)
+    await confirm('Enable')
+    await expect.poll(statusOf).toBe(200)
+    await confirm('Delete', 'Disable')
+    await expect.poll(statusOf).toBe(401)
+    await expectText(page)
+    await page.context().close()
+  })
+
+  it('sets and removes budgets, and shows their holder what is left', async () => {
+    const name = `<b>budgeted</b> ${crypto.randomUUID()}`
+    const made = await sendBody(operator, 'POST', '/v1/admin/accounts', { name })
+    const { id: account_id } = (await made.json()) as { readonly id: string }
+    const order = { name: 'k', scopes: ['nodes'], account_id }
+    const { key } = (await (
+      await sendBody(operator, 'POST', '/v1/dashboard/keys', order)
+    ).json()) as { readonly key: string }
+    const { page } = await signIn(service.apiKey, '/accounts')
+    await page.getByRole('button', { name: `Budgets of ${name}` }).click()
+    await page.getByText('It has none.').waitFor()
+    const set = async (what: string, per: string, bound: string) => {
+      await page.getByLabel('Of what').selectOption(what)
+      await page.getByLabel('In', { exact: true }).selectOption(per)
+      await page.getByLabel('At most').fill(bound)
+      await page.getByRole('button', { name: 'Set the budget' }).click()
+    }
+    await set('requests', 'a day', '1.5')
+    await page.getByText('This is no amount.').waitFor()
+    await set('requests', 'a day', '1200')
+    const row = (what: string) => page.getByRole('row', { name: new RegExp(`the account ${what}`) })
+    await row('requests').getByText('1,200').first().waitFor()
+    await set('money', 'in all', '12.50')
+    await expect
+      .poll(() => row('money').getByRole('cell').allTextContents())
+      .toEqual([
+        ...['money', 'in all', '12.5', '0', '12.5', 'never'],
+        expect.stringContaining('Remove'),
+      ])
+    expect(await findBarriers(page)).toEqual([])
+    await expectText(page)
+
+    const theirs = await signIn(key, '/limits')
+    const shown = theirs.page.getByRole('row', { name: /the account money/ })
+    await expect
+      .poll(() => shown.getByRole('cell').allTextContents())
+      .toEqual([...['money', 'in all', '12.5', '0', '12.5', 'never']])
+    expect(await findBarriers(theirs.page)).toEqual([])
+    await theirs.page.context().close()
+
+    await row('money')
+      .getByRole('button', { name: /^Remove/ })
+      .click()
+    await page.getByRole('dialog').getByRole('button', { name: 'Remove' }).click()
+    await row('money').waitFor({ state: 'detached' })
+    await page.context().close()
+  })
+
+  it('shows what administrators did, filtered and page by page, as text', async () => {
+    const name = `trail ${HOSTILE.split('\u202E')[0]}`
+    for (let n = 0; n < 51; n++)
+      await sendBody(operator, 'PUT', '/v1/admin/accounts', { name, tier: null })
+    const { page } = await signIn(service.apiKey, '/administration')
+    const rows = page.getByRole('table').getByRole('row')
+    await expect.poll(() => rows.count()).toBe(51)
+    await page.getByText(name).first().waitFor()
+    await page.getByRole('button', { name: 'Show older ones' }).click()
+    await expect.poll(() => rows.count()).toBeGreaterThan(52)
+    await page.getByLabel('What (as key.create)').fill('key.create')
+    await page.getByRole('button', { name: 'Search' }).click()
+    await expect.poll(() => page.getByText('account.set_tier').count()).toBe(0)
+    await page.getByText('key.create', { exact: true }).first().waitFor()
+    await page.getByLabel('What (as key.create)').fill('no.such')
+    await page.getByRole('button', { name: 'Search' }).click()
+    await page.getByText('There is nothing of this.').waitFor()
+    // What a database that somebody wrote to would say.
+    await page.route(/\/v1\/admin\/log/, async (route) => {
+      const response = await route.fetch()
+      const { acts } = await response.json()
+      const hostile = {
+        who: HOSTILE,
+        kind: HOSTILE,
+        target: HOSTILE,
+        details: { [HOSTILE]: HOSTILE },
+      }
+      return route.fulfill({
+        response,
+        json: { acts: acts.map((act: object) => ({ ...act, ...hostile })) },
+      })
+    })
+    await page.getByLabel('What (as key.create)').fill('')
+    await page.getByRole('button', { name: 'Search' }).click()
+    await page.getByText(HOSTILE_SHOWN).first().waitFor()
+    await expectText(page)
+    expect(await findBarriers(page)).toEqual([])
+    await page.context().close()
+  })
+
+  it('shows the enclave that serves; adds, drains and forgets another', async () => {
+    const { page } = await signIn(service.apiKey, '/enclaves')
+    await page.getByRole('row', { name: 'enclave.sock' }).getByText('usable').waitFor()
+    await page.getByText('Add an enclave', { exact: true }).click()
+    await page.getByLabel('Its socket').fill('http://elsewhere')
+    await page.getByRole('button', { name: 'Add the enclave' }).click()
+    await page.getByRole('alert').getByText('unix: and an absolute path').waitFor()
+    const url = `unix:/tmp/none-${crypto.randomUUID()}<b>.sock`
+    await page.getByLabel('Its socket').fill(url)
+    await page.getByRole('button', { name: 'Add the enclave' }).click()
+    const row = page.getByRole('row', { name: url })
+    const confirm = async (label: string) => {
+      await row.getByRole('button', { name: `${label} ${url}` }).click()
+      await page.getByRole('dialog').getByRole('button', { name: label }).click()
+    }
+    await confirm('Drain')
+    await row.getByText('drained').waitFor()
+    await confirm('Use again')
+    await row.getByText(/connecting|unreachable/).waitFor()
+    await confirm('Drain')
+    await row.getByText('drained').waitFor()
+    await confirm('Remove')
+    await row.waitFor({ state: 'detached' })
+    await expectText(page)
+    await page.context().close()
+  })
+
+  it('tells what waits for the chain, and why', async () => {
+    const { page } = await signIn(service.apiKey, '/anchors')
+    await page.getByText('pays now').waitFor()
+    await page.getByText('following').waitFor()
+    await page.locator('.state', { hasText: /answers$/ }).waitFor()
+    // What a gateway in trouble would say.
+    await page.route(/\/v1\/admin\/status$/, async (route) => {
+      const response = await route.fetch()
+      const status = (await response.json()) as {
+        readonly commits: object
+        readonly anchors: object
+      }
+      await route.fulfill({
+        response,
+        json: {
+          commits: { ...status.commits, state: 'refusing', waiting_calls: 7, fault: HOSTILE },
+          anchors: { ...status.anchors, state: 'failing', chain: 'failing', waiting: 3 },
+        },
+      })
+    })
+    await page.getByText('refusing').waitFor()
+    await page.getByText(HOSTILE_SHOWN).waitFor()
+    await page.getByText('does not answer').waitFor()
+    await expectText(page)
+    expect(await findBarriers(page)).toEqual([])
+    await page.context().close()
+  })
+
+  it('is not for keys without the scope admin', async () => {
+    const { page } = await signIn(await makeKey(['inference', 'nodes', 'history:all']), '/enclaves')
+    expect(await partsOf(page)).toEqual([
+      ...['Playground', 'History', 'Nodes', 'Keys', 'Limits and usage'],
+    ])
+    await page.getByText('This part needs a key with the scope admin').waitFor()
+    await page.context().close()
+  })
+})
+
+describe.skipIf(!HAS_BROWSER)('usage (skipped without a Chromium)', () => {
+  it('is drawn, and is a table too', async () => {
+    await postChat(operator, CHAT_REQUEST)
+    const { page, faults } = await openPage(`${service.url}/console/limits`)
+    const scripts: string[] = []
+    page.on('response', (response) => scripts.push(response.url()))
+    await page.getByLabel('API key').fill(service.apiKey)
+    await page.evaluate(WATCH_SHIFTS)
+    await page.getByRole('button', { name: 'Sign in' }).click()
+    const requests = page.getByRole('figure', { name: 'Requests' })
+    await requests.locator('canvas').waitFor()
+    await page.getByLabel('Of the last').selectOption('24 hours, by hour')
+    await requests.getByText('As a table').click()
+    await expect.poll(() => requests.getByRole('row').count()).toBe(25)
+    const counts = await requests.getByRole('row').last().getByRole('cell').allTextContents()
+    expect(Number(counts[1])).toBeGreaterThan(0)
+    const money = page.getByRole('figure', { name: 'Money' })
+    await money.getByText('As a table').click()
+    await expect.poll(() => money.getByRole('row').count()).toBe(25)
+    const spent = await money.getByRole('row').last().getByRole('cell').allTextContents()
+    expect(Number(spent[1])).toBeGreaterThan(0)
+    const row = page.getByRole('row', { name: /^verified/ })
+    expect(Number(await row.getByRole('cell').last().textContent())).toBeGreaterThan(0)
+    expect(scripts.filter((url) => url.includes('/assets/')).length).toBeGreaterThan(0)
+    expect(faults).toEqual([])
+    await page.context().close()
+  })
+})
+
+describe.skipIf(!HAS_BROWSER)('the playground (skipped without a Chromium)', () => {
+  const ask = async (page: Page, question: string) => {
+    await page.getByRole('textbox', { name: 'Message' }).fill(question)
+    await page.getByRole('button', { name: 'Send' }).click()
+  }
+  /** Expects the development enclave, and chooses a model. */
+  const open = async (model = 'demo/echo') => {
+    const opened = await signIn(service.apiKey)
+    const { page } = opened
+    await page.getByLabel('Drop files here').setInputFiles(service.expectFile)
+    await page.getByText('One enclave is as you expect').waitFor()
+    await page.getByLabel('Model').selectOption('Another model')
+    await page.getByLabel('Its id').fill(model)
+    return opened
+  }
+
+  it('sends nothing while nothing is expected, and says that nothing is established', async () => {
+    const { page } = await signIn(service.apiKey)
+    await page.getByText('nobody knows who holds the key that signs answers').waitFor()
+    await page.getByRole('textbox', { name: 'Message' }).fill('secret')
+    expect(await page.getByRole('button', { name: 'Send' }).isDisabled()).toBe(true)
+    await page.context().close()
+  })
+
+  it('refuses an enclave that is not the expected one', async () => {
+    const { page } = await signIn(service.apiKey)
+    const expected = JSON.parse(await readFile(service.expectFile, 'utf8'))
+    const other = { ...expected, measurements: [{ PCR0: '00'.repeat(48) }] }
+    await page.getByLabel('Drop files here').setInputFiles({
+      ...{ name: 'expect.json', mimeType: 'application/json' },
+      buffer: Buffer.from(JSON.stringify(other)),
+    })
+    await page.getByText('has another enclave than you expect').waitFor()
+    expect(await page.getByRole('button', { name: 'Send' }).isDisabled()).toBe(true)
+    await page.context().close()
+  })
+
+  it.each([
+    ['encrypted', true],
+    ['not encrypted', false],
+  ])('chats, %s, until the anchor is mined; its proof is a file', async (_, isEncrypted) => {
+    const { page, faults, strangers } = await open()
+    const bodies: string[] = []
+    page.on('request', (request) => {
+      if (request.method() === 'POST') bodies.push(request.postDataBuffer()?.toString() ?? '')
+    })
+    if (!isEncrypted) {
+      await page.getByLabel('Encrypt to the enclave').uncheck()
+      await page.getByText('One enclave is as you expect').waitFor()
+    }
+    const question = `${HOSTILE} ${crypto.randomUUID()}`
+    await ask(page, question)
+    const turn = page.getByRole('article', { name: 'Question 1' })
+    await turn.getByText(/^. Anchored in block \d+$/).waitFor()
+    expect(await turn.textContent()).toContain(`[demonstration] You said: ${HOSTILE_SHOWN}`)
+    await expectText(page)
+    expect(await turn.locator('.state.bad').count()).toBe(0)
+    const isRead = bodies.some((body) => body.includes(question.slice(-36)))
+    expect(isRead).toBe(!isEncrypted)
+    await turn.getByText(/^Checks of the answer: 1[5-9] passed/).click()
+    await turn.getByRole('listitem').filter({ hasText: 'signature' }).first().waitFor()
+    expect(await findBarriers(page)).toEqual([])
+
+    const saved = page.waitForEvent('download')
+    await turn.getByRole('button', { name: 'Save the proof' }).click()
+    const text = await readFile(await (await saved).path(), 'utf8')
+    expect(parseSavedProof(JSON.parse(text)).request).toMatchObject({
+      messages: [{ content: question }],
+    })
+    expect({ faults, strangers }).toEqual({ faults: [], strangers: [] })
+
+    // The conversation outlasts a look at another part, and goes on.
+    await page.getByRole('link', { name: 'Limits and usage', exact: true }).click()
+    await page.getByRole('link', { name: 'Playground', exact: true }).click()
+    await ask(page, 'and again')
+    const next = page.getByRole('article', { name: 'Question 2' })
+    await next.getByText(/^. Checked$/).waitFor()
+    await page.context().close()
+  })
+
+  it('refuses an answer that the gateway altered, and says so at the check', async () => {
+    const { page } = await open('demo/lorem')
+    await page.getByLabel('Encrypt to the enclave').uncheck()
+    await page.getByText('One enclave is as you expect').waitFor()
+    await page.route(/\/v1\/verified\/chat\/completions$/, async (route) => {
+      const response = await route.fetch()
+      const text = await response.text()
+      await route.fulfill({
+        response,
+        body: text.replace(/"content":" \w+"/, '"content":" altered"'),
+      })
+    })
+    await ask(page, 'Write 80 words, lorem')
+    const turn = page.getByRole('article', { name: 'Question 1' })
+    await turn.getByText(/^. Refused$/).waitFor()
+    await turn.getByText('Do not use this answer').waitFor()
+    expect(await turn.locator('.checks .state.bad').count()).toBeGreaterThan(0)
+    // What came is put away, not left as if it were an answer.
+    expect(await turn.locator('.refused').isVisible()).toBe(false)
+    expect(await findBarriers(page)).toEqual([])
+    await page.context().close()
+  })
+
+  it('refuses an encrypted answer of which a byte was changed', async () => {
+    const { page } = await open()
+    await page.route(/\/v1\/verified\/chat\/completions$/, async (route) => {
+      const response = await route.fetch()
+      const body = await response.body()
+      body.writeUInt8(body.readUInt8(body.length - 1) ^ 1, body.length - 1)
+      await route.fulfill({ response, body })
+    })
+    await ask(page, 'Hello')
+    await page.getByText(/^. Refused$/).waitFor()
+    await page.context().close()
+  })
+
+  it('says what to do when there is no answer, and stops one that is coming', async () => {
+    const { page } = await open(`demo/${HOSTILE}`)
+    await ask(page, 'Hello')
+    await page.getByRole('article').getByRole('alert').waitFor()
+    await expectText(page)
+    await page.getByLabel('Its id').fill('demo/lorem')
+    let stop = () => {}
+    const isStopped = new Promise<void>((resolve) => {
+      stop = resolve
+    })
+    await page.route(/\/v1\/verified\/chat\/completions$/, async (route) => {
+      await isStopped
+      await route.abort()
+    })
+    await ask(page, 'Write 9 words')
+    await page.getByRole('button', { name: 'Stop' }).click()
+    await page.getByText(/^. Stopped$/).waitFor()
+    stop()
+    await page.context().close()
+  })
+
+  it('takes models and files of any name and size as text', async () => {
+    const { page } = await openPage(`${service.url}/console`)
+    await page.route(/\/v1\/verified\/models$/, (route) =>
+      route.fulfill({ json: { data: [{ id: HOSTILE }, { id: 'x'.repeat(1_000_000) }] } }),
+    )
+    await page.getByLabel('API key').fill(service.apiKey)
+    await page.getByRole('button', { name: 'Sign in' }).click()
+    const options = page.getByLabel('Model').locator('option')
+    await expect.poll(() => options.allTextContents()).toContain(HOSTILE_SHOWN)
+    expect((await options.allTextContents()).every(({ length }) => length <= 110)).toBe(true)
+    await page.getByLabel('Drop files here').setInputFiles({
+      ...{ name: `${HOSTILE}.json`, mimeType: 'application/json' },
+      buffer: Buffer.from(`{"of": "${HOSTILE.replaceAll('"', "'")}"}`),
+    })
+    await page.getByRole('alert').getByText(HOSTILE_SHOWN).waitFor()
+    await expectText(page)
+    await page.context().close()
+  })
+})
+
+/** Everything that a page can keep. */
+const storageOf = (page: Page): Promise<string> =>
+  page.evaluate(`(async () => JSON.stringify([
+    Object.entries(localStorage), Object.entries(sessionStorage), document.cookie,
+    await indexedDB.databases(), await caches.keys(), history.state, name,
+  ]))()`)
+
+const hasFocus = async (element: Locator) =>
+  (await element.and(element.page().locator(':focus')).count()) === 1
+
+/** Goes on by the tab key until an element has the focus. */
+async function tabTo(page: Page, element: Locator): Promise<void> {
+  await element.waitFor()
+  for (let presses = 0; presses < 80; presses++) {
+    if (await hasFocus(element)) return
+    await page.keyboard.press('Tab')
+  }
+  throw new Error(`expected to reach ${element} by the tab key`)
+}
+
+/** Moves that nobody asked for, from now on. */
+const WATCH_SHIFTS = `
+  globalThis.shifted = 0
+  new PerformanceObserver((list) => {
+    for (const { value, hadRecentInput } of list.getEntries())
+      if (!hadRecentInput) globalThis.shifted += value
+  }).observe({ type: 'layout-shift' })`

@@ -1,0 +1,697 @@
+import { execFile } from 'node:child_process'
+import { promisify } from 'node:util'
+import type { Page, Route } from 'playwright-core'
+import { beforeAll, describe, expect, it } from 'vitest'
+import type { JsonObject } from '../../attestation/json/value.ts'
+import { writeSavedProof } from '../../attestation/saved-proof.ts'
+import { findBarriers, HAS_BROWSER, openPage } from '../support/browser.ts'
+import { CHAT_REQUEST, postChat } from '../support/calls.ts'
+import { type SharedAffidavit, useAffidavit } from '../support/use-affidavit.ts'
+
+let service: SharedAffidavit
+let notary = ''
+
+beforeAll(async () => {
+  service = await useAffidavit()
+  // Two heads at least: the page compares them.
+  for (const _ of [1, 2, 3]) await complete()
+  const { logs } = (await (await fetch(`${service.url}/v1/log`)).json()) as {
+    readonly logs: readonly { readonly notary: string }[]
+  }
+  notary = logs[0]?.notary ?? ''
+})
+
+/** A verified completion; gives its hash. */
+async function complete(): Promise<string> {
+  const { url, apiKey: key } = service
+  const reply = await postChat({ url, key }, CHAT_REQUEST)
+  expect(reply.status).toBe(200)
+  return ((await reply.json()) as { readonly hash: string }).hash
+}
+
+/** A page whose answers of the gateway to `path` go through `alter` on their way. */
+async function alterAnswers(
+  page: Page,
+  path: RegExp,
+  alter: (answer: Altered, url: URL) => unknown,
+): Promise<void> {
+  await page.route(path, async (route: Route) => {
+    try {
+      const response = await route.fetch()
+      const json = await response.json()
+      await route.fulfill({ response, json: alter(json, new URL(route.request().url())) ?? json })
+    } catch (fault) {
+      // A page that is closed while it asks wants no answer.
+      if (!/closed|disposed/.test(String(fault))) throw fault
+    }
+  })
+}
+
+// biome-ignore lint/suspicious/noExplicitAny: answers are altered at will.
+type Altered = any
+
+const HEADS = /\/v1\/log\/0x[0-9a-f]{40}\/heads/
+const CONSISTENCY = /\/consistency\?/
+const INCLUSION = /\/inclusion\?/
+
+/** Another hash of the same length. */
+const flip = (hex: string) => (hex.endsWith('0') ? hex.replace(/0$/, '1') : hex.replace(/.$/, '0'))
+
+const openLog = async (options?: Parameters<typeof openPage>[1]) => {
+  const opened = await openPage(`${service.url}/log/${notary}`, options)
+  await opened.page.getByRole('heading', { name: 'Enclave' }).waitFor()
+  return opened
+}
+
+const leavesOf = async (page: Page) =>
+  Number((await page.getByTestId('leaves').textContent())?.replaceAll(',', ''))
+
+describe.skipIf(!HAS_BROWSER)('/log/{notary} (skipped without a Chromium)', () => {
+  it.each([
+    ['light', 1280],
+    ['dark', 1280],
+    ['light', 360],
+  ] as const)('has no barrier and nothing beyond its width: %s, %i', async (colorScheme, width) => {
+    const { page, faults, strangers } = await openLog({
+      ...{ colorScheme, viewport: { width, height: 800 } },
+    })
+    for (const summary of await page.locator('summary').all()) await summary.click()
+    expect(await findBarriers(page)).toEqual([])
+    expect(await page.evaluate('document.documentElement.scrollWidth')).toBeLessThanOrEqual(width)
+    expect({ faults, strangers }).toEqual({ faults: [], strangers: [] })
+    await page.context().close()
+  })
+
+  it('follows the log as it grows, says so, and moves nothing', async () => {
+    const { page } = await openLog()
+    const before = await leavesOf(page)
+    await page.evaluate(WATCH_SHIFTS)
+    await complete()
+    await expect.poll(() => leavesOf(page)).toBeGreaterThan(before)
+    await expect
+      .poll(() => page.getByRole('status').allTextContents())
+      .toContainEqual(expect.stringContaining('The log has grown'))
+    expect(await page.evaluate('shifted')).toBe(0)
+
+    await page.getByRole('button', { name: 'Pause' }).click()
+    const paused = await leavesOf(page)
+    await complete()
+    await page.getByText('Paused.').waitFor()
+    expect(await leavesOf(page)).toBe(paused)
+    await page.getByRole('button', { name: 'Go on' }).click()
+    await expect.poll(() => leavesOf(page)).toBeGreaterThan(paused)
+    await page.context().close()
+  })
+
+  it('proves two heads consistent and a leaf included, by keyboard alone', async () => {
+    const { page } = await openLog()
+    await page.getByLabel('First size').focus()
+    await page.keyboard.type('1')
+    await page.keyboard.press('Enter')
+    await page.getByText(/begins with all 1 of the first head/).waitFor()
+
+    await page.getByLabel('Leaf, from 0').focus()
+    await page.keyboard.type('1')
+    await page.keyboard.press('Enter')
+    await page.getByText(/under a head that the notary signed/).waitFor()
+    // That the notary signed it was checked here; that it is on the chain was not.
+    expect(await page.locator('.heads td:nth-child(3) .state.good').count()).toBeGreaterThan(0)
+    expect(await page.locator('.heads td:nth-child(4) .state').count()).toBeGreaterThan(0)
+    expect(await page.locator('.heads td:nth-child(4) .state.good').count()).toBe(0)
+    await page.context().close()
+  })
+
+  it("checks the enclave's documents by the root that the reader names", async () => {
+    const { page } = await openLog()
+    const inPanel = page.locator('section[aria-labelledby=enclave]')
+    const outcome = (name: string) =>
+      inPanel.locator(`[data-check="${name}"]`).getAttribute('data-outcome')
+    await expect.poll(() => outcome('attestation document')).toBe('failed')
+    await nameRoot(page)
+    await expect.poll(() => outcome('attestation document')).toBe('passed')
+    expect(await outcome('measurements')).toBe('not checked')
+    expect(await page.getByText('does not hold', { exact: true }).count()).toBe(0)
+    await page.getByRole('button', { name: 'fresh document' }).click()
+    await expect.poll(() => outcome('fresh')).toBe('passed')
+
+    await alterAnswers(page, /\/v1\/attestation/, (answer) => {
+      answer.attestation = stale
+    })
+    const { attestation: stale } = (await (
+      await fetch(`${service.url}/v1/attestation?notary=${notary}&nonce=${'00'.repeat(32)}`)
+    ).json()) as { readonly attestation: string }
+    await page.getByRole('button', { name: 'fresh document' }).click()
+    await expect.poll(() => outcome('fresh')).toBe('failed')
+    await page.context().close()
+  })
+
+  it('says of sizes and leaves that cannot be what can', async () => {
+    const { page } = await openLog()
+    await page.getByLabel('First size').fill('-1')
+    await page.getByRole('button', { name: 'Check consistency' }).click()
+    await page.getByText(/First size: expected a whole number from 0 to \d+/).waitFor()
+    await page.getByLabel('Its hash').fill('abc')
+    await page.getByRole('button', { name: 'Check inclusion' }).click()
+    await page.getByText('expected 64 hex digits, or nothing').waitFor()
+    await page.getByLabel('Its hash').fill('0'.repeat(64))
+    await page.getByRole('button', { name: 'Check inclusion' }).click()
+    await page.getByText('not the one that you expect').waitFor()
+    // The verdict is of what was asked, not of what stands in the form since.
+    await page.getByLabel('Its hash').fill('1'.repeat(64))
+    await page.getByText('not the one that you expect').waitFor({ state: 'detached' })
+    await page.context().close()
+  })
+
+  it.each<[string, RegExp, (answer: Altered, url: URL) => void, string]>([
+    [
+      'another root of the first head',
+      HEADS,
+      ({ heads }, { search }) => {
+        if (search.includes('limit=1&')) heads[0].root = flip(heads[0].root)
+      },
+      'Check consistency',
+    ],
+    [
+      'another signature',
+      HEADS,
+      ({ heads }, { search }) => {
+        if (search.includes('limit=1&')) heads[0].signature = `0x${'5'.repeat(128)}1b`
+      },
+      'Check consistency',
+    ],
+    [
+      'another hash in the proof of consistency',
+      CONSISTENCY,
+      (answer) => {
+        answer.path[0] = flip(answer.path[0])
+      },
+      'Check consistency',
+    ],
+    [
+      'a proof of consistency that is left out',
+      CONSISTENCY,
+      (answer) => {
+        answer.path = []
+      },
+      'Check consistency',
+    ],
+    [
+      'another leaf',
+      INCLUSION,
+      (answer) => {
+        answer.leaf_hash = flip(answer.leaf_hash)
+      },
+      'Check inclusion',
+    ],
+    [
+      'another hash in the proof of inclusion',
+      INCLUSION,
+      (answer) => {
+        answer.path[0] = flip(answer.path[0])
+      },
+      'Check inclusion',
+    ],
+  ])('shows %s as what does not hold', async (_, path, alter, button) => {
+    const { page } = await openLog()
+    await alterAnswers(page, path, alter)
+    await page.getByLabel('First size').fill('1')
+    await page.getByRole('button', { name: button }).click()
+    await page.locator('.verdict .notice.bad').getByText('does not hold').waitFor()
+    expect(await page.locator('.verdict .notice.good').count()).toBe(0)
+    await page.context().close()
+  })
+
+  it('checks a time attestation again that came with another text', async () => {
+    const { page } = await openPage(`${service.url}/docs`)
+    let more = {}
+    await alterAnswers(page, HEADS, (answer) => {
+      answer.attestations = [{ size: 1, created_at: 5, ...more }]
+    })
+    await page.goto(`${service.url}/log/${notary}`)
+    const times = page.locator('section[aria-labelledby=times]')
+    await times.locator('summary').click()
+    await times.getByText('expected exactly size, root').waitFor()
+    more = { root: 'x', block_number: 1, block_hash: 'x', document: 'x' }
+    await times.getByText('expected exactly size, root').waitFor({ state: 'detached' })
+    await times.getByText('After block').waitFor()
+    await page.context().close()
+  })
+
+  it('shows a head that its notary did not sign in its row, and keeps nothing of it', async () => {
+    const { page } = await openPage(`${service.url}/docs`)
+    await alterAnswers(page, HEADS, ({ heads }) => {
+      for (const head of heads) head.root = flip(head.root)
+    })
+    await page.goto(`${service.url}/log/${notary}`)
+    await page.getByText('This log does not continue what it was.').waitFor()
+    expect(await page.locator('.heads .state.bad').count()).toBeGreaterThan(0)
+    expect(await page.locator('.heads td:nth-child(3) .state.good').count()).toBe(0)
+    expect(await page.evaluate('localStorage.length')).toBe(0)
+    await page.context().close()
+  })
+})
+
+describe.skipIf(!HAS_BROWSER)('the next visit', () => {
+  it('checks that the log only grew since the last one', async () => {
+    const { page } = await openLog()
+    await page.getByText('First visit: nothing to compare with yet.').waitFor()
+    await complete()
+    await page.reload()
+    await page.getByText('Since your last visit this log only grew: checked.').waitFor()
+    await page.context().close()
+  })
+
+  it.each<[string, RegExp, (answer: Altered, url: URL) => unknown]>([
+    [
+      'a log that was cut',
+      HEADS,
+      (answer) => {
+        answer.heads = answer.heads.slice(-1)
+      },
+    ],
+    [
+      'a proof that does not lead there',
+      CONSISTENCY,
+      (answer) => {
+        answer.path[0] = flip(answer.path[0])
+      },
+    ],
+    ['a log for another chain', /\/v1\/log\/0x[0-9a-f]{40}$/, (log) => ({ ...log, chain_id: 1 })],
+  ])('shows %s in red, and keeps what it saw', async (_, path, alter) => {
+    const { page } = await openLog()
+    const kept = await page.evaluate(`localStorage.getItem('affidavit:seen:${notary}')`)
+    await complete()
+    await alterAnswers(page, path, alter)
+    await page.reload()
+    await page.getByText('This log does not continue what it was.').waitFor()
+    expect(await page.locator('.growth.bad').count()).toBe(1)
+    expect(await page.evaluate(`localStorage.getItem('affidavit:seen:${notary}')`)).toBe(kept)
+    await page.context().close()
+  })
+
+  it('shows another history of the same size in red', async () => {
+    const { page } = await openLog()
+    await page.evaluate(`
+      const name = 'affidavit:seen:${notary}'
+      const seen = JSON.parse(localStorage.getItem(name))
+      localStorage.setItem(name, JSON.stringify({ ...seen, root: '${'0'.repeat(64)}' }))`)
+    await page.reload()
+    await page.getByText('This log does not continue what it was.').waitFor()
+    await page.context().close()
+  })
+
+  it('shows a log in red that the gateway has no more, in the list and by itself', async () => {
+    const { page } = await openLog()
+    await page.route(/\/v1\/log\/0x[0-9a-f]{40}$/, (route) =>
+      route.fulfill({
+        status: 404,
+        json: { error: { message: 'There is no log of this notary', code: 'not_found' } },
+      }),
+    )
+    await alterAnswers(page, /\/v1\/log\?/, (answer) => {
+      answer.logs = []
+    })
+    await page.goto(`${service.url}/log`)
+    await page.getByText('A log is gone.').waitFor()
+    await page.goto(`${service.url}/log/${notary}`)
+    await page.getByText('This log does not continue what it was.').waitFor()
+    await page.context().close()
+  })
+
+  it('says "not checked" while no proof is given, not that it holds', async () => {
+    const { page } = await openLog()
+    await complete()
+    await page.route(CONSISTENCY, (route) =>
+      route.fulfill({
+        status: 503,
+        json: { error: { message: 'Overloaded', code: 'overloaded' } },
+      }),
+    )
+    await page.reload()
+    await page.getByText('Not checked:').waitFor()
+    expect(await page.locator('.growth.good').count()).toBe(0)
+    await page.unroute(CONSISTENCY)
+    await page.getByText('Since your last visit this log only grew: checked.').waitFor()
+    await page.context().close()
+  })
+})
+
+describe.skipIf(!HAS_BROWSER)('what stands in the address', () => {
+  it.each([
+    ['0x12', 'Not a notary'],
+    [encodeURIComponent('<img src=x onerror=alert(1)>\u202e'), 'Not a notary'],
+    ['%ff', 'Not a notary'],
+  ])('refuses %s', async (name, heading) => {
+    const { page } = await openPage(`${service.url}/log/${name}`)
+    await page.getByRole('heading', { name: heading }).waitFor()
+    expect(await page.locator('main img').count()).toBe(0)
+    expect(await findBarriers(page)).toEqual([])
+    await page.context().close()
+  })
+
+  it('says of a notary without a log what to do', async () => {
+    const { page } = await openPage(`${service.url}/log/0x${'1'.repeat(40)}`)
+    await page.getByText('This gateway has no log of this notary.').waitFor()
+    await page.context().close()
+  })
+})
+
+describe.skipIf(!HAS_BROWSER)('what comes from outside', () => {
+  it('is text, whatever the gateway answers', async () => {
+    const { page } = await openPage(`${service.url}/docs`)
+    const dialogs: string[] = []
+    page.on('dialog', (dialog) => {
+      dialogs.push(dialog.message())
+      void dialog.dismiss()
+    })
+    const hostile = `<img src=x onerror=alert(1)><script>alert(2)</script>\u202egnp.exe\u0000${'A'.repeat(2_000_000)}`
+    await alterAnswers(page, /\/v1\/log(\/0x[0-9a-f]{40})?(\?|$)/, (answer) => {
+      for (const log of answer.logs ?? [answer]) log.boot_configuration.hostile = hostile
+    })
+    await alterAnswers(page, /\/v1\/attestation/, () => ({ attestation: hostile }))
+    await page.goto(`${service.url}/log/${notary}`)
+    await page.getByText('The boot configuration: which providers').click()
+    await page.getByRole('button', { name: 'fresh document' }).click()
+    await page
+      .getByText(/^attestation document/)
+      .first()
+      .waitFor()
+    expect(await page.locator('main img, main script').count()).toBe(0)
+    expect(dialogs).toEqual([])
+    expect((await page.locator('main').textContent())?.length).toBeLessThan(100_000)
+    expect(await page.locator('main').textContent()).not.toContain('\u202e')
+    await page.context().close()
+  })
+
+  it('has a form, or is refused with the member that has not', async () => {
+    const { page } = await openPage(`${service.url}/docs`)
+    await alterAnswers(page, HEADS, (answer) => {
+      answer.heads[0].anchor.tx_hash = 'javascript:alert(1)'
+    })
+    await page.goto(`${service.url}/log/${notary}`)
+    await page.getByText(/expected tx_hash to be 0x and 64 lower-case hex digits/).waitFor()
+    await page.context().close()
+  })
+})
+
+describe.skipIf(!HAS_BROWSER)('/log', () => {
+  it('lists the logs, each with its enclave and newest anchor, and leads to them', async () => {
+    const { page } = await openPage(`${service.url}/log`)
+    const card = page.getByRole('article').filter({ hasText: notary })
+    await card.getByText('in use').waitFor()
+    await card.getByRole('link', { name: notary }).click()
+    await page.getByRole('heading', { name: /^Log of/ }).waitFor()
+    await page.context().close()
+  })
+
+  it("looks anchors up where the reader says, and takes no address but the web's", async () => {
+    const { page } = await openPage(`${service.url}/log`)
+    await page.getByText('Look anchors up in a block explorer').click()
+    const field = page.getByLabel('Address of a transaction')
+    for (const unfit of [
+      'javascript:alert({tx})',
+      'https://explorer.example/',
+      'https://{tx}.example/',
+    ]) {
+      await field.fill(unfit)
+      await page.getByText('is not used: it has to be').waitFor()
+      expect(await page.getByRole('link', { name: 'Look up transaction' }).count()).toBe(0)
+    }
+    await field.fill('https://explorer.example/tx/{tx}')
+    const link = page.getByRole('link', { name: 'Look up transaction' }).first()
+    expect(await link.getAttribute('href')).toMatch(
+      /^https:\/\/explorer\.example\/tx\/0x[0-9a-f]{64}$/,
+    )
+    expect(await link.getAttribute('rel')).toBe('noreferrer noopener')
+    await page.reload()
+    await link.waitFor()
+    await page.context().close()
+  })
+})
+
+/** Adds up how far things moved that nobody moved. */
+const WATCH_SHIFTS = `
+  globalThis.shifted = 0
+  new PerformanceObserver((list) => {
+    for (const { value, hadRecentInput } of list.getEntries())
+      if (!hadRecentInput) globalThis.shifted += value
+  }).observe({ type: 'layout-shift' })`
+
+describe.skipIf(!HAS_BROWSER)('/', () => {
+  it('says how the service is, and has a first call to copy that works', async () => {
+    const { page } = await openPage(`${service.url}/docs`, {
+      permissions: ['clipboard-read', 'clipboard-write'],
+    })
+    // Other tests call other models of the same service.
+    await alterAnswers(page, /\/v1\/verified\/models/, (answer) => {
+      answer.data = [{ ...answer.data[0], id: 'demo/echo' }]
+    })
+    await page.goto(service.url)
+    await page.getByText('Answers with evidence are served.').waitFor()
+    await page.getByText('demo/echo').first().waitFor()
+    await page.getByRole('button', { name: 'Copy the call' }).click()
+    const command = (await page.evaluate('navigator.clipboard.readText()')) as string
+    const { stdout } = await promisify(execFile)('sh', ['-c', `${command} -sS`], {
+      env: { ...process.env, AFFIDAVIT_API_KEY: service.apiKey },
+    })
+    expect(JSON.parse(stdout)).toMatchObject({ model: 'demo/echo', hash: expect.any(String) })
+    await page.context().close()
+  })
+
+  it('names the parts that fail, and what still works', async () => {
+    const { page } = await openPage(`${service.url}/docs`)
+    await page.route('**/readyz', (route) =>
+      route.fulfill({
+        status: 503,
+        json: {
+          error: { message: 'Not ready: database', code: 'not_ready' },
+          status: 'failing',
+          failing: ['database'],
+          chain: { status: 'failing', anchors_waiting: 1_234 },
+        },
+      }),
+    )
+    await page.goto(service.url)
+    await page.getByText('Answers with evidence cannot be served now').waitFor()
+    const part = (name: string) => page.locator('.parts > div').filter({ hasText: name })
+    expect(await part('Database').textContent()).toContain('fails')
+    expect(await part('Attestation').textContent()).toContain('is valid')
+    expect(await part('Chain').textContent()).toContain('1,234 waiting')
+    expect(await findBarriers(page)).toEqual([])
+    await page.context().close()
+  })
+
+  it('takes the name of a model for text, in the page and in a shell', async () => {
+    const { page } = await openPage(`${service.url}/docs`)
+    const id = `<img src=x onerror=alert(1)>\u202e'$(touch /tmp/x)'`
+    await alterAnswers(page, /\/v1\/verified\/models/, ({ data }) => {
+      data[0].id = id
+    })
+    await page.goto(service.url)
+    await page.getByText('<img src=x').first().waitFor()
+    expect(await page.locator('main img').count()).toBe(0)
+    expect(await page.locator('.parts').textContent()).not.toContain('\u202e')
+    // The quotes of the name end no quote of the shell's.
+    expect(await page.locator('pre').nth(1).textContent()).toContain(`'\\''$(touch /tmp/x)'\\''`)
+    await page.context().close()
+  })
+})
+
+const EVIDENCE = /\/v1\/evidence\//
+const openCompletion = (hash: string) => openPage(`${service.url}/c/${hash}`)
+/** The outcome of a check, whether or not its link is open. */
+const outcomeOf = (page: Page, name: string) =>
+  page.locator(`[data-check="${name}"]`).getAttribute('data-outcome')
+
+describe.skipIf(!HAS_BROWSER)('/c/{hash}', () => {
+  it('checks what everybody may see, and has no barrier', async () => {
+    const hash = await complete()
+    for (const [colorScheme, width] of [
+      ['light', 1280],
+      ['dark', 360],
+    ] as const) {
+      const { page, faults, strangers } = await openPage(`${service.url}/c/${hash}`, {
+        ...{ colorScheme, viewport: { width, height: 800 } },
+      })
+      await expect.poll(() => outcomeOf(page, 'receipt in log')).toBe('passed')
+      expect(await outcomeOf(page, 'signature')).toBe('passed')
+      expect(await outcomeOf(page, 'request hash')).toBe('not checked')
+      // The root of a development enclave is nobody's but its own.
+      expect(await outcomeOf(page, 'attestation document')).toBe('failed')
+      for (const summary of await page.locator('summary').all()) await summary.click()
+      expect(await findBarriers(page)).toEqual([])
+      expect(await page.evaluate('document.documentElement.scrollWidth')).toBeLessThanOrEqual(width)
+      expect({ faults, strangers }).toEqual({ faults: [], strangers: [] })
+      await page.context().close()
+    }
+  })
+
+  it.each<[string, (bundle: Altered) => void, string]>([
+    [
+      'another signature',
+      ({ record }) => (record.signature = flipEarly(record.signature)),
+      'signature',
+    ],
+    ['another receipt', ({ record }) => (record.receipt.finished_at += 1), 'receipt in log'],
+    ['another root', ({ record }) => (record.log.root = flip(record.log.root)), 'receipt in log'],
+    [
+      'another transaction',
+      (bundle) => (bundle.transaction = flip(bundle.transaction)),
+      'transaction hash',
+    ],
+    [
+      'another configuration',
+      (bundle) => (bundle.boot_configuration.more = 1),
+      'boot configuration',
+    ],
+  ])('shows %s where it breaks', async (_, alter, check) => {
+    const hash = await complete()
+    const { page } = await openPage(`${service.url}/docs`)
+    await alterAnswers(page, EVIDENCE, (bundle) => {
+      alter(bundle)
+    })
+    await page.goto(`${service.url}/c/${hash}`)
+    await expect.poll(() => outcomeOf(page, check)).toBe('failed')
+    await page.context().close()
+  })
+
+  it('is consistent under the root that the reader names, and leads to the log', async () => {
+    const { page } = await openCompletion(await complete())
+    await expectRoot(page)
+    await page.getByText('Nothing failed, but this was not checked').waitFor()
+    await page.getByRole('link', { name: notary }).click()
+    await page.getByRole('heading', { name: /^Log of/ }).waitFor()
+    await page.context().close()
+  })
+
+  it('shows the content to whoever has the key, checked against the hashes', async () => {
+    const { page, strangers } = await openCompletion(await complete())
+    await expectRoot(page)
+    await page.getByLabel('API key').fill('afd_of_somebody_else')
+    await page.getByRole('button', { name: 'Show the content' }).click()
+    await page.getByText('Sign in with another API key.').waitFor()
+    expect(await page.getByText('You said: hello').count()).toBe(0)
+    await page.getByLabel('API key').fill(service.apiKey)
+    await page.getByRole('button', { name: 'Show the content' }).click()
+    await page.getByText('[demonstration] You said: hello').waitFor()
+    expect(await outcomeOf(page, 'response hash')).toBe('passed')
+    expect(
+      await page.evaluate('JSON.stringify([localStorage, sessionStorage, document.cookie])'),
+    ).not.toContain(service.apiKey)
+    expect(strangers).toEqual([])
+    await page.context().close()
+  })
+
+  it('shows no content that has not the hash, key or not', async () => {
+    const { page } = await openCompletion(await complete())
+    await expectRoot(page)
+    await alterAnswers(page, /\/evidence$/, ({ record }) => {
+      record.response.choices[0].message.content = 'never answered'
+    })
+    await page.getByLabel('API key').fill(service.apiKey)
+    await page.getByRole('button', { name: 'Show the content' }).click()
+    await page.locator('[data-verdict=invalid]').waitFor()
+    expect(await outcomeOf(page, 'response hash')).toBe('failed')
+    expect(await page.getByText('never answered').count()).toBe(0)
+    await page.context().close()
+  })
+
+  it('compares what its caller kept, in the page', async () => {
+    const request = { ...CHAT_REQUEST, messages: [{ role: 'user', content: 'kept by me alone' }] }
+    const reply = await postChat({ url: service.url, key: service.apiKey }, request)
+    const answer = (await reply.json()) as JsonObject
+    const proof = writeSavedProof({ request, answer: { kind: 'whole', answer } })
+    const drop = (page: Page, text: string) =>
+      page.getByLabel('Saved proof, or the answer').setInputFiles({
+        ...{ name: 'proof.json', mimeType: 'application/json', buffer: Buffer.from(text) },
+      })
+    const { page } = await openCompletion(String(answer.hash))
+    await expectRoot(page)
+    const sent: string[] = []
+    page.on('request', (asked) => sent.push(asked.method()))
+    await drop(page, proof)
+    await page.getByText('You said: kept by me alone').waitFor()
+    expect(await outcomeOf(page, 'answer given')).toBe('passed')
+    expect(sent.filter((method) => method !== 'GET')).toEqual([])
+
+    await drop(page, proof.replaceAll('kept by me', 'kept by you'))
+    await page.locator('[data-verdict=invalid]').waitFor()
+    expect(await outcomeOf(page, 'answer given')).toBe('failed')
+    await drop(page, '<html>')
+    await page.getByText('This was not checked.').waitFor()
+    await page.getByRole('button', { name: 'Take it away' }).click()
+    await page.locator('[data-verdict=consistent]').waitFor()
+    await page.context().close()
+  })
+
+  it('refuses the evidence of another completion, whatever it is worth', async () => {
+    const [hash, other] = [await complete(), await complete()]
+    const { page } = await openPage(`${service.url}/docs`)
+    const evidence = await (await fetch(`${service.url}/v1/evidence/${other}`)).json()
+    await page.route(EVIDENCE, (route) => route.fulfill({ json: evidence }))
+    await page.goto(`${service.url}/c/${hash}`)
+    await page.getByText('This is not its evidence.').waitFor()
+    expect(await page.locator('.chain').count()).toBe(0)
+    await page.context().close()
+  })
+
+  it.each([
+    ['0x12', 'Not a completion'],
+    [encodeURIComponent('<img src=x onerror=alert(1)>\u202e'), 'Not a completion'],
+  ])('refuses %s', async (name, heading) => {
+    const { page } = await openCompletion(name)
+    await page.getByRole('heading', { name: heading }).waitFor()
+    expect(await page.locator('main img').count()).toBe(0)
+    expect(await findBarriers(page)).toEqual([])
+    await page.context().close()
+  })
+
+  it('says of a hash that there is not, and of evidence that is not public, what to do', async () => {
+    const { page } = await openCompletion('1'.repeat(64))
+    await page.getByText('Check the hash: it may be of another gateway').waitFor()
+    await page.route(EVIDENCE, (route) =>
+      route.fulfill({
+        status: 403,
+        json: { error: { message: 'Only with a key', code: 'evidence_restricted' } },
+      }),
+    )
+    await page.reload()
+    await page.getByText('Give an API key that may read it, below.').waitFor()
+    await page.getByLabel('API key').waitFor()
+    await page.context().close()
+  })
+
+  it('is text, whatever the gateway answers', async () => {
+    const hash = await complete()
+    const { page } = await openPage(`${service.url}/docs`)
+    const hostile = `<img src=x onerror=alert(1)>\u202e${'A'.repeat(2_000_000)}`
+    await alterAnswers(page, EVIDENCE, ({ record }) => {
+      record.receipt.provider.name = hostile
+      record.receipt.model.requested = hostile
+    })
+    await page.goto(`${service.url}/c/${hash}`)
+    await expect.poll(() => outcomeOf(page, 'receipt in log')).toBe('failed')
+    expect(await page.locator('main img').count()).toBe(0)
+    expect((await page.locator('main').textContent())?.length).toBeLessThan(100_000)
+    expect(await page.locator('main').textContent()).not.toContain('\u202e')
+    await page.context().close()
+  })
+})
+
+/** Not its last byte, which has a form of its own. */
+const flipEarly = (hex: string) => `0x${hex[2] === '1' ? '2' : '1'}${hex.slice(3)}`
+
+/** Has the page trust the root of the service's development enclave. */
+async function nameRoot(page: Page): Promise<void> {
+  const panel = page.locator('summary', { hasText: 'What you expect' })
+  await panel.click()
+  await page.getByLabel('Trust these roots').setInputFiles(service.rootFile)
+  await page.getByRole('button', { name: 'Check by this' }).click()
+  await panel.click()
+}
+
+/** The same, until a completion is found consistent by it. */
+async function expectRoot(page: Page): Promise<void> {
+  await nameRoot(page)
+  await page.locator('[data-verdict=consistent]').waitFor()
+}

@@ -1,0 +1,61 @@
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { startChainEndpoint } from '../conformance/chain-endpoint.ts'
+import { type ConformanceCase, readManifest, VECTORS } from '../conformance/manifest.ts'
+import { HAS_BROWSER, openPage } from '../support/browser.ts'
+import {
+  driveVerifyPage,
+  type PageReport,
+  type VerifyPageDriver,
+} from '../support/drive-verify-page.ts'
+import { type ServedPages, serveVerifyPage } from '../support/served-pages.ts'
+
+let site: ServedPages
+
+beforeAll(async () => {
+  site = await serveVerifyPage()
+})
+afterAll(() => site?.close())
+
+const fileOf = (path: string) => join(VECTORS, path)
+
+/** What the page says of a case, all of it given by its own fields. */
+async function runCase(driver: VerifyPageDriver, one: ConformanceCase): Promise<PageReport> {
+  const { chain, confirmations } = one.demands
+  await driver.take(one.kind === 'document' ? 'document' : 'auto')
+  await driver.expect(one.demands, fileOf)
+  const report = await driver.check(fileOf(one.source))
+  if (chain === undefined) return report
+  const endpoint = await startChainEndpoint(chain)
+  try {
+    return await driver.askChain(endpoint.url, confirmations)
+  } finally {
+    await endpoint.close()
+  }
+}
+
+/** How the page differs from what the command line must find; empty when it does not. */
+function differenceOf({ name, kind, expect }: ConformanceCase, got: PageReport): readonly string[] {
+  if (expect.failed === null) return got.verdict === 'refused' ? [] : [`${name}: ${got.sentence}`]
+  // A document has no checks of these names that are not made.
+  const notChecked = kind === 'document' ? [] : got.notChecked
+  const [wanted, found] = [
+    [expect.verdict, expect.failed.toSorted(), (expect.not_checked ?? []).toSorted()],
+    [got.verdict, got.failed.toSorted(), notChecked.toSorted()],
+  ].map((all) => JSON.stringify(all))
+  return wanted === found ? [] : [`${name}: expected ${wanted}, got ${found}: ${got.sentence}`]
+}
+
+describe.skipIf(!HAS_BROWSER)('the page /verify (skipped without a Chromium)', () => {
+  it('finds of every case what the command line must find', { timeout: 600_000 }, async () => {
+    const { page, faults } = await openPage(`${site.url}/verify`)
+    const driver = await driveVerifyPage(page)
+    const { cases } = readManifest()
+    const differences: string[] = []
+    for (const one of cases) differences.push(...differenceOf(one, await runCase(driver, one)))
+    expect(differences).toEqual([])
+    expect(cases.length).toBeGreaterThan(600)
+    expect(faults).toEqual([])
+    await page.context().close()
+  })
+})

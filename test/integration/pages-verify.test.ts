@@ -1,0 +1,513 @@
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import type { Page } from 'playwright-core'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { decodeBase64, encodeHex } from '../../attestation/bytes.ts'
+import { digestBootConfiguration } from '../../attestation/evidence/boot-configuration.ts'
+import type { EvidenceBundle } from '../../attestation/evidence/bundle.ts'
+import type { JsonObject } from '../../attestation/json/value.ts'
+import { decodeAttestationPayload } from '../../attestation/nitro/document.ts'
+import { fetchBlockHashes } from '../../src/chain/chain-reads.ts'
+import { createRpc } from '../../src/chain/rpc.ts'
+import {
+  BOOT_CONFIGURATION,
+  buildEvidence,
+  digestOf,
+} from '../attestation/evidence/build-evidence.ts'
+import { startChainEndpoint } from '../conformance/chain-endpoint.ts'
+import type { Demands } from '../conformance/manifest.ts'
+import { VECTORS } from '../conformance/manifest.ts'
+import { findBarriers, HAS_BROWSER, openPage } from '../support/browser.ts'
+import { driveVerifyPage } from '../support/drive-verify-page.ts'
+import { PCR_VALUES, standardChain } from '../support/nitro-builder/document-builder.ts'
+import { type ServedPages, serveVerifyPage } from '../support/served-pages.ts'
+import { type SharedAffidavit, useAffidavit } from '../support/use-affidavit.ts'
+
+const COMPLETIONS = '/v1/verified/chat/completions'
+
+let folder = ''
+let service: SharedAffidavit
+let site: ServedPages
+/** Of a real gateway, with its block. */
+let bundle: EvidenceBundle
+let demands: Demands
+
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'affidavit-verify-page-'))
+  site = await serveVerifyPage()
+  service = await useAffidavit()
+  bundle = await makeBundle()
+  demands = await readDemands()
+})
+afterAll(async () => {
+  await site?.close()
+  await rm(folder, { recursive: true, force: true })
+})
+
+const headers = () => ({
+  authorization: `Bearer ${service.apiKey}`,
+  'content-type': 'application/json',
+})
+
+async function makeBundle(): Promise<EvidenceBundle> {
+  const body = { model: 'demo/echo', messages: [{ role: 'user', content: 'Is this page right?' }] }
+  const made = await fetch(service.url + COMPLETIONS, {
+    ...{ method: 'POST', headers: headers(), body: JSON.stringify(body) },
+  })
+  const { hash } = (await made.json()) as { readonly hash: string }
+  const readBundle = async () => {
+    const reply = await fetch(`${service.url}${COMPLETIONS}/${hash}/evidence`, {
+      headers: headers(),
+    })
+    return (await reply.json()) as EvidenceBundle
+  }
+  const deadline = performance.now() + 60_000
+  for (;;) {
+    const read = await readBundle()
+    if (read.block !== null) return read
+    if (performance.now() > deadline) throw new Error('expected the anchor in a block')
+    await new Promise((resolve) => setTimeout(resolve, 200))
+  }
+}
+
+/** What somebody expects who looked at the enclave before. */
+async function readDemands(): Promise<Demands> {
+  const reply = (await (await fetch(`${service.url}/v1/attestation`)).json()) as {
+    readonly attestation: string
+    readonly boot_configuration: JsonObject
+  }
+  const { pcrs } = decodeAttestationPayload(decodeBase64(reply.attestation))
+  return {
+    roots: [service.rootFile],
+    pcrs: Object.fromEntries([0, 1, 2].map((at) => [at, encodeHex(pcrs.get(at) as Uint8Array)])),
+    configurations: [encodeHex(digestBootConfiguration(reply.boot_configuration))],
+  }
+}
+
+/** Tells what the real chain says of the bundle's block, to pages of any origin. */
+async function openEndpoint() {
+  const rpc = createRpc({ url: service.rpcUrl })
+  try {
+    const number = bundle.block?.number ?? 0
+    const [id, newest] = [await rpc.call('eth_chainId', []), await rpc.call('eth_blockNumber', [])]
+    const hash = (await fetchBlockHashes(rpc, [number])).get(number) ?? ''
+    return await startChainEndpoint({
+      ...{ chain_id: Number(id), newest_block: Number(newest), blocks: { [number]: hash } },
+    })
+  } finally {
+    await rpc.close()
+  }
+}
+
+const fileOf = (path: string) => path
+const jsonFile = (value: unknown, name = 'bundle.json') => ({
+  name,
+  bytes: Buffer.from(JSON.stringify(value)),
+})
+
+async function openVerify(options: Parameters<typeof openPage>[1] = {}) {
+  const opened = await openPage(`${service.url}/verify`, options)
+  return { ...opened, driver: await driveVerifyPage(opened.page) }
+}
+
+/** The bundle with one member changed, named by its path. */
+function changed(path: string, change: (value: never) => unknown): JsonObject {
+  const copy = structuredClone(bundle) as never as Record<string, unknown>
+  const names = path.split('.')
+  const last = names.pop() as string
+  const parent = names.reduce((at, name) => at[name] as Record<string, unknown>, copy)
+  parent[last] = change(parent[last] as never)
+  return copy as JsonObject
+}
+
+const otherHex = (text: string) => text.replace(/.$/, (last) => (last === '0' ? '1' : '0'))
+
+describe.skipIf(!HAS_BROWSER)('/verify (skipped without a Chromium)', () => {
+  it('verifies the bundle of a real gateway, and asks its chain when told to', async () => {
+    const { page, driver, faults, strangers } = await openVerify()
+    const bare = await driver.check(jsonFile(bundle))
+    expect([bare.verdict, bare.links.notary]).toEqual(['invalid', 'broken'])
+    expect(await page.locator('.verdict').textContent()).toContain('nsm/root.crt.pem')
+
+    await driver.expect(demands, fileOf)
+    const offline = await driver.check(jsonFile(bundle))
+    expect([offline.verdict, offline.links.block]).toEqual(['verified', 'open'])
+    expect(strangers).toEqual([])
+
+    // The chain that `npm start` brings answers no page of another origin.
+    const deaf = await driver.askChain(service.rpcUrl)
+    expect([deaf.verdict, deaf.sentence]).toEqual(['refused', expect.stringContaining('CORS')])
+
+    const endpoint = await openEndpoint()
+    const [told] = (strangers as string[]).splice(0, strangers.length)
+    expect(new URL(told ?? '').origin).toBe(new URL(service.rpcUrl).origin)
+    const asked = await driver.askChain(endpoint.url)
+    expect(asked.verdict).toBe('verified')
+    expect(new Set(Object.values(asked.links))).toEqual(new Set(['holds']))
+    expect(Object.keys(asked.links)).toHaveLength(8)
+    expect(new Set(strangers.map((url) => new URL(url).origin))).toEqual(new Set([endpoint.url]))
+    // Nobody is told that it holds of a chain, or of a depth, that was not asked for.
+    expect(await page.locator('[data-outdated]').count()).toBe(0)
+    await page.getByLabel('Confirmations').fill('999999')
+    await page.locator('[data-outdated]').waitFor()
+    await endpoint.close()
+    expect(faults.filter((fault) => !/CORS|Failed to load resource/.test(fault))).toEqual([])
+    await page.context().close()
+  })
+
+  it('tells what was not said, link by link, and what to do', async () => {
+    const { page, driver } = await openVerify()
+    await driver.expect({ roots: demands.roots ?? [] }, fileOf)
+    const report = await driver.check(jsonFile(bundle))
+    expect(report.verdict).toBe('consistent')
+    expect(report.links).toMatchObject({ notary: 'holds', code: 'open', log: 'holds' })
+    const code = page.locator('[data-link="code"]')
+    await code.locator('summary').click()
+    expect(await code.textContent()).toContain('Say which code you expect')
+
+    // What it came to is not passed off as what it comes to.
+    const outdated = page.locator('[data-outdated]')
+    expect(await outdated.count()).toBe(0)
+    await page.getByLabel('Or measurements').fill(`PCR0=${'ab'.repeat(48)}`)
+    await outdated.waitFor()
+    await page.getByRole('button', { name: 'Check again' }).click()
+    await page.locator('[data-verdict="invalid"]').waitFor()
+    expect(await outdated.count()).toBe(0)
+    await page.context().close()
+  })
+
+  it('shows each kind of damage at its own link', async () => {
+    const { page, driver } = await openVerify()
+    await driver.expect(demands, fileOf)
+    const damages: readonly (readonly [string, JsonObject])[] = [
+      ['request', changed('record.request', (request: object) => ({ ...request, seed: 1 }))],
+      ['request', changed('record.response.choices', () => [])],
+      ['hash', changed('record.created_at', (at: number) => at + 1)],
+      ['hash', changed('record.hash', otherHex)],
+      ['signature', changed('record.signature', (text: string) => `${text.slice(0, -4)}001b`)],
+      [
+        'notary',
+        changed('record.attestation', (text: string) => text.replace(/.{8}$/, 'AAAAAAAA')),
+      ],
+      ['code', changed('boot_configuration.ca_sha256', () => 'ab'.repeat(32))],
+      ['log', changed('record.log.root', otherHex)],
+      ['anchor', changed('record.tx_hash', otherHex)],
+      ['block', changed('block.hash', otherHex)],
+    ]
+    for (const [link, damaged] of damages) {
+      const report = await driver.check(jsonFile(damaged))
+      expect([link, report.verdict]).toEqual([link, 'invalid'])
+      expect([link, report.links[link]]).toEqual([link, 'broken'])
+      // What failed is open to be read; nothing of the content is.
+      expect(
+        await page.locator(`[data-link="${link}"] details`).getAttribute('open'),
+      ).not.toBeNull()
+      expect(await page.locator('.told').count()).toBe(0)
+    }
+    await page.context().close()
+  })
+
+  it('shows a bundle of another release at the code, and content that is not what was kept', async () => {
+    const { page, driver } = await openVerify()
+    await driver.expect({ ...demands, pcrs: { 0: 'ab'.repeat(48) } }, fileOf)
+    const other = await driver.check(jsonFile(bundle))
+    expect([other.verdict, other.failed]).toEqual(['invalid', ['measurements']])
+    expect(other.links).toMatchObject({ code: 'broken', notary: 'holds' })
+
+    const request = join(folder, 'request.json')
+    await writeFile(request, JSON.stringify({ model: 'demo/echo', messages: [] }))
+    await driver.expect({ ...demands, request }, fileOf)
+    const foreign = await driver.check(jsonFile(bundle))
+    expect([foreign.verdict, foreign.failed]).toEqual(['invalid', ['request given']])
+    expect(foreign.sentence).toContain('something else')
+    await page.context().close()
+  })
+
+  it('is saved as one file, which verifies from the disk without a network', async () => {
+    const { page } = await openVerify()
+    const [download] = await Promise.all([
+      page.waitForEvent('download'),
+      page.getByRole('link', { name: 'Save this page' }).click(),
+    ])
+    const copy = join(folder, 'copy.html')
+    await download.saveAs(copy)
+    await page.context().close()
+
+    const saved = await openPage(String(pathToFileURL(copy)), { offline: true })
+    const driver = await driveVerifyPage(saved.page)
+    await driver.expect(demands, fileOf)
+    const report = await driver.check(jsonFile(bundle))
+    expect([report.verdict, report.links.code]).toEqual(['verified', 'holds'])
+    const image = await driver.check(join(VECTORS, 'eif/synthetic-unsigned.eif'))
+    expect(image.verdict).toBe('invalid')
+    expect(await findBarriers(saved.page)).toEqual([])
+    expect(saved).toMatchObject({ faults: [], strangers: [] })
+    await saved.page.context().close()
+  })
+
+  it('knows documents, releases, lists, images and streams by themselves', async () => {
+    const { page, driver } = await openVerify()
+    const document = { name: 'document', bytes: decodeBase64(bundle.record.attestation) }
+    const refused = await driver.check(document)
+    expect([refused.verdict, refused.failed]).toEqual(['invalid', ['root_untrusted']])
+    await driver.expect({ ...demands, configurations: [], historical: true }, fileOf)
+    expect((await driver.check(document)).verdict).toBe('verified')
+    await driver.expect({}, fileOf)
+    const base64 = { name: 'text', bytes: Buffer.from(bundle.record.attestation) }
+    expect((await driver.check(base64)).failed).toEqual(['root_untrusted'])
+    for (const file of ['releases/measurements.json', 'releases/releases.json'])
+      expect((await driver.check(join(VECTORS, file))).verdict).toBe('consistent')
+    const { trusted } = await readReleaseKey()
+    await driver.expect({ release_keys: [trusted] }, fileOf)
+    expect((await driver.check(join(VECTORS, 'releases/measurements.json'))).verdict).toBe(
+      'verified',
+    )
+    await driver.expect({ release_keys: ['ab'.repeat(32)] }, fileOf)
+    expect((await driver.check(join(VECTORS, 'releases/measurements.json'))).verdict).not.toBe(
+      'verified',
+    )
+    await driver.expect({}, fileOf)
+    const image = await driver.check(join(VECTORS, 'eif/synthetic-signed.eif'))
+    expect([image.verdict, image.sentence]).toEqual([
+      'consistent',
+      'The image was measured. You said no measurements to compare with.',
+    ])
+    expect((await driver.check(join(VECTORS, 'eif/synthetic-badcrc.eif'))).sentence).toContain(
+      'crc',
+    )
+    const root = await driver.check(service.rootFile)
+    expect([root.verdict, root.sentence]).toEqual([
+      'refused',
+      expect.stringContaining('under “Roots”'),
+    ])
+    await page.context().close()
+  })
+
+  it('says what to do about what cannot be checked', async () => {
+    const { page, driver } = await openVerify()
+    const saying = async (value: unknown) => (await driver.check(jsonFile(value))).sentence
+    expect(await saying({ a: 1 })).toContain('Give the file as it came')
+    expect(await saying({ choices: [] })).toContain('Give the request that was sent')
+    expect((await driver.check({ name: 'empty', bytes: new Uint8Array() })).verdict).toBe('refused')
+    await driver.expect({ pcrs: { 0: 'short' } }, fileOf)
+    expect(await saying(bundle)).toContain('each register once')
+    await driver.expect({ releases: [join(VECTORS, 'releases/releases.json')] }, fileOf)
+    expect(await saying(bundle)).toContain('no key that signs releases')
+    await driver.expect({ configurations: demands.configurations ?? [] }, fileOf)
+    expect(await saying({ request: {}, response: {} })).toContain('Give the evidence bundle')
+    await driver.expect(demands, fileOf)
+    await driver.check(jsonFile(bundle))
+    const unheard = await driver.askChain('http://127.0.0.1:1')
+    expect([unheard.verdict, unheard.sentence]).toEqual([
+      'refused',
+      expect.stringContaining('another endpoint'),
+    ])
+    await page.context().close()
+  })
+
+  it('takes pasted text, and is used by keys alone', async () => {
+    const { page } = await openPage(`${site.url}/verify`)
+    await page.locator('.panel').first().waitFor()
+    const field = page.getByLabel('Or paste its text')
+    await tabTo(page, 'Or paste its text')
+    await page.keyboard.insertText(JSON.stringify({ request: {}, response: {} }))
+    expect(await field.inputValue()).toContain('request')
+    await page.keyboard.press('Tab')
+    await page.keyboard.press('Enter')
+    await page.locator('[data-round="1"]').waitFor()
+    // Whoever hears the page is told where the report begins.
+    await expect
+      .poll(() => page.evaluate('document.activeElement.textContent'))
+      .toBe('What it comes to')
+    await page.keyboard.press('Tab')
+    await page.keyboard.press('Enter')
+    expect(await page.locator('[data-link="request"] details').getAttribute('open')).toBeNull()
+    await page.context().close()
+  })
+
+  it('uses expectations of a link when its reader says so, and makes such links', async () => {
+    const { page } = await openPage(
+      `${site.url}/verify#measurements=PCR0%3D${'ab'.repeat(48)}&roots=x&anyMeasurement=true`,
+    )
+    await page.getByText('The link that brought you here').waitFor()
+    const keys = page.getByLabel('Keys that sign releases')
+    expect(await page.getByLabel('Or measurements').inputValue()).toBe('')
+    await page.getByText('What you expect: code, configuration, roots').click()
+    await keys.fill('cd'.repeat(32))
+    await page.getByRole('button', { name: 'Expect this' }).click()
+    expect(await keys.inputValue()).toBe('cd'.repeat(32))
+    await keys.fill('')
+    expect(await page.getByLabel('Or measurements').inputValue()).toBe(`PCR0=${'ab'.repeat(48)}`)
+    expect(await page.getByLabel('Accept whatever code').isChecked()).toBe(false)
+    await page.context().grantPermissions(['clipboard-read', 'clipboard-write'])
+    await page.getByRole('button', { name: 'a link with these expectations' }).click()
+    await expect
+      .poll(() => page.evaluate('navigator.clipboard.readText()'))
+      .toBe(`${site.url}/verify#measurements=PCR0%3D${'ab'.repeat(48)}`)
+    await page.context().close()
+  })
+})
+
+async function readReleaseKey(): Promise<{ readonly trusted: string }> {
+  const { signatures } = JSON.parse(
+    await readFile(join(VECTORS, 'releases/measurements.json'), 'utf8'),
+  ) as { readonly signatures: readonly { readonly public_key: string }[] }
+  return { trusted: signatures[0]?.public_key ?? '' }
+}
+
+const HAS_FOCUS = (field: { readonly ownerDocument: { readonly activeElement: unknown } }) =>
+  field.ownerDocument.activeElement === field
+
+/** Opens every link of the chain. */
+const OPEN_LINKS = "for (const one of document.querySelectorAll('.link details')) one.open = true"
+
+/** Presses Tab until the field of this label has the focus. */
+async function tabTo(page: Page, label: string): Promise<void> {
+  const field = page.getByLabel(label)
+  for (let presses = 0; presses < 40; presses++) {
+    await page.keyboard.press('Tab')
+    if (await field.evaluate(HAS_FOCUS)) return
+  }
+  throw new Error(`expected Tab to come to ${label}`)
+}
+
+/** Text of strangers: markup, a script, terminal escapes, what turns the direction of text. */
+const HOSTILE =
+  '</bdi></script><img src=x onerror="hacked=1"><script>hacked=1</script>\u202Egnp.exe\u2066\u001b[2J\u0007'
+
+describe.skipIf(!HAS_BROWSER)('what strangers write (skipped without a Chromium)', () => {
+  const built = (content: string) =>
+    buildEvidence({
+      record: {
+        request: {
+          model: HOSTILE,
+          [HOSTILE]: 1,
+          messages: [{ role: 'user', name: HOSTILE, content }],
+        },
+        response: {
+          id: 'a',
+          object: 'chat.completion',
+          created: 1,
+          model: HOSTILE,
+          choices: [{ index: 0, finish_reason: 'stop', message: { role: 'assistant', content } }],
+        },
+      },
+    }).bundle
+  const rootFile = async () => {
+    const path = join(folder, 'root.der')
+    await writeFile(path, standardChain.cabundle[0] as Uint8Array)
+    return path
+  }
+  const expected = async (): Promise<Demands> => ({
+    roots: [await rootFile()],
+    pcrs: Object.fromEntries(
+      [0, 1, 2].map((at) => [at, Buffer.from(PCR_VALUES.get(at) as Uint8Array).toString('hex')]),
+    ),
+    configurations: [encodeHex(digestOf(BOOT_CONFIGURATION))],
+  })
+
+  async function expectText(page: Page): Promise<void> {
+    expect(await page.evaluate('globalThis.hacked')).toBeUndefined()
+    expect(await page.locator('main img, main script').count()).toBe(0)
+    expect(
+      await page.evaluate(
+        "/[\\u202a-\\u202e\\u2066-\\u2069\\u001b]/.test(document.querySelector('main').innerText)",
+      ),
+    ).toBe(false)
+  }
+
+  it('is text in every kind of report, and in the names of files', async () => {
+    const { page, faults } = await openPage(`${site.url}/verify`)
+    const driver = await driveVerifyPage(page)
+    await driver.expect(await expected(), fileOf)
+    const good = await driver.check(
+      jsonFile(built(HOSTILE), `${HOSTILE.replaceAll('/', '_')}.json`),
+    )
+    expect(good.verdict).toBe('verified')
+    await page.evaluate(OPEN_LINKS)
+    expect(await page.locator('.told').textContent()).toContain('\\u{202e}gnp.exe')
+    await expectText(page)
+
+    const hostile: readonly unknown[] = [
+      HOSTILE,
+      { [HOSTILE]: HOSTILE },
+      { format: HOSTILE },
+      { format: 'affidavit-evidence', version: HOSTILE },
+      { request: HOSTILE, response: HOSTILE, hash: HOSTILE, receipt: HOSTILE, log: HOSTILE },
+      {
+        completions: [
+          { request: {}, hash: HOSTILE },
+          { request: {}, hash: HOSTILE },
+        ],
+      },
+      { format: 'affidavit-release/v1', release: HOSTILE },
+      {
+        format: 'affidavit-proof',
+        version: 1,
+        request: {},
+        answer: { choices: [], hash: HOSTILE },
+      },
+    ]
+    for (const value of hostile) {
+      expect((await driver.check(jsonFile(value))).verdict).not.toBe('verified')
+      await expectText(page)
+    }
+    expect(faults).toEqual([])
+    await page.context().close()
+  })
+
+  it('may be megabytes: the page stays quick, and shows a bounded part', async () => {
+    const { page, faults } = await openPage(`${site.url}/verify`)
+    const driver = await driveVerifyPage(page)
+    await driver.expect(await expected(), fileOf)
+    // The longest time between two of the page's turns, while it checks.
+    await page.evaluate(`
+      globalThis.worst = 0
+      let last = performance.now()
+      setInterval(() => {
+        const now = performance.now()
+        globalThis.worst = Math.max(globalThis.worst, now - last)
+        last = now
+      }, 10)`)
+    const file = join(folder, 'large.json')
+    await writeFile(file, JSON.stringify(built('<b>x\n</b>\u202e'.repeat(500_000))))
+    const large = await driver.check(file)
+    expect(large.verdict).toBe('verified')
+    expect(await page.evaluate("document.querySelector('main').innerText.length")).toBeLessThan(
+      20_000,
+    )
+    expect(await page.evaluate('globalThis.worst')).toBeLessThan(1_000)
+    await driver.expect({}, fileOf)
+    const many = { completions: Array(5_000).fill({ request: {}, hash: HOSTILE }) }
+    expect((await driver.check(jsonFile(many))).verdict).toBe('invalid')
+    expect(await page.locator('[data-link]').count()).toBeLessThan(400)
+    await expectText(page)
+    expect(faults).toEqual([])
+    await page.context().close()
+  })
+
+  it.each(['light', 'dark'] as const)('is no barrier in any report, %s', async (colorScheme) => {
+    const { page } = await openPage(`${site.url}/verify`, {
+      ...{ colorScheme, viewport: { width: 390, height: 800 } },
+    })
+    const driver = await driveVerifyPage(page)
+    await driver.expect(await expected(), fileOf)
+    const sources = [
+      jsonFile(built(HOSTILE)),
+      jsonFile({ ...built('x'), block: null }),
+      jsonFile({ request: {}, response: {} }),
+      join(VECTORS, 'eif/synthetic-signed.eif'),
+      join(VECTORS, 'releases/releases.json'),
+      jsonFile({ nothing: 1 }),
+    ]
+    for (const source of sources) {
+      await driver.check(source)
+      await page.evaluate(OPEN_LINKS)
+      expect(await findBarriers(page)).toEqual([])
+      expect(await page.evaluate('document.documentElement.scrollWidth')).toBeLessThanOrEqual(390)
+    }
+    await page.context().close()
+  })
+})

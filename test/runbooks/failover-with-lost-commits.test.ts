@@ -1,0 +1,128 @@
+import { join } from 'node:path'
+import pg from 'pg'
+import { afterEach, describe, expect, it } from 'vitest'
+import { type FaultyProxy, startFaultyProxy } from '../support/faulty-proxy.ts'
+import { DEBIAN_POSTGRES, type PostgresServer, startPostgres } from '../support/postgres.ts'
+import { until } from '../support/until.ts'
+import { type Machine, startMachine } from './machine.ts'
+import { walkPage } from './walk.ts'
+
+const programs = DEBIAN_POSTGRES ?? ''
+const SETTINGS = { max_connections: '200' }
+
+const ends: (() => Promise<void>)[] = []
+afterEach(async () => {
+  for (const end of ends.splice(0).reverse()) await end()
+})
+
+/** A machine whose database has an asynchronous standby, behind a proxy that can be cut. */
+async function startReplicated(): Promise<{
+  readonly machine: Machine
+  readonly link: FaultyProxy
+  readonly standby: PostgresServer
+}> {
+  const machine = await startMachine({ database: { programs } })
+  ends.push(machine.stop)
+  const link = await startFaultyProxy(Number(new URL(machine.postgres.url).port))
+  ends.push(link.stop)
+  const standbyOf = `postgres://postgres@127.0.0.1:${link.port}/affidavit`
+  const standby = await startPostgres(SETTINGS, { programs, standbyOf })
+  ends.push(standby.stop)
+  return { machine, link, standby }
+}
+
+/** Resolves once the standby has replayed all that the primary has written. */
+async function catchUp({ machine, standby }: { machine: Machine; standby: PostgresServer }) {
+  const [[written] = []] = await query(machine.postgres, 'select pg_current_wal_lsn()::text')
+  const isThere = `select pg_last_wal_replay_lsn() >= '${written}'`
+  await until('the standby has caught up', async () => {
+    const [[isSo] = []] = await query(standby, isThere)
+    return isSo === true
+  })
+}
+
+type Answered = { readonly text: string }
+
+function readAnswer({ text }: Answered) {
+  return JSON.parse(text) as { readonly tx_hash: string; readonly public_key: string }
+}
+
+async function areAnchored({ callChain }: Machine, answers: readonly Answered[]): Promise<boolean> {
+  const receipts = answers.map((answer) =>
+    callChain('eth_getTransactionReceipt', [readAnswer(answer).tx_hash]),
+  )
+  return !(await Promise.all(receipts)).includes(null)
+}
+
+async function query({ url }: PostgresServer, text: string): Promise<readonly unknown[][]> {
+  const client = new pg.Client(url)
+  await client.connect()
+  try {
+    return (await client.query({ text, rowMode: 'array' })).rows
+  } finally {
+    await client.end()
+  }
+}
+
+describe.skipIf(DEBIAN_POSTGRES === null)('a failover with lost commits (by pg_basebackup)', () => {
+  it('is told by every part, goes on with a new log, and loses what the replica lacked alone', async () => {
+    const { machine, link, standby } = await startReplicated()
+    const kept = await machine.complete()
+    await catchUp({ machine, standby })
+    const places = {
+      ...machine.walking.places,
+      'postgres://postgres@replica.internal:5432/affidavit': standby.url,
+    }
+    const audit = (...words: readonly string[]) => machine.audit('--any-measurement', ...words)
+    await walkPage(
+      'failover-with-lost-commits',
+      { ...machine.walking, places, programs: [programs] },
+      async (walk) => {
+        await link.behave('hang')
+        const lost = [await machine.complete(), await machine.complete()]
+        await until('their anchors are in blocks', () => areAnchored(machine, lost))
+        await audit('--state', join(walk.folder, 'audit.json'))
+        await machine.postgres.kill()
+
+        await walk.section('Before you begin')
+        await walk.section('Promote the replica')
+        await expect(machine.complete()).rejects.toThrow(/^503: .*not_ready/)
+        await walk.section('Decide: get the old primary back, or begin new logs')
+        const next = await machine.complete()
+        const worked = await walk.section('How to know that it worked')
+        expect(worked.at(-1)?.output).toMatch(/^ +2 hidden_anchor\nFOUND: 2 contradictory/)
+        for (const { hash } of [kept, next]) await machine.readRecord(hash)
+        for (const { hash } of lost) await expect(machine.readRecord(hash)).rejects.toThrow(/^404/)
+        const { stdout } = await audit('--state', join(walk.folder, 'audit.json'))
+        expect(stdout).toMatch(/^ +! history_rewritten/m)
+        expect(readAnswer(next).public_key).not.toBe(readAnswer(kept).public_key)
+      },
+    )
+  })
+
+  it('is noticed by a gateway that ran on, before any caller is answered with proof', async () => {
+    const { machine, link, standby } = await startReplicated()
+    const [gateway] = machine.gateways
+    await machine.complete()
+    await catchUp({ machine, standby })
+    await link.behave('hang')
+    await machine.complete()
+    await machine.postgres.kill()
+    await query(standby, 'select pg_promote()')
+    // The address of the database moves to the replica.
+    const at = Number(new URL(machine.postgres.url).port)
+    const moved = await startFaultyProxy(Number(new URL(standby.url).port), { at })
+    ends.push(moved.stop)
+    await until('it refuses', async () => {
+      const reply = await fetch(`${gateway.origin}/readyz`)
+      return (await reply.text()).includes('log_diverged')
+    })
+    await expect(machine.complete()).rejects.toThrow(/^503: .*not_ready/)
+    expect(gateway.program.exits).toBe(0)
+    await machine.enclaves.get('16')?.end('SIGTERM')
+    machine.enclaves.get('16')?.start()
+    await machine.waitUntilReady()
+    const { hash } = await machine.complete()
+    await machine.readRecord(hash)
+  })
+})

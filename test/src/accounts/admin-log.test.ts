@@ -1,0 +1,165 @@
+import { sql } from 'kysely'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { createAccounts } from '../../../src/accounts/accounts.ts'
+import { createAdminLog } from '../../../src/accounts/admin-log-store.ts'
+import { createKeysStore } from '../../../src/accounts/keys-store.ts'
+import { keysOver } from '../../../src/accounts/open-keys.ts'
+import { createOperations } from '../../../src/accounts/operations.ts'
+import { recordOperations } from '../../../src/accounts/recorded-operations.ts'
+import type { Database } from '../../../src/storage/database.ts'
+import { createErasureOperations } from '../../../src/verified/erasures.ts'
+import { createErasuresStore } from '../../../src/verified/erasures-store.ts'
+import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../support/databases.ts'
+
+const OPERATOR = { who: 'operator (uid 7)', accountId: null, from: 'command line' } as const
+const EVERYTHING = { before: null, kind: null, since: null, until: null, limit: 1_000 }
+const AT = 1_790_000_000
+
+function openLog(database: Database) {
+  const log = createAdminLog(database, () => AT * 1000)
+  const make = (inside: Pick<Database, 'queries'>) => {
+    const keys = createKeysStore(inside)
+    const accounts = createAccounts({ keys, tiers: () => ['gold'], now: Date.now })
+    return {
+      ...createOperations({ keys: keysOver(keys), accounts }),
+      ...createErasureOperations(createErasuresStore(inside)),
+      enclaves: {
+        list: async () => [],
+        add: async (_: string) => 'done' as const,
+        drain: async (_: string) => 'unknown' as const,
+        remove: async (_: string) => 'in_use' as const,
+      },
+    }
+  }
+  return { log, operations: recordOperations({ make, database, log })(OPERATOR) }
+}
+
+describe.each(DATABASE_KINDS)('the log of administrators, %s', (kind) => {
+  let databases: DatabaseSource
+  beforeAll(async () => {
+    databases = await startDatabases(kind)
+  })
+  afterAll(() => databases.stop())
+
+  it('has every act with who, what and outcome, and no secret', async () => {
+    const { log, operations } = openLog(await databases.open())
+    const order = { account: 'acme', name: 'ci', scopes: ['inference' as const], expires_at: null }
+    const { id, key } = await operations.keys.create(order)
+    await operations.accounts.open('acme')
+    await operations.accounts.open('other')
+    await operations.accounts.setTier({ name: 'acme', tier: 'gold' })
+    await operations.accounts.setTier({ name: 'acme', tier: 'tin' })
+    await operations.retention.set({ name: 'acme', days: 30 })
+    await operations.erasures.record({ hash: 'ab'.repeat(32), reason: 'asked for' })
+    await operations.erasures.account({ account: 'acme', reason: 'asked for' })
+    await operations.enclaves.add('unix:/run/a')
+    await operations.enclaves.drain('unix:/run/a')
+    await operations.enclaves.remove('unix:/run/a')
+    await operations.accounts.setState({ name: 'acme', state: 'disabled' })
+    await operations.accounts.setState({ name: 'acme', state: 'active' })
+    await operations.keys.revoke(id)
+    await operations.keys.revoke('a'.repeat(16))
+    await operations.accounts.setState({ name: 'acme', state: 'deleted' })
+    await operations.keys.list()
+    const acts = (await log.list(EVERYTHING)).toReversed()
+    expect(acts.map((act) => [act.kind, act.target, act.outcome])).toEqual([
+      ['account.open', 'acme', 'done'],
+      ['key.create', id, 'done'],
+      ['account.open', 'other', 'done'],
+      ['account.set_tier', 'acme', 'set'],
+      ['account.set_tier', 'acme', 'unknown_tier'],
+      ['retention.set', 'acme', 'set'],
+      ['erasure.record', 'ab'.repeat(32), 'done'],
+      ['erasure.account', 'acme', 'erased'],
+      ['enclave.add', 'unix:/run/a', 'done'],
+      ['enclave.drain', 'unix:/run/a', 'unknown'],
+      ['enclave.remove', 'unix:/run/a', 'in_use'],
+      ['account.disable', 'acme', 'set'],
+      ['account.enable', 'acme', 'set'],
+      ['key.revoke', id, 'revoked'],
+      ['key.revoke', 'a'.repeat(16), 'unknown'],
+      ['account.delete', 'acme', 'set'],
+    ])
+    const who = { at: AT, who: 'operator (uid 7)', account_id: null, from: 'command line' }
+    for (const act of acts) expect(act).toMatchObject(who)
+    expect(JSON.stringify(acts)).not.toContain(key.split('_')[2])
+    await expect(log.check(null)).resolves.toMatchObject({ kind: 'whole', position: 16 })
+  })
+
+  it('notes nothing of what was undone, and undoes what could not be noted', async () => {
+    const database = await databases.open()
+    const { log } = openLog(database)
+    const failing = log.within(OPERATOR, async (inside, note) => {
+      await createKeysStore(inside).openAccount({
+        ...{ id: crypto.randomUUID(), name: 'half', createdAt: AT },
+      })
+      await note({ kind: 'account.open', target: 'half' })
+      throw new Error('no more')
+    })
+    await expect(failing).rejects.toThrow('no more')
+    expect(await log.list(EVERYTHING)).toEqual([])
+    expect(await createKeysStore(database).listAccounts()).toEqual([])
+  })
+
+  it('filters, newest first', async () => {
+    const { log, operations } = openLog(await databases.open())
+    for (const name of ['a', 'b', 'c']) await operations.accounts.open(name)
+    await operations.accounts.setTier({ name: 'a', tier: null })
+    const targets = async (query: object) =>
+      (await log.list({ ...EVERYTHING, ...query })).map(({ target }) => target)
+    expect(await targets({ kind: 'account.open' })).toEqual(['c', 'b', 'a'])
+    expect(await targets({ kind: 'account.open', limit: 1 })).toEqual(['c'])
+    expect(await targets({ before: 3 })).toEqual(['b', 'a'])
+    expect(await targets({ since: AT + 1 })).toEqual([])
+    expect(await targets({ until: AT })).toEqual([])
+  })
+
+  it('keeps its chain under many writers', async () => {
+    const { log } = openLog(await databases.open())
+    const acts = Array.from({ length: 32 }, (_, n) =>
+      log.note(OPERATOR, { kind: 'test', target: String(n) }),
+    )
+    await Promise.all(acts)
+    await expect(log.check(null)).resolves.toMatchObject({ kind: 'whole', position: 32 })
+  })
+
+  it.each([
+    ['update', sql`update admin_acts set entry = '{}'`],
+    ['delete', sql`delete from admin_acts`],
+    ['truncate', sql`truncate admin_acts`],
+  ])('refuses %s', async (_, statement) => {
+    const database = await databases.open()
+    const { operations } = openLog(database)
+    await operations.accounts.open('a')
+    await expect(statement.execute(database.queries)).rejects.toThrow('append-only')
+  })
+
+  it.each([
+    ['an entry', sql`update admin_acts set entry = replace(entry, 'b', 'x') where position = 2`, 2],
+    ['a kind', sql`update admin_acts set kind = 'x' where position = 3`, 3],
+    ['a time', sql`update admin_acts set at = at + 1 where position = 3`, 3],
+    ['a hash', sql`update admin_acts set hash = sha256('') where position = 1`, 1],
+    ['an act that is gone', sql`delete from admin_acts where position = 2`, 2],
+  ])('shows %s that the owner of the database changed', async (_, statement, position) => {
+    const database = await databases.open()
+    const { log, operations } = openLog(database)
+    for (const name of ['a', 'b', 'c']) await operations.accounts.open(name)
+    await sql`alter table admin_acts disable trigger all`.execute(database.queries)
+    await statement.execute(database.queries)
+    expect(await log.check(null)).toEqual({ kind: 'altered', position })
+  })
+
+  it('does not show that the newest acts are gone, unless their hash was noted', async () => {
+    const database = await databases.open()
+    const { log, operations } = openLog(database)
+    for (const name of ['a', 'b', 'c']) await operations.accounts.open(name)
+    const before = await log.check(null)
+    if (before.kind !== 'whole') throw new Error('expected a whole chain')
+    await operations.accounts.open('d')
+    expect(await log.check(before)).toMatchObject({ kind: 'whole', position: 4 })
+    await sql`alter table admin_acts disable trigger all`.execute(database.queries)
+    await sql`delete from admin_acts where position > 2`.execute(database.queries)
+    expect(await log.check(null)).toMatchObject({ kind: 'whole', position: 2 })
+    expect(await log.check(before)).toMatchObject({ kind: 'unexpected', position: 2 })
+  })
+})

@@ -1,0 +1,91 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { CHAT_REQUEST, getPath, outcomeOf, postChat } from '../../support/calls.ts'
+import { GATEWAY_HOOK_TIMEOUT_MS, startGateway, type TestGateway } from '../../support/gateway.ts'
+import { answerWhole } from '../../support/scripted-enclave.ts'
+
+let gateway: TestGateway
+/** The same, called with a key of the scope `admin`. */
+let admin: TestGateway
+
+beforeAll(async () => {
+  gateway = await startGateway()
+  gateway.enclave.setScript(answerWhole({}))
+  const order = { accountName: 'operators', name: 'k', scopes: ['admin'] } as const
+  admin = { ...gateway, key: (await gateway.keys.create(order)).text }
+}, GATEWAY_HOOK_TIMEOUT_MS)
+afterAll(async () => {
+  await gateway.stop()
+}, GATEWAY_HOOK_TIMEOUT_MS)
+
+/** Members of the answers here; each has some of them. */
+type Reply = {
+  readonly accounts: readonly unknown[]
+  readonly enclaves: readonly { readonly url: string; readonly state: string }[]
+  readonly anchors: unknown
+}
+
+const PATHS = ['accounts', 'enclaves', 'relayers', 'anchors', 'status']
+const read = async (path: string) =>
+  (await (await getPath(admin, `/v1/admin/${path}`)).json()) as Reply
+const send = (method: string, path: string, body?: unknown, of = admin) =>
+  fetch(`${gateway.url}/v1/admin/${path}`, {
+    method,
+    headers: { authorization: `Bearer ${of.key}`, 'content-type': 'application/json' },
+    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+  })
+
+describe('the operator’s routes', () => {
+  it.each(PATHS)('%s needs the scope admin', async (path) => {
+    expect(await outcomeOf(await getPath(gateway, `/v1/admin/${path}`))).toEqual([
+      403,
+      'insufficient_scope',
+    ])
+    expect((await fetch(`${gateway.url}/v1/admin/${path}`)).status).toBe(401)
+  })
+
+  it('open accounts and set their tiers', async () => {
+    const refused = await send('POST', 'accounts', { name: 'mine' }, gateway)
+    expect(await outcomeOf(refused)).toEqual([403, 'insufficient_scope'])
+    const opened = await (await send('POST', 'accounts', { name: 'new' })).json()
+    expect(opened).toMatchObject({ name: 'new', tier: null })
+    expect((await read('accounts')).accounts).toContainEqual(opened)
+    const set = (name: string, tier: string | null) => send('PUT', 'accounts', { name, tier })
+    expect((await set('new', null)).status).toBe(200)
+    expect(await outcomeOf(await set('nobody', null))).toEqual([404, 'not_found'])
+    expect(await outcomeOf(await set('new', 'no such'))).toEqual([422, ['body.tier']])
+    expect(await outcomeOf(await set('a\nb', null))).toEqual([422, ['body.name']])
+  })
+
+  it('list enclaves, and drain and add them', async () => {
+    const { enclaves } = await read('enclaves')
+    expect(enclaves).toMatchObject([{ state: 'usable', notary: gateway.enclave.notary }])
+    const url = enclaves[0]?.url ?? ''
+    const remove = (of: string) => send('DELETE', `enclaves?url=${encodeURIComponent(of)}`)
+    expect(await outcomeOf(await remove(url))).toEqual([409, 'enclave_in_use'])
+    expect(await outcomeOf(await remove('unix:/nowhere'))).toEqual([404, 'not_found'])
+    expect(await outcomeOf(await remove('http://x'))).toEqual([422, ['query.url']])
+    expect(await outcomeOf(await send('PUT', 'enclaves', { url: 'x' }))).toEqual([
+      422,
+      ['body.url'],
+    ])
+    expect((await send('PUT', 'enclaves', { url })).status).toBe(200)
+    const state = async () => (await read('enclaves')).enclaves[0]?.state
+    await expect.poll(state).not.toBe('usable')
+    expect((await send('POST', 'enclaves', { url })).status).toBe(200)
+    await expect.poll(state, { timeout: 20_000 }).toBe('usable')
+  })
+
+  it('tell what waits', async () => {
+    await expect.poll(async () => (await postChat(gateway, CHAT_REQUEST)).status).toBe(200)
+    const { anchors } = await read('anchors')
+    expect(anchors).toMatchObject([{ state: 'pending', notary: gateway.enclave.notary, size: 1 }])
+    expect(await read('status')).toMatchObject({
+      commits: { state: 'following', fault: null },
+      anchors: { state: 'idle', chain: 'ok' },
+    })
+    expect(await outcomeOf(await getPath(admin, '/v1/admin/anchors?limit=0'))).toEqual([
+      422,
+      ['query.limit'],
+    ])
+  })
+})

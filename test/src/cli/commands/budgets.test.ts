@@ -1,0 +1,91 @@
+import { beforeAll, describe, expect, it } from 'vitest'
+import { formatMoney, parseMoney } from '../../../../src/accounts/prices.ts'
+import { runCommandWith } from '../../../support/run-command.ts'
+import { createTestDatabase } from '../../../support/test-database.ts'
+
+let variables: Readonly<Record<string, string>>
+let keyId = ''
+const run = (...words: string[]) => runCommandWith(variables, ...words)
+beforeAll(async () => {
+  variables = { DATABASE_URL: await createTestDatabase() }
+  const made = await run('keys', 'create', '--account', 'Ann', '--name', 'laptop')
+  keyId = made.stdout.split('_')[1] ?? ''
+})
+
+describe('affidavit accounts set-budget and keys set-budget', () => {
+  it('set, change and remove what budgets lists', async () => {
+    const set = (...words: string[]) => run('accounts', 'set-budget', 'Ann', ...words)
+    expect(await set('money', 'month', '12.50')).toEqual({
+      ...{ code: 0, stdout: '', stderr: 'Ann has a budget of money per month.\n' },
+    })
+    expect((await set('tokens', 'total', '999999999999999')).code).toBe(0)
+    expect((await run('keys', 'set-budget', keyId, 'requests', 'day', '0')).code).toBe(0)
+    const { stdout } = await run('budgets')
+    const rows = stdout
+      .trim()
+      .split('\n')
+      .map((row) => row.split(/ {2,}/))
+    expect(rows).toEqual([
+      ['ACCOUNT', 'KEY', 'WHAT', 'PER', 'BOUND', 'USED', 'LEFT', 'RENEWS'],
+      ['Ann', '-', 'money', 'month', '12.5', '0', '12.5', expect.stringMatching(/-01 00:00/)],
+      ['Ann', '-', 'tokens', 'total', '999999999999999', '0', '999999999999999', '-'],
+      ['Ann', keyId, 'requests', 'day', '0', '0', '0', expect.stringMatching(/ 00:00/)],
+    ])
+    expect((await set('money', 'month', '0.000000001')).code).toBe(0)
+    expect((await set('tokens', 'total', 'none')).stderr).toBe(
+      'Ann has no budget of tokens in total.\n',
+    )
+    const list = JSON.parse((await run('budgets', '--account', 'Ann', '--json')).stdout)
+    expect(list).toMatchObject([
+      { account: 'Ann', key: null, what: 'money', per: 'month', bound: 1, used: 0, left: 1 },
+      { account: 'Ann', key: keyId, what: 'requests', per: 'day', bound: 0 },
+    ])
+    expect(JSON.parse((await run('budgets', '--account', 'Bob', '--json')).stdout)).toEqual([])
+  })
+
+  it.each([
+    ['time', 'day', '1'],
+    ['tokens', 'year', '1'],
+    ['tokens', 'day', '-1'],
+    ['tokens', 'day', '1.5'],
+    ['tokens', 'day', '1e3'],
+    ['tokens', 'day', '9007199254740993'],
+    ['requests', 'day', ''],
+    ['money', 'day', '1,50'],
+    ['money', 'day', '10000000'],
+    ['money', 'day', '0.0000000001'],
+    ['money', 'day', '.5'],
+    ['money', 'day', 'all'],
+    ['tokens', 'day'],
+  ])('refuse %s per %s of %j', async (...words) => {
+    // A bound that begins with a minus is no option.
+    const outcome = await run(
+      'accounts',
+      'set-budget',
+      'Ann',
+      ...words.slice(0, 2),
+      '--',
+      ...words.slice(2),
+    )
+    expect(outcome).toMatchObject({ code: 2, stdout: '' })
+  })
+
+  it('name what there is not', async () => {
+    expect(await run('accounts', 'set-budget', 'No\u001b[31mbody', 'tokens', 'day', '1')).toEqual({
+      ...{ code: 1, stdout: '', stderr: 'no account has the name No\\u{1b}[31mbody' },
+    })
+    for (const id of ['a'.repeat(16), 'nonsense', `afd_${keyId}_${'x'.repeat(43)}`]) {
+      const { code, stderr } = await run('keys', 'set-budget', id, 'tokens', 'day', '1')
+      expect([code, stderr]).toEqual([1, `no key has the id ${id}`])
+    }
+  })
+})
+
+describe('money', () => {
+  it.each(['0', '1', '12.5', '0.000000001', '9000000.123456789'])(
+    '%s is shown as given',
+    (text) => {
+      expect(formatMoney(Number(parseMoney(text)))).toBe(text)
+    },
+  )
+})

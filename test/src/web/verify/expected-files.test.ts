@@ -1,0 +1,100 @@
+import { describe, expect, it } from 'vitest'
+import { ExpectationFault } from '../../../../src/web/verify/expectation-fault.ts'
+import {
+  combineExpected,
+  fillExpectations,
+  readExpectedFile,
+} from '../../../../src/web/verify/expected-files.ts'
+import { NO_EXPECTATIONS } from '../../../../src/web/verify/job.ts'
+import { readExpectations } from '../../../../src/web/verify/read-expectations.ts'
+
+const PEM = '-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n'
+const PCR0 = 'ab'.repeat(48)
+
+const read = (value: unknown, name = 'a.json') =>
+  readExpectedFile(name, Buffer.from(typeof value === 'string' ? value : JSON.stringify(value)))
+
+describe('a file of expectations', () => {
+  it.each([
+    ['expectations', { measurements: [{ PCR0 }], configurations: [], roots: [PEM] }],
+    ['release', { format: 'affidavit-release/v1' }],
+    ['release', { format: 'affidavit-releases/v1' }],
+    ['measurements', { Measurements: { HashAlgorithm: 'Sha384', PCR0 } }],
+    ['measurements', { PCR0 }],
+    ['configuration', { providers: [] }],
+    ['roots', PEM],
+  ])('is told by its form: %s', (kind, value) => {
+    expect(read(value).kind).toBe(kind)
+  })
+
+  it.each(['', 'text', '[]', 'null', '{"a": 1}', '{"measurements"'])('is none: %s', (text) => {
+    expect(() => read(text, 'given.json')).toThrow(/^given\.json is neither/)
+  })
+
+  it('is none where readers of JSON would not agree, or where it is no text', () => {
+    expect(() => read(`{"measurements":[],"measurements":[{"PCR0":"${PCR0}"}]}`)).toThrow(/neither/)
+    expect(() => readExpectedFile('image', Buffer.from([0x7b, 0xff, 0x7d]))).toThrow(/^image/)
+  })
+})
+
+describe('files and keys together', () => {
+  it('expect nothing when there is none', () => {
+    expect(combineExpected([], ['00'.repeat(32)])).toBeNull()
+  })
+
+  it('add up, whatever their order', () => {
+    const files = [
+      read({ PCR0 }),
+      read({ measurements: { PCR0: '00' }, roots: PEM, configurations: 'c' }),
+      read(PEM),
+      read({ providers: [] }),
+    ]
+    for (const given of [files, files.toReversed()])
+      expect(combineExpected(given, ['k'])).toEqual({
+        expect: {
+          measurements: [{ PCR0: '00' }, { PCR0 }],
+          configurations: ['c', '{"providers":[]}'],
+        },
+        roots: [PEM, PEM],
+      })
+  })
+
+  it('take keys along with the release that they sign', () => {
+    const release = JSON.stringify({ format: 'affidavit-release/v1' })
+    expect(combineExpected([read(release)], ['k'])).toEqual({
+      ...{ expect: { releases: [release], releaseKeys: ['k'] }, roots: [] },
+    })
+  })
+})
+
+describe('the fields of a form', () => {
+  const fill = (value: unknown) => fillExpectations(read(value))
+  const [one, other] = ['ab'.repeat(48), 'cd'.repeat(48)]
+
+  it('are filled by what the client takes, and by measurements by themselves', async () => {
+    const filled = fill({
+      measurements: [{ PCR0: one, PCR1: other }, { PCR0: other }],
+      configurations: ['ef'.repeat(32)],
+      roots: [],
+    })
+    expect(filled.measurements).toBe(`PCR0=${one}\nPCR1=${other}\n\nPCR0=${other}`)
+    const { expected } = await readExpectations({ ...NO_EXPECTATIONS, ...filled })
+    expect(expected.attestation.measurements).toHaveLength(2)
+    expect(expected.configurations).toHaveLength(1)
+    for (const alone of [{ PCR0: one }, { Measurements: { HashAlgorithm: 'Sha384', PCR0: one } }])
+      expect(fill(alone)).toEqual({
+        ...{ measurements: `PCR0=${one}`, configurations: '', rootText: '' },
+      })
+  })
+
+  it.each([
+    [{ measurements: [] }],
+    [{ measurements: ['PCR0'] }],
+    [{ measurements: [{ PCR0: 'ab', PCR1: 7 }] }],
+    [{ configurations: ['ab'] }],
+    [{ providers: [] }],
+    [PEM],
+  ])('are filled by no file without measurements, and what to do is told: %j', (value) => {
+    expect(() => fill(value)).toThrow(ExpectationFault)
+  })
+})

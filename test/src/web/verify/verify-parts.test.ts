@@ -1,0 +1,165 @@
+import { createHash } from 'node:crypto'
+import { beforeAll, describe, expect, it } from 'vitest'
+import { compareExchange } from '../../../../attestation/compare-exchange.ts'
+import { BUNDLE_CHECKS } from '../../../../attestation/evidence/bundle-report.ts'
+import { verifyRecord } from '../../../../attestation/verify-record.ts'
+import { bundlePages } from '../../../../src/web/bundle.ts'
+import { pageHeaders, renderSavedPage, VERIFY_ALLOWANCES } from '../../../../src/web/page.ts'
+import { LINKS, wordsOf } from '../../../../src/web/verify/check-words.ts'
+import { type Expectations, NO_EXPECTATIONS } from '../../../../src/web/verify/job.ts'
+import { readFragment, takeLinked, writeFragment } from '../../../../src/web/verify/link.ts'
+import { linkStates } from '../../../../src/web/verify/link-states.ts'
+
+const kept = { request: {}, answer: { kind: 'whole', answer: {} } } as const
+const NAMES: readonly string[] = [
+  ...Object.keys(BUNDLE_CHECKS),
+  ...verifyRecord({}).checks.map(({ name }) => name),
+  ...compareExchange({}, kept).map(({ name }) => name),
+  'attestation',
+]
+
+describe('the chain', () => {
+  it('has words and a link for every check there is', () => {
+    expect(NAMES.filter((name) => wordsOf(name) === null)).toEqual([])
+  })
+
+  it('is broken at the links that need a check that failed, and nowhere else', () => {
+    for (const failed of NAMES) {
+      const links = linkStates(
+        NAMES.map((name) => ({ name, outcome: name === failed ? 'failed' : 'passed', detail: '' })),
+      )
+      const { link, also = link } = wordsOf(failed) ?? {}
+      expect(links.filter(({ state }) => state !== 'holds').map(({ name }) => name)).toEqual([
+        ...new Set([link, also]),
+      ])
+    }
+  })
+
+  it('is open where a check was not made, or where there is none', () => {
+    expect(linkStates([]).map(({ state }) => state)).toEqual(LINKS.map(() => 'open'))
+    const [log] = linkStates([
+      { name: 'receipt in log', outcome: 'passed', detail: '' },
+      { name: 'tree head', outcome: 'not checked', detail: '' },
+    ]).filter(({ name }) => name === 'log')
+    expect(log).toMatchObject({ state: 'open', why: 'tree head' })
+  })
+
+  it('calls no enclave of a record genuine whose document was not checked', () => {
+    const stateOf = (attestation: 'passed' | 'failed' | 'not checked') =>
+      linkStates([
+        { name: 'attestation key', outcome: 'passed', detail: '' },
+        { name: 'attestation', outcome: attestation, detail: '' },
+      ]).find(({ name }) => name === 'notary')?.state
+    expect(stateOf('not checked')).toBe('open')
+    expect(stateOf('failed')).toBe('broken')
+    expect(stateOf('passed')).toBe('holds')
+  })
+
+  it('overlooks no failure of a check that it does not know', () => {
+    const [first] = linkStates([{ name: 'of the future', outcome: 'failed', detail: '' }])
+    expect(first).toMatchObject({ state: 'broken', why: 'of the future' })
+  })
+})
+
+describe('a link with expectations', () => {
+  const expected: Expectations = {
+    ...NO_EXPECTATIONS,
+    ...{ measurements: `PCR0=${'ab'.repeat(48)}\nPCR1=${'cd'.repeat(48)}`, releaseKeys: 'ef' },
+  }
+
+  it('says the texts that are compared, and says them again when it is read', () => {
+    expect(readFragment(writeFragment(expected))).toEqual({
+      ...{ measurements: expected.measurements, releaseKeys: 'ef' },
+      ...{ releaseSigners: '', configurations: '' },
+    })
+    expect(readFragment('')).toBeNull()
+    expect(writeFragment(NO_EXPECTATIONS)).toBe('')
+  })
+
+  it('says nothing that would widen what is trusted, whoever wrote it', () => {
+    const wide: Expectations = {
+      ...expected,
+      ...{
+        rootText: 'a root',
+        anyMeasurement: true,
+        allowDebug: true,
+        outcomes: ['upstream_error'],
+      },
+    }
+    expect(writeFragment(wide)).toBe(writeFragment(expected))
+    const read = readFragment(
+      '#rootText=a&anyMeasurement=true&allowDebug=true&rpc=b&measurements=c',
+    )
+    expect(Object.keys(read ?? {}).sort()).toEqual([
+      'configurations',
+      'measurements',
+      'releaseKeys',
+      'releaseSigners',
+    ])
+    expect(
+      readFragment(`#measurements=${'x'.repeat(1_000_000)}`)?.measurements.length,
+    ).toBeLessThan(10_000)
+  })
+})
+
+describe('a link that is taken', () => {
+  const linkOf = (text: string) => readFragment(text) ?? expect.unreachable()
+  const own = { ...NO_EXPECTATIONS, releaseKeys: 'aa,bb,cc', releaseSigners: '3', rootText: 'r' }
+
+  it.each([
+    ['3', '1', '3'],
+    ['3', '0', '3'],
+    ['3', ' 2 ', '3'],
+    ['3', '0x9', '3'],
+    ['3', 'three', '3'],
+    ['3', '', '3'],
+    ['3', '4', '4'],
+    ['', '2', '2'],
+    ['some', '2', '2'],
+  ])('makes of %j signers and its own %j: %j', (mine, said, then) => {
+    const taken = takeLinked(
+      { ...own, releaseSigners: mine },
+      linkOf(`#releaseKeys=dd&releaseSigners=${said}`),
+    )
+    expect(taken).toEqual({ ...own, releaseKeys: 'dd', releaseSigners: then })
+  })
+
+  it('leaves what it does not speak of as the reader gave it', () => {
+    expect(takeLinked(own, linkOf('#measurements=PCR0'))).toEqual({ ...own, measurements: 'PCR0' })
+  })
+})
+
+describe('the page as one file', () => {
+  let html = ''
+  let saved: { readonly script: string; readonly style: string }
+
+  beforeAll(async () => {
+    saved = (await bundlePages()).saved
+    html = renderSavedPage(saved)
+  })
+
+  it('loads nothing, and names its script and its style by their hashes', () => {
+    expect(html).not.toMatch(/<(script|link|img|iframe)[^>]*(src|href)="(?!data:)/)
+    const hashOf = (text: string) => createHash('sha256').update(text).digest('base64')
+    const [, policy = ''] = /content-security-policy" content="([^"]*)"/.exec(html) ?? []
+    expect(policy).toContain(`script-src 'sha256-${hashOf(saved.script)}';`)
+    expect(policy).toContain(`style-src 'sha256-${hashOf(saved.style)}';`)
+    expect(policy).not.toContain('unsafe')
+    expect(Buffer.byteLength(html)).toBeLessThan(500_000)
+  })
+
+  it('is not made of a script or style that would end its element', () => {
+    for (const script of ['"</script>"', '"<!--"'])
+      expect(() => renderSavedPage({ script, style: '' })).toThrow(TypeError)
+    expect(() => renderSavedPage({ script: '', style: 'a{}</style>' })).toThrow(TypeError)
+  })
+
+  it('may ask a chain, and no other page may', () => {
+    const policyOf = (headers: Readonly<Record<string, string>>) =>
+      headers['content-security-policy']
+    expect(policyOf(pageHeaders(VERIFY_ALLOWANCES))).toContain(
+      "connect-src 'self' https: http://127.0.0.1:*",
+    )
+    expect(policyOf(pageHeaders())).toContain("connect-src 'self';")
+  })
+})
