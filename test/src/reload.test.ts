@@ -1,8 +1,8 @@
 import { randomBytes } from 'node:crypto'
-import { mkdtempSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, beforeAll, expect, it } from 'vitest'
+import { afterAll, beforeAll, expect, it, onTestFinished } from 'vitest'
 import { createAdminLog } from '../../src/accounts/admin-log-store.ts'
 import { readGatewayConfig } from '../../src/config.ts'
 import { openSettings, readReloadable } from '../../src/reload.ts'
@@ -23,6 +23,7 @@ const pricesOf = (price: string) =>
 /** Settings of three files, each of which can be written anew. */
 async function setUp() {
   const folder = mkdtempSync(join(tmpdir(), 'affidavit-reload-'))
+  onTestFinished(() => rmSync(folder, { recursive: true }))
   const fileOf = (name: string) => join(folder, name)
   const write = (name: string, text: string) =>
     writeFileSync(fileOf(name), text, { mode: 0o600, flush: true })
