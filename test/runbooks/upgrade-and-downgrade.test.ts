@@ -121,6 +121,10 @@ describe.skipIf(CANNOT)('upgrade and downgrade (by pg_dump, and git)', () => {
     const run = await migrate(url)
     expect(run).toMatchObject({ code: 1, stdout: '' })
     expect(run.stderr).toContain('which does not know its migration 2126-01-01-later')
+    // As the page has it, for releases of before there was `migrate`.
+    const list = await runCli(['accounts', 'list'], { variables: { DATABASE_URL: url } })
+    expect(list).toMatchObject({ code: 1, stdout: '' })
+    expect(list.stderr).toMatch(/^affidavit: database: .* migration 2126-01-01-later/)
   })
 })
 
