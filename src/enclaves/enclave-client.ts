@@ -1,4 +1,3 @@
-import type { Socket } from 'node:net'
 import { buildConnector, Pool } from 'undici'
 import { RESPONSE_NONCE_HEADER } from '../../attestation/ehbp.ts'
 import type { BootHead } from '../../attestation/evidence/boot-statement.ts'
@@ -18,9 +17,9 @@ import {
   type PullRequest,
   type SealedNotice,
 } from '../../enclave/protocol/messages.ts'
-import { asError } from '../api/errors.ts'
 import type { PassedBody } from '../api/read-body.ts'
 import { memoryLimitBytes } from '../runtime/memory.ts'
+import { checkedConnector } from './connection-check.ts'
 import { EnclaveError, enclaveErrorOf } from './enclave-errors.ts'
 import {
   type EnclaveEvent,
@@ -52,9 +51,7 @@ const MIB = 1024 * 1024
  */
 export const IDENTITY_AGE_MAX_MS = 5_000
 
-/**
- * Until a connection to the local socket stands, and until what answers there has said who it is.
- */
+/** Until a connection to the local socket stands. */
 const CONNECT_TIMEOUT_MS = 2_000
 
 /**
@@ -77,9 +74,6 @@ const REPLY_BYTES_MAX = Math.min(256 * MIB, Math.max(64 * MIB, Math.floor(memory
 
 /** Largest identity, notice, fault or document. */
 const SMALL_REPLY_BYTES_MAX = 1024 * 1024
-
-/** Largest identity that is read of a new connection, headers included, bytes. */
-export const CONNECTION_REPLY_BYTES_MAX = 1024 * 1024
 
 /** Unused connections are kept this long; the enclave's own hint shortens it. */
 const KEEP_ALIVE_MS = 30_000
@@ -123,7 +117,10 @@ export class EnclaveClient {
     this.#identityTimeoutMs = identityTimeoutMs
     this.#now = now
     this.#completions = openPool(
-      connectChecked(socketPath, (identity) => this.isExpected(identity)),
+      checkedConnector({
+        connect: buildConnector({ socketPath, timeout: CONNECT_TIMEOUT_MS }),
+        isExpected: (identity) => this.isExpected(identity),
+      }),
       {
         connections: callsMax,
         headersTimeout: COMPLETION_TIMEOUT_MS,
@@ -368,120 +365,4 @@ async function readJson(reply: Reply, bytesMax: number, signal?: AbortSignal): P
       throw new EnclaveError('protocol', 'the enclave answered what is not JSON')
     throw enclaveErrorOf(error, signal)
   }
-}
-
-/**
- * Connects to the socket, asks on each new connection who answers there, and gives the connection
- * only when `isExpected` takes that identity. Another process may listen there since the enclave
- * was checked, also while the old one lives; what is sent over a connection that was given goes to
- * the one that was checked. Fails with EnclaveError, nothing sent.
- *
- * Does NOT check the identity itself: whoever is behind the socket could say that it is another.
- */
-function connectChecked(
-  socketPath: string,
-  isExpected: (identity: Identity) => boolean,
-): buildConnector.connector {
-  const connect = buildConnector({ socketPath, timeout: CONNECT_TIMEOUT_MS })
-  return (options, callback) => {
-    connect(options, (...[error, socket]) => {
-      if (error !== null) {
-        callback(error, null)
-        return
-      }
-      checkConnection(socket, isExpected).then(
-        () => callback(null, socket),
-        (fault: unknown) => {
-          socket.on('error', () => undefined).destroy()
-          callback(unsent(fault), null)
-        },
-      )
-    })
-  }
-}
-
-async function checkConnection(
-  socket: Socket,
-  isExpected: (identity: Identity) => boolean,
-): Promise<void> {
-  const reply = await askOnce(
-    socket,
-    `GET ${ENCLAVE_PATHS.identity} HTTP/1.1\r\nhost: enclave\r\n\r\n`,
-  )
-  const value: unknown = JSON.parse(reply.body)
-  if (reply.status !== 200)
-    throw new EnclaveError('refused', 'the enclave refused to say who it is', parseFault(value))
-  if (!isExpected(parseIdentity(value)))
-    throw new EnclaveError(
-      'unavailable',
-      'another enclave answers at the socket than the one that was checked',
-    )
-}
-
-type RawReply = { readonly status: number; readonly body: string }
-
-/**
- * Sends a request and reads its reply, to its last byte and no further. Leaves no listener behind.
- */
-function askOnce(socket: Socket, request: string): Promise<RawReply> {
-  const { promise, resolve, reject } = Promise.withResolvers<RawReply>()
-  let received = Buffer.alloc(0)
-  const read = () => {
-    for (let part = socket.read(); part !== null; part = socket.read())
-      received = Buffer.concat([received, part])
-    try {
-      const reply = parseRawReply(received)
-      if (reply !== null) resolve(reply)
-    } catch (error) {
-      reject(error)
-    }
-  }
-  const fail = (error: Error) => reject(error)
-  const end = () => reject(new EnclaveError('unavailable', 'the enclave closed a new connection'))
-  const late = () =>
-    reject(new EnclaveError('timeout', 'the enclave did not say in time who it is'))
-  const timer = setTimeout(late, CONNECT_TIMEOUT_MS)
-  socket.on('readable', read).on('error', fail).on('close', end)
-  socket.write(request)
-  return promise.finally(() => {
-    clearTimeout(timer)
-    socket.off('readable', read).off('error', fail).off('close', end)
-  })
-}
-
-const HEADERS_END = '\r\n\r\n'
-
-/** Null while it is not whole. Throws EnclaveError `protocol` and `reply_too_large`. */
-function parseRawReply(received: Buffer): RawReply | null {
-  if (received.length > CONNECTION_REPLY_BYTES_MAX)
-    throw new EnclaveError('reply_too_large', 'the enclave answered more than the limit')
-  const end = received.indexOf(HEADERS_END)
-  if (end < 0) return null
-  const headers = received.toString('latin1', 0, end)
-  const [, status] = /^HTTP\/1\.1 (\d{3})/.exec(headers) ?? []
-  const [, length] = /\r\ncontent-length: *(\d{1,9})(\r\n|$)/i.exec(headers) ?? []
-  if (status === undefined || length === undefined)
-    throw new EnclaveError(
-      'protocol',
-      'the enclave answered a new connection with something else than HTTP',
-    )
-  const from = end + HEADERS_END.length
-  const body = received.subarray(from)
-  if (body.length > Number(length))
-    throw new EnclaveError(
-      'protocol',
-      'the enclave answered a new connection with more than was asked',
-    )
-  if (body.length < Number(length)) return null
-  return { status: Number(status), body: body.toString('utf8') }
-}
-
-/** Nothing of a call was sent over a connection that was never given. */
-function unsent(fault: unknown): Error {
-  const error =
-    fault instanceof SyntaxError
-      ? new EnclaveError('protocol', 'the enclave answered what is not JSON')
-      : enclaveErrorOf(fault)
-  if (!(error instanceof EnclaveError)) return asError(error)
-  return new EnclaveError(error.code, error.message, error.fault, { wasSent: false })
 }

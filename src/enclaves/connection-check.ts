@@ -1,0 +1,183 @@
+import type { Socket } from 'node:net'
+import type { buildConnector } from 'undici'
+import { ENCLAVE_PATHS, type Identity } from '../../enclave/protocol/messages.ts'
+import { asError } from '../api/errors.ts'
+import { EnclaveError, enclaveErrorOf } from './enclave-errors.ts'
+import { parseFault, parseIdentity } from './enclave-replies.ts'
+
+/** How long a new connection waits to hear who answers there, milliseconds. */
+type Patience = {
+  /**
+   * Since the enclave answered on any connection: one that has many to answer is not silent, though
+   * it leaves one of them waiting for longer.
+   */
+  readonly silenceMaxMs: number
+  /** However many others are answered meanwhile. */
+  readonly timeoutMs: number
+}
+
+const PATIENCE: Patience = { silenceMaxMs: 2_000, timeoutMs: 10_000 }
+
+/** Largest identity that is read of a new connection, headers included, bytes. */
+export const CONNECTION_REPLY_BYTES_MAX = 1024 * 1024
+
+/**
+ * Makes connections by `connect`, asks on each new one who answers there, and gives it only when
+ * `isExpected` takes that identity. Another process may listen there since the enclave was checked,
+ * also while the old one lives; what is sent over a connection that was given goes to the one that
+ * was checked. Fails with EnclaveError, nothing sent.
+ *
+ * Does NOT check the identity itself: whoever is behind the socket could say that it is another.
+ */
+export function checkedConnector({
+  connect,
+  isExpected,
+  patience = PATIENCE,
+}: {
+  readonly connect: buildConnector.connector
+  readonly isExpected: (identity: Identity) => boolean
+  readonly patience?: Patience
+}): buildConnector.connector {
+  /** When an identity came on any of the connections. */
+  let answeredAtMs = Number.NEGATIVE_INFINITY
+
+  async function check(socket: Socket): Promise<void> {
+    const question = `GET ${ENCLAVE_PATHS.identity} HTTP/1.1\r\nhost: enclave\r\n\r\n`
+    const reply = await askOnce(socket, question, (late) =>
+      onSilence({ ...patience, answeredAtMs: () => answeredAtMs }, late),
+    )
+    answeredAtMs = performance.now()
+    const value: unknown = JSON.parse(reply.body)
+    if (reply.status !== 200)
+      throw new EnclaveError('refused', 'the enclave refused to say who it is', parseFault(value))
+    if (!isExpected(parseIdentity(value)))
+      throw new EnclaveError(
+        'unavailable',
+        'another enclave answers at the socket than the one that was checked',
+      )
+  }
+
+  return (options, callback) => {
+    connect(options, (...[error, socket]) => {
+      if (error !== null) {
+        callback(error, null)
+        return
+      }
+      check(socket).then(
+        () => callback(null, socket),
+        (fault: unknown) => {
+          socket.on('error', () => undefined).destroy()
+          callback(unsent(fault), null)
+        },
+      )
+    })
+  }
+}
+
+type RawReply = { readonly status: number; readonly body: string }
+
+/**
+ * Sends a request and reads its reply, to its last byte and no further. Leaves no listener behind.
+ * `watch` calls `late` when that takes too long, and gives what ends the watch.
+ */
+function askOnce(
+  socket: Socket,
+  request: string,
+  watch: (late: () => void) => () => void,
+): Promise<RawReply> {
+  const { promise, resolve, reject } = Promise.withResolvers<RawReply>()
+  let received = Buffer.alloc(0)
+  const read = () => {
+    for (let part = socket.read(); part !== null; part = socket.read())
+      received = Buffer.concat([received, part])
+    try {
+      const reply = parseRawReply(received)
+      if (reply !== null) resolve(reply)
+    } catch (error) {
+      reject(error)
+    }
+  }
+  const fail = (error: Error) => reject(error)
+  const end = () => reject(new EnclaveError('unavailable', 'the enclave closed a new connection'))
+  const late = () =>
+    reject(new EnclaveError('timeout', 'the enclave did not say in time who it is'))
+  const stopWatch = watch(late)
+  socket.on('readable', read).on('error', fail).on('close', end)
+  socket.write(request)
+  return promise.finally(() => {
+    stopWatch()
+    socket.off('readable', read).off('error', fail).off('close', end)
+  })
+}
+
+/** Calls `late` once, when a question that is asked now has waited too long. Gives what ends it. */
+function onSilence(
+  {
+    silenceMaxMs,
+    timeoutMs,
+    answeredAtMs,
+  }: Patience & {
+    /** When the enclave last answered on any connection. */
+    readonly answeredAtMs: () => number
+  },
+  late: () => void,
+): () => void {
+  const askedAtMs = performance.now()
+  const leftMs = () => {
+    const silentAtMs = Math.max(askedAtMs, answeredAtMs()) + silenceMaxMs
+    return Math.min(silentAtMs, askedAtMs + timeoutMs) - performance.now()
+  }
+  let timer = setTimeout(look, leftMs())
+  let reading: NodeJS.Immediate | undefined
+
+  // This process may have been held up: what has come meanwhile is read first.
+  function look(): void {
+    reading = setImmediate(() => {
+      const nextMs = leftMs()
+      if (nextMs <= 0) late()
+      else timer = setTimeout(look, nextMs)
+    })
+  }
+
+  return () => {
+    clearTimeout(timer)
+    clearImmediate(reading)
+  }
+}
+
+const HEADERS_END = '\r\n\r\n'
+
+/** Null while it is not whole. Throws EnclaveError `protocol` and `reply_too_large`. */
+function parseRawReply(received: Buffer): RawReply | null {
+  if (received.length > CONNECTION_REPLY_BYTES_MAX)
+    throw new EnclaveError('reply_too_large', 'the enclave answered more than the limit')
+  const end = received.indexOf(HEADERS_END)
+  if (end < 0) return null
+  const headers = received.toString('latin1', 0, end)
+  const [, status] = /^HTTP\/1\.1 (\d{3})/.exec(headers) ?? []
+  const [, length] = /\r\ncontent-length: *(\d{1,9})(\r\n|$)/i.exec(headers) ?? []
+  if (status === undefined || length === undefined)
+    throw new EnclaveError(
+      'protocol',
+      'the enclave answered a new connection with something else than HTTP',
+    )
+  const from = end + HEADERS_END.length
+  const body = received.subarray(from)
+  if (body.length > Number(length))
+    throw new EnclaveError(
+      'protocol',
+      'the enclave answered a new connection with more than was asked',
+    )
+  if (body.length < Number(length)) return null
+  return { status: Number(status), body: body.toString('utf8') }
+}
+
+/** Nothing of a call was sent over a connection that was never given. */
+function unsent(fault: unknown): Error {
+  const error =
+    fault instanceof SyntaxError
+      ? new EnclaveError('protocol', 'the enclave answered what is not JSON')
+      : enclaveErrorOf(fault)
+  if (!(error instanceof EnclaveError)) return asError(error)
+  return new EnclaveError(error.code, error.message, error.fault, { wasSent: false })
+}
