@@ -2,6 +2,7 @@ import { hash, timingSafeEqual } from 'node:crypto'
 import { DEFAULT_SCOPES, SCOPES, type Scope } from '../api/context.ts'
 import { ApiError } from '../api/errors.ts'
 import { type Account, type KeysStore, type StoredKey, USE_INTERVAL_SECONDS } from './keys-store.ts'
+import { createKnownKeys, KEYS_CACHED_MAX } from './known-keys.ts'
 
 /**
  * `afd_`, the public id (80 bits, base32), `_`, the secret (256 bits, base64url without padding).
@@ -10,15 +11,6 @@ export const API_KEY_FORM = /^afd_([a-z2-7]{16})_[A-Za-z0-9_-]{43}$/
 
 /** Public id of a key. No other text is looked up: a database refuses some (U+0000). */
 export const KEY_ID_FORM = /^[a-z2-7]{16}$/
-
-/**
- * How long what the database said of a key is believed, milliseconds: a revoked key stops well
- * within a second.
- */
-export const KEY_AGE_MAX_MS = 500
-
-/** Keys remembered at once, so that made-up ids cannot fill the memory. */
-export const KEYS_CACHED_MAX = 10_000
 
 /**
  * Keys that an account may have made through the API: those that are good, and those that ended
@@ -105,7 +97,7 @@ export function createApiKeys(options: {
   readonly fixedKey?: { readonly text: string; readonly accountId: string } | null
 }): ApiKeys {
   const { keys, now, random, fixedKey = null, monotonic = () => performance.now() } = options
-  const findKey = rememberKeys(keys, monotonic)
+  const findKey = createKnownKeys(keys, monotonic)
   const noteUse = rememberUse(keys, { now, monotonic })
   const unixSeconds = () => Math.floor(now() / 1000)
   const fixedDigest = fixedKey === null ? null : digestOf(fixedKey.text)
@@ -189,35 +181,6 @@ function encodeBase32(bytes: Uint8Array): string {
   return (bits.match(/.{5}/g) ?? [])
     .map((digit) => BASE32_DIGITS.charAt(Number.parseInt(digit, 2)))
     .join('')
-}
-
-/**
- * Asks the store once for all calls within KEY_AGE_MAX_MS; an answer that failed serves for nobody
- * else.
- */
-function rememberKeys(
-  keys: Pick<KeysStore, 'findKey'>,
-  monotonic: () => number,
-): (id: string) => Promise<StoredKey | null> {
-  const known = new Map<
-    string,
-    { readonly key: Promise<StoredKey | null>; readonly askedAtMs: number }
-  >()
-
-  return (id) => {
-    const atMs = monotonic()
-    const entry = known.get(id)
-    if (entry !== undefined && atMs - entry.askedAtMs < KEY_AGE_MAX_MS) return entry.key
-    const key = keys.findKey(id)
-    known.delete(id)
-    known.set(id, { key, askedAtMs: atMs })
-    const [oldest] = known.keys()
-    if (known.size > KEYS_CACHED_MAX && oldest !== undefined) known.delete(oldest)
-    key.catch(() => {
-      if (known.get(id)?.key === key) known.delete(id)
-    })
-    return key
-  }
 }
 
 /**

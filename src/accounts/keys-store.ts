@@ -91,6 +91,8 @@ export type KeysStore = {
   addKey(key: NewKey): Promise<void>
   /** Gives the key with this public id, revoked or not, or null. */
   findKey(id: string): Promise<StoredKey | null>
+  /** The same of several, in any order; those that are not there are left out. */
+  findKeys(ids: readonly string[]): Promise<readonly StoredKey[]>
   /**
    * Counts the keys of an account but those that ended, revoked or expired, before a time (Unix
    * seconds).
@@ -228,6 +230,12 @@ export function createKeysStore({ queries }: Pick<Database, 'queries'>): KeysSto
     async findKey(id) {
       const row = await selectKeys().where('api_keys.id', '=', id).executeTakeFirst()
       return row === undefined ? null : toKey(row)
+    },
+    async findKeys(ids) {
+      const rows = await selectKeys()
+        .where(sql<boolean>`api_keys.id = any(${ids}::text[])`)
+        .execute()
+      return rows.map(toKey)
     },
     async countKeys(accountId, endedSince) {
       const { rows } = await sql<{ count: number }>`

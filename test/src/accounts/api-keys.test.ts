@@ -3,11 +3,10 @@ import { describe, expect, it } from 'vitest'
 import {
   API_KEY_FORM,
   createApiKeys,
-  KEY_AGE_MAX_MS,
-  KEYS_CACHED_MAX,
   KEYS_PER_ACCOUNT_MAX,
 } from '../../../src/accounts/api-keys.ts'
 import type { Account, KeysStore, StoredKey } from '../../../src/accounts/keys-store.ts'
+import { KEY_AGE_MAX_MS, KEYS_CACHED_MAX } from '../../../src/accounts/known-keys.ts'
 import { SCOPES } from '../../../src/api/context.ts'
 
 const UNUSED = {
@@ -47,6 +46,7 @@ function createMemoryKeys() {
       if (failure) throw failure
       return stored.get(id) ?? null
     },
+    findKeys: async (ids) => ids.flatMap((id) => stored.get(id) ?? []),
     countKeys: async () => stored.size,
     listKeys: async (accountId) =>
       [...stored.values()].filter((key) => accountId === null || key.accountId === accountId),

@@ -54,6 +54,19 @@ describe.each(DATABASE_KINDS)('keys store on %s', (kind) => {
     expect(await keys.findKey("' or '1'='1")).toBeNull()
   })
 
+  it('finds several keys at once, and leaves out those that are not there', async () => {
+    const account = await openAccount()
+    const [one, other] = [makeKey(account.id), makeKey(account.id)]
+    await keys.addKey(one)
+    await keys.addKey(other)
+    await keys.revokeKey(other.id, 300, null)
+    const found = await keys.findKeys([one.id, 'nobody', "' or '1'='1", other.id, '{,"'])
+    expect(found).toHaveLength(2)
+    expect(found).toContainEqual(await keys.findKey(one.id))
+    expect(found).toContainEqual(await keys.findKey(other.id))
+    expect(await keys.findKeys([])).toEqual([])
+  })
+
   it('refuses a second key with the same id', async () => {
     const account = await openAccount()
     const key = makeKey(account.id)
