@@ -1,6 +1,7 @@
 import { hash, timingSafeEqual } from 'node:crypto'
 import { DEFAULT_SCOPES, SCOPES, type Scope } from '../api/context.ts'
 import { ApiError } from '../api/errors.ts'
+import { LruMap } from '../runtime/lru-map.ts'
 import { type Account, type KeysStore, type StoredKey, USE_INTERVAL_SECONDS } from './keys-store.ts'
 import { createKnownKeys, KEYS_CACHED_MAX } from './known-keys.ts'
 
@@ -190,15 +191,12 @@ function rememberUse(
   keys: Pick<KeysStore, 'noteUse'>,
   { now, monotonic }: { readonly now: () => number; readonly monotonic: () => number },
 ): (id: string) => void {
-  const noted = new Map<string, number>()
+  const noted = new LruMap<string, number>(KEYS_CACHED_MAX)
 
   return (id) => {
     const atMs = monotonic()
     if (atMs - (noted.get(id) ?? Number.NEGATIVE_INFINITY) < USE_INTERVAL_SECONDS * 1000) return
-    noted.delete(id)
     noted.set(id, atMs)
-    const [oldest] = noted.keys()
-    if (noted.size > KEYS_CACHED_MAX && oldest !== undefined) noted.delete(oldest)
     // When it fails, the next minute's use is noted instead: nothing but a display hangs on it.
     keys.noteUse(id, Math.floor(now() / 1000)).catch(() => undefined)
   }

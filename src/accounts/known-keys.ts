@@ -1,3 +1,5 @@
+import { LruMap } from '../runtime/lru-map.ts'
+import { singleFlight } from '../runtime/single-flight.ts'
 import type { KeysStore, StoredKey } from './keys-store.ts'
 
 /**
@@ -34,21 +36,12 @@ export function createKnownKeys(
   store: Pick<KeysStore, 'findKey' | 'findKeys'>,
   monotonic: () => number,
 ): (id: string) => Promise<StoredKey | null> {
-  const known = new Map<string, KnownKey>()
+  const known = new LruMap<string, KnownKey>(KEYS_CACHED_MAX)
   let timer: NodeJS.Timeout | null = null
-  let isRefreshing = false
-
-  function remember(id: string, entry: KnownKey): void {
-    known.delete(id)
-    known.set(id, entry)
-    const [oldest] = known.keys()
-    if (known.size > KEYS_CACHED_MAX && oldest !== undefined) known.delete(oldest)
-  }
 
   function lookUp(id: string, atMs: number): Promise<StoredKey | null> {
     const key = store.findKey(id)
-    const entry = { key, askedAtMs: atMs, usedAtMs: atMs, isThere: false }
-    remember(id, entry)
+    known.set(id, { key, askedAtMs: atMs, usedAtMs: atMs, isThere: false })
     key.then(
       (found) => {
         const now = known.get(id)
@@ -69,30 +62,25 @@ export function createKnownKeys(
   }
 
   /** What fails is left to the calls, which ask for themselves when the time is over. */
-  async function refresh(): Promise<void> {
-    if (isRefreshing) return
+  const refresh = singleFlight(async () => {
     const ids = idsInUse()
     if (ids.length === 0) {
       if (timer !== null) clearInterval(timer)
       timer = null
       return
     }
-    isRefreshing = true
     const askedAtMs = monotonic()
-    try {
-      const found = new Map((await store.findKeys(ids)).map((key) => [key.id, key]))
-      for (const id of ids) {
-        const entry = known.get(id)
-        // One that was forgotten, or asked for since, is not touched.
-        if (entry === undefined || entry.askedAtMs > askedAtMs) continue
-        const key = found.get(id) ?? null
-        known.set(id, { ...entry, key: Promise.resolve(key), askedAtMs, isThere: key !== null })
-      }
-    } catch {
-    } finally {
-      isRefreshing = false
+    const keys = await store.findKeys(ids).catch(() => null)
+    if (keys === null) return
+    const found = new Map(keys.map((key) => [key.id, key]))
+    for (const id of ids) {
+      const entry = known.get(id)
+      // One that was forgotten, or asked for since, is not touched.
+      if (entry === undefined || entry.askedAtMs > askedAtMs) continue
+      const key = found.get(id) ?? null
+      known.set(id, { ...entry, key: Promise.resolve(key), askedAtMs, isThere: key !== null })
     }
-  }
+  })
 
   return (id) => {
     const atMs = monotonic()
