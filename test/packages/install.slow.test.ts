@@ -281,7 +281,7 @@ describe('affidavit, installed in an empty folder', () => {
       headers: { authorization: `Bearer ${service.apiKey}`, 'content-type': 'application/json' },
       body: JSON.stringify({
         model: 'demo/echo',
-        messages: [{ role: 'user', content: 'asked by test/packages/install.test.ts' }],
+        messages: [{ role: 'user', content: 'asked by test/packages/install.slow.test.ts' }],
       }),
     })
     const { hash } = (await asked.json()) as { readonly hash: string }
@@ -313,7 +313,7 @@ describe('affidavit, installed beside openai', () => {
     const expectations = readFileSync(join(service.dataFolder, 'expect.json'), 'utf8')
     writeFileSync(join(place.folder, 'expect.json'), expectations)
     const [snippet = ''] = snippetsOf(place)
-    const question = 'Hello from test/packages/install.test.ts'
+    const question = 'Hello from test/packages/install.slow.test.ts'
     writeFileSync(join(place.folder, 'ask.mjs'), snippet.replace("'Hello'", `'${question}'`))
     const variables = { AFFIDAVIT_URL: service.url, AFFIDAVIT_API_KEY: service.apiKey }
     const run = await runIn({ ...place, variables }, 'node', 'ask.mjs')
