@@ -158,6 +158,24 @@ describe.skipIf(!HAS_BROWSER)('signing in (skipped without a Chromium)', () => {
   })
 })
 
+describe.skipIf(!HAS_BROWSER)(
+  'a dialog that asks before it acts (skipped without a Chromium)',
+  () => {
+    it('a dialog that is opened again before its close event came has its words', async () => {
+      const { page } = await signIn(service.apiKey, '/keys')
+      await page
+        .getByRole('button', { name: /^Revoke key/ })
+        .first()
+        .waitFor()
+      await page.evaluate(OPEN_CLOSE_OPEN)
+      const dialog = page.getByRole('dialog', { name: 'Revoke this key?' })
+      await dialog.getByRole('button', { name: 'Cancel' }).click()
+      await dialog.waitFor({ state: 'hidden' })
+      await page.context().close()
+    })
+  },
+)
+
 describe.skipIf(!HAS_BROWSER)('every part (skipped without a Chromium)', () => {
   it.each([
     ['light', 1280],
@@ -771,6 +789,16 @@ describe.skipIf(!HAS_BROWSER)('the playground (skipped without a Chromium)', () 
     await page.context().close()
   })
 })
+
+/** In one turn, so that the event of the closing comes last; then waits until it came. */
+const OPEN_CLOSE_OPEN = `new Promise((resolve) => {
+  const dialog = document.querySelector('td dialog')
+  const button = dialog.previousElementSibling
+  dialog.addEventListener('close', () => requestAnimationFrame(resolve), { once: true })
+  button.click()
+  dialog.close()
+  button.click()
+})`
 
 /** Everything that a page can keep. */
 const storageOf = (page: Page): Promise<string> =>

@@ -41,7 +41,12 @@ export function ConfirmButton({
       <button type="button" class="small" onClick={open} aria-label={`${label} ${what}`}>
         {label}
       </button>
-      <dialog ref={dialog} aria-labelledby={id} onClose={() => setIsOpen(false)}>
+      {/* The event comes after the closing: by then the dialog may be open again. */}
+      <dialog
+        ref={dialog}
+        aria-labelledby={id}
+        onClose={() => setIsOpen(dialog.current?.open ?? false)}
+      >
         {isOpen && (
           <>
             <h2 id={id}>{title}</h2>
