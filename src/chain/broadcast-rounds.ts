@@ -211,7 +211,8 @@ export class BroadcastRounds {
     const { rpc, anchors, relayer } = this.#options
     let cursor = this.#mineFrom ?? 0
     let firstOpen: number | null = null
-    if (cursor >= end) await this.#checkTip(end, signal)
+    // What is taken back is asked for in the next round: #mineFrom stays where that put it.
+    if (cursor >= end && !(await this.#checkTip(end, signal))) return
     while (cursor < end) {
       const page = await anchors.listFrom(relayer, cursor, Math.min(PAGE_ROWS, end - cursor))
       const last = page.at(-1)

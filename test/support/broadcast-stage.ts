@@ -40,6 +40,12 @@ export type BroadcastStage = {
   untilConfirmed(count: number, timeoutMs?: number): Promise<void>
   /** The chain's count of the relayer's transactions. */
   chainNonce(): Promise<number>
+  /**
+   * Replaces the newest blocks of the chain, those with the stored anchors from `nonce` on among
+   * them, with as many new ones: with these raw transactions in the last one, else empty. Anvil may
+   * mine an empty block after the anchors', so how many blocks these are is asked each time.
+   */
+  reorganise(from: { readonly nonce: number }, raws?: readonly string[]): Promise<void>
   /** Stored anchors whose stored block is not the one that the chain has them in. */
   staleCount(): Promise<number>
   /**
@@ -121,6 +127,13 @@ export function useBroadcastStage(): BroadcastStage {
       until(`${count} anchors confirmed`, () => anchors.count('confirmed') === count, timeoutMs),
     chainNonce: async () =>
       Number(await chain.rpc.call('eth_getTransactionCount', [RELAYER, 'latest'])),
+    reorganise: async ({ nonce }, raws = []) => {
+      const block = anchors.all().find((row) => row.nonce === nonce)?.blockNumber
+      if (block === undefined || block === null) throw new Error(`anchor ${nonce} is not mined`)
+      const head = Number(await chain.rpc.call('eth_blockNumber', []))
+      const depth = head - block + 1
+      await chain.rpc.call('anvil_reorg', [depth, raws.map((raw) => [raw, depth - 1])])
+    },
     staleCount: async () => {
       const known = (await receipts()) as readonly ({ readonly blockHash: string } | null)[]
       return anchors.all().filter((row, at) => known[at]?.blockHash !== row.blockHash).length

@@ -9,8 +9,7 @@ describe('a reorganisation', () => {
     await stage.add(20)
     stage.broadcast()
     await stage.untilConfirmed(20)
-    const depth = Math.min(4, Number(await stage.chain.rpc.call('eth_blockNumber', [])) - 1)
-    await stage.chain.rpc.call('anvil_reorg', [depth, []])
+    await stage.reorganise({ nonce: 10 })
     await until('they are back', async () => (await stage.chainNonce()) === 20)
     await until('the store knows', async () => (await stage.staleCount()) === 0)
     await stage.untilConfirmed(20)
@@ -24,7 +23,10 @@ describe('a reorganisation', () => {
     await stage.add(1)
     await stage.untilConfirmed(2)
     const [, second] = stage.anchors.all()
-    await stage.chain.rpc.call('anvil_reorg', [2, [[second?.raw, 0]]])
+    // One block more, so that the last of the new ones is another than the anchor's was.
+    await stage.chain.rpc.call('evm_mine', [])
+    await stage.reorganise({ nonce: 1 }, [second?.raw ?? ''])
+    expect(await stage.chainNonce()).toBe(2)
     await until('the store knows', async () => {
       return (await stage.staleCount()) === 0 && stage.anchors.count('confirmed') === 2
     })
@@ -49,7 +51,7 @@ describe('a reorganisation', () => {
     const first = stage.broadcast()
     await stage.untilConfirmed(10)
     await first.stop()
-    await stage.chain.rpc.call('anvil_reorg', [1, []])
+    await stage.reorganise({ nonce: 9 })
     const lost = 10 - (await stage.chainNonce())
     expect(lost).toBeGreaterThan(0)
     stage.broadcast()
