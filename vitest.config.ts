@@ -19,6 +19,7 @@ const ALONE = { fileParallelism: false, expect: POLL, testTimeout: 120_000, hook
 export default defineConfig({
   test: {
     globalSetup: 'test/support/run-keeper.ts',
+    reporters: ['default', './test/support/run-summary.ts'],
     projects: [
       {
         test: {

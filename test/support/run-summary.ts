@@ -1,0 +1,87 @@
+import { writeFileSync } from 'node:fs'
+import path from 'node:path'
+import type { Reporter, TestCase, TestModule, Vitest } from 'vitest/node'
+import { findPackageOf, needOf } from './needs.ts'
+
+/** Names the file that a run writes its failed files to (FailedFile[], JSON). Unset: none. */
+export const FAILED_FILES_VARIABLE = 'TEST_FAILED_FILES'
+
+/** A test file that failed. */
+export type FailedFile = {
+  /** From the folder of the repository. */
+  readonly file: string
+  /** A line for each failed test: its title, and the first line of what it said. */
+  readonly failures: readonly string[]
+}
+
+/**
+ * Reporter that ends a run by what was skipped, and what would have it run. A title says what it
+ * needs (`needProgram`); tests that `-t` left out are not counted.
+ */
+export default class RunSummary implements Reporter {
+  #vitest: Vitest | null = null
+
+  onInit(vitest: Vitest): void {
+    this.#vitest = vitest
+  }
+
+  onTestRunEnd(modules: readonly TestModule[], unhandled: readonly unknown[]): void {
+    const vitest = this.#vitest
+    if (vitest === null) return
+    if (vitest.config.testNamePattern === undefined)
+      for (const line of describeSkipped(listSkipped(modules))) vitest.logger.log(line)
+    const file = process.env[FAILED_FILES_VARIABLE]
+    // An error beside all tests belongs to no file: that run is not mended by files that pass again.
+    if (file !== undefined && unhandled.length === 0)
+      writeFileSync(file, JSON.stringify(listFailed(modules, vitest.config.root)))
+  }
+}
+
+/** The full titles of skipped tests, each with the note that it was skipped with. */
+function listSkipped(modules: readonly TestModule[]): readonly string[] {
+  return modules.flatMap((module) =>
+    [...module.children.allTests('skipped')].map((test) => `${test.fullName} ${noteOf(test)}`),
+  )
+}
+
+function noteOf(test: TestCase): string {
+  const result = test.result()
+  return result.state === 'skipped' ? (result.note ?? '') : ''
+}
+
+/** A line for each thing that was missing, with the command that installs it where there is one. */
+export function describeSkipped(titles: readonly string[]): readonly string[] {
+  const counts = new Map<string, number>()
+  for (const title of titles) {
+    const need = needOf(title) ?? `nothing that its title names: ${title.trim()}`
+    counts.set(need, (counts.get(need) ?? 0) + 1)
+  }
+  return [...counts]
+    .toSorted(([one], [other]) => one.localeCompare(other, 'en'))
+    .map(([need, count]) => {
+      const name = findPackageOf(need)
+      const words = `skipped: ${count} ${count === 1 ? 'test needs' : 'tests need'} ${need}`
+      return name === null ? words : `${words} (apt-get install ${name})`
+    })
+}
+
+function listFailed(modules: readonly TestModule[], root: string): readonly FailedFile[] {
+  return modules
+    .filter((module) => module.state() === 'failed')
+    .map((module) => ({
+      file: path.relative(root, module.moduleId),
+      failures: [
+        ...[...module.children.allTests('failed')].map(
+          (test) => `${test.fullName}: ${firstLine(test.result().errors?.[0]?.message)}`,
+        ),
+        ...module.errors().map(({ message }) => firstLine(message)),
+        ...[...module.children.allSuites()].flatMap((suite) =>
+          suite.errors().map(({ message }) => `${suite.fullName}: ${firstLine(message)}`),
+        ),
+      ],
+    }))
+}
+
+function firstLine(message = 'no message'): string {
+  return message.split('\n', 1)[0] ?? ''
+}
