@@ -118,7 +118,7 @@ describe('the runbooks', () => {
 
   it('have a test each, which walks them', () => {
     const tested = pages.filter((name) =>
-      existsSync(join(import.meta.dirname, name.replace(/md$/, 'test.ts'))),
+      existsSync(join(import.meta.dirname, name.replace(/md$/, 'slow.test.ts'))),
     )
     expect(tested).toEqual(pages)
   })
