@@ -290,7 +290,7 @@ describe('verifyRecord on changed records', () => {
     ['the chain', ['log', 'chain_id'], 1, ['tree head']],
     ['the contract', ['log', 'contract'], `0x${'c1'.repeat(20)}`, ['tree head']],
     ['the path', ['log', 'path', 0], '00'.repeat(32), ['receipt in log']],
-  ])('the checks that a change of %s fails are named', (_, path, value, failed) => {
+  ])('a change of %s fails at exactly the named checks', (_, path, value, failed) => {
     expect(namesOf(verifyRecord(replaceAt(stored, path, value)), 'failed')).toEqual(failed)
   })
 

@@ -46,9 +46,12 @@ describe('a page', () => {
     ['a.b', 'a.b', true],
     ['axb', 'a.b', false],
     ['more than a', 'a', false],
-  ])('the output %j against the expected %j gives %s', (output, expected, isSo) => {
-    expect(isExpected(output, expected)).toBe(isSo)
-  })
+  ])(
+    'isExpected compares the output %j with the expected %j and gives %s',
+    (output, expected, isSo) => {
+      expect(isExpected(output, expected)).toBe(isSo)
+    },
+  )
 })
 
 describe('a walk', () => {

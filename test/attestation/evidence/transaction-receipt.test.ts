@@ -97,7 +97,7 @@ describe('hasAnchoredEvent', () => {
     ['the event without its notary', [[CONTRACT, EVENT.topics.toSpliced(1, 1), EVENT.data]]],
     ['a topic more', [[CONTRACT, [...EVENT.topics, EVENT.data], '0x']]],
     ['data more', [[CONTRACT, EVENT.topics, `${EVENT.data}00`]]],
-  ])('hasAnchoredEvent does not take %s for the event', (_, events) => {
+  ])('hasAnchoredEvent takes nothing else for the event: %s', (_, events) => {
     expect(hasAnchoredEvent(receiptWith(events), anchored)).toBe(false)
   })
 

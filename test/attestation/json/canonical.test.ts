@@ -13,7 +13,7 @@ type TextCase = { readonly name: string; readonly input: string; readonly canoni
 
 describe('canonicalizeJson against RFC 8785', () => {
   it.each(readCases<NumberCase>('numbers'))(
-    'canonicalizeJson writes the double $bits as $json',
+    'the double $bits has the canonical form $json, and is refused where that is null',
     ({ bits, json }) => {
       const value = new DataView(decodeHex(bits).buffer as ArrayBuffer).getFloat64(0)
       if (json === null) expect(() => canonicalizeJson(value)).toThrow(JsonError)

@@ -41,7 +41,7 @@ describe('the CBOR scanner', () => {
     ['63e282ac', '€'],
     ['80', []],
     ['82008101', [0, [1]]],
-  ])('the scanner accepts %s, which decodes to %s', (hex, value) => {
+  ])('the CBOR scanner accepts the bytes %s, which decode to %s', (hex, value) => {
     expect(scan(hex)).toBe(hex.length / 2)
     expect(decodeScannedCbor(bytesOf(hex))).toEqual(value)
   })
@@ -58,7 +58,7 @@ describe('the CBOR scanner', () => {
     )
   })
 
-  it('the scanner stops after the item and leaves what follows to its caller', () => {
+  it('the CBOR scanner stops after the item and leaves what follows to its caller', () => {
     expect(scan('00ff')).toBe(1)
   })
 
@@ -138,7 +138,7 @@ describe('the CBOR scanner', () => {
     ['62c080', 'invalid_utf8'],
     ['64f4908080', 'invalid_utf8'],
     ['a161ff00', 'invalid_utf8'],
-  ])('the scanner refuses %s as %s', (hex, fault) => {
+  ])('the CBOR scanner refuses the bytes %s as %s', (hex, fault) => {
     expect(faultOf(hex, true)).toMatchObject({ fault })
   })
 
@@ -147,7 +147,7 @@ describe('the CBOR scanner', () => {
     expect(scan('a2 01 00 61 31 00')).toBe(6)
   })
 
-  it('the scanner accepts nesting of 16 and refuses deeper nesting', () => {
+  it('the CBOR scanner accepts nesting of 16 and refuses deeper nesting', () => {
     expect(scan(`${'81'.repeat(16)}00`)).toBe(17)
     expect(faultOf(`${'81'.repeat(17)}00`)).toMatchObject({ fault: 'too_deep', offset: 16 })
     expect(faultOf(`${'a100'.repeat(17)}00`)).toMatchObject({ fault: 'too_deep', offset: 32 })

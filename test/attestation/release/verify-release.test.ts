@@ -171,7 +171,7 @@ describe('tampering', () => {
       .filter((path) => typeof valueAt(json, path) === 'string')
 
   it.each(leaves(RELEASE_JSON, 'release').map((path) => [path.join('.'), path] as const))(
-    'another value of %s, well-formed, is refused at the signature',
+    'another well-formed value of %s in a signed release is refused at the signature',
     (_, path) => {
       const changed = parseSignedRelease(
         replaceAt(RELEASE_JSON, path, anotherOf(valueAt(RELEASE_JSON, path))),
@@ -183,7 +183,7 @@ describe('tampering', () => {
   )
 
   it.each(leaves(LIST_JSON, 'list').map((path) => [path.join('.'), path] as const))(
-    'another value of %s in a list, well-formed, is refused at the signature',
+    'another well-formed value of %s in a signed list is refused at the signature',
     (_, path) => {
       const changed = parseSignedReleaseList(
         replaceAt(LIST_JSON, path, anotherOf(valueAt(LIST_JSON, path))),
