@@ -18,7 +18,7 @@ const signature = decodeHex(wallet.signMessageSync(hash))
 const order = secp256k1.Point.CURVE().n
 
 describe('addressOf', () => {
-  it('is the address that ethers computes, in lower case', () => {
+  it('addressOf gives the address that ethers computes, in lower case', () => {
     for (const byte of [1, 2, 3, 0x7f, 0xfe]) {
       const key = new SigningKey(new Uint8Array(32).fill(byte))
       expect(addressOf(decodeHex(key.publicKey))).toBe(computeAddress(key).toLowerCase())
@@ -37,13 +37,13 @@ describe('addressOf', () => {
     ['coordinates over the field', concatBytes(new Uint8Array([4]), new Uint8Array(64).fill(255))],
     ['zeros', concatBytes(new Uint8Array([4]), new Uint8Array(64))],
     ['nothing', new Uint8Array()],
-  ])('refuses %s', (_, key) => {
+  ])('addressOf refuses what is no uncompressed public key: %s', (_, key) => {
     expect(codeOf(() => addressOf(key))).toBe('invalid_public_key')
   })
 })
 
 describe('completionDigest', () => {
-  it('is what ethers signs for the 32 raw bytes', () => {
+  it('completionDigest gives the digest that ethers signs for the 32 raw bytes', () => {
     fc.assert(
       fc.property(fc.uint8Array({ minLength: 32, maxLength: 32 }), (bytes) => {
         expect(`0x${encodeHex(completionDigest(bytes))}`).toBe(hashMessage(bytes))
@@ -51,14 +51,14 @@ describe('completionDigest', () => {
     )
   })
 
-  it('refuses a hash of another length', () => {
+  it('completionDigest refuses a hash of another length', () => {
     for (const length of [0, 31, 33, 64])
       expect(codeOf(() => completionDigest(new Uint8Array(length)))).toBe('invalid_hash')
   })
 })
 
 describe('verifyCompletionSignature', () => {
-  it('accepts what ethers signs, and names the account that ethers recovers', () => {
+  it('verifyCompletionSignature accepts what ethers signs and names the account that ethers recovers', () => {
     fc.assert(
       fc.property(fc.uint8Array({ minLength: 32, maxLength: 32 }), (bytes) => {
         const signed = wallet.signMessageSync(bytes)
@@ -73,7 +73,7 @@ describe('verifyCompletionSignature', () => {
     )
   })
 
-  it('refuses the twin of a signature with high s, which ethers would recover to the same account', () => {
+  it('a signature with high s is refused, although ethers would recover the same account from it', () => {
     const r = signature.slice(0, 32)
     const highS = decodeHex(
       (order - BigInt(`0x${encodeHex(signature.slice(32, 64))}`)).toString(16).padStart(64, '0'),
@@ -97,13 +97,13 @@ describe('verifyCompletionSignature', () => {
     ['s of 0', concatBytes(signature.slice(0, 32), new Uint8Array(32), signature.slice(64))],
     ['r of the order', concatBytes(bigBytes(order), signature.slice(32))],
     ['s of the order', concatBytes(signature.slice(0, 32), bigBytes(order), signature.slice(64))],
-  ])('refuses a signature of %s', (_, malformed) => {
+  ])('verifyCompletionSignature refuses a malformed signature: %s', (_, malformed) => {
     expect(codeOf(() => verifyCompletionSignature({ hash, signature: malformed, publicKey }))).toBe(
       'invalid_signature',
     )
   })
 
-  it('refuses an r that is the x coordinate of no point', () => {
+  it('a signature is refused when its r is the x coordinate of no point', () => {
     // x³ + 7 is no square for x = 5.
     const malformed = concatBytes(bigBytes(5n), signature.slice(32))
     expect(codeOf(() => verifyCompletionSignature({ hash, signature: malformed, publicKey }))).toBe(
@@ -111,7 +111,7 @@ describe('verifyCompletionSignature', () => {
     )
   })
 
-  it('refuses the signature of another account, of another hash, and the other v', () => {
+  it('a signature of another account or another hash, or with the other v, is refused', () => {
     const other = decodeHex(new Wallet(`0x${'18'.repeat(32)}`).signingKey.publicKey)
     const otherHash = decodeHex('ac'.repeat(32))
     const otherV = withLast(signature[64] === 27 ? 28 : 27)
@@ -123,14 +123,14 @@ describe('verifyCompletionSignature', () => {
       expect(codeOf(() => verifyCompletionSignature(signed))).toBe('wrong_signer')
   })
 
-  it('refuses a signature over the hash without the prefix of EIP-191', () => {
+  it('a signature over the hash without the prefix of EIP-191 is refused', () => {
     const bare = decodeHex(wallet.signingKey.sign(hash).serialized)
     expect(codeOf(() => verifyCompletionSignature({ hash, signature: bare, publicKey }))).toBe(
       'wrong_signer',
     )
   })
 
-  it('refuses every flipped bit of hash and signature', () => {
+  it('verifyCompletionSignature refuses every flipped bit of hash and signature', () => {
     for (const [name, length] of [
       ['hash', 32],
       ['signature', 65],
@@ -142,7 +142,7 @@ describe('verifyCompletionSignature', () => {
       }
   })
 
-  it('does not detect that a key belongs to no enclave', () => {
+  it('verifyCompletionSignature does not detect that a key belongs to no enclave', () => {
     const anyone = Wallet.createRandom()
     const signed = {
       hash,
@@ -154,11 +154,11 @@ describe('verifyCompletionSignature', () => {
 })
 
 describe('recoverPublicKey', () => {
-  it('gives the signing key', () => {
+  it('recoverPublicKey gives the key that signed', () => {
     expect(recoverPublicKey({ digest: completionDigest(hash), signature })).toEqual(publicKey)
   })
 
-  it('gives some key, or our own errors, for any signature', () => {
+  it('recoverPublicKey gives some key or one of our own errors for any signature', () => {
     fc.assert(
       fc.property(
         fc.uint8Array({ minLength: 64, maxLength: 64 }),

@@ -34,19 +34,25 @@ const vectors: {
 } = JSON.parse(readFileSync(join(import.meta.dirname, '../vectors/streams/assembled.json'), 'utf8'))
 
 describe('the published vectors', () => {
-  it.each(vectors.assembled)('hold: $name', ({ chunks, response }) => {
-    expect(canonicalizeJson(assembleCompletion(chunks))).toBe(canonicalizeJson(response))
-  })
+  it.each(vectors.assembled)(
+    'assembleCompletion gives the published response: $name',
+    ({ chunks, response }) => {
+      expect(canonicalizeJson(assembleCompletion(chunks))).toBe(canonicalizeJson(response))
+    },
+  )
 
-  it.each(vectors.refused)('are refused: $name ($code)', ({ chunks, code }) => {
-    expect(() => assembleCompletion(chunks)).toThrow(
-      expect.objectContaining({ name: 'FormatError', code }),
-    )
-  })
+  it.each(vectors.refused)(
+    'assembleCompletion refuses the published chunks: $name ($code)',
+    ({ chunks, code }) => {
+      expect(() => assembleCompletion(chunks)).toThrow(
+        expect.objectContaining({ name: 'FormatError', code }),
+      )
+    },
+  )
 })
 
 describe('assembleCompletion', () => {
-  it('makes of an ordinary stream the completion that the provider would have sent whole', () => {
+  it('an ordinary stream becomes the completion that the provider would have sent whole', () => {
     expect(
       assembleCompletion([
         {
@@ -78,7 +84,7 @@ describe('assembleCompletion', () => {
     })
   })
 
-  it('is the same whether chunks are added at once or one by one, with a look at it in between', () => {
+  it('chunks added one by one, with looks in between, give the same completion as all at once', () => {
     const chunks = [
       chunk({ role: 'assistant', content: '' }),
       chunk({ content: 'a', extra: [1] }),
@@ -91,7 +97,7 @@ describe('assembleCompletion', () => {
     )
   })
 
-  it('gives a completion that later chunks do not change', () => {
+  it('a completion that was given out does not change with later chunks', () => {
     const assembly = addChunk(emptyAssembly(), chunk({ extra: [1], deep: { list: [1] } }))
     const early = finishAssembly(assembly)
     const before = JSON.stringify(early)
@@ -99,14 +105,14 @@ describe('assembleCompletion', () => {
     expect(JSON.stringify(early)).toBe(before)
   })
 
-  it('changes no chunk that it was given', () => {
+  it('assembleCompletion changes no chunk that it was given', () => {
     const chunks = [chunk({ tags: ['a'], tool_calls: [call(0, 'f', '{')] }), chunk({ tags: ['b'] })]
     const before = JSON.stringify(chunks)
     assembleCompletion(chunks)
     expect(JSON.stringify(chunks)).toBe(before)
   })
 
-  it('does not depend on where the text is cut', () => {
+  it('the completion does not depend on where the text was cut', () => {
     fc.assert(
       fc.property(fc.string({ unit: 'grapheme' }), fc.array(fc.nat(40)), (text, cuts) => {
         const pieces = cutText(text, cuts).map((content) => chunk({ content }))
@@ -116,14 +122,14 @@ describe('assembleCompletion', () => {
     )
   })
 
-  it('is a completion without choices when there were none', () => {
+  it('a stream without choices becomes a completion without choices', () => {
     expect(assembleCompletion([])).toEqual({ object: 'chat.completion', choices: [] })
     expect(assembleCompletion([{ ...head, choices: [] }])).toMatchObject({ choices: [] })
   })
 })
 
 describe('top-level members', () => {
-  it('take the last value that is not null of any other', () => {
+  it('every other top-level member takes its last value that is not null', () => {
     const completion = assembleCompletion([
       { ...head, service_tier: 'a', usage: { total_tokens: 1 }, unknown: 1, choices: [] },
       { ...head, service_tier: 'b', usage: { total_tokens: 2 }, unknown: [2], choices: [] },
@@ -136,7 +142,7 @@ describe('top-level members', () => {
     })
   })
 
-  it('leave out what was only ever null, and the proof members', () => {
+  it('a completion leaves out the proof members and top-level members that were only ever null', () => {
     const proof = {
       hash: 'h',
       public_key: 'k',
@@ -152,7 +158,7 @@ describe('top-level members', () => {
 })
 
 describe('choices', () => {
-  it('are merged by index and sorted by it', () => {
+  it('choices are merged by index and sorted by index', () => {
     const stream = [
       {
         ...head,
@@ -167,13 +173,13 @@ describe('choices', () => {
     ])
   })
 
-  it('that did not finish have finish_reason null', () => {
+  it('a choice that did not finish has finish_reason null', () => {
     expect(choicesOf([chunk({ content: 'cut of' })])).toEqual([
       { ...finished({ content: 'cut of' }), finish_reason: null },
     ])
   })
 
-  it('keep the last value that is not null of unknown members', () => {
+  it('an unknown member of a choice keeps its last value that is not null', () => {
     const stream = [
       { ...head, choices: [{ ...choice({ content: 'a' }), stop_reason: 1, seen: true }] },
       { ...head, choices: [{ ...choice({}, 'stop'), stop_reason: 'x', seen: null }] },
@@ -181,7 +187,7 @@ describe('choices', () => {
     expect(choicesOf(stream)).toMatchObject([{ stop_reason: 'x', seen: true }])
   })
 
-  it('have the token logprobs of all chunks, one after the other', () => {
+  it('a choice has the token logprobs of all chunks, one after the other', () => {
     const stream = [
       {
         ...head,
@@ -231,13 +237,13 @@ describe('message content', () => {
       [{ type: 'thinking' }],
     ],
   ]
-  it.each(cases)('is %s', (_, deltas, content) => {
+  it.each(cases)('the content of a message is %s', (_, deltas, content) => {
     expect(choicesOf(deltas.map((delta) => chunk(delta)))).toMatchObject([{ message: { content } }])
   })
 })
 
 describe('calls', () => {
-  it('are merged by index, which they lose, with names whole and arguments appended', () => {
+  it('tool calls are merged by index and lose it, with names whole and arguments appended', () => {
     const stream = [
       chunk({ role: 'assistant', content: null, tool_calls: [call(1, 'g', '', 'id-g')] }),
       chunk({
@@ -264,7 +270,7 @@ describe('calls', () => {
     ])
   })
 
-  it('of the older form have one name and all arguments', () => {
+  it('a call of the older form has one name and all arguments', () => {
     const stream = [
       chunk({ function_call: { name: 'f', arguments: '' } }),
       chunk({ function_call: { arguments: '{"a"' } }),
@@ -278,7 +284,7 @@ describe('calls', () => {
     ])
   })
 
-  it('keep members unknown here', () => {
+  it('tool calls keep members that are unknown here', () => {
     const stream = [
       chunk({ tool_calls: [{ index: 0, extra_content: { google: { thought_signature: 'ab' } } }] }),
       chunk({ tool_calls: [{ index: 0, extra_content: { google: { thought_signature: 'cd' } } }] }),
@@ -290,7 +296,7 @@ describe('calls', () => {
 })
 
 describe('unknown members of a delta', () => {
-  it('are appended when strings or arrays, merged when objects, else the last one', () => {
+  it('unknown members of a delta are appended as text or array, merged as object, else replaced', () => {
     const stream = [
       chunk({ reasoning: 'Th', details: [1], audio: { data: 'aa', at: 1 }, score: 1 }),
       chunk({
@@ -318,7 +324,7 @@ describe('unknown members of a delta', () => {
     ])
   })
 
-  it('may not be called __proto__ at any level: readers that assign members would take on its own', () => {
+  it('a chunk with a member called __proto__ at any level is refused', () => {
     const text = (top: string, choice: string, delta: string) =>
       `{"id":"c","object":"chat.completion.chunk","created":7,"model":"m"${top},"choices":[{"index":0${choice},"delta":{"x":[1]${delta}}}]}`
     const member = ',"__proto__":{"content":"EVIL"}'
@@ -337,7 +343,7 @@ describe('unknown members of a delta', () => {
     expect('content' in {}).toBe(false)
   })
 
-  it('take time and memory in proportion to the stream', () => {
+  it('assembling takes time and memory in proportion to the stream', () => {
     const many = Array.from({ length: 20_000 }, () =>
       chunk({
         reasoning: 'word ',
@@ -356,23 +362,26 @@ describe('unknown members of a delta', () => {
 })
 
 describe('addChunk', () => {
-  it.each(vectors.refused)('adds nothing of a chunk that it refuses: $name', ({ chunks }) => {
-    const assembly = emptyAssembly()
-    const accepted: JsonObject[] = []
-    for (const next of chunks)
-      try {
-        addChunk(assembly, next)
-        accepted.push(next)
-      } catch (error) {
-        expect(error).toBeInstanceOf(FormatError)
-      }
-    expect(accepted.length).toBeLessThan(chunks.length)
-    expect(canonicalizeJson(finishAssembly(assembly))).toBe(
-      canonicalizeJson(assembleCompletion(accepted)),
-    )
-  })
+  it.each(vectors.refused)(
+    'addChunk adds nothing of a chunk that it refuses: $name',
+    ({ chunks }) => {
+      const assembly = emptyAssembly()
+      const accepted: JsonObject[] = []
+      for (const next of chunks)
+        try {
+          addChunk(assembly, next)
+          accepted.push(next)
+        } catch (error) {
+          expect(error).toBeInstanceOf(FormatError)
+        }
+      expect(accepted.length).toBeLessThan(chunks.length)
+      expect(canonicalizeJson(finishAssembly(assembly))).toBe(
+        canonicalizeJson(assembleCompletion(accepted)),
+      )
+    },
+  )
 
-  it('shows a reader who appends text, and one who keeps the first name, what the completion says', () => {
+  it('readers who append text or keep the first, last or joined name see what the completion says', () => {
     const pieces = fc.oneof(fc.constant(null), fc.constant(''), fc.string({ maxLength: 4 }))
     const delta = fc.record(
       {
@@ -426,7 +435,7 @@ describe('addChunk', () => {
     )
   })
 
-  it('throws nothing but FormatError and makes nothing but JSON of any chunks', () => {
+  it('assembleCompletion throws only FormatError and gives only JSON for any chunks', () => {
     const delta = fc.dictionary(
       fc.constantFrom('content', 'refusal', 'role', 'tool_calls', 'function_call', 'x'),
       fc.jsonValue({ maxDepth: 2 }),

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest'
 import { ByteBuffer } from '../../attestation/byte-buffer.ts'
 
 describe('ByteBuffer', () => {
-  it('gives back what was appended, in order, each time from the beginning', () => {
+  it('a ByteBuffer gives back what was appended, in order, and starts anew after each take', () => {
     const parts = fc.array(fc.uint8Array({ maxLength: 3000 }), { maxLength: 8 })
     fc.assert(
       fc.property(fc.array(parts, { maxLength: 3 }), (rounds) => {
@@ -19,7 +19,7 @@ describe('ByteBuffer', () => {
     )
   })
 
-  it('never writes into a part that it was given, or into what it gave', () => {
+  it('a ByteBuffer never writes into a part that it was given or into bytes that it gave', () => {
     const buffer = new ByteBuffer()
     const first = new Uint8Array([1, 2, 3])
     const view = first.subarray(0, 2)
@@ -32,7 +32,7 @@ describe('ByteBuffer', () => {
     expect([...taken]).toEqual([1, 2, 9])
   })
 
-  it('takes many single bytes without a list of them', () => {
+  it('a ByteBuffer takes many single bytes without a list of them', () => {
     const buffer = new ByteBuffer()
     for (let count = 0; count < 200_000; count++) buffer.append(Uint8Array.of(count & 255))
     const bytes = buffer.take()

@@ -16,7 +16,7 @@ import { FormatError } from '../../attestation/errors.ts'
 const bytes = fc.uint8Array({ maxLength: 300 })
 
 describe('hex', () => {
-  it('is what the platform writes, and reads back in either case and with 0x', () => {
+  it('hex is written as the platform writes it and read back in either case and with 0x', () => {
     fc.assert(
       fc.property(bytes, (value) => {
         const text = encodeHex(value)
@@ -28,7 +28,7 @@ describe('hex', () => {
   })
 
   it.each(['a', '0x0', 'g0', '0g', ' 00', '00 ', '0X00', '0x0x', '-1', '٠٠', '1e1', '\u{1d7d8}'])(
-    'refuses %j',
+    'decodeHex refuses the text %j',
     (text) => {
       expect(() => decodeHex(text)).toThrow(FormatError)
     },
@@ -36,7 +36,7 @@ describe('hex', () => {
 })
 
 describe('base64', () => {
-  it('is what the platform writes, and reads back', () => {
+  it('base64 is written as the platform writes it and read back', () => {
     fc.assert(
       fc.property(bytes, (value) => {
         const text = encodeBase64(value)
@@ -59,11 +59,11 @@ describe('base64', () => {
     ['other characters', 'YWJ\u0100'],
     ['bits behind the last byte', 'YR=='],
     ['bits behind the last two bytes', 'YWF='],
-  ])('refuses %s', (_, text) => {
+  ])('decodeBase64 refuses malformed text: %s', (_, text) => {
     expect(() => decodeBase64(text)).toThrow(FormatError)
   })
 
-  it('accepts no two texts for the same bytes', () => {
+  it('decodeBase64 accepts no two texts for the same bytes', () => {
     const digit = fc.constantFrom(...'AQgwBCDZaz0189+/=')
     fc.assert(
       fc.property(fc.string({ unit: digit, minLength: 4, maxLength: 8 }), (text) => {
@@ -82,7 +82,7 @@ describe('base64', () => {
 })
 
 describe('bytes', () => {
-  it('joins parts into a new array', () => {
+  it('concatBytes joins parts into a new array', () => {
     const part = new Uint8Array([1, 2])
     const joined = concatBytes(part, new Uint8Array(), new Uint8Array([3]))
     part[0] = 9
@@ -90,7 +90,7 @@ describe('bytes', () => {
     expect(concatBytes()).toEqual(new Uint8Array())
   })
 
-  it('are equal when lengths and all bytes are', () => {
+  it('two byte arrays are equal when their lengths and all bytes are equal', () => {
     fc.assert(
       fc.property(bytes, bytes, (left, right) => {
         expect(equalBytes(left, left.slice())).toBe(true)
@@ -101,7 +101,7 @@ describe('bytes', () => {
     expect(equalBytes(new Uint8Array([1, 2, 3]), new Uint8Array([1, 2, 4]))).toBe(false)
   })
 
-  it('hash as the platform hashes', () => {
+  it('sha256 gives the digest that the platform gives', () => {
     fc.assert(
       fc.property(bytes, (value) => {
         expect(encodeHex(sha256(value))).toBe(createHash('sha256').update(value).digest('hex'))
@@ -109,7 +109,7 @@ describe('bytes', () => {
     )
   })
 
-  it('are UTF-8 of a text', () => {
+  it('encodeUtf8 gives the UTF-8 bytes of a text', () => {
     expect(encodeUtf8('aä€😀')).toEqual(new Uint8Array(Buffer.from('aä€😀')))
   })
 })

@@ -48,7 +48,7 @@ const whole = (answer: Json): KeptExchange => ({ answer: { kind: 'whole', answer
 const stream = (chunks: readonly Json[]): KeptExchange => ({ answer: { kind: 'stream', chunks } })
 
 describe('compareExchange', () => {
-  it('finds what was sent and got in the evidence of it, and makes no check of what was not given', () => {
+  it('compareExchange finds an exchange in its own evidence and checks only the parts that were given', () => {
     expect(outcomes(stored, {})).toEqual({})
     expect(outcomes(stored, { request: REQUEST })).toEqual({ 'request given': 'passed' })
     expect(outcomes(stored, { request: { stop: null, ...REQUEST }, ...whole(created) })).toEqual({
@@ -58,7 +58,7 @@ describe('compareExchange', () => {
     })
   })
 
-  it('finds it in evidence whose request and response were left out', () => {
+  it('compareExchange finds an exchange in evidence whose request and response were left out', () => {
     const { request: _request, response: _response, ...redacted } = stored
     expect(outcomes(redacted, { request: REQUEST, ...whole(created) })).toEqual({
       'request given': 'passed',
@@ -67,7 +67,7 @@ describe('compareExchange', () => {
     })
   })
 
-  it('fails another request, and what is none', () => {
+  it('another request and a value that is no request fail the check of the request', () => {
     for (const request of [
       { ...REQUEST, temperature: 0.8 },
       { ...REQUEST, more: 1 },
@@ -78,7 +78,7 @@ describe('compareExchange', () => {
       expect(outcomes(stored, { request })).toEqual({ 'request given': 'failed' })
   })
 
-  it('fails another answer, also with the proof of the evidence around it', () => {
+  it('another answer fails, even with the proof of the evidence around it', () => {
     for (const answer of [
       { ...created, id: 'chatcmpl-2' },
       { ...created, note: 'added' },
@@ -87,7 +87,7 @@ describe('compareExchange', () => {
       expect(outcomes(stored, whole(answer))['answer given']).toBe('failed')
   })
 
-  it('fails the right words with a proof of something else', () => {
+  it('the right answer with a proof of something else fails the check of the proof', () => {
     for (const name of ['hash', 'public_key', 'signature', 'tx_hash', 'attestation', 'receipt']) {
       const answer = { ...created, [name]: name === 'receipt' ? {} : 'ab' }
       expect(outcomes(stored, whole(answer))).toEqual({
@@ -97,14 +97,14 @@ describe('compareExchange', () => {
     }
   })
 
-  it('says of an answer without proof that its proof was not checked', () => {
+  it('the proof of an answer that has no proof counts as not checked', () => {
     expect(outcomes(stored, whole(RESPONSE))).toEqual({
       'answer given': 'passed',
       'proof given': 'not checked',
     })
   })
 
-  it('compares the chunks of a stream, none left out and none added', () => {
+  it('a kept stream passes only with every chunk and with no chunk added', () => {
     const passed = { 'answer given': 'passed', 'proof given': 'passed' }
     expect(outcomes(streamed.stored, stream(keptChunks))).toEqual(passed)
     const added = { ...CHUNKS[0], choices: [{ index: 0, delta: { content: '!' } }] }
@@ -112,7 +112,7 @@ describe('compareExchange', () => {
       expect(outcomes(streamed.stored, stream(chunks))['answer given']).toBe('failed')
   })
 
-  it('compares chunks by their hash when the signed response has a usage that nobody asked for', () => {
+  it('chunks are compared by their hash when the signed response has a usage that was not asked for', () => {
     const { stored, created } = buildStreamed({ usage: USAGE })
     const chunks = [...CHUNKS.slice(0, -1), { ...LAST, ...proofOf(created) }]
     expect(outcomes(stored, stream(chunks))).toEqual({
@@ -122,7 +122,7 @@ describe('compareExchange', () => {
     expect(outcomes(stored, stream(chunks.slice(1)))['answer given']).toBe('failed')
   })
 
-  it('compares a stream of version 1, which has no hash of its chunks, by what they amount to', () => {
+  it('a stream of version 1, which has no hash of its chunks, is compared by the response they make', () => {
     const old = buildRecord({ version: 1, response: assembleCompletion(CHUNKS) })
     const { log: _log, ...proof } = proofOf(old.created)
     const kept = stream([...CHUNKS, { ...LAST, choices: [], ...proof }])
@@ -133,7 +133,7 @@ describe('compareExchange', () => {
     expect(outcomes(old.stored, stream(CHUNKS.slice(1)))['answer given']).toBe('failed')
   })
 
-  it('compares a stream of version 1 whose usage nobody asked for with the rest of the response', () => {
+  it('a stream of version 1 with a usage that was not asked for is compared by the rest of the response', () => {
     const response = { ...assembleCompletion(CHUNKS), usage: USAGE }
     const { stored } = buildRecord({ request: { ...REQUEST, stream: true }, response, version: 1 })
     expect(outcomes(stored, stream(CHUNKS))).toEqual({
@@ -143,13 +143,13 @@ describe('compareExchange', () => {
     expect(outcomes(stored, stream(CHUNKS.slice(0, 1)))).toMatchObject({ 'answer given': 'failed' })
   })
 
-  it('fails a stream with a proof of something else in any chunk', () => {
+  it('a stream with a proof of something else in any chunk fails', () => {
     const [first = {}, ...rest] = keptChunks
     const chunks = [{ ...first, hash: 'ab'.repeat(32) }, ...rest]
     expect(outcomes(streamed.stored, stream(chunks))['proof given']).toBe('failed')
   })
 
-  it('never throws, and never passes, whatever the evidence and the files are', () => {
+  it('compareExchange never throws and never passes, for any evidence and any files', () => {
     fc.assert(
       fc.property(fc.jsonValue(), fc.jsonValue(), (evidence, given) => {
         const kept = { request: given as Json, ...whole(given as Json) }
@@ -161,19 +161,19 @@ describe('compareExchange', () => {
     )
   })
 
-  it('does not say that the evidence holds', () => {
+  it('compareExchange does not say that the evidence holds', () => {
     const forged = { ...stored, signature: '0x00' }
     expect(outcomes(forged, { request: REQUEST })).toEqual({ 'request given': 'passed' })
   })
 })
 
 describe('a log in an answer', () => {
-  it('may be of a later or earlier head of the same log, which holds the same receipt', () => {
+  it('the log of an answer may belong to a later or earlier head of the same log', () => {
     for (const record of [stored, later.stored])
       expect(outcomes(record, whole(created))['proof given']).toBe('passed')
   })
 
-  it('fails when it is of another log, chain or receipt, or none at all', () => {
+  it('the proof of an answer fails when its log is of another log, chain or path, or is missing', () => {
     const log = stored.log as JsonObject
     for (const forged of [
       other.stored.log ?? null,
@@ -199,13 +199,13 @@ describe('completeRecord', () => {
     ...{ redacted: true, usage: null },
   }
 
-  it('puts back what its caller kept, as it was hashed', () => {
+  it('completeRecord puts back what the caller kept, as it was hashed', () => {
     const completed = completeRecord(served, { request: REQUEST, ...whole(encrypted.created) })
     expect(completed).toEqual({ ...served, request: REQUEST, response: RESPONSE })
     expect(verifyRecord(completed).checks.map(({ outcome }) => outcome)).not.toContain('failed')
   })
 
-  it('takes the place of the hashes in evidence that was redacted', () => {
+  it('what the caller kept takes the place of its hash in redacted evidence', () => {
     const { request: _request, response: _response, ...rest } = stored
     const hashes = { request_hash: '00'.repeat(32), response_hash: '00'.repeat(32) }
     expect(completeRecord({ ...rest, ...hashes }, { request: REQUEST })).toEqual({
@@ -214,14 +214,14 @@ describe('completeRecord', () => {
     })
   })
 
-  it('takes nothing that is of another completion, and replaces nothing that is there', () => {
+  it('completeRecord takes nothing of another completion and replaces nothing that is there', () => {
     const others = { request: { ...REQUEST, seed: 7 }, ...whole({ ...encrypted.created, id: 'x' }) }
     expect(completeRecord(served, others)).toEqual(served)
     expect(completeRecord(stored, { request: REQUEST, ...whole(created) })).toEqual(stored)
     expect(completeRecord({}, { request: REQUEST, ...whole(created) })).toEqual({})
   })
 
-  it('does not make up a response of chunks that lack its usage', () => {
+  it('completeRecord does not make up a response from chunks that lack its usage', () => {
     const record: JsonObject = { ...buildStreamed({ usage: USAGE }).stored, response: null }
     expect(outcomes(record, stream(CHUNKS))).toMatchObject({ 'answer given': 'passed' })
     expect(completeRecord(record, stream(CHUNKS))).toEqual(record)

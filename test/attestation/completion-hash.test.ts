@@ -27,7 +27,7 @@ const response: JsonObject = {
 }
 
 describe('hashCompletion', () => {
-  it('is SHA-256 over both hashes, each over canonical JSON', () => {
+  it('hashCompletion gives SHA-256 over both hashes, each over canonical JSON', () => {
     const requestDigest = createHash('sha256')
       .update(String(canonicalize(request)))
       .digest()
@@ -43,14 +43,14 @@ describe('hashCompletion', () => {
     })
   })
 
-  it('is the same with a native SHA-256', () => {
+  it('hashCompletion gives the same hash with a native SHA-256', () => {
     const native = (data: Uint8Array) => new Uint8Array(createHash('sha256').update(data).digest())
     expect(hashCompletion({ request, response }, native)).toEqual(
       hashCompletion({ request, response }),
     )
   })
 
-  it('is the same for the caller’s body and for the echo that shows unset members as null', () => {
+  it('the caller’s body and the echo with unset members as null have the same hash', () => {
     const echo: JsonObject = {
       ...request,
       seed: null,
@@ -62,14 +62,14 @@ describe('hashCompletion', () => {
     )
   })
 
-  it('is the same for a create response and for the response that is stored', () => {
+  it('a create response and the stored response have the same hash', () => {
     const proof = Object.fromEntries(PROOF_MEMBERS.map((name) => [name, 'anything']))
     expect(hashCompletion({ request, response: { ...response, ...proof } })).toEqual(
       hashCompletion({ request, response }),
     )
   })
 
-  it('differs for a null below the top level and for every other change', () => {
+  it('the hash differs for a null below the top level and for every other change', () => {
     const { hash } = hashCompletion({ request, response })
     const changes: readonly JsonObject[] = [
       { ...request, extra: {} },
@@ -84,7 +84,7 @@ describe('hashCompletion', () => {
 })
 
 describe('stripUnsetMembers', () => {
-  it('leaves out null at the top level and at the top level of messages only', () => {
+  it('stripUnsetMembers leaves out null only at the top level and at the top level of messages', () => {
     const given = parse(
       '{"a":null,"b":{"c":null},"d":[null],"messages":[{"e":null,"f":{"g":null}},null,[null],"x"]}',
     )
@@ -94,19 +94,19 @@ describe('stripUnsetMembers', () => {
     expect(stripUnsetMembers(given)).toEqual(stripped)
   })
 
-  it('leaves out messages that are null, and lets messages that are no array be', () => {
+  it('stripUnsetMembers leaves out messages that are null and keeps messages that are no array', () => {
     expect(stripUnsetMembers({ messages: null, model: 'm' })).toEqual({ model: 'm' })
     expect(stripUnsetMembers({ messages: { role: null } })).toEqual({ messages: { role: null } })
   })
 
-  it('keeps __proto__ as a member', () => {
+  it('stripUnsetMembers keeps __proto__ as a member', () => {
     const stripped = stripUnsetMembers(
       parse('{"__proto__":{"a":1},"b":null,"messages":[{"__proto__":1,"c":null}]}'),
     )
     expect(JSON.stringify(stripped)).toBe('{"__proto__":{"a":1},"messages":[{"__proto__":1}]}')
   })
 
-  it('does the same again when done twice, and changes nothing it was given', () => {
+  it('stripUnsetMembers gives the same when done twice and changes nothing that it was given', () => {
     fc.assert(
       fc.property(
         fc.dictionary(fc.string(), fc.jsonValue()),
@@ -124,7 +124,7 @@ describe('stripUnsetMembers', () => {
 })
 
 describe('stripProofMembers', () => {
-  it('leaves out the proof members at the top level and nothing else', () => {
+  it('stripProofMembers leaves out the proof members at the top level and nothing else', () => {
     const given = { ...response, hash: 'x', receipt: {}, log: {}, nested: { hash: 'y' }, hashes: 1 }
     expect(stripProofMembers(given)).toEqual({ ...response, nested: { hash: 'y' }, hashes: 1 })
     expect(stripProofMembers(response)).toBe(response)

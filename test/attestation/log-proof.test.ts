@@ -21,11 +21,11 @@ const receipt = parseReceipt(valueAt(stored, ['receipt']))
 const publicKey = decodeHex(NOTARY.signingKey.publicKey)
 
 describe('parseLogProof', () => {
-  it('gives the proof with exactly what it had', () => {
+  it('parseLogProof gives the proof with exactly what it had', () => {
     expect(parseLogProof(log)).toEqual(log)
   })
 
-  it('accepts the proof of a log of one leaf, whose path is empty', () => {
+  it('parseLogProof accepts the proof of a log of one leaf, whose path is empty', () => {
     const single = valueAt(buildRecord({ before: 0, after: 0 }).stored, ['log'])
     expect(parseLogProof(single)).toMatchObject({ size: 1, path: [] })
   })
@@ -49,16 +49,16 @@ describe('parseLogProof', () => {
     ['a fractional chain id', ['chain_id'], 0.5],
     ['a contract in checksum case', ['contract'], proof.contract.toUpperCase().replace('0X', '0x')],
     ['nothing', [], null],
-  ])('refuses %s', (_, path, value) => {
+  ])('parseLogProof refuses a malformed proof: %s', (_, path, value) => {
     expect(codeOf(() => parseLogProof(replaceAt(log, path, value)))).toBe('invalid_log_proof')
   })
 
-  it('refuses a proof without any one of its members', () => {
+  it('parseLogProof refuses a proof without any one of its members', () => {
     for (const place of placesIn(log).filter((path) => path.length === 1))
       expect(codeOf(() => parseLogProof(removeAt(log, place)))).toBe('invalid_log_proof')
   })
 
-  it('throws nothing but FormatError on any JSON value', () => {
+  it('parseLogProof throws only FormatError on any JSON value', () => {
     fc.assert(
       fc.property(fc.jsonValue(), (value) => {
         expect(codeOf(() => parseLogProof(value as Json))).toBe('invalid_log_proof')
@@ -68,25 +68,25 @@ describe('parseLogProof', () => {
 })
 
 describe('verifyLogProof', () => {
-  it('gives the leaf’s place and the head', () => {
+  it('verifyLogProof gives the leaf’s place and the head', () => {
     expect(verifyLogProof({ proof, receipt, publicKey })).toEqual({
       index: 5,
       head: { size: 9, root: decodeHex(proof.root) },
     })
   })
 
-  it('refuses a receipt with any change', () => {
+  it('a log proof fails for a receipt that was changed', () => {
     const changed = { ...receipt, finished_at: receipt.finished_at + 1 }
     expect(codeOf(() => verifyReceiptInLog({ proof, receipt: changed }))).toBe('not_included')
   })
 
-  it('refuses an index past the head', () => {
+  it('an index past the head is refused', () => {
     expect(codeOf(() => verifyReceiptInLog({ proof: { ...proof, size: 5 }, receipt }))).toBe(
       'invalid_proof',
     )
   })
 
-  it('refuses a head of another key, chain, contract, size or root', () => {
+  it('a head of another key, chain, contract, size or root is refused', () => {
     const otherKey = decodeHex(`0x04${encodeHex(publicKey.slice(1)).replace(/^../, '')}00`)
     expect(codeOf(() => verifyLogHead({ proof, publicKey: otherKey }))).toBe('invalid_public_key')
     for (const change of [
@@ -100,7 +100,7 @@ describe('verifyLogProof', () => {
       )
   })
 
-  it('takes a path that is right to a root that nobody signed for no proof', () => {
+  it('a right path to a root that the notary did not sign is no proof', () => {
     const leaf = encodeHex(hashReceipt({ ...receipt, index: 0 }))
     const forged = { ...proof, size: 1, root: leaf, path: [] }
     expect(verifyReceiptInLog({ proof: forged, receipt: { ...receipt, index: 0 } })).toEqual({

@@ -65,21 +65,27 @@ const BUNDLE_OPTIONS: readonly (readonly [string, unknown])[] = [
 ]
 
 describe('options that Object.prototype has', () => {
-  it.each(BUNDLE_OPTIONS)('change nothing of a bundle: %s', async (name, value) => {
-    const honest = await verifyBundle(bundle, {})
-    const full = await verifyBundle(bundle, { roots }, {})
-    pollute(name, value)
-    expect(await verifyBundle(bundle, {})).toEqual(honest)
-    expect(await verifyBundle(bundle, { roots }, {})).toEqual(full)
-  })
+  it.each(BUNDLE_OPTIONS)(
+    'an option on Object.prototype changes nothing in the report on a bundle: %s',
+    async (name, value) => {
+      const honest = await verifyBundle(bundle, {})
+      const full = await verifyBundle(bundle, { roots }, {})
+      pollute(name, value)
+      expect(await verifyBundle(bundle, {})).toEqual(honest)
+      expect(await verifyBundle(bundle, { roots }, {})).toEqual(full)
+    },
+  )
 
-  it.each(BUNDLE_OPTIONS)('change nothing of a head attestation: %s', async (name, value) => {
-    const honest = await verifyHeadAttestation(head, ATTESTED_LOG, { roots })
-    pollute(name, value)
-    expect(await verifyHeadAttestation(head, ATTESTED_LOG, { roots })).toEqual(honest)
-  })
+  it.each(BUNDLE_OPTIONS)(
+    'an option on Object.prototype changes nothing in the report on a head attestation: %s',
+    async (name, value) => {
+      const honest = await verifyHeadAttestation(head, ATTESTED_LOG, { roots })
+      pollute(name, value)
+      expect(await verifyHeadAttestation(head, ATTESTED_LOG, { roots })).toEqual(honest)
+    },
+  )
 
-  it('do not let an enclave in debug mode pass', async () => {
+  it('allowDebug on Object.prototype does not let an enclave in debug mode pass', async () => {
     const { bundle: debug } = buildEvidence({ stored: { attestation: debugDocument } })
     pollute('allowDebug', true)
     expect((await verifyBundle(debug, { roots, configurations })).verdict).toBe('invalid')
@@ -110,25 +116,31 @@ describe('options that Object.prototype has', () => {
         },
       ],
     ],
-  ])('change nothing of an attestation policy: %s', (name, value) => {
-    const honest = resolvePolicy({ measurements: [] })
-    pollute(name, value)
-    expect(resolvePolicy({ measurements: [] })).toEqual(honest)
-  })
+  ])(
+    'an option on Object.prototype changes nothing in an attestation policy: %s',
+    (name, value) => {
+      const honest = resolvePolicy({ measurements: [] })
+      pollute(name, value)
+      expect(resolvePolicy({ measurements: [] })).toEqual(honest)
+    },
+  )
 
-  it('do not stand in for measurements that were left out', () => {
+  it('measurements on Object.prototype do not stand in for measurements that were left out', () => {
     pollute('measurements', 'any')
     expect(() => resolvePolicy({} as AttestationPolicy)).toThrow(PolicyError)
   })
 
-  it.each(['issuer', 'serial'])('do not complete a revoked certificate: %s', (name) => {
-    const { [name as 'issuer']: value, ...rest } = certificate
-    pollute(name, value)
-    const revoked = [rest] as unknown as AttestationPolicy['revoked']
-    expect(() => resolvePolicy({ measurements: 'any', revoked: revoked ?? [] })).toThrow(
-      PolicyError,
-    )
-  })
+  it.each(['issuer', 'serial'])(
+    'a member on Object.prototype does not complete a revoked certificate: %s',
+    (name) => {
+      const { [name as 'issuer']: value, ...rest } = certificate
+      pollute(name, value)
+      const revoked = [rest] as unknown as AttestationPolicy['revoked']
+      expect(() => resolvePolicy({ measurements: 'any', revoked: revoked ?? [] })).toThrow(
+        PolicyError,
+      )
+    },
+  )
 
   it.each<[string, unknown]>([
     ['request', { model: 'another' }],
@@ -142,21 +154,24 @@ describe('options that Object.prototype has', () => {
         throw new Error('recovers nothing')
       },
     ],
-  ])('change nothing of a record: %s', (name, value) => {
-    const { stored } = buildRecord()
-    const changed = { ...stored, response: {} }
-    const honest = [verifyRecord(stored), verifyRecord(changed, { withheld: {} })]
-    pollute(name, value)
-    expect([verifyRecord(stored), verifyRecord(changed, { withheld: {} })]).toEqual(honest)
-  })
+  ])(
+    'an option on Object.prototype changes nothing in the report on a record: %s',
+    (name, value) => {
+      const { stored } = buildRecord()
+      const changed = { ...stored, response: {} }
+      const honest = [verifyRecord(stored), verifyRecord(changed, { withheld: {} })]
+      pollute(name, value)
+      expect([verifyRecord(stored), verifyRecord(changed, { withheld: {} })]).toEqual(honest)
+    },
+  )
 
-  it('do not leave parts out of a bundle', () => {
+  it('members of Object.prototype do not leave parts out of a bundle', () => {
     pollute('request', true)
     pollute('response', true)
     expect(redactBundle(bundle, {})).toEqual(bundle)
   })
 
-  it('do not raise how many must have signed a release, nor say who', () => {
+  it('members of Object.prototype neither raise how many must have signed a release nor name signers', () => {
     const secret = new Uint8Array(32).fill(7)
     const signed = signRelease(buildRelease(), secret)
     const [{ public_key: key } = { public_key: '' }] = signed.signatures
@@ -167,7 +182,7 @@ describe('options that Object.prototype has', () => {
     expect(() => verifyRelease(signed, {} as { keys: typeof keys })).toThrow()
   })
 
-  it('do not add a register to a release', async () => {
+  it('a register on Object.prototype is not added to a release', async () => {
     pollute('PCR8', 'ab'.repeat(48))
     const releases = [entryOf(buildOtherRelease()), entryOf(buildRelease())]
     expect((await verifyBundle(bundle, { roots, releases, configurations })).verdict).toBe(
@@ -175,7 +190,7 @@ describe('options that Object.prototype has', () => {
     )
   })
 
-  it('do not bound what a verifier remembers', async () => {
+  it('chainsMax on Object.prototype does not bound what a verifier remembers', async () => {
     pollute('chainsMax', -1)
     const attestations = createAttestationVerifier()
     expect((await verifyBundle(bundle, policy, { attestations })).verdict).toBe('verified')
@@ -196,12 +211,15 @@ describe('a policy whose members are not its own', () => {
       'an object over one that inherits nothing',
       Object.create(Object.assign(Object.create(null), policy)),
     ],
-  ])('is refused, since its demands would not be seen: %s', async (_, demanded) => {
-    await expect(verifyBundle(bundle, demanded)).rejects.toThrow(PolicyError)
-    expect(() => resolvePolicy(demanded)).toThrow(PolicyError)
-  })
+  ])(
+    'a policy that inherits its members is refused, since its demands would not be seen: %s',
+    async (_, demanded) => {
+      await expect(verifyBundle(bundle, demanded)).rejects.toThrow(PolicyError)
+      expect(() => resolvePolicy(demanded)).toThrow(PolicyError)
+    },
+  )
 
-  it('may inherit nothing at all', async () => {
+  it('a policy that inherits nothing at all is taken', async () => {
     const demanded = Object.assign(Object.create(null), policy)
     expect((await verifyBundle(bundle, demanded)).verdict).toBe('verified')
   })

@@ -10,7 +10,7 @@ const receipt = valueAt(buildRecord().stored, ['receipt'])
 const HASH = '0a'.repeat(32)
 
 describe('parseReceipt', () => {
-  it('gives the receipt with exactly what it had', () => {
+  it('parseReceipt gives the receipt with exactly what it had', () => {
     expect(parseReceipt(receipt)).toEqual(receipt)
   })
 
@@ -28,18 +28,18 @@ describe('parseReceipt', () => {
     ['a stream', ['stream_hash'], HASH],
     ['a second attempt', ['attempt'], 2],
     ['an encrypted call', ['encrypted'], true],
-  ])('accepts %s', (_, path, value) => {
+  ])('parseReceipt accepts a valid receipt: %s', (_, path, value) => {
     const changed = replaceAt(receipt, path, value)
     expect(parseReceipt(changed)).toEqual(changed)
   })
 
-  it('gives a receipt of version 1, which has no stream_hash, attempt and encrypted', () => {
+  it('a receipt of version 1, which has no stream_hash, attempt and encrypted, is given as it is', () => {
     const first = valueAt(buildRecord({ version: 1 }).stored, ['receipt'])
     expect(parseReceipt(first)).toEqual(first)
     expect(() => parseReceipt(replaceAt(first, ['version'], 2))).toThrow(FormatError)
   })
 
-  it('refuses a receipt without any one of its members, or with one more, at every level', () => {
+  it('a receipt that lacks one member or has one more, at any level, is refused', () => {
     for (const place of placesIn(receipt)) {
       if (place.length > 0)
         expect(() => parseReceipt(removeAt(receipt, place))).toThrow(FormatError)
@@ -78,13 +78,13 @@ describe('parseReceipt', () => {
     ['a subject that is no text', ['provider', 'tls', 'subject'], {}],
     ['a model that is no text', ['model', 'requested'], null],
     ['members in an array', ['model'], ['a', 'b']],
-  ])('refuses %s and names the member', (_, path, value) => {
+  ])('parseReceipt names the member that it refuses: %s', (_, path, value) => {
     const code = faultOf(replaceAt(receipt, path, value))
     expect(code).toMatch(/^invalid_receipt: expected /)
     expect(code).toContain(path.includes('provider') ? 'provider' : String(path[0]))
   })
 
-  it('throws nothing but FormatError on any JSON value', () => {
+  it('parseReceipt throws only FormatError on any JSON value', () => {
     fc.assert(
       fc.property(fc.jsonValue(), (value) => {
         expect(faultOf(value as Json)).toMatch(/^invalid_receipt/)

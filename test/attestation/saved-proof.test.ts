@@ -25,13 +25,13 @@ const codeOf = (json: Json) => {
 }
 
 describe('a saved proof', () => {
-  it('of a whole answer holds what verifies', () => {
+  it('the saved proof of a whole answer holds what verifies', () => {
     const saved = reread(writeSavedProof({ request, answer: { kind: 'whole', answer } }))
     expect(saved).toEqual({ request, answer: { kind: 'whole', answer } })
     expect(verifyRecord(answer, { request: saved.request }).ok).toBe(true)
   })
 
-  it('of a stream holds all its chunks', () => {
+  it('the saved proof of a stream holds all its chunks', () => {
     const { chunks } = stream
     const saved = reread(
       writeSavedProof({ request: stream.request, answer: { kind: 'stream', chunks } }),
@@ -40,7 +40,7 @@ describe('a saved proof', () => {
     expect(verifyStream(chunks, { request: saved.request }).ok).toBe(true)
   })
 
-  it('is canonical: the same call is the same text', () => {
+  it('the same call is saved as the same text', () => {
     const { hash, ...rest } = answer as JsonObject
     const text = writeSavedProof({ request, answer: { kind: 'whole', answer } })
     const again = { ...rest, hash: hash ?? null }
@@ -81,7 +81,7 @@ describe('a saved proof', () => {
       { format: 'affidavit-proof', version: 1, request: {}, chunks: [1] },
       'invalid_proof_file',
     ],
-  ])('is refused with its code: %s', (_, json, code) => {
+  ])('a saved proof is refused with its code: %s', (_, json, code) => {
     expect(codeOf(json)).toBe(code)
   })
 })

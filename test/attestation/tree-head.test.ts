@@ -18,7 +18,7 @@ const types = {
 const signature = sign(domain, head)
 
 describe('treeHeadDigest', () => {
-  it('is the EIP-712 digest that ethers computes', () => {
+  it('treeHeadDigest gives the EIP-712 digest that ethers computes', () => {
     const address = fc
       .uint8Array({ minLength: 20, maxLength: 20 })
       .map((bytes) => `0x${encodeHex(bytes)}`)
@@ -49,7 +49,7 @@ describe('treeHeadDigest', () => {
     ['a size that is no number', { ...head, size: Number.NaN }],
     ['a short root', { ...head, root: new Uint8Array(31) }],
     ['a long root', { ...head, root: new Uint8Array(33) }],
-  ])('refuses %s', (_, malformed) => {
+  ])('treeHeadDigest refuses a malformed head: %s', (_, malformed) => {
     expect(codeOf(() => treeHeadDigest(domain, malformed))).toBe('invalid_tree_head')
   })
 
@@ -59,13 +59,13 @@ describe('treeHeadDigest', () => {
     ['a contract in upper case', { ...domain, contract: `0x${'C0'.repeat(20)}` }],
     ['a short contract', { ...domain, contract: '0xc0' }],
     ['a contract with a line end', { ...domain, contract: `${domain.contract}\n` }],
-  ])('refuses %s', (_, malformed) => {
+  ])('treeHeadDigest refuses a malformed domain: %s', (_, malformed) => {
     expect(codeOf(() => treeHeadDigest(malformed, head))).toBe('invalid_log_domain')
   })
 })
 
 describe('verifyTreeHead', () => {
-  it('accepts what ethers signs as typed data, and gives the head', () => {
+  it('verifyTreeHead accepts what ethers signs as typed data and gives the head', () => {
     expect(verifyTreeHead({ domain, head, signature, notary })).toEqual(head)
     const recovered = verifyTypedData(typedDomain(domain), types, head, `0x${encodeHex(signature)}`)
     expect(recovered.toLowerCase()).toBe(notary)
@@ -79,19 +79,19 @@ describe('verifyTreeHead', () => {
     ['another notary', { notary: `0x${'00'.repeat(20)}` }],
     ['a notary in checksum case', { notary: wallet.address }],
     ['a signature of another type', { signature: decodeHex(wallet.signMessageSync(head.root)) }],
-  ])('refuses %s', (_, change) => {
+  ])('verifyTreeHead refuses a signed head with %s', (_, change) => {
     expect(codeOf(() => verifyTreeHead({ domain, head, signature, notary, ...change }))).toBe(
       'wrong_signer',
     )
   })
 
-  it('refuses a malformed signature', () => {
+  it('verifyTreeHead refuses a malformed signature', () => {
     expect(
       codeOf(() => verifyTreeHead({ domain, head, signature: signature.slice(1), notary })),
     ).toBe('invalid_signature')
   })
 
-  it('does not detect that the notary signed two histories of one size', () => {
+  it('verifyTreeHead does not detect that the notary signed two histories of one size', () => {
     const fork = { ...head, root: decodeHex('00'.repeat(32)) }
     expect(verifyTreeHead({ domain, head: fork, signature: sign(domain, fork), notary })).toEqual(
       fork,

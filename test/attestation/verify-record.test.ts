@@ -41,7 +41,7 @@ const EVERY_CHECK: readonly RecordCheckName[] = [
 ]
 
 describe('verifyRecord', () => {
-  it('passes every check of a stored record but the anchor, which it does not make', () => {
+  it('a stored record passes every check but stream hash and anchor, which are not made', () => {
     const report = verifyRecord(stored)
     expect(report.ok).toBe(true)
     expect(report.checks.map(({ name }) => name)).toEqual(EVERY_CHECK)
@@ -50,13 +50,13 @@ describe('verifyRecord', () => {
     expect(namesOf(report, 'not checked')).toEqual(notMade)
   })
 
-  it('passes a create response with its request, which has no created_at', () => {
+  it('a create response passes with its request, although it has no created_at', () => {
     const report = verifyRecord(created, { request })
     expect(report.ok).toBe(true)
     expect(namesOf(report, 'not checked')).toEqual(['stream hash', 'created_at', 'anchor'])
   })
 
-  it('passes at every place of logs of every small size', () => {
+  it('verifyRecord passes records at every place of logs of every small size', () => {
     for (let before = 0; before < 9; before++)
       for (let after = 0; after < 9; after++)
         expect(namesOf(verifyRecord(buildRecord({ before, after }).stored), 'failed')).toEqual([])
@@ -67,7 +67,7 @@ describe('verifyRecord', () => {
     ['first', 'created'],
     ['second', 'stored'],
     ['second', 'created'],
-  ])('passes the published vector: %s, %s', (version, name) => {
+  ])('the %s published vector passes as %s', (version, name) => {
     const options = name === 'created' ? { request: readVector(version, 'request') } : {}
     const report = verifyRecord(readVector(version, name), options)
     expect(namesOf(report, 'failed')).toEqual([])
@@ -75,7 +75,7 @@ describe('verifyRecord', () => {
     expect(namesOf(report, isBound ? 'passed' : 'not checked')).toContain('tree head')
   })
 
-  it('comes by every published value on the way to the verdict on the vector', () => {
+  it('the verdict on the published vector comes by every published value', () => {
     const record = readVector('first', 'stored') as JsonObject
     const { request, response } = record as { request: JsonObject; response: JsonObject }
     const { requestHash, responseHash, hash } = hashCompletion({ request, response })
@@ -94,7 +94,7 @@ describe('verifyRecord', () => {
     }).toEqual(removeAt(readVector('first', 'values'), ['source']))
   })
 
-  it('passes a completion whose response names no model, and one over plain http', () => {
+  it('a completion whose response names no model and a completion over plain http pass', () => {
     const { model: _, ...response } = RESPONSE
     const provider = { name: 'local', origin: 'http://127.0.0.1:8000', tls: null }
     expect(verifyRecord(buildRecord({ response, receipt: { provider } }).stored).ok).toBe(true)
@@ -111,17 +111,20 @@ describe('verifyRecord on a record whose content the gateway does not give', () 
     ['it erased', { erased }],
     ['it erased by a rule', { erased: { ...erased, by: 'retention', reason: 'kept for 30 days' } }],
     ['it cannot decrypt', { withheld: { code: 'content_key_missing', message: 'm' } }],
-  ])('checks all that its hashes allow of one that %s', (_, why) => {
-    const report = verifyRecord({ ...bare, ...why })
-    expect(report.ok).toBe(true)
-    expect(namesOf(report, 'not checked')).toEqual([
-      ...['request hash', 'response hash', 'stream hash', 'anchor'],
-    ])
-    const forged = verifyRecord({ ...bare, ...why, hash: 'ab'.repeat(32) })
-    expect(namesOf(forged, 'failed')).toContain('hash')
-  })
+  ])(
+    'verifyRecord checks what the hashes allow of a record whose content the gateway says %s',
+    (_, why) => {
+      const report = verifyRecord({ ...bare, ...why })
+      expect(report.ok).toBe(true)
+      expect(namesOf(report, 'not checked')).toEqual([
+        ...['request hash', 'response hash', 'stream hash', 'anchor'],
+      ])
+      const forged = verifyRecord({ ...bare, ...why, hash: 'ab'.repeat(32) })
+      expect(namesOf(forged, 'failed')).toContain('hash')
+    },
+  )
 
-  it('checks what its caller kept in its place', () => {
+  it('content that the caller kept is checked in the place of the missing content', () => {
     const { request, response } = stored
     const report = verifyRecord({ ...bare, erased, request, response } as JsonObject)
     expect(namesOf(report, 'not checked')).toEqual(['stream hash', 'anchor'])
@@ -134,7 +137,7 @@ describe('verifyRecord on a record whose content the gateway does not give', () 
     ['what says why is none', { erased: true }],
     ['it is not said to be redacted', { erased, redacted: false }],
     ['the reason is unknown', { withheld: { code: 'because', message: 'm' } }],
-  ])('fails when %s', (_, why) => {
+  ])('a record without its content fails when %s', (_, why) => {
     expect(namesOf(verifyRecord({ ...bare, ...why }), 'failed')).toContain('request hash')
   })
 })
@@ -146,7 +149,7 @@ describe('verifyRecord on the record of an encrypted call', () => {
     ...{ redacted: true, usage: null },
   }
 
-  it('checks all that its hashes allow, and says that it saw no content', () => {
+  it('the record of an encrypted call is checked as far as its hashes allow', () => {
     const report = verifyRecord(redacted)
     expect(report.ok).toBe(true)
     expect(namesOf(report, 'not checked')).toEqual([
@@ -154,7 +157,7 @@ describe('verifyRecord on the record of an encrypted call', () => {
     ])
   })
 
-  it('checks each part that its caller has put back', () => {
+  it('each part that the caller has put back into an encrypted call’s record is checked', () => {
     const asked = verifyRecord({ ...redacted, request: encrypted.request })
     expect(namesOf(asked, 'not checked')).toEqual(['response hash', 'stream hash', 'anchor'])
     expect(
@@ -170,12 +173,12 @@ describe('verifyRecord on the record of an encrypted call', () => {
     ['its receipt says that it was not encrypted', { receipt: stored.receipt ?? null }],
     ['it does not say that it is redacted', { redacted: false }],
     ['its parts are not there at all', { request: {}, response: [] }],
-  ])('fails when %s', (_, changes) => {
+  ])('the record of an encrypted call fails when %s', (_, changes) => {
     expect(namesOf(verifyRecord({ ...redacted, ...changes }), 'failed')).toContain('request hash')
     expect(namesOf(verifyRecord({ ...redacted, ...changes }), 'failed')).toContain('response hash')
   })
 
-  it('fails a receipt of other hashes: it is not the leaf, and the signature is of others', () => {
+  it('a receipt of other hashes fails: it is not the leaf, and the signature is over other hashes', () => {
     const receipt = { ...(redacted.receipt as JsonObject), request_hash: 'ab'.repeat(32) }
     expect(namesOf(verifyRecord({ ...redacted, receipt }), 'failed')).toEqual([
       ...['hash', 'signature', 'receipt', 'receipt in log'],
@@ -186,7 +189,7 @@ describe('verifyRecord on the record of an encrypted call', () => {
 describe('verifyRecord on changed records', () => {
   const roots = ['request', 'response', 'hash', 'public_key', 'signature', 'receipt', 'log']
 
-  it.each(roots)('fails when anything in %s of a stored record is changed', (root) => {
+  it.each(roots)('a stored record with any change in %s fails', (root) => {
     fc.assert(
       fc.property(mutatedAt(stored, [root]), (changed) => {
         fc.pre(isDifferent(stored, changed))
@@ -196,7 +199,7 @@ describe('verifyRecord on changed records', () => {
     )
   })
 
-  it('fails when anything in a create response or its request is changed, but what is named below', () => {
+  it('a create response or its request with a change fails, but for members that nothing binds', () => {
     const unbound = ['tx_hash', 'attestation', 'receipt']
     const roots: readonly JsonPath[] = Object.keys(created)
       .filter((name) => !unbound.includes(name))
@@ -221,18 +224,18 @@ describe('verifyRecord on changed records', () => {
     )
   })
 
-  it('fails when any one member of the receipt or the log proof is missing', () => {
+  it('a record fails without any one member of its receipt or log proof', () => {
     for (const root of ['receipt', 'log'])
       for (const place of placesIn(valueAt(stored, [root])).slice(1))
         expect(verifyRecord(removeAt(stored, [root, ...place])).ok).toBe(false)
   })
 
-  it('fails a stored record whose log proof was taken away', () => {
+  it('a stored record without its log proof fails', () => {
     for (const changed of [removeAt(stored, ['log']), { ...stored, log: null }])
       expect(namesOf(verifyRecord(changed), 'failed')).toEqual(['receipt in log', 'tree head'])
   })
 
-  it('fails when any of the members it needs is missing', () => {
+  it('a record fails without any one of the members that it needs', () => {
     for (const name of [
       'request',
       'response',
@@ -287,12 +290,12 @@ describe('verifyRecord on changed records', () => {
     ['the chain', ['log', 'chain_id'], 1, ['tree head']],
     ['the contract', ['log', 'contract'], `0x${'c1'.repeat(20)}`, ['tree head']],
     ['the path', ['log', 'path', 0], '00'.repeat(32), ['receipt in log']],
-  ])('names the checks that a change of %s fails', (_, path, value, failed) => {
+  ])('a change of %s fails at exactly the named checks', (_, path, value, failed) => {
     expect(namesOf(verifyRecord(replaceAt(stored, path, value)), 'failed')).toEqual(failed)
   })
 
   it.each(PROOF_MEMBERS)(
-    'fails a stored response that has a member called %s, which would not be hashed',
+    'a stored response with a member called %s, which would not be hashed, fails',
     (name) => {
       const changed = replaceAt(stored, ['response'], { ...RESPONSE, [name]: 'x' })
       expect(namesOf(verifyRecord(changed), 'failed')).toEqual(['response hash'])
@@ -309,12 +312,12 @@ describe('verifyRecord on changed records', () => {
     ],
     ['the signature without 0x', ['signature'], (text: string) => text.slice(2)],
     ['a line end after the signature', ['signature'], (text: string) => `${text}\n`],
-  ])('fails %s: every value has one form', (_, path, change) => {
+  ])('every value has one form, and another form fails: %s', (_, path, change) => {
     const changed = replaceAt(stored, path, change(String(valueAt(stored, path))))
     expect(verifyRecord(changed).ok).toBe(false)
   })
 
-  it('fails a receipt of another completion of the same notary, with its own valid log proof', () => {
+  it('the receipt of another completion of the same notary fails, even with its own valid log proof', () => {
     const other = buildRecord({ response: { ...RESPONSE, id: 'other' } }).stored
     const swapped = {
       ...stored,
@@ -324,7 +327,7 @@ describe('verifyRecord on changed records', () => {
     expect(namesOf(verifyRecord(swapped), 'failed')).toEqual(['response hash', 'receipt'])
   })
 
-  it('fails a receipt that names another model than request and response do', () => {
+  it('a receipt that names another model than request and response fails', () => {
     for (const model of [
       { requested: 'other', returned: 'demo/echo-2025' },
       { requested: 'demo/echo', returned: 'other' },
@@ -335,7 +338,7 @@ describe('verifyRecord on changed records', () => {
       ])
   })
 
-  it('fails an attestation document of another key, of no key, and one that is none', () => {
+  it('a record fails with an attestation document of another key, of no key or of no form', () => {
     const otherKey = buildDocument({ fields: { public_key: Buffer.alloc(65, 4) } })
     const noKey = buildDocument({ fields: { public_key: null } })
     for (const attestation of [
@@ -354,7 +357,7 @@ describe('verifyRecord on changed records', () => {
 })
 
 describe('verifyRecord on anything else', () => {
-  it('reports, and never throws, on any JSON value', () => {
+  it('verifyRecord reports on any JSON value and never throws', () => {
     fc.assert(
       fc.property(fc.jsonValue(), fc.option(fc.jsonValue(), { nil: undefined }), (value, given) => {
         const options = given === undefined ? {} : { request: given as Json }
@@ -363,7 +366,7 @@ describe('verifyRecord on anything else', () => {
     )
   })
 
-  it('reports, and never throws, when a decoder of documents or a value is hostile', () => {
+  it('verifyRecord reports and never throws when a decoder of documents or a value is hostile', () => {
     const throwing = {
       decodeAttestation: () => {
         throw 'not an Error'
@@ -376,14 +379,14 @@ describe('verifyRecord on anything else', () => {
     expect(verifyRecord(replaceAt(stored, ['response', 'id'], '\ud800')).ok).toBe(false)
   })
 
-  it('takes a create response for no stored record, nor the other way round', () => {
+  it('a create response does not pass as a stored record, and a stored record not as a create response', () => {
     expect(verifyRecord(created).ok).toBe(false)
     expect(verifyRecord(stored, { request }).ok).toBe(false)
   })
 })
 
 describe('what verifyRecord does not detect', () => {
-  it('does not detect members of null added to or left out of the request, which mean unset', () => {
+  it('verifyRecord does not detect null members added to or left out of the request, which mean unset', () => {
     const added = replaceAt(stored, ['request'], { ...request, user: null, added: null })
     const inMessage = replaceAt(stored, ['request', 'messages', 0], {
       role: 'system',
@@ -394,19 +397,19 @@ describe('what verifyRecord does not detect', () => {
       expect(verifyRecord(changed).ok).toBe(true)
   })
 
-  it('does not detect members in another order, nor -0 for 0', () => {
+  it('verifyRecord does not detect members in another order or -0 for 0', () => {
     const reversed = Object.fromEntries(Object.entries(stored).reverse())
     expect(verifyRecord(reversed).ok).toBe(true)
     expect(verifyRecord(replaceAt(stored, ['response', 'choices', 0, 'index'], -0)).ok).toBe(true)
   })
 
-  it('does not detect another id or tx_hash, and members that a record does not have', () => {
+  it('verifyRecord does not detect another id or tx_hash, or members that a record does not have', () => {
     expect(
       verifyRecord({ ...stored, id: 'x', tx_hash: `0x${'00'.repeat(32)}`, note: 'added' }).ok,
     ).toBe(true)
   })
 
-  it('does not detect a changed receipt in a create response without log, and says that it did not look', () => {
+  it('a changed receipt in a create response without log passes, and the report says what was not checked', () => {
     const forged = replaceAt(created, ['receipt', 'provider', 'origin'], 'https://other.example')
     const { log: _, ...withoutLog } = forged as JsonObject
     const report = verifyRecord(withoutLog, { request })
@@ -423,7 +426,7 @@ describe('what verifyRecord does not detect', () => {
     expect(namesOf(verifyRecord(forged, { request }), 'failed')).toEqual(['receipt in log'])
   })
 
-  it('does not detect that an attestation document with the right key is signed by nobody', () => {
+  it('verifyRecord does not detect that a document with the right key has a forged signature', () => {
     const publicKey = Buffer.from(String(stored.public_key).slice(2), 'hex')
     const forged = buildDocument({
       fields: { public_key: publicKey },
@@ -440,7 +443,7 @@ function namesOf(report: RecordReport, outcome: string): readonly RecordCheckNam
 }
 
 describe("another's arithmetic", () => {
-  it('recovers the signers of record and head, and is believed in what it gives', () => {
+  it('a given recover function recovers both signers, and verifyRecord believes what it gives', () => {
     const publicKey = decodeHex(String(stored.public_key))
     const recovered: string[] = []
     const recover = (point: Uint8Array) => (signed: { readonly digest: Uint8Array }) => {

@@ -14,21 +14,21 @@ const outcomes = (report: RecordReport, outcome: string) =>
   report.checks.filter((check) => check.outcome === outcome).map(({ name }) => name)
 
 describe('verifyStream', () => {
-  it('passes what the enclave gave out, with the stream hash and the assembled response', () => {
+  it('a stream passes as the enclave gave it out, by stream hash and assembled response', () => {
     const { request, chunks } = makeStream({ version: 2, usageAsked: true })
     const report = verifyStream(chunks, { request })
     expect(outcomes(report, 'failed')).toEqual([])
     expect(outcomes(report, 'not checked')).toEqual(['created_at', 'anchor'])
   })
 
-  it('passes a stream without usage by its stream hash, and says what it could not recompute', () => {
+  it('a stream without usage passes by its stream hash, and the response hash is not checked', () => {
     const { request, chunks } = makeStream({ version: 2, usageAsked: false })
     const report = verifyStream(chunks, { request })
     expect(outcomes(report, 'failed')).toEqual([])
     expect(outcomes(report, 'not checked')).toEqual(['response hash', 'created_at', 'anchor'])
   })
 
-  it('passes a stream of version 1 with its usage, as before, and says what nothing binds', () => {
+  it('a stream of version 1 with its usage passes, and the report says what nothing binds', () => {
     const { request, chunks } = makeStream({ version: 1, usageAsked: true })
     const report = verifyStream(chunks, { request })
     expect(outcomes(report, 'failed')).toEqual([])
@@ -42,7 +42,7 @@ describe('verifyStream', () => {
     ])
   })
 
-  it('does not vouch for chunks that were cut in another way, but for what they say', () => {
+  it('chunks that were cut in another way pass by what they say, and their stream hash is not checked', () => {
     const { request, chunks } = makeStream({ version: 2, usageAsked: true })
     const [first = {}, , , ...rest] = chunks
     const report = verifyStream([first, chunkOf({ content: 'Transfer nothing.' }), ...rest], {
@@ -63,31 +63,34 @@ describe('verifyStream', () => {
         choices: [{ index: 0, delta, finish_reason: null, citations: [sources] }],
       }),
     ],
-  ])('does not pass a member %s that another one replaces, though no text is', (_, chunkWith) => {
-    const good = [chunkWith('https://good.example'), chunkWith('https://good.example')]
-    const end = chunkOf({}, 'stop')
-    const response = assembleCompletion([...good, end])
-    const request = {
-      model: 'demo/echo',
-      messages: [{ role: 'user', content: 'Is it?' }],
-      stream: true,
-    }
-    const { created } = buildRecord({ request, response, streamHash: hashChunks([...good, end]) })
-    const proof = Object.fromEntries(
-      Object.entries(created).filter(([name]) => !Object.hasOwn(response, name)),
-    )
-    const check = (chunks: readonly Json[]) =>
-      outcomes(verifyStream([...chunks, { ...end, ...proof }], { request }), 'failed')
-    expect(check(good)).toEqual([])
-    expect(check([chunkWith('https://evil.example'), ...good.slice(1)])).toEqual(['stream hash'])
-  })
+  ])(
+    'another value of a member %s that a later value replaces fails at the stream hash',
+    (_, chunkWith) => {
+      const good = [chunkWith('https://good.example'), chunkWith('https://good.example')]
+      const end = chunkOf({}, 'stop')
+      const response = assembleCompletion([...good, end])
+      const request = {
+        model: 'demo/echo',
+        messages: [{ role: 'user', content: 'Is it?' }],
+        stream: true,
+      }
+      const { created } = buildRecord({ request, response, streamHash: hashChunks([...good, end]) })
+      const proof = Object.fromEntries(
+        Object.entries(created).filter(([name]) => !Object.hasOwn(response, name)),
+      )
+      const check = (chunks: readonly Json[]) =>
+        outcomes(verifyStream([...chunks, { ...end, ...proof }], { request }), 'failed')
+      expect(check(good)).toEqual([])
+      expect(check([chunkWith('https://evil.example'), ...good.slice(1)])).toEqual(['stream hash'])
+    },
+  )
 
   describe.each([
     { version: 2, usageAsked: true },
     { version: 2, usageAsked: false },
     { version: 1, usageAsked: true },
   ] as const)('of version $version, usage asked: $usageAsked', (form) => {
-    it.each(ATTACKS)('does not pass %s', (name, attack) => {
+    it.each(ATTACKS)('verifyStream does not vouch for a stream with %s', (name, attack) => {
       const { request, chunks } = makeStream(form)
       const report = verifyStream(attack(chunks), { request })
       // Null members are hashed in the stream hash alone; where the response can be recomputed,
@@ -98,7 +101,7 @@ describe('verifyStream', () => {
     })
   })
 
-  it('refuses an answer that was not streamed as chunks, and a stream for a request that asked for none', () => {
+  it('a whole answer cut into chunks fails, and so does a stream for a request that asked for none', () => {
     const { request, chunks } = makeStream({ version: 2, usageAsked: true })
     const whole: JsonObject = { ...request, stream: false }
     expect(outcomes(verifyStream(chunks, { request: whole }), 'failed')).toContain('request hash')
@@ -117,7 +120,7 @@ describe('verifyStream', () => {
       'the proof in a chunk before the last',
       [...makeStream({ version: 2, usageAsked: true }).chunks, chunkOf({})],
     ],
-  ])('throws for %s', (_, chunks) => {
+  ])('verifyStream throws for a stream with %s', (_, chunks) => {
     expect(() => verifyStream(chunks, { request: {} })).toThrow(
       expect.objectContaining({ name: 'FormatError', code: 'invalid_stream' }),
     )
@@ -137,12 +140,12 @@ const kept: {
 } = JSON.parse(readFileSync(join(import.meta.dirname, '../vectors/streams/kept.json'), 'utf8'))
 
 describe('the published kept streams', () => {
-  it('have the stream hash of their chunks', () => {
+  it('the published chunks have the published stream hash', () => {
     expect(hashChunks(kept.stream_hash.chunks)).toBe(kept.stream_hash.stream_hash)
   })
 
   it.each(kept.kept)(
-    'are judged as published: $name',
+    'a published kept stream is judged as published: $name',
     ({ request, stream, failed, not_checked, refused }) => {
       const check = () => {
         const chunks = splitEvents(Buffer.from(stream)).map((data): Json => JSON.parse(data))
@@ -167,11 +170,11 @@ describe('splitEvents', () => {
       'comments, ids and no space',
       ': ping\n\nid: 1\ndata:{"a":1}\n\n\ndata: {"b":2}\n\ndata: [DONE]\n',
     ],
-  ])('gives the data of events that end with %s', (_, text) => {
+  ])('splitEvents gives the data of events with %s', (_, text) => {
     expect(split(text)).toEqual(['{"a":1}', '{"b":2}'])
   })
 
-  it('leaves line separators that JSON has in text', () => {
+  it('splitEvents leaves the line separators that JSON has in text', () => {
     expect(split('data: {"a":"\u2028"}\n\ndata: [DONE]\n\n')).toEqual(['{"a":"\u2028"}'])
   })
 
@@ -193,7 +196,7 @@ describe('splitEvents', () => {
     ['a line without a colon', 'data\n\ndata: {}\n\ndata: [DONE]\n\n'],
     ['two lines of data in one event', 'data: {"a":\ndata: {}}\n\ndata: [DONE]\n\n'],
     ['bytes that are no UTF-8', Uint8Array.of(0x64, 0xff)],
-  ])('refuses %s', (_, text) => {
+  ])('splitEvents refuses a stream with %s', (_, text) => {
     expect(() => splitEvents(typeof text === 'string' ? Buffer.from(text) : text)).toThrow(
       FormatError,
     )

@@ -16,7 +16,7 @@ describe('waiting for an anchor', () => {
     ['an endpoint that was not found', { rpc: null }],
     ['members that are not its own', Object.create({ rpc: 'https://chain.example' })],
     ['no object', null],
-  ])('is refused with %s', async (_, options) => {
+  ])('waiting for an anchor is refused with %s', async (_, options) => {
     const gateway = { url: 'https://gateway.example', apiKey: null, fetch: never, timeoutMs: 1_000 }
     const waiting = awaitAnchor({ hash: '00'.repeat(32) } as never, {
       ...{ gateway, policy: {}, options: options as AnchoredOptions },

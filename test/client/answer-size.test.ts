@@ -9,7 +9,7 @@ describe('the size of an answer', () => {
     ['items', '0,', 9_000_000],
     ['objects', '{},', 5_000_000],
     ['members', '"a":0,', 9_000_000],
-  ])('is refused for too many %s, in one text or in several', (_, unit, count) => {
+  ])('an answer with too many %s is refused, in one text or in several', (_, unit, count) => {
     const many = unit.repeat(count / 3)
     expect(() => createAnswerSize().add(`[${many}${many}${many}0]`)).toThrow(refusal)
     const size = createAnswerSize()
@@ -18,7 +18,7 @@ describe('the size of an answer', () => {
     expect(() => size.add(`[${many}0]`)).toThrow(refusal)
   })
 
-  it('is that of the chunks of a stream, whatever stands beside them', async () => {
+  it('the size of a stream counts its chunks, whatever stands beside them', async () => {
     const text = `: "\ndata: {"x":[${'0,'.repeat(9_000_000)}0]}\n\n`
     const source = new Response(text).body as ReadableStream<Uint8Array>
     const stream = checkedStream(source, {

@@ -40,7 +40,7 @@ const codeOf = async (body?: object) => (await ask(body)).code
 const content = (answer: JsonObject): string => (JSON.stringify(answer).includes(SAID) ? SAID : '')
 
 describe('an honest gateway', () => {
-  it('gives an answer, whole and as a stream, with its proof', async () => {
+  it('an honest gateway gives an answer with its proof, whole and as a stream', async () => {
     const whole = await ask()
     expect(content(JSON.parse(whole.text))).toBe(SAID)
     const stream = await ask({ ...REQUEST, stream: true })
@@ -48,7 +48,7 @@ describe('an honest gateway', () => {
     expect([...client.proofs].map(({ notary }) => notary)).toEqual([ADDRESS, ADDRESS])
   })
 
-  it('is asked for a document once, and again before that ends', async () => {
+  it('the client asks a gateway for a document once, and again before the document ends', async () => {
     const documents = () => client.asked.filter((path) => path === '/v1/attestation').length
     for (let call = 0; call < 3; call += 1) await ask()
     expect(documents()).toBe(1)
@@ -113,7 +113,7 @@ describe('a notary is refused', () => {
       { fields: { user_data: Buffer.alloc(32) } },
       'invalid_document',
     ],
-  ])('%s', async (_, attack, code) => {
+  ])('a notary %s is refused', async (_, attack, code) => {
     client.attack = attack
     await expect(client.notaries.refresh()).rejects.toMatchObject({
       code: 'no_notary',
@@ -130,12 +130,12 @@ describe('a notary is refused', () => {
     ['something else', { notaries: { notaries: [{ notary: '../keys' }] } }, 'invalid_reply'],
     ['no list', { notaries: {} }, 'invalid_reply'],
     ['no object', { notaries: [] }, 'invalid_reply'],
-  ])('list with %s', async (_, attack, code) => {
+  ])('a wrong list of notaries is refused: %s', async (_, attack, code) => {
     client.attack = attack
     await expect(client.notaries.refresh()).rejects.toMatchObject({ code })
   })
 
-  it('is not asked about again at once, however often it signs', async () => {
+  it('a refused notary is not asked about again at once, however often it signs', async () => {
     client.attack = { fields: { nonce: undefined } }
     for (let call = 0; call < 5; call += 1) expect(await codeOf()).toBe('unknown_notary')
     expect(client.asked.filter((path) => path === '/v1/attestation')).toHaveLength(1)
@@ -299,7 +299,7 @@ describe('an answer is refused', () => {
       },
       'redirected',
     ],
-  ])('%s', async (_, attack, code) => {
+  ])('an answer %s is refused', async (_, attack, code) => {
     await client.notaries.refresh()
     client.attack = attack
     expect(await ask()).toEqual({ text: '', code })
@@ -308,7 +308,7 @@ describe('an answer is refused', () => {
     expect(await codeOf()).toBe('given')
   })
 
-  it('with the checks that were made of it', async () => {
+  it('the error of a refused answer has the checks that were made', async () => {
     client.attack = { answer: (answer) => ({ ...answer, ...otherAnswer }) }
     const response = await client.fetch(client.url, {
       method: 'POST',
@@ -322,7 +322,7 @@ describe('an answer is refused', () => {
     )
   })
 
-  it('whichever way it is read', async () => {
+  it('a wrong answer is refused whichever way it is read', async () => {
     client.attack = { answer: () => otherAnswer }
     const send = () => client.fetch(client.url, { method: 'POST', body: JSON.stringify(REQUEST) })
     const refusal = { code: 'no_proof' }
@@ -333,7 +333,7 @@ describe('an answer is refused', () => {
 })
 
 describe('clients', () => {
-  it('get an object, whatever type the gateway calls it', async () => {
+  it('an answer is called application/json, whatever type the gateway calls it', async () => {
     client.attack = {
       respond: (text) => new Response(text, { headers: { 'content-type': 'text/plain' } }),
     }
@@ -344,7 +344,7 @@ describe('clients', () => {
     expect(response.headers.get('content-type')).toBe('application/json')
   })
 
-  it('repeat no call whose answer was refused', async () => {
+  it('openai and LangChain repeat no call whose answer was refused', async () => {
     client.attack = { answer: () => otherAnswer }
     const { fetch } = client
     const baseURL = client.url.replace(/\/chat\/completions$/, '')
@@ -359,7 +359,7 @@ describe('clients', () => {
     expect(client.bodies).toHaveLength(2)
   })
 
-  it('that wait no longer get what they left with, and no refusal', async () => {
+  it('a caller that leaves gets the error it left with and no refusal', async () => {
     const left = new Error('left')
     const abort = new AbortController()
     client.attack = {
@@ -379,7 +379,7 @@ describe('clients', () => {
 })
 
 describe('proofs', () => {
-  it('that were deleted are not the latest', async () => {
+  it('a proof that was deleted is not the latest proof', async () => {
     await ask()
     await ask()
     const [first, second] = client.proofs
@@ -452,7 +452,7 @@ describe('a stream is refused', () => {
       },
       'error_in_answer',
     ],
-  ])('%s', async (_, attack, code) => {
+  ])('a stream %s is refused', async (_, attack, code) => {
     await client.notaries.refresh()
     client.attack = attack
     expect(await ask(streamed)).toMatchObject({ code })
@@ -463,7 +463,7 @@ describe('a stream is refused', () => {
 })
 
 describe('an old answer', () => {
-  it('is refused when it is given again, whole and as a stream', async () => {
+  it('an old answer is refused when it is given again, whole and as a stream', async () => {
     for (const body of [REQUEST, { ...REQUEST, stream: true }]) {
       let old = ''
       client.attack = {
@@ -478,7 +478,7 @@ describe('an old answer', () => {
     }
   })
 
-  it('is given again under its Idempotency-Key, but not for another body', async () => {
+  it('an old answer may be given again under its Idempotency-Key, but not for another body', async () => {
     const key = { 'idempotency-key': 'k1' }
     let old = ''
     client.attack = {
@@ -494,7 +494,7 @@ describe('an old answer', () => {
     expect((await ask(REQUEST, { 'idempotency-key': 'k2' })).code).toBe('wrong_request')
   })
 
-  it('may have been asked for as often as it was sent, under its key', async () => {
+  it('an answer may have been asked for as often as its call was sent under its key', async () => {
     const key = { 'idempotency-key': 'k1' }
     client.attack = { receipt: { attempt: 2 } }
     expect((await ask(REQUEST, key)).code).toBe('asked_again')
@@ -511,13 +511,13 @@ describe('a nonce', () => {
       '{"a":1e2,"b":"\\u00e9é"}\n',
       /^\{"affidavit":\{"nonce":"[0-9a-f]{64}"\},"a":1e2,"b":"\\u00e9é"\}\n$/,
     ],
-  ])('is put into %j, and nothing else is changed', async (body, form) => {
+  ])('the nonce is put into %j, and nothing else is changed', async (body, form) => {
     const response = await client.fetch(client.url, { method: 'POST', body })
     await response.text().catch(() => undefined)
     expect(client.bodies[0]).toMatch(form)
   })
 
-  it('is another one for each call', async () => {
+  it('each call has a nonce of its own', async () => {
     await ask()
     await ask()
     expect(new Set(client.bodies).size).toBe(2)

@@ -50,7 +50,7 @@ async function run(text: string | Uint8Array, { sizes = 1_000_000, ...options }:
 }
 
 describe('a checked stream', () => {
-  it('is given as it came, and its chunks are checked, however it is cut into parts', async () => {
+  it('a checked stream is given as it came, with its chunks checked, however it is cut into parts', async () => {
     for (let sizes = 1; sizes <= 80; sizes += 1) {
       const { given, end, chunks: checked } = await run(TEXT, { sizes })
       expect({ given, end }).toEqual({ given: TEXT, end: 'end' })
@@ -58,7 +58,7 @@ describe('a checked stream', () => {
     }
   })
 
-  it('passes comments, id and retry on, with text that is split in a character', async () => {
+  it('a checked stream passes comments, id and retry on, even when a character is split', async () => {
     const text = `: ping\n\n${eventOf(first)}id: 7\nretry: 10\n\n${eventOf(chunkOf({ content: 'grüß 🐈' }))}${others.map(eventOf).join('')}${eventOf('[DONE]')}`
     for (const sizes of [1, 2, 3, 1000]) {
       const { given, end } = await run(text, { sizes })
@@ -66,7 +66,7 @@ describe('a checked stream', () => {
     }
   })
 
-  it('gives chunks before the end came', async () => {
+  it('a checked stream gives chunks before its end has come', async () => {
     let send: (text: string) => void = () => undefined
     const source = new ReadableStream<Uint8Array>({
       start(controller) {
@@ -85,7 +85,7 @@ describe('a checked stream', () => {
     await reader.cancel()
   })
 
-  it('gives neither the chunk with the proof nor [DONE] before both were checked', async () => {
+  it('the chunk with the proof and [DONE] are not given before both were checked', async () => {
     const refuse = async () => {
       throw new AffidavitError('wrong_stream', 'refused')
     }
@@ -95,7 +95,7 @@ describe('a checked stream', () => {
     })
   })
 
-  it('gives no [DONE] to a reader that waits for it, of a stream without a proof', async () => {
+  it('a stream without a proof gives no [DONE] to a reader that waits for it', async () => {
     const text = chunks.slice(0, -1).map(eventOf).join('') + eventOf('[DONE]')
     const refuse = async () => {
       throw new AffidavitError('no_proof', 'refused')
@@ -107,7 +107,7 @@ describe('a checked stream', () => {
       })
   })
 
-  it('ends as its source does when its caller left, not as one that was cut', async () => {
+  it('a stream whose caller left ends with the error of its source, not as a cut stream', async () => {
     const left = new Error('left')
     const end = async (signal?: AbortSignal) => {
       const source = new ReadableStream<Uint8Array>({ pull: (given) => given.error(left) })
@@ -122,13 +122,13 @@ describe('a checked stream', () => {
     expect(await end(new AbortController().signal)).toMatchObject({ code: 'cut_stream' })
   })
 
-  it('holds no comments, of which there may be any number', async () => {
+  it('a held stream leaves out comments, of which there may be any number', async () => {
     const text = `: ping\n\n${TEXT}`
     expect(await run(text, { hold: true })).toMatchObject({ given: TEXT, end: 'end' })
     expect(await run(text)).toMatchObject({ given: text, end: 'end' })
   })
 
-  it('gives nothing before all was checked, when it is held', async () => {
+  it('a held stream gives nothing before all was checked', async () => {
     const refuse = async () => {
       throw new AffidavitError('wrong_stream', 'refused')
     }
@@ -139,13 +139,13 @@ describe('a checked stream', () => {
     expect(await run(TEXT, { hold: true })).toMatchObject({ given: TEXT, end: 'end' })
   })
 
-  it('gives nothing of what comes after [DONE], and hangs up', async () => {
+  it('a checked stream gives nothing that comes after [DONE] and hangs up', async () => {
     const more = eventOf(chunkOf({ content: 'and transfer it all' }))
     const { given, end, isCancelled } = await run(TEXT + more, { sizes: TEXT.length + 5 })
     expect({ given, end, isCancelled }).toEqual({ given: TEXT, end: 'end', isCancelled: true })
   })
 
-  it('ends in an error at every place where it can be cut', async () => {
+  it('a stream that is cut at any place ends in an error', async () => {
     for (let length = 0; length < TEXT.length; length += 1) {
       const { given, end } = await run(TEXT.slice(0, length))
       expect(end).toBe('cut_stream')
@@ -213,7 +213,7 @@ describe('a checked stream', () => {
       TEXT.replace('data: [DONE]', eventOf(first).trim()),
       'invalid_stream',
     ],
-  ])('refuses %s', async (_, text, code) => {
+  ])('a checked stream refuses %s', async (_, text, code) => {
     for (const sizes of [1, 7, 100_000]) {
       const { given, end } = await run(text, { sizes })
       expect(end).toBe(code)
@@ -221,7 +221,7 @@ describe('a checked stream', () => {
     }
   })
 
-  it('refuses what is longer than its limit, also within one event', async () => {
+  it('a stream that is longer than its limit is refused, even within one event', async () => {
     const { length } = TEXT
     expect(await run(TEXT, { bytesMax: length })).toMatchObject({ end: 'end' })
     expect(await run(TEXT, { bytesMax: length - 1, sizes: 10 })).toMatchObject({
@@ -234,7 +234,7 @@ describe('a checked stream', () => {
     })
   })
 
-  it('cancels its source when its reader leaves', async () => {
+  it('a checked stream cancels its source when its reader leaves', async () => {
     let isCancelled = false
     const source = new ReadableStream<Uint8Array>({
       pull: (controller) => controller.enqueue(new TextEncoder().encode(eventOf(first))),

@@ -11,12 +11,12 @@ describe('connect', () => {
     ['a listener that is none', { onProof: null }],
     ['a fetch that is none', { fetch: {} }],
     ['a signal that is none', { signal: new AbortController() }],
-  ])('refuses %s', async (_, more) => {
+  ])('connect refuses a wrong option: %s', async (_, more) => {
     const options = { ...OPTIONS, ...more } as ConnectOptions
     await expect(connect(options)).rejects.toMatchObject({ code: 'invalid_options' })
   })
 
-  it('rejects with what it was ended with', async () => {
+  it('connect rejects with the reason of the signal that ended it', async () => {
     const left = new Error('left')
     const fetch = async (_: unknown, init?: RequestInit) =>
       new Promise<never>((_, reject) => {
@@ -28,7 +28,7 @@ describe('connect', () => {
     await expect(connecting).rejects.toBe(left)
   })
 
-  it('reads no more of a list of notaries than there can be of it', async () => {
+  it('connect reads no more of a list of notaries than such a list can have', async () => {
     let given = 0
     const fetch = async () => {
       const pull = (body: ReadableStreamDefaultController) => {

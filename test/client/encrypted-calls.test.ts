@@ -60,21 +60,24 @@ describe('an encrypted call', () => {
   it.each([
     ['whole', REQUEST],
     ['streamed', STREAMED],
-  ])('%s: is answered, and nothing of it is readable on the wire', async (_, body) => {
-    const { text, code } = await ask(body, { headers: own })
-    expect(code).toBe('given')
-    expect(text.replaceAll(/[^\w .]/g, '')).toMatch(/Transfer|nothing/)
-    expect(client.opened.map(({ credential }) => credential)).toEqual([CREDENTIAL])
-    expect(JSON.parse(client.bodies[0] ?? '')).toMatchObject(body)
-    expect(client.proofs.latest?.checks.at(-1)).toMatchObject({
-      ...{ name: 'encryption', outcome: 'passed' },
-    })
-    expect(client.sent[0]?.headers.get('affidavit-notary')).toBe(ADDRESS)
-    await expect.poll(() => client.given.length).toBe(1)
-    expectUnreadable(SECRET, 'Transfer', 'demo/echo', CREDENTIAL, 'receipt')
-  })
+  ])(
+    'an encrypted call (%s) is answered, and nothing about it is readable on the wire',
+    async (_, body) => {
+      const { text, code } = await ask(body, { headers: own })
+      expect(code).toBe('given')
+      expect(text.replaceAll(/[^\w .]/g, '')).toMatch(/Transfer|nothing/)
+      expect(client.opened.map(({ credential }) => credential)).toEqual([CREDENTIAL])
+      expect(JSON.parse(client.bodies[0] ?? '')).toMatchObject(body)
+      expect(client.proofs.latest?.checks.at(-1)).toMatchObject({
+        ...{ name: 'encryption', outcome: 'passed' },
+      })
+      expect(client.sent[0]?.headers.get('affidavit-notary')).toBe(ADDRESS)
+      await expect.poll(() => client.given.length).toBe(1)
+      expectUnreadable(SECRET, 'Transfer', 'demo/echo', CREDENTIAL, 'receipt')
+    },
+  )
 
-  it('is found on the wire by the same search when it is not encrypted', async () => {
+  it('the same search finds a call on the wire that is not encrypted', async () => {
     client = openMemoryClient({}, { encrypt: false })
     expect((await ask()).text).toContain(SAID)
     expect(client.sent).toEqual([])
@@ -84,7 +87,7 @@ describe('an encrypted call', () => {
     })
   })
 
-  it('has a key and a nonce of its own, the credential too', async () => {
+  it('each encrypted call has a key of its own, and its credential is sealed anew', async () => {
     for (let call = 0; call < 3; call += 1) await ask(REQUEST, { headers: own })
     const all = (name: string) => new Set(client.sent.map(({ headers }) => headers.get(name)))
     expect(all('ehbp-encapsulated-key').size).toBe(3)
@@ -93,7 +96,7 @@ describe('an encrypted call', () => {
     expect(keyLists()).toBe(1)
   })
 
-  it('carries a credential that no other call can be made with', async () => {
+  it('the sealed credential of one call cannot be used for another call', async () => {
     await ask(REQUEST, { headers: own })
     await ask(REQUEST, { headers: own })
     const [first, second] = client.sent
@@ -108,7 +111,7 @@ describe('an encrypted call', () => {
   })
 
   it.each(['', 'Bearer', 'Bearer a b', 'Bearer ü'])(
-    'is not sent with a credential that is none: %j',
+    'a call with the malformed credential %j is not sent',
     async (header) => {
       const headers = { 'fine-tune-authorization': header }
       expect((await ask(REQUEST, { headers })).code).toBe('invalid_request')
@@ -159,7 +162,7 @@ describe('a key is not used', () => {
     ['with a member more', (enclave, now) => ({ ...enclave.state(hour(now)), notary: ADDRESS })],
     ['without a signature', (enclave, now) => ({ ...enclave.state(hour(now)), signature: '0x' })],
     ['that is none', () => null],
-  ])('%s', async (_, keys) => {
+  ])('an encryption key %s is not used', async (_, keys) => {
     client.attack = { keys: (enclave, now) => [keys(enclave, now)] }
     expect(await ask()).toEqual({ text: '', code: 'no_encryption_key' })
     expect(client.sent).toEqual([])
@@ -174,26 +177,26 @@ describe('a key is not used', () => {
     ['none at all', () => [], 'no_encryption_key'],
     ['too many', () => Array(17).fill(null), 'invalid_reply'],
     ['something else', () => 'keys', 'invalid_reply'],
-  ])('when the gateway names %s', async (_, keys, code) => {
+  ])('no key is used when the gateway names %s', async (_, keys, code) => {
     client.attack = { keys }
     expect(await ask()).toEqual({ text: '', code })
     expect(client.sent).toEqual([])
   })
 
-  it('of a notary whose enclave is not an expected one', async () => {
+  it('the key of a notary whose enclave is not expected is not used', async () => {
     client.attack = { fields: { pcrs: new Map([[0, Buffer.alloc(48, 1)]]) } }
     expect((await ask()).code).toBe('no_notary')
     expect(client.sent).toEqual([])
   })
 
-  it('from /.well-known: it is never asked for', async () => {
+  it('a key from /.well-known is never asked for', async () => {
     await ask()
     expect(new Set(client.asked)).toEqual(
       new Set(['/v1/notaries', '/v1/attestation', new URL(client.url).pathname]),
     )
   })
 
-  it('after it ended: the keys are fetched again, once for all who wait', async () => {
+  it('keys that have ended are fetched again, once for all calls that wait', async () => {
     await ask()
     client.nowMs += HOUR_S * 1000
     const lists = keyLists()
@@ -207,7 +210,7 @@ describe('a key is not used', () => {
 const randomKey = () => randomBytes(32).toString('hex')
 
 describe('key-config', () => {
-  it('once: the keys are fetched again, and the call is repeated, sealed anew', async () => {
+  it('the first key-config makes the client fetch the keys and repeat the call, sealed anew', async () => {
     client.attack = { intercept: (count) => (count === 1 ? keyConfig() : null) }
     expect((await ask()).code).toBe('given')
     expect(client.sent).toHaveLength(2)
@@ -218,7 +221,7 @@ describe('key-config', () => {
     expect(keyLists()).toBe(2)
   })
 
-  it('twice: the caller is told to try later, since nothing was processed', async () => {
+  it('a second key-config becomes a 503 that tells the caller to try later', async () => {
     client.attack = { intercept: () => keyConfig() }
     const response = await send(REQUEST)
     expect([response.status, response.headers.get('retry-after')]).toEqual([503, '1'])
@@ -226,7 +229,7 @@ describe('key-config', () => {
     expect(client.sent).toHaveLength(2)
   })
 
-  it('as a lie, after the enclave was asked: the second answer shows it', async () => {
+  it('a false key-config after the enclave was asked shows in the second answer', async () => {
     client.attack = {
       intercept: (count, sent) => {
         if (count > 1) return null
@@ -239,7 +242,7 @@ describe('key-config', () => {
     expect(await ask()).toEqual({ text: '', code: 'asked_again' })
   })
 
-  it('without end: no more of it is read than a problem can have', async () => {
+  it('an endless key-config is read only as far as a problem can reach', async () => {
     let given = 0
     const endless = () => {
       const pull = (body: ReadableStreamDefaultController) => {
@@ -386,7 +389,7 @@ describe('an answer is refused', () => {
       },
       ['redirected', 'redirected'],
     ],
-  ])('%s', async (name, attack, [whole, streamed]) => {
+  ])('an encrypted call refuses an answer %s', async (name, attack, [whole, streamed]) => {
     await client.notaries.refresh()
     for (const [body, code] of [
       [REQUEST, whole],
@@ -407,7 +410,7 @@ describe('an answer is refused', () => {
     expect((await ask()).code).toBe('given')
   })
 
-  it('with its last frame again: of a stream, nothing behind its end is read', async () => {
+  it('an answer with its last frame again is refused, and a stream is read only up to its end', async () => {
     client.attack = { sealed: frames((all) => [...all, ...all.slice(-1)]) }
     expect(await ask()).toEqual({ text: '', code: 'not_encrypted' })
     const { text, code } = await ask(STREAMED)
@@ -415,12 +418,12 @@ describe('an answer is refused', () => {
     expect(text.endsWith('}\n\ndata: [DONE]\n\n')).toBe(true)
   })
 
-  it('of a plain call whose receipt says that it was encrypted', async () => {
+  it('the answer to a plain call is refused when its receipt says that it was encrypted', async () => {
     client = openMemoryClient({ receipt: { encrypted: true } }, { encrypt: false })
     expect(await ask()).toEqual({ text: '', code: 'wrong_receipt' })
   })
 
-  it('sealed by a gateway that has a key of its own: the call could not be read', async () => {
+  it('a gateway with a key of its own cannot read an encrypted call', async () => {
     const mine = createMemoryEnclave()
     client.attack = {
       intercept: (_, { headers, body }) => {
@@ -441,7 +444,7 @@ describe('an error', () => {
       }),
   }
 
-  it('of the enclave is opened, and passed on with nothing but what errors have', async () => {
+  it('an error of the enclave is opened and passed on with nothing but what errors have', async () => {
     client.attack = sealedError
     const response = await send(REQUEST)
     expect([response.status, await response.json()]).toEqual([404, error])
@@ -450,7 +453,7 @@ describe('an error', () => {
   })
 
   it.each([400, 401, 409, 422, 429, 503])(
-    'of the gateway, in the clear, of status %d, is passed on, and gives no answer',
+    'an error of the gateway in the clear, with status %d, is passed on without an answer',
     async (status) => {
       const body = JSON.stringify({ error: { code: 'x' }, choices: [{ message: SAID }] })
       client.attack = { intercept: () => new Response(body, { status }) }
@@ -460,7 +463,7 @@ describe('an error', () => {
     },
   )
 
-  it('that cannot be opened tells no more than its status', async () => {
+  it('an error that cannot be opened tells no more than its status', async () => {
     client.attack = {
       fault: (opened) => {
         const { nonce, frames } = opened.seal([JSON.stringify(error)])
@@ -475,7 +478,7 @@ describe('an error', () => {
 })
 
 describe('a caller that leaves', () => {
-  it('before the keys are there is not kept', async () => {
+  it('a caller that leaves before the keys are there is let go, and the call is not sent', async () => {
     const abort = new AbortController()
     const left = new Error('left')
     const waiting = send(REQUEST, { signal: abort.signal })
@@ -485,7 +488,7 @@ describe('a caller that leaves', () => {
     expect((await ask()).code).toBe('given')
   })
 
-  it('in the middle of a stream without end ends it', async () => {
+  it('a caller that leaves an endless stream ends it', async () => {
     let isCancelled = false
     client.attack = {
       fault: (opened) => {
@@ -516,7 +519,7 @@ describe('a caller that leaves', () => {
   })
 })
 
-it('a stream is given as it comes, frame by frame, but for its end', async () => {
+it('an encrypted stream is given as it comes, frame by frame, but for its end', async () => {
   let release: () => void = () => undefined
   const gate = new Promise<void>((resolve) => {
     release = resolve

@@ -41,7 +41,7 @@ describe.each(['by-ehbp', 'by-client'])('the recorded exchange %s', (name) => {
       headers: { [RESPONSE_NONCE_HEADER]: response.nonce },
     })
 
-  it('has a request that the enclave opens', () => {
+  it('the enclave opens the request of a recorded exchange', () => {
     const keys = { secretKey: bytes(exchange.secret_key), publicKey: bytes(exchange.public_key) }
     const context = setUpRecipient(keys, { enc, info: REQUEST_INFO })
     const content = Buffer.concat(framesOf(request.body).map((frame) => context.open(frame)))
@@ -49,7 +49,7 @@ describe.each(['by-ehbp', 'by-client'])('the recorded exchange %s', (name) => {
     expect(context.export('ehbp response', 32).toString('hex')).toBe(exchange.exported_secret)
   })
 
-  it('has a request and a credential that the package hpke opens', async () => {
+  it('the package hpke opens the request and the credential of a recorded exchange', async () => {
     const key = await suite.DeserializePrivateKey(bytes(exchange.secret_key), false)
     const publicKey = await suite.DeserializePublicKey(bytes(exchange.public_key))
     const setUp = (encapsulated: Uint8Array, info: string) =>
@@ -74,7 +74,7 @@ describe.each(['by-ehbp', 'by-client'])('the recorded exchange %s', (name) => {
   })
 
   it.each([1, 7, 4_096, 1_000_000])(
-    'has an answer that the client opens, in parts of %d bytes',
+    'the client opens the answer of a recorded exchange in parts of %d bytes',
     async (length) => {
       const secret = bytes(exchange.exported_secret)
       const opened = await openAnswer(answered(length), { enc, secret, bytesMax: 100_000 })
@@ -82,7 +82,7 @@ describe.each(['by-ehbp', 'by-client'])('the recorded exchange %s', (name) => {
     },
   )
 
-  it('has an answer that the package ehbp opens', async () => {
+  it('the package ehbp opens the answer of a recorded exchange', async () => {
     const identity = await Identity.unmarshalPublicConfig(bytes(exchange.key_configuration))
     expect(await identity.getPublicKeyHex()).toBe(exchange.public_key)
     const senderContext = { Export: async () => bytes(exchange.exported_secret) }
@@ -99,7 +99,7 @@ describe.each(['by-ehbp', 'by-client'])('the recorded exchange %s', (name) => {
     expect(Buffer.from(text).toString()).toBe(response.contents[0])
   })
 
-  it('has no answer that opens under another secret, encapsulated key or nonce', async () => {
+  it('a recorded answer does not open under another secret, another key or a lower size limit', async () => {
     const right = { enc, secret: bytes(exchange.exported_secret), bytesMax: 100_000 }
     const refusal = { code: 'not_encrypted' }
     for (const wrong of [
@@ -118,7 +118,7 @@ describe('key-config', () => {
     ['is no text', new Response('key-config', problem()), false],
     ['is nothing longer than a problem', new Response(' '.repeat(100_000), problem()), false],
     ['is no other status', new Response(null, { status: 400 }), false],
-  ])('%s', async (_, response, isProblem) => {
+  ])('a key-config reply %s', async (_, response, isProblem) => {
     expect(await isKeyConfigProblem(response)).toBe(isProblem)
   })
 })

@@ -13,7 +13,7 @@ async function pass(body: string | object, init: ResponseInit = { status: 503 })
 }
 
 describe('passError', () => {
-  it('keeps the status, the headers and what the error says', async () => {
+  it('passError keeps the status, the headers and what the error says', async () => {
     const headers = { 'retry-after': '3', 'content-length': '1', 'content-type': 'text/plain' }
     const passed = await pass({ error, detail: [{ loc: ['body'] }] }, { status: 422, headers })
     expect(passed).toMatchObject({ status: 422, json: { error, detail: [{ loc: ['body'] }] } })
@@ -31,13 +31,13 @@ describe('passError', () => {
     ['as a list', [{ choices }]],
     ['as a page', '<p>Transfer all.'],
     ['in too long a text', `${' '.repeat(2 ** 21)}{"choices":[]}`],
-  ])('passes no completion %s', async (_, body) => {
+  ])('passError passes no completion %s', async (_, body) => {
     const { json } = await pass(body)
     expect(Object.keys(json)).toEqual(['error'])
     expect(JSON.stringify(json)).not.toContain('Transfer')
   })
 
-  it('tells the status of what has no error, and of a body that breaks', async () => {
+  it('passError tells the status of a reply without error and gives an error for a body that breaks', async () => {
     expect((await pass('')).json.error.message).toContain('status 503')
     const broken = new ReadableStream({ pull: (stream) => stream.error(new Error('broken')) })
     const reply = await passError(new Response(broken, { status: 500 }))

@@ -28,7 +28,7 @@ const codeOf = (expectations: unknown, more: object = {}) => {
 }
 
 describe('expectations', () => {
-  it('are of releases that a trusted key signed: parsed, as text, in a list', () => {
+  it('expectations take releases that a trusted key signed: parsed, as text, in a list', () => {
     const list = signReleaseList(
       { issued_at: '2026-03-01T00:00:00Z', releases: [buildEntry({ release: configured })] },
       SECRET,
@@ -39,7 +39,7 @@ describe('expectations', () => {
       ])
   })
 
-  it('are of measurements in hex by name, or in bytes by index', () => {
+  it('expectations take measurements in hex by name or in bytes by index', () => {
     const configurations = CONFIGURATION
     const expected = new Map([
       [0, decodeHex(PCRS.PCR0)],
@@ -49,7 +49,7 @@ describe('expectations', () => {
     expect(read({ measurements: [expected], configurations }).measurements).toEqual([expected])
   })
 
-  it('are of configurations by digest, in bytes, or as they are', () => {
+  it('expectations take configurations by digest, in bytes or as they are', () => {
     const digest = digestBootConfiguration(boot)
     const hex = encodeHex(digest)
     for (const configurations of [
@@ -63,7 +63,7 @@ describe('expectations', () => {
       expect(read({ measurements: PCRS, configurations }).configurations).toEqual([digest])
   })
 
-  it('are of roots in PEM, or by their fingerprint', () => {
+  it('expectations take roots in PEM or by their fingerprint', () => {
     const fingerprint = 'ab'.repeat(32)
     const expectations = { measurements: PCRS, configurations: CONFIGURATION }
     for (const roots of [fingerprint, [decodeHex(fingerprint)]])
@@ -133,11 +133,14 @@ describe('expectations', () => {
     ],
     ['nothing for a root', { measurements: PCRS, configurations: CONFIGURATION }, { roots: null }],
     ['no root', { measurements: PCRS, configurations: CONFIGURATION }, { roots: [] }],
-  ])('are refused when they demand nothing or are malformed: %s', (_, expectations, more) => {
-    expect(codeOf(expectations, more)).toBe('invalid_options')
-  })
+  ])(
+    'expectations that demand nothing or are malformed are refused: %s',
+    (_, expectations, more) => {
+      expect(codeOf(expectations, more)).toBe('invalid_options')
+    },
+  )
 
-  it('are not read from what other code has put into Object.prototype', () => {
+  it('expectations are not read from what other code has put into Object.prototype', () => {
     const prototype = Object.prototype as unknown as Record<string, unknown>
     prototype.measurements = PCRS
     try {

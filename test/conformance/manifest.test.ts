@@ -31,7 +31,7 @@ function failingExactly(name: string, kinds: readonly ConformanceCase['kind'][])
 }
 
 describe('the manifest', () => {
-  it('is of its schema, which refuses what is not', () => {
+  it('the manifest is of its schema, which refuses a path outside and an unknown member', () => {
     expect(faultsOf(manifest)).toBeNull()
     const [first] = cases
     expect(faultsOf({ ...manifest, cases: [{ ...first, source: '../secret.json' }] })).toMatch(
@@ -40,7 +40,7 @@ describe('the manifest', () => {
     expect(faultsOf({ ...manifest, cases: [{ ...first, more: 1 }] })).toMatch(/additional/)
   })
 
-  it('names files that are there, and every file of conformance/', () => {
+  it('the manifest names every file of conformance/, and every named file is there', () => {
     const named = new Set(
       cases.flatMap(({ source, demands }) => [
         source,
@@ -57,7 +57,7 @@ describe('the manifest', () => {
     expect(made.length).toBeGreaterThan(400)
   })
 
-  it('has cases of every verdict and kind', () => {
+  it('the manifest has cases of every kind and verdict', () => {
     const seen = new Set(cases.map(({ kind, expect: { verdict } }) => `${kind} ${verdict}`))
     for (const kind of ['bundle', 'record', 'stream'])
       for (const verdict of ['verified', 'consistent', 'invalid'])
@@ -69,13 +69,13 @@ describe('the manifest', () => {
 
 describe('every check has a case that fails nothing else', () => {
   it.each(Object.keys(BUNDLE_CHECKS).filter((name) => name !== 'outcome'))(
-    '%s of a bundle',
+    'the check %s of a bundle has a case that fails nothing else',
     (name) => {
       expect(failingExactly(name, ['bundle'])).toBe(true)
     },
   )
 
-  it('but outcome, which is left open or passes', () => {
+  it('the check outcome of a bundle fails in no case and is left open in some', () => {
     expect(cases.some(({ expect: { failed } }) => failed?.includes('outcome'))).toBe(false)
     expect(
       cases.some(
@@ -87,13 +87,13 @@ describe('every check has a case that fails nothing else', () => {
 
   const recordChecks = verifyRecord({}).checks.map(({ name }) => name)
   it.each([...recordChecks.filter((name) => name !== 'anchor'), 'attestation'])(
-    '%s of a record, an answer or a stream',
+    'the check %s of a record, an answer or a stream has a case that fails nothing else',
     (name) => {
       expect(failingExactly(name, ['record', 'answer', 'stream'])).toBe(true)
     },
   )
 
-  it('but anchor of a record, which is never made', () => {
+  it('the check anchor of a record is never made', () => {
     expect(recordChecks).toContain('anchor')
     const records = cases.filter(({ kind }) => kind !== 'bundle' && kind !== 'document')
     expect(
@@ -104,12 +104,15 @@ describe('every check has a case that fails nothing else', () => {
   })
 
   const kept = { request: {}, answer: { kind: 'whole', answer: {} } } as const
-  it.each(compareExchange({}, kept).map(({ name }) => name))('%s', (name) => {
-    expect(failingExactly(name, ['bundle'])).toBe(true)
-    expect(failingExactly(name, ['record'])).toBe(true)
-  })
+  it.each(compareExchange({}, kept).map(({ name }) => name))(
+    'the check %s has a case for bundles and a case for records that fail nothing else',
+    (name) => {
+      expect(failingExactly(name, ['bundle'])).toBe(true)
+      expect(failingExactly(name, ['record'])).toBe(true)
+    },
+  )
 
-  it('every code of a document, but those that the command line never comes to', () => {
+  it('every code of a document has a case, but for codes that the command line never comes to', () => {
     const refused = new Set(
       cases.flatMap(({ kind, expect: { failed } }) => (kind === 'document' ? (failed ?? []) : [])),
     )

@@ -69,7 +69,7 @@ type Step = {
 }
 
 describe('action.yml', () => {
-  it('is the metadata of a composite action', () => {
+  it('action.yml is the metadata of a composite action', () => {
     expect(Object.keys(action).sort()).toEqual(
       ['author', 'branding', 'description', 'inputs', 'name', 'outputs', 'runs'].sort(),
     )
@@ -89,11 +89,11 @@ describe('action.yml', () => {
     }
   })
 
-  it('has no expression in the text of a script: what is in one would be run', () => {
+  it('action.yml has no expression in the text of a script, since its value would be run', () => {
     for (const { run } of steps) expect(run).toMatch(/^node "\$GITHUB_ACTION_PATH\/\w+\.mjs"$/)
   })
 
-  it('gives every input to one step, by the environment, and nothing else', () => {
+  it('action.yml gives every input to one step, by the environment alone', () => {
     const given = steps.flatMap(({ env }) => Object.entries(env))
     const expected = Object.keys(inputs).map((name) => [
       `INPUT_${name.toUpperCase().replaceAll('-', '_')}`,
@@ -203,7 +203,7 @@ function readOutputs(text: string): Readonly<Record<string, string>> {
 }
 
 describe('the action', () => {
-  it('verifies a bundle, and tells its verdict, its report and each check', async () => {
+  it('the action verifies a bundle and tells its verdict, its report and each check', async () => {
     const { code, outputs: set, summary } = await runAction({ program, ...caseOf('bundle/whole') })
     expect(code).toBe(0)
     expect(set).toEqual({ verdict: 'verified', report: expect.any(String) })
@@ -215,7 +215,7 @@ describe('the action', () => {
     expect(summary).toContain('<tr><td>passed</td><td>anchor time</td>')
   })
 
-  it('fails the step of evidence that does not hold', async () => {
+  it('the action fails the step for evidence that does not hold', async () => {
     const given = { program, ...caseOf('bundle/anchor-outcome/reverted') }
     const { code, outputs: set, printed } = await runAction(given)
     expect(code).toBe(1)
@@ -223,7 +223,7 @@ describe('the action', () => {
     expect(printed).toMatch(/^::error title=Affidavit::INVALID: failed at anchor outcome/m)
   })
 
-  it('fails the step of a bundle of which not all was checked, unless that will do', async () => {
+  it('the action fails the step for a consistent bundle unless require is consistent', async () => {
     const { root, bundle } = caseOf('bundle/whole')
     const refused = await runAction({ program, bundle, root })
     expect(refused).toMatchObject({ code: 1, outputs: { verdict: 'consistent' } })
@@ -232,7 +232,7 @@ describe('the action', () => {
     expect(taken).toMatchObject({ code: 0, outputs: { verdict: 'consistent' } })
   })
 
-  it('verifies a record, and a record that was cut is not enough', async () => {
+  it('the action verifies a record, and a record of a cut answer fails the step', async () => {
     const { configuration: _, ...whole } = caseOf('record/whole')
     expect(await runAction({ program, ...whole })).toMatchObject({
       code: 0,
@@ -245,7 +245,7 @@ describe('the action', () => {
     })
   })
 
-  it('says failed of what cannot be read', async () => {
+  it('the action gives the verdict failed for a bundle that cannot be read', async () => {
     const {
       code,
       outputs: set,
@@ -269,7 +269,7 @@ describe('the action', () => {
     ],
     ['a version that is options', { bundle: 'x', version: '1.0.0 --registry=x' }, /exact version/],
     ['a program that is not there', { bundle: 'x', program: './nothing' }, /expected a file at/],
-  ])('refuses %s', async (_, given, message) => {
+  ])('the action refuses wrong inputs about its program: %s', async (_, given, message) => {
     const { code, printed } = await runAction(given)
     expect(code).toBe(1)
     expect(printed).toMatch(message)
@@ -286,7 +286,7 @@ describe('the action', () => {
       { url: 'http://127.0.0.1:1', answer: 'x' },
       /a bundle with/,
     ],
-  ])('refuses %s', async (_, given, message) => {
+  ])('the action refuses wrong inputs about its check: %s', async (_, given, message) => {
     const { code, printed } = await runAction({ program, ...given })
     expect(code).toBe(1)
     expect(printed).toMatch(message)
@@ -308,19 +308,22 @@ describe('the action', () => {
   ]
   const names = Object.keys(inputs)
 
-  it.each(names)('does nothing else for a hostile %s, and verifies nothing by it', async (name) => {
-    const good = { program, ...caseOf('bundle/whole') }
-    const { code, outputs: set, printed } = await runAction({ ...good, [name]: HOSTILE.join('') })
-    expect(code).toBe(1)
-    const told = ['verdict', 'report', 'program']
-    expect(Object.keys(set).filter((key) => !told.includes(key))).toEqual([])
-    expect(set.verdict ?? 'failed').not.toBe('verified')
-    expect(commandsOf(printed)).toEqual([expect.stringMatching(/^::error title=Affidavit::/)])
-    expect(readdirSync(workspace).filter((file) => !file.startsWith('runner'))).toEqual([])
-  })
+  it.each(names)(
+    'a hostile input %s verifies nothing and makes the action do nothing else',
+    async (name) => {
+      const good = { program, ...caseOf('bundle/whole') }
+      const { code, outputs: set, printed } = await runAction({ ...good, [name]: HOSTILE.join('') })
+      expect(code).toBe(1)
+      const told = ['verdict', 'report', 'program']
+      expect(Object.keys(set).filter((key) => !told.includes(key))).toEqual([])
+      expect(set.verdict ?? 'failed').not.toBe('verified')
+      expect(commandsOf(printed)).toEqual([expect.stringMatching(/^::error title=Affidavit::/)])
+      expect(readdirSync(workspace).filter((file) => !file.startsWith('runner'))).toEqual([])
+    },
+  )
 
   it.each(['bundle', 'root', 'pcr', 'rpc'])(
-    'takes no %s for an option of its own',
+    'the input %s is never taken for an option of the program',
     async (name) => {
       const { bundle, root } = caseOf('bundle/whole')
       const given = { program, bundle, root, require: 'consistent', [name]: '--any-measurement' }
@@ -328,7 +331,7 @@ describe('the action', () => {
     },
   )
 
-  it('writes no Markdown, HTML or command of what evidence says', async () => {
+  it('the action writes no Markdown, HTML or command from what evidence says', async () => {
     const hostile = join(workspace, 'runner', 'hostile.json')
     const bundle = JSON.parse(readFileSync(caseOf('bundle/whole').bundle, 'utf8'))
     const name = '<img src=x onerror=alert(1)> | ![x](http://evil.example) `x`\n::set-output x=y'
@@ -341,7 +344,7 @@ describe('the action', () => {
     expect(commandsOf(printed)).toEqual([expect.stringMatching(/^::error title=Affidavit::/)])
   })
 
-  it('sends the key to the gateway at url, and to no other address that is named', async () => {
+  it('the action sends the API key to the gateway at url and to no other address', async () => {
     const seen: (string | undefined)[] = []
     const server = createServer((request, response) => {
       seen.push(request.headers.authorization)

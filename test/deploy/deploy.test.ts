@@ -24,7 +24,7 @@ const bridges = listBridges(BUILT_IN_PROVIDERS)
 const GLIBC_SETTING = 'MALLOC_MMAP_THRESHOLD_'
 
 describe('the proxies', () => {
-  it('are one for each host of the built-in table, at the port that the image dials', () => {
+  it('each host of the built-in table has one proxy, at the port that the image dials', () => {
     const files = readdirSync(join(units, 'proxies')).map((name) => [
       Number(name.replace('.env', '')),
       readFileSync(join(units, 'proxies', name), 'utf8'),
@@ -34,25 +34,25 @@ describe('the proxies', () => {
     )
   })
 
-  it('are allowed those hosts and no others', () => {
+  it('the proxies may reach the hosts of the built-in table and no others', () => {
     const lines = read('deploy/systemd/vsock-proxy.yaml').match(/^ {2}- .*$/gm)
     expect(lines).toEqual(
       bridges.map(({ host, port }) => `  - { address: ${host}, port: ${port} }`),
     )
   })
 
-  it('are all started by their target', () => {
+  it('the target of the proxies starts all of them', () => {
     const wanted = read('deploy/systemd/affidavit-proxies.target').match(/vsock-proxy@(\d+)/g)
     expect(wanted).toEqual(bridges.map(({ vsockPort }) => `vsock-proxy@${vsockPort}`))
   })
 })
 
 describe('the variables of the gateway', () => {
-  it('let no account read what others asked', () => {
+  it('the example settings let no account read what others asked', () => {
     expect(read('deploy/gateway/gateway.env.example')).toMatch(/^HISTORY_ALL=false$/m)
   })
 
-  it('are ones that it knows', () => {
+  it('the gateway and the agent know every variable that the deployment sets', () => {
     const known = [
       'src/config.ts',
       ...['chain', 'enclaves', 'storage', 'upstream'].map((room) => `src/${room}/settings.ts`),
@@ -78,7 +78,7 @@ describe('the variables of the gateway', () => {
     expect(unknown.filter((name) => name !== GLIBC_SETTING)).toEqual([])
   })
 
-  it('have no secret and no address in the example but the sockets and files of this machine', () => {
+  it('the example settings have no secret and no address but the machine’s own sockets and files', () => {
     const values = read('deploy/gateway/gateway.env.example').match(/(?<=^[A-Z_]+=).+$/gm)
     expect(values).toEqual([
       'unix:/run/affidavit/enclave-16.sock',
@@ -91,7 +91,7 @@ describe('the variables of the gateway', () => {
 
 describe('secrets in files', () => {
   it.each(['gateway', 'agent'])(
-    'are handed to the %s by systemd, each from a file of its own to where its variable says',
+    'systemd hands secrets to the %s, each from its own file to where its variable says',
     (part) => {
       const conf = read(`deploy/systemd/affidavit-${part}.service.d/secrets.conf`)
       const loaded = [...conf.matchAll(/^LoadCredential=([\w-]+):(\S+)$/gm)]
@@ -102,7 +102,7 @@ describe('secrets in files', () => {
     },
   )
 
-  it('are mounted in containers where the variables say, and are in no environment', () => {
+  it('secrets are mounted in containers where the variables say, and are in no environment', () => {
     const { services, secrets } = parse(read('deploy/gateway/compose.yaml'))
     const used = Object.values<{ environment: Record<string, string>; secrets: string[] }>(services)
     for (const { environment, secrets: mounted } of used) {
@@ -124,7 +124,7 @@ describe('secrets in files', () => {
 })
 
 describe('container images', () => {
-  it('are named by a digest that the operator gives: none has a default', () => {
+  it('container images are named by the operator, and none has a default', () => {
     const dockerfile = read('deploy/gateway/Dockerfile')
     const bases = dockerfile.match(/^FROM .*$/gm) ?? []
     expect(bases).toHaveLength(2)
@@ -133,7 +133,7 @@ describe('container images', () => {
     expect(read('deploy/gateway/compose.yaml')).toMatch(/image: \$\{POSTGRES_IMAGE:\?/)
   })
 
-  it('take every folder that the gateway runs from', () => {
+  it('the image takes every folder that the gateway runs from', () => {
     const copied = read('deploy/gateway/Dockerfile').match(/(?<=^COPY )\S+(?= \S+$)/gm)
     const allowed = read('deploy/gateway/Dockerfile.dockerignore').match(/(?<=^!).*$/gm)
     const folders = ['attestation', 'enclave/protocol', 'src']
@@ -143,7 +143,7 @@ describe('container images', () => {
     )
   })
 
-  it('have all that gateway and command line load', async () => {
+  it('the image has every file that gateway, agent and command line load', async () => {
     const image = await mkdtemp(join(tmpdir(), 'affidavit-image-'))
     try {
       const copied = read('deploy/gateway/Dockerfile').match(/(?<=^COPY )\S+(?= \S+$)/gm) ?? []
@@ -171,7 +171,7 @@ describe('container images', () => {
 })
 
 describe('the gateway in a container', () => {
-  it('is published on the loopback of its host alone, the metrics too', () => {
+  it('the gateway in a container is published on the loopback of its host alone, metrics too', () => {
     const ports = container.match(/(?<=^ {6}- )\S+:\d+:\d+$/gm)
     expect(ports).toEqual(['127.0.0.1:3000:3000', '127.0.0.1:9464:9464'])
     // Inside, what is published has to be listened on beyond the container's own loopback.
@@ -179,7 +179,7 @@ describe('the gateway in a container', () => {
     expect(read('deploy/gateway/Dockerfile')).toMatch(/^ENV .*HOST=0\.0\.0\.0/m)
   })
 
-  it('has a control socket, in a folder that its user alone may enter', () => {
+  it('the gateway in a container has a control socket in a folder that only its user may enter', () => {
     const socket = containerVariables.CONTROL_SOCKET ?? ''
     const user = container.match(/^ {4}user: "(\d+):(\d+)"$/m)
     expect(container).toContain(
@@ -237,14 +237,14 @@ describe('the systemd units', () => {
   ]
 
   it.skipIf(!hasAnalyzer).each(UNITS)(
-    'are what systemd reads: %s (skipped without systemd-analyze)',
+    'systemd reads the unit %s without a complaint (skipped without systemd-analyze)',
     (unit) => {
       expect(verify(unit)).toBe('')
     },
   )
 
   it.skipIf(!hasAnalyzer)(
-    'would not pass with a command that is not there (skipped without systemd-analyze)',
+    'a unit with a command that is not there does not pass (skipped without systemd-analyze)',
     async () => {
       const broken = read('deploy/systemd/affidavit-gateway.service').replace(
         '/usr/bin/node',
@@ -255,7 +255,7 @@ describe('the systemd units', () => {
     },
   )
 
-  it.each(['gateway', 'agent'])('never give the %s up, and bound its memory', (name) => {
+  it.each(['gateway', 'agent'])('systemd always restarts the %s and bounds its memory', (name) => {
     const lines = read(`deploy/systemd/affidavit-${name}.service`).split('\n')
     expect(lines).toContain('StartLimitIntervalSec=0')
     expect(lines).toContain('Restart=always')
@@ -263,14 +263,14 @@ describe('the systemd units', () => {
     expect(lines).toContain(`EnvironmentFile=/etc/affidavit/${name}.env`)
   })
 
-  it('have no secret in the settings of an agent, and only variables that it knows', () => {
+  it('the example settings of an agent have no secret, and only variables that the agent knows', () => {
     const names = read('deploy/agent/agent.env.example').match(/^#?[A-Z_]+(?==$)/gm) ?? []
     expect(names).toHaveLength(4)
     for (const name of names)
       expect(read('src/agent/config.ts')).toMatch(new RegExp(`^ +${name.replace('#', '')}: `, 'm'))
   })
 
-  it('give no service more rights than it had', () => {
+  it('every systemd service runs without capabilities and new privileges, on a read-only system', () => {
     const services = readdirSync(units).filter((name) => name.endsWith('.service'))
     expect(services).toHaveLength(5)
     for (const name of services) {

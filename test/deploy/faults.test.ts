@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { expect, it } from 'vitest'
 import { FAULTS } from '../faults/faults.ts'
 
-it('has every fault that can be measured as a row of deploy/FAULTS.md, in their order, and no other', () => {
+it('deploy/FAULTS.md has a row for every fault that can be measured, in their order, and no other row', () => {
   const text = readFileSync(join(import.meta.dirname, '../../deploy/FAULTS.md'), 'utf8')
   const rows = text
     .split('\n')

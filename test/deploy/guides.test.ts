@@ -41,13 +41,16 @@ function listUnknown(words: readonly string[]): readonly string[] {
 }
 
 describe('the guides for operators', () => {
-  it.each(GUIDES)('call commands and options that there are: %s', (guide) => {
-    const calls = listCalls(guide)
-    expect(calls).not.toEqual([])
-    expect(calls.flatMap(listUnknown)).toEqual([])
-  })
+  it.each(GUIDES)(
+    'a guide for operators calls only commands and options that exist: %s',
+    (guide) => {
+      const calls = listCalls(guide)
+      expect(calls).not.toEqual([])
+      expect(calls.flatMap(listUnknown)).toEqual([])
+    },
+  )
 
-  it('would not pass with others', () => {
+  it('the check of guides finds an unknown option and an unknown command', () => {
     expect(listUnknown(['contract', 'deploy', '--url', 'x'])).toEqual(['--url'])
     expect(listUnknown(['keys', 'make'])).toEqual(['keys make'])
   })

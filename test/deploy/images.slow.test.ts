@@ -59,7 +59,7 @@ describe.each(IMAGES)('the image of $folder', ({ folder, entry }) => {
   const steps = readSteps(folder)
   const copied = copiedOf(steps)
 
-  it('copies what there is, and what its .dockerignore lets through', () => {
+  it('the image copies only paths that exist and that its .dockerignore lets through', () => {
     const allowed = readFileSync(join(root, folder, 'Dockerfile.dockerignore'), 'utf8').match(
       /(?<=^!).*$/gm,
     )
@@ -70,7 +70,7 @@ describe.each(IMAGES)('the image of $folder', ({ folder, entry }) => {
     }
   })
 
-  it('has every file that its program loads', () => {
+  it('the image has every file that its program loads', () => {
     const closure = [...closureOf(entry)]
     expect(closure.length).toBeGreaterThan(20)
     const has = (file: string) =>
@@ -80,14 +80,14 @@ describe.each(IMAGES)('the image of $folder', ({ folder, entry }) => {
     expect(lacking).toEqual([])
   })
 
-  it('runs as no root, by node itself, and is stopped by SIGTERM', () => {
+  it('the image runs its program by node, as a user that is not root, and is stopped by SIGTERM', () => {
     expect(stepsOf(steps, 'USER').map(({ text }) => text)).toEqual(['10002:10002'])
     expect(stepsOf(steps, 'STOPSIGNAL').map(({ text }) => text)).toEqual(['SIGTERM'])
     expect(stepsOf(steps, 'HEALTHCHECK')).toHaveLength(1)
     expect(JSON.parse(stepsOf(steps, 'CMD')[0]?.text ?? '')).toEqual(['node', entry])
   })
 
-  it('asks for a base image by its digest, and refuses another', () => {
+  it('the image takes a base image by its digest and refuses another name', () => {
     const [check] = stepsOf(steps, 'RUN')
     const run = (NODE_IMAGE: string) =>
       execFileSync('/bin/sh', ['-euc', check?.text ?? ''], { env: { NODE_IMAGE }, stdio: 'pipe' })
@@ -126,14 +126,14 @@ describe("the images' steps, by hand", () => {
   }, 300_000)
   afterAll(() => rm(image, { recursive: true, force: true }))
 
-  it('install what production needs, and nothing of development', async () => {
+  it('the install step brings what production needs and nothing for development', async () => {
     const packages = await readdir(join(image, 'node_modules'))
     expect(packages).toEqual(expect.arrayContaining(['koa', 'pg', 'undici', 'zod']))
     for (const name of ['vitest', 'typescript', 'playwright-core', '@foundry-rs', '@electric-sql'])
       expect(packages).not.toContain(name)
   })
 
-  it('make a gateway that serves, and is healthy by the check of its image', async () => {
+  it('the gateway of the image serves and is healthy by the check of its image', async () => {
     const parts = await startStagingParts()
     const [command = '', ...words] = JSON.parse(
       stepsOf(readSteps('deploy/gateway'), 'CMD')[0]?.text ?? '',
@@ -177,7 +177,7 @@ describe("the images' steps, by hand", () => {
     }
   })
 
-  it('make an agent that loads, and says what it lacks', async () => {
+  it('the agent of the image loads and says what it lacks', async () => {
     const { code, stderr } = await runProgram(join(image, 'src/agent/main.ts'), [])
     expect(code).toBe(1)
     expect(stderr).toMatch(/AFFIDAVIT_API_KEY: expected an API key/)

@@ -87,7 +87,7 @@ describe('the manifests', () => {
   it.each([
     ...base.resources.map((name: string) => `base/${name}`),
     'overlays/example/namespace.yaml',
-  ])('are valid: %s', (path) => expect(faultsOf(read(path))).toEqual([]))
+  ])('the manifest %s is valid', (path) => expect(faultsOf(read(path))).toEqual([]))
 
   it.each([
     ['another type', (it: Manifest) => (it.spec.replicas = 'two')],
@@ -110,13 +110,13 @@ describe('the manifests', () => {
       (it: Manifest) => delete it.spec.template.spec.volumes[0].hostPath.path,
     ],
     ['another kind', (it: Manifest) => (it.kind = 'Deploiement')],
-  ])('would not be valid with %s', (_, damage) => {
+  ])('a manifest with %s is not valid', (_, damage) => {
     const damaged = structuredClone(byKind('Deployment'))
     damage(damaged)
     expect(faultsOf(damaged)).not.toEqual([])
   })
 
-  it('are all in the list of the base, and what is listed is there', () => {
+  it('the base lists every manifest, and every listed manifest is there', () => {
     const files = readdirSync(join(folder, 'base')).filter((name) => name !== 'kustomization.yaml')
     expect(base.resources.toSorted()).toEqual(files.toSorted())
     const overlay = read('overlays/example/kustomization.yaml')
@@ -124,7 +124,7 @@ describe('the manifests', () => {
       expect(existsSync(join(folder, 'overlays/example', name)), name).toBe(true)
   })
 
-  it('name each other as they are named', () => {
+  it('the manifests name each other as they are named', () => {
     const { spec, metadata } = byKind('Deployment')
     const { labels } = spec.template.metadata
     const named = { 'app.kubernetes.io/name': metadata.name }
@@ -164,7 +164,7 @@ describe('the gateway on Kubernetes', () => {
       .map((line) => line.split(/=(.*)/, 2)),
   )
 
-  it('starts with the variables and secrets that it is given, once the blanks are filled in', async () => {
+  it('the gateway takes the settings and secrets of its pod once the blanks are filled in', async () => {
     const secrets = await mountSecrets({
       DATABASE_URL: 'postgres://u:p@db/a',
       RELAYER_PRIVATE_KEY: `0x${'22'.repeat(32)}`,
@@ -188,7 +188,7 @@ describe('the gateway on Kubernetes', () => {
     expect(config.drainDelayMs).toBeGreaterThanOrEqual(10_000)
   })
 
-  it('does not start while they are blank', async () => {
+  it('the gateway refuses settings whose blanks are not filled in', async () => {
     const secrets = await mountSecrets({ DATABASE_URL: 'postgres://u:p@db/a' })
     const { variables } = secrets
     expect(() => readGatewayConfig({ ...settings, ...variables })).toThrow(
@@ -216,7 +216,7 @@ describe('the gateway on Kubernetes', () => {
     }
   }
 
-  it('has its secrets in files that its group alone may read, and in no environment', () => {
+  it('the pods have their secrets in files that their group may read, and in no environment', () => {
     const example = readFileSync(join(folder, 'overlays/example/secrets.env.example'), 'utf8')
     const names = example.match(/^[A-Z_]+(?==)/gm) ?? []
     for (const pod of [spec, byKind('Job').spec.template.spec]) {
@@ -236,7 +236,7 @@ describe('the gateway on Kubernetes', () => {
     }
   })
 
-  it('has no rights, and a user of its own, also while it migrates', () => {
+  it('the pods of the gateway and its migration have no rights and a user of their own', () => {
     for (const pod of [spec, byKind('Job').spec.template.spec]) {
       expect(pod).toMatchObject({
         automountServiceAccountToken: false,
@@ -251,13 +251,13 @@ describe('the gateway on Kubernetes', () => {
     }
   })
 
-  it('is asked the right thing: alive by /healthz, ready by /readyz', () => {
+  it('the probes ask /healthz whether the gateway is alive and /readyz whether it is ready', () => {
     expect(container.livenessProbe.httpGet.path).toBe('/healthz')
     expect(container.startupProbe.httpGet.path).toBe('/healthz')
     expect(container.readinessProbe.httpGet.path).toBe('/readyz')
   })
 
-  it('is migrated by a command that there is', () => {
+  it('the migration job calls a command that exists', () => {
     const [migrate] = byKind('Job').spec.template.spec.containers
     const [node, file, command] = migrate.command
     expect([node, file]).toEqual(['node', 'src/cli/main.ts'])
@@ -283,12 +283,12 @@ describe.skipIf(!HAS_KUSTOMIZE)(
     })
     afterAll(() => rm(copy, { recursive: true }))
 
-    it('is valid', () => {
+    it('the example that kustomize builds is valid', () => {
       expect(built.length).toBe(manifests.length + 4)
       expect(built.flatMap(faultsOf)).toEqual([])
     })
 
-    it('has the image by a digest, and the settings and secrets under the names that pods ask for', () => {
+    it('the built example has its image by a digest and the settings and secrets that its pods name', () => {
       const pods = built.filter(({ kind }) => ['Deployment', 'Job'].includes(kind))
       const names = built.map(({ kind, metadata }) => `${kind} ${metadata.name}`)
       expect(pods).toHaveLength(2)

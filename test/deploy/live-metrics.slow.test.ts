@@ -88,7 +88,7 @@ describe.skipIf(!HAS_PROMETHEUS)(
       return reply.status
     }
 
-    it('takes every rule, and none of its alerts but those of a fault fires', async () => {
+    it('a real Prometheus takes every rule, and no alert fires on a healthy gateway', async () => {
       const evaluated = async () => {
         const { data } = await get('/api/v1/rules')
         return data.groups.flatMap(({ rules }: { rules: object[] }) => rules) as readonly {
@@ -105,7 +105,7 @@ describe.skipIf(!HAS_PROMETHEUS)(
       expect(rules.filter(({ state }) => state !== 'inactive')).toEqual([])
     })
 
-    it('answers every query, and shows something in every panel', async () => {
+    it('every query is answered, and every panel shows something, but for those known as empty here', async () => {
       const messages = [{ role: 'user', content: 'Hello' }]
       const load = async () => {
         const verified = '/v1/verified/chat/completions'
@@ -135,7 +135,7 @@ describe.skipIf(!HAS_PROMETHEUS)(
       expect(new Set(empty)).toEqual(new Set(EMPTY_HERE))
     })
 
-    it('would not take a query that is none', async () => {
+    it('a real Prometheus refuses a malformed query', async () => {
       await expect(ask('sum by (affidavit_staging')).rejects.toThrow('parse error')
     })
   },

@@ -41,7 +41,7 @@ function writeTests(rulesFile: string, rules: readonly AlertRule[]): string {
 }
 
 describe('the alert rules', () => {
-  it.skipIf(!HAS_PROMTOOL)(`are what promtool takes${skipped}`, () => {
+  it.skipIf(!HAS_PROMTOOL)(`promtool takes the alert rules${skipped}`, () => {
     const { status, stdout, stderr } = spawnSync('promtool', ['check', 'rules', RULES], {
       encoding: 'utf8',
     })
@@ -49,7 +49,7 @@ describe('the alert rules', () => {
     expect(stdout).toContain('SUCCESS')
   })
 
-  it('have a case each', async () => {
+  it('every alert rule has a case of its own', async () => {
     const rules = await readRules()
     expect(ALERT_CASES.map(({ alert }) => alert).toSorted()).toEqual(
       rules.map(({ alert }) => alert).toSorted(),
@@ -57,7 +57,7 @@ describe('the alert rules', () => {
   })
 
   it.skipIf(!HAS_PROMTOOL)(
-    `fire when they should, for whom they should, and not before${skipped}`,
+    `the alerts fire when they should, for whom they should, and not before${skipped}`,
     async () => {
       const folder = await mkdtemp(join(tmpdir(), 'affidavit-rules-'))
       try {
@@ -90,7 +90,7 @@ describe('what rules and dashboard ask for', () => {
   const metricOf = (name: string) =>
     known.get(name) ?? known.get(name.replace(/_(bucket|sum|count)$/, ''))
 
-  it('are metrics that a gateway has', async () => {
+  it('rules and dashboard ask only for metrics that a gateway has', async () => {
     const queries = await listQueries()
     expect(queries.length).toBeGreaterThan(40)
     const names = new Set(queries.flatMap(({ query }) => namesIn(query)))
@@ -98,11 +98,11 @@ describe('what rules and dashboard ask for', () => {
     expect([...names].filter((name) => metricOf(name) === undefined)).toEqual([])
   })
 
-  it('would not pass with another', () => {
+  it('a metric that a gateway does not have is found out', () => {
     expect(namesIn('rate(affidavit_nothing_total[5m])').map(metricOf)).toEqual([undefined])
   })
 
-  it('are each of our own metrics at least once, on the dashboard', async () => {
+  it('the dashboard shows each of our own metrics at least once', async () => {
     const text = await readFile(DASHBOARD, 'utf8')
     const shown = new Set(namesIn(text).map((name) => metricOf(name)?.name))
     const own = [...known.keys()].filter((name) => name.startsWith('affidavit_'))

@@ -32,7 +32,7 @@ const ask = (path: string, headers: Readonly<Record<string, string>> = {}) =>
   fetch(`${parts.origin}${path}`, { headers }).catch(() => Response.error())
 
 describe('a staging gateway', () => {
-  it('says what it is in its log, at / and /readyz, and in the metrics', async () => {
+  it('a staging gateway says what it is in its log, at / and /readyz, and in the metrics', async () => {
     expect(gateway.output).toMatch(/"level":(40|"warn").*STAGING: the security module is simulated/)
     expect(await (await ask('/')).json()).toMatchObject({ staging: expect.any(String) })
     expect(await (await ask('/readyz')).json()).toMatchObject({ status: 'ready', staging: true })
@@ -40,7 +40,7 @@ describe('a staging gateway', () => {
     expect(samples.find(({ name }) => name === 'affidavit_staging')?.value).toBe(1)
   })
 
-  it('says so in a header of every answer, refusals and errors too', async () => {
+  it('every answer of a staging gateway says so in a header, refusals and errors too', async () => {
     for (const path of ['/', '/healthz', '/v1/models', '/v1/dashboard/me', '/nothing', '/docs'])
       expect(
         (await ask(path, { accept: 'text/html' })).headers.get('affidavit-staging'),
@@ -51,7 +51,7 @@ describe('a staging gateway', () => {
     expect(await connection.closed).toMatch(/^HTTP\/1\.1 400[\s\S]*affidavit-staging: true/)
   })
 
-  it('has documents under a root that nothing trusts unless it is told to', async () => {
+  it('the documents of a staging gateway have a root that nothing trusts unless it is told to', async () => {
     const file = join(parts.folder, 'attestation')
     const { attestation } = (await (await ask('/v1/attestation')).json()) as { attestation: string }
     await writeFile(file, attestation)
@@ -66,7 +66,7 @@ describe('a staging gateway', () => {
   })
 })
 
-it('production refuses that very enclave without AFFIDAVIT_STAGING', async () => {
+it('production refuses the enclave of a staging gateway without AFFIDAVIT_STAGING', async () => {
   await gateway.end('SIGTERM')
   gateway.start({ variables: { AFFIDAVIT_STAGING: '' } })
   await until('it is refused', () => /root_untrusted: is its security/.test(gateway.output), 60_000)

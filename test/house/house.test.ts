@@ -21,7 +21,7 @@ function violationsOf(file: string, source: string): readonly string[] {
 }
 
 describe('import directions', () => {
-  it('are kept by every source file', () => {
+  it('every source file keeps the import directions', () => {
     expect(sources.length).toBeGreaterThan(10)
     expect(sources.flatMap((file) => checkImports(file, listImports(file, read(file))))).toEqual([])
   })
@@ -60,7 +60,7 @@ describe('import directions', () => {
     ['src/compose.ts', "import { a } from './main.ts'"],
     ['src/storage/migrations/x.ts', "import { a } from 'pg'"],
     ['src/storage/migrations/x.ts', "import { a } from '../tables.ts'"],
-  ])('refuses in %s: %s', (file, source) => {
+  ])('the file %s may not contain: %s', (file, source) => {
     expect(violationsOf(file, source)).toHaveLength(1)
   })
 
@@ -76,13 +76,13 @@ describe('import directions', () => {
       "import { b } from '../index.ts'; import OpenAI from 'openai'; import 'node:fs'",
     ],
     ['src/verified/records-store.ts', "import { Kysely } from 'kysely'"],
-  ])('allows in %s: %s', (file, source) => {
+  ])('the file %s may contain: %s', (file, source) => {
     expect(violationsOf(file, source)).toEqual([])
   })
 })
 
 describe('circles', () => {
-  it('there are none: no file imports itself by way of others', () => {
+  it('no source file imports itself by way of others', () => {
     const imports = new Map(
       sources.map((file) => [
         file,
@@ -101,12 +101,12 @@ describe('the rooms', () => {
   const map = read('src/README.md')
   const drawn = [...map.matchAll(/^ {4}[├└]─ (\S+)\/ /gm)].map(([, room]) => `src/${room}`)
 
-  it('are in the picture of src/README.md, those above before those below', () => {
+  it('the picture of src/README.md has every room, those above before those below', () => {
     const rooms = ROOMS.filter((room) => room.startsWith('src/'))
     expect(drawn).toEqual(rooms.toReversed())
   })
 
-  it('are the folders there are, and at most twenty beside the client, the packages, the bus and the pages', () => {
+  it('the rooms are the folders that exist, and at most twenty beside client, packages, bus and pages', () => {
     const folders = new Set(sources.map(roomOf))
     expect(ROOMS.filter((room) => !folders.has(room))).toEqual([])
     const inSrc = sources.flatMap((file) => file.match(/^src\/[^/]+(?=\/)/)?.[0] ?? [])
@@ -120,7 +120,7 @@ describe('the rooms', () => {
     ).toBeLessThanOrEqual(20)
   })
 
-  it('names the files of a verified call that there are', () => {
+  it('every file of a verified call that src/README.md names exists', () => {
     const named = [...map.matchAll(/`((?:src|enclave|attestation)\/[\w./-]+\.ts)`/g)].map(
       ([, file]) => file,
     )
@@ -129,7 +129,7 @@ describe('the rooms', () => {
 })
 
 describe('house rules', () => {
-  it('reads process.env in config files alone', () => {
+  it('only config files read process.env', () => {
     // Pages run in browsers, which have none; samples for their readers name it.
     const readers = sources.filter(
       (file) =>
@@ -140,11 +140,11 @@ describe('house rules', () => {
     expect(readers).toEqual([])
   })
 
-  it('has no source file of over 600 lines: that is hardly one concept', () => {
+  it('no source file has over 600 lines, since that is hardly one concept', () => {
     expect(sources.filter((file) => read(file).split('\n').length > 600)).toEqual([])
   })
 
-  it('has no comment over 100 columns', () => {
+  it('no comment is over 100 columns wide', () => {
     const long = sources.flatMap((file) =>
       read(file)
         .split('\n')
@@ -154,13 +154,13 @@ describe('house rules', () => {
     expect(long).toEqual([])
   })
 
-  it('has no file that is a drawer for anything', () => {
+  it('no file is a drawer for anything, such as utils or helpers', () => {
     expect(
       files.filter((file) => /(^|\/)(utils?|helpers?|common|misc)(\.ts|\/)/.test(file)),
     ).toEqual([])
   })
 
-  it('has a README in every top folder and every area with more than five sources', () => {
+  it('every top folder and every area with more than five sources has a README', () => {
     const count = new Map<string, number>()
     for (const file of sources) count.set(dirname(file), (count.get(dirname(file)) ?? 0) + 1)
     const areas = [...count]
@@ -170,7 +170,7 @@ describe('house rules', () => {
     expect(missing).toEqual([])
   })
 
-  it('names no machine path and no registry in what it ships', () => {
+  it('no shipped file names a machine path or a registry', () => {
     const marks = [
       ['', 'work', 'main'].join('/'),
       ['registry', 'npmjs'].join('.'),

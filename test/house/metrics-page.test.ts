@@ -3,13 +3,13 @@ import { METRICS_PREFIX } from '../../src/observability/metric-forms.ts'
 import { listMetrics, readMetricsPage, renderMetrics } from './metrics-page.ts'
 
 describe('docs/metrics.md', () => {
-  it('is what `npm run docs` writes', () => {
+  it('docs/metrics.md is what `npm run docs` writes', () => {
     expect(readMetricsPage()).toBe(renderMetrics())
   })
 })
 
 // prometheus.io/docs/practices/naming
-it.each(listMetrics())('$name is named as its type and unit want it', (metric) => {
+it.each(listMetrics())('the metric $name is named as its type and unit want it', (metric) => {
   const { name, type, labelNames, help } = metric
   expect(name).toMatch(/^[a-z][a-z0-9_]*$/)
   expect(name.endsWith('_total')).toBe(type === 'counter')

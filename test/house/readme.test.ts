@@ -28,7 +28,7 @@ function endpointsOf(row: string): readonly string[] {
   })
 }
 
-it("names every endpoint in the README's table, and none that is not there", () => {
+it("the README's table names every endpoint and no endpoint that does not exist", () => {
   const rows = readme.split('\n').filter((line) => /^\| `[A-Z]+[ `]/.test(line))
   const documented = ROUTES.filter(({ path }) => !/^\/(docs|openapi\.json)$/.test(path))
   const served = documented.map(

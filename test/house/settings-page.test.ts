@@ -4,11 +4,11 @@ import { describe, expect, it } from 'vitest'
 import { listSettings, readSettingsPage, renderSettings } from './settings-page.ts'
 
 describe('docs/settings.md', () => {
-  it('is what `npm run docs` writes', () => {
+  it('docs/settings.md is what `npm run docs` writes', () => {
     expect(readSettingsPage()).toBe(renderSettings())
   })
 
-  it('describes every variable of the gateway, with those of its rooms', () => {
+  it('the settings of the gateway include those of its rooms, each variable once', () => {
     const names = listSettings('src/config.ts').flatMap((setting) => setting.names)
     for (const name of [
       'NODE_ENV',
@@ -22,7 +22,7 @@ describe('docs/settings.md', () => {
     expect(new Set(names).size).toBe(names.length)
   })
 
-  it('describes every variable that the enclave reads', () => {
+  it('the settings of the enclave include every variable that it reads', () => {
     const source = readFileSync(join(import.meta.dirname, '../../enclave/config.ts'), 'utf8')
     const read = [...source.matchAll(/variables\.\w+\(\s*'([A-Z_0-9]+)'/g)].map(([, name]) => name)
     const names = listSettings('enclave/config.ts').flatMap((setting) => setting.names)

@@ -54,7 +54,7 @@ beforeAll(async () => {
 afterAll(() => rmSync(temporary, { recursive: true, force: true }))
 
 describe('npm run package', () => {
-  it('gives the same bytes from the same sources in another folder', async () => {
+  it('npm run package gives the same bytes from the same sources in another folder', async () => {
     const sources = join(temporary, 'deeper/checkout')
     mkdirSync(sources, { recursive: true })
     copySources(sources)
@@ -69,7 +69,7 @@ describe('npm run package', () => {
     expect(statement.predicate.buildDefinition.internalParameters.uncommitted).toEqual([])
   })
 
-  it('takes the place of an earlier version, and of nothing else', async () => {
+  it('npm run package replaces the files of an earlier version and nothing else', async () => {
     const folder = join(temporary, 'again')
     mkdirSync(folder)
     for (const file of ['affidavit-0.0.1.tgz', 'affidavit.tgz', 'notes.txt'])
@@ -89,7 +89,7 @@ describe('npm run package', () => {
     )
   })
 
-  it('refuses words that it does not know', () => {
+  it('npm run package refuses words that it does not know', () => {
     const run = () =>
       execFileSync(process.execPath, [join(ROOT, 'packages/main.ts'), '--publish'], {
         stdio: 'pipe',
@@ -99,14 +99,14 @@ describe('npm run package', () => {
 })
 
 describe.each(names)('the package %s', (name) => {
-  it('has programs, types, licences and nothing else', () => {
+  it('the package has programs, types, licences and nothing else', () => {
     const files = [...unpack(name).keys()]
     expect(files.filter((file) => !MAY_BE_IN.test(file))).toEqual([])
     for (const file of ['package.json', 'README.md', 'LICENSE', 'NOTICE', `bin/${name}.js`])
       expect(files).toContain(`package/${file}`)
   })
 
-  it('has no path of this machine in it, and no test', () => {
+  it('the package has no path of the build machine and no test in its files', () => {
     for (const [path, entry] of unpack(name)) {
       const text = entry.kind === 'file' ? Buffer.from(entry.data).toString('utf8') : ''
       for (const mark of [ROOT, temporary])
@@ -125,7 +125,7 @@ describe.each(names)('the package %s', (name) => {
     }
   })
 
-  it('has no server, database or chain client in its files, nor beside them', () => {
+  it('the package brings no server, database or chain client, in its files or beside them', () => {
     const { components } = readJson(name, 'cdx')
     const parts = components.map(({ purl }: { purl: string }) => purl.split('@')[0])
     expect(parts.length).toBeGreaterThan(5)
@@ -134,7 +134,7 @@ describe.each(names)('the package %s', (name) => {
     expect(parts.filter((part: string) => /%40(electric-sql|foundry-rs)\//.test(part))).toEqual([])
   })
 
-  it('names the licence of everything in its files', () => {
+  it('the package names the licence of everything in its files', () => {
     const { components } = readJson(name, 'cdx')
     const bundled = components.filter(({ version }: { version?: string }) => version !== undefined)
     const notices = textOf(unpack(name), 'THIRD-PARTY-LICENSES.txt')
@@ -153,7 +153,7 @@ describe.each(names)('the package %s', (name) => {
     ).toEqual([])
   })
 
-  it('has a statement with the digests of the tarball and of every file in it', () => {
+  it('the package has a statement with the digests of the tarball and of every file in it', () => {
     const { subject, predicate } = readJson(name, 'provenance')
     const [first, ...others] = subject
     expect(first).toEqual({
@@ -169,7 +169,7 @@ describe.each(names)('the package %s', (name) => {
     expect(report.commit).toMatch(/^[0-9a-f]{40}$/)
   })
 
-  it('has an SBOM of the form, whose references lead somewhere', () => {
+  it('the package has an SBOM of the right form, whose references lead somewhere', () => {
     const sbom = readJson(name, 'cdx')
     expect(sbom).toMatchObject({
       bomFormat: 'CycloneDX',
@@ -191,7 +191,7 @@ describe.each(names)('the package %s', (name) => {
 const MAY_BE_IN =
   /^package\/(package\.json|README\.md|LICENSE|NOTICE|THIRD-PARTY-LICENSES\.txt|(bin|lib)\/[\w-]+\.js(\.map)?|types\/(attestation|client)\/[\w/-]+\.d\.ts)$/
 
-it('writes sums that hold', () => {
+it('the sums in SHA256SUMS hold', () => {
   expect(
     execFileSync('sha256sum', ['--check', 'SHA256SUMS'], { cwd: here, encoding: 'utf8' }),
   ).toMatch(/^(.*: OK\n){6}$/)
@@ -204,7 +204,7 @@ it.each([
   ['attestation', LIBRARY_GZIP_BYTES_MAX],
   ['index', Number.POSITIVE_INFINITY],
 ])(
-  'makes a module for browsers that needs nothing of Node, within its bound: %s',
+  'the module for browsers needs nothing of Node and stays within its bound: %s',
   async (module, bytesMax) => {
     const folder = join(temporary, `unpacked-${module}`)
     mkdirSync(folder)

@@ -34,7 +34,7 @@ const contents = (more: Partial<PackageContents>): PackageContents => ({
 })
 
 describe('the JavaScript of a package', () => {
-  it('is a library and a program, with what is not installed beside them', async () => {
+  it('a package has a library and a program that bundle all that is not installed beside them', async () => {
     const bundle = await bundlePackage(root, contents({}))
     expect([...bundle.files.keys()].toSorted()).toEqual(
       ['bin/tool.js', 'bin/tool.js.map', 'lib/index.js', 'lib/index.js.map'].toSorted(),
@@ -72,7 +72,7 @@ describe('the JavaScript of a package', () => {
       /node:fs/,
     ],
     ['a source that is none', { program: 'broken.ts' }, 'command_failed', /broken\.ts/],
-  ])('refuses %s', async (_, more, code, message) => {
+  ])('bundlePackage refuses contents with %s', async (_, more, code, message) => {
     await expect(bundlePackage(root, contents(more))).rejects.toMatchObject({
       code,
       message: expect.stringMatching(message),
@@ -88,7 +88,7 @@ describe('package.json', () => {
     optionalDependencies: { extra: '^2.0.0' },
   }
 
-  it("has the repository's ranges, others where they are given, and optional ones as peers", () => {
+  it("package.json has the repository's ranges, given ranges, and optional dependencies as peers", () => {
     const dependencies = { other: { range: '~3.0.0' }, beside: {}, extra: { isOptional: true } }
     const layout = {
       program: 'bin/tool.js',
@@ -109,7 +109,7 @@ describe('package.json', () => {
     expect(Object.keys(manifest.exports['.'])).toEqual(['types', 'default'])
   })
 
-  it('refuses a dependency without a range', () => {
+  it('a dependency without a range is refused', () => {
     expect(() => rangesOf({ dependencies: { left: {} } }, project, { isOptional: false })).toThrow(
       expect.objectContaining({ code: 'closure_incomplete' }),
     )

@@ -31,7 +31,7 @@ write('node_modules/b/node_modules/@a/c/NOTICE', 'Noted')
 write('node_modules/d/package.json', '{"name":"d","version":"1.0.0"}')
 
 describe('the packages in the files of ours', () => {
-  it('are those that sources belong to, with licences and digests', async () => {
+  it('the bundled packages are those that sources belong to, with licences and digests', async () => {
     const sources = [
       'src/x.ts',
       'node_modules/b/x.js',
@@ -60,7 +60,7 @@ describe('the packages in the files of ours', () => {
     )
   })
 
-  it('refuses one that names no licence', async () => {
+  it('a bundled package that names no licence is refused', async () => {
     await expect(listBundledPackages(root, ['node_modules/d/x.js'])).rejects.toMatchObject({
       code: 'package_incomplete',
       message: 'node_modules/d: expected a name, a version and a licence',

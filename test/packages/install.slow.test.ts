@@ -135,7 +135,7 @@ const OFFERED = `echo "\${COMPREPLY[@]}"`
 describe('affidavit, installed in an empty folder', () => {
   const affidavit = (...words: readonly string[]) => runIn(checker, 'affidavit', ...words)
 
-  it('brings few packages, and no server, database or chain client', () => {
+  it('the installed affidavit brings few packages, and no server, database or chain client', () => {
     const names = installedIn(checker)
     expect(names).toContain('affidavit')
     expect(names.length).toBeLessThanOrEqual(PACKAGES_MAX)
@@ -152,7 +152,7 @@ describe('affidavit, installed in an empty folder', () => {
     expect(sizeOf(join(checker.folder, 'node_modules'))).toBeLessThanOrEqual(INSTALLED_BYTES_MAX)
   })
 
-  it('tells its version and its commands', async () => {
+  it('the installed affidavit tells its version and its commands', async () => {
     expect(await affidavit('--version')).toEqual({ code: 0, stdout: `${version}\n`, stderr: '' })
     const { stdout } = await affidavit('--help')
     const commands = [...stdout.matchAll(/^ {2}(\w+) .* {2}/gm)].map(([, name]) => name)
@@ -171,19 +171,22 @@ describe('affidavit, installed in an empty folder', () => {
       () => [...expected(checker.folder), '--configuration', '00'.repeat(32)].toSpliced(2, 2),
       1,
     ],
-  ])('gives the same verdict as the checkout under %s', async (_, options, code) => {
-    const words = ['verify', join(VECTORS, 'bundle.json'), ...options()]
-    for (const form of [[], ['--json']]) {
-      const [installed, inCheckout] = await Promise.all([
-        affidavit(...words, ...form),
-        runCli([...words, ...form]),
-      ])
-      expect(installed).toEqual(inCheckout)
-      expect(installed.code).toBe(code)
-    }
-  })
+  ])(
+    'the installed affidavit gives the same verdict as the checkout under %s',
+    async (_, options, code) => {
+      const words = ['verify', join(VECTORS, 'bundle.json'), ...options()]
+      for (const form of [[], ['--json']]) {
+        const [installed, inCheckout] = await Promise.all([
+          affidavit(...words, ...form),
+          runCli([...words, ...form]),
+        ])
+        expect(installed).toEqual(inCheckout)
+        expect(installed.code).toBe(code)
+      }
+    },
+  )
 
-  it('does the rest of its commands as the checkout does', async () => {
+  it('the installed affidavit runs its other commands as the checkout does', async () => {
     const bundle = join(VECTORS, 'bundle.json')
     const { record } = JSON.parse(readFileSync(bundle, 'utf8'))
     const document = join(checker.folder, 'document.b64')
@@ -201,14 +204,14 @@ describe('affidavit, installed in an empty folder', () => {
       expect([words, await affidavit(...words)]).toEqual([words, await runCli(words)])
   })
 
-  it('makes and signs a release', async () => {
+  it('the installed affidavit makes a release key that only its owner may read', async () => {
     const key = join(checker.folder, 'release.key')
     const made = await affidavit('release', 'key', key)
     expect([made.code, made.stdout.trim()]).toEqual([0, expect.stringMatching(/^[0-9a-f]{64}$/)])
     expect(statSync(key).mode & 0o777).toBe(0o600)
   })
 
-  it('ends quietly when nobody reads on', async () => {
+  it('the installed affidavit ends quietly when its output is no longer read', async () => {
     const verify = `affidavit verify ${join(VECTORS, 'bundle.json')} ${expected(checker.folder).join(' ')}`
     for (const call of [
       'affidavit --help | head -1',
@@ -220,7 +223,7 @@ describe('affidavit, installed in an empty folder', () => {
     }
   })
 
-  it('completes its own commands in bash', async () => {
+  it('the installed affidavit completes its own commands in bash', async () => {
     const script = [
       'source <(affidavit completions bash)',
       "COMP_WORDS=(affidavit '') COMP_CWORD=1",
@@ -239,7 +242,7 @@ describe('affidavit, installed in an empty folder', () => {
     })
   })
 
-  it('verifies in a program, as its README has it', async () => {
+  it('the program in the package’s README verifies a bundle', async () => {
     const [, snippet = ''] = snippetsOf(checker)
     for (const name of ['bundle.json', 'expected.json'])
       cpSync(join(VECTORS, name), join(checker.folder, name))
@@ -256,7 +259,7 @@ describe('affidavit, installed in an empty folder', () => {
     ['browsers, by way of a bundler', { module: 'esnext', moduleResolution: 'bundler', types: [] }],
     ['Node.js without the DOM', { ...NODENEXT, ...NODE_TYPES, lib: ['es2022'] }],
     ['Node.js with the DOM', { ...NODENEXT, types: [] }],
-  ])('has types for %s', async (place, options) => {
+  ])('the installed library has types for %s', async (place, options) => {
     const folder = join(checker.folder, place)
     mkdirSync(folder)
     writeFileSync(join(folder, 'consumer.mts'), CONSUMER)
@@ -274,7 +277,7 @@ describe('affidavit, installed in an empty folder', () => {
     expect(run).toEqual({ code: 0, stdout: '', stderr: '' })
   })
 
-  it('audits a gateway as the checkout does', async () => {
+  it('the installed affidavit audits a gateway as the checkout does', async () => {
     const service: SharedAffidavit = await useAffidavit()
     const asked = await fetch(`${service.url}/v1/verified/chat/completions`, {
       method: 'POST',
@@ -306,7 +309,7 @@ const snippetsOf = ({ folder }: Place): readonly string[] => {
 }
 
 describe('affidavit, installed beside openai', () => {
-  it('asks and checks, as its README has it, and keeps what the program verifies', async () => {
+  it('the README’s program beside openai asks and checks, and keeps a proof that affidavit verifies', async () => {
     // The newest whose engines name Node.js 20.
     const place = await install('affidavit', 'openai@^6.49.0')
     const service: SharedAffidavit = await useAffidavit()
@@ -365,13 +368,13 @@ import 'affidavit/lib/attestation.js'
 `
 
 describe('affidavit-node, installed in an empty folder', () => {
-  it('brings no server, database or chain client', () => {
+  it('the installed affidavit-node brings no server, database or chain client', () => {
     const names = installedIn(agent)
     for (const name of ['koa', 'kysely', 'pg', '@electric-sql/pglite', 'ethers', 'sharp'])
       expect(names).not.toContain(name)
   })
 
-  it('tells its version, its commands and its faults', async () => {
+  it('the installed affidavit-node tells its version, its commands and its faults', async () => {
     const run = (...words: readonly string[]) => runIn(agent, 'affidavit-node', ...words)
     expect(await run('--version')).toEqual({ code: 0, stdout: `${version}\n`, stderr: '' })
     const { stdout } = await run('--help')
@@ -389,7 +392,7 @@ describe('affidavit-node, installed in an empty folder', () => {
     expect((await runIn(agent, 'bash', '-c', bash)).stdout).toBe('status stats\n')
   })
 
-  it('serves a backend, sends traces, and ends in good order', async () => {
+  it('the installed affidavit-node serves a backend, sends traces and ends in good order', async () => {
     const gateway = await startScriptedNodeGateway()
     const backend = await startScriptedBackend(answerWith('a', 'b'))
     const collector = await startOtlpCollector()

@@ -12,7 +12,7 @@ const FILES: FileTree = new Map([
 ])
 
 describe('a tarball', () => {
-  it('has the files below package/, with their modes', () => {
+  it('a tarball has the files below package/, with their modes', () => {
     const unpacked = decodeTar(gunzipSync(packTarball(FILES)))
     expect(
       [...unpacked].map(([path, entry]) => [path, entry.kind === 'file' && entry.mode]),
@@ -26,12 +26,12 @@ describe('a tarball', () => {
     expect(entry?.kind === 'file' && Buffer.from(entry.data).toString()).toBe('b'.repeat(513))
   })
 
-  it('has the same bytes whatever order the files come in', () => {
+  it('a tarball has the same bytes in whatever order the files come', () => {
     const reversed = new Map([...FILES].toReversed())
     expect(Buffer.compare(packTarball(reversed), packTarball(FILES))).toBe(0)
   })
 
-  it("tells no time but npm's, and no owner", () => {
+  it("a tarball tells no time but npm's, and no owner", () => {
     const header = gunzipSync(packTarball(FILES)).subarray(0, 512)
     const field = (at: number, length: number) =>
       header.toString('latin1', at, at + length).replace(/\0.*$/, '')
@@ -47,7 +47,7 @@ describe('a tarball', () => {
   it.each<[string, FileTree]>([
     ['a link', new Map([['a', { kind: 'link', target: 'b' }]])],
     ['a path of over 100 bytes', new Map([[`lib/${'ä'.repeat(50)}`, textFile('')]])],
-  ])('refuses %s', (_, files) => {
+  ])('packTarball refuses a tree with %s', (_, files) => {
     expect(() => packTarball(files)).toThrow(expect.objectContaining({ code: 'archive_malformed' }))
   })
 })

@@ -10,7 +10,7 @@ import { readSection, walkPage, walkText } from './walk.ts'
 
 const PARAMETERS = '?sslmode=disable&connect_timeout=9'
 
-it('keeps the acts of the hour before while there is no database', async () => {
+it('the hourly backup keeps the acts of the hour before while there is no database', async () => {
   const backups = await mkdtemp(join(tmpdir(), 'affidavit-backups-'))
   try {
     for (const name of ['admin-log.txt', 'admin-log.end'])
@@ -41,7 +41,7 @@ describe.skipIf(DEBIAN_POSTGRES === null)('backup and restore (by pg_dump)', () 
   })
   afterAll(() => machine?.stop())
 
-  it('restores last night’s dump under a chain that went on, and loses what came after it alone', async () => {
+  it('last night’s dump is restored under a chain that went on, and only what came after it is lost', async () => {
     const { key: ownKey, postgres, chain, rootFile, etc, walking } = machine
     const [{ origin }] = machine.gateways
     const caller = createCaller(

@@ -45,7 +45,7 @@ async function readHistory(key: string): Promise<string> {
   return text ?? ''
 }
 
-it('is followed, and then verify, audit, pages and the database say what they should', async () => {
+it('the runbook for erasing is followed, and audit, pages and the database then say what they should', async () => {
   const { origin } = machine.gateways[0]
   const made = await runCli(['keys', 'create', '--account', 'customer', '--json'], {
     variables: { DATABASE_URL: machine.postgres.url },

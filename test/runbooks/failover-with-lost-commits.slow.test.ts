@@ -65,7 +65,7 @@ async function query({ url }: PostgresServer, text: string): Promise<readonly un
 }
 
 describe.skipIf(DEBIAN_POSTGRES === null)('a failover with lost commits (by pg_basebackup)', () => {
-  it('is told by every part, goes on with a new log, and loses what the replica lacked alone', async () => {
+  it('a failover goes on with a new log, and only what the replica lacked is lost, as every part tells', async () => {
     const { machine, link, standby } = await startReplicated()
     const kept = await machine.complete()
     await catchUp({ machine, standby })
@@ -100,7 +100,7 @@ describe.skipIf(DEBIAN_POSTGRES === null)('a failover with lost commits (by pg_b
     )
   })
 
-  it('is noticed by a gateway that ran on, before any caller is answered with proof', async () => {
+  it('a running gateway notices the failover before it answers any caller with proof', async () => {
     const { machine, link, standby } = await startReplicated()
     const [gateway] = machine.gateways
     await machine.complete()

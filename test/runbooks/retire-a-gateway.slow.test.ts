@@ -76,7 +76,9 @@ async function metric(at: 0 | 1, name: string): Promise<number | undefined> {
 }
 
 it.skipIf(!HAS_NATS)(
-  natsTitle('is followed under load, and no caller of either gateway notices'),
+  natsTitle(
+    'the runbook for retiring a gateway is followed under load, and no caller of either gateway notices',
+  ),
   async () => {
     const outcomes: string[] = []
     const hashes: string[] = []

@@ -50,7 +50,7 @@ async function listEnclaves(): Promise<readonly Enclave[]> {
   return JSON.parse(stdout) as readonly Enclave[]
 }
 
-it('is followed with a call under way, and what the enclave signed verifies after it is gone', async () => {
+it('the runbook for retiring an enclave is followed during calls, and what it signed verifies afterwards', async () => {
   const old = (await listEnclaves()).find(({ url }) => url.includes('enclave-16'))
   const before = await Promise.all(Array.from({ length: 6 }, () => machine.complete()))
   const theirs = before.filter(({ notary }) => notary === old?.notary)

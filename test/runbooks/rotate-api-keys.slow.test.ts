@@ -29,7 +29,7 @@ const statusFor = async (key: string) =>
     })
   ).status
 
-it('is followed for a key that is in use, and for one that leaked and made others', async () => {
+it('the runbook for API keys is followed for a key in use and for a leaked key that made others', async () => {
   const old = await createKey('production')
   const leaked = await createKey('laptop')
   await machine.complete({ key: old.key })

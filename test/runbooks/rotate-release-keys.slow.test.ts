@@ -37,7 +37,7 @@ beforeAll(async () => {
 })
 afterAll(() => machine.stop())
 
-it('is followed, and readers are refused exactly when they were told they would be', async () => {
+it('the runbook for release keys is followed, and readers are refused exactly when they were told', async () => {
   const { hash } = await machine.complete()
   const { origin } = machine.gateways[0]
   const variables = {

@@ -30,7 +30,7 @@ async function relayerAt(address: string): Promise<Readonly<Record<string, unkno
   )
 }
 
-it('is followed with anchors that wait at the moment of rotation, on a chain that mines late', async () => {
+it('the runbook for the relayer is followed with anchors that wait, on a chain that mines late', async () => {
   const old = relayerAddress(machine.chain.relayerKey)
   const records = [await machine.complete(), await machine.complete()]
   await until('they are confirmed', async () => (await relayerAt(old))?.unconfirmed === 0, 30_000)
@@ -85,7 +85,7 @@ it('is followed with anchors that wait at the moment of rotation, on a chain tha
   expect(audit.code).toBe(0)
 }, 120_000)
 
-it('withdraws nothing by the key that signs, by a key of nobody, or to a mistyped address', async () => {
+it('relayer withdraw refuses the key that signs, an unknown key and a mistyped address', async () => {
   const withdraw = (key: string, to: string) =>
     runCli(['relayer', 'withdraw', '--rpc', machine.chain.rpcUrl, '--to', to], {
       variables: {
@@ -122,7 +122,7 @@ async function mineLate(look: () => Promise<Readonly<Record<string, unknown>> | 
   await machine.callChain('evm_setAutomine', [true])
 }
 
-it('keeps the old key when the change over is done twice', async () => {
+it('the old key is kept when the change over is done twice', async () => {
   const section = await readSection('rotate-the-relayer', 'Change over')
   const [block = ''] = /```sh\n[\s\S]*?```/.exec(section) ?? []
   const commands = { systemctl: () => undefined, curl: () => undefined, affidavit: () => undefined }

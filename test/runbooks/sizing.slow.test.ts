@@ -15,7 +15,7 @@ function numberBefore(output: string, words: string): number {
   return Number(new RegExp(`([\\d.]+) ${words}`).exec(output)?.[1])
 }
 
-it('is followed on a service that has completions, and tells what each of them takes', async () => {
+it('the runbook for sizing is followed and tells what each completion takes', async () => {
   const completions = 40
   for (let sent = 0; sent < completions; sent += 8)
     await Promise.all(Array.from({ length: 8 }, () => machine.complete({ content: 'hello' })))

@@ -62,7 +62,7 @@ describe.skipIf(CANNOT)('upgrade and downgrade (by pg_dump, and git)', () => {
     },
   })
 
-  it('goes to the next release and back without a loss, while no caller was let in', async () => {
+  it('an upgrade is taken back without a loss while no caller was let in', async () => {
     const first = await machine.complete()
     await walkPage('upgrade-and-downgrade', walking(), async (walk) => {
       await walk.section('Before you begin')
@@ -77,7 +77,7 @@ describe.skipIf(CANNOT)('upgrade and downgrade (by pg_dump, and git)', () => {
     expect(indexOf(second)).toBe(indexOf(first) + 1)
   })
 
-  it('goes to the next release, and callers go on where they were', async () => {
+  it('callers go on where they were after an upgrade', async () => {
     const before = await machine.complete()
     await walkPage('upgrade-and-downgrade', walking(), async (walk) => {
       await walk.section('Before you begin')
@@ -91,7 +91,7 @@ describe.skipIf(CANNOT)('upgrade and downgrade (by pg_dump, and git)', () => {
     for (const { hash } of [before, after]) await machine.readRecord(hash)
   })
 
-  it('is served on by a running gateway of the release before, while the next one migrates', async () => {
+  it('a running gateway of the release before serves on while the next release migrates', async () => {
     const [gateway] = machine.gateways
     const enclave = machine.enclaves.get('16')
     await gateway.program.end('SIGTERM')
@@ -113,7 +113,7 @@ describe.skipIf(CANNOT)('upgrade and downgrade (by pg_dump, and git)', () => {
     expect(gateway.program.exits).toBe(0)
   })
 
-  it('is refused by this release when the database is newer yet', async () => {
+  it('this release refuses a database with a migration that it does not know', async () => {
     const settings = await readFile(join(machine.etc, 'gateway.env'), 'utf8')
     const [, url = ''] = /^DATABASE_URL=(.*)$/m.exec(settings) ?? []
     const later = "insert into kysely_migration values ('2126-01-01-later', '2126-01-01T00:00:00Z')"

@@ -17,7 +17,7 @@ async function walkAll(markdown: string, options: WalkOptions = {}) {
 }
 
 describe('a page', () => {
-  it('has its sh blocks as steps, each with the text block that follows at once', () => {
+  it('a page has its sh blocks as steps, each with the text block that follows at once', () => {
     const steps = readSteps(
       page(
         '# A',
@@ -46,13 +46,16 @@ describe('a page', () => {
     ['a.b', 'a.b', true],
     ['axb', 'a.b', false],
     ['more than a', 'a', false],
-  ])('%j is %j: %s', (output, expected, isSo) => {
-    expect(isExpected(output, expected)).toBe(isSo)
-  })
+  ])(
+    'isExpected compares the output %j with the expected %j and gives %s',
+    (output, expected, isSo) => {
+      expect(isExpected(output, expected)).toBe(isSo)
+    },
+  )
 })
 
 describe('a walk', () => {
-  it('runs the steps in one bash, compares what they print, and serves commands', async () => {
+  it('a walk runs the steps in one bash, compares what they print and serves commands', async () => {
     const calls: (readonly string[])[] = []
     const walked = await walkAll(
       page(
@@ -75,7 +78,7 @@ describe('a walk', () => {
     expect(walked.map(({ output }) => output)[1]).toBe('restarted\nhello world\n')
   })
 
-  it('has `affidavit`, and of the environment only what it is given', async () => {
+  it('a walk has `affidavit`, and from the environment only what it is given', async () => {
     const [step] = await walkAll(page(sh('affidavit --version; env | cut -d= -f1 | sort')), {
       variables: { DATABASE_URL: 'postgres://x' },
     })
@@ -90,11 +93,11 @@ describe('a walk', () => {
     ['a variable that is not set', sh('echo $nothing'), 'nothing: unbound variable'],
     ['other output', page(sh('echo 2'), text('1')), 'got\n2'],
     ['a page without steps', 'nothing', 'expected a page with steps'],
-  ])('rejects %s', async (_, markdown, message) => {
+  ])('a walk rejects %s', async (_, markdown, message) => {
     await expect(walkAll(markdown)).rejects.toThrow(message)
   })
 
-  it('goes section by section, and rejects when one is left out', async () => {
+  it('a walk goes section by section and rejects when a section is left out', async () => {
     const markdown = page('# A', sh('a=1'), '# B', sh('echo $a'), '# C', sh('true'))
     await expect(
       walkText(markdown, {}, async (walk) => {
@@ -110,13 +113,13 @@ describe('the runbooks', () => {
   const folder = join(import.meta.dirname, '../../deploy/runbooks')
   const pages = readdirSync(folder).filter((name) => name !== 'README.md')
 
-  it('are in the table of their README', () => {
+  it('every runbook is in the table of their README', () => {
     const table = readFileSync(join(folder, 'README.md'), 'utf8')
     const named = [...table.matchAll(/^\| \[.*?\]\(([\w-]+\.md)\)/gm)].map(([, name]) => name)
     expect(named.toSorted()).toEqual(pages.toSorted())
   })
 
-  it('have a test each, which walks them', () => {
+  it('every runbook has a test that walks it', () => {
     const tested = pages.filter((name) =>
       existsSync(join(import.meta.dirname, name.replace(/md$/, 'slow.test.ts'))),
     )

@@ -8,7 +8,7 @@ async function* stream(...chunks: readonly Uint8Array[]) {
 const changed = { name: 'EifError', code: 'source_changed' }
 
 describe('createByteReader', () => {
-  it('gives the same bytes however they are chunked and taken', async () => {
+  it('a byte reader gives the same bytes however they are chunked and taken', async () => {
     const parts = fc.array(fc.uint8Array({ maxLength: 20 }), { maxLength: 10 })
     await fc.assert(
       fc.asyncProperty(parts, fc.array(fc.nat(30), { maxLength: 10 }), async (chunks, lengths) => {
@@ -31,7 +31,7 @@ describe('createByteReader', () => {
     )
   })
 
-  it('gives bytes of their own, that a reused chunk does not change', async () => {
+  it('a byte reader gives bytes of its own, which a reused chunk does not change', async () => {
     const buffer = Uint8Array.of(1, 2, 3)
     const reader = createByteReader(stream(buffer))
     const taken = await reader.take(2)
@@ -39,7 +39,7 @@ describe('createByteReader', () => {
     expect(taken).toEqual(Uint8Array.of(1, 2))
   })
 
-  it('passes pieces on without copying them', async () => {
+  it('a byte reader passes pieces on without copying them', async () => {
     const buffer = new Uint8Array(100)
     const pieces: Uint8Array[] = []
     await createByteReader(stream(buffer)).forEach(60, (piece) => pieces.push(piece))

@@ -5,11 +5,11 @@ import { describe, expect, it } from 'vitest'
 import { PORTABLE_DIGESTS } from '../../../attestation/eif/digests.ts'
 
 describe('portable digests', () => {
-  it('have the CRC-32 check value', () => {
+  it('the portable CRC-32 has the published check value', () => {
     expect(PORTABLE_DIGESTS.crc32(Buffer.from('123456789'), 0)).toBe(0xcbf43926)
   })
 
-  it('agree with those of Node for every run of bytes and every split of it', () => {
+  it('the portable digests agree with those of Node for all bytes and however they are split', () => {
     fc.assert(
       fc.property(
         fc.uint8Array({ maxLength: 400 }),

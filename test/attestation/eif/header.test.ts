@@ -20,7 +20,7 @@ const CMDLINE_AT = 548n + 12n + BigInt(KERNEL.data.length)
 const RAMDISK_AT = CMDLINE_AT + 12n + BigInt(CMDLINE.data.length)
 
 describe('parseEifHeader', () => {
-  it('gives what the header says and where the sections are', () => {
+  it('parseEifHeader gives what the header says and where the sections are', () => {
     const image = buildImage({ sections: SECTIONS, version: 3 })
     expect(parseEifHeader(image, image.length)).toEqual({
       version: 3,
@@ -36,7 +36,7 @@ describe('parseEifHeader', () => {
     })
   })
 
-  it('reads a header that lies somewhere inside a larger buffer', () => {
+  it('parseEifHeader reads a header that lies somewhere inside a larger buffer', () => {
     const image = buildImage({ sections: SECTIONS })
     const larger = new Uint8Array(image.length + 5)
     larger.set(image, 5)
@@ -45,15 +45,15 @@ describe('parseEifHeader', () => {
     )
   })
 
-  it.each([2, 3, 4])('accepts version %d', (version) => {
+  it.each([2, 3, 4])('parseEifHeader accepts an image of version %d', (version) => {
     expect(parse({ version }).version).toBe(version)
   })
 
-  it('knows the architecture by its flag', () => {
+  it('parseEifHeader knows the architecture by its flag', () => {
     expect(parse({ flags: 1 }).architecture).toBe('aarch64')
   })
 
-  it('accepts 32 sections', () => {
+  it('parseEifHeader accepts an image of 32 sections', () => {
     const many = [KERNEL, CMDLINE, ...Array.from({ length: 30 }, () => APPLICATION)]
     expect(parse({ sections: many }).sections.length).toBe(32)
   })
@@ -107,11 +107,11 @@ describe('parseEifHeader', () => {
     ['the largest size', { sizes: { 0: (1n << 64n) - 1n } }, 'section_beyond_file'],
     ['the largest offset', { offsets: { 1: (1n << 64n) - 1n } }, 'section_gap'],
     ['bytes after the last section', { trailing: Uint8Array.of(0) }, 'trailing_data'],
-  ])('refuses %s', (_, plan, code) => {
+  ])('parseEifHeader refuses a wrong header: %s', (_, plan, code) => {
     expect(() => parse(plan)).toThrow(refusal(code))
   })
 
-  it('refuses a file cut anywhere', () => {
+  it('parseEifHeader refuses a file that is cut anywhere', () => {
     const image = buildImage({ sections: USUAL_SECTIONS })
     for (let length = 548; length < image.length; length++)
       expect(() => parseEifHeader(image, length)).toThrow(
@@ -119,7 +119,7 @@ describe('parseEifHeader', () => {
       )
   })
 
-  it('refuses fewer bytes than a header has', () => {
+  it('parseEifHeader refuses fewer bytes than a header has', () => {
     expect(() => parseEifHeader(new Uint8Array(547), 547)).toThrow(refusal('header_truncated'))
     expect(() => parseEifHeader(new Uint8Array(), 0)).toThrow(refusal('header_truncated'))
   })

@@ -47,25 +47,28 @@ function hexOf({ measurements }: EifReport): Record<string, string> {
 }
 
 describe('the vectors', () => {
-  it.each(manifest.files)('$file: $expect', async ({ file, expect: outcome, pcrs }) => {
-    const image = read(file)
-    if (outcome === 'ok') expect(hexOf(await measure(image))).toEqual(pcrs)
-    else
-      await expect(measure(image)).rejects.toMatchObject({
-        name: 'EifError',
-        code: outcome.replace('reject: ', ''),
-      })
-  })
+  it.each(manifest.files)(
+    'the published image $file is measured with the outcome $expect',
+    async ({ file, expect: outcome, pcrs }) => {
+      const image = read(file)
+      if (outcome === 'ok') expect(hexOf(await measure(image))).toEqual(pcrs)
+      else
+        await expect(measure(image)).rejects.toMatchObject({
+          name: 'EifError',
+          code: outcome.replace('reject: ', ''),
+        })
+    },
+  )
 
   it.each([1, 2, 11, 12, 13, 547, 548, 549, 1 << 20])(
-    'are measured alike in chunks of %d bytes',
+    'the published images are measured alike in chunks of %d bytes',
     async (chunkBytes) => {
       for (const { file, pcrs } of manifest.files.filter(({ expect: outcome }) => outcome === 'ok'))
         expect(hexOf(await measure(read(file), chunkBytes))).toEqual(pcrs)
     },
   )
 
-  it('are measured alike with the portable digests', async () => {
+  it('a published image is measured alike with the portable digests', async () => {
     const image = read('synthetic-signed.eif')
     expect(await measureEif({ sizeBytes: image.length, chunks: split(image, 100) })).toEqual(
       await measure(image),
@@ -74,7 +77,7 @@ describe('the vectors', () => {
 })
 
 describe('measureEif', () => {
-  it('gives what the image says of itself', async () => {
+  it('measureEif gives what the image says about itself', async () => {
     expect(await measure(build({ flags: 1 }))).toMatchObject({
       version: 4,
       architecture: 'aarch64',
@@ -93,7 +96,7 @@ describe('measureEif', () => {
     })
   })
 
-  it('measures sections in the order of the file, wherever kernel and command line stand', async () => {
+  it('sections are measured in the order of the file, wherever kernel and command line stand', async () => {
     const rest = fc.array(fc.constantFrom(RAMDISK, APPLICATION), { minLength: 0, maxLength: 4 })
     const order = rest.chain((ramdisks) =>
       fc.shuffledSubarray([KERNEL, CMDLINE, METADATA, RAMDISK, ...ramdisks], {
@@ -125,7 +128,7 @@ describe('measureEif', () => {
     )
   })
 
-  it('measures the certificate of a signed image and verifies the signature', async () => {
+  it('measureEif measures the certificate of a signed image and verifies the signature', async () => {
     const signer = makeSigner('P-256')
     const { pcr0 } = (await measure(build({}))).measurements
     const data = encodeSignatureSection(signer.pem, signRegister(signer, pcr0))
@@ -139,7 +142,7 @@ describe('measureEif', () => {
     })
   })
 
-  it('refuses a signature that was taken from another image', async () => {
+  it('a signature that was taken from another image is refused', async () => {
     const signer = makeSigner('P-384')
     const { pcr0 } = (await measure(build({}))).measurements
     const data = encodeSignatureSection(signer.pem, signRegister(signer, pcr0))
@@ -147,7 +150,7 @@ describe('measureEif', () => {
     await expect(measure(other)).rejects.toMatchObject({ code: 'signature_payload' })
   })
 
-  it('does not detect bytes moved over the boundary of kernel and command line', async () => {
+  it('measureEif does not detect bytes moved over the boundary of kernel and command line', async () => {
     const moved = [
       { type: TYPE.kernel, data: new Uint8Array([...KERNEL.data, ...CMDLINE.data.subarray(0, 5)]) },
       { type: TYPE.cmdline, data: CMDLINE.data.subarray(5) },
@@ -160,7 +163,7 @@ describe('measureEif', () => {
     )
   })
 
-  it('does not detect other metadata, another architecture or another version', async () => {
+  it('measureEif does not detect other metadata, another architecture or another version', async () => {
     const { measurements } = await measure(build({}))
     const other = { type: TYPE.metadata, data: ascii('{}') }
     const sections = [KERNEL, CMDLINE, other, RAMDISK, APPLICATION]
@@ -204,11 +207,11 @@ describe('measureEif', () => {
       'signature_malformed',
     ],
     ['trailing data', { trailing: ascii('x') }, 'trailing_data'],
-  ])('refuses %s', async (_, plan, code) => {
+  ])('measureEif refuses a malformed image: %s', async (_, plan, code) => {
     await expect(measure(build(plan))).rejects.toMatchObject({ name: 'EifError', code })
   })
 
-  it('accepts metadata with numbers that no double holds, since nothing rests on it', async () => {
+  it('metadata with numbers that no double holds is accepted, since nothing rests on it', async () => {
     const metadata = { type: TYPE.metadata, data: ascii('{"size":9007199254740993}') }
     expect(
       (await measure(build({ sections: [KERNEL, CMDLINE, RAMDISK, metadata] }))).metadata,
@@ -217,7 +220,7 @@ describe('measureEif', () => {
 })
 
 describe('the source', () => {
-  it('that gives fewer or more bytes than its size is refused', async () => {
+  it('a source that gives fewer or more bytes than its size is refused', async () => {
     const image = build({})
     const short = measureEif({ sizeBytes: image.length, chunks: split(image.subarray(0, -1), 100) })
     const long = measureEif({
@@ -228,7 +231,7 @@ describe('the source', () => {
       await expect(result).rejects.toMatchObject({ code: 'source_changed' })
   })
 
-  it('that fails passes its own error on', async () => {
+  it('measureEif passes on the error of a source that fails', async () => {
     const fault = new Error('disk')
     const failing = (async function* () {
       yield build({}).subarray(0, 600)
@@ -237,7 +240,7 @@ describe('the source', () => {
     await expect(measureEif({ sizeBytes: build({}).length, chunks: failing })).rejects.toBe(fault)
   })
 
-  it('is let go of when the image is refused half-way', async () => {
+  it('measureEif lets go of its source when it refuses the image half-way', async () => {
     let released = false
     const chunks = (async function* () {
       try {
@@ -252,7 +255,7 @@ describe('the source', () => {
     expect(released).toBe(true)
   })
 
-  it('may be far larger than what is held of it', async () => {
+  it('an image may be far larger than the memory that measuring takes', async () => {
     const dataBytes = 256 * 1024 * 1024
     const plan = [
       KERNEL,
@@ -307,7 +310,7 @@ describe('hostile bytes', () => {
   }
   const tryMeasure = (image: Uint8Array) => measure(image).catch((error: unknown) => error)
 
-  it('lead to nothing but EifError, or to an image with the PCR0 that its signature binds', async () => {
+  it('hostile bytes lead only to EifError or to an image with the signed PCR0', async () => {
     const right = (await measure(signed)).measurements
     await fc.assert(
       fc.asyncProperty(mutation, async (plan) => {
@@ -321,14 +324,14 @@ describe('hostile bytes', () => {
     )
   })
 
-  it('changed in a single place are refused unless the CRC is repaired too', async () => {
+  it('an image that was changed in one place is refused unless its CRC is repaired too', async () => {
     for (let at = 0; at < signed.length; at += 13) {
       const image = signed.with(at, (signed[at] ?? 0) ^ 0x20)
       expect(await tryMeasure(image)).toBeInstanceOf(EifError)
     }
   })
 
-  it('made of nothing lead to nothing but EifError', async () => {
+  it('random bytes lead only to EifError', async () => {
     await fc.assert(
       fc.asyncProperty(fc.uint8Array({ maxLength: 700 }), async (bytes) => {
         const image = bytes.slice()

@@ -9,7 +9,7 @@ import { measurementOf } from './image-builder.ts'
 const NODE_DIGESTS = { sha384: () => createHash('sha384'), crc32 }
 
 describe('createRegisters', () => {
-  it('measures boot and application bytes in any order by the definition', () => {
+  it('boot and application bytes in any order are measured as the definition says', () => {
     const piece = fc.record({ isBoot: fc.boolean(), bytes: fc.uint8Array({ maxLength: 50 }) })
     fc.assert(
       fc.property(
@@ -32,7 +32,7 @@ describe('createRegisters', () => {
     )
   })
 
-  it('hashes boot bytes once as long as no application byte has come', () => {
+  it('boot bytes are hashed once as long as no application byte has come', () => {
     let hashed = 0
     const counting = (
       hash: ReturnType<typeof PORTABLE_DIGESTS.sha384>,
@@ -54,14 +54,14 @@ describe('createRegisters', () => {
     expect(hashed).toBe(1020)
   })
 
-  it('gives the well-known hash of nothing as PCR2 without an application', () => {
+  it('an image without an application has the well-known hash of nothing as PCR2', () => {
     const { pcr2 } = createRegisters(PORTABLE_DIGESTS).finish()
     expect(Buffer.from(pcr2).toString('hex')).toMatch(/^21b9efbc/)
   })
 })
 
 describe('extendZero', () => {
-  it('is SHA384(48 zero bytes || digest)', () => {
+  it('extendZero gives SHA384(48 zero bytes || digest)', () => {
     const digest = createHash('sha384').update('x').digest()
     expect(extendZero(digest, PORTABLE_DIGESTS)).toEqual(measurementOf(Buffer.from('x')))
   })

@@ -14,7 +14,7 @@ const codes = (of: ReturnType<typeof image>) => listWarnings(of).map(({ code }) 
 const ALWAYS = ['header_not_measured', 'boundaries_not_measured']
 
 describe('listWarnings', () => {
-  it('always says that header and boundaries are not measured', () => {
+  it('listWarnings always says that header and boundaries are not measured', () => {
     expect(codes(image(['ramdisk', 'ramdisk']))).toEqual([
       ...ALWAYS,
       'metadata_not_measured',
@@ -22,7 +22,7 @@ describe('listWarnings', () => {
     ])
   })
 
-  it('says when the image is not signed, has no application, or lacks the metadata of its version', () => {
+  it('listWarnings says that an image has no signature, no application or not the metadata of its version', () => {
     expect(codes(image(['ramdisk'], { metadata: null, signature: null }))).toEqual([
       ...ALWAYS,
       'no_metadata',
@@ -31,13 +31,13 @@ describe('listWarnings', () => {
     ])
   })
 
-  it('misses no metadata in versions that have none', () => {
+  it('listWarnings misses no metadata in versions that have none', () => {
     expect(codes(image(['ramdisk', 'ramdisk'], { metadata: null, version: 3 }))).not.toContain(
       'no_metadata',
     )
   })
 
-  it('has a sentence for each code', () => {
+  it('every warning has a whole sentence as its message', () => {
     for (const { message } of listWarnings(image(['ramdisk'], { metadata: null, signature: null })))
       expect(message).toMatch(/^[A-Z].*\.$/)
   })

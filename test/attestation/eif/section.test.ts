@@ -44,20 +44,20 @@ describe('parseSectionHeader', () => {
     [3, 'ramdisk'],
     [4, 'signature'],
     [5, 'metadata'],
-  ])('knows type %d as %s', (type, kind) => {
+  ])('parseSectionHeader knows type %d as %s', (type, kind) => {
     expect(parse(header({ type }))).toEqual({ kind, offset: 548, dataBytes: 10 })
   })
 
-  it.each([0, 6, 0x0100, 0xffff])('refuses type %d', (type) => {
+  it.each([0, 6, 0x0100, 0xffff])('parseSectionHeader refuses a section of type %d', (type) => {
     expect(() => parse(header({ type }))).toThrow(refusal('section_type'))
   })
 
-  it('refuses flags', () => {
+  it('parseSectionHeader refuses a section with flags', () => {
     expect(() => parse(header({ flags: 1 }))).toThrow(refusal('section_flags'))
   })
 
   it.each([9n, 11n, 10n + (1n << 32n), (1n << 64n) - 1n])(
-    'refuses %d bytes where the table says 10',
+    'parseSectionHeader refuses a section of %d bytes where the table says 10',
     (size) => {
       expect(() => parse(header({ size }))).toThrow(refusal('section_size_mismatch'))
     },
@@ -67,11 +67,11 @@ describe('parseSectionHeader', () => {
     [5, 3, 'section_not_in_version'],
     [5, 2, 'section_not_in_version'],
     [4, 2, 'section_not_in_version'],
-  ])('refuses type %d in version %d', (type, version, code) => {
+  ])('parseSectionHeader refuses a section of type %d in version %d', (type, version, code) => {
     expect(() => parse(header({ type }), { version })).toThrow(refusal(code))
   })
 
-  it('accepts a signature from version 3 on', () => {
+  it('parseSectionHeader accepts a signature from version 3 on', () => {
     expect(parse(header({ type: 4 }), { version: 3 }).kind).toBe('signature')
   })
 
@@ -80,13 +80,13 @@ describe('parseSectionHeader', () => {
     [2, 'cmdline'],
     [4, 'signature'],
     [5, 'metadata'],
-  ] as const)('refuses type %d after a %s', (type, kind) => {
+  ] as const)('parseSectionHeader refuses a section of type %d after a %s', (type, kind) => {
     expect(() => parse(header({ type }), { before: [section(kind)] })).toThrow(
       refusal('section_repeated'),
     )
   })
 
-  it('accepts any number of ramdisks', () => {
+  it('parseSectionHeader accepts any number of ramdisks', () => {
     expect(
       parse(header({ type: 3 }), { before: [section('ramdisk'), section('ramdisk')] }).kind,
     ).toBe('ramdisk')
@@ -95,27 +95,33 @@ describe('parseSectionHeader', () => {
   it.each([
     [4, SECTION_BYTES_MAX.signature],
     [5, SECTION_BYTES_MAX.metadata],
-  ])('accepts type %d of %d bytes and refuses one byte more', (type, dataBytes) => {
-    expect(parse(header({ type, size: BigInt(dataBytes) }), { dataBytes }).dataBytes).toBe(
-      dataBytes,
-    )
-    expect(() =>
-      parse(header({ type, size: BigInt(dataBytes + 1) }), { dataBytes: dataBytes + 1 }),
-    ).toThrow(refusal('section_too_large'))
-  })
+  ])(
+    'parseSectionHeader accepts a section of type %d of %d bytes and refuses one byte more',
+    (type, dataBytes) => {
+      expect(parse(header({ type, size: BigInt(dataBytes) }), { dataBytes }).dataBytes).toBe(
+        dataBytes,
+      )
+      expect(() =>
+        parse(header({ type, size: BigInt(dataBytes + 1) }), { dataBytes: dataBytes + 1 }),
+      ).toThrow(refusal('section_too_large'))
+    },
+  )
 })
 
 describe('checkComplete', () => {
-  it('accepts kernel, command line and one ramdisk in any order', () => {
+  it('checkComplete accepts kernel, command line and one ramdisk in any order', () => {
     expect(() =>
       checkComplete([section('ramdisk'), section('cmdline'), section('kernel')]),
     ).not.toThrow()
   })
 
-  it.each(['kernel', 'cmdline', 'ramdisk'] as const)('refuses an image without %s', (missing) => {
-    const kinds = (['kernel', 'cmdline', 'metadata', 'ramdisk'] as const).filter(
-      (kind) => kind !== missing,
-    )
-    expect(() => checkComplete(kinds.map(section))).toThrow(refusal(`missing_${missing}`))
-  })
+  it.each(['kernel', 'cmdline', 'ramdisk'] as const)(
+    'checkComplete refuses an image without %s',
+    (missing) => {
+      const kinds = (['kernel', 'cmdline', 'metadata', 'ramdisk'] as const).filter(
+        (kind) => kind !== missing,
+      )
+      expect(() => checkComplete(kinds.map(section))).toThrow(refusal(`missing_${missing}`))
+    },
+  )
 })

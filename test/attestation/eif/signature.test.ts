@@ -34,7 +34,7 @@ const withCose = (cose: Uint8Array) => encodeSignatureSection(signer.pem, cose)
 
 describe('an image signature', () => {
   it.each(Object.keys(CURVES) as (keyof typeof CURVES)[])(
-    'by a key on %s is read and verified',
+    'an image signature by a key on %s is read and verified',
     async (curve) => {
       const other = makeSigner(curve)
       const image = parseImageSignature(
@@ -46,14 +46,14 @@ describe('an image signature', () => {
     },
   )
 
-  it('over another PCR0 is refused', async () => {
+  it('an image signature over another PCR0 is refused', async () => {
     const other = PCR0.with(47, 0)
     await expect(verifyImageSignature(parseImageSignature(section), other)).rejects.toMatchObject({
       code: 'signature_payload',
     })
   })
 
-  it('with a flipped bit is refused', async () => {
+  it('an image signature with a flipped bit is refused', async () => {
     const cose = signRegister(signer, PCR0, {
       spoil: (signature) => signature.with(50, (signature[50] ?? 0) ^ 1),
     })
@@ -64,7 +64,7 @@ describe('an image signature', () => {
     })
   })
 
-  it.each([0, 95, 97])('of %d bytes is refused', async (length) => {
+  it.each([0, 95, 97])('an image signature of %d bytes is refused', async (length) => {
     const cose = signRegister(signer, PCR0, { spoil: () => new Uint8Array(length) })
     await expect(
       verifyImageSignature(parseImageSignature(withCose(cose)), PCR0),
@@ -73,7 +73,7 @@ describe('an image signature', () => {
     })
   })
 
-  it("by another key than the certificate's is refused", async () => {
+  it("an image signature by another key than the certificate's is refused", async () => {
     const cose = signRegister(makeSigner('P-384'), PCR0)
     await expect(
       verifyImageSignature(parseImageSignature(withCose(cose)), PCR0),
@@ -82,7 +82,7 @@ describe('an image signature', () => {
     })
   })
 
-  it('does not detect a certificate that has expired, or that nobody knows', async () => {
+  it('the verification of an image does not detect a certificate that has expired or is unknown', async () => {
     // The builder's certificates are self-made and ended in 2027; only PCR8 shows whose they are.
     await expect(verifyImageSignature(parseImageSignature(section), PCR0)).resolves.toBeUndefined()
   })
@@ -114,7 +114,7 @@ describe('parseImageSignature', () => {
     ],
     ['an array of indefinite length', Uint8Array.of(0x9f, ...section.subarray(1), 0xff)],
     ['a length beyond the section', Uint8Array.of(0x9b, 0, 0, 0, 1, 0, 0, 0, 0)],
-  ])('refuses a section with %s', (_, bytes) => {
+  ])('parseImageSignature refuses a malformed section: %s', (_, bytes) => {
     expect(() => parseImageSignature(bytes)).toThrow(refusal('signature_malformed'))
   })
 
@@ -165,11 +165,11 @@ describe('parseImageSignature', () => {
     ],
     ['a payload that is no map', signRegister(signer, PCR0, { payload: PCR0 }), 'cose_malformed'],
     ['no payload', signRegister(signer, PCR0, { payload: new Uint8Array() }), 'cose_malformed'],
-  ])('refuses a COSE_Sign1 with %s', (_, cose, code) => {
+  ])('parseImageSignature refuses a malformed COSE_Sign1: %s', (_, cose, code) => {
     expect(() => parseImageSignature(withCose(cose))).toThrow(refusal(code))
   })
 
-  it('refuses a certificate that is none', () => {
+  it('parseImageSignature refuses bytes that are no certificate', () => {
     const cose = signRegister(signer, PCR0)
     expect(() => parseImageSignature(encodeSignatureSection(ascii('no PEM'), cose))).toThrow(
       refusal('certificate_malformed'),

@@ -23,7 +23,7 @@ const text = Buffer.from(signer.pem).toString('latin1')
 const malformed = expect.objectContaining({ name: 'EifError', code: 'certificate_malformed' })
 
 describe('parseSigningCertificate', () => {
-  it('gives the DER, the key and its curve', () => {
+  it('parseSigningCertificate gives the DER, the key and its curve', () => {
     const { der, publicKey, curve } = parseSigningCertificate(signer.pem)
     expect(der).toEqual(new Uint8Array(signer.der))
     expect(Buffer.from(publicKey).toString('hex')).toMatch(/^3076301006072a8648ce3d0201/)
@@ -43,7 +43,7 @@ describe('parseSigningCertificate', () => {
         .replace(/\n(?!-)/g, '')
         .replace('-----BEGIN CERTIFICATE-----', '-----BEGIN CERTIFICATE-----\n'),
     ],
-  ])('reads the first certificate of PEM with %s', (_, pem) => {
+  ])('parseSigningCertificate reads the first certificate of PEM with %s', (_, pem) => {
     expect(parseSigningCertificate(ascii(pem)).der).toEqual(new Uint8Array(signer.der))
   })
 
@@ -57,7 +57,7 @@ describe('parseSigningCertificate', () => {
     ['a certificate that is cut', encodePem(signer.der.slice(0, -1))],
     ['a sequence that is no certificate', encodePem(Buffer.from('3003020101', 'hex'))],
     ['a set', encodePem(Buffer.from('3100', 'hex'))],
-  ])('refuses %s', (_, pem) => {
+  ])('parseSigningCertificate refuses what is no PEM certificate: %s', (_, pem) => {
     expect(() => parseSigningCertificate(pem)).toThrow(malformed)
   })
 
@@ -65,24 +65,27 @@ describe('parseSigningCertificate', () => {
     ['RSA', generateKeyPairSync('rsa', { modulusLength: 2048 }).publicKey],
     ['Ed25519', generateKeyPairSync('ed25519').publicKey],
     ['an EC key on secp256k1', generateKeyPairSync('ec', { namedCurve: 'secp256k1' }).publicKey],
-  ])('refuses a key that AWS does not sign images with: %s', (_, publicKey) => {
-    const name = encodeName([['CN', 'signer']])
-    const der = issueCertificate(
-      {
-        profile: CERTIFICATE_PROFILES.leaf,
-        subject: name,
-        publicKey,
-        serial: Uint8Array.of(1),
-        notBefore: 0,
-        notAfter: 1,
-        crlUri: '',
-      },
-      { name, keyId: new Uint8Array(20), privateKey: signer.privateKey },
-    )
-    expect(() => parseSigningCertificate(encodePem(der))).toThrow(malformed)
-  })
+  ])(
+    'parseSigningCertificate refuses a key that AWS does not sign images with: %s',
+    (_, publicKey) => {
+      const name = encodeName([['CN', 'signer']])
+      const der = issueCertificate(
+        {
+          profile: CERTIFICATE_PROFILES.leaf,
+          subject: name,
+          publicKey,
+          serial: Uint8Array.of(1),
+          notBefore: 0,
+          notAfter: 1,
+          crlUri: '',
+        },
+        { name, keyId: new Uint8Array(20), privateKey: signer.privateKey },
+      )
+      expect(() => parseSigningCertificate(encodePem(der))).toThrow(malformed)
+    },
+  )
 
-  it('leaves a point that is not on its curve to the verification, which refuses it', async () => {
+  it('a certificate with a point off its curve is parsed, and the verification refuses it', async () => {
     const der = Buffer.from(signer.der)
     const point = Buffer.from(parseSigningCertificate(signer.pem).publicKey).subarray(-97)
     der.fill(0x11, der.indexOf(point) + 1, der.indexOf(point) + 97)

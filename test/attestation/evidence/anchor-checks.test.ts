@@ -50,16 +50,16 @@ describe('verifyBundle on swapped and forged anchors', () => {
       { events: [anchoredEvent(later.record.log)] },
       ['anchor outcome'],
     ],
-  ])('fails a transaction %s, though it was mined', async (_, parts, failed) => {
+  ])('verifyBundle fails a transaction %s, though it was mined', async (_, parts, failed) => {
     expect(await failedOf(buildEvidence(parts).bundle)).toEqual(failed)
   })
 
-  it('fails a transaction that is none at the anchor, though tx_hash is the hash of its bytes', async () => {
+  it('bytes that are no transaction fail at the anchor, though tx_hash is their hash', async () => {
     const { bundle: forged } = buildEvidence({ transaction: `0x02${'c0'.repeat(40)}` })
     expect(await failedOf(forged)).toEqual(['anchor'])
   })
 
-  it('fails both checks of what is no transaction and has another hash', async () => {
+  it('bytes that are no transaction and have another hash fail both checks', async () => {
     const none = `0x02${'c0'.repeat(40)}`
     expect(await failedOf(replaceAt(bundle, ['transaction'], none))).toEqual([
       'transaction hash',
@@ -68,7 +68,7 @@ describe('verifyBundle on swapped and forged anchors', () => {
     ])
   })
 
-  it('passes the transaction that anchored the head again, and says in the place of which', async () => {
+  it('a transaction that anchored the head again passes, and the report says in the place of which', async () => {
     const mined = bundle.record.tx_hash
     const lost = `0x${'ab'.repeat(32)}`
     const again = replaceAt(bundle, ['record'], {
@@ -82,7 +82,7 @@ describe('verifyBundle on swapped and forged anchors', () => {
     )
   })
 
-  it('fails a transaction that is neither the first nor one that anchored the head again', async () => {
+  it('a transaction that is neither the first nor a later anchor of the head fails', async () => {
     const record = {
       ...bundle.record,
       tx_hash: `0x${'ab'.repeat(32)}`,
@@ -91,14 +91,14 @@ describe('verifyBundle on swapped and forged anchors', () => {
     expect(await failedOf(replaceAt(bundle, ['record'], record))).toEqual(['transaction hash'])
   })
 
-  it('does not detect that a transaction which was mined is said to be anchored again', async () => {
+  it('verifyBundle does not detect that a mined transaction is said to be anchored again', async () => {
     const reanchored = [`0x${'cd'.repeat(32)}`]
     expect(await failedOf(replaceAt(bundle, ['record'], { ...bundle.record, reanchored }))).toEqual(
       [],
     )
   })
 
-  it('fails whatever needs the address of a public key that is no point', async () => {
+  it('a public key that is no point fails every check that needs its address', async () => {
     const off = `${bundle.record.public_key.slice(0, -2)}${bundle.record.public_key.endsWith('00') ? '01' : '00'}`
     expect(await failedOf(replaceAt(bundle, ['record', 'public_key'], off))).toEqual([
       'public key',
@@ -109,19 +109,19 @@ describe('verifyBundle on swapped and forged anchors', () => {
     ])
   })
 
-  it('fails the head of a later log in place of the record’s own, signed as it is', async () => {
+  it('a later head of the log in place of the record’s own fails, though it is rightly signed', async () => {
     const swapped = replaceAt(bundle, ['record', 'log'], later.record.log)
     expect(await failedOf(swapped)).toEqual(['anchor', 'anchor outcome'])
   })
 
-  it('fails the log of another completion of the same notary, with its receipt and its anchor', async () => {
+  it('the log of another completion of the same notary fails, even with its receipt and its anchor', async () => {
     const { receipt, log, tx_hash } = other.record
     const record = { ...bundle.record, receipt, log, tx_hash }
     const swapped = { ...other, record }
     expect(await failedOf(swapped)).toEqual(['response hash', 'receipt'])
   })
 
-  it('fails a block of another transaction, and proofs of another index', async () => {
+  it('a block of another transaction and proofs of another index fail', async () => {
     expect(await failedOf({ ...bundle, block: later.block })).toEqual([
       'transaction in block',
       'anchor outcome',
@@ -135,7 +135,7 @@ describe('verifyBundle on swapped and forged anchors', () => {
     }
   })
 
-  it('fails the receipt of a neighbour that succeeded in place of one that reverted', async () => {
+  it('the receipt of a neighbour that succeeded fails in place of a receipt that reverted', async () => {
     const reverted = buildEvidence({ status: 0 }).bundle
     const index = replaceAt(reverted, ['block', 'transaction_index'], 4)
     expect(await failedOf(index)).toEqual(['transaction in block', 'anchor outcome'])
@@ -148,27 +148,27 @@ describe('verifyBundle on swapped and forged anchors', () => {
     const { bundle: built } = buildEvidence(parts)
     const oldest = Math.ceil((timeMs - ANCHOR_SKEW_MS) / 1000)
 
-    it('fails it, though a chain has it', async () => {
+    it('a block that is too old fails at the anchor time, though a chain has it', async () => {
       expect(await failedOf(moveBlock(built, oldest - 1))).toEqual(['anchor time'])
       expect(await failedOf(moveBlock(built, 1))).toEqual(['anchor time'])
     })
 
-    it('allows for clocks that differ by ANCHOR_SKEW_MS', async () => {
+    it('the anchor time allows for clocks that differ by ANCHOR_SKEW_MS', async () => {
       expect(await failedOf(moveBlock(built, oldest))).toEqual([])
     })
   })
 
-  it('fails the published vector of a made-up block that is older than its completion', async () => {
+  it('the published vector of a made-up block that is older than its completion fails', async () => {
     const report = await verifyBundle(OLD_ANCHOR_BUNDLE, FIRST_EXPECTED.policy)
     expect(namesOf(report, 'failed')).toEqual(OLD_ANCHOR_FAILED)
   })
 
-  it('fails a header of another number than the block says', async () => {
+  it('a header with another number than the block says fails', async () => {
     const { bundle: built } = buildEvidence({ header: { number: '0x5' } })
     expect(await failedOf(replaceAt(built, ['block', 'number'], 6))).toEqual(['block header'])
   })
 
-  it('fails both signatures in their second form: high s', async () => {
+  it('both signatures fail in their second form, with high s', async () => {
     const record = replaceAt(bundle, ['record', 'signature'], malleated(bundle.record.signature))
     expect(await failedOf(record)).toEqual(['signature'])
     const log = { ...bundle.record.log, signature: malleated(bundle.record.log.signature) }
@@ -177,7 +177,7 @@ describe('verifyBundle on swapped and forged anchors', () => {
     expect(await failedOf(consistent)).toEqual(['tree head'])
   })
 
-  it('fails a head that another notary signed, though it was anchored as such', async () => {
+  it('a head that another notary signed fails, though it was anchored as such', async () => {
     const log = { ...bundle.record.log, signature: `0x${foreign.toString('hex')}` }
     const built = buildEvidence({ stored: { log }, transaction: signAnchor(log) }).bundle
     expect(await failedOf(built)).toEqual(['tree head'])
@@ -194,14 +194,14 @@ describe('verifyBundle with what a chain says', () => {
       /expected block 21000000 to be/,
     ],
     ['is behind the block', { newestBlock: 20_999_999 }, /1 confirmations, got 0/],
-  ])('fails when it %s', async (_, says, message) => {
+  ])('verifyBundle fails a bundle when the chain that is asked %s', async (_, says, message) => {
     const report = await verifyBundle(bundle, policy, { chain: { ...chain, ...says } })
     expect(namesOf(report, 'failed')).toEqual(['block on chain'])
     expect(detailOf(report, 'block on chain')).toMatch(message)
     expect(report).toMatchObject({ verdict: 'invalid', facts: null })
   })
 
-  it('asks for as many confirmations as the policy says', async () => {
+  it('verifyBundle asks for as many confirmations as the policy says', async () => {
     expect(await failedOf(bundle, { ...policy, confirmationsMin: 10 })).toEqual([])
     expect(await failedOf(bundle, { ...policy, confirmationsMin: 11 })).toEqual(['block on chain'])
   })

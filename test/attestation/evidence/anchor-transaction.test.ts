@@ -31,7 +31,7 @@ const RAW = decodeHex(raw)
 const CALL = AFFIDAVIT.encodeFunctionData('anchor', [9, ANCHOR.head.root, ANCHOR.head.signature])
 
 describe('decodeAnchorTransaction', () => {
-  it('reads what ethers signed, and recovers the same sender', () => {
+  it('decodeAnchorTransaction reads what ethers signed and recovers the same sender', () => {
     expect(decodeAnchorTransaction(RAW)).toEqual({
       hash,
       relayer: RELAYER.address.toLowerCase(),
@@ -42,7 +42,7 @@ describe('decodeAnchorTransaction', () => {
     })
   })
 
-  it('reads any chain, nonce, fees and head, as ethers does', () => {
+  it('decodeAnchorTransaction reads any chain, nonce, fees and head as ethers does', () => {
     const arbitrary = fc.record({
       chainId: fc.maxSafeNat(),
       nonce: fc.maxSafeNat(),
@@ -63,7 +63,7 @@ describe('decodeAnchorTransaction', () => {
     )
   })
 
-  it('never reads a transaction whose bytes were changed as the same one, nor fails otherwise than by its errors', () => {
+  it('changed bytes never give the same hash or sender and fail only by our own errors', () => {
     fc.assert(
       fc.property(fc.nat(RAW.length - 1), fc.integer({ min: 1, max: 255 }), (at, flip) => {
         try {
@@ -78,7 +78,7 @@ describe('decodeAnchorTransaction', () => {
     )
   })
 
-  it('refuses anything cut off, anything after it, and anything longer than an anchor', () => {
+  it('a transaction that is cut, has bytes after it or is longer than an anchor is refused', () => {
     for (const length of [0, 1, 2, 50, RAW.length - 1])
       expect(() => decodeAnchorTransaction(RAW.subarray(0, length))).toThrow(FormatError)
     expect(() => decodeAnchorTransaction(Uint8Array.from([...RAW, 0]))).toThrow(/after the value/)
@@ -98,7 +98,7 @@ describe('decodeAnchorTransaction', () => {
     ['a legacy transaction', { type: 0, gasPrice: 1n }, /type 2/],
     ['an access-list transaction', { type: 1, gasPrice: 1n }, /type 2/],
     ['a chain id of 2^53', { chainId: 2n ** 53n }, /chainId to be at most/],
-  ])('refuses %s, though it is well signed', (_, changed, message) => {
+  ])('decodeAnchorTransaction refuses %s, though it is well signed', (_, changed, message) => {
     expect(() => decodeAnchorTransaction(decodeHex(signTransaction(changed)))).toThrow(message)
   })
 
@@ -117,11 +117,11 @@ describe('decodeAnchorTransaction', () => {
     ['an r with a leading zero', 10, Uint8Array.of(0, 1), /leading zeros/],
     ['an r of zero', 10, new Uint8Array(), /r and s between 1/],
     ['an s of 33 bytes', 11, new Uint8Array(33).fill(1), /32 bytes/],
-  ])('refuses %s', (_, at, item, message) => {
+  ])('decodeAnchorTransaction refuses a malformed field: %s', (_, at, item, message) => {
     expect(() => decodeAnchorTransaction(withField(at, item))).toThrow(message)
   })
 
-  it('refuses the second form of its signature, which nodes refuse too (EIP-2)', () => {
+  it('the second form of a transaction’s signature is refused, as nodes refuse it (EIP-2)', () => {
     const fields = fieldsOf(RAW)
     const s = BigInt(`0x${encodeHex(fields[11] as Uint8Array)}`)
     const parity = (fields[9] as Uint8Array).length
@@ -132,7 +132,7 @@ describe('decodeAnchorTransaction', () => {
     expect(() => decodeAnchorTransaction(joined(malleated))).toThrow(/at most half the order/)
   })
 
-  it('refuses 11 and 13 fields, and no list', () => {
+  it('a transaction of 11 or 13 fields and a value that is no list are refused', () => {
     const fields = fieldsOf(RAW)
     expect(() => decodeAnchorTransaction(joined(fields.slice(0, 11)))).toThrow(/12 fields, got 11/)
     expect(() => decodeAnchorTransaction(joined([...fields, new Uint8Array()]))).toThrow(
@@ -143,11 +143,11 @@ describe('decodeAnchorTransaction', () => {
 })
 
 describe('the call of anchor', () => {
-  it('is encoded as the contract’s interface says', () => {
+  it('the call of anchor is encoded as the contract’s interface says', () => {
     expect(`0x${encodeHex(encodeAnchorCall(ANCHOR.head))}`).toBe(CALL)
   })
 
-  it('is read only in its one encoding: every changed bit of selector, size, offset, length and padding is seen', () => {
+  it('a call of anchor is read in one encoding only, so every changed bit is seen', () => {
     const data = decodeHex(CALL)
     const meaning = new Set<number>()
     for (let at = 28; at < 36; at++) meaning.add(at) // the low 8 bytes of size
@@ -163,7 +163,7 @@ describe('the call of anchor', () => {
         }
   })
 
-  it('is refused with a size that no double holds', () => {
+  it('a call of anchor with a size that no double holds is refused', () => {
     const size = AFFIDAVIT.encodeFunctionData('anchor', [
       2n ** 53n,
       ANCHOR.head.root,
@@ -206,7 +206,7 @@ function joined(fields: readonly RlpItem[]): Uint8Array {
   return Uint8Array.from([2, ...encodeItems(fields)])
 }
 
-it('encodes as ethers does in these tests', () => {
+it('the encoder of these tests encodes as ethers does', () => {
   const fields = fieldsOf(RAW).map((item) => (item instanceof Uint8Array ? item : []))
   expect(`0x02${encodeRlp(fields).slice(2)}`).toBe(raw)
 })

@@ -24,7 +24,7 @@ const GENESIS = [
 ] as const
 
 describe('decodeBlockHeader', () => {
-  it.each(BLOCKS)('reads what a chain gave: block $number', (block) => {
+  it.each(BLOCKS)('decodeBlockHeader reads what a chain gave: block $number', (block) => {
     const header = decodeBlockHeader(decodeHex(block.header))
     expect(header.hash).toBe(block.hash)
     expect(header.number).toBe(block.number)
@@ -33,13 +33,13 @@ describe('decodeBlockHeader', () => {
     expect(`0x${encodeHex(header.receiptsRoot)}`).toBe(block.receiptsRoot)
   })
 
-  it('reads the mainnet’s first header, of 15 fields, under the hash that everybody knows', () => {
+  it('the first header of the mainnet, of 15 fields, is read under its known hash', () => {
     const header = decodeBlockHeader(decodeHex(encodeRlp([...GENESIS])))
     expect(header.hash).toBe('0xd4e56740f876aef8c010b86a40d5f56745a118d0906a34e69aec8c0db1cb8fa3')
     expect([header.number, header.timestamp]).toEqual([0, 0])
   })
 
-  it('reads headers with fields of forks to come, whatever bytes they are', () => {
+  it('decodeBlockHeader reads headers with further fields, as later forks may have, of any bytes', () => {
     for (let count = 0; count < 12; count++) {
       const later = Array.from({ length: count }, (_, at) => `0x${'00'.repeat(at * 7)}`)
       expect(decodeBlockHeader(decodeHex(encodeRlp([...GENESIS, ...later]))).number).toBe(0)
@@ -62,14 +62,14 @@ describe('decodeBlockHeader', () => {
     ['a timestamp of zeros', replaced(11, '0x00'), /timestamp to be a number/],
     ['a nonce of 7 bytes', replaced(14, '0x00000000000042'), /nonce to be 8 bytes/],
     ['a later field that is a list', [...GENESIS, ['0x11']], /later fields to be a byte string/],
-  ])('refuses %s', (_, fields, message) => {
+  ])('decodeBlockHeader refuses a malformed header: %s', (_, fields, message) => {
     const encoded = encodeRlp(
       fields.map((field) => (typeof field === 'string' ? field : [...field])),
     )
     expect(() => decodeBlockHeader(decodeHex(encoded))).toThrow(message)
   })
 
-  it('refuses what is no list, what goes on after it, and what is too long', () => {
+  it('decodeBlockHeader refuses what is no list, has bytes after the list or is too long', () => {
     expect(() => decodeBlockHeader(decodeHex('80'))).toThrow(/to be a list/)
     expect(() => decodeBlockHeader(decodeHex(`${encodeRlp([...GENESIS])}00`))).toThrow(
       /after the value/,

@@ -7,7 +7,7 @@ import { BLOCKS } from './vectors.ts'
 
 describe('buildTrieProof', () => {
   it.each(BLOCKS)(
-    'finds the roots that the chain gave a block of $transactions.length transactions',
+    'buildTrieProof finds the roots that a chain gave a block of $transactions.length transactions',
     (block) => {
       const [transactions, receipts] = [
         block.transactions.map(decodeHex),
@@ -18,7 +18,7 @@ describe('buildTrieProof', () => {
     },
   )
 
-  it('agrees with a trie that is built by inserting, at sizes around every change of a key and others', () => {
+  it('buildTrieProof agrees with a trie that is built by inserting, at sizes where keys change and at others', () => {
     const entries = Array.from({ length: 300 }, (_, at) => `0x${at.toString(16).padStart(64, '0')}`)
     const sizes = [1, 2, 3, 16, 17, 127, 128, 129, 130, 143, 144, 255, 256, 257, 258, 272, 300]
     for (const size of sizes) {
@@ -39,7 +39,7 @@ describe('buildTrieProof', () => {
     )
   })
 
-  it('refuses an index without an entry, and entries that are no transactions', () => {
+  it('buildTrieProof refuses an index without an entry and entries that are no transactions', () => {
     const entry = new Uint8Array(32)
     for (const [entries, index] of [
       [[], 0],

@@ -57,18 +57,18 @@ describe('parseEvidenceBundle', () => {
     ['null', null],
     ['one in upper case', [hashOf(255).replaceAll('f', 'F')]],
     ['one without prefix', ['ab'.repeat(32)]],
-  ])('refuses reanchored with %s, as the schema does', async (_, reanchored) => {
+  ])('the parser and the schema refuse a wrong list reanchored: %s', async (_, reanchored) => {
     const json = withReanchored(reanchored)
     expect(() => parseEvidenceBundle(json)).toThrow(/record\.reanchored/)
     expect(await isValid(schema, json)).toBe(false)
   })
 
-  it.each(VALID)('gives a bundle as it is: %s', (_, valid) => {
+  it.each(VALID)('parseEvidenceBundle gives a bundle as it is: %s', (_, valid) => {
     expect(parseEvidenceBundle(valid)).toEqual(valid)
     expect(parseEvidenceBundle(JSON.parse(JSON.stringify(valid)))).toEqual(valid)
   })
 
-  it('refuses a bundle without any one of its members, naming where', () => {
+  it('parseEvidenceBundle refuses a bundle without any one of its members and names the place', () => {
     const places = strictPlaces().filter((path) => path.length > 0 && !isItem(path))
     expect(places.length).toBeGreaterThan(40)
     for (const path of places)
@@ -79,7 +79,7 @@ describe('parseEvidenceBundle', () => {
       )
   })
 
-  it('refuses a member more in any object of the format', () => {
+  it('parseEvidenceBundle refuses one more member in any object of the format', () => {
     const objects = strictPlaces().filter((path) => isJsonObject(valueAt(bundle, path)))
     expect(objects.length).toBeGreaterThan(5)
     for (const path of objects) {
@@ -88,7 +88,7 @@ describe('parseEvidenceBundle', () => {
     }
   })
 
-  it('refuses a value of any other type in any place', () => {
+  it('parseEvidenceBundle refuses a value of any other type in any place', () => {
     for (const path of strictPlaces())
       for (const other of [null, true, -1, 0.5, 2 ** 53, 'x', '', [], {}, ['0x'], [null]]) {
         if (isAllowed(path, other)) continue
@@ -134,17 +134,17 @@ describe('parseEvidenceBundle', () => {
     ['the version of other receipts', ['version'], () => 1],
     ['a receipt of another version', ['record', 'receipt', 'version'], () => 1],
     ['another format', ['format'], () => 'affidavit-evidence'],
-  ])('refuses %s', (_, path, change) => {
+  ])('parseEvidenceBundle refuses a value in another form: %s', (_, path, change) => {
     const changed = replaceAt(bundle, path, change(String(valueAt(bundle, path))))
     expect(() => parseEvidenceBundle(changed)).toThrow(FormatError)
   })
 
-  it('takes a document of 16 KiB', () => {
+  it('parseEvidenceBundle takes a document of 16 KiB', () => {
     const whole = replaceAt(bundle, ['record', 'attestation'], base64OfBytes(16_384))
     expect(parseEvidenceBundle(whole)).toEqual(whole)
   })
 
-  it('refuses unset members in the request, which would be shown and not hashed', () => {
+  it('unset members in the request are refused, since they would be shown and not hashed', () => {
     for (const path of [
       ['record', 'request'],
       ['record', 'request', 'messages', 0],
@@ -154,13 +154,13 @@ describe('parseEvidenceBundle', () => {
     }
   })
 
-  it('takes a completion that finished before it started: a clock may be set back in between', () => {
+  it('a completion may finish before it started, since a clock may be set back in between', () => {
     const { receipt } = bundle.record
     const changed = replaceAt(bundle, ['record', 'receipt', 'started_at'], receipt.finished_at + 1)
     expect(parseEvidenceBundle(changed)).toEqual(changed)
   })
 
-  it('refuses a part together with what stands in its place', () => {
+  it('parseEvidenceBundle refuses a part together with the hash that stands in its place', () => {
     const { record } = redactBundle(bundle, { request: true, response: true })
     for (const name of ['request', 'response'])
       expect(() =>
@@ -173,7 +173,7 @@ describe('parseEvidenceBundle', () => {
       ).toThrow(/record to be an object of/)
   })
 
-  it('gives or refuses any JSON, and never fails otherwise', () => {
+  it('parseEvidenceBundle gives or refuses any JSON and never fails otherwise', () => {
     fc.assert(
       fc.property(fc.oneof(fc.jsonValue(), mutatedAt(bundle, [])), (value) => {
         try {
@@ -188,11 +188,11 @@ describe('parseEvidenceBundle', () => {
 })
 
 describe('bundle.schema.json', () => {
-  it.each(VALID)('accepts %s', (_, valid) => {
+  it.each(VALID)('bundle.schema.json accepts a valid bundle: %s', (_, valid) => {
     expect(isValid(schema, valid)).toBe(true)
   })
 
-  it('refuses what the parser refuses: a member missing, a member more, another type', () => {
+  it('the schema refuses a missing member, one more member and another type, as the parser does', () => {
     for (const path of strictPlaces()) {
       if (path.length > 0 && !isItem(path))
         expect(isValid(schema, removeAt(bundle, path))).toBe(false)
@@ -210,7 +210,7 @@ describe('bundle.schema.json', () => {
     [16_385, false],
     [16_386, false],
     [17_408, false],
-  ])('takes a document of %i bytes or does not, as the parser', (bytes, isTaken) => {
+  ])('the schema and the parser agree about a document of %i bytes', (bytes, isTaken) => {
     const changed = replaceAt(bundle, ['record', 'attestation'], base64OfBytes(bytes))
     expect(isValid(schema, changed)).toBe(isTaken)
     expect(succeeds(() => parseEvidenceBundle(changed))).toBe(isTaken)
@@ -227,13 +227,13 @@ describe('bundle.schema.json', () => {
     ['https without TLS', ['record', 'receipt', 'provider', 'tls'], () => null],
     ['TLS without https', ORIGIN_PLACE, () => 'http://127.0.0.1'],
     ['the port that the scheme has', ORIGIN_PLACE, () => 'https://h:443'],
-  ])('refuses %s', (_, path, change) => {
+  ])('the schema and the parser refuse %s', (_, path, change) => {
     const changed = replaceAt(bundle, path, change(String(valueAt(bundle, path))))
     expect(isValid(schema, changed)).toBe(false)
     expect(succeeds(() => parseEvidenceBundle(changed))).toBe(false)
   })
 
-  it('refuses a line end after any text whose form it fixes, also where $ matches before one', () => {
+  it('the schema refuses a line end after any fixed text, even where $ matches before a line end', () => {
     const texts = strictPlaces().filter(
       (path) => typeof valueAt(bundle, path) === 'string' && !isText(path, ''),
     )
@@ -244,12 +244,12 @@ describe('bundle.schema.json', () => {
     }
   })
 
-  it('refuses a part together with what stands in its place', () => {
+  it('the schema refuses a part together with the hash that stands in its place', () => {
     const both = { ...bundle.record, request_hash: bundle.record.hash }
     expect(isValid(schema, replaceAt(bundle, ['record'], both))).toBe(false)
   })
 
-  it('refuses nothing that the parser accepts', () => {
+  it('the schema refuses nothing that the parser accepts', () => {
     fc.assert(
       fc.property(mutatedAt(bundle, []), (changed) => {
         const isParsed = succeeds(() => parseEvidenceBundle(changed))
@@ -269,7 +269,7 @@ describe('createBundle', () => {
     block: null,
   }
 
-  it('takes a record as it is served, and leaves out its id and the unset members of the request', () => {
+  it('createBundle takes a served record and leaves out its id and the unset members of the request', () => {
     const { record } = createBundle(parts)
     expect(Object.keys(stored)).toContain('id')
     expect(record).not.toHaveProperty('id')
@@ -278,7 +278,7 @@ describe('createBundle', () => {
     expect(valueAt(record, ['request', 'response_format', 'json_schema', 'schema'])).toBe(null)
   })
 
-  it('has, of an encrypted call, the hashes of the receipt in place of what only its caller kept', () => {
+  it('the bundle of an encrypted call has hashes in place of what only its caller kept', () => {
     const encrypted = buildRecord({ receipt: { encrypted: true } })
     const { request: _request, response: _response, id: _id, ...bound } = encrypted.stored
     const usage = { prompt_tokens: 1, completion_tokens: 1, total_tokens: 2 }
@@ -291,7 +291,7 @@ describe('createBundle', () => {
     })
   })
 
-  it('refuses what is no record, and what is no transaction', () => {
+  it('createBundle refuses what is no record, no transaction or no boot configuration', () => {
     for (const changed of [
       { record: {} },
       { record: { ...stored, request: null, response: null } },

@@ -80,7 +80,7 @@ describe('verifyBundle on evidence of other enclaves', () => {
         'anchor time',
       ],
     ],
-  ])('fails an attestation document %s', async (_, attestation, failed) => {
+  ])('verifyBundle fails an attestation document %s', async (_, attestation, failed) => {
     expect(await failedOf(buildEvidence({ stored: { attestation } }).bundle)).toEqual(failed)
   })
 
@@ -93,17 +93,20 @@ describe('verifyBundle on evidence of other enclaves', () => {
     ['of another root', forgedDocument({ chain: forgedChain }), 'root_untrusted: '],
     ['in debug mode', documentFor(BOOT_CONFIGURATION, { pcrs: zeroPcrs() }), 'debug_mode: '],
     ['that is none', 'AAAA', ''],
-  ])('compares no measurements of a document %s, and says why', async (_, attestation, reason) => {
-    const report = await verifyBundle(buildEvidence({ stored: { attestation } }).bundle, policy)
-    expect(report.checks).toContainEqual({
-      name: 'measurements',
-      outcome: 'not checked',
-      detail: expect.stringContaining(`the document is not valid: ${reason}`),
-    })
-    expect(report).toMatchObject({ verdict: 'invalid', open: ['measurements'], facts: null })
-  })
+  ])(
+    'verifyBundle compares no measurements of a document %s and says why',
+    async (_, attestation, reason) => {
+      const report = await verifyBundle(buildEvidence({ stored: { attestation } }).bundle, policy)
+      expect(report.checks).toContainEqual({
+        name: 'measurements',
+        outcome: 'not checked',
+        detail: expect.stringContaining(`the document is not valid: ${reason}`),
+      })
+      expect(report).toMatchObject({ verdict: 'invalid', open: ['measurements'], facts: null })
+    },
+  )
 
-  it('says of no document that its measurements are expected when none are', async () => {
+  it('a report without expected measurements says that none were given, even for an invalid document', async () => {
     const { measurements: _, ...rest } = policy
     const { bundle: forged } = buildEvidence({ stored: { attestation: 'AAAA' } })
     expect(detailOf(await verifyBundle(forged, rest), 'measurements')).toBe(
@@ -111,13 +114,13 @@ describe('verifyBundle on evidence of other enclaves', () => {
     )
   })
 
-  it('fails a completion that finished after the document’s certificates had ended', async () => {
+  it('a completion that finished after the document’s certificates had ended fails', async () => {
     const finishedAt = MADE_AT.getTime() + 3 * 3600 * 1000
     const late = buildEvidence({ record: { receipt: { finished_at: finishedAt } } })
     expect(await failedOf(late.bundle)).toEqual(['attestation time'])
   })
 
-  it('fails a genuine document under AWS’s root, when it is a development root’s', async () => {
+  it('a genuine document of a development root fails under AWS’s root', async () => {
     const { measurements = [], configurations = [] } = policy
     expect(await failedOf(bundle, { measurements, configurations })).toEqual([
       'attestation document',
@@ -125,7 +128,7 @@ describe('verifyBundle on evidence of other enclaves', () => {
     ])
   })
 
-  it('fails a document with a revoked certificate', async () => {
+  it('a document with a revoked certificate fails', async () => {
     const { facts: none } = await verifyBundle(bundle, policy)
     expect(none).not.toBeNull()
     const verifier = createAttestationVerifier()
@@ -175,7 +178,7 @@ describe('verifyBundle on evidence of other enclaves', () => {
       },
       ['expected configuration', 'provider'],
     ],
-  ])('fails %s, though the document names it', async (_, boot, failed) => {
+  ])('verifyBundle fails %s, though the document names it', async (_, boot, failed) => {
     expect(await failedOf(buildEvidence({ boot }).bundle)).toEqual(failed)
   })
 })

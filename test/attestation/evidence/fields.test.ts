@@ -89,27 +89,32 @@ const FIELDS: readonly Row[] = [
 ]
 
 describe('verifyBundle on a bundle with one field altered', () => {
-  it('passes every check of the bundle as it was made', async () => {
+  it('the bundle as it was made passes every check', async () => {
     const report = await verifyBundle(bundle, policy, { chain })
     expect(report.checks.filter(({ outcome }) => outcome !== 'passed')).toEqual([])
     expect(report).toMatchObject({ verdict: 'verified', open: [], redacted: [] })
   })
 
-  it.each(FIELDS)('fails at the checks that name it: %s', async (field, change, failed) => {
-    for (const path of placesOf(field)) {
-      // Of the providers, the first is the receipt's.
-      const isOtherProvider = path[1] === 'providers' && path[2] !== 0
-      const altered = replaceAt(bundle, path, change(valueAt(bundle, path)))
-      const report = await verifyBundle(altered, policy, { chain })
-      const names = report.checks
-        .filter(({ outcome }) => outcome === 'failed')
-        .map(({ name }) => name)
-      expect(names).toEqual(isOtherProvider ? failed.filter((name) => name !== 'provider') : failed)
-      expect(report).toMatchObject({ verdict: 'invalid', facts: null })
-    }
-  })
+  it.each(FIELDS)(
+    'a bundle with the field %s altered fails at exactly the checks in the table',
+    async (field, change, failed) => {
+      for (const path of placesOf(field)) {
+        // Of the providers, the first is the receipt's.
+        const isOtherProvider = path[1] === 'providers' && path[2] !== 0
+        const altered = replaceAt(bundle, path, change(valueAt(bundle, path)))
+        const report = await verifyBundle(altered, policy, { chain })
+        const names = report.checks
+          .filter(({ outcome }) => outcome === 'failed')
+          .map(({ name }) => name)
+        expect(names).toEqual(
+          isOtherProvider ? failed.filter((name) => name !== 'provider') : failed,
+        )
+        expect(report).toMatchObject({ verdict: 'invalid', facts: null })
+      }
+    },
+  )
 
-  it('has every member of the bundle in the table, and of the published schema', () => {
+  it('the table of fields has every member of the bundle and of the published schema', () => {
     const covered = new Set(FIELDS.map(([field]) => field))
     const members = placesIn(bundle)
       .filter((path) => !isContainer(valueAt(bundle, path)))
@@ -129,7 +134,7 @@ describe('verifyBundle on a bundle with one field altered', () => {
     ).toEqual(elsewhere.toSorted())
   })
 
-  it('has no row in the table for what is no member', () => {
+  it('the table of fields has no row for what is no member', () => {
     for (const [field] of FIELDS) expect(placesOf(field).length).toBeGreaterThan(0)
   })
 })

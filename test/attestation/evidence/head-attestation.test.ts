@@ -7,7 +7,7 @@ import { buildHeadAttestation } from './build-head-attestation.ts'
 describe('parseHeadAttestation', () => {
   const valid = buildHeadAttestation()
 
-  it('gives what it was given', () => {
+  it('parseHeadAttestation gives the attestation that it was given', () => {
     expect(parseHeadAttestation(JSON.parse(JSON.stringify(valid)))).toEqual(valid)
   })
 
@@ -27,7 +27,7 @@ describe('parseHeadAttestation', () => {
     ['an empty document', { ...valid, document: '' }],
     ['a document in base64url', { ...valid, document: '-_==' }],
     ['a document that is too long', { ...valid, document: 'AAAA'.repeat(5462) }],
-  ])('refuses %s', (_, json) => {
+  ])('parseHeadAttestation refuses a malformed attestation: %s', (_, json) => {
     expect(() => parseHeadAttestation(json)).toThrow(FormatError)
   })
 })

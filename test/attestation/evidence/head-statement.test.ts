@@ -13,7 +13,7 @@ const statement = {
 }
 
 describe('headAttestationUserData', () => {
-  it('is the value that was computed by hand', () => {
+  it('headAttestationUserData gives the value that was computed by hand', () => {
     const userData = headAttestationUserData({
       configuration: new Uint8Array(32).fill(0xc0),
       notary: `0x${'ab'.repeat(20)}`,
@@ -23,14 +23,14 @@ describe('headAttestationUserData', () => {
     expect(Buffer.from(userData).toString('hex')).toBe(BY_HAND)
   })
 
-  it('is what a second implementation puts into documents', () => {
+  it('headAttestationUserData gives what a second implementation puts into documents', () => {
     const { document } = buildHeadAttestation()
     expect(decodeAttestationPayload(Buffer.from(document, 'base64')).userData).toEqual(
       headAttestationUserData(statement),
     )
   })
 
-  it('is another one when any value is', () => {
+  it('headAttestationUserData changes with each of its values', () => {
     const others = [
       { ...statement, configuration: new Uint8Array(32) },
       { ...statement, notary: `0x${'00'.repeat(20)}` },
@@ -50,7 +50,7 @@ describe('headAttestationUserData', () => {
     ['a size below 0', { size: -1 }],
     ['a size that is not whole', { size: 0.5 }],
     ['a size over 2^53-1', { size: 2 ** 53 }],
-  ])('refuses %s', (_, changed) => {
+  ])('headAttestationUserData refuses a malformed value: %s', (_, changed) => {
     expect(() => headAttestationUserData({ ...statement, ...changed })).toThrow(
       expect.objectContaining({ code: 'invalid_head_statement' }),
     )

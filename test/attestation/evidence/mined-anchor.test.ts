@@ -36,7 +36,7 @@ describe('a block with anchors on a real local chain', () => {
     return readBlock(chain.rpc, 'latest')
   }
 
-  it('is shown to hold each of them, with the event by which the contract took it', () => {
+  it('every anchor of a mined block is shown to be in it, with the event by which the contract took it', () => {
     const header = decodeBlockHeader(decodeHex(block.header))
     expect(header).toMatchObject({
       hash: block.hash,
@@ -68,7 +68,7 @@ describe('a block with anchors on a real local chain', () => {
     }
   })
 
-  it('is shown to hold one that reverted, as one that reverted', () => {
+  it('a mined anchor that reverted is shown as reverted', () => {
     const header = decodeBlockHeader(decodeHex(reverted.header))
     const { nodes } = buildTrieProof(reverted.receipts.map(decodeHex), 0)
     const receipt = decodeTransactionReceipt(

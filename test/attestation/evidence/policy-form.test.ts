@@ -138,26 +138,32 @@ const CONTEXTS: readonly (readonly [string, string, unknown])[] = [
 ]
 
 describe.each(Object.entries(untyped))('%s', (_, verify) => {
-  it.each(POLICIES)('refuses as a policy %s, naming %s', async (_, named, members) => {
-    const refusal = verify({ ...policy, ...(members as object) })
-    await expect(refusal).rejects.toThrow(PolicyError)
-    await expect(refusal).rejects.toThrow(named)
-  })
+  it.each(POLICIES)(
+    'a policy with %s is refused, and the message contains "%s"',
+    async (_, named, members) => {
+      const refusal = verify({ ...policy, ...(members as object) })
+      await expect(refusal).rejects.toThrow(PolicyError)
+      await expect(refusal).rejects.toThrow(named)
+    },
+  )
 
   it.each([undefined, null, 'any', 7, [], new Map(Object.entries(policy))])(
-    'refuses %s as a policy',
+    'the value %s is refused as a policy',
     async (none) => {
       await expect(verify(none)).rejects.toThrow(PolicyError)
     },
   )
 
-  it.each(CONTEXTS)('refuses beside the policy %s, naming %s', async (_, named, context) => {
-    const refusal = verify(policy, context)
-    await expect(refusal).rejects.toThrow(PolicyError)
-    await expect(refusal).rejects.toThrow(named)
-  })
+  it.each(CONTEXTS)(
+    'a context with %s is refused, and the message contains "%s"',
+    async (_, named, context) => {
+      const refusal = verify(policy, context)
+      await expect(refusal).rejects.toThrow(PolicyError)
+      await expect(refusal).rejects.toThrow(named)
+    },
+  )
 
-  it('takes each member in its form, and undefined for one that is left out', async () => {
+  it('each member of a policy is taken in its form, and an undefined member counts as left out', async () => {
     const whole = {
       ...policy,
       releases: [release, release],
@@ -182,11 +188,11 @@ describe.each(Object.entries(untyped))('%s', (_, verify) => {
 })
 
 describe('verifyBundle', () => {
-  it('refuses the policy before it looks at the bundle', async () => {
+  it('verifyBundle refuses the policy before it looks at the bundle', async () => {
     await expect(verifyBundle(null, { roots: [] })).rejects.toThrow(PolicyError)
   })
 
-  it('takes what a chain says in either case', async () => {
+  it('verifyBundle takes what a chain says in either case', async () => {
     const blockHash = `0x${String(chain.blockHash).slice(2).toUpperCase()}`
     const report = await verifyBundle(bundle, policy, { chain: { ...chain, blockHash } })
     expect(report).toMatchObject({

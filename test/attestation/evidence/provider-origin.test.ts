@@ -50,26 +50,32 @@ const RIGHT_ORIGINS = [
 const HOST = fc.string({ minLength: 1, maxLength: 6 })
 
 describe('the origin of the provider in a bundle', () => {
-  it.each(WRONG_ORIGINS)('refuses %j, an origin that no enclave has', (origin) => {
-    const changed = replaceAt(bundle, ORIGIN_PLACE, origin)
-    expect(() => parseEvidenceBundle(changed)).toThrow(FormatError)
-    expect(isValid(schema, changed)).toBe(false)
-    expect(succeeds(() => parseOrigin(origin))).toBe(false)
-  })
+  it.each(WRONG_ORIGINS)(
+    'the origin %j, which no enclave has, is refused in a bundle',
+    (origin) => {
+      const changed = replaceAt(bundle, ORIGIN_PLACE, origin)
+      expect(() => parseEvidenceBundle(changed)).toThrow(FormatError)
+      expect(isValid(schema, changed)).toBe(false)
+      expect(succeeds(() => parseOrigin(origin))).toBe(false)
+    },
+  )
 
-  it.each(RIGHT_ORIGINS)('takes %j, an origin that an enclave can have', (origin) => {
-    const tls = origin.startsWith('http:') ? null : bundle.record.receipt.provider.tls
-    const changed = replaceAt(bundle, ['record', 'receipt', 'provider'], {
-      name: 'demo',
-      origin,
-      tls,
-    })
-    expect(parseEvidenceBundle(changed)).toEqual(changed)
-    expect(isValid(schema, changed)).toBe(true)
-    expect(parseOrigin(origin)).toBe(origin)
-  })
+  it.each(RIGHT_ORIGINS)(
+    'the origin %j, which an enclave can have, is taken in a bundle',
+    (origin) => {
+      const tls = origin.startsWith('http:') ? null : bundle.record.receipt.provider.tls
+      const changed = replaceAt(bundle, ['record', 'receipt', 'provider'], {
+        name: 'demo',
+        origin,
+        tls,
+      })
+      expect(parseEvidenceBundle(changed)).toEqual(changed)
+      expect(isValid(schema, changed)).toBe(true)
+      expect(parseOrigin(origin)).toBe(origin)
+    },
+  )
 
-  it('takes whatever origin the enclave’s table of providers takes', () => {
+  it('a bundle takes every origin that the enclave’s table of providers takes', () => {
     fc.assert(
       fc.property(
         fc.constantFrom('https://', 'http://'),

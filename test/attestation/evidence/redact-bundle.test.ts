@@ -15,20 +15,23 @@ const { bundle, policy, chain } = buildEvidence()
 const PARTS = ['request', 'response'] as const
 
 describe('redactBundle', () => {
-  it.each(PARTS)('leaves only the hash of the %s, and everything else as it was', (part) => {
-    const redacted = redactBundle(bundle, { [part]: true })
-    expect(redacted.record).not.toHaveProperty(part)
-    expect(valueAt(redacted, ['record', `${part}_hash`])).toBe(
-      bundle.record.receipt[`${part}_hash`],
-    )
-    expect(removeAt(redacted, ['record', `${part}_hash`])).toEqual(
-      removeAt(bundle, ['record', part]),
-    )
-    expect(redactedParts(redacted.record)).toEqual([part])
-    expect(parseEvidenceBundle(redacted)).toEqual(redacted)
-  })
+  it.each(PARTS)(
+    'redactBundle leaves only the hash of the %s and everything else as it was',
+    (part) => {
+      const redacted = redactBundle(bundle, { [part]: true })
+      expect(redacted.record).not.toHaveProperty(part)
+      expect(valueAt(redacted, ['record', `${part}_hash`])).toBe(
+        bundle.record.receipt[`${part}_hash`],
+      )
+      expect(removeAt(redacted, ['record', `${part}_hash`])).toEqual(
+        removeAt(bundle, ['record', part]),
+      )
+      expect(redactedParts(redacted.record)).toEqual([part])
+      expect(parseEvidenceBundle(redacted)).toEqual(redacted)
+    },
+  )
 
-  it('leaves out both, at once or one after the other, and nothing twice', () => {
+  it('redactBundle leaves out both parts, at once or one after the other, and nothing twice', () => {
     const both = redactBundle(bundle, { request: true, response: true })
     const oneByOne = redactBundle(redactBundle(bundle, { response: true }), { request: true })
     expect(oneByOne).toEqual(both)
@@ -36,12 +39,12 @@ describe('redactBundle', () => {
     expect(redactedParts(both.record)).toEqual(['request', 'response'])
   })
 
-  it('leaves a bundle alone when nothing is to be left out', () => {
+  it('redactBundle leaves a bundle alone when nothing is to be left out', () => {
     expect(redactBundle(bundle, {})).toEqual(bundle)
     expect(redactBundle(bundle, { request: false, response: false })).toEqual(bundle)
   })
 
-  it('leaves nothing of the text that was left out', () => {
+  it('redactBundle leaves nothing of the text that was left out', () => {
     const both = JSON.stringify(redactBundle(bundle, { request: true, response: true }))
     for (const text of ['Größe', 'Answer in one word', 'groß', 'finish_reason'])
       expect([JSON.stringify(bundle).includes(text), both.includes(text)]).toEqual([true, false])
@@ -54,7 +57,7 @@ describe('a bundle whose gateway erased what was left out', () => {
   const withErased = (statement: Json): Json =>
     ({ ...redacted, record: { ...redacted.record, erased: statement } }) as unknown as Json
 
-  it('says so in its report, and passes the checks that it passed without', async () => {
+  it('the report tells of the erasure, and every check has the same outcome as without the statement', async () => {
     const before = await verifyBundle(redacted, policy, { chain })
     const report = await verifyBundle(withErased(erased), policy, { chain })
     expect(report).toEqual({ ...before, erased })
@@ -71,14 +74,14 @@ describe('a bundle whose gateway erased what was left out', () => {
     ['has no reason', { ...erased, reason: '' }],
     ['has a reason that moves a cursor', { ...erased, reason: 'a\u001b[2Jb' }],
     ['has too long a reason', { ...erased, reason: 'a'.repeat(501) }],
-  ])('is no bundle when the statement %s', async (_, statement) => {
+  ])('a bundle is invalid when its statement of erasure %s', async (_, statement) => {
     const report = await verifyBundle(withErased(statement), policy, { chain })
     expect(report).toMatchObject({ verdict: 'invalid', facts: null, erased: null })
     expect(report.checks[0]).toMatchObject({ name: 'format', outcome: 'failed' })
   })
 
   // It is the gateway's word, as the attestation's README says.
-  it('does not detect another statement in the place of the one that was made', async () => {
+  it('verifyBundle does not detect another statement of erasure in place of the first', async () => {
     const other = { at: 1, by: 'account', reason: '😀'.repeat(500) }
     const report = await verifyBundle(withErased(other), policy, { chain })
     expect(report).toMatchObject({ verdict: 'consistent', erased: other })
@@ -91,7 +94,7 @@ describe('verifyBundle on redacted bundles', () => {
     ['the response', { response: true }, ['response hash']],
     ['both', { request: true, response: true }, ['request hash', 'response hash']],
   ])(
-    'makes every check but that of what was left out, and so never says verified: %s',
+    'a bundle that leaves out %s passes all other checks and is not called verified',
     async (_, parts, open) => {
       const report = await verifyBundle(redactBundle(bundle, parts), policy, { chain })
       expect(report).toMatchObject({
@@ -106,7 +109,7 @@ describe('verifyBundle on redacted bundles', () => {
     },
   )
 
-  it.each(PARTS)('fails another hash in place of the %s', async (part) => {
+  it.each(PARTS)('another hash in place of the %s fails in a redacted bundle', async (part) => {
     const redacted = redactBundle(bundle, { [part]: true })
     const changed = replaceAt(redacted, ['record', `${part}_hash`], '11'.repeat(32))
     const expected = [`${part} hash`, 'hash', 'signature', 'receipt']
@@ -114,7 +117,7 @@ describe('verifyBundle on redacted bundles', () => {
   })
 
   it.each(PARTS)(
-    'fails a bundle that was altered in its %s before that was left out',
+    'a bundle that was altered in its %s before that was left out fails',
     async (part) => {
       const altered = replaceAt(bundle, ['record', part, 'model'], 'forged') as EvidenceBundle
       const expected = [`${part} hash`, 'hash', 'signature', 'receipt']
@@ -122,7 +125,7 @@ describe('verifyBundle on redacted bundles', () => {
     },
   )
 
-  it('fails other alterations of a redacted bundle where it fails them in a whole one', async () => {
+  it('other alterations of a redacted bundle fail at the same checks as in a whole one', async () => {
     const redacted = redactBundle(bundle, { request: true })
     expect(await failedOf(replaceAt(redacted, ['record', 'response', 'id'], 'x'))).toEqual([
       'response hash',
@@ -137,7 +140,7 @@ describe('verifyBundle on redacted bundles', () => {
     expect(await failedOf(other)).toEqual(['receipt', 'receipt in log'])
   })
 
-  it('takes no request for one that was left out, whatever it looks like, and none for a request', async () => {
+  it('a hash, null or another object in place of the request does not pass for redaction', async () => {
     const hash = bundle.record.receipt.request_hash
     const disguises: readonly Json[] = [{ request_hash: hash }, { sha256: hash }, {}]
     for (const disguise of disguises)
@@ -149,7 +152,7 @@ describe('verifyBundle on redacted bundles', () => {
     expect(await failedOf(removeAt(bundle, ['record', 'request']))).toEqual(['format'])
   })
 
-  it('does not hide a part that can be guessed: its hash has no salt', () => {
+  it('redaction does not hide a part that can be guessed, since its hash has no salt', () => {
     const secret = replaceAt(bundle, ['record', 'request', 'seed'], 4) as EvidenceBundle
     const hashes = [3, 4, 5].map((seed) => {
       const guess = replaceAt(bundle, ['record', 'request', 'seed'], seed) as EvidenceBundle

@@ -24,7 +24,7 @@ const { item: rlpItem } = fc.letrec<{ item: RlpItem }>((tie) => ({
 }))
 
 describe('decodeRlp', () => {
-  it('reads what ethers writes, and encodeRlp writes the same', () => {
+  it('decodeRlp reads what ethers writes, and encodeRlp writes the same', () => {
     fc.assert(
       fc.property(rlpItem, (item) => {
         const bytes = ethersBytes(item)
@@ -34,7 +34,7 @@ describe('decodeRlp', () => {
     )
   })
 
-  it('reads the examples of the yellow paper, and payloads around every change of the length’s form', () => {
+  it('decodeRlp reads the yellow paper’s examples and payloads around every change of the length’s form', () => {
     expect(hexOf(decodeRlp(decodeHex('c88363617483646f67')))).toEqual(['636174', '646f67'])
     expect(hexOf(decodeRlp(decodeHex('c7c0c1c0c3c0c1c0')))).toEqual([[], [[]], [[], [[]]]])
     for (const length of [0, 1, 2, 55, 56, 57, 255, 256, 257, 65_535, 65_536, 70_000])
@@ -42,7 +42,7 @@ describe('decodeRlp', () => {
         expect(hexOf(decodeRlp(ethersBytes(item)))).toEqual(hexOf(item))
   })
 
-  it('has one encoding for each value: whatever it reads, encodeRlp writes byte for byte', () => {
+  it('every value has one encoding: encodeRlp writes byte for byte what decodeRlp read', () => {
     const bytes = fc.oneof(
       fc.uint8Array({ maxLength: 12 }),
       fc.tuple(rlpItem, fc.nat(), fc.nat(255)).map(([item, at, byte]) =>
@@ -82,11 +82,11 @@ describe('decodeRlp', () => {
     ['a short list in the long form', 'f80180', /long form/],
     ['a length with leading zeros', `b90038${'aa'.repeat(56)}`, /leading zeros/],
     ['a list’s length with leading zeros', `f90038${'01'.repeat(56)}`, /leading zeros/],
-  ])('refuses %s', (_, hex, message) => {
+  ])('decodeRlp refuses malformed bytes: %s', (_, hex, message) => {
     expect(() => decodeRlp(decodeHex(hex))).toThrow(message)
   })
 
-  it('reads as many lists inside each other as allowed, and refuses one more without running out of stack', () => {
+  it('decodeRlp reads lists up to its depth and refuses deeper ones without running out of stack', () => {
     expect(decodeRlp(nested(RLP_DEPTH_MAX))).toBeInstanceOf(Array)
     expect(() => decodeRlp(nested(RLP_DEPTH_MAX + 1))).toThrow(/inside each other/)
     expect(() => decodeRlp(nested(3000))).toThrow(/inside each other/)
@@ -94,7 +94,7 @@ describe('decodeRlp', () => {
 })
 
 describe('the forms of RLP values', () => {
-  it('reads numbers as encodeRlpNumber writes them', () => {
+  it('rlpNumber and rlpUint256 read numbers as encodeRlpNumber writes them', () => {
     fc.assert(
       fc.property(fc.maxSafeNat(), (value) => {
         expect(rlpNumber(encodeRlpNumber(value), 'it')).toBe(value)
@@ -105,7 +105,7 @@ describe('the forms of RLP values', () => {
     expect(rlpUint256(new Uint8Array(32).fill(255), 'it')).toBe(2n ** 256n - 1n)
   })
 
-  it('refuses numbers with leading zeros, too long ones, and ones that no double holds', () => {
+  it('numbers with leading zeros, of too many bytes or beyond a double are refused', () => {
     expect(() => rlpUint256(Uint8Array.of(0), 'it')).toThrow(/it to be a number/)
     expect(() => rlpUint256(Uint8Array.of(0, 1), 'it')).toThrow(/leading zeros/)
     expect(() => rlpUint256(new Uint8Array(33).fill(1), 'it')).toThrow(/32 bytes/)
@@ -113,7 +113,7 @@ describe('the forms of RLP values', () => {
     expect(() => rlpNumber(decodeHex('20000000000001'), 'it')).toThrow(/2\^53-1/)
   })
 
-  it('refuses a list for a byte string, a byte string for a list, and another length', () => {
+  it('a list for a byte string, a byte string for a list, and another length are refused', () => {
     expect(() => rlpBytes([], 'it')).toThrow(/it to be a byte string/)
     expect(() => rlpBytes(undefined, 'it')).toThrow(/it to be a byte string/)
     expect(() => rlpBytes(new Uint8Array(3), 'it', 4)).toThrow(/4 bytes, got 3/)

@@ -17,7 +17,7 @@ const EVENT = AFFIDAVIT.encodeEventLog('Anchored', [NOTARY, HEAD.size, HEAD.root
 const ENTRY = [CONTRACT, EVENT.topics, EVENT.data] as const
 
 describe('decodeTransactionReceipt', () => {
-  it('reads the receipt of an anchor that a chain gave', () => {
+  it('decodeTransactionReceipt reads the receipt of an anchor that a chain gave', () => {
     const block = BLOCKS.at(-1)
     const at = block?.transactions.findIndex((raw) => raw.length > 600) ?? -1
     const receipt = decodeTransactionReceipt(decodeHex(block?.receipts[at] ?? ''))
@@ -29,7 +29,7 @@ describe('decodeTransactionReceipt', () => {
     expect(AFFIDAVIT.parseLog(event ?? { topics: [], data: '' })?.name).toBe('Anchored')
   })
 
-  it('tells success from failure', () => {
+  it('decodeTransactionReceipt tells success from failure', () => {
     expect(decodeTransactionReceipt(encoded(['0x01', '0x01', BLOOM, []])).hasSucceeded).toBe(true)
     expect(decodeTransactionReceipt(encoded(['0x', '0x01', BLOOM, []])).hasSucceeded).toBe(false)
   })
@@ -64,11 +64,11 @@ describe('decodeTransactionReceipt', () => {
       ['0x01', '0x01', BLOOM, [[CONTRACT, [], []]]],
       /data to be a byte string/,
     ],
-  ])('refuses %s', (_, fields, message) => {
+  ])('decodeTransactionReceipt refuses a malformed receipt: %s', (_, fields, message) => {
     expect(() => decodeTransactionReceipt(encoded(fields))).toThrow(message)
   })
 
-  it('refuses receipts of other types, bytes after one, and one that is too long', () => {
+  it('receipts of other types, with bytes after them or too long are refused', () => {
     const receipt = encoded(['0x01', '0x01', BLOOM, []])
     for (const type of [0, 1, 3, 0x7e, 0xf9])
       expect(() => decodeTransactionReceipt(receipt.with(0, type))).toThrow(/type 2/)
@@ -84,7 +84,7 @@ describe('decodeTransactionReceipt', () => {
 describe('hasAnchoredEvent', () => {
   const anchored = { contract: CONTRACT, notary: NOTARY, head: HEAD }
 
-  it('finds the event wherever it stands', () => {
+  it('hasAnchoredEvent finds the event wherever it stands', () => {
     const other = [NOTARY, [], '0x'] as const
     for (const events of [[ENTRY], [other, ENTRY], [ENTRY, other]])
       expect(hasAnchoredEvent(receiptWith(events), anchored)).toBe(true)
@@ -97,11 +97,11 @@ describe('hasAnchoredEvent', () => {
     ['the event without its notary', [[CONTRACT, EVENT.topics.toSpliced(1, 1), EVENT.data]]],
     ['a topic more', [[CONTRACT, [...EVENT.topics, EVENT.data], '0x']]],
     ['data more', [[CONTRACT, EVENT.topics, `${EVENT.data}00`]]],
-  ])('does not take %s for it', (_, events) => {
+  ])('hasAnchoredEvent takes nothing else for the event: %s', (_, events) => {
     expect(hasAnchoredEvent(receiptWith(events), anchored)).toBe(false)
   })
 
-  it('does not take the event of another notary or head for it', () => {
+  it('hasAnchoredEvent does not take the event of another notary or head', () => {
     const receipt = receiptWith([ENTRY])
     for (const other of [
       { ...anchored, notary: CONTRACT },

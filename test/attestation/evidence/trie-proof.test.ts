@@ -8,19 +8,22 @@ import { proveByReference } from './reference-trie.ts'
 import { BLOCKS } from './vectors.ts'
 
 describe('verifyTrieProof', () => {
-  it.each(BLOCKS)('gives every transaction and receipt of a mined block: $number', (block) => {
-    for (const [root, entries] of [
-      [block.transactionsRoot, block.transactions],
-      [block.receiptsRoot, block.receipts],
-    ] as const)
-      for (let index = 0; index < entries.length; index += entries.length > 50 ? 13 : 1) {
-        const nodes = proveByReference(entries, index).nodes.map(decodeHex)
-        const entry = verifyTrieProof({ root: decodeHex(root), index, nodes })
-        expect(`0x${encodeHex(entry)}`).toBe(entries[index])
-      }
-  })
+  it.each(BLOCKS)(
+    'verifyTrieProof gives every transaction and receipt of a mined block: $number',
+    (block) => {
+      for (const [root, entries] of [
+        [block.transactionsRoot, block.transactions],
+        [block.receiptsRoot, block.receipts],
+      ] as const)
+        for (let index = 0; index < entries.length; index += entries.length > 50 ? 13 : 1) {
+          const nodes = proveByReference(entries, index).nodes.map(decodeHex)
+          const entry = verifyTrieProof({ root: decodeHex(root), index, nodes })
+          expect(`0x${encodeHex(entry)}`).toBe(entries[index])
+        }
+    },
+  )
 
-  it('refuses the proof of any other index of the block', () => {
+  it('verifyTrieProof refuses the proof of any other index of the block', () => {
     for (const block of BLOCKS.slice(0, 4)) {
       const root = decodeHex(block.transactionsRoot)
       const count = block.transactions.length
@@ -33,7 +36,7 @@ describe('verifyTrieProof', () => {
     }
   })
 
-  it('refuses every change of one byte, every node left out, repeated or moved', () => {
+  it('a proof with a changed byte or a node left out, repeated or moved is refused', () => {
     const { root, nodes } = proofOf(130, 77)
     expect(verifyTrieProof({ root, index: 77, nodes })).toHaveLength(40)
     for (let at = 0; at < nodes.length; at++) {
@@ -55,7 +58,7 @@ describe('verifyTrieProof', () => {
     )
   })
 
-  it('refuses a proof that goes on after the leaf, and one that ends before it', () => {
+  it('a proof that goes on after the leaf and a proof that ends before it are refused', () => {
     const { root, nodes } = proofOf(20, 3)
     expect(() => verifyTrieProof({ root, index: 3, nodes: [...nodes, nodes[0] ?? root] })).toThrow(
       /after the leaf/,
@@ -66,7 +69,7 @@ describe('verifyTrieProof', () => {
     expect(() => verifyTrieProof({ root, index: 3, nodes: [] })).toThrow(/end with a leaf/)
   })
 
-  it('refuses an index of a block that has no such entry, by an empty place in a branch', () => {
+  it('an index that the block does not have is refused', () => {
     const { root, nodes } = proofOf(20, 3)
     expect(() => verifyTrieProof({ root, index: 25, nodes })).toThrow(
       /end with a leaf|lead to the entry|hash/,
@@ -93,14 +96,14 @@ describe('verifyTrieProof', () => {
     ['an extension longer than the key', 1, [[bytes('1010'), HASH()]], /lead to the entry/],
     ['a list as the value of a leaf', 1, [[bytes('2001'), []]], /byte string/],
     ['a list as path', 1, [[[], VALUE()]], /byte string/],
-  ])('refuses %s', (_, index, [node = []], message) => {
+  ])('verifyTrieProof refuses a wrong node: %s', (_, index, [node = []], message) => {
     const encoded = encodeRlp(node)
     expect(() => verifyTrieProof({ root: keccak_256(encoded), index, nodes: [encoded] })).toThrow(
       message,
     )
   })
 
-  it('refuses a key that ends at a branch', () => {
+  it('verifyTrieProof refuses a key that ends at a branch', () => {
     const below = encodeRlp(branch({ 3: HASH() }))
     const top = encodeRlp([bytes('0001'), keccak_256(below)])
     expect(() => verifyTrieProof({ root: keccak_256(top), index: 1, nodes: [top, below] })).toThrow(
@@ -108,7 +111,7 @@ describe('verifyTrieProof', () => {
     )
   })
 
-  it('takes a lone leaf, and nodes inside nodes beside the way', () => {
+  it('verifyTrieProof takes a lone leaf, and nodes inside nodes beside the way', () => {
     const lone = encodeRlp([bytes('2080'), VALUE()])
     expect(verifyTrieProof({ root: keccak_256(lone), index: 0, nodes: [lone] })).toEqual(VALUE())
     const leaf = encodeRlp([bytes('31'), VALUE()])
@@ -118,7 +121,7 @@ describe('verifyTrieProof', () => {
     )
   })
 
-  it('refuses indexes and counts of nodes that cannot be, without hashing', () => {
+  it('impossible indexes and counts of nodes are refused', () => {
     const { root, nodes } = proofOf(2, 0)
     for (const index of [-1, 0.5, 2 ** 53, Number.NaN])
       expect(() => verifyTrieProof({ root, index, nodes })).toThrow(/index of 0 to/)
@@ -126,13 +129,13 @@ describe('verifyTrieProof', () => {
     expect(() => verifyTrieProof({ root, index: 0, nodes: many })).toThrow(/at most 17 nodes/)
   })
 
-  it('takes the longest key there is', () => {
+  it('verifyTrieProof takes the longest key there is', () => {
     const index = Number.MAX_SAFE_INTEGER
     const leaf = encodeRlp([bytes(`2087${index.toString(16).padStart(14, '0')}`), VALUE()])
     expect(verifyTrieProof({ root: keccak_256(leaf), index, nodes: [leaf] })).toEqual(VALUE())
   })
 
-  it('refuses nodes with bytes after them or lengths written otherwise, even under their own hash', () => {
+  it('nodes with bytes after them or lengths in another form are refused, even under their own hash', () => {
     const leaf = encodeRlp([bytes('2001'), VALUE()])
     const trailing = Uint8Array.from([...leaf, 0])
     const longForm = Uint8Array.from([0xf8, leaf.length - 1, ...leaf.subarray(1)])

@@ -37,7 +37,7 @@ const { measurements: _, ...withoutMeasurements } = policy
 const REVOKED = { at: '2026-01-01T00:00:00Z', reason: 'it signs anything' }
 
 describe('verifyBundle', () => {
-  it('verifies the published vector, whose anchor a real chain mined', async () => {
+  it('the published vector, whose anchor a real chain mined, is verified', async () => {
     const report = await verifyBundle(FIRST_BUNDLE, FIRST_EXPECTED.policy, {
       chain: FIRST_EXPECTED.chain,
     })
@@ -49,7 +49,7 @@ describe('verifyBundle', () => {
   it.each([
     ['of version 2', SECOND_BUNDLE, 'Keccak-256 0x'],
     ['of a head that was anchored again', REANCHORED_BUNDLE, 'reanchored, 2 of 2'],
-  ])('verifies the published vector %s', async (_, json, detail) => {
+  ])('the published vector %s is verified', async (_, json, detail) => {
     const { policy, chain } = SECOND_EXPECTED
     const report = await verifyBundle(json, policy, { chain })
     expect(report).toMatchObject({ verdict: 'verified', open: [] })
@@ -57,14 +57,14 @@ describe('verifyBundle', () => {
     expect(detailOf(report, 'transaction hash')).toContain(detail)
   })
 
-  it('verifies offline, and then says neither when nor that a chain has the block', async () => {
+  it('a bundle verifies offline, and the report leaves open whether the chain has its block', async () => {
     const report = await verifyBundle(bundle, policy)
     expect(report).toMatchObject({ verdict: 'verified', open: [], facts: { anchoredIn: null } })
     expect(namesOf(report, 'not checked')).toEqual(['block on chain'])
     expect(detailOf(report, 'block on chain')).toContain(bundle.block?.hash)
   })
 
-  it('gives what was established', async () => {
+  it('verifyBundle gives the facts that were established', async () => {
     const { facts } = await verifyBundle(bundle, policy, { chain })
     expect(facts).toEqual({
       hash: bundle.record.hash,
@@ -85,7 +85,7 @@ describe('verifyBundle', () => {
     })
   })
 
-  it('takes the expected measurements from releases, and names the one that matched', async () => {
+  it('verifyBundle takes expected measurements from releases and names the release that matched', async () => {
     const release = buildRelease()
     const releases = [entryOf(buildOtherRelease()), entryOf(release)]
     const report = await verifyBundle(bundle, { ...withoutMeasurements, releases })
@@ -104,27 +104,27 @@ describe('verifyBundle', () => {
     const ours = signedWith(BOOT_CONFIGURATION)
     const other = signedWith({ ...BOOT_CONFIGURATION, ca_sha256: 'cb'.repeat(32) })
 
-    it('verifies with no other expectation of the configuration', async () => {
+    it('a release that was signed with its configuration needs no other expected configuration', async () => {
       expect(await verifyBundle(bundle, { ...open, releases: ours })).toMatchObject({
         verdict: 'verified',
       })
     })
 
-    it('fails an enclave that was booted with another, whatever its gateway says of it', async () => {
+    it('an enclave that was booted with another configuration than its release’s fails', async () => {
       const report = await verifyBundle(bundle, { ...open, releases: other })
       expect(namesOf(report, 'failed')).toEqual(['expected configuration'])
       const both = await verifyBundle(bundle, { ...policy, measurements: [], releases: other })
       expect(namesOf(both, 'failed')).toEqual(['expected configuration'])
     })
 
-    it('still demands the configurations that are named beside it', async () => {
+    it('configurations that the policy names are still demanded beside a release’s own', async () => {
       const named = { ...open, releases: ours, configurations: [new Uint8Array(32)] }
       expect(namesOf(await verifyBundle(bundle, named), 'failed')).toEqual([
         'expected configuration',
       ])
     })
 
-    it('does not take it from a release that did not match, nor for one that names none', async () => {
+    it('no configuration is taken from a release that did not match or for a release that names none', async () => {
       const report = await verifyBundle(bundle, {
         ...open,
         releases: [ours[0], entryOf(buildRelease())].flatMap((one) => one ?? []),
@@ -147,14 +147,14 @@ describe('verifyBundle', () => {
       [buildEntry({ accepted_from: formatTime(MADE_AT.getTime() + 1000) })],
     ],
     ['under a list that accepts none', 'measurements_not_given', []],
-  ])('fails a document %s at its measurements alone, for %s', async (_, code, releases) => {
+  ])('a document %s fails at its measurements alone, for %s', async (_, code, releases) => {
     const report = await verifyBundle(bundle, { ...withoutMeasurements, releases })
     expect(namesOf(report, 'failed')).toEqual(['measurements'])
     expect(detailOf(report, 'measurements')).toMatch(new RegExp(`^${code}: `))
     expect(report.facts).toBeNull()
   })
 
-  it('verifies at every place of logs and blocks of many sizes', async () => {
+  it('verifyBundle verifies records at every place of logs and blocks of many sizes', async () => {
     for (const [before, after] of [
       [0, 0],
       [0, 1],
@@ -173,7 +173,7 @@ describe('verifyBundle', () => {
     }
   })
 
-  it('takes a verifier that remembers certificate chains', async () => {
+  it('verifyBundle takes a verifier that remembers certificate chains', async () => {
     const attestations = createAttestationVerifier()
     for (let round = 0; round < 2; round++)
       expect((await verifyBundle(bundle, policy, { attestations })).verdict).toBe('verified')
@@ -189,7 +189,7 @@ describe('verifyBundle without what it needs', () => {
       { measurements: [], configurations: [] },
       ['measurements', 'expected configuration'],
     ],
-  ])('never says verified: %s', async (_, less, open) => {
+  ])('a bundle is not called verified when expectations are missing: %s', async (_, less, open) => {
     expect(await verifyBundle(bundle, { ...policy, ...less })).toMatchObject({
       verdict: 'consistent',
       open,
@@ -205,7 +205,7 @@ describe('verifyBundle without what it needs', () => {
   })
 
   it.each(['client_disconnected', 'upstream_error'] as const)(
-    'never says verified of an answer that was cut (%s), unless its reader takes that',
+    'a cut answer (%s) is not called verified unless the policy takes that outcome',
     async (outcome) => {
       const cut = buildEvidence({ record: { receipt: { outcome } } })
       const report = await verifyBundle(cut.bundle, policy, { chain: cut.chain })
@@ -219,7 +219,7 @@ describe('verifyBundle without what it needs', () => {
     },
   )
 
-  it('never says verified before the transaction was mined, or when the block was taken away', async () => {
+  it('a bundle without a block, not mined yet or taken away, is never called verified', async () => {
     const open = ['block header', 'anchor time', 'transaction in block', 'anchor outcome']
     const pending = buildEvidence({ isMined: false })
     for (const unmined of [pending.bundle, { ...bundle, block: null }]) {
@@ -231,7 +231,7 @@ describe('verifyBundle without what it needs', () => {
 })
 
 describe('verifyBundle on anything', () => {
-  it('never verifies a bundle in which anything was changed', async () => {
+  it('verifyBundle never verifies a bundle in which anything was changed', async () => {
     await fc.assert(
       fc.asyncProperty(mutatedAt(bundle, []), async (changed) => {
         fc.pre(canonicalize(changed) !== canonicalize(bundle) && !isBlockGone(changed))
@@ -241,7 +241,7 @@ describe('verifyBundle on anything', () => {
     )
   })
 
-  it('reports, and never rejects, on any JSON value', async () => {
+  it('verifyBundle reports on any JSON value and never rejects', async () => {
     await fc.assert(
       fc.asyncProperty(fc.jsonValue(), async (value) => {
         const report = await verifyBundle(value as Json, policy)
@@ -253,19 +253,19 @@ describe('verifyBundle on anything', () => {
     )
   })
 
-  it('names the member that has not its form', async () => {
+  it('the report names the member that is not in its form', async () => {
     const report = await verifyBundle(replaceAt(bundle, ['block', 'number'], '7'), policy)
     expect(detailOf(report, 'format')).toMatch(/block.number/)
   })
 })
 
 describe('what verifyBundle does not detect', () => {
-  it('does not detect another valid document of the same enclave in place of its own', async () => {
+  it('verifyBundle does not detect another valid document of the same enclave in place of its own', async () => {
     const attestation = documentFor(BOOT_CONFIGURATION, { timestamp: MADE_AT.getTime() + 30_000 })
     expect(await failedOf(replaceAt(bundle, ['record', 'attestation'], attestation))).toEqual([])
   })
 
-  it('does not detect the document’s own signature in its second form, which P-384 allows', async () => {
+  it('verifyBundle does not detect the document’s own signature in its second form, which P-384 allows', async () => {
     const document = decodeBase64(bundle.record.attestation)
     const s = BigInt(`0x${encodeHex(document.subarray(-48))}`)
     const second = decodeHex((P384_ORDER - s).toString(16).padStart(96, '0'))
@@ -273,14 +273,14 @@ describe('what verifyBundle does not detect', () => {
     expect(await failedOf(replaceAt(bundle, ['record', 'attestation'], changed))).toEqual([])
   })
 
-  it('does not detect members in another order, nor -0 for 0, which change nothing that was said', async () => {
+  it('verifyBundle does not detect members in another order or -0 for 0, which change no meaning', async () => {
     const reversed = Object.fromEntries(Object.entries(bundle).reverse())
     expect(await failedOf(reversed)).toEqual([])
     const path = ['record', 'response', 'choices', 0, 'index']
     expect(await failedOf(replaceAt(bundle, path, -0))).toEqual([])
   })
 
-  it('does not detect offline that a block was made up: whoever can sign the transaction can write one', async () => {
+  it('verifyBundle does not detect offline that a block was made up around a signed transaction', async () => {
     const report = await verifyBundle(
       buildEvidence({ header: { stateRoot: `0x${'99'.repeat(32)}` } }).bundle,
       policy,
@@ -288,7 +288,7 @@ describe('what verifyBundle does not detect', () => {
     expect(report).toMatchObject({ verdict: 'verified', facts: { anchoredIn: null } })
   })
 
-  it('does not detect that the notary signed another history of the same log', async () => {
+  it('verifyBundle does not detect that the notary signed another history of the same log', async () => {
     const parts: EvidenceParts = { record: { receipt: { started_at: 1 } } }
     const [one, two] = [buildEvidence(), buildEvidence(parts)]
     expect(one.bundle.record.receipt.index).toBe(two.bundle.record.receipt.index)

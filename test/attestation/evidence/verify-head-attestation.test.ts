@@ -55,7 +55,7 @@ async function failedOf(
 }
 
 describe('verifyHeadAttestation on an honest attestation', () => {
-  it('passes every check, and gives what it says', async () => {
+  it('an honest head attestation passes every check and gives what it says', async () => {
     const report = await verify(valid)
     expect(report.checks.map(({ name, outcome }) => [name, outcome])).toEqual(
       Object.keys(HEAD_ATTESTATION_CHECKS).map((name) => [name, 'passed']),
@@ -75,7 +75,7 @@ describe('verifyHeadAttestation on an honest attestation', () => {
     expect(report.facts?.measurements.get(0)).toEqual(new Uint8Array(PCR_VALUES.get(0) ?? []))
   })
 
-  it('says offline what is to be looked up, and then shows no "not before"', async () => {
+  it('the report of an offline check says what is to be looked up and shows no "not before"', async () => {
     const report = await verifyHeadAttestation(valid, ATTESTED_LOG, policy)
     expect(report).toMatchObject({ verdict: 'verified', facts: { notBefore: null } })
     expect(report.checks.at(-1)).toMatchObject({
@@ -84,7 +84,7 @@ describe('verifyHeadAttestation on an honest attestation', () => {
     })
   })
 
-  it('is not verified without expectations, however right the rest is', async () => {
+  it('a head attestation is not called verified without expectations', async () => {
     const report = await verifyHeadAttestation(valid, ATTESTED_LOG, { roots: policy.roots ?? [] })
     expect(report).toMatchObject({
       verdict: 'consistent',
@@ -92,7 +92,7 @@ describe('verifyHeadAttestation on an honest attestation', () => {
     })
   })
 
-  it('takes the expected measurements from releases, and names the one that matched', async () => {
+  it('expected measurements come from releases, and the release that matched is named', async () => {
     const { measurements: _, ...rest } = policy
     const release = buildRelease()
     const report = await verifyHeadAttestation(valid, ATTESTED_LOG, {
@@ -106,12 +106,12 @@ describe('verifyHeadAttestation on an honest attestation', () => {
     })
   })
 
-  it('takes an empty log', async () => {
+  it('verifyHeadAttestation takes the head of an empty log', async () => {
     const empty = createHash('sha256').digest('hex')
     expect(await failedOf(buildHeadAttestation({ size: 0, root: empty }))).toEqual([])
   })
 
-  it('rejects only for a policy that makes no sense', async () => {
+  it('verifyHeadAttestation rejects for a policy that makes no sense', async () => {
     await expect(verifyHeadAttestation(valid, ATTESTED_LOG, { roots: [] })).rejects.toThrow(
       PolicyError,
     )
@@ -130,18 +130,18 @@ describe('verifyHeadAttestation on one altered field', () => {
     document: [flipped.toString('base64'), ['attestation document']],
   }
 
-  it('lists every field', () => {
+  it('the table of alterations lists every field', () => {
     expect(Object.keys(alterations)).toEqual(Object.keys(valid))
   })
 
   it.each(Object.entries(alterations).filter(([name]) => name !== 'block_number'))(
-    'fails another %s at the check that names it',
+    'a head attestation with another %s fails at the checks for that field',
     async (name, [value, failed]) => {
       expect(await failedOf({ ...valid, [name]: value })).toEqual(failed)
     },
   )
 
-  it('fails another block number when the chain has another block there', async () => {
+  it('another block number fails when the chain has another block there', async () => {
     const chain = { ...chainWith(valid), blockHash: OTHER_HASH }
     const report = await verifyHeadAttestation(
       { ...valid, block_number: 999 },
@@ -156,13 +156,13 @@ describe('verifyHeadAttestation on one altered field', () => {
     ])
   })
 
-  it('does not detect another block number offline', async () => {
+  it('verifyHeadAttestation does not detect another block number offline', async () => {
     const altered = { ...valid, block_number: 999 }
     const { verdict, facts } = await verifyHeadAttestation(altered, ATTESTED_LOG, policy)
     expect([verdict, facts?.notBefore]).toEqual(['verified', null])
   })
 
-  it('does not detect that an old block was asked for, which merely shows less', async () => {
+  it('verifyHeadAttestation does not detect an old block, which merely shows less', async () => {
     const old = { ...buildHeadAttestation({ blockHash: OTHER_HASH }), block_number: 1 }
     const chain = { ...chainWith(old), newestBlock: 1_000_000 }
     expect(await verifyHeadAttestation(old, ATTESTED_LOG, policy, { chain })).toMatchObject({
@@ -174,14 +174,14 @@ describe('verifyHeadAttestation on one altered field', () => {
   it.each<[string, JsonObject]>([
     ['another log', { notary: `0x${'99'.repeat(20)}` }],
     ['an address that is none', { notary: 'me' }],
-  ])('fails it as one of %s', async (_, { notary }) => {
+  ])('a head attestation fails as an attestation of %s', async (_, { notary }) => {
     expect(await failedOf(valid, { ...ATTESTED_LOG, notary: String(notary) })).toEqual([
       'attestation key',
       'head',
     ])
   })
 
-  it('fails it with another boot configuration', async () => {
+  it('a head attestation fails with another boot configuration', async () => {
     const bootConfiguration = { ...BOOT_CONFIGURATION, ca_sha256: 'cb'.repeat(32) }
     expect(await failedOf(valid, { ...ATTESTED_LOG, bootConfiguration })).toEqual([
       'head',
@@ -193,13 +193,16 @@ describe('verifyHeadAttestation on one altered field', () => {
     ['an attestation of another form', { ...valid, size: null }, BOOT_CONFIGURATION],
     ['nothing', null, BOOT_CONFIGURATION],
     ['a log without a configuration', valid, {}],
-  ])('checks nothing else of %s', async (_, json, bootConfiguration) => {
-    const report = await verify(json, { ...ATTESTED_LOG, bootConfiguration })
-    const [format, ...others] = report.checks
-    expect(format).toMatchObject({ name: 'format', outcome: 'failed' })
-    expect(new Set(others.map(({ outcome }) => outcome))).toEqual(new Set(['not checked']))
-    expect(report).toMatchObject({ verdict: 'invalid', facts: null })
-  })
+  ])(
+    'verifyHeadAttestation makes no other check once the form is wrong: %s',
+    async (_, json, bootConfiguration) => {
+      const report = await verify(json, { ...ATTESTED_LOG, bootConfiguration })
+      const [format, ...others] = report.checks
+      expect(format).toMatchObject({ name: 'format', outcome: 'failed' })
+      expect(new Set(others.map(({ outcome }) => outcome))).toEqual(new Set(['not checked']))
+      expect(report).toMatchObject({ verdict: 'invalid', facts: null })
+    },
+  )
 })
 
 describe('verifyHeadAttestation on documents of other making', () => {
@@ -228,11 +231,11 @@ describe('verifyHeadAttestation on documents of other making', () => {
       { timestampMs: MADE_AT.getTime() + 3 * 3_600_000 },
       ['attestation document'],
     ],
-  ])('fails a document %s', async (_, parts, failed) => {
+  ])('verifyHeadAttestation fails a document %s', async (_, parts, failed) => {
     expect(await failedOf(buildHeadAttestation(parts))).toEqual(failed)
   })
 
-  it('fails a document that is none', async () => {
+  it('a head attestation fails when its document is no document', async () => {
     expect(await failedOf({ ...valid, document: 'AAAA' })).toEqual([
       'attestation document',
       'attestation key',
@@ -242,7 +245,7 @@ describe('verifyHeadAttestation on documents of other making', () => {
     ])
   })
 
-  it('compares no measurements of a document that is not genuine', async () => {
+  it('verifyHeadAttestation compares no measurements of a document that is not genuine', async () => {
     const { checks } = await verify({ ...valid, document: flipped.toString('base64') })
     expect(checks).toContainEqual({
       name: 'measurements',
@@ -251,7 +254,7 @@ describe('verifyHeadAttestation on documents of other making', () => {
     })
   })
 
-  it('fails a genuine document under AWS’s root, when it is a development root’s', async () => {
+  it('a genuine document of a development root fails a head attestation under AWS’s root', async () => {
     const { roots: _, ...others } = policy
     const { checks } = await verifyHeadAttestation(valid, ATTESTED_LOG, others)
     expect(checks.filter(({ outcome }) => outcome === 'failed')).toMatchObject([
@@ -260,7 +263,7 @@ describe('verifyHeadAttestation on documents of other making', () => {
     expect(standardChain.rootSha256).toEqual(policy.roots?.[0])
   })
 
-  it('fails a record that carries a head attestation as its own document', async () => {
+  it('a record that carries a head attestation as its own document fails', async () => {
     const { bundle } = buildEvidence({ stored: { attestation: valid.document } })
     const { checks } = await verifyBundle(bundle, policy)
     expect(checks.filter(({ outcome }) => outcome === 'failed')).toMatchObject([
@@ -268,7 +271,7 @@ describe('verifyHeadAttestation on documents of other making', () => {
     ])
   })
 
-  it('fails a caller’s own fresh document over a block’s hash', async () => {
+  it('a caller’s own fresh document over a block’s hash fails as a head attestation', async () => {
     const nonce = Buffer.from(valid.block_hash.slice(2), 'hex')
     const document = documentFor(BOOT_CONFIGURATION, { nonce, timestamp: valid.created_at * 1000 })
     expect(await failedOf({ ...valid, document })).toEqual(['head'])
@@ -286,7 +289,7 @@ describe('verifyHeadAttestation on swapped parts', () => {
     }),
   )
 
-  it('fails whatever is put together of two attestations, but for each as it was', async () => {
+  it('any mix of two head attestations fails, and each attestation as it was is verified', async () => {
     let accepted = 0
     for (const one of all)
       for (const other of all)

@@ -13,7 +13,7 @@ type TextCase = { readonly name: string; readonly input: string; readonly canoni
 
 describe('canonicalizeJson against RFC 8785', () => {
   it.each(readCases<NumberCase>('numbers'))(
-    'writes the double $bits as $json',
+    'the double $bits has the canonical form $json, and is refused where that is null',
     ({ bits, json }) => {
       const value = new DataView(decodeHex(bits).buffer as ArrayBuffer).getFloat64(0)
       if (json === null) expect(() => canonicalizeJson(value)).toThrow(JsonError)
@@ -21,13 +21,16 @@ describe('canonicalizeJson against RFC 8785', () => {
     },
   )
 
-  it.each(readCases<TextCase>('texts'))('$name', ({ input, canonical }) => {
-    expect(canonicalizeJson(parseStrictJson(encodeUtf8(input)))).toBe(canonical)
-  })
+  it.each(readCases<TextCase>('texts'))(
+    'canonicalizeJson gives the published text: $name',
+    ({ input, canonical }) => {
+      expect(canonicalizeJson(parseStrictJson(encodeUtf8(input)))).toBe(canonical)
+    },
+  )
 })
 
 describe('canonicalizeJson', () => {
-  it('agrees with an independent implementation on any value', () => {
+  it('canonicalizeJson agrees with an independent implementation on any value', () => {
     fc.assert(
       fc.property(fc.jsonValue({ stringUnit: 'binary', maxDepth: 5 }), (value) => {
         expect(canonicalizeJson(value as Json)).toBe(canonicalize(value))
@@ -36,7 +39,7 @@ describe('canonicalizeJson', () => {
     )
   })
 
-  it('agrees with it on any double', () => {
+  it('canonicalizeJson agrees with an independent implementation on any double', () => {
     fc.assert(
       fc.property(fc.double({ noNaN: true, noDefaultInfinity: true }), (value) => {
         expect(canonicalizeJson(value)).toBe(canonicalize(value))
@@ -45,7 +48,7 @@ describe('canonicalizeJson', () => {
     )
   })
 
-  it('is its own canonical form when read again', () => {
+  it('canonical text that is read again has itself as its canonical form', () => {
     fc.assert(
       fc.property(fc.jsonValue({ stringUnit: 'binary', maxDepth: 5 }), (value) => {
         const text = canonicalizeJson(value as Json)
@@ -55,7 +58,7 @@ describe('canonicalizeJson', () => {
     )
   })
 
-  it('sorts names by UTF-16 code units, not by code points', () => {
+  it('canonicalizeJson sorts names by UTF-16 code units, not by code points', () => {
     expect(canonicalizeJson({ '\uffff': 1, '\u{10000}': 2 })).toBe('{"\u{10000}":2,"\uffff":1}')
   })
 
@@ -65,24 +68,24 @@ describe('canonicalizeJson', () => {
     ['a long string', `${'a'.repeat(1000)}\udfff`],
     ['a name', { '\ud800': 1 }],
     ['a nested value', [{ a: ['\udbff'] }]],
-  ])('refuses a lone surrogate in %s', (_, value) => {
+  ])('canonicalizeJson refuses a lone surrogate in %s', (_, value) => {
     expect(codeOf(() => canonicalizeJson(value))).toBe('lone_surrogate')
   })
 
   it.each([Number.NaN, Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY])(
-    'refuses %d',
+    'canonicalizeJson refuses the number %d',
     (value) => {
       expect(codeOf(() => canonicalizeJson([value]))).toBe('number_overflow')
     },
   )
 
-  it('refuses what is no JSON value instead of leaving it out of the hash', () => {
+  it('a value that is no JSON value is refused instead of left out of the hash', () => {
     expect(() => canonicalizeJson({ a: undefined } as never)).toThrow(TypeError)
     expect(() => canonicalizeJson([() => 1] as never)).toThrow(TypeError)
     expect(() => canonicalizeJson([1n] as never)).toThrow(TypeError)
   })
 
-  it('takes values up to its depth and refuses deeper ones without overflowing the stack', () => {
+  it('canonicalizeJson takes values up to its depth and refuses deeper ones without overflowing the stack', () => {
     expect(canonicalizeJson(nest(CANONICAL_DEPTH_MAX))).toHaveLength(2 * CANONICAL_DEPTH_MAX)
     expect(codeOf(() => canonicalizeJson(nest(CANONICAL_DEPTH_MAX + 1)))).toBe('too_deep')
     expect(codeOf(() => canonicalizeJson(nest(1_000_000)))).toBe('too_deep')

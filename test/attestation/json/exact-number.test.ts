@@ -27,7 +27,7 @@ describe('isExactNumber', () => {
     '1e-7',
     '1.7976931348623157e+308',
     '123456789012345e-300',
-  ])('says that nothing of %s is lost', (literal) => {
+  ])('isExactNumber says that nothing of %s is lost', (literal) => {
     expect(isExactNumber(literal, Number(literal))).toBe(true)
   })
 
@@ -44,11 +44,11 @@ describe('isExactNumber', () => {
     '1e400',
     '1234567890123456789e5',
     '2.2250738585072011e-308',
-  ])('says that something of %s is lost', (literal) => {
+  ])('isExactNumber says that something of %s is lost', (literal) => {
     expect(isExactNumber(literal, Number(literal))).toBe(false)
   })
 
-  it('says that nothing is lost of any double as ECMAScript or printf writes it', () => {
+  it('isExactNumber says that nothing is lost of any double as ECMAScript writes it', () => {
     fc.assert(
       fc.property(fc.double({ noNaN: true, noDefaultInfinity: true }), (value) => {
         expect(isExactNumber(String(value), value)).toBe(true)
@@ -58,7 +58,7 @@ describe('isExactNumber', () => {
     )
   })
 
-  it('agrees with exact arithmetic on any decimal with an exponent', () => {
+  it('isExactNumber agrees with exact arithmetic on any decimal with an exponent', () => {
     const digits = fc.bigInt({ min: 0n, max: 10n ** 22n })
     fc.assert(
       fc.property(digits, fc.integer({ min: -30, max: 30 }), (mantissa, exponent) => {

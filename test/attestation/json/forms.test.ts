@@ -4,7 +4,7 @@ import { formOf, formsOf } from '../../../attestation/json/forms.ts'
 const forms = formsOf('invalid_thing', 'thing: ')
 
 describe('formsOf', () => {
-  it('gives what has its form', () => {
+  it('formsOf gives each value that has its form', () => {
     expect(forms.membersOf({ a: 1, b: 2 }, 'it', ['a', 'b'])).toEqual({ a: 1, b: 2 })
     expect(forms.arrayOf([1, 2], 'it', { min: 1, max: 2 })).toEqual([1, 2])
     expect(forms.countOf(2 ** 53 - 1, 'it')).toBe(2 ** 53 - 1)
@@ -36,7 +36,7 @@ describe('formsOf', () => {
       () => forms.base64Of('AP8=', 'it', 1),
       'standard base64 of 1 to 1 bytes',
     ],
-  ])('refuses %s with its code, and says what was expected', (_, read, expectation) => {
+  ])('formsOf refuses %s with its code and says what was expected', (_, read, expectation) => {
     expect(read).toThrow(
       expect.objectContaining({
         code: 'invalid_thing',

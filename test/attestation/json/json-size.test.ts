@@ -29,7 +29,7 @@ function countValue(value: unknown): JsonSize {
 }
 
 describe('measureJson', () => {
-  it('counts what a value is made of, however it is written, in text and in bytes', () => {
+  it('measureJson counts what a value is made of, with any white space, in text and in bytes', () => {
     const written = fc.tuple(
       fc.jsonValue({ stringUnit: 'binary', maxDepth: 5 }),
       fc.constantFrom('', ' ', '\n\t'),
@@ -45,12 +45,12 @@ describe('measureJson', () => {
     )
   })
 
-  it('takes no sign within a string for structure', () => {
+  it('measureJson takes no sign within a string for structure', () => {
     const text = JSON.stringify({ 'a"{[:,': ['\\', '\\"', '{"x":[1,2]}', '\u2028'] })
     expect(measureJson(text)).toEqual({ containers: 2, members: 1, items: 4 })
   })
 
-  it('counts at least what comes before the fault of a text that is no JSON', () => {
+  it('a cut text counts at most as its whole, and a text that is no JSON is counted all the same', () => {
     fc.assert(
       fc.property(fc.jsonValue({ maxDepth: 5 }), fc.nat(), (value, cut) => {
         const text = JSON.stringify(value)
@@ -65,14 +65,17 @@ describe('measureJson', () => {
 })
 
 describe('the limits of a size', () => {
-  it.each(['containers', 'members', 'items'] as const)('hold for %s', (name) => {
-    expect(isWithinSize(ANSWER_SIZE_MAX, ANSWER_SIZE_MAX)).toBe(true)
-    expect(
-      isWithinSize({ ...ANSWER_SIZE_MAX, [name]: ANSWER_SIZE_MAX[name] + 1 }, ANSWER_SIZE_MAX),
-    ).toBe(false)
-  })
+  it.each(['containers', 'members', 'items'] as const)(
+    'isWithinSize accepts a size at its limits and refuses one more of its %s',
+    (name) => {
+      expect(isWithinSize(ANSWER_SIZE_MAX, ANSWER_SIZE_MAX)).toBe(true)
+      expect(
+        isWithinSize({ ...ANSWER_SIZE_MAX, [name]: ANSWER_SIZE_MAX[name] + 1 }, ANSWER_SIZE_MAX),
+      ).toBe(false)
+    },
+  )
 
-  it("are those of a provider's answer, before anything of it is built", () => {
+  it('an answer with too many containers is refused before anything is built from it', () => {
     const list = (length: number) => `[${'{},'.repeat(length - 2)}{}]`
     expect(parseLenientJson(list(ANSWER_SIZE_MAX.containers))).toHaveLength(
       ANSWER_SIZE_MAX.containers - 1,
@@ -82,7 +85,7 @@ describe('the limits of a size', () => {
     expect(() => parseLenientJson(begun)).toThrow(expect.objectContaining({ code: 'too_many' }))
   })
 
-  it('are those of a request for the items of its arrays', () => {
+  it('a request may have JSON_ITEMS_MAX items in its arrays and no more', () => {
     const items = (length: number) => encodeUtf8(`[${'0,'.repeat(length - 1)}0]`)
     expect(parseStrictJson(items(JSON_ITEMS_MAX))).toHaveLength(JSON_ITEMS_MAX)
     expect(() => parseStrictJson(items(JSON_ITEMS_MAX + 1))).toThrow(JsonError)

@@ -8,7 +8,7 @@ import { parseLenientJson } from '../../../attestation/json/parse-lenient.ts'
 import { JSON_DEPTH_MAX, parseExactJson } from '../../../attestation/json/parse-strict.ts'
 
 describe('parseLenientJson', () => {
-  it('reads faithful JSON as JSON.parse does, from bytes and from text', () => {
+  it('parseLenientJson reads faithful JSON as JSON.parse does, from bytes and from text', () => {
     fc.assert(
       fc.property(fc.jsonValue({ stringUnit: 'binary', maxDepth: 6 }), (value) => {
         const text = JSON.stringify(value)
@@ -19,7 +19,7 @@ describe('parseLenientJson', () => {
     )
   })
 
-  it('gives only what canonical JSON can represent and evidence can be read back from', () => {
+  it('parseLenientJson gives only what canonical JSON represents and evidence can be read back from', () => {
     const wild = fc.constantFrom(
       '1e999',
       '-1e999',
@@ -44,11 +44,11 @@ describe('parseLenientJson', () => {
     ['1e308', 1e308],
     ['1e-400', 0],
     ['12345678901234567890', 12345678901234567000],
-  ])('reads the number %s as %d', (text, value) => {
+  ])('parseLenientJson reads the number %s as %d', (text, value) => {
     expect(parseLenientJson(text)).toBe(value)
   })
 
-  it('leaves -0 to canonical JSON', () => {
+  it('parseLenientJson leaves -0 to canonical JSON', () => {
     const value = parseLenientJson('{"logprob":-0}')
     expect(value).toEqual({ logprob: -0 })
     expect(canonicalizeJson(value)).toBe('{"logprob":0}')
@@ -59,21 +59,21 @@ describe('parseLenientJson', () => {
     ['a nested item', '[1,[{"a":"\\udc00"}],"b"]', [1, [{ a: '\ufffd' }], 'b']],
     ['a name', '{"b":1,"\\ud800":2,"c":3}', { b: 1, '\ufffd': 2, c: 3 }],
     ['raw text', '"a\ud800"', 'a\ufffd'],
-  ])('replaces a lone surrogate in %s', (_, text, value) => {
+  ])('parseLenientJson replaces a lone surrogate in %s', (_, text, value) => {
     expect(parseLenientJson(text)).toEqual(value)
   })
 
-  it('keeps whole surrogate pairs', () => {
+  it('parseLenientJson keeps whole surrogate pairs', () => {
     expect(parseLenientJson('"\\ud83d\\ude00"')).toBe('😀')
   })
 
-  it('lets the last of several members with one name win, also when they become one by replacement', () => {
+  it('the last of several members with one name wins, even when names become one by replacement', () => {
     expect(parseLenientJson('{"a":1,"a":2}')).toEqual({ a: 2 })
     expect(parseLenientJson('{"\\ud800":1,"\\ufffd":2}')).toEqual({ '\ufffd': 2 })
     expect(parseLenientJson('{"\\ufffd":2,"\\ud800":1}')).toEqual({ '\ufffd': 1 })
   })
 
-  it('replaces bytes that are not UTF-8 and drops a byte order mark', () => {
+  it('bytes that are not UTF-8 are replaced, and a byte order mark is dropped', () => {
     const bytes = concatBytes(
       encodeUtf8('\ufeff"a'),
       new Uint8Array([0xff, 0xed, 0xa0]),
@@ -82,7 +82,7 @@ describe('parseLenientJson', () => {
     expect(parseLenientJson(bytes)).toMatch(/^a\ufffd+$/)
   })
 
-  it('keeps __proto__ as a member, also beside values it must replace', () => {
+  it('parseLenientJson keeps __proto__ as a member, even beside values that it must replace', () => {
     for (const text of [
       '{"__proto__":{"polluted":1}}',
       '{"__proto__":{"polluted":1},"a":1e999}',
@@ -95,13 +95,13 @@ describe('parseLenientJson', () => {
   })
 
   it.each(['', '{', '{"a":1} x', "{'a':1}", 'undefined', '[1,]'])(
-    'refuses %j, which is no JSON',
+    'the text %j, which is no JSON, is refused',
     (text) => {
       expect(codeOf(text)).toBe('syntax')
     },
   )
 
-  it('refuses values deeper than the limit, however deep they are', () => {
+  it('parseLenientJson refuses values deeper than the limit, however deep they are', () => {
     const nest = (depth: number) => '['.repeat(depth) + ']'.repeat(depth)
     expect(parseLenientJson(nest(JSON_DEPTH_MAX))).toBeDefined()
     expect(codeOf(nest(JSON_DEPTH_MAX + 1))).toBe('too_deep')
@@ -109,7 +109,7 @@ describe('parseLenientJson', () => {
     expect(codeOf(`${'{"a":'.repeat(200)}"\\ud800"${'}'.repeat(200)}`)).toBe('too_deep')
   })
 
-  it('does not detect that two members had one name', () => {
+  it('parseLenientJson does not detect that two members had one name', () => {
     expect(parseLenientJson('{"role":"user","role":"system"}')).toEqual({ role: 'system' })
   })
 })

@@ -16,7 +16,7 @@ import type { Json } from '../../../attestation/json/value.ts'
 const MIB = 1 << 20
 
 describe('parseStrictJson', () => {
-  it('reads any value as JSON.parse does', () => {
+  it('parseStrictJson reads any value as JSON.parse does', () => {
     fc.assert(
       fc.property(
         fc.jsonValue({ stringUnit: 'binary', maxDepth: 6 }),
@@ -31,7 +31,7 @@ describe('parseStrictJson', () => {
     )
   })
 
-  it('reads strings with every kind of escape as JSON.parse does', () => {
+  it('parseStrictJson reads strings with every kind of escape as JSON.parse does', () => {
     const piece = fc.oneof(
       fc.string({ unit: 'binary' }).map((text) => JSON.stringify(text).slice(1, -1)),
       fc.constantFrom(
@@ -57,7 +57,7 @@ describe('parseStrictJson', () => {
     )
   })
 
-  it('accepts no text that JSON.parse refuses, and calls no text a syntax error that it accepts', () => {
+  it('parseStrictJson accepts no text that JSON.parse refuses and calls no valid JSON a syntax error', () => {
     fc.assert(
       fc.property(mutatedJson(), (text) => {
         const expected = attempt(() => JSON.parse(text))
@@ -74,7 +74,7 @@ describe('parseStrictJson', () => {
     )
   })
 
-  it('throws nothing but JsonError on random bytes', () => {
+  it('parseStrictJson throws only JsonError on random bytes', () => {
     fc.assert(
       fc.property(fc.uint8Array({ maxLength: 64 }), (bytes) => {
         const result = attempt(() => parseStrictJson(bytes))
@@ -119,7 +119,7 @@ describe('parseStrictJson', () => {
     ['a comment', '/* */ 1', 0],
     ['no-break space around the value', '\u00a01', 0],
     ['a form feed around the value', '\f1', 0],
-  ])('refuses %s', (_, text, offset) => {
+  ])('parseStrictJson refuses a syntax error: %s', (_, text, offset) => {
     expect(faultOf(text)).toMatchObject({ code: 'syntax', offset })
   })
 })
@@ -133,15 +133,15 @@ describe('parseStrictJson on names', () => {
     ['__proto__', '{"__proto__":1,"__proto__":2}', ['__proto__'], 15],
     ['empty', '{"":1,"":2}', [''], 6],
     ['an array index', '{"7":1,"7":2}', ['7'], 7],
-  ])('refuses a second member of the same name: %s', (_, text, path, offset) => {
+  ])('parseStrictJson refuses a second member of the same name: %s', (_, text, path, offset) => {
     expect(faultOf(text)).toMatchObject({ code: 'duplicate_key', path, offset })
   })
 
-  it('tells apart names that only look alike', () => {
+  it('names that only look alike are told apart', () => {
     expect(parse('{"a":1,"A":2,"\\u0430":3,"a ":4}')).toEqual({ a: 1, A: 2, '\u0430': 3, 'a ': 4 })
   })
 
-  it('keeps __proto__ as a member and leaves every prototype alone', () => {
+  it('parseStrictJson keeps __proto__ as a member and leaves every prototype alone', () => {
     const value = parse(
       '{"__proto__":{"polluted":true},"constructor":{"prototype":{"polluted":true}}}',
     )
@@ -167,7 +167,7 @@ describe('parseStrictJson on numbers', () => {
     '1e-400',
     '0.1000000000000000055511151231257827',
     '123456789012345.678',
-  ])('reads %s as the nearest double', (literal) => {
+  ])('parseStrictJson reads %s as the nearest double', (literal) => {
     expect(parse(`[${literal}]`)).toEqual([Number(literal)])
   })
 
@@ -185,11 +185,11 @@ describe('parseStrictJson on numbers', () => {
     ['1e400', 'number_overflow'],
     ['-1e309', 'number_overflow'],
     [`${'1'.repeat(400)}.0`, 'number_overflow'],
-  ])('refuses %s as %s', (literal, code) => {
+  ])('the number %s is refused as %s', (literal, code) => {
     expect(faultOf(`{"seed":${literal}}`)).toMatchObject({ code, path: ['seed'], offset: 8 })
   })
 
-  it('accepts an integer exactly when a double holds every integer up to it', () => {
+  it('an integer is accepted exactly when a double holds every integer up to it', () => {
     fc.assert(
       fc.property(fc.bigInt({ min: -(2n ** 60n), max: 2n ** 60n }), (integer) => {
         const isSafe = integer >= -(2n ** 53n - 1n) && integer <= 2n ** 53n - 1n
@@ -199,7 +199,7 @@ describe('parseStrictJson on numbers', () => {
     )
   })
 
-  it('does not detect that a fraction within ±(2^53-1) was rounded', () => {
+  it('parseStrictJson does not detect that a fraction within ±(2^53-1) was rounded', () => {
     expect(parse('0.30000000000000000001')).toBe(0.3)
   })
 })
@@ -211,11 +211,11 @@ describe('parseStrictJson on text', () => {
     ['halves in the wrong order', '"\\ude00\\ud83d"'],
     ['high half before another escape', '"\\ud83d\\n"'],
     ['in a name', '{"\\udfff":1}'],
-  ])('refuses a lone surrogate: %s', (_, text) => {
+  ])('parseStrictJson refuses a lone surrogate: %s', (_, text) => {
     expect(faultOf(text)).toMatchObject({ code: 'lone_surrogate', path: [] })
   })
 
-  it('reads a pair of escaped surrogates as one character', () => {
+  it('parseStrictJson reads a pair of escaped surrogates as one character', () => {
     expect(parse('"\\ud83d\\ude00 \\\\ud83d"')).toBe('😀 \\ud83d')
   })
 
@@ -226,19 +226,19 @@ describe('parseStrictJson on text', () => {
     ['a code point over U+10FFFF', [0x22, 0xf4, 0x90, 0x80, 0x80, 0x22], 1],
     ['a cut sequence', [0x22, 0xe2, 0x82], 1],
     ['a fault behind a real U+FFFD', [0x22, 0xef, 0xbf, 0xbd, 0xf0, 0x9f, 0x98, 0x80, 0x80], 8],
-  ])('refuses %s', (_, bytes, offset) => {
+  ])('parseStrictJson refuses bytes that are not UTF-8: %s', (_, bytes, offset) => {
     const result = attempt(() => parseStrictJson(new Uint8Array(bytes)))
     expect(result).toMatchObject({ error: { code: 'invalid_utf8', offset, path: [] } })
   })
 
-  it('counts the offset in bytes', () => {
+  it('the offset of a fault is counted in bytes', () => {
     expect(faultOf('{"ä€😀":tru}')).toMatchObject({
       offset: encodeUtf8('{"ä€😀":').length,
       path: ['ä€😀'],
     })
   })
 
-  it('says nothing of the text in its message', () => {
+  it('the message of a fault says nothing of the text', () => {
     for (const text of [
       '{"secret":1,"secret":2}',
       '["secret" "secret"]',
@@ -250,13 +250,13 @@ describe('parseStrictJson on text', () => {
 })
 
 describe('limits of parseStrictJson', () => {
-  it('takes JSON_CONTAINERS_MAX arrays and objects in all and no more', () => {
+  it('a body may have JSON_CONTAINERS_MAX arrays and objects in all and no more', () => {
     const list = (count: number) => `[${Array.from({ length: count - 1 }, () => '{}').join(',')}]`
     expect(parse(list(JSON_CONTAINERS_MAX))).toHaveLength(JSON_CONTAINERS_MAX - 1)
     expect(faultOf(list(JSON_CONTAINERS_MAX + 1)).code).toBe('too_many')
   })
 
-  it('takes JSON_MEMBERS_MAX members in all and no more, however they are shared out', () => {
+  it('a body may have JSON_MEMBERS_MAX members in all and no more, however they are shared out', () => {
     const object = (count: number) =>
       `{${Array.from({ length: count }, (_, index) => `"${index}":1`).join(',')}}`
     const half = object(JSON_MEMBERS_MAX / 2)
@@ -264,7 +264,7 @@ describe('limits of parseStrictJson', () => {
     expect(faultOf(`[${half},${object(JSON_MEMBERS_MAX / 2 + 1)}]`).code).toBe('too_many')
   })
 
-  it('reads arrays and objects inside each other up to the limit and refuses one more', () => {
+  it('arrays and objects inside each other are read up to the limit, and one more is refused', () => {
     for (const [open, close] of [
       ['[', ']'],
       ['{"a":', '}'],
@@ -290,7 +290,7 @@ describe('limits of parseStrictJson', () => {
     ],
     ['empty objects', `[${'{},'.repeat(MIB / 2)}{}]`],
     ['an unclosed string', `"${'a'.repeat(2 * MIB)}`],
-  ])('stays far from quadratic on a body full of %s', (_, text) => {
+  ])('parseStrictJson stays far from quadratic on a body full of %s', (_, text) => {
     const bytes = encodeUtf8(text)
     const start = performance.now()
     attempt(() => parseStrictJson(bytes))
@@ -301,7 +301,7 @@ describe('limits of parseStrictJson', () => {
 })
 
 describe('parseExactJson', () => {
-  it('reads back what a large number of an answer was canonicalised to', () => {
+  it('parseExactJson reads back what a large number of an answer was canonicalised to', () => {
     for (const literal of [
       '12345678901234567000',
       '1.7976931348623157e+308',
@@ -317,18 +317,18 @@ describe('parseExactJson', () => {
     '1e-400',
     '12345678901234567001',
     '0.30000000000000000001',
-  ])('refuses %s, which has digits that a double loses', (literal) => {
+  ])('parseExactJson refuses %s, which has digits that a double loses', (literal) => {
     const result = attempt(() => parseExactJson(encodeUtf8(`[${literal}]`)))
     expect(result).toMatchObject({ error: { code: 'inexact_number', path: [0], offset: 1 } })
   })
 
-  it('refuses a number beyond the largest double', () => {
+  it('parseExactJson refuses a number beyond the largest double', () => {
     expect(attempt(() => parseExactJson(encodeUtf8('1e400')))).toMatchObject({
       error: { code: 'number_overflow' },
     })
   })
 
-  it('reads what wraps the deepest request, and refuses deeper values', () => {
+  it('parseExactJson reads values up to the depth of evidence and refuses deeper ones', () => {
     const nest = (depth: number) => encodeUtf8('['.repeat(depth) + ']'.repeat(depth))
     expect(parseExactJson(nest(EVIDENCE_DEPTH_MAX))).toBeDefined()
     expect(attempt(() => parseExactJson(nest(EVIDENCE_DEPTH_MAX + 1)))).toMatchObject({

@@ -19,7 +19,7 @@ const leafHashes = leaves.map(hashLeaf)
 const reference = createReference(leaves)
 
 describe('the log’s right edge', () => {
-  it('has the roots of the Certificate Transparency test tree', () => {
+  it('the edge has the roots of the Certificate Transparency test tree', () => {
     const path = new URL('../../vectors/merkle/roots.json', import.meta.url)
     const vector: { leaves: string[]; roots: string[] } = JSON.parse(readFileSync(path, 'utf8'))
     const roots = vector.roots.map((_, size) => {
@@ -29,7 +29,7 @@ describe('the log’s right edge', () => {
     expect(roots).toEqual(vector.roots)
   })
 
-  it(`has the root that the definition gives, for every size up to ${COUNT}`, () => {
+  it(`the edge has the root that the definition gives, for every size up to ${COUNT}`, () => {
     let edge = emptyEdge
     for (let size = 0; size < COUNT; size++) {
       expect(encodeHex(rootOf(edge))).toBe(encodeHex(reference.root(size)))
@@ -38,7 +38,7 @@ describe('the log’s right edge', () => {
     }
   })
 
-  it('is the same, and completes the same nodes, in whatever batches leaves come', () => {
+  it('appendLeaves gives the same edge and nodes in whatever batches leaves come', () => {
     const whole = appendLeaves(emptyEdge, leafHashes)
     fc.assert(
       fc.property(fc.array(fc.nat(COUNT)), (cuts) => {
@@ -57,7 +57,7 @@ describe('the log’s right edge', () => {
     )
   })
 
-  it('completes every perfect subtree once, after its halves, with the hash of its halves', () => {
+  it('appendLeaves completes every perfect subtree once, after its halves, with the hash of its halves', () => {
     const { nodes } = appendLeaves(emptyEdge, leafHashes)
     const known = new Map<string, Uint8Array>()
     for (const { level, index, hash } of nodes) {
@@ -74,7 +74,7 @@ describe('the log’s right edge', () => {
       )
   })
 
-  it('goes on from sizes over 2^32, where 32-bit arithmetic would not', () => {
+  it('the edge goes on from sizes over 2^32, where 32-bit arithmetic would not', () => {
     const hash = new Uint8Array(32).fill(1)
     const size = 2 ** 40 + 3
     const { edge, nodes } = appendLeaves({ size, hashes: [hash, hash, hash] }, [hash])
@@ -87,7 +87,7 @@ describe('the log’s right edge', () => {
     ])
   })
 
-  it('is not changed in place', () => {
+  it('appendLeaves does not change the edge that it was given', () => {
     const before = appendLeaves(emptyEdge, leafHashes.slice(0, 3)).edge
     const copy = structuredClone(before)
     appendLeaves(before, leafHashes.slice(3, 9))
@@ -101,22 +101,22 @@ describe('the log’s right edge', () => {
     ['a negative size', { size: -1, hashes: [] }],
     ['a fractional size', { size: 0.5, hashes: [] }],
     ['a size that a double does not hold', { size: 2 ** 53, hashes: [new Uint8Array(32)] }],
-  ])('is refused with %s', (_, edge) => {
+  ])('an edge with %s is refused', (_, edge) => {
     expect(() => appendLeaves(edge, [])).toThrow(FormatError)
   })
 
-  it('takes no leaf hash of another length', () => {
+  it('appendLeaves takes no leaf hash of another length', () => {
     expect(() => appendLeaves(emptyEdge, [new Uint8Array(31)])).toThrow(FormatError)
   })
 })
 
 describe('hashes', () => {
-  it('tell a leaf from a node with the same bytes', () => {
+  it('a leaf and a node with the same bytes have different hashes', () => {
     const [left, right] = [new Uint8Array(32).fill(1), new Uint8Array(32).fill(2)]
     expect(hashLeaf(new Uint8Array([...left, ...right]))).not.toEqual(hashChildren(left, right))
   })
 
-  it('of no subtrees are the root of the empty log', () => {
+  it('the root of no subtrees is the root of the empty log', () => {
     expect(foldSubtrees([])).toEqual(reference.root(0))
   })
 })

@@ -23,13 +23,13 @@ const stored = new Map(
 )
 
 describe('proofs built from stored nodes', () => {
-  it(`are the inclusion paths of the definition, for every leaf of every log up to ${COUNT} leaves`, () => {
+  it(`stored nodes give the inclusion path of every leaf of every log up to ${COUNT} leaves`, () => {
     for (let size = 1; size <= COUNT; size++)
       for (let index = 0; index < size; index++)
         expectSame(buildProof(inclusionNodes(index, size), hashAt), reference.path(index, size))
   })
 
-  it(`are the consistency proofs of the definition, for every pair of logs up to ${COUNT} leaves`, () => {
+  it(`stored nodes give the consistency proof of every pair of logs up to ${COUNT} leaves`, () => {
     for (let second = 1; second <= COUNT; second++)
       for (let first = 1; first <= second; first++)
         expectSame(
@@ -38,7 +38,7 @@ describe('proofs built from stored nodes', () => {
         )
   })
 
-  it('need no node that is not complete at that size', () => {
+  it('proofs need only nodes that are complete at their size', () => {
     fc.assert(
       fc.property(
         fc.integer({ min: 1, max: 2 ** 53 - 1 }),
@@ -56,7 +56,7 @@ describe('proofs built from stored nodes', () => {
     )
   })
 
-  it('start at the edge of the log', () => {
+  it('edgeNodes names the nodes of the log’s edge', () => {
     const { edge } = appendLeaves(emptyEdge, leaves.map(hashLeaf))
     expect(edgeNodes(COUNT).map(hashAt)).toEqual(edge.hashes)
     expect(edgeNodes(0)).toEqual([])
@@ -71,7 +71,7 @@ describe('proofs built from stored nodes', () => {
     ['a size that a double does not hold', () => edgeNodes(2 ** 53)],
     ['a first log that is longer', () => consistencyNodes(4, 3)],
     ['a size that is no number', () => consistencyNodes(Number.NaN, 3)],
-  ])('are refused for %s', (_, run) => {
+  ])('the nodes of a proof are refused for %s', (_, run) => {
     expect(run).toThrow(FormatError)
   })
 })

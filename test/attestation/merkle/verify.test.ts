@@ -10,16 +10,16 @@ const leafHashes = leaves.map(hashLeaf)
 const reference = createReference(leaves)
 
 describe('verifyInclusion', () => {
-  it(`accepts every leaf of every log up to ${COUNT} leaves`, () => {
+  it(`verifyInclusion accepts every leaf of every log up to ${COUNT} leaves`, () => {
     for (let size = 1; size <= COUNT; size++)
       for (let index = 0; index < size; index++) verifyInclusion(inclusion(index, size))
   })
 
-  it('says where the leaf is', () => {
+  it('verifyInclusion says where the leaf is', () => {
     expect(verifyInclusion(inclusion(5, 7))).toEqual({ index: 5, size: 7 })
   })
 
-  it('refuses every other leaf, index, size and path length, and any swapped or changed hash', () => {
+  it('verifyInclusion refuses every other leaf, index, size and path length, and any changed hash', () => {
     for (const size of [1, 2, 3, 4, 5, 7, 8, 13, 16, 33])
       for (let index = 0; index < size; index++)
         for (const forged of forgeInclusion(index, size))
@@ -40,11 +40,11 @@ describe('verifyInclusion', () => {
       'a path of a thousand hashes',
       { path: Array.from({ length: 1000 }, () => new Uint8Array(32)) },
     ],
-  ])('refuses %s as malformed', (_, change) => {
+  ])('verifyInclusion refuses a malformed proof: %s', (_, change) => {
     expect(codeOf(() => verifyInclusion({ ...inclusion(5, 7), ...change }))).toBe('invalid_proof')
   })
 
-  it('refuses an inner node that is passed off as a leaf one level up', () => {
+  it('an inner node that is passed off as a leaf one level up is refused', () => {
     const [first, second] = [leafHashes[0] ?? new Uint8Array(), leafHashes[1] ?? new Uint8Array()]
     const forged = {
       ...inclusion(0, 8),
@@ -54,7 +54,7 @@ describe('verifyInclusion', () => {
     expect(codeOf(() => verifyInclusion(forged))).toBe('invalid_proof')
   })
 
-  it('refuses a path that goes on above the root, also when it leads to the root it is given', () => {
+  it('an inclusion path that goes on above the root is refused, even when it leads to the given root', () => {
     const extra = new Uint8Array(32).fill(7)
     for (const size of [1, 2, 5, 8]) {
       const { path, ...valid } = inclusion(0, size)
@@ -65,12 +65,12 @@ describe('verifyInclusion', () => {
     }
   })
 
-  it('does not detect a size that does not belong to the root, which is why heads are signed with their size', () => {
+  it('verifyInclusion does not detect a size that does not belong to the root', () => {
     const head = { size: 8, root: reference.root(7) }
     expect(verifyInclusion({ ...inclusion(0, 7), head })).toEqual({ index: 0, size: 8 })
   })
 
-  it('does not detect that nobody signed the root', () => {
+  it('verifyInclusion does not detect that the root is unsigned', () => {
     const leafHash = hashLeaf(new Uint8Array([1]))
     expect(
       verifyInclusion({ leafHash, index: 0, head: { size: 1, root: leafHash }, path: [] }),
@@ -82,16 +82,16 @@ describe('verifyInclusion', () => {
 })
 
 describe('verifyConsistency', () => {
-  it(`accepts every pair of logs up to ${COUNT} leaves`, () => {
+  it(`verifyConsistency accepts every pair of logs up to ${COUNT} leaves`, () => {
     for (let second = 1; second <= COUNT; second++)
       for (let first = 1; first <= second; first++) verifyConsistency(consistency(first, second))
   })
 
-  it('says how many leaves were added', () => {
+  it('verifyConsistency says how many leaves were added', () => {
     expect(verifyConsistency(consistency(5, 7))).toEqual({ added: 2 })
   })
 
-  it('accepts the empty log before every log, by an empty path only', () => {
+  it('the empty log comes before every log, by an empty path only', () => {
     const proof = {
       first: { size: 0, root: reference.root(0) },
       second: { size: 7, root: reference.root(7) },
@@ -110,14 +110,14 @@ describe('verifyConsistency', () => {
     ).toBe('inconsistent')
   })
 
-  it('refuses every other root and path length, and any swapped or changed hash', () => {
+  it('verifyConsistency refuses every other root and path length, and any swapped or changed hash', () => {
     for (const second of [2, 3, 4, 5, 7, 8, 13, 16, 33])
       for (let first = 1; first <= second; first++)
         for (const forged of forgeConsistency(first, second))
           expect(codeOf(() => verifyConsistency(forged))).toMatch(/^(inconsistent|invalid_proof)$/)
   })
 
-  it('refuses a path that goes on above the roots, also when it leads to the roots it is given', () => {
+  it('a consistency path that goes on above the roots is refused, even when it leads to the given roots', () => {
     const extra = new Uint8Array(32).fill(7)
     const above = (size: number) => ({ size, root: hashChildren(extra, reference.root(size)) })
     for (const [first, second] of [
@@ -131,7 +131,7 @@ describe('verifyConsistency', () => {
     }
   })
 
-  it('refuses a log that changed, dropped or reordered a leaf', () => {
+  it('verifyConsistency refuses a log that changed, dropped or reordered a leaf', () => {
     const changed = createReference(leaves.with(2, new Uint8Array([9])))
     const reordered = createReference(
       leaves.with(0, leaves[1] ?? new Uint8Array()).with(1, leaves[0] ?? new Uint8Array()),
@@ -162,7 +162,7 @@ describe('verifyConsistency', () => {
       { path: Array.from({ length: 1000 }, () => new Uint8Array(32)) },
     ],
     ['no path', { path: [] }],
-  ])('refuses %s as malformed', (_, change) => {
+  ])('verifyConsistency refuses a malformed proof: %s', (_, change) => {
     expect(codeOf(() => verifyConsistency({ ...consistency(5, 7), ...change }))).toBe(
       'invalid_proof',
     )

@@ -41,12 +41,12 @@ describe('the CBOR scanner', () => {
     ['63e282ac', '€'],
     ['80', []],
     ['82008101', [0, [1]]],
-  ])('accepts %s, which decodes to %s', (hex, value) => {
+  ])('the CBOR scanner accepts the bytes %s, which decode to %s', (hex, value) => {
     expect(scan(hex)).toBe(hex.length / 2)
     expect(decodeScannedCbor(bytesOf(hex))).toEqual(value)
   })
 
-  it('decodes byte strings and maps as such, whatever their keys are called', () => {
+  it('byte strings and maps are decoded as such, whatever their keys are called', () => {
     const hex = 'a3 00 4101 69 5f5f70726f746f5f5f 01 61 61 a0'
     expect(scan(hex)).toBe(bytesOf(hex).length)
     expect(decodeScannedCbor(bytesOf(hex))).toEqual(
@@ -58,11 +58,11 @@ describe('the CBOR scanner', () => {
     )
   })
 
-  it('stops after the item and leaves what follows to the caller', () => {
+  it('the CBOR scanner stops after the item and leaves what follows to its caller', () => {
     expect(scan('00ff')).toBe(1)
   })
 
-  it('allows indefinite length for the outermost map alone, and only when told', () => {
+  it('the outermost map alone may have indefinite length, and only when that is asked for', () => {
     expect(scan('bf00f6ff', true)).toBe(4)
     expect(faultOf('bf00f6ff')).toMatchObject({ fault: 'indefinite', offset: 0 })
     expect(faultOf('9f00ff', true)).toMatchObject({ fault: 'indefinite', offset: 0 })
@@ -70,7 +70,7 @@ describe('the CBOR scanner', () => {
     expect(faultOf('bf009fffff', true)).toMatchObject({ fault: 'indefinite', offset: 2, path: [0] })
   })
 
-  it('says where the fault is', () => {
+  it('a fault of CBOR says where it is', () => {
     expect(faultOf('a1 61 61 82 00 a1 20 f7')).toEqual({
       fault: 'simple',
       offset: 7,
@@ -138,22 +138,22 @@ describe('the CBOR scanner', () => {
     ['62c080', 'invalid_utf8'],
     ['64f4908080', 'invalid_utf8'],
     ['a161ff00', 'invalid_utf8'],
-  ])('refuses %s as %s', (hex, fault) => {
+  ])('the CBOR scanner refuses the bytes %s as %s', (hex, fault) => {
     expect(faultOf(hex, true)).toMatchObject({ fault })
   })
 
-  it('takes keys as different that only look the same', () => {
+  it('keys of a map that only look the same count as different', () => {
     expect(scan('a2 61 61 00 64 efbbbf61 00')).toBe(10)
     expect(scan('a2 01 00 61 31 00')).toBe(6)
   })
 
-  it('refuses nesting beyond 16, and accepts 16', () => {
+  it('the CBOR scanner accepts nesting of 16 and refuses deeper nesting', () => {
     expect(scan(`${'81'.repeat(16)}00`)).toBe(17)
     expect(faultOf(`${'81'.repeat(17)}00`)).toMatchObject({ fault: 'too_deep', offset: 16 })
     expect(faultOf(`${'a100'.repeat(17)}00`)).toMatchObject({ fault: 'too_deep', offset: 32 })
   })
 
-  it('takes a time that grows with the length only', () => {
+  it('a map of 8000 keys is scanned in less than 200 ms of processor time', () => {
     const pairs = Array.from({ length: 8000 }, (_, index) =>
       Buffer.of(0x19, (index + 256) >> 8, index & 0xff, 0),
     )

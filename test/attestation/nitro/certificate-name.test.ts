@@ -14,18 +14,18 @@ const attribute = (type: string, value: Uint8Array) => sequence(objectIdentifier
 const parse = (der: Uint8Array<ArrayBuffer>) => parseName(decodeDer(der))
 
 describe('a distinguished name', () => {
-  it('is one line of its attributes in order', () => {
+  it('a distinguished name is shown as one line of its attributes in order', () => {
     expect(parse(nameOf('leaf'))).toMatchObject({
       text: 'C=US, O=Amazon, OU=AWS, CN=leaf',
       commonName: 'leaf',
     })
   })
 
-  it('shows types it does not know by their numbers', () => {
+  it('an attribute of unknown type is shown by its number', () => {
     expect(parse(sequence(set(attribute('1.2.3.4', utf8String('x')))))?.text).toBe('1.2.3.4=x')
   })
 
-  it('shows as hex what could forge a line on a terminal', () => {
+  it('text that could forge a line on a terminal is shown as hex', () => {
     const forged = utf8String('leaf\nVALID')
     expect(parse(sequence(set(attribute('2.5.4.3', forged))))?.text).toBe(
       `CN=#${Buffer.from(forged).toString('hex')}`,
@@ -34,13 +34,13 @@ describe('a distinguished name', () => {
     expect(parse(sequence(set(attribute('2.5.4.3', turned))))?.text).toMatch(/^CN=#0c/)
   })
 
-  it('shows string types other than ASCII and UTF-8 as hex', () => {
+  it('string types other than ASCII and UTF-8 are shown as hex', () => {
     expect(
       parse(sequence(set(attribute('2.5.4.3', encodeDer(0x1e, Buffer.from('0041', 'hex'))))))?.text,
     ).toBe('CN=#1e020041')
   })
 
-  it('has no common name where it has two', () => {
+  it('a distinguished name with two common names has no common name', () => {
     const two = [
       set(attribute('2.5.4.3', utf8String('a'))),
       set(attribute('2.5.4.3', utf8String('b'))),
@@ -54,7 +54,7 @@ describe('a distinguished name', () => {
     ['an attribute without a value', sequence(set(sequence(objectIdentifier('2.5.4.3'))))],
     ['an attribute without a type', sequence(set(sequence(utf8String('x'), utf8String('x'))))],
     ['sequences for sets', sequence(sequence(attribute('2.5.4.3', utf8String('x'))))],
-  ])('is not %s', (_, der) => {
+  ])('parseName gives null for %s', (_, der) => {
     expect(parse(der)).toBeNull()
   })
 })

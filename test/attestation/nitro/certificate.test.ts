@@ -35,12 +35,12 @@ function expectSameReading(der: Uint8Array<ArrayBuffer>): void {
 }
 
 describe('a certificate', () => {
-  it('of the builder is read as pkijs reads it', () => {
+  it('a certificate of the builder is read as pkijs reads it', () => {
     for (const der of [...standardChain.cabundle, standardChain.certificate]) expectSameReading(der)
   })
 
   it.skipIf(!hasNitroFixtures)(
-    'of AWS is read as pkijs reads it (skipped without ../shared/fixtures)',
+    'a certificate of AWS is read as pkijs reads it (skipped without ../shared/fixtures)',
     () => {
       for (const fixture of nitroFixtures) {
         const { cabundle, certificate } = decodeAttestationPayload(readFixture(fixture))
@@ -49,7 +49,7 @@ describe('a certificate', () => {
     },
   )
 
-  it('of the builder is read as OpenSSL reads it', () => {
+  it('a certificate of the builder is read as OpenSSL reads it', () => {
     for (const der of [...standardChain.cabundle, standardChain.certificate]) {
       const ours = parseCertificate(der, 'certificate')
       const theirs = new X509Certificate(der)

@@ -10,7 +10,7 @@ const chain = (): LinkedChain => ({ certificates: [], leafKey })
 const ders = (...parts: readonly string[]) => parts.map((part) => new Uint8Array(Buffer.from(part)))
 
 describe('a chain cache', () => {
-  it('finds a chain by the bytes of all its certificates', () => {
+  it('a chain cache finds a chain by the bytes of all its certificates', () => {
     const cache = createChainCache(4)
     const kept = chain()
     cache.set(ders('root', 'leaf'), kept)
@@ -19,14 +19,14 @@ describe('a chain cache', () => {
     expect(cache.get(ders('root'))).toBeUndefined()
   })
 
-  it('tells the same bytes in other certificates apart', () => {
+  it('a chain cache tells the same bytes in other certificates apart', () => {
     const cache = createChainCache(4)
     cache.set(ders('ab', 'c'), chain())
     expect(cache.get(ders('a', 'bc'))).toBeUndefined()
     expect(cache.get(ders('abc'))).toBeUndefined()
   })
 
-  it('keeps no more than it may, and lets go of what was not used for longest', () => {
+  it('a chain cache keeps as many as it may and drops the chain that was unused for longest', () => {
     const cache = createChainCache(2)
     cache.set(ders('1'), chain())
     cache.set(ders('2'), chain())
@@ -39,7 +39,7 @@ describe('a chain cache', () => {
     ])
   })
 
-  it('of size zero keeps nothing', () => {
+  it('a chain cache of size zero keeps nothing', () => {
     const cache = createChainCache(0)
     cache.set(ders('1'), chain())
     expect(cache.get(ders('1'))).toBeUndefined()

@@ -53,7 +53,7 @@ const { item } = fc.letrec<{ item: Uint8Array; array: Uint8Array; map: Uint8Arra
 }))
 
 describe('what the scanner accepts', () => {
-  it('is read as cbor-x reads it', () => {
+  it('CBOR that the scanner accepts is decoded as cbor-x decodes it', () => {
     fc.assert(
       fc.property(item, (bytes) => {
         expect(scanCbor(bytes, { offset: 0, indefiniteTop: false })).toBe(bytes.length)
@@ -64,7 +64,7 @@ describe('what the scanner accepts', () => {
     )
   })
 
-  it('is read to the break of a map of indefinite length', () => {
+  it('a map of indefinite length is read to its break', () => {
     const bytes = Uint8Array.of(0xbf, 0x61, 0x61, 0x01, 0x02, 0x80, 0xff)
     expect(scanCbor(bytes, { offset: 0, indefiniteTop: true })).toBe(bytes.length)
     expect(decodeScannedCbor(bytes)).toEqual(
@@ -75,11 +75,11 @@ describe('what the scanner accepts', () => {
     )
   })
 
-  it('keeps a byte order mark at the beginning of text', () => {
+  it('a byte order mark at the beginning of text is kept', () => {
     expect(decodeScannedCbor(Uint8Array.of(0x63, 0xef, 0xbb, 0xbf))).toBe('\ufeff')
   })
 
-  it('gives byte strings without copying them', () => {
+  it('byte strings are given without copying them', () => {
     const bytes = Uint8Array.of(0x42, 1, 2)
     const value = decodeScannedCbor(bytes)
     expect(value instanceof Uint8Array && value.buffer === bytes.buffer).toBe(true)

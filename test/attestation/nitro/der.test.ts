@@ -27,7 +27,7 @@ describe('the DER decoder', () => {
     ['an object identifier', '0603 550403'],
     ['primitive context content that is anything', '8102ffff'],
     ['128 bytes', `048180${'00'.repeat(128)}`],
-  ])('accepts %s', (_, hex) => {
+  ])('the DER decoder accepts %s', (_, hex) => {
     expect(decodeDer(bytesOf(hex)).encoding).toEqual(bytesOf(hex))
   })
 
@@ -66,11 +66,11 @@ describe('the DER decoder', () => {
     ['half a character in a BMPString', '1e0100'],
     ['a type that certificates are not made of', '090100'],
     ['nesting beyond 16', nested(17)],
-  ])('refuses %s', (_, hex) => {
+  ])('the DER decoder refuses malformed bytes: %s', (_, hex) => {
     expect(() => decodeDer(bytesOf(hex))).toThrow(DerError)
   })
 
-  it('accepts nesting of 16 and gives each level', () => {
+  it('the DER decoder accepts nesting of 16 and gives each level', () => {
     let node = decodeDer(bytesOf(nested(15)))
     let levels = 1
     while (node.children[0]) {
@@ -88,7 +88,7 @@ describe('a time', () => {
     [0x17, '000229120000Z', '2000-02-29T12:00:00Z'],
     [0x18, '20541206075525Z', '2054-12-06T07:55:25Z'],
     [0x18, '99991231235959Z', '9999-12-31T23:59:59Z'],
-  ])('of type %i reads %s as %s', (tag, digits, iso) => {
+  ])('a time of type %i with the text %s is read as %s', (tag, digits, iso) => {
     expect(decodeTime(tag, text(digits))).toBe(Date.parse(iso))
   })
 
@@ -106,14 +106,14 @@ describe('a time', () => {
     [0x17, '250101126000Z'],
     [0x17, '250101120060Z'],
     [0x17, ''],
-  ])('of type %i is not %s', (tag, digits) => {
+  ])('a time of type %i with the text %s is refused', (tag, digits) => {
     expect(decodeTime(tag, text(digits))).toBeNull()
   })
 })
 
 describe('an object identifier', () => {
   it.each(['2.5.4.3', '1.2.840.10045.4.3.3', '1.3.132.0.34', '0.0', '2.999.1'])(
-    'reads %s',
+    'decodeObjectIdentifier reads the identifier %s',
     (dotted) => {
       expect(decodeObjectIdentifier(objectIdentifier(dotted).subarray(2))).toBe(dotted)
     },

@@ -10,7 +10,7 @@ import {
 import { payloadRefusals } from '../../support/nitro-cases/payload-cases.ts'
 
 describe('a decoded payload', () => {
-  it('has every field, PCRs ascending, and null for what is absent', () => {
+  it('a decoded payload has every field, its PCRs in order, and null for absent fields', () => {
     const pcrs = new Map([...PCR_VALUES].reverse())
     const decoded = decodeAttestationPayload(
       buildDocument({ fields: { pcrs, nonce: undefined, user_data: null, new: 1 } }),
@@ -29,12 +29,15 @@ describe('a decoded payload', () => {
     expect(decoded.pcrs.get(3)).toEqual(new Uint8Array(PCR_VALUES.get(3) ?? []))
   })
 
-  it.each(payloadRefusals)('is refused with $code: $name', ({ document, code }) => {
-    expect(() => decodeAttestationPayload(document)).toThrow(AttestationError)
-    expect(() => decodeAttestationPayload(document)).toThrow(expect.objectContaining({ code }))
-  })
+  it.each(payloadRefusals)(
+    'decodeAttestationPayload refuses with $code: $name',
+    ({ document, code }) => {
+      expect(() => decodeAttestationPayload(document)).toThrow(AttestationError)
+      expect(() => decodeAttestationPayload(document)).toThrow(expect.objectContaining({ code }))
+    },
+  )
 
-  it('does not detect a forged signature, an unknown root or another time: it is a claim', () => {
+  it('decodeAttestationPayload does not detect a forged signature, an unknown root or another time', () => {
     const forged = buildDocument({
       signature: new Uint8Array(96),
       fields: { timestamp: 1, cabundle: [Uint8Array.of(0)] },
@@ -42,7 +45,7 @@ describe('a decoded payload', () => {
     expect(decodeAttestationPayload(forged).timestampMs).toBe(1)
   })
 
-  it('gives a timestamp beyond 2^53 as the nearest double', () => {
+  it('a timestamp beyond 2^53 is given as the nearest double', () => {
     expect(
       decodeAttestationPayload(buildDocument({ fields: { timestamp: 2n ** 64n - 1n } }))
         .timestampMs,

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { fuzzAttestation } from '../../support/nitro-fuzz/fuzz.ts'
 
 describe('3000 mutated documents (the long form is test/bench/fuzz-attestation.ts)', () => {
-  it('are refused with our error, quickly, but for the harmless forms', async () => {
+  it('3000 mutated documents are refused with our error, quickly, but for the harmless forms', async () => {
     const { failures, refused, accepted } = await fuzzAttestation({
       documents: 3000,
       seed: 20_260_304,

@@ -23,11 +23,11 @@ describe('a file of roots', () => {
     ['PEM', bytesOf(pemOf(root))],
     ['PEM with carriage returns', bytesOf(pemOf(root).replaceAll('\n', '\r\n'))],
     ['PEM after other text', bytesOf(`subject=CN=root\n${pemOf(root)}`)],
-  ])('of %s gives the fingerprint', (_, file) => {
+  ])('a file of roots in %s gives the fingerprint', (_, file) => {
     expect(parseRoots(file).map(encodeHex)).toEqual([rootSha256])
   })
 
-  it('of several blocks gives each fingerprint', () => {
+  it('a file of several PEM blocks gives each fingerprint', () => {
     expect(parseRoots(bytesOf(pemOf(root) + pemOf(standardChain.certificate)))).toHaveLength(2)
   })
 
@@ -36,12 +36,12 @@ describe('a file of roots', () => {
     ['text', 'trust me'],
     ['a private key', '-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----'],
     ['a block that is no base64', '-----BEGIN CERTIFICATE-----\n****\n-----END CERTIFICATE-----'],
-  ])('of %s is refused', (_, text) => {
+  ])('a file of roots that holds %s is refused', (_, text) => {
     expect(() => parseRoots(bytesOf(text))).toThrow(FormatError)
   })
 
   it.skipIf(!hasNitroFixtures)(
-    'finds the pinned root in what AWS signed (skipped without ../shared/fixtures)',
+    'the pinned root is found in what AWS signed (skipped without ../shared/fixtures)',
     () => {
       for (const fixture of nitroFixtures.filter(({ kind }) => kind === 'aws')) {
         const [first = new Uint8Array()] = decodeAttestationPayload(readFixture(fixture)).cabundle

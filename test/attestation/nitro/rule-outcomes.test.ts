@@ -18,7 +18,7 @@ const rulesThat = (outcome: string, ...args: Parameters<typeof outcomesOf>) =>
 const upTo = (last: number) => Array.from({ length: last }, (_, index) => index + 1)
 
 describe('the outcomes of a refused document', () => {
-  it('are one for each rule, with the broken one failed', () => {
+  it('a refused document has an outcome for each rule, and the broken rule failed', () => {
     const outcomes = outcomesOf('nonce_mismatch')
     expect(outcomes.map(({ rule }) => rule)).toEqual(upTo(25))
     expect(outcomes.filter(({ outcome }) => outcome === 'failed')).toEqual([
@@ -26,21 +26,21 @@ describe('the outcomes of a refused document', () => {
     ])
   })
 
-  it('claim nothing of rules in the same or a later stage', () => {
+  it('the outcomes claim nothing about rules in the same stage or a later stage', () => {
     expect(rulesThat('passed', 'unprotected_header_not_empty')).toEqual([])
     expect(rulesThat('passed', 'signature_invalid')).toEqual(upTo(18))
   })
 
-  it('do not claim strict CBOR when the payload was refused', () => {
+  it('the outcomes do not claim strict CBOR when the payload was refused', () => {
     expect(rulesThat('passed', 'payload_duplicate_key')).toEqual(upTo(5))
     expect(rulesThat('passed', 'root_untrusted')).toEqual(upTo(12))
   })
 
-  it('claim the rules of policy that were checked before', () => {
+  it('the outcomes claim the rules of policy that were checked before', () => {
     expect(rulesThat('passed', 'measurement_mismatch')).toEqual([...upTo(18), 20, 21, 23])
   })
 
-  it('never call a rule passed that nobody asked for', () => {
+  it('the outcomes never call a rule passed that the policy did not ask for', () => {
     expect(rulesThat('passed', 'measurement_mismatch', { allowDebug: true })).not.toContain(23)
     expect(rulesThat('passed', 'debug_mode')).not.toContain(22)
     const revoked = [{ issuer: new Uint8Array(1), serial: new Uint8Array(1) }]

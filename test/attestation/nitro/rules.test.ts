@@ -14,7 +14,7 @@ import { acceptances, refusals } from '../../support/nitro-cases/all-cases.ts'
 import { policyOf, timeOf } from '../../support/nitro-cases/case.ts'
 
 describe('a rule', () => {
-  it.each(acceptances)('$rule accepts $name', async (acceptance) => {
+  it.each(acceptances)('rule $rule accepts $name', async (acceptance) => {
     const facts = await verifyAttestation(
       acceptance.document,
       policyOf(acceptance),
@@ -24,7 +24,7 @@ describe('a rule', () => {
     expect(facts.rules.filter(({ outcome }) => outcome === 'failed')).toEqual([])
   })
 
-  it.each(refusals)('refuses with $code: $name', async (refusal) => {
+  it.each(refusals)('verifyAttestation refuses with $code: $name', async (refusal) => {
     const verification = verifyAttestation(refusal.document, policyOf(refusal), timeOf(refusal))
     const error: unknown = await verification.then(
       () => 'accepted',
@@ -36,17 +36,17 @@ describe('a rule', () => {
 })
 
 describe('the cases', () => {
-  it('have a refusal for each code', () => {
+  it('the cases have a refusal for each code', () => {
     const tried = new Set<string>(refusals.map(({ code }) => code))
     expect(Object.keys(ATTESTATION_CODES).filter((code) => !tried.has(code))).toEqual([])
   })
 
-  it('have an acceptance for each rule', () => {
+  it('the cases have an acceptance for each rule', () => {
     const tried = new Set<number>(acceptances.map(({ rule }) => rule))
     expect(Object.keys(RULES).filter((rule) => !tried.has(Number(rule)))).toEqual([])
   })
 
-  it('have a refusal for each rule but 25, which only reports', () => {
+  it('the cases have a refusal for each rule but 25, which only reports', () => {
     const tried = new Set<number>(refusals.map(({ code }) => ATTESTATION_CODES[code]))
     expect(Object.keys(RULES).filter((rule) => !tried.has(Number(rule)))).toEqual(['25'])
   })
@@ -58,7 +58,7 @@ describe('the README', () => {
     'utf8',
   )
 
-  it('has a row for each rule with all its codes, and no others', () => {
+  it('the README has a row for each rule with all its codes, and no others', () => {
     const rows = readme.matchAll(/^\| +(\d+) \| (\w+) +\| .* \| (.*?) +\|$/gm)
     const listed = [...rows].map(([, rule, stage, codes = '']) => [
       Number(rule),
@@ -75,11 +75,11 @@ describe('the README', () => {
     expect(listed).toEqual(expected.map((row) => (row[0] === 25 ? [25, 'policy', ['none']] : row)))
   })
 
-  it("has the fingerprint of AWS's root, and no other", () => {
+  it("the README has the fingerprint of AWS's root and no other fingerprint", () => {
     expect(readme.match(/\b[0-9a-f]{64}\b/g)).toEqual([encodeHex(AWS_ROOT_SHA256)])
   })
 
-  it('lists the types that certificates are made of', () => {
+  it('the README lists the types that certificates are made of', () => {
     const [, list = ''] = /exactly these identifiers: ([^.]*)\./.exec(readme) ?? []
     const listed = list.split(',').map((item) => Number.parseInt(item.trim(), 16))
     expect(listed).toEqual(Object.values(DER_TAGS))

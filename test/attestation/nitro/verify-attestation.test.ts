@@ -40,7 +40,7 @@ describe.skipIf(!hasNitroFixtures)(
     })
 
     it.each(aws)(
-      'is accepted at its time with the facts it is known for: $file',
+      'a document of AWS is accepted at its time with its known facts: $file',
       async (fixture) => {
         const bytes = readFixture(fixture)
         const at = new Date(fixture.valid_at * 1000)
@@ -78,25 +78,33 @@ describe.skipIf(!hasNitroFixtures)(
       },
     )
 
-    it.each(aws)('is refused before and after the life of its leaf: $file', async (fixture) => {
-      const bytes = readFixture(fixture)
-      const at = (text: string, ms: number) => new Date(Date.parse(text) + ms)
-      const verify = (time: Date) =>
-        codeOf(verifyAttestation(bytes, demand(fixture.debug_mode_zero_pcrs), time))
-      expect(await verify(at(fixture.leaf_not_before, -HOUR_MS))).toBe('certificate_not_yet_valid')
-      expect(await verify(at(fixture.leaf_not_before, -1000))).toBe('certificate_not_yet_valid')
-      expect(await verify(at(fixture.leaf_not_after, 1000))).toBe('certificate_expired')
-      expect(await verify(at(fixture.leaf_not_after, HOUR_MS))).toBe('certificate_expired')
-    })
+    it.each(aws)(
+      'a document of AWS is refused before and after the life of its leaf: $file',
+      async (fixture) => {
+        const bytes = readFixture(fixture)
+        const at = (text: string, ms: number) => new Date(Date.parse(text) + ms)
+        const verify = (time: Date) =>
+          codeOf(verifyAttestation(bytes, demand(fixture.debug_mode_zero_pcrs), time))
+        expect(await verify(at(fixture.leaf_not_before, -HOUR_MS))).toBe(
+          'certificate_not_yet_valid',
+        )
+        expect(await verify(at(fixture.leaf_not_before, -1000))).toBe('certificate_not_yet_valid')
+        expect(await verify(at(fixture.leaf_not_after, 1000))).toBe('certificate_expired')
+        expect(await verify(at(fixture.leaf_not_after, HOUR_MS))).toBe('certificate_expired')
+      },
+    )
 
-    it.each(aws)('is accepted at any time in historical mode: $file', async (fixture) => {
-      const historical = { ...demand(fixture.debug_mode_zero_pcrs), mode: 'historical' } as const
-      const facts = await verifyAttestation(readFixture(fixture), historical, new Date(0))
-      expect(facts.verifiedAtMs).toBe(fixture.timestamp_ms)
-    })
+    it.each(aws)(
+      'a document of AWS is accepted at any time in historical mode: $file',
+      async (fixture) => {
+        const historical = { ...demand(fixture.debug_mode_zero_pcrs), mode: 'historical' } as const
+        const facts = await verifyAttestation(readFixture(fixture), historical, new Date(0))
+        expect(facts.verifiedAtMs).toBe(fixture.timestamp_ms)
+      },
+    )
 
     it.each(aws.filter((fixture) => fixture.debug_mode_zero_pcrs))(
-      'in debug mode is refused unless allowed: $file',
+      'a document of AWS in debug mode is refused unless allowed: $file',
       async (fixture) => {
         const at = new Date(fixture.valid_at * 1000)
         expect(await codeOf(verifyAttestation(readFixture(fixture), demand(false), at))).toBe(
@@ -105,15 +113,18 @@ describe.skipIf(!hasNitroFixtures)(
       },
     )
 
-    it.each(aws)('is refused with any one bit of its signature flipped: $file', async (fixture) => {
-      const bytes = Uint8Array.from(readFixture(fixture))
-      const index = bytes.length - 1 - (fixture.timestamp_ms % 96)
-      bytes[index] = (bytes[index] ?? 0) ^ (1 << (fixture.timestamp_ms % 8))
-      const at = new Date(fixture.valid_at * 1000)
-      expect(await codeOf(verifyAttestation(bytes, demand(true), at))).toBe('signature_invalid')
-    })
+    it.each(aws)(
+      'a document of AWS is refused with one bit of its signature flipped: $file',
+      async (fixture) => {
+        const bytes = Uint8Array.from(readFixture(fixture))
+        const index = bytes.length - 1 - (fixture.timestamp_ms % 96)
+        bytes[index] = (bytes[index] ?? 0) ^ (1 << (fixture.timestamp_ms % 8))
+        const at = new Date(fixture.valid_at * 1000)
+        expect(await codeOf(verifyAttestation(bytes, demand(true), at))).toBe('signature_invalid')
+      },
+    )
 
-    it('is refused with its signature corrupted', async () => {
+    it('a document of AWS with a corrupted signature is refused', async () => {
       const [fixture] = nitroFixtures.filter(({ file }) => file.includes('aws-nitro-document-bad'))
       expect(fixture).toBeDefined()
       if (!fixture) return
@@ -125,7 +136,7 @@ describe.skipIf(!hasNitroFixtures)(
       expect(await codeOf(verification)).toBe('signature_invalid')
     })
 
-    it('is not one when another root issued it, and is accepted when that root is trusted', async () => {
+    it('a document under another root is refused, and is accepted when that root is trusted', async () => {
       const [fixture] = nitroFixtures.filter(({ file }) => file.includes('custom-pcr16'))
       expect(fixture).toBeDefined()
       if (!fixture) return
@@ -140,7 +151,7 @@ describe.skipIf(!hasNitroFixtures)(
 )
 
 describe('a verified document', () => {
-  it('gives what it carries, and each rule with its outcome', async () => {
+  it('a verified document gives what it carries and each rule with its outcome', async () => {
     const facts = await verifyAttestation(
       buildDocument({ fields: { something_new: 1 } }),
       { ...policy, measurements: [new Map([[9, new Uint8Array(48).fill(1)]]), PCR_VALUES] },
@@ -173,7 +184,7 @@ describe('a verified document', () => {
     ])
   })
 
-  it('tells an absent field from an empty one', async () => {
+  it('a verified document tells an absent field from an empty field', async () => {
     const document = buildDocument({
       fields: { public_key: null, user_data: new Uint8Array(), nonce: undefined },
     })
@@ -181,7 +192,7 @@ describe('a verified document', () => {
     expect([facts.publicKey, facts.userData, facts.nonce]).toEqual([null, new Uint8Array(), null])
   })
 
-  it('reports bindings that do not hold, and does not refuse for them', async () => {
+  it('bindings that do not hold are reported and do not make a document refused', async () => {
     const fields = {
       module_id: 'i-0fffffffffffffff0-enc00',
       pcrs: new Map([...PCR_VALUES, [4, new Uint8Array(48)]]),
@@ -190,14 +201,14 @@ describe('a verified document', () => {
     expect(bindings).toMatchObject({ pcr4: false, leafCommonName: false, issuerCommonName: false })
   })
 
-  it('is not changed by a caller who changes the bytes meanwhile', async () => {
+  it('a caller who changes the bytes meanwhile does not change the verification', async () => {
     const bytes = buildDocument()
     const verification = verifyAttestation(bytes, policy, MADE_AT)
     bytes.fill(0)
     expect((await verification).moduleId).toBe('i-0123456789abcdef0-enc0123456789abcdef')
   })
 
-  it('does not detect that its enclave is gone, or that its key was stolen: only freshness and nonce bound that', async () => {
+  it('historical verification does not detect that the enclave is gone or that its key was stolen', async () => {
     const historical = { ...policy, mode: 'historical' } as const
     const facts = await verifyAttestation(buildDocument(), historical, new Date('2099-01-01'))
     expect(facts.rules[20]).toMatchObject({
@@ -208,7 +219,7 @@ describe('a verified document', () => {
 })
 
 describe('a verifier with a cache', () => {
-  it('refuses a known chain when its time, root or revocation no longer hold', async () => {
+  it('a known chain is refused when its time, root or revocation no longer hold', async () => {
     const verifier = createAttestationVerifier()
     const document = buildDocument()
     await verifier.verify(document, policy, MADE_AT)
@@ -224,14 +235,14 @@ describe('a verifier with a cache', () => {
     expect(await codeOf(verifier.verify(document, policy, MADE_AT))).toBe('accepted')
   })
 
-  it('verifies the signature of each document under a known chain', async () => {
+  it('the signature of each document under a known chain is verified', async () => {
     const verifier = createAttestationVerifier()
     await verifier.verify(buildDocument(), policy, MADE_AT)
     const forged = buildDocument({ signature: new Uint8Array(96).fill(1) })
     expect(await codeOf(verifier.verify(forged, policy, MADE_AT))).toBe('signature_invalid')
   })
 
-  it('does not keep a chain that did not hold', async () => {
+  it('a chain that did not hold is not kept in the cache', async () => {
     const verifier = createAttestationVerifier()
     const chain = buildChain({ level: 4, parts: { sign: partsOf(2).sign } })
     for (const _ of [1, 2])
@@ -246,13 +257,16 @@ describe('measurements of a set that expects nothing', () => {
     ['an empty Map', new Map()],
     ['an empty list', []],
     ['a list of entries', [...PCR_VALUES]],
-  ])('match no document, also without a policy: %s', (_, set) => {
-    const document = decodeAttestationPayload(buildDocument())
-    const expectation = { measurements: [set as MeasurementSet], releases: [] }
-    expect(() => checkMeasurements(document, expectation)).toThrow(
-      expect.objectContaining({ code: 'measurements_not_given' }),
-    )
-  })
+  ])(
+    'a measurement set that expects nothing matches no document, even without a policy: %s',
+    (_, set) => {
+      const document = decodeAttestationPayload(buildDocument())
+      const expectation = { measurements: [set as MeasurementSet], releases: [] }
+      expect(() => checkMeasurements(document, expectation)).toThrow(
+        expect.objectContaining({ code: 'measurements_not_given' }),
+      )
+    },
+  )
 })
 
 describe('a policy that makes no sense', () => {
@@ -324,14 +338,14 @@ describe('a policy that makes no sense', () => {
     ['revoked certificates in hex', { revoked: [{ issuer: '30', serial: '01' }] }],
     ['revoked certificates of null', { revoked: null }],
     ['revoked certificates that are no list', { revoked: {} }],
-  ])('is refused before the document is looked at: %s', async (_, change) => {
+  ])('a senseless policy is refused before the document is looked at: %s', async (_, change) => {
     for (const bytes of [document, new Uint8Array()])
       await expect(verifyAttestation(bytes, { ...policy, ...change }, MADE_AT)).rejects.toThrow(
         PolicyError,
       )
   })
 
-  it.each([null, undefined, 'any'])('is refused when it is none: %s', async (none) => {
+  it.each([null, undefined, 'any'])('a value that is no policy is refused: %s', async (none) => {
     const verification = verifyAttestation(document, none as unknown as AttestationPolicy, MADE_AT)
     await expect(verification).rejects.toThrow(PolicyError)
   })
@@ -342,7 +356,7 @@ describe('a policy that makes no sense', () => {
     ['text', MADE_AT.toISOString()],
     ['what compares with nothing', { getTime: () => undefined }],
     ['nothing', undefined],
-  ])('is refused with a time that is none: %s', async (_, at) => {
+  ])('a value that is no time is refused: %s', async (_, at) => {
     for (const mode of ['current', 'historical'] as const)
       await expect(verifyAttestation(document, { ...policy, mode }, at as Date)).rejects.toThrow(
         PolicyError,
@@ -353,7 +367,7 @@ describe('a policy that makes no sense', () => {
     ['an ArrayBuffer, which has no length', document.slice().buffer],
     ['text', 'document'],
     ['an array', [...document]],
-  ])('is refused with a document that is no byte array: %s', async (_, bytes) => {
+  ])('a document that is no byte array is refused: %s', async (_, bytes) => {
     await expect(verifyAttestation(bytes as Uint8Array, policy, MADE_AT)).rejects.toThrow(
       PolicyError,
     )

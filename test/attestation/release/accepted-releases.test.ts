@@ -46,16 +46,19 @@ describe('the releases of a list', () => {
         ['1.3.8', 'revoked'],
       ],
     ],
-  ])('that are accepted in a document made at %s are %j', (time, accepted, refused) => {
-    expect(versionsOf(at(time))).toEqual({ accepted, refused })
-  })
+  ])(
+    'the releases that are accepted in a document made at %s are %j',
+    (time, accepted, refused) => {
+      expect(versionsOf(at(time))).toEqual({ accepted, refused })
+    },
+  )
 
-  it('end to the millisecond', () => {
+  it('the time of a release begins and ends to the millisecond', () => {
     expect(versionsOf(at('2026-11-22T00:00:00Z') - 1).accepted).toContain('1.3.9')
     expect(versionsOf(at('2026-11-21T15:00:00Z') - 1).accepted).not.toContain('1.4.0')
   })
 
-  it('are each either accepted or refused, at any time', () => {
+  it('every release of a list is either accepted or refused at any time', () => {
     fc.assert(
       fc.property(fc.double({ noNaN: false }), (time) => {
         const { accepted, refused } = versionsOf(time)
@@ -65,11 +68,11 @@ describe('the releases of a list', () => {
     )
   })
 
-  it('are not accepted at no time at all, where they have a beginning or an end', () => {
+  it('a release with a beginning or an end is not accepted at a time that is no number', () => {
     expect(versionsOf(Number.NaN).accepted).toEqual([])
   })
 
-  it('say why they are refused, and when they would not be', () => {
+  it('the refusal of a release says why, with the time of its end or revocation', () => {
     const { refused } = acceptedMeasurements(SIGNED_LIST.list.releases, at('2027-01-01T00:00:00Z'))
     expect(refused.map(({ message }) => message)).toEqual([
       expect.stringContaining(
@@ -79,7 +82,7 @@ describe('the releases of a list', () => {
     ])
   })
 
-  it('give their measurements as a policy takes them, PCR8 only when the image is signed', () => {
+  it('a release gives its measurements as a policy takes them, with PCR8 only for a signed image', () => {
     const { accepted } = acceptedMeasurements(SIGNED_LIST.list.releases, at('2026-11-21T20:00:00Z'))
     expect(accepted.map(({ measurements }) => [...measurements.keys()])).toEqual([
       [0, 1, 2, 8],
@@ -92,14 +95,14 @@ describe('the releases of a list', () => {
 describe('a document', () => {
   const document = { pcrs: PCR_VALUES, timestampMs: at('2026-11-21T20:00:00Z') }
 
-  it('is of the release whose measurements it has', () => {
+  it('a document belongs to the release whose measurements it has', () => {
     const match = matchRelease(document, [entryOf(buildOtherRelease()), entryOf(buildRelease())])
     expect(match).toMatchObject({ kind: 'accepted', release: { version: '1.4.0' } })
     expect(matchRelease(document, [entryOf(buildOtherRelease())])).toEqual({ kind: 'unknown' })
     expect(matchRelease(document, [])).toEqual({ kind: 'unknown' })
   })
 
-  it('is refused when its image is revoked anywhere, under whatever name it is accepted', () => {
+  it('a document is refused when its image is revoked, even if it is accepted under another name', () => {
     const revoked = { at: '2026-11-21T19:00:00Z', reason: 'a reason' }
     const { measurements } = buildRelease()
     const renamed = buildEntry({ release: buildRelease({ version: '9.9.9' }) })
@@ -112,12 +115,12 @@ describe('a document', () => {
       expect(matchRelease(document, entries)).toMatchObject({ kind: 'refused', reason: 'revoked' })
   })
 
-  it('made before its release was revoked is refused as well: a key that leaked signs on, with the old document', () => {
+  it('a document made before its release was revoked is refused too, since a leaked key signs on', () => {
     const revoked = { at: '2027-01-01T00:00:00Z', reason: 'a reason' }
     expect(matchRelease(document, [buildEntry({ revoked })])).toMatchObject({ reason: 'revoked' })
   })
 
-  it('is accepted by a release on its own that ended in a list beside it: only revocation crosses', () => {
+  it('a release on its own accepts a document although its entry in a list beside it has ended', () => {
     const ended = buildEntry({ accepted_until: '2026-01-01T00:00:00Z' })
     expect(matchRelease(document, [ended, entryOf(buildRelease())]).kind).toBe('accepted')
   })

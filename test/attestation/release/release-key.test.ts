@@ -73,7 +73,7 @@ function decodeScalar(bytes: Uint8Array): bigint {
 
 describe('a release key', () => {
   it.each(RFC_8032)(
-    'gives the public key and signature of RFC 8032: %s',
+    'signing gives the public key and signature of RFC 8032: %s',
     (secret, key, message, signature) => {
       expect(encodeHex(releaseKeyOf(decodeHex(secret)))).toBe(key)
       expect(encodeHex(signBytes(decodeHex(message), decodeHex(secret)))).toBe(signature)
@@ -82,7 +82,7 @@ describe('a release key', () => {
     },
   )
 
-  it('agrees with OpenSSL on any message, both ways', () => {
+  it('signatures agree with OpenSSL on any message, both ways', () => {
     const der = Buffer.concat([Buffer.from('302e020100300506032b657004220420', 'hex'), secretKey])
     const key = createPrivateKey({ key: der, format: 'der', type: 'pkcs8' })
     const point = createPublicKey(key)
@@ -104,11 +104,11 @@ describe('a release key', () => {
     ['no point', `02${'00'.repeat(31)}`],
     ...SMALL_ORDER.map((key) => ['a point of small order', key]),
     ...NOT_CANONICAL.map((key) => ['a second encoding of a point', key]),
-  ])('is refused when it is %s: %s', (_, key) => {
+  ])('a release key is refused when it is %s: %s', (_, key) => {
     expect(faultOf(() => parseReleaseKey(key))?.code).toBe('invalid_release_key')
   })
 
-  it('is refused when it is a point of mixed order, which verifiers with and without the cofactor read differently', () => {
+  it('a point of mixed order, which verifiers read differently, is refused as a release key', () => {
     const torsion = ed25519.Point.fromHex(SMALL_ORDER[4] ?? '')
     const mixed = ed25519.Point.fromHex(publicHex).add(torsion)
     expect(faultOf(() => parseReleaseKey(mixed.toHex()))?.code).toBe('invalid_release_key')
@@ -119,7 +119,7 @@ describe('a signature', () => {
   const message = new TextEncoder().encode('a message')
   const signature = signBytes(message, secretKey)
 
-  it('is refused with any bit flipped, of itself, of the message or of the key', () => {
+  it('a signature is refused when any bit of signature, message or key is flipped', () => {
     fc.assert(
       fc.property(fc.nat(64 * 8 - 1), (bit) => {
         expect(verifyBytes(flipBit(signature, bit), { message, publicKey })).toBe(false)
@@ -134,12 +134,12 @@ describe('a signature', () => {
     )
   })
 
-  it.each([0, 63, 65])('is refused at %i bytes', (length) => {
+  it.each([0, 63, 65])('a signature of %i bytes is refused', (length) => {
     const other = Uint8Array.from({ length }, (_, index) => signature[index] ?? 0)
     expect(verifyBytes(other, { message, publicKey })).toBe(false)
   })
 
-  it('is refused with the group order added to S, which is the same number to a lax verifier', () => {
+  it('a signature with the group order added to S is refused', () => {
     const twin = encodeScalar(decodeScalar(signature.subarray(32)) + GROUP_ORDER)
     expect(verifyBytes(concatBytes(signature.subarray(0, 32), twin), { message, publicKey })).toBe(
       false,
@@ -147,7 +147,7 @@ describe('a signature', () => {
   })
 
   it.each([...SMALL_ORDER, ...NOT_CANONICAL])(
-    'is refused with R and key of small order, S = 0: %s',
+    'a signature with R of small order and S = 0 is refused: %s',
     (point) => {
       const forged = concatBytes(decodeHex(point), new Uint8Array(32))
       expect(verifyBytes(forged, { message, publicKey: decodeHex(point) })).toBe(false)
@@ -155,7 +155,7 @@ describe('a signature', () => {
     },
   )
 
-  it('is refused when its signer hid a point of small order in R, which only verifiers with the cofactor accept', () => {
+  it('a signature with a hidden point of small order in R is refused', () => {
     const torsion = ed25519.Point.fromHex(SMALL_ORDER[4] ?? '')
     const { scalar } = ed25519.utils.getExtendedPublicKey(secretKey)
     const nonce = 12_345n

@@ -17,7 +17,7 @@ const parseWith = (parts: JsonObject) => () =>
   parseReleaseList({ ...list, releases: [{ ...entry, ...parts }] })
 
 describe('a signed list of releases', () => {
-  it('is read as it is written', () => {
+  it('a signed list of releases is read as it is written', () => {
     expect(parseSignedReleaseList(LIST_JSON)).toEqual(LIST_JSON)
   })
 
@@ -25,11 +25,11 @@ describe('a signed list of releases', () => {
     ['one release', RELEASE_JSON],
     ['a later version', { ...LIST_JSON, format: 'affidavit-releases/v2' }],
     ['no object', null],
-  ])('is refused for its format when it is %s', (_, json) => {
+  ])('a signed list is refused for its format when it is %s', (_, json) => {
     expect(faultOf(() => parseSignedReleaseList(json))?.code).toBe('unknown_release_format')
   })
 
-  it('is refused with an unknown member', () => {
+  it('a list of releases with an unknown member is refused', () => {
     expect(faultOf(() => parseSignedReleaseList({ ...LIST_JSON, note: '' }))?.code).toBe(
       'invalid_release',
     )
@@ -38,7 +38,7 @@ describe('a signed list of releases', () => {
 })
 
 describe('a list of releases', () => {
-  it('may be empty: then nothing is accepted', () => {
+  it('a list of releases may be empty', () => {
     expect(parseReleaseList({ ...list, releases: [] }).releases).toEqual([])
   })
 
@@ -65,25 +65,25 @@ describe('a list of releases', () => {
     ],
     ['release.version', { release: { ...(entry.release as JsonObject), version: '' } }],
     ['', { note: '' }],
-  ])('is refused at %s of an entry: %j', (name, parts) => {
+  ])('a list of releases is refused at %s of an entry: %j', (name, parts) => {
     const fault = faultOf(parseWith(parts))
     expect(fault?.code).toBe('invalid_release')
     expect(fault?.message).toContain(`list.releases.0${name === '' ? '' : `.${name}`}`)
   })
 
-  it('is refused with one image twice, of which one entry could be revoked and the other not', () => {
+  it('a list of releases with one image twice is refused', () => {
     const fault = faultOf(() => parseReleaseList({ ...list, releases: [entry, entry] }))
     expect(fault?.message).toContain('PCR0')
   })
 
-  it(`is refused with over ${RELEASES_MAX} releases`, () => {
+  it(`a list of over ${RELEASES_MAX} releases is refused`, () => {
     const releases = Array.from({ length: RELEASES_MAX + 1 }, () => entry)
     expect(faultOf(() => parseReleaseList({ ...list, releases }))?.message).toContain(
       'list.releases',
     )
   })
 
-  it('accepts a release by itself from ever and for ever', () => {
+  it('a release by itself is accepted at any time', () => {
     expect(entryOf(SIGNED_RELEASE.release)).toMatchObject({
       accepted_from: null,
       accepted_until: null,
@@ -95,7 +95,7 @@ describe('a list of releases', () => {
 describe('a list that is older than one the reader had', () => {
   const issuedMs = Date.parse(SIGNED_LIST.list.issued_at)
 
-  it('is refused; the same one, and a newer one, are not', () => {
+  it('a list that is older than the reader’s is refused, and the same or a newer list is not', () => {
     expect(faultOf(() => checkNotRolledBack(SIGNED_LIST.list, issuedMs + 1))?.code).toBe(
       'release_list_older',
     )
@@ -103,7 +103,7 @@ describe('a list that is older than one the reader had', () => {
     checkNotRolledBack(SIGNED_LIST.list, issuedMs - 1)
   })
 
-  it('is not noticed by a reader that keeps nothing', () => {
+  it('a reader that keeps nothing does not notice an older list', () => {
     checkNotRolledBack(SIGNED_LIST.list, Number.NEGATIVE_INFINITY)
   })
 })

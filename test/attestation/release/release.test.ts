@@ -16,7 +16,7 @@ const without = (object: JsonObject, gone: string): JsonObject =>
   Object.fromEntries(Object.entries(object).filter(([name]) => name !== gone))
 
 describe('a signed release', () => {
-  it('is read as it is written', () => {
+  it('a signed release is read as it is written', () => {
     expect(parseSignedRelease(RELEASE_JSON)).toEqual(RELEASE_JSON)
   })
 
@@ -25,7 +25,7 @@ describe('a signed release', () => {
     ['no format', without(RELEASE_JSON, 'format')],
     ['a list of releases', { ...RELEASE_JSON, format: 'affidavit-releases/v1' }],
     ['a later version', { ...RELEASE_JSON, format: 'affidavit-release/v2' }],
-  ])('is refused for its format when it is %s', (_, json) => {
+  ])('a signed release is refused for its format when it is %s', (_, json) => {
     expect(faultOf(() => parseSignedRelease(json))?.code).toBe('unknown_release_format')
   })
 
@@ -54,19 +54,19 @@ describe('a signed release', () => {
         ],
       },
     ],
-  ])('is refused with %s', (_, json) => {
+  ])('a signed release is refused with %s', (_, json) => {
     expect(faultOf(() => parseSignedRelease(json))?.code).toBe('invalid_release')
   })
 })
 
 describe('a release', () => {
-  it('needs no PCR8: an image need not be signed', () => {
+  it('a release needs no PCR8, since an image need not be signed', () => {
     expect(
       parseWith({ measurements: without(measurements, 'PCR8') })().measurements,
     ).not.toHaveProperty('PCR8')
   })
 
-  it(`has up to ${INPUTS_MAX} inputs, also one called __proto__`, () => {
+  it(`a release has up to ${INPUTS_MAX} inputs, even one called __proto__`, () => {
     const names = ['__proto__', ...Array.from({ length: INPUTS_MAX - 1 }, (_, at) => `input-${at}`)]
     const inputs = Object.fromEntries(names.map((name) => [name, 'ab'.repeat(32)]))
     expect(Object.keys(parseWith({ inputs })().inputs)).toHaveLength(INPUTS_MAX)
@@ -75,7 +75,7 @@ describe('a release', () => {
     )
   })
 
-  it('may name the boot configuration of its enclaves, in one form', () => {
+  it('a release may name the boot configuration of its enclaves, in one form', () => {
     const configuration = 'ab'.repeat(32)
     expect(configurationOf(parseWith({ configuration })())).toEqual(new Uint8Array(32).fill(0xab))
     expect(configurationOf(parseWith({})())).toBeNull()
@@ -92,7 +92,7 @@ describe('a release', () => {
       )
   })
 
-  it.each(Object.keys(payload))('is refused without %s', (name) => {
+  it.each(Object.keys(payload))('a release is refused without %s', (name) => {
     expect(faultOf(() => parseRelease(without(payload, name)))?.message).toContain(name)
   })
 
@@ -127,7 +127,7 @@ describe('a release', () => {
     ['inputs', { inputs: { ä: 'ab'.repeat(32) } }],
     ['inputs.kernel', { inputs: { kernel: 'ab' } }],
     ['the release', { more: true }],
-  ])('is refused at %s: %j', (name, parts) => {
+  ])('a release is refused at %s: %j', (name, parts) => {
     const fault = faultOf(parseWith(parts))
     expect(fault?.code).toBe('invalid_release')
     expect(fault?.message).toContain(name === 'the release' ? 'release' : `release.${name}`)

@@ -40,20 +40,20 @@ const [firstSecret = new Uint8Array(), secondSecret = new Uint8Array()] = SECRET
 const strangerSecret = new Uint8Array(32).fill(7)
 
 describe('what is signed', () => {
-  it('is the format, a zero byte and canonical JSON, as OpenSSL signed it', () => {
+  it('the signed bytes are the format, a zero byte and canonical JSON, as OpenSSL signed them', () => {
     expect(encodeHex(signedBytes(RELEASE_FORMAT, SIGNED_RELEASE.release))).toBe(RELEASE_MESSAGE)
     expect(encodeHex(signedBytes(RELEASES_FORMAT, SIGNED_LIST.list))).toBe(LIST_MESSAGE)
     const text = `affidavit-release/v1\0${canonicalize(RELEASE_JSON.release)}`
     expect(RELEASE_MESSAGE).toBe(Buffer.from(text).toString('hex'))
   })
 
-  it('gives the very signatures that OpenSSL gave', () => {
+  it('signRelease and signReleaseList give the very signatures that OpenSSL gave', () => {
     const once = signRelease(SIGNED_RELEASE.release, firstSecret)
     expect(signRelease(once.release, secondSecret, once.signatures)).toEqual(SIGNED_RELEASE)
     expect(signReleaseList(SIGNED_LIST.list, firstSecret)).toEqual(SIGNED_LIST)
   })
 
-  it('does not depend on the order of members in the file', () => {
+  it('the order of members in the file does not change what is signed', () => {
     const reversed = Object.fromEntries(
       Object.entries(RELEASE_JSON.release as JsonObject).reverse(),
     )
@@ -65,7 +65,7 @@ describe('what is signed', () => {
 })
 
 describe('a signed release', () => {
-  it('is verified with one of the trusted keys, and says which keys signed', () => {
+  it('a release is verified with one of the trusted keys, and the signers are named', () => {
     const verified = verifyRelease(SIGNED_RELEASE, { keys: [second, first] })
     expect(verified).toEqual({
       release: SIGNED_RELEASE.release,
@@ -74,7 +74,7 @@ describe('a signed release', () => {
     expect(verifyRelease(SIGNED_RELEASE, { keys: [second] }).signers).toEqual([encodeHex(second)])
   })
 
-  it('is verified whatever it is', () => {
+  it('any release that was signed is verified', () => {
     fc.assert(
       fc.property(
         fc.stringMatching(/^[0-9A-Za-z.+-]{1,64}$/),
@@ -93,7 +93,7 @@ describe('a signed release', () => {
     )
   })
 
-  it('needs as many different trusted signers as are asked for', () => {
+  it('a release needs as many different trusted signers as the trust asks for', () => {
     expect(
       verifyRelease(SIGNED_RELEASE, { keys: PUBLIC_KEYS, signersMin: 2 }).signers,
     ).toHaveLength(2)
@@ -111,18 +111,18 @@ describe('a signed release', () => {
     ['a key that is no point', { keys: [new Uint8Array(32).fill(2)] }],
     ['a key of small order', { keys: [new Uint8Array(32)] }],
     ['a key of another length', { keys: [new Uint8Array(31)] }],
-  ])('is never verified by a trust of %s', (_, trust) => {
+  ])('a release is never verified by a trust of %s', (_, trust) => {
     expect(faultOf(() => verifyRelease(SIGNED_RELEASE, trust))?.code).toBe('invalid_release_key')
   })
 
-  it('is refused when only strangers signed it', () => {
+  it('a release that only strangers signed is refused', () => {
     const strange = signRelease(SIGNED_RELEASE.release, strangerSecret)
     expect(faultOf(() => verifyRelease(strange, { keys: PUBLIC_KEYS }))?.code).toBe(
       'release_not_signed',
     )
   })
 
-  it('is refused when a stranger signed it in the name of a trusted key', () => {
+  it('a release that a stranger signed in the name of a trusted key is refused', () => {
     const [strange] = signRelease(SIGNED_RELEASE.release, strangerSecret).signatures
     const forged = {
       ...SIGNED_RELEASE,
@@ -131,7 +131,7 @@ describe('a signed release', () => {
     expect(faultOf(() => verifyRelease(forged, { keys: [first] }))?.code).toBe('release_signature')
   })
 
-  it('is refused when the signature of any trusted key does not hold, also where another one would do', () => {
+  it('a release with a wrong signature of a trusted key is refused, even beside a right signature', () => {
     const [one, two] = SIGNED_RELEASE.signatures
     const spoiled = { public_key: two?.public_key ?? '', signature: one?.signature ?? '' }
     const signatures = one === undefined ? [] : [one, spoiled]
@@ -143,7 +143,7 @@ describe('a signed release', () => {
     expect(verifyRelease(given, { keys: [first] }).signers).toEqual([encodeHex(first)])
   })
 
-  it(`takes up to ${SIGNATURES_MAX} signatures, a later one of a key in place of its first`, () => {
+  it(`a release takes up to ${SIGNATURES_MAX} signatures, and a new one of a key replaces its old one`, () => {
     let signed = signRelease(SIGNED_RELEASE.release, firstSecret)
     for (let at = 0; at < SIGNATURES_MAX; at++)
       signed = signRelease(signed.release, firstSecret, signed.signatures)
@@ -171,7 +171,7 @@ describe('tampering', () => {
       .filter((path) => typeof valueAt(json, path) === 'string')
 
   it.each(leaves(RELEASE_JSON, 'release').map((path) => [path.join('.'), path] as const))(
-    'with %s, well-formed, is refused at the signature',
+    'another well-formed value of %s in a signed release is refused at the signature',
     (_, path) => {
       const changed = parseSignedRelease(
         replaceAt(RELEASE_JSON, path, anotherOf(valueAt(RELEASE_JSON, path))),
@@ -183,7 +183,7 @@ describe('tampering', () => {
   )
 
   it.each(leaves(LIST_JSON, 'list').map((path) => [path.join('.'), path] as const))(
-    'with %s of a list, well-formed, is refused at the signature',
+    'another well-formed value of %s in a signed list is refused at the signature',
     (_, path) => {
       const changed = parseSignedReleaseList(
         replaceAt(LIST_JSON, path, anotherOf(valueAt(LIST_JSON, path))),
@@ -194,7 +194,7 @@ describe('tampering', () => {
     },
   )
 
-  it('with a list cannot take a revocation, an entry or an end back', () => {
+  it('a changed list cannot take a revocation, an entry or an end back', () => {
     const [current, ending, gone] = SIGNED_LIST.list.releases
     if (current === undefined || ending === undefined || gone === undefined)
       throw new Error('expected three')
@@ -211,7 +211,7 @@ describe('tampering', () => {
     }
   })
 
-  it('of any kind is refused by one of our errors, or changes nothing that is said', () => {
+  it('a changed release is refused by one of our errors or says the same', () => {
     fc.assert(
       fc.property(mutatedAt(RELEASE_JSON, []), (json) => {
         try {
@@ -225,7 +225,7 @@ describe('tampering', () => {
     )
   })
 
-  it('cannot make a signature of one format pass for one of the other', () => {
+  it('a signature of one format does not pass for one of the other format', () => {
     const [signature] = SIGNED_LIST.signatures
     const release = SIGNED_RELEASE.release
     const crossed = { ...SIGNED_RELEASE, signatures: signature === undefined ? [] : [signature] }

@@ -19,7 +19,7 @@ describe('printable', () => {
     ['\u202eslaw', '\\u{202e}slaw'],
     ['a\u2028b', 'a\\u{2028}b'],
     ['\ud800', '\\u{d800}'],
-  ])('shows %j as %j', (text, shown) => {
+  ])('printable shows %j as %j', (text, shown) => {
     expect(printable(text)).toBe(shown)
   })
 
@@ -27,11 +27,11 @@ describe('printable', () => {
     '漢字 and 🙂 ❤️',
     'e\u0302\u0323, שָׁלוֹם, ที่นี่, हिन्दी, བསྒྲུབས',
     `a${marks(MARKS_MAX)}b${marks(MARKS_MAX)}`,
-  ])('keeps the marks of writing: %s', (text) => {
+  ])('printable keeps the marks of writing: %s', (text) => {
     expect(printable(text)).toBe(text)
   })
 
-  it('shows so many marks on one character, and counts the rest', () => {
+  it('printable shows a limited number of marks on one character and counts the rest', () => {
     expect(printable(`model${marks(300)}-1${marks(MARKS_MAX + 1)}`)).toBe(
       `model${marks(MARKS_MAX)}[+${300 - MARKS_MAX} marks]-1${marks(MARKS_MAX)}[+1 marks]`,
     )
@@ -41,16 +41,16 @@ describe('printable', () => {
     )
   })
 
-  it('lets no mark stand on what is before the text', () => {
+  it('a mark at the beginning does not stand on what is before the text', () => {
     expect(printable(`${marks(2)}a`)).toBe(`\u25cc${marks(2)}a`)
   })
 
-  it('is done with long texts of marks at once', () => {
+  it('escapeControls cuts a long run of marks and keeps a long text with few marks on each character', () => {
     expect(escapeControls(marks(100_000)).length).toBeLessThan(100)
     expect(escapeControls(`a${marks(4)}`.repeat(20_000))).toHaveLength(100_000)
   })
 
-  it('cuts long text', () => {
+  it('printable cuts long text', () => {
     expect(printable('x'.repeat(10_000))).toHaveLength(PRINTED_LENGTH_MAX + 1)
   })
 })

@@ -44,17 +44,17 @@ function read(input: unknown, request: unknown = null): readonly Subject[] {
 }
 
 describe('readEvidence', () => {
-  it('takes a record, and each record of a page', () => {
+  it('readEvidence takes a record and each record of a page', () => {
     expect(read(record)).toEqual([{ record }])
     expect(read({ completions: [record, record], cursor: null })).toEqual([{ record }, { record }])
   })
 
-  it('takes whatever has a format for an evidence bundle, so that an unknown one is refused as a bundle', () => {
+  it('evidence with any format is taken as a bundle, even with an unknown format', () => {
     const bundle = { format: 'something of the future', request: {} }
     expect(readEvidence(bytes(bundle), null)).toEqual({ kind: 'bundle', bundle })
   })
 
-  it('takes a call that the client saved, with its request, whole or as chunks', () => {
+  it('readEvidence takes a call that the client saved, with its request, whole or as chunks', () => {
     const saved = { format: 'affidavit-proof', version: 1, request: asked }
     expect(read({ ...saved, answer })).toEqual([{ record: answer, request: asked }])
     const chunks = [chunk('hello'), proof]
@@ -64,12 +64,12 @@ describe('readEvidence', () => {
     expect(() => read({ ...saved, answer }, asked)).toThrow('the saved proof has the request')
   })
 
-  it('takes an answer with the body of its request', () => {
+  it('readEvidence takes an answer with the body of its request', () => {
     expect(read(answer, asked)).toEqual([{ record: answer, request: asked }])
   })
 
   it.each([['\n'], ['\r\n'], ['\r']])(
-    'takes a stream with line breaks %j as it came',
+    'readEvidence takes a stream with line breaks %j as it came',
     (lineBreak) => {
       const chunks = [chunk('a\u2028'), chunk('b'), proof]
       const text = `: ping${lineBreak}${lineBreak}${stream([...chunks, '[DONE]'], lineBreak)}`
@@ -106,7 +106,7 @@ describe('readEvidence', () => {
       /did not ask for usage/,
     ],
     ['a chunk that is no object', stream([7, proof, '[DONE]']), asked, /JSON object/],
-  ])('refuses %s', (_, input, request, message) => {
+  ])('readEvidence refuses a wrong input: %s', (_, input, request, message) => {
     expect(() => read(input, request)).toThrow(EvidenceError)
     expect(() => read(input, request)).toThrow(message)
   })
