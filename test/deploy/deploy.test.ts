@@ -7,6 +7,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { parse } from 'yaml'
 import { listBridges } from '../../enclave/image/settings.ts'
 import { BUILT_IN_PROVIDERS } from '../../enclave/providers/built-in-table.ts'
+import { needProgram } from '../support/needs.ts'
 
 const root = join(import.meta.dirname, '../..')
 const units = join(root, 'deploy/systemd')
@@ -189,7 +190,7 @@ describe('the gateway in a container', () => {
   })
 })
 
-const hasAnalyzer = existsSync('/usr/bin/systemd-analyze')
+const ANALYZER = needProgram('systemd-analyze')
 
 describe('the systemd units', () => {
   let sandbox: string
@@ -236,15 +237,15 @@ describe('the systemd units', () => {
     'affidavit-agent.service',
   ]
 
-  it.skipIf(!hasAnalyzer).each(UNITS)(
-    'systemd reads the unit %s without a complaint (skipped without systemd-analyze)',
+  it.runIf(ANALYZER.isMet).each(UNITS)(
+    ANALYZER.title('systemd reads the unit %s without a complaint'),
     (unit) => {
       expect(verify(unit)).toBe('')
     },
   )
 
-  it.skipIf(!hasAnalyzer)(
-    'a unit with a command that is not there does not pass (skipped without systemd-analyze)',
+  it.runIf(ANALYZER.isMet)(
+    ANALYZER.title('a unit with a command that is not there does not pass'),
     async () => {
       const broken = read('deploy/systemd/affidavit-gateway.service').replace(
         '/usr/bin/node',

@@ -1,4 +1,4 @@
-import { execFileSync, spawnSync } from 'node:child_process'
+import { execFileSync } from 'node:child_process'
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { cp, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -16,6 +16,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { parse, parseAllDocuments } from 'yaml'
 import { createProgram } from '../../src/cli/program.ts'
 import { readGatewayConfig } from '../../src/config.ts'
+import { needProgram } from '../support/needs.ts'
 
 const root = join(import.meta.dirname, '../..')
 const folder = join(root, 'deploy/kubernetes')
@@ -265,42 +266,39 @@ describe('the gateway on Kubernetes', () => {
   })
 })
 
-const HAS_KUSTOMIZE = spawnSync('kubectl', ['kustomize', '--help']).status === 0
+const KUBECTL = needProgram('kubectl')
 
-describe.skipIf(!HAS_KUSTOMIZE)(
-  'what kustomize makes of the example (skipped without kubectl)',
-  () => {
-    let copy: string
-    let built: readonly Manifest[]
-    beforeAll(async () => {
-      copy = await mkdtemp(join(tmpdir(), 'affidavit-kustomize-'))
-      await cp(folder, copy, { recursive: true })
-      const overlay = join(copy, 'overlays/example')
-      await cp(join(overlay, 'secrets.env.example'), join(overlay, 'secrets.env'))
-      await writeFile(join(overlay, 'releases.json'), '{}')
-      const text = execFileSync('kubectl', ['kustomize', overlay], { encoding: 'utf8' })
-      built = parseAllDocuments(text).map((document) => document.toJS())
-    })
-    afterAll(() => rm(copy, { recursive: true }))
+describe.runIf(KUBECTL.isMet)(KUBECTL.title('what kustomize makes of the example'), () => {
+  let copy: string
+  let built: readonly Manifest[]
+  beforeAll(async () => {
+    copy = await mkdtemp(join(tmpdir(), 'affidavit-kustomize-'))
+    await cp(folder, copy, { recursive: true })
+    const overlay = join(copy, 'overlays/example')
+    await cp(join(overlay, 'secrets.env.example'), join(overlay, 'secrets.env'))
+    await writeFile(join(overlay, 'releases.json'), '{}')
+    const text = execFileSync('kubectl', ['kustomize', overlay], { encoding: 'utf8' })
+    built = parseAllDocuments(text).map((document) => document.toJS())
+  })
+  afterAll(() => rm(copy, { recursive: true }))
 
-    it('the example that kustomize builds is valid', () => {
-      expect(built.length).toBe(manifests.length + 4)
-      expect(built.flatMap(faultsOf)).toEqual([])
-    })
+  it('the example that kustomize builds is valid', () => {
+    expect(built.length).toBe(manifests.length + 4)
+    expect(built.flatMap(faultsOf)).toEqual([])
+  })
 
-    it('the built example has its image by a digest and the settings and secrets that its pods name', () => {
-      const pods = built.filter(({ kind }) => ['Deployment', 'Job'].includes(kind))
-      const names = built.map(({ kind, metadata }) => `${kind} ${metadata.name}`)
-      expect(pods).toHaveLength(2)
-      for (const { spec } of pods) {
-        const [container] = spec.template.spec.containers
-        expect(container.image).toMatch(/@sha256:[0-9a-f]{64}$/)
-        for (const { configMapRef } of container.envFrom ?? [])
-          expect(names).toContain(`ConfigMap ${configMapRef.name}`)
-        const secrets = spec.template.spec.volumes.filter(({ secret }: Manifest) => secret)
-        expect(secrets).toHaveLength(1)
-        for (const { secret } of secrets) expect(names).toContain(`Secret ${secret.secretName}`)
-      }
-    })
-  },
-)
+  it('the built example has its image by a digest and the settings and secrets that its pods name', () => {
+    const pods = built.filter(({ kind }) => ['Deployment', 'Job'].includes(kind))
+    const names = built.map(({ kind, metadata }) => `${kind} ${metadata.name}`)
+    expect(pods).toHaveLength(2)
+    for (const { spec } of pods) {
+      const [container] = spec.template.spec.containers
+      expect(container.image).toMatch(/@sha256:[0-9a-f]{64}$/)
+      for (const { configMapRef } of container.envFrom ?? [])
+        expect(names).toContain(`ConfigMap ${configMapRef.name}`)
+      const secrets = spec.template.spec.volumes.filter(({ secret }: Manifest) => secret)
+      expect(secrets).toHaveLength(1)
+      for (const { secret } of secrets) expect(names).toContain(`Secret ${secret.secretName}`)
+    }
+  })
+})

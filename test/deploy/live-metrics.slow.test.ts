@@ -1,4 +1,4 @@
-import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
+import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -7,11 +7,11 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { stringify } from 'yaml'
 import { awaitFreePort } from '../../src/local/free-port.ts'
 import { type Affidavit, startAffidavit } from '../support/affidavit.ts'
+import { needProgram } from '../support/needs.ts'
 import { until } from '../support/until.ts'
 import { listQueries, RULES } from './queries.ts'
 
-const HAS_PROMETHEUS = spawnSync('prometheus', ['--version']).status === 0
-const title = 'a Prometheus that collects from a gateway'
+const PROMETHEUS = needProgram('prometheus')
 
 /**
  * Panels that rightly have nothing to show here: a gateway that is alone has no bus, and its
@@ -19,8 +19,8 @@ const title = 'a Prometheus that collects from a gateway'
  */
 const EMPTY_HERE = ['panel Bus', 'panel Refused by limits']
 
-describe.skipIf(!HAS_PROMETHEUS)(
-  HAS_PROMETHEUS ? title : `${title} (skipped without prometheus, a Debian package)`,
+describe.runIf(PROMETHEUS.isMet)(
+  PROMETHEUS.title('a Prometheus that collects from a gateway'),
   () => {
     let affidavit: Affidavit
     let prometheus: ChildProcess

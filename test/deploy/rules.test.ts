@@ -5,11 +5,11 @@ import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { parse, stringify } from 'yaml'
 import { listMetrics } from '../house/metrics-page.ts'
+import { needProgram } from '../support/needs.ts'
 import { ALERT_CASES } from './alert-cases.ts'
 import { type AlertRule, DASHBOARD, listQueries, namesIn, RULES } from './queries.ts'
 
-const HAS_PROMTOOL = spawnSync('promtool', ['--version']).status === 0
-const skipped = HAS_PROMTOOL ? '' : ' (skipped without promtool, of Debian’s package prometheus)'
+const PROMTOOL = needProgram('promtool')
 
 async function readRules(): Promise<readonly AlertRule[]> {
   const file = parse(await readFile(RULES, 'utf8')) as {
@@ -41,7 +41,7 @@ function writeTests(rulesFile: string, rules: readonly AlertRule[]): string {
 }
 
 describe('the alert rules', () => {
-  it.skipIf(!HAS_PROMTOOL)(`promtool takes the alert rules${skipped}`, () => {
+  it.runIf(PROMTOOL.isMet)(PROMTOOL.title('promtool takes the alert rules'), () => {
     const { status, stdout, stderr } = spawnSync('promtool', ['check', 'rules', RULES], {
       encoding: 'utf8',
     })
@@ -56,8 +56,8 @@ describe('the alert rules', () => {
     )
   })
 
-  it.skipIf(!HAS_PROMTOOL)(
-    `the alerts fire when they should, for whom they should, and not before${skipped}`,
+  it.runIf(PROMTOOL.isMet)(
+    PROMTOOL.title('the alerts fire when they should, for whom they should, and not before'),
     async () => {
       const folder = await mkdtemp(join(tmpdir(), 'affidavit-rules-'))
       try {

@@ -20,222 +20,219 @@ import {
   verifyFirstCompletion,
 } from '../../enclave/image/boot/run-boot.ts'
 import { sealImage } from '../../enclave/image/eif.ts'
-import { bootWithScript, findBootHindrance } from '../support/image-boot.ts'
+import { bootWithScript, needBoot } from '../support/image-boot.ts'
 import { isAlive } from '../support/is-alive.ts'
 import { runCli } from '../support/run-cli.ts'
 
-const hindrance = await findBootHindrance()
+const BOOT = await needBoot()
 const BOOT_TIMEOUT_MS = 420_000
 /** From a part's death to the machine's end. */
 const END_TIMEOUT_MS = 60_000
 
-describe.skipIf(hindrance !== null)(
-  `a development image in qemu${hindrance === null ? '' : ` (skipped: ${hindrance})`}`,
-  () => {
-    let folder: string
-    let stage: BootStage
-    let first: FirstCompletion
-    let policy: BundlePolicy
+describe.runIf(BOOT.isMet)(BOOT.title('a development image in qemu'), () => {
+  let folder: string
+  let stage: BootStage
+  let first: FirstCompletion
+  let policy: BundlePolicy
+
+  beforeAll(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'affidavit-boot-'))
+    stage = await startStage({ folder, accelerator: 'tcg', packagesFolder: null })
+    first = await verifyFirstCompletion(stage)
+    const { image, enclave } = stage
+    policy = await expectImage({ ...enclave, release: image.release })
+  }, BOOT_TIMEOUT_MS)
+  afterAll(async () => {
+    await stage?.stop()
+    await rm(folder, { recursive: true, force: true })
+  }, END_TIMEOUT_MS)
+
+  it('makes a verified completion, whose evidence passes every check against that image', () => {
+    const { startedAtMs, kernelAtMs } = stage.enclave.machine
+    const since = (atMs: number) => ((atMs - startedAtMs) / 1000).toFixed(1)
+    console.info(
+      `qemu (tcg): kernel ${since(kernelAtMs)} s, enclave ready ${since(stage.enclave.readyAtMs)} s, first verified completion ${since(first.answeredAtMs)} s after its start`,
+    )
+    expect(first.report.verdict).toBe('verified')
+    const shown = first.report.facts?.measurements
+    const { measurements } = stage.image
+    expect([0, 1, 2].map((index) => encodeHex(shown?.get(index) ?? new Uint8Array()))).toEqual([
+      measurements[0],
+      measurements[1],
+      measurements[2],
+    ])
+  })
+
+  it('is accepted by the command line with the published measurements, and with no others', async () => {
+    const file = join(folder, 'bundle.json')
+    await writeFile(file, JSON.stringify(first.bundle))
+    const verify = (pcr2: string) =>
+      runCli([
+        ...[
+          'verify',
+          file,
+          '--root',
+          stage.enclave.rootFile,
+          '--pcr',
+          `0=${stage.image.measurements[0]}`,
+        ],
+        ...['--pcr', `2=${pcr2}`],
+      ])
+    expect(await verify(stage.image.measurements[2])).toMatchObject({ code: 0 })
+    expect(await verify(await measureChanged(stage))).toMatchObject({
+      code: 1,
+      stdout: expect.stringContaining('measurement'),
+    })
+  })
+
+  it('is refused with the measurements of an image in which one byte is another', async () => {
+    const pcr2 = decodeHex(await measureChanged(stage))
+    const report = await verifyBundle(first.bundle, {
+      ...policy,
+      measurements: [new Map([[2, pcr2]])],
+    })
+    expect(report.verdict).toBe('invalid')
+    expect(
+      report.checks.filter(({ outcome }) => outcome === 'failed').map(({ name }) => name),
+    ).toEqual(['measurements'])
+  })
+
+  it('is refused under the root of another software NSM, and under the one of AWS', async () => {
+    for (const roots of [[new Uint8Array(32)], undefined]) {
+      const { roots: _, ...rest } = policy
+      const report = await verifyBundle(first.bundle, { ...rest, ...(roots ? { roots } : {}) })
+      expect(report.verdict).toBe('invalid')
+    }
+  })
+
+  it('makes further completions, several at once', async () => {
+    const asked = ['one', 'two', 'three', 'four'].map((prompt) =>
+      completeChat(stage.gateway, prompt),
+    )
+    expect(new Set(await Promise.all(asked)).size).toBe(4)
+  })
+
+  it('has a socket that this user alone may open', async () => {
+    expect((await stat(stage.enclave.socketPath)).mode & 0o777).toBe(0o600)
+  })
+
+  it('leaves no machine when it is stopped', async () => {
+    const { pid } = stage.enclave.machine
+    expect(isAlive(pid)).toBe(true)
+    await stage.stop()
+    expect(isAlive(pid)).toBe(false)
+  })
+
+  describe('seen from inside', () => {
+    let said: string
+    let machine: Machine
+    const neighbour = createServer((_, response) => response.end('reached'))
 
     beforeAll(async () => {
-      folder = await mkdtemp(join(tmpdir(), 'affidavit-boot-'))
-      stage = await startStage({ folder, accelerator: 'tcg', packagesFolder: null })
-      first = await verifyFirstCompletion(stage)
-      const { image, enclave } = stage
-      policy = await expectImage({ ...enclave, release: image.release })
+      neighbour.listen(0, '127.0.0.1')
+      await once(neighbour, 'listening')
+      const { port } = neighbour.address() as AddressInfo
+      machine = await bootWithScript({
+        eifPath: stage.image.eifPath,
+        folder: join(folder, 'inside'),
+        providerPort: port,
+        // Stands for the driver's device, as a driver makes it that lets everybody in.
+        prepare: 'busybox mknod -m 0666 /dev/nsm c 1 3',
+        script: lookAround(port),
+      })
+      await machine.waitForLine(
+        'the script to end',
+        (line) => line === 'script: done',
+        BOOT_TIMEOUT_MS,
+      )
+      said = machine.console()
     }, BOOT_TIMEOUT_MS)
     afterAll(async () => {
-      await stage?.stop()
-      await rm(folder, { recursive: true, force: true })
-    }, END_TIMEOUT_MS)
-
-    it('makes a verified completion, whose evidence passes every check against that image', () => {
-      const { startedAtMs, kernelAtMs } = stage.enclave.machine
-      const since = (atMs: number) => ((atMs - startedAtMs) / 1000).toFixed(1)
-      console.info(
-        `qemu (tcg): kernel ${since(kernelAtMs)} s, enclave ready ${since(stage.enclave.readyAtMs)} s, first verified completion ${since(first.answeredAtMs)} s after its start`,
-      )
-      expect(first.report.verdict).toBe('verified')
-      const shown = first.report.facts?.measurements
-      const { measurements } = stage.image
-      expect([0, 1, 2].map((index) => encodeHex(shown?.get(index) ?? new Uint8Array()))).toEqual([
-        measurements[0],
-        measurements[1],
-        measurements[2],
-      ])
+      await machine?.stop()
+      neighbour.close()
     })
 
-    it('is accepted by the command line with the published measurements, and with no others', async () => {
-      const file = join(folder, 'bundle.json')
-      await writeFile(file, JSON.stringify(first.bundle))
-      const verify = (pcr2: string) =>
-        runCli([
-          ...[
-            'verify',
-            file,
-            '--root',
-            stage.enclave.rootFile,
-            '--pcr',
-            `0=${stage.image.measurements[0]}`,
-          ],
-          ...['--pcr', `2=${pcr2}`],
-        ])
-      expect(await verify(stage.image.measurements[2])).toMatchObject({ code: 0 })
-      expect(await verify(await measureChanged(stage))).toMatchObject({
-        code: 1,
-        stdout: expect.stringContaining('measurement'),
-      })
+    it('reaches the provider that is allowed, and no other address or port', () => {
+      expect(said).toContain('script: 10.0.2.100 8090 answers')
+      const others = said.split('\n').filter((line) => /^script: [\d.]+ \d+ /.test(line))
+      expect(others).toHaveLength(5)
+      expect(others.filter((line) => line.endsWith(' answers'))).toHaveLength(1)
     })
 
-    it('is refused with the measurements of an image in which one byte is another', async () => {
-      const pcr2 = decodeHex(await measureChanged(stage))
-      const report = await verifyBundle(first.bundle, {
-        ...policy,
-        measurements: [new Map([[2, pcr2]])],
-      })
-      expect(report.verdict).toBe('invalid')
-      expect(
-        report.checks.filter(({ outcome }) => outcome === 'failed').map(({ name }) => name),
-      ).toEqual(['measurements'])
+    it('has a root that root itself cannot write', () => {
+      expect(said).toContain('script: etc is read-only')
+      expect(said).toContain('script: opt is read-only')
     })
 
-    it('is refused under the root of another software NSM, and under the one of AWS', async () => {
-      for (const roots of [[new Uint8Array(32)], undefined]) {
-        const { roots: _, ...rest } = policy
-        const report = await verifyBundle(first.bundle, { ...rest, ...(roots ? { roots } : {}) })
-        expect(report.verdict).toBe('invalid')
+    it('runs the verifier and every bridge without rights, each kind as a user of its own', () => {
+      const processes = said.split('\n').filter((line) => line.startsWith('script: process '))
+      expect(processes.filter((line) => line.includes(' node '))).toHaveLength(1)
+      expect(processes.filter((line) => line.includes(' socat ')).length).toBeGreaterThan(9)
+      for (const line of processes) {
+        const user = line.includes(' node ') ? '10001' : '10002'
+        expect(line).toMatch(
+          new RegExp(
+            ` user ${user} group ${user} groups ${user} capabilities 0000000000000000 no-new-privileges 1$`,
+          ),
+        )
       }
     })
 
-    it('makes further completions, several at once', async () => {
-      const asked = ['one', 'two', 'three', 'four'].map((prompt) =>
-        completeChat(stage.gateway, prompt),
+    it('lets no part have the pipe by which it learns that another has ended', () => {
+      expect(said).toMatch(/^script: init holds it: \d+$/m)
+      expect(said).not.toMatch(/^script: (node|socat) holds it/m)
+    })
+
+    it('gives the security module to the verifier alone', () => {
+      expect(said).toContain('script: nsm of user 10001, mode 600')
+      expect(said).toContain('script: enclave can open nsm')
+      expect(said).toContain('script: bridge cannot open nsm')
+    })
+
+    it("lets the bridges open the verifier's socket, and not list the folder that it is in", () => {
+      expect(said).toContain('script: folder of user 10001, group 10002, mode 2710')
+      expect(said).toContain('script: socket of user 10001, group 10002, mode 660')
+      expect(said).toContain('script: bridge cannot list the folder')
+    })
+
+    it('gives the verifier two fifths of the memory there is as its heap', () => {
+      const [, heap] = /enclave-init: the verifier has a heap of (\d+) MiB/.exec(said) ?? []
+      expect(Number(heap)).toBeGreaterThan(200)
+      expect(Number(heap)).toBeLessThan((MEMORY_MEBIBYTES * 2) / 5)
+      expect(said).toContain(`script: node --max-old-space-size=${heap}`)
+    })
+
+    it('ends when the bridge of a provider dies', async () => {
+      await Promise.race([machine.exited, expire(END_TIMEOUT_MS)])
+      expect(machine.console()).toContain(
+        'enclave-init: bridge of the demonstration ended with status 137',
       )
-      expect(new Set(await Promise.all(asked)).size).toBe(4)
+      expect(machine.console()).toContain('boot-init: the enclave ends')
+      expect(isAlive(machine.pid)).toBe(false)
     })
+  })
 
-    it('has a socket that this user alone may open', async () => {
-      expect((await stat(stage.enclave.socketPath)).mode & 0o777).toBe(0o600)
-    })
-
-    it('leaves no machine when it is stopped', async () => {
-      const { pid } = stage.enclave.machine
-      expect(isAlive(pid)).toBe(true)
-      await stage.stop()
-      expect(isAlive(pid)).toBe(false)
-    })
-
-    describe('seen from inside', () => {
-      let said: string
-      let machine: Machine
-      const neighbour = createServer((_, response) => response.end('reached'))
-
-      beforeAll(async () => {
-        neighbour.listen(0, '127.0.0.1')
-        await once(neighbour, 'listening')
-        const { port } = neighbour.address() as AddressInfo
-        machine = await bootWithScript({
-          eifPath: stage.image.eifPath,
-          folder: join(folder, 'inside'),
-          providerPort: port,
-          // Stands for the driver's device, as a driver makes it that lets everybody in.
-          prepare: 'busybox mknod -m 0666 /dev/nsm c 1 3',
-          script: lookAround(port),
-        })
-        await machine.waitForLine(
-          'the script to end',
-          (line) => line === 'script: done',
-          BOOT_TIMEOUT_MS,
-        )
-        said = machine.console()
-      }, BOOT_TIMEOUT_MS)
-      afterAll(async () => {
-        await machine?.stop()
-        neighbour.close()
+  it(
+    'ends when the verifier dies, and does not start it again',
+    async () => {
+      const machine = await bootWithScript({
+        eifPath: stage.image.eifPath,
+        folder: join(folder, 'killed'),
+        providerPort: 9,
+        script:
+          'until pid=$(busybox pidof node); do busybox sleep 1; done\nbusybox kill -9 "$pid"\n',
       })
-
-      it('reaches the provider that is allowed, and no other address or port', () => {
-        expect(said).toContain('script: 10.0.2.100 8090 answers')
-        const others = said.split('\n').filter((line) => /^script: [\d.]+ \d+ /.test(line))
-        expect(others).toHaveLength(5)
-        expect(others.filter((line) => line.endsWith(' answers'))).toHaveLength(1)
-      })
-
-      it('has a root that root itself cannot write', () => {
-        expect(said).toContain('script: etc is read-only')
-        expect(said).toContain('script: opt is read-only')
-      })
-
-      it('runs the verifier and every bridge without rights, each kind as a user of its own', () => {
-        const processes = said.split('\n').filter((line) => line.startsWith('script: process '))
-        expect(processes.filter((line) => line.includes(' node '))).toHaveLength(1)
-        expect(processes.filter((line) => line.includes(' socat ')).length).toBeGreaterThan(9)
-        for (const line of processes) {
-          const user = line.includes(' node ') ? '10001' : '10002'
-          expect(line).toMatch(
-            new RegExp(
-              ` user ${user} group ${user} groups ${user} capabilities 0000000000000000 no-new-privileges 1$`,
-            ),
-          )
-        }
-      })
-
-      it('lets no part have the pipe by which it learns that another has ended', () => {
-        expect(said).toMatch(/^script: init holds it: \d+$/m)
-        expect(said).not.toMatch(/^script: (node|socat) holds it/m)
-      })
-
-      it('gives the security module to the verifier alone', () => {
-        expect(said).toContain('script: nsm of user 10001, mode 600')
-        expect(said).toContain('script: enclave can open nsm')
-        expect(said).toContain('script: bridge cannot open nsm')
-      })
-
-      it("lets the bridges open the verifier's socket, and not list the folder that it is in", () => {
-        expect(said).toContain('script: folder of user 10001, group 10002, mode 2710')
-        expect(said).toContain('script: socket of user 10001, group 10002, mode 660')
-        expect(said).toContain('script: bridge cannot list the folder')
-      })
-
-      it('gives the verifier two fifths of the memory there is as its heap', () => {
-        const [, heap] = /enclave-init: the verifier has a heap of (\d+) MiB/.exec(said) ?? []
-        expect(Number(heap)).toBeGreaterThan(200)
-        expect(Number(heap)).toBeLessThan((MEMORY_MEBIBYTES * 2) / 5)
-        expect(said).toContain(`script: node --max-old-space-size=${heap}`)
-      })
-
-      it('ends when the bridge of a provider dies', async () => {
-        await Promise.race([machine.exited, expire(END_TIMEOUT_MS)])
-        expect(machine.console()).toContain(
-          'enclave-init: bridge of the demonstration ended with status 137',
-        )
-        expect(machine.console()).toContain('boot-init: the enclave ends')
+      try {
+        await Promise.race([machine.exited, expire(BOOT_TIMEOUT_MS / 2)])
+        expect(machine.console()).toContain('enclave-init: verifier ended with status 137')
         expect(isAlive(machine.pid)).toBe(false)
-      })
-    })
-
-    it(
-      'ends when the verifier dies, and does not start it again',
-      async () => {
-        const machine = await bootWithScript({
-          eifPath: stage.image.eifPath,
-          folder: join(folder, 'killed'),
-          providerPort: 9,
-          script:
-            'until pid=$(busybox pidof node); do busybox sleep 1; done\nbusybox kill -9 "$pid"\n',
-        })
-        try {
-          await Promise.race([machine.exited, expire(BOOT_TIMEOUT_MS / 2)])
-          expect(machine.console()).toContain('enclave-init: verifier ended with status 137')
-          expect(isAlive(machine.pid)).toBe(false)
-        } finally {
-          await machine.stop()
-        }
-      },
-      BOOT_TIMEOUT_MS,
-    )
-  },
-)
+      } finally {
+        await machine.stop()
+      }
+    },
+    BOOT_TIMEOUT_MS,
+  )
+})
 
 /** Rejects after a time, so that a machine that stays is told of. */
 async function expire(timeoutMs: number): Promise<never> {

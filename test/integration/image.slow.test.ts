@@ -18,6 +18,7 @@ import { readCacheFolder } from '../../enclave/image/config.ts'
 import { serveSoftwareNsm } from '../../src/local/nsm/nsm-server.ts'
 import { readCpio } from '../enclave/image/read-cpio.ts'
 import { findImageHindrance } from '../support/image-hindrance.ts'
+import { needNo } from '../support/needs.ts'
 
 const project = join(import.meta.dirname, '../..')
 const run = promisify(execFile)
@@ -25,7 +26,7 @@ const root = mkdtempSync(join(tmpdir(), 'image-'))
 afterAll(() => rmSync(root, { recursive: true, force: true }))
 
 /** Null when the image can be built here, else why not. */
-const hindrance = await findImageHindrance()
+const IMAGE = needNo(await findImageHindrance())
 
 /** The committed project in a folder of its own, and what another machine would have otherwise. */
 type Machine = {
@@ -72,103 +73,100 @@ async function buildOn({ name, umask, zone, locale, time }: Machine): Promise<st
   return join(folder, 'out')
 }
 
-describe.skipIf(hindrance !== null)(
-  `npm run image${hindrance === null ? '' : ` (skipped: ${hindrance})`}`,
-  () => {
-    const built: string[] = []
-    const read = (file: string) => readFileSync(join(built[0] ?? '', file))
-    const release = () => parseRelease(JSON.parse(read('measurements.json').toString()))
+describe.runIf(IMAGE.isMet)(IMAGE.title('npm run image'), () => {
+  const built: string[] = []
+  const read = (file: string) => readFileSync(join(built[0] ?? '', file))
+  const release = () => parseRelease(JSON.parse(read('measurements.json').toString()))
 
-    beforeAll(async () => {
-      built.push(...(await Promise.all(MACHINES.map(buildOn))))
-    }, 600_000)
+  beforeAll(async () => {
+    built.push(...(await Promise.all(MACHINES.map(buildOn))))
+  }, 600_000)
 
-    it('gives identical bytes in two folders with different umasks, time zones, locales and file times', () => {
-      for (const file of FILES)
-        expect(Buffer.compare(read(file), readFileSync(join(built[1] ?? '', file))), file).toBe(0)
-    })
+  it('gives identical bytes in two folders with different umasks, time zones, locales and file times', () => {
+    for (const file of FILES)
+      expect(Buffer.compare(read(file), readFileSync(join(built[1] ?? '', file))), file).toBe(0)
+  })
 
-    it('publishes the measurements that `affidavit measure` computes of the image', async () => {
-      const words = ['src/cli/main.ts', 'measure', '--json', join(built[0] ?? '', 'affidavit.eif')]
-      const { stdout } = await run(process.execPath, words, { cwd: project })
-      const { facts } = JSON.parse(stdout)
-      const { pcr0, pcr1, pcr2, pcr8 } = facts.measurements
-      expect({ PCR0: pcr0, PCR1: pcr1, PCR2: pcr2 }).toEqual(release().measurements)
-      expect(pcr8).toBeNull()
-      expect(facts.sections.map(({ kind }: { kind: string }) => kind)).toEqual([
-        'kernel',
-        'cmdline',
-        'metadata',
-        'ramdisk',
-        'ramdisk',
-      ])
-    })
+  it('publishes the measurements that `affidavit measure` computes of the image', async () => {
+    const words = ['src/cli/main.ts', 'measure', '--json', join(built[0] ?? '', 'affidavit.eif')]
+    const { stdout } = await run(process.execPath, words, { cwd: project })
+    const { facts } = JSON.parse(stdout)
+    const { pcr0, pcr1, pcr2, pcr8 } = facts.measurements
+    expect({ PCR0: pcr0, PCR1: pcr1, PCR2: pcr2 }).toEqual(release().measurements)
+    expect(pcr8).toBeNull()
+    expect(facts.sections.map(({ kind }: { kind: string }) => kind)).toEqual([
+      'kernel',
+      'cmdline',
+      'metadata',
+      'ramdisk',
+      'ramdisk',
+    ])
+  })
 
-    it('names the commit and the digests of all that went in, and stays under 80 MB', async () => {
-      const { stdout } = await run('git', ['rev-parse', 'HEAD'], { cwd: join(root, 'one') })
-      expect(release().git_commit).toBe(stdout.trim())
-      expect(Object.keys(release().inputs)).toEqual(
-        expect.arrayContaining(['kernel', 'package-lock.json']),
+  it('names the commit and the digests of all that went in, and stays under 80 MB', async () => {
+    const { stdout } = await run('git', ['rev-parse', 'HEAD'], { cwd: join(root, 'one') })
+    expect(release().git_commit).toBe(stdout.trim())
+    expect(Object.keys(release().inputs)).toEqual(
+      expect.arrayContaining(['kernel', 'package-lock.json']),
+    )
+    expect(read('affidavit.eif').length).toBeLessThan(80_000_000)
+  })
+
+  it.skipIf(process.getuid?.() !== 0)(
+    'has a root in which the verifier starts, alone (skipped unless root)',
+    async () => {
+      const folder = join(root, 'rootfs')
+      mkdirSync(folder)
+      unpack(gunzipSync(read('application.cpio.gz')), folder)
+      const nsm = await serveSoftwareNsm({
+        socketPath: join(folder, 'rootfs/run/nsm.sock'),
+        rootFile: join(root, 'root.pem'),
+      })
+      const environment = [
+        'NODE_ENV=development',
+        'NSM=software',
+        'NSM_SOCKET=/run/nsm.sock',
+        'ENCLAVE_SOCKET=/run/enclave.sock',
+      ]
+      const settings = readFileSync(join(folder, 'rootfs/etc/affidavit/enclave.env'), 'utf8')
+        .trim()
+        .split('\n')
+      const verifier = spawn(
+        'chroot',
+        [
+          join(folder, 'rootfs'),
+          '/bin/busybox',
+          'env',
+          '-i',
+          ...settings,
+          ...environment,
+          '/usr/bin/node',
+          '/opt/affidavit/enclave/main.ts',
+        ],
+        { stdio: ['ignore', 'pipe', 'pipe'] },
       )
-      expect(read('affidavit.eif').length).toBeLessThan(80_000_000)
-    })
+      const said = await new Promise<string>((resolve) => {
+        let text = ''
+        verifier.stderr.on('data', (chunk) => (text += chunk))
+        verifier.stdout.once('data', (chunk) => resolve(String(chunk)))
+        verifier.once('exit', () => resolve(text))
+      })
+      verifier.kill()
+      await nsm.close()
+      expect(JSON.parse(said)).toMatchObject({ event: 'ready', nsm: 'software' })
+    },
+  )
 
-    it.skipIf(process.getuid?.() !== 0)(
-      'has a root in which the verifier starts, alone (skipped unless root)',
-      async () => {
-        const folder = join(root, 'rootfs')
-        mkdirSync(folder)
-        unpack(gunzipSync(read('application.cpio.gz')), folder)
-        const nsm = await serveSoftwareNsm({
-          socketPath: join(folder, 'rootfs/run/nsm.sock'),
-          rootFile: join(root, 'root.pem'),
-        })
-        const environment = [
-          'NODE_ENV=development',
-          'NSM=software',
-          'NSM_SOCKET=/run/nsm.sock',
-          'ENCLAVE_SOCKET=/run/enclave.sock',
-        ]
-        const settings = readFileSync(join(folder, 'rootfs/etc/affidavit/enclave.env'), 'utf8')
-          .trim()
-          .split('\n')
-        const verifier = spawn(
-          'chroot',
-          [
-            join(folder, 'rootfs'),
-            '/bin/busybox',
-            'env',
-            '-i',
-            ...settings,
-            ...environment,
-            '/usr/bin/node',
-            '/opt/affidavit/enclave/main.ts',
-          ],
-          { stdio: ['ignore', 'pipe', 'pipe'] },
-        )
-        const said = await new Promise<string>((resolve) => {
-          let text = ''
-          verifier.stderr.on('data', (chunk) => (text += chunk))
-          verifier.stdout.once('data', (chunk) => resolve(String(chunk)))
-          verifier.once('exit', () => resolve(text))
-        })
-        verifier.kill()
-        await nsm.close()
-        expect(JSON.parse(said)).toMatchObject({ event: 'ready', nsm: 'software' })
-      },
-    )
-
-    it.skipIf(process.getuid?.() !== 0)(
-      'has a root in which socat and busybox start (skipped unless root)',
-      async () => {
-        const within = (...words: readonly string[]) =>
-          run('chroot', [join(root, 'rootfs/rootfs'), ...words])
-        expect((await within('/usr/bin/socat', '-V')).stdout).toContain('WITH_VSOCK 1')
-        expect((await within('/bin/sh', '-c', 'echo alive')).stdout).toBe('alive\n')
-      },
-    )
-  },
-)
+  it.skipIf(process.getuid?.() !== 0)(
+    'has a root in which socat and busybox start (skipped unless root)',
+    async () => {
+      const within = (...words: readonly string[]) =>
+        run('chroot', [join(root, 'rootfs/rootfs'), ...words])
+      expect((await within('/usr/bin/socat', '-V')).stdout).toContain('WITH_VSOCK 1')
+      expect((await within('/bin/sh', '-c', 'echo alive')).stdout).toBe('alive\n')
+    },
+  )
+})
 
 /** Writes an archive's files and links as Linux would. */
 function unpack(archive: Uint8Array, folder: string): void {

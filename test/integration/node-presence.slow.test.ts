@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { NETWORK_AGE_MAX_MS } from '../../src/nodes/network-stats.ts'
 import { LEASE_SECONDS } from '../../src/storage/process-lease.ts'
 import { type Deployment, startDeployment } from '../support/deployment/deployment.ts'
-import { HAS_NATS, natsTitle } from '../support/nats-server.ts'
+import { NATS } from '../support/nats-server.ts'
 import { createMeasuredNode, getJson } from '../support/register-node.ts'
 import { connectScriptedNode } from '../support/scripted-node.ts'
 
@@ -10,7 +10,7 @@ const MODEL = 'model-b'
 /** What a poll adds, on a busy machine. */
 const POLL_MS = 3_000
 
-describe.runIf(HAS_NATS)(natsTitle('two gateways on one Postgres, with a node each'), () => {
+describe.runIf(NATS.isMet)(NATS.title('two gateways on one Postgres, with a node each'), () => {
   let service: Deployment
   const ids: string[] = []
   const callerOf = (at: number) => ({

@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises'
 import type { Locator, Page } from 'playwright-core'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { parseSavedProof } from '../../attestation/saved-proof.ts'
-import { findBarriers, HAS_BROWSER, openPage } from '../support/browser.ts'
+import { BROWSER, findBarriers, openPage } from '../support/browser.ts'
 import { CHAT_REQUEST, getPath, outcomeOf, postChat, VERIFIED_PATH } from '../support/calls.ts'
 import { createMeasuredNode, sendBody } from '../support/register-node.ts'
 import { connectScriptedNode } from '../support/scripted-node.ts'
@@ -48,7 +48,7 @@ async function expectText(page: Page): Promise<void> {
   ).toBe(false)
 }
 
-describe.skipIf(!HAS_BROWSER)('signing in (skipped without a Chromium)', () => {
+describe.runIf(BROWSER.isMet)(BROWSER.title('signing in'), () => {
   it('refuses a key that is none, and says what to do', async () => {
     const { page } = await openPage(`${service.url}/console`)
     const field = page.getByLabel('API key')
@@ -158,25 +158,22 @@ describe.skipIf(!HAS_BROWSER)('signing in (skipped without a Chromium)', () => {
   })
 })
 
-describe.skipIf(!HAS_BROWSER)(
-  'a dialog that asks before it acts (skipped without a Chromium)',
-  () => {
-    it('a dialog that is opened again before its close event came has its words', async () => {
-      const { page } = await signIn(service.apiKey, '/keys')
-      await page
-        .getByRole('button', { name: /^Revoke key/ })
-        .first()
-        .waitFor()
-      await page.evaluate(OPEN_CLOSE_OPEN)
-      const dialog = page.getByRole('dialog', { name: 'Revoke this key?' })
-      await dialog.getByRole('button', { name: 'Cancel' }).click()
-      await dialog.waitFor({ state: 'hidden' })
-      await page.context().close()
-    })
-  },
-)
+describe.runIf(BROWSER.isMet)(BROWSER.title('a dialog that asks before it acts'), () => {
+  it('a dialog that is opened again before its close event came has its words', async () => {
+    const { page } = await signIn(service.apiKey, '/keys')
+    await page
+      .getByRole('button', { name: /^Revoke key/ })
+      .first()
+      .waitFor()
+    await page.evaluate(OPEN_CLOSE_OPEN)
+    const dialog = page.getByRole('dialog', { name: 'Revoke this key?' })
+    await dialog.getByRole('button', { name: 'Cancel' }).click()
+    await dialog.waitFor({ state: 'hidden' })
+    await page.context().close()
+  })
+})
 
-describe.skipIf(!HAS_BROWSER)('every part (skipped without a Chromium)', () => {
+describe.runIf(BROWSER.isMet)(BROWSER.title('every part'), () => {
   it.each([
     ['light', 1280],
     ['dark', 1280],
@@ -201,7 +198,7 @@ describe.skipIf(!HAS_BROWSER)('every part (skipped without a Chromium)', () => {
   })
 })
 
-describe.skipIf(!HAS_BROWSER)('keys (skipped without a Chromium)', () => {
+describe.runIf(BROWSER.isMet)(BROWSER.title('keys'), () => {
   it('are made, used and revoked', async () => {
     const { page } = await signIn(service.apiKey, '/keys')
     await page.getByText('Make a key', { exact: true }).click()
@@ -236,7 +233,7 @@ describe.skipIf(!HAS_BROWSER)('keys (skipped without a Chromium)', () => {
   })
 })
 
-describe.skipIf(!HAS_BROWSER)('nodes (skipped without a Chromium)', () => {
+describe.runIf(BROWSER.isMet)(BROWSER.title('nodes'), () => {
   it('come and go while somebody looks, and nothing moves', async () => {
     const nodeId = await createMeasuredNode(operator, ['model-of-a-test'])
     const { page } = await signIn(service.apiKey, '/nodes')
@@ -282,7 +279,7 @@ describe.skipIf(!HAS_BROWSER)('nodes (skipped without a Chromium)', () => {
   })
 })
 
-describe.skipIf(!HAS_BROWSER)('the history (skipped without a Chromium)', () => {
+describe.runIf(BROWSER.isMet)(BROWSER.title('the history'), () => {
   const HUGE = `${HOSTILE} ${'long '.repeat(100_000)}`
 
   it('shows what is stored as text, page by page, and saves evidence as it is', async () => {
@@ -335,7 +332,7 @@ describe.skipIf(!HAS_BROWSER)('the history (skipped without a Chromium)', () => 
   })
 })
 
-describe.skipIf(!HAS_BROWSER)('searching the history (skipped without a Chromium)', () => {
+describe.runIf(BROWSER.isMet)(BROWSER.title('searching the history'), () => {
   it('finds by words, model, outcome, encryption and time', async () => {
     const word = `word${crypto.randomUUID()}`
     for (const [model, content] of [
@@ -386,7 +383,7 @@ describe.skipIf(!HAS_BROWSER)('searching the history (skipped without a Chromium
   })
 })
 
-describe.skipIf(!HAS_BROWSER)('operating (skipped without a Chromium)', () => {
+describe.runIf(BROWSER.isMet)(BROWSER.title('operating'), () => {
   it('makes accounts and sets their tiers', async () => {
     const { page } = await signIn(service.apiKey, '/accounts')
     const name = `<i>customer</i> ${crypto.randomUUID()}`
@@ -604,7 +601,7 @@ describe.skipIf(!HAS_BROWSER)('operating (skipped without a Chromium)', () => {
   })
 })
 
-describe.skipIf(!HAS_BROWSER)('usage (skipped without a Chromium)', () => {
+describe.runIf(BROWSER.isMet)(BROWSER.title('usage'), () => {
   it('is drawn, and is a table too', async () => {
     await postChat(operator, CHAT_REQUEST)
     const { page, faults } = await openPage(`${service.url}/console/limits`)
@@ -633,7 +630,7 @@ describe.skipIf(!HAS_BROWSER)('usage (skipped without a Chromium)', () => {
   })
 })
 
-describe.skipIf(!HAS_BROWSER)('the playground (skipped without a Chromium)', () => {
+describe.runIf(BROWSER.isMet)(BROWSER.title('the playground'), () => {
   const ask = async (page: Page, question: string) => {
     await page.getByRole('textbox', { name: 'Message' }).fill(question)
     await page.getByRole('button', { name: 'Send' }).click()

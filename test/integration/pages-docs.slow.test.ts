@@ -1,5 +1,5 @@
 import { beforeAll, describe, expect, it } from 'vitest'
-import { findBarriers, HAS_BROWSER, openPage } from '../support/browser.ts'
+import { BROWSER, findBarriers, openPage } from '../support/browser.ts'
 import { type SharedAffidavit, useAffidavit } from '../support/use-affidavit.ts'
 
 let service: SharedAffidavit
@@ -8,7 +8,7 @@ beforeAll(async () => {
   service = await useAffidavit()
 })
 
-describe.skipIf(!HAS_BROWSER)('the reference of the API (skipped without a Chromium)', () => {
+describe.runIf(BROWSER.isMet)(BROWSER.title('the reference of the API'), () => {
   const open = async (hash: string) => {
     const opened = await openPage(`${service.url}/docs${hash}`)
     const section = opened.page.locator(hash === '' ? '.operation' : `.operation${hash}`)

@@ -4,7 +4,7 @@ import type { Page, Route } from 'playwright-core'
 import { beforeAll, describe, expect, it } from 'vitest'
 import type { JsonObject } from '../../attestation/json/value.ts'
 import { writeSavedProof } from '../../attestation/saved-proof.ts'
-import { findBarriers, HAS_BROWSER, openPage } from '../support/browser.ts'
+import { BROWSER, findBarriers, openPage } from '../support/browser.ts'
 import { CHAT_REQUEST, postChat } from '../support/calls.ts'
 import { type SharedAffidavit, useAffidavit } from '../support/use-affidavit.ts'
 
@@ -66,7 +66,7 @@ const openLog = async (options?: Parameters<typeof openPage>[1]) => {
 const leavesOf = async (page: Page) =>
   Number((await page.getByTestId('leaves').textContent())?.replaceAll(',', ''))
 
-describe.skipIf(!HAS_BROWSER)('/log/{notary} (skipped without a Chromium)', () => {
+describe.runIf(BROWSER.isMet)(BROWSER.title('/log/{notary}'), () => {
   it.each([
     ['light', 1280],
     ['dark', 1280],
@@ -251,7 +251,7 @@ describe.skipIf(!HAS_BROWSER)('/log/{notary} (skipped without a Chromium)', () =
   })
 })
 
-describe.skipIf(!HAS_BROWSER)('the next visit', () => {
+describe.runIf(BROWSER.isMet)(BROWSER.title('the next visit'), () => {
   it('checks that the log only grew since the last one', async () => {
     const { page } = await openLog()
     await page.getByText('First visit: nothing to compare with yet.').waitFor()
@@ -336,7 +336,7 @@ describe.skipIf(!HAS_BROWSER)('the next visit', () => {
   })
 })
 
-describe.skipIf(!HAS_BROWSER)('what stands in the address', () => {
+describe.runIf(BROWSER.isMet)(BROWSER.title('what stands in the address'), () => {
   it.each([
     ['0x12', 'Not a notary'],
     [encodeURIComponent('<img src=x onerror=alert(1)>\u202e'), 'Not a notary'],
@@ -356,7 +356,7 @@ describe.skipIf(!HAS_BROWSER)('what stands in the address', () => {
   })
 })
 
-describe.skipIf(!HAS_BROWSER)('what comes from outside', () => {
+describe.runIf(BROWSER.isMet)(BROWSER.title('what comes from outside'), () => {
   it('is text, whatever the gateway answers', async () => {
     const { page } = await openPage(`${service.url}/docs`)
     const dialogs: string[] = []
@@ -394,7 +394,7 @@ describe.skipIf(!HAS_BROWSER)('what comes from outside', () => {
   })
 })
 
-describe.skipIf(!HAS_BROWSER)('/log', () => {
+describe.runIf(BROWSER.isMet)(BROWSER.title('/log'), () => {
   it('lists the logs, each with its enclave and newest anchor, and leads to them', async () => {
     const { page } = await openPage(`${service.url}/log`)
     const card = page.getByRole('article').filter({ hasText: notary })
@@ -437,7 +437,7 @@ const WATCH_SHIFTS = `
       if (!hadRecentInput) globalThis.shifted += value
   }).observe({ type: 'layout-shift' })`
 
-describe.skipIf(!HAS_BROWSER)('/', () => {
+describe.runIf(BROWSER.isMet)(BROWSER.title('/'), () => {
   it('says how the service is, and has a first call to copy that works', async () => {
     const { page } = await openPage(`${service.url}/docs`, {
       permissions: ['clipboard-read', 'clipboard-write'],
@@ -503,7 +503,7 @@ const openCompletion = (hash: string) => openPage(`${service.url}/c/${hash}`)
 const outcomeOf = (page: Page, name: string) =>
   page.locator(`[data-check="${name}"]`).getAttribute('data-outcome')
 
-describe.skipIf(!HAS_BROWSER)('/c/{hash}', () => {
+describe.runIf(BROWSER.isMet)(BROWSER.title('/c/{hash}'), () => {
   it('checks what everybody may see, and has no barrier', async () => {
     const hash = await complete()
     for (const [colorScheme, width] of [

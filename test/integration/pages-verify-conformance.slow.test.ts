@@ -2,7 +2,7 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { startChainEndpoint } from '../conformance/chain-endpoint.ts'
 import { type ConformanceCase, readManifest, VECTORS } from '../conformance/manifest.ts'
-import { HAS_BROWSER, openPage } from '../support/browser.ts'
+import { BROWSER, openPage } from '../support/browser.ts'
 import {
   driveVerifyPage,
   type PageReport,
@@ -46,7 +46,7 @@ function differenceOf({ name, kind, expect }: ConformanceCase, got: PageReport):
   return wanted === found ? [] : [`${name}: expected ${wanted}, got ${found}: ${got.sentence}`]
 }
 
-describe.skipIf(!HAS_BROWSER)('the page /verify (skipped without a Chromium)', () => {
+describe.runIf(BROWSER.isMet)(BROWSER.title('the page /verify'), () => {
   it('finds of every case what the command line must find', { timeout: 600_000 }, async () => {
     const { page, faults } = await openPage(`${site.url}/verify`)
     const driver = await driveVerifyPage(page)

@@ -19,7 +19,7 @@ import {
 import { startChainEndpoint } from '../conformance/chain-endpoint.ts'
 import type { Demands } from '../conformance/manifest.ts'
 import { VECTORS } from '../conformance/manifest.ts'
-import { findBarriers, HAS_BROWSER, openPage } from '../support/browser.ts'
+import { BROWSER, findBarriers, openPage } from '../support/browser.ts'
 import { driveVerifyPage } from '../support/drive-verify-page.ts'
 import { PCR_VALUES, standardChain } from '../support/nitro-builder/document-builder.ts'
 import { type ServedPages, serveVerifyPage } from '../support/served-pages.ts'
@@ -124,7 +124,7 @@ function changed(path: string, change: (value: never) => unknown): JsonObject {
 
 const otherHex = (text: string) => text.replace(/.$/, (last) => (last === '0' ? '1' : '0'))
 
-describe.skipIf(!HAS_BROWSER)('/verify (skipped without a Chromium)', () => {
+describe.runIf(BROWSER.isMet)(BROWSER.title('/verify'), () => {
   it('verifies the bundle of a real gateway, and asks its chain when told to', async () => {
     const { page, driver, faults, strangers } = await openVerify()
     const bare = await driver.check(jsonFile(bundle))
@@ -377,7 +377,7 @@ async function tabTo(page: Page, label: string): Promise<void> {
 const HOSTILE =
   '</bdi></script><img src=x onerror="hacked=1"><script>hacked=1</script>\u202Egnp.exe\u2066\u001b[2J\u0007'
 
-describe.skipIf(!HAS_BROWSER)('what strangers write (skipped without a Chromium)', () => {
+describe.runIf(BROWSER.isMet)(BROWSER.title('what strangers write'), () => {
   const built = (content: string) =>
     buildEvidence({
       record: {

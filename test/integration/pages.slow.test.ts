@@ -1,5 +1,5 @@
 import { beforeAll, describe, expect, it } from 'vitest'
-import { findBarriers, HAS_BROWSER, openPage } from '../support/browser.ts'
+import { BROWSER, findBarriers, openPage } from '../support/browser.ts'
 import { type SharedAffidavit, useAffidavit } from '../support/use-affidavit.ts'
 
 let service: SharedAffidavit
@@ -29,7 +29,7 @@ describe('what is served', () => {
   })
 })
 
-describe.skipIf(!HAS_BROWSER)('every page (skipped without a Chromium)', () => {
+describe.runIf(BROWSER.isMet)(BROWSER.title('every page'), () => {
   const PATHS = ['/', '/verify', '/docs', '/console', '/log']
 
   it.each(

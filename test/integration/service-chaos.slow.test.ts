@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { CHAOS_DEPLOYMENT, describeChaos, planTroubles, runChaos } from '../faults/run-chaos.ts'
 import { type Deployment, startDeployment } from '../support/deployment/deployment.ts'
-import { natsTitle } from '../support/nats-server.ts'
+import { NATS } from '../support/nats-server.ts'
 
 /** The short form. `npm run chaos -- --minutes 10` is the long one. */
 const DURATION_MS = 60_000
@@ -16,7 +16,7 @@ beforeAll(async () => {
 
 afterAll(() => deployment?.stop())
 
-it(natsTitle('keeps what it gave three gateways’ callers while every part of the service fails'), {
+it(NATS.title('keeps what it gave three gateways’ callers while every part of the service fails'), {
   timeout: 10 * 60_000,
 }, async () => {
   const report = await runChaos(deployment, planTroubles(SEED, DURATION_MS), SEED)

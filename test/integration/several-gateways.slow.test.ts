@@ -3,7 +3,7 @@ import { Wallet } from 'ethers'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type Affidavit, startAffidavit } from '../support/affidavit.ts'
 import { createEncryptedFetch } from '../support/encrypted-fetch.ts'
-import { HAS_NATS, type NatsServer, natsTitle, startNatsServer } from '../support/nats-server.ts'
+import { NATS, type NatsServer, startNatsServer } from '../support/nats-server.ts'
 import { createTestDatabase } from '../support/test-database.ts'
 import { until } from '../support/until.ts'
 
@@ -29,7 +29,7 @@ async function fund(rpcUrl: string, address: string): Promise<void> {
   await fetch(rpcUrl, { method: 'POST', headers: { 'content-type': 'application/json' }, body })
 }
 
-describe.runIf(HAS_NATS)(natsTitle('two gateways, each with an enclave of its own'), () => {
+describe.runIf(NATS.isMet)(NATS.title('two gateways, each with an enclave of its own'), () => {
   beforeAll(async () => {
     nats = await startNatsServer()
     const shared = { DATABASE_URL: await createTestDatabase({ empty: true }), NATS_URL: nats.url }

@@ -1,6 +1,6 @@
 import OpenAI from 'openai'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { HAS_NATS, type NatsServer, natsTitle, startNatsServer } from '../support/nats-server.ts'
+import { NATS, type NatsServer, startNatsServer } from '../support/nats-server.ts'
 import { openPlainStage, type PlainStage } from '../support/plain-stage.ts'
 import { answerWith } from '../support/scripted-node.ts'
 import { createTestDatabase } from '../support/test-database.ts'
@@ -21,7 +21,7 @@ const modelsAt = async ({ gateway: { url, key } }: PlainStage) => {
 const clientOf = ({ gateway: { url, key } }: PlainStage) =>
   new OpenAI({ baseURL: `${url}/v1`, apiKey: key, maxRetries: 0 })
 
-describe.runIf(HAS_NATS)(natsTitle('two gateways on one database and one bus'), () => {
+describe.runIf(NATS.isMet)(NATS.title('two gateways on one database and one bus'), () => {
   beforeAll(async () => {
     nats = await startNatsServer()
     const url = await createTestDatabase()

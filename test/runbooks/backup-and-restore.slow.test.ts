@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createCaller, type ProvenCompletion } from '../support/deployment/callers.ts'
-import { DEBIAN_POSTGRES } from '../support/postgres.ts'
+import { DEBIAN_POSTGRES, DEBIAN_POSTGRES_PROGRAMS } from '../support/postgres.ts'
 import { runCli } from '../support/run-cli.ts'
 import { type Machine, startMachine } from './machine.ts'
 import { readSection, walkPage, walkText } from './walk.ts'
@@ -29,8 +29,8 @@ it('the hourly backup keeps the acts of the hour before while there is no databa
   }
 })
 
-describe.skipIf(DEBIAN_POSTGRES === null)('backup and restore (by pg_dump)', () => {
-  const programs = DEBIAN_POSTGRES ?? ''
+describe.runIf(DEBIAN_POSTGRES.isMet)(DEBIAN_POSTGRES.title('backup and restore'), () => {
+  const programs = DEBIAN_POSTGRES_PROGRAMS
   let machine: Machine
   beforeAll(async () => {
     machine = await startMachine({ database: { programs } })

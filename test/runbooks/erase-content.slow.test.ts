@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises'
 import type { Page } from 'playwright-core'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { openDatabase } from '../../src/storage/database.ts'
-import { HAS_BROWSER, openPage } from '../support/browser.ts'
+import { BROWSER, openPage } from '../support/browser.ts'
 import { dumpTables, holdsText } from '../support/dump-tables.ts'
 import { runCli } from '../support/run-cli.ts'
 import { until } from '../support/until.ts'
@@ -62,8 +62,8 @@ it('the runbook for erasing is followed, and audit, pages and the database then 
       const reply = await fetch(`${origin}/v1/evidence/${hash}`)
       return reply.ok && ((await reply.json()) as { block: unknown }).block !== null
     })
-  const before = HAS_BROWSER ? await readPublicPage(one.hash) : []
-  if (HAS_BROWSER) expect(await readHistory(key)).toContain(`${PLANTED}: two`)
+  const before = BROWSER.isMet ? await readPublicPage(one.hash) : []
+  if (BROWSER.isMet) expect(await readHistory(key)).toContain(`${PLANTED}: two`)
 
   const variables = {
     ...machine.walking.variables,
@@ -91,7 +91,7 @@ it('the runbook for erasing is followed, and audit, pages and the database then 
   await database.close()
   expect(holdsText(dump, PLANTED)).toBe(false)
   expect(holdsText(dump, 'what stays')).toBe(true)
-  if (!HAS_BROWSER) return
+  if (!BROWSER.isMet) return
   expect(await readPublicPage(one.hash)).toEqual(before)
   expect(before).toEqual(['passed', 'not checked', 'not checked', 'passed'])
   const history = await readHistory(key)

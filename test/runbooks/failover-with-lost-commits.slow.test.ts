@@ -2,12 +2,17 @@ import { join } from 'node:path'
 import pg from 'pg'
 import { afterEach, describe, expect, it } from 'vitest'
 import { type FaultyProxy, startFaultyProxy } from '../support/faulty-proxy.ts'
-import { DEBIAN_POSTGRES, type PostgresServer, startPostgres } from '../support/postgres.ts'
+import {
+  DEBIAN_POSTGRES,
+  DEBIAN_POSTGRES_PROGRAMS,
+  type PostgresServer,
+  startPostgres,
+} from '../support/postgres.ts'
 import { until } from '../support/until.ts'
 import { type Machine, startMachine } from './machine.ts'
 import { walkPage } from './walk.ts'
 
-const programs = DEBIAN_POSTGRES ?? ''
+const programs = DEBIAN_POSTGRES_PROGRAMS
 const SETTINGS = { max_connections: '200' }
 
 const ends: (() => Promise<void>)[] = []
@@ -64,7 +69,7 @@ async function query({ url }: PostgresServer, text: string): Promise<readonly un
   }
 }
 
-describe.skipIf(DEBIAN_POSTGRES === null)('a failover with lost commits (by pg_basebackup)', () => {
+describe.runIf(DEBIAN_POSTGRES.isMet)(DEBIAN_POSTGRES.title('a failover with lost commits'), () => {
   it('a failover goes on with a new log, and only what the replica lacked is lost, as every part tells', async () => {
     const { machine, link, standby } = await startReplicated()
     const kept = await machine.complete()

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { startReverseProxy } from '../support/deployment/reverse-proxy.ts'
-import { HAS_NATS, natsTitle, startNatsServer } from '../support/nats-server.ts'
+import { NATS, startNatsServer } from '../support/nats-server.ts'
 import { readMetrics } from '../support/read-metrics.ts'
 import { createMeasuredNode } from '../support/register-node.ts'
 import { FAST_TIMINGS, startTestAgent, type TestAgent } from '../support/run-agent.ts'
@@ -22,7 +22,7 @@ let origin: string
 let agents: readonly TestAgent[]
 
 beforeAll(async () => {
-  if (!HAS_NATS) return
+  if (!NATS.isMet) return
   const nats = await startNatsServer()
   started.defer(() => nats.stop())
   machine = await startMachine({
@@ -75,8 +75,8 @@ async function metric(at: 0 | 1, name: string): Promise<number | undefined> {
   return readMetrics(text).find((sample) => sample.name === name)?.value
 }
 
-it.skipIf(!HAS_NATS)(
-  natsTitle(
+it.runIf(NATS.isMet)(
+  NATS.title(
     'the runbook for retiring a gateway is followed under load, and no caller of either gateway notices',
   ),
   async () => {

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import type { Browser, BrowserContextOptions, Page } from 'playwright-core'
 import { afterAll } from 'vitest'
-import { findChromium } from './attestation-browser/chromium.ts'
+import { needProgram } from './needs.ts'
 import { type OpenPage, openPageIn, startBrowser } from './open-page.ts'
 
 let browser: Browser | null = null
@@ -12,8 +12,8 @@ afterAll(async () => {
   browser = null
 })
 
-/** Whether there is a Chromium to test with; CHROME_PATH names one. */
-export const HAS_BROWSER = findChromium() !== null
+/** A Chromium to test with; CHROME_PATH names one. */
+export const BROWSER = needProgram('chromium')
 
 /** Opens a page in a context of its own, in the one browser of this file's tests. */
 export async function openPage(

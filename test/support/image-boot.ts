@@ -1,19 +1,15 @@
-import { execFile } from 'node:child_process'
 import { appendFile, mkdir } from 'node:fs/promises'
-import { promisify } from 'node:util'
 import { openBootFiles, padRamdisk, startImage } from '../../enclave/image/boot/boot-enclave.ts'
 import { type Machine, QEMU } from '../../enclave/image/boot/machine.ts'
 import { encodeCpio } from '../../enclave/image/cpio.ts'
 import { textFile } from '../../enclave/image/file-tree.ts'
 import { findImageHindrance } from './image-hindrance.ts'
+import { type Need, needNo, needProgram } from './needs.ts'
 
-/** Null when an image can be built and booted here, else why not. */
-export async function findBootHindrance(): Promise<string | null> {
-  const hasQemu = await promisify(execFile)(QEMU, ['--version']).then(
-    () => true,
-    () => false,
-  )
-  return hasQemu ? findImageHindrance() : `${QEMU} is not installed`
+/** What building and booting an image takes. */
+export async function needBoot(): Promise<Need> {
+  const qemu = needProgram(QEMU)
+  return qemu.isMet ? needNo(await findImageHindrance()) : qemu
 }
 
 /**

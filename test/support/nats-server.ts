@@ -1,15 +1,12 @@
-import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
+import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { connect } from 'node:net'
 import { awaitFreePort } from '../../src/local/free-port.ts'
+import { needProgram } from './needs.ts'
 import { until } from './until.ts'
 
-/** Whether this machine has NATS's server (Debian: nats-server). */
-export const HAS_NATS = spawnSync('nats-server', ['--version']).status === 0
-
-/** A title that says why its tests are skipped where they are. */
-export const natsTitle = (title: string) =>
-  HAS_NATS ? title : `${title} (skipped without a nats-server)`
+/** NATS's server. */
+export const NATS = needProgram('nats-server')
 
 /** A real server, on a port of its own, started with these arguments too. */
 export type NatsServer = {

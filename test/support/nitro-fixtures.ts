@@ -1,5 +1,6 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { needShared } from './needs.ts'
 
 /** One document of the shared fixtures, as their manifest describes it. */
 export type NitroFixture = {
@@ -24,10 +25,10 @@ export type NitroFixture = {
 const folder = join(import.meta.dirname, '../../../shared/fixtures/nitro')
 
 /** Whether the fixtures, which are not part of this repository, are there. */
-export const hasNitroFixtures = existsSync(join(folder, 'manifest.json'))
+export const NITRO_FIXTURES = needShared(existsSync(join(folder, 'manifest.json')))
 
 /** Real documents that AWS signed, and negatives. Empty where the fixtures are missing. */
-export const nitroFixtures: readonly NitroFixture[] = hasNitroFixtures
+export const nitroFixtures: readonly NitroFixture[] = NITRO_FIXTURES.isMet
   ? JSON.parse(readFileSync(join(folder, 'manifest.json'), 'utf8')).documents
   : []
 

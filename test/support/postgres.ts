@@ -9,6 +9,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import { awaitFreePort } from '../../src/local/free-port.ts'
 import { listTree } from '../bench/processes.ts'
+import { needProgram } from './needs.ts'
 
 /**
  * A real Postgres server in a folder of its own below the system's temporary folder, for who kills
@@ -39,8 +40,11 @@ export type PostgresServer = {
   stop(): Promise<void>
 }
 
-/** Where Debian has a server with pg_dump, pg_basebackup and psql; null where it is not. */
-export const DEBIAN_POSTGRES = findDebianPostgres()
+/** Debian's server, with pg_dump, pg_basebackup and psql. */
+export const DEBIAN_POSTGRES = needProgram('/usr/lib/postgresql/*/bin/pg_basebackup')
+
+/** The folder of its programs; empty where it is not installed. */
+export const DEBIAN_POSTGRES_PROGRAMS = findDebianPostgres()
 
 export type PostgresPlace = {
   /** Where its data go, an empty folder. Default: beside the rest. */
@@ -117,7 +121,7 @@ const READY_TIMEOUT_MS = 30_000
 
 type Owner = { readonly uid: number; readonly gid: number } | null
 
-function findDebianPostgres(): string | null {
+function findDebianPostgres(): string {
   const versions = '/usr/lib/postgresql'
   const found = existsSync(versions) ? readdirSync(versions) : []
   return (
@@ -128,7 +132,7 @@ function findDebianPostgres(): string | null {
         ['postgres', 'pg_dump', 'pg_basebackup', 'psql'].every((name) =>
           existsSync(path.join(bin, name)),
         ),
-      ) ?? null
+      ) ?? ''
   )
 }
 

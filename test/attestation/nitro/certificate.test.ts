@@ -5,7 +5,7 @@ import { encodeHex } from '../../../attestation/bytes.ts'
 import { parseCertificate } from '../../../attestation/nitro/certificate.ts'
 import { decodeAttestationPayload } from '../../../attestation/nitro/document.ts'
 import { standardChain } from '../../support/nitro-builder/document-builder.ts'
-import { hasNitroFixtures, nitroFixtures, readFixture } from '../../support/nitro-fixtures.ts'
+import { NITRO_FIXTURES, nitroFixtures, readFixture } from '../../support/nitro-fixtures.ts'
 
 /**
  * pkijs reads leniently and knows nothing of this code: where both read, they must read the same.
@@ -39,8 +39,8 @@ describe('a certificate', () => {
     for (const der of [...standardChain.cabundle, standardChain.certificate]) expectSameReading(der)
   })
 
-  it.skipIf(!hasNitroFixtures)(
-    'a certificate of AWS is read as pkijs reads it (skipped without ../shared/fixtures)',
+  it.runIf(NITRO_FIXTURES.isMet)(
+    NITRO_FIXTURES.title('a certificate of AWS is read as pkijs reads it'),
     () => {
       for (const fixture of nitroFixtures) {
         const { cabundle, certificate } = decodeAttestationPayload(readFixture(fixture))

@@ -4,7 +4,7 @@ import { FormatError } from '../../../attestation/errors.ts'
 import { decodeAttestationPayload } from '../../../attestation/nitro/document.ts'
 import { AWS_ROOT_SHA256, parseRoots } from '../../../attestation/nitro/policy.ts'
 import { standardChain } from '../../support/nitro-builder/document-builder.ts'
-import { hasNitroFixtures, nitroFixtures, readFixture } from '../../support/nitro-fixtures.ts'
+import { NITRO_FIXTURES, nitroFixtures, readFixture } from '../../support/nitro-fixtures.ts'
 
 const [root = new Uint8Array()] = standardChain.cabundle
 const pemOf = (der: Uint8Array) => {
@@ -40,8 +40,8 @@ describe('a file of roots', () => {
     expect(() => parseRoots(bytesOf(text))).toThrow(FormatError)
   })
 
-  it.skipIf(!hasNitroFixtures)(
-    'the pinned root is found in what AWS signed (skipped without ../shared/fixtures)',
+  it.runIf(NITRO_FIXTURES.isMet)(
+    NITRO_FIXTURES.title('the pinned root is found in what AWS signed'),
     () => {
       for (const fixture of nitroFixtures.filter(({ kind }) => kind === 'aws')) {
         const [first = new Uint8Array()] = decodeAttestationPayload(readFixture(fixture)).cabundle

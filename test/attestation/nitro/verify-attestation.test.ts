@@ -19,7 +19,7 @@ import {
   PCR_VALUES,
   standardChain,
 } from '../../support/nitro-builder/document-builder.ts'
-import { hasNitroFixtures, nitroFixtures, readFixture } from '../../support/nitro-fixtures.ts'
+import { NITRO_FIXTURES, nitroFixtures, readFixture } from '../../support/nitro-fixtures.ts'
 
 const HOUR_MS = 3_600_000
 const policy: AttestationPolicy = { measurements: 'any', roots: [standardChain.rootSha256] }
@@ -30,125 +30,120 @@ const codeOf = (verification: Promise<unknown>) =>
   )
 const lengthOf = (bytes: Uint8Array | null) => (bytes === null ? 'null' : `bytes[${bytes.length}]`)
 
-describe.skipIf(!hasNitroFixtures)(
-  'a document that AWS signed (skipped without ../shared/fixtures)',
-  () => {
-    const aws = nitroFixtures.filter(({ kind }) => kind === 'aws')
-    const demand = (debug: boolean): AttestationPolicy => ({
-      measurements: 'any',
-      allowDebug: debug,
-    })
+describe.runIf(NITRO_FIXTURES.isMet)(NITRO_FIXTURES.title('a document that AWS signed'), () => {
+  const aws = nitroFixtures.filter(({ kind }) => kind === 'aws')
+  const demand = (debug: boolean): AttestationPolicy => ({
+    measurements: 'any',
+    allowDebug: debug,
+  })
 
-    it.each(aws)(
-      'a document of AWS is accepted at its time with its known facts: $file',
-      async (fixture) => {
-        const bytes = readFixture(fixture)
-        const at = new Date(fixture.valid_at * 1000)
-        const facts = await verifyAttestation(bytes, demand(fixture.debug_mode_zero_pcrs), at)
-        const nonzero = [...facts.measurements].filter(([, pcr]) => pcr.some((byte) => byte !== 0))
-        expect({
-          module_id: facts.moduleId,
-          timestamp_ms: facts.timestampMs,
-          debug_mode_zero_pcrs: facts.isDebugMode,
-          pcr_indexes: [...facts.measurements.keys()],
-          pcrs_nonzero_decoded: Object.fromEntries(
-            nonzero.map(([index, pcr]) => [index, encodeHex(pcr)]),
-          ),
-          public_key: lengthOf(facts.publicKey),
-          user_data: lengthOf(facts.userData),
-          nonce: lengthOf(facts.nonce),
-        }).toEqual({
-          module_id: fixture.module_id,
-          timestamp_ms: fixture.timestamp_ms,
-          debug_mode_zero_pcrs: fixture.debug_mode_zero_pcrs,
-          pcr_indexes: fixture.pcr_indexes,
-          pcrs_nonzero_decoded: fixture.pcrs_nonzero_decoded,
-          public_key: fixture.public_key,
-          user_data: fixture.user_data,
-          nonce: fixture.nonce,
-        })
-        expect(facts.certificates.at(-1)?.notBeforeMs).toBe(Date.parse(fixture.leaf_not_before))
-        expect(facts.certificates.at(-1)?.notAfterMs).toBe(Date.parse(fixture.leaf_not_after))
-        expect(facts.bindings).toMatchObject({
-          pcr4: true,
-          leafCommonName: true,
-          issuerCommonName: true,
-        })
-        expect(facts.unknownKeys).toEqual([])
-      },
-    )
-
-    it.each(aws)(
-      'a document of AWS is refused before and after the life of its leaf: $file',
-      async (fixture) => {
-        const bytes = readFixture(fixture)
-        const at = (text: string, ms: number) => new Date(Date.parse(text) + ms)
-        const verify = (time: Date) =>
-          codeOf(verifyAttestation(bytes, demand(fixture.debug_mode_zero_pcrs), time))
-        expect(await verify(at(fixture.leaf_not_before, -HOUR_MS))).toBe(
-          'certificate_not_yet_valid',
-        )
-        expect(await verify(at(fixture.leaf_not_before, -1000))).toBe('certificate_not_yet_valid')
-        expect(await verify(at(fixture.leaf_not_after, 1000))).toBe('certificate_expired')
-        expect(await verify(at(fixture.leaf_not_after, HOUR_MS))).toBe('certificate_expired')
-      },
-    )
-
-    it.each(aws)(
-      'a document of AWS is accepted at any time in historical mode: $file',
-      async (fixture) => {
-        const historical = { ...demand(fixture.debug_mode_zero_pcrs), mode: 'historical' } as const
-        const facts = await verifyAttestation(readFixture(fixture), historical, new Date(0))
-        expect(facts.verifiedAtMs).toBe(fixture.timestamp_ms)
-      },
-    )
-
-    it.each(aws.filter((fixture) => fixture.debug_mode_zero_pcrs))(
-      'a document of AWS in debug mode is refused unless allowed: $file',
-      async (fixture) => {
-        const at = new Date(fixture.valid_at * 1000)
-        expect(await codeOf(verifyAttestation(readFixture(fixture), demand(false), at))).toBe(
-          'debug_mode',
-        )
-      },
-    )
-
-    it.each(aws)(
-      'a document of AWS is refused with one bit of its signature flipped: $file',
-      async (fixture) => {
-        const bytes = Uint8Array.from(readFixture(fixture))
-        const index = bytes.length - 1 - (fixture.timestamp_ms % 96)
-        bytes[index] = (bytes[index] ?? 0) ^ (1 << (fixture.timestamp_ms % 8))
-        const at = new Date(fixture.valid_at * 1000)
-        expect(await codeOf(verifyAttestation(bytes, demand(true), at))).toBe('signature_invalid')
-      },
-    )
-
-    it('a document of AWS with a corrupted signature is refused', async () => {
-      const [fixture] = nitroFixtures.filter(({ file }) => file.includes('aws-nitro-document-bad'))
-      expect(fixture).toBeDefined()
-      if (!fixture) return
-      const verification = verifyAttestation(
-        readFixture(fixture),
-        demand(false),
-        new Date(fixture.valid_at * 1000),
-      )
-      expect(await codeOf(verification)).toBe('signature_invalid')
-    })
-
-    it('a document under another root is refused, and is accepted when that root is trusted', async () => {
-      const [fixture] = nitroFixtures.filter(({ file }) => file.includes('custom-pcr16'))
-      expect(fixture).toBeDefined()
-      if (!fixture) return
+  it.each(aws)(
+    'a document of AWS is accepted at its time with its known facts: $file',
+    async (fixture) => {
       const bytes = readFixture(fixture)
       const at = new Date(fixture.valid_at * 1000)
-      expect(await codeOf(verifyAttestation(bytes, demand(true), at))).toBe('root_untrusted')
-      const roots = parseRoots(decodeAttestationPayload(bytes).cabundle[0] ?? new Uint8Array())
-      const facts = await verifyAttestation(bytes, { ...demand(true), roots }, at)
-      expect(facts.certificates.map(({ subject }) => subject)).toEqual(['CN=root', 'CN=leaf'])
-    })
-  },
-)
+      const facts = await verifyAttestation(bytes, demand(fixture.debug_mode_zero_pcrs), at)
+      const nonzero = [...facts.measurements].filter(([, pcr]) => pcr.some((byte) => byte !== 0))
+      expect({
+        module_id: facts.moduleId,
+        timestamp_ms: facts.timestampMs,
+        debug_mode_zero_pcrs: facts.isDebugMode,
+        pcr_indexes: [...facts.measurements.keys()],
+        pcrs_nonzero_decoded: Object.fromEntries(
+          nonzero.map(([index, pcr]) => [index, encodeHex(pcr)]),
+        ),
+        public_key: lengthOf(facts.publicKey),
+        user_data: lengthOf(facts.userData),
+        nonce: lengthOf(facts.nonce),
+      }).toEqual({
+        module_id: fixture.module_id,
+        timestamp_ms: fixture.timestamp_ms,
+        debug_mode_zero_pcrs: fixture.debug_mode_zero_pcrs,
+        pcr_indexes: fixture.pcr_indexes,
+        pcrs_nonzero_decoded: fixture.pcrs_nonzero_decoded,
+        public_key: fixture.public_key,
+        user_data: fixture.user_data,
+        nonce: fixture.nonce,
+      })
+      expect(facts.certificates.at(-1)?.notBeforeMs).toBe(Date.parse(fixture.leaf_not_before))
+      expect(facts.certificates.at(-1)?.notAfterMs).toBe(Date.parse(fixture.leaf_not_after))
+      expect(facts.bindings).toMatchObject({
+        pcr4: true,
+        leafCommonName: true,
+        issuerCommonName: true,
+      })
+      expect(facts.unknownKeys).toEqual([])
+    },
+  )
+
+  it.each(aws)(
+    'a document of AWS is refused before and after the life of its leaf: $file',
+    async (fixture) => {
+      const bytes = readFixture(fixture)
+      const at = (text: string, ms: number) => new Date(Date.parse(text) + ms)
+      const verify = (time: Date) =>
+        codeOf(verifyAttestation(bytes, demand(fixture.debug_mode_zero_pcrs), time))
+      expect(await verify(at(fixture.leaf_not_before, -HOUR_MS))).toBe('certificate_not_yet_valid')
+      expect(await verify(at(fixture.leaf_not_before, -1000))).toBe('certificate_not_yet_valid')
+      expect(await verify(at(fixture.leaf_not_after, 1000))).toBe('certificate_expired')
+      expect(await verify(at(fixture.leaf_not_after, HOUR_MS))).toBe('certificate_expired')
+    },
+  )
+
+  it.each(aws)(
+    'a document of AWS is accepted at any time in historical mode: $file',
+    async (fixture) => {
+      const historical = { ...demand(fixture.debug_mode_zero_pcrs), mode: 'historical' } as const
+      const facts = await verifyAttestation(readFixture(fixture), historical, new Date(0))
+      expect(facts.verifiedAtMs).toBe(fixture.timestamp_ms)
+    },
+  )
+
+  it.each(aws.filter((fixture) => fixture.debug_mode_zero_pcrs))(
+    'a document of AWS in debug mode is refused unless allowed: $file',
+    async (fixture) => {
+      const at = new Date(fixture.valid_at * 1000)
+      expect(await codeOf(verifyAttestation(readFixture(fixture), demand(false), at))).toBe(
+        'debug_mode',
+      )
+    },
+  )
+
+  it.each(aws)(
+    'a document of AWS is refused with one bit of its signature flipped: $file',
+    async (fixture) => {
+      const bytes = Uint8Array.from(readFixture(fixture))
+      const index = bytes.length - 1 - (fixture.timestamp_ms % 96)
+      bytes[index] = (bytes[index] ?? 0) ^ (1 << (fixture.timestamp_ms % 8))
+      const at = new Date(fixture.valid_at * 1000)
+      expect(await codeOf(verifyAttestation(bytes, demand(true), at))).toBe('signature_invalid')
+    },
+  )
+
+  it('a document of AWS with a corrupted signature is refused', async () => {
+    const [fixture] = nitroFixtures.filter(({ file }) => file.includes('aws-nitro-document-bad'))
+    expect(fixture).toBeDefined()
+    if (!fixture) return
+    const verification = verifyAttestation(
+      readFixture(fixture),
+      demand(false),
+      new Date(fixture.valid_at * 1000),
+    )
+    expect(await codeOf(verification)).toBe('signature_invalid')
+  })
+
+  it('a document under another root is refused, and is accepted when that root is trusted', async () => {
+    const [fixture] = nitroFixtures.filter(({ file }) => file.includes('custom-pcr16'))
+    expect(fixture).toBeDefined()
+    if (!fixture) return
+    const bytes = readFixture(fixture)
+    const at = new Date(fixture.valid_at * 1000)
+    expect(await codeOf(verifyAttestation(bytes, demand(true), at))).toBe('root_untrusted')
+    const roots = parseRoots(decodeAttestationPayload(bytes).cabundle[0] ?? new Uint8Array())
+    const facts = await verifyAttestation(bytes, { ...demand(true), roots }, at)
+    expect(facts.certificates.map(({ subject }) => subject)).toEqual(['CN=root', 'CN=leaf'])
+  })
+})
 
 describe('a verified document', () => {
   it('a verified document gives what it carries and each rule with its outcome', async () => {

@@ -8,7 +8,7 @@ import { type Bus, startBus } from '../../../src/bus/bus.ts'
 import type { Channel } from '../../../src/bus/channel.ts'
 import { PEERS_MAX } from '../../../src/bus/peers.ts'
 import { createLogger } from '../../../src/observability/logger.ts'
-import { HAS_NATS, type NatsServer, natsTitle, startNatsServer } from '../../support/nats-server.ts'
+import { NATS, type NatsServer, startNatsServer } from '../../support/nats-server.ts'
 import { until } from '../../support/until.ts'
 
 let nats: NatsServer
@@ -17,7 +17,7 @@ const buses: Bus[] = []
 const lines: string[] = []
 
 beforeAll(async () => {
-  if (!HAS_NATS) return
+  if (!NATS.isMet) return
   nats = await startNatsServer()
   stranger = await connect({ servers: [nats.url.slice('nats://'.length)] })
 })
@@ -85,7 +85,7 @@ async function openSilent(near: Bus, far: Bus): Promise<Channel> {
 
 const stop = (pid: number) => process.kill(pid, 'SIGSTOP')
 
-describe.runIf(HAS_NATS)(natsTitle('a bus'), () => {
+describe.runIf(NATS.isMet)(NATS.title('a bus'), () => {
   it('carries channels, what is told to all, and questions', async () => {
     const { near, far } = await openPair()
     serveEcho(far)

@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { type Bus, startBus } from '../../../src/bus/bus.ts'
 import { createLogger } from '../../../src/observability/logger.ts'
-import { HAS_NATS, type NatsServer, natsTitle, startNatsServer } from '../../support/nats-server.ts'
+import { NATS, type NatsServer, startNatsServer } from '../../support/nats-server.ts'
 import { until } from '../../support/until.ts'
 
 const SCRIPT = fileURLToPath(new URL('../../support/bus-process.ts', import.meta.url))
@@ -19,7 +19,7 @@ let prefix: string
 const processes: ChildProcess[] = []
 
 beforeAll(async () => {
-  if (!HAS_NATS) return
+  if (!NATS.isMet) return
   const config = join(tmpdir(), `nats-${randomUUID()}.conf`)
   // As enclave/OPERATING.md asks for.
   await writeFile(config, 'write_deadline: "2s"')
@@ -27,7 +27,7 @@ beforeAll(async () => {
 })
 afterAll(() => nats?.stop())
 beforeEach(() => {
-  if (!HAS_NATS) return
+  if (!NATS.isMet) return
   prefix = `test-${randomUUID()}`
   const log = createLogger({ level: 'silent', destination: { write: () => undefined } })
   near = startBus(
@@ -69,7 +69,7 @@ const seconds = async (run: () => Promise<unknown>) => {
   return (performance.now() - startedAtMs) / 1000
 }
 
-describe.runIf(HAS_NATS)(natsTitle('when another gateway'), () => {
+describe.runIf(NATS.isMet)(NATS.title('when another gateway'), () => {
   it('is killed, its calls end within seconds, and none looks whole', async () => {
     const far = await startFar()
     const { messages } = await talk(far)
@@ -124,7 +124,7 @@ describe.runIf(HAS_NATS)(natsTitle('when another gateway'), () => {
   })
 })
 
-describe.runIf(HAS_NATS)(natsTitle('when the server hangs'), () => {
+describe.runIf(NATS.isMet)(NATS.title('when the server hangs'), () => {
   it('calls end within seconds, and all works again when it goes on', async () => {
     const far = await startFar()
     const { messages } = await talk(far)

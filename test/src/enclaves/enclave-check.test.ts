@@ -13,7 +13,7 @@ import {
   findEnclaveFaults,
 } from '../../../src/enclaves/enclave-check.ts'
 import { entryNamed } from '../../support/enclave-fleet.ts'
-import { hasNitroFixtures, nitroFixtures, readFixture } from '../../support/nitro-fixtures.ts'
+import { NITRO_FIXTURES, nitroFixtures, readFixture } from '../../support/nitro-fixtures.ts'
 import { openSoftwareNsm } from '../../support/software-nsm.ts'
 
 const domain = { chainId: 7, contract: `0x${'ab'.repeat(20)}` }
@@ -146,7 +146,7 @@ describe('findEnclaveFaults', () => {
     ])
   })
 
-  it.skipIf(!hasNitroFixtures)(
+  it.runIf(NITRO_FIXTURES.isMet)(
     "refuses a document of AWS in staging (skipped without the fixtures' real ones)",
     async () => {
       const [real] = nitroFixtures.filter(({ kind }) => kind === 'aws')

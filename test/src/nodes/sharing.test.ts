@@ -4,7 +4,7 @@ import { openScope } from '../../../src/observability/call-scope.ts'
 import { drawAsAsked, drawWith, framesFor } from '../../support/drawing-node.ts'
 import { IMAGE_MODEL } from '../../support/drawing-stage.ts'
 import { TEST_ACCOUNT } from '../../support/memory-registry.ts'
-import { HAS_NATS, type NatsServer, natsTitle, startNatsServer } from '../../support/nats-server.ts'
+import { NATS, type NatsServer, startNatsServer } from '../../support/nats-server.ts'
 import { MODEL, readAll, textOf } from '../../support/nodes-stage.ts'
 import {
   type AnswerScript,
@@ -26,13 +26,13 @@ let other: SharingGateway['stage']
 let far: SharingGateway['stage']
 
 beforeAll(async () => {
-  if (HAS_NATS) nats = await startNatsServer()
+  if (NATS.isMet) nats = await startNatsServer()
 })
 afterAll(() => nats?.stop())
 
 const LIMITS = { slots: 2, queueBytesMax: 256 * 1024, tokenMs: 2_000, firstTokenMs: 500 }
 beforeEach(async () => {
-  if (!HAS_NATS) return
+  if (!NATS.isMet) return
   gateways = await openSharing(nats.url, 3, LIMITS)
   const [first, second, third] = gateways.map(({ stage }) => stage)
   if (first === undefined || second === undefined || third === undefined) throw new TypeError()
@@ -41,7 +41,7 @@ beforeEach(async () => {
   far = third
 })
 afterEach(async () => {
-  if (HAS_NATS) await closeSharing(gateways)
+  if (NATS.isMet) await closeSharing(gateways)
 })
 
 const known = (nodes = 1, stage = near) =>
@@ -70,7 +70,7 @@ const errorOf = (call: Promise<unknown>) =>
     (error: unknown) => error,
   )
 
-describe.runIf(HAS_NATS)(natsTitle('nodes of another gateway'), () => {
+describe.runIf(NATS.isMet)(NATS.title('nodes of another gateway'), () => {
   it('serve calls here, are counted once, and stored where they are', async () => {
     await far.connect({ answer: answerWith('from far') })
     await known()

@@ -9,7 +9,7 @@ import { awaitFreePort } from '../../../src/local/free-port.ts'
 import { type LocalChain, startAnvil } from '../../../src/local/local-chain.ts'
 import { serveSoftwareNsm } from '../../../src/local/nsm/nsm-server.ts'
 import { type FaultyProxy, startFaultyProxy } from '../faulty-proxy.ts'
-import { HAS_NATS, type NatsServer, startNatsServer } from '../nats-server.ts'
+import { NATS, type NatsServer, startNatsServer } from '../nats-server.ts'
 import { type PostgresServer, startPostgres } from '../postgres.ts'
 import { createMeasuredNode } from '../register-node.ts'
 import { FAST_TIMINGS, startTestAgent, type TestAgent } from '../run-agent.ts'
@@ -112,7 +112,7 @@ export async function startDeployment(options: DeploymentOptions = {}): Promise<
   started.defer(() => chain.stop())
   const provider = await startScriptedProvider()
   started.defer(() => provider.stop())
-  const nats = HAS_NATS && (options.gateways ?? 1) > 1 ? await startNatsServer() : null
+  const nats = NATS.isMet && (options.gateways ?? 1) > 1 ? await startNatsServer() : null
   started.defer(async () => nats?.stop())
   const ways = {
     nats: nats === null ? null : await startFaultyProxy(Number(new URL(nats.url).port)),
