@@ -6,6 +6,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { parseExactJson } from '../../attestation/json/parse-strict.ts'
 import { verifyRecord } from '../../attestation/verify-record.ts'
 import { type Affidavit, startAffidavit } from '../support/affidavit.ts'
+import { AT_ONCE_MS } from '../support/at-once.ts'
 import { createAuthority } from '../support/certificates.ts'
 import {
   chunked,
@@ -320,7 +321,7 @@ describe('a caller who goes away', () => {
   it('ends the provider’s call at once and leaves a record of what came, which says so', async () => {
     const model = 'hostile/left-midway'
     const begun = [send(EVENT_STREAM_HEAD), send(chunked(eventsOf(GREETING_CHUNKS.slice(0, 2))))]
-    expect(await leave(model, { stream: true }, begun)).toBeLessThan(500)
+    expect(await leave(model, { stream: true }, begun)).toBeLessThan(AT_ONCE_MS)
     await expect
       .poll(async () => (await recordsOf(model)).length, { timeout: RECORD_TIMEOUT_MS })
       .toBe(1)
@@ -338,7 +339,7 @@ describe('a caller who goes away', () => {
   ])(
     'before the first byte %s ends the provider’s call at once; nothing came, so there is no record',
     async (_, model, more) => {
-      expect(await leave(model, more, [])).toBeLessThan(500)
+      expect(await leave(model, more, [])).toBeLessThan(AT_ONCE_MS)
       // Whatever was sealed before is committed in order, so a later record shows that there is
       // none of this.
       answer = () => [send(wholeAnswer({ body: JSON.stringify(completionOf('later')) }))]

@@ -47,9 +47,9 @@ describe('boundaryOf', () => {
   })
 
   it('reads a hostile header in no time', () => {
-    const startedAt = performance.now()
+    const before = process.cpuUsage()
     expect(boundaryOf(`multipart/form-data${'; boundary '.repeat(1_400)}`)).toBeNull()
-    expect(performance.now() - startedAt).toBeLessThan(200)
+    expect(process.cpuUsage(before).user).toBeLessThan(200_000)
   })
 })
 

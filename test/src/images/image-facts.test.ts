@@ -90,8 +90,8 @@ describe('decodeImage', () => {
   })
 
   it('refuses in no time what is all padding', () => {
-    const startedAt = performance.now()
+    const before = process.cpuUsage()
     expect(decodeImage(`${'='.repeat(30_000_000)}A`)).toBeNull()
-    expect(performance.now() - startedAt).toBeLessThan(1_000)
+    expect(process.cpuUsage(before).user).toBeLessThan(1_000_000)
   })
 })

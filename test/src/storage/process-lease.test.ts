@@ -1,10 +1,16 @@
-import { setTimeout as sleep } from 'node:timers/promises'
-import { describe, expect, it } from 'vitest'
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { createLogger } from '../../../src/observability/logger.ts'
 import { createProcessLease } from '../../../src/storage/process-lease.ts'
 import type { ProcessesStore } from '../../../src/storage/processes-store.ts'
 
 const log = createLogger({ level: 'silent', destination: { write: () => undefined } })
+
+beforeEach(() => {
+  vi.useFakeTimers()
+})
+afterEach(() => {
+  vi.useRealTimers()
+})
 
 /**
  * Processes in memory, whose database can be away, or take them for dead; the real store has tests
@@ -49,7 +55,7 @@ describe('a lease', () => {
     const lease = open()
     expect(lease.isHeld()).toBe(false)
     await lease.start()
-    await sleep(600)
+    await vi.advanceTimersByTimeAsync(600)
     expect([lease.isHeld(), lease.id()]).toEqual([true, 'p1'])
     await lease.stop()
     expect(lost).toEqual([])
@@ -62,13 +68,13 @@ describe('a lease', () => {
     const lease = open()
     await lease.start()
     state.isAway = true
-    await sleep(200)
+    await vi.advanceTimersByTimeAsync(200)
     expect(lease.isHeld()).toBe(true)
-    await sleep(200)
+    await vi.advanceTimersByTimeAsync(200)
     expect(lease.isHeld()).toBe(false)
     expect(lost).toEqual(['p1'])
     state.isAway = false
-    await sleep(100)
+    await vi.advanceTimersByTimeAsync(100)
     expect([lease.isHeld(), lease.id()]).toEqual([true, 'p1'])
     await lease.stop()
   })
@@ -78,7 +84,7 @@ describe('a lease', () => {
     const lease = open()
     await lease.start()
     state.isDead = true
-    await sleep(80)
+    await vi.advanceTimersByTimeAsync(80)
     state.isDead = false
     expect(lost).toEqual(['p1'])
     expect([lease.isHeld(), lease.id()]).toEqual([true, 'p2'])
