@@ -47,7 +47,9 @@ function differenceOf({ name, kind, expect }: ConformanceCase, got: PageReport):
 }
 
 describe.skipIf(!HAS_BROWSER)('the page /verify (skipped without a Chromium)', () => {
-  it('finds of every case what the command line must find', { timeout: 600_000 }, async () => {
+  it('the page /verify finds in every case what the command line must find', {
+    timeout: 600_000,
+  }, async () => {
     const { page, faults } = await openPage(`${site.url}/verify`)
     const driver = await driveVerifyPage(page)
     const { cases } = readManifest()

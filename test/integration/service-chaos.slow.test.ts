@@ -16,7 +16,9 @@ beforeAll(async () => {
 
 afterAll(() => deployment?.stop())
 
-it(natsTitle('keeps what it gave three gateways’ callers while every part of the service fails'), {
+it(natsTitle(
+  'the callers of three gateways keep what they were given while every part of the service fails',
+), {
   timeout: 10 * 60_000,
 }, async () => {
   const report = await runChaos(deployment, planTroubles(SEED, DURATION_MS), SEED)
