@@ -55,7 +55,7 @@ async function post(to: TestEnclave, path: string, body: string) {
 }
 
 describe('identity', () => {
-  it('identity names the key, the boot configuration that the document is over, and the log', async () => {
+  it("the enclave's identity names the key, the attested boot configuration, and the log", async () => {
     const started = await start()
     const identity = await started.identity()
     expect(identity).toMatchObject({
@@ -79,7 +79,7 @@ describe('identity', () => {
     expect(document.includes(Buffer.from(decodeHex(identity.public_key)))).toBe(true)
   })
 
-  it('identity has another key after each start', async () => {
+  it("the enclave's identity is of another key after each start", async () => {
     const first = (await start()).enclave.notary
     await enclave?.stop()
     expect((await start()).enclave.notary).not.toBe(first)

@@ -290,7 +290,7 @@ describe('its fetch', () => {
 })
 
 describe('its anchored', () => {
-  it('anchored waits for the block, and gives the bundle, verified with the chain', async () => {
+  it("the client's anchored waits for the block, and gives the bundle, verified with the chain", async () => {
     const affidavit = await connect(trusted)
     await (
       await affidavit.fetch(`${affidavit.baseURL}/chat/completions`, post(ask('anchored')))
@@ -302,7 +302,7 @@ describe('its anchored', () => {
     expect(JSON.parse(text).block.number).toBe(bundle.block?.number)
   })
 
-  it('anchored refuses the evidence of another call', async () => {
+  it("the client's anchored refuses the evidence of another call", async () => {
     const affidavit = await connect(trusted)
     const url = `${affidavit.baseURL}/chat/completions`
     for (const text of ['mine', 'of another'])
@@ -314,7 +314,7 @@ describe('its anchored', () => {
     expect(await codeOf(affidavit.anchored(unknown))).toBe('gateway_error')
   })
 
-  it('anchored gives up when it takes too long, or its caller leaves', async () => {
+  it("the client's anchored gives up when it takes too long, or its caller leaves", async () => {
     const affidavit = await connect(trusted)
     const url = `${affidavit.baseURL}/chat/completions`
     await (await affidavit.fetch(url, post(ask('too long')))).json()

@@ -123,7 +123,7 @@ describe('a security module that fails', () => {
 })
 
 describe('a clock that is set wrong', () => {
-  it('a clock that is set wrong ends calls in an error that says so, asks no provider, until it is right again', async () => {
+  it('a clock that is set wrong ends calls in an error before the provider is asked, until it is right again', async () => {
     const clock = { aheadMs: 0 }
     const options = { now: () => Date.now() + clock.aheadMs, monotonic: () => performance.now() }
     await start({

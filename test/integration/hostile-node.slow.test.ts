@@ -357,7 +357,7 @@ describe('a node that', () => {
     for (const { socket } of [bad, good]) socket.terminate()
   })
 
-  it('a node that dials in under the id of another does not take its place', async () => {
+  it('a node that dials in under the id of another node does not take its place', async () => {
     const nodeId = await stage.register(['taken'])
     const first = await stage.connect({ model: 'taken', nodeId, answer: answerWith('first') })
     const second = await stage.connect({ model: 'taken', nodeId, answer: answerWith('second') })

@@ -34,7 +34,7 @@ async function complete(content: string): Promise<string | null | undefined> {
 }
 
 describe('npm start', () => {
-  it('npm start serves plain chat from the first call on, whole and streamed, every model of the backend', async () => {
+  it('npm start serves plain chat with every model of the backend from the first call, whole and streamed', async () => {
     expect(await complete('planted-prompt')).toBe('[demonstration] You said: planted-prompt')
     const streamed = await clientOf(service)
       .chat.completions.stream({ ...ask('hello'), model: 'demo/tools' })

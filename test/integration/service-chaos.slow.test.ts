@@ -16,9 +16,7 @@ beforeAll(async () => {
 
 afterAll(() => deployment?.stop())
 
-it(natsTitle(
-  'the callers of three gateways keep what they were given while every part of the service fails',
-), {
+it(natsTitle('three gateways’ callers keep what they got while every part of the service fails'), {
   timeout: 10 * 60_000,
 }, async () => {
   const report = await runChaos(deployment, planTroubles(SEED, DURATION_MS), SEED)

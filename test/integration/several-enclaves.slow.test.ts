@@ -277,7 +277,7 @@ describe('a gateway with several enclaves', () => {
     expect((await notaries()).map(({ notary }) => notary)).toContain(better.notary)
   })
 
-  it('a gateway drains an enclave whose release is revoked, and uses it again once that is accepted', async () => {
+  it('a gateway drains an enclave whose release is revoked, and uses it again once accepted again', async () => {
     const revoked = { at: '2026-02-01T00:00:00Z', reason: 'a test' }
     const four = await fleet.start('four', 'a1')
     expect(await cli('enclaves', 'add', four.url)).toMatchObject({ code: 0 })

@@ -131,7 +131,7 @@ it('the encryption of stored content ends, though its command is killed again an
   expect(await filesWith('clear 91aa')).not.toEqual([])
 })
 
-it('old content is erased once, though a gateway is killed at it and two others go on', async () => {
+it('old content is erased once, though a gateway is killed during the erasure and two others go on', async () => {
   const days = Math.ceil((Date.now() / 1_000 - CREATED_AT) / 86_400)
   const url = await server.createDatabase()
   const database = await openDatabase({ url })

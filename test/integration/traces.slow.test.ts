@@ -123,7 +123,7 @@ describe('a trace', () => {
     expect(await spansOf(traceIdOf('c'), 0)).toEqual([])
   })
 
-  it('a trace of a malformed trace context is one of ours', async () => {
+  it('a malformed trace context gives a trace of our own', async () => {
     const before = collector.spans().length
     await call(CHAT, { traceparent: `00-${'0'.repeat(32)}-x-01` })
     await expect.poll(() => collector.spans().length, { timeout: 15_000 }).toBeGreaterThan(before)

@@ -43,7 +43,7 @@ const codeOf = (run: () => unknown) => {
 }
 
 describe('the recipient on node:crypto', () => {
-  it('the recipient opens what the package hpke seals, in order, with and without AAD', async () => {
+  it('the HPKE recipient opens what the package hpke seals, in order, with and without AAD', async () => {
     for (let round = 0; round < 5; round += 1) {
       const keys = makeKeys()
       const { enc, ctx } = await setUpSender(keys.publicKey)
@@ -58,7 +58,7 @@ describe('the recipient on node:crypto', () => {
     }
   })
 
-  it('the recipient refuses a flipped bit, another order, key, info or AAD, and what is too short', async () => {
+  it('the HPKE recipient refuses a flipped bit, another order, key, info or AAD, and what is too short', async () => {
     const keys = makeKeys()
     const { enc, ctx } = await setUpSender(keys.publicKey)
     const first = Buffer.from(await ctx.Seal(Buffer.from('first')))
@@ -81,7 +81,7 @@ describe('the recipient on node:crypto', () => {
       expect(open(first.subarray(0, length))).toBe('bad_ciphertext')
   })
 
-  it('the recipient refuses encapsulated keys of small order (RFC 7748 section 6.1)', () => {
+  it('the HPKE recipient refuses encapsulated keys of small order (RFC 7748 section 6.1)', () => {
     const keys = makeKeys()
     for (const enc of [
       '00'.repeat(32),
@@ -111,11 +111,11 @@ describe('the recipient on node:crypto', () => {
       '52c4a758a802cd8b936eceea314432798d5baf2d7e9235dc084ab1b9cfa2f736',
       '37fda3567bdbd628e88668c3c8d7e97d1d1253b6d4ea6d44c150f741f1bf4431',
     ],
-  ])('the recipient multiplies as %s has it', (_, secret, publicKey) => {
+  ])('the HPKE recipient multiplies as %s has it', (_, secret, publicKey) => {
     expect(publicKeyOf(Buffer.from(secret, 'hex')).toString('hex')).toBe(publicKey)
   })
 
-  it('the recipient derives as RFC 5869 test case 1 has it', () => {
+  it('the HPKE recipient derives as RFC 5869 test case 1 has it', () => {
     const prk = hkdfExtract(
       Buffer.from('000102030405060708090a0b0c', 'hex'),
       Buffer.alloc(22, 0x0b),
