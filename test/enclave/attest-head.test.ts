@@ -91,7 +91,7 @@ async function verify(reply: HeadAttestationReply, blockHash = BLOCK_HASH) {
 }
 
 describe('the head attestation call', () => {
-  it('attests an empty log', async () => {
+  it('the head attestation call attests an empty log', async () => {
     const reply = await attest()
     expect(reply).toEqual({ size: 0, root: await rootAt(0), document: expect.any(String) })
     expect(await verify(reply)).toMatchObject({
@@ -100,7 +100,7 @@ describe('the head attestation call', () => {
     })
   })
 
-  it('attests all leaves, acknowledged and not, over the block’s hash', async () => {
+  it('a head attestation covers all leaves, acknowledged and not, over the block’s hash', async () => {
     for (let count = 0; count < 5; count++) await started.complete(question)
     const root = await rootAt(5)
     await started.pull({ from: 3 })
@@ -119,7 +119,7 @@ describe('the head attestation call', () => {
     expect(await verify({ ...reply, root: '00'.repeat(32) })).toMatchObject({ verdict: 'invalid' })
   })
 
-  it('says the state of the log when it was asked, not when the module answered', async () => {
+  it('a head attestation states the log when it was asked, not when the module answered', async () => {
     await started.complete(question)
     const module = Promise.withResolvers<void>()
     held = module.promise
@@ -130,7 +130,7 @@ describe('the head attestation call', () => {
     expect(await waiting).toMatchObject({ size: 1, root: await rootAt(1) })
   })
 
-  it('gives roots of exactly their size while leaves are appended and acknowledged', async () => {
+  it('head attestations give roots of exactly their size while leaves are appended and acknowledged', async () => {
     const receipts: string[] = []
     const replies: HeadAttestationReply[] = []
     let isOver = false
@@ -162,7 +162,7 @@ describe('the head attestation call', () => {
     expect(new Set(sizes).size).toBeGreaterThan(5)
   })
 
-  it('is refused when too many wait for the module, and answered again after those', async () => {
+  it('a head attestation is refused while too many wait for the module, and answered after those', async () => {
     const module = Promise.withResolvers<void>()
     held = module.promise
     const waiting = Array.from({ length: FRESH_CALLS_MAX }, () => attest())
@@ -189,7 +189,7 @@ describe('the head attestation call', () => {
     ],
     ['no JSON', 'block_hash', { status: 400, code: 'invalid_call' }],
     ['a body that is too long', 'x'.repeat(5000), { status: 413 }],
-  ])('refuses %s', async (_, body, fault) => {
+  ])('the head attestation call refuses %s', async (_, body, fault) => {
     expect((await ask(body)).json).toMatchObject(fault)
   })
 })

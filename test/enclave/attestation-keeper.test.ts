@@ -71,7 +71,7 @@ async function pass(durationMs: number): Promise<void> {
 }
 
 describe('keepAttestation', () => {
-  it('makes a document over key and configuration, with its digest', async () => {
+  it('keepAttestation makes a document over key and configuration, with its digest', async () => {
     const document = (await keep()).current()
     expect(inputs).toEqual([{ publicKey, userData, nonce: null }])
     const bytes = Buffer.from(document?.base64 ?? '', 'base64')
@@ -79,12 +79,12 @@ describe('keepAttestation', () => {
     expect(document?.leafNotAfterMs).toBeGreaterThan(Date.now() + 2 * HOUR_MS)
   })
 
-  it('throws when the first document cannot be made', async () => {
+  it('keepAttestation throws when the first document cannot be made', async () => {
     failure.error = new Error('no module')
     await expect(keep()).rejects.toThrow('no module')
   })
 
-  it('renews it when it is as old as configured, again and again', async () => {
+  it('keepAttestation renews the document each time it is as old as configured', async () => {
     const kept = await keep()
     const first = kept.current()
     await pass(HOUR_MS - 1000)
@@ -97,14 +97,14 @@ describe('keepAttestation', () => {
     expect(inputs).toHaveLength(3)
   })
 
-  it('renews it well before its leaf ends, however long it may be kept', async () => {
+  it('keepAttestation renews the document well before its leaf ends, however long it may be kept', async () => {
     const kept = await keep(2.5 * HOUR_MS)
     const first = kept.current()
     await pass((first?.leafNotAfterMs ?? 0) - 3 * LEAF_MARGIN_MS - Date.now())
     expect(kept.current()?.digest).not.toBe(first?.digest)
   })
 
-  it('tries again while the module fails, and meanwhile keeps the old one', async () => {
+  it('keepAttestation tries again while the module fails, and meanwhile keeps the old document', async () => {
     const kept = await keep()
     const first = kept.current()
     failure.error = new Error('busy')
@@ -117,7 +117,7 @@ describe('keepAttestation', () => {
     expect(kept.current()?.digest).not.toBe(first?.digest)
   })
 
-  it('has none when the leaf is about to end and the module still fails', async () => {
+  it('keepAttestation has no document when the leaf is about to end and the module still fails', async () => {
     const kept = await keep()
     const end = kept.current()?.leafNotAfterMs ?? 0
     failure.error = new Error('gone')
@@ -127,7 +127,7 @@ describe('keepAttestation', () => {
     expect(kept.current()).toBe(null)
   })
 
-  it('renews no more after it was stopped', async () => {
+  it('keepAttestation renews no document after it was stopped', async () => {
     const kept = await keep()
     kept.stop()
     await pass(2 * HOUR_MS)
@@ -137,7 +137,7 @@ describe('keepAttestation', () => {
 
 describe('a clock that is not in step with the module’s', () => {
   it.each([CLOCK_SKEW_MAX_MS + 1, -CLOCK_SKEW_MAX_MS - 1, 86_400_000])(
-    'by %i ms from the start has no document, says why, and is looked at again until it is right',
+    'a clock %i ms off from the start gives no document, says why, and is checked until it is right',
     async (aheadMs) => {
       clock.aheadMs = aheadMs
       clock.monotonicAheadMs = aheadMs
@@ -156,14 +156,14 @@ describe('a clock that is not in step with the module’s', () => {
     },
   )
 
-  it('within the bound is none', async () => {
+  it('a clock that is off by less than the bound is accepted', async () => {
     clock.aheadMs = CLOCK_SKEW_MAX_MS - 1
     clock.monotonicAheadMs = clock.aheadMs
     expect((await keep()).current()).not.toBe(null)
     expect(events).toEqual([])
   })
 
-  it('that is set has none from that moment on, and has one again once it is set back', async () => {
+  it('a clock that is set off leaves no document from that moment until it is set back', async () => {
     const kept = await keep()
     expect(kept.current()).not.toBe(null)
     for (const aheadMs of [3_600_000, -3_600_000]) {
@@ -174,7 +174,7 @@ describe('a clock that is not in step with the module’s', () => {
     expect(kept.current()).not.toBe(null)
   })
 
-  it('because the host paused the enclave has none after the next document', async () => {
+  it('a clock that fell behind while the host paused the enclave leaves no document at the next renewal', async () => {
     const kept = await keep()
     clock.aheadMs = -600_000
     clock.monotonicAheadMs = -600_000
@@ -185,7 +185,7 @@ describe('a clock that is not in step with the module’s', () => {
 })
 
 describe('attestNonce', () => {
-  it('gives a fresh document over the nonce', async () => {
+  it('attestNonce gives a fresh document over the nonce', async () => {
     const kept = await keep()
     const nonce = Buffer.alloc(32, 9)
     const document = await kept.attestNonce(nonce)
@@ -194,7 +194,7 @@ describe('attestNonce', () => {
     expect(kept.current()?.base64).not.toBe(document)
   })
 
-  it('refuses more calls than may wait, and takes calls again when those are answered', async () => {
+  it('attestNonce refuses more calls than may wait, and takes calls again when those are answered', async () => {
     const kept = await keep()
     const waiting = Array.from({ length: FRESH_CALLS_MAX }, () =>
       kept.attestNonce(new Uint8Array(16)),
@@ -206,7 +206,7 @@ describe('attestNonce', () => {
     await expect(kept.attestNonce(new Uint8Array(16))).resolves.toMatch(/^[A-Za-z0-9+/]+=*$/)
   })
 
-  it('gives one over a statement instead of the configuration, as many at once', async () => {
+  it('attestStatement attests a statement instead of the configuration, as many at once as nonces', async () => {
     const kept = await keep()
     const statement = { userData: new Uint8Array(32).fill(1), nonce: new Uint8Array(32).fill(2) }
     const waiting = Array.from({ length: FRESH_CALLS_MAX }, () => kept.attestStatement(statement))
@@ -218,7 +218,7 @@ describe('attestNonce', () => {
     expect(inputs).toHaveLength(1 + FRESH_CALLS_MAX)
   })
 
-  it('gives one over a statement while nonces, which anyone may ask for, are at their limit', async () => {
+  it('attestStatement gives a document while nonces, which anyone may ask for, are at their limit', async () => {
     const kept = await keep()
     const statement = { userData: new Uint8Array(32), nonce: new Uint8Array(32) }
     const flood = Array.from({ length: FRESH_CALLS_MAX }, () =>
@@ -231,7 +231,7 @@ describe('attestNonce', () => {
     await Promise.all(flood)
   })
 
-  it('is not ready when the module fails, and says nothing of why', async () => {
+  it('attestNonce answers not_ready when the module fails, and does not say why', async () => {
     const kept = await keep()
     failure.error = new Error('secret detail')
     const refused = await kept.attestNonce(new Uint8Array(16)).catch((error: unknown) => error)

@@ -89,7 +89,7 @@ async function verify(reply: BootStatementReply) {
 }
 
 describe('the boot statement call', () => {
-  it('states the heads that it was shown, over its key and configuration', async () => {
+  it('the boot statement states the heads that it was shown, over its key and configuration', async () => {
     const reply = await state()
     expect(reply.heads).toEqual(heads)
     expect(await verify(reply)).toMatchObject({
@@ -100,31 +100,31 @@ describe('the boot statement call', () => {
     expect(await verify({ ...reply, heads: heads.slice(1) })).toMatchObject({ verdict: 'invalid' })
   })
 
-  it('states that it was shown none', async () => {
+  it('the boot statement says when it was shown no heads', async () => {
     const reply = await state([])
     expect(await verify(reply)).toMatchObject({ verdict: 'consistent', facts: { heads: [] } })
   })
 
-  it('makes one statement alone, which it gives to whoever asks later', async () => {
+  it('the boot statement is made only once, and later callers get the same one', async () => {
     const [first, second] = await Promise.all([state(), state(heads.slice(1))])
     expect(second).toEqual(first)
     await started.complete({ model: 'hostile', messages: [] })
     expect(await state([])).toEqual(first)
   })
 
-  it('makes none once its log has a leaf', async () => {
+  it('the boot statement is refused once the log has a leaf', async () => {
     await started.complete({ model: 'hostile', messages: [] })
     expect((await ask({ heads })).json).toMatchObject({ status: 409, code: 'log_conflict' })
   })
 
-  it('may be asked again when the module failed', async () => {
+  it('the boot statement may be asked for again after the module failed', async () => {
     isModuleAway = true
     expect((await ask({ heads })).json).toMatchObject({ status: 503, code: 'not_ready' })
     isModuleAway = false
     expect((await state()).heads).toEqual(heads)
   })
 
-  it('refuses a head that its notary did not sign, or signed for another chain', async () => {
+  it('the boot statement refuses a head that its notary did not sign, or signed for another chain', async () => {
     const [one, two] = heads
     const swapped = ascending([{ ...one, root: two?.root } as BootHead])
     const foreign = [await headOf({ ...DOMAIN, chainId: 1 })]
@@ -145,7 +145,7 @@ describe('the boot statement call', () => {
     ],
     ['no JSON', () => 'heads', { code: 'invalid_call' }],
     ['a body that is too long', () => 'x'.repeat(600_000), { status: 413 }],
-  ])('refuses %s', async (_, body, fault) => {
+  ])('the boot statement call refuses %s', async (_, body, fault) => {
     expect((await ask(body())).json).toMatchObject(fault)
   })
 })

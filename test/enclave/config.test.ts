@@ -41,7 +41,7 @@ function faultsOf(
 }
 
 describe('readConfig', () => {
-  it('needs a socket, a chain and a contract, and has defaults for the rest', () => {
+  it('readConfig needs a socket, a chain and a contract, and has defaults for the rest', () => {
     expect(read(needed)).toEqual({
       isProduction: false,
       socketPath: '/tmp/enclave.sock',
@@ -67,14 +67,14 @@ describe('readConfig', () => {
     })
   })
 
-  it('takes an empty variable for an unset one', () => {
+  it('readConfig takes an empty variable for an unset one', () => {
     expect(read({ ...needed, NSM: '', IDLE_TIMEOUT_MS: '', PROVIDERS_FILE: '' })).toEqual(
       read(needed),
     )
     expect(faultsOf({ ...needed, CHAIN_ID: '' })).toEqual(['CHAIN_ID: required'])
   })
 
-  it('reads every other variable', async () => {
+  it('readConfig reads every other variable', async () => {
     const { certificate } = await createAuthority()
     const set = {
       ENCLAVE_SOCKET_MODE: '660',
@@ -115,7 +115,7 @@ describe('readConfig', () => {
     })
   })
 
-  it('puts the demo provider before all others', () => {
+  it('readConfig puts the demo provider before all others', () => {
     const { providers } = read({ ...needed, DEMO_PROVIDER_ORIGIN: 'http://127.0.0.1:4000' })
     expect(providers[0]).toEqual({
       name: 'demo',
@@ -126,7 +126,7 @@ describe('readConfig', () => {
     expect(providers.slice(1)).toEqual(BUILT_IN_PROVIDERS)
   })
 
-  it('reports all faults at once', () => {
+  it('readConfig reports all faults at once', () => {
     const faults = faultsOf({
       NSM: 'tpm',
       IDLE_TIMEOUT_MS: '1.5',
@@ -157,7 +157,7 @@ describe('readConfig', () => {
     ],
     ['a limit of 0', { CONNECT_TIMEOUT_MS: '0' }],
     ['a document renewed after its leaf has expired', { ATTESTATION_RENEW_MS: '10800000' }],
-  ])('refuses %s', (_, change) => {
+  ])('readConfig refuses settings with %s', (_, change) => {
     expect(faultsOf({ ...needed, ...change })).toHaveLength(1)
   })
 
@@ -174,13 +174,13 @@ describe('readConfig', () => {
       { PROVIDERS_FILE: 'f', DEMO_PROVIDER_ORIGIN: 'http://127.0.0.1:1' },
       JSON.stringify([{ ...entry, name: 'demo' }]),
     ],
-  ])('refuses %s', (_, change, text) => {
+  ])('readConfig refuses settings with %s', (_, change, text) => {
     expect(faultsOf({ ...needed, ...change }, { f: text })).toHaveLength(1)
   })
 })
 
 describe('NSM_SOCKET', () => {
-  it('is required with the software NSM, and leads to it', () => {
+  it('NSM_SOCKET is required with the software NSM, and leads to its socket', () => {
     expect(faultsOf({ ...needed, NSM_SOCKET: '' })).toEqual([
       'NSM_SOCKET: required with NSM=software',
     ])
@@ -190,11 +190,11 @@ describe('NSM_SOCKET', () => {
   it.each([
     ['a device', { NSM: 'device' }],
     ['more than the kernel takes of a path', { NSM_SOCKET: 's'.repeat(108) }],
-  ])('is refused with %s', (_, change) => {
+  ])('NSM_SOCKET is refused with %s', (_, change) => {
     expect(faultsOf({ ...needed, ...change })).toEqual([expect.stringMatching(/^NSM_SOCKET: /)])
   })
 
-  it('is refused in production, whatever it holds', () => {
+  it('NSM_SOCKET is refused in production, whatever it holds', () => {
     for (const path of ['/tmp/nsm.sock', 's'.repeat(108)])
       expect(faultsOf({ ...production, NSM_SOCKET: path })).toContain(
         'NSM_SOCKET: a software NSM has no place in production',
@@ -203,7 +203,7 @@ describe('NSM_SOCKET', () => {
 })
 
 describe('in production', () => {
-  it('a real module and https providers are accepted', () => {
+  it('production accepts a real module and https providers', () => {
     expect(read(production)).toMatchObject({ isProduction: true, nsm: 'device' })
   })
 
@@ -213,7 +213,7 @@ describe('in production', () => {
     ['a socket of a software NSM', { NSM_SOCKET: '/tmp/nsm.sock' }],
     ['a demo provider', { DEMO_PROVIDER_ORIGIN: 'http://127.0.0.1:1' }],
     ['a provider over plain http', { PROVIDERS_FILE: 'f' }],
-  ])('%s is refused', (_, change) => {
+  ])('production refuses %s: its configuration is a fault', (_, change) => {
     const table = JSON.stringify([{ ...entry, origin: 'http://127.0.0.1:1' }])
     expect(faultsOf({ ...production, ...change }, { f: table })).toHaveLength(1)
   })

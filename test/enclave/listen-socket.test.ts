@@ -28,7 +28,7 @@ function makeServer() {
 }
 
 describe('listenOnSocket', () => {
-  it('makes a socket that its user alone may open, and leaves the umask as it was', async () => {
+  it('listenOnSocket makes a socket that its user alone may open, and leaves the umask as it was', async () => {
     const umask = process.umask()
     await listenOnSocket(makeServer(), path)
     expect(statSync(path).isSocket()).toBe(true)
@@ -36,14 +36,14 @@ describe('listenOnSocket', () => {
     expect(process.umask()).toBe(umask)
   })
 
-  it('makes one that the group of its folder may open too, when it is told to', async () => {
+  it("listenOnSocket makes a socket that its folder's group may open too, when it is told to", async () => {
     chmodSync(folder, 0o2710)
     await listenOnSocket(makeServer(), path, 0o660)
     expect(statSync(path).mode & 0o777).toBe(0o660)
     expect(statSync(path).gid).toBe(statSync(folder).gid)
   })
 
-  it('replaces the socket of a process that was killed', async () => {
+  it('listenOnSocket replaces the socket of a process that was killed', async () => {
     const script = `require('node:net').createServer().listen(${JSON.stringify(path)}, () => console.log('up'))`
     const child = spawn(process.execPath, ['-e', script], { stdio: ['ignore', 'pipe', 'inherit'] })
     await once(child.stdout, 'data')
@@ -55,7 +55,7 @@ describe('listenOnSocket', () => {
     expect(server.listening).toBe(true)
   })
 
-  it('leaves a socket alone that is answered on', async () => {
+  it('listenOnSocket leaves a socket alone when a process answers on it', async () => {
     await listenOnSocket(makeServer(), path)
     await expect(listenOnSocket(makeServer(), path)).rejects.toMatchObject({
       name: 'SocketError',
@@ -64,13 +64,13 @@ describe('listenOnSocket', () => {
     expect(existsSync(path)).toBe(true)
   })
 
-  it('leaves a file alone that is no socket', async () => {
+  it('listenOnSocket leaves a file that is not a socket alone', async () => {
     writeFileSync(path, 'precious')
     await expect(listenOnSocket(makeServer(), path)).rejects.toMatchObject({ code: 'not_a_socket' })
     expect(statSync(path).size).toBe(8)
   })
 
-  it('says when the folder does not exist', async () => {
+  it('listenOnSocket says when the folder does not exist', async () => {
     await expect(listenOnSocket(makeServer(), join(folder, 'none/s'))).rejects.toMatchObject({
       code: 'unusable',
     })

@@ -89,7 +89,7 @@ function complete() {
 }
 
 describe('the enclave process', () => {
-  it('prints one ready line when it listens, and serves', async () => {
+  it('the enclave process prints one ready line when it listens, and serves', async () => {
     const { child, printed, ready } = run()
     expect(await ready()).toEqual({
       event: 'ready',
@@ -104,7 +104,7 @@ describe('the enclave process', () => {
     expect(printed.stdout.split('\n')).toHaveLength(2)
   })
 
-  it('prints nothing of requests, answers, contexts and credentials, and no key', async () => {
+  it('the enclave process prints nothing of requests, answers, contexts and credentials, and no key', async () => {
     const { child, printed, exited, ready } = run({ SHUTDOWN_GRACE_MS: '0' })
     await ready()
     await complete()
@@ -116,7 +116,7 @@ describe('the enclave process', () => {
     expect(printed.stdout + printed.stderr).not.toContain('planted')
   })
 
-  it('reports all faults of its configuration at once and exits with 1', async () => {
+  it('the enclave process reports all faults of its configuration at once and exits with 1', async () => {
     const { printed, exited } = run({ ENCLAVE_SOCKET: '', CHAIN_ID: 'one', NSM: 'tpm' })
     expect(await exited).toBe(1)
     expect(printed.stdout).toBe('')
@@ -124,7 +124,7 @@ describe('the enclave process', () => {
       expect(printed.stderr).toContain(`"fault":"${name}: `)
   })
 
-  it('does not start in production with anything simulated', async () => {
+  it('the enclave process does not start in production with anything simulated', async () => {
     const { printed, exited } = run({ NODE_ENV: 'production' })
     expect(await exited).toBe(1)
     expect(printed.stderr).toContain('NSM: ')
@@ -132,19 +132,19 @@ describe('the enclave process', () => {
     expect(existsSync(socketPath)).toBe(false)
   })
 
-  it('exits with 1 without the module it is told to use', async () => {
+  it('the enclave process exits with 1 without the module it is told to use', async () => {
     const { printed, exited } = run({ NSM: 'device', NSM_SOCKET: '' })
     expect(await exited).toBe(1)
     expect(printed.stderr).toContain('"event":"not started","code":"Unavailable"')
   })
 
-  it('exits with 1 without the software module behind its socket', async () => {
+  it('the enclave process exits with 1 when no software module answers at its socket', async () => {
     const { printed, exited } = run({ NSM_SOCKET: join(folder, 'nobody') })
     expect(await exited).toBe(1)
     expect(printed.stderr).toContain('"event":"not started","code":"Unavailable"')
   })
 
-  it('exits with 1 when another enclave listens, and leaves that one alone', async () => {
+  it('the enclave process exits with 1 when another enclave listens, and leaves that one alone', async () => {
     await run().ready()
     const second = run()
     expect(await second.exited).toBe(1)
@@ -152,7 +152,7 @@ describe('the enclave process', () => {
     expect((await complete()).status).toBe(200)
   })
 
-  it('starts again over the socket of one that was killed, as another notary', async () => {
+  it('the enclave process starts again over the socket of a killed one, as another notary', async () => {
     const first = run()
     const { notary } = await first.ready()
     first.child.kill('SIGKILL')
@@ -163,7 +163,7 @@ describe('the enclave process', () => {
   })
 
   it.each(['SIGTERM', 'SIGINT'] as const)(
-    'on %s finishes what runs, removes its socket and exits with 0',
+    'the enclave process on %s finishes what runs, removes its socket and exits with 0',
     async (signal) => {
       const { child, exited, ready, printed } = run({ SHUTDOWN_GRACE_MS: '1500' })
       await ready()
@@ -182,7 +182,7 @@ describe('the enclave process', () => {
     },
   )
 
-  it('ends with the gateway that started it', async () => {
+  it('the enclave process ends with the gateway that started it', async () => {
     const { child, exited, ready, printed } = run({}, { ipc: true })
     await ready()
     child.disconnect()
@@ -190,14 +190,14 @@ describe('the enclave process', () => {
     expect(printed.stderr).toContain('gateway gone')
   })
 
-  it('does not end without a gateway when it was started alone', async () => {
+  it('the enclave process does not end without a gateway when it was started alone', async () => {
     const { child, ready } = run()
     await ready()
     await sleep(300)
     expect(child.exitCode).toBe(null)
   })
 
-  it('reads the provider table that it is given', async () => {
+  it('the enclave process reads the provider table that it is given', async () => {
     const table = [{ name: 'mine', origin: provider.origin, path: '/chat', models: ['mine'] }]
     writeFileSync(join(folder, 'table.json'), JSON.stringify(table))
     const { ready } = run({ PROVIDERS_FILE: join(folder, 'table.json') })
@@ -211,7 +211,7 @@ describe('the enclave process', () => {
   })
 
   it.each(['uncaughtException', 'unhandledRejection'])(
-    'dies of an %s rather than sign on',
+    'the enclave process dies of an %s rather than sign on',
     async (kind) => {
       const preload = join(folder, 'preload.mjs')
       const fault =

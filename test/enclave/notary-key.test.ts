@@ -12,7 +12,7 @@ import { makeAccount } from '../../enclave/notary-key.ts'
 const random = async (length: number) => new Uint8Array(randomBytes(length))
 
 describe('makeAccount', () => {
-  it('makes a key from 32 bytes of the source', async () => {
+  it('makeAccount makes a key from 32 bytes of the source', async () => {
     const asked: number[] = []
     const account = await makeAccount(async (length) => {
       asked.push(length)
@@ -25,14 +25,14 @@ describe('makeAccount', () => {
     expect(account.publicKey).toHaveLength(65)
   })
 
-  it('draws again when the bytes are no private key, and gives up when they never are', async () => {
+  it('makeAccount draws again when the bytes are no private key, and gives up when they never are', async () => {
     const draws = [new Uint8Array(32), new Uint8Array(32).fill(255), new Uint8Array(32).fill(1)]
     const account = await makeAccount(async () => draws.shift() ?? new Uint8Array(32))
     expect(account.notary).toBe('0x1a642f0e3c3af545e7acbd38b07251b3990914f1')
     await expect(makeAccount(async () => new Uint8Array(32))).rejects.toThrow('randomness')
   })
 
-  it('signs so that our check and another library find the account', async () => {
+  it('an account of makeAccount signs so that our check and another library find the account', async () => {
     const account = await makeAccount(random)
     for (let round = 0; round < 20; round++) {
       const hash = new Uint8Array(createHash('sha256').update(String(round)).digest())
@@ -46,7 +46,7 @@ describe('makeAccount', () => {
     }
   })
 
-  it('gives the key out nowhere', async () => {
+  it('an account of makeAccount gives its key out nowhere', async () => {
     const account = await makeAccount(async (length) => new Uint8Array(length).fill(7))
     const shown = JSON.stringify(account, (_, value) =>
       value instanceof Uint8Array ? encodeHex(value) : value,

@@ -55,7 +55,7 @@ async function post(to: TestEnclave, path: string, body: string) {
 }
 
 describe('identity', () => {
-  it('names the key, the boot configuration that the document is over, and the log', async () => {
+  it("the enclave's identity names the key, the attested boot configuration, and the log", async () => {
     const started = await start()
     const identity = await started.identity()
     expect(identity).toMatchObject({
@@ -79,7 +79,7 @@ describe('identity', () => {
     expect(document.includes(Buffer.from(decodeHex(identity.public_key)))).toBe(true)
   })
 
-  it('is of another key after each start', async () => {
+  it("the enclave's identity is of another key after each start", async () => {
     const first = (await start()).enclave.notary
     await enclave?.stop()
     expect((await start()).enclave.notary).not.toBe(first)
@@ -87,7 +87,7 @@ describe('identity', () => {
 })
 
 describe('the log', () => {
-  it('is handed over with a signed head, again until it is acknowledged, then forgotten', async () => {
+  it('the log is handed over with a signed head, again until it is acknowledged, then forgotten', async () => {
     const started = await start()
     for (let count = 0; count < 3; count++)
       await started.complete(question, { context: `call ${count}` })
@@ -103,7 +103,7 @@ describe('the log', () => {
     expect((await started.identity()).log).toEqual({ size: 3, acknowledged: 2 })
   })
 
-  it('comes with the documents that it names', async () => {
+  it('the log comes with the documents that it names', async () => {
     const started = await start()
     await started.complete(question)
     const { completions, documents } = await started.pull()
@@ -114,7 +114,7 @@ describe('the log', () => {
     expect((await started.pull({ known_document: digest })).documents).toEqual({})
   })
 
-  it('makes a pull wait for the next completion, no longer than it said', async () => {
+  it('a pull waits for the next completion, no longer than it said', async () => {
     const started = await start()
     const begun = performance.now()
     const waiting = started.pull({ wait_ms: 10_000 })
@@ -127,7 +127,7 @@ describe('the log', () => {
     expect(performance.now() - idle).toBeGreaterThan(140)
   })
 
-  it('acknowledges at the beginning of a waiting pull', async () => {
+  it('a waiting pull acknowledges at its beginning', async () => {
     const started = await start()
     await started.complete(question)
     await started.pull()
@@ -140,7 +140,7 @@ describe('the log', () => {
   it.each([
     ['below what was acknowledged', 0],
     ['above what was handed over', 2],
-  ])('refuses a pull from %s', async (_, from) => {
+  ])('the log refuses a pull from %s', async (_, from) => {
     const started = await start()
     await started.complete(question)
     await started.pull()
@@ -151,7 +151,7 @@ describe('the log', () => {
     expect(json).toMatchObject({ status: 409, code: 'log_conflict' })
   })
 
-  it('that is full refuses calls before their provider is asked, until it is acknowledged', async () => {
+  it('a full log refuses calls before their provider is asked, until it is acknowledged', async () => {
     const started = await start({ limits: { pendingBytesMax: 520_000 } })
     const large = { ...question, user: 'x'.repeat(100_000) }
     expect((await started.complete(large)).status).toBe(200)
@@ -161,7 +161,7 @@ describe('the log', () => {
     expect((await started.complete(large)).status).toBe(200)
   })
 
-  it('has room again after calls that failed', async () => {
+  it('the log has room again after calls that failed', async () => {
     const started = await start({ limits: { pendingBytesMax: 200_000 } })
     script = () => [send(wholeAnswer({ status: 500, body: '' }))]
     for (let count = 0; count < 10; count++)
@@ -170,7 +170,7 @@ describe('the log', () => {
     expect((await started.complete(question)).status).toBe(200)
   })
 
-  it('refuses a call beyond as many as it may have at once, and takes one when one has ended', async () => {
+  it('the log refuses a call beyond its limit of calls at once, and takes a call when another ended', async () => {
     const started = await start({ limits: { callsMax: 1 } })
     const { promise, resolve } = Promise.withResolvers<void>()
     script = () => [{ kind: 'wait', until: promise }, ...ok()]
@@ -183,7 +183,7 @@ describe('the log', () => {
     expect((await started.complete(question)).status).toBe(200)
   })
 
-  it('has indexes without gaps when many calls end at once', async () => {
+  it('the log has indexes without gaps when many calls end at once', async () => {
     const started = await start()
     const answers = await Promise.all(Array.from({ length: 40 }, () => started.complete(question)))
     const indexes = answers.map(({ json }) => json.index).sort((left, right) => left - right)
@@ -194,7 +194,7 @@ describe('the log', () => {
 })
 
 describe('the attestation call', () => {
-  it('gives a fresh document over the nonce', async () => {
+  it('the attestation call gives a fresh document over the nonce', async () => {
     const started = await start()
     const nonce = '00112233445566778899aabbccddeeff'
     const { status, text } = await started.get(`${ENCLAVE_PATHS.attestation}?nonce=${nonce}`)
@@ -204,7 +204,7 @@ describe('the attestation call', () => {
   })
 
   it.each(['', 'zz', '00'.repeat(15), '00'.repeat(65), `${'00'.repeat(16)}0`])(
-    'refuses the nonce %j',
+    'the attestation call refuses the nonce %j',
     async (nonce) => {
       const { json } = await (await start()).get(`${ENCLAVE_PATHS.attestation}?nonce=${nonce}`)
       expect(json).toMatchObject({ status: 400, code: 'invalid_call' })
@@ -217,14 +217,14 @@ describe('a call that is not of the protocol', () => {
     ['an unknown path', 'POST', '/v1/other'],
     ['another method', 'GET', ENCLAVE_PATHS.completions],
     ['a path upwards', 'GET', '/v1/../etc'],
-  ])('is refused: %s', async (_, method, path) => {
+  ])('a call that is not of the protocol is refused: %s', async (_, method, path) => {
     const started = await start()
     const request = http.request({ socketPath: started.socketPath, method, path })
     request.end()
     expect((await readAnswer(request)).json).toMatchObject({ status: 404, code: 'invalid_call' })
   })
 
-  it('is refused: a completion without its header, a pull that is too long', async () => {
+  it('a completion without its header and a pull that is too long are refused', async () => {
     const started = await start()
     expect((await post(started, ENCLAVE_PATHS.completions, '{}')).json).toMatchObject({
       code: 'invalid_call',
@@ -236,7 +236,7 @@ describe('a call that is not of the protocol', () => {
 })
 
 describe('an enclave without a valid document', () => {
-  it('refuses completions before their provider is asked, and does not say who it is', async () => {
+  it('an enclave without a valid document refuses calls, asks no provider, and does not say who it is', async () => {
     const clock = { aheadMs: 0 }
     const started = await start({ now: () => Date.now() + clock.aheadMs })
     expect((await started.complete(question)).status).toBe(200)
@@ -250,7 +250,7 @@ describe('an enclave without a valid document', () => {
     expect((await started.pull()).completions).toHaveLength(1)
   })
 
-  it('at the end of a call seals nothing, and says so in the stream', async () => {
+  it('an enclave without a valid document at the end of a call seals nothing, and the stream says so', async () => {
     const clock = { aheadMs: 0 }
     const started = await start({ now: () => Date.now() + clock.aheadMs })
     script = function* () {
@@ -268,7 +268,7 @@ describe('an enclave without a valid document', () => {
 })
 
 describe('an error that nobody foresaw', () => {
-  it('says nothing outside, and its message is not logged', async () => {
+  it('an unforeseen error says nothing outside, and its message is not logged', async () => {
     const clock = { isBroken: false }
     const now = () => {
       if (clock.isBroken) throw new Error('planted detail')
@@ -296,7 +296,7 @@ describe('32 MiB of answer', () => {
     ['in one completion', false, '{"choices":[{"message":{"content":"'],
     ['in one event', true, 'data: {"choices":[{"delta":{"content":"'],
     ['in many events', true, 'data: {"choices":[{"delta":{"content":"'],
-  ])('%s is refused under the default limits', async (name, stream, begin) => {
+  ])('an answer of 32 MiB %s is refused under the default limits', async (name, stream, begin) => {
     const started = await start({
       limits: { answerBytesMax: 24 * 2 ** 20, pendingBytesMax: 256 * 2 ** 20 },
     })
@@ -322,7 +322,7 @@ describe('32 MiB of answer', () => {
 })
 
 describe('an enclave that stops', () => {
-  it('refuses new completions, finishes running ones, and lets the gateway fetch them', async () => {
+  it('an enclave that stops refuses new completions, finishes running ones, and lets them be fetched', async () => {
     const started = await start()
     script = () => [{ kind: 'pause', durationMs: 200 }, ...ok()]
     const running = started.complete(question)
@@ -339,7 +339,7 @@ describe('an enclave that stops', () => {
     expect((await last).completions).toEqual([])
   })
 
-  it('waits no longer than the grace, and says what nobody fetched', async () => {
+  it('an enclave that stops waits no longer than its grace, and counts what was not fetched', async () => {
     const started = await start()
     await started.complete(question)
     const begun = performance.now()

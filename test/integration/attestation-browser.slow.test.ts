@@ -31,18 +31,18 @@ async function bundle(contents: string): Promise<string> {
 describe('the library of attestation/ in a browser', () => {
   const files = globSync('attestation/**/*.ts', { cwd: root })
 
-  it('bundles as a whole without any polyfill', async () => {
+  it('the library of attestation/ bundles as a whole without any polyfill', async () => {
     expect(files).toContain(join('attestation', 'nitro', 'verify-attestation.ts'))
     const script = await bundle(files.map((file) => `export * from './${file}'`).join('\n'))
     expect(script).not.toMatch(/Dynamic require of|\beval\(|new Function/)
   })
 
-  it('fails to bundle when a file reaches for Node', async () => {
+  it('the library of attestation/ fails to bundle when a file reaches for Node', async () => {
     await expect(bundle("import 'node:fs'")).rejects.toThrow(/node:fs/)
   })
 
   it.skipIf(executablePath === null)(
-    'verifies every vector as in Node, under a policy without eval (skipped without a Chromium)',
+    'the library verifies every vector as in Node, under a policy without eval (skipped without a Chromium)',
     { timeout: 120_000 },
     async () => {
       const vectors = listVectors()

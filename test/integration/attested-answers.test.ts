@@ -176,11 +176,11 @@ function altered(change: Partial<AnswerCall[0]>, [evidence, ...hashes]: AnswerCa
 }
 
 describe('AttestedAnswers', () => {
-  it('would accept a completion of an enclave under an anchored head', async () => {
+  it('AttestedAnswers would accept a completion of an enclave under an anchored head', async () => {
     expect(await tryAnswer(answerOf())).toBe('accepted')
   })
 
-  it('refuses every altered leaf, path and index', async () => {
+  it('AttestedAnswers refuses every altered leaf, path and index', async () => {
     const [{ receipt, path, index }] = answerOf()
     const flipped = path.map((hash) => `0x${hash[2] === '0' ? '1' : '0'}${hash.slice(3)}`)
     const other = { ...real.receipt, finished_at: real.receipt.finished_at + 1 }
@@ -200,7 +200,7 @@ describe('AttestedAnswers', () => {
     for (const one of cases) expect(await tryAnswer(one)).toBe('NotAnchored')
   })
 
-  it('refuses notaries that the owner does not trust, and leaves of another one', async () => {
+  it('AttestedAnswers refuses notaries that the owner does not trust, and leaves of another notary', async () => {
     const { notary, answer } = await ownNotary(leaf())
     expect(await tryAnswer(altered({ notary }))).toBe('NotAnchored')
     expect(await tryAnswer(answer)).toBe('accepted')
@@ -209,14 +209,14 @@ describe('AttestedAnswers', () => {
     expect(await tryAnswer(altered({ notary: STRANGER }))).toBe('NotTrusted')
   })
 
-  it('refuses a head that was signed and not anchored, until it is', async () => {
+  it('AttestedAnswers refuses a head that was signed and not anchored, until it is anchored', async () => {
     const { answer, anchor } = await ownNotary(leaf(), { isAnchored: false })
     expect(await tryAnswer(answer)).toBe('NotAnchored')
     await anchor()
     expect(await tryAnswer(answer)).toBe('accepted')
   })
 
-  it('refuses answers that were cut, asked for again, or are of an older receipt', async () => {
+  it('AttestedAnswers refuses answers that were cut, asked for again, or are of an older receipt', async () => {
     const cut = await ownNotary(leaf({ outcome: 'upstream_error' }))
     expect(await tryAnswer(cut.answer)).toBe('NotInReceipt outcome')
     for (const attempt of [2, 12]) {
@@ -228,7 +228,7 @@ describe('AttestedAnswers', () => {
     expect(await tryAnswer(old.answer)).toBe('NotInReceipt attempt')
   })
 
-  it('refuses another answer, another question, and offsets that point elsewhere', async () => {
+  it('AttestedAnswers refuses another answer, another question, and offsets that point elsewhere', async () => {
     const [evidence, question, answer] = answerOf()
     const other = `0x${'ab'.repeat(32)}`
     expect(await tryAnswer([evidence, question, other])).toBe('NotInReceipt hashes')
@@ -241,7 +241,7 @@ describe('AttestedAnswers', () => {
     }
   })
 
-  it('takes no text within a member for a member', async () => {
+  it('AttestedAnswers takes no text within a member for a member', async () => {
     const requested = 'x,"outcome":"complete"'
     const { answer } = await ownNotary(
       leaf({
@@ -257,12 +257,12 @@ describe('AttestedAnswers', () => {
     }
   })
 
-  it('lets the owner alone ask and trust', async () => {
+  it('AttestedAnswers lets the owner alone ask and trust', async () => {
     expect(await tryCall(STRANGER, 'ask', [`0x${'cd'.repeat(32)}`])).toBe('NotOwner')
     expect(await tryCall(STRANGER, 'trust', [STRANGER, true])).toBe('NotOwner')
   })
 
-  it('keeps the answer, from anybody, and takes no second one', async () => {
+  it('AttestedAnswers keeps the answer, from anybody, and takes no second one', async () => {
     const path = await pathOf(real.notary, real.receipt.index)
     const answer = answerOf({ path })
     const { gasUsed } = await call(STRANGER, 'answer', answer)
@@ -278,7 +278,7 @@ describe('AttestedAnswers', () => {
     expect(await tryAnswer(answer)).toBe('NotOpen')
   })
 
-  it('does not show that the answer is true, nor who runs the notary', async () => {
+  it('AttestedAnswers does not show that the answer is true, nor who runs the notary', async () => {
     const lie = await ownNotary(
       leaf({
         request_hash: 'ef'.repeat(32),

@@ -66,7 +66,7 @@ afterAll(async () => {
 })
 
 describe('the command line, against a whole service', () => {
-  it('fetches evidence, verifies it with the chain, and redacts it', async () => {
+  it('the command line fetches evidence, verifies it with the chain, and redacts it', async () => {
     const file = join(folder, 'bundle.json')
     await expect
       .poll(async () => (await cli('evidence', hash, '--output', file)).stderr, {
@@ -98,7 +98,7 @@ describe('the command line, against a whole service', () => {
     })
   })
 
-  it('audits the log, with its anchors, attestations and records, and finds nothing', async () => {
+  it('the command line audits the log, its anchors, attestations and records, and finds nothing', async () => {
     const state = join(folder, 'state.json')
     const words = [
       'audit',
@@ -133,7 +133,7 @@ describe('the command line, against a whole service', () => {
     })
   })
 
-  it('audits the logs of all its enclaves, also of one that was killed', async () => {
+  it('the command line audits the logs of all enclaves of a service, also of a killed one', async () => {
     const enclave = listTree(service.pid).find((pid) => nameProcess(pid) === 'enclave/main.ts')
     if (enclave === undefined) throw new Error('no enclave among the processes')
     process.kill(enclave, 'SIGKILL')
@@ -162,7 +162,7 @@ describe('the command line, against a whole service', () => {
     ])
   })
 
-  it('shows the relayer, its balance, its nonces and how many anchors wait', async () => {
+  it('the command line shows the relayer, its balance, its nonces and how many anchors wait', async () => {
     const shown = () =>
       runCli(['relayer', '--json'], { variables: { DATA_DIR: join(folder, 'data') } })
     const [relayer, ...others] = JSON.parse((await shown()).stdout)
@@ -182,7 +182,7 @@ describe('the command line, against a whole service', () => {
     expect(table.stdout).toMatch(/^RELAYER +USED +ETHER/)
   })
 
-  it('finds nothing after the whole service, with its chain, was started again several times', async () => {
+  it('the audit finds nothing after the whole service, with its chain, was started again several times', async () => {
     for (let start = 0; start < 3; start++) {
       await service.stop()
       service = await startAffidavit({

@@ -254,7 +254,7 @@ const isNothingHeld = ({
 
 const eventually = (isSo: () => boolean, what: string) => until(what, isSo, SETTLE_MS)
 
-it(`answers ${REQUESTS} callers while ${AGENTS} agents are killed, stalled and come back, and holds nothing afterwards`, async () => {
+it(`the gateway answers ${REQUESTS} callers while ${AGENTS} agents are killed, stalled and come back, then holds nothing`, async () => {
   const random = createRandom(SEED)
   const warnings: Error[] = []
   const onWarning = (warning: Error) => void warnings.push(warning)

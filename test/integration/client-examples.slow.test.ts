@@ -21,7 +21,7 @@ describe.each(['openai', 'langchain', 'ai-sdk'])('client/examples/%s.ts', (name)
   const run = (url: string, prompt: string) =>
     runProgram(join(EXAMPLES, `${name}.ts`), [url, service.apiKey, service.expectFile, prompt])
 
-  it('prints a checked answer and its checks', async () => {
+  it('the example prints a checked answer and its checks', async () => {
     const { code, stdout, stderr } = await run(service.url, `the example ${name}`)
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
     const [answer, ...checks] = stdout.trim().split('\n')
@@ -32,7 +32,7 @@ describe.each(['openai', 'langchain', 'ai-sdk'])('client/examples/%s.ts', (name)
       expect(stdout).toMatch(new RegExp(`^passed +${check} `, 'm'))
   })
 
-  it('fails for an answer that was altered, and shows no checks that passed', async () => {
+  it('the example fails for an answer that was altered, and shows no checks that passed', async () => {
     const hostile = await startHostileGateway(service.url)
     hostile.set(reframing((frames) => frames.with(-1, damage(frames.at(-1) ?? new Uint8Array()))))
     const { code, stdout, stderr } = await run(hostile.url, `the example ${name}, altered`)
@@ -44,7 +44,7 @@ describe.each(['openai', 'langchain', 'ai-sdk'])('client/examples/%s.ts', (name)
   })
 })
 
-it('the first example is of fifteen lines', async () => {
+it('the first example has at most fifteen lines', async () => {
   const text = await readFile(join(EXAMPLES, 'openai.ts'), 'utf8')
   expect(text.split('\n').filter((line) => line !== '').length).toBeLessThanOrEqual(15)
 })
@@ -65,12 +65,12 @@ describe('client/examples/browser', () => {
     return outputFiles[0]?.text ?? ''
   }
 
-  it('bundles without any polyfill', async () => {
+  it('the browser example bundles without any polyfill', async () => {
     expect(await bundle()).not.toMatch(/\beval\(|new Function/)
   })
 
   it.skipIf(executablePath === null)(
-    'shows the answer and its checks, and what it does not trust (skipped without a Chromium)',
+    'the browser example shows the answer, its checks, and what it does not trust (skipped without a Chromium)',
     { timeout: 120_000 },
     async () => {
       const open = await startAffidavit({ logLevel: 'warn', variables: { CORS_ORIGINS: '*' } })

@@ -52,7 +52,7 @@ async function verify(proof: Proof): Promise<string> {
 }
 
 describe('connect', () => {
-  it('finds the notaries, each with what was established of it', async () => {
+  it('connect finds the notaries, each with what was established about it', async () => {
     const { notaries, refused, baseURL } = await connect(trusted)
     expect(baseURL).toBe(`${service.url}/v1/verified`)
     expect(refused).toEqual([])
@@ -67,7 +67,7 @@ describe('connect', () => {
     ])
   })
 
-  it('refuses, with the reason, when no enclave is the expected one', async () => {
+  it('connect refuses, with the reason, when no enclave is the expected one', async () => {
     const { measurements, configurations } = trusted.expect
     const other = [{ PCR0: 'b0'.repeat(48) }]
     await expect(
@@ -84,7 +84,7 @@ describe('connect', () => {
     })
   })
 
-  it("refuses a development enclave under AWS's root", async () => {
+  it("connect refuses a development enclave under AWS's root", async () => {
     const { roots: _, ...rest } = trusted
     await expect(connect(rest)).rejects.toMatchObject({
       code: 'no_notary',
@@ -100,11 +100,11 @@ describe('connect', () => {
     ['no URL', { url: 'gateway.example' }],
     ["'true' for true", { hold: 'true' }],
     ['a count of none', { proofsMax: 0 }],
-  ])('refuses options that make no sense: %s', async (_, more) => {
+  ])('connect refuses options that make no sense: %s', async (_, more) => {
     expect(await codeOf(connect({ ...trusted, ...more } as ConnectOptions))).toBe('invalid_options')
   })
 
-  it('tells a gateway that is not there from one that answers something else', async () => {
+  it('connect tells a gateway that is not there from a server that answers something else', async () => {
     const server = createServer((_, response) => response.end('<html>'))
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
     const { port } = server.address() as AddressInfo
@@ -116,7 +116,7 @@ describe('connect', () => {
 })
 
 describe('its fetch', () => {
-  it('gives a checked answer to the openai package, and keeps its proof', async () => {
+  it("the client's fetch gives a checked answer to the openai package, and keeps its proof", async () => {
     const { baseURL, fetch, proofs } = await connect(trusted)
     const openai = new OpenAI({ baseURL, apiKey: service.apiKey, fetch })
     const answer = await openai.chat.completions.create(ask('whole'))
@@ -134,7 +134,7 @@ describe('its fetch', () => {
     expect(await verify(proof as Proof)).toMatch(/^VALID|\nVALID/)
   })
 
-  it.each([[false], [true]])('gives a checked stream, held %s', async (hold) => {
+  it.each([[false], [true]])("the client's fetch gives a checked stream, held %s", async (hold) => {
     const { baseURL, fetch, proofs } = await connect({ ...trusted, hold })
     const openai = new OpenAI({ baseURL, apiKey: service.apiKey, fetch })
     const stream = await openai.chat.completions.create({
@@ -148,7 +148,7 @@ describe('its fetch', () => {
     expect(await verify(proofs.latest as Proof)).toMatch(/VALID/)
   })
 
-  it('is not kept by anybody else: its record has no content, and its proof completes it', async () => {
+  it("a record of the client's fetch has no content, and the proof that the client kept completes it", async () => {
     const { baseURL, fetch, proofs, anchored } = await connect(trusted)
     await (await fetch(`${baseURL}/chat/completions`, post(ask('encrypted')))).json()
     const proof = proofs.latest as Proof
@@ -160,14 +160,14 @@ describe('its fetch', () => {
     expect((await anchored(proof)).report.verdict).toBe('verified')
   })
 
-  it('sends what can be read when it is told to', async () => {
+  it("the client's fetch sends its call unencrypted when it is told to", async () => {
     const { baseURL, fetch, proofs } = await connect({ ...trusted, encrypt: false })
     await (await fetch(`${baseURL}/chat/completions`, post(ask('in the clear')))).json()
     expect(proofs.latest?.receipt).toMatchObject({ version: 2, encrypted: false })
     expect(proofs.latest?.checks.at(-1)).toMatchObject({ outcome: 'not checked' })
   })
 
-  it('adds a nonce of its own to each call, and none to one that has its own', async () => {
+  it("the client's fetch adds a nonce of its own to each call, and none to a call that has its own", async () => {
     const { baseURL, fetch, proofs } = await connect(trusted)
     const url = `${baseURL}/chat/completions`
     for (let call = 0; call < 2; call += 1) await (await fetch(url, post(ask('twice')))).json()
@@ -179,7 +179,7 @@ describe('its fetch', () => {
     expect(proofs.latest?.checks.at(-2)).toMatchObject({ name: 'attempt', outcome: 'not checked' })
   })
 
-  it('repeats a call under its Idempotency-Key as the same call', async () => {
+  it("the client's fetch repeats a call under its Idempotency-Key as the same call", async () => {
     const { baseURL, fetch, proofs } = await connect({ ...trusted, encrypt: false })
     const headers = { 'idempotency-key': `client-${Math.random()}` }
     const call = post(ask('kept under a key'), headers)
@@ -195,7 +195,7 @@ describe('its fetch', () => {
     expect(replayed).toContain('[DONE]')
   })
 
-  it('sends everything else of the body as the caller wrote it', async () => {
+  it("the client's fetch sends everything else of the body as the caller wrote it", async () => {
     const { baseURL, fetch, proofs } = await connect(trusted)
     const body = `\n { "seed" : 1e2,\t"messages":[{"content":"as it is (checked by the client)","role":"user"}], "model":"demo/echo"} `
     const answer = await (await fetch(`${baseURL}/chat/completions`, post(body))).json()
@@ -203,7 +203,7 @@ describe('its fetch', () => {
     expect(proofs.latest?.request.seed).toBe(100)
   })
 
-  it('passes errors on as the gateway gives them, with what clients read of them', async () => {
+  it("the client's fetch passes errors on as the gateway gives them, with what clients read in them", async () => {
     const { baseURL, fetch, proofs } = await connect(trusted)
     const response = await fetch(
       `${baseURL}/chat/completions`,
@@ -223,7 +223,7 @@ describe('its fetch', () => {
     expect(proofs.size).toBe(0)
   })
 
-  it('lists the models; refuses what has no proof, before it is sent', async () => {
+  it("the client's fetch lists the models, and refuses a call without proof before it is sent", async () => {
     const { baseURL, fetch } = await connect(trusted)
     const openai = new OpenAI({ baseURL, apiKey: service.apiKey, fetch, maxRetries: 0 })
     expect((await openai.models.list()).data.map(({ id }) => id)).toContain('demo/echo')
@@ -239,7 +239,7 @@ describe('its fetch', () => {
       expect(await codeOf(fetch(`${baseURL}/chat/completions`, post(body)))).toBe('invalid_request')
   })
 
-  it('is ended by its signal, whole and in the middle of a stream', async () => {
+  it("the client's fetch is ended by its signal, whole and in the middle of a stream", async () => {
     const { baseURL, fetch } = await connect(trusted)
     const leaving = AbortSignal.abort()
     await expect(
@@ -255,7 +255,7 @@ describe('its fetch', () => {
     await expect(response.text()).rejects.toThrow()
   })
 
-  it('gives no answer whose proof could not be kept', async () => {
+  it("the client's fetch gives no answer whose proof could not be kept", async () => {
     const given: string[] = []
     const { baseURL, fetch, onProof } = await connect({
       ...trusted,
@@ -279,7 +279,7 @@ describe('its fetch', () => {
     expect(given).toHaveLength(3)
   })
 
-  it('keeps as many proofs as it was told', async () => {
+  it("the client's fetch keeps as many proofs as it was told", async () => {
     const { baseURL, fetch, proofs } = await connect({ ...trusted, proofsMax: 2 })
     for (const text of ['one', 'two', 'three'])
       await (await fetch(`${baseURL}/chat/completions`, post(ask(`of ${text}`)))).json()
@@ -290,7 +290,7 @@ describe('its fetch', () => {
 })
 
 describe('its anchored', () => {
-  it('waits for the block, and gives the bundle, verified with the chain', async () => {
+  it("the client's anchored waits for the block, and gives the bundle, verified with the chain", async () => {
     const affidavit = await connect(trusted)
     await (
       await affidavit.fetch(`${affidavit.baseURL}/chat/completions`, post(ask('anchored')))
@@ -302,7 +302,7 @@ describe('its anchored', () => {
     expect(JSON.parse(text).block.number).toBe(bundle.block?.number)
   })
 
-  it('refuses the evidence of another call', async () => {
+  it("the client's anchored refuses the evidence of another call", async () => {
     const affidavit = await connect(trusted)
     const url = `${affidavit.baseURL}/chat/completions`
     for (const text of ['mine', 'of another'])
@@ -314,7 +314,7 @@ describe('its anchored', () => {
     expect(await codeOf(affidavit.anchored(unknown))).toBe('gateway_error')
   })
 
-  it('gives up when it takes too long, or its caller leaves', async () => {
+  it("the client's anchored gives up when it takes too long, or its caller leaves", async () => {
     const affidavit = await connect(trusted)
     const url = `${affidavit.baseURL}/chat/completions`
     await (await affidavit.fetch(url, post(ask('too long')))).json()

@@ -262,19 +262,22 @@ describe('whoever has the gateway, its database and its network', () => {
     endPlain()
   }, 900_000)
 
-  it('serves calls, whose provider was asked with the credential that was sealed', () => {
+  it('the calls are served, and their provider was asked with the credential that was sealed', () => {
     expect([...credentials].toSorted()).toEqual(
       [`Bearer ${ENCRYPTED.credential}`, `Bearer ${PLAIN.credential}`].toSorted(),
     )
     expect(held.length).toBe(2 * HELD)
   })
 
-  it.each(WHATS)('finds nowhere the %s of an encrypted call', (what) => {
-    const places = [...encrypted].filter(([, found]) => found[what].length > 0)
-    expect(places.map(([place, found]) => [place, found[what]])).toEqual([])
-  })
+  it.each(WHATS)(
+    'the %s of an encrypted call is found nowhere in gateway, database and network',
+    (what) => {
+      const places = [...encrypted].filter(([, found]) => found[what].length > 0)
+      expect(places.map(([place, found]) => [place, found[what]])).toEqual([])
+    },
+  )
 
-  it('finds it with the same search where it was not encrypted', () => {
+  it('the same search finds prompt, answer and credential of a call that was not encrypted', () => {
     const placesOf = (what: What) =>
       [...plain].filter(([, found]) => found[what].length > 0).map(([place]) => place)
     const inMemory = ['heap', ...(isLinux ? ['memory'] : [])]
@@ -288,7 +291,7 @@ describe('whoever has the gateway, its database and its network', () => {
     expect(placesOf('credential')).toEqual(expect.arrayContaining(passedIn))
   })
 
-  it('finds what is written of a call: the search sees what was written', async () => {
+  it('the search for content sees what is written about a call, in every place', async () => {
     const { stdout, stderr } = service.output()
     expect(findForms(Buffer.from(stdout + stderr), REQUEST_ID)).toContain('bytes')
     expect(collector.received()).toContain('affidavit')
@@ -299,7 +302,7 @@ describe('whoever has the gateway, its database and its network', () => {
     if (isLinux) expect(places).toContain('memory')
   })
 
-  it('sees who calls, when, which model, how many tokens, and how long it is', async () => {
+  it('the records of encrypted calls show their model and their count of tokens', async () => {
     await withDatabase(async (database) => {
       const { rows } = await database.query(
         "select count(*)::int as count from records r where request is null and usage like '%7%' and r::text like '%planted/ok%'",

@@ -43,11 +43,11 @@ const NO_OBJECTS = [
 const requestOf = (endpoint: Endpoint) => callOf(endpoint, endpoint.request?.(stage().known) ?? {})
 
 describe.each(ENDPOINTS)('part 4: $method $path', (endpoint) => {
-  it('answers 200 with every field', async () => {
+  it('the endpoint answers 200 with every field', async () => {
     expectFields(await stage().api.call(requestOf(endpoint)), endpoint.reply)
   })
 
-  it(`part 5: needs ${endpoint.isKeyed ? 'a' : 'no'} key, and says so`, async () => {
+  it(`the endpoint needs ${endpoint.isKeyed ? 'a' : 'no'} key (part 5), and its documentation says so`, async () => {
     const { api } = stage()
     const scopes = endpoint.scope === null ? [] : [endpoint.scope]
     expect(api.operation(endpoint).security).toEqual(
@@ -65,7 +65,7 @@ describe.each(ENDPOINTS)('part 4: $method $path', (endpoint) => {
     }
   })
 
-  it(`takes keys for ${endpoint.scope ?? 'whatever'}, and no others`, async () => {
+  it(`the endpoint takes keys for ${endpoint.scope ?? 'whatever'}, and no others`, async () => {
     const { api, keys } = stage()
     for (const [scope, key] of Object.entries(keys)) {
       const reply = await api.call({ ...requestOf(endpoint), key })
@@ -78,12 +78,12 @@ describe.each(ENDPOINTS)('part 4: $method $path', (endpoint) => {
 describe.each(ENDPOINTS.filter(({ rows }) => rows !== undefined))(
   'fields of $section: $method $path',
   (endpoint) => {
-    it('are taken and refused as they should be, each with every value', async () => {
+    it('the fields of the endpoint are taken and refused as they should be, each with every value', async () => {
       const { api, known } = stage()
       expect(await walkFields({ api, known, endpoint })).toEqual([])
     })
 
-    it('are documented with what they are when they are left out', () => {
+    it('the fields of the endpoint are documented with their defaults', () => {
       const { api, known } = stage()
       const rows = Object.values(endpoint.rows?.(known) ?? {}).flat()
       const wanted = rows.filter((row) => row.default !== undefined)
@@ -96,16 +96,19 @@ describe.each(ENDPOINTS.filter(({ rows }) => rows !== undefined))(
 const JSON_ENDPOINTS = ENDPOINTS.filter(({ method, isForm }) => method !== 'GET' && isForm !== true)
 
 describe.each(JSON_ENDPOINTS)('part 4, rule 4: $method $path', (endpoint) => {
-  it.each(NO_OBJECTS)('refuses %j, which is no JSON object', async (text, loc, type) => {
-    const headers = { 'content-type': 'application/json' }
-    const body = new TextEncoder().encode(text)
-    const reply = await stage().api.call({ ...requestOf(endpoint), body, headers })
-    const { detail } = reply.value as { readonly detail: readonly object[] }
-    const fault = { loc: ['body', ...loc], type, msg: expect.any(String) }
-    expect([reply.status, detail[0]]).toEqual([422, fault])
-  })
+  it.each(NO_OBJECTS)(
+    'the endpoint refuses %j, which is no JSON object',
+    async (text, loc, type) => {
+      const headers = { 'content-type': 'application/json' }
+      const body = new TextEncoder().encode(text)
+      const reply = await stage().api.call({ ...requestOf(endpoint), body, headers })
+      const { detail } = reply.value as { readonly detail: readonly object[] }
+      const fault = { loc: ['body', ...loc], type, msg: expect.any(String) }
+      expect([reply.status, detail[0]]).toEqual([422, fault])
+    },
+  )
 
-  it('refuses what does not call itself JSON', async () => {
+  it('the endpoint refuses a body whose content type is not JSON', async () => {
     const headers = { 'content-type': 'text/plain' }
     const reply = await stage().api.call({ ...requestOf(endpoint), headers })
     expectRefusal(reply, 415, 'unsupported_media_type')
@@ -118,25 +121,31 @@ walkMedia(stage)
 walkNodes(stage)
 
 describe('the interface itself (skipped without ../shared)', () => {
-  it.skipIf(!hasInterface)('has no endpoint in part 4 that is not walked, and none more', () => {
-    const wanted = tableOf('## 4. Endpoints').map(([method, path, auth]) => [
-      method,
-      path,
-      auth === 'key',
-    ])
-    expect(ENDPOINTS.map(({ method, path, isKeyed }) => [method, path, isKeyed])).toEqual(wanted)
-  })
+  it.skipIf(!hasInterface)(
+    'the endpoints that are walked are those in part 4 of the interface, and no others',
+    () => {
+      const wanted = tableOf('## 4. Endpoints').map(([method, path, auth]) => [
+        method,
+        path,
+        auth === 'key',
+      ])
+      expect(ENDPOINTS.map(({ method, path, isKeyed }) => [method, path, isKeyed])).toEqual(wanted)
+    },
+  )
 
-  it.skipIf(!hasInterface)('has no field in 2.1 that is not walked, and none more', () => {
-    const walked = new Set(CHAT_ROWS.map(({ field }) => field))
-    expect([...walked]).toEqual(tableOf('### 2.1').map(([field]) => field))
-  })
+  it.skipIf(!hasInterface)(
+    'the fields that are walked are those in 2.1 of the interface, and no others',
+    () => {
+      const walked = new Set(CHAT_ROWS.map(({ field }) => field))
+      expect([...walked]).toEqual(tableOf('### 2.1').map(([field]) => field))
+    },
+  )
 
   it.skipIf(!hasInterface).each([
     ['### 2.2', COMPLETION_FIELDS],
     ['### 2.3', VERIFIED_FIELDS],
     ['### 2.4', RECORD_FIELDS],
-  ])('has no field in the table of %s that is not looked for', (heading, fields) => {
+  ])('every field in the table of %s of the interface is looked for', (heading, fields) => {
     const names = tableOf(heading).flatMap(([cell = '']) => cell.split(', '))
     expect(names.length).toBeGreaterThan(4)
     const looked = new Set(Object.keys(fields).map((field) => field.split('.')[0]))

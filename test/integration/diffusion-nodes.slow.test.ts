@@ -50,7 +50,7 @@ describe('a client that follows the public protocol', () => {
   let nodeId = ''
   let node: ScriptedNode
 
-  it('registers, connects, is asked for a small image first, and then runs', async () => {
+  it('a diffusion node registers, connects, is asked for a small image first, and then runs', async () => {
     expect(await codeOf(client.images.generate(drawing256))).toEqual([404, 'unsupported_model'])
     nodeId = await createNode(caller())
     await sendBody(caller(), 'POST', '/v1/node/info', { node_id: nodeId, ...NODE_HARDWARE })
@@ -62,7 +62,7 @@ describe('a client that follows the public protocol', () => {
     expect(framesFor(node)).toMatchObject([{ image: null, n: 1, size: '256x256' }])
   })
 
-  it('has its model listed while it serves', async () => {
+  it('a diffusion node has its model listed while it serves', async () => {
     const { data } = await client.models.list()
     expect(data.find(({ id }) => id === NODE_MODEL)).toMatchObject({
       object: 'model',
@@ -70,7 +70,7 @@ describe('a client that follows the public protocol', () => {
     })
   })
 
-  it('draws for callers: by address, and inline', async () => {
+  it('a diffusion node draws for callers, by address and inline', async () => {
     const { data = [] } = await client.images.generate({ ...drawing256, n: 2 })
     const images = await Promise.all(
       data.map(async ({ url }) => Buffer.from(await (await fetch(url ?? '')).arrayBuffer())),
@@ -96,7 +96,7 @@ describe('a client that follows the public protocol', () => {
     await expect.poll(() => servedBy(nodeId), { timeout: 30_000 }).toBe(2)
   })
 
-  it('is given the image to change, as far as it fits a frame', async () => {
+  it('a diffusion node is given the image to change, as far as it fits a frame', async () => {
     const picture = pngOf(300)
     const edit = (bytes: Uint8Array) => async () =>
       client.images.edit({
@@ -109,14 +109,14 @@ describe('a client that follows the public protocol', () => {
     expect(await codeOf(edit(large)())).toEqual([413, 'payload_too_large'])
   })
 
-  it('is never asked to chat', async () => {
+  it('a diffusion node is never asked to chat', async () => {
     const asked = node.calls.length
     const chat = { model: NODE_MODEL, messages: [{ role: 'user' as const, content: 'hello' }] }
     expect(await codeOf(client.chat.completions.create(chat))).toEqual([404, 'unsupported_model'])
     expect(node.calls).toHaveLength(asked)
   })
 
-  it('leaves callers with an honest refusal when it goes', async () => {
+  it('a diffusion node that goes leaves callers with an honest refusal', async () => {
     await node.close()
     await expect.poll(() => statusOf(nodeId), { timeout: 30_000 }).toBe('Stopped')
     expect(await codeOf(client.images.generate(drawing256))).toEqual([
@@ -138,7 +138,7 @@ describe('an agent of type DIFFUSION in front of an image server', () => {
     agent?.kill('SIGKILL')
   })
 
-  it('is started with the command line', async () => {
+  it('an agent of type DIFFUSION is started with the command line', async () => {
     nodeId = (await runCli(['node', 'create', 'a painter'], { variables: access() })).stdout.trim()
     const words = [
       'node',
@@ -160,7 +160,7 @@ describe('an agent of type DIFFUSION in front of an image server', () => {
     await expect.poll(() => statusOf(nodeId), { timeout: 20_000 }).toBe('Running')
   })
 
-  it('makes the images that are asked for, before the endpoint that has the model too', async () => {
+  it('an agent makes the images that are asked for, before the endpoint that has the model too', async () => {
     const { data = [] } = await client.images.generate({
       ...drawing512,
       n: 2,
@@ -172,7 +172,7 @@ describe('an agent of type DIFFUSION in front of an image server', () => {
     await expect.poll(() => servedBy(nodeId), { timeout: 30_000 }).toBe(1)
   })
 
-  it('changes the image that is sent', async () => {
+  it('an agent of type DIFFUSION changes the image that is sent', async () => {
     const image = await toFile(pngOf(64), 'a.png', { type: 'image/png' })
     const ask = { ...drawing512, response_format: 'b64_json' as const }
     const [edited] = (await client.images.edit({ ...ask, image })).data ?? []
@@ -182,7 +182,7 @@ describe('an agent of type DIFFUSION in front of an image server', () => {
     await expect.poll(() => servedBy(nodeId), { timeout: 30_000 }).toBe(3)
   })
 
-  it('leaves what it cannot serve to the endpoint: an image that is larger than its frames, and all when it is stopped', async () => {
+  it('an agent leaves too large images to the endpoint, and everything when it is stopped', async () => {
     const large = Buffer.concat([pngOf(64), Buffer.alloc(1024 * 1024)])
     const image = await toFile(large, 'a.png', { type: 'image/png' })
     expect((await client.images.edit({ ...drawing512, image })).data).toHaveLength(1)

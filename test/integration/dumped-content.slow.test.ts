@@ -84,7 +84,7 @@ describe.runIf(DEBIAN_POSTGRES.isMet)(
       return { CONTENT_KEY_FILE: file }
     }
 
-    it('has prompts and answers without content keys, none with them, and proofs outlive the keys', async () => {
+    it('a dump of the database has prompts and answers only without content keys, and proofs outlive the keys', async () => {
       const [gateway] = machine.gateways
       await plant('a planted sentence 7d31 without keys')
       expect(await findInDumps('a planted sentence 7d31')).toEqual([['bytes'], ['bytes']])

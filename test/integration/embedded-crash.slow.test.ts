@@ -27,7 +27,7 @@ describe('the embedded database', () => {
   })
   afterAll(() => source.stop())
 
-  it(`keeps every record that was given to a caller through ${KILLS} kills of its process`, async () => {
+  it(`the embedded database keeps every record that was given to a caller through ${KILLS} kills of its process`, async () => {
     const location = await source.locate()
     if (!('dataFolder' in location)) throw new Error('expected a folder')
     const relayer = randomRelayer()

@@ -102,7 +102,7 @@ async function countRecords(): Promise<number> {
 }
 
 describe('a security module that fails', () => {
-  it('ends calls in an error once its last document is too old, and fresh attestations at once', async () => {
+  it('a security module that fails ends calls once its last document is too old, and fresh attestations at once', async () => {
     const clock = { aheadMs: 0 }
     const now = () => Date.now() + clock.aheadMs
     const failure = { isFailing: false }
@@ -123,7 +123,7 @@ describe('a security module that fails', () => {
 })
 
 describe('a clock that is set wrong', () => {
-  it('ends calls in an error that says so, before the provider is asked, until it is right again', async () => {
+  it('a clock that is set wrong ends calls in an error before the provider is asked, until it is right again', async () => {
     const clock = { aheadMs: 0 }
     const options = { now: () => Date.now() + clock.aheadMs, monotonic: () => performance.now() }
     await start({
@@ -138,7 +138,7 @@ describe('a clock that is set wrong', () => {
     await expect.poll(async () => (await ask()).status, { timeout: 30_000 }).toBe(200)
   })
 
-  it('in the middle of a stream ends it in an error without a proof', async () => {
+  it('a clock that is set wrong in the middle of a stream ends it in an error without a proof', async () => {
     const clock = { aheadMs: 0 }
     await start({
       now: () => Date.now() + clock.aheadMs,
@@ -162,7 +162,7 @@ describe('a clock that is set wrong', () => {
 })
 
 describe('a log that is full', () => {
-  it('ends calls in an error before the provider is asked', async () => {
+  it('a log that is full ends calls in an error before the provider is asked', async () => {
     await start({ limits: { pendingBytesMax: 2 ** 20 } })
     expectRefusal(await ask({ content: 'x'.repeat(2 ** 20) }), { status: 503, code: 'log_full' })
     expect(provider.requests).toHaveLength(0)
@@ -172,7 +172,7 @@ describe('a log that is full', () => {
 })
 
 describe('the network of an enclave', () => {
-  it('is the hosts of its table: a provider that redirects elsewhere is not followed', async () => {
+  it('an enclave reaches only the hosts of its table, and follows no redirect elsewhere', async () => {
     const elsewhere = await startHostileProvider({ answer: hello })
     stops.push(() => elsewhere.close())
     await start()
@@ -190,7 +190,7 @@ describe('the network of an enclave', () => {
 })
 
 describe('an enclave that ends in the middle of a call', () => {
-  it('leaves its caller an error without a proof, and the next enclave serves again', async () => {
+  it('an enclave that dies in a call leaves its caller an error without a proof, and the next enclave serves', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'affidavit-enclave-'))
     stops.push(() => rm(folder, { recursive: true, force: true }))
     const socketPath = join(folder, 'enclave.sock')
@@ -220,7 +220,7 @@ describe('an enclave that ends in the middle of a call', () => {
 })
 
 describe('an enclave that hangs', () => {
-  it('ends its calls long before its provider would, gets no others, and serves when it goes on', async () => {
+  it('an enclave that hangs ends its calls before the provider would, gets no others, and serves when it goes on', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'affidavit-enclave-'))
     stops.push(() => rm(folder, { recursive: true, force: true }))
     const socketPath = join(folder, 'enclave.sock')

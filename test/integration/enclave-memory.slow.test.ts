@@ -185,21 +185,25 @@ describe('32 hostile answers of 23 MiB at once, in the memory of an enclave of 7
     ['empty objects in large events', () => streamOf('{},', 3 * 2 ** 20), true],
     ['empty objects in events of the size of a packet', () => streamOf('{},', 60_000), true],
     ['objects in small events', () => streamOf('{"a":0},', 600), true],
-  ])('%s end their own calls alone', { timeout: 300_000 }, async (name, script, isStream) => {
-    scripts.set('demo/hostile', script)
-    expect((await complete('demo/hello')).status).toBe(200)
-    const attacks = Array.from({ length: CALLS }, () => complete('demo/hostile', isStream))
-    await until('all calls have reached the provider', () => provider.requests.length > CALLS)
-    const innocent = await complete('demo/hello')
-    expect(innocent.status).toBe(200)
-    for (const { text } of await Promise.all(attacks))
-      expect(text).toContain('"code":"answer_too_large"')
-    expect((await complete('demo/hello')).status).toBe(200)
-    const contexts = await pullContexts()
-    expect(contexts.filter((context) => context === 'demo/hello')).toHaveLength(3)
-    expect(contexts).toHaveLength(isStream ? 3 + CALLS : 3)
-    await expectBounded(name)
-  })
+  ])(
+    'hostile answers of %s end their own calls alone',
+    { timeout: 300_000 },
+    async (name, script, isStream) => {
+      scripts.set('demo/hostile', script)
+      expect((await complete('demo/hello')).status).toBe(200)
+      const attacks = Array.from({ length: CALLS }, () => complete('demo/hostile', isStream))
+      await until('all calls have reached the provider', () => provider.requests.length > CALLS)
+      const innocent = await complete('demo/hello')
+      expect(innocent.status).toBe(200)
+      for (const { text } of await Promise.all(attacks))
+        expect(text).toContain('"code":"answer_too_large"')
+      expect((await complete('demo/hello')).status).toBe(200)
+      const contexts = await pullContexts()
+      expect(contexts.filter((context) => context === 'demo/hello')).toHaveLength(3)
+      expect(contexts).toHaveLength(isStream ? 3 + CALLS : 3)
+      await expectBounded(name)
+    },
+  )
 
   it.each<Attack>([
     ['text of escapes', () => wholeText('\\u0000', 8), false],
@@ -207,7 +211,7 @@ describe('32 hostile answers of 23 MiB at once, in the memory of an enclave of 7
     ['text of escapes in events', () => streamText('\\u0000', 8), true],
     ['objects, as many as one answer may have', () => wholeOf('{},', 1), false],
   ])(
-    '%s, each within the limits, are taken in or end, one by one',
+    'hostile answers of %s, each within the limits, are taken in or end, one by one',
     { timeout: 300_000 },
     async (name, script, isStream) => {
       scripts.set('demo/hostile', script)

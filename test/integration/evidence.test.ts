@@ -98,7 +98,7 @@ describe('evidence of a whole service', () => {
     await rm(folder, { recursive: true, force: true })
   })
 
-  it('is verified, with the policy and the chain', async () => {
+  it('the evidence of a whole service is verified, with the policy and the chain', async () => {
     const hash = await ask('a secret that is nobody else’s')
     const policy = await fetchPolicy()
     const bundle = await fetchMinedBundle(hash)
@@ -110,7 +110,7 @@ describe('evidence of a whole service', () => {
     old = { hash, bundle, policy }
   })
 
-  it('verifies after the enclave that signed it was killed, beside one of the new key and log', async () => {
+  it('evidence verifies after its enclave was killed, beside evidence of the new key and log', async () => {
     const pid = listTree(service.pid).find(
       (candidate) => nameProcess(candidate) === 'enclave/main.ts',
     )
@@ -134,7 +134,7 @@ describe('evidence of a whole service', () => {
     expect(logs.length).toBe(2)
   })
 
-  it('has logs for everybody, which say nothing of what was asked and answered', async () => {
+  it('the logs are open to everybody, and say nothing of what was asked and answered', async () => {
     const list = await (await fetch(`${service.url}/v1/log`)).text()
     const { logs } = JSON.parse(list) as { logs: readonly LogJson[] }
     const answers = [list]
@@ -148,7 +148,7 @@ describe('evidence of a whole service', () => {
       expect(answers.filter((answer) => answer.includes(word))).toEqual([])
   })
 
-  it('verifies when the gateway is gone, offline', async () => {
+  it('evidence verifies offline when the gateway is gone', async () => {
     await service.stop()
     await expect(fetch(service.url)).rejects.toThrow('fetch failed')
     const kept = parseExactJson(encodeUtf8(JSON.stringify(old.bundle)))

@@ -24,7 +24,7 @@ it.each(
     (fault) => [titleOf(fault), fault] as const,
   ),
 )(
-  'loses nothing, leaves nobody waiting and is over when its cause is: %s',
+  'a fault loses nothing, leaves no caller waiting and is over when its cause is: %s',
   { timeout: 240_000 },
   async (_, fault) => {
     if (!canBefall(fault, scene)) return

@@ -104,7 +104,7 @@ const timeout = 60_000 + RUNS * 1_000
 
 describe('whatever it is sent', () => {
   it.concurrent.each(operationsOf(DOCUMENT))(
-    '$method $path answers as documented',
+    '$method $path answers as documented, whatever it is sent',
     { timeout },
     (operation) => tryRequests(operation),
   )
@@ -148,12 +148,12 @@ describe('whatever it is sent', () => {
 })
 
 describe('what was tried', () => {
-  it('is every operation of the document that is served', async () => {
+  it('the operations that were tried are those of the document that is served', async () => {
     const served = (await (await fetch(`${service.url}/openapi.json`)).json()) as ApiDocument
     expect(served.paths).toEqual(DOCUMENT.paths)
   })
 
-  it('was served and refused at every one of them', () => {
+  it('every operation of the document was served and refused at least once', () => {
     const untried = operationsOf(DOCUMENT).filter(({ method, path }) => {
       const counts = tally.get(`${method} ${path}`)
       const statuses = [...(counts?.keys() ?? [])].filter((name) => name !== 'closed')
@@ -162,7 +162,7 @@ describe('what was tried', () => {
     expect(untried).toEqual([])
   })
 
-  it('left the service ready, with no fault of its own to tell of', async () => {
+  it('the service is ready after all that was tried, and logged no fault of its own', async () => {
     expect((await fetch(`${service.url}/readyz`)).status).toBe(200)
     // But that nobody listens where enclaves were made up.
     const lines = service

@@ -94,7 +94,7 @@ function gatewayPids(): readonly number[] {
   })
 }
 
-it('is not ended by SIGHUP while it starts, and heeds it then', async () => {
+it('a gateway that starts is not ended by SIGHUP, and heeds it once it is ready', async () => {
   const { child, output } = launchAffidavit({ dataFolder: await makeDataFolder() })
   const pid = child.pid ?? 0
   const ended = once(child, 'exit')
@@ -117,13 +117,13 @@ it('is not ended by SIGHUP while it starts, and heeds it then', async () => {
 })
 
 describe('a gateway of two processes', () => {
-  it('serves at one port by both', async () => {
+  it('a gateway of two processes serves at one port by both', async () => {
     expect(await Promise.all(Array.from({ length: 24 }, ask))).toEqual(Array(24).fill(200))
     for (const place of [0, 1]) expect(await callsServed(place)).toBeGreaterThan(0)
     expect(gatewayPids()).toHaveLength(2)
   })
 
-  it('has both processes read their settings again on SIGHUP, all or nothing', async () => {
+  it('a gateway of two processes has both read their settings again on SIGHUP, all or nothing', async () => {
     const before = await Promise.all([0, 1].map(reloadsOf))
     writeFileSync(tiersFile, tiersText('tiers-after'))
     process.kill(service.pid, 'SIGHUP')
@@ -142,7 +142,7 @@ describe('a gateway of two processes', () => {
     expect(service.output().stderr).toContain('RATE_LIMIT_TIERS_FILE: tiers.free.groups.0.name')
   })
 
-  it('starts one that ended again, while the other serves', async () => {
+  it('a gateway of two processes starts an ended one again, while the other serves', async () => {
     const [first = 0] = gatewayPids()
     process.kill(first, 'SIGKILL')
     await until('it is gone', () => !isAlive(first))
@@ -159,12 +159,12 @@ describe('a gateway of two processes', () => {
     expect(await Promise.all(Array.from({ length: 8 }, ask))).toEqual(Array(8).fill(200))
   })
 
-  it('does not start when one of its processes cannot, and leaves none behind', async () => {
+  it('a gateway of two processes does not start when its database cannot be used', async () => {
     const lost = { GATEWAY_PROCESSES: '2', DATABASE_URL: 'postgres://127.0.0.1:1/none' }
     await expect(replicas.start(lost)).rejects.toThrow('DATABASE_URL cannot be used')
   })
 
-  it('ends with all of its processes', async () => {
+  it('a gateway of two processes ends with all of its processes', async () => {
     const pids = gatewayPids()
     expect(await service.stop()).toBe(0)
     await until('they are gone', () => !pids.some(isAlive))

@@ -45,7 +45,7 @@ type Log = {
   readonly chain_id: number
 }
 
-it('serves with the heads attestations of the log that an outsider verifies, before and after a leaf', async () => {
+it('the heads of a log come with attestations that an outsider verifies, before and after a leaf', async () => {
   const { logs } = await get<{ readonly logs: readonly Log[] }>('/v1/log')
   const [log] = logs
   if (log === undefined) throw new Error('expected a log')

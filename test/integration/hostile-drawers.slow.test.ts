@@ -113,7 +113,7 @@ const HOSTILE: readonly (readonly [string, DrawScript, string])[] = [
 ]
 
 describe.each(HOSTILE)('a node that %s', (_, script, code) => {
-  it('costs its callers a clear error, and those of others nothing', async () => {
+  it('a hostile node costs its callers a clear error, and callers of other nodes nothing', async () => {
     const model = `hostile-${code}-${HOSTILE.findIndex(([, found]) => found === script)}`
     const node = await stage.connect({ model, ...drawing(script) })
     const [status, told] = await outcomeOf(await draw(model))
@@ -125,7 +125,7 @@ describe.each(HOSTILE)('a node that %s', (_, script, code) => {
 })
 
 it(
-  'gives a caller the images of another node when the first one is hostile',
+  'a caller gets the images of another node when the first one is hostile',
   async () => {
     const other = await openPlainStage({ limits: { ...LIMITS, retriesMax: 2 } })
     try {
@@ -149,7 +149,7 @@ it(
   GATEWAY_HOOK_TIMEOUT_MS,
 )
 
-it('gives nothing of a second answer to anybody', async () => {
+it('a second answer of a node to one request is given to no caller', async () => {
   const node = await stage.connect({
     model: 'twice',
     ...drawing((frame, drawer) => {

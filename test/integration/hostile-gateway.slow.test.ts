@@ -141,7 +141,7 @@ const WHOLE = answerAttacks(forge)
 const STREAMED = streamAttacks(forge)
 
 describe('the honest gateway behind the same harness', () => {
-  it('gives whole answers and streams, which are what it gave', async () => {
+  it('the honest gateway gives whole answers and streams unaltered through the harness', async () => {
     const whole = (await (await post(ask())).json()) as { choices: { message: object }[] }
     expect(whole.choices[0]?.message).toMatchObject({
       content: `[demonstration] You said: hostile gateway ${prompts}: pay Ann 5`,
@@ -151,7 +151,7 @@ describe('the honest gateway behind the same harness', () => {
     expect(text.endsWith('data: [DONE]\n\n')).toBe(true)
   })
 
-  it('gives them through the openai package', async () => {
+  it('the honest gateway gives answers and streams through the openai package', async () => {
     const said = () => `[demonstration] You said: hostile gateway ${prompts}: pay Ann 5`
     const whole = await openai().chat.completions.create(ask())
     expect(whole.choices[0]?.message.content).toBe(said())
@@ -173,7 +173,7 @@ describe('the honest gateway behind the same harness', () => {
       'a transaction of another hash, which only the anchor shows',
       editing((a) => (a.tx_hash = `0x${'00'.repeat(32)}`)),
     ],
-  ])('is not taken for a hostile one for %s', async (_, attack) => {
+  ])('the honest gateway is not taken for a hostile one for %s', async (_, attack) => {
     hostile.set(attack)
     expect(await (await post(ask())).json()).toHaveProperty('choices')
     expect(hostile.counts().met).toBe(1)
@@ -183,20 +183,23 @@ describe('the honest gateway behind the same harness', () => {
     ['comments and ids', (text) => text.replaceAll('data: {', ': ping\nid: 7\nretry: 5\ndata: {')],
     ['no space before its data', (text) => text.replaceAll('data: ', 'data:')],
     ['an event for each byte', (text) => bytewise(text)],
-  ])('is not taken for a hostile one for a stream with %s', async (_, change) => {
-    hostile.set(
-      saying(async (call) => {
-        const answer = await call.ask()
-        return { ...answer, body: change(textOf(answer)) }
-      }),
-    )
-    const { text, end } = await readStream(post(ask({ stream: true })))
-    expect(end).toHaveProperty('given')
-    expect(text).toContain('[DONE]')
-    expectApplied()
-  })
+  ])(
+    'the honest gateway is not taken for a hostile one for a stream with %s',
+    async (_, change) => {
+      hostile.set(
+        saying(async (call) => {
+          const answer = await call.ask()
+          return { ...answer, body: change(textOf(answer)) }
+        }),
+      )
+      const { text, end } = await readStream(post(ask({ stream: true })))
+      expect(end).toHaveProperty('given')
+      expect(text).toContain('[DONE]')
+      expectApplied()
+    },
+  )
 
-  it('would be fooled by who has the root key and measures as expected: the forgers forge well', async () => {
+  it('a forger with the root key and the expected measurements would fool a client', async () => {
     const fooled = await connectThrough(swappingNotaries(() => forge('trusted')))
     hostile.set(forged('trusted'))
     expect(await (await post(ask(), fooled)).json()).toMatchObject(EVIL_RESPONSE)
@@ -240,7 +243,7 @@ describe('a gateway that shows more than the stream', () => {
     ['the end twice', 'data: [DONE]\n\n'],
     ['an error', `event: error\ndata: {"error":{"message":"${EVIL}"}}\n\n`],
     ['anything', EVIL],
-  ])('gets nothing past its end: %s', async (_, more) => {
+  ])('a gateway that shows more than the stream gets nothing past its end: %s', async (_, more) => {
     hostile.set(rewriting((text) => text + more))
     const { text, end } = await readStream(post(ask({ stream: true })))
     if (end === 'invalid_stream') expect(text).not.toContain('[DONE]')
@@ -251,7 +254,7 @@ describe('a gateway that shows more than the stream', () => {
 })
 
 describe('a gateway that says no more', () => {
-  it('keeps a caller waiting only until he gives up', async () => {
+  it('a gateway that says no more keeps a caller waiting only until he gives up', async () => {
     for (const stream of [false, true]) {
       hostile.set(
         saying(async (call) => {
@@ -270,14 +273,17 @@ describe('a gateway that says no more', () => {
 })
 
 describe('a gateway that alters whole answers', () => {
-  it.each(rows(WHOLE))('%s: %s', async (_, code, { attack, request }) => {
-    hostile.set(attack)
-    expect(await outcomeOf(async () => (await post(ask(request))).text())).toBe(code)
-    expectApplied()
-  })
+  it.each(rows(WHOLE))(
+    'a whole answer is refused when the gateway %s: %s',
+    async (_, code, { attack, request }) => {
+      hostile.set(attack)
+      expect(await outcomeOf(async () => (await post(ask(request))).text())).toBe(code)
+      expectApplied()
+    },
+  )
 
   it.each(rows(everySecond(WHOLE)))(
-    'through the openai package, asked once: %s: %s',
+    'a whole answer through the openai package, asked once, is refused when the gateway %s: %s',
     async (_, code, { attack, request }) => {
       hostile.set(attack)
       expect(await outcomeOf(() => openai().chat.completions.create(ask(request) as never))).toBe(
@@ -289,24 +295,27 @@ describe('a gateway that alters whole answers', () => {
 })
 
 describe('a gateway that answers with an error', () => {
-  it.each([400, 404, 429, 500])('of status %d gives no completion under it', async (status) => {
-    const send = async (attack: Attack) => {
-      hostile.set(attack)
-      const reply = await post(ask())
-      expect(reply.ok).toBe(false)
-      return outcomeOf(() => reply.json())
-    }
-    expect(await send(saying(() => json({ error: { message: 'no' } }, status)))).toEqual({
-      given: { error: { message: 'no' } },
-    })
-    const evil = [EVIL_RESPONSE, { error: { message: 'no' }, ...EVIL_RESPONSE }]
-    for (const body of evil)
-      expect(await send(saying(() => json(body, status)))).not.toHaveProperty('given.choices')
-  })
+  it.each([400, 404, 429, 500])(
+    'an error of status %d that the gateway makes up gives no completion under it',
+    async (status) => {
+      const send = async (attack: Attack) => {
+        hostile.set(attack)
+        const reply = await post(ask())
+        expect(reply.ok).toBe(false)
+        return outcomeOf(() => reply.json())
+      }
+      expect(await send(saying(() => json({ error: { message: 'no' } }, status)))).toEqual({
+        given: { error: { message: 'no' } },
+      })
+      const evil = [EVIL_RESPONSE, { error: { message: 'no' }, ...EVIL_RESPONSE }]
+      for (const body of evil)
+        expect(await send(saying(() => json(body, status)))).not.toHaveProperty('given.choices')
+    },
+  )
 })
 
 describe('a gateway that withholds an answer', () => {
-  it('does not detect that an error hides one: who asks again is given another', async () => {
+  it('the client does not detect an error that hides an answer, and a second try is given another', async () => {
     let calls = 0
     hostile.set(
       saying(async (call) => {
@@ -324,25 +333,31 @@ describe('a gateway that withholds an answer', () => {
 })
 
 describe('a gateway that alters streams', () => {
-  it.each(rows(STREAMED))('%s: %s', async (_, code, { attack, request }) => {
-    hostile.set(attack)
-    const { text, end } = await readStream(post(ask({ stream: true, ...request })))
-    expect(end).toBe(code)
-    expect(text).not.toContain('[DONE]')
-    expectApplied()
-  })
+  it.each(rows(STREAMED))(
+    'a stream ends in an error when the gateway %s: %s',
+    async (_, code, { attack, request }) => {
+      hostile.set(attack)
+      const { text, end } = await readStream(post(ask({ stream: true, ...request })))
+      expect(end).toBe(code)
+      expect(text).not.toContain('[DONE]')
+      expectApplied()
+    },
+  )
 
-  it.each(rows(STREAMED))('event by event: %s: %s', async (_, code, { attack, request }) => {
-    hostile.set(attack)
-    hostile.pace(true)
-    const { text, end } = await readStream(post(ask({ stream: true, ...request })))
-    expect(end).toBe(code)
-    expect(text).not.toContain('[DONE]')
-    expectApplied()
-  })
+  it.each(rows(STREAMED))(
+    'a stream read event by event ends in an error when the gateway %s: %s',
+    async (_, code, { attack, request }) => {
+      hostile.set(attack)
+      hostile.pace(true)
+      const { text, end } = await readStream(post(ask({ stream: true, ...request })))
+      expect(end).toBe(code)
+      expect(text).not.toContain('[DONE]')
+      expectApplied()
+    },
+  )
 
   it.each(rows(STREAMED.filter((_, at) => at % 3 === 0)))(
-    'gives nothing of it when it is held: %s: %s',
+    'a held stream gives no text when the gateway %s: %s',
     async (_, code, { attack, request }) => {
       const holding = await held()
       hostile.set(attack)
@@ -353,7 +368,7 @@ describe('a gateway that alters streams', () => {
   )
 
   it.each(rows(everySecond(STREAMED)))(
-    'through the openai package, asked once: %s: %s',
+    'a stream through the openai package, asked once, ends in an error when the gateway %s: %s',
     async (_, code, { attack, request }) => {
       hostile.set(attack)
       const ended = await outcomeOf(async () => {
@@ -380,7 +395,7 @@ function held(): Promise<Client> {
 
 describe('a gateway that shows other enclaves', () => {
   it.each(rows(documentAttacks(forge)))(
-    'when a client connects: %s: %s',
+    'a client does not connect when the gateway %s: %s',
     async (_, code, { attack, cause }) => {
       hostile.set(attack)
       const fault = await connect({ ...options, timeoutMs: 2_000 }).then(
@@ -395,7 +410,7 @@ describe('a gateway that shows other enclaves', () => {
 
   const swaps: readonly ForgerName[] = ['otherCode', 'otherRoot', 'otherConfiguration', 'expired']
   it.each(swaps)(
-    'after it connected, by answers of %s, with its document or without',
+    'answers of %s, after a client connected, are refused with its document or without',
     async (name) => {
       for (const documents of [null, swappingNotaries(() => forge(name))]) {
         const connected = await connectThrough(null)
@@ -432,7 +447,7 @@ describe('a gateway that alters evidence', () => {
     return latest
   }
 
-  it('is not what an honest one does', async () => {
+  it('the evidence that an honest gateway gives is verified', async () => {
     const { report } = await client.anchored(await prove(), { rpc: service.rpcUrl })
     expect(report.verdict).toBe('verified')
   })
@@ -469,7 +484,7 @@ describe('a gateway that alters evidence', () => {
       () => evidence(() => ({ ...json({}, 302), headers: { location: '/' } })),
     ],
     ['never anchored', 'not_anchored', () => changed((b) => (b.block = null))],
-  ])('%s: %s', async (_, code, attackOf) => {
+  ])('the client refuses evidence %s: %s', async (_, code, attackOf) => {
     const other = await prove()
     const proof = await prove()
     await client.anchored(proof)
@@ -517,22 +532,25 @@ describe('a gateway that alters encrypted calls', () => {
       saying(() => json(EVIL_RESPONSE)),
       ...(['not_encrypted', 'not_encrypted'] as const),
     ],
-  ])('%s', async (_, attack, whole, streamed) => {
-    for (const [stream, code] of [
-      [false, whole],
-      [true, streamed],
-    ] as const) {
-      hostile.set(reframing((frames) => (spliced = frames)))
-      await (await post(ask({ stream }), encrypted)).text()
-      hostile.set(attack)
-      const { text, end } = await readStream(post(ask({ stream }), encrypted))
-      expect(end).toBe(code)
-      expect(text).not.toContain('[DONE]')
-      expectApplied()
-    }
-  })
+  ])(
+    'an encrypted call ends in an error when the gateway %s',
+    async (_, attack, whole, streamed) => {
+      for (const [stream, code] of [
+        [false, whole],
+        [true, streamed],
+      ] as const) {
+        hostile.set(reframing((frames) => (spliced = frames)))
+        await (await post(ask({ stream }), encrypted)).text()
+        hostile.set(attack)
+        const { text, end } = await readStream(post(ask({ stream }), encrypted))
+        expect(end).toBe(code)
+        expect(text).not.toContain('[DONE]')
+        expectApplied()
+      }
+    },
+  )
 
-  it('has a call made again: the enclave refuses it, and no provider is asked', async () => {
+  it('an encrypted call that the gateway makes again is refused by the enclave', async () => {
     let repeated: GatewayAnswer | null = null
     hostile.set(
       saying(async (call) => {
@@ -568,35 +586,38 @@ describe('a gateway that alters encrypted calls', () => {
     ],
     ['a body that was cut', (call) => call.ask(call.body.slice(0, -4)), 400],
     ['a body that was altered', (call) => call.ask(`${call.body.slice(0, -1)}\u0000\u0001`), 422],
-  ])('sends it with %s: nothing is made of it', async (_, alter, status) => {
-    let other: PassingCall | null = null
-    let seen: GatewayAnswer | null = null
-    const send = () =>
-      encrypted.fetch(`${encrypted.baseURL}/chat/completions`, {
-        method: 'POST',
-        headers: {
-          ...{ 'content-type': 'application/json', authorization: `Bearer ${service.apiKey}` },
-          'fine-tune-authorization': 'Bearer a-credential-of-the-caller',
-        },
-        body: JSON.stringify(ask()),
-      })
-    hostile.set(
-      saying(async (call) => {
-        if (other === null) {
-          other = call
-          return json({ error: { message: 'kept' } }, 503)
-        }
-        seen = await alter(call, other)
-        return seen
-      }),
-    )
-    await send()
-    // That a key is gone, told twice, is told the caller as something to try again.
-    expect((await send()).status).toBe(status === 422 ? 503 : status)
-    expect(seen).toMatchObject({ status })
-  })
+  ])(
+    'an encrypted call that the gateway sends with %s makes no completion',
+    async (_, alter, status) => {
+      let other: PassingCall | null = null
+      let seen: GatewayAnswer | null = null
+      const send = () =>
+        encrypted.fetch(`${encrypted.baseURL}/chat/completions`, {
+          method: 'POST',
+          headers: {
+            ...{ 'content-type': 'application/json', authorization: `Bearer ${service.apiKey}` },
+            'fine-tune-authorization': 'Bearer a-credential-of-the-caller',
+          },
+          body: JSON.stringify(ask()),
+        })
+      hostile.set(
+        saying(async (call) => {
+          if (other === null) {
+            other = call
+            return json({ error: { message: 'kept' } }, 503)
+          }
+          seen = await alter(call, other)
+          return seen
+        }),
+      )
+      await send()
+      // That a key is gone, told twice, is told the caller as something to try again.
+      expect((await send()).status).toBe(status === 422 ? 503 : status)
+      expect(seen).toMatchObject({ status })
+    },
+  )
 
-  it('names a key of its own: it is not used', async () => {
+  it('an encryption key that the gateway names itself is not used', async () => {
     const { notaries } = encrypted
     const own = { public_key: 'ab'.repeat(32), not_before: 1, not_after: 7_000 }
     hostile.set({

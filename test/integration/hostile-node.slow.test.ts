@@ -197,7 +197,7 @@ const BAD_ANSWERS: readonly (readonly [string, AnswerScript])[] = [
 
 describe('the caller of a node that', () => {
   it.each(BAD_ANSWERS)(
-    '%s gets a clear error in time, and nobody else notices',
+    'the caller of a node that %s gets a clear error in time, and other callers notice nothing',
     async (name, answer) => {
       const model = `bad ${name}`.replaceAll(' ', '-')
       for (const isStream of [false, true]) {
@@ -258,7 +258,7 @@ describe('the caller of a node that', () => {
         done(id),
       ]),
     ],
-  ])('%s gets its answer and no more', async (name, answer) => {
+  ])('the caller of a node that %s gets its answer and no more', async (name, answer) => {
     const model = `odd ${name}`.replaceAll(' ', '-')
     for (const isStream of [false, true]) {
       const node = await stage.connect({ model, answer })
@@ -276,24 +276,31 @@ describe('the caller of a node that', () => {
     ['texts', usageChunk('9', '9')],
     ['no numbers', usageChunk(null, {})],
     ['numbers beyond numbers', usageChunk(1e308, 1e308)],
-  ])('claims %s is shown figures that can be', async (name, usage) => {
-    const model = `liar ${name}`.replaceAll(' ', '-')
-    await stage.connect({ model, answer: answerChunks(textChunk('hello'), finishChunk(), usage) })
-    const reply = await fetch(`${stage.gateway.url}/v1/chat/completions`, {
-      method: 'POST',
-      headers: { authorization: `Bearer ${stage.gateway.key}`, 'content-type': 'application/json' },
-      body: JSON.stringify({ model, messages: [{ role: 'user', content: 'hello' }] }),
-    })
-    const { usage: shown } = (await reply.json()) as { usage: Record<string, number> }
-    const { prompt_tokens: prompt = Number.NaN, completion_tokens: completion = Number.NaN } = shown
-    expect(Number.isInteger(prompt) && prompt >= 0 && prompt < 20_000).toBe(true)
-    expect(Number.isInteger(completion) && completion >= 0 && completion < 100).toBe(true)
-    expect(shown.total_tokens).toBe(prompt + completion)
-  })
+  ])(
+    'the caller of a node that claims %s is shown figures that are possible',
+    async (name, usage) => {
+      const model = `liar ${name}`.replaceAll(' ', '-')
+      await stage.connect({ model, answer: answerChunks(textChunk('hello'), finishChunk(), usage) })
+      const reply = await fetch(`${stage.gateway.url}/v1/chat/completions`, {
+        method: 'POST',
+        headers: {
+          authorization: `Bearer ${stage.gateway.key}`,
+          'content-type': 'application/json',
+        },
+        body: JSON.stringify({ model, messages: [{ role: 'user', content: 'hello' }] }),
+      })
+      const { usage: shown } = (await reply.json()) as { usage: Record<string, number> }
+      const { prompt_tokens: prompt = Number.NaN, completion_tokens: completion = Number.NaN } =
+        shown
+      expect(Number.isInteger(prompt) && prompt >= 0 && prompt < 20_000).toBe(true)
+      expect(Number.isInteger(completion) && completion >= 0 && completion < 100).toBe(true)
+      expect(shown.total_tokens).toBe(prompt + completion)
+    },
+  )
 })
 
 describe('a node that', () => {
-  it('answers in the name of a run of another node changes nothing of it', async () => {
+  it("a node that answers in the name of another node's run changes nothing in that run", async () => {
     const thief = await stage.connect({ model: 'thief' })
     const victim = await stage.connect({
       model: 'victim',
@@ -314,7 +321,7 @@ describe('a node that', () => {
     victim.socket.terminate()
   })
 
-  it('floods the gateway is closed, while others are served', async () => {
+  it('a node that floods the gateway is closed, while others are served', async () => {
     const flood = await stage.connect({ model: 'flood' })
     const send = async () => {
       for (let sent = 0; sent < 200 && flood.socket.readyState === flood.socket.OPEN; sent++) {
@@ -337,7 +344,7 @@ describe('a node that', () => {
       'sends content that is no text',
       answerChunks(choiceWith({ delta: { content: [1], x: 'a' } }), finishChunk()),
     ],
-  ])('%s is soon set aside, however quick it is', async (name, answer) => {
+  ])('a node that %s is soon set aside, however quick it is', async (name, answer) => {
     const model = `aside ${name}`.replaceAll(' ', '-')
     const bad = await stage.connect({ model, answer })
     const good = await stage.connect({ model, answer: answerWith('good') })
@@ -350,7 +357,7 @@ describe('a node that', () => {
     for (const { socket } of [bad, good]) socket.terminate()
   })
 
-  it('dials in under the id of another does not take its place', async () => {
+  it('a node that dials in under the id of another node does not take its place', async () => {
     const nodeId = await stage.register(['taken'])
     const first = await stage.connect({ model: 'taken', nodeId, answer: answerWith('first') })
     const second = await stage.connect({ model: 'taken', nodeId, answer: answerWith('second') })
@@ -360,7 +367,7 @@ describe('a node that', () => {
   })
 })
 
-it('afterwards nothing is held, and the honest node is still there', async () => {
+it('the gateway holds nothing after hostile nodes, and the honest node is still there', async () => {
   expect(honest.socket.readyState).toBe(honest.socket.OPEN)
   expect(await call('honest', true)).toEqual({ status: 200, code: null, text: HONEST_TEXT })
   await expect

@@ -152,7 +152,7 @@ async function expectProven(hash: string): Promise<void> {
 
 describe('an answer that is odd and whole', () => {
   it.each(Object.entries(GOOD_SCRIPTS))(
-    'is given as it was hashed: %s',
+    'an odd, whole answer is given as it was hashed: %s',
     async (name, { steps, content }) => {
       const model = `hostile/${name}`
       answer = () => steps
@@ -176,7 +176,7 @@ describe('an answer that is odd and whole', () => {
     },
   )
 
-  it('is the same wherever its bytes are split', async () => {
+  it('an odd, whole answer is the same wherever its bytes are split', async () => {
     const events = chunked(eventsOf([...GREETING_CHUNKS.slice(1), '[DONE]'], '\r\n'))
     const splits = [...splitEverywhere(Buffer.concat([EVENT_STREAM_HEAD, events, chunked('')]))]
     answer = ({ body }) => {
@@ -203,7 +203,7 @@ describe('an answer that is odd and whole', () => {
 
 describe('an answer that is no completion', () => {
   it.each(Object.entries(BAD_ANSWERS))(
-    'is an error of ours and leaves no record: %s',
+    'an answer that is no completion gives an error of ours and leaves no record: %s',
     async (name, bad) => {
       const model = `hostile/${name}`
       answer = () => bad.steps
@@ -216,7 +216,7 @@ describe('an answer that is no completion', () => {
     },
   )
 
-  it('hands on the provider’s own refusal with its status and message, and leaves no record', async () => {
+  it('the provider’s own refusal is handed on with its status and message, and leaves no record', async () => {
     const body = JSON.stringify({
       error: { message: 'max_tokens is too large', type: 'invalid_request_error' },
     })
@@ -229,7 +229,7 @@ describe('an answer that is no completion', () => {
     }
   })
 
-  it('does not follow a redirect', async () => {
+  it("a provider's redirect is not followed", async () => {
     const before = hostile.requests.length
     answer = () => [
       send(
@@ -245,7 +245,7 @@ describe('an answer that is no completion', () => {
 
 describe('a stream that breaks off', () => {
   it.each(Object.entries(BROKEN_STREAMS))(
-    'ends in an error event without [DONE], and says so in its record: %s',
+    'a stream that breaks off ends in an error event without [DONE], and its record says so: %s',
     async (name, steps) => {
       const model = `hostile/broken-${name}`
       answer = () => steps
@@ -268,7 +268,7 @@ describe('a stream that breaks off', () => {
 })
 
 describe('a provider over TLS', () => {
-  it('is named in the receipt by the key it showed', async () => {
+  it('a provider over TLS is named in the receipt by the key it showed', async () => {
     const reply = await ask('trusted/model')
     expect(reply.status).toBe(200)
     const { receipt, hash } = JSON.parse(reply.text)
@@ -285,7 +285,7 @@ describe('a provider over TLS', () => {
   })
 
   it.each(['stranger', 'other-host', 'expired'])(
-    'is sent nothing when its certificate is wrong: %s',
+    'a provider over TLS is sent nothing when its certificate is wrong: %s',
     async (name) => {
       const reply = await ask(`${name}/model`)
       expect(reply.status).toBe(502)
@@ -295,7 +295,7 @@ describe('a provider over TLS', () => {
     },
   )
 
-  it('that cannot be reached is a 502', async () => {
+  it('a provider over TLS that cannot be reached gives a 502', async () => {
     const reply = await ask('nobody/model')
     expect(reply.status).toBe(502)
     expect(JSON.parse(reply.text).error.code).toBe('provider_unreachable')
@@ -318,7 +318,7 @@ describe('a caller who goes away', () => {
     return performance.now() - leftAt
   }
 
-  it('ends the provider’s call at once and leaves a record of what came, which says so', async () => {
+  it('a caller who goes away ends the provider’s call at once, and the record of what came says so', async () => {
     const model = 'hostile/left-midway'
     const begun = [send(EVENT_STREAM_HEAD), send(chunked(eventsOf(GREETING_CHUNKS.slice(0, 2))))]
     expect(await leave(model, { stream: true }, begun)).toBeLessThan(AT_ONCE_MS)
@@ -337,7 +337,7 @@ describe('a caller who goes away', () => {
     ['of a stream', 'hostile/left-stream', { stream: true }],
     ['of a whole answer', 'hostile/left-whole', {}],
   ])(
-    'before the first byte %s ends the provider’s call at once; nothing came, so there is no record',
+    'a caller who leaves before the first byte %s ends the provider’s call at once, without a record',
     async (_, model, more) => {
       expect(await leave(model, more, [])).toBeLessThan(AT_ONCE_MS)
       // Whatever was sealed before is committed in order, so a later record shows that there is

@@ -73,7 +73,7 @@ async function fetchRecords(): Promise<
   return completions
 }
 
-it('makes each verified completion once under its key, however often the gateway is killed', async () => {
+it('a gateway makes each verified completion once under its key, however often it is killed', async () => {
   const seen = new Map<string, number>()
   const answers = new Map<string, Answer>()
   const unknown: string[] = []

@@ -47,7 +47,7 @@ describe.runIf(BOOT.isMet)(BOOT.title('a development image in qemu'), () => {
     await rm(folder, { recursive: true, force: true })
   }, END_TIMEOUT_MS)
 
-  it('makes a verified completion, whose evidence passes every check against that image', () => {
+  it('the booted image makes a verified completion, whose evidence passes every check against it', () => {
     const { startedAtMs, kernelAtMs } = stage.enclave.machine
     const since = (atMs: number) => ((atMs - startedAtMs) / 1000).toFixed(1)
     console.info(
@@ -63,7 +63,7 @@ describe.runIf(BOOT.isMet)(BOOT.title('a development image in qemu'), () => {
     ])
   })
 
-  it('is accepted by the command line with the published measurements, and with no others', async () => {
+  it('the booted image is accepted by the command line with the published measurements, and no others', async () => {
     const file = join(folder, 'bundle.json')
     await writeFile(file, JSON.stringify(first.bundle))
     const verify = (pcr2: string) =>
@@ -85,7 +85,7 @@ describe.runIf(BOOT.isMet)(BOOT.title('a development image in qemu'), () => {
     })
   })
 
-  it('is refused with the measurements of an image in which one byte is another', async () => {
+  it('the booted image is refused with the measurements of an image in which one byte is another', async () => {
     const pcr2 = decodeHex(await measureChanged(stage))
     const report = await verifyBundle(first.bundle, {
       ...policy,
@@ -97,7 +97,7 @@ describe.runIf(BOOT.isMet)(BOOT.title('a development image in qemu'), () => {
     ).toEqual(['measurements'])
   })
 
-  it('is refused under the root of another software NSM, and under the one of AWS', async () => {
+  it('the booted image is refused under the root of another software NSM, and under that of AWS', async () => {
     for (const roots of [[new Uint8Array(32)], undefined]) {
       const { roots: _, ...rest } = policy
       const report = await verifyBundle(first.bundle, { ...rest, ...(roots ? { roots } : {}) })
@@ -105,18 +105,18 @@ describe.runIf(BOOT.isMet)(BOOT.title('a development image in qemu'), () => {
     }
   })
 
-  it('makes further completions, several at once', async () => {
+  it('the booted image makes further completions, several at once', async () => {
     const asked = ['one', 'two', 'three', 'four'].map((prompt) =>
       completeChat(stage.gateway, prompt),
     )
     expect(new Set(await Promise.all(asked)).size).toBe(4)
   })
 
-  it('has a socket that this user alone may open', async () => {
+  it('the booted image has a socket that this user alone may open', async () => {
     expect((await stat(stage.enclave.socketPath)).mode & 0o777).toBe(0o600)
   })
 
-  it('leaves no machine when it is stopped', async () => {
+  it('the booted image leaves no machine when it is stopped', async () => {
     const { pid } = stage.enclave.machine
     expect(isAlive(pid)).toBe(true)
     await stage.stop()
@@ -152,19 +152,19 @@ describe.runIf(BOOT.isMet)(BOOT.title('a development image in qemu'), () => {
       neighbour.close()
     })
 
-    it('reaches the provider that is allowed, and no other address or port', () => {
+    it('the booted image reaches the provider that is allowed, and no other address or port', () => {
       expect(said).toContain('script: 10.0.2.100 8090 answers')
       const others = said.split('\n').filter((line) => /^script: [\d.]+ \d+ /.test(line))
       expect(others).toHaveLength(5)
       expect(others.filter((line) => line.endsWith(' answers'))).toHaveLength(1)
     })
 
-    it('has a root that root itself cannot write', () => {
+    it('the booted image has a root that root itself cannot write', () => {
       expect(said).toContain('script: etc is read-only')
       expect(said).toContain('script: opt is read-only')
     })
 
-    it('runs the verifier and every bridge without rights, each kind as a user of its own', () => {
+    it('the booted image runs verifier and bridges without rights, each kind as a user of its own', () => {
       const processes = said.split('\n').filter((line) => line.startsWith('script: process '))
       expect(processes.filter((line) => line.includes(' node '))).toHaveLength(1)
       expect(processes.filter((line) => line.includes(' socat ')).length).toBeGreaterThan(9)
@@ -178,31 +178,31 @@ describe.runIf(BOOT.isMet)(BOOT.title('a development image in qemu'), () => {
       }
     })
 
-    it('lets no part have the pipe by which it learns that another has ended', () => {
+    it('the verifier and the bridges do not hold the pipe by which init learns that a part has ended', () => {
       expect(said).toMatch(/^script: init holds it: \d+$/m)
       expect(said).not.toMatch(/^script: (node|socat) holds it/m)
     })
 
-    it('gives the security module to the verifier alone', () => {
+    it('the booted image gives the security module to the verifier alone', () => {
       expect(said).toContain('script: nsm of user 10001, mode 600')
       expect(said).toContain('script: enclave can open nsm')
       expect(said).toContain('script: bridge cannot open nsm')
     })
 
-    it("lets the bridges open the verifier's socket, and not list the folder that it is in", () => {
+    it("the bridges may open the verifier's socket, and may not list the folder that it is in", () => {
       expect(said).toContain('script: folder of user 10001, group 10002, mode 2710')
       expect(said).toContain('script: socket of user 10001, group 10002, mode 660')
       expect(said).toContain('script: bridge cannot list the folder')
     })
 
-    it('gives the verifier two fifths of the memory there is as its heap', () => {
+    it('the booted image gives the verifier two fifths of the memory there is as its heap', () => {
       const [, heap] = /enclave-init: the verifier has a heap of (\d+) MiB/.exec(said) ?? []
       expect(Number(heap)).toBeGreaterThan(200)
       expect(Number(heap)).toBeLessThan((MEMORY_MEBIBYTES * 2) / 5)
       expect(said).toContain(`script: node --max-old-space-size=${heap}`)
     })
 
-    it('ends when the bridge of a provider dies', async () => {
+    it('the booted image ends when the bridge of a provider dies', async () => {
       await Promise.race([machine.exited, expire(END_TIMEOUT_MS)])
       expect(machine.console()).toContain(
         'enclave-init: bridge of the demonstration ended with status 137',
@@ -213,7 +213,7 @@ describe.runIf(BOOT.isMet)(BOOT.title('a development image in qemu'), () => {
   })
 
   it(
-    'ends when the verifier dies, and does not start it again',
+    'the booted image ends when the verifier dies, and does not start it again',
     async () => {
       const machine = await bootWithScript({
         eifPath: stage.image.eifPath,

@@ -82,12 +82,12 @@ describe.runIf(IMAGE.isMet)(IMAGE.title('npm run image'), () => {
     built.push(...(await Promise.all(MACHINES.map(buildOn))))
   }, 600_000)
 
-  it('gives identical bytes in two folders with different umasks, time zones, locales and file times', () => {
+  it('npm run image gives identical bytes in two folders with different umasks, time zones, locales and file times', () => {
     for (const file of FILES)
       expect(Buffer.compare(read(file), readFileSync(join(built[1] ?? '', file))), file).toBe(0)
   })
 
-  it('publishes the measurements that `affidavit measure` computes of the image', async () => {
+  it('npm run image publishes the measurements that `affidavit measure` computes of the image', async () => {
     const words = ['src/cli/main.ts', 'measure', '--json', join(built[0] ?? '', 'affidavit.eif')]
     const { stdout } = await run(process.execPath, words, { cwd: project })
     const { facts } = JSON.parse(stdout)
@@ -103,7 +103,7 @@ describe.runIf(IMAGE.isMet)(IMAGE.title('npm run image'), () => {
     ])
   })
 
-  it('names the commit and the digests of all that went in, and stays under 80 MB', async () => {
+  it('the image names the commit and the digests of all that went in, and stays under 80 MB', async () => {
     const { stdout } = await run('git', ['rev-parse', 'HEAD'], { cwd: join(root, 'one') })
     expect(release().git_commit).toBe(stdout.trim())
     expect(Object.keys(release().inputs)).toEqual(
@@ -113,7 +113,7 @@ describe.runIf(IMAGE.isMet)(IMAGE.title('npm run image'), () => {
   })
 
   it.skipIf(process.getuid?.() !== 0)(
-    'has a root in which the verifier starts, alone (skipped unless root)',
+    'the image has a root in which the verifier starts, alone (skipped unless root)',
     async () => {
       const folder = join(root, 'rootfs')
       mkdirSync(folder)
@@ -158,7 +158,7 @@ describe.runIf(IMAGE.isMet)(IMAGE.title('npm run image'), () => {
   )
 
   it.skipIf(process.getuid?.() !== 0)(
-    'has a root in which socat and busybox start (skipped unless root)',
+    'the image has a root in which socat and busybox start (skipped unless root)',
     async () => {
       const within = (...words: readonly string[]) =>
         run('chroot', [join(root, 'rootfs/rootfs'), ...words])

@@ -91,7 +91,7 @@ it.each<[string, () => ReturnType<typeof post>, () => ReturnType<typeof post>]>(
     () => post('/v1/chat/completions', chat(100)),
   ],
 ])(
-  '%s, 32 at once, are refused where they do not fit, and small ones are not',
+  '%s, 32 at once, are refused where they do not fit, and small calls are not',
   async (_, large, small) => {
     const larges = Array.from({ length: LARGE_CALLS }, large)
     const smalls: Awaited<ReturnType<typeof post>>[] = []

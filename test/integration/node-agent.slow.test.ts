@@ -34,7 +34,7 @@ async function complete(content: string): Promise<string | null | undefined> {
 }
 
 describe('npm start', () => {
-  it('serves plain chat from the first call on, whole and streamed, every model of the backend', async () => {
+  it('npm start serves plain chat with every model of the backend from the first call, whole and streamed', async () => {
     expect(await complete('planted-prompt')).toBe('[demonstration] You said: planted-prompt')
     const streamed = await clientOf(service)
       .chat.completions.stream({ ...ask('hello'), model: 'demo/tools' })
@@ -48,13 +48,13 @@ describe('npm start', () => {
       })
   })
 
-  it('prints a line that asks for a plain completion, and names the node', () => {
+  it('npm start prints a line that asks for a plain completion, and names the node', () => {
     const { stdout } = service.output()
     expect(stdout).toContain(`curl -sS '${service.url}/v1/chat/completions'`)
     expect(stdout).toContain(`DEMONSTRATION: ${service.nodeId}`)
   })
 
-  it('has a node of which the command line tells', async () => {
+  it('npm start has a node, and the command line tells its status and what it served', async () => {
     const variables = {
       AFFIDAVIT_URL: service.url,
       AFFIDAVIT_API_KEY: service.apiKey,
@@ -72,7 +72,7 @@ describe('npm start', () => {
       .toBeGreaterThan(3)
   })
 
-  it('serves again after its agent was killed', async () => {
+  it('the service serves again after its agent was killed', async () => {
     const before = agentPid()
     if (before === null) throw new Error('expected an agent')
     process.kill(before, 'SIGKILL')
@@ -82,7 +82,7 @@ describe('npm start', () => {
       .toBe('[demonstration] You said: again')
   })
 
-  it('stops in good order, and keeps its node for the next start', async () => {
+  it('the service stops in good order, and keeps its node for the next start', async () => {
     const { nodeId, output } = service
     expect(await service.stop()).toBe(0)
     expect(agentPid()).toBeNull()

@@ -34,7 +34,7 @@ describe.runIf(NATS.isMet)(NATS.title('two gateways on one Postgres, with a node
   })
   afterAll(() => service?.stop())
 
-  it('count both at both, that of a killed one until its lease is over, and again when it dials', async () => {
+  it("two gateways count both nodes, a killed one's until its lease is over and again when it dials", async () => {
     for (const at of [0, 1]) await expect.poll(() => countAt(at)).toBe(2)
     const [killed = '', other = ''] = ids
     await service.gateways[0]?.program.end('SIGKILL')

@@ -42,7 +42,7 @@ async function expectVerified(record: string): Promise<void> {
 }
 
 describe('the official SDK, pointed at /v1/verified', () => {
-  it('completes, with usage and the proof beside the interface’s members', async () => {
+  it('the official SDK completes, with usage and the proof beside the interface’s members', async () => {
     const answer = await client.chat.completions.create(hello)
     expect(answer.choices[0]?.message.content).toBe('[demonstration] You said: hello')
     expect(answer.usage).toMatchObject({ prompt_tokens: 7, completion_tokens: 8, total_tokens: 15 })
@@ -50,7 +50,7 @@ describe('the official SDK, pointed at /v1/verified', () => {
     await expectVerified(await recordOf(Reflect.get(answer, 'hash')))
   })
 
-  it('streams: one id, usage only when asked for, the proof in the last chunk', async () => {
+  it('a verified stream has one id, usage only when asked for, and the proof in the last chunk', async () => {
     const stream = await client.chat.completions.create({ ...hello, stream: true })
     const chunks = []
     for await (const chunk of stream) chunks.push(chunk)
@@ -69,7 +69,7 @@ describe('the official SDK, pointed at /v1/verified', () => {
     await expectVerified(record)
   })
 
-  it('reports usage of a stream when asked to, and gathers the stream into the answer', async () => {
+  it('the official SDK reports usage of a stream when asked to, and gathers the stream into the answer', async () => {
     const request = { ...hello, n: 2, logprobs: true, top_logprobs: 2, seed: 4 }
     const whole = await client.chat.completions.create(request)
     const gathered = await client.chat.completions
@@ -85,7 +85,7 @@ describe('the official SDK, pointed at /v1/verified', () => {
     expect(pick(gathered)).toEqual(pick(whole))
   })
 
-  it('calls tools, streamed or not, and gives their results back', async () => {
+  it('the official SDK calls tools, streamed or not, and gives their results back', async () => {
     const ask = { role: 'user' as const, content: 'get_weather({"city":"Oslo"})' }
     const request = { model: 'demo/echo', messages: [ask], tools: [weather] }
     const answer = await client.chat.completions.create(request)
@@ -107,7 +107,7 @@ describe('the official SDK, pointed at /v1/verified', () => {
     await expectVerified(await recordOf(Reflect.get(final, 'hash')))
   })
 
-  it('parses structured output', async () => {
+  it('the official SDK parses structured output', async () => {
     const schema = { type: 'object', properties: { age: { type: 'integer' } }, required: ['age'] }
     const answer = await client.chat.completions.parse({
       ...hello,
@@ -119,7 +119,7 @@ describe('the official SDK, pointed at /v1/verified', () => {
     expect(answer.choices[0]?.message.parsed).toEqual({ age: 0 })
   })
 
-  it('throws its own errors for what is refused', async () => {
+  it('the official SDK throws its own errors for what is refused', async () => {
     const wrongKey = new OpenAI({
       baseURL: `${service.url}/v1/verified`,
       apiKey: 'wrong',
@@ -140,7 +140,7 @@ describe('the official SDK, pointed at /v1/verified', () => {
     })
   })
 
-  it('lists what it made, newest first', async () => {
+  it('the official SDK lists what it made, newest first', async () => {
     const { completions } = (await client.get('/chat/completions', { query: { limit: 2 } })) as {
       completions: { id: string; request: { messages: unknown }; created_at: number }[]
     }
@@ -165,7 +165,7 @@ describe('an answer that a caller kept', () => {
       'as the stream it came in',
       { ...hello, stream: true, stream_options: { include_usage: true } },
     ],
-  ])('verifies against its request, %s', async (_, request) => {
+  ])('an answer that a caller kept verifies against its request, %s', async (_, request) => {
     const answer = await post(request)
     const file = join(service.dataFolder, 'request.json')
     await writeFile(file, JSON.stringify(request))

@@ -29,7 +29,7 @@ async function faultOf(call: PromiseLike<unknown>): Promise<APIError> {
 }
 
 describe('the public node client', () => {
-  it('answers a request with members that its library does not know, or takes for its own', async () => {
+  it("the public node client answers requests with members that are unknown or its library's own", async () => {
     const model = 'library'
     const node = await stage.connect({ model, answer: answerAsLibrary('fine') })
     const foreign = {
@@ -46,7 +46,7 @@ describe('the public node client', () => {
     expect(node.calls).toHaveLength(6)
   })
 
-  it('draws 1,024 pixels whatever it is asked for: its callers get the size that they asked for, or what it drew', async () => {
+  it('a node that always draws 1,024 pixels gives callers the size they asked for, or what it drew', async () => {
     const model = 'sdxl'
     const create = { width: 1024, height: 1024, channels: 3, background: '#206090' } as const
     const drawn = await sharp({ create }).png().toBuffer()
@@ -69,7 +69,7 @@ describe('the public node client', () => {
     expect(framesFor(node).map(({ size }) => size)).toEqual(['256x256', '512x512', '1024x1024'])
   })
 
-  it('is told to have failed when it says so, and not to have broken off', async () => {
+  it('a node client that says it failed is told to have failed, and not to have broken off', async () => {
     const model = 'failing'
     await stage.connect({ model, answer: answerError(500, 'unexpected keyword argument') })
     const whole = await faultOf(client.chat.completions.create({ model, messages }))
@@ -80,7 +80,7 @@ describe('the public node client', () => {
 })
 
 describe('a backend behind our agent', () => {
-  it('that is at its limit is a 429 with its own wait, also for who asked for a stream', async () => {
+  it('a backend at its limit gives a 429 with its own wait, also to a caller who asked for a stream', async () => {
     const backend = await startScriptedBackend((response) => {
       response.writeHead(429, { 'retry-after': '7', 'content-type': 'application/json' })
       response.end('{"error":{"message":"slow down"}}')
@@ -100,7 +100,7 @@ describe('a backend behind our agent', () => {
     await backend.stop()
   })
 
-  it('gets pictures of megabytes, and every member', async () => {
+  it('a backend behind our agent gets pictures of megabytes, and every member', async () => {
     const model = 'vision'
     const backend = await startScriptedBackend(
       (response) => {
@@ -124,7 +124,7 @@ describe('a backend behind our agent', () => {
 })
 
 describe('a plain stream', () => {
-  it('has a choice in every chunk, unless usage was asked for: then the last has none, and the usage', async () => {
+  it('a plain stream has a choice in every chunk, but for the last when usage was asked for', async () => {
     const model = 'streaming'
     await stage.connect({ model, answer: answerAsLibrary('one two three') })
     const stream = await client.chat.completions.create({ model, messages, stream: true })
@@ -149,7 +149,7 @@ describe('a plain stream', () => {
     ])
   })
 
-  it('has them too when it is given again under its Idempotency-Key', async () => {
+  it('a plain stream has a choice in every chunk when it is given again under its Idempotency-Key', async () => {
     const model = 'streaming'
     for (let call = 0; call < 2; call++) {
       // The answer may be stored a moment after its last event: until then it is in progress.

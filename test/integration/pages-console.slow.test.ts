@@ -49,7 +49,7 @@ async function expectText(page: Page): Promise<void> {
 }
 
 describe.runIf(BROWSER.isMet)(BROWSER.title('signing in'), () => {
-  it('refuses a key that is none, and says what to do', async () => {
+  it('the console refuses an invalid key, and says what to do', async () => {
     const { page } = await openPage(`${service.url}/console`)
     const field = page.getByLabel('API key')
     for (const [key, words] of [
@@ -64,7 +64,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('signing in'), () => {
     await page.context().close()
   })
 
-  it('keeps the key in the tab, sends it to this origin alone, and forgets it', async () => {
+  it('the console keeps the key in the tab, sends it to this origin alone, and forgets it', async () => {
     const { page, strangers } = await openPage(`${service.url}/console`)
     const urls: string[] = []
     const senders = new Set<string>()
@@ -98,7 +98,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('signing in'), () => {
     await page.context().close()
   })
 
-  it('shows a key what it is for, and nothing else', async () => {
+  it('the console shows a key what it is for, and nothing else', async () => {
     for (const [scopes, parts] of [
       [['nodes'], ['Nodes', 'Keys', 'Limits and usage']],
       [['history:all'], ['Keys', 'Limits and usage']],
@@ -110,7 +110,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('signing in'), () => {
     }
   })
 
-  it('signs out a key that was revoked elsewhere', async () => {
+  it('the console signs out a key that was revoked elsewhere', async () => {
     const { page } = await signIn(await makeKey(['nodes']), '/nodes')
     const { keys } = (await (await getPath(operator, '/v1/dashboard/keys')).json()) as {
       readonly keys: readonly { readonly id: string }[]
@@ -123,7 +123,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('signing in'), () => {
     await page.context().close()
   })
 
-  it('works by keys alone, and puts the focus where the reader went', async () => {
+  it('the console works by keys alone, and puts the focus where the reader went', async () => {
     const { page } = await openPage(`${service.url}/console`)
     await tabTo(page, page.getByLabel('API key'))
     await page.keyboard.type(service.apiKey)
@@ -178,28 +178,32 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('every part'), () => {
     ['light', 1280],
     ['dark', 1280],
     ['light', 360],
-  ] as const)('has no barrier and nothing beyond its width: %s, %i', async (colorScheme, width) => {
-    await makeKey(['nodes'], HOSTILE.slice(0, 100))
-    await sendBody(operator, 'POST', '/v1/dashboard/node', { node_name: HOSTILE.slice(-40) })
-    const { page, faults, strangers } = await signIn(service.apiKey, '', {
-      ...{ colorScheme, viewport: { width, height: 800 } },
-    })
-    for (const part of await partsOf(page)) {
-      await page.getByRole('link', { name: part, exact: true }).click()
-      await page.getByRole('heading', { name: part, level: 1 }).waitFor()
-      for (const summary of await page.locator('main summary:visible').all()) await summary.click()
-      expect([part, await findBarriers(page)]).toEqual([part, []])
-      const wide = await page.evaluate('document.documentElement.scrollWidth')
-      expect([part, Number(wide) <= width]).toEqual([part, true])
-      await expectText(page)
-    }
-    expect({ faults, strangers }).toEqual({ faults: [], strangers: [] })
-    await page.context().close()
-  })
+  ] as const)(
+    'every part of the console has no barrier and nothing beyond its width: %s, %i',
+    async (colorScheme, width) => {
+      await makeKey(['nodes'], HOSTILE.slice(0, 100))
+      await sendBody(operator, 'POST', '/v1/dashboard/node', { node_name: HOSTILE.slice(-40) })
+      const { page, faults, strangers } = await signIn(service.apiKey, '', {
+        ...{ colorScheme, viewport: { width, height: 800 } },
+      })
+      for (const part of await partsOf(page)) {
+        await page.getByRole('link', { name: part, exact: true }).click()
+        await page.getByRole('heading', { name: part, level: 1 }).waitFor()
+        for (const summary of await page.locator('main summary:visible').all())
+          await summary.click()
+        expect([part, await findBarriers(page)]).toEqual([part, []])
+        const wide = await page.evaluate('document.documentElement.scrollWidth')
+        expect([part, Number(wide) <= width]).toEqual([part, true])
+        await expectText(page)
+      }
+      expect({ faults, strangers }).toEqual({ faults: [], strangers: [] })
+      await page.context().close()
+    },
+  )
 })
 
 describe.runIf(BROWSER.isMet)(BROWSER.title('keys'), () => {
-  it('are made, used and revoked', async () => {
+  it('keys are made, used and revoked in the console', async () => {
     const { page } = await signIn(service.apiKey, '/keys')
     await page.getByText('Make a key', { exact: true }).click()
     await page.getByLabel('Name').fill(HOSTILE)
@@ -234,7 +238,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('keys'), () => {
 })
 
 describe.runIf(BROWSER.isMet)(BROWSER.title('nodes'), () => {
-  it('come and go while somebody looks, and nothing moves', async () => {
+  it('nodes come and go in the console while somebody looks, and nothing moves', async () => {
     const nodeId = await createMeasuredNode(operator, ['model-of-a-test'])
     const { page } = await signIn(service.apiKey, '/nodes')
     const row = page.getByRole('row', { name: nodeId })
@@ -259,7 +263,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('nodes'), () => {
     await page.context().close()
   })
 
-  it('are made, with the command that starts their agent, and archived', async () => {
+  it('nodes are made in the console, with the command that starts their agent, and archived', async () => {
     const { page } = await signIn(service.apiKey, '/nodes')
     await page.getByText('Start a node', { exact: true }).click()
     await page.getByLabel('Name of the new node').fill('<b>mine</b>')
@@ -282,7 +286,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('nodes'), () => {
 describe.runIf(BROWSER.isMet)(BROWSER.title('the history'), () => {
   const HUGE = `${HOSTILE} ${'long '.repeat(100_000)}`
 
-  it('shows what is stored as text, page by page, and saves evidence as it is', async () => {
+  it('the history shows what is stored as text, page by page, and saves evidence as it is', async () => {
     const hashes: string[] = []
     for (const content of [`first ${HOSTILE}`, HUGE, 'third', 'fourth', 'fifth']) {
       const messages = [{ role: 'user', content }]
@@ -333,7 +337,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the history'), () => {
 })
 
 describe.runIf(BROWSER.isMet)(BROWSER.title('searching the history'), () => {
-  it('finds by words, model, outcome, encryption and time', async () => {
+  it('the search of the history finds by words, model, outcome, encryption and time', async () => {
     const word = `word${crypto.randomUUID()}`
     for (const [model, content] of [
       ['demo/echo', `Echo this ${word}`],
@@ -384,7 +388,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('searching the history'), () => {
 })
 
 describe.runIf(BROWSER.isMet)(BROWSER.title('operating'), () => {
-  it('makes accounts and sets their tiers', async () => {
+  it('an administrator makes accounts and sets their tiers in the console', async () => {
     const { page } = await signIn(service.apiKey, '/accounts')
     const name = `<i>customer</i> ${crypto.randomUUID()}`
     await page.getByText('Make an account', { exact: true }).click()
@@ -401,7 +405,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('operating'), () => {
     await page.context().close()
   })
 
-  it('disables, enables and deletes an account, page by page', async () => {
+  it('an administrator disables, enables and deletes an account, page by page', async () => {
     const name = `<i>late</i> ${crypto.randomUUID()}`
     const made = await sendBody(operator, 'POST', '/v1/admin/accounts', { name })
     const { id: account_id } = (await made.json()) as { readonly id: string }
@@ -448,7 +452,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('operating'), () => {
     await page.context().close()
   })
 
-  it('sets and removes budgets, and shows their holder what is left', async () => {
+  it('an administrator sets and removes budgets, and the console shows their holder what is left', async () => {
     const name = `<b>budgeted</b> ${crypto.randomUUID()}`
     const made = await sendBody(operator, 'POST', '/v1/admin/accounts', { name })
     const { id: account_id } = (await made.json()) as { readonly id: string }
@@ -496,7 +500,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('operating'), () => {
     await page.context().close()
   })
 
-  it('shows what administrators did, filtered and page by page, as text', async () => {
+  it('the console shows what administrators did, filtered and page by page, as text', async () => {
     const name = `trail ${HOSTILE.split('\u202E')[0]}`
     for (let n = 0; n < 51; n++)
       await sendBody(operator, 'PUT', '/v1/admin/accounts', { name, tier: null })
@@ -536,7 +540,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('operating'), () => {
     await page.context().close()
   })
 
-  it('shows the enclave that serves; adds, drains and forgets another', async () => {
+  it('the console shows the enclave that serves, and adds, drains and forgets another', async () => {
     const { page } = await signIn(service.apiKey, '/enclaves')
     await page.getByRole('row', { name: 'enclave.sock' }).getByText('usable').waitFor()
     await page.getByText('Add an enclave', { exact: true }).click()
@@ -563,7 +567,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('operating'), () => {
     await page.context().close()
   })
 
-  it('tells what waits for the chain, and why', async () => {
+  it('the console tells what waits for the chain, and why', async () => {
     const { page } = await signIn(service.apiKey, '/anchors')
     await page.getByText('pays now').waitFor()
     await page.getByText('following').waitFor()
@@ -591,7 +595,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('operating'), () => {
     await page.context().close()
   })
 
-  it('is not for keys without the scope admin', async () => {
+  it('the operating parts are not for keys without the scope admin', async () => {
     const { page } = await signIn(await makeKey(['inference', 'nodes', 'history:all']), '/enclaves')
     expect(await partsOf(page)).toEqual([
       ...['Playground', 'History', 'Nodes', 'Keys', 'Limits and usage'],
@@ -602,7 +606,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('operating'), () => {
 })
 
 describe.runIf(BROWSER.isMet)(BROWSER.title('usage'), () => {
-  it('is drawn, and is a table too', async () => {
+  it('the usage is drawn, and is a table too', async () => {
     await postChat(operator, CHAT_REQUEST)
     const { page, faults } = await openPage(`${service.url}/console/limits`)
     const scripts: string[] = []
@@ -646,7 +650,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the playground'), () => {
     return opened
   }
 
-  it('sends nothing while nothing is expected, and says that nothing is established', async () => {
+  it('the playground sends nothing while nothing is expected, and says that nothing is established', async () => {
     const { page } = await signIn(service.apiKey)
     await page.getByText('nobody knows who holds the key that signs answers').waitFor()
     await page.getByRole('textbox', { name: 'Message' }).fill('secret')
@@ -654,7 +658,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the playground'), () => {
     await page.context().close()
   })
 
-  it('refuses an enclave that is not the expected one', async () => {
+  it('the playground refuses an enclave that is not the expected one', async () => {
     const { page } = await signIn(service.apiKey)
     const expected = JSON.parse(await readFile(service.expectFile, 'utf8'))
     const other = { ...expected, measurements: [{ PCR0: '00'.repeat(48) }] }
@@ -670,47 +674,50 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the playground'), () => {
   it.each([
     ['encrypted', true],
     ['not encrypted', false],
-  ])('chats, %s, until the anchor is mined; its proof is a file', async (_, isEncrypted) => {
-    const { page, faults, strangers } = await open()
-    const bodies: string[] = []
-    page.on('request', (request) => {
-      if (request.method() === 'POST') bodies.push(request.postDataBuffer()?.toString() ?? '')
-    })
-    if (!isEncrypted) {
-      await page.getByLabel('Encrypt to the enclave').uncheck()
-      await page.getByText('One enclave is as you expect').waitFor()
-    }
-    const question = `${HOSTILE} ${crypto.randomUUID()}`
-    await ask(page, question)
-    const turn = page.getByRole('article', { name: 'Question 1' })
-    await turn.getByText(/^. Anchored in block \d+$/).waitFor()
-    expect(await turn.textContent()).toContain(`[demonstration] You said: ${HOSTILE_SHOWN}`)
-    await expectText(page)
-    expect(await turn.locator('.state.bad').count()).toBe(0)
-    const isRead = bodies.some((body) => body.includes(question.slice(-36)))
-    expect(isRead).toBe(!isEncrypted)
-    await turn.getByText(/^Checks of the answer: 1[5-9] passed/).click()
-    await turn.getByRole('listitem').filter({ hasText: 'signature' }).first().waitFor()
-    expect(await findBarriers(page)).toEqual([])
+  ])(
+    'the playground chats, %s, until the anchor is mined, and its proof is a file',
+    async (_, isEncrypted) => {
+      const { page, faults, strangers } = await open()
+      const bodies: string[] = []
+      page.on('request', (request) => {
+        if (request.method() === 'POST') bodies.push(request.postDataBuffer()?.toString() ?? '')
+      })
+      if (!isEncrypted) {
+        await page.getByLabel('Encrypt to the enclave').uncheck()
+        await page.getByText('One enclave is as you expect').waitFor()
+      }
+      const question = `${HOSTILE} ${crypto.randomUUID()}`
+      await ask(page, question)
+      const turn = page.getByRole('article', { name: 'Question 1' })
+      await turn.getByText(/^. Anchored in block \d+$/).waitFor()
+      expect(await turn.textContent()).toContain(`[demonstration] You said: ${HOSTILE_SHOWN}`)
+      await expectText(page)
+      expect(await turn.locator('.state.bad').count()).toBe(0)
+      const isRead = bodies.some((body) => body.includes(question.slice(-36)))
+      expect(isRead).toBe(!isEncrypted)
+      await turn.getByText(/^Checks of the answer: 1[5-9] passed/).click()
+      await turn.getByRole('listitem').filter({ hasText: 'signature' }).first().waitFor()
+      expect(await findBarriers(page)).toEqual([])
 
-    const saved = page.waitForEvent('download')
-    await turn.getByRole('button', { name: 'Save the proof' }).click()
-    const text = await readFile(await (await saved).path(), 'utf8')
-    expect(parseSavedProof(JSON.parse(text)).request).toMatchObject({
-      messages: [{ content: question }],
-    })
-    expect({ faults, strangers }).toEqual({ faults: [], strangers: [] })
+      const saved = page.waitForEvent('download')
+      await turn.getByRole('button', { name: 'Save the proof' }).click()
+      const text = await readFile(await (await saved).path(), 'utf8')
+      expect(parseSavedProof(JSON.parse(text)).request).toMatchObject({
+        messages: [{ content: question }],
+      })
+      expect({ faults, strangers }).toEqual({ faults: [], strangers: [] })
 
-    // The conversation outlasts a look at another part, and goes on.
-    await page.getByRole('link', { name: 'Limits and usage', exact: true }).click()
-    await page.getByRole('link', { name: 'Playground', exact: true }).click()
-    await ask(page, 'and again')
-    const next = page.getByRole('article', { name: 'Question 2' })
-    await next.getByText(/^. Checked$/).waitFor()
-    await page.context().close()
-  })
+      // The conversation outlasts a look at another part, and goes on.
+      await page.getByRole('link', { name: 'Limits and usage', exact: true }).click()
+      await page.getByRole('link', { name: 'Playground', exact: true }).click()
+      await ask(page, 'and again')
+      const next = page.getByRole('article', { name: 'Question 2' })
+      await next.getByText(/^. Checked$/).waitFor()
+      await page.context().close()
+    },
+  )
 
-  it('refuses an answer that the gateway altered, and says so at the check', async () => {
+  it('the playground refuses an answer that the gateway altered, and says so at the check', async () => {
     const { page } = await open('demo/lorem')
     await page.getByLabel('Encrypt to the enclave').uncheck()
     await page.getByText('One enclave is as you expect').waitFor()
@@ -733,7 +740,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the playground'), () => {
     await page.context().close()
   })
 
-  it('refuses an encrypted answer of which a byte was changed', async () => {
+  it('the playground refuses an encrypted answer in which a byte was changed', async () => {
     const { page } = await open()
     await page.route(/\/v1\/verified\/chat\/completions$/, async (route) => {
       const response = await route.fetch()
@@ -746,7 +753,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the playground'), () => {
     await page.context().close()
   })
 
-  it('says what to do when there is no answer, and stops one that is coming', async () => {
+  it('the playground says what to do when there is no answer, and stops an answer that is coming', async () => {
     const { page } = await open(`demo/${HOSTILE}`)
     await ask(page, 'Hello')
     await page.getByRole('article').getByRole('alert').waitFor()
@@ -767,7 +774,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the playground'), () => {
     await page.context().close()
   })
 
-  it('takes models and files of any name and size as text', async () => {
+  it('the playground takes models and files of any name and size as text', async () => {
     const { page } = await openPage(`${service.url}/console`)
     await page.route(/\/v1\/verified\/models$/, (route) =>
       route.fulfill({ json: { data: [{ id: HOSTILE }, { id: 'x'.repeat(1_000_000) }] } }),

@@ -16,7 +16,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the reference of the API'), () => {
     return { ...opened, section }
   }
 
-  it('has every operation of the document, and finds them by words', async () => {
+  it('the API reference has every operation of the document, and finds them by words', async () => {
     const { page, section, faults } = await open('')
     const document = (await (await fetch(`${service.url}/openapi.json`)).json()) as {
       readonly paths: Readonly<Record<string, object>>
@@ -32,7 +32,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the reference of the API'), () => {
     await page.context().close()
   })
 
-  it('makes a call with the key of the tab, streams its answer, and keeps the key to itself', async () => {
+  it('the API reference makes a call with the key of the tab, streams its answer, and keeps the key to itself', async () => {
     const { page, section, faults } = await open('#postV1VerifiedChatCompletions')
     const urls: string[] = []
     page.on('request', (request) => urls.push(request.url()))
@@ -54,7 +54,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the reference of the API'), () => {
     await page.context().close()
   })
 
-  it('shows what the gateway refuses, as text', async () => {
+  it('the API reference shows what the gateway refuses, as text', async () => {
     const { page, section } = await open('#getV1LogNotary')
     const hostile = '<img src=x onerror=alert(1)>\u202e'
     await section.getByLabel('notary').fill(hostile)

@@ -71,18 +71,21 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/log/{notary}'), () => {
     ['light', 1280],
     ['dark', 1280],
     ['light', 360],
-  ] as const)('has no barrier and nothing beyond its width: %s, %i', async (colorScheme, width) => {
-    const { page, faults, strangers } = await openLog({
-      ...{ colorScheme, viewport: { width, height: 800 } },
-    })
-    for (const summary of await page.locator('summary').all()) await summary.click()
-    expect(await findBarriers(page)).toEqual([])
-    expect(await page.evaluate('document.documentElement.scrollWidth')).toBeLessThanOrEqual(width)
-    expect({ faults, strangers }).toEqual({ faults: [], strangers: [] })
-    await page.context().close()
-  })
+  ] as const)(
+    'the page of a log has no barrier and nothing beyond its width: %s, %i',
+    async (colorScheme, width) => {
+      const { page, faults, strangers } = await openLog({
+        ...{ colorScheme, viewport: { width, height: 800 } },
+      })
+      for (const summary of await page.locator('summary').all()) await summary.click()
+      expect(await findBarriers(page)).toEqual([])
+      expect(await page.evaluate('document.documentElement.scrollWidth')).toBeLessThanOrEqual(width)
+      expect({ faults, strangers }).toEqual({ faults: [], strangers: [] })
+      await page.context().close()
+    },
+  )
 
-  it('follows the log as it grows, says so, and moves nothing', async () => {
+  it('the page of a log follows the log as it grows, says so, and moves nothing', async () => {
     const { page } = await openLog()
     const before = await leavesOf(page)
     await page.evaluate(WATCH_SHIFTS)
@@ -103,7 +106,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/log/{notary}'), () => {
     await page.context().close()
   })
 
-  it('proves two heads consistent and a leaf included, by keyboard alone', async () => {
+  it('the page of a log proves two heads consistent and a leaf included, by keyboard alone', async () => {
     const { page } = await openLog()
     await page.getByLabel('First size').focus()
     await page.keyboard.type('1')
@@ -121,7 +124,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/log/{notary}'), () => {
     await page.context().close()
   })
 
-  it("checks the enclave's documents by the root that the reader names", async () => {
+  it("the page of a log checks the enclave's documents by the root that the reader names", async () => {
     const { page } = await openLog()
     const inPanel = page.locator('section[aria-labelledby=enclave]')
     const outcome = (name: string) =>
@@ -145,7 +148,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/log/{notary}'), () => {
     await page.context().close()
   })
 
-  it('says of sizes and leaves that cannot be what can', async () => {
+  it('the page of a log says which sizes and leaves are possible when others are asked for', async () => {
     const { page } = await openLog()
     await page.getByLabel('First size').fill('-1')
     await page.getByRole('button', { name: 'Check consistency' }).click()
@@ -211,7 +214,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/log/{notary}'), () => {
       },
       'Check inclusion',
     ],
-  ])('shows %s as what does not hold', async (_, path, alter, button) => {
+  ])('the page of a log shows %s as what does not hold', async (_, path, alter, button) => {
     const { page } = await openLog()
     await alterAnswers(page, path, alter)
     await page.getByLabel('First size').fill('1')
@@ -221,7 +224,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/log/{notary}'), () => {
     await page.context().close()
   })
 
-  it('checks a time attestation again that came with another text', async () => {
+  it('the page of a log checks a time attestation again that came with another text', async () => {
     const { page } = await openPage(`${service.url}/docs`)
     let more = {}
     await alterAnswers(page, HEADS, (answer) => {
@@ -237,7 +240,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/log/{notary}'), () => {
     await page.context().close()
   })
 
-  it('shows a head that its notary did not sign in its row, and keeps nothing of it', async () => {
+  it('the page of a log marks a head that its notary did not sign in its row, and keeps nothing from it', async () => {
     const { page } = await openPage(`${service.url}/docs`)
     await alterAnswers(page, HEADS, ({ heads }) => {
       for (const head of heads) head.root = flip(head.root)
@@ -252,7 +255,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/log/{notary}'), () => {
 })
 
 describe.runIf(BROWSER.isMet)(BROWSER.title('the next visit'), () => {
-  it('checks that the log only grew since the last one', async () => {
+  it('the next visit checks that the log only grew since the last one', async () => {
     const { page } = await openLog()
     await page.getByText('First visit: nothing to compare with yet.').waitFor()
     await complete()
@@ -277,7 +280,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the next visit'), () => {
       },
     ],
     ['a log for another chain', /\/v1\/log\/0x[0-9a-f]{40}$/, (log) => ({ ...log, chain_id: 1 })],
-  ])('shows %s in red, and keeps what it saw', async (_, path, alter) => {
+  ])('the next visit shows %s in red, and keeps what it saw', async (_, path, alter) => {
     const { page } = await openLog()
     const kept = await page.evaluate(`localStorage.getItem('affidavit:seen:${notary}')`)
     await complete()
@@ -289,7 +292,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the next visit'), () => {
     await page.context().close()
   })
 
-  it('shows another history of the same size in red', async () => {
+  it('the next visit shows another history of the same size in red', async () => {
     const { page } = await openLog()
     await page.evaluate(`
       const name = 'affidavit:seen:${notary}'
@@ -300,7 +303,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the next visit'), () => {
     await page.context().close()
   })
 
-  it('shows a log in red that the gateway has no more, in the list and by itself', async () => {
+  it('the next visit shows a log in red that the gateway has lost, in the list and by itself', async () => {
     const { page } = await openLog()
     await page.route(/\/v1\/log\/0x[0-9a-f]{40}$/, (route) =>
       route.fulfill({
@@ -318,7 +321,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the next visit'), () => {
     await page.context().close()
   })
 
-  it('says "not checked" while no proof is given, not that it holds', async () => {
+  it('the next visit says "not checked" while no proof is given, not that it holds', async () => {
     const { page } = await openLog()
     await complete()
     await page.route(CONSISTENCY, (route) =>
@@ -341,7 +344,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('what stands in the address'), () =>
     ['0x12', 'Not a notary'],
     [encodeURIComponent('<img src=x onerror=alert(1)>\u202e'), 'Not a notary'],
     ['%ff', 'Not a notary'],
-  ])('refuses %s', async (name, heading) => {
+  ])('the page of a log refuses the address %s', async (name, heading) => {
     const { page } = await openPage(`${service.url}/log/${name}`)
     await page.getByRole('heading', { name: heading }).waitFor()
     expect(await page.locator('main img').count()).toBe(0)
@@ -349,7 +352,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('what stands in the address'), () =>
     await page.context().close()
   })
 
-  it('says of a notary without a log what to do', async () => {
+  it('the page of a notary without a log says that the gateway has no log for it', async () => {
     const { page } = await openPage(`${service.url}/log/0x${'1'.repeat(40)}`)
     await page.getByText('This gateway has no log of this notary.').waitFor()
     await page.context().close()
@@ -357,7 +360,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('what stands in the address'), () =>
 })
 
 describe.runIf(BROWSER.isMet)(BROWSER.title('what comes from outside'), () => {
-  it('is text, whatever the gateway answers', async () => {
+  it('the answers of the gateway are text on the pages of logs, whatever they hold', async () => {
     const { page } = await openPage(`${service.url}/docs`)
     const dialogs: string[] = []
     page.on('dialog', (dialog) => {
@@ -383,7 +386,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('what comes from outside'), () => {
     await page.context().close()
   })
 
-  it('has a form, or is refused with the member that has not', async () => {
+  it("an answer about a log with a member of the wrong form is refused by the member's name", async () => {
     const { page } = await openPage(`${service.url}/docs`)
     await alterAnswers(page, HEADS, (answer) => {
       answer.heads[0].anchor.tx_hash = 'javascript:alert(1)'
@@ -395,7 +398,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('what comes from outside'), () => {
 })
 
 describe.runIf(BROWSER.isMet)(BROWSER.title('/log'), () => {
-  it('lists the logs, each with its enclave and newest anchor, and leads to them', async () => {
+  it('the page /log lists the logs, each with its enclave and newest anchor, and leads to them', async () => {
     const { page } = await openPage(`${service.url}/log`)
     const card = page.getByRole('article').filter({ hasText: notary })
     await card.getByText('in use').waitFor()
@@ -404,7 +407,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/log'), () => {
     await page.context().close()
   })
 
-  it("looks anchors up where the reader says, and takes no address but the web's", async () => {
+  it("the page /log looks anchors up where the reader says, and takes no address but the web's", async () => {
     const { page } = await openPage(`${service.url}/log`)
     await page.getByText('Look anchors up in a block explorer').click()
     const field = page.getByLabel('Address of a transaction')
@@ -438,7 +441,7 @@ const WATCH_SHIFTS = `
   }).observe({ type: 'layout-shift' })`
 
 describe.runIf(BROWSER.isMet)(BROWSER.title('/'), () => {
-  it('says how the service is, and has a first call to copy that works', async () => {
+  it('the home page says how the service is, and has a first call to copy that works', async () => {
     const { page } = await openPage(`${service.url}/docs`, {
       permissions: ['clipboard-read', 'clipboard-write'],
     })
@@ -458,7 +461,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/'), () => {
     await page.context().close()
   })
 
-  it('names the parts that fail, and what still works', async () => {
+  it('the home page names the parts that fail, and what still works', async () => {
     const { page } = await openPage(`${service.url}/docs`)
     await page.route('**/readyz', (route) =>
       route.fulfill({
@@ -481,7 +484,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/'), () => {
     await page.context().close()
   })
 
-  it('takes the name of a model for text, in the page and in a shell', async () => {
+  it('the home page takes the name of a model for text, in the page and in a shell', async () => {
     const { page } = await openPage(`${service.url}/docs`)
     const id = `<img src=x onerror=alert(1)>\u202e'$(touch /tmp/x)'`
     await alterAnswers(page, /\/v1\/verified\/models/, ({ data }) => {
@@ -504,7 +507,7 @@ const outcomeOf = (page: Page, name: string) =>
   page.locator(`[data-check="${name}"]`).getAttribute('data-outcome')
 
 describe.runIf(BROWSER.isMet)(BROWSER.title('/c/{hash}'), () => {
-  it('checks what everybody may see, and has no barrier', async () => {
+  it('the page of a completion checks what everybody may see, and has no barrier', async () => {
     const hash = await complete()
     for (const [colorScheme, width] of [
       ['light', 1280],
@@ -544,7 +547,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/c/{hash}'), () => {
       (bundle) => (bundle.boot_configuration.more = 1),
       'boot configuration',
     ],
-  ])('shows %s where it breaks', async (_, alter, check) => {
+  ])('the page of a completion shows %s where it breaks', async (_, alter, check) => {
     const hash = await complete()
     const { page } = await openPage(`${service.url}/docs`)
     await alterAnswers(page, EVIDENCE, (bundle) => {
@@ -555,7 +558,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/c/{hash}'), () => {
     await page.context().close()
   })
 
-  it('is consistent under the root that the reader names, and leads to the log', async () => {
+  it('a completion is consistent under the root that the reader names, and its page leads to the log', async () => {
     const { page } = await openCompletion(await complete())
     await expectRoot(page)
     await page.getByText('Nothing failed, but this was not checked').waitFor()
@@ -564,7 +567,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/c/{hash}'), () => {
     await page.context().close()
   })
 
-  it('shows the content to whoever has the key, checked against the hashes', async () => {
+  it('the page of a completion shows the content to a reader with the key, checked against the hashes', async () => {
     const { page, strangers } = await openCompletion(await complete())
     await expectRoot(page)
     await page.getByLabel('API key').fill('afd_of_somebody_else')
@@ -582,7 +585,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/c/{hash}'), () => {
     await page.context().close()
   })
 
-  it('shows no content that has not the hash, key or not', async () => {
+  it('the page of a completion shows no content that has not the hash, key or not', async () => {
     const { page } = await openCompletion(await complete())
     await expectRoot(page)
     await alterAnswers(page, /\/evidence$/, ({ record }) => {
@@ -596,7 +599,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/c/{hash}'), () => {
     await page.context().close()
   })
 
-  it('compares what its caller kept, in the page', async () => {
+  it('the page of a completion compares what its caller kept, in the page', async () => {
     const request = { ...CHAT_REQUEST, messages: [{ role: 'user', content: 'kept by me alone' }] }
     const reply = await postChat({ url: service.url, key: service.apiKey }, request)
     const answer = (await reply.json()) as JsonObject
@@ -624,7 +627,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/c/{hash}'), () => {
     await page.context().close()
   })
 
-  it('refuses the evidence of another completion, whatever it is worth', async () => {
+  it('the page of a completion refuses the evidence of another completion, whatever it is worth', async () => {
     const [hash, other] = [await complete(), await complete()]
     const { page } = await openPage(`${service.url}/docs`)
     const evidence = await (await fetch(`${service.url}/v1/evidence/${other}`)).json()
@@ -638,7 +641,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/c/{hash}'), () => {
   it.each([
     ['0x12', 'Not a completion'],
     [encodeURIComponent('<img src=x onerror=alert(1)>\u202e'), 'Not a completion'],
-  ])('refuses %s', async (name, heading) => {
+  ])('the page of a completion refuses the address %s', async (name, heading) => {
     const { page } = await openCompletion(name)
     await page.getByRole('heading', { name: heading }).waitFor()
     expect(await page.locator('main img').count()).toBe(0)
@@ -646,7 +649,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/c/{hash}'), () => {
     await page.context().close()
   })
 
-  it('says of a hash that there is not, and of evidence that is not public, what to do', async () => {
+  it('the page of a completion says what to do about an unknown hash, and evidence that is not public', async () => {
     const { page } = await openCompletion('1'.repeat(64))
     await page.getByText('Check the hash: it may be of another gateway').waitFor()
     await page.route(EVIDENCE, (route) =>
@@ -661,7 +664,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/c/{hash}'), () => {
     await page.context().close()
   })
 
-  it('is text, whatever the gateway answers', async () => {
+  it('the answers of the gateway are text on the page of a completion, whatever they hold', async () => {
     const hash = await complete()
     const { page } = await openPage(`${service.url}/docs`)
     const hostile = `<img src=x onerror=alert(1)>\u202e${'A'.repeat(2_000_000)}`

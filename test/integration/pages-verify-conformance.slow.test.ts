@@ -47,7 +47,9 @@ function differenceOf({ name, kind, expect }: ConformanceCase, got: PageReport):
 }
 
 describe.runIf(BROWSER.isMet)(BROWSER.title('the page /verify'), () => {
-  it('finds of every case what the command line must find', { timeout: 600_000 }, async () => {
+  it('the page /verify finds in every case what the command line must find', {
+    timeout: 600_000,
+  }, async () => {
     const { page, faults } = await openPage(`${site.url}/verify`)
     const driver = await driveVerifyPage(page)
     const { cases } = readManifest()

@@ -125,7 +125,7 @@ function changed(path: string, change: (value: never) => unknown): JsonObject {
 const otherHex = (text: string) => text.replace(/.$/, (last) => (last === '0' ? '1' : '0'))
 
 describe.runIf(BROWSER.isMet)(BROWSER.title('/verify'), () => {
-  it('verifies the bundle of a real gateway, and asks its chain when told to', async () => {
+  it('the page /verify verifies the bundle of a real gateway, and asks its chain when told to', async () => {
     const { page, driver, faults, strangers } = await openVerify()
     const bare = await driver.check(jsonFile(bundle))
     expect([bare.verdict, bare.links.notary]).toEqual(['invalid', 'broken'])
@@ -157,7 +157,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/verify'), () => {
     await page.context().close()
   })
 
-  it('tells what was not said, link by link, and what to do', async () => {
+  it('the page /verify tells what was not said, link by link, and what to do', async () => {
     const { page, driver } = await openVerify()
     await driver.expect({ roots: demands.roots ?? [] }, fileOf)
     const report = await driver.check(jsonFile(bundle))
@@ -178,7 +178,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/verify'), () => {
     await page.context().close()
   })
 
-  it('shows each kind of damage at its own link', async () => {
+  it('the page /verify shows each kind of damage at its own link', async () => {
     const { page, driver } = await openVerify()
     await driver.expect(demands, fileOf)
     const damages: readonly (readonly [string, JsonObject])[] = [
@@ -209,7 +209,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/verify'), () => {
     await page.context().close()
   })
 
-  it('shows a bundle of another release at the code, and content that is not what was kept', async () => {
+  it('the page /verify shows another release at the code, and content that is not what was kept', async () => {
     const { page, driver } = await openVerify()
     await driver.expect({ ...demands, pcrs: { 0: 'ab'.repeat(48) } }, fileOf)
     const other = await driver.check(jsonFile(bundle))
@@ -225,7 +225,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/verify'), () => {
     await page.context().close()
   })
 
-  it('is saved as one file, which verifies from the disk without a network', async () => {
+  it('the page /verify is saved as one file, which verifies from the disk without a network', async () => {
     const { page } = await openVerify()
     const [download] = await Promise.all([
       page.waitForEvent('download'),
@@ -247,7 +247,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/verify'), () => {
     await saved.page.context().close()
   })
 
-  it('knows documents, releases, lists, images and streams by themselves', async () => {
+  it('the page /verify knows documents, releases, lists, images and streams by themselves', async () => {
     const { page, driver } = await openVerify()
     const document = { name: 'document', bytes: decodeBase64(bundle.record.attestation) }
     const refused = await driver.check(document)
@@ -285,7 +285,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/verify'), () => {
     await page.context().close()
   })
 
-  it('says what to do about what cannot be checked', async () => {
+  it('the page /verify says what to do about what cannot be checked', async () => {
     const { page, driver } = await openVerify()
     const saying = async (value: unknown) => (await driver.check(jsonFile(value))).sentence
     expect(await saying({ a: 1 })).toContain('Give the file as it came')
@@ -307,7 +307,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/verify'), () => {
     await page.context().close()
   })
 
-  it('takes pasted text, and is used by keys alone', async () => {
+  it('the page /verify takes pasted text, and is used by keys alone', async () => {
     const { page } = await openPage(`${site.url}/verify`)
     await page.locator('.panel').first().waitFor()
     const field = page.getByLabel('Or paste its text')
@@ -327,7 +327,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/verify'), () => {
     await page.context().close()
   })
 
-  it('uses expectations of a link when its reader says so, and makes such links', async () => {
+  it('the page /verify uses expectations of a link when its reader says so, and makes such links', async () => {
     const { page } = await openPage(
       `${site.url}/verify#measurements=PCR0%3D${'ab'.repeat(48)}&roots=x&anyMeasurement=true`,
     )
@@ -418,7 +418,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('what strangers write'), () => {
     ).toBe(false)
   }
 
-  it('is text in every kind of report, and in the names of files', async () => {
+  it('text of strangers stays text in every kind of report, and in the names of files', async () => {
     const { page, faults } = await openPage(`${site.url}/verify`)
     const driver = await driveVerifyPage(page)
     await driver.expect(await expected(), fileOf)
@@ -458,7 +458,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('what strangers write'), () => {
     await page.context().close()
   })
 
-  it('may be megabytes: the page stays quick, and shows a bounded part', async () => {
+  it('text of strangers may be megabytes: the page stays quick, and shows a bounded part', async () => {
     const { page, faults } = await openPage(`${site.url}/verify`)
     const driver = await driveVerifyPage(page)
     await driver.expect(await expected(), fileOf)
@@ -488,26 +488,29 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('what strangers write'), () => {
     await page.context().close()
   })
 
-  it.each(['light', 'dark'] as const)('is no barrier in any report, %s', async (colorScheme) => {
-    const { page } = await openPage(`${site.url}/verify`, {
-      ...{ colorScheme, viewport: { width: 390, height: 800 } },
-    })
-    const driver = await driveVerifyPage(page)
-    await driver.expect(await expected(), fileOf)
-    const sources = [
-      jsonFile(built(HOSTILE)),
-      jsonFile({ ...built('x'), block: null }),
-      jsonFile({ request: {}, response: {} }),
-      join(VECTORS, 'eif/synthetic-signed.eif'),
-      join(VECTORS, 'releases/releases.json'),
-      jsonFile({ nothing: 1 }),
-    ]
-    for (const source of sources) {
-      await driver.check(source)
-      await page.evaluate(OPEN_LINKS)
-      expect(await findBarriers(page)).toEqual([])
-      expect(await page.evaluate('document.documentElement.scrollWidth')).toBeLessThanOrEqual(390)
-    }
-    await page.context().close()
-  })
+  it.each(['light', 'dark'] as const)(
+    'text of strangers makes no barrier in any report, %s',
+    async (colorScheme) => {
+      const { page } = await openPage(`${site.url}/verify`, {
+        ...{ colorScheme, viewport: { width: 390, height: 800 } },
+      })
+      const driver = await driveVerifyPage(page)
+      await driver.expect(await expected(), fileOf)
+      const sources = [
+        jsonFile(built(HOSTILE)),
+        jsonFile({ ...built('x'), block: null }),
+        jsonFile({ request: {}, response: {} }),
+        join(VECTORS, 'eif/synthetic-signed.eif'),
+        join(VECTORS, 'releases/releases.json'),
+        jsonFile({ nothing: 1 }),
+      ]
+      for (const source of sources) {
+        await driver.check(source)
+        await page.evaluate(OPEN_LINKS)
+        expect(await findBarriers(page)).toEqual([])
+        expect(await page.evaluate('document.documentElement.scrollWidth')).toBeLessThanOrEqual(390)
+      }
+      await page.context().close()
+    },
+  )
 })

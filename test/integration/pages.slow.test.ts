@@ -9,7 +9,7 @@ beforeAll(async () => {
 })
 
 describe('what is served', () => {
-  it('is JSON at / for programs, and a page for browsers', async () => {
+  it('the address / serves JSON to programs, and a page to browsers', async () => {
     const ask = (accept: string) => fetch(service.url, { headers: { accept } })
     for (const accept of ['*/*', 'application/json', 'application/json, text/html;q=0.9']) {
       const answer = await ask(accept)
@@ -22,7 +22,7 @@ describe('what is served', () => {
     expect(page.headers.get('x-content-type-options')).toBe('nosniff')
   })
 
-  it('answers for assets that there are not as for any path', async () => {
+  it('an asset that does not exist is answered as any path that does not exist', async () => {
     const answer = await fetch(`${service.url}/assets/home-00000000.js`)
     expect(answer.status).toBe(404)
     expect(await answer.json()).toMatchObject({ error: { code: 'not_found' } })
@@ -42,7 +42,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('every page'), () => {
         ] as const,
     ),
   )(
-    '%s, %s, %i wide: nothing from elsewhere, no barrier, no fault, nothing beyond its width',
+    'the page %s, %s, %i wide, loads nothing from elsewhere, has no barrier and no fault, and fits its width',
     async (path, colorScheme, width) => {
       const { page, faults, strangers } = await openPage(`${service.url}${path}`, {
         ...{ colorScheme, viewport: { width, height: 800 } },

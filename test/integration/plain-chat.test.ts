@@ -78,7 +78,7 @@ const untilIdle = () =>
     })
 
 describe('the official SDK, over a real agent', () => {
-  it('completes, with usage', async () => {
+  it('the official SDK completes over a real agent, with usage', async () => {
     const answer = await client.chat.completions.create(ask('demo/echo'))
     expect(answer.choices[0]?.message.content).toBe('[demonstration] You said: hello')
     expect(answer.choices[0]?.finish_reason).toBe('stop')
@@ -86,7 +86,7 @@ describe('the official SDK, over a real agent', () => {
     expect(answer).not.toHaveProperty('hash')
   })
 
-  it('streams: one id, a beginning, an end, and usage only when asked for', async () => {
+  it('a plain stream has one id, a beginning, an end, and usage only when asked for', async () => {
     const chunks = []
     for await (const chunk of await client.chat.completions.create({
       ...ask('demo/echo'),
@@ -107,7 +107,7 @@ describe('the official SDK, over a real agent', () => {
     )
   })
 
-  it('gathers a stream into what the answer without stream is', async () => {
+  it('the official SDK gathers a stream into what the answer without stream is', async () => {
     const request = { ...ask('demo/echo'), n: 2, logprobs: true, top_logprobs: 2, seed: 4 }
     const whole = await client.chat.completions.create(request)
     const gathered = await client.chat.completions
@@ -124,7 +124,7 @@ describe('the official SDK, over a real agent', () => {
     expect(pick(gathered)).toEqual(pick(whole))
   })
 
-  it('calls tools, streamed or not, and gives their results back', async () => {
+  it('the official SDK calls tools over a real agent, streamed or not, and gives their results back', async () => {
     const question = { role: 'user' as const, content: 'get_weather({"city":"Oslo"})' }
     const request = { model: 'demo/tools', messages: [question], tools: [weather] }
     const answer = await client.chat.completions.create(request)
@@ -148,7 +148,7 @@ describe('the official SDK, over a real agent', () => {
     expect(final.choices[0]?.message.content).toBe('[demonstration] The tool answered: rain')
   })
 
-  it('parses structured output', async () => {
+  it('the official SDK parses structured output over a real agent', async () => {
     const schema = { type: 'object', properties: { age: { type: 'integer' } }, required: ['age'] }
     const answer = await client.chat.completions.parse({
       ...ask('demo/echo'),
@@ -160,7 +160,7 @@ describe('the official SDK, over a real agent', () => {
     expect(answer.choices[0]?.message.parsed).toEqual({ age: 0 })
   })
 
-  it('aborts: the backend is told, and the slot is free again', async () => {
+  it('an abort of the official SDK is told to the backend, and the slot is free again', async () => {
     const leaving = new AbortController()
     const stream = await client.chat.completions.create(
       { ...ask('endless'), stream: true },
@@ -178,7 +178,7 @@ describe('the official SDK, over a real agent', () => {
     expect(endless.open()).toBe(0)
   })
 
-  it('is given a refusal of the backend in its words', async () => {
+  it('the official SDK is given a refusal of the backend in its words', async () => {
     await stage.connect({ model: 'picky', answer: answerError(400, 'context is too long') })
     const refused = client.chat.completions.create(ask('picky'))
     await expect(refused).rejects.toThrow(OpenAI.BadRequestError)
@@ -187,7 +187,7 @@ describe('the official SDK, over a real agent', () => {
     )
   })
 
-  it('is told of a model that nobody serves, and of one whose nodes are gone', async () => {
+  it('the official SDK is told when no node serves a model, and when the nodes of a model are gone', async () => {
     await expect(client.chat.completions.create(ask('nobodys'))).rejects.toThrow(
       OpenAI.NotFoundError,
     )
@@ -205,7 +205,7 @@ describe('the official SDK, over a real agent', () => {
     await expect(read()).rejects.toThrow(OpenAI.APIError)
   })
 
-  it('lists the models that can be asked for', async () => {
+  it('the official SDK lists the models that can be asked for', async () => {
     const models = await client.models.list()
     expect(models.data.map(({ id }) => id)).toEqual(
       expect.arrayContaining([...DEMO_MODELS, 'new', 'old', 'endless']),
@@ -215,17 +215,20 @@ describe('the official SDK, over a real agent', () => {
 })
 
 describe('clients that follow the protocol frame by frame', () => {
-  it.each(['new', 'old'])('an answer of the %s one is whole, streamed or not', async (model) => {
-    const answer = await client.chat.completions.create(ask(model))
-    const content = answer.choices[0]?.message.content
-    expect(content).toContain(`${model} client`)
-    expect(answer.usage).toMatchObject({ prompt_tokens: 9, completion_tokens: 5 })
-    const gathered = await client.chat.completions
-      .stream({ ...ask(model), stream_options: { include_usage: true } })
-      .finalChatCompletion()
-    expect(gathered.choices[0]?.message.content).toBe(content)
-    expect(gathered.usage).toEqual(answer.usage)
-  })
+  it.each(['new', 'old'])(
+    'an answer of the %s node client is whole, streamed or not',
+    async (model) => {
+      const answer = await client.chat.completions.create(ask(model))
+      const content = answer.choices[0]?.message.content
+      expect(content).toContain(`${model} client`)
+      expect(answer.usage).toMatchObject({ prompt_tokens: 9, completion_tokens: 5 })
+      const gathered = await client.chat.completions
+        .stream({ ...ask(model), stream_options: { include_usage: true } })
+        .finalChatCompletion()
+      expect(gathered.choices[0]?.message.content).toBe(content)
+      expect(gathered.usage).toEqual(answer.usage)
+    },
+  )
 
   it('a node that is silent is replaced before its first token, and given up after it', async () => {
     await stage.connect({ model: 'mute', answer: answerSilence() })
@@ -252,7 +255,7 @@ describe('clients that follow the protocol frame by frame', () => {
     expect(text).toBe('word0 word1 ')
   })
 
-  it('what was served is counted to the node', async () => {
+  it('a completion that a node served is counted to the node', async () => {
     const nodeId = await stage.register(['counted'])
     await stage.connect({ model: 'counted', nodeId })
     await client.chat.completions.create(ask('counted'))

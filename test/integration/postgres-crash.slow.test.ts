@@ -67,7 +67,7 @@ describe('Postgres', () => {
     expect(anchors.at(-1)?.size).toBe(log.size())
   }
 
-  it(`may be killed ${KILLS} times in mid-work: every caller is answered, and nothing is lost or doubled`, async () => {
+  it(`Postgres may be killed ${KILLS} times in mid-work: every caller is answered, and nothing is lost or doubled`, async () => {
     const given = await callWhile(async () => {
       for (let kill = 0; kill < KILLS; kill++) {
         await sleep(Math.random() * 500)
@@ -84,7 +84,7 @@ describe('Postgres', () => {
     await checkAll(given)
   })
 
-  it('may lose the connection of a commit at any moment', async () => {
+  it('Postgres may lose the connection of a commit at any moment, and nothing is lost or doubled', async () => {
     const killer = new pg.Client(server.url)
     await killer.connect()
     const before = running.committer.status().failures
@@ -100,7 +100,7 @@ describe('Postgres', () => {
     await checkAll(given)
   })
 
-  it('may leave a commit hanging: the rival that waits behind its lock still stores nothing twice', async () => {
+  it('a commit that hangs lets the rival behind its lock store nothing twice', async () => {
     const holder = new pg.Client(server.url)
     await holder.connect()
     await holder.query('begin')

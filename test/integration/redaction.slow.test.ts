@@ -220,7 +220,7 @@ describe('whoever reads what the service writes', () => {
     })
   }, 120_000)
 
-  it('learns that calls were made', () => {
+  it('the log and the metrics of the service show that calls were made', () => {
     const { stderr } = service.output()
     expect(stderr).toContain('"level":"debug"')
     expect(linesWith(stderr, REQUEST_ID)).toHaveLength(1)
@@ -238,7 +238,7 @@ describe('whoever reads what the service writes', () => {
     ["the operator's provider credential", () => OPERATORS_CREDENTIAL],
     ['a prompt', () => PROMPT],
     ['an answer', () => ANSWER],
-  ])('finds nowhere %s', (_, read) => {
+  ])('%s is found nowhere in what the service writes', (_, read) => {
     const secret = read()
     expect(secret.length).toBeGreaterThan(20)
     const forms = [
@@ -257,7 +257,7 @@ describe('whoever reads what the service writes', () => {
       for (const form of forms) expect([where, linesWith(text, form)]).toEqual([where, []])
   })
 
-  it('finds the key that the banner shows nowhere else', () => {
+  it('the key that the banner shows is found nowhere in the log', () => {
     const { stderr } = service.output()
     expect(linesWith(stderr, service.apiKey)).toEqual([])
   })

@@ -33,7 +33,7 @@ async function restoreLastNight() {
 const AWAY = { kind: 'answer', status: 503, body: '' } as const
 
 describe('a database that was restored from last night, with a chain that went on', () => {
-  it('is seen at the start: what is answered from then on is mined', async () => {
+  it('a restored database is seen at the start, and what is answered from then on is mined', async () => {
     const { restored, relayerKey } = await restoreLastNight()
     const gateway = await stage.start({ databaseUrl: restored, relayerKey })
     const record = await gateway.complete()
@@ -47,7 +47,7 @@ describe('a database that was restored from last night, with a chain that went o
     expect((await gateway.read(record.hash)).reanchored).toEqual([])
   }, 120_000)
 
-  it('gets no commit, and says why, while the chain is away at the start', async () => {
+  it('a restored database gets no commit while the chain is away at the start, and the gateway says why', async () => {
     const { restored, relayerKey } = await restoreLastNight()
     const gateway = await stage.start({
       ...{ databaseUrl: restored, relayerKey },
@@ -61,7 +61,7 @@ describe('a database that was restored from last night, with a chain that went o
     await stage.untilMined(record.txHash)
   }, 120_000)
 
-  it('is refused by an enclave that knows more, loudly, until that one is started anew', async () => {
+  it('a restored database is refused with an enclave that knows more, until that enclave is started anew', async () => {
     const { restored, relayerKey, log } = await restoreLastNight()
     const gateway = await stage.start({ databaseUrl: restored, relayerKey, log })
     await until('it refuses', () => gateway.committer.status().phase === 'refusing')
@@ -73,7 +73,7 @@ describe('a database that was restored from last night, with a chain that went o
 })
 
 describe('a running gateway', () => {
-  it('commits while the chain is away, and its anchors are sent later', async () => {
+  it('a running gateway commits while the chain is away, and its anchors are sent later', async () => {
     const relayerKey = await stage.fundRelayer()
     const gateway = await stage.start({ databaseUrl: await stage.createDatabase(), relayerKey })
     await gateway.complete()
@@ -132,7 +132,7 @@ async function loseCommits({ database, relayer, log }: Gateway, from: number): P
 }
 
 describe('a failover that lost commits, under a running gateway', () => {
-  it('is refused until the enclave is new, and then gives no nonce that the chain has', async () => {
+  it('a failover that lost commits is refused until the enclave is new, and no mined nonce is given again', async () => {
     const relayerKey = await stage.fundRelayer()
     const gateway = await stage.start({ databaseUrl: await stage.createDatabase(), relayerKey })
     for (let count = 0; count < 4; count++)
@@ -173,7 +173,7 @@ async function signTaken(): Promise<{
 }
 
 describe('an anchor whose nonce another transaction took', () => {
-  it('is made again: the record keeps its tx_hash, and its evidence has the transaction that was mined', async () => {
+  it('an anchor whose nonce was taken is made again: the record keeps its tx_hash, its evidence has the mined one', async () => {
     const { gateway, hashes } = await signTaken()
     for (const hash of hashes) {
       await until(
@@ -216,7 +216,7 @@ describe('an anchor whose nonce another transaction took', () => {
     await stage.untilMined((await gateway.complete()).txHash)
   }, 120_000)
 
-  it('is made again once, though two gateways see it', async () => {
+  it('an anchor whose nonce was taken is made again once, though two gateways see it', async () => {
     const { restored, relayerKey } = await restoreLastNight()
     const silent = {
       databaseUrl: restored,
@@ -248,7 +248,7 @@ describe('an anchor whose nonce another transaction took', () => {
 })
 
 describe('a relayer whose key was rotated', () => {
-  it('is followed until its anchors are mined, and counted until then', async () => {
+  it('a relayer whose key was rotated is followed until its anchors are mined, and counted until then', async () => {
     const databaseUrl = await stage.createDatabase()
     const before = await stage.start({
       ...{ databaseUrl, relayerKey: await stage.fundRelayer() },
@@ -274,7 +274,7 @@ describe('a relayer whose key was rotated', () => {
 })
 
 describe('a gateway that was retired with its relayer', () => {
-  it('leaves its anchors to one of the others, and to another one when that ends', async () => {
+  it('a retired gateway leaves its anchors to one of the others, and to another one when that ends', async () => {
     const databaseUrl = await stage.createDatabase()
     const retired = await stage.start({
       ...{ databaseUrl, relayerKey: await stage.fundRelayer() },

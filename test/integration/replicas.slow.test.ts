@@ -80,7 +80,7 @@ afterAll(async () => {
 })
 
 describe('two gateways with one enclave and one database', () => {
-  it('answer the callers of both, while one of them commits', async () => {
+  it('two gateways answer the callers of both, while one of them commits', async () => {
     const [holder, follower] = await sides()
     const commits = () => Promise.all([holder, follower].map(commitsOf))
     const before = await commits()
@@ -95,7 +95,7 @@ describe('two gateways with one enclave and one database', () => {
     expect([errorsOf(one), errorsOf(two)]).toEqual([[], []])
   })
 
-  it('answer callers within a second or so while the one that commits is stopped', async () => {
+  it('two gateways answer callers within a second or so while the committing gateway is stopped', async () => {
     const [holder, follower] = await sides()
     process.kill(holder.pid, 'SIGSTOP')
     const atMs = performance.now()
@@ -109,7 +109,7 @@ describe('two gateways with one enclave and one database', () => {
     expect([errorsOf(one), errorsOf(two)]).toEqual([[], []])
   })
 
-  it('answer callers while the one that commits is killed', async () => {
+  it('two gateways answer callers while the committing gateway is killed', async () => {
     const [holder, follower] = await sides()
     const waiting = askMany(follower, 120)
     await expect.poll(() => read(follower, 'affidavit_calls_in_flight')).toBeGreaterThan(0)
@@ -124,7 +124,7 @@ describe('two gateways with one enclave and one database', () => {
     else two = next
   })
 
-  it('stop one after the other, and everything is in a block', async () => {
+  it('two gateways stop one after the other, and everything is in a block', async () => {
     const answers = await askMany(one, 16)
     const waiting = askMany(two, 60)
     expect(await one.stop()).toBe(0)

@@ -16,7 +16,7 @@ beforeAll(async () => {
 
 afterAll(() => deployment?.stop())
 
-it(NATS.title('keeps what it gave three gateways’ callers while every part of the service fails'), {
+it(NATS.title('three gateways’ callers keep what they got while every part of the service fails'), {
   timeout: 10 * 60_000,
 }, async () => {
   const report = await runChaos(deployment, planTroubles(SEED, DURATION_MS), SEED)

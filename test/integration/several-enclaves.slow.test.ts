@@ -150,7 +150,7 @@ afterAll(async () => {
 })
 
 describe('a gateway with several enclaves', () => {
-  it('starts without one that is out of reach, and says so', async () => {
+  it('a gateway with several enclaves starts without an enclave that is out of reach, and says so', async () => {
     expect((await fetch(`${service.url}/readyz`)).status).toBe(200)
     expect((await listEnclaves()).map(({ state }) => state)).toEqual([
       'usable',
@@ -165,7 +165,7 @@ describe('a gateway with several enclaves', () => {
     expect((await cli('enclaves', 'remove', one.url)).stderr).toContain('drain it first')
   })
 
-  it('gives the attestation of each notary over a nonce', async () => {
+  it('a gateway with several enclaves gives the attestation of each notary over a nonce', async () => {
     for (const { notary } of [one, two]) {
       const nonce = 'ab'.repeat(16)
       const reply = await get<{ notary: string }>(`/v1/attestation?nonce=${nonce}&notary=${notary}`)
@@ -175,7 +175,7 @@ describe('a gateway with several enclaves', () => {
     expect(unknown.status).toBe(404)
   })
 
-  it('never uses an enclave with other measurements than those of an accepted release', async () => {
+  it('a gateway never uses an enclave with other measurements than those of an accepted release', async () => {
     const other = await fleet.start('other', 'bb')
     const added = await cli('enclaves', 'add', other.url)
     expect([added.code, added.stderr]).toEqual([
@@ -192,7 +192,7 @@ describe('a gateway with several enclaves', () => {
     await other.kill()
   })
 
-  it('answers every caller while one is drained, one added and one killed; all records verify', {
+  it('a gateway answers every caller while one enclave is drained, one added and one killed; all records verify', {
     // A caller whose completion died with its enclave is told so after a minute.
     timeout: 240_000,
   }, async () => {
@@ -234,7 +234,7 @@ describe('a gateway with several enclaves', () => {
     expect((await fetch(`${service.url}/readyz`)).status).toBe(200)
   })
 
-  it('lands all anchors, and an auditor finds nothing in any log', async () => {
+  it('a gateway with several enclaves lands all anchors, and an auditor finds nothing in any log', async () => {
     const { logs } = await get<{ logs: readonly Log[] }>('/v1/log')
     expect(logs).toHaveLength(3)
     for (const { notary } of logs)
@@ -265,7 +265,7 @@ describe('a gateway with several enclaves', () => {
     for (const log of report.logs) expect(log).toMatchObject({ complete: true, findings: [] })
   })
 
-  it('checks the enclave that restarts behind a socket before it uses it', async () => {
+  it('a gateway checks the enclave that restarts behind a socket before it uses it', async () => {
     await cli('enclaves', 'remove', two.url)
     const worse = await fleet.start('one', 'bb')
     await expect.poll(() => stateOf(one), { timeout: 15_000 }).toBe('refused')
@@ -277,7 +277,7 @@ describe('a gateway with several enclaves', () => {
     expect((await notaries()).map(({ notary }) => notary)).toContain(better.notary)
   })
 
-  it('drains an enclave whose release is revoked, and uses it again when it is accepted again', async () => {
+  it('a gateway drains an enclave whose release is revoked, and uses it again once accepted again', async () => {
     const revoked = { at: '2026-02-01T00:00:00Z', reason: 'a test' }
     const four = await fleet.start('four', 'a1')
     expect(await cli('enclaves', 'add', four.url)).toMatchObject({ code: 0 })

@@ -57,7 +57,7 @@ describe.runIf(NATS.isMet)(NATS.title('two gateways, each with an enclave of its
     await nats?.stop()
   })
 
-  it('speak for both', async () => {
+  it('two gateways, each with an enclave, give the same notaries and encryption keys', async () => {
     expect(await notariesAt(first)).toEqual(await notariesAt(second))
     const keys = await Promise.all(
       [first, second].map(async ({ url }) =>
@@ -69,7 +69,7 @@ describe.runIf(NATS.isMet)(NATS.title('two gateways, each with an enclave of its
     expect(keys[0]).toBe(keys[1])
   })
 
-  it('have the other’s enclave attested, over a nonce', async () => {
+  it('two gateways have the other’s enclave attested, over a nonce', async () => {
     for (const at of [first, second])
       for (const notary of await notariesAt(first)) {
         const nonce = randomBytes(32).toString('hex')
@@ -83,7 +83,7 @@ describe.runIf(NATS.isMet)(NATS.title('two gateways, each with an enclave of its
   })
 
   it.each([false, true])(
-    'make encrypted calls at the other’s enclave, streamed: %s',
+    'two gateways make encrypted calls at the other’s enclave, streamed: %s',
     async (stream) => {
       for (const at of [first, second]) {
         const send = createEncryptedFetch(() => at.url, 'notaries')

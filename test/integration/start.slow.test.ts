@@ -58,7 +58,7 @@ describe('npm start', () => {
     await rm(folder, { recursive: true, force: true })
   })
 
-  it('prints a curl line that works, and a line that verifies its record', async () => {
+  it('npm start prints a curl line that works, and a line that verifies its record', async () => {
     const lines = service
       .output()
       .stdout.split('\n')
@@ -74,7 +74,7 @@ describe('npm start', () => {
     expect(report).toMatch(/^VALID: nothing failed in the record/m)
   })
 
-  it('says which parts are embedded, simulated or for demonstration', () => {
+  it('npm start says which parts are embedded, simulated or for demonstration', () => {
     const { stdout } = service.output()
     for (const mark of [
       'EMBEDDED: PGlite',
@@ -85,7 +85,7 @@ describe('npm start', () => {
       expect(stdout).toContain(mark)
   })
 
-  it('anchors a completion in a transaction to the contract that succeeds', async () => {
+  it('npm start anchors a completion in a transaction to the contract that succeeds', async () => {
     const { tx_hash } = await ask(service, 'anchor me')
     type Receipt = { readonly status: string; readonly to: string } | null
     const receipt = () => rpc(service, 'eth_getTransactionReceipt', [tx_hash]) as Promise<Receipt>
@@ -94,7 +94,7 @@ describe('npm start', () => {
       .toMatchObject({ status: '0x1', to: service.contract })
   })
 
-  it('gives a record by its hash, which verifies in full against the right measurement and root alone', async () => {
+  it('a record found by its hash verifies in full against the right measurement and root alone', async () => {
     const { hash } = await ask(service, 'look me up')
     const { status, body } = await get(service, `/v1/verified/chat/completions/${hash}`)
     expect(status).toBe(200)
@@ -120,7 +120,7 @@ describe('npm start', () => {
     expect(aws).toMatchObject({ code: 1, stdout: expect.stringContaining('root_untrusted') })
   })
 
-  it('verifies a record with the network alone, and without expectations claims no more than consistency', async () => {
+  it('the command line verifies a record with the network alone, as consistent without expectations', async () => {
     const { hash } = await ask(service, 'fetch me')
     const url = `${service.url}/v1/verified/chat/completions/${hash}`
     const run = await runCli(['verify', url], {
@@ -133,7 +133,7 @@ describe('npm start', () => {
     expect(unauthorised).toMatchObject({ code: 1, stderr: expect.stringContaining('answered 401') })
   })
 
-  it('keeps its keys and sockets from other users', async () => {
+  it('npm start keeps its keys and sockets from other users', async () => {
     const modeOf = async (path: string) => (await stat(path)).mode & 0o777
     expect(await modeOf(join(folder, 'api-key'))).toBe(0o600)
     expect(await readFile(join(folder, 'api-key'), 'utf8')).toBe(`${service.apiKey}\n`)
@@ -141,7 +141,7 @@ describe('npm start', () => {
     expect(await modeOf(dirname(socket))).toBe(0o700)
   })
 
-  it('refuses a second gateway on the same data folder, and says which process has it', async () => {
+  it('npm start refuses a second gateway on the same data folder, and says which process has it', async () => {
     const { child, output } = launchAffidavit({ dataFolder: folder })
     const [code] = await once(child, 'close')
     expect(code).toBe(1)
@@ -149,7 +149,7 @@ describe('npm start', () => {
     expect(output().stderr).not.toContain('    at ')
   })
 
-  it('brings back an enclave and a demo provider that were killed', async () => {
+  it('npm start brings back an enclave and a demo provider that were killed', async () => {
     for (const script of ['enclave/main.ts', 'demo/main.ts']) {
       const pid = listTree(service.pid).find((candidate) => nameProcess(candidate) === script)
       process.kill(pid ?? 0, 'SIGKILL')
@@ -166,7 +166,7 @@ describe('npm start', () => {
     }
   })
 
-  it('keeps the history over a kill -9 of the gateway, and leaves no process behind', async () => {
+  it('npm start keeps the history over a kill -9 of the gateway, and leaves no process behind', async () => {
     const { hash, tx_hash } = await ask(service, 'survive')
     const parts = listTree(service.pid).filter((pid) => pid !== service.pid)
     expect(parts.length).toBeGreaterThanOrEqual(3)
@@ -187,7 +187,7 @@ describe('npm start', () => {
     expect(run.code).toBe(0)
   })
 
-  it('runs beside another one with a data folder of its own', async () => {
+  it('npm start runs beside another service with a data folder of its own', async () => {
     const other = await startAffidavit({ variables: { DEV_API_KEY: 'my-own-key' } })
     try {
       expect(other.apiKey).toBe('my-own-key')
@@ -208,7 +208,7 @@ describe('a stop', () => {
   const start = (variables = {}) =>
     startAffidavit({ dataFolder: folder, variables: { DEMO_DELAY_MS: '50', ...variables } })
 
-  it('finishes running calls, commits them, and then exits 0 with nothing left behind', async () => {
+  it('a stop finishes running calls, commits them, and then exits 0 with nothing left behind', async () => {
     const service = await start()
     const parts = listTree(service.pid)
     const slow = await startSlowStream(service)
@@ -219,7 +219,7 @@ describe('a stop', () => {
     expect(service.output().stderr).not.toContain('"level":"error"')
   })
 
-  it('reaches every part when it is npm that is told', async () => {
+  it('a stop reaches every part when it is npm that is told', async () => {
     const npm = spawn('npm', ['start'], {
       cwd: join(import.meta.dirname, '../..'),
       env: { ...process.env, PORT: '0', CHAIN_PORT: '0', DATA_DIR: folder },
@@ -245,7 +245,7 @@ describe('a stop', () => {
     }
   })
 
-  it('serves on for its drain delay, not ready, which the second signal skips', async () => {
+  it('a stop serves on for its drain delay, not ready, which the second signal skips', async () => {
     const service = await start({ DRAIN_DELAY_MS: '600000' })
     process.kill(service.pid, 'SIGTERM')
     await expect.poll(async () => (await get(service, '/readyz')).status).toBe(503)
@@ -258,7 +258,7 @@ describe('a stop', () => {
     await expect.poll(() => isAlive(service.pid), { timeout: 30_000 }).toBe(false)
   })
 
-  it('ends at once with the second signal, and takes every part along', async () => {
+  it('a stop ends at once with the second signal, and takes every part along', async () => {
     const service = await start()
     const parts = listTree(service.pid)
     const slow = await startSlowStream(service)
@@ -304,7 +304,7 @@ describe('a start that cannot be', () => {
     return output().stderr
   }
 
-  it('names every part that production refuses, in one report', async () => {
+  it('a start in production names every part that it refuses, in one report', async () => {
     const report = await fail({ NODE_ENV: 'production' })
     for (const part of [
       'embedded database',
@@ -318,7 +318,7 @@ describe('a start that cannot be', () => {
     expect(report).toContain('HISTORY_ALL: expected in production')
   })
 
-  it('names all faults of the configuration together', async () => {
+  it('a start that fails names all faults of the configuration together', async () => {
     const report = await fail({
       PORT: 'many',
       LOG_LEVEL: 'loud',
@@ -328,11 +328,11 @@ describe('a start that cannot be', () => {
       expect(report).toContain(name)
   })
 
-  it('names faults that only the enclave finds', async () => {
+  it('a start that fails names faults that only the enclave finds', async () => {
     expect(await fail({ PROVIDERS_FILE: '/nowhere.json' })).toContain('PROVIDERS_FILE')
   })
 
-  it('names a port that is taken, and a chain port that is taken', async () => {
+  it('a start that fails names a port that is taken, and a chain port that is taken', async () => {
     const server = createServer().listen(0, '127.0.0.1')
     await once(server, 'listening')
     const address = server.address()
@@ -342,7 +342,7 @@ describe('a start that cannot be', () => {
     server.close()
   })
 
-  it('names an operator’s part that is not there', async () => {
+  it('a start that fails names an operator’s part that is not there', async () => {
     expect(await fail({ ENCLAVE_URL: 'unix:/nowhere/enclave.sock' })).toContain('ENCLAVE_URL')
     const report = await fail({ DATABASE_URL: 'postgres://user:hush@127.0.0.1:1/x' })
     expect(report).toContain('DATABASE_URL')

@@ -75,7 +75,7 @@ async function filesWith(text: string): Promise<readonly string[]> {
 
 const checkpoint = (database: Database) => sql`checkpoint`.execute(database.queries)
 
-it('puts a prompt that is encrypted into no file of the server, its write-ahead log included', async () => {
+it('an encrypted prompt is in no file of the server, its write-ahead log included', async () => {
   const { open } = await openNew()
   const sealing = await open(true)
   const long = `${'lorem ipsum '.repeat(1_000)}a planted sentence 5c1f`
@@ -89,7 +89,7 @@ it('puts a prompt that is encrypted into no file of the server, its write-ahead 
   expect(found?.request).toBe(record.request)
 })
 
-it('encrypts what was in the clear, though the command is killed again and again', async () => {
+it('the encryption of stored content ends, though its command is killed again and again', async () => {
   const { open, variables } = await openNew()
   const plain = await open(false)
   const batches = Array.from({ length: RECORDS / 500 }, () =>
@@ -131,7 +131,7 @@ it('encrypts what was in the clear, though the command is killed again and again
   expect(await filesWith('clear 91aa')).not.toEqual([])
 })
 
-it('erases what is old once, though a gateway is killed at it and two others go on', async () => {
+it('old content is erased once, though a gateway is killed during the erasure and two others go on', async () => {
   const days = Math.ceil((Date.now() / 1_000 - CREATED_AT) / 86_400)
   const url = await server.createDatabase()
   const database = await openDatabase({ url })

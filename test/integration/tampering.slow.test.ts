@@ -100,14 +100,14 @@ const PROTECTED = [
 ]
 
 describe('a record that was tampered with', () => {
-  it('was fine before', async () => {
+  it('the record passes every check before it is tampered with', async () => {
     expect(await judgeRecord({ record }, { policy })).toMatchObject({
       ok: true,
       holder: { code: 'any', root: 'given' },
     })
   })
 
-  it('is caught whichever value was changed, to whatever', async () => {
+  it('a tampered record is caught whichever value was changed, to whatever', async () => {
     const missed: string[] = []
     let tried = 0
     for (const path of leavesOf(record).filter(([name]) => PROTECTED.includes(String(name))))
@@ -120,7 +120,7 @@ describe('a record that was tampered with', () => {
     expect(missed).toEqual([])
   })
 
-  it('is caught when a member was added or taken away', async () => {
+  it('a tampered record is caught when a member was added or taken away', async () => {
     const missed: string[] = []
     for (const path of leavesOf(record).filter(([name]) => PROTECTED.includes(String(name)))) {
       const parent = path.slice(0, -1)
@@ -138,7 +138,7 @@ describe('a record that was tampered with', () => {
     expect(missed).toEqual([])
   })
 
-  it('is caught when any character of its text was changed, but for those of id and tx_hash', async () => {
+  it('a tampered record is caught when any character of its text but those of id and tx_hash was changed', async () => {
     const free = ['id', 'tx_hash'].map((name) => {
       const start = text.search(new RegExp(`"${name}":"[^"]*","(request|attestation)"`))
       return [start, text.indexOf('","', start)] as const
@@ -159,12 +159,12 @@ describe('a record that was tampered with', () => {
     )
   })
 
-  it('does not detect a changed id or tx_hash: those are for evidence bundles', async () => {
+  it('a changed id or tx_hash of a record is not detected: those are for evidence bundles', async () => {
     expect(await isCaught(changeAt(record, ['id'], () => 'x'))).toBe(false)
     expect(await isCaught(changeAt(record, ['tx_hash'], () => `0x${'00'.repeat(32)}`))).toBe(false)
   })
 
-  it('makes the command fail', async () => {
+  it('a tampered record makes the command fail', async () => {
     const changed = JSON.stringify(
       changeAt(record, ['response', 'choices', 1, 'message', 'content'], () => 'other'),
     )

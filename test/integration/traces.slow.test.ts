@@ -58,7 +58,7 @@ const byName = (spans: readonly CollectedSpan[], name: string) =>
   spans.filter((span) => span.name === name)
 
 describe('a trace', () => {
-  it('goes on from the caller’s, over the gateway and the enclave’s receipt, with what the conventions say of a model', async () => {
+  it('a trace goes on from the caller’s, over gateway and receipt, with what the conventions say of a model', async () => {
     expect(await call(VERIFIED)).toContain('the planted prompt')
     const spans = await spansOf(TRACE_ID, 6)
     const [server] = byName(spans, `POST ${VERIFIED}`)
@@ -91,7 +91,7 @@ describe('a trace', () => {
     }
   })
 
-  it('goes on in the node agent, for a plain completion', async () => {
+  it('a trace goes on in the node agent, for a plain completion', async () => {
     expect(await call(CHAT, { traceparent: parentOf('a'), stream: true })).toContain('[DONE]')
     const spans = await spansOf(traceIdOf('a'), 5)
     const [server] = byName(spans, `POST ${CHAT}`)
@@ -109,28 +109,28 @@ describe('a trace', () => {
     expect(gateways?.attributes['gen_ai.usage.output_tokens']).toBeGreaterThan(0)
   })
 
-  it('is marked where the call failed', async () => {
+  it('a trace is marked where the call failed', async () => {
     await call(VERIFIED, { traceparent: parentOf('b'), model: 'demo/refusal' })
     await call(VERIFIED, { traceparent: parentOf('b'), model: 'nobody/has-it' })
     const servers = byName(await spansOf(traceIdOf('b'), 4), `POST ${VERIFIED}`)
     expect(servers.map(({ attributes }) => attributes['http.response.status_code'])).toContain(404)
   })
 
-  it('is not begun for a caller who decided against it', async () => {
+  it('a trace is not begun for a caller who decided against it', async () => {
     await call(CHAT, { traceparent: parentOf('c', '00') })
     await call(CHAT, { traceparent: parentOf('d') })
     await spansOf(traceIdOf('d'), 4)
     expect(await spansOf(traceIdOf('c'), 0)).toEqual([])
   })
 
-  it('is one of ours for a malformed trace context', async () => {
+  it('a malformed trace context gives a trace of our own', async () => {
     const before = collector.spans().length
     await call(CHAT, { traceparent: `00-${'0'.repeat(32)}-x-01` })
     await expect.poll(() => collector.spans().length, { timeout: 15_000 }).toBeGreaterThan(before)
     expect(collector.spans().map(({ traceId }) => traceId)).not.toContain('0'.repeat(32))
   })
 
-  it('goes to the collector with its headers, and tells it no prompt and no key', () => {
+  it('a trace goes to the collector with its headers, and tells it no prompt and no key', () => {
     expect(collector.headers[0]).toMatchObject({
       path: '/v1/traces',
       'x-collector-key': 'plain secret',

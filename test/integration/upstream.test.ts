@@ -14,7 +14,7 @@ beforeAll(async () => {
 const drawing = { model: 'demo/image', prompt: 'a blue whale', size: '512x512' as const }
 
 describe('a service that was started with nothing configured', () => {
-  it('makes embeddings of the demonstration, the same as floats and as base64', async () => {
+  it('an unconfigured service makes embeddings of the demonstration, the same as floats and as base64', async () => {
     const request = { model: 'demo/embedding', input: ['a whale', 'a blue whale', 'taxes'] }
     const floats = await client.embeddings.create({ ...request, encoding_format: 'float' })
     const decoded = await client.embeddings.create(request)
@@ -28,7 +28,7 @@ describe('a service that was started with nothing configured', () => {
     expect(nearness(whale, blue)).toBeGreaterThan(nearness(whale, taxes))
   })
 
-  it('makes images of the demonstration, and changes them', async () => {
+  it('an unconfigured service makes images of the demonstration, and changes them', async () => {
     const { data = [] } = await client.images.generate({ ...drawing, n: 2 })
     const images = await Promise.all(
       data.map(async ({ url }) => new Uint8Array(await (await fetch(url ?? '')).arrayBuffer())),
@@ -41,13 +41,13 @@ describe('a service that was started with nothing configured', () => {
     expect(bytes).not.toEqual(Buffer.from(images[0] ?? []))
   })
 
-  it('lists both models, and what they are for', async () => {
+  it('an unconfigured service lists both models, and what they are for', async () => {
     const { data } = await client.models.list()
     const owners = Object.fromEntries(data.map(({ id, owned_by }) => [id, owned_by]))
     expect(owners).toMatchObject({ 'demo/embedding': 'embeddings', 'demo/image': 'images' })
   })
 
-  it('says that it has no search provider', async () => {
+  it('an unconfigured service says that it has no search provider', async () => {
     const reply = await fetch(`${service.url}/v1/tool/search`, {
       method: 'POST',
       headers: { authorization: `Bearer ${service.apiKey}`, 'content-type': 'application/json' },

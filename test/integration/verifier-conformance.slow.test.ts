@@ -28,7 +28,7 @@ async function run(words: readonly string[]): Promise<Run> {
 }
 
 describe('our own verifier', () => {
-  it('conforms in every case, in one process', async () => {
+  it('our own verifier conforms in every case, in one process', async () => {
     const { stdout, stderr } = await run([
       ...['--import', join(MUTANTS, 'hook.ts')],
       ...[join(MUTANTS, 'main.ts'), '--baseline'],
@@ -37,14 +37,14 @@ describe('our own verifier', () => {
     expect(JSON.parse(stdout)).toEqual({ different: [], mutants: [] })
   })
 
-  it('conforms as a program, called by the driver', async () => {
+  it('our own verifier conforms as a program, called by the driver', async () => {
     const { code, stdout } = await drive('--only', '/anchor-', ...OURS)
     expect(stdout).toMatch(/^CASE +EXPECTED +GOT +OK$/m)
     expect(stdout).toMatch(/^CONFORMS: \d\d cases$/m)
     expect(code).toBe(0)
   })
 
-  it('is asked with a chain, where a case has one', async () => {
+  it('our own verifier is asked with a chain, where a case has one', async () => {
     const { code, stdout } = await drive('--only', 'block-on-chain', '--json', ...OURS)
     expect(code).toBe(0)
     expect(JSON.parse(stdout)).toMatchObject({ ok: true, cases: 4, different: 0, skipped: 0 })
@@ -65,7 +65,7 @@ describe('the driver', () => {
     return [process.execPath, path]
   }
 
-  it('finds a verifier that skips one check, by its verdicts alone', async () => {
+  it('the driver finds a verifier that skips one check, by its verdicts alone', async () => {
     const skipping = [...SKIPPING, 'check anchor time']
     const { code, stdout } = await drive('--verdicts', '--only', 'anchor-time', ...skipping)
     expect(code).toBe(1)
@@ -74,7 +74,7 @@ describe('the driver', () => {
     expect(stdout).toMatch(/^DIFFERS: 3 of 3 cases$/m)
   })
 
-  it('finds a verifier that says verified of everything, in every case that is not', async () => {
+  it('the driver finds a verifier that says verified of everything, in every case that is not', async () => {
     const report = { ok: true, bundle: { verdict: 'verified', checks: [] } }
     const yes = await save('yes.mjs', `console.log(${JSON.stringify(JSON.stringify(report))})`)
     const { code, stdout } = await drive('--verdicts', '--json', '--only', 'bundle/release', ...yes)
@@ -87,7 +87,7 @@ describe('the driver', () => {
       expect(differences.length > 0).toBe(!expected.startsWith('verified'))
   })
 
-  it('finds a verifier with the right verdict for another reason, unless told otherwise', async () => {
+  it('the driver finds a verifier with the right verdict for another reason, unless told otherwise', async () => {
     const checks = [{ name: 'hash', outcome: 'failed' }]
     const no = await save(
       'no.mjs',
@@ -99,7 +99,7 @@ describe('the driver', () => {
     expect((await drive('--only', 'anchor-time', '--verdicts', ...no)).code).toBe(0)
   })
 
-  it('finds a verifier whose exit code says otherwise than its verdict', async () => {
+  it('the driver finds a verifier whose exit code says otherwise than its verdict', async () => {
     const checks = [{ name: 'anchor time', outcome: 'failed' }]
     const zero = await save(
       'zero.mjs',
@@ -110,7 +110,7 @@ describe('the driver', () => {
     expect(stdout).toMatch(/^ {2}exit code 0, expected 1$/m)
   })
 
-  it('ends a program that does not end, with what that started, and one that never stops printing', async () => {
+  it('the driver ends a program that hangs, with what it started, and a program that never stops printing', async () => {
     const mark = join(folder, 'still-there')
     const late = `setTimeout(() => require('fs').writeFileSync(${JSON.stringify(mark)}, ''), 3000)`
     const hanging = await save(
@@ -133,13 +133,13 @@ for (;;) writeSync(1, 'x'.repeat(4096))`,
     expect(existsSync(mark)).toBe(false)
   })
 
-  it('says of a program that is not there that it cannot be started', async () => {
+  it('the driver says that a program that is not there cannot be started', async () => {
     const { code, stdout } = await drive('--only', 'anchor-time/an-hour', join(folder, 'nothing'))
     expect(code).toBe(1)
     expect(stdout).toMatch(/cannot be started: spawn \S+ ENOENT/)
   })
 
-  it('skips what a program cannot do, and says how much that is', async () => {
+  it('the driver skips what a program cannot do, and says how much that is', async () => {
     const { code, stdout } = await drive(
       '--without',
       'rpc',

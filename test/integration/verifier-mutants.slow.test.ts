@@ -41,7 +41,7 @@ const OPEN_IN_BUNDLES = [
 
 describe('a verifier that skips one check of a bundle', () => {
   it.each(Object.keys(BUNDLE_CHECKS).filter((name) => name !== 'outcome'))(
-    '%s is found',
+    'a verifier that skips the bundle check %s is found',
     (name) => {
       const mutant = find(`check ${name}`, 'bundle')
       expect(mutant?.byReport).toEqual(expect.any(String))
@@ -50,38 +50,44 @@ describe('a verifier that skips one check of a bundle', () => {
     },
   )
 
-  it('or does not verify the document at all, is found by its verdict', () => {
+  it("a verifier that does not verify a bundle's document at all is found by its verdict", () => {
     expect(find('verification attestation document', 'bundle')?.byVerdict).toEqual(
       expect.any(String),
     )
   })
 
-  it.each(OPEN_IN_BUNDLES)('or says that %s passed, which was not made, is found', (name) => {
-    expect(find(`open ${name}`, 'bundle')?.byReport).toEqual(expect.any(String))
-  })
+  it.each(OPEN_IN_BUNDLES)(
+    'a verifier that says of a bundle that %s passed, which was not made, is found',
+    (name) => {
+      expect(find(`open ${name}`, 'bundle')?.byReport).toEqual(expect.any(String))
+    },
+  )
 
-  it('or takes a cut answer for a whole one, is found by its verdict', () => {
+  it('a verifier that takes a cut answer for a whole one is found by its verdict', () => {
     expect(find('open outcome', 'bundle')?.byVerdict).toEqual(expect.any(String))
   })
 })
 
 describe('a verifier that skips one check of a record', () => {
   const names = verifyRecord({}).checks.map(({ name }) => name)
-  it.each([...names.filter((name) => name !== 'anchor'), 'attestation'])('%s is found', (name) => {
-    const mutant = find(`check ${name}`, 'record')
-    expect(mutant?.byReport).toEqual(expect.any(String))
-    if (name in SHADOWED_CHECKS) expect(mutant?.byVerdict).toBeNull()
-    else expect(mutant?.byVerdict).toEqual(expect.any(String))
-  })
+  it.each([...names.filter((name) => name !== 'anchor'), 'attestation'])(
+    'a verifier that skips the record check %s is found',
+    (name) => {
+      const mutant = find(`check ${name}`, 'record')
+      expect(mutant?.byReport).toEqual(expect.any(String))
+      if (name in SHADOWED_CHECKS) expect(mutant?.byVerdict).toBeNull()
+      else expect(mutant?.byVerdict).toEqual(expect.any(String))
+    },
+  )
 
   it.each(['anchor', 'stream hash', 'created_at', 'receipt', 'receipt in log', 'tree head'])(
-    'or says that %s passed, which was not made, is found',
+    'a verifier that says of a record that %s passed, which was not made, is found',
     (name) => {
       expect(find(`open ${name}`, 'record')?.byReport).toEqual(expect.any(String))
     },
   )
 
-  it('or says that the document passed, of which nothing was expected, is found by its verdict', () => {
+  it("a verifier that passes a record's document, of which nothing was expected, is found by its verdict", () => {
     expect(find('open attestation', 'record')?.byVerdict).toEqual(expect.any(String))
   })
 })
@@ -89,7 +95,7 @@ describe('a verifier that skips one check of a record', () => {
 describe('a verifier that skips one comparison with what was kept', () => {
   const kept = { request: {}, answer: { kind: 'whole', answer: {} } } as const
   const names = compareExchange({}, kept).map(({ name }) => name)
-  it.each(names)('%s is found by its verdict', (name) => {
+  it.each(names)('a verifier that skips the comparison %s is found by its verdict', (name) => {
     for (const kind of ['bundle', 'record'] as const)
       expect(find(`check ${name}`, kind)?.byVerdict).toEqual(expect.any(String))
   })
@@ -130,7 +136,7 @@ const NEVER_REACHED = ['revocation_list_foreign', 'revocation_list_not_yet_valid
 
 describe('a verifier that skips one rule of documents', () => {
   it.each(Object.keys(ATTESTATION_CODES).filter((code) => !NEVER_REACHED.includes(code)))(
-    '%s is found by its verdict, or refuses the same by another rule',
+    'a verifier that skips the rule %s is found by its verdict, or refuses the same by another rule',
     (code) => {
       const found = output.mutants.filter(({ key }) => key === `code ${code}`)
       expect(found).not.toEqual([])
@@ -162,7 +168,7 @@ const SHADOWED_THROWS: readonly RegExp[] = [
 ]
 
 describe('a verifier that goes on where ours refuses', () => {
-  it('is found, wherever a case comes to that refusal, unless another one catches the same', () => {
+  it('a verifier that goes on where ours refuses is found, unless another refusal catches the same case', () => {
     const throws = output.mutants.filter(({ key }) => key.startsWith('throw '))
     expect(throws.length).toBeGreaterThan(80)
     const places = new Set(throws.map(({ key }) => key))
@@ -174,11 +180,11 @@ describe('a verifier that goes on where ours refuses', () => {
 })
 
 describe('the whole manifest', () => {
-  it('is conformed to by our verifier with nothing skipped, but for how it is loaded', () => {
+  it('our verifier conforms to the whole manifest with nothing skipped, but for how it is loaded', () => {
     expect(output.different).toEqual([])
   })
 
-  it('is conformed to by our program, called by the driver once for each case that is no document', async () => {
+  it('our program conforms to the whole manifest, called by the driver for each case that is no document', async () => {
     const driver = join(ROOT, 'test/conformance/run.ts')
     const ours = [process.execPath, join(ROOT, 'src/cli/main.ts')]
     const { stdout } = await runNode(driver, '--failures', '--without', 'attestation', ...ours)

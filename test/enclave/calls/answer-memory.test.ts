@@ -15,21 +15,21 @@ function open(bytesMax: number) {
 }
 
 describe('takeSpace', () => {
-  it('ends the call when there is none', () => {
+  it('takeSpace ends the call when there is no space', () => {
     expect(() => takeSpace(true)).not.toThrow()
     expect(() => takeSpace(false)).toThrow(CallFault)
   })
 })
 
 describe('admitAnswer', () => {
-  it('takes more than a hundred bytes for each object, however few bytes it is written with', () => {
+  it('admitAnswer takes over a hundred bytes for each object, however few bytes it is written with', () => {
     const { space, reservation } = open(1e9)
     admitAnswer(reservation, Buffer.from(`[${'{},'.repeat(1000)}0]`))
     admitAnswer(reservation, Buffer.from(`[${'{},'.repeat(10_000)}0]`))
     expect(space.used).toBeGreaterThan(1_000_000)
   })
 
-  it('refuses what does not fit beside others', () => {
+  it('admitAnswer refuses an answer that does not fit beside others', () => {
     const { space, reservation } = open(3 * MEBIBYTE)
     const answer = Buffer.from(`[${'{},'.repeat(10_000)}0]`)
     admitAnswer(reservation, answer)
@@ -37,7 +37,7 @@ describe('admitAnswer', () => {
     expect(() => admitAnswer(reservation, Buffer.concat([answer, answer]))).toThrow(tooLarge)
   })
 
-  it('refuses more than an answer may have, whatever room there is', () => {
+  it('admitAnswer refuses more objects than an answer may have, whatever room there is', () => {
     const answer = Buffer.from('{},'.repeat(ANSWER_SIZE_MAX.containers + 1))
     expect(() => admitAnswer(open(1e12).reservation, answer)).toThrow(tooLarge)
   })
@@ -46,7 +46,7 @@ describe('admitAnswer', () => {
 describe('StreamMemory', () => {
   const event = '{"choices":[{"index":0,"delta":{"content":"word "}}]}'
 
-  it('holds little for a long stream whose chunks replace each other', () => {
+  it('StreamMemory holds little for a long stream whose chunks replace each other', () => {
     const { space, reservation } = open(1e9)
     const assembly = new Map([['content', '']])
     const memory = new StreamMemory(reservation, assembly)
@@ -57,7 +57,7 @@ describe('StreamMemory', () => {
     expect(space.used).toBeLessThan(5 * MEBIBYTE)
   })
 
-  it('refuses an event that does not fit, and what is assembled when it becomes too much', () => {
+  it('StreamMemory refuses an event that does not fit, and an assembly that grows too large', () => {
     const { reservation } = open(2 * MEBIBYTE)
     const assembly: object[] = []
     const memory = new StreamMemory(reservation, assembly)
@@ -73,7 +73,7 @@ describe('StreamMemory', () => {
     expect(assembly.length).toBeLessThan(20_000)
   })
 
-  it('refuses an assembly with more than an answer may have, whatever room there is', () => {
+  it('StreamMemory refuses an assembly with more than an answer may have, whatever room there is', () => {
     const assembly = Array.from({ length: ANSWER_SIZE_MAX.containers }, () => ({}))
     const memory = new StreamMemory(open(1e12).reservation, assembly)
     expect(() => {
@@ -81,7 +81,7 @@ describe('StreamMemory', () => {
     }).toThrow(tooLarge)
   })
 
-  it('holds what waits for the end of its event, and lets go of it', () => {
+  it('StreamMemory holds bytes that wait for the end of their event, and releases them after it', () => {
     const { space, reservation } = open(30 * MEBIBYTE)
     const memory = new StreamMemory(reservation, [])
     memory.wait(3 * MEBIBYTE)

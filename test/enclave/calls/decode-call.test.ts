@@ -13,7 +13,7 @@ const invalidCall = expect.objectContaining({
 })
 
 describe('decodeCall', () => {
-  it('gives context, provider and credential', () => {
+  it('decodeCall gives context, provider and credential', () => {
     expect(decodeCall(encode(call))).toEqual(call)
     expect(decodeCall(encode({ ...call, credential: null }))).toEqual({ ...call, credential: null })
     expect(decodeCall(encode({ ...call, context: 'é'.repeat(2048) })).context).toHaveLength(2048)
@@ -37,7 +37,7 @@ describe('decodeCall', () => {
     ['no word whether it goes on', encode({ ...call, outlives_gateway: 1 })],
     ['no word whether it is told', encode({ ...call, tells_completion: 'yes' })],
     ['a credential over the limit', encode({ ...call, credential: 'a'.repeat(4097) })],
-  ])('refuses %s', (_, header) => {
+  ])('decodeCall refuses a call with %s', (_, header) => {
     expect(() => decodeCall(header)).toThrow(invalidCall)
   })
 })
@@ -46,7 +46,7 @@ describe('decodePull', () => {
   const pull = { from: 0, wait_ms: 10, max: 5, known_document: null }
   const decode = (value: unknown) => decodePull(Buffer.from(JSON.stringify(value)))
 
-  it('gives the request, its wait cut to the longest there is', () => {
+  it('decodePull gives the request, and cuts its wait to the longest allowed', () => {
     expect(decode(pull)).toEqual(pull)
     expect(decode({ ...pull, wait_ms: 1e9, known_document: 'ab' })).toEqual({
       ...pull,
@@ -63,7 +63,7 @@ describe('decodePull', () => {
     ['room for none', { ...pull, max: 0 }],
     ['a document that is no text', { ...pull, known_document: 1 }],
     ['no object', []],
-  ])('refuses %s', (_, value) => {
+  ])('decodePull refuses a pull with %s', (_, value) => {
     expect(() => decode(value)).toThrow(invalidCall)
   })
 })
@@ -72,7 +72,7 @@ describe('decodeHeadAttestationRequest', () => {
   const hash = `0x${'b1'.repeat(32)}`
   const decode = (text: string) => decodeHeadAttestationRequest(Buffer.from(text))
 
-  it('gives the block hash', () => {
+  it('decodeHeadAttestationRequest gives the block hash', () => {
     expect(decode(JSON.stringify({ block_hash: hash }))).toEqual({ block_hash: hash })
   })
 
@@ -89,7 +89,7 @@ describe('decodeHeadAttestationRequest', () => {
     ['a size of the gateway’s choosing', JSON.stringify({ block_hash: hash, size: 1 })],
     ['a member twice', `{"block_hash":"${hash}","block_hash":"${hash}"}`],
     ['more after it', `{"block_hash":"${hash}"}x`],
-  ])('refuses %s', (_, text) => {
+  ])('decodeHeadAttestationRequest refuses a request: %s', (_, text) => {
     expect(() => decode(text)).toThrow(invalidCall)
   })
 })

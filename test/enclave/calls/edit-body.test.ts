@@ -9,7 +9,7 @@ function set(body: string): string {
 }
 
 describe('setIncludeUsage', () => {
-  it('appends the member and leaves every other byte alone', () => {
+  it('setIncludeUsage appends the member and leaves every other byte alone', () => {
     expect(set('{"model": "m",\n "temperature": 1.0, "é": "\\u0000" }\n')).toBe(
       '{"model": "m",\n "temperature": 1.0, "é": "\\u0000" ,"stream_options":{"include_usage":true}}\n',
     )
@@ -46,17 +46,17 @@ describe('setIncludeUsage', () => {
       '{"stream_options":"x","b":1}',
       '{"stream_options":{"include_usage":true},"b":1}',
     ],
-  ])('replaces options that are %s in their place', (_, body, expected) => {
+  ])('setIncludeUsage replaces options that are %s in their place', (_, body, expected) => {
     expect(set(body)).toBe(expected)
   })
 
-  it('is not misled by the name in a nested object, in a value, or in a string with quotes and braces', () => {
+  it('setIncludeUsage is not misled by the name in a nested object, a value, or a string with quotes', () => {
     const body =
       '{"a":{"stream_options":{}},"b":"stream_options","c":"\\"stream_options\\":{},","d":["stream_options"]}'
     expect(set(body)).toBe(`${body.slice(0, -1)},"stream_options":{"include_usage":true}}`)
   })
 
-  it('changes include_usage alone, in any object and any layout', () => {
+  it('setIncludeUsage changes include_usage alone, in any object and any layout', () => {
     const options = fc.oneof(fc.constant(null), fc.dictionary(fc.string(), fc.jsonValue()))
     const rest = fc.dictionary(fc.string(), fc.jsonValue(), { minKeys: 1 })
     fc.assert(
@@ -93,16 +93,16 @@ describe('removeMember', () => {
     ['last', '{"a":1.0 ,"affidavit":null }\n', '{"a":1.0 }\n'],
     ['alone', '{"affidavit":1}', '{}'],
     ['escaped in its name', '{"a":1,"affidavi\\u0074":{"nonce":"}"}}', '{"a":1}'],
-  ])('takes out the member that stands %s, and no other byte', (_, body, expected) => {
+  ])('removeMember takes out the member that stands %s, and no other byte', (_, body, expected) => {
     expect(remove(body)).toBe(expected)
   })
 
-  it('is not misled by the name in a nested object, in a value, or in a string', () => {
+  it('removeMember is not misled by the name in a nested object, in a value, or in a string', () => {
     const body = '{"a":{"affidavit":{}},"b":"affidavit","c":"\\"affidavit\\":{},"}'
     expect(remove(body)).toBe(body)
   })
 
-  it('leaves every other member as it was, in any object and any layout', () => {
+  it('removeMember leaves every other member as it was, in any object and any layout', () => {
     fc.assert(
       fc.property(
         fc.dictionary(fc.string(), fc.jsonValue()),

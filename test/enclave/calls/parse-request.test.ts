@@ -16,7 +16,7 @@ function faultOf(body: string | Uint8Array) {
 }
 
 describe('parseRequest', () => {
-  it('forwards the very bytes of a call without stream', () => {
+  it('parseRequest forwards the very bytes of a call without stream', () => {
     const text =
       '{ "model":"m", "messages":[], "temperature": 1.0, "stream": false, "stream_options": null }'
     const parsed = parse(text)
@@ -30,7 +30,7 @@ describe('parseRequest', () => {
     })
   })
 
-  it('asks for usage on a stream, and keeps the request as the caller wrote it', () => {
+  it('parseRequest asks for usage on a stream, and keeps the request as the caller wrote it', () => {
     const parsed = parse('{"model":"m","messages":[],"stream":true,"n":3}')
     expect(Buffer.from(parsed.forwarded).toString()).toBe(
       '{"model":"m","messages":[],"stream":true,"n":3,"stream_options":{"include_usage":true}}',
@@ -40,7 +40,7 @@ describe('parseRequest', () => {
     expect(parsed).toMatchObject({ isStream: true, usageAsked: false, choicesAsked: 3 })
   })
 
-  it('forwards the very bytes of a stream whose caller asked for usage himself', () => {
+  it('parseRequest forwards the very bytes of a stream whose caller asked for usage himself', () => {
     const text =
       '{"model":"m","messages":[],"stream":true,"stream_options":{"include_usage": true}}'
     const parsed = parse(text)
@@ -48,7 +48,7 @@ describe('parseRequest', () => {
     expect(parsed.usageAsked).toBe(true)
   })
 
-  it("keeps the caller's nonce from the provider, and hashes it", () => {
+  it("parseRequest keeps the caller's nonce from the provider, and hashes it", () => {
     const nonce = 'ab'.repeat(16)
     const parsed = parse(
       `{"model":"m","affidavit":{"nonce":"${nonce}"},"messages":[], "stream":true}`,
@@ -73,7 +73,7 @@ describe('parseRequest', () => {
     ['half a byte', `{"nonce":"${'ab'.repeat(16)}a"}`],
     ['upper case', `{"nonce":"${'AB'.repeat(16)}"}`],
     ['no text', '{"nonce":1}'],
-  ])('refuses an affidavit member that is %s', (_, affidavit) => {
+  ])('parseRequest refuses an affidavit member that is %s', (_, affidavit) => {
     const fault = faultOf(`{"model":"m","messages":[],"affidavit":${affidavit}}`)
     expect(fault).toMatchObject({
       status: 422,
@@ -82,7 +82,7 @@ describe('parseRequest', () => {
     })
   })
 
-  it('streams for true alone', () => {
+  it('parseRequest takes a call for a stream only when stream is true, not "true"', () => {
     expect(parse('{"model":"m","messages":[],"stream":"true"}').isStream).toBe(false)
   })
 
@@ -101,7 +101,7 @@ describe('parseRequest', () => {
     ['an integer beyond 2^53', '{"model":"m","messages":[],"seed":9007199254740993}', ['seed']],
     ['a number that overflows', '{"model":"m","messages":[],"seed":1e999}', ['seed']],
     ['half a surrogate pair', '{"model":"m","messages":["\\ud800"]}', ['messages', 0]],
-  ])('refuses %s and says where', (_, body, where) => {
+  ])('parseRequest refuses %s and says where', (_, body, where) => {
     const fault = faultOf(body)
     expect(fault).toMatchObject({ status: 422, code: 'invalid_request' })
     expect(fault?.loc?.slice(0, 1 + where.length)).toEqual(['body', ...where])

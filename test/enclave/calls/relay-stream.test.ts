@@ -102,7 +102,7 @@ const contentOf = ({ completion }: { readonly completion: Completion }) =>
 const sha256 = (bytes: string | Uint8Array) => createHash('sha256').update(bytes).digest('hex')
 
 describe('a stream', () => {
-  it('passes its chunks on, then says that it was sealed', async () => {
+  it('a stream passes its chunks on, then says that it was sealed', async () => {
     const { status, chunks, sealed, fault } = await enclave.stream(question)
     expect(status).toBe(200)
     expect(chunks.map(({ choices }) => choices[0]?.delta)).toEqual([
@@ -123,7 +123,7 @@ describe('a stream', () => {
     expect(taken.completion.usage).toEqual(usage)
   })
 
-  it('is received, forwarded and hashed byte for byte', async () => {
+  it('a stream is received, forwarded and hashed byte for byte', async () => {
     const text = eventsOf(whole)
     await enclave.stream(question)
     const forwarded = Buffer.from(provider.requests.at(-1)?.body ?? [])
@@ -140,7 +140,7 @@ describe('a stream', () => {
     expect(taken.request).not.toContain('include_usage')
   })
 
-  it('gives a caller who kept the chunks, with usage, the response hash of the receipt', async () => {
+  it('the chunks that a caller kept, with usage, give the response hash of the receipt', async () => {
     const { chunks } = await enclave.stream(withUsage)
     expect(chunks.at(-1)).toMatchObject({ choices: [], usage })
     const response = assembleCompletion(chunks as unknown as readonly JsonObject[])
@@ -154,7 +154,7 @@ describe('a stream', () => {
     })
   })
 
-  it('of many chunks of text is given out and recorded as if each were read by itself', async () => {
+  it('a stream of many text chunks is given and recorded as if each chunk were read by itself', async () => {
     const texts = [
       'Hel',
       'lo',
@@ -194,7 +194,7 @@ describe('a stream', () => {
     expect(taken.slice(0, taken.length / 2)).toEqual(taken.slice(taken.length / 2))
   })
 
-  it('comes through while the provider still speaks', async () => {
+  it('a stream comes through while the provider still speaks', async () => {
     script = () => [
       send(EVENT_STREAM_HEAD),
       send(chunked(eventsOf([first]))),
@@ -212,7 +212,7 @@ describe('a stream', () => {
   })
 
   it.each(['\n', '\r\n', '\r'] as const)(
-    'is the same with line breaks %j, split at any byte',
+    'a stream with line breaks %j, split at any byte, gives the same result',
     async (lineBreak) => {
       const text = Buffer.from(
         eventsOf([first, chunkOf({ content: 'é😀' }), chunkOf({}, 'stop'), '[DONE]'], lineBreak),
@@ -240,7 +240,7 @@ describe('a stream', () => {
       eventsOf(whole).replaceAll('data:', 'id: 1\nretry: 5\nevent: chunk\ndata:'),
     ],
     ['empty data', `data:\n\n${eventsOf(whole)}`],
-  ])('is understood with %s', async (name, text) => {
+  ])('a stream is understood with %s', async (name, text) => {
     const bytes = Buffer.from(text)
     script = () =>
       name.includes('each byte')
@@ -250,7 +250,7 @@ describe('a stream', () => {
     expect(contentOf(await takeOne())).toBe('Hello')
   })
 
-  it('is complete without [DONE] when everything is finished, by length or by connection', async () => {
+  it('a stream without [DONE] is complete when all is finished, by length or by connection', async () => {
     script = () => streamOf(eventsOf(whole.slice(0, -1)))
     expect((await enclave.stream(question)).sealed?.outcome).toBe('complete')
     script = () => [
@@ -261,7 +261,7 @@ describe('a stream', () => {
     expect((await enclave.stream(withUsage)).sealed?.outcome).toBe('complete')
   })
 
-  it('is complete at [DONE], whatever happens to the connection after it', async () => {
+  it('a stream is complete at [DONE], whatever happens to the connection after it', async () => {
     const text = eventsOf(whole)
     for (const then of [
       [{ kind: 'reset' }],
@@ -275,7 +275,7 @@ describe('a stream', () => {
     expect((await enclave.takeAll()).map(({ response }) => response)).toHaveLength(3)
   })
 
-  it('holds tool calls, several choices, logprobs and refusals as they add up', async () => {
+  it('a stream holds tool calls, several choices, logprobs and refusals as they add up', async () => {
     const call = (index: number, more: object) => ({ tool_calls: [{ index, ...more }] })
     const second = (delta: object, finish: string | null = null) => ({
       ...first,
@@ -319,7 +319,7 @@ describe('a stream', () => {
     ])
   })
 
-  it('has surrogates that were cut over two chunks replaced, for the caller as in the record', async () => {
+  it('surrogates that a stream cut over two chunks are replaced, for the caller as in the record', async () => {
     const cut = '{"choices":[{"index":0,"delta":{"content":"\\ud83d"}}]}'
     const rest =
       '{"choices":[{"index":0,"delta":{"content":"\\ude00\\u0000"},"logprobs":{"content":[{"logprob":-0},{"logprob":1.0}]},"finish_reason":"stop"}]}'
@@ -333,7 +333,7 @@ describe('a stream', () => {
     expect(taken.response).toContain('[{"logprob":0},{"logprob":1}]')
   })
 
-  it('carries no member that only the gateway may speak', async () => {
+  it('a stream carries no member that only the gateway may speak', async () => {
     const forged = {
       ...chunkOf({ content: 'a' }, 'stop'),
       hash: 'forged',
@@ -346,7 +346,7 @@ describe('a stream', () => {
     expect((await takeOne()).response).not.toContain('forged')
   })
 
-  it('may be silent but for comments no longer than the first-byte timeout, and longer than the idle timeout', async () => {
+  it('a stream may send comments alone past the idle timeout, within the first-byte timeout', async () => {
     script = () => [
       send(EVENT_STREAM_HEAD),
       pause(200),
@@ -418,13 +418,16 @@ describe('a stream that fails before its first chunk', () => {
       502,
       'answer_too_large',
     ],
-  ])('is an answer with a status and leaves no record: %s', async (_, steps, status, code) => {
-    script = steps
-    const answer = await enclave.complete({ stream: true, ...question })
-    expect(answer.json).toMatchObject({ status, code })
-    expect(answer.status).toBe(status)
-    expect(await enclave.takeAll()).toEqual([])
-  })
+  ])(
+    'a stream that fails before its first chunk gives a status and no record: %s',
+    async (_, steps, status, code) => {
+      script = steps
+      const answer = await enclave.complete({ stream: true, ...question })
+      expect(answer.json).toMatchObject({ status, code })
+      expect(answer.status).toBe(status)
+      expect(await enclave.takeAll()).toEqual([])
+    },
+  )
 })
 
 function* comments(): Generator<Step, void> {
@@ -467,7 +470,7 @@ describe('a stream that breaks off', () => {
       [{ kind: 'repeat', bytes: chunked(`:${'x'.repeat(65534)}\n`), times: 20 }],
       'answer_too_large',
     ],
-  ])('%s gives a fault and a record of what came', async (_, then, code) => {
+  ])('a stream broken off %s gives a fault and a record of what came', async (_, then, code) => {
     script = () => brokenStream(begun, then)
     const { status, text, chunks, fault, sealed } = await enclave.stream(withUsage)
     expect(status).toBe(200)
@@ -495,7 +498,7 @@ describe('a stream that breaks off', () => {
     })
   })
 
-  it('in the packet of its last good chunk still passes that chunk on', async () => {
+  it('a stream that breaks off passes on the good chunk in the packet of the bad one', async () => {
     script = () => streamOf(`${eventsOf([first, chunkOf({ content: 'Hel' })])}data: {\n\n`)
     const { chunks, sealed } = await enclave.stream(question)
     expect(chunks.map(({ choices }) => choices[0]?.delta.content)).toEqual(['', 'Hel'])
@@ -503,7 +506,7 @@ describe('a stream that breaks off', () => {
     expect(contentOf(await takeOne())).toBe('Hel')
   })
 
-  it('is not complete when a choice that was asked for never began', async () => {
+  it('a stream is not complete when a choice that was asked for never began', async () => {
     script = () => streamOf(eventsOf(whole.slice(0, -1)))
     expect((await enclave.stream({ ...question, n: 2 })).sealed?.outcome).toBe('upstream_error')
   })
@@ -566,26 +569,29 @@ describe('a stream that readers could take in two ways', () => {
     ],
     // The helper of openai 4 to 6 would show `x` before the text.
     ['__proto__ in a delta', [chunkOf(JSON.parse('{"__proto__":{"content":"x"}}'))], 'wrong form'],
-  ])('is broken off: %s', async (_, chunks, message) => {
-    script = () =>
-      streamOf(eventsOf([first, text, ...chunks, chunkOf({}, 'stop'), usageChunk, '[DONE]']))
-    const streamed = await enclave.stream(withUsage)
-    expect(streamed.fault).toMatchObject({
-      code: 'provider_error',
-      message: expect.stringContaining(message),
-    })
-    expect(streamed.sealed?.outcome).toBe('upstream_error')
-    const taken = await takeOne()
-    const given = streamed.chunks as unknown as readonly JsonObject[]
-    const { responseHash } = hashCompletion({ request: {}, response: assembleCompletion(given) })
-    expect(receiptOf(taken)).toMatchObject({
-      outcome: 'upstream_error',
-      response_hash: responseHash,
-      stream_hash: hashChunks(given),
-    })
-  })
+  ])(
+    'a stream that readers could take in two ways is broken off: %s',
+    async (_, chunks, message) => {
+      script = () =>
+        streamOf(eventsOf([first, text, ...chunks, chunkOf({}, 'stop'), usageChunk, '[DONE]']))
+      const streamed = await enclave.stream(withUsage)
+      expect(streamed.fault).toMatchObject({
+        code: 'provider_error',
+        message: expect.stringContaining(message),
+      })
+      expect(streamed.sealed?.outcome).toBe('upstream_error')
+      const taken = await takeOne()
+      const given = streamed.chunks as unknown as readonly JsonObject[]
+      const { responseHash } = hashCompletion({ request: {}, response: assembleCompletion(given) })
+      expect(receiptOf(taken)).toMatchObject({
+        outcome: 'upstream_error',
+        response_hash: responseHash,
+        stream_hash: hashChunks(given),
+      })
+    },
+  )
 
-  it('loses the message that a chunk claims to be whole, which some readers show', async () => {
+  it('a message that a chunk claims to be whole is dropped from the stream, as some readers show it', async () => {
     const claimed = choiceWith({
       message: { role: 'assistant', content: 'claimed' },
       finish_reason: 'stop',
@@ -604,7 +610,7 @@ describe('the last chunk of a stream', () => {
       .split('\n\n')
       .flatMap((event) => (event === '' ? [] : [/^event: (.*)/.exec(event)?.[1] ?? 'chunk']))
 
-  it('is told apart, once it is known to be the last, and is in the stream hash', async () => {
+  it('the last chunk is marked as the last once that is known, and is in the stream hash', async () => {
     for (const [asked, count] of [
       [question, 3],
       [withUsage, 4],
@@ -625,13 +631,13 @@ describe('the last chunk of a stream', () => {
     }
   })
 
-  it('is the one with the finish_reason, with no choice-less chunk, when no usage was asked for', async () => {
+  it('the chunk with the finish_reason is the last when no usage was asked for', async () => {
     const { chunks } = await enclave.stream(question)
     expect(chunks.at(-1)).toMatchObject({ choices: [{ finish_reason: 'stop' }], usage: null })
     for (const { choices } of chunks) expect(choices.length).toBeGreaterThan(0)
   })
 
-  it('is held back until the next event, and given as any other when the stream breaks off then', async () => {
+  it('the last chunk is held until the next event, and given as any other if the stream breaks off', async () => {
     script = () => brokenStream(eventsOf([first, chunkOf({ content: 'a' }, 'stop')]), [stall])
     const { text, chunks, fault } = await enclave.stream({ ...question, n: 2 })
     expect(namesOf(text)).toEqual(['chunk', 'chunk', 'fault', 'sealed'])
@@ -643,7 +649,7 @@ describe('the last chunk of a stream', () => {
     )
   })
 
-  it('is an empty one where the provider gave no finish_reason', async () => {
+  it('the last chunk is empty where the provider gave no finish_reason', async () => {
     script = () => streamOf(eventsOf([first, chunkOf({ content: 'a' }), '[DONE]']))
     const { text, chunks } = await enclave.stream(question)
     expect(namesOf(text)).toEqual(['chunk', 'chunk', 'last', 'sealed'])
@@ -670,7 +676,7 @@ describe('a gateway that goes away', () => {
     expect(performance.now() - left).toBeLessThan(2_000)
   }
 
-  it('ends the provider’s request at once and leaves a record of what came', async () => {
+  it('a gateway that leaves ends the provider’s request at once, and a record of what came stays', async () => {
     await leaveAfter(eventsOf([first, chunkOf({ content: 'Hel' })]), [stall])
     await sleep(20)
     const taken = await takeOne()
@@ -685,7 +691,7 @@ describe('a gateway that goes away', () => {
     ])
   })
 
-  it('does not end a call that outlives it, however much is still to come', async () => {
+  it('a call that outlives its gateway goes on after the gateway left, however much is to come', async () => {
     const { promise: goOn, resolve: go } = Promise.withResolvers<void>()
     const piece = 'x'.repeat(1_000)
     script = function* () {
@@ -713,13 +719,13 @@ describe('a gateway that goes away', () => {
     expect(contentOf(taken)).toHaveLength(500_000)
   })
 
-  it('when everything had come leaves a complete record', async () => {
+  it('a gateway that leaves when everything had come leaves a complete record', async () => {
     await leaveAfter(eventsOf(whole), [stall])
     await sleep(20)
     expect(receiptOf(await takeOne()).outcome).toBe('complete')
   })
 
-  it('before the first chunk leaves none', async () => {
+  it('a gateway that leaves before the first chunk leaves no record', async () => {
     script = () => brokenStream(': hi\n\n', [stall])
     const requests = provider.requests.length
     const call = enclave.open({ stream: true, ...question })
@@ -735,7 +741,7 @@ describe('a gateway that goes away', () => {
 describe('a gateway that does not read', () => {
   const piece = eventsOf([chunkOf({ content: 'x'.repeat(1000) })])
 
-  it('stops the reading of the provider, and counts as gone in the end', async () => {
+  it('a gateway that does not read stops the reading of the provider, and in the end counts as gone', async () => {
     let sent = 0
     script = function* () {
       yield send(EVENT_STREAM_HEAD)
@@ -757,7 +763,7 @@ describe('a gateway that does not read', () => {
     call.destroy()
   })
 
-  it('for longer than the idle timeout, and then does, gets everything', async () => {
+  it('a gateway that reads again after more than the idle timeout gets everything', async () => {
     script = () =>
       streamOf(
         ...Array.from({ length: 700 }, () => piece),

@@ -74,7 +74,7 @@ const receiptOf = ({ receipt }: SealedCompletion) =>
 const sha256 = (bytes: string | Uint8Array) => createHash('sha256').update(bytes).digest('hex')
 
 describe('a completion', () => {
-  it('is sealed: hashes, signature and receipt fit the bytes that went over the wire', async () => {
+  it('a completion is sealed: hashes, signature and receipt fit the bytes that went over the wire', async () => {
     const body = `{ "model":"hostile", "messages":[{"role":"user","content":"Hi","name":null}], "temperature":1.0, "user":null }`
     const answer = JSON.stringify(completionOf('Hello \u0000 😀', { system_fingerprint: 'fp' }))
     script = () => [ok(answer)]
@@ -120,7 +120,7 @@ describe('a completion', () => {
     })
   })
 
-  it('reaches the provider as the caller wrote it, with these headers and no others', async () => {
+  it('a completion request reaches the provider as the caller wrote it, with these headers only', async () => {
     const body = `{"model":"hostile","messages":[],"x":1.50}`
     await enclave.complete(body, { credential: 'sk-abc' })
     const request = provider.requests.at(-1)
@@ -138,12 +138,12 @@ describe('a completion', () => {
     })
   })
 
-  it('is asked for without authorization when there is no credential', async () => {
+  it('a completion is asked for without authorization when there is no credential', async () => {
     await enclave.complete(question, { credential: null })
     expect(provider.requests.at(-1)?.headers.has('authorization')).toBe(false)
   })
 
-  it('is the same wherever the provider’s bytes are split', async () => {
+  it('a completion is the same wherever the provider’s bytes are split', async () => {
     const bytes = wholeAnswer({
       body: JSON.stringify({
         choices: [{ message: { content: 'é😀' } }],
@@ -162,7 +162,7 @@ describe('a completion', () => {
     expect([...responses]).toEqual([expect.stringContaining('"content":"é😀"')])
   })
 
-  it('has its numbers and surrogates in a form that can be hashed', async () => {
+  it('a completion has its numbers and surrogates in a form that can be hashed', async () => {
     const logprobs =
       '{"content":[{"token":"\\ud83d","logprob":-0,"bytes":null,"top_logprobs":[]},{"logprob":1e-7},{"logprob":1.0}]}'
     const text = `{"id":"a","created":1,"model":"m","choices":[{"index":0,"message":{"content":"\\u0000\\ud83d\\ude00\\udc00"},"logprobs":${logprobs}}]}`
@@ -175,14 +175,14 @@ describe('a completion', () => {
     expect(response).toContain('"content":"\\u0000😀\uFFFD"')
   })
 
-  it('reuses the connection to the provider', async () => {
+  it('a second completion reuses the connection to the provider', async () => {
     await enclave.complete(question)
     const connections = provider.countConnections()
     for (let count = 0; count < 5; count++) await enclave.complete(question)
     expect(provider.countConnections()).toBe(connections)
   })
 
-  it('waits through white space that keeps the connection open', async () => {
+  it('a completion waits through white space that keeps the connection open', async () => {
     const answer = JSON.stringify(completionOf('late'))
     const parts = [' \n', '\r\n\t', answer]
     const head = `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: ${parts.join('').length}\r\n\r\n`
@@ -198,7 +198,7 @@ describe('a completion', () => {
 describe('the receipt of a call', () => {
   const nonced = (nonce: string) => ({ ...question, affidavit: { nonce: nonce.repeat(32) } })
 
-  it('says how many times the log was asked for it, also when nothing came of the other times', async () => {
+  it('the receipt counts how often a completion was asked for, attempts without an answer included', async () => {
     const attemptOf = async () => receiptOf(await takeOne())
     await enclave.complete(nonced('a'))
     expect(await attemptOf()).toMatchObject({
@@ -219,7 +219,7 @@ describe('the receipt of a call', () => {
     expect(await attemptOf()).toMatchObject({ attempt: 3 })
   })
 
-  it("has the caller's nonce in the request hash, and not in what the provider was sent", async () => {
+  it("the receipt has the caller's nonce in the request hash, and the provider is not sent it", async () => {
     await enclave.complete(nonced('c'))
     const forwarded = Buffer.from(provider.requests.at(-1)?.body ?? [])
     expect(JSON.parse(forwarded.toString())).toEqual(question)
@@ -247,19 +247,22 @@ describe('a call that cannot be made', () => {
     ],
     ['a model of nobody', '{"model":"unknown","messages":[]}', 404, 'unsupported_model'],
     ['a model of another provider', '{"model":"closed","messages":[]}', 409, 'provider_mismatch'],
-  ])('is refused before the provider is asked: %s', async (_, body, status, code) => {
-    const requests = provider.requests.length
-    expect((await enclave.complete(body)).json).toMatchObject({ status, code })
-    expect(provider.requests).toHaveLength(requests)
-    expect(await enclave.takeAll()).toEqual([])
-  })
+  ])(
+    'a call that cannot be made is refused before the provider is asked: %s',
+    async (_, body, status, code) => {
+      const requests = provider.requests.length
+      expect((await enclave.complete(body)).json).toMatchObject({ status, code })
+      expect(provider.requests).toHaveLength(requests)
+      expect(await enclave.takeAll()).toEqual([])
+    },
+  )
 
-  it('is refused for a credential that would be a header of its own', async () => {
+  it('a call whose credential would add a header of its own is refused', async () => {
     const { json } = await enclave.complete(question, { credential: 'a\r\nx-evil: 1' })
     expect(json).toMatchObject({ status: 400, code: 'invalid_call' })
   })
 
-  it('does not reach a provider that does not listen', async () => {
+  it('a call to a provider that does not listen answers provider_unreachable', async () => {
     const { json } = await enclave.complete(
       { ...question, model: 'closed' },
       { provider: 'closed' },
@@ -271,7 +274,7 @@ describe('a call that cannot be made', () => {
 
 describe('a provider that refuses', () => {
   it.each([400, 401, 403, 404, 408, 409, 422, 429])(
-    'with %d is relayed and leaves no record',
+    "a provider's refusal with %d is relayed and leaves no record",
     async (status) => {
       const body = JSON.stringify({ error: { message: `no: ${status}`, code: 'why' } })
       script = () => [ok(body, { status, headers: { 'retry-after': '7' } })]
@@ -292,7 +295,7 @@ describe('a provider that refuses', () => {
     },
   )
 
-  it('is relayed although its reason never ends, or does not come', async () => {
+  it("a provider's refusal is relayed although its reason never ends, or does not come", async () => {
     const head = 'HTTP/1.1 400 No\r\ncontent-length: 100000000\r\n\r\n'
     script = () => [send(head), { kind: 'repeat', bytes: Buffer.alloc(8192, 'x'), times: 100 }]
     expect((await enclave.complete(question)).json).toMatchObject({
@@ -387,13 +390,13 @@ describe('an answer that is no completion', () => {
       502,
       'answer_too_large',
     ],
-  ])('leaves no record: %s', async (_, steps, status, code) => {
+  ])('an answer that is no completion leaves no record: %s', async (_, steps, status, code) => {
     script = steps
     expect((await enclave.complete(question)).json).toMatchObject({ status, code })
     expect(await enclave.takeAll()).toEqual([])
   })
 
-  it('may be made when the provider had the request and did not refuse it, and only then', async () => {
+  it('a failed call says may_be_made only if the provider had the request and did not refuse it', async () => {
     const outcomeOf = async (model: string, steps: readonly Step[]) => {
       script = () => steps
       const call = model === 'closed' ? { provider: 'closed' } : {}
@@ -415,7 +418,7 @@ describe('an answer that is no completion', () => {
     expect(await outcomeOf('closed', [])).toEqual(['provider_unreachable', undefined])
   })
 
-  it('is not followed when it is a redirect', async () => {
+  it('a redirect in place of an answer is not followed', async () => {
     const elsewhere = await startHostileProvider({ answer: () => [ok(completionOf('elsewhere'))] })
     for (const status of [301, 302, 307, 308]) {
       script = () => [
@@ -430,7 +433,7 @@ describe('an answer that is no completion', () => {
     await elsewhere.close()
   })
 
-  it('is never asked for twice, also when a kept connection breaks', async () => {
+  it('a failed completion is never asked for twice, even when a kept connection breaks', async () => {
     await enclave.complete(question)
     const requests = provider.requests.length
     script = () => [{ kind: 'reset' }]
@@ -454,21 +457,24 @@ describe('a gateway that goes away', () => {
   it.each<[string, () => readonly Step[]]>([
     ['before the answer', () => [{ kind: 'stall' }]],
     ['in the middle of it', () => [send('HTTP/1.1 200 OK\r\n\r\n{"choices":'), { kind: 'stall' }]],
-  ])('%s ends the provider’s request at once and leaves no record', async (_, steps) => {
-    script = steps
-    const requests = provider.requests.length
-    const call = enclave.open(question)
-    call.on('error', () => undefined)
-    while (provider.requests.length === requests) await sleep(5)
-    await sleep(20)
-    const left = performance.now()
-    call.destroy()
-    await provider.requests.at(-1)?.closed
-    expect(performance.now() - left).toBeLessThan(2_000)
-    expect(await enclave.takeAll()).toEqual([])
-  })
+  ])(
+    'a gateway that leaves %s ends the provider’s request at once and leaves no record',
+    async (_, steps) => {
+      script = steps
+      const requests = provider.requests.length
+      const call = enclave.open(question)
+      call.on('error', () => undefined)
+      while (provider.requests.length === requests) await sleep(5)
+      await sleep(20)
+      const left = performance.now()
+      call.destroy()
+      await provider.requests.at(-1)?.closed
+      expect(performance.now() - left).toBeLessThan(2_000)
+      expect(await enclave.takeAll()).toEqual([])
+    },
+  )
 
-  it('does not end a call that outlives it', async () => {
+  it('a call that outlives its gateway is finished after the gateway left', async () => {
     const { promise: goOn, resolve: go } = Promise.withResolvers<void>()
     script = function* () {
       yield { kind: 'wait', until: goOn }
@@ -487,7 +493,7 @@ describe('a gateway that goes away', () => {
     expect(receiptOf(await takeOne()).outcome).toBe('complete')
   })
 
-  it('while it sends its request leaves the enclave as it was', async () => {
+  it('a gateway that leaves while it sends its request does the enclave no harm', async () => {
     const call = enclave.open('')
     call.on('error', () => undefined)
     call.destroy()
@@ -496,7 +502,7 @@ describe('a gateway that goes away', () => {
 })
 
 describe('what the enclave logs', () => {
-  it('has no request, answer or credential in it', async () => {
+  it("the enclave's log contains no request, answer or credential", async () => {
     script = () => [ok('{"error":{"message":"planted-answer"}}', { status: 500 })]
     await enclave.complete(
       { ...question, user: 'planted-prompt' },

@@ -113,7 +113,7 @@ function changed(value: Value, path: readonly string[], to: Value): Value {
 const bytesOf = (value: Value) => Buffer.from(JSON.stringify(value) ?? '')
 
 describe('the bounds of an encrypted request', () => {
-  it('are those of the gateway for each odd value at each place, fault by fault', () => {
+  it("the enclave's bounds equal the gateway's for each odd value at each place, fault by fault", () => {
     let refused = 0
     for (const path of placesOf(whole))
       for (const odd of [...ODD, undefined]) {
@@ -125,7 +125,7 @@ describe('the bounds of an encrypted request', () => {
     expect(refused).toBeGreaterThan(1_000)
   })
 
-  it('are those of the gateway for several faults at once', () => {
+  it("the enclave's bounds equal the gateway's for several faults at once", () => {
     const dice = makeDice(14)
     for (let round = 0; round < 4_000; round++) {
       let request: Value = whole
@@ -154,19 +154,19 @@ describe('the bounds of an encrypted request', () => {
     '{"__proto__":{"model":"m"},"messages":[{"role":"user","content":"x"}]}',
     '{"model":"m","messages":[{"role":"__proto__","content":"x"}]}',
     '{"model":"m","messages":[{"role":"user","content":[{"type":"constructor"}]}]}',
-  ])('are those of the gateway for the body %j', (text) => {
+  ])("the enclave's bounds equal the gateway's for the body %j", (text) => {
     const expected = gatewayFaults(Buffer.from(text))
     expect(expected).not.toEqual([])
     expect(enclaveFaults(Buffer.from(text))).toEqual(expected)
   })
 
-  it('refuse what is no UTF-8 as the gateway does', () => {
+  it('the enclave refuses a body that is not UTF-8 as the gateway does', () => {
     const body = Buffer.from([0x7b, 0x22, 0xff, 0x22, 0x3a, 0x31, 0x7d])
     expect(enclaveFaults(body)).toEqual(gatewayFaults(body))
     expect(enclaveFaults(body)).toHaveLength(1)
   })
 
-  it('tell 50 faults of a million, soon', () => {
+  it("the enclave's bounds report 50 of a million faults within seconds", () => {
     const body = Buffer.from(`{"model":"m","messages":[${'1,'.repeat(999_999)}1]}`)
     const begun = performance.now()
     expect(enclaveFaults(body)).toHaveLength(50)

@@ -43,7 +43,7 @@ const codeOf = (run: () => unknown) => {
 }
 
 describe('the recipient on node:crypto', () => {
-  it('opens what the package hpke seals, in order, with and without AAD', async () => {
+  it('the HPKE recipient opens what the package hpke seals, in order, with and without AAD', async () => {
     for (let round = 0; round < 5; round += 1) {
       const keys = makeKeys()
       const { enc, ctx } = await setUpSender(keys.publicKey)
@@ -58,7 +58,7 @@ describe('the recipient on node:crypto', () => {
     }
   })
 
-  it('refuses a flipped bit anywhere, another order, key, info, AAD, and what is too short', async () => {
+  it('the HPKE recipient refuses a flipped bit, another order, key, info or AAD, and what is too short', async () => {
     const keys = makeKeys()
     const { enc, ctx } = await setUpSender(keys.publicKey)
     const first = Buffer.from(await ctx.Seal(Buffer.from('first')))
@@ -81,7 +81,7 @@ describe('the recipient on node:crypto', () => {
       expect(open(first.subarray(0, length))).toBe('bad_ciphertext')
   })
 
-  it('refuses encapsulated keys of small order (RFC 7748 section 6.1)', () => {
+  it('the HPKE recipient refuses encapsulated keys of small order (RFC 7748 section 6.1)', () => {
     const keys = makeKeys()
     for (const enc of [
       '00'.repeat(32),
@@ -111,11 +111,11 @@ describe('the recipient on node:crypto', () => {
       '52c4a758a802cd8b936eceea314432798d5baf2d7e9235dc084ab1b9cfa2f736',
       '37fda3567bdbd628e88668c3c8d7e97d1d1253b6d4ea6d44c150f741f1bf4431',
     ],
-  ])('multiplies as %s has it', (_, secret, publicKey) => {
+  ])('the HPKE recipient multiplies as %s has it', (_, secret, publicKey) => {
     expect(publicKeyOf(Buffer.from(secret, 'hex')).toString('hex')).toBe(publicKey)
   })
 
-  it('derives as RFC 5869 test case 1 has it', () => {
+  it('the HPKE recipient derives as RFC 5869 test case 1 has it', () => {
     const prk = hkdfExtract(
       Buffer.from('000102030405060708090a0b0c', 'hex'),
       Buffer.alloc(22, 0x0b),
@@ -133,12 +133,12 @@ describe('the test vector of RFC 9180 for this suite', () => {
   const hex = (text: string) => Buffer.from(text, 'hex')
   const keys = { secretKey: hex(vector.skRm), publicKey: hex(vector.pkRm) }
 
-  it('has the keys that are computed here', () => {
+  it('the RFC 9180 test vector has the public keys that are computed here', () => {
     expect(publicKeyOf(keys.secretKey).toString('hex')).toBe(vector.pkRm)
     expect(publicKeyOf(hex(vector.skEm)).toString('hex')).toBe(vector.enc)
   })
 
-  it('is opened, in order, and exports the same', () => {
+  it('the RFC 9180 test vector is opened, in order, and exports the same', () => {
     const info = hex(vector.info).toString()
     const recipient = setUpRecipient(keys, { enc: hex(vector.enc), info })
     for (const { aad, pt, ct } of vector.encryptions)
@@ -158,7 +158,7 @@ describe('frames', () => {
       }),
     )
 
-  it('are read however the body is cut; empty ones are skipped', () => {
+  it('frames are read however the body is cut, and empty frames are skipped', () => {
     const bytes = body('first', '', 'second', '', '')
     for (let size = 1; size <= bytes.length; size += 1) {
       const reader = createFrameReader(100)
@@ -171,7 +171,7 @@ describe('frames', () => {
     }
   })
 
-  it('are the same for every way to cut them, also into parts of a byte, of any length', () => {
+  it('frames are the same for every way to cut them, also into parts of a byte, of any length', () => {
     let state = 14
     const draw = (below: number) => {
       state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0
@@ -194,7 +194,7 @@ describe('frames', () => {
     }
   })
 
-  it('take memory for what came, not for what they claim, and none for each part', () => {
+  it('frames take memory for bytes that came, not for claimed lengths, and none for each part', () => {
     const before = process.memoryUsage()
     const readers = Array.from({ length: 200 }, () => createFrameReader(2 ** 26))
     for (const reader of readers)
@@ -210,7 +210,7 @@ describe('frames', () => {
     ).toBeLessThan(64 * 2 ** 20)
   })
 
-  it('are refused when they are too long, or cut', () => {
+  it('frames that are too long, or cut, are refused', () => {
     expect(() => [...createFrameReader(5).push(body('sixsix'))]).toThrow(FormatError)
     expect([...createFrameReader(6).push(body('sixsix'))]).toHaveLength(1)
     for (let length = 1; length < 10; length += 1) {
@@ -220,7 +220,7 @@ describe('frames', () => {
     }
   })
 
-  it('of an answer are sealed in order, under nonces of their own', () => {
+  it('frames of an answer are sealed in order, under nonces of their own', () => {
     const so = { secret: randomBytes(32), enc: randomBytes(32), responseNonce: randomBytes(32) }
     const sealer = createFrameSealer(so)
     const prk = hkdfExtract(Buffer.concat([so.enc, so.responseNonce]), so.secret)

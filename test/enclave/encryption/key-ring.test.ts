@@ -60,7 +60,7 @@ const isErased = (bytes: Uint8Array) => bytes.every((byte) => byte === 0)
 const secretsLeft = () => drawn.filter((bytes, index) => index % 2 === 0 && !isErased(bytes)).length
 
 describe('the ring of keys', () => {
-  it('has keys that the notary vouches for, usable now and for two hours', async () => {
+  it('the key ring has keys that the notary vouches for, usable now and for two hours', async () => {
     const opened = await open()
     const [key] = opened.statements()
     if (key === undefined) throw new Error('expected a key')
@@ -81,7 +81,7 @@ describe('the ring of keys', () => {
     ).toThrow()
   })
 
-  it('has a new one each hour, two that overlap, and erases the third', async () => {
+  it('the key ring has a new key each hour, two that overlap, and erases the third', async () => {
     await open()
     const [first] = publicKeys()
     await pass(ROTATION_MS - 1)
@@ -102,7 +102,7 @@ describe('the ring of keys', () => {
     expect(logged).toHaveLength(27)
   })
 
-  it('erases a key when it ends, whatever becomes of the next', async () => {
+  it('the key ring erases a key when it ends, whatever becomes of the next', async () => {
     await open()
     fails = true
     await pass(LIFETIME_MS - 1)
@@ -112,7 +112,7 @@ describe('the ring of keys', () => {
     expect(secretsLeft()).toBe(0)
   })
 
-  it('tries again soon when no key could be made, and says so in its log', async () => {
+  it('the key ring tries again soon when no key could be made, and logs the failure', async () => {
     await open()
     fails = true
     await pass(ROTATION_MS + 12_000)
@@ -126,12 +126,12 @@ describe('the ring of keys', () => {
     expect(logged.join()).not.toContain(Buffer.from(drawn[0] ?? []).toString('hex'))
   })
 
-  it('does not open without randomness', async () => {
+  it('the key ring does not open without randomness', async () => {
     fails = true
     await expect(open()).rejects.toThrow('no randomness')
   })
 
-  it('erases the secret when the rest of the key cannot be had', async () => {
+  it('the key ring erases the secret when the rest of the key cannot be had', async () => {
     const half = async (length: number) => {
       if (drawn.length === 1) throw new Error('no more')
       return random(length)
@@ -141,7 +141,7 @@ describe('the ring of keys', () => {
     expect(secretsLeft()).toBe(0)
   })
 
-  it('erases all when it stops, also a key that is being made', async () => {
+  it('the key ring erases all keys when it stops, also a key that is being made', async () => {
     const opened = await open()
     await pass(ROTATION_MS)
     expect(secretsLeft()).toBe(2)
@@ -171,14 +171,14 @@ describe('the ring of keys', () => {
 })
 
 describe('encapsulated keys', () => {
-  it('are taken once under a key', async () => {
+  it('each encapsulated key is taken only once under a key', async () => {
     const key = (await open()).keys()[0]
     const encs = Array.from({ length: 3_000 }, () => randomBytes(32))
     for (const enc of encs) expect(key?.take(enc)).toBe(true)
     for (const enc of encs) expect(key?.take(enc)).toBe(false)
   })
 
-  it('make a new key before the memory is full, one, also when the old one is used on', async () => {
+  it('encapsulated keys make one new key before the memory is full, also while the old one is used on', async () => {
     const opened = await open({ seenMax: 100 })
     const [key] = opened.keys()
     for (let count = 0; count < 75; count++) key?.take(randomBytes(32))
@@ -194,7 +194,7 @@ describe('encapsulated keys', () => {
     expect(publicKeys()).toHaveLength(2)
   })
 
-  it('of a full memory are refused: its key is none any more', async () => {
+  it('a key whose memory of encapsulated keys is full is no longer offered', async () => {
     const opened = await open({ seenMax: 4 })
     fails = true
     const [key] = opened.keys()
@@ -207,7 +207,7 @@ describe('encapsulated keys', () => {
     expect(opened.keys()).toHaveLength(1)
   })
 
-  it('that come in floods leave no more keys than there may be, and erase the others', async () => {
+  it('floods of encapsulated keys leave no more keys than allowed, and the others are erased', async () => {
     const opened = await open({ seenMax: 4 })
     for (let round = 0; round < 20; round++) {
       for (let count = 0; count < 4; count++) opened.keys()[0]?.take(randomBytes(32))

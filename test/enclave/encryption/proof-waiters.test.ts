@@ -10,7 +10,7 @@ afterEach(() => {
 })
 
 describe('calls that wait for their proof', () => {
-  it('get it once, each its own, under ids that are no count', async () => {
+  it('each waiting call gets its own proof, once, under an id that is not a count', async () => {
     const waiters = createProofWaiters()
     const calls = Array.from({ length: 100 }, () => waiters.open())
     expect(new Set(calls.map(({ call }) => call)).size).toBe(100)
@@ -23,7 +23,7 @@ describe('calls that wait for their proof', () => {
     expect(await Promise.race([first.proof, Promise.resolve('waits')])).toBe('waits')
   })
 
-  it('are late after 90 s, and then wait no more', async () => {
+  it('a call that waits for its proof is late after 90 s, and then waits no more', async () => {
     const waiters = createProofWaiters()
     const { call, proof } = waiters.open()
     vi.advanceTimersByTime(PROOF_TIMEOUT_MS - 1)
@@ -33,7 +33,7 @@ describe('calls that wait for their proof', () => {
     expect(waiters.give(proofOf(call))).toBe(false)
   })
 
-  it('leave nothing behind, however they end', async () => {
+  it('calls that wait for their proof leave nothing behind, however they end', async () => {
     const waiters = createProofWaiters()
     const [given, forgotten] = [waiters.open(), waiters.open()]
     waiters.give(proofOf(given.call))
@@ -44,7 +44,7 @@ describe('calls that wait for their proof', () => {
     expect(vi.getTimerCount()).toBe(0)
   })
 
-  it('are not found by ids that every object has', () => {
+  it('waiting calls are not found by property names that every object has', () => {
     const waiters = createProofWaiters()
     for (const call of ['__proto__', 'constructor', ''])
       expect(waiters.give(proofOf(call))).toBe(false)

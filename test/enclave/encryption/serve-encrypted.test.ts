@@ -112,7 +112,7 @@ async function ask(body: string, call: Partial<EncryptedCall> = {}, credential?:
 }
 
 describe('an encrypted completion', () => {
-  it('is made, sealed, and answered with its proof; its record has no content', async () => {
+  it('an encrypted completion is sealed and answered with its proof; its record has no content', async () => {
     const { head, sealed, fault, text } = await ask(whole)
     expect(head).toEqual({
       ...{ status: 200, content_type: 'application/json' },
@@ -133,7 +133,7 @@ describe('an encrypted completion', () => {
     expect(Buffer.from(provider.requests.at(-1)?.body ?? '').toString()).toBe(whole)
   })
 
-  it('is streamed, and the last chunk has the proof', async () => {
+  it('an encrypted completion is streamed, and the last chunk has the proof', async () => {
     script = () => [send(EVENT_STREAM_HEAD), events(...CHUNKS), send(chunked(''))]
     const { head, text, sealed } = await ask(streamed)
     expect(head).toMatchObject({ status: 200, content_type: 'text/event-stream; charset=utf-8' })
@@ -146,7 +146,7 @@ describe('an encrypted completion', () => {
     expect(sealed?.outcome).toBe('complete')
   })
 
-  it('comes in any number of frames, and goes out in frames of 64 KiB', async () => {
+  it('an encrypted completion comes in any number of frames, and goes out in frames of 64 KiB', async () => {
     script = () => ok(completionOf(SAID.repeat(20_000)))
     const parts = ['', ...whole, '', '']
     const answer = await callEncrypted(gateway(), await sealParts(publicKey, parts))
@@ -154,7 +154,7 @@ describe('an encrypted completion', () => {
     expect(Math.max(...answer.lengths)).toBe(64 * 1024)
   })
 
-  it('keeps the connection open with comments while the provider thinks, and for the proof', async () => {
+  it('an encrypted call is kept open by comments while the provider thinks, and until its proof comes', async () => {
     script = () => [
       ...[send(EVENT_STREAM_HEAD), { kind: 'pause' as const, durationMs: 200 }],
       ...[events(...CHUNKS), send(chunked(''))],
@@ -169,7 +169,7 @@ describe('an encrypted completion', () => {
     expect(text.endsWith('data: [DONE]\n\n')).toBe(true)
   })
 
-  it('waits for its proof longer than any timeout of the provider', async () => {
+  it('an encrypted completion waits for its proof longer than any timeout of the provider', async () => {
     const { call, answering } = await callWithoutProof(whole)
     await sleep(1_100)
     expect(await bring(enclave.socketPath, proofOf(call))).toBe(200)
@@ -177,7 +177,7 @@ describe('an encrypted completion', () => {
     expect(await bring(enclave.socketPath, proofOf(call))).toBe(404)
   })
 
-  it('says that its commit is late when no proof comes, and takes none that comes later', async () => {
+  it('an encrypted completion without a proof says that its commit is late, and takes no later proof', async () => {
     const { call, answering } = await callWithoutProof(whole)
     const { head, text } = await answering
     expect(head).toMatchObject({ status: 503, retry_after_seconds: null, should_retry: false })
@@ -186,7 +186,7 @@ describe('an encrypted completion', () => {
     expect(await enclave.takeAll()).toHaveLength(1)
   })
 
-  it('takes no proof of a form that is none, nor for a call that does not wait', async () => {
+  it('the enclave takes no malformed proof, nor a proof for a call that does not wait', async () => {
     for (const proof of [
       proofOf('00'.repeat(16)),
       { ...proofOf('00'.repeat(16)), tx_hash: '0x"' },
@@ -198,7 +198,7 @@ describe('an encrypted completion', () => {
 })
 
 describe('its errors', () => {
-  it('before the call is opened are plain, after it encrypted, with the status of plain calls', async () => {
+  it('errors are plain before the call is opened, encrypted after it, with the status of plain calls', async () => {
     const other = await sealParts((await sealParts(publicKey, [])).enc, [whole])
     expect(await callEncrypted(gateway(), other)).toMatchObject({
       ...{ status: 422, plain: { code: 'unknown_key' }, head: null },
@@ -234,7 +234,7 @@ describe('its errors', () => {
     expect(await enclave.takeAll()).toEqual([])
   })
 
-  it('repeat the words of a provider, but never the key of the operator', async () => {
+  it('encrypted errors repeat the words of a provider, but never the key of the operator', async () => {
     script = ({ headers }) =>
       ok(
         { error: { message: `bad key ${headers.get('authorization')}`, code: OPERATORS } },
@@ -250,7 +250,7 @@ describe('its errors', () => {
     expect(JSON.parse(own.text).error.message).toBe(`bad key Bearer ${CALLERS}`)
   })
 
-  it('do not tell a caller that the operator has a bad key, but that the service has', async () => {
+  it("an operator's bad key is told to the caller as a fault of the service, not of the caller's key", async () => {
     script = () => ok({ error: { message: 'no' } }, { status: 401 })
     const operators = await ask(whole, { credentials: { hostile: OPERATORS } })
     expect(operators.head).toMatchObject({ status: 502, should_retry: false })
@@ -258,7 +258,7 @@ describe('its errors', () => {
     expect((await ask(whole, {}, CALLERS)).head?.status).toBe(401)
   })
 
-  it('within a stream are events, without the key of the operator', async () => {
+  it('errors within an encrypted stream are events, without the key of the operator', async () => {
     script = ({ headers }) => [
       send(EVENT_STREAM_HEAD),
       events(CHUNKS[0], { error: { message: `key ${headers.get('authorization')} ended` } }),
@@ -275,7 +275,7 @@ describe('its errors', () => {
     expect(sealed).toMatchObject({ outcome: 'upstream_error', call: '' })
   })
 
-  it('say what a provider did that cannot be reached, or is silent', async () => {
+  it('encrypted errors say when a provider cannot be reached, or is silent', async () => {
     script = () => [{ kind: 'stall' }]
     const silent = await ask(whole)
     expect(silent).toMatchObject({ head: { status: 504 }, fault: { code: 'provider_timeout' } })
@@ -306,13 +306,13 @@ describe('attacks on a call: refused, and no provider is asked', () => {
     ['with two frames exchanged', [0, 2, 1], BAD],
     ['that begins with another frame', [1, 0, 2], UNKNOWN],
     ['without any frame', [], BAD],
-  ])('a call %s', async (_, order, expected) => {
+  ])('a call %s is refused, and no provider is asked', async (_, order, expected) => {
     const call = await sealParts(publicKey, parts())
     const wire = Buffer.concat(order.map((index) => call.frames[index] ?? Buffer.alloc(0)))
     await refused(callEncrypted(gateway(), call, wire), expected)
   })
 
-  it('a call that ends early, at each byte of its last frame and at each frame', async () => {
+  it('a call that ends early, in its last frame or before it, is refused, and no provider is asked', async () => {
     const call = await sealParts(publicKey, parts())
     const wire = Buffer.concat(call.frames)
     const last = call.frames.at(-1)?.length ?? 0
@@ -332,13 +332,13 @@ describe('attacks on a call: refused, and no provider is asked', () => {
     expect(askedSince()).toBe(0)
   })
 
-  it('a call with frames of another', async () => {
+  it('a call with frames of another call is refused, and no provider is asked', async () => {
     const [one, two] = [await sealParts(publicKey, parts()), await sealParts(publicKey, parts())]
     const wire = Buffer.concat([...one.frames.slice(0, 2), ...two.frames.slice(2)])
     await refused(callEncrypted(gateway(), one, wire), BAD)
   })
 
-  it('a call under the encapsulated key of another, of small order, or with a bit more', async () => {
+  it("a call with another call's encapsulated key, of small order, or with a bit more is refused", async () => {
     const [one, two] = [await sealParts(publicKey, parts()), await sealParts(publicKey, parts())]
     await refused(callEncrypted(gateway(), { ...one, enc: two.enc }), UNKNOWN)
     await refused(callEncrypted(gateway(), { ...one, enc: '00'.repeat(32) }), UNKNOWN)
@@ -347,7 +347,7 @@ describe('attacks on a call: refused, and no provider is asked', () => {
     await refused(callEncrypted(gateway(), { ...one, enc: bit.toString('hex') }), UNKNOWN)
   })
 
-  it('a credential of another call, of small order, too short, or that is none', async () => {
+  it('a credential of another call, of small order, too short or invalid is refused', async () => {
     const other = await sealParts(publicKey, [whole], CALLERS)
     const lines = async (credential: string) => {
       const call = await sealParts(publicKey, [whole])
@@ -368,7 +368,7 @@ describe('attacks on a call: refused, and no provider is asked', () => {
       await refused(callEncrypted(gateway(), call), BAD)
   })
 
-  it('a call that was made before, also at the same time, also when the first was refused', async () => {
+  it('a call made before, or twice at once, is refused, also when the first was refused', async () => {
     const call = await sealParts(publicKey, [whole])
     const answers = await Promise.all([1, 2, 3, 4].map(() => callEncrypted(gateway(), call)))
     expect(answers.map(({ status }) => status).toSorted()).toEqual([200, 409, 409, 409])
@@ -382,7 +382,7 @@ describe('attacks on a call: refused, and no provider is asked', () => {
     expect(askedSince()).toBe(2)
   })
 
-  it('frames that claim 4 GiB, are larger than a request, or have no content, without end', async () => {
+  it('frames that claim 4 GiB, exceed a request, or are empty without end are refused', async () => {
     const call = await sealParts(publicKey, [whole])
     await refused(callEncrypted(gateway(), call, Buffer.alloc(8, 0xff)), BAD)
     await refused(callEncrypted(gateway(), call, Buffer.from('00a0001100', 'hex')), BAD)
@@ -390,7 +390,7 @@ describe('attacks on a call: refused, and no provider is asked', () => {
     await refused(callEncrypted(gateway(), call, empty), { status: 413, code: 'invalid_request' })
   })
 
-  it('a body of more than 10 MiB, and one of 10 MiB is read', async () => {
+  it('a body of more than 10 MiB is refused, and a body of 10 MiB is read', async () => {
     const wrong = JSON.stringify({ ...question, n: 0 })
     const padded = `${wrong}${' '.repeat(10 * 2 ** 20 - wrong.length)}`
     const large = await callEncrypted(gateway(), await sealParts(publicKey, [padded]))
@@ -400,7 +400,7 @@ describe('attacks on a call: refused, and no provider is asked', () => {
     await refused(callEncrypted(gateway(), larger), { status: 413, code: 'invalid_request' })
   })
 
-  it('a long body for another key: its sender is told, though it has not sent all', async () => {
+  it('a sender of a long body for another key is told before it has sent all', async () => {
     const call = await sealParts((await sealParts(publicKey, [])).enc, [
       'x',
       'y'.repeat(4 * 2 ** 20),
@@ -423,7 +423,7 @@ describe('attacks on a call: refused, and no provider is asked', () => {
     expect(askedSince()).toBe(1)
   })
 
-  it('headers of the gateway that are no call', async () => {
+  it('headers of the gateway that do not form a call are refused', async () => {
     const call = await sealParts(publicKey, [whole])
     const wrong: readonly Partial<Record<keyof EncryptedCall, unknown>>[] = [
       { encapsulated_key: call.enc.toUpperCase() },
@@ -450,7 +450,7 @@ describe('a gateway that leaves', () => {
     return { call, request }
   }
 
-  it('within the body leaves nothing, and no other call may have its key', async () => {
+  it('a gateway that leaves within the body leaves no call, and no other call may have its key', async () => {
     const { call, request } = await begin(whole, [' '])
     await sleep(50)
     request.destroy()
@@ -458,7 +458,7 @@ describe('a gateway that leaves', () => {
     expect(askedSince()).toBe(0)
   })
 
-  it('before the answer ends the provider’s request, and leaves nothing', async () => {
+  it('a gateway that leaves before the answer ends the provider’s request, and leaves nothing', async () => {
     script = () => [{ kind: 'stall' }]
     const { request } = await begin(whole)
     request.end()
@@ -468,7 +468,7 @@ describe('a gateway that leaves', () => {
     expect(await enclave.takeAll()).toEqual([])
   })
 
-  it('while its proof is awaited ends the waiting; the record stays', async () => {
+  it('a gateway that leaves while a proof is awaited ends the waiting, and the record stays', async () => {
     const { call, request } = await begin(whole)
     request.end()
     let id = ''
@@ -483,7 +483,7 @@ describe('a gateway that leaves', () => {
     expect(await enclave.takeAll()).toHaveLength(1)
   })
 
-  it('within a stream leaves a record that says so, at once', async () => {
+  it('a gateway that leaves within a stream leaves a record that says so, at once', async () => {
     script = () => [send(EVENT_STREAM_HEAD), events(CHUNKS[0]), { kind: 'stall' }]
     const { request } = await begin(streamed)
     request.end()
@@ -499,7 +499,7 @@ describe('a gateway that leaves', () => {
     expect(JSON.parse(record?.receipt ?? '')).toMatchObject({ outcome: 'client_disconnected' })
   })
 
-  it('without closing, does not read: the call ends, its record says so, nothing looks whole', async () => {
+  it('a gateway that does not read ends the call; its record says so, and nothing looks whole', async () => {
     const chunk = chunkOf({ role: 'assistant', content: 'x'.repeat(60_000) })
     const rest = chunkOf({ content: 'y'.repeat(60_000) })
     script = () => [
@@ -528,7 +528,7 @@ describe('a gateway that leaves', () => {
 })
 
 describe('an enclave that stops', () => {
-  it('finishes encrypted calls that wait for their proof, and takes no new ones', async () => {
+  it('an enclave that stops finishes encrypted calls that wait for their proof, and takes no new ones', async () => {
     const own = await startTestEnclave({
       providers: [{ name: 'hostile', origin: provider.origin, path: '/v1', models: ['hostile'] }],
     })
@@ -547,7 +547,7 @@ describe('an enclave that stops', () => {
     await own.stop()
   })
 
-  it('is not held up by calls whose gateway left, or takes no answer', async () => {
+  it('an enclave that stops is not held up by calls whose gateway left, or takes no answer', async () => {
     const own = await startTestEnclave({
       providers: [{ name: 'hostile', origin: provider.origin, path: '/v1', models: ['hostile'] }],
       limits: { drainTimeoutMs: 300 },
@@ -587,7 +587,7 @@ describe('an enclave that stops', () => {
     await own.stop()
   })
 
-  it('does not wait for a proof longer than it was given', async () => {
+  it('an enclave that stops does not wait for a proof longer than it was given', async () => {
     const own = await startTestEnclave({
       providers: [{ name: 'hostile', origin: provider.origin, path: '/v1', models: ['hostile'] }],
     })
@@ -601,7 +601,7 @@ describe('an enclave that stops', () => {
   })
 })
 
-it('does not see that the gateway left a credential out, and then uses the operator’s', async () => {
+it('the enclave does not see that the gateway dropped a credential, and uses the operator’s', async () => {
   const call = await sealParts(publicKey, [whole], CALLERS)
   const without = { ...call, credential: null }
   const answer = await callEncrypted(gateway({ credentials: { hostile: OPERATORS } }), without)

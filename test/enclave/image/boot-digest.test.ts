@@ -52,14 +52,14 @@ function bootFrom(settings: ImageSettings): string {
 
 describe('digestSettings', () => {
   it.each([false, true])(
-    'is of what the enclave states at boot, development %s',
+    'digestSettings digests what the enclave states at boot, development %s',
     (isDevelopment) => {
       const settings = { ...SETTINGS, isDevelopment }
       expect(digestSettings(writeSettings(settings))).toBe(bootFrom(settings))
     },
   )
 
-  it('differs with chain, contract, providers and CAs', () => {
+  it('the digest of the settings differs with chain, contract, providers and CAs', () => {
     const others: readonly Partial<ImageSettings>[] = [
       {},
       { chainId: 1 },
@@ -71,7 +71,7 @@ describe('digestSettings', () => {
     expect(new Set(digests).size).toBe(others.length)
   })
 
-  it('refuses settings that the enclave would refuse', () => {
+  it('digestSettings refuses settings that the enclave would refuse', () => {
     const tree = writeSettings({ ...SETTINGS, chainId: 0 })
     expect(() => digestSettings(tree)).toThrow(BuildError)
     expect(() => digestSettings(new Map())).toThrow(BuildError)

@@ -55,7 +55,7 @@ const read = (tree: FileTree, path: string) => {
 }
 
 describe('collectBootParts', () => {
-  it("takes Debian's kernel, its modules and our init script", async () => {
+  it("collectBootParts takes Debian's kernel, its modules and our init script", async () => {
     const parts = await collect({})
     expect(Buffer.from(parts.kernel).toString()).toBe('debian kernel')
     expect(parts).toMatchObject({ cmdline: 'console=ttyS0', kernelVersion: '6.1', own: {} })
@@ -64,14 +64,14 @@ describe('collectBootParts', () => {
     expect(parts.ramdisk.get('dev/console')).toMatchObject({ kind: 'device', major: 5, minor: 1 })
   })
 
-  it("loads the operator's driver after the kernel's own modules", async () => {
+  it("collectBootParts loads the operator's driver after the kernel's own modules", async () => {
     const { ramdisk, own: given } = await collect({ nsmModuleFile: own.nsm })
     expect(read(ramdisk, 'modules/order')).toBe('vsock.ko\nnsm.ko\n')
     expect(read(ramdisk, 'modules/nsm.ko')).toBe('driver')
     expect(Object.keys(given)).toEqual(['nsm.ko'])
   })
 
-  it("lays the operator's kernel, init program and driver out as AWS's are, and nothing of ours", async () => {
+  it("collectBootParts lays the operator's kernel, init and driver out as AWS's, with nothing of ours", async () => {
     const parts = await collect({
       kernel: { file: own.kernel, cmdlineFile: own.cmdline },
       initFile: own.init,
@@ -84,7 +84,7 @@ describe('collectBootParts', () => {
     expect(Object.keys(parts.own).sort()).toEqual(['cmdline', 'init', 'kernel', 'nsm.ko'])
   })
 
-  it('refuses a file that is not there, and a command line of two lines', async () => {
+  it('collectBootParts refuses a file that is not there, and a command line of two lines', async () => {
     await expect(collect({ initFile: join(root, 'gone') })).rejects.toMatchObject({
       code: 'options',
     })

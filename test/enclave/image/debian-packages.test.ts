@@ -50,7 +50,7 @@ function makePackage(): { readonly folder: string; readonly pinned: DebianPackag
 }
 
 describe('parsePackageList', () => {
-  it('takes the list of the project', () => {
+  it('parsePackageList takes the list of the project', () => {
     const list = parsePackageList(
       readFileSync(join(import.meta.dirname, '../../../enclave/image/packages.json')),
     )
@@ -65,20 +65,20 @@ describe('parsePackageList', () => {
     ['a name with a path', [{ ...PIN, name: '../hello' }]],
     ['a version with a path', [{ ...PIN, version: '1/2' }]],
     ['nothing to take', [{ ...PIN, take: [] }]],
-  ])('refuses %s', (_, value) => {
+  ])('parsePackageList refuses a list with %s', (_, value) => {
     expect(() => parse(value)).toThrow(expect.objectContaining({ code: 'pins_malformed' }))
   })
 })
 
 describe.skipIf(!hasProgram('dpkg-deb'))('openDebianPackage (skipped without dpkg-deb)', () => {
-  it('gives the files that are to be taken, and no others', async () => {
+  it('openDebianPackage gives the files that are to be taken, and no others', async () => {
     const { folder, pinned } = makePackage()
     const tree = await openDebianPackage(pinned, { folder, cache })
     const data = new TextEncoder().encode('hello')
     expect(tree).toEqual(new Map([['usr/bin/hello', { kind: 'file', mode: 0o755, data }]]))
   })
 
-  it('refuses a package with a changed byte, with another size, and one that is not in the folder', async () => {
+  it('openDebianPackage refuses a package with a changed byte, of another size, or not in the folder', async () => {
     const { folder, pinned } = makePackage()
     const open = (change: Partial<DebianPackage>) =>
       openDebianPackage({ ...pinned, ...change }, { folder, cache })
@@ -89,7 +89,7 @@ describe.skipIf(!hasProgram('dpkg-deb'))('openDebianPackage (skipped without dpk
     await expect(open({ version: '3' })).rejects.toMatchObject({ code: 'package_unavailable' })
   })
 
-  it('refuses a package that lacks a file that is to be taken', async () => {
+  it('openDebianPackage refuses a package that lacks a file that is to be taken', async () => {
     const { folder, pinned } = makePackage()
     const opening = openDebianPackage(
       { ...pinned, take: ['usr/bin/*', 'usr/lib/*.so'] },
@@ -103,7 +103,7 @@ describe.skipIf(!hasProgram('dpkg-deb'))('openDebianPackage (skipped without dpk
 })
 
 describe.skipIf(!hasProgram('apt-get'))('downloadPackage (skipped without apt-get)', () => {
-  it('says what to do when a version is not to be had, and leaves nothing behind', async () => {
+  it('downloadPackage says what to do when a version cannot be had, and leaves nothing behind', async () => {
     const wanted = { name: 'libc6', version: '0.0.1-never' }
     await expect(downloadPackage(wanted, cache)).rejects.toMatchObject({
       code: 'package_unavailable',

@@ -49,21 +49,21 @@ const run = (words: readonly string[], env: Readonly<Record<string, string>> = {
   })
 
 describe('parseDependencies', () => {
-  it('gives each package of the list the version and the digest of the lock file', () => {
+  it('parseDependencies gives each package of the list the version and the digest of the lock file', () => {
     const locked = JSON.parse(lock.toString()).packages
     expect(real.packages.length).toBeGreaterThan(4)
     for (const { name, version, integrity } of real.packages)
       expect(locked[`node_modules/${name}`]).toMatchObject({ version, integrity })
   })
 
-  it('leaves the native add-on of cbor-x out, and every other platform of koffi', () => {
+  it('parseDependencies leaves out the native add-on of cbor-x, and every other platform of koffi', () => {
     const names = real.packages.map(({ name }) => name)
     expect(names.filter((name) => /extract|koffi-/.test(name))).toEqual([
       '@koromix/koffi-linux-x64',
     ])
   })
 
-  it('refuses a list that lacks what a package depends on', () => {
+  it('parseDependencies refuses a list that lacks what a package depends on', () => {
     const short = change(list, (value: { packages: { name: string }[] }) => ({
       ...value,
       packages: value.packages.filter(({ name }) => name !== 'uint8array-tools'),
@@ -76,7 +76,7 @@ describe('parseDependencies', () => {
     )
   })
 
-  it('refuses another Node.js than the one that the project is tested with', () => {
+  it('parseDependencies refuses a Node.js other than the version that the project is tested with', () => {
     const other = change(list, (value: { runtime: object }) => ({
       ...value,
       runtime: { ...value.runtime, version: '24.0.0' },
@@ -86,7 +86,7 @@ describe('parseDependencies', () => {
     )
   })
 
-  it('refuses a package that the lock file lacks', () => {
+  it('parseDependencies refuses a package that the lock file lacks', () => {
     const other = change(list, (value: { packages: object[] }) => ({
       ...value,
       packages: [...value.packages, { name: 'left-out', why: 'x', take: ['x'] }],
@@ -96,7 +96,7 @@ describe('parseDependencies', () => {
 })
 
 describe('the files that are taken', () => {
-  it('are all that an enclave starts and answers with', async () => {
+  it('the files that are taken are all that an enclave starts and answers with', async () => {
     layOut()
     const nsm = await serveSoftwareNsm({
       socketPath: join(folder, 'nsm.sock'),
@@ -124,7 +124,7 @@ describe('the files that are taken', () => {
     expect(stdout).toContain('status 200')
   })
 
-  it('are all that koffi makes a native call with', async () => {
+  it('the files that are taken are all that koffi makes a native call with', async () => {
     const call =
       "const { default: koffi } = await import('koffi'); console.log(koffi.load(null).func('int getpid()')() === process.pid)"
     expect((await run(['--input-type=module', '--eval', call])).stdout.trim()).toBe('true')

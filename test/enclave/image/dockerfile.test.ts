@@ -7,7 +7,7 @@ const text = readFileSync(join(import.meta.dirname, '../../../enclave/image/Dock
 const instructions = text.replaceAll('\\\n', ' ').split('\n')
 
 describe('the Dockerfile', () => {
-  it('builds on nothing but what its arguments name, and gives none of them a default', () => {
+  it('the Dockerfile builds only on what its arguments name, and gives none of them a default', () => {
     const bases = instructions
       .filter((line) => line.startsWith('FROM '))
       .map((line) => line.split(' ')[1])
@@ -16,7 +16,7 @@ describe('the Dockerfile', () => {
     expect(text).not.toMatch(/sha256:[0-9a-f]{8}/)
   })
 
-  it('installs by the lock file without `npm ci`, which refuses ours, and leaves the checkout as it is committed', () => {
+  it('the Dockerfile installs with `npm install --no-save`, not `npm ci`, which refuses our lock file', () => {
     const installs = instructions.filter((line) => /^RUN npm /.test(line))
     expect(installs).toEqual(['RUN npm install --ignore-scripts --no-save --no-audit --no-fund'])
   })
@@ -26,7 +26,7 @@ describe('the Dockerfile', () => {
     ['node:24-bookworm', 1],
     [`node@sha256:${'ab'.repeat(31)}`, 1],
     ['', 1],
-  ])('takes or refuses the base image %j', (image, status) => {
+  ])('the Dockerfile takes or refuses the base image %j', (image, status) => {
     const check = instructions
       .find((line) => line.startsWith('RUN echo "$BUILDER_IMAGE"'))
       ?.slice('RUN '.length)

@@ -24,7 +24,7 @@ async function measure(image: Uint8Array) {
 }
 
 describe('encodeEif', () => {
-  it('gives images that the reader measures as their parts are measured', async () => {
+  it('encodeEif gives images that the reader measures as their parts are measured', async () => {
     await fc.assert(
       fc.asyncProperty(parts, async (given) => {
         const report = await measure(encodeEif(given))
@@ -41,7 +41,7 @@ describe('encodeEif', () => {
     )
   })
 
-  it('lays sections out as the official tools do: kernel, command line, metadata, ramdisks', () => {
+  it('encodeEif lays sections out as the official tools do: kernel, command line, metadata, ramdisks', () => {
     fc.assert(
       fc.property(parts, (given) => {
         const sections = [
@@ -55,7 +55,7 @@ describe('encodeEif', () => {
     )
   })
 
-  it('has no byte that changes unnoticed: a checksum, a refusal, or another measurement', async () => {
+  it('a changed byte anywhere in an EIF image makes the reader refuse it', async () => {
     const given = {
       kernel: Uint8Array.of(1, 2),
       cmdline: 'a',
@@ -69,7 +69,7 @@ describe('encodeEif', () => {
     }
   })
 
-  it('changes PCR0 and what else a measured byte is in, when the checksum is mended after it', async () => {
+  it("a changed byte in an EIF section changes PCR0 and the section's PCR, even with a mended checksum", async () => {
     const given = {
       kernel: Uint8Array.of(1),
       cmdline: 'a',
@@ -97,7 +97,7 @@ describe('encodeEif', () => {
     }
   })
 
-  it('refuses an image without a ramdisk, and with more than a header has room for', () => {
+  it('encodeEif refuses an image without a ramdisk, and with more than a header has room for', () => {
     const given = { kernel: Uint8Array.of(1), cmdline: 'a', metadata: '{}', signature: null }
     expect(() => encodeEif({ ...given, ramdisks: [] })).toThrow(RangeError)
     expect(() =>

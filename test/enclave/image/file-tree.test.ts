@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { mergeTrees, prefixTree, TreeError, textFile } from '../../../enclave/image/file-tree.ts'
 
 describe('mergeTrees', () => {
-  it('joins trees, and directories that two of them have', () => {
+  it('mergeTrees joins trees, and directories that two of them have', () => {
     const directory = { kind: 'directory', mode: 0o755 } as const
     const left = new Map([
       ['etc', directory],
@@ -15,14 +15,14 @@ describe('mergeTrees', () => {
     expect([...mergeTrees(left, right).keys()]).toEqual(['etc', 'etc/a', 'etc/b'])
   })
 
-  it('refuses a file that two trees have, even with the same bytes', () => {
+  it('mergeTrees refuses a file that two trees have, even with the same bytes', () => {
     const tree = new Map([['a', textFile('a')]])
     expect(() => mergeTrees(tree, tree)).toThrow(TreeError)
   })
 })
 
 describe('prefixTree', () => {
-  it('puts a tree into a folder', () => {
+  it('prefixTree puts a tree into a folder', () => {
     expect([...prefixTree('rootfs/app', new Map([['a/b', textFile('')]])).keys()]).toEqual([
       'rootfs/app/a/b',
     ])

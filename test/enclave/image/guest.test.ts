@@ -14,17 +14,17 @@ const hasShellcheck = await run('shellcheck', ['--version']).then(
 describe.each(['boot-init', 'enclave-init'])('%s', (name) => {
   const path = join(folder, name)
 
-  it('is a script that a POSIX shell can read', async () => {
+  it('a guest script is readable by a POSIX shell', async () => {
     expect(await run('sh', ['-n', path])).toEqual({ stdout: '', stderr: '' })
     expect(await readFile(path, 'utf8')).toMatch(/^#!\/bin\/busybox sh\n/)
   })
 
-  it('stops at the first command that fails', async () => {
+  it('a guest script stops at the first command that fails', async () => {
     expect(await readFile(path, 'utf8')).toMatch(/^set -eu$/m)
   })
 
   it.skipIf(!hasShellcheck)(
-    'has nothing that shellcheck objects to, where it is installed',
+    'a guest script has nothing that shellcheck objects to, where it is installed',
     async () => {
       expect((await run('shellcheck', [path])).stdout).toBe('')
     },

@@ -5,7 +5,7 @@ import { describe, expect, it } from 'vitest'
 import { compressGzip } from '../../../enclave/image/cpio.ts'
 
 describe('compressGzip', () => {
-  it('gives what gunzip takes back to the same bytes', () => {
+  it('compressGzip gives bytes that gunzip turns back into the original bytes', () => {
     fc.assert(
       fc.property(fc.uint8Array({ maxLength: 5_000 }), (bytes) => {
         expect(new Uint8Array(gunzipSync(compressGzip(bytes)))).toEqual(bytes)
@@ -13,7 +13,7 @@ describe('compressGzip', () => {
     )
   })
 
-  it('gives these bytes wherever it runs', () => {
+  it('compressGzip gives the same fixed bytes wherever it runs', () => {
     const text = Array.from({ length: 20_000 }, (_, index) => `${(index * 7919) % 10_007},`).join(
       '',
     )

@@ -26,7 +26,7 @@ async function measure(image: Uint8Array) {
 describe('signImage', () => {
   const signature = signImage(openImageSigner(pem), measureParts(PARTS).pcr0)
 
-  it('makes an image that the reader verifies, with PCR8 over the certificate', async () => {
+  it('signImage makes an image that the reader verifies, with PCR8 over the certificate', async () => {
     const report = await measure(encodeEif({ ...PARTS, signature }))
     const digest = createHash('sha384').update(made.der).digest()
     const pcr8 = createHash('sha384').update(new Uint8Array(48)).update(digest).digest()
@@ -35,18 +35,18 @@ describe('signImage', () => {
     expect(report.measurements.pcr0).toEqual(measureParts(PARTS).pcr0)
   })
 
-  it('gives the same bytes again', () => {
+  it('signImage gives the same bytes again for the same image', () => {
     expect(signImage(openImageSigner(pem), measureParts(PARTS).pcr0)).toEqual(signature)
   })
 
-  it('does not fit another image', async () => {
+  it('an image signature does not fit another image', async () => {
     const other = { ...PARTS, ramdisks: [ascii('boot'), ascii('apq')] }
     await expect(measure(encodeEif({ ...other, signature }))).rejects.toMatchObject({
       code: 'signature_payload',
     })
   })
 
-  it('is refused with any one of its last 300 bytes changed, all of them of the COSE signature', async () => {
+  it('an image is refused with any of its last 300 bytes changed, all of them of the COSE signature', async () => {
     const image = encodeEif({ ...PARTS, signature })
     for (let index = image.length - 300; index < image.length; index++) {
       const changed = repairCrc(
@@ -58,7 +58,7 @@ describe('signImage', () => {
 })
 
 describe('openImageSigner', () => {
-  it('refuses a key on another curve, no key, no certificate, and a certificate of another key', () => {
+  it('openImageSigner refuses a key on another curve, no key, no certificate, or one of another key', () => {
     const p256 = makeSigner('P-256')
     const open = (given: Partial<typeof pem>) => () => openImageSigner({ ...pem, ...given })
     expect(open({ key: exportKey(p256.privateKey), certificate: p256.pem })).toThrow(SignerError)
@@ -69,7 +69,7 @@ describe('openImageSigner', () => {
     expect(open({ key: exportKey(privateKey) })).toThrow('P-384')
   })
 
-  it('quotes nothing of a key that it cannot read', () => {
+  it('openImageSigner quotes nothing of a key that it cannot read', () => {
     const key = ascii(new TextDecoder().decode(pem.key).replace(/[A-Z]/, '!'))
     expect(() => openImageSigner({ ...pem, key })).toThrow(
       /^expected a PEM private key, not encrypted$/,

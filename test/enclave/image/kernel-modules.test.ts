@@ -19,7 +19,7 @@ const TREE: FileTree = new Map([
 ])
 
 describe('collectModules', () => {
-  it('gives a module after all that it needs, each once', () => {
+  it('collectModules gives a module after all that it needs, each once', () => {
     const modules = collectModules(TREE, ['virtio_net', 'virtio'])
     expect([...modules.keys()]).toEqual([
       'virtio_ring',
@@ -30,14 +30,14 @@ describe('collectModules', () => {
     ])
   })
 
-  it('refuses a module that the kernel package lacks, wanted or needed', () => {
+  it('collectModules refuses a module that the kernel package lacks, wanted or needed', () => {
     expect(() => collectModules(TREE, ['nsm'])).toThrow('no module nsm, wanted by kernel.json')
     expect(() => collectModules(TREE, ['odd'])).toThrow('no module gone, wanted by odd')
   })
 })
 
 describe('layOutModules', () => {
-  it('writes the order down beside the modules', () => {
+  it('layOutModules writes the order down beside the modules', () => {
     const tree = layOutModules(collectModules(TREE, ['virtio']))
     expect([...tree.keys()]).toEqual([
       'modules/virtio_ring.ko',

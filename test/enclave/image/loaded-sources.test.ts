@@ -28,20 +28,20 @@ describe('listLoadedSources', () => {
     ["export type { B } from './b.ts'", ['main.ts']],
     ["import { decode } from 'cbor-x'\nimport { join } from 'node:path'", ['main.ts']],
     ["export const text = 'a'\n// from './b.ts'", ['main.ts']],
-  ])('follows %j as Node.js does', async (source, files) => {
+  ])('listLoadedSources follows %j as Node.js does', async (source, files) => {
     write('main.ts', source)
     write('b.ts', '')
     expect(await list()).toEqual(files)
   })
 
-  it('follows imports of imports, also round in a circle', async () => {
+  it('listLoadedSources follows imports of imports, also round in a circle', async () => {
     write('main.ts', "import './deep/b.ts'\n")
     write('deep/b.ts', "import '../c.ts'\n")
     write('c.ts', "import './main.ts'\n")
     expect(await list()).toEqual(['c.ts', 'deep/b.ts', 'main.ts'])
   })
 
-  it('refuses a file that is not there, and an import that is computed', async () => {
+  it('listLoadedSources refuses a file that is not there, and an import that is computed', async () => {
     write('main.ts', "import './b.ts'\n")
     await expect(list()).rejects.toMatchObject({ name: 'SourceError' })
     write('b.ts', 'await import(process.env.NAME)\n')

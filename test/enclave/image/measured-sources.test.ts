@@ -170,16 +170,16 @@ const flip = (entry: TreeEntry): TreeEntry => {
 }
 
 describe('the measured sources', () => {
-  it('are what the verifier imports, read by a parser', () => {
+  it('the measured sources are what the verifier imports, read by a parser', () => {
     expect([...sources.files.keys()]).toEqual(listImported('enclave/main.ts'))
     expect(sources.commit).toMatch(/^[0-9a-f]{40}$/)
   })
 
-  it('are what a running verifier loaded when it had served a call', async () => {
+  it('the measured sources are what a running verifier loaded when it had served a call', async () => {
     expect([...sources.files.keys()]).toEqual(await listLoaded())
   })
 
-  it('are all code of enclave/ but the builder: what is not measured has no place there', () => {
+  it('the measured sources are all code of enclave/ except the image builder', () => {
     const code = readdirSync(join(root, 'enclave'), { recursive: true, encoding: 'utf8' })
       .map((path) => `enclave/${path}`)
       .filter((path) => path.endsWith('.ts') && !path.startsWith('enclave/image/'))
@@ -194,7 +194,7 @@ describe('the measured sources', () => {
     'enclave/image/build-image.ts',
     'src/main.ts',
     'test/README.md',
-  ])('do not change with another %s', async (path) => {
+  ])('the measured sources do not change with another %s', async (path) => {
     const copy = copyProject()
     appendFileSync(join(copy, path), '\n// another\n')
     const { files } = await readTrackedSources(copy)
@@ -203,13 +203,15 @@ describe('the measured sources', () => {
     expect(digest((await readTrackedSources(copy)).files)).not.toBe(digest(sources.files))
   })
 
-  it('change what PCR2 is over with any one byte of any one file', { timeout: 120_000 }, () => {
+  it('the bytes that PCR2 covers change with any one byte of any one measured source', {
+    timeout: 120_000,
+  }, () => {
     const before = digest(sources.files)
     for (const [path, entry] of sources.files)
       expect(digest(new Map(sources.files).set(path, flip(entry))), path).not.toBe(before)
   })
 
-  it('change PCR2 itself with a byte, a name, a mode, a new file and a setting', {
+  it('PCR2 itself changes with a byte, a name, a mode, a new file and a setting', {
     timeout: 120_000,
   }, () => {
     const [path = '', entry] = [...sources.files].find(([name]) => name === 'enclave/main.ts') ?? []

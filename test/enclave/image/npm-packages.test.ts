@@ -33,11 +33,11 @@ const open = (change: Partial<NpmPackage> = {}) =>
   openNpmPackage({ ...pinned, ...change }, { folder, cache: join(folder, 'cache') })
 
 describe('openNpmPackage', () => {
-  it('gives the files that are to be taken, without the folder around them', async () => {
+  it('openNpmPackage gives the files that are to be taken, without the folder around them', async () => {
     expect([...(await open()).keys()]).toEqual(['package.json'])
   })
 
-  it('refuses a package with another digest, a file that is not there, and a package that is not there', async () => {
+  it('openNpmPackage refuses another digest, a file that is missing, and a package that is missing', async () => {
     const integrity = `sha512-${'A'.repeat(86)}==`
     await expect(open({ integrity })).rejects.toMatchObject({ code: 'package_altered' })
     await expect(open({ take: ['index.js'] })).rejects.toMatchObject({ code: 'package_incomplete' })
@@ -46,7 +46,7 @@ describe('openNpmPackage', () => {
 })
 
 describe('tarballNameOf', () => {
-  it('names files as npm does', () => {
+  it('tarballNameOf names files as npm does', () => {
     expect(tarballNameOf(NAMES)).toBe('scope-thing-1.2.3.tgz')
     expect(tarballNameOf({ name: 'koffi', version: '1.0.0' })).toBe('koffi-1.0.0.tgz')
   })

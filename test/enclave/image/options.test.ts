@@ -6,7 +6,7 @@ const CONTRACT = `0x${'aB'.repeat(20)}`
 const REQUIRED = ['--chain-id', '1', '--contract', CONTRACT]
 
 describe('parseImageOptions', () => {
-  it('needs chain and contract, and has defaults for all else', () => {
+  it('parseImageOptions needs chain and contract, and has defaults for all else', () => {
     expect(parseImageOptions(REQUIRED)).toEqual({
       kind: 'build',
       options: {
@@ -25,7 +25,7 @@ describe('parseImageOptions', () => {
     })
   })
 
-  it('takes a kernel with its command line, and a key with its certificate', () => {
+  it('parseImageOptions takes a kernel with its command line, and a key with its certificate', () => {
     const words = [
       '--kernel',
       'k',
@@ -54,12 +54,12 @@ describe('parseImageOptions', () => {
     [[...REQUIRED, '--signing-certificate', 'c'], 'belong together'],
     [[...REQUIRED, '--fast'], '--fast'],
     [[...REQUIRED, 'extra'], 'extra'],
-  ])('refuses %j, naming what is wrong', (words, message) => {
+  ])('parseImageOptions refuses %j, naming what is wrong', (words, message) => {
     expect(() => parseImageOptions(words)).toThrow(BuildError)
     expect(() => parseImageOptions(words)).toThrow(message)
   })
 
-  it('renews pins and helps without the rest', () => {
+  it('parseImageOptions takes --update-packages and --help without the other options', () => {
     expect(parseImageOptions(['--update-packages'])).toEqual({ kind: 'update_packages' })
     expect(parseImageOptions(['--help'])).toEqual({ kind: 'help' })
     expect(IMAGE_USAGE).toContain('--update-packages')

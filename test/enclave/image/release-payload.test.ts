@@ -24,7 +24,7 @@ const PARTS: ReleaseParts = {
 }
 
 describe('describeRelease', () => {
-  it('gives a payload that a release is signed over, with the time of its commit', () => {
+  it('describeRelease gives a payload that a release is signed over, with the time of its commit', () => {
     const release = describeRelease(PARTS)
     expect(parseRelease(JSON.parse(JSON.stringify(release)))).toEqual(release)
     expect(release).toEqual({
@@ -42,7 +42,7 @@ describe('describeRelease', () => {
     })
   })
 
-  it('says in the version that sources were not committed', () => {
+  it('describeRelease says in the version that sources were not committed', () => {
     const sources = { ...PARTS.sources, uncommitted: ['enclave/main.ts'] }
     const release = describeRelease({ ...PARTS, sources })
     expect(release.version).toBe('1.2.3+uncommitted')

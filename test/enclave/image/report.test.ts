@@ -37,7 +37,7 @@ const image = (eifBytes: number): BuiltImage => ({
 })
 
 describe('formatReport', () => {
-  it('tells sizes, every dependency with why it is there, measurements and warnings', () => {
+  it('formatReport tells sizes, every dependency and its reason, measurements and warnings', () => {
     const text = formatReport(image(60_000_000))
     for (const part of [
       '60.0 MB, within',
@@ -50,17 +50,17 @@ describe('formatReport', () => {
     expect(text).toMatch(/PCR0 {2}aa\n {2}PCR1 {2}bb\n {2}PCR2 {2}cc\n {2}PCR8 {2}dd/)
   })
 
-  it('says when an image is larger than it should be', () => {
+  it('formatReport says when an image is larger than it should be', () => {
     expect(formatReport(image(IMAGE_BYTES_AIM + 1))).toContain('OVER')
   })
 })
 
 describe('listWarnings', () => {
-  it('has nothing to say of a committed production image with a driver', () => {
+  it('listWarnings gives no warning for a committed production image with a driver', () => {
     expect(listWarnings(OPTIONS, [])).toEqual([])
   })
 
-  it('warns of a development image, of a missing driver and of uncommitted files', () => {
+  it('listWarnings warns of a development image, of a missing driver and of uncommitted files', () => {
     expect(listWarnings({ ...OPTIONS, isDevelopment: true }, [])).toEqual([
       expect.stringContaining('simulated'),
     ])

@@ -33,7 +33,7 @@ async function measure(image: Uint8Array) {
 }
 
 describe('sealImage', () => {
-  it('states the measurements that the reader finds, signed or not', async () => {
+  it('sealImage states the measurements that the reader finds, signed or not', async () => {
     for (const given of [null, signer]) {
       const { eif, measurements } = sealImage({ ...CONTENTS, signer: given })
       expect((await measure(eif)).registers).toEqual(measurements)
@@ -41,13 +41,13 @@ describe('sealImage', () => {
     }
   })
 
-  it('does not change PCR0, 1 and 2 by signing', () => {
+  it('sealImage does not change PCR0, 1 and 2 by signing', () => {
     const { PCR8, ...rest } = sealImage({ ...CONTENTS, signer }).measurements
     expect(rest).toEqual(sealImage(CONTENTS).measurements)
     expect(PCR8).toMatch(/^[0-9a-f]{96}$/)
   })
 
-  it("writes the members of the official tools' metadata, with no time in them", async () => {
+  it("sealImage writes the members of the official tools' metadata, with no time in them", async () => {
     const { metadata } = await measure(sealImage(CONTENTS).eif)
     expect(Object.keys(metadata ?? {})).toEqual([
       'ImageName',

@@ -25,7 +25,7 @@ const configOf = (tree: FileTree) => {
 const provider = (origin: string) => ({ name: 'x', origin, path: '/v1', models: ['*'] })
 
 describe('writeSettings', () => {
-  it('gives files that a production enclave takes for what was asked', () => {
+  it('writeSettings gives files that a production enclave takes for what was asked', () => {
     expect(configOf(writeSettings(SETTINGS))).toMatchObject({
       isProduction: true,
       nsm: 'device',
@@ -36,7 +36,7 @@ describe('writeSettings', () => {
     })
   })
 
-  it('has a user for the verifier and another for the bridges, who share the socket alone', () => {
+  it('writeSettings gives the verifier and the bridges their own users, who share the socket alone', () => {
     const files = writeSettings(SETTINGS)
     const users = textOf(files, 'etc/passwd').trim().split('\n')
     expect(users.map((line) => line.split(':').slice(0, 4))).toEqual([
@@ -50,7 +50,7 @@ describe('writeSettings', () => {
     expect(configOf(files).socketMode).toBe(0o660)
   })
 
-  it('changes nothing but enclave.env in a development image', () => {
+  it('writeSettings changes only enclave.env in a development image', () => {
     const [production, development] = [SETTINGS, { ...SETTINGS, isDevelopment: true }].map(
       writeSettings,
     )
@@ -64,7 +64,7 @@ describe('writeSettings', () => {
     })
   })
 
-  it('leads the names of the providers, and no others, to bridges', () => {
+  it('writeSettings leads the names of the providers, and no others, to bridges', () => {
     const hosts = textOf(writeSettings(SETTINGS), 'etc/hosts').trim().split('\n')
     expect(hosts[0]).toBe('127.0.0.1 localhost')
     const names = BUILT_IN_PROVIDERS.map(({ origin }) => new URL(origin).hostname)
@@ -73,7 +73,7 @@ describe('writeSettings', () => {
 })
 
 describe('listBridges', () => {
-  it('gives each host an address, and each host and port a vsock port', () => {
+  it('listBridges gives each host an address, and each host and port a vsock port', () => {
     const bridges = listBridges(
       ['https://a.test', 'https://b.test:8443', 'https://a.test:444', 'https://a.test'].map(
         provider,
@@ -86,7 +86,7 @@ describe('listBridges', () => {
     ])
   })
 
-  it('bridges no provider on a loopback host', () => {
+  it('listBridges bridges no provider on a loopback host', () => {
     expect(
       listBridges(['http://127.0.0.1:80', 'https://localhost', 'https://[::1]'].map(provider)),
     ).toEqual([])

@@ -34,7 +34,7 @@ function read(table: unknown, { isDevelopment = false } = {}) {
 }
 
 describe('the settings of an image', () => {
-  it('have the providers and CAs of the files, byte for byte', async () => {
+  it('the settings of an image have the providers and CAs of the files, byte for byte', async () => {
     const { providers, cas } = await read([entryOf('https://api.example.com:8443')])
     expect(providers.map(({ origin }) => origin)).toEqual(['https://api.example.com:8443'])
     expect(Buffer.from(cas).toString()).toBe(rootCertificates[0])
@@ -49,13 +49,13 @@ describe('the settings of an image', () => {
     ['a comment in a host', [entryOf('https://a#b')], 'origin'],
     ['a name twice', [entryOf('https://a.example'), entryOf('https://b.example')], 'once'],
     ['no table', '{', 'expected'],
-  ])('refuse %s', async (_, table, message) => {
+  ])('the settings of an image refuse %s', async (_, table, message) => {
     const refused = read(table)
     await expect(refused).rejects.toThrow(BuildError)
     await expect(refused).rejects.toThrow(message)
   })
 
-  it('refuse in a development image what leaves the demonstration no room', async () => {
+  it('the settings of a development image refuse a table without room for the demo entry', async () => {
     const table = [entryOf('https://a.example', 'demo')]
     await expect(read(table, { isDevelopment: true })).rejects.toThrow(
       'room for an entry called demo',

@@ -39,7 +39,7 @@ const file = (text: string, mode = 0o644) => ({
 
 describe('decodeTar', () => {
   it.each(['gnu', 'pax'])(
-    'reads files, links and long names as GNU tar writes them in the format %s',
+    'decodeTar reads files, links and long names as GNU tar writes them in the format %s',
     (format) => {
       expect(Object.fromEntries(decodeTar(pack(format)))).toEqual({
         'a.txt': file('text'),
@@ -51,14 +51,14 @@ describe('decodeTar', () => {
     },
   )
 
-  it('reads a name that is split over two fields, as ustar writes it', () => {
+  it('decodeTar reads a name that is split over two fields, as ustar writes it', () => {
     const path = `${'d'.repeat(60)}/${'e'.repeat(60)}`
     put(path, 'split', 0o644)
     const archive = execFileSync('tar', ['--create', '--format=ustar', path], { cwd: folder })
     expect([...decodeTar(archive).keys()]).toEqual([path])
   })
 
-  it('refuses an archive that ends within an entry, and one with a changed header', () => {
+  it('decodeTar refuses an archive that ends within an entry, and one with a changed header', () => {
     const archive = pack('gnu')
     expect(() => decodeTar(archive.subarray(0, 514))).toThrow(BuildError)
     expect(() => decodeTar(archive.map((byte, at) => (at === 3 ? byte ^ 1 : byte)))).toThrow(
@@ -66,7 +66,7 @@ describe('decodeTar', () => {
     )
   })
 
-  it('throws nothing but its own error, whatever it is given', () => {
+  it('decodeTar throws nothing but its own error, whatever it is given', () => {
     fc.assert(
       fc.property(fc.uint8Array({ maxLength: 2_000 }), (bytes) => {
         try {

@@ -46,7 +46,7 @@ beforeEach(() => {
 })
 
 describe('the sources of an image', () => {
-  it('are what the verifier loads, and nothing else', async () => {
+  it('the sources of an image are what the verifier loads, and nothing else', async () => {
     expect(await read()).toEqual({
       files: { 'attestation/a.ts': '// attestation/a.ts\n', 'enclave/main.ts': MAIN },
       commit: git('rev-parse', 'HEAD').trim(),
@@ -56,7 +56,7 @@ describe('the sources of an image', () => {
   })
 
   it.each(['enclave/main.ts\tx', 'enclave/*.ts', 'enclave/\u00e9 "x"', 'enclave/-x'])(
-    'have a file of any name: %j',
+    'the sources of an image may have a file of any name: %j',
     async (path) => {
       write(path, 'odd')
       write('enclave/main.ts', `import '../${path}'\n`)
@@ -74,12 +74,12 @@ describe('the sources of an image', () => {
     'enclave/image/new.json',
     'package.json',
     'package-lock.json',
-  ])('are uncommitted with another %s', async (path) => {
+  ])('the sources of an image are uncommitted with another %s', async (path) => {
     write(path, 'changed')
     expect((await read()).uncommitted).toEqual([path])
   })
 
-  it('are committed with changes elsewhere, and with files that git ignores', async () => {
+  it('the sources of an image are committed despite changes elsewhere and files that git ignores', async () => {
     write('src/api/app.ts', 'changed')
     write('enclave/idle.ts', 'changed')
     write('enclave/image/README.md', 'new')
@@ -88,7 +88,7 @@ describe('the sources of an image', () => {
     expect((await read()).uncommitted).toEqual([])
   })
 
-  it('are named with a file that was moved, by its new name, beside the file that imports it', async () => {
+  it('a file that was moved is named as uncommitted by its new name, with the file that imports it', async () => {
     git('mv', 'attestation/a.ts', 'attestation/moved.ts')
     write('enclave/main.ts', MAIN.replace('a.ts', 'moved.ts'))
     expect((await read()).uncommitted.toSorted()).toEqual([
@@ -97,21 +97,21 @@ describe('the sources of an image', () => {
     ])
   })
 
-  it('refuse a file that is imported and is not there, and one behind a link', async () => {
+  it('a file that is imported but missing, or behind a link, is refused as a source of an image', async () => {
     rmSync(join(root, 'attestation/a.ts'))
     await expect(read()).rejects.toMatchObject({ name: 'BuildError', code: 'no_work_tree' })
     symlinkSync('/etc/hostname', join(root, 'attestation/a.ts'))
     await expect(read()).rejects.toMatchObject({ name: 'BuildError', code: 'no_work_tree' })
   })
 
-  it('have the bytes of the commit where git is told to change line ends', async () => {
+  it('the sources of an image have the bytes of the commit where git is told to change line ends', async () => {
     git('config', 'core.autocrlf', 'true')
     rmSync(join(root, 'enclave/main.ts'))
     git('checkout', '--', 'enclave/main.ts')
     expect((await read()).files['enclave/main.ts']).toBe(MAIN)
   })
 
-  it('are of the same commit where git is told to show signatures', async () => {
+  it('the sources of an image name the same commit where git is told to show signatures', async () => {
     const unsigned = git('cat-file', 'commit', 'HEAD')
     const signature =
       'gpgsig -----BEGIN PGP SIGNATURE-----\n \n none\n -----END PGP SIGNATURE-----\n'

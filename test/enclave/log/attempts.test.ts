@@ -15,12 +15,12 @@ function attempts(requestsMax?: number) {
 }
 
 describe('createAttempts', () => {
-  it('counts each request by itself', () => {
+  it('createAttempts counts each request by itself', () => {
     const { ask } = attempts()
     expect([ask('a'), ask('b'), ask('a'), ask('a'), ask('b')]).toEqual([1, 1, 2, 3, 2])
   })
 
-  it('keeps every count while the table grows', () => {
+  it('createAttempts keeps every count while the table grows', () => {
     const { ask } = attempts()
     for (let round = 1; round <= 3; round++)
       for (let name = 0; name < 20_000; name++)
@@ -28,7 +28,7 @@ describe('createAttempts', () => {
     expect(ask(19_999)).toBe(4)
   })
 
-  it('remembers a request over a change of generations, and at least as long as one lasts', () => {
+  it('createAttempts remembers a request over a change of generations, at least as long as one lasts', () => {
     const { clock, ask } = attempts()
     ask('a')
     clock.ms += GENERATION_MS
@@ -37,7 +37,7 @@ describe('createAttempts', () => {
     expect(ask('a')).toBe(3)
   })
 
-  it('does not remember a request that nobody asked for during two generations', () => {
+  it('createAttempts forgets a request that was not asked for during two generations', () => {
     const { clock, ask } = attempts()
     ask('a')
     for (const name of ['b', 'c']) {
@@ -47,7 +47,7 @@ describe('createAttempts', () => {
     expect(ask('a')).toBe(1)
   })
 
-  it('takes no new request rather than forget one of the last hour', () => {
+  it('createAttempts takes no new request rather than forget one of the last hour', () => {
     const { clock, ask } = attempts(2)
     expect([ask('a'), ask('b'), ask('c')]).toEqual([1, 1, null])
     expect(ask('a')).toBe(2)
@@ -58,7 +58,7 @@ describe('createAttempts', () => {
     expect(ask('c')).toBe(2)
   })
 
-  it('counts requests by all of their digest, and apart for each key', () => {
+  it('createAttempts counts requests by all of their digest, and apart for each key', () => {
     const one = createAttempts({ key: new Uint8Array(16).fill(1), monotonic: () => 0 })
     const digest = digestOf('a')
     one.count(digest)

@@ -11,7 +11,7 @@ function reserve(space: Space, bytes = 0): Reservation {
 }
 
 describe('Space', () => {
-  it('refuses a call when request and room for an answer do not fit', () => {
+  it('the memory budget refuses a call when its request and room for an answer do not fit', () => {
     const space = new Space(2 * (ANSWER_ROOM_BYTES + 100))
     expect(space.reserve(100)).not.toBe(null)
     expect(space.reserve(101)).toBe(null)
@@ -19,7 +19,7 @@ describe('Space', () => {
     expect(space.reserve(0)).toBe(null)
   })
 
-  it('counts an answer once it is larger than its room', () => {
+  it('the memory budget counts an answer once it is larger than its room', () => {
     const space = new Space(1e9)
     const reservation = reserve(space, 10)
     expect(reservation.grow(ANSWER_ROOM_BYTES)).toBe(true)
@@ -32,7 +32,7 @@ describe('Space', () => {
     expect(space.used).toBe(10 + ANSWER_ROOM_BYTES)
   })
 
-  it('refuses growth beyond the limit, and changes nothing then', () => {
+  it('the memory budget refuses growth beyond the limit, and changes nothing then', () => {
     const space = new Space(3 * ANSWER_ROOM_BYTES)
     const [first, second] = [reserve(space), reserve(space)]
     expect(first.grow(2 * ANSWER_ROOM_BYTES)).toBe(true)
@@ -43,7 +43,7 @@ describe('Space', () => {
     expect(second.grow(ANSWER_ROOM_BYTES + 1)).toBe(true)
   })
 
-  it('lets a call that holds too much hold less, whatever waits', () => {
+  it('the memory budget lets a call that holds too much hold less, whatever waits', () => {
     const space = new Space(3 * ANSWER_ROOM_BYTES)
     const call = reserve(space)
     call.grow(2 * ANSWER_ROOM_BYTES)
@@ -52,7 +52,7 @@ describe('Space', () => {
     expect(call.hold(ANSWER_ROOM_BYTES + 1)).toBe(true)
   })
 
-  it('keeps a quarter for small calls, which large ones cannot take', () => {
+  it('the memory budget keeps a quarter for small calls, which large ones cannot take', () => {
     const space = new Space(100 * SMALL_CALL_BYTES)
     const large = reserve(space)
     expect(large.grow(75 * SMALL_CALL_BYTES)).toBe(true)
@@ -61,7 +61,7 @@ describe('Space', () => {
     expect(reserve(space).grow(SMALL_CALL_BYTES)).toBe(true)
   })
 
-  it('gives everything back once, however often it is released', () => {
+  it('the memory budget gets everything back once, however often it is released', () => {
     const space = new Space(1e9)
     const [first, second] = [reserve(space, 10), reserve(space, 20)]
     first.grow(1e6)

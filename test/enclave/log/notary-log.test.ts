@@ -67,7 +67,7 @@ function expectHead(reply: PullReply, size: number): void {
 }
 
 describe('NotaryLog', () => {
-  it('has a head of all leaves, whatever of them was handed over or acknowledged', () => {
+  it('NotaryLog has a head of all leaves, however many were handed over or acknowledged', () => {
     fc.assert(
       fc.property(
         fc.array(fc.constantFrom('append', 'pull', 'acknowledge'), { maxLength: 60 }),
@@ -93,7 +93,7 @@ describe('NotaryLog', () => {
     )
   })
 
-  it('has no head while it is empty', () => {
+  it('NotaryLog has no head while it is empty', () => {
     const { log } = makeLog()
     expect(log.pull({ from: 0, ...all })).toMatchObject({
       notary: account.notary,
@@ -103,7 +103,7 @@ describe('NotaryLog', () => {
     expect([log.size, log.acknowledged]).toEqual([0, 0])
   })
 
-  it('gives completions in order with a head over exactly those', () => {
+  it('NotaryLog gives completions in order with a head over exactly those', () => {
     const { log } = makeLog()
     for (let count = 0; count < 5; count++) append(log)
     const reply = log.pull({ from: 0, max: 3, known_document: null })
@@ -120,7 +120,7 @@ describe('NotaryLog', () => {
     expectHead(reply, 3)
   })
 
-  it('gives the same again until they are acknowledged', () => {
+  it('NotaryLog gives the same completions again until they are acknowledged', () => {
     const { log } = makeLog()
     append(log)
     append(log)
@@ -132,7 +132,7 @@ describe('NotaryLog', () => {
     expect(log.acknowledged).toBe(0)
   })
 
-  it('forgets what is acknowledged, and its bytes', () => {
+  it('NotaryLog forgets what is acknowledged, and its bytes', () => {
     const { log, space } = makeLog()
     append(log, { bytes: 1000 })
     append(log, { bytes: 2000 })
@@ -147,7 +147,7 @@ describe('NotaryLog', () => {
     expect([log.size, log.acknowledged]).toEqual([2, 2])
   })
 
-  it('refuses an index that was acknowledged, and one that was not handed over', () => {
+  it('NotaryLog refuses an index that was acknowledged, and one beyond what was handed over', () => {
     const { log } = makeLog()
     append(log)
     append(log)
@@ -163,7 +163,7 @@ describe('NotaryLog', () => {
     expect(indexesOf(log.pull({ from: 1, ...all }))).toEqual([1])
   })
 
-  it('gives the documents that the completions name, but for the known one', () => {
+  it('NotaryLog gives the documents that the completions name, but for the known one', () => {
     const { log } = makeLog()
     append(log)
     append(log, { document: 1 })
@@ -177,7 +177,7 @@ describe('NotaryLog', () => {
     expect(log.pull({ from: 0, max: 1, known_document: 'd0' }).documents).toEqual({})
   })
 
-  it('keeps a reply within its bytes, but always gives one', () => {
+  it('NotaryLog keeps a reply within its bytes, but always gives one completion', () => {
     const { log } = makeLog()
     append(log, { bytes: PULL_BYTES_MAX + 1 })
     append(log, { bytes: PULL_BYTES_MAX / 2 })
@@ -188,7 +188,7 @@ describe('NotaryLog', () => {
     expectHead(reply, 2)
   })
 
-  it('refuses a leaf out of order', () => {
+  it('NotaryLog refuses a leaf out of order', () => {
     const { log } = makeLog()
     append(log)
     const completion = {
@@ -206,7 +206,7 @@ describe('NotaryLog', () => {
     )
   })
 
-  it('loses and repeats nothing, whatever is pulled when', () => {
+  it('NotaryLog loses and repeats nothing, whatever is pulled when', () => {
     const step = fc.oneof(
       fc.record({ kind: fc.constant('append' as const), count: fc.integer({ min: 1, max: 5 }) }),
       // `committed`: whether the gateway lives to acknowledge it with its next pull.
@@ -245,21 +245,21 @@ describe('NotaryLog', () => {
 describe('waiting for a leaf', () => {
   const never = new AbortController().signal
 
-  it('ends at once when there is one, and without time to wait', async () => {
+  it('the wait for a leaf ends at once when there is a leaf, and when no time was given', async () => {
     const { log } = makeLog()
     await log.waitFor(0, 0, never)
     append(log)
     await log.waitFor(0, 60_000, never)
   })
 
-  it('ends when one is appended', async () => {
+  it('the wait for a leaf ends when a leaf is appended', async () => {
     const { log } = makeLog()
     const waiting = log.waitFor(0, 60_000, never).then(() => log.size)
     append(log)
     expect(await waiting).toBe(1)
   })
 
-  it('ends when the time is over, when it is aborted, and when the log is woken', async () => {
+  it('the wait for a leaf ends when its time is over, on abort, and when the log is woken', async () => {
     const { log } = makeLog()
     const abort = new AbortController()
     const waits = [log.waitFor(0, 10, never), log.waitFor(0, 60_000, abort.signal)]

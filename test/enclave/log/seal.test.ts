@@ -45,7 +45,7 @@ async function makeNotary() {
 }
 
 describe('sealCompletion', () => {
-  it('makes the leaf that attestation/README.md describes', async () => {
+  it('sealCompletion makes the leaf that attestation/README.md describes', async () => {
     const notary = await makeNotary()
     expect(sealCompletion(notary, finished).notice).toEqual({
       notary: notary.account.notary,
@@ -92,7 +92,7 @@ describe('sealCompletion', () => {
     ).not.toThrow()
   })
 
-  it('brings the completion with its notice where that is asked for, and it is short', async () => {
+  it('sealCompletion brings a completion with its notice where asked for, if the completion is short', async () => {
     const notary = await makeNotary()
     const long = { ...finished.response, note: 'x'.repeat(TOLD_RESPONSE_LENGTH_MAX) }
     const notices = [
@@ -112,7 +112,7 @@ describe('sealCompletion', () => {
     ])
   })
 
-  it('hands over neither request nor response of an encrypted one, but its usage', async () => {
+  it('sealCompletion hands over the usage of an encrypted completion, not its request and response', async () => {
     const notary = await makeNotary()
     const usage = { prompt_tokens: 3, completion_tokens: 4, total_tokens: 7 }
     const response = { ...finished.response, usage: { ...usage, more: 'text' } }
@@ -133,11 +133,11 @@ describe('sealCompletion', () => {
     [{ completion_tokens: 1 }, null],
     [null, null],
     ['7', null],
-  ])('takes the usage %j for counts, or for none', (usage, total) => {
+  ])('usageOf takes the usage %j for counts, or for no usage', (usage, total) => {
     expect(usageOf({ usage })?.total_tokens ?? null).toBe(total)
   })
 
-  it('gives the same hash and another leaf to the same completion made twice', async () => {
+  it('sealCompletion gives the same hash and another leaf to the same completion made twice', async () => {
     const notary = await makeNotary()
     const notices = [sealCompletion(notary, finished), sealCompletion(notary, finished)]
     expect(notices.map(({ notice }) => notice.index)).toEqual([0, 1])
@@ -149,7 +149,7 @@ describe('sealCompletion', () => {
     expect(completions[0]?.receipt).not.toBe(completions[1]?.receipt)
   })
 
-  it('states null for a model that the provider did not name', async () => {
+  it('sealCompletion states null for a model that the provider did not name', async () => {
     const notary = await makeNotary()
     sealCompletion(notary, { ...finished, response: { model: 7 } })
     const [sealed] = notary.log.pull({ from: 0, max: 1, known_document: null }).completions
@@ -158,7 +158,7 @@ describe('sealCompletion', () => {
     })
   })
 
-  it('appends nothing when the completion cannot be represented', async () => {
+  it('sealCompletion appends nothing when the completion cannot be represented', async () => {
     const notary = await makeNotary()
     expect(() => sealCompletion(notary, { ...finished, response: { text: '\ud800' } })).toThrow()
     expect(notary.log.size).toBe(0)

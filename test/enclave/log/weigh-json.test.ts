@@ -8,11 +8,11 @@ describe('weighString', () => {
     ['abcä', 8],
     ['🙂', 4],
     ['日本', 6],
-  ])('takes %j for %d bytes', (text, bytes) => expect(weighString(text)).toBe(bytes))
+  ])('weighString takes %j for %d bytes', (text, bytes) => expect(weighString(text)).toBe(bytes))
 })
 
 describe('weighJson', () => {
-  it('weighs text and bytes alike, wide text twice', () => {
+  it('weighJson weighs text and bytes alike, wide text twice', () => {
     const none = { containers: 0, members: 0, items: 0 }
     expect(weighJson('"abcd"', none)).toBe(24)
     expect(weighJson(Buffer.from('"abcd"'), none)).toBe(24)
@@ -22,7 +22,7 @@ describe('weighJson', () => {
 })
 
 describe('weighAssembly', () => {
-  it('counts maps as objects, at every depth, with names and texts', () => {
+  it('weighAssembly counts maps as objects, at every depth, with names and texts', () => {
     const kept = {
       members: new Map([['id', 'x']]),
       choices: new Map([[0, { list: [1, [null], 'yz'] }]]),

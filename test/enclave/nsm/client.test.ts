@@ -36,7 +36,7 @@ function scripted(
 }
 
 describe('createNsmClient', () => {
-  it('sends one request at a time, in the order of the calls', async () => {
+  it('the NSM client sends one request at a time, in the order of the calls', async () => {
     const transport = scripted([DOCUMENT, RANDOM, DOCUMENT])
     const nsm = createNsmClient('device', transport)
     await Promise.all([nsm.attest(NO_INPUT), nsm.random(1), nsm.attest(NO_INPUT)])
@@ -44,7 +44,7 @@ describe('createNsmClient', () => {
     expect(transport.most).toBe(1)
   })
 
-  it('goes on after a call that failed', async () => {
+  it('the NSM client goes on after a call that failed', async () => {
     const nsm = createNsmClient(
       'device',
       scripted([{ kind: 'Error', code: 'InputTooLarge' }, DOCUMENT]),
@@ -55,12 +55,12 @@ describe('createNsmClient', () => {
     await expect(second).resolves.toEqual(Uint8Array.of(1))
   })
 
-  it('refuses an answer to another question', async () => {
+  it('the NSM client refuses an answer to another question', async () => {
     const nsm = createNsmClient('device', scripted([DOCUMENT]))
     await expect(nsm.random(1)).rejects.toMatchObject({ code: 'InvalidResponse' })
   })
 
-  it('collects as many random bytes as asked for, over several calls', async () => {
+  it('the NSM client collects as many random bytes as asked for, over several calls', async () => {
     const part = (fill: number): NsmResponse => ({
       kind: 'GetRandom',
       random: new Uint8Array(256).fill(fill),
@@ -71,7 +71,7 @@ describe('createNsmClient', () => {
     expect([random[0], random[256], random[599]]).toEqual([1, 2, 3])
   })
 
-  it('refuses GetRandom answers of no bytes, which would never end', async () => {
+  it('the NSM client refuses GetRandom answers of no bytes, which would never end', async () => {
     const nsm = createNsmClient(
       'device',
       scripted([{ kind: 'GetRandom', random: new Uint8Array() }]),
@@ -79,13 +79,13 @@ describe('createNsmClient', () => {
     await expect(nsm.random(1)).rejects.toMatchObject({ code: 'InvalidResponse' })
   })
 
-  it.each([-1, 0.5, 65_537])('refuses to give %d random bytes', async (length) => {
+  it.each([-1, 0.5, 65_537])('the NSM client refuses to give %d random bytes', async (length) => {
     await expect(createNsmClient('device', scripted([])).random(length)).rejects.toMatchObject({
       code: 'InvalidArgument',
     })
   })
 
-  it('refuses a request beyond 4096 bytes before the module sees it', async () => {
+  it('the NSM client refuses a request beyond 4096 bytes before the module sees it', async () => {
     const transport = scripted([])
     const nsm = createNsmClient('device', transport)
     await expect(nsm.attest({ ...NO_INPUT, userData: new Uint8Array(4096) })).rejects.toMatchObject(
@@ -96,7 +96,7 @@ describe('createNsmClient', () => {
     expect(transport.kinds).toEqual([])
   })
 
-  it('finishes the call under way when closed, refuses those after, and closes the transport once', async () => {
+  it('a closed NSM client finishes the call under way, refuses later ones, and closes transport once', async () => {
     const transport = scripted([DOCUMENT])
     const nsm = createNsmClient('device', transport)
     const running = nsm.attest(NO_INPUT)

@@ -71,7 +71,7 @@ async function moduleBehindKernel(seen: IoctlCall[] = []): Promise<NativeCalls> 
 }
 
 describe('the device', () => {
-  it('carries every call to the module and its answer back', async () => {
+  it('the NSM device carries every call to the module and its answer back', async () => {
     const seen: IoctlCall[] = []
     const nsm = await openDeviceNsm(device, await moduleBehindKernel(seen))
     expect(nsm.kind).toBe('device')
@@ -87,7 +87,7 @@ describe('the device', () => {
     nsm.close()
   })
 
-  it('does not mix answers of calls made at the same time', async () => {
+  it('the NSM device does not mix answers of calls made at the same time', async () => {
     const nsm = await openDeviceNsm(device, await moduleBehindKernel())
     const asked = Array.from({ length: 32 }, (_, index) => Uint8Array.of(index))
     const documents = await Promise.all(asked.map((nonce) => nsm.attest({ ...NO_INPUT, nonce })))
@@ -98,7 +98,7 @@ describe('the device', () => {
   it.each([
     ['EMSGSIZE', constants.errno.EMSGSIZE, 'InputTooLarge'],
     ['EIO', constants.errno.EIO, 'InternalError'],
-  ])('maps %s', async (_, errno, code) => {
+  ])('the NSM device maps the errno %s to an NsmError', async (_, errno, code) => {
     const nsm = await openDeviceNsm(
       device,
       fakeKernel(() => errno),
@@ -107,7 +107,7 @@ describe('the device', () => {
     nsm.close()
   })
 
-  it('refuses an answer that claims to be longer than the buffer', async () => {
+  it('the NSM device refuses an answer that claims to be longer than the buffer', async () => {
     const kernel = fakeKernel(({ setLength }) => {
       setLength(0x3001n)
       return 0
@@ -117,7 +117,7 @@ describe('the device', () => {
     nsm.close()
   })
 
-  it('refuses an answer that was cut, and one of no bytes', async () => {
+  it('the NSM device refuses an answer that was cut, and an answer of no bytes', async () => {
     const whole = Buffer.from('a16947657452616e646f6da16672616e646f6d43010203', 'hex')
     for (const length of [0, whole.length - 1]) {
       const kernel = fakeKernel(({ response, setLength }) => {
@@ -131,7 +131,7 @@ describe('the device', () => {
     }
   })
 
-  it('finds nothing of an earlier answer in a later one', async () => {
+  it('the NSM device finds nothing of an earlier answer in a later one', async () => {
     let first = true
     const kernel = fakeKernel(({ response, setLength }) => {
       if (first) response.fill(0xff)
@@ -146,7 +146,7 @@ describe('the device', () => {
     nsm.close()
   })
 
-  it('is unavailable where there is no such file', async () => {
+  it('the NSM device is unavailable where its file does not exist', async () => {
     await expect(openDeviceNsm(join(folder, 'missing'), native)).rejects.toMatchObject({
       code: 'Unavailable',
     })
@@ -154,7 +154,7 @@ describe('the device', () => {
 })
 
 describe("the C library's ioctl", () => {
-  it('is really called, and its errno comes back: a device that is no security module refuses the command', async () => {
+  it("the C library's ioctl is really called, and its errno comes back from a device that refuses", async () => {
     const nsm = await openDeviceNsm('/dev/null')
     await expect(nsm.random(1)).rejects.toMatchObject({
       code: 'InternalError',

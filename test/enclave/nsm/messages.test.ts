@@ -41,36 +41,39 @@ const RESPONSES: Record<string, NsmResponse> = {
 const OTHER_CALLS = /^(req|resp) (DescribeNSM|DescribePCR|ExtendPCR|LockPCRs?)\b/
 
 describe('the wire vectors', () => {
-  it('are all requests and responses known here, and calls that enclaves do not make', () => {
+  it('the wire vectors are all requests and responses known here, and calls that enclaves do not make', () => {
     const known = [...Object.keys(REQUESTS), ...Object.keys(RESPONSES)].sort()
     const names = vectors.map(({ name }) => name).filter((name) => !OTHER_CALLS.test(name))
     expect(names.sort()).toEqual(known)
   })
 
-  it.each(vectors)('$name is written and read byte for byte, or refused', ({ name, cbor_hex }) => {
-    const request = REQUESTS[name]
-    const response = RESPONSES[name]
-    if (request !== undefined) {
-      expect(hex(encodeRequest(request))).toBe(cbor_hex)
-      expect(decodeRequest(unhex(cbor_hex))).toEqual(request)
-    } else if (response !== undefined) {
-      expect(hex(encodeResponse(response))).toBe(cbor_hex)
-      expect(decodeResponse(unhex(cbor_hex))).toEqual(response)
-    } else {
-      const refused = expect.objectContaining({
-        code: name.startsWith('req') ? 'InvalidOperation' : 'InvalidResponse',
-      })
-      const decode = name.startsWith('req') ? decodeRequest : decodeResponse
-      expect(() => decode(unhex(cbor_hex))).toThrow(refused)
-    }
-  })
+  it.each(vectors)(
+    'the wire vector $name is written and read byte for byte, or refused',
+    ({ name, cbor_hex }) => {
+      const request = REQUESTS[name]
+      const response = RESPONSES[name]
+      if (request !== undefined) {
+        expect(hex(encodeRequest(request))).toBe(cbor_hex)
+        expect(decodeRequest(unhex(cbor_hex))).toEqual(request)
+      } else if (response !== undefined) {
+        expect(hex(encodeResponse(response))).toBe(cbor_hex)
+        expect(decodeResponse(unhex(cbor_hex))).toEqual(response)
+      } else {
+        const refused = expect.objectContaining({
+          code: name.startsWith('req') ? 'InvalidOperation' : 'InvalidResponse',
+        })
+        const decode = name.startsWith('req') ? decodeRequest : decodeResponse
+        expect(() => decode(unhex(cbor_hex))).toThrow(refused)
+      }
+    },
+  )
 })
 
 describe('responses that have no vector', () => {
   it.each<NsmResponse>([
     { kind: 'GetRandom', random: new Uint8Array(256).fill(7) },
     { kind: 'Attestation', document: new Uint8Array(5000).fill(1) },
-  ])('$kind comes back as it was', (response) => {
+  ])('the response $kind, which has no vector, comes back as it was', (response) => {
     expect(decodeResponse(encodeResponse(response))).toEqual(response)
   })
 })
@@ -88,11 +91,11 @@ describe('decodeRequest', () => {
       'InvalidArgument',
     ],
     ['an attestation without members', '6b4174746573746174696f6e', 'InvalidArgument'],
-  ])('refuses %s', (_, bytes, code) => {
+  ])('decodeRequest refuses a request of %s', (_, bytes, code) => {
     expect(() => decodeRequest(unhex(bytes))).toThrow(expect.objectContaining({ code }))
   })
 
-  it('takes left out attestation members as null', () => {
+  it('decodeRequest takes left out attestation members as null', () => {
     const bytes = unhex('a16b4174746573746174696f6ea1656e6f6e636540')
     expect(decodeRequest(bytes)).toEqual({
       kind: 'Attestation',
@@ -102,7 +105,7 @@ describe('decodeRequest', () => {
     })
   })
 
-  it('throws nothing but errors of the module on random bytes', () => {
+  it('decodeRequest throws nothing but errors of the module on random bytes', () => {
     fc.assert(
       fc.property(fc.uint8Array({ maxLength: 64 }), (bytes) => {
         try {
@@ -117,25 +120,25 @@ describe('decodeRequest', () => {
 })
 
 describe('decodeResponse', () => {
-  it('takes an error name it does not know as InternalError', () => {
+  it('decodeResponse takes an error name it does not know as InternalError', () => {
     expect(decodeResponse(unhex('a1654572726f7263466f6f'))).toEqual({
       kind: 'Error',
       code: 'InternalError',
     })
   })
 
-  it('reads maps of indefinite length, which newer modules write elsewhere', () => {
+  it('decodeResponse reads maps of indefinite length, which newer modules write elsewhere', () => {
     const bytes = unhex('bf6947657452616e646f6dbf6672616e646f6d43010203ffff')
     expect(decodeResponse(bytes)).toEqual({ kind: 'GetRandom', random: Uint8Array.of(1, 2, 3) })
   })
 
-  it('refuses an answer that lacks a member', () => {
+  it('decodeResponse refuses an answer that lacks a member', () => {
     expect(() => decodeResponse(unhex('a16947657452616e646f6da0'))).toThrow(
       expect.objectContaining({ code: 'InvalidResponse' }),
     )
   })
 
-  it('throws nothing but NsmError on random bytes', () => {
+  it('decodeResponse throws nothing but NsmError on random bytes', () => {
     fc.assert(
       fc.property(fc.uint8Array({ maxLength: 64 }), (bytes) => {
         try {

@@ -23,15 +23,15 @@ describe('CBOR writer', () => {
     [65_536, '1a00010000'],
     [4_294_967_295, '1affffffff'],
     [1_000_000_000_000, '1b000000e8d4a51000'],
-  ])('writes %d with the shortest head', (value, expected) => {
+  ])('the CBOR writer writes %d with the shortest head', (value, expected) => {
     expect(hex(encodeUnsigned(value))).toBe(expected)
   })
 
-  it.each([-1, 0.5, 2 ** 53])('refuses %d', (value) => {
+  it.each([-1, 0.5, 2 ** 53])('the CBOR writer refuses %d', (value) => {
     expect(() => encodeUnsigned(value)).toThrow(RangeError)
   })
 
-  it('writes strings, arrays, maps, booleans and null', () => {
+  it('the CBOR writer writes strings, arrays, maps, booleans and null', () => {
     expect(hex(encodeText('ü'))).toBe('62c3bc')
     expect(hex(encodeBytes(Uint8Array.of(1, 2, 3, 4)))).toBe('4401020304')
     expect(hex(encodeOptionalBytes(null))).toBe('f6')
@@ -41,7 +41,7 @@ describe('CBOR writer', () => {
     expect(hex(encodeIndefiniteMap([[encodeText('b'), encodeUnsigned(1)]]))).toBe('bf616201ff')
   })
 
-  it('keeps the order of map entries', () => {
+  it('the CBOR writer keeps the order of map entries', () => {
     const bytes = encodeMap([
       [encodeText('z'), encodeUnsigned(1)],
       [encodeText('a'), encodeUnsigned(2)],

@@ -27,7 +27,7 @@ afterEach(() => vi.useRealTimers())
 
 describe('createLineWriter', () => {
   it.each(['EAGAIN', 'ENOSPC', 'EPIPE'])(
-    'goes on where %s stopped it, with no line cut',
+    'the line writer goes on where %s stopped it, with no line cut',
     (code) => {
       vi.useFakeTimers()
       const { file, writeSome } = fileOf(4)
@@ -46,7 +46,7 @@ describe('createLineWriter', () => {
     },
   )
 
-  it('drops what its queue has no room for, and says how many when it can write', () => {
+  it('the line writer drops lines that its queue has no room for, and says how many when it can write', () => {
     vi.useFakeTimers()
     const { file, writeSome } = fileOf(0)
     const writer = createLineWriter({ describeDropped, writeSome, bytesMax: 10 })
@@ -59,7 +59,7 @@ describe('createLineWriter', () => {
     expect(writer.status()).toEqual({ dropped: 2, waitingBytes: 0 })
   })
 
-  it('flushes for no longer than it is given', () => {
+  it('the line writer flushes for no longer than it is given', () => {
     const { file, writeSome } = fileOf(0)
     const writer = createLineWriter({ describeDropped, writeSome })
     writer.write('last\n')
@@ -88,7 +88,7 @@ describe('a process that logs to', () => {
   }
   type Said = LineWriterStatus & { readonly tookMs: number }
 
-  it('somebody who stops reading goes on, drops, and says so when there is a reader', async () => {
+  it('a process whose log is not read goes on, drops lines, and says so when there is a reader', async () => {
     // Node opens a socket for 'pipe', which nobody reads before it flows.
     const { child, said } = start('pipe', 3_000)
     const { dropped } = await said
@@ -112,7 +112,7 @@ describe('a process that logs to', () => {
     expect(lines.slice(-2).map(({ msg }) => msg)).toEqual(['last but one', 'last'])
   })
 
-  it('a pipe that is full exits in time', async () => {
+  it('a process that logs to a full pipe exits in time', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'affidavit-pipe-'))
     const path = join(folder, 'pipe')
     execFileSync('mkfifo', [path])
@@ -126,7 +126,7 @@ describe('a process that logs to', () => {
     await rm(folder, { recursive: true })
   })
 
-  it('somebody who goes away lives on', async () => {
+  it('a process lives on when the reader of its log goes away', async () => {
     const { child, said } = start('pipe', 3_000)
     await said
     child.stderr?.destroy()
@@ -137,7 +137,7 @@ describe('a process that logs to', () => {
     expect(await once(child, 'close')).toEqual([3, null])
   })
 
-  it('a full disk lives on', async () => {
+  it('a process that logs to a full disk lives on', async () => {
     const full = openSync('/dev/full', 'w')
     const { child, said } = start(full, 3_000)
     expect((await said).dropped).toBeGreaterThan(1_000)

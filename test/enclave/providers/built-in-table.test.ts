@@ -4,13 +4,13 @@ import { BUILT_IN_PROVIDERS } from '../../../enclave/providers/built-in-table.ts
 import { parseProviderTable } from '../../../enclave/providers/parse-table.ts'
 
 describe('the built-in provider table', () => {
-  it('would be accepted as a provider file', () => {
+  it('the built-in provider table would be accepted as a provider file', () => {
     expect(parseProviderTable(Buffer.from(JSON.stringify(BUILT_IN_PROVIDERS)))).toEqual(
       BUILT_IN_PROVIDERS,
     )
   })
 
-  it('is https throughout', () => {
+  it('the built-in provider table uses https throughout', () => {
     expect(BUILT_IN_PROVIDERS.filter(({ origin }) => !origin.startsWith('https://'))).toEqual([])
   })
 
@@ -53,7 +53,7 @@ describe('the built-in provider table', () => {
     ['deepseek/deepseek-chat', 'openrouter'],
     ['x-ai/grok-4', 'openrouter'],
     ['qwen/qwen3-coder', 'openrouter'],
-  ])('sends %s to %s', (model, provider) => {
+  ])('the built-in provider table sends %s to %s', (model, provider) => {
     expect(chooseProvider(BUILT_IN_PROVIDERS, model)?.name).toBe(provider)
   })
 
@@ -65,11 +65,11 @@ describe('the built-in provider table', () => {
     'evil/gpt-4o',
     'o11',
     'https://example.com/gpt-4o',
-  ])('sends %j nowhere', (model) => {
+  ])('the built-in provider table sends %j nowhere', (model) => {
     expect(chooseProvider(BUILT_IN_PROVIDERS, model)).toBe(null)
   })
 
-  it('has no pattern that an earlier provider makes useless', () => {
+  it('the built-in provider table has no pattern that an earlier provider makes useless', () => {
     const useless = BUILT_IN_PROVIDERS.flatMap(({ name, models }) =>
       models.filter(
         (pattern) =>

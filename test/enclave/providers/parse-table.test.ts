@@ -11,7 +11,7 @@ const parse = (table: unknown) => parseProviderTable(Buffer.from(JSON.stringify(
 const invalidTable = expect.objectContaining({ code: 'invalid_provider_table' })
 
 describe('parseProviderTable', () => {
-  it('gives the entries in their order', () => {
+  it('parseProviderTable gives the entries in their order', () => {
     const table = [entry, { ...entry, name: 'b', origin: 'https://b.example:8443' }]
     expect(parse(table)).toEqual(table)
   })
@@ -35,11 +35,11 @@ describe('parseProviderTable', () => {
     ['an empty pattern', [{ ...entry, models: [''] }]],
     ['a pattern over the limit', [{ ...entry, models: ['a'.repeat(257)] }]],
     ['plain http to another machine', [{ ...entry, origin: 'http://a.example' }]],
-  ])('refuses %s', (_, table) => {
+  ])('parseProviderTable refuses a table with %s', (_, table) => {
     expect(() => parse(table)).toThrow(invalidTable)
   })
 
-  it('refuses a member that stands twice', () => {
+  it('parseProviderTable refuses a member that stands twice', () => {
     expect(() => parseProviderTable(Buffer.from('[{"name":"a","name":"b"}]'))).toThrow(
       expect.objectContaining({ code: 'duplicate_key' }),
     )
@@ -53,7 +53,7 @@ describe('parseOrigin', () => {
     'http://127.0.0.1:8080',
     'http://[::1]:8080',
     'http://localhost:1',
-  ])('takes %s', (origin) => {
+  ])('parseOrigin takes the origin %s', (origin) => {
     expect(parseOrigin(origin)).toBe(origin)
   })
 
@@ -69,7 +69,7 @@ describe('parseOrigin', () => {
     'http://localhost.example',
     'http://0.0.0.0:1',
     'a.example',
-  ])('refuses %s', (origin) => {
+  ])('parseOrigin refuses the origin %s', (origin) => {
     expect(() => parseOrigin(origin)).toThrow(invalidTable)
   })
 })

@@ -10,7 +10,7 @@ const refuse = (body: string, headers = {}) =>
   parseRefusal({ status: 429, headers, body: Buffer.from(body) }).fault
 
 describe('parseRefusal', () => {
-  it('gives the provider’s status, message, code and whole seconds of retry-after', () => {
+  it('parseRefusal gives the provider’s status, message, code and whole seconds of retry-after', () => {
     expect(
       refuse('{"error":{"message":"slow down","code":"rate_limit"}}', { 'retry-after': '20' }),
     ).toEqual({
@@ -27,7 +27,7 @@ describe('parseRefusal', () => {
     ['nothing', ''],
     ['no object', '7'],
     ['messages that are no text', '{"error":{"message":{"a":1}},"message":[]}'],
-  ])('has a text of its own for %s', (_, body) => {
+  ])('parseRefusal has a text of its own for %s', (_, body) => {
     expect(refuse(body)).toEqual({
       code: 'provider_refused',
       status: 429,
@@ -35,7 +35,7 @@ describe('parseRefusal', () => {
     })
   })
 
-  it('leaves a retry-after out that is a date, negative, or huge', () => {
+  it('parseRefusal leaves a retry-after out that is a date, negative, or huge', () => {
     for (const value of ['Wed, 21 Oct 2026 07:28:00 GMT', '-1', '1000000', '1.5'])
       expect(refuse('{}', { 'retry-after': value })).not.toHaveProperty('retry_after_seconds')
   })
@@ -61,11 +61,11 @@ describe('describeProviderError', () => {
     ],
     ['xAI’s', { code: 'c', error: 'm' }, { message: 'm', code: 'c' }],
     ['FastAPI’s', { detail: 'm' }, { message: 'm', code: null }],
-  ])('reads %s form', (_, body, expected) => {
+  ])('describeProviderError reads an error in %s form', (_, body, expected) => {
     expect(describeProviderError(body)).toEqual(expected)
   })
 
-  it('cuts what is too long, and no character in half', () => {
+  it('describeProviderError cuts a text that is too long, and no character in half', () => {
     const { message, code } = describeProviderError({
       error: { message: `a${'😀'.repeat(2000)}`, code: 'c'.repeat(500) },
     })

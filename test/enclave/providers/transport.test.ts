@@ -87,7 +87,7 @@ async function listen(server: Server): Promise<string> {
 }
 
 describe('over TLS', () => {
-  it('gives evidence of the key that answered', async () => {
+  it('a call over TLS gives evidence of the key that answered', async () => {
     const provider = await startProvider(certificate)
     const { tls } = await ask(makeTransport(), provider.origin)
     const spki = new X509Certificate(certificate.certificate).publicKey.export({
@@ -102,7 +102,7 @@ describe('over TLS', () => {
     })
   })
 
-  it('gives it on a reused connection too', async () => {
+  it('a call over TLS gives evidence of the key on a reused connection too', async () => {
     const provider = await startProvider(certificate)
     const transport = makeTransport()
     const first = await ask(transport, provider.origin)
@@ -112,7 +112,7 @@ describe('over TLS', () => {
     expect(second.tls).toEqual(first.tls)
   })
 
-  it('gives it with a full handshake on each new connection', async () => {
+  it('a call over TLS gives evidence of the key on each new connection, with a full handshake', async () => {
     const provider = await startProvider(certificate, () => [
       send(wholeAnswer({ body: '{}' })),
       { kind: 'end' },
@@ -153,20 +153,20 @@ describe('over TLS', () => {
           },
         }),
     ],
-  ])('does not speak to a server with a certificate %s', async (_, issue) => {
+  ])('the transport does not speak to a server with a certificate %s', async (_, issue) => {
     const provider = await startProvider(await issue())
     expect(await codeOf(ask(makeTransport(), provider.origin))).toBe('provider_unreachable')
     expect(provider.requests).toHaveLength(0)
   })
 
-  it('does not trust a private authority by default', async () => {
+  it('the transport does not trust a private authority by default', async () => {
     const provider = await startProvider(certificate)
     expect(await codeOf(ask(makeTransport(bundledCas().pem), provider.origin))).toBe(
       'provider_unreachable',
     )
   })
 
-  it('verifies although the environment says not to', async () => {
+  it('the transport verifies certificates although the environment says not to', async () => {
     const provider = await startProvider(
       await (await createAuthority()).issue({ hosts: ['127.0.0.1'] }),
     )
@@ -178,7 +178,7 @@ describe('over TLS', () => {
     }
   })
 
-  it('does not speak TLS 1.1', async () => {
+  it('the transport does not speak TLS 1.1', async () => {
     const ciphers = 'ALL:@SECLEVEL=0'
     const versions = { minVersion: 'TLSv1.1', maxVersion: 'TLSv1.1' } as const
     const server = createTlsServer({
@@ -201,7 +201,7 @@ describe('over TLS', () => {
     expect(await codeOf(ask(makeTransport(), `https://${host}`))).toBe('provider_unreachable')
   })
 
-  it('does not take anything else for it', async () => {
+  it('the transport does not take plain bytes for TLS', async () => {
     const server = createServer((socket) =>
       socket.on('error', () => undefined).end('HTTP/1.1 200 OK\r\n\r\n'),
     )
@@ -212,14 +212,14 @@ describe('over TLS', () => {
 })
 
 describe('over plain http', () => {
-  it('there is no evidence', async () => {
+  it('a call over plain http gives no evidence of a key', async () => {
     const provider = await startProvider(undefined)
     expect((await ask(makeTransport(), provider.origin)).tls).toBe(null)
   })
 })
 
 describe('a connection', () => {
-  it('that is not accepted in time is given up, also in the TLS handshake', async () => {
+  it('a connection that is not accepted in time is given up, also in the TLS handshake', async () => {
     const silent = createServer(() => undefined)
     const origin = `https://${await listen(silent)}`
     const started = performance.now()
@@ -229,12 +229,12 @@ describe('a connection', () => {
     expect(performance.now() - started).toBeLessThan(1000)
   })
 
-  it('to a name that does not resolve is unreachable', async () => {
+  it('a connection to a name that does not resolve is unreachable', async () => {
     const code = await codeOf(ask(makeTransport(), 'https://nobody.invalid'))
     expect(['provider_unreachable', 'provider_timeout']).toContain(code)
   })
 
-  it('is kept for less time than servers keep it', async () => {
+  it('an unused connection is kept for less time than servers keep it', async () => {
     const provider = await startProvider(undefined)
     await ask(makeTransport(), provider.origin)
     await sleep(50)
@@ -243,7 +243,7 @@ describe('a connection', () => {
     expect(provider.countConnections()).toBe(0)
   })
 
-  it('that is in use is not cut by the time that unused ones are kept', async () => {
+  it('a connection in use is not cut by the time that unused ones are kept', async () => {
     const wait: Step = { kind: 'pause', durationMs: IDLE_CONNECTION_MS + 300 }
     const provider = await startProvider(undefined, () => [wait, send(wholeAnswer({ body: '{}' }))])
     expect((await ask(makeTransport(), provider.origin)).status).toBe(200)
@@ -251,7 +251,7 @@ describe('a connection', () => {
 })
 
 describe('a call that is cancelled', () => {
-  it('ends with the reason, before and while it waits for an answer', async () => {
+  it('a call that is cancelled ends with the reason, before and while it waits for an answer', async () => {
     const provider = await startProvider(undefined, () => [{ kind: 'stall' }])
     const transport = makeTransport()
     const early = new AbortController()

@@ -19,7 +19,7 @@ function parseAll(
 const data = (text: string): ServerEvent => ({ event: '', data: text })
 
 describe('EventParser', () => {
-  it('gives one event for each blank line, several in one packet', () => {
+  it('EventParser gives one event for each blank line, several in one packet', () => {
     expect(parseAll(['data: a\n\ndata: b\n\n'])).toEqual([data('a'), data('b')])
   })
 
@@ -27,24 +27,24 @@ describe('EventParser', () => {
     ['LF', '\n'],
     ['CRLF', '\r\n'],
     ['CR', '\r'],
-  ])('takes %s as a line break', (_, lineBreak) => {
+  ])('EventParser takes %s as a line break', (_, lineBreak) => {
     const text = ['event: error', 'data: one', 'data: two', '', 'data: three', '', ''].join(
       lineBreak,
     )
     expect(parseAll([text])).toEqual([{ event: 'error', data: 'one\ntwo' }, data('three')])
   })
 
-  it('takes a CR and an LF in two packets as one line break', () => {
+  it('EventParser takes a CR and an LF in two packets as one line break', () => {
     expect(parseAll(['data: a\r', '\ndata: b\r', '\n\r', '\n'])).toEqual([data('a\nb')])
   })
 
-  it('skips comments, ids, retries, unknown fields and blank lines without data', () => {
+  it('EventParser skips comments, ids, retries, unknown fields and blank lines without data', () => {
     expect(
       parseAll([': ping\n\nid: 7\nretry: 10\nfoo: bar\n\n\n\ndata: a\n: in between\n\n']),
     ).toEqual([data('a')])
   })
 
-  it('takes one blank after the colon away, and a field without colon as empty', () => {
+  it('EventParser takes one blank after the colon away, and a field without colon as empty', () => {
     expect(parseAll(['data:  two\n\ndata:none\n\ndata\n\n'])).toEqual([
       data(' two'),
       data('none'),
@@ -52,24 +52,24 @@ describe('EventParser', () => {
     ])
   })
 
-  it('drops a byte order mark at the beginning only', () => {
+  it('EventParser drops a byte order mark at the beginning only', () => {
     expect(parseAll(['\uFEFFdata: a\n\n'])).toEqual([data('a')])
     expect(parseAll(['data: a\n\n\uFEFFdata: b\n\n'])).toEqual([data('a')])
     expect(parseAll(['\n\uFEFFdata: b\n\n'])).toEqual([])
   })
 
-  it('gives the event that no blank line and no line break ends', () => {
+  it('EventParser gives the event that no blank line and no line break ends', () => {
     expect(parseAll(['data: a\n'])).toEqual([data('a')])
     expect(parseAll(['data: a'])).toEqual([data('a')])
   })
 
-  it('replaces bytes that are not UTF-8 and keeps what is around them', () => {
+  it('EventParser replaces bytes that are not UTF-8 and keeps what is around them', () => {
     expect(parseAll([Buffer.from([...Buffer.from('data: a'), 0xff, 0x62, 0x0a, 0x0a])])).toEqual([
       data('a\uFFFDb'),
     ])
   })
 
-  it('gives the same events wherever the bytes are split', () => {
+  it('EventParser gives the same events wherever the bytes are split', () => {
     const text = Buffer.from(
       '\uFEFF: hi\r\ndata: {"a":"é😀\u0000"}\r\n\r\nevent: error\rdata: x\rdata: y\r\rdata: [DONE]',
     )
@@ -87,7 +87,7 @@ describe('EventParser', () => {
     expect(parseAll([...text].map((byte) => Uint8Array.of(byte)))).toEqual(whole)
   })
 
-  it('gives back any data lines, however they are broken into packets', () => {
+  it('EventParser gives back any data lines, however they are broken into packets', () => {
     const line = fc
       .string({ unit: 'grapheme' })
       .filter((text) => !/[\r\n\uFEFF]/.test(text) && text.isWellFormed())
@@ -112,7 +112,7 @@ describe('EventParser', () => {
     )
   })
 
-  it('refuses an event over the limit, in one line, over many lines, over many packets', () => {
+  it('EventParser refuses an event over the limit, in one line, over many lines, over many packets', () => {
     expect(parseAll([`data: ${'x'.repeat(94)}\n\n`], 100)).toHaveLength(1)
     expect(() => parseAll([`data: ${'x'.repeat(95)}\n\n`], 100)).toThrow(EventTooLargeError)
     expect(() => parseAll(['data: 0123456789\n'.repeat(11)], 100)).toThrow(EventTooLargeError)
@@ -125,7 +125,7 @@ describe('EventParser', () => {
     ).toThrow(EventTooLargeError)
   })
 
-  it('counts the limit for each event anew', () => {
+  it('EventParser counts the limit for each event anew', () => {
     expect(parseAll(['data: 0123456789\n\n'.repeat(50)], 100)).toHaveLength(50)
   })
 })

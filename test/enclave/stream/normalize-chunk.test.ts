@@ -85,7 +85,7 @@ const deltasOf = (chunks: readonly JsonObject[]) =>
   chunks.flatMap(({ choices }) => (choices as readonly JsonObject[]).map(({ delta }) => delta))
 
 describe('the first chunk of a choice', () => {
-  it('passes as it is when it has the role and empty content', () => {
+  it('the first chunk of a choice passes as it is when it has the role and empty content', () => {
     const { given } = run([
       chunk({ role: 'assistant', content: '', refusal: null }),
       chunk({ content: 'Hi' }),
@@ -109,18 +109,18 @@ describe('the first chunk of a choice', () => {
       { role: 'assistant', content: '', reasoning_content: 'Hm' },
       { content: '', reasoning_content: 'Hm' },
     ],
-  ])('is put before one that brings %s', (_, delta, rest) => {
+  ])('a first chunk of its own is put before a chunk that brings %s', (_, delta, rest) => {
     expect(deltasOf(run([chunk(delta)]).given)).toEqual([{ role: 'assistant', content: '' }, rest])
   })
 
-  it('gets content where the provider sends null or nothing', () => {
+  it('the first chunk of a choice gets content where the provider sends null or nothing', () => {
     expect(deltasOf(run([chunk({ role: 'assistant', content: null })]).given)).toEqual([
       { role: 'assistant', content: '' },
     ])
     expect(deltasOf(run([chunk({})]).given)).toEqual([{ role: 'assistant', content: '' }])
   })
 
-  it('is given for each choice, also when choices begin in one chunk', () => {
+  it('a first chunk is given for each choice, also when choices begin in one chunk', () => {
     const both: JsonObject = {
       ...chunk({}),
       choices: [
@@ -143,7 +143,7 @@ describe('the first chunk of a choice', () => {
     ])
   })
 
-  it('does not carry a finish_reason or logprobs', () => {
+  it('the first chunk of a choice does not carry a finish_reason or logprobs', () => {
     const { given } = run([
       chunk({ content: '' }, {}, { finish_reason: 'stop', logprobs: { content: [] } }),
     ])
@@ -162,7 +162,7 @@ describe('the first chunk of a choice', () => {
 })
 
 describe('every chunk', () => {
-  it('has one id, created and model: the first that the provider stated', () => {
+  it('every chunk has one id, created and model: the first that the provider stated', () => {
     const { given } = run([
       chunk({ content: 'a' }, { id: 'one', created: 1, model: 'm1' }),
       chunk({ content: 'b' }, { id: 'two', created: 2, model: 'm2' }),
@@ -172,7 +172,7 @@ describe('every chunk', () => {
     ).toEqual(new Set(['["one",1,"m1"]']))
   })
 
-  it('has the fallback when the provider states none, also when it does later', () => {
+  it('every chunk has the fallback identity when the provider at first states none', () => {
     const { given } = run([
       { choices: [{ delta: { content: 'a' } }] },
       chunk({ content: 'b' }, { id: 'late', created: 9, model: 'late' }),
@@ -180,12 +180,12 @@ describe('every chunk', () => {
     for (const item of given) expect(item).toMatchObject(terms.fallback)
   })
 
-  it('takes the identity that a chunk without choices announced, unless it is empty', () => {
+  it('every chunk takes the identity that a chunk without choices announced, unless it is empty', () => {
     const { given } = run([chunk(null, { id: '', model: '', created: 3 }), chunk({ content: 'a' })])
     expect(given[0]).toMatchObject({ id: 'chatcmpl-1', created: 3, model: 'made' })
   })
 
-  it('has object, null usage, and null for a missing or empty finish_reason and logprobs', () => {
+  it('every chunk has object, null usage, and null for a missing or empty finish_reason and logprobs', () => {
     const { given } = run([{ choices: [{ delta: { content: 'a' }, finish_reason: '' }] }])
     expect(given[1]).toEqual({
       ...terms.fallback,
@@ -195,7 +195,7 @@ describe('every chunk', () => {
     })
   })
 
-  it('has no role after the first', () => {
+  it('a chunk of a choice has no role after the first', () => {
     const { given } = run([
       chunk({ role: 'assistant', content: 'a' }),
       chunk({ role: 'assistant', content: 'b' }),
@@ -203,7 +203,7 @@ describe('every chunk', () => {
     expect(deltasOf(given).slice(1)).toEqual([{ content: 'a' }, { content: 'b' }])
   })
 
-  it('has content with the reason for the end, where the provider left it out (interface, part 6)', () => {
+  it('the chunk that ends a choice has content, also where the provider left it out (interface, part 6)', () => {
     const end = { finish_reason: 'tool_calls' }
     const deltas: readonly JsonObject[] = [{}, { content: null }, { refusal: '' }]
     for (const delta of deltas) {
@@ -214,7 +214,7 @@ describe('every chunk', () => {
     expect(given.at(-1)).toMatchObject({ choices: [{ ...end, delta: { content: 'b' } }] })
   })
 
-  it('keeps members unknown here, at the top, in the choice and in the delta', () => {
+  it('every chunk keeps members unknown here, at the top, in the choice and in the delta', () => {
     const { given } = run([
       chunk(
         { content: 'a', audio: { id: 'x' } },
@@ -229,7 +229,7 @@ describe('every chunk', () => {
     })
   })
 
-  it('has none of the members that only the gateway may speak', () => {
+  it('no chunk has any of the members that only the gateway may speak', () => {
     const forged = Object.fromEntries(PROOF_MEMBERS.map((name) => [name, 'forged']))
     const { given } = run(
       [
@@ -245,7 +245,7 @@ describe('every chunk', () => {
 })
 
 describe('chunks without choices', () => {
-  it('never come first: their other members go with the next chunk', () => {
+  it('chunks without choices never come first: their other members go with the next chunk', () => {
     const { given } = run([chunk(null, { prompt_filter_results: [1] }), chunk({ content: 'a' })])
     expect(given[0]).toMatchObject({
       prompt_filter_results: [1],
@@ -253,7 +253,7 @@ describe('chunks without choices', () => {
     })
   })
 
-  it('are not given to a caller who did not ask for usage', () => {
+  it('chunks without choices are not given to a caller who did not ask for usage', () => {
     const { given, hidden } = run([
       chunk({ content: 'a' }),
       chunk(null, { usage: { total_tokens: 3 } }),
@@ -262,7 +262,7 @@ describe('chunks without choices', () => {
     expect(hidden).toMatchObject({ choices: [], usage: { total_tokens: 3 } })
   })
 
-  it('give usage last, once, to a caller who asked', () => {
+  it('chunks without choices give usage last, once, to a caller who asked', () => {
     const { given, hidden } = run(
       [chunk({ content: 'a' }), chunk(null, { usage: { total_tokens: 3 } })],
       withUsage,
@@ -296,13 +296,13 @@ describe('usage', () => {
         chunk(null, { usage: { total_tokens: 3 } }),
       ],
     ],
-  ])('that the provider states %s becomes one last chunk', (_, chunks) => {
+  ])('usage that the provider states %s becomes one last chunk', (_, chunks) => {
     const { given } = run(chunks, withUsage)
     expect(given.filter(({ usage }) => usage !== null)).toEqual([given.at(-1)])
     expect(given.at(-1)).toMatchObject({ choices: [], usage: { total_tokens: 3 } })
   })
 
-  it('that was never stated gives no chunk', () => {
+  it('usage that was never stated gives no chunk', () => {
     expect(run([chunk({ content: 'a' })], withUsage).given).toHaveLength(2)
   })
 })
@@ -312,14 +312,14 @@ describe('a stream without [DONE]', () => {
     choices: [{ index, delta: {}, finish_reason: 'stop' }],
   })
 
-  it('is finished when all choices asked for have a finish_reason', () => {
+  it('a stream without [DONE] is finished when all choices asked for have a finish_reason', () => {
     expect(isFinished(terms, run([done(0)]).state)).toBe(true)
     expect(isFinished({ ...terms, choicesAsked: 2 }, run([done(0), done(1)], three).state)).toBe(
       true,
     )
   })
 
-  it('is not finished without choices, with an open choice, or with one that never began', () => {
+  it('a stream is not finished without choices, with an open choice, or with a choice not begun', () => {
     expect(isFinished(terms, NO_CHUNKS)).toBe(false)
     expect(
       isFinished(terms, run([done(0), { choices: [{ index: 1, delta: {} }] }], three).state),
@@ -329,7 +329,7 @@ describe('a stream without [DONE]', () => {
 })
 
 describe('a provider of Azure', () => {
-  it('opens with a chunk of no time, which is not taken for the time of all', () => {
+  it('the opening chunk of Azure, which has no time, is not taken for the time of all', () => {
     const opening = {
       id: '',
       object: '',
@@ -344,23 +344,26 @@ describe('a provider of Azure', () => {
 })
 
 describe('logprobs that are no object, as from Together', () => {
-  it.each([-0.01, [], 'x'])('are null: %j', (logprobs) => {
-    const { given } = run([
-      { ...chunk({}), choices: [{ index: 0, delta: { content: 'a' }, logprobs }] },
-    ])
-    expect(given.at(-1)).toMatchObject({ choices: [{ delta: { content: 'a' }, logprobs: null }] })
-  })
+  it.each([-0.01, [], 'x'])(
+    'logprobs that are no object, as from Together, become null: %j',
+    (logprobs) => {
+      const { given } = run([
+        { ...chunk({}), choices: [{ index: 0, delta: { content: 'a' }, logprobs }] },
+      ])
+      expect(given.at(-1)).toMatchObject({ choices: [{ delta: { content: 'a' }, logprobs: null }] })
+    },
+  )
 })
 
 describe('an error of null', () => {
-  it('is left out: some readers ask only whether it is there', () => {
+  it('an error of null is left out of chunks, as some readers ask only whether it is there', () => {
     const { given } = run([{ ...chunk({ content: 'a' }), error: null }])
     expect(given.some((one) => 'error' in one)).toBe(false)
   })
 })
 
 describe('chunks of the wrong form', () => {
-  it('are those of a choice that was not asked for, which many readers show as one answer with the first', () => {
+  it('a chunk of a choice that was not asked for is refused, as many readers join it to the first', () => {
     const second = { choices: [{ index: 1, delta: { content: ' not' } }] }
     expect(() => run([chunk({ content: 'Yes' }), second])).toThrow(FormatError)
     expect(() => run([chunk({ content: 'Yes' }), second], three)).not.toThrow()
@@ -384,13 +387,13 @@ describe('chunks of the wrong form', () => {
       ),
     ],
     ['a finish_reason that is no text', { choices: [{ delta: {}, finish_reason: 1 }] }],
-  ])('are refused: %s', (_, wrong) => {
+  ])('chunks of the wrong form are refused: %s', (_, wrong) => {
     expect(() => run([wrong])).toThrow(
       expect.objectContaining({ name: 'FormatError', code: 'invalid_chunk' }),
     )
   })
 
-  it('are refused: members without choices that add up to more than the limit', () => {
+  it('members without choices that add up to more than the limit are refused', () => {
     const chunks = Array.from({ length: CARRIED_MEMBERS_MAX + 1 }, (_, index) => ({
       [`x${index}`]: 1,
     }))
@@ -398,7 +401,7 @@ describe('chunks of the wrong form', () => {
     expect(() => run(chunks.slice(1))).not.toThrow()
   })
 
-  it('throw nothing but FormatError, whatever JSON it is', () => {
+  it('chunks of the wrong form throw nothing but FormatError, whatever JSON they are', () => {
     const object = fc.dictionary(
       fc.constantFrom('id', 'choices', 'usage', '__proto__', 'model'),
       fc.jsonValue(),
@@ -475,7 +478,7 @@ describe('a caller who kept the chunks', () => {
   >
   const request: JsonObject = { model: 'm', messages: [] }
 
-  it('with usage recomputes the response hash of the record', () => {
+  it('a caller who kept the chunks with usage recomputes the response hash of the record', () => {
     fc.assert(
       fc.property(stream, (chunks) => {
         const { given, hidden } = relay(chunks, withUsage)
@@ -491,7 +494,7 @@ describe('a caller who kept the chunks', () => {
     )
   })
 
-  it('without usage misses nothing else', () => {
+  it('a caller who kept the chunks without usage misses nothing else', () => {
     fc.assert(
       fc.property(stream, (chunks) => {
         const { given, hidden } = relay(chunks)
@@ -505,7 +508,7 @@ describe('a caller who kept the chunks', () => {
     )
   })
 
-  it('gets for each choice first a chunk with role and empty content, and never again a role', () => {
+  it('a caller gets for each choice first a chunk with role and empty content, and never again a role', () => {
     fc.assert(
       fc.property(stream, (chunks) => {
         const seen = new Set<Json>()
@@ -520,7 +523,7 @@ describe('a caller who kept the chunks', () => {
     )
   })
 
-  it('gets the provider’s content, whatever was put before it', () => {
+  it('a caller gets the provider’s content, whatever was put before it', () => {
     fc.assert(
       fc.property(fc.array(text, { minLength: 1, maxLength: 8 }), (pieces) => {
         const { given } = run(pieces.map((content) => chunk({ content })))

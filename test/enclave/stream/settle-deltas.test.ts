@@ -27,12 +27,12 @@ const callsIn = (deltas: readonly (Json | undefined)[]) =>
   deltas.flatMap((delta) => (delta as JsonObject).tool_calls as readonly Json[])
 
 describe('settleDeltas', () => {
-  it('gives a chunk without calls and parts as it is', () => {
+  it('settleDeltas gives a chunk without calls and parts as it is', () => {
     const chunk = chunkOf({ content: 'a', tool_calls: null })
     expect(settleDeltas(emptyAssembly(), chunk)).toBe(chunk)
   })
 
-  it('numbers calls that came without an index, each new id a call of its own', () => {
+  it('settleDeltas numbers calls that came without an index, each new id a call of its own', () => {
     const { given, message } = settle([
       { tool_calls: [{ id: 'a', function: { name: 'f', arguments: '{' } }] },
       { tool_calls: [{ function: { arguments: '}' } }] },
@@ -60,7 +60,7 @@ describe('settleDeltas', () => {
     })
   })
 
-  it('gives an id, a type and a name once, where the provider repeats them', () => {
+  it('settleDeltas gives an id, a type and a name once, where the provider repeats them', () => {
     const call = { index: 0, id: 'a', type: 'function', function: { name: 'f', arguments: 'x' } }
     const { given, message } = settle([{ tool_calls: [call] }, { tool_calls: [call, call] }])
     expect(callsIn(given)).toEqual([
@@ -73,7 +73,7 @@ describe('settleDeltas', () => {
     })
   })
 
-  it('leaves out ids, types and names that are empty', () => {
+  it('settleDeltas leaves out ids, types and names that are empty', () => {
     const { given, message } = settle([
       { tool_calls: [{ index: 0, id: '', type: '', function: { name: '', arguments: '{' } }] },
       {
@@ -88,7 +88,7 @@ describe('settleDeltas', () => {
     })
   })
 
-  it('numbers calls that came without index and id, as from Gemini, each name a call of its own', () => {
+  it('settleDeltas numbers calls without index and id, as from Gemini, each name a call of its own', () => {
     const call = (city: string) => ({
       id: '',
       type: 'function',
@@ -105,7 +105,7 @@ describe('settleDeltas', () => {
     })
   })
 
-  it('tells calls apart that all have the index 0, by their ids and names', () => {
+  it('settleDeltas tells calls apart that all have the index 0, by their ids and names', () => {
     const call = (id: string, name: string, args: string) => ({
       ...{ index: 0, id, type: 'function' },
       function: { name, arguments: args },
@@ -126,14 +126,14 @@ describe('settleDeltas', () => {
     })
   })
 
-  it('gives the name of a function_call once', () => {
+  it('settleDeltas gives the name of a function_call once', () => {
     const call = { name: 'f', arguments: 'x' }
     const { given, message } = settle([{ function_call: call }, { function_call: call }])
     expect(given).toEqual([{ function_call: call }, { function_call: { arguments: 'x' } }])
     expect(message).toMatchObject({ function_call: { name: 'f', arguments: 'xx' } })
   })
 
-  it('makes a part of text that follows parts', () => {
+  it('settleDeltas makes a part of text that follows parts', () => {
     const { given, message } = settle([
       { content: [{ type: 'thinking' }] },
       { content: 'He' },
@@ -150,7 +150,7 @@ describe('settleDeltas', () => {
   it.each<[string, readonly JsonObject[]]>([
     ['another name', [{ name: 'refund' }, { name: 'charge' }]],
     ['another name in one chunk', [{ name: 'refund', more: { name: 'charge' } }]],
-  ])('leaves %s of one call for checkChunk to refuse', (_, functions) => {
+  ])('settleDeltas leaves %s of one call for checkChunk to refuse', (_, functions) => {
     const deltas = functions.map(({ more, ...own }) => ({
       tool_calls: [{ index: 0, function: own }, ...(more ? [{ index: 0, function: more }] : [])],
     }))

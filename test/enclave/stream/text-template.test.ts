@@ -34,7 +34,7 @@ const write = (delta: JsonObject, more: JsonObject = {}, choiceMore: JsonObject 
   JSON.stringify(chunkOf(delta, more, choiceMore))
 
 describe('a template', () => {
-  it('gives for every text what the whole way gives', () => {
+  it('a text template gives for every text what the whole way gives', () => {
     const template = makeTextTemplate(
       write({ content: 'Hello' }, { system_fingerprint: 'ü' }),
       give,
@@ -60,7 +60,7 @@ describe('a template', () => {
     expect(matched).toBeGreaterThan(100)
   })
 
-  it('takes padding beside the text, before it or after', () => {
+  it('a text template takes padding beside the text, before it or after', () => {
     const padded = (content: string, obfuscation: string) => [
       write({ content }, { obfuscation }),
       JSON.stringify({ obfuscation, ...chunkOf({ content }) }),
@@ -82,7 +82,7 @@ describe('a template', () => {
   })
 
   it.each([' world', 'ü', '\u{1f600}', 'a\nb', '"', '\\', '\t\b\f\r', 'a\u2028b'])(
-    'takes the text %j',
+    'a text template takes the text %j',
     (content) => {
       const template = makeTextTemplate(write({ content }), give)
       expect(template).not.toBeNull()
@@ -101,7 +101,7 @@ describe('a template', () => {
     ['a backslash at the end', write({ content: 'x' }).replace('"x"', '"x\\"')],
     ['no text', write({ content: '' })],
     ['another member', write({ content: 'x' }, { extra: 1 })],
-  ])('does not match %s', (_, data) => {
+  ])('a text template does not match %s', (_, data) => {
     const template = makeTextTemplate(write({ content: 'Hello' }), give)
     if (template === null) throw new Error('expected a template')
     expect(matchText(template, data)).toBeNull()
@@ -136,7 +136,7 @@ describe('a template', () => {
       }),
     ],
     ['that is long', write({ content: 'x' }, { note: 'x'.repeat(20_000) })],
-  ])('is not made of an event %s', (_, data) => {
+  ])('a text template is not made of an event %s', (_, data) => {
     expect(makeTextTemplate(data, give)).toBeNull()
   })
 })

@@ -43,7 +43,7 @@ describe.each([
   /** A prompt that no other test of this file has. */
   const ask = (text: string) => `${text} through ${path} with the AI SDK`
 
-  it('generates a text, with usage and the reason of its end', async () => {
+  it('the ai package generates a text, with usage and the reason of its end', async () => {
     const prompt = ask('a whole text')
     const answer = await generateText({ model: model(), prompt, maxRetries: 0 })
     expect(answer.text).toBe(`[demonstration] You said: ${prompt}`)
@@ -55,7 +55,7 @@ describe.each([
     )
   })
 
-  it('streams the same text in many parts, with the same usage', async () => {
+  it('the ai package streams the same text in many parts, with the same usage', async () => {
     const prompt = ask('a stream')
     const whole = await generateText({ model: model(), prompt, maxRetries: 0 })
     const stream = streamText({ model: model(), prompt, maxRetries: 0 })
@@ -68,7 +68,7 @@ describe.each([
     expect((await findKept(service, prompt))?.request.stream).toBe(isVerified ? true : undefined)
   })
 
-  it('calls a tool, runs it, and answers with what it said', async () => {
+  it('the ai package calls a tool, runs it, and answers with what it said', async () => {
     const prompt = ask('get_weather({"city":"Oslo"})')
     const question = {
       model: model(),
@@ -87,7 +87,7 @@ describe.each([
     expect((await stream.steps)[0]?.toolCalls).toMatchObject([{ input: { city: 'Oslo' } }])
   })
 
-  it('calls the tool that it is told to, with arguments that fit its schema', async () => {
+  it('the ai package calls the tool that it is told to, with arguments that fit its schema', async () => {
     const count = tool({
       inputSchema: z.object({ to: z.int().min(3), unit: z.enum(['cm', 'in']) }),
     })
@@ -103,7 +103,7 @@ describe.each([
     expect(answer.toolCalls).toMatchObject([{ toolName: 'count', input: { to: 3, unit: 'cm' } }])
   })
 
-  it('gives an object of the schema, streamed or not', async () => {
+  it('the ai package gives an object of the schema, streamed or not', async () => {
     const schema = z.object({
       name: z.string().max(4),
       born: z.iso.date(),
@@ -121,7 +121,7 @@ describe.each([
     expect(await stream.output).toEqual(output)
   })
 
-  it('throws its own error for each refusal, and says whether it can be tried again', async () => {
+  it('the ai package throws its own error for each refusal, and says whether it can be tried again', async () => {
     const refusalOf = async (call: Promise<unknown>) => {
       const error: unknown = await call.catch((reason: unknown) => reason)
       if (!APICallError.isInstance(error)) throw new Error('expected an APICallError')
@@ -144,7 +144,7 @@ describe.each([
 })
 
 describe('the ai package, for what has no conversation', () => {
-  it('embeds many values, each into the vector that it has alone', async () => {
+  it('the ai package embeds many values, each into the vector that it has alone', async () => {
     const model = openProvider('/v1').embeddingModel('demo/embedding')
     const { embeddings, usage } = await embedMany({
       model,
@@ -157,7 +157,7 @@ describe('the ai package, for what has no conversation', () => {
     expect(usage.tokens).toBeGreaterThan(0)
   })
 
-  it('generates images', async () => {
+  it('the ai package generates images', async () => {
     const { images } = await generateImage({
       ...{ model: openProvider('/v1').imageModel('demo/image'), prompt: 'a red whale' },
       ...{ n: 2, size: '256x256', maxRetries: 0 },

@@ -40,7 +40,7 @@ const causeOf = (running: Promise<unknown>) =>
   )
 
 describe('the ehbp package, as it is, as the transport of the openai package', () => {
-  it('gets an answer that carries its proof, and is kept without its content', async () => {
+  it('the ehbp package gets an answer with its proof, which is kept without its content', async () => {
     const { data, response } = await open().chat.completions.create(ask('whole')).withResponse()
     expect(data.choices[0]?.message.content).toBe(said('whole'))
     expect(data).toMatchObject({ receipt: { encrypted: true }, hash: expect.any(String) })
@@ -48,7 +48,7 @@ describe('the ehbp package, as it is, as the transport of the openai package', (
     expect(await findKept(service, 'whole (ehbp)')).toBeNull()
   })
 
-  it('gets a stream as it comes, with the proof in its last chunk', async () => {
+  it('the ehbp package gets a stream as it comes, with the proof in its last chunk', async () => {
     const stream = await open().chat.completions.create({ ...ask('streamed'), stream: true })
     let text = ''
     let last: unknown
@@ -63,7 +63,7 @@ describe('the ehbp package, as it is, as the transport of the openai package', (
     expect(last).toMatchObject({ receipt: { encrypted: true }, tx_hash: expect.any(String) })
   })
 
-  it('runs tools until the model answers, streamed or not', async () => {
+  it('the openai package over ehbp runs tools until the model answers, streamed or not', async () => {
     const request = { ...ask('get_weather({"city":"Bergen"})'), tools: [zodFunction(weather)] }
     const messages = [{ role: 'user' as const, content: 'get_weather({"city":"Bergen"})' }]
     const runner = open().chat.completions.runTools({ ...request, messages })
@@ -72,7 +72,7 @@ describe('the ehbp package, as it is, as the transport of the openai package', (
     expect(await streaming.finalContent()).toBe('[demonstration] The tool answered: rain in Bergen')
   })
 
-  it('sends a long body, and gets a long answer', async () => {
+  it('the ehbp package sends a long body, and gets a long answer', async () => {
     const text = 'a long text '.repeat(50_000)
     const answer = await open().chat.completions.create(ask(text))
     expect(answer.choices[0]?.message.content).toBe(said(text))
@@ -81,7 +81,7 @@ describe('the ehbp package, as it is, as the transport of the openai package', (
   it.each<[string, object, number]>([
     ['messages that are none', { messages: 'none' }, 422],
     ['a model that nobody has', { model: 'nobody/has-it' }, 404],
-  ])('gets the error of the enclave, encrypted: %s', async (_, more, status) => {
+  ])('the ehbp package gets the error of the enclave, encrypted: %s', async (_, more, status) => {
     const request = { ...ask('refused'), ...more } as ReturnType<typeof ask>
     await expect(open().chat.completions.create(request)).rejects.toMatchObject({
       status,
@@ -89,12 +89,12 @@ describe('the ehbp package, as it is, as the transport of the openai package', (
     })
   })
 
-  it('refuses what comes in the clear: a key that is not valid', async () => {
+  it('the ehbp package refuses an error in the clear about a key that is not valid', async () => {
     const calling = open({ apiKey: 'not-a-key' }).chat.completions.create(ask('of nobody'))
     expect(await causeOf(calling)).toBeInstanceOf(ProtocolError)
   })
 
-  it('learns that its key is gone, and goes on with a new one', async () => {
+  it('the ehbp package learns that its key is gone, and goes on with a new one', async () => {
     const { Identity } = await import('ehbp')
     const gone = new Transport(await Identity.generate(), new URL(service.url).host)
     const client = open({ fetch: (input, init) => gone.request(input as string, init) })
@@ -105,7 +105,7 @@ describe('the ehbp package, as it is, as the transport of the openai package', (
     expect(answer.choices[0]?.message.content).toBe(said('under a new key'))
   })
 
-  it('does not detect a key that is not an enclave: it takes whatever /.well-known has', async () => {
+  it('the ehbp package takes whatever key /.well-known has, and does not detect one of no enclave', async () => {
     const { Identity } = await import('ehbp')
     const operators = await Identity.generate()
     const config = await operators.marshalConfig()

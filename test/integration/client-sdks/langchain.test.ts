@@ -36,7 +36,7 @@ describe.each([
   /** A prompt that no other test of this file has. */
   const ask = (text: string) => `${text} through ${path} with LangChain`
 
-  it('invokes, with usage', async () => {
+  it('ChatOpenAI invokes a model, with usage', async () => {
     const prompt = ask('a whole text')
     const answer = await open().invoke(prompt)
     expect(answer.content).toBe(`[demonstration] You said: ${prompt}`)
@@ -51,7 +51,7 @@ describe.each([
     )
   })
 
-  it('streams the same text in many parts, with the same usage', async () => {
+  it('ChatOpenAI streams the same text in many parts, with the same usage', async () => {
     const prompt = ask('a stream')
     const whole = await open().invoke(prompt)
     const parts: AIMessageChunk[] = []
@@ -64,7 +64,7 @@ describe.each([
     expect((await findKept(service, prompt))?.request.stream).toBe(isVerified ? true : undefined)
   })
 
-  it('calls a tool, streamed or not, and answers with what it said', async () => {
+  it('ChatOpenAI calls a tool, streamed or not, and answers with what it said', async () => {
     const question = new HumanMessage(ask('get_weather({"city":"Oslo"})'))
     const model = open().bindTools([weather])
     const calling = await model.invoke([question])
@@ -81,7 +81,7 @@ describe.each([
   })
 
   it.each(['jsonSchema', 'functionCalling', 'jsonMode'] as const)(
-    'gives structured output by %s',
+    'ChatOpenAI gives structured output by %s',
     async (method) => {
       const schema =
         method === 'jsonMode'
@@ -94,7 +94,7 @@ describe.each([
     },
   )
 
-  it('throws the errors of the official package, and says what is wrong', async () => {
+  it('ChatOpenAI throws the errors of the official package, and says what is wrong', async () => {
     const prompt = ask('refused')
     await expect(open({ apiKey: 'wrong' }).invoke(prompt)).rejects.toMatchObject({ status: 401 })
     await expect(open({ model: 'nobodys' }).invoke(prompt)).rejects.toMatchObject({ status: 404 })
@@ -104,7 +104,7 @@ describe.each([
 })
 
 describe('OpenAIEmbeddings', () => {
-  it('embeds documents and a query, which lies nearest to the one it shares words with', async () => {
+  it('OpenAIEmbeddings embeds a query nearest to the document that it shares words with', async () => {
     const embeddings = new OpenAIEmbeddings({
       ...{ model: 'demo/embedding', apiKey: service.apiKey, maxRetries: 0 },
       configuration: { baseURL: `${service.url}/v1` },

@@ -31,15 +31,18 @@ describe.each([
   const ask = (path: string, more: object) =>
     open(path).chat.completions.create({ model: 'talks', messages, ...more })
 
-  it.each(['/v1', '/v1/verified'])('at %s shows what is wrong with a request', async (path) => {
-    const text = await shown(ask(path, { temperature: 7, n: 0 }))
-    expect(text).toContain('422 body.n: Input should be greater than or equal to 1 (and 1 more')
-    expect(
-      await shown(open(path).chat.completions.create({ model: 'talks', messages: [] })),
-    ).toContain('422 body.messages:')
-  })
+  it.each(['/v1', '/v1/verified'])(
+    'an older openai package at %s shows what is wrong with a request',
+    async (path) => {
+      const text = await shown(ask(path, { temperature: 7, n: 0 }))
+      expect(text).toContain('422 body.n: Input should be greater than or equal to 1 (and 1 more')
+      expect(
+        await shown(open(path).chat.completions.create({ model: 'talks', messages: [] })),
+      ).toContain('422 body.messages:')
+    },
+  )
 
-  it('shows the message of every other refusal, with type and param', async () => {
+  it('an older openai package shows the message of every other refusal, with type and param', async () => {
     expect(await shown(ask('/v1', { model: 'nobodys' }))).toContain('404 No node serves this model')
     const error = await ask('/v1', { model: 'nobodys' }).then(
       () => null,
@@ -58,7 +61,7 @@ describe.each([
     ).toContain('404 There is nothing at this path. There is /v1/verified/chat/completions')
   })
 
-  it('shows the message of an error event', async () => {
+  it('an older openai package shows the message of an error event', async () => {
     const stream = await open('/v1').chat.completions.create({
       model: 'breaks',
       messages,
@@ -70,7 +73,7 @@ describe.each([
     expect(await shown(read())).toContain('told that its backend failed')
   })
 
-  it('finds a choice in each chunk of a stream', async () => {
+  it('an older openai package finds a choice in each chunk of a stream', async () => {
     let text = ''
     const stream = await open('/v1').chat.completions.create({
       model: 'talks',
@@ -84,19 +87,22 @@ describe.each([
 })
 
 describe('@langchain/openai 0.3', () => {
-  it.each(['/v1', '/v1/verified'])('at %s shows what is wrong with a request', async (path) => {
-    const configuration = { baseURL: stage.gateway.url + path }
-    const model = new ChatOpenAI({
-      ...{
-        model: 'talks',
-        apiKey: stage.gateway.key,
-        temperature: 7,
-        maxRetries: 0,
-        configuration,
-      },
-    })
-    expect(await shown(model.invoke('hello'))).toContain(
-      '422 body.temperature: Input should be less',
-    )
-  })
+  it.each(['/v1', '/v1/verified'])(
+    '@langchain/openai 0.3 at %s shows what is wrong with a request',
+    async (path) => {
+      const configuration = { baseURL: stage.gateway.url + path }
+      const model = new ChatOpenAI({
+        ...{
+          model: 'talks',
+          apiKey: stage.gateway.key,
+          temperature: 7,
+          maxRetries: 0,
+          configuration,
+        },
+      })
+      expect(await shown(model.invoke('hello'))).toContain(
+        '422 body.temperature: Input should be less',
+      )
+    },
+  )
 })

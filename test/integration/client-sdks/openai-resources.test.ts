@@ -50,7 +50,7 @@ describe('embeddings of the openai package', () => {
     ['texts', ['a whale', 'taxes'], 2],
     ['tokens', [64, 35632], 1],
     ['lists of tokens', [[64, 35632], [7]], 2],
-  ])('are made of %s, one for each input, in their order', async (_, input, count) => {
+  ])('embeddings are made of %s, one for each input, in their order', async (_, input, count) => {
     const answer = await client.embeddings.create({ model: 'demo/embedding', input })
     expect(answer.data.map(({ index, embedding }) => [index, embedding.length])).toEqual(
       Array.from({ length: count }, (_unused, index) => [index, 256]),
@@ -58,7 +58,7 @@ describe('embeddings of the openai package', () => {
     expect(answer.usage.total_tokens).toBeGreaterThan(0)
   })
 
-  it('are undone from base64 by the package, or given as it when asked for', async () => {
+  it('embeddings are undone from base64 by the package, or given in base64 when asked for', async () => {
     const request = { model: 'demo/embedding', input: 'a whale' }
     const [plain] = (await client.embeddings.create(request)).data
     const [coded] = (await client.embeddings.create({ ...request, encoding_format: 'base64' })).data
@@ -68,7 +68,7 @@ describe('embeddings of the openai package', () => {
     )
   })
 
-  it('are as short as asked for, and refused for what cannot be one', async () => {
+  it('embeddings are as short as asked for, and refused for empty input and for an unknown model', async () => {
     const request = { model: 'demo/embedding', input: 'a whale' }
     const { data } = await client.embeddings.create({ ...request, dimensions: 3 })
     expect(data[0]?.embedding).toHaveLength(3)
@@ -83,7 +83,7 @@ describe('images of the openai package', () => {
   const drawing = { model: 'demo/image', prompt: 'a red whale', size: '256x256' as const }
   const inline = { ...drawing, response_format: 'b64_json' as const }
 
-  it('are generated, inline or at an address that needs no key, and edited', async () => {
+  it('images are generated, inline or at an address that needs no key, and edited', async () => {
     const made = await client.images.generate({ ...inline, n: 2 })
     const pictures = (made.data ?? []).map(({ b64_json: text }) =>
       Buffer.from(text ?? '', 'base64'),
@@ -102,7 +102,7 @@ describe('images of the openai package', () => {
     expect(bytes).not.toContainEqual(new Uint8Array(pictures[0] ?? []))
   })
 
-  it('are refused when the picture is none, or its mask would be left out', async () => {
+  it('images are refused for an invalid picture, for a mask that would be left out, and beyond ten', async () => {
     const image = await toFile(Buffer.from('no picture'), 'whale.png', { type: 'image/png' })
     const refused = client.images.edit({ ...inline, image })
     await expect(refused).rejects.toThrow(OpenAI.UnprocessableEntityError)
@@ -116,14 +116,14 @@ describe('images of the openai package', () => {
 })
 
 describe('models of the openai package', () => {
-  it('are listed whole, each with what it is for', async () => {
+  it('the models are listed whole, each with what it is for', async () => {
     const owners = new Map<string, string>()
     for await (const { id, owned_by: owner } of client.models.list()) owners.set(id, owner)
     expect(owners.get('demo/echo')).toBe('nodes')
     expect(owners.get('demo/embedding')).toBe('embeddings')
   })
 
-  it('are found one by one', async () => {
+  it('the models are found one by one', async () => {
     expect(await client.models.retrieve('demo/echo')).toMatchObject({
       id: 'demo/echo',
       owned_by: 'nodes',

@@ -41,7 +41,7 @@ describe.each([
   const isKept = async (text: string) =>
     (await findKept(service, `${text} through ${path} (openai)`)) !== null
 
-  it('completes; the answer has the id of its request', async () => {
+  it('the openai package completes, and the answer has the id of its request', async () => {
     const { data, request_id: id } = await open()
       .chat.completions.create(ask('a whole text'))
       .withResponse()
@@ -54,7 +54,7 @@ describe.each([
     expect(await isKept('a whole text')).toBe(isVerified)
   })
 
-  it('parses an answer by a zod schema, streamed or not', async () => {
+  it('the openai package parses an answer by a zod schema, streamed or not', async () => {
     const request = { ...ask('a person'), response_format: zodResponseFormat(Person, 'person') }
     const whole = await open().chat.completions.parse(request)
     const { parsed } = whole.choices[0]?.message ?? {}
@@ -63,7 +63,7 @@ describe.each([
     expect(streamed.choices[0]?.message.parsed).toEqual(parsed)
   })
 
-  it('runs tools until the model answers, streamed or not', async () => {
+  it('the openai package runs tools until the model answers, streamed or not', async () => {
     const tools = [zodFunction(weather)]
     const request = { ...ask('get_weather({"city":"Oslo"})'), tools }
     const runner = open().chat.completions.runTools(request)
@@ -86,7 +86,7 @@ describe.each([
     ],
     ['at least one', 'required' as const, [['get_weather', { city: 'demonstration' }]]],
     ['none', 'none' as const, undefined],
-  ])('calls %s, with arguments that fit', async (_, choice, called) => {
+  ])('the model calls %s of the tools, with arguments that fit', async (_, choice, called) => {
     const measure = { name: 'measure', parameters: z.object({ to: z.int().min(3) }) }
     const answer = await open().chat.completions.parse({
       ...ask('do as you are told'),
@@ -99,7 +99,7 @@ describe.each([
     expect(calls).toEqual(called)
   })
 
-  it('throws its own error for each refusal, with the code and the words', async () => {
+  it('the openai package throws its own error for each refusal, with the code and the words', async () => {
     const create = (client: OpenAI, request: object) =>
       client.chat.completions.create({ ...ask('refused'), ...request })
     await expect(create(open({ apiKey: 'wrong' }), {})).rejects.toThrow(OpenAI.AuthenticationError)
@@ -114,7 +114,7 @@ describe.each([
     expect(await isKept('refused')).toBe(false)
   })
 
-  it('retries a call whose answer was lost, and is given that answer', async () => {
+  it('the openai package retries a call whose answer was lost, and is given that answer', async () => {
     let calls = 0
     const losesFirst: typeof fetch = async (input, init) => {
       const reply = await fetch(input, init)
@@ -134,7 +134,7 @@ describe.each([
     await expect(other).rejects.toThrow(OpenAI.ConflictError)
   })
 
-  it('makes one completion of the same call made four times at once, each of which waits its turn', async () => {
+  it('the same call made four times at once under one key makes one completion', async () => {
     const headers = { 'Idempotency-Key': `at-once:${path}` }
     const request = ask('at once', 'demo/lorem')
     const answers = await Promise.all(

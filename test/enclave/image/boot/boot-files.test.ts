@@ -25,7 +25,7 @@ const { eif, measurements } = sealImage({
 })
 
 describe('openBootFiles', () => {
-  it('gives what a hypervisor boots of an image, and what it measures', async () => {
+  it('openBootFiles gives what a hypervisor boots of an image, and what it measures', async () => {
     const path = join(folder, 'a.eif')
     await writeFile(path, eif)
     const files = await openBootFiles(path, folder)
@@ -35,14 +35,14 @@ describe('openBootFiles', () => {
     expect(encodeHex(files.measurements.pcr2)).toBe(measurements.PCR2)
   })
 
-  it('begins each ramdisk at a multiple of four bytes', async () => {
+  it('openBootFiles begins each ramdisk at a multiple of four bytes', async () => {
     const path = join(folder, 'a.eif')
     await writeFile(path, eif)
     const { ramdiskPath } = await openBootFiles(path, folder)
     expect(await readFile(ramdiskPath, 'latin1')).toBe('boot!\0\0\0application\0')
   })
 
-  it('refuses an image with a byte that was changed', async () => {
+  it('openBootFiles refuses an image with a byte that was changed', async () => {
     const path = join(folder, 'b.eif')
     const changed = Buffer.from(eif)
     const at = changed.indexOf('application')

@@ -22,32 +22,32 @@ function argumentAfter(option: string, plan = PLAN): string | undefined {
 }
 
 describe('machineArguments', () => {
-  it('gives the kernel its command line as it is', () => {
+  it('machineArguments gives the kernel its command line as it is', () => {
     expect(argumentAfter('-append')).toBe(PLAN.cmdline)
   })
 
-  it('cuts the network off from all but the ports that are named', () => {
+  it('machineArguments cuts the network off from all but the ports that are named', () => {
     expect(argumentAfter('-netdev')).toBe(
       "user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:4001-10.0.2.15:5000,guestfwd=tcp:10.0.2.100:8090-cmd:'/no de' '/it'\\''s,, here/relay.ts' '4002',guestfwd=tcp:10.0.2.100:8089-cmd:'/no de' '/it'\\''s,, here/relay.ts' '/a,,b/x'",
     )
   })
 
-  it('has no way out when none is named', () => {
+  it('machineArguments leaves no way out when no port is named', () => {
     expect(argumentAfter('-netdev', { ...PLAN, outward: [] })).not.toContain('guestfwd')
   })
 
-  it('doubles the comma of a path, which would begin another option', () => {
+  it('machineArguments doubles the comma of a path, which would begin another option', () => {
     expect(argumentAfter('-netdev')).toMatch(/'\/a,,b\/x'$/)
   })
 
-  it('has no device, monitor or disk by default, and does not start again', () => {
+  it('machineArguments gives no device, monitor or disk by default, and no second start', () => {
     expect(machineArguments(PLAN)).toEqual(
       expect.arrayContaining(['-nodefaults', '-no-user-config', '-no-reboot']),
     )
     expect(argumentAfter('-monitor')).toBe('none')
   })
 
-  it('emulates a processor, or takes the one that is there', () => {
+  it("machineArguments emulates a processor, or uses the host's under KVM", () => {
     expect([argumentAfter('-accel'), argumentAfter('-cpu')]).toEqual(['tcg,thread=multi', 'max'])
     const plan = { ...PLAN, accelerator: 'kvm' } as const
     expect([argumentAfter('-accel', plan), argumentAfter('-cpu', plan)]).toEqual(['kvm', 'host'])

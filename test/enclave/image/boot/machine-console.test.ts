@@ -18,14 +18,14 @@ function makeConsole() {
 const isReady = (text: string) => text === 'ready'
 
 describe('MachineConsole', () => {
-  it('finds a line that was written before, with the time it came', async () => {
+  it('MachineConsole finds a line that was written before, with the time it came', async () => {
     const { console, write } = makeConsole()
     write('first\r\nready\n', 7)
     write('more\n', 9)
     expect(await console.find(isReady, 1)).toEqual({ text: 'ready', atMs: 7 })
   })
 
-  it('finds a line that comes in pieces, once it is whole', async () => {
+  it('MachineConsole finds a line that comes in pieces, once it is whole', async () => {
     const { console, write } = makeConsole()
     const found = console.find(isReady, 5_000)
     for (const piece of ['re', 'ad', 'y', '\r']) write(piece, 1)
@@ -33,7 +33,7 @@ describe('MachineConsole', () => {
     expect(await found).toEqual({ text: 'ready', atMs: 2 })
   })
 
-  it('puts a character together that is cut in two', async () => {
+  it('MachineConsole puts a character together that is cut in two', async () => {
     const { console } = makeConsole()
     const bytes = Buffer.from('é\n')
     console.add(bytes.subarray(0, 1))
@@ -41,7 +41,7 @@ describe('MachineConsole', () => {
     expect(await console.find((text) => text === 'é', 1)).not.toBeNull()
   })
 
-  it('gives null when the output ends, or the time', async () => {
+  it('MachineConsole gives null when the output ends, or the time', async () => {
     const { console, write } = makeConsole()
     expect(await console.find(isReady, 1)).toBeNull()
     const found = console.find(isReady, 60_000)
@@ -51,7 +51,7 @@ describe('MachineConsole', () => {
     expect(await console.find(isReady, 60_000)).toBeNull()
   })
 
-  it('keeps a bounded part of what a guest writes without end', () => {
+  it('MachineConsole keeps a bounded part of what a guest writes without end', () => {
     const { console, write } = makeConsole()
     write(`${'x'.repeat(100)}\n`.repeat(CONSOLE_LINES_MAX + 10))
     write('y'.repeat(10 * CONSOLE_LINE_LENGTH_MAX))

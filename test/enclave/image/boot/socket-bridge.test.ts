@@ -28,11 +28,11 @@ afterEach(async () => {
 })
 
 describe('openSocketBridge', () => {
-  it('lets this user alone in', async () => {
+  it("the bridge's socket is open to this user alone", async () => {
     expect((await stat(path)).mode & 0o777).toBe(0o600)
   })
 
-  it('carries bytes both ways, and the end of either alone', async () => {
+  it('the socket bridge carries bytes both ways, and the end of either side alone', async () => {
     serve = async (socket) => {
       const asked = await buffer(socket)
       socket.end(asked.reverse())
@@ -43,7 +43,7 @@ describe('openSocketBridge', () => {
     expect(Buffer.compare(await buffer(caller), Buffer.from(sent).reverse())).toBe(0)
   })
 
-  it('tells the other side that a caller is gone', async () => {
+  it('the socket bridge tells the other side that a caller is gone', async () => {
     const gone = new Promise<void>((resolve) => {
       serve = (socket) => {
         socket.on('error', () => undefined)
@@ -57,14 +57,14 @@ describe('openSocketBridge', () => {
     await gone
   })
 
-  it('ends a connection when nobody is at the other side', async () => {
+  it('the socket bridge ends a connection when there is no listener at the other side', async () => {
     await new Promise((resolve) => server.close(resolve))
     const caller = connect(path)
     await once(caller, 'close')
     server.listen(0, '127.0.0.1')
   })
 
-  it('ends running connections when it is closed', async () => {
+  it('the socket bridge ends running connections when it is closed', async () => {
     serve = (socket) => {
       socket.on('error', () => undefined).resume()
       socket.once('end', () => socket.end())
