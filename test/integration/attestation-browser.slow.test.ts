@@ -6,6 +6,7 @@ import { findChromium, withPage } from '../support/attestation-browser/chromium.
 import { listVectors } from '../support/attestation-browser/list-vectors.ts'
 import { runVectors, type VectorResult } from '../support/attestation-browser/run-vectors.ts'
 import type { Vector } from '../support/attestation-browser/vector.ts'
+import { BROWSER } from '../support/browser.ts'
 
 const root = join(import.meta.dirname, '../..')
 const executablePath = findChromium()
@@ -41,8 +42,8 @@ describe('the library of attestation/ in a browser', () => {
     await expect(bundle("import 'node:fs'")).rejects.toThrow(/node:fs/)
   })
 
-  it.skipIf(executablePath === null)(
-    'the library verifies every vector as in Node, under a policy without eval (skipped without a Chromium)',
+  it.runIf(BROWSER.isMet)(
+    BROWSER.title('the library verifies every vector as in Node, under a policy without eval'),
     { timeout: 120_000 },
     async () => {
       const vectors = listVectors()

@@ -4,6 +4,7 @@ import { build } from 'esbuild'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { startAffidavit } from '../support/affidavit.ts'
 import { findChromium, withSite } from '../support/attestation-browser/chromium.ts'
+import { BROWSER } from '../support/browser.ts'
 import { damage, reframing } from '../support/gateway-attacks/attack-case.ts'
 import { startHostileGateway } from '../support/hostile-gateway.ts'
 import { runProgram } from '../support/run-cli.ts'
@@ -69,8 +70,8 @@ describe('client/examples/browser', () => {
     expect(await bundle()).not.toMatch(/\beval\(|new Function/)
   })
 
-  it.skipIf(executablePath === null)(
-    'the browser example shows the answer, its checks, and what it does not trust (skipped without a Chromium)',
+  it.runIf(BROWSER.isMet)(
+    BROWSER.title('the browser example shows the answer, its checks, and what it does not trust'),
     { timeout: 120_000 },
     async () => {
       const open = await startAffidavit({ logLevel: 'warn', variables: { CORS_ORIGINS: '*' } })

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { CHAT_ROWS } from './conformance/chat-rows.ts'
 import { walkChat } from './conformance/chat-walk.ts'
 import { ENDPOINTS, type Endpoint } from './conformance/endpoints.ts'
-import { hasInterface, tableOf } from './conformance/interface-document.ts'
+import { INTERFACE, tableOf } from './conformance/interface-document.ts'
 import { walkMedia } from './conformance/media-walk.ts'
 import { walkNodes } from './conformance/node-walk.ts'
 import { walkRecords } from './conformance/record-walk.ts'
@@ -120,28 +120,22 @@ walkRecords(stage)
 walkMedia(stage)
 walkNodes(stage)
 
-describe('the interface itself (skipped without ../shared)', () => {
-  it.skipIf(!hasInterface)(
-    'the endpoints that are walked are those in part 4 of the interface, and no others',
-    () => {
-      const wanted = tableOf('## 4. Endpoints').map(([method, path, auth]) => [
-        method,
-        path,
-        auth === 'key',
-      ])
-      expect(ENDPOINTS.map(({ method, path, isKeyed }) => [method, path, isKeyed])).toEqual(wanted)
-    },
-  )
+describe.runIf(INTERFACE.isMet)(INTERFACE.title('the interface itself'), () => {
+  it('the endpoints that are walked are those in part 4 of the interface, and no others', () => {
+    const wanted = tableOf('## 4. Endpoints').map(([method, path, auth]) => [
+      method,
+      path,
+      auth === 'key',
+    ])
+    expect(ENDPOINTS.map(({ method, path, isKeyed }) => [method, path, isKeyed])).toEqual(wanted)
+  })
 
-  it.skipIf(!hasInterface)(
-    'the fields that are walked are those in 2.1 of the interface, and no others',
-    () => {
-      const walked = new Set(CHAT_ROWS.map(({ field }) => field))
-      expect([...walked]).toEqual(tableOf('### 2.1').map(([field]) => field))
-    },
-  )
+  it('the fields that are walked are those in 2.1 of the interface, and no others', () => {
+    const walked = new Set(CHAT_ROWS.map(({ field }) => field))
+    expect([...walked]).toEqual(tableOf('### 2.1').map(([field]) => field))
+  })
 
-  it.skipIf(!hasInterface).each([
+  it.each([
     ['### 2.2', COMPLETION_FIELDS],
     ['### 2.3', VERIFIED_FIELDS],
     ['### 2.4', RECORD_FIELDS],

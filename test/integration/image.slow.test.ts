@@ -18,7 +18,7 @@ import { readCacheFolder } from '../../enclave/image/config.ts'
 import { serveSoftwareNsm } from '../../src/local/nsm/nsm-server.ts'
 import { readCpio } from '../enclave/image/read-cpio.ts'
 import { findImageHindrance } from '../support/image-hindrance.ts'
-import { needNo } from '../support/needs.ts'
+import { needNo, needRoot } from '../support/needs.ts'
 
 const project = join(import.meta.dirname, '../..')
 const run = promisify(execFile)
@@ -26,6 +26,7 @@ const root = mkdtempSync(join(tmpdir(), 'image-'))
 afterAll(() => rmSync(root, { recursive: true, force: true }))
 
 /** Null when the image can be built here, else why not. */
+const ROOT = needRoot()
 const IMAGE = needNo(await findImageHindrance())
 
 /** The committed project in a folder of its own, and what another machine would have otherwise. */
@@ -112,8 +113,8 @@ describe.runIf(IMAGE.isMet)(IMAGE.title('npm run image'), () => {
     expect(read('affidavit.eif').length).toBeLessThan(80_000_000)
   })
 
-  it.skipIf(process.getuid?.() !== 0)(
-    'the image has a root in which the verifier starts, alone (skipped unless root)',
+  it.runIf(ROOT.isMet)(
+    ROOT.title('the image has a root in which the verifier starts, alone'),
     async () => {
       const folder = join(root, 'rootfs')
       mkdirSync(folder)
@@ -157,8 +158,8 @@ describe.runIf(IMAGE.isMet)(IMAGE.title('npm run image'), () => {
     },
   )
 
-  it.skipIf(process.getuid?.() !== 0)(
-    'the image has a root in which socat and busybox start (skipped unless root)',
+  it.runIf(ROOT.isMet)(
+    ROOT.title('the image has a root in which socat and busybox start'),
     async () => {
       const within = (...words: readonly string[]) =>
         run('chroot', [join(root, 'rootfs/rootfs'), ...words])

@@ -11,8 +11,10 @@ import {
   parsePackageList,
 } from '../../../enclave/image/debian-packages.ts'
 import { digestSha256 } from '../../../enclave/image/pins.ts'
-import { hasProgram } from './programs.ts'
+import { needProgram } from '../../support/needs.ts'
 
+const DPKG = needProgram('dpkg-deb')
+const APT = needProgram('apt-get')
 const root = mkdtempSync(join(tmpdir(), 'deb-'))
 afterAll(() => rmSync(root, { recursive: true }))
 const cache = join(root, 'cache')
@@ -70,7 +72,7 @@ describe('parsePackageList', () => {
   })
 })
 
-describe.skipIf(!hasProgram('dpkg-deb'))('openDebianPackage (skipped without dpkg-deb)', () => {
+describe.runIf(DPKG.isMet)(DPKG.title('openDebianPackage'), () => {
   it('openDebianPackage gives the files that are to be taken, and no others', async () => {
     const { folder, pinned } = makePackage()
     const tree = await openDebianPackage(pinned, { folder, cache })
@@ -102,7 +104,7 @@ describe.skipIf(!hasProgram('dpkg-deb'))('openDebianPackage (skipped without dpk
   })
 })
 
-describe.skipIf(!hasProgram('apt-get'))('downloadPackage (skipped without apt-get)', () => {
+describe.runIf(APT.isMet)(APT.title('downloadPackage'), () => {
   it('downloadPackage says what to do when a version cannot be had, and leaves nothing behind', async () => {
     const wanted = { name: 'libc6', version: '0.0.1-never' }
     await expect(downloadPackage(wanted, cache)).rejects.toMatchObject({

@@ -3,13 +3,11 @@ import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { describe, expect, it } from 'vitest'
+import { needProgram } from '../../support/needs.ts'
 
 const run = promisify(execFile)
 const folder = join(import.meta.dirname, '../../../enclave/image/guest')
-const hasShellcheck = await run('shellcheck', ['--version']).then(
-  () => true,
-  () => false,
-)
+const SHELLCHECK = needProgram('shellcheck')
 
 describe.each(['boot-init', 'enclave-init'])('%s', (name) => {
   const path = join(folder, name)
@@ -23,8 +21,8 @@ describe.each(['boot-init', 'enclave-init'])('%s', (name) => {
     expect(await readFile(path, 'utf8')).toMatch(/^set -eu$/m)
   })
 
-  it.skipIf(!hasShellcheck)(
-    'a guest script has nothing that shellcheck objects to, where it is installed',
+  it.runIf(SHELLCHECK.isMet)(
+    SHELLCHECK.title('a guest script has nothing that shellcheck objects to'),
     async () => {
       expect((await run('shellcheck', [path])).stdout).toBe('')
     },

@@ -40,7 +40,7 @@ const chunksOf = ({ events }: ApiReply) =>
 /** Interface, 2.2, parts 6 and 7: what chat completions answer. */
 export function walkChat(stage: () => Stage): void {
   describe.each(CHAT_PATHS)('2.2: answers of POST %s', (path) => {
-    it('have a choice of the assistant that came to its end', async () => {
+    it('an answer has a choice of the assistant that came to its end', async () => {
       const { value } = await stage().post(path, CHAT)
       expect(value).toMatchObject({
         object: 'chat.completion',
@@ -48,12 +48,12 @@ export function walkChat(stage: () => Stage): void {
       })
     })
 
-    it('have as many choices as n says, each with its index', async () => {
+    it('an answer has as many choices as n says, each with its index', async () => {
       const { value } = await stage().post(path, { ...CHAT, n: 3 })
       expect(value).toMatchObject({ choices: [{ index: 0 }, { index: 1 }, { index: 2 }] })
     })
 
-    it('end for their length where max_tokens says so', async () => {
+    it('an answer ends for its length where max_tokens says so', async () => {
       const { value } = await stage().post(path, { ...CHAT, max_tokens: 1 })
       expect(value).toMatchObject({
         choices: [{ finish_reason: 'length' }],
@@ -61,7 +61,7 @@ export function walkChat(stage: () => Stage): void {
       })
     })
 
-    it('have log probabilities when they are asked for, of as many tokens as are asked for', async () => {
+    it('an answer has log probabilities when they are asked for, of as many tokens as are asked for', async () => {
       const reply = await stage().post(path, { ...CHAT, logprobs: true, top_logprobs: 2 })
       expectFields(reply, LOGPROB_FIELDS)
       const { choices } = reply.value as {
@@ -71,7 +71,7 @@ export function walkChat(stage: () => Stage): void {
       expect(new Set(counts)).toEqual(new Set([2]))
     })
 
-    it('call tools', async () => {
+    it('an answer calls a tool when tools are required', async () => {
       const request = { ...CHAT, model: 'demo/tools', tools: [TOOL], tool_choice: 'required' }
       const reply = await stage().post(path, request)
       expectFields(reply, TOOL_CALL_FIELDS)
@@ -82,7 +82,7 @@ export function walkChat(stage: () => Stage): void {
   })
 
   describe.each(CHAT_PATHS)('part 6: streams of POST %s', (path) => {
-    it('are chunks of one id, from the role to the reason, and the terminator', async () => {
+    it('a stream has chunks of one id, from the role to the reason, and the terminator', async () => {
       const reply = await stage().post(path, { ...CHAT, stream: true })
       expect(reply.headers.get('content-type')).toMatch(/^text\/event-stream/)
       expect(reply.events.at(-1)).toEqual({ name: null, data: '[DONE]' })
@@ -98,7 +98,7 @@ export function walkChat(stage: () => Stage): void {
       expect(chunks.filter(({ usage }) => usage !== null)).toEqual([])
     })
 
-    it('tell the usage once, after the last chunk with a choice, when stream_options ask for it', async () => {
+    it('a stream gives the usage once, after the last chunk with a choice, when stream_options ask for it', async () => {
       const request = { ...CHAT, stream: true, stream_options: { include_usage: true } }
       const chunks = chunksOf(await stage().post(path, request))
       const told = chunks.flatMap(({ usage = null }, index) => (usage === null ? [] : [index]))
@@ -108,7 +108,7 @@ export function walkChat(stage: () => Stage): void {
     })
   })
 
-  it('2.3: a verified stream ends with the proof, whose hash finds the record', async () => {
+  it('a verified stream (2.3) ends with the proof, whose hash finds the record', async () => {
     const { api, post } = stage()
     const chunks = chunksOf(await post(VERIFIED_CHAT, { ...CHAT, stream: true }))
     const proof = chunks.at(-1) as Chunk & { readonly hash: string }
@@ -119,7 +119,7 @@ export function walkChat(stage: () => Stage): void {
   })
 
   describe.each([PLAIN_CHAT, DASHBOARD_CHAT])('part 7: POST %s', (path) => {
-    it('503 when no node is there; as an event, without terminator, when it streams', async () => {
+    it('a call is answered 503 when no node is there; a stream by an event, without a terminator', async () => {
       const away = { ...CHAT, model: AWAY_MODEL }
       expectRefusal(await stage().post(path, away), 503, 'no_available_inference_nodes')
       const { status, events } = await stage().post(path, { ...away, stream: true })
@@ -129,7 +129,7 @@ export function walkChat(stage: () => Stage): void {
       ])
     })
 
-    it('429 when the limit is reached, which rate-limits tells', async () => {
+    it('a call is answered 429 when the limit is reached, as rate-limits says', async () => {
       const { get, post } = stage()
       const scarce = { ...CHAT, model: SCARCE_MODEL }
       await post(path, scarce)
@@ -146,9 +146,16 @@ export function walkChat(stage: () => Stage): void {
     })
   })
 
-  it.each(CHAT_PATHS)('facts: POST %s answers 404 for a model that nobody serves', async (path) => {
-    expectRefusal(await stage().post(path, { ...CHAT, model: 'nobodys' }), 404, 'unsupported_model')
-  })
+  it.each(CHAT_PATHS)(
+    'POST %s answers 404 for a model that no node serves (facts)',
+    async (path) => {
+      expectRefusal(
+        await stage().post(path, { ...CHAT, model: 'nobodys' }),
+        404,
+        'unsupported_model',
+      )
+    },
+  )
 }
 
 /** Fields as they are in a record's response, without those that begin with one of `others`. */

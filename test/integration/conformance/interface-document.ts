@@ -1,10 +1,11 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { needShared } from '../../support/needs.ts'
 
 const file = join(import.meta.dirname, '../../../../shared/interface.md')
 
 /** Whether the interface's document, which is not part of this repository, is there. */
-export const hasInterface = existsSync(file)
+export const INTERFACE = needShared(existsSync(file))
 
 /**
  * Cells of the rows of a section's first table, without its head. Throws when there is no such

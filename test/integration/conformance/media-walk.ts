@@ -15,7 +15,7 @@ const pathOf = ({ url }: Image) => new URL(url ?? '').pathname
 /** Interface, 2.5, 2.6, and facts: what images, embeddings and searches answer. */
 export function walkMedia(stage: () => Stage): void {
   describe('2.5: images', () => {
-    it('are by default one, by its address, of 1024 pixels', async () => {
+    it('a generation gives by default one image, by its address, of 1024 pixels', async () => {
       const { api, service, post } = stage()
       const { size: _, ...request } = GENERATION
       const { value } = await post(GENERATIONS, request)
@@ -33,19 +33,27 @@ export function walkMedia(stage: () => Stage): void {
       expectRefusal(missing, 404, 'not_found')
     })
 
-    it.each([256, 512, 1024])('are inline with b64_json, n of them, of size %d', async (edge) => {
-      const request = { ...GENERATION, n: 2, size: `${edge}x${edge}`, response_format: 'b64_json' }
-      const images = imagesOf((await stage().post(GENERATIONS, request)).value)
-      expect(images.map(({ url }) => url)).toEqual([null, null])
-      const facts = images.map(({ b64_json }) =>
-        readImageFacts(Buffer.from(b64_json ?? '', 'base64')),
-      )
-      expect(facts).toEqual(
-        Array.from({ length: 2 }, () => ({ type: 'png', width: edge, height: edge })),
-      )
-    })
+    it.each([256, 512, 1024])(
+      'a generation with b64_json gives n images inline, of size %d',
+      async (edge) => {
+        const request = {
+          ...GENERATION,
+          n: 2,
+          size: `${edge}x${edge}`,
+          response_format: 'b64_json',
+        }
+        const images = imagesOf((await stage().post(GENERATIONS, request)).value)
+        expect(images.map(({ url }) => url)).toEqual([null, null])
+        const facts = images.map(({ b64_json }) =>
+          readImageFacts(Buffer.from(b64_json ?? '', 'base64')),
+        )
+        expect(facts).toEqual(
+          Array.from({ length: 2 }, () => ({ type: 'png', width: edge, height: edge })),
+        )
+      },
+    )
 
-    it('part 4, rule 4: are edited with a form, not with JSON', async () => {
+    it('images are edited with a form, not with JSON (part 4, rule 4)', async () => {
       expectRefusal(
         await stage().post('/v1/images/edits', GENERATION),
         415,
@@ -57,7 +65,7 @@ export function walkMedia(stage: () => Stage): void {
   describe('2.6: embeddings', () => {
     const path = '/v1/embeddings'
 
-    it('are floats unless asked otherwise, and the same as base64', async () => {
+    it('embeddings are floats unless asked otherwise, and the same as base64', async () => {
       const request = { ...EMBEDDING, input: ['a', 'b'] }
       const floats = await stage().post(path, request)
       const texts = await stage().post(path, { ...request, encoding_format: 'base64' })
@@ -76,7 +84,7 @@ export function walkMedia(stage: () => Stage): void {
       })
     })
 
-    it('of each of the four shapes are as many as there are inputs', async () => {
+    it('embeddings of each of the four shapes are as many as there are inputs', async () => {
       for (const [input, count] of [
         ['a', 1],
         [['a', 'b', 'c'], 3],

@@ -15,7 +15,7 @@ export function walkNodes(stage: () => Stage): void {
   }
 
   describe('2.7: a new node', () => {
-    it('has an id of five words', async () => {
+    it('a new node has an id of five words', async () => {
       const { value } = await stage().post('/v1/dashboard/node', { node_name: 'my node' })
       expect(value).toEqual({
         response: 'OK',
@@ -23,7 +23,7 @@ export function walkNodes(stage: () => Stage): void {
       })
     })
 
-    it('has served nothing, and nothing is known of its hardware', async () => {
+    it('a new node has served nothing, and nothing is known of its hardware', async () => {
       const { get } = stage()
       const nodeId = await create(stage(), 'new node')
       const query = `?node_id=${nodeId}`
@@ -39,7 +39,7 @@ export function walkNodes(stage: () => Stage): void {
       expectRefusal(await get('/v1/node/benchmark', `${query}&model=m`), 404, 'not_found')
     })
 
-    it('takes no benchmark before its hardware is reported (facts)', async () => {
+    it('a node takes no benchmark before its hardware is reported (facts)', async () => {
       const body = {
         node_id: await create(stage(), 'new node'),
         model_name: 'm',
@@ -50,7 +50,7 @@ export function walkNodes(stage: () => Stage): void {
   })
 
   describe('2.7: a node that serves', () => {
-    it('has the last ten of its calls, the newest first', async () => {
+    it('a node has the last ten of its calls, the newest first', async () => {
       const { get, known } = stage()
       const read = async () => (await get('/v1/node/stats', `?node_id=${known.servingNode}`)).value
       await expect.poll(read, { timeout: 30_000 }).toMatchObject({ requests_served: SERVED_CALLS })
@@ -69,7 +69,7 @@ export function walkNodes(stage: () => Stage): void {
         })
     })
 
-    it('has its benchmark, and none of other models', async () => {
+    it('a node has its benchmark, and no benchmark of another model', async () => {
       const { get, known } = stage()
       const query = `?node_id=${known.servingNode}`
       const { value } = await get('/v1/node/benchmark', `${query}&model=${SERVED_MODEL}`)
@@ -84,7 +84,7 @@ export function walkNodes(stage: () => Stage): void {
     const change = async (body: object) =>
       (await stage().api.call({ method: 'PUT', path: '/v1/dashboard/node', body })).value
 
-    it('has what it was changed to, and the answer says what was changed', async () => {
+    it('a node has what it was changed to, and the answer says what was changed', async () => {
       const node_id = await create(stage(), 'before')
       expect(await change({ node_id })).toEqual({
         is_name_updated: false,

@@ -16,7 +16,7 @@ type Page = {
 /** Interface, 2.3, 2.4, parts 4 and 5: verified completions and what is stored of them. */
 export function walkRecords(stage: () => Stage): void {
   describe('2.4: a stored completion', () => {
-    it('is found by its hash, with the request as it was sent and the very proof', async () => {
+    it('a record is found by its hash, with the request as it was sent and the very proof', async () => {
       const { api, post } = stage()
       const request = { ...CHAT, temperature: 0.5, stop: ['x'], user: 'me', seed: 7 }
       const made = (await post(VERIFIED_CHAT, request)).value as Readonly<Record<string, unknown>>
@@ -36,7 +36,7 @@ export function walkRecords(stage: () => Stage): void {
       expect(record.value).toMatchObject({ request, response })
     })
 
-    it('has null for what the request did not set', async () => {
+    it('a record has null for what the request did not set', async () => {
       const { api, known } = stage()
       const target = `${VERIFIED_CHAT}/${known.hash}`
       const { value } = await api.call({ method: 'GET', path: VERIFIED_RECORD, target })
@@ -51,7 +51,7 @@ export function walkRecords(stage: () => Stage): void {
       expect(others).toEqual(Object.fromEntries(unset.map((field) => [field, null])))
     })
 
-    it('is 404 when there is none of that hash', async () => {
+    it('a hash that has no record is answered 404', async () => {
       const target = `${VERIFIED_CHAT}/${'0'.repeat(64)}`
       const reply = await stage().api.call({ method: 'GET', path: VERIFIED_RECORD, target })
       expectRefusal(reply, 404, 'not_found')
@@ -61,7 +61,7 @@ export function walkRecords(stage: () => Stage): void {
   describe('part 4, rule 1: the list of them', () => {
     const pageOf = async (query: string) => (await stage().get(VERIFIED_CHAT, query)).value as Page
 
-    it('has a hundred unless limit says otherwise, and goes on after the cursor', async () => {
+    it('the list has a hundred records unless limit says otherwise, and goes on after the cursor', async () => {
       const seeds = Array.from({ length: 101 }, (_, index) => index)
       await eachOf(seeds, async (seed) => {
         expect((await stage().post(VERIFIED_CHAT, { ...CHAT, seed })).status).toBe(200)
@@ -78,13 +78,13 @@ export function walkRecords(stage: () => Stage): void {
       expect(one.completions).toEqual(rest.completions.slice(0, 1))
     })
 
-    it('has records, each with every field', async () => {
+    it('each record of the list has every field', async () => {
       const { completions } = await pageOf('?limit=20')
       expect(completions).toHaveLength(20)
       expect(completions.flatMap((one) => missingFields(one, RECORD_FIELDS))).toEqual([])
     })
 
-    it("is the caller's own unless all are asked for (part 5, rule 5)", async () => {
+    it("the list is the caller's own unless all are asked for (part 5, rule 5)", async () => {
       const { api, service, post } = stage()
       const words = ['keys', 'create', '--account', 'another', '--json']
       const run = await runCli(words, { variables: { DATA_DIR: service.dataFolder } })
@@ -111,7 +111,7 @@ export function walkRecords(stage: () => Stage): void {
         ...(key === undefined ? {} : { key }),
       })
 
-    it('is taken with and without Bearer', async () => {
+    it('a provider credential is taken with and without Bearer', async () => {
       for (const credential of [
         'Bearer sk-own',
         'bearer sk-own',
@@ -121,7 +121,7 @@ export function walkRecords(stage: () => Stage): void {
         expect((await callWith(credential)).status).toBe(200)
     })
 
-    it('is refused when it can be no credential', async () => {
+    it('a provider credential that cannot be one is refused', async () => {
       for (const credential of ['Bearer two words', 'Bearer', '', 'x'.repeat(4_097), 'Bearer é'])
         expectFault(
           await callWith(credential),
@@ -130,7 +130,7 @@ export function walkRecords(stage: () => Stage): void {
         )
     })
 
-    it('does not replace the key (part 5)', async () => {
+    it('a provider credential does not replace the key (part 5)', async () => {
       expectRefusal(await callWith('Bearer sk-own', null), 401, 'authorization_missing')
     })
   })
