@@ -69,7 +69,7 @@ export type HubLink = {
 /** What a run is started with; what it needs besides is the connection's. */
 export type Start<Options> = Omit<
   Options,
-  'id' | 'limits' | 'now' | 'emit' | 'reservation' | 'question'
+  'id' | 'limits' | 'now' | 'emit' | 'isCancellable' | 'reservation' | 'question'
 >
 
 /** A node that is connected. */
@@ -159,6 +159,11 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
     return this.accepted.modelType === 'DIFFUSION'
   }
 
+  /** Whether it can be told that a run is over. */
+  private get isCancellable(): boolean {
+    return this.accepted.features.has('cancel')
+  }
+
   get nodeId(): string {
     return this.accepted.nodeId
   }
@@ -213,7 +218,7 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
 
   /** Tells the node, if it can be told, that the caller of a run has left. */
   cancel(run: Run): void {
-    if (this.isGone || !this.accepted.features.has('cancel')) return
+    if (this.isGone || !this.isCancellable) return
     // Not by `post`: a caller who leaves must not end the connection of a node that is slow to
     // read.
     this.socket.send(encodeGatewayControl(this.nodeId, { kind: 'cancel', requestId: run.id }))
@@ -239,7 +244,7 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
   private ownOptions() {
     const { limits, now, makeId } = this.hub
     const emit = (run: Run, event: RunEvent) => this.tell({ kind: 'run', run, event })
-    return { id: makeId(), limits, now, emit }
+    return { id: makeId(), limits, now, emit, isCancellable: this.isCancellable }
   }
 
   private open(run: Run, frame: string): void {
@@ -357,7 +362,8 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
   private takeAnswer(frame: ChatRunFrame | ImageRunFrame, bytes: number): void {
     const run = this.runs.get(frame.requestId)
     if (frame.kind === 'run' && run instanceof ChatRun) {
-      if (!run.receive(frame, bytes)) this.expel(CLOSE_CODES.policy, 'Answer is too large')
+      if (!run.receive(frame, bytes))
+        this.expel(CLOSE_CODES.policy, 'Frames of a run that was ended go on')
       return
     }
     if (frame.kind === 'image' && run instanceof ImageRun) {

@@ -27,6 +27,8 @@ export type DispatchCode =
   | 'node_lost'
   /** The caller read so slowly that more than may be kept was waiting. */
   | 'caller_too_slow'
+  /** The answer has more bytes of frames than one run may have. */
+  | 'answer_too_large'
   /** This process is stopping. */
   | 'stopping'
 
@@ -161,6 +163,9 @@ export function callErrorOf(error: DispatchError): ApiError {
       return new ApiError('node_timeout', 'The node fell silent')
     case 'caller_too_slow':
       return new ApiError('caller_too_slow', 'The answer was read too slowly')
+    case 'answer_too_large':
+      // In words of ours, which give the limit.
+      return new ApiError('answer_too_large', error.message)
     case 'stopping':
       return new ApiError('shutting_down', 'This instance is shutting down, try again')
   }

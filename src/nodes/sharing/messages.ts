@@ -86,6 +86,7 @@ const DISPATCH_CODES = [
   'token_timeout',
   'node_lost',
   'caller_too_slow',
+  'answer_too_large',
   'stopping',
 ] as const satisfies readonly DispatchCode[]
 
