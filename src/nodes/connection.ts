@@ -85,6 +85,7 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
   /** Whether it takes members of a request that the public client would stumble over. */
   readonly takesExtraMembers: boolean
   readonly takesLargeFrames: boolean
+  readonly takesRemoteMedia: boolean
   /** Until then, by its own word, its backend is at its limit: others are asked first. */
   restsUntilMs = Number.NEGATIVE_INFINITY
   /** What may wait for it to be read. */
@@ -113,6 +114,7 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
     this.connectionId = hub.makeId()
     this.takesExtraMembers = accepted.features.has('extra-members')
     this.takesLargeFrames = accepted.features.has('large-frames')
+    this.takesRemoteMedia = accepted.features.has('remote-media')
     const { sendBytesMax, largeRequestBytesMax, frameBytesMax } = hub.limits
     this.waitingBytesMax = sendBytesMax + (this.takesLargeFrames ? largeRequestBytesMax : 0)
     this.hub = hub

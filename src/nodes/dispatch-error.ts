@@ -9,6 +9,8 @@ export type DispatchCode =
   | 'no_nodes'
   /** The request is larger than the frames that nodes take. */
   | 'request_too_large'
+  /** The request has an address in place of an image, and no node of the model fetches such. */
+  | 'remote_media'
   /**
    * The node's backend refuses the request (`status` is the backend's): the caller's fault. With
    * images it may be the node's.
@@ -143,6 +145,9 @@ export function callErrorOf(error: DispatchError): ApiError {
     case 'request_too_large':
       // In words of ours, which give the limit.
       return new ApiError('payload_too_large', error.message)
+    case 'remote_media':
+      // In words of ours, which name the member.
+      return new ApiError('unsupported_request_parameter', error.message)
     case 'node_refused':
       return refusalOf(error)
     case 'node_busy':
