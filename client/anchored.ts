@@ -54,7 +54,8 @@ export async function awaitAnchor(
   proof: Proof,
   so: {
     readonly gateway: GatewayOptions
-    readonly policy: ExpectedPolicy
+    /** Asked when the evidence is there: what is expected may have changed while it came. */
+    readonly policy: () => ExpectedPolicy
     readonly options: AnchoredOptions | string
   },
 ): Promise<AnchoredEvidence> {
@@ -80,7 +81,7 @@ export async function awaitAnchor(
       if (isDeep && isThere) {
         const report = await verifyBundle(
           { ...bundle },
-          { ...policy, confirmationsMin: confirmations },
+          { ...policy(), confirmationsMin: confirmations },
           chain === null ? {} : { chain },
         )
         refuseInvalid(report)

@@ -2,7 +2,7 @@ import type { ChainFacts } from '../attestation/evidence/policy.ts'
 import { parseExactJson } from '../attestation/json/parse-strict.ts'
 import { isJsonObject, type Json, memberOf } from '../attestation/json/value.ts'
 import { AffidavitError, reasonOf } from './errors.ts'
-import { type Fetch, type GatewayOptions, readAtMost } from './gateway.ts'
+import { type Fetch, type GatewayOptions, readAtMost, readTwice } from './gateway.ts'
 
 /** Answers of a chain's endpoint to the three questions, bytes. */
 const RPC_BYTES_MAX = 1024 * 1024
@@ -45,14 +45,14 @@ async function callRpc(
   const { fetch, timeoutMs, method, params } = so
   let bytes: Uint8Array | null
   try {
-    const response = await fetch(url, {
-      method: 'POST',
-      headers: { 'content-type': 'application/json' },
-      body: JSON.stringify({ jsonrpc: '2.0', id: 1, method, params }),
-      redirect: 'error',
-      signal: AbortSignal.timeout(timeoutMs),
-    })
-    bytes = await readAtMost(response, RPC_BYTES_MAX)
+    const signal = AbortSignal.timeout(timeoutMs)
+    const body = JSON.stringify({ jsonrpc: '2.0', id: 1, method, params })
+    const headers = { 'content-type': 'application/json' }
+    const read = async () => {
+      const init: RequestInit = { method: 'POST', headers, body, redirect: 'error', signal }
+      return await readAtMost(await fetch(url, init), RPC_BYTES_MAX)
+    }
+    bytes = await readTwice(read, { signal })
     const json = bytes === null ? null : parseExactJson(bytes)
     const result = isJsonObject(json) ? memberOf(json, 'result') : undefined
     if (result !== undefined) return result

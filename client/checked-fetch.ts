@@ -10,7 +10,7 @@ import { checkedStream } from './checked-stream.ts'
 import { type EncryptionTarget, isKeyConfigProblem, sealCall } from './encryption.ts'
 import { passError } from './error-reply.ts'
 import { AffidavitError } from './errors.ts'
-import { type Fetch, isRedirect, readAtMost } from './gateway.ts'
+import { type Fetch, isRedirect, readAtMost, readTwice } from './gateway.ts'
 import type { Notaries } from './notaries.ts'
 import { createProof, type Proof } from './proof.ts'
 
@@ -50,7 +50,10 @@ export function createCheckedFetch(options: CheckedFetchOptions): Fetch {
     const { url, method, headers } = request
     switch (routeOf(url, { method, baseURL })) {
       case 'models':
-        return await fetch(input, { ...init, redirect: 'error' })
+        // A read without effect: a connection that broke is no reason to fail.
+        return await readTwice(() => fetch(input, { ...init, redirect: 'error' }), {
+          signal: init.signal ?? request.signal,
+        })
       case 'completion': {
         const { body, call } = sentBefore.prepare(
           new Uint8Array(await request.arrayBuffer()),
@@ -61,9 +64,12 @@ export function createCheckedFetch(options: CheckedFetchOptions): Fetch {
         const sent: RequestInit = { ...init, method, headers, body, redirect: 'manual' }
         const signal = init.signal ?? request.signal
         const send = (more: RequestInit) => fetch(url, { ...sent, signal, ...more })
-        if (!options.encrypt) return await checkResponse(await send({}), { call, options, signal })
         const encrypted = { ...call, isEncrypted: true }
         try {
+          if (!options.encrypt) {
+            await leavable(options.notaries.ensure(), signal)
+            return await checkResponse(await send({}), { call, options, signal })
+          }
           const response = await sendSealed(send, { body, headers, signal, options })
           return await checkResponse(response, { call: encrypted, options, signal })
         } catch (fault) {
@@ -101,6 +107,8 @@ async function sendSealed(
       signal,
     )
     const sealed = await sealCall({ target, body: so.body, credential })
+    // Its release may have been revoked meanwhile.
+    if (!options.notaries.isExpected(target.notary)) continue
     const headers = new Headers(so.headers)
     for (const [name, value] of Object.entries(sealed.headers)) headers.set(name, value)
     const response = await send({ headers, body: sealed.body })

@@ -2,10 +2,11 @@ import { hasOwnMembersAlone, ownMembers } from '../attestation/own-members.ts'
 import { type AnchoredEvidence, type AnchoredOptions, awaitAnchor } from './anchored.ts'
 import { createCheckedFetch } from './checked-fetch.ts'
 import { AffidavitError, reasonOf } from './errors.ts'
-import { type Expectations, readExpectations } from './expectations.ts'
+import type { Expectations } from './expectations.ts'
 import type { Fetch, GatewayOptions } from './gateway.ts'
 import { type AttestedNotary, createNotaries, type RefusedNotary } from './notaries.ts'
 import { createProofs, type Proof, type Proofs } from './proof.ts'
+import { createReleaseUpdates } from './release-updates.ts'
 
 /** What connect takes. */
 export type ConnectOptions = {
@@ -58,6 +59,15 @@ export type Affidavit = {
   onProof(listener: (proof: Proof) => void | Promise<void>): () => void
   /** Waits until the chain has a call's anchor; gives its evidence bundle, checked. */
   anchored(proof: Proof, options?: AnchoredOptions | string): Promise<AnchoredEvidence>
+  /**
+   * Takes newer releases in place of `expect.releases`, signed by the same keys: each list in the
+   * place of the one before, further ones after them. They hold from the call on: no call is sent
+   * to an enclave, and no answer of its taken, whose release they do not accept. Resolves when the
+   * enclaves have shown themselves again. Throws AffidavitError `older_releases` and
+   * `invalid_options`, when nothing has changed; then as `refresh`, when they were taken:
+   * `no_notary` when no enclave is left.
+   */
+  updateReleases(releases: NonNullable<Expectations['releases']>): Promise<void>
   /** Has all enclaves show themselves again. Else it is done when it is due. */
   refresh(): Promise<void>
 }
@@ -81,7 +91,7 @@ export async function connect(given: ConnectOptions): Promise<Affidavit> {
   const options = ownMembers(given)
   const { expect, roots, allowDebug, encrypt = true, hold = false, signal } = options
   const url = readUrl(options.url)
-  const policy = readExpectations(expect, {
+  const releases = createReleaseUpdates(expect, {
     roots,
     ...(allowDebug === undefined ? {} : { allowDebug }),
   })
@@ -94,7 +104,7 @@ export async function connect(given: ConnectOptions): Promise<Affidavit> {
     timeoutMs: countOf(options.timeoutMs, 'timeoutMs', TIMEOUT_MS_DEFAULT),
   }
   const now = () => Date.now()
-  const notaries = createNotaries(gateway, { policy, now })
+  const notaries = createNotaries(gateway, { policy: releases.policy, now })
   const { proofs, add } = createProofs(countOf(options.proofsMax, 'proofsMax', PROOFS_MAX_DEFAULT))
   const listeners = new Set(options.onProof === undefined ? [] : [options.onProof])
   const baseURL = `${url}/v1/verified`
@@ -133,10 +143,14 @@ export async function connect(given: ConnectOptions): Promise<Affidavit> {
     anchored: (proof, waiting = {}) =>
       awaitAnchor(proof, {
         gateway,
-        policy,
+        policy: notaries.policy,
         options: waiting,
       }),
     refresh: () => notaries.refresh(),
+    updateReleases: async (newer) => {
+      notaries.replacePolicy(releases.update(newer))
+      await notaries.refresh()
+    },
   }
 }
 

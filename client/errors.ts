@@ -6,6 +6,7 @@ export type AffidavitErrorCode =
   // Fix the call.
   | 'invalid_options' //          connect was called with options that make no sense
   | 'invalid_request' //          the body is not JSON that means one thing only
+  | 'older_releases' //           a release list is older than the one that it would replace
   | 'unsupported_call' //         affidavit.fetch was called for something that cannot be checked
   // Try again later, or ask the operator.
   | 'unreachable' //              the gateway did not answer

@@ -19,13 +19,14 @@ import {
   entryOf,
   parseSignedReleaseList,
   type ReleaseEntry,
+  type ReleaseList,
 } from '../attestation/release/release-list.ts'
 import { parseReleaseKey, type ReleaseTrust } from '../attestation/release/release-signatures.ts'
 import { verifyRelease, verifyReleaseList } from '../attestation/release/verify-release.ts'
 import { AffidavitError, reasonOf } from './errors.ts'
 
 /** One thing or several. */
-type OneOrMore<Type> = Type | readonly Type[]
+export type OneOrMore<Type> = Type | readonly Type[]
 
 /**
  * Which enclaves are acceptable: their code, by signed releases or by measurements, and what they
@@ -134,9 +135,24 @@ function readReleases({
 }
 
 function readEntries(json: Json, trust: ReleaseTrust): readonly ReleaseEntry[] {
-  if (isJsonObject(json) && memberOf(json, 'format') === RELEASE_FORMAT)
-    return [entryOf(verifyRelease(parseSignedRelease(json), trust).release)]
+  if (isRelease(json)) return [entryOf(verifyRelease(parseSignedRelease(json), trust).release)]
   return verifyReleaseList(parseSignedReleaseList(json), trust).list.releases
+}
+
+/** A release by itself, and no list. */
+function isRelease(json: Json): boolean {
+  return isJsonObject(json) && memberOf(json, 'format') === RELEASE_FORMAT
+}
+
+/**
+ * The lists among releases that readExpectations took, in their order: what a later one must not be
+ * older than.
+ */
+export function releaseLists(releases: Expectations['releases']): readonly ReleaseList[] {
+  return listOf(releases)
+    .map((release) => jsonOf(release))
+    .filter((json) => !isRelease(json))
+    .map((json) => parseSignedReleaseList(json).list)
 }
 
 function readMeasurements(

@@ -23,7 +23,8 @@ const REPLY_BYTES_MAX = 4 * 1024 * 1024
 export type GatewayReply = { readonly json: JsonObject; readonly text: string }
 
 /**
- * Asks the gateway for `path`; `bytesMax` bounds the reply. Throws AffidavitError `unreachable`,
+ * Asks the gateway for `path`, and once more when the connection breaks; `bytesMax` bounds the
+ * reply. Throws AffidavitError `unreachable`,
  * `gateway_error` (with the status), `redirected`, `invalid_reply`; and what `signal` was aborted
  * with.
  */
@@ -49,16 +50,53 @@ export async function askGateway(
     redirect: 'manual',
     signal: signal === undefined ? timeout : AbortSignal.any([signal, timeout]),
   }
-  const response = await sendAgain(`${url}${path}`, { fetch, init, path, signal })
-  if (isRedirect(response))
-    throw new AffidavitError('redirected', `${path}: expected no redirection`)
-  const bytes = await readBody(response, { path, bytesMax, signal })
+  const read = async () => {
+    const response = await sendAgain(`${url}${path}`, { fetch, init, path, signal })
+    if (isRedirect(response))
+      throw new AffidavitError('redirected', `${path}: expected no redirection`)
+    return { response, bytes: await readBody(response, { path, bytesMax, signal }) }
+  }
+  const { response, bytes } = await readTwice(read, {
+    signal: init.signal ?? undefined,
+    isBroken: (fault) => fault instanceof AffidavitError && fault.code === 'unreachable',
+  })
   if (!response.ok)
     throw new AffidavitError(
       'gateway_error',
       `${path}: status ${response.status}: ${messageOf(bytes)}`,
     )
   return { json: readReply(bytes, path), text: new TextDecoder().decode(bytes) }
+}
+
+/**
+ * How long the pool has to notice which of its connections ended, milliseconds: then the second
+ * read takes a new one.
+ */
+const RECONNECT_PAUSE_MS = 100
+
+/**
+ * Makes a read, and once more when its connection broke (`isBroken`; left out: whatever it rejects
+ * with). A gateway that was restarted has closed the connections that are kept here, and the next
+ * request on one fails, though the gateway is there. Only for reads without effect: a call that
+ * makes a completion may have been made.
+ */
+export async function readTwice<Type>(
+  read: () => Promise<Type>,
+  {
+    signal,
+    isBroken = () => true,
+  }: {
+    readonly signal: AbortSignal | undefined
+    readonly isBroken?: (fault: unknown) => boolean
+  },
+): Promise<Type> {
+  try {
+    return await read()
+  } catch (fault) {
+    if (signal?.aborted || !isBroken(fault)) throw fault
+    await pause(RECONNECT_PAUSE_MS, undefined)
+    return await read()
+  }
 }
 
 /** A browser hides what a redirection says: its status is then 0. */

@@ -80,6 +80,21 @@ export type Notaries = {
    * refresh.
    */
   encryptionTarget(options: { readonly gone: string | null }): Promise<EncryptionTarget>
+  /**
+   * Holds enclaves to another policy from now on. What was established under the one before counts
+   * no longer: each enclave has to show itself anew before it is sent a call, or an answer of its
+   * is taken.
+   */
+  replacePolicy(policy: ExpectedPolicy): void
+  /** The policy that enclaves are held to. */
+  policy(): ExpectedPolicy
+  /** Whether a notary's enclave is known to be an expected one now. */
+  isExpected(notary: string): boolean
+  /**
+   * Resolves when an expected enclave is known under the policy that replaced another. Throws as
+   * refresh.
+   */
+  ensure(): Promise<void>
   /** What of a notary's configuration answers are compared with. */
   bootFactsOf(notary: AttestedNotary): BootFacts
 }
@@ -107,8 +122,10 @@ type KnownDocument = { readonly facts: AttestationFacts; readonly endMs: number 
 /** Keeps the notaries of one gateway. `now` is Unix milliseconds. */
 export function createNotaries(
   gateway: GatewayOptions,
-  { policy, now }: { readonly policy: ExpectedPolicy; readonly now: () => number },
+  options: { readonly policy: ExpectedPolicy; readonly now: () => number },
 ): Notaries {
+  const { now } = options
+  let { policy } = options
   const verifier = createAttestationVerifier()
   const attested = new Map<string, AttestedNotary>()
   const refused = new Map<string, RefusedNotary & { readonly atMs: number }>()
@@ -116,27 +133,41 @@ export function createNotaries(
   const documents = new Map<string, KnownDocument>()
   let keys: readonly VouchedKey[] = []
   let renewing: Promise<void> | null = null
+  let isReplaced = false
 
   /** One question at a time for each notary. */
   function attest(notary: string, signal?: AbortSignal): Promise<AttestedNotary> {
     const running = asking.get(notary)
     if (running !== undefined) return running
-    const question = askNotary(gateway, { notary, policy, verifier, now, signal })
-      .then((found) => {
+    const question = ask(notary, signal).finally(() => asking.delete(notary))
+    asking.set(notary, question)
+    return question
+  }
+
+  async function ask(notary: string, signal?: AbortSignal): Promise<AttestedNotary> {
+    const held = policy
+    try {
+      const found = await askNotary(gateway, { notary, policy: held, verifier, now, signal })
+      if (held === policy) {
         refused.delete(notary)
         attested.set(notary, found)
         return found
-      })
-      .catch((fault: unknown) => {
-        const reason = faultOf(fault)
-        refused.delete(notary)
-        refused.set(notary, { notary, reason, atMs: now() })
-        for (const oldest of refused.keys()) if (refused.size > NOTARIES_MAX) refused.delete(oldest)
+      }
+    } catch (fault) {
+      const reason = faultOf(fault)
+      if (held === policy || signal?.aborted) {
+        refuse(notary, reason)
         throw reason
-      })
-      .finally(() => asking.delete(notary))
-    asking.set(notary, question)
-    return question
+      }
+    }
+    // What came of a policy that was replaced meanwhile says nothing.
+    return await ask(notary, signal)
+  }
+
+  function refuse(notary: string, reason: AffidavitError): void {
+    refused.delete(notary)
+    refused.set(notary, { notary, reason, atMs: now() })
+    for (const oldest of refused.keys()) if (refused.size > NOTARIES_MAX) refused.delete(oldest)
   }
 
   function listAttested(): readonly AttestedNotary[] {
@@ -176,8 +207,18 @@ export function createNotaries(
   }
 
   function usableKeys(): readonly VouchedKey[] {
-    const isHeld = (notary: string) => (attested.get(notary)?.validUntil.getTime() ?? 0) > now()
-    return keys.filter(({ notary, endMs }) => endMs - now() > KEY_MARGIN_MS && isHeld(notary))
+    return keys.filter(({ notary, endMs }) => endMs - now() > KEY_MARGIN_MS && isExpected(notary))
+  }
+
+  function isExpected(notary: string): boolean {
+    return (attested.get(notary)?.validUntil.getTime() ?? 0) > now()
+  }
+
+  function renew(): Promise<void> {
+    renewing ??= renewKeys().finally(() => {
+      renewing = null
+    })
+    return renewing
   }
 
   async function encryptionTarget({
@@ -193,12 +234,11 @@ export function createNotaries(
     }
     const known = gone === null ? choose() : undefined
     if (known !== undefined) return known
-    renewing ??= renewKeys().finally(() => {
-      renewing = null
-    })
-    await renewing
+    const held = policy
+    await renew()
     const found = choose()
     if (found !== undefined) return found
+    if (held !== policy) return await encryptionTarget({ gone })
     throw new AffidavitError(
       'no_encryption_key',
       'no expected enclave vouches for a key that calls can be encrypted to; encrypt: false sends them in the clear',
@@ -256,7 +296,9 @@ export function createNotaries(
     const digest = encodeHex(sha256(bytes))
     const known = documents.get(digest)
     if (known !== undefined && known.endMs > now()) return known.facts
-    const facts = await verifyDocument(bytes, { policy, verifier, atMs: now() })
+    const held = policy
+    const facts = await verifyDocument(bytes, { policy: held, verifier, atMs: now() })
+    if (held !== policy) return await verifyAnswersDocument(base64)
     documents.set(digest, { facts, endMs: endOf(facts) })
     for (const oldest of documents.keys())
       if (documents.size > DOCUMENTS_MAX) documents.delete(oldest)
@@ -271,6 +313,19 @@ export function createNotaries(
     refresh,
     encryptionTarget,
     find,
+    policy: () => policy,
+    isExpected,
+    replacePolicy: (next) => {
+      policy = next
+      isReplaced = true
+      attested.clear()
+      refused.clear()
+      documents.clear()
+      keys = []
+    },
+    ensure: async () => {
+      if (isReplaced && listAttested().length === 0) await renew()
+    },
     checkDocument: async ({ publicKey, facts: { userData } }, base64) => {
       const facts = await verifyAnswersDocument(base64)
       if (!equalBytes(facts.publicKey ?? EMPTY, decodeHex(publicKey)))

@@ -47,6 +47,8 @@ export type AgentOptions = {
   readonly nodeId: string
   /** Default LLM. */
   readonly nodeType?: NodeType
+  /** Whether the backend may be given addresses of images, to fetch. Default false. */
+  readonly fetchesMedia?: boolean
   /** Closed by the caller, after `done`. */
   readonly backend: Backend
   /** Null: all that the backend lists. */

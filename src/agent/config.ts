@@ -32,6 +32,12 @@ const schema = z.object({
   BACKEND_API_KEY: secret.optional(),
   /** Models to serve, with commas between them. Default: all that the backend lists, 17 at most. */
   NODE_MODELS: text.optional(),
+  /**
+   * Whether the backend may be given requests whose images are addresses (`http`, `https`), which
+   * it then fetches from this machine's network. Callers choose them. Default false: such a request
+   * is refused.
+   */
+  FETCH_IMAGE_URLS: flag.default(false),
   /** Length of a benchmark, milliseconds. Default 60000, as the public client measures. */
   BENCHMARK_MS: integer({ min: 100, max: HOUR_MS }).default(BENCHMARK.durationMs),
   /**
@@ -91,6 +97,7 @@ export type AgentConfig = GatewayAccess &
   BenchmarkConfig & {
     readonly nodeId: string
     readonly nodeType: NodeType
+    readonly fetchesMedia: boolean
     readonly drainMs: number
     readonly logLevel: Settings['LOG_LEVEL']
     /** Null: nothing is traced. */
@@ -111,6 +118,7 @@ export function readAgentConfig(
     ...benchmarkOf(settings),
     nodeId: settings.NODE_ID,
     nodeType: settings.NODE_TYPE,
+    fetchesMedia: settings.FETCH_IMAGE_URLS,
     drainMs: settings.DRAIN_MS,
     logLevel: settings.LOG_LEVEL,
     traces: tracesOf(settings, 'affidavit-agent'),

@@ -63,6 +63,8 @@ type ConnectionOptions = {
   readonly apiKey: string
   readonly nodeId: string
   readonly nodeType: NodeType
+  /** Whether the backend may be given addresses of images. Default false. */
+  readonly fetchesMedia?: boolean
   /** 1 to MODELS_MAX; one of a node that makes images. */
   readonly models: readonly string[]
   readonly backend: Pick<Backend, 'streamChat' | 'makeImages'>
@@ -93,6 +95,7 @@ export function openConnection(options: ConnectionOptions): Connection {
   }
   const runs = createRuns({
     nodeType,
+    fetchesMedia: options.fetchesMedia,
     models,
     backend,
     send: sender.send,
@@ -152,7 +155,9 @@ export function openConnection(options: ConnectionOptions): Connection {
 
 function dial(options: ConnectionOptions): WebSocket {
   const { gatewayUrl, apiKey, nodeId, nodeType: modelType, models, timings, watchRun } = options
-  const features = new Set(watchRun === undefined ? FEATURES : [...FEATURES, 'trace' as const])
+  const features = new Set(FEATURES)
+  if (watchRun !== undefined) features.add('trace')
+  if (options.fetchesMedia) features.add('remote-media')
   return new WebSocket(socketUrl(gatewayUrl), {
     headers: {
       authorization: `Bearer ${apiKey}`,

@@ -40,6 +40,7 @@ export async function runAgent(
     apiKey: config.apiKey,
     nodeId: config.nodeId,
     nodeType: config.nodeType,
+    fetchesMedia: config.fetchesMedia,
     backend,
     models: config.backend.models,
     readHardware,

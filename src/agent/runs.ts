@@ -11,6 +11,7 @@ import {
   type ImageRequest,
 } from '../nodes/protocol/frames.ts'
 import type { NodeType } from '../nodes/protocol/hello.ts'
+import { remoteMediaFault, remoteMediaOf } from '../nodes/protocol/remote-media.ts'
 import type { Logger } from '../observability/logger.ts'
 import { isLonger } from './answer-parser.ts'
 import type { Backend } from './backend.ts'
@@ -61,6 +62,7 @@ export type Runs = {
 export function createRuns({
   nodeType,
   models,
+  fetchesMedia = false,
   backend,
   send,
   onIdle,
@@ -71,6 +73,8 @@ export function createRuns({
   readonly nodeType: NodeType
   /** Those of a node that makes images have one, which its frames do not name. */
   readonly models: readonly string[]
+  /** Whether the backend may be given addresses of images. Default false. */
+  readonly fetchesMedia?: boolean | undefined
   readonly backend: Pick<Backend, 'streamChat' | 'makeImages'>
   readonly send: (frame: string) => void | Promise<void>
   readonly onIdle: () => void
@@ -82,16 +86,21 @@ export function createRuns({
   let isClosed = false
 
   function refusalOf(
-    { kind }: RunFrame,
+    frame: RunFrame,
     model: string,
   ): { readonly statusCode: number; readonly message: string } | null {
     if (isClosed) return { statusCode: 500, message: 'the node is stopping' }
+    const { kind } = frame
     if ((kind === 'image') !== (nodeType === 'DIFFUSION'))
       return { statusCode: 400, message: 'the node is of another type' }
     if (!models.includes(model))
       return { statusCode: 404, message: 'the node does not serve this model' }
     if (running.size >= runsMax)
       return { statusCode: 429, message: `the node runs ${runsMax} requests already` }
+    // A gateway may not know of this. The backend would ask the address from this network.
+    const media = frame.kind === 'chat' ? remoteMediaOf(frame.request) : null
+    if (media !== null && !(fetchesMedia && media.isWeb))
+      return { statusCode: 400, message: remoteMediaFault(media) }
     return null
   }
 

@@ -68,6 +68,7 @@ export function chatRoutes({
           'no_available_inference_nodes',
         ] as const),
         ...(['node_refused', 'node_error', 'node_timeout', 'overloaded'] as const),
+        ...(['unsupported_request_parameter', 'answer_too_large'] as const),
         ...(['content_key_missing', 'content_unreadable'] as const),
       ],
       admission,

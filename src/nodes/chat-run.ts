@@ -68,6 +68,8 @@ export class ChatRun extends Run {
   private textLength = 0
   private tokenChunks = 0
   private bytes = 0
+  /** What came after its caller was told how it ended, and when that was. */
+  private late = { sinceMs: 0, bytes: 0 }
   private firstTokenAtMs: number | null = null
   private lastTokenAtMs = 0
   private firstTextLength = 0
@@ -99,11 +101,13 @@ export class ChatRun extends Run {
     }
   }
 
-  /** Takes a frame of this run. False when the node sent more than a run may have. */
+  /**
+   * Takes a frame of this run. False when the node goes on with a run that is over for longer than
+   * it may.
+   */
   receive(frame: ChatRunFrame, bytes: number): boolean {
     if (this.phase === 'closed') return true
-    this.bytes += bytes
-    if (this.bytes > this.options.limits.answerBytesMax) return false
+    if (!this.measure(bytes)) return false
     this.hasFinalFrame = frame.status === 'done' || frame.status === 'failed'
     if (frame.fault !== null || frame.status === 'failed') {
       this.settle({ kind: 'failed', error: faultError(frame.fault) })
@@ -113,6 +117,28 @@ export class ChatRun extends Run {
     if (frame.chunk !== null) this.takeChunk(frame.chunk, bytes)
     if (frame.status === 'done') this.finish()
     return true
+  }
+
+  /**
+   * Counts a frame. An answer that gets too large ends its run: its caller chose the length, and
+   * the node's other callers have no part in it.
+   */
+  private measure(bytes: number): boolean {
+    if (this.result !== null) {
+      this.late.bytes += bytes
+      return this.late.bytes <= this.lateBytesMax()
+    }
+    const { answerBytesMax } = this.options.limits
+    this.bytes += bytes
+    if (this.bytes > answerBytesMax) this.failAndDrain('answer_too_large', tooLarge(answerBytesMax))
+    return true
+  }
+
+  private lateBytesMax(): number {
+    const { isCancellable, limits, now } = this.options
+    if (isCancellable) return limits.lateBytesMax
+    const seconds = (now() - this.late.sinceMs) / 1000
+    return limits.answerBytesMax + seconds * limits.lateBytesPerSecond
   }
 
   hasBegun(): boolean {
@@ -151,6 +177,7 @@ export class ChatRun extends Run {
 
   protected tell(result: RunResult): void {
     const error = result.kind === 'failed' ? result.error : null
+    this.late = { sinceMs: this.options.now(), bytes: 0 }
     if (result.kind === 'left') {
       if (result.abort !== null) this.queue.discard(result.abort.reason)
       this.first.reject(result.abort?.reason)
@@ -273,6 +300,10 @@ export class ChatRun extends Run {
 function count(usage: JsonObject | null, name: string): number | null {
   const value = usage === null ? undefined : memberOf(usage, name)
   return typeof value === 'number' ? value : null
+}
+
+function tooLarge(bytesMax: number): string {
+  return `The answer is larger than the ${bytesMax} bytes of frames that one call may have: ask for fewer choices (n), tokens or logprobs`
 }
 
 function estimate(length: number): number {

@@ -22,6 +22,8 @@ export type NodeIndex<Node> = {
   connected(model: string): number
   /** Of these, those that take large frames. */
   connectedLarge(model: string): number
+  /** Of these, those that may be sent addresses of images. */
+  connectedMedia(model: string): number
   /** Models with nodes that are RUNNING and not set aside, by name. */
   models(): readonly { readonly model: string; readonly nodes: number }[]
 }
@@ -34,6 +36,7 @@ const IDLE_MODELS_MAX = 10_000
 type ModelOffers<Node> = {
   connected: number
   large: number
+  media: number
   running: number
   readonly available: Offer<Node>[]
 }
@@ -55,7 +58,7 @@ export function createNodeIndex<Node extends OfferingNode<Node>>({
   function offersOf(model: string): ModelOffers<Node> {
     const known = models.get(model)
     if (known !== undefined) return known
-    const made = { connected: 0, large: 0, running: 0, available: [] }
+    const made = { connected: 0, large: 0, media: 0, running: 0, available: [] }
     models.set(model, made)
     return made
   }
@@ -75,6 +78,7 @@ export function createNodeIndex<Node extends OfferingNode<Node>>({
         const offers = offersOf(model)
         offers.connected++
         if (node.takesLargeFrames) offers.large++
+        if (node.takesRemoteMedia) offers.media++
         // Newest last, so that the model that was longest unused is forgotten first.
         models.delete(model)
         models.set(model, offers)
@@ -87,6 +91,7 @@ export function createNodeIndex<Node extends OfferingNode<Node>>({
         const offers = offersOf(model)
         offers.connected--
         if (node.takesLargeFrames) offers.large--
+        if (node.takesRemoteMedia) offers.media--
       }
       forgetIdle(models)
     },
@@ -106,6 +111,7 @@ export function createNodeIndex<Node extends OfferingNode<Node>>({
     isServed: (model) => (models.get(model)?.running ?? 0) > 0,
     connected: (model) => models.get(model)?.connected ?? 0,
     connectedLarge: (model) => models.get(model)?.large ?? 0,
+    connectedMedia: (model) => models.get(model)?.media ?? 0,
     models: () =>
       [...models]
         .filter(([, { running }]) => running > 0)

@@ -69,7 +69,7 @@ export type HubLink = {
 /** What a run is started with; what it needs besides is the connection's. */
 export type Start<Options> = Omit<
   Options,
-  'id' | 'limits' | 'now' | 'emit' | 'reservation' | 'question'
+  'id' | 'limits' | 'now' | 'emit' | 'isCancellable' | 'reservation' | 'question'
 >
 
 /** A node that is connected. */
@@ -85,6 +85,7 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
   /** Whether it takes members of a request that the public client would stumble over. */
   readonly takesExtraMembers: boolean
   readonly takesLargeFrames: boolean
+  readonly takesRemoteMedia: boolean
   /** Until then, by its own word, its backend is at its limit: others are asked first. */
   restsUntilMs = Number.NEGATIVE_INFINITY
   /** What may wait for it to be read. */
@@ -113,6 +114,7 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
     this.connectionId = hub.makeId()
     this.takesExtraMembers = accepted.features.has('extra-members')
     this.takesLargeFrames = accepted.features.has('large-frames')
+    this.takesRemoteMedia = accepted.features.has('remote-media')
     const { sendBytesMax, largeRequestBytesMax, frameBytesMax } = hub.limits
     this.waitingBytesMax = sendBytesMax + (this.takesLargeFrames ? largeRequestBytesMax : 0)
     this.hub = hub
@@ -157,6 +159,11 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
   /** Whether it makes images. */
   get draws(): boolean {
     return this.accepted.modelType === 'DIFFUSION'
+  }
+
+  /** Whether it can be told that a run is over. */
+  private get isCancellable(): boolean {
+    return this.accepted.features.has('cancel')
   }
 
   get nodeId(): string {
@@ -213,7 +220,7 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
 
   /** Tells the node, if it can be told, that the caller of a run has left. */
   cancel(run: Run): void {
-    if (this.isGone || !this.accepted.features.has('cancel')) return
+    if (this.isGone || !this.isCancellable) return
     // Not by `post`: a caller who leaves must not end the connection of a node that is slow to
     // read.
     this.socket.send(encodeGatewayControl(this.nodeId, { kind: 'cancel', requestId: run.id }))
@@ -239,7 +246,7 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
   private ownOptions() {
     const { limits, now, makeId } = this.hub
     const emit = (run: Run, event: RunEvent) => this.tell({ kind: 'run', run, event })
-    return { id: makeId(), limits, now, emit }
+    return { id: makeId(), limits, now, emit, isCancellable: this.isCancellable }
   }
 
   private open(run: Run, frame: string): void {
@@ -357,7 +364,8 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
   private takeAnswer(frame: ChatRunFrame | ImageRunFrame, bytes: number): void {
     const run = this.runs.get(frame.requestId)
     if (frame.kind === 'run' && run instanceof ChatRun) {
-      if (!run.receive(frame, bytes)) this.expel(CLOSE_CODES.policy, 'Answer is too large')
+      if (!run.receive(frame, bytes))
+        this.expel(CLOSE_CODES.policy, 'Frames of a run that was ended go on')
       return
     }
     if (frame.kind === 'image' && run instanceof ImageRun) {

@@ -9,6 +9,8 @@ export type DispatchCode =
   | 'no_nodes'
   /** The request is larger than the frames that nodes take. */
   | 'request_too_large'
+  /** The request has an address in place of an image, and no node of the model fetches such. */
+  | 'remote_media'
   /**
    * The node's backend refuses the request (`status` is the backend's): the caller's fault. With
    * images it may be the node's.
@@ -27,6 +29,8 @@ export type DispatchCode =
   | 'node_lost'
   /** The caller read so slowly that more than may be kept was waiting. */
   | 'caller_too_slow'
+  /** The answer has more bytes of frames than one run may have. */
+  | 'answer_too_large'
   /** This process is stopping. */
   | 'stopping'
 
@@ -141,6 +145,9 @@ export function callErrorOf(error: DispatchError): ApiError {
     case 'request_too_large':
       // In words of ours, which give the limit.
       return new ApiError('payload_too_large', error.message)
+    case 'remote_media':
+      // In words of ours, which name the member.
+      return new ApiError('unsupported_request_parameter', error.message)
     case 'node_refused':
       return refusalOf(error)
     case 'node_busy':
@@ -161,6 +168,9 @@ export function callErrorOf(error: DispatchError): ApiError {
       return new ApiError('node_timeout', 'The node fell silent')
     case 'caller_too_slow':
       return new ApiError('caller_too_slow', 'The answer was read too slowly')
+    case 'answer_too_large':
+      // In words of ours, which give the limit.
+      return new ApiError('answer_too_large', error.message)
     case 'stopping':
       return new ApiError('shutting_down', 'This instance is shutting down, try again')
   }

@@ -16,6 +16,7 @@ import type { NodeLimits } from './limits.ts'
 import type { HeldOffer, OfferingNode } from './offer.ts'
 import { type ImageRequest, imageFrameBytes } from './protocol/frames.ts'
 import { withKnownMembers } from './protocol/known-members.ts'
+import { remoteMediaFault, remoteMediaOf } from './protocol/remote-media.ts'
 import type { WaitQueue } from './wait-queue.ts'
 
 /** One chat call for whichever node is best. */
@@ -157,8 +158,9 @@ export type DispatchParts = {
 export async function dispatchCall(call: NodeCall, parts: DispatchParts): Promise<NodeAnswer> {
   checkCall(call, parts.index)
   const questions = questionsOf(call)
+  const hasRemoteMedia = checkMedia(call, parts.index)
   const largeBytes = largeBytesOf(questions.whole, call.model, parts)
-  return tryNodes({ ...call, largeBytes }, parts, (held) =>
+  return tryNodes({ ...call, largeBytes, hasRemoteMedia }, parts, (held) =>
     attemptChat(call, questions.for(held.offer.node), held),
   )
 }
@@ -184,6 +186,19 @@ function questionsOf({ model, request }: NodeCall): Questions {
       return knownQuestion
     },
   }
+}
+
+/**
+ * Whether the request has an address in place of an image, which goes to nodes alone whose owners
+ * allow it: their backends would ask it from their own networks. Throws DispatchError when no node
+ * of the model does.
+ */
+function checkMedia({ model, request }: NodeCall, index: Index): boolean {
+  const media = remoteMediaOf(request)
+  if (media === null) return false
+  const isTaken = index.connected(model) === 0 || index.connectedMedia(model) > 0
+  if (isTaken && media.isWeb) return true
+  throw new DispatchError('remote_media', remoteMediaFault(media))
 }
 
 /**
@@ -277,6 +292,8 @@ type Wanted = {
   readonly signal: AbortSignal
   /** Size of a frame that not every node takes; null, or left out, for one that does. */
   readonly largeBytes?: number | null
+  /** Whether it has an address in place of an image. */
+  readonly hasRemoteMedia?: boolean
   readonly isPeers?: true
 }
 
@@ -354,7 +371,7 @@ function restSeconds(told: number | null): number {
  * nothing was tried at all.
  */
 async function holdOffer(
-  { model, signal, largeBytes = null, isPeers }: Wanted,
+  { model, signal, largeBytes = null, hasRemoteMedia = false, isPeers }: Wanted,
   tried: ReadonlySet<CallableNode>,
   {
     index,
@@ -372,6 +389,7 @@ async function holdOffer(
   const isExcluded = (node: CallableNode) =>
     tried.has(node) ||
     (largeBytes !== null && !node.hasRoomFor(largeBytes)) ||
+    (hasRemoteMedia && !node.takesRemoteMedia) ||
     (isPeers === true && node.isRemote)
   const isResting = (node: CallableNode) => now() < node.restsUntilMs
   const offer =
@@ -380,7 +398,10 @@ async function holdOffer(
   const slot = offer?.node.slots.acquire() ?? null
   if (offer !== null && slot !== null) return { offer, slot }
   const triedHere = [...tried].filter((node) => node.isConnected()).length
-  const connected = largeBytes === null ? index.connected(model) : index.connectedLarge(model)
+  const connected = Math.min(
+    largeBytes === null ? index.connected(model) : index.connectedLarge(model),
+    hasRemoteMedia ? index.connectedMedia(model) : Number.POSITIVE_INFINITY,
+  )
   if (isConfirming || isPeers === true || connected <= triedHere) return null
   try {
     return await queue.enter({ model, isExcluded, signal, deadlineMs })

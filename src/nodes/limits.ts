@@ -77,8 +77,22 @@ export type NodeLimits = {
   readonly drainMs: number
   /** What a caller who reads slowly may leave waiting, per run. */
   readonly queueBytesMax: number
-  /** All frames of one run together; a node that sends more is closed with 1008. */
+  /**
+   * All frames of one run together. A larger answer ends its run, and that run alone: how large an
+   * answer gets is for its caller to choose.
+   */
   readonly answerBytesMax: number
+  /**
+   * What a node may send for a run after it was told to stop: what its buffers and the network's
+   * hold. One that sends more is closed with 1008.
+   */
+  readonly lateBytesMax: number
+  /**
+   * The same for a node that cannot be told, since it did not announce `cancel`: `answerBytesMax`,
+   * and this much for each second since the run ended. 128 choices with 20 logprobs each come near
+   * it.
+   */
+  readonly lateBytesPerSecond: number
   /**
    * Until the images are there, per attempt: ten large ones take a contributed machine a minute or
    * more.
@@ -197,6 +211,8 @@ export const NODE_LIMITS: NodeLimits = {
   drainMs: 60_000,
   queueBytesMax: 4 * 1024 * 1024,
   answerBytesMax: 64 * 1024 * 1024,
+  lateBytesMax: 16 * 1024 * 1024,
+  lateBytesPerSecond: 8 * 1024 * 1024,
   imageMs: 120_000,
   chunkDepthMax: 32,
 

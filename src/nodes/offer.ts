@@ -21,6 +21,8 @@ export type OfferingNode<Node> = {
   readonly offers: readonly Offer<Node>[]
   readonly slots: Slots
   readonly takesLargeFrames: boolean
+  /** Whether its owner lets its backend fetch addresses that callers give. */
+  readonly takesRemoteMedia: boolean
   /** How many nodes it stands for: those of another gateway are one here. */
   readonly nodes: number
   /** Whether it is given calls at all. */

@@ -41,6 +41,8 @@ export type RunOptions = {
   readonly signal: AbortSignal
   /** A question of ours. */
   readonly isProbe: boolean
+  /** Whether its node can be told to stop. */
+  readonly isCancellable: boolean
   readonly limits: NodeLimits
   readonly now: () => number
   readonly emit: (run: Run, event: RunEvent) => void
@@ -125,7 +127,12 @@ export abstract class Run {
   }
 
   protected failAndDrain(
-    code: 'first_token_timeout' | 'token_timeout' | 'node_failed' | 'caller_too_slow',
+    code:
+      | 'first_token_timeout'
+      | 'token_timeout'
+      | 'node_failed'
+      | 'caller_too_slow'
+      | 'answer_too_large',
     message: string,
   ): void {
     this.endEarly({ kind: 'failed', error: new DispatchError(code, message) })

@@ -19,7 +19,9 @@ describe('waiting for an anchor', () => {
   ])('waiting for an anchor is refused with %s', async (_, options) => {
     const gateway = { url: 'https://gateway.example', apiKey: null, fetch: never, timeoutMs: 1_000 }
     const waiting = awaitAnchor({ hash: '00'.repeat(32) } as never, {
-      ...{ gateway, policy: {}, options: options as AnchoredOptions },
+      gateway,
+      policy: () => ({}),
+      options: options as AnchoredOptions,
     })
     await expect(waiting).rejects.toMatchObject({ code: 'invalid_options' })
   })

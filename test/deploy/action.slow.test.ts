@@ -1,4 +1,5 @@
 import { spawn } from 'node:child_process'
+import { createHash } from 'node:crypto'
 import { once } from 'node:events'
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { chmod, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
@@ -8,6 +9,11 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { readManifest, VECTORS } from '../conformance/manifest.ts'
+import {
+  type PackageRegistry,
+  packProgram,
+  startPackageRegistry,
+} from '../support/package-registry.ts'
 
 const ACTION = join(import.meta.dirname, '../../deploy/action')
 const MAIN = join(import.meta.dirname, '../../src/cli/main.ts')
@@ -143,7 +149,10 @@ beforeEach(async () => {
 afterEach(() => rm(workspace, { recursive: true }))
 
 /** Runs the steps as the runner does: the inputs' values in place of the expressions of `env`. */
-async function runAction(given: Readonly<Record<string, string>>): Promise<Ended> {
+async function runAction(
+  given: Readonly<Record<string, string>>,
+  more: Readonly<Record<string, string>> = {},
+): Promise<Ended> {
   const values: Record<string, string> = {}
   for (const [name, input] of Object.entries(inputs))
     values[`inputs.${name}`] = given[name] ?? input.default ?? ''
@@ -158,6 +167,7 @@ async function runAction(given: Readonly<Record<string, string>>): Promise<Ended
       stdio: ['ignore', 'pipe', 'pipe'],
       env: {
         PATH: `${dirname(process.execPath)}:/usr/bin:/bin`,
+        ...more,
         GITHUB_ACTION_PATH: ACTION,
         GITHUB_WORKSPACE: workspace,
         RUNNER_TEMP: join(workspace, 'runner'),
@@ -268,6 +278,17 @@ describe('the action', () => {
       /exact version/,
     ],
     ['a version that is options', { bundle: 'x', version: '1.0.0 --registry=x' }, /exact version/],
+    ['a version without its digest', { bundle: 'x', version: '1.0.0' }, /integrity: expected the/],
+    [
+      'a digest of another form',
+      { bundle: 'x', version: '1.0.0', integrity: 'sha1-AAAA' },
+      /integrity: expected sha512-/,
+    ],
+    [
+      'a digest of a program that is there',
+      { bundle: 'x', program: './nothing', integrity: '00'.repeat(32) },
+      /expected version with it/,
+    ],
     ['a program that is not there', { bundle: 'x', program: './nothing' }, /expected a file at/],
   ])('the action refuses wrong inputs about its program: %s', async (_, given, message) => {
     const { code, printed } = await runAction(given)
@@ -290,6 +311,66 @@ describe('the action', () => {
     const { code, printed } = await runAction({ program, ...given })
     expect(code).toBe(1)
     expect(printed).toMatch(message)
+  })
+
+  describe('with the version of a package', () => {
+    const VERSION = '1.2.3'
+    const run = `import { spawnSync } from 'node:child_process'
+const { status } = spawnSync(process.execPath, [${JSON.stringify(MAIN)}, ...process.argv.slice(2)], { stdio: 'inherit' })
+process.exit(status ?? 1)
+`
+    let registry: PackageRegistry
+    let file: Buffer
+    beforeAll(async () => {
+      file = await packProgram(VERSION, run)
+      registry = await startPackageRegistry(VERSION, file)
+    })
+    afterAll(() => registry.close())
+    beforeEach(() => {
+      registry.file = file
+      registry.fetched = 0
+    })
+
+    const digests = () => ({
+      sha512: `sha512-${createHash('sha512').update(file).digest('base64')}`,
+      sha256: createHash('sha256').update(file).digest('hex'),
+    })
+    const start = (integrity: string) =>
+      runAction(
+        { version: VERSION, integrity, ...caseOf('bundle/whole'), require: 'consistent' },
+        {
+          npm_config_registry: registry.url,
+          npm_config_cache: join(workspace, 'runner', 'cache'),
+          HOME: join(workspace, 'runner'),
+        },
+      )
+
+    it.each(['sha512', 'sha256'] as const)(
+      'the action installs and runs a package with the expected %s digest',
+      async (algorithm) => {
+        const { code, outputs: set } = await start(digests()[algorithm])
+        expect(set.verdict).toMatch(/^(verified|consistent)$/)
+        expect(code).toBe(0)
+        expect(registry.fetched).toBeGreaterThan(0)
+      },
+    )
+
+    it.each(['sha512', 'sha256'] as const)(
+      'the action runs nothing of a package with another %s digest',
+      async (algorithm) => {
+        const expected = digests()[algorithm]
+        const pwned = join(workspace, 'pwned')
+        registry.file = await packProgram(
+          VERSION,
+          `import { writeFileSync } from 'node:fs'\nwriteFileSync(${JSON.stringify(pwned)}, '')\n`,
+        )
+        const { code, printed, outputs: set } = await start(expected)
+        expect(code).toBe(1)
+        expect(printed).toContain(`integrity: expected the file of affidavit@${VERSION} to be`)
+        expect(set).toEqual({})
+        expect(existsSync(pwned)).toBe(false)
+      },
+    )
   })
 
   const HOSTILE = [

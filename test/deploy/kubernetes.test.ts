@@ -1,6 +1,6 @@
 import { execFileSync } from 'node:child_process'
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
-import { cp, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { cp, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
@@ -11,6 +11,7 @@ import { validate as namespace } from 'kubernetes-models/_schemas/IoK8sApiCoreV1
 import { validate as secret } from 'kubernetes-models/_schemas/IoK8sApiCoreV1Secret'
 import { validate as service } from 'kubernetes-models/_schemas/IoK8sApiCoreV1Service'
 import { validate as serviceAccount } from 'kubernetes-models/_schemas/IoK8sApiCoreV1ServiceAccount'
+import { validate as networkPolicy } from 'kubernetes-models/_schemas/IoK8sApiNetworkingV1NetworkPolicy'
 import { validate as disruptionBudget } from 'kubernetes-models/_schemas/IoK8sApiPolicyV1PodDisruptionBudget'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { parse, parseAllDocuments } from 'yaml'
@@ -37,6 +38,7 @@ const SCHEMAS: Readonly<Record<string, Validate>> = {
   'apps/v1 Deployment': deployment,
   'batch/v1 Job': job,
   'policy/v1 PodDisruptionBudget': disruptionBudget,
+  'networking.k8s.io/v1 NetworkPolicy': networkPolicy,
   'monitoring.coreos.com/v1 ServiceMonitor': serviceMonitor,
   'v1 ConfigMap': configMap,
   'v1 Namespace': namespace,
@@ -118,7 +120,10 @@ describe('the manifests', () => {
   })
 
   it('the base lists every manifest, and every listed manifest is there', () => {
-    const files = readdirSync(join(folder, 'base')).filter((name) => name !== 'kustomization.yaml')
+    const generated = base.configMapGenerator.flatMap(({ files }: Manifest) => files)
+    const files = readdirSync(join(folder, 'base')).filter(
+      (name) => name !== 'kustomization.yaml' && !generated.includes(name),
+    )
     expect(base.resources.toSorted()).toEqual(files.toSorted())
     const overlay = read('overlays/example/kustomization.yaml')
     for (const name of overlay.resources)
@@ -166,9 +171,11 @@ describe('the gateway on Kubernetes', () => {
   )
 
   it('the gateway takes the settings and secrets of its pod once the blanks are filled in', async () => {
+    const example = readFileSync(join(folder, 'overlays/example/secrets.env.example'), 'utf8')
     const secrets = await mountSecrets({
       DATABASE_URL: 'postgres://u:p@db/a',
       RELAYER_PRIVATE_KEY: `0x${'22'.repeat(32)}`,
+      NATS_URL: /^NATS_URL=(.*)$/m.exec(example)?.[1] ?? '',
     })
     const config = readGatewayConfig({
       ...settings,
@@ -181,6 +188,10 @@ describe('the gateway on Kubernetes', () => {
     await secrets.remove()
     expect(config).toMatchObject({ isProduction: true, isStaging: false, isHistoryOpen: false })
     expect(config.databaseUrl).toBe('postgres://u:p@db/a')
+    expect(config.bus).toMatchObject({
+      servers: ['tls://gateway:PASSWORD@affidavit-nats:4222'],
+      caFile: '/etc/affidavit/nats/ca.crt',
+    })
     const [http, metrics] = container.ports
     expect([config.port, config.metrics?.port]).toEqual([http.containerPort, metrics.containerPort])
     // enclave/OPERATING.md, Stopping a gateway.
@@ -190,7 +201,8 @@ describe('the gateway on Kubernetes', () => {
   })
 
   it('the gateway refuses settings whose blanks are not filled in', async () => {
-    const secrets = await mountSecrets({ DATABASE_URL: 'postgres://u:p@db/a' })
+    const NATS_URL = 'tls://gateway:PASSWORD@affidavit-nats:4222'
+    const secrets = await mountSecrets({ DATABASE_URL: 'postgres://u:p@db/a', NATS_URL })
     const { variables } = secrets
     expect(() => readGatewayConfig({ ...settings, ...variables })).toThrow(
       /RELAYER_PRIVATE_KEY_FILE/,
@@ -266,6 +278,18 @@ describe('the gateway on Kubernetes', () => {
   })
 })
 
+/** What kustomize makes beside the manifests of the base. */
+const GENERATED = [
+  'Namespace affidavit',
+  'ConfigMap affidavit-gateway',
+  'ConfigMap affidavit-releases',
+  'ConfigMap affidavit-nats',
+  'ConfigMap affidavit-nats-ca',
+  'Secret affidavit-gateway',
+  'Secret affidavit-nats-login',
+  'Secret affidavit-nats-tls',
+]
+
 const KUBECTL = needProgram('kubectl')
 
 describe.runIf(KUBECTL.isMet)(KUBECTL.title('what kustomize makes of the example'), () => {
@@ -276,6 +300,10 @@ describe.runIf(KUBECTL.isMet)(KUBECTL.title('what kustomize makes of the example
     await cp(folder, copy, { recursive: true })
     const overlay = join(copy, 'overlays/example')
     await cp(join(overlay, 'secrets.env.example'), join(overlay, 'secrets.env'))
+    await cp(join(overlay, 'nats-login.conf.example'), join(overlay, 'nats-login.conf'))
+    await mkdir(join(overlay, 'nats-tls'))
+    for (const name of ['ca.crt', 'tls.crt', 'tls.key'])
+      await writeFile(join(overlay, 'nats-tls', name), name)
     await writeFile(join(overlay, 'releases.json'), '{}')
     const text = execFileSync('kubectl', ['kustomize', overlay], { encoding: 'utf8' })
     built = parseAllDocuments(text).map((document) => document.toJS())
@@ -283,22 +311,27 @@ describe.runIf(KUBECTL.isMet)(KUBECTL.title('what kustomize makes of the example
   afterAll(() => rm(copy, { recursive: true }))
 
   it('the example that kustomize builds is valid', () => {
-    expect(built.length).toBe(manifests.length + 4)
+    expect(built.length).toBe(manifests.length + GENERATED.length)
+    expect(
+      built.map(({ kind, metadata }) => `${kind} ${metadata.name.replace(/-[a-z0-9]{10}$/, '')}`),
+    ).toEqual(expect.arrayContaining(GENERATED))
     expect(built.flatMap(faultsOf)).toEqual([])
   })
 
   it('the built example has its image by a digest and the settings and secrets that its pods name', () => {
     const pods = built.filter(({ kind }) => ['Deployment', 'Job'].includes(kind))
     const names = built.map(({ kind, metadata }) => `${kind} ${metadata.name}`)
-    expect(pods).toHaveLength(2)
+    expect(pods).toHaveLength(3)
     for (const { spec } of pods) {
       const [container] = spec.template.spec.containers
       expect(container.image).toMatch(/@sha256:[0-9a-f]{64}$/)
       for (const { configMapRef } of container.envFrom ?? [])
         expect(names).toContain(`ConfigMap ${configMapRef.name}`)
       const secrets = spec.template.spec.volumes.filter(({ secret }: Manifest) => secret)
-      expect(secrets).toHaveLength(1)
+      expect(secrets.length).toBeGreaterThan(0)
       for (const { secret } of secrets) expect(names).toContain(`Secret ${secret.secretName}`)
+      for (const { configMap: mounted } of spec.template.spec.volumes)
+        if (mounted) expect(names).toContain(`ConfigMap ${mounted.name}`)
     }
   })
 })

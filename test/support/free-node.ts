@@ -20,6 +20,7 @@ export function createFreeNode(
   const node: FreeNode = {
     ...{ slots, offers },
     takesLargeFrames: false,
+    takesRemoteMedia: false,
     nodes: 1,
     isServingNow: true,
     isServing: () => node.isServingNow,

@@ -10,7 +10,14 @@ export const NODE_TYPES = ['LLM', 'DIFFUSION'] as const
 export type NodeType = (typeof NODE_TYPES)[number]
 
 /** Extensions that our own agent announces (README). */
-const NODE_FEATURES = ['cancel', 'drain', 'trace', 'extra-members', 'large-frames'] as const
+const NODE_FEATURES = [
+  'cancel',
+  'drain',
+  'trace',
+  'extra-members',
+  'large-frames',
+  'remote-media',
+] as const
 export type NodeFeature = (typeof NODE_FEATURES)[number]
 
 /**

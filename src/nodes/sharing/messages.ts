@@ -41,6 +41,8 @@ const sharedOffer = z.object({
   nodes: count,
   /** Whether one of them takes large frames. */
   large: z.boolean(),
+  /** Whether one of them may be sent addresses of images. */
+  media: z.boolean().default(false),
   /** Slots of those that are given calls. */
   capacity: count,
   in_use: count,
@@ -79,6 +81,7 @@ const DISPATCH_CODES = [
   'unsupported_model',
   'no_nodes',
   'request_too_large',
+  'remote_media',
   'node_refused',
   'node_failed',
   'node_busy',
@@ -86,6 +89,7 @@ const DISPATCH_CODES = [
   'token_timeout',
   'node_lost',
   'caller_too_slow',
+  'answer_too_large',
   'stopping',
 ] as const satisfies readonly DispatchCode[]
 

@@ -29,6 +29,7 @@ export class RemoteNode implements CallableNode {
   /** What its nodes do not take is left out there. */
   readonly takesExtraMembers = true
   readonly takesLargeFrames: boolean
+  readonly takesRemoteMedia: boolean
   readonly offers: readonly [Offer<RemoteNode>]
   readonly slots: Slots
   restsUntilMs = Number.NEGATIVE_INFINITY
@@ -58,6 +59,7 @@ export class RemoteNode implements CallableNode {
     this.peer = peer
     this.nodeId = `gateway ${peer}`
     this.takesLargeFrames = offer.large
+    this.takesRemoteMedia = offer.media
     this.offers = [openOffer<RemoteNode>(this, offer.model)]
     this.onChanged = () => onChanged(this)
     this.told = offer

@@ -224,7 +224,7 @@ class SharedNodes implements NodeSharing {
       if (offer.connected === 0) {
         known.delete(key)
         this.remove(place, entry?.node)
-      } else if (entry !== undefined && entry.node.takesLargeFrames === offer.large) {
+      } else if (entry !== undefined && takesTheSame(entry.node, offer)) {
         entry.toldAtMs = performance.now()
         entry.node.update(offer)
       } else {
@@ -280,18 +280,24 @@ function keyOf(place: PlaceName, model: string): string {
   return `${place} ${model}`
 }
 
+/** Whether a node in the index is counted there as its gateway tells of it now. */
+function takesTheSame(node: RemoteNode, offer: SharedOffer): boolean {
+  return node.takesLargeFrames === offer.large && node.takesRemoteMedia === offer.media
+}
+
 function sumOffers(key: string, offers: Iterable<Offer<NodeConnection>>): SharedOffer {
   const space = key.indexOf(' ')
   const sum = {
     place: key.slice(0, space) as PlaceName,
     model: key.slice(space + 1),
-    ...{ connected: 0, nodes: 0, large: false, capacity: 0, in_use: 0 },
+    ...{ connected: 0, nodes: 0, large: false, media: false, capacity: 0, in_use: 0 },
   }
   let best: { readonly offer: Offer<NodeConnection>; readonly ms: number } | null = null
   for (const offer of offers) {
     const { node } = offer
     sum.connected++
     sum.large ||= node.takesLargeFrames
+    sum.media ||= node.takesRemoteMedia
     if (!node.isServing()) continue
     sum.nodes++
     sum.capacity += node.slots.capacity

@@ -13,6 +13,7 @@ describe('readAgentConfig', () => {
       apiKey: 'key',
       nodeId: 'a_b_c_d_e',
       nodeType: 'LLM',
+      fetchesMedia: false,
       backend: { url: null, apiKey: null, models: null },
       durationMs: 60_000,
       concurrency: 8,

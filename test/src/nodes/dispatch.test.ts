@@ -260,6 +260,27 @@ describe('a request with pictures', () => {
     })
   })
 
+  it('that are addresses goes to nodes whose owners allow it, and waits for one of them', async () => {
+    await stage.close()
+    stage = await openNodesStage({ slots: 1, waitMs: 3_000 })
+    const content = [{ type: 'image_url', image_url: { url: 'https://example.org/a.png' } }]
+    const request = { model: MODEL, messages: [{ role: 'user', content }] }
+    const closed = await stage.connect()
+    await expect(stage.dispatch({ request })).rejects.toMatchObject({ code: 'remote_media' })
+    const open = await stage.connect({
+      headers: { 'Node-Features': 'remote-media' },
+      answer: inTurn(answerSilence(1), answerWith('seen')),
+    })
+    const first = await stage.dispatch({ request })
+    const second = stage.dispatch({ request })
+    await eventually(() => stage.nodes.status().queued === 1, 'one waits')
+    open.sendRun(open.calls[0]?.id ?? '', { chunk: finishChunk(), status: 1 })
+    open.sendRun(open.calls[0]?.id ?? '', { status: 2 })
+    await readAll(first)
+    expect(textOf(await readAll(await second))).toBe('seen')
+    expect(closed.calls).toEqual([])
+  })
+
   it('does not let a node claim its bytes as tokens', async () => {
     const claim: AnswerScript = ({ id }, node) => {
       node.sendRun(id, { chunk: textChunk('a cat'), status: 1 })

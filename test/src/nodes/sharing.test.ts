@@ -216,6 +216,25 @@ describe.runIf(NATS.isMet)(NATS.title('nodes of another gateway'), () => {
     expect(JSON.stringify(node.calls[0]?.chat_request)).toHaveLength(JSON.stringify(request).length)
   })
 
+  it('are sent addresses of images where an owner allows it, and nowhere else', async () => {
+    const content = [{ type: 'image_url', image_url: { url: 'https://example.org/a.png' } }]
+    const request = { model: MODEL, messages: [{ role: 'user', content }] }
+    const closed = await far.connect({ nodeId: 'closed' })
+    await known()
+    await expect(near.dispatch({ request })).rejects.toMatchObject({ code: 'remote_media' })
+    const open = await far.connect({
+      nodeId: 'open',
+      headers: { 'Node-Features': 'remote-media' },
+      answer: answerWith('seen'),
+    })
+    await until('it is known', async () => {
+      const answer = await near.dispatch({ request }).catch(() => null)
+      return answer !== null && textOf(await readAll(answer)) === 'seen'
+    })
+    expect(open.calls.length).toBeGreaterThan(0)
+    expect(closed.calls).toEqual([])
+  })
+
   it('find the trace of the call that they serve', async () => {
     const node = await far.connect({
       headers: { 'Node-Features': 'trace' },

@@ -38,6 +38,28 @@ describe('a connected agent', () => {
     })
   })
 
+  it.each([
+    ['http://169.254.169.254/latest', {}, 3],
+    ['https://example.org/a.png', { fetchesMedia: false }, 3],
+    ['https://example.org/a.png', { fetchesMedia: true }, 2],
+    ['file:///etc/passwd', { fetchesMedia: true }, 3],
+  ])(
+    'gives its backend the address %s of an image with %j: status %i',
+    async (url, more, status) => {
+      const { node } = await stage.connect(more)
+      const before = stage.backend.requests.length
+      const content = [{ type: 'image_url', image_url: { url } }]
+      chat(node, 'r1', { messages: [{ role: 'user', content }] })
+      await expect.poll(() => statusOf(node, 'r1')).toBe(status)
+      expect(stage.backend.requests.length - before).toBe(status === 2 ? 1 : 0)
+      if (status === 3)
+        expect(lastOf(node, 'r1')?.error).toMatchObject({
+          status_code: 400,
+          message: expect.stringContaining('messages.0.content.0.image_url.url'),
+        })
+    },
+  )
+
   it('serves many requests and several models at once', async () => {
     stage.script = async (response, { model }) => {
       writeEvents(response, [textChunk(String(model))])

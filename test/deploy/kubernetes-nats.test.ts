@@ -1,0 +1,111 @@
+import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { readFileSync } from 'node:fs'
+import { cp, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { type ConnectionOptions, connect } from '@nats-io/transport-node'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { parse } from 'yaml'
+import { awaitFreePort } from '../../src/local/free-port.ts'
+import { NATS } from '../support/nats-server.ts'
+import { until } from '../support/until.ts'
+
+const kubernetes = join(import.meta.dirname, '../../deploy/kubernetes')
+const PASSWORD = 'a0b1c2d3e4f5'
+
+/** The commands that the README gives for a certificate, as they are there. */
+function certificateCommands(): string {
+  const text = readFileSync(join(kubernetes, 'README.md'), 'utf8')
+  const block = /(?:^ {4}.*\n)*^ {4}openssl req -x509(?:.*\n)(?:^ {4}.*\n)*/m.exec(text)?.[0]
+  return (block ?? '').replaceAll(/^ {4}/gm, '')
+}
+
+/** Where a pod of the manifest finds the files of a volume. */
+function mountOf(name: string): string {
+  const { spec } = parse(readFileSync(join(kubernetes, 'base/nats.yaml'), 'utf8'))
+  const [{ volumeMounts }] = spec.template.spec.containers
+  return volumeMounts.find((one: { readonly name: string }) => one.name === name).mountPath
+}
+
+let folder: string
+let port: number
+let server: ChildProcess
+beforeAll(async () => {
+  if (!NATS.isMet) return
+  folder = await mkdtemp(join(tmpdir(), 'affidavit-nats-'))
+  execFileSync('bash', ['-euc', certificateCommands()], { cwd: folder, stdio: 'ignore' })
+  const placeOf = (volume: string) => join(folder, 'pod', mountOf(volume))
+  for (const volume of ['config', 'login']) await mkdir(placeOf(volume), { recursive: true })
+  await cp(join(folder, 'nats-tls'), placeOf('tls'), { recursive: true })
+  const conf = await readFile(join(kubernetes, 'base/nats.conf'), 'utf8')
+  port = await awaitFreePort(0)
+  const moved = conf
+    .replaceAll('/etc/nats/', `${join(folder, 'pod')}/etc/nats/`)
+    .replace('0.0.0.0:4222', `127.0.0.1:${port}`)
+  await writeFile(join(placeOf('config'), 'nats.conf'), moved)
+  const login = await readFile(join(kubernetes, 'overlays/example/nats-login.conf.example'), 'utf8')
+  await writeFile(join(placeOf('login'), 'login.conf'), login.replace('PASSWORD"', `${PASSWORD}"`))
+  server = spawn('nats-server', ['--config', join(placeOf('config'), 'nats.conf')])
+  let said = ''
+  server.stderr?.on('data', (text) => (said += text))
+  await until('nats-server is ready', () => {
+    if (server.exitCode !== null) throw new Error(said)
+    return said.includes('Server is ready')
+  })
+})
+afterAll(async () => {
+  if (!NATS.isMet) return
+  const ended = once(server, 'exit')
+  server.kill('SIGKILL')
+  await ended
+  await rm(folder, { recursive: true })
+})
+
+/** The name is what gateways dial by the Service; passed on to Node's TLS, though not in the type. */
+const expectedServer = () => {
+  const ca = readFileSync(join(folder, 'nats-tls/ca.crt'), 'utf8')
+  return { ca, servername: 'affidavit-nats' }
+}
+
+const options = (more: ConnectionOptions = {}): ConnectionOptions => ({
+  servers: [`127.0.0.1:${port}`],
+  tls: expectedServer(),
+  user: 'gateway',
+  pass: PASSWORD,
+  maxReconnectAttempts: 0,
+  inboxPrefix: 'affidavit.inbox.test',
+  ...more,
+})
+
+describe.runIf(NATS.isMet)(NATS.title('the NATS server of the manifests'), () => {
+  it('gateways join with the password and a certificate that the README makes', async () => {
+    const [one, other] = await Promise.all([connect(options()), connect(options())])
+    other.subscribe('affidavit.ask', { callback: (_, message) => void message.respond('heard') })
+    await other.flush()
+    const answer = await one.request('affidavit.ask', 'hello')
+    expect(answer.string()).toBe('heard')
+    await Promise.all([one.close(), other.close()])
+  })
+
+  it.each<[string, ConnectionOptions]>([
+    ['no password', { user: undefined, pass: undefined }],
+    ['another password', { pass: 'PASSWORD' }],
+    ['no TLS', { tls: null }],
+    ['a certificate of an authority that it does not have', { tls: {} }],
+  ])('takes no connection with %s', async (_, more) => {
+    await expect(connect(options(more))).rejects.toThrow()
+  })
+
+  it('a gateway may publish and subscribe under affidavit subjects alone', async () => {
+    const connection = await connect(options())
+    const errors: string[] = []
+    void (async () => {
+      for await (const status of connection.status()) errors.push(JSON.stringify(status))
+    })()
+    connection.publish('other.subject', 'hello')
+    await connection.flush()
+    await expect.poll(() => errors.join()).toContain('other.subject')
+    await connection.close()
+  })
+})
