@@ -5,6 +5,10 @@ import { expectedMs } from './speed.ts'
 export type NodeIndex<Node> = {
   add(node: Node): void
   remove(node: Node): void
+  /** The nodes of a model left another gateway, and will dial in again within `returnMs`. */
+  expectReturn(model: string): void
+  /** Whether nodes of the model are expected to dial in again. */
+  isReturning(model: string): boolean
   /** To be told whenever a node's state, slots or circuit changed. */
   update(node: Node): void
   /**
@@ -38,19 +42,25 @@ type ModelOffers<Node> = {
   large: number
   media: number
   running: number
+  /** Until when nodes that left another gateway are expected, in Unix milliseconds. */
+  returnUntilMs: number
   readonly available: Offer<Node>[]
 }
 
 /**
  * An index without nodes, that knows the models `offeredModels`. `random` gives numbers from 0 to
- * below 1.
+ * below 1; `now` gives Unix milliseconds.
  */
 export function createNodeIndex<Node extends OfferingNode<Node>>({
   random,
   offeredModels,
+  returnMs,
+  now,
 }: {
   readonly random: () => number
   readonly offeredModels: readonly string[]
+  readonly returnMs: number
+  readonly now: () => number
 }): NodeIndex<Node> {
   const models = new Map<string, ModelOffers<Node>>()
   for (const model of offeredModels) offersOf(model)
@@ -58,7 +68,7 @@ export function createNodeIndex<Node extends OfferingNode<Node>>({
   function offersOf(model: string): ModelOffers<Node> {
     const known = models.get(model)
     if (known !== undefined) return known
-    const made = { connected: 0, large: 0, media: 0, running: 0, available: [] }
+    const made = { connected: 0, large: 0, media: 0, running: 0, returnUntilMs: 0, available: [] }
     models.set(model, made)
     return made
   }
@@ -95,6 +105,11 @@ export function createNodeIndex<Node extends OfferingNode<Node>>({
       }
       forgetIdle(models)
     },
+    expectReturn(model) {
+      const offers = models.get(model)
+      if (offers !== undefined) offers.returnUntilMs = now() + returnMs
+    },
+    isReturning: (model) => now() < (models.get(model)?.returnUntilMs ?? 0),
     update,
     pick(model, isExcluded) {
       const available = models.get(model)?.available ?? []

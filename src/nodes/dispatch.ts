@@ -402,7 +402,9 @@ async function holdOffer(
     largeBytes === null ? index.connected(model) : index.connectedLarge(model),
     hasRemoteMedia ? index.connectedMedia(model) : Number.POSITIVE_INFINITY,
   )
-  if (isConfirming || isPeers === true || connected <= triedHere) return null
+  if (isConfirming || isPeers === true) return null
+  const isReturning = tried.size === 0 && index.isReturning(model)
+  if (connected <= triedHere && !isReturning) return null
   try {
     return await queue.enter({ model, isExcluded, signal, deadlineMs })
   } catch (error) {

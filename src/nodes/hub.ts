@@ -266,7 +266,7 @@ function createState(options: HubOptions) {
   const { nodes: registry, inferences, offeredModels = [], limits, now, random, log } = options
   const { processId } = options
   const place = (known: readonly string[]): Place => ({
-    index: createNodeIndex({ random, offeredModels: known }),
+    index: createNodeIndex({ random, offeredModels: known, returnMs: limits.waitMs, now }),
     queue: createWaitQueue(limits),
   })
   const connections = new Map<string, KeyedNode>()

@@ -249,6 +249,7 @@ class SharedNodes implements NodeSharing {
     if (node === undefined) return
     node.end()
     index.remove(node)
+    for (const { model } of node.offers) index.expectReturn(model)
   }
 
   private expire(): void {

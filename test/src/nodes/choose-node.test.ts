@@ -15,7 +15,12 @@ function seeded(): () => number {
 }
 
 function indexed(count: number, { capacity = 10, random = seeded() } = {}) {
-  const index = createNodeIndex<FreeNode>({ random, offeredModels: ['offered-before'] })
+  const index = createNodeIndex<FreeNode>({
+    random,
+    offeredModels: ['offered-before'],
+    returnMs: 1_000,
+    now: () => 0,
+  })
   const nodes = Array.from({ length: count }, () =>
     createFreeNode(['a'], capacity, (node) => index.update(node)),
   )

@@ -444,7 +444,12 @@ describe('a caller', () => {
   it('who leaves in the moment a slot is found gives it back', async () => {
     // Nothing is sent to it: only its slot is looked at.
     const node = createFreeNode([MODEL], 1) as unknown as NodeConnection
-    const index = createNodeIndex<NodeConnection>({ random: Math.random, offeredModels: [] })
+    const index = createNodeIndex<NodeConnection>({
+      random: Math.random,
+      offeredModels: [],
+      returnMs: 0,
+      now: () => 0,
+    })
     const taken = node.slots.acquire()
     index.add(node)
     const queue = createWaitQueue<NodeConnection>({ waitersMax: 1 })

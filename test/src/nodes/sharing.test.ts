@@ -326,6 +326,25 @@ describe.runIf(NATS.isMet)(NATS.title('nodes of another gateway'), () => {
     finish(node)
     expect(textOf(await reading)).toBe('begun done')
     await draining
+  })
+
+  it('a call waits for the nodes of a gateway that drains until they dial in elsewhere', async () => {
+    await far.connect({ nodeId: 'moves', answer: answerWith('from far') })
+    await known()
+    await far.nodes.drain(20_000)
+    await until('it offers nothing', () => near.nodes.dispatcher.models().length === 0)
+    const waiting = near.dispatch()
+    await until('the call waits', () => near.nodes.status().queued === 1)
+    await far.nodes.stop()
+    await near.connect({ nodeId: 'moves', answer: answerWith('from near') })
+    expect(textOf(await readAll(await waiting))).toBe('from near')
+  })
+
+  it('a call waits no longer than its limit for the nodes of a gateway that went', async () => {
+    await far.connect({ answer: answerWith('from far') })
+    await known()
+    await far.nodes.drain(20_000)
+    await until('it offers nothing', () => near.nodes.dispatcher.models().length === 0)
     await expect(near.dispatch()).rejects.toMatchObject({ code: 'no_nodes' })
   })
 })
