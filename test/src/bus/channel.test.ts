@@ -109,7 +109,7 @@ describe('a channel', () => {
     )
   })
 
-  it('a channel sends a message longer than the window after one that waits to be read', async () => {
+  it('a channel sends a message longer than the window after a message that waits to be read', async () => {
     const { left, right, carry } = openPair()
     const sent = sendAll(left, [message(10), message(WINDOW_BYTES * 3)])
     await carry()

@@ -76,7 +76,7 @@ describe('createRecentBlocks', () => {
   it.each<[string, RegExp, string]>([
     ['no such block', /"result":\{.*\}/, '"result":null'],
     ['a block without a hash', /"hash":"0x[0-9a-f]{64}"/, '"hash":null'],
-  ])('createRecentBlocks refuses an answer with %s', async (_, part, instead) => {
+  ])('createRecentBlocks refuses %s from the endpoint', async (_, part, instead) => {
     proxy.behave((methods) =>
       methods.includes('eth_getBlockByNumber')
         ? { kind: 'alter', alter: (answer) => answer.replace(part, instead) }

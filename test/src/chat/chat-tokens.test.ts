@@ -130,7 +130,7 @@ it.each<[string, JsonObject, number]>([
     },
     18,
   ],
-])('the prompt of %s is estimated by its text', (_, request, promptTokens) => {
+])('the estimated prompt tokens of %s follow from its text', (_, request, promptTokens) => {
   expect(estimateUsage(request, 9)).toEqual({
     prompt_tokens: promptTokens,
     completion_tokens: 3,
