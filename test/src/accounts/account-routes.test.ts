@@ -38,7 +38,7 @@ async function latestActs(count: number) {
 }
 
 describe('accounts over HTTP', () => {
-  it('come in pages, newest first, and none twice', async () => {
+  it('lists of accounts come in pages, newest first, with no account twice', async () => {
     const names = Array.from({ length: 7 }, () => `page ${crypto.randomUUID()}`)
     for (const name of names) await send('POST', 'accounts', { name })
     const seen: string[] = []
@@ -66,12 +66,12 @@ describe('accounts over HTTP', () => {
     ['limit=1001', 'query.limit'],
     ['cursor=x', 'query.cursor'],
     [`cursor=${crypto.randomUUID()}`, 'query.cursor'],
-  ])('refuse %s', async (asked, place) => {
+  ])('the list of accounts refuses the query %s', async (asked, place) => {
     const reply = await getPath({ url: gateway.url, key }, `/v1/admin/accounts?${asked}`)
     expect(await outcomeOf(reply)).toEqual([422, [place]])
   })
 
-  it('are disabled, enabled and deleted, at every gateway, and noted with who and where', async () => {
+  it('an account is disabled, enabled and deleted at every gateway, and the log says by whom and from where', async () => {
     const name = `<b>late payer</b> ${crypto.randomUUID()}`
     const { text: theirs, key: facts } = await gateway.keys.create({ accountName: name, name: 'k' })
     const statuses = () =>
@@ -104,7 +104,7 @@ describe('accounts over HTTP', () => {
     expect(await outcomeOf(again)).toEqual([422, ['body.account_id']])
   })
 
-  it('take no key that is made while their account is deleted', async () => {
+  it('no key is made for an account while it is deleted', async () => {
     const name = `gone ${crypto.randomUUID()}`
     const { id } = await gateway.keys.openAccount(name)
     const [made] = await Promise.all([
@@ -123,7 +123,7 @@ describe('GET /v1/admin/log', () => {
     ['limit=1001', 'query.limit'],
     ['before=-1', 'query.before'],
     ['since=x', 'query.since'],
-  ])('refuses %s', async (asked, place) => {
+  ])('the log of administrators refuses the query %s', async (asked, place) => {
     const reply = await getPath({ url: gateway.url, key }, `/v1/admin/log?${asked}`)
     expect(await outcomeOf(reply)).toEqual([422, [place]])
   })
@@ -137,7 +137,7 @@ describe('budgets over HTTP', () => {
       readonly cursor: string | null
     }
 
-  it('are set, listed in pages, shown to their holder, and removed', async () => {
+  it('budgets are set over HTTP, listed in pages, shown to their holder, and removed', async () => {
     const account = `a name, with spaces ${crypto.randomUUID()}`
     const made = await gateway.keys.create({ accountName: account, name: 'k' })
     const other = await gateway.keys.create({ accountName: account, name: 'other' })
@@ -193,12 +193,12 @@ describe('budgets over HTTP', () => {
     [{ account: 'a', what: 'money', per: 'day', bound: '2.50' }, ['body.bound']],
     [{ account: 'a', what: 'tokens', per: 'day', bound: 2 ** 53 }, ['body.bound']],
     [{ account: 'a', what: 'tokens', per: 'day', bound: null }, ['body.bound']],
-  ])('refuse %j', async (body, places) => {
+  ])('the body %j sets no budget', async (body, places) => {
     const [status, found] = await put(body)
     expect([status, (found as string[]).toSorted()]).toEqual([422, places.toSorted()])
   })
 
-  it('refuse accounts and keys that there are not, and cursors of nobody', async () => {
+  it('budgets of unknown accounts and keys are refused, and so are unknown cursors', async () => {
     const budget = { what: 'tokens', per: 'day', bound: 1 }
     expect(await put({ account: 'nobody', ...budget })).toEqual([404, 'not_found'])
     expect(await put({ key: 'a'.repeat(16), ...budget })).toEqual([404, 'not_found'])

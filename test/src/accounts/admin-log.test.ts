@@ -41,7 +41,7 @@ describe.each(DATABASE_KINDS)('the log of administrators, %s', (kind) => {
   })
   afterAll(() => databases.stop())
 
-  it('has every act with who, what and outcome, and no secret', async () => {
+  it('the log of administrators has every act with who, what and outcome, and no secret', async () => {
     const { log, operations } = openLog(await databases.open())
     const order = { account: 'acme', name: 'ci', scopes: ['inference' as const], expires_at: null }
     const { id, key } = await operations.keys.create(order)
@@ -86,7 +86,7 @@ describe.each(DATABASE_KINDS)('the log of administrators, %s', (kind) => {
     await expect(log.check(null)).resolves.toMatchObject({ kind: 'whole', position: 16 })
   })
 
-  it('notes nothing of what was undone, and undoes what could not be noted', async () => {
+  it('the log of administrators notes no act that was undone, and undoes acts that it cannot note', async () => {
     const database = await databases.open()
     const { log } = openLog(database)
     const failing = log.within(OPERATOR, async (inside, note) => {
@@ -101,7 +101,7 @@ describe.each(DATABASE_KINDS)('the log of administrators, %s', (kind) => {
     expect(await createKeysStore(database).listAccounts()).toEqual([])
   })
 
-  it('filters, newest first', async () => {
+  it('the log of administrators filters its acts, and gives the newest first', async () => {
     const { log, operations } = openLog(await databases.open())
     for (const name of ['a', 'b', 'c']) await operations.accounts.open(name)
     await operations.accounts.setTier({ name: 'a', tier: null })
@@ -114,7 +114,7 @@ describe.each(DATABASE_KINDS)('the log of administrators, %s', (kind) => {
     expect(await targets({ until: AT })).toEqual([])
   })
 
-  it('keeps its chain under many writers', async () => {
+  it('the log of administrators keeps its chain under many writers', async () => {
     const { log } = openLog(await databases.open())
     const acts = Array.from({ length: 32 }, (_, n) =>
       log.note(OPERATOR, { kind: 'test', target: String(n) }),
@@ -127,7 +127,7 @@ describe.each(DATABASE_KINDS)('the log of administrators, %s', (kind) => {
     ['update', sql`update admin_acts set entry = '{}'`],
     ['delete', sql`delete from admin_acts`],
     ['truncate', sql`truncate admin_acts`],
-  ])('refuses %s', async (_, statement) => {
+  ])('the table of acts refuses the statement %s', async (_, statement) => {
     const database = await databases.open()
     const { operations } = openLog(database)
     await operations.accounts.open('a')
@@ -140,16 +140,19 @@ describe.each(DATABASE_KINDS)('the log of administrators, %s', (kind) => {
     ['a time', sql`update admin_acts set at = at + 1 where position = 3`, 3],
     ['a hash', sql`update admin_acts set hash = sha256('') where position = 1`, 1],
     ['an act that is gone', sql`delete from admin_acts where position = 2`, 2],
-  ])('shows %s that the owner of the database changed', async (_, statement, position) => {
-    const database = await databases.open()
-    const { log, operations } = openLog(database)
-    for (const name of ['a', 'b', 'c']) await operations.accounts.open(name)
-    await sql`alter table admin_acts disable trigger all`.execute(database.queries)
-    await statement.execute(database.queries)
-    expect(await log.check(null)).toEqual({ kind: 'altered', position })
-  })
+  ])(
+    'the log of administrators shows %s that the owner of the database changed',
+    async (_, statement, position) => {
+      const database = await databases.open()
+      const { log, operations } = openLog(database)
+      for (const name of ['a', 'b', 'c']) await operations.accounts.open(name)
+      await sql`alter table admin_acts disable trigger all`.execute(database.queries)
+      await statement.execute(database.queries)
+      expect(await log.check(null)).toEqual({ kind: 'altered', position })
+    },
+  )
 
-  it('does not show that the newest acts are gone, unless their hash was noted', async () => {
+  it('the log of administrators does not show that the newest acts are gone, unless their hash was noted', async () => {
     const database = await databases.open()
     const { log, operations } = openLog(database)
     for (const name of ['a', 'b', 'c']) await operations.accounts.open(name)

@@ -86,7 +86,7 @@ function setUp(fixedKey: { text: string; accountId: string } | null = null) {
 }
 
 describe('API keys', () => {
-  it('are made in the documented form, with 80 and 256 bits of the given randomness', async () => {
+  it('API keys are made in the documented form, with 80 and 256 bits of the given randomness', async () => {
     const { keys } = createMemoryKeys()
     const lengths: number[] = []
     const random = (length: number) => {
@@ -109,7 +109,7 @@ describe('API keys', () => {
     })
   })
 
-  it('are stored as the SHA-256 of their text only', async () => {
+  it('API keys are stored as the SHA-256 of their text only', async () => {
     const { apiKeys, stored } = setUp()
     const { text, key } = await apiKeys.create({ accountName: 'acme', name: 'ci' })
     expect(stored.get(key.id)?.secretHash).toEqual(createHash('sha256').update(text).digest())
@@ -117,7 +117,7 @@ describe('API keys', () => {
     expect(JSON.stringify(await apiKeys.list())).not.toContain('secretHash')
   })
 
-  it('identify their account', async () => {
+  it('an API key identifies its account', async () => {
     const { apiKeys } = setUp()
     const { text, key } = await apiKeys.create({ accountName: 'acme', name: 'ci' })
     expect(await apiKeys.authenticate(text)).toEqual({
@@ -130,7 +130,7 @@ describe('API keys', () => {
     })
   })
 
-  it('of one account share it', async () => {
+  it('two API keys of one account identify the same account', async () => {
     const { apiKeys } = setUp()
     const first = await apiKeys.create({ accountName: 'acme', name: 'a' })
     const second = await apiKeys.create({ accountName: 'acme', name: 'b' })
@@ -138,7 +138,7 @@ describe('API keys', () => {
     expect(first.text).not.toBe(second.text)
   })
 
-  it('are refused with any character changed', async () => {
+  it('an API key is refused with any character changed', async () => {
     const { apiKeys } = setUp()
     const { text } = await apiKeys.create({ accountName: 'acme', name: 'ci' })
     for (let at = 0; at < text.length; at++) {
@@ -154,14 +154,17 @@ describe('API keys', () => {
     ['only its public id', (text: string) => text.slice(0, 20)],
     ['upper case', (text: string) => text.toUpperCase()],
     ['a megabyte', (text: string) => text + 'a'.repeat(1_000_000)],
-  ])('are refused as %s, without asking the database', async (_, change) => {
-    const { apiKeys, lookups } = setUp()
-    const { text } = await apiKeys.create({ accountName: 'acme', name: 'ci' })
-    expect(await apiKeys.authenticate(change(text))).toBeNull()
-    expect(lookups).toEqual([])
-  })
+  ])(
+    'an API key with %s in its place is refused without asking the database',
+    async (_, change) => {
+      const { apiKeys, lookups } = setUp()
+      const { text } = await apiKeys.create({ accountName: 'acme', name: 'ci' })
+      expect(await apiKeys.authenticate(change(text))).toBeNull()
+      expect(lookups).toEqual([])
+    },
+  )
 
-  it('stop being taken within half a second of their revocation', async () => {
+  it('a revoked API key stops being taken within half a second', async () => {
     const { apiKeys, clock } = setUp()
     const { text, key } = await apiKeys.create({ accountName: 'acme', name: 'ci' })
     expect(await apiKeys.authenticate(text)).not.toBeNull()
@@ -174,17 +177,20 @@ describe('API keys', () => {
   it.each([
     ['forward', 3_600_000],
     ['back', -3_600_000],
-  ])('stop being taken as soon when the clock is set %s meanwhile', async (_, setMs) => {
-    const { apiKeys, clock } = setUp()
-    const { text, key } = await apiKeys.create({ accountName: 'acme', name: 'ci' })
-    expect(await apiKeys.authenticate(text)).not.toBeNull()
-    expect(await apiKeys.revoke(key.id)).toBe(true)
-    clock.setMs = setMs
-    clock.nowMs += KEY_AGE_MAX_MS
-    expect(await apiKeys.authenticate(text)).toBeNull()
-  })
+  ])(
+    'a revoked API key stops being taken as soon when the clock is set %s meanwhile',
+    async (_, setMs) => {
+      const { apiKeys, clock } = setUp()
+      const { text, key } = await apiKeys.create({ accountName: 'acme', name: 'ci' })
+      expect(await apiKeys.authenticate(text)).not.toBeNull()
+      expect(await apiKeys.revoke(key.id)).toBe(true)
+      clock.setMs = setMs
+      clock.nowMs += KEY_AGE_MAX_MS
+      expect(await apiKeys.authenticate(text)).toBeNull()
+    },
+  )
 
-  it('stay remembered no longer than that, however often they are used', async () => {
+  it('an API key is remembered for half a second at most, however often it is used', async () => {
     const { apiKeys, clock } = setUp()
     const { text, key } = await apiKeys.create({ accountName: 'acme', name: 'ci' })
     await apiKeys.authenticate(text)
@@ -196,7 +202,7 @@ describe('API keys', () => {
     expect(await apiKeys.authenticate(text)).toBeNull()
   })
 
-  it('cost one lookup for all calls of half a second', async () => {
+  it('an API key costs one lookup for all calls of half a second', async () => {
     const { apiKeys, lookups, clock } = setUp()
     const { text } = await apiKeys.create({ accountName: 'acme', name: 'ci' })
     await Promise.all(Array.from({ length: 100 }, () => apiKeys.authenticate(text)))
@@ -205,7 +211,7 @@ describe('API keys', () => {
     expect(lookups).toHaveLength(1)
   })
 
-  it('are checked again after the database failed', async () => {
+  it('an API key is checked again after the database failed', async () => {
     const { apiKeys, fail } = setUp()
     const { text } = await apiKeys.create({ accountName: 'acme', name: 'ci' })
     fail(new Error('connection refused'))
@@ -214,7 +220,7 @@ describe('API keys', () => {
     expect(await apiKeys.authenticate(text)).not.toBeNull()
   })
 
-  it('that are made up fill no more than the cache', async () => {
+  it('API keys that are made up fill no more than the cache', async () => {
     const { apiKeys, lookups } = setUp()
     const { text } = await apiKeys.create({ accountName: 'acme', name: 'ci' })
     await apiKeys.authenticate(text)
@@ -226,7 +232,7 @@ describe('API keys', () => {
     expect(lookups).toHaveLength(KEYS_CACHED_MAX + 2)
   })
 
-  it('may be joined by a fixed one of any form', async () => {
+  it('a fixed API key of any form may stand beside the stored ones', async () => {
     const accountId = crypto.randomUUID()
     const { apiKeys } = setUp({ text: 'my development key', accountId })
     expect(await apiKeys.authenticate('my development key')).toEqual({
@@ -240,7 +246,7 @@ describe('API keys', () => {
     expect(await apiKeys.authenticate('my development kez')).toBeNull()
   })
 
-  it('end at the moment that was asked for, however long they were remembered', async () => {
+  it('an API key ends at the moment that was asked for, however long it was remembered', async () => {
     const { apiKeys, clock } = setUp()
     const expiresAt = clock.nowMs / 1000 + 1
     const { text } = await apiKeys.create({ accountName: 'acme', name: 'ci', expiresAt })
@@ -250,13 +256,13 @@ describe('API keys', () => {
     expect(await apiKeys.authenticate(text)).toBeNull()
   })
 
-  it('have the scopes they were made with', async () => {
+  it('API keys have the scopes they were made with', async () => {
     const { apiKeys } = setUp()
     const { text } = await apiKeys.create({ accountName: 'acme', name: 'ci', scopes: ['admin'] })
     expect(await apiKeys.authenticate(text)).toMatchObject({ scopes: ['admin'] })
   })
 
-  it('are made for an account by its id, if there is one', async () => {
+  it('an API key is made for an account by its id, if there is such an account', async () => {
     const { apiKeys } = setUp()
     const { id } = await apiKeys.openAccount('acme')
     expect(await apiKeys.createFor(id, { name: 'ci' })).toMatchObject({
@@ -265,7 +271,7 @@ describe('API keys', () => {
     expect(await apiKeys.createFor(crypto.randomUUID(), { name: 'ci' })).toBe('unknown_account')
   })
 
-  it('are made for an account by its id no more than it may have, ended ones of a day included', async () => {
+  it('an account gets no more API keys than it may have, those that ended within a day included', async () => {
     const { apiKeys, keys, clock } = setUp()
     const counted: number[] = []
     let count = KEYS_PER_ACCOUNT_MAX
@@ -280,7 +286,7 @@ describe('API keys', () => {
     expect(await apiKeys.createFor(id, { name: 'ci' })).toMatchObject({ key: { name: 'ci' } })
   })
 
-  it('have their use noted once a minute, and only the use of valid ones', async () => {
+  it('the use of a valid API key is noted once a minute, and that of an invalid one never', async () => {
     const { apiKeys, clock, uses } = setUp()
     const { text, key } = await apiKeys.create({ accountName: 'acme', name: 'ci' })
     await apiKeys.authenticate(`${text.slice(0, -1)}${text.endsWith('A') ? 'E' : 'A'}`)
@@ -294,7 +300,7 @@ describe('API keys', () => {
     ])
   })
 
-  it('are taken although their use cannot be noted', async () => {
+  it('an API key is taken although its use cannot be noted', async () => {
     const { apiKeys, fail } = setUp()
     const { text } = await apiKeys.create({ accountName: 'acme', name: 'ci' })
     const answer = apiKeys.authenticate(text)
@@ -302,7 +308,7 @@ describe('API keys', () => {
     expect(await answer).not.toBeNull()
   })
 
-  it('say when there is none to revoke', async () => {
+  it('a revocation says when there is no API key to revoke', async () => {
     expect(await setUp().apiKeys.revoke('nobody')).toBe(false)
   })
 })

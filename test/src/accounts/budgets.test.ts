@@ -86,23 +86,26 @@ describe('budgets of 64 parallel callers over two gateways', () => {
     ['requests', 10, 10],
     ['tokens', 1_099, 300],
     ['money', 6_600_000 + 659_999, 1_500_000],
-  ] as const)('of %s are exact', async (what, bound, usedAfter) => {
-    const stage = await setUp()
-    await stage.first.store.set({ ...stage.budget, what, bound })
-    const { permits, refused } = await crowd(stage)
-    expect([permits.length, refused.length]).toEqual([10, 54])
-    const message = `The daily budget of ${what} of this account does not suffice for this call; it renews at 2027-05-16T00:00:00.000Z`
-    for (const error of refused)
-      expect(error).toMatchObject({ code: 'insufficient_quota', status: 429, message })
-    for (const permit of permits) permit.settle(30, undefined, 20)
-    for (const permit of permits) permit.settle(1_000)
-    await stage.stop()
-    expect(await stage.usedOf()).toEqual([usedAfter])
-  })
+  ] as const)(
+    'a budget of %s is exact for 64 parallel callers over two gateways',
+    async (what, bound, usedAfter) => {
+      const stage = await setUp()
+      await stage.first.store.set({ ...stage.budget, what, bound })
+      const { permits, refused } = await crowd(stage)
+      expect([permits.length, refused.length]).toEqual([10, 54])
+      const message = `The daily budget of ${what} of this account does not suffice for this call; it renews at 2027-05-16T00:00:00.000Z`
+      for (const error of refused)
+        expect(error).toMatchObject({ code: 'insufficient_quota', status: 429, message })
+      for (const permit of permits) permit.settle(30, undefined, 20)
+      for (const permit of permits) permit.settle(1_000)
+      await stage.stop()
+      expect(await stage.usedOf()).toEqual([usedAfter])
+    },
+  )
 })
 
 describe('a budget', () => {
-  it('is known with the key', async () => {
+  it('a key that is looked up says whether a budget bounds it', async () => {
     const { first, text, budget, stop } = await setUp()
     const keys = () => keysOver(createKeysStore(first.database))
     expect(await keys().authenticate(text)).toMatchObject({ isBudgeted: false })
@@ -116,7 +119,7 @@ describe('a budget', () => {
     await stop()
   })
 
-  it('of a key bounds it beside that of its account, and renews with its period', async () => {
+  it('a budget of a key bounds it beside that of its account, and renews with its period', async () => {
     const { first, key, call, budget, stop } = await setUp()
     await first.store.set({ ...budget, what: 'requests', bound: 3 })
     const ofKey = { account: null, key: key.id, what: 'requests', per: 'month', bound: 1 } as const
@@ -130,14 +133,14 @@ describe('a budget', () => {
     await stop()
   })
 
-  it('of money refuses a model without a price', async () => {
+  it('a budget of money refuses a model without a price', async () => {
     const { first, call, budget, stop } = await setUp()
     await first.store.set({ ...budget, what: 'money', bound: 1_000_000_000 })
     await expect(first.limiter.admit({ ...call, model: 'other' })).rejects.toThrow('no price')
     await stop()
   })
 
-  it('gets back all of a call that the limiter refuses', async () => {
+  it('a budget gets back all of a call that the limiter refuses', async () => {
     const { first, call, budget, usedOf, stop } = await setUp()
     await first.store.set({ ...budget, what: 'requests', bound: 5 })
     const limiter = withBudgets({
@@ -155,7 +158,7 @@ describe('a budget', () => {
     await stop()
   })
 
-  it('gets back what a dead gateway reserved, but for the request', async () => {
+  it('a budget gets back what a dead gateway reserved, but for the request', async () => {
     const { first, second, call, budget, usedOf, stop } = await setUp()
     await first.store.set({ ...budget, what: 'requests', bound: 5 })
     await first.store.set({ ...budget, what: 'tokens', bound: 500 })
@@ -169,7 +172,7 @@ describe('a budget', () => {
     await stop()
   })
 
-  it('is settled once, however often a settlement is sent', async () => {
+  it('a budget is settled once, however often a settlement is sent', async () => {
     const { first, call, budget, usedOf, stop } = await setUp()
     await first.store.set({ ...budget, what: 'tokens', bound: 500 })
     const { accountId, keyId } = call
@@ -194,11 +197,11 @@ describe('money', () => {
     ['.5', null],
     ['0.0000000001', null],
     ['10000000', null],
-  ])('reads %s', (text, expected) => {
+  ])('the amount of money %s is read exactly or refused', (text, expected) => {
     expect(parseMoney(text)).toBe(expected)
   })
 
-  it('is rounded up to billionths, without floats', () => {
+  it('an amount of money is rounded up to billionths, without floats', () => {
     const price = { models: ['*'], perMillionOutputTokens: 0n, perRequest: 0n, perImage: 5n }
     const prices = [{ ...price, perMillionInputTokens: 100_000_001n }]
     expect(priceOf(prices, { model: 'x', input: 1, output: 0 })).toBe(101)

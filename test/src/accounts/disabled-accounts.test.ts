@@ -26,7 +26,7 @@ async function makeKey(accountName: string) {
 }
 
 describe('a disabled account', () => {
-  it('is told so with 403, whatever it asks for, until it is enabled', async () => {
+  it('a disabled account is told so with 403, whatever it asks for, until it is enabled', async () => {
     const key = await makeKey('late payer')
     expect(await get('/v1/dashboard/me', key)).toMatchObject({ status: 200 })
     await gateway.accounts.setState('late payer', 'disabled')
@@ -46,7 +46,7 @@ describe('a disabled account', () => {
 })
 
 describe('a deleted account', () => {
-  it('has no keys, and its name is free for another', async () => {
+  it('a deleted account has no keys, and its name is free for another', async () => {
     const key = await makeKey('gone')
     const { id } = await gateway.keys.openAccount('gone')
     expect(await gateway.accounts.setState('gone', 'deleted')).toBe('set')
@@ -62,7 +62,7 @@ describe('a deleted account', () => {
 })
 
 describe('GET /v1/admin/log', () => {
-  it('tells admin keys alone who made and ended keys, and from where', async () => {
+  it('the log of administrators tells admin keys alone who made and ended keys, and from where', async () => {
     const admin = await makeKey('operations')
     const { key_id: adminId, account_id: accountId } = (await get('/v1/dashboard/me', admin)).body
     const made = await get('/v1/dashboard/keys', admin, {

@@ -68,7 +68,7 @@ function writeStream({ response, seal }: ArrivedCall): void {
 }
 
 describe('a verified completion with an Idempotency-Key', () => {
-  it('is made once, and given again to the byte', async () => {
+  it('a verified completion with an idempotency key is made once, and given again to the byte', async () => {
     const key = newKey()
     const before = gateway.enclave.calls.length
     const first = await post(key)
@@ -80,7 +80,7 @@ describe('a verified completion with an Idempotency-Key', () => {
     expect(gateway.enclave.calls).toHaveLength(before + 1)
   })
 
-  it('is made once for 32 callers at once', async () => {
+  it('a verified completion with an idempotency key is made once for 32 callers at once', async () => {
     const key = newKey()
     const before = gateway.enclave.calls.length
     const outcomes = await Promise.all(
@@ -96,7 +96,7 @@ describe('a verified completion with an Idempotency-Key', () => {
     expect(gateway.enclave.calls).toHaveLength(before + 1)
   })
 
-  it('tells whoever asks meanwhile to ask again', async () => {
+  it('a caller who repeats a verified completion that is under way is told to ask again', async () => {
     const key = newKey()
     const { promise: isAsked, resolve: asked } = Promise.withResolvers<void>()
     const { promise: goOn, resolve: go } = Promise.withResolvers<void>()
@@ -115,7 +115,7 @@ describe('a verified completion with an Idempotency-Key', () => {
     expect((await first).status).toBe(200)
   })
 
-  it('is refused for another body, and not to be tried again', async () => {
+  it('an idempotency key of a verified completion is refused for another body, and not to be tried again', async () => {
     const key = newKey()
     await post(key)
     const other = await post(key, { ...CHAT_REQUEST, user: 'other' })
@@ -128,7 +128,7 @@ describe('a verified completion with an Idempotency-Key', () => {
     expect(await outcomeOf(await postPlain(key))).toEqual([409, 'idempotency_key_reused'])
   })
 
-  it('is the account’s own', async () => {
+  it('an idempotency key is known to its own account alone', async () => {
     const key = newKey()
     const first = (await (await post(key)).json()) as {
       readonly hash: string
@@ -145,7 +145,7 @@ describe('a verified completion with an Idempotency-Key', () => {
     expect(((await theirs.json()) as typeof first).tx_hash).not.toBe(first.tx_hash)
   })
 
-  it('is made anew after the provider refused it, with a mended body too', async () => {
+  it('a verified completion is made anew after the provider refused it, with a mended body too', async () => {
     const key = newKey()
     gateway.enclave.setScript(answerFault({ status: 400, code: 'provider_refused', message: 'no' }))
     expect(await outcomeOf(await post(key))).toEqual([400, 'provider_refused'])
@@ -154,7 +154,7 @@ describe('a verified completion with an Idempotency-Key', () => {
   })
 
   it.each([false, true])(
-    'goes on when its caller leaves, who is given it when he asks again: stream %s',
+    'a verified completion goes on when its caller leaves, and is given to him later: stream %s',
     async (stream) => {
       const key = newKey()
       const body = { ...CHAT_REQUEST, stream }
@@ -184,7 +184,7 @@ describe('a verified completion with an Idempotency-Key', () => {
     },
   )
 
-  it('of which no whole answer came is not made again: whoever asks is told so', async () => {
+  it('a verified completion of which no whole answer came is not made again, and later callers are told so', async () => {
     const key = newKey()
     gateway.enclave.setScript(
       answerFault({ status: 504, code: 'provider_timeout', message: 'slow', may_be_made: true }),
@@ -201,7 +201,7 @@ describe('a verified completion with an Idempotency-Key', () => {
     expect(gateway.enclave.calls).toHaveLength(before)
   })
 
-  it('that the enclave did not begin is made when it is asked for again', async () => {
+  it('a verified completion that the enclave did not begin is made when it is asked for again', async () => {
     const key = newKey()
     gateway.enclave.setScript(
       answerFault({ status: 503, code: 'not_ready', message: 'The clock is off' }),
@@ -211,7 +211,7 @@ describe('a verified completion with an Idempotency-Key', () => {
     expect((await post(key)).status).toBe(200)
   })
 
-  it('is streamed again as a stream that amounts to the same, with the same proof', async () => {
+  it('a repeated stream amounts to the same as the first one, with the same proof', async () => {
     streamChunks()
     for (const includesUsage of [false, true]) {
       const key = newKey()
@@ -241,7 +241,7 @@ describe('a verified completion with an Idempotency-Key', () => {
     }
   })
 
-  it('is in the history once', async () => {
+  it('a verified completion with an idempotency key is in the history once', async () => {
     const key = newKey()
     const user = crypto.randomUUID()
     for (let call = 0; call < 3; call++) await post(key, { ...CHAT_REQUEST, user })
@@ -254,7 +254,7 @@ describe('a verified completion with an Idempotency-Key', () => {
   })
 
   it.each(['', ' ', 'two words', 'x'.repeat(256), 'ü'])(
-    'is refused with the key %j',
+    'a verified completion is refused with the idempotency key %j',
     async (key) => {
       const before = gateway.enclave.calls.length
       const reply = await postChat(gateway, CHAT_REQUEST, {
@@ -265,13 +265,13 @@ describe('a verified completion with an Idempotency-Key', () => {
     },
   )
 
-  it('takes a key of 255 characters', async () => {
+  it('a verified completion takes an idempotency key of 255 characters', async () => {
     expect((await post('~'.repeat(255 - 36) + crypto.randomUUID())).status).toBe(200)
   })
 })
 
 describe('a plain completion with an Idempotency-Key', () => {
-  it('is made once, and given again to the byte', async () => {
+  it('a plain completion with an idempotency key is made once, and given again to the byte', async () => {
     const key = newKey()
     const first = await postPlain(key)
     const again = await postPlain(key)
@@ -280,7 +280,7 @@ describe('a plain completion with an Idempotency-Key', () => {
     expect(await again.text()).toBe(await first.text())
   })
 
-  it('is streamed again as a stream that amounts to the same', async () => {
+  it('a plain completion with an idempotency key is streamed again as a stream that amounts to the same', async () => {
     for (const options of [{}, { stream_options: { include_usage: true } }]) {
       const key = newKey()
       const body = { ...CHAT_REQUEST, stream: true, ...options }
@@ -295,7 +295,7 @@ describe('a plain completion with an Idempotency-Key', () => {
     }
   })
 
-  it('is refused for another body', async () => {
+  it('an idempotency key of a plain completion is refused for another body', async () => {
     const key = newKey()
     await postPlain(key)
     expect(await outcomeOf(await postPlain(key, { ...CHAT_REQUEST, user: 'other' }))).toEqual([

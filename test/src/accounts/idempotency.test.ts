@@ -92,7 +92,7 @@ describe.each(DATABASE_KINDS)('idempotency on %s', (kind) => {
       (error) => (error instanceof ApiError ? error.code : error),
     )
 
-  it('makes a call once, and then gives its record', async () => {
+  it('a call with an idempotency key is made once, and then gives its record', async () => {
     const { openGateway, records, recordOf } = setUp()
     const { claim } = await openGateway()
     const { callId, succeed } = openClaim(await claim())
@@ -102,7 +102,7 @@ describe.each(DATABASE_KINDS)('idempotency on %s', (kind) => {
     expect(await claim()).toEqual({ kind: 'record', record: recordOf() })
   })
 
-  it('keeps the answer of a call that leaves no record', async () => {
+  it('an idempotency key keeps the answer of a call that leaves no record', async () => {
     const { openGateway } = setUp()
     const { claim } = await openGateway()
     const { succeed } = openClaim(await claim('body', false))
@@ -111,7 +111,7 @@ describe.each(DATABASE_KINDS)('idempotency on %s', (kind) => {
     expect(await claim('body', false)).toEqual({ kind: 'answer', answer: '{"é":"\\u0000"}' })
   })
 
-  it('gives one of many callers at two gateways the call', async () => {
+  it('one of many callers at two gateways gets to make the call of an idempotency key', async () => {
     const { openGateway } = setUp()
     const gateways = [await openGateway(), await openGateway()]
     const outcomes = await Promise.all(
@@ -123,7 +123,7 @@ describe.each(DATABASE_KINDS)('idempotency on %s', (kind) => {
     expect(outcomes.filter((outcome) => outcome === 'idempotency_in_progress')).toHaveLength(63)
   })
 
-  it('gives one of many the second try of a plain call', async () => {
+  it('one of many callers gets to make the second try of a plain call', async () => {
     const { openGateway, clock } = setUp()
     await (await openGateway()).claim('body', false)
     clock.at += LEASE_SECONDS
@@ -134,7 +134,7 @@ describe.each(DATABASE_KINDS)('idempotency on %s', (kind) => {
     expect(outcomes.filter((outcome) => outcome === 'claimed')).toHaveLength(1)
   })
 
-  it('refuses another request under the same key, whatever became of the first', async () => {
+  it('an idempotency key refuses another request, whatever became of the first', async () => {
     const { openGateway, records, recordOf } = setUp()
     const { claim } = await openGateway()
     const { callId } = openClaim(await claim())
@@ -143,7 +143,7 @@ describe.each(DATABASE_KINDS)('idempotency on %s', (kind) => {
     expect(await outcomeOf(claim('other'))).toBe('idempotency_key_reused')
   })
 
-  it('keeps accounts and keys apart', async () => {
+  it('idempotency keys of two accounts, and two keys of one account, are kept apart', async () => {
     const one = await setUp().openGateway()
     const other = await setUp().openGateway()
     expect(await outcomeOf(one.claim('a'))).toBe('claimed')
@@ -151,14 +151,14 @@ describe.each(DATABASE_KINDS)('idempotency on %s', (kind) => {
     expect(await outcomeOf(one.claim('b', true, 'another'))).toBe('claimed')
   })
 
-  it('frees the key of a call that was refused, for another request too', async () => {
+  it('a call that was refused frees its idempotency key, for another request too', async () => {
     const { openGateway } = setUp()
     const { claim } = await openGateway()
     await openClaim(await claim()).fail(new ApiError('provider_refused', 'no', { status: 400 }))
     expect(await outcomeOf(claim('mended'))).toBe('claimed')
   })
 
-  it('does not free the key of a call that the provider may have made', async () => {
+  it('a call that the provider may have made does not free its idempotency key', async () => {
     const { openGateway, clock } = setUp()
     const { claim } = await openGateway()
     await openClaim(await claim()).fail(
@@ -169,7 +169,7 @@ describe.each(DATABASE_KINDS)('idempotency on %s', (kind) => {
     expect(await outcomeOf(claim())).toBe('idempotency_outcome_unknown')
   })
 
-  it('never makes a call that was given up anew', async () => {
+  it('a call that was given up is never made anew', async () => {
     const { openGateway, clock } = setUp()
     const { claim } = await openGateway()
     const first = openClaim(await claim())
@@ -183,7 +183,7 @@ describe.each(DATABASE_KINDS)('idempotency on %s', (kind) => {
     expect(await outcomeOf(claim())).toBe('idempotency_outcome_unknown')
   })
 
-  it('gives the record of a call that was given up, when it was sealed all the same', async () => {
+  it('a call that was given up gives its record when it was sealed all the same', async () => {
     const { openGateway, clock, sealed, recordOf } = setUp()
     const { claim } = await openGateway()
     const { callId, fail } = openClaim(await claim())
@@ -193,7 +193,7 @@ describe.each(DATABASE_KINDS)('idempotency on %s', (kind) => {
     expect(await outcomeOf(claim())).toBe('record')
   })
 
-  it('neither gives a record that was broken off, nor makes the call anew', async () => {
+  it('a record that was broken off is neither given nor made anew', async () => {
     const { openGateway, clock, sealed, recordOf } = setUp()
     const { claim } = await openGateway()
     const { callId, fail } = openClaim(await claim())
@@ -203,7 +203,7 @@ describe.each(DATABASE_KINDS)('idempotency on %s', (kind) => {
     expect(await outcomeOf(claim())).toBe('idempotency_outcome_unknown')
   })
 
-  it('waits for the lease of a gateway that died, and then gives its record or says that it is not known', async () => {
+  it('a call waits for the lease of a dead gateway, and then gives its record or says that it is not known', async () => {
     for (const isSealed of [true, false]) {
       const { openGateway, clock, sealed, recordOf } = setUp()
       const { callId } = openClaim(await (await openGateway()).claim())
@@ -218,7 +218,7 @@ describe.each(DATABASE_KINDS)('idempotency on %s', (kind) => {
     }
   })
 
-  it('never makes a second one while the first may be in the log of an enclave that is out of sight', async () => {
+  it('a second call is never made while the first may be in the log of an enclave that is out of sight', async () => {
     const { openGateway, clock, enclave, records, recordOf } = setUp()
     const { callId } = openClaim(await (await openGateway()).claim())
     clock.at += LEASE_SECONDS
@@ -231,7 +231,7 @@ describe.each(DATABASE_KINDS)('idempotency on %s', (kind) => {
     expect(await outcomeOf(other.claim())).toBe('record')
   })
 
-  it('forgets a key after its time', async () => {
+  it('an idempotency key is forgotten after its time', async () => {
     const { openGateway, records, recordOf, clock, store } = setUp()
     const { claim } = await openGateway()
     const { callId } = openClaim(await claim())
@@ -245,7 +245,7 @@ describe.each(DATABASE_KINDS)('idempotency on %s', (kind) => {
     expect(await store.purge()).toBe(0)
   })
 
-  it('frees the key of a call that made nothing later, when it could not at once', async () => {
+  it('an idempotency key that could not be freed at once, of a call that made nothing, is freed later', async () => {
     const { openGateway, store } = setUp()
     let isAway = true
     const { claim } = await openGateway({
@@ -258,7 +258,7 @@ describe.each(DATABASE_KINDS)('idempotency on %s', (kind) => {
     await until('the key is free', async () => (await outcomeOf(claim())) === 'claimed')
   })
 
-  it('frees a key that was claimed without its knowledge', async () => {
+  it('an idempotency key is freed when its claim was stored and the answer to the claim was lost', async () => {
     const { openGateway, store } = setUp()
     let isCut = true
     const { claim } = await openGateway({
@@ -273,7 +273,7 @@ describe.each(DATABASE_KINDS)('idempotency on %s', (kind) => {
     await until('the key is free', async () => (await outcomeOf(claim())) === 'claimed')
   })
 
-  it('ends its plain calls when others may take this process for dead', async () => {
+  it('a gateway ends its plain calls when others may take it for dead', async () => {
     const { openGateway } = setUp()
     const { claim, abort, lose } = await openGateway()
     await claim()
@@ -286,7 +286,7 @@ describe.each(DATABASE_KINDS)('idempotency on %s', (kind) => {
     expect(abort.signal.reason).toMatchObject({ code: 'not_ready' })
   })
 
-  it('refuses calls while the database is away', async () => {
+  it('calls with an idempotency key are refused while the database is away', async () => {
     const { openGateway } = setUp()
     const { claim } = await openGateway({
       claim: async () => Promise.reject(new Error('connection refused')),

@@ -40,7 +40,7 @@ const listOf = async (caller: Caller, query = '') =>
 const nowSeconds = () => Math.floor(Date.now() / 1000)
 
 describe('keys of a dashboard', () => {
-  it('are made with a secret that is shown once, and works', async () => {
+  it('a key of a dashboard is made with a secret that is shown once, and works', async () => {
     const caller = await makeCaller(['inference', 'nodes'])
     const made = await read(send(caller, 'POST', KEYS_PATH, { name: 'ci' }))
     expect(made).toEqual({
@@ -62,7 +62,7 @@ describe('keys of a dashboard', () => {
     expect(gateway.logLines.join('')).not.toContain(secretOf(String(made.key)))
   })
 
-  it('are told whose they are and what they are for, whatever their scope', async () => {
+  it('a key is told whose it is and what it is for, whatever its scope', async () => {
     const endsAt = nowSeconds() + 600
     const caller = await makeCaller(['history:all'], endsAt)
     expect(await read(getPath(caller, '/v1/dashboard/me'))).toEqual({
@@ -84,7 +84,7 @@ describe('keys of a dashboard', () => {
     ])
   })
 
-  it('are ended by their account, and stop within a second', async () => {
+  it('a key is ended by its account, and stops within a second', async () => {
     const caller = await makeCaller(['inference'])
     const made = await read(
       send(caller, 'POST', KEYS_PATH, { name: 'short', scopes: ['inference'] }),
@@ -101,7 +101,7 @@ describe('keys of a dashboard', () => {
     ])
   })
 
-  it('end by themselves when their time is over', async () => {
+  it('a key ends by itself when its time is over', async () => {
     const caller = await makeCaller(['inference'], nowSeconds() + 2)
     expect((await getPath(caller, VERIFIED_PATH)).status).toBe(200)
     await new Promise((resolve) => setTimeout(resolve, 2000))
@@ -111,7 +111,7 @@ describe('keys of a dashboard', () => {
     ])
   })
 
-  it('of other accounts are out of sight', async () => {
+  it('keys of other accounts are out of sight', async () => {
     const [caller, other] = [await makeCaller(['inference']), await makeCaller(['inference'])]
     expect(await listOf(caller)).toHaveLength(1)
     expect(await outcomeOf(await send(caller, 'DELETE', `${KEYS_PATH}/${other.id}`))).toEqual([
@@ -130,7 +130,7 @@ describe('keys of a dashboard', () => {
   })
 
   it.each(['nobodys', '%00', 'a%00b', '%F0%9F%90%8B', `${'a'.repeat(16)}%0A`])(
-    'of an id that cannot be one (%s) are not found',
+    'a key whose id cannot be one (%s) is not found',
     async (id) => {
       const caller = await makeCaller(['admin'])
       const reply = await send(caller, 'DELETE', `${KEYS_PATH}/${id}`)
@@ -138,7 +138,7 @@ describe('keys of a dashboard', () => {
     },
   )
 
-  it('of all accounts are an admin’s to list, make and end', async () => {
+  it('an admin lists, makes and ends the keys of all accounts', async () => {
     const [admin, other] = [await makeCaller(['admin']), await makeCaller(['inference'])]
     const all = await listOf(admin)
     expect(all.map(({ id }) => id)).toEqual(expect.arrayContaining([admin.id, other.id]))
@@ -154,7 +154,7 @@ describe('keys of a dashboard', () => {
     ])
   })
 
-  it('cannot do more, nor live longer, than the key that makes them', async () => {
+  it('a key cannot do more, nor live longer, than the key that makes it', async () => {
     const caller = await makeCaller(['inference'], nowSeconds() + 3600)
     for (const scopes of [['nodes'], ['admin'], ['inference', 'history:all']])
       expect(
@@ -176,7 +176,7 @@ describe('keys of a dashboard', () => {
     expect((await send(caller, 'POST', KEYS_PATH, fit)).status).toBe(200)
   })
 
-  it('are not ended by one that can do less', async () => {
+  it('a key is not ended by a key that can do less', async () => {
     const owner = await makeCaller(['inference', 'nodes'])
     const made = await read(
       send(owner, 'POST', KEYS_PATH, { name: 'on a machine', scopes: ['nodes'] }),
@@ -203,12 +203,12 @@ describe('keys of a dashboard', () => {
     [{ name: 'x', expires_at: 5 }, ['body.expires_at']],
     [{ name: 'x', account_id: 'me' }, ['body.account_id']],
     [[], ['body']],
-  ])('are not made of %j', async (body, locs) => {
+  ])('the body %j makes no key', async (body, locs) => {
     const caller = await makeCaller(['inference', 'nodes'])
     expect(await outcomeOf(await send(caller, 'POST', KEYS_PATH, body))).toEqual([422, locs])
   })
 
-  it('say when they were last used, to the minute', async () => {
+  it('a key says when it was last used, to the minute', async () => {
     const caller = await makeCaller(['inference'])
     await listOf(caller)
     await new Promise((resolve) => setTimeout(resolve, 200))
@@ -228,7 +228,7 @@ describe('a key without the scope', () => {
     ['inference', 'GET', '/v1/dashboard/nodes'],
     ['inference', 'POST', '/v1/dashboard/node'],
     ['inference', 'GET', '/v1/node/info?node_id=a'],
-  ] as const)('%s is refused %s %s', async (scope, method, path) => {
+  ] as const)('a key that has the scope %s alone is refused %s %s', async (scope, method, path) => {
     const caller = await makeCaller([scope])
     const body = method === 'POST' ? CHAT_REQUEST : undefined
     expect(await outcomeOf(await send(caller, method, path, body))).toEqual([
@@ -237,7 +237,7 @@ describe('a key without the scope', () => {
     ])
   })
 
-  it('is any one’s for its own limits, keys and the network', async () => {
+  it('a key of any scope may read its own limits, its keys and the network', async () => {
     for (const scope of ['inference', 'nodes', 'history:all', 'admin'] as const) {
       const caller = await makeCaller([scope])
       for (const path of [KEYS_PATH, '/v1/dashboard/rate-limits', '/v1/network/stats'])

@@ -25,7 +25,7 @@ describe.each(DATABASE_KINDS)('keys store on %s', (kind) => {
     expiresAt: 5000,
   })
 
-  it('makes an account once, whoever asks first', async () => {
+  it('the keys store makes an account once, however many ask for it at once', async () => {
     const name = `account ${crypto.randomUUID()}`
     const opened = await Promise.all(Array.from({ length: 5 }, () => openAccount(name)))
     expect(new Set(opened.map(({ id }) => id)).size).toBe(1)
@@ -33,7 +33,7 @@ describe.each(DATABASE_KINDS)('keys store on %s', (kind) => {
     expect(opened[0]).toMatchObject({ id: expect.any(String), name, createdAt: 100, tier: null })
   })
 
-  it('gives a key back as it was stored', async () => {
+  it('the keys store gives a key back as it was stored', async () => {
     const account = await openAccount()
     const key = makeKey(account.id)
     await keys.addKey(key)
@@ -49,12 +49,12 @@ describe.each(DATABASE_KINDS)('keys store on %s', (kind) => {
     })
   })
 
-  it('finds no key that is not there', async () => {
+  it('the keys store finds no key that is not there', async () => {
     expect(await keys.findKey('nobody')).toBeNull()
     expect(await keys.findKey("' or '1'='1")).toBeNull()
   })
 
-  it('finds several keys at once, and leaves out those that are not there', async () => {
+  it('the keys store finds several keys at once, and leaves out those that are not there', async () => {
     const account = await openAccount()
     const [one, other] = [makeKey(account.id), makeKey(account.id)]
     await keys.addKey(one)
@@ -67,7 +67,7 @@ describe.each(DATABASE_KINDS)('keys store on %s', (kind) => {
     expect(await keys.findKeys([])).toEqual([])
   })
 
-  it('refuses a second key with the same id', async () => {
+  it('the keys store refuses a second key with the same id', async () => {
     const account = await openAccount()
     const key = makeKey(account.id)
     await keys.addKey(key)
@@ -76,7 +76,7 @@ describe.each(DATABASE_KINDS)('keys store on %s', (kind) => {
     })
   })
 
-  it('revokes a key for good, and keeps the time of the first revocation', async () => {
+  it('the keys store revokes a key for good, and keeps the time of the first revocation', async () => {
     const key = makeKey((await openAccount()).id)
     await keys.addKey(key)
     expect(await keys.revokeKey(key.id, 300, null)).toBe(true)
@@ -84,18 +84,18 @@ describe.each(DATABASE_KINDS)('keys store on %s', (kind) => {
     expect(await keys.findKey(key.id)).toMatchObject({ revokedAt: 300 })
   })
 
-  it('says that there is no key to revoke', async () => {
+  it('the keys store says that there is no key to revoke', async () => {
     expect(await keys.revokeKey('nobody', 300, null)).toBe(false)
   })
 
-  it("revokes no other account's key", async () => {
+  it("the keys store revokes no other account's key", async () => {
     const key = makeKey((await openAccount()).id)
     await keys.addKey(key)
     expect(await keys.revokeKey(key.id, 300, (await openAccount()).id)).toBe(false)
     expect(await keys.findKey(key.id)).toMatchObject({ revokedAt: null })
   })
 
-  it('notes a use, and the next only a minute later', async () => {
+  it('the keys store notes a use, and the next only a minute later', async () => {
     const key = makeKey((await openAccount()).id)
     await keys.addKey(key)
     for (const [usedAt, noted] of [
@@ -109,7 +109,7 @@ describe.each(DATABASE_KINDS)('keys store on %s', (kind) => {
     }
   })
 
-  it("gives a key with its account's tier", async () => {
+  it("the keys store gives a key with its account's tier", async () => {
     const { isNew: _, ...account } = await openAccount()
     const key = makeKey(account.id)
     await keys.addKey(key)
@@ -123,7 +123,7 @@ describe.each(DATABASE_KINDS)('keys store on %s', (kind) => {
     expect(await keys.findAccount(crypto.randomUUID())).toBeNull()
   })
 
-  it('counts the keys of an account that are not over, or not for long', async () => {
+  it('the keys store counts the keys of an account that are not over, or not for long', async () => {
     const [account, other] = [await openAccount(), await openAccount()]
     const [revoked, forGood] = [makeKey(account.id), { ...makeKey(account.id), expiresAt: null }]
     for (const key of [revoked, forGood, makeKey(account.id), makeKey(other.id)])
@@ -134,7 +134,7 @@ describe.each(DATABASE_KINDS)('keys store on %s', (kind) => {
     expect(await keys.countKeys(account.id, 5001)).toBe(1)
   })
 
-  it('lists keys oldest first, the revoked ones among them', async () => {
+  it('the keys store lists keys oldest first, the revoked ones among them', async () => {
     const account = await openAccount()
     const [old, young] = [makeKey(account.id, 1000), makeKey(account.id, 2000)]
     await keys.addKey(young)
@@ -149,7 +149,7 @@ describe.each(DATABASE_KINDS)('keys store on %s', (kind) => {
     ])
   })
 
-  it('lists keys and accounts of one second in the order of their making', async () => {
+  it('the keys store lists keys and accounts of one second in the order of their making', async () => {
     const accounts = []
     for (let made = 0; made < 12; made++) accounts.push(await openAccount())
     const [account] = accounts

@@ -6,7 +6,7 @@ beforeEach(() => void vi.useFakeTimers())
 afterEach(() => void vi.useRealTimers())
 
 describe('a key that is in use', () => {
-  it('is looked up before its time is over, so that no call waits', async () => {
+  it('a key that is in use is looked up before its time is over, so that no call waits', async () => {
     const { find, store } = setUp(['one'])
     await find('one')
     await pass(KEY_AGE_MAX_MS * 3)
@@ -15,7 +15,7 @@ describe('a key that is in use', () => {
     expect(store.findKeys.mock.calls.length).toBeGreaterThanOrEqual(3)
   })
 
-  it('that is revoked is known for no longer than half a second', async () => {
+  it('a key that is revoked while it is in use is known for half a second at most', async () => {
     const { find, stored } = setUp(['one'])
     await find('one')
     for (let waitedMs = 0; waitedMs < 700; waitedMs += 50) {
@@ -27,7 +27,7 @@ describe('a key that is in use', () => {
     expect(await find('one')).toMatchObject({ revokedAt: 1 })
   })
 
-  it('that is gone is known as such, and looked up by itself no more', async () => {
+  it('a key that is gone is known as such, and looked up by itself no more', async () => {
     const { find, stored, store } = setUp(['one'])
     await find('one')
     stored.clear()
@@ -38,7 +38,7 @@ describe('a key that is in use', () => {
     expect(store.findKeys).toHaveBeenCalledTimes(count)
   })
 
-  it('is known for no longer when the lookup hangs, and its calls ask for themselves', async () => {
+  it('a key in use is known for no longer when the lookup hangs, and its calls ask for themselves', async () => {
     const { find, store } = setUp(['one'])
     await find('one')
     store.findKeys.mockReturnValue(new Promise(() => undefined))
@@ -51,7 +51,7 @@ describe('a key that is in use', () => {
     expect(store.findKeys).toHaveBeenCalledTimes(1)
   })
 
-  it('is known for no longer when the lookup fails, and a later one serves again', async () => {
+  it('a key in use is known for no longer when the lookup fails, and a later lookup serves again', async () => {
     const { find, store } = setUp(['one'])
     await find('one')
     store.findKeys.mockRejectedValueOnce(new Error('connection refused'))
@@ -63,7 +63,7 @@ describe('a key that is in use', () => {
     expect(store.findKey).toHaveBeenCalledTimes(2)
   })
 
-  it('is not overwritten by an older answer that comes late', async () => {
+  it('a key that is in use is not overwritten by an older answer that comes late', async () => {
     const { find, store, stored } = setUp(['one'])
     await find('one')
     const late = Promise.withResolvers<readonly StoredKey[]>()
@@ -78,7 +78,7 @@ describe('a key that is in use', () => {
 })
 
 describe('a key that is not in use', () => {
-  it('is looked up no more, and leaves no timer', async () => {
+  it('a key that is not in use is looked up no more, and leaves no timer', async () => {
     const { find, store } = setUp(['one'])
     await find('one')
     await pass(10_000)
@@ -91,7 +91,7 @@ describe('a key that is not in use', () => {
     expect(store.findKey).toHaveBeenCalledTimes(2)
   })
 
-  it('costs nothing when it was made up', async () => {
+  it('a key that was made up costs no lookup', async () => {
     const { find, store } = setUp([])
     for (let index = 0; index < 100; index++) await find(`made up ${index}`)
     await pass(10_000)

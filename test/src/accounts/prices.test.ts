@@ -26,7 +26,7 @@ async function faultsOf(text: string): Promise<string> {
 const price = (members: string) => `{"prices":[{"models":["m"],${members}}]}`
 
 describe('the file of prices', () => {
-  it('gives what models cost, the first price that fits', async () => {
+  it('the file of prices gives what models cost, the first price that fits', async () => {
     const prices = await read(
       JSON.stringify({
         prices: [
@@ -41,11 +41,11 @@ describe('the file of prices', () => {
     expect(priceOf(prices, { model: '', input: 9, output: 9 })).toBe(1_000_000_000)
   })
 
-  it('is none without a file', async () => {
+  it('there are no prices without a file', async () => {
     expect(await readPrices(null)).toEqual([])
   })
 
-  it('costs no more than can be counted', async () => {
+  it('a call costs no more than can be counted', async () => {
     const [most] = ['9999999.999999999']
     const prices = await read(
       price(`"per_million_input_tokens":"${most}","per_image":"${most}","per_request":"${most}"`),
@@ -91,11 +91,11 @@ describe('the file of prices', () => {
     ['a member twice', price('"per_request":"1","per_request":"2"'), 'each member name once'],
     ['no JSON', '{"prices":[', 'prices: PRICES_FILE: expected'],
     ['nothing', '', 'prices: PRICES_FILE: expected'],
-  ])('is refused with %s', async (_, text, words) => {
+  ])('the file of prices is refused with %s', async (_, text, words) => {
     expect(await faultsOf(text)).toContain(words)
   })
 
-  it('tells every fault of it at once, and that it cannot be read', async () => {
+  it('the file of prices is told all its faults at once, and that it cannot be read', async () => {
     const faults = await faultsOf(price('"per_request":1,"per_image":"x","other":1'))
     expect(faults.split('\n')).toHaveLength(3)
     const none = join(folder, 'none.json')

@@ -76,7 +76,7 @@ const PATHS = [
 ]
 
 describe('limits', () => {
-  it('never let one request too many through, with 64 parallel callers', async () => {
+  it('limits never let one request too many through, with 64 parallel callers', async () => {
     const { caller, report } = await makeCaller()
     const statuses = await Promise.all(
       Array.from({ length: 64 }, async (_, call) => {
@@ -93,7 +93,7 @@ describe('limits', () => {
     expect(await report('few')).toMatchObject({ requests_used_day: 10, requests_left_day: 0 })
   })
 
-  it('are told with a 429 in the envelope of the interface, and headers', async () => {
+  it('a call beyond its limit gets a 429 in the envelope of the interface, with headers', async () => {
     const { post } = await makeCaller()
     for (let call = 10; call > 0; call--) {
       const { status, headers } = await post({ model: 'demo/few' })
@@ -128,7 +128,7 @@ describe('limits', () => {
     expect(gateway.enclave.calls).toHaveLength(calls)
   })
 
-  it('leave other models, and other accounts, alone', async () => {
+  it('a limit that is reached leaves other models and other accounts alone', async () => {
     const { post } = await makeCaller()
     for (let call = 0; call < 11; call++) await post({ model: 'demo/few' })
     const reply = await post({ model: 'demo/other' })
@@ -137,7 +137,7 @@ describe('limits', () => {
     expect((await (await makeCaller()).post({ model: 'demo/few' })).status).toBe(200)
   })
 
-  it('reserve the longest answer that is allowed, and settle with the usage', async () => {
+  it('a limit reserves the longest answer that is allowed, and settles with the usage', async () => {
     const { post, report } = await makeCaller()
     const reply = await post({ model: 'demo/tokens', max_tokens: 500 })
     // 5 bytes and one message make 6 tokens.
@@ -150,7 +150,7 @@ describe('limits', () => {
     expect(await report('tokens')).toMatchObject({ tokens_used_day: 100, requests_used_day: 1 })
   })
 
-  it('say when a request can never fit', async () => {
+  it('a limit says when a request can never fit', async () => {
     const { post } = await makeCaller()
     const reply = await post({ model: 'demo/tokens', max_tokens: 2000 })
     expect(reply.status).toBe(429)
@@ -158,14 +158,14 @@ describe('limits', () => {
     expect(await reply.text()).toContain('the limit is 1000 tokens per day')
   })
 
-  it('count no tokens of a call that the provider refused', async () => {
+  it('a call that the provider refused counts no tokens', async () => {
     const { post, report } = await makeCaller()
     gateway.enclave.setScript(answerFault({ status: 400, code: 'provider_refused', message: 'no' }))
     expect((await post({ model: 'demo/tokens', max_tokens: 10 })).status).toBe(400)
     expect(await report('tokens')).toMatchObject({ tokens_used_day: 0, requests_used_day: 1 })
   })
 
-  it('do not believe a provider that its answer cost nothing less than nothing', async () => {
+  it('a limit does not believe a provider that claims negative usage', async () => {
     const { post, report } = await makeCaller()
     gateway.enclave.setScript(
       answerWhole({ usage: { ...usage(100), total_tokens: -1_000_000, prompt_tokens: -5 } }),
@@ -177,7 +177,7 @@ describe('limits', () => {
     expect(used).toBeGreaterThan(0)
   })
 
-  it('are not consumed by what fails validation or authentication', async () => {
+  it('requests that fail validation or authentication consume no limit', async () => {
     const { caller, post, report } = await makeCaller()
     expect((await post({ model: 'demo/few', temperature: 9 })).status).toBe(422)
     const wrong = {
@@ -188,7 +188,7 @@ describe('limits', () => {
     expect(await report('few')).toMatchObject({ requests_used_day: 0 })
   })
 
-  it("are those of the account's tier, within a second of its change", async () => {
+  it("limits are those of the account's tier, within a second of its change", async () => {
     const { caller, key, post } = await makeCaller()
     await gateway.accounts.setTier(key.accountName, 'large')
     await new Promise((resolve) => setTimeout(resolve, 1000))
@@ -217,7 +217,7 @@ describe('limits', () => {
     })
   })
 
-  it('count the usage of plain completions too, whole and streamed', async () => {
+  it('limits count the usage of plain completions too, whole and streamed', async () => {
     const { caller, report } = await makeCaller()
     for (const stream of [false, true]) {
       const before = (await report('rest')) as unknown as { tokens_used_day: number }

@@ -70,14 +70,14 @@ describe.each(DATABASE_KINDS)('rate limits store on %s', (kind) => {
     return { clock, store, processes, accountId, processId, bucketOf, take, settle, used }
   }
 
-  it('admits as many calls as there is room for, and counts no other', async () => {
+  it('a window admits as many calls as there is room for, and counts no other', async () => {
     const { take, used } = setUp()
     expect(await take({ requestsPerMinute: 3 }, 0, 0)).toEqual([true, true])
     expect(await take({ requestsPerMinute: 3 }, 0, 0, 0)).toEqual([true, false, false])
     expect(await used()).toMatchObject({ minuteRequests: 3, dayRequests: 3 })
   })
 
-  it('lets a small call through behind one that does not fit', async () => {
+  it('a small call is let through behind a call that does not fit', async () => {
     const { take, used } = setUp()
     expect(await take({ tokensPerMinute: 100 }, 60, 50, 40, 1)).toEqual([true, false, true, false])
     expect(await used()).toMatchObject({ minuteRequests: 2, minuteTokens: 100, dayTokens: 100 })
@@ -88,16 +88,19 @@ describe.each(DATABASE_KINDS)('rate limits store on %s', (kind) => {
     [{ tokensPerMinute: 10 }, 60],
     [{ requestsPerDay: 1 }, 86_400],
     [{ tokensPerDay: 10 }, 86_400],
-  ])('with %j refuses until exactly the window ends', async (limits, seconds) => {
-    const { take, clock } = setUp()
-    expect(await take(limits, 10)).toEqual([true])
-    clock.at = MIDNIGHT + seconds - 1
-    expect(await take(limits, 10)).toEqual([false])
-    clock.at = MIDNIGHT + seconds
-    expect(await take(limits, 10)).toEqual([true])
-  })
+  ])(
+    'a call with the limit %j is refused until exactly the window ends',
+    async (limits, seconds) => {
+      const { take, clock } = setUp()
+      expect(await take(limits, 10)).toEqual([true])
+      clock.at = MIDNIGHT + seconds - 1
+      expect(await take(limits, 10)).toEqual([false])
+      clock.at = MIDNIGHT + seconds
+      expect(await take(limits, 10)).toEqual([true])
+    },
+  )
 
-  it('never opens a window again, though a clock runs behind', async () => {
+  it('a window is never opened again, though a clock runs behind', async () => {
     const { take, clock, used } = setUp()
     clock.at = MIDNIGHT + 60
     await take({ requestsPerMinute: 1 }, 0)
@@ -106,7 +109,7 @@ describe.each(DATABASE_KINDS)('rate limits store on %s', (kind) => {
     expect(await used()).toMatchObject({ minute: (MIDNIGHT + 60) / 60, minuteRequests: 1 })
   })
 
-  it('keeps accounts and groups apart, and gives outcomes in the order that was asked', async () => {
+  it('accounts and groups are kept apart, and outcomes come in the order that was asked', async () => {
     const { store, processId, bucketOf } = setUp()
     const other = setUp()
     const buckets = [
@@ -129,7 +132,7 @@ describe.each(DATABASE_KINDS)('rate limits store on %s', (kind) => {
     expect(outcomes[1]?.map((outcome) => outcome.used.minuteRequests)).toEqual([1, 2, 2])
   })
 
-  it('settles a reservation down and up', async () => {
+  it('a reservation is settled down and up', async () => {
     const { take, settle, used } = setUp()
     await take({ tokensPerMinute: 1000 }, 100, 200)
     await settle({ reserved: 100, used: 30 })
@@ -138,7 +141,7 @@ describe.each(DATABASE_KINDS)('rate limits store on %s', (kind) => {
     expect(await used()).toMatchObject({ minuteTokens: 930, dayTokens: 930 })
   })
 
-  it('counts what a call used beyond its reservation in the next minute, and gives nothing back there', async () => {
+  it('what a call uses beyond its reservation counts in the next minute, which gets nothing back', async () => {
     const { take, settle, used, clock } = setUp()
     await take({ tokensPerMinute: 1000 }, 100, 200)
     const then = { minute: MIDNIGHT / 60, day: MIDNIGHT / 86_400 }
@@ -148,7 +151,7 @@ describe.each(DATABASE_KINDS)('rate limits store on %s', (kind) => {
     expect(await used()).toMatchObject({ minuteTokens: 150, dayTokens: 300 })
   })
 
-  it('counts a batch of settlements once, however often it is sent', async () => {
+  it('a batch of settlements is counted once, however often it is sent', async () => {
     const { take, settle, used } = setUp()
     await take({ tokensPerMinute: 1000 }, 100)
     await settle({ reserved: 100, used: 40 }, 1)
@@ -156,7 +159,7 @@ describe.each(DATABASE_KINDS)('rate limits store on %s', (kind) => {
     expect(await used()).toMatchObject({ minuteTokens: 40, dayTokens: 40 })
   })
 
-  it('gives back what a dead process had reserved, once its lease is over', async () => {
+  it('a reservation of a dead process is given back once its lease is over', async () => {
     const { take, used, clock, processes, processId } = setUp()
     await processes.enter(processId, LEASE_SECONDS)
     await take({ tokensPerMinute: 1000 }, 100)
@@ -168,7 +171,7 @@ describe.each(DATABASE_KINDS)('rate limits store on %s', (kind) => {
     expect(await used()).toMatchObject({ minuteTokens: 0, dayTokens: 0, minuteRequests: 1 })
   })
 
-  it('gives back to the day alone what was reserved in a minute that is over', async () => {
+  it('a reservation of a minute that is over is given back to the day alone', async () => {
     const { take, used, clock, processes, processId } = setUp()
     await processes.enter(processId, 70)
     await take({ tokensPerMinute: 1000 }, 100)
@@ -179,7 +182,7 @@ describe.each(DATABASE_KINDS)('rate limits store on %s', (kind) => {
     expect(await used()).toMatchObject({ minuteTokens: 0, dayTokens: 0, dayRequests: 2 })
   })
 
-  it('counts all that a call used whose reservation was given back before it was over', async () => {
+  it('a call whose reservation was given back before it was over counts with all that it used', async () => {
     const { take, settle, used, clock, processes, processId } = setUp()
     await processes.enter(processId, LEASE_SECONDS)
     await take({ tokensPerMinute: 1000 }, 100)
@@ -189,7 +192,7 @@ describe.each(DATABASE_KINDS)('rate limits store on %s', (kind) => {
     expect(await used()).toMatchObject({ minuteTokens: 80, dayTokens: 80 })
   })
 
-  it('lets a process that was taken for dead know', async () => {
+  it('a process that was taken for dead is told so when it renews its lease', async () => {
     const { clock, processes, processId } = setUp()
     await processes.enter(processId, LEASE_SECONDS)
     clock.at += LEASE_SECONDS - 1
@@ -198,7 +201,7 @@ describe.each(DATABASE_KINDS)('rate limits store on %s', (kind) => {
     expect(await processes.renew(processId, LEASE_SECONDS)).toBe(false)
   })
 
-  it('runs on the time of the database, when no clock is given', async () => {
+  it('the rate limits store runs on the time of the database when no clock is given', async () => {
     const { at } = await createRateLimitsStore(database).read(crypto.randomUUID())
     expect(Math.abs(at - Date.now() / 1000)).toBeLessThan(5)
   })

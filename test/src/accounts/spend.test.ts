@@ -148,7 +148,7 @@ it('reports add up to what budgets have used, of every call however it ended', a
   expect(left.rows).toHaveLength(0)
 })
 
-it('is settled at the prices that a call began with, whatever was read again meanwhile', async () => {
+it('a call is settled at the prices it began with, whatever was read again meanwhile', async () => {
   let prices = BEFORE
   const [database] = databases
   if (database === undefined) throw new Error('expected a database')

@@ -138,25 +138,28 @@ describe('64 parallel callers over two gateways', () => {
     ['requests', 10],
     ['tokens', 10 * ESTIMATE],
     ['money', 10 * COST],
-  ] as const)('spend a budget of %s wholly, and nothing beyond', async (what, bound) => {
-    const customer = await open({ [what]: bound })
-    const outcomes = await crowd(customer, FULL)
-    expect(outcomes.get('200 ')?.length).toBe(10)
-    expect(outcomes.get('429 insufficient_quota')?.length).toBe(54)
-    await expect.poll(customer.used).toEqual({ [what]: bound })
-    for (const n of [0, 1])
-      expect(await outcomeOf(await customer.chat(n))).toEqual([429, 'insufficient_quota'])
-    expect(await customer.used()).toEqual({ [what]: bound })
-  })
+  ] as const)(
+    '64 parallel callers over two gateways spend a budget of %s wholly, and nothing beyond',
+    async (what, bound) => {
+      const customer = await open({ [what]: bound })
+      const outcomes = await crowd(customer, FULL)
+      expect(outcomes.get('200 ')?.length).toBe(10)
+      expect(outcomes.get('429 insufficient_quota')?.length).toBe(54)
+      await expect.poll(customer.used).toEqual({ [what]: bound })
+      for (const n of [0, 1])
+        expect(await outcomeOf(await customer.chat(n))).toEqual([429, 'insufficient_quota'])
+      expect(await customer.used()).toEqual({ [what]: bound })
+    },
+  )
 
-  it('are charged nothing when none of them fits', async () => {
+  it('parallel callers are charged nothing when none of their calls fits', async () => {
     const customer = await open({ requests: 100, tokens: ESTIMATE - 1, money: 10 ** 12 })
     const outcomes = await crowd(customer, FULL)
     expect(outcomes.get('429 insufficient_quota')?.length).toBe(64)
     expect(await customer.used()).toEqual({ requests: 0, tokens: 0, money: 0 })
   })
 
-  it('get back what they reserved and did not use', async () => {
+  it('parallel callers get back what they reserved and did not use', async () => {
     const customer = await open({ tokens: 64 * ESTIMATE, money: 10 ** 12 })
     const outcomes = await crowd(customer, HELLO.with(-1, nodeUsage(2, 1)))
     expect(outcomes.get('200 ')?.length).toBe(64)
@@ -167,7 +170,7 @@ describe('64 parallel callers over two gateways', () => {
 describe('a call that has no whole answer', () => {
   const generous = { requests: 100, tokens: 10 ** 6, money: 10 ** 12 }
 
-  it('counts as a request, without tokens, when its node fails', async () => {
+  it('a call whose node fails counts as a request without tokens', async () => {
     const customer = await open(generous)
     nodes.setScript(() => {
       throw new DispatchError('node_failed', 'broken')
@@ -176,7 +179,7 @@ describe('a call that has no whole answer', () => {
     await expect.poll(customer.used).toEqual({ requests: 1, tokens: 0, money: 1_000 })
   })
 
-  it('counts with what came, when its caller leaves the stream', async () => {
+  it('a stream whose caller leaves counts with what came', async () => {
     const customer = await open(generous)
     const left = Promise.withResolvers<void>()
     nodes.setScript(async function* (call) {
@@ -202,7 +205,7 @@ describe('a call that has no whole answer', () => {
 })
 
 describe('a verified call', () => {
-  it('counts with what its record says, and as a request alone when its provider fails', async () => {
+  it('a verified call counts with what its record says, and as a request alone when its provider fails', async () => {
     const customer = await open({ requests: 2, tokens: 10 ** 6, money: 10 ** 12 })
     const [first, second] = gateways
     first?.enclave.setScript(
@@ -225,7 +228,7 @@ describe('images', () => {
   const IMAGE = 40_000_000
   const REQUEST_COST = 1_000_000
 
-  it('cost what each of them costs, and none when they fail', async () => {
+  it('images cost what each of them costs, and nothing when they fail', async () => {
     const customer = await open({ requests: 5, money: 3 * IMAGE + 2 * REQUEST_COST })
     makeImages = () => Promise.reject(new ApiError('provider_error', 'broken'))
     expect((await customer.post(0, '/v1/images/generations', ask)).status).toBe(502)

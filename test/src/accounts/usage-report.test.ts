@@ -91,7 +91,7 @@ async function callInEveryWay(caller: { readonly url: string; readonly key: stri
   expect((await sendBody(caller, 'POST', '/v1/images/generations', images)).status).toBe(200)
 }
 
-it('tells what every kind of call used and cost, as budgets have it, in JSON, CSV and the command line', async () => {
+it('reports tell what every kind of call used and cost as budgets do: in JSON, CSV and the command line', async () => {
   const account = `+account ${crypto.randomUUID()}`
   const { text: key, key: facts } = await gateway.keys.create({ accountName: account, name: 'k' })
   for (const what of ['requests', 'tokens', 'money'] as const)

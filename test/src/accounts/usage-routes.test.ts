@@ -54,7 +54,7 @@ describe.each(DATABASE_KINDS)('usage on %s', (kind) => {
     return { clock, accountId, store, usage, count, read }
   }
 
-  it('is added up by hour, operation and family, and read by any period', async () => {
+  it('usage is added up by hour, operation and family, and read by any period', async () => {
     const { clock, usage, count, read } = setUp()
     await count(1, usage(5), usage(0, { operation: 'search', family: 'none' }))
     clock.at += HOUR - 1
@@ -71,7 +71,7 @@ describe.each(DATABASE_KINDS)('usage on %s', (kind) => {
     expect(chat).toEqual({ ...chat, start: MIDNIGHT, requests: 4, tokens: 14 })
   })
 
-  it('is counted once of a batch that is sent twice, also at the same time', async () => {
+  it('usage is counted once of a batch that is sent twice, also at the same time', async () => {
     const { usage, count, read } = setUp()
     await Promise.all([count(1, usage(5)), count(1, usage(5)), count(1, usage(5))])
     await count(2, usage(1))
@@ -79,7 +79,7 @@ describe.each(DATABASE_KINDS)('usage on %s', (kind) => {
     expect(await read('day')).toMatchObject([{ requests: 2, tokens: 6 }])
   })
 
-  it('is told apart by key, and by model, however callers name it', async () => {
+  it('usage is told apart by key, and by model, however callers name it', async () => {
     const { usage, count, read } = setUp()
     await count(1, usage(5), usage(7, { keyId: 'other' }), usage(1, { model: '日本語 \u{1F600}' }))
     expect(await read('total', { by: ['key'] })).toMatchObject([
@@ -93,7 +93,7 @@ describe.each(DATABASE_KINDS)('usage on %s', (kind) => {
     ])
   })
 
-  it('keeps no more than a thousand rows of an hour apart, and loses nothing of the others', async () => {
+  it('usage keeps no more than a thousand rows of an hour apart, and loses nothing of the others', async () => {
     const { usage, count, read } = setUp()
     const named = (from: number, many: number) =>
       Array.from({ length: many }, (_, n) => usage(1, { model: `model ${from + n}` }))
@@ -105,7 +105,7 @@ describe.each(DATABASE_KINDS)('usage on %s', (kind) => {
     expect(models.find(({ model }) => model === 'model 995')).toMatchObject({ requests: 2 })
   })
 
-  it('goes on by days when its hours are old, and is removed when its days are', async () => {
+  it('usage goes on by days when its hours are old, and is removed when its days are', async () => {
     const { clock, store, usage, count, read } = setUp()
     const of = { promptTokens: 2, completionTokens: 3, money: 10, unpricedRequests: 0 }
     for (const batch of [1, 2, 3]) {
@@ -126,7 +126,7 @@ describe.each(DATABASE_KINDS)('usage on %s', (kind) => {
     expect(await read('month')).toEqual([])
   })
 
-  it('has no split, key, model or price of what a gateway from before counted', async () => {
+  it('usage has no split, key, model or price of what a gateway from before counted', async () => {
     const { clock, accountId, read } = setUp()
     const [process, old] = [crypto.randomUUID(), { account: accountId, operation: 'chat' }]
     const usages = JSON.stringify([{ ...old, family: 'gpt', requests: 2, tokens: 9 }])
@@ -137,7 +137,7 @@ describe.each(DATABASE_KINDS)('usage on %s', (kind) => {
     expect(row && tellSums(row)).toMatchObject({ prompt_tokens: null, money: null, tokens: 9 })
   })
 
-  it('is read however much was claimed', async () => {
+  it('usage is read however much was claimed', async () => {
     const { usage, count, read } = setUp()
     const most = Number.MAX_SAFE_INTEGER
     for (const batch of [1, 2]) await count(batch, usage(most, { money: most }))
@@ -158,7 +158,7 @@ describe('GET /v1/dashboard/usage', () => {
   const usageOf = async (query = '', of: Pick<TestGateway, 'url' | 'key'> = gateway) =>
     (await (await getPath(of, `/v1/dashboard/usage${query}`)).json()) as Record<string, unknown>
 
-  it('has what the account used until now, of its own alone', async () => {
+  it("the dashboard's usage has what the account used until now, of its own alone", async () => {
     expect(await usageOf()).toMatchObject({ requests: 0, tokens: 0, usage: [] })
     await postChat(gateway, CHAT_REQUEST)
     await postChat(gateway, { ...CHAT_REQUEST, user: 'again' })
@@ -188,7 +188,7 @@ describe('GET /v1/dashboard/usage', () => {
     ['?by=model,', 'by'],
     ['?key=x', 'key'],
     ['?format=xml', 'format'],
-  ])('refuses %s', async (query, name) => {
+  ])("the dashboard's usage refuses the query %s", async (query, name) => {
     const reply = await getPath(gateway, `/v1/dashboard/usage${query}`)
     expect(await outcomeOf(reply)).toEqual([422, [`query.${name}`]])
   })

@@ -167,33 +167,36 @@ function leavesOf(command: Command, names: readonly string[] = []): readonly str
 }
 
 describe('commands', () => {
-  it('are all known here, as what they are', () => {
+  it('every command stands in a table of this file as what it is', () => {
     expect(leavesOf(createProgram()).toSorted()).toEqual(
       [...Object.keys(ADMINISTER), ...Object.keys(OTHERS)].toSorted(),
     )
   })
 
-  it.each(Object.entries(ADMINISTER))('%s is noted', async (name, { words, kinds }) => {
-    const given = await words()
-    const run = () => runCommandWith(variables, ...name.split(' '), ...given)
-    if (name === 'migrate') {
-      const url = await createTestDatabase({ empty: true })
-      await runCommandWith({ DATABASE_URL: url }, name)
-      const other = await openDatabase({ url })
-      expect(await createAdminLog(other).list(EVERYTHING)).toMatchObject([
-        { kind: 'database.migrate', who: operator(), from: 'command line' },
-      ])
-      await other.close()
-      return
-    }
-    const acts = await actsOf(run)
-    expect(acts.map(({ kind }) => kind)).toEqual(kinds)
-    const from = name.startsWith('enclaves') ? 'control socket' : 'command line'
-    for (const act of acts) {
-      expect(act).toMatchObject({ who: operator(), account_id: null, from })
-      expect(Math.abs(act.at - Date.now() / 1000)).toBeLessThan(60)
-    }
-  })
+  it.each(Object.entries(ADMINISTER))(
+    'the command %s is noted in the trail',
+    async (name, { words, kinds }) => {
+      const given = await words()
+      const run = () => runCommandWith(variables, ...name.split(' '), ...given)
+      if (name === 'migrate') {
+        const url = await createTestDatabase({ empty: true })
+        await runCommandWith({ DATABASE_URL: url }, name)
+        const other = await openDatabase({ url })
+        expect(await createAdminLog(other).list(EVERYTHING)).toMatchObject([
+          { kind: 'database.migrate', who: operator(), from: 'command line' },
+        ])
+        await other.close()
+        return
+      }
+      const acts = await actsOf(run)
+      expect(acts.map(({ kind }) => kind)).toEqual(kinds)
+      const from = name.startsWith('enclaves') ? 'control socket' : 'command line'
+      for (const act of acts) {
+        expect(act).toMatchObject({ who: operator(), account_id: null, from })
+        expect(Math.abs(act.at - Date.now() / 1000)).toBeLessThan(60)
+      }
+    },
+  )
 })
 
 function operator(): string {
@@ -266,7 +269,7 @@ async function storedHash(): Promise<string> {
 }
 
 describe('routes', () => {
-  it('are all known here, as what they are', () => {
+  it('every route stands in a table of this file as what it is', () => {
     // What is for models and nodes is a customer's.
     const administer = ROUTES.filter(
       ({ method, scope }) => method !== 'GET' && (scope === 'admin' || scope === 'any'),
@@ -279,25 +282,29 @@ describe('routes', () => {
     expect(scopes).toEqual(new Set(['admin', 'any', 'inference', 'nodes', 'public']))
   })
 
-  it.each(Object.entries(ROUTES_THAT_ADMINISTER))('%s is noted', async (name, { call, kinds }) => {
-    const [method = '', pattern = ''] = name.split(' ')
-    const { path = pattern, body } = await call()
-    const acts = await actsOf(async () => {
-      const reply = await fetch(gateway.url + path, {
-        method,
-        headers: { authorization: `Bearer ${admin.text}`, 'content-type': 'application/json' },
-        ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+  it.each(Object.entries(ROUTES_THAT_ADMINISTER))(
+    'the route %s is noted in the trail',
+    async (name, { call, kinds }) => {
+      const [method = '', pattern = ''] = name.split(' ')
+      const { path = pattern, body } = await call()
+      const acts = await actsOf(async () => {
+        const reply = await fetch(gateway.url + path, {
+          method,
+          headers: { authorization: `Bearer ${admin.text}`, 'content-type': 'application/json' },
+          ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+        })
+        const made = (await reply.json()) as { readonly key?: string }
+        if (made.key !== undefined) secrets.push(secretOf(made.key))
       })
-      const made = (await reply.json()) as { readonly key?: string }
-      if (made.key !== undefined) secrets.push(secretOf(made.key))
-    })
-    expect(acts.map(({ kind }) => kind)).toEqual(kinds)
-    for (const act of acts) expect(act).toMatchObject({ who: `key ${admin.id}`, from: '127.0.0.1' })
-  })
+      expect(acts.map(({ kind }) => kind)).toEqual(kinds)
+      for (const act of acts)
+        expect(act).toMatchObject({ who: `key ${admin.id}`, from: '127.0.0.1' })
+    },
+  )
 })
 
 describe('the trail', () => {
-  it('has an act of every operation that changes something', async () => {
+  it('the trail has an act of every operation that changes something', async () => {
     const kinds = new Set((await log.list(EVERYTHING)).map(({ kind }) => kind))
     const changing = Object.entries(CONTROL_OPERATIONS).flatMap(([resource, operations]) =>
       Object.keys(operations)
@@ -308,7 +315,7 @@ describe('the trail', () => {
     for (const kind of Object.values(KINDS)) expect(kinds).toContain(kind)
   })
 
-  it('has no secret, whole as it is', async () => {
+  it('the trail has no secret in its whole text', async () => {
     expect(secrets.length).toBeGreaterThan(10)
     const { rows } = await sql<{ row: string }>`
       select a::text || encode(hash, 'hex') as row from admin_acts a`.execute(database.queries)

@@ -38,12 +38,12 @@ async function read(...events: readonly (object | string)[]): Promise<readonly u
 }
 
 describe('AnswerParser', () => {
-  it('gives the chunks as they came, the usage last', async () => {
+  it('AnswerParser gives the chunks as they came, the usage last', async () => {
     const chunks = [textChunk('a'), textChunk('', 'stop'), usageChunk(1)]
     expect(await read(...chunks, '[DONE]')).toEqual(chunks)
   })
 
-  it('keeps the usage for the end when the backend sends it earlier, or with a choice', async () => {
+  it('AnswerParser keeps the usage for the end when the backend sends it earlier, or with a choice', async () => {
     const last = { ...textChunk('', 'stop'), usage: { completion_tokens: 1 } }
     expect(await read(usageChunk(1), textChunk('a'), last, '[DONE]')).toEqual([
       textChunk('a'),
@@ -52,11 +52,11 @@ describe('AnswerParser', () => {
     ])
   })
 
-  it('gives no usage chunk when the backend tells none', async () => {
+  it('AnswerParser gives no usage chunk when the backend tells no usage', async () => {
     expect(await read(textChunk('a'), textChunk('', 'stop'), '[DONE]')).toHaveLength(2)
   })
 
-  it('takes a stream without end mark as whole when every choice has ended', async () => {
+  it('AnswerParser takes a stream without end mark as whole when every choice has ended', async () => {
     expect(await read(textChunk('a'), textChunk('', 'stop'))).toHaveLength(2)
     const second = { choices: [{ index: 1, delta: {}, finish_reason: null }] }
     await expect(read(textChunk('a'), second, textChunk('', 'stop'))).rejects.toThrow('broke off')
@@ -66,7 +66,7 @@ describe('AnswerParser', () => {
     ['no events at all', []],
     ['an end in mid-answer', [textChunk('a')]],
     ['usage alone without end mark', [usageChunk(1)]],
-  ])('throws for %s', async (_, events) => {
+  ])('AnswerParser throws for %s', async (_, events) => {
     await expect(read(...events)).rejects.toThrow('the backend broke off')
   })
 
@@ -76,11 +76,11 @@ describe('AnswerParser', () => {
     ['an object without choices', '{"a":1}'],
     ['choices that are no list', '{"choices":{}}'],
     ['a choice that is no object', '{"choices":[1]}'],
-  ])('throws BackendError for %s', async (_, event) => {
+  ])('AnswerParser throws BackendError for %s', async (_, event) => {
     await expect(read(event, '[DONE]')).rejects.toThrow(BackendError)
   })
 
-  it('throws the error that a backend reports in the stream, with its code', async () => {
+  it('AnswerParser throws the error that a backend reports in the stream, with its code', async () => {
     await expect(read('{"error":{"message":"too long","code":400}}')).rejects.toMatchObject({
       message: 'too long',
       statusCode: 400,
@@ -94,7 +94,7 @@ describe('AnswerParser', () => {
     ['an event over the limit', `data: ${'x'.repeat(1024 * 1024)}`, EventTooLargeError],
     ['a line that the backend broke off in', 'data: {"choices":[{"ind', BackendError],
     ['a chunk, and no end', `data: ${JSON.stringify(textChunk('c'))}`, BackendError],
-  ])('gives what came in the same packet before %s', (_, end, fault) => {
+  ])('AnswerParser gives what came in the same packet before %s', (_, end, fault) => {
     const packet = Buffer.concat([streamOf([textChunk('a'), textChunk('b')]), Buffer.from(end)])
     const step = parse(packet)
     expect(step.chunks.slice(0, 2).map(({ chunk }) => chunk)).toEqual([
@@ -119,7 +119,7 @@ describe('a frame that carries what a backend wrote', () => {
     ['blanks around it', ' \t{"choices":[{"index":0,"delta":{}}]}\t '],
     ['numbers beyond all bounds', '{"choices":[{"index":0,"delta":{"x":1e999,"y":-0}}]}'],
     ['a member called __proto__', '{"__proto__":{"status":3},"choices":[{"index":0,"delta":{}}]}'],
-  ])('is one object of the protocol, with %s', (_, data) => {
+  ])('a frame that carries backend data with %s is one object of the protocol', (_, data) => {
     const { chunks } = parse(Buffer.from(`data: ${data}\n\ndata: [DONE]\n\n`))
     for (const { chunk, text } of chunks)
       expect(frameOf(text)).toEqual({ request_id: 'r1', error: null, chunk, status: 1 })
@@ -135,14 +135,14 @@ describe('a frame that carries what a backend wrote', () => {
     ['a byte order mark', '\uFEFF{"choices":[{}]}'],
     ['a blank that is none of JSON', '\u00a0{"choices":[{}]}'],
     ['a raw control character', '{"choices":[{"x":"\u0001"}]}'],
-  ])('is none for %s', (_, data) => {
+  ])('no frame is made of backend data with %s', (_, data) => {
     expect(parse(Buffer.from(`data: ${data}\n\ndata: [DONE]\n\n`))).toEqual({
       chunks: [],
       fault: expect.any(BackendError),
     })
   })
 
-  it('is one object whatever the bytes of a stream are', () => {
+  it('a frame that carries backend data is one object whatever the bytes of a stream are', () => {
     const piece = fc.constantFrom(
       ...[
         'data: ',
@@ -181,11 +181,11 @@ describe('readBackendError', () => {
     [{ detail: 'm' }, 429, 'm', 429],
     [undefined, 503, 'the backend answered with status 503', 500],
     [{ error: { message: 'm' } }, 418, 'm', 500],
-  ] as const)('reads %j with status %d', (body, status, message, statusCode) => {
+  ] as const)('readBackendError reads %j with status %d', (body, status, message, statusCode) => {
     expect(readBackendError(body, status)).toMatchObject({ message, statusCode })
   })
 
-  it('cuts long messages', () => {
+  it('readBackendError cuts long messages', () => {
     expect(readBackendError({ error: 'x'.repeat(5_000) }, 400).message).toHaveLength(501)
   })
 })

@@ -46,7 +46,7 @@ async function readAll(answer: BackendAnswer): Promise<number> {
 }
 
 describe('openAnswer', () => {
-  it('gives status and packets, and uses the connection again', async () => {
+  it('openAnswer gives status and packets, and uses the connection again', async () => {
     const { open, seen } = await start((response) => response.writeHead(418).end('hello'))
     for (let count = 0; count < 3; count++) {
       const answer = await open()
@@ -57,7 +57,7 @@ describe('openAnswer', () => {
     expect(seen).toEqual({ connections: 1, requests: 3, cut: 0 })
   })
 
-  it('passes over what is no answer yet', async () => {
+  it('openAnswer passes over interim responses', async () => {
     const { open } = await start((response) => {
       response.writeProcessing()
       response.end('x')
@@ -65,7 +65,9 @@ describe('openAnswer', () => {
     expect((await open()).status).toBe(200)
   })
 
-  it('lets the backend wait while its answer is not read', { timeout: 20_000 }, async () => {
+  it('openAnswer lets the backend wait while its answer is not read', {
+    timeout: 20_000,
+  }, async () => {
     let written = 0
     const piece = Buffer.alloc(64 * 1024)
     const { open } = await start((response) => {
@@ -85,7 +87,7 @@ describe('openAnswer', () => {
     expect(await readAll(answer)).toBe(512 * piece.length)
   })
 
-  it('gives what came before the connection broke, and then the fault', async () => {
+  it('openAnswer gives what came before the connection broke, and then the fault', async () => {
     const { open } = await start((response) => {
       response.write('abc')
       setTimeout(() => response.destroy(), 20)
@@ -96,7 +98,7 @@ describe('openAnswer', () => {
     await expect(answer.next()).rejects.toThrow()
   })
 
-  it('gives nothing more, and ends the call, when it is aborted', async () => {
+  it('openAnswer gives nothing more, and ends the call, when it is aborted', async () => {
     const { open, seen } = await start((response) => response.write('abc'))
     const abort = new AbortController()
     const answer = await open(abort.signal)
@@ -106,7 +108,7 @@ describe('openAnswer', () => {
     await expect.poll(() => seen.cut).toBe(1)
   })
 
-  it('does not send what is aborted while it waits for a connection', async () => {
+  it('openAnswer does not send what is aborted while it waits for a connection', async () => {
     const { open, seen } = await start((response) => response.write('abc'))
     const first = await open()
     const abort = new AbortController()
@@ -123,7 +125,7 @@ describe('openAnswer', () => {
   it.each([
     ['goes on', (response: ServerResponse) => void response.write('x'.repeat(100_000))],
     ['does not end', () => undefined],
-  ])('gives up a connection whose answer %s after what matters', async (_, then) => {
+  ])('openAnswer gives up a connection whose answer %s after what matters', async (_, then) => {
     const { open, seen } = await start((response) => {
       response.write('abc')
       setTimeout(() => then(response), 50)

@@ -46,7 +46,7 @@ async function read(
 }
 
 describe('createBackend', () => {
-  it('streams with usage, whatever the request says, and changes nothing else', async () => {
+  it('a backend streams with usage, whatever the request says, and nothing else is changed', async () => {
     const { server, backend } = await start(answerWith('a', 'b'))
     const request = {
       ...REQUEST,
@@ -65,7 +65,7 @@ describe('createBackend', () => {
     ])
   })
 
-  it('uses a connection again after a whole answer, also when the end comes after the end mark', async () => {
+  it('a connection to a backend is used again after a whole answer, also when it ends after its end mark', async () => {
     const { server, backend } = await start((response) => {
       writeEvents(response, [textChunk('a', 'stop'), '[DONE]'])
       setTimeout(() => response.end(), 20)
@@ -80,7 +80,7 @@ describe('createBackend', () => {
   })
 
   it.each([400, 401, 403, 404, 409, 422, 429, 500])(
-    'tells status %d of a refusal',
+    "status %d of a backend's refusal is told",
     async (status) => {
       const { backend } = await start((response) => {
         response.writeHead(status).end(JSON.stringify({ error: { message: 'no', type: 'x' } }))
@@ -89,7 +89,7 @@ describe('createBackend', () => {
     },
   )
 
-  it.each([302, 307, 308])('follows no redirect (%d)', async (status) => {
+  it.each([302, 307, 308])('a redirect (%d) of a backend is not followed', async (status) => {
     const elsewhere = await startScriptedBackend(answerWith('elsewhere'))
     started.push(elsewhere)
     const { backend } = await start((response) => {
@@ -99,7 +99,7 @@ describe('createBackend', () => {
     expect(elsewhere.requests).toEqual([])
   })
 
-  it('ends the call when it is aborted before the answer, or in mid-answer', async () => {
+  it("a backend's call ends when it is aborted before the answer, or in mid-answer", async () => {
     const { server, backend } = await start((response, body) => {
       if (body.user === 'late') writeEvents(response, [textChunk('a')])
     })
@@ -114,13 +114,13 @@ describe('createBackend', () => {
     expect(server.left()).toBe(2)
   })
 
-  it('ends the call when its reader leaves', async () => {
+  it("a backend's call ends when its reader leaves", async () => {
     const { server, backend } = await start((response) => writeEvents(response, [textChunk('a')]))
     for await (const _ of backend.streamChat(REQUEST, NEVER)) break
     await expect.poll(() => server.left()).toBe(1)
   })
 
-  it('gives up a backend that stalls before its head, or between two parts', async () => {
+  it('a backend that stalls before its head, or between two parts, is given up', async () => {
     const { server, backend } = await start(
       (response, body) => {
         if (body.user === 'late') writeEvents(response, [textChunk('a')])
@@ -134,7 +134,7 @@ describe('createBackend', () => {
     await expect.poll(() => server.open()).toBe(0)
   })
 
-  it('says so when a backend breaks off, is gone, or answers without a stream', async () => {
+  it('a backend that breaks off, is gone, or answers without a stream is told as such', async () => {
     const { server, backend } = await start((response, body) => {
       if (body.user === 'break') {
         writeEvents(response, [textChunk('a')])
@@ -147,7 +147,7 @@ describe('createBackend', () => {
     await expect(read(backend)).rejects.toThrow('cannot be reached')
   })
 
-  it('refuses an event over the limit, and ends the call', async () => {
+  it("an event over the limit is refused, and ends the backend's call", async () => {
     const { server, backend } = await start((response) => {
       response.writeHead(200)
       const more = () => {
@@ -160,7 +160,7 @@ describe('createBackend', () => {
     await expect.poll(() => server.left()).toBe(1)
   })
 
-  it('lists models, and takes a URL with or without /v1', async () => {
+  it('a backend lists its models, and its URL may end in /v1 or not', async () => {
     const { server } = await start(answerWith('a'))
     for (const url of [server.url, `${server.url}/`, `${server.url}/v1`, `${server.url}/v1/`]) {
       const backend = createBackend({ url, apiKey: null })
@@ -170,7 +170,7 @@ describe('createBackend', () => {
     }
   })
 
-  it('sends its key to the backend', async () => {
+  it('the key of a backend is sent to it', async () => {
     const keys: unknown[] = []
     const { backend } = await start((response, _, request) => {
       keys.push(request.headers.authorization)
@@ -180,7 +180,7 @@ describe('createBackend', () => {
     expect(keys).toEqual(['Bearer backend-key'])
   })
 
-  it('refuses a certificate that nobody vouches for', async () => {
+  it("a backend's certificate is refused when no authority vouches for it", async () => {
     const { certificate, key } = await (await createAuthority()).issue({ hosts: ['127.0.0.1'] })
     const server = createSecureServer({ cert: certificate, key }, (_, reply) =>
       reply.end('{"data":[]}'),
@@ -197,7 +197,7 @@ describe('createBackend', () => {
 })
 
 describe('findBackend', () => {
-  it('gives the first kind in order that is up and lists models', async () => {
+  it('findBackend gives the first kind in order that is up and lists models', async () => {
     const empty = await startScriptedBackend(answerWith('a'), [])
     const loading = await startScriptedBackend(answerWith('a'), null)
     const first = await startScriptedBackend(answerWith('a'), ['m1', 'm2'])
@@ -214,7 +214,7 @@ describe('findBackend', () => {
     await found?.backend.close()
   })
 
-  it('gives null when nobody listens, or it is no inference server', async () => {
+  it('findBackend gives null when no server listens, or it is not an inference server', async () => {
     const other = createServer((_, response) => response.end('<html>'))
     other.listen(0, '127.0.0.1')
     await once(other, 'listening')

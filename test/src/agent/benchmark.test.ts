@@ -77,7 +77,7 @@ function modelOf({
 }
 
 describe('runBenchmark', () => {
-  it('one request is measured, then several at once, by the tokens that usage counts', async () => {
+  it('a benchmark measures one request, then several at once, by the tokens that usage counts', async () => {
     const { backend, counts, now } = modelOf({ tokenMs: 5, perChunk: 2 })
     const seen: BenchmarkProgress[] = []
     const plan = { durationMs: 1_000, concurrency: 4 }
@@ -92,7 +92,7 @@ describe('runBenchmark', () => {
     expect(seen.at(-1)?.done).toBe(1)
   })
 
-  it('asks for answers short enough to end in time', async () => {
+  it('a benchmark asks for answers short enough to end in time', async () => {
     const { backend, counts, now } = modelOf({ tokenMs: 2 })
     await runBenchmark(backend, 'm', { plan: { durationMs: 300, concurrency: 1 }, now, signal })
     expect(
@@ -100,7 +100,7 @@ describe('runBenchmark', () => {
     ).toBe(true)
   })
 
-  it('does not tell more than gateways take', async () => {
+  it('a benchmark tells no higher speed than gateways take', async () => {
     async function* streamChat(): AsyncGenerator<readonly AnswerChunk[]> {
       yield [answerChunk(textChunk('a'))]
       yield [answerChunk(textChunk('b')), answerChunk(usageChunk(1_000_000_000))]
@@ -114,7 +114,7 @@ describe('runBenchmark', () => {
     ['no usage', [textChunk('a'), textChunk('b')], 'no usage'],
     ['one token', [textChunk('a'), usageChunk(1)], 'too few tokens'],
     ['usage without an answer', [usageChunk(100)], 'too few tokens'],
-  ])('rejects for a backend that gives %s', async (_, chunks, message) => {
+  ])('a benchmark rejects for a backend that gives %s', async (_, chunks, message) => {
     async function* streamChat(): AsyncGenerator<readonly AnswerChunk[]> {
       yield chunks.map(answerChunk)
     }
@@ -127,7 +127,7 @@ describe('runBenchmark', () => {
     await expect(run).rejects.toThrow(message)
   })
 
-  it('counts reasoning as tokens, and role and empty texts as none', async () => {
+  it('a benchmark counts reasoning as tokens, and no tokens for a role or an empty text', async () => {
     const chunk = (delta: object) =>
       answerChunk({ ...textChunk(''), choices: [{ index: 0, delta }] })
     const times = [0, 100, 200, 300, 1_000]
@@ -151,7 +151,7 @@ describe('runBenchmark', () => {
     expect(single).toBe(100)
   })
 
-  it('ends when it is aborted', async () => {
+  it('a benchmark ends when it is aborted', async () => {
     const { backend, counts } = modelOf({ tokenMs: 20 })
     const stop = AbortSignal.timeout(100)
     const run = runBenchmark(backend, 'm', {
@@ -163,7 +163,7 @@ describe('runBenchmark', () => {
     expect(counts.running).toBe(0)
   })
 
-  it('counts an answer that came all at once from when it was asked for', async () => {
+  it('a benchmark counts an answer that came all at once from when it was asked for', async () => {
     let time = 0
     async function* streamChat(): AsyncGenerator<readonly AnswerChunk[]> {
       time += 100

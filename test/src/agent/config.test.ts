@@ -7,7 +7,7 @@ import { VERSION } from '../../../src/runtime/version.ts'
 const GIVEN = { AFFIDAVIT_API_KEY: 'key', NODE_ID: 'a_b_c_d_e' }
 
 describe('readAgentConfig', () => {
-  it('has a default for all but key and node', () => {
+  it('readAgentConfig has a default for all but key and node', () => {
     expect(readAgentConfig({}, GIVEN)).toEqual({
       gatewayUrl: 'http://127.0.0.1:3000',
       apiKey: 'key',
@@ -24,7 +24,7 @@ describe('readAgentConfig', () => {
     })
   })
 
-  it('asks for the server of a node that makes images, and for one model', () => {
+  it('readAgentConfig asks for the server of a node that makes images, and for one model', () => {
     const draws = { ...GIVEN, NODE_TYPE: 'DIFFUSION' }
     const full = { ...draws, BACKEND_URL: 'http://127.0.0.1:7860', NODE_MODELS: 'sd' }
     expect(readAgentConfig({}, full)).toMatchObject({
@@ -40,7 +40,7 @@ describe('readAgentConfig', () => {
     expect(readNodeAccess({}, draws)).toMatchObject({ nodeId: 'a_b_c_d_e' })
   })
 
-  it('lets options go before the environment', () => {
+  it('readAgentConfig lets options go before the environment', () => {
     const environment = { ...GIVEN, BACKEND_URL: 'http://one:1', NODE_MODELS: 'a' }
     const options = { BACKEND_URL: 'http://two:2/v1/', NODE_MODELS: 'b, c/d ,', NODE_ID: undefined }
     expect(readAgentConfig(options, environment)).toMatchObject({
@@ -49,7 +49,7 @@ describe('readAgentConfig', () => {
     })
   })
 
-  it('tells all faults at once, and repeats no secret', () => {
+  it('readAgentConfig tells all faults at once, and repeats no secret', () => {
     const faulty = {
       AFFIDAVIT_URL: 'http://example.org',
       AFFIDAVIT_API_KEY: 'hush hush',
@@ -75,24 +75,24 @@ describe('readAgentConfig', () => {
     ['ftp://localhost', false],
     ['https://example.org/?a=b', false],
     ['nonsense', false],
-  ])('takes %s as a gateway: %s', (url, isTaken) => {
+  ])("the address %s is taken as a gateway's: %s", (url, isTaken) => {
     const read = () => readNodeAccess({ AFFIDAVIT_URL: url }, GIVEN)
     if (isTaken) expect(read().gatewayUrl).toBe(url)
     else expect(read).toThrow('AFFIDAVIT_URL: expected')
   })
 
-  it('sends a key in the clear beyond this machine only when told to', () => {
+  it('an agent sends a key in the clear beyond this machine only when told to', () => {
     const settings = { AFFIDAVIT_URL: 'http://gateway:3000/v1', AFFIDAVIT_PLAIN_HTTP: 'true' }
     expect(readNodeAccess(settings, GIVEN).gatewayUrl).toBe('http://gateway:3000')
   })
 
-  it('asks for neither key nor node to measure a backend', () => {
+  it('readAgentConfig asks for neither key nor node to measure a backend', () => {
     expect(readBenchmarkConfig({}, {}).durationMs).toBe(60_000)
   })
 })
 
 describe('VERSION', () => {
-  it("is the package's", () => {
+  it("the agent's version is the package's", () => {
     expect(VERSION).toBe(manifest.version)
   })
 })

@@ -12,7 +12,7 @@ function parseAll(
 }
 
 describe('EventParser', () => {
-  it('gives one text for each blank line, several in one packet', () => {
+  it('EventParser gives one text for each blank line, several in one packet', () => {
     expect(parseAll(['data: a\n\ndata: b\n\n'])).toEqual(['a', 'b'])
   })
 
@@ -20,12 +20,12 @@ describe('EventParser', () => {
     ['LF', '\n'],
     ['CRLF', '\r\n'],
     ['CR', '\r'],
-  ])('takes %s as a line break', (_, lineBreak) => {
+  ])('EventParser takes %s as a line break', (_, lineBreak) => {
     const text = ['event: x', 'data: one', 'data: two', '', 'data: three', '', ''].join(lineBreak)
     expect(parseAll([text])).toEqual(['one\ntwo', 'three'])
   })
 
-  it('gives the same wherever the bytes are split, in any two places', () => {
+  it('EventParser gives the same wherever the bytes are split, in any two places', () => {
     const text = Buffer.from(
       '\uFEFF: hi\r\ndata: {"a":"é😀\u0000"}\r\n\r\nid: 1\rdata: x\rdata: y\r\rdata:\n\ndata: [DONE]',
     )
@@ -39,27 +39,27 @@ describe('EventParser', () => {
     expect(parseAll([...text].map((byte) => Uint8Array.of(byte)))).toEqual(whole)
   })
 
-  it('takes a CR and an LF in two packets as one line break, an empty packet between them too', () => {
+  it('EventParser takes a CR and an LF in two packets as one line break, an empty packet between them too', () => {
     expect(parseAll(['data: a\r', '', '\ndata: b\r', '\n\r', '\n'])).toEqual(['a\nb'])
   })
 
-  it('skips comments and other fields, and takes the line in which llama.cpp reports an error', () => {
+  it('EventParser skips comments and other fields, and takes the line in which llama.cpp reports an error', () => {
     expect(parseAll([': ping\n\nretry: 1\ndatum: 2\n\nerror: {"message":"m"}\n\n'])).toEqual([
       '{"message":"m"}',
     ])
   })
 
-  it('takes that line also when it comes byte by byte', () => {
+  it('EventParser takes the error line of llama.cpp also when it comes byte by byte', () => {
     const bytes = [...Buffer.from('error: {"message":"m"}\n\n')].map((byte) => Uint8Array.of(byte))
     expect(parseAll(bytes)).toEqual(['{"message":"m"}'])
   })
 
-  it('gives the event that no blank line and no line break ends', () => {
+  it('EventParser gives the event that no blank line and no line break ends', () => {
     expect(parseAll(['data: a\n'])).toEqual(['a'])
     expect(parseAll(['data: a'])).toEqual(['a'])
   })
 
-  it('refuses an event over the limit: in one line, over many lines, over many packets, all line breaks', () => {
+  it('EventParser refuses an event over the limit: in one line, many lines, many packets, all line breaks', () => {
     expect(parseAll([`data: ${'x'.repeat(94)}\n\n`], 100)).toHaveLength(1)
     expect(() => parseAll([`data: ${'x'.repeat(95)}\n\n`], 100)).toThrow(EventTooLargeError)
     expect(() => parseAll(['data: 0123456789\n'.repeat(11)], 100)).toThrow(EventTooLargeError)
@@ -73,7 +73,7 @@ describe('EventParser', () => {
     expect(parseAll(['\r'.repeat(1_000_000)], 100)).toEqual([])
   })
 
-  it('leaves the events that came before one over the limit', () => {
+  it('EventParser gives the events that came before an event over the limit', () => {
     const events: string[] = []
     const packet = Buffer.from(`data: a\n\ndata: b\n\ndata: ${'x'.repeat(95)}`)
     expect(() => new EventParser({ eventBytesMax: 100 }).push(packet, events)).toThrow(

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { describeGpus, readHardware, readLoad } from '../../../src/agent/machine.ts'
 
 describe('readHardware', () => {
-  it('reads this machine, with or without a GPU', async () => {
+  it('readHardware reads this machine, with or without a GPU', async () => {
     const hardware = await readHardware()
     expect(hardware.cpu_count).toBeGreaterThan(0)
     expect(hardware.ram).toBeGreaterThan(100)
@@ -13,7 +13,7 @@ describe('readHardware', () => {
 })
 
 describe('describeGpus', () => {
-  it('sums the memory of GPUs that compute, and leaves display adapters out', () => {
+  it('describeGpus sums the memory of GPUs that compute, and leaves display adapters out', () => {
     const a100 = { model: 'NVIDIA A100', vram: 0, memoryTotal: 81_920, powerLimit: 399.6 }
     const display = { model: 'ASPEED', vram: 16 }
     expect(describeGpus([display, a100, a100])).toEqual({
@@ -24,7 +24,7 @@ describe('describeGpus', () => {
     })
   })
 
-  it('takes a GPU of which no driver tells anything by its memory', () => {
+  it('describeGpus takes a device without a name for a GPU by its memory', () => {
     expect(describeGpus([{ model: '', vram: 8192 }])).toEqual({
       gpu_model: 'unknown',
       vram: 8192,
@@ -33,18 +33,21 @@ describe('describeGpus', () => {
     })
   })
 
-  it.each([[[]], [[{ model: 'ASPEED', vram: null }]]])('takes %j as no GPU', (controllers) => {
-    expect(describeGpus(controllers)).toEqual({
-      gpu_model: null,
-      vram: 0,
-      gpu_count: 0,
-      power_limit: null,
-    })
-  })
+  it.each([[[]], [[{ model: 'ASPEED', vram: null }]]])(
+    'describeGpus finds no GPU in %j',
+    (controllers) => {
+      expect(describeGpus(controllers)).toEqual({
+        gpu_model: null,
+        vram: 0,
+        gpu_count: 0,
+        power_limit: null,
+      })
+    },
+  )
 })
 
 describe('readLoad', () => {
-  it('gives percentages', async () => {
+  it('readLoad gives percentages of the load', async () => {
     const { cpuPercent, ramPercent, diskPercent } = await readLoad()
     for (const share of [cpuPercent, ramPercent, diskPercent]) {
       expect(share).toBeGreaterThanOrEqual(0)

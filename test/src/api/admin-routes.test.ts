@@ -35,7 +35,7 @@ const send = (method: string, path: string, body?: unknown, of = admin) =>
   })
 
 describe('the operator’s routes', () => {
-  it.each(PATHS)('%s needs the scope admin', async (path) => {
+  it.each(PATHS)("the operator's route %s needs the scope admin", async (path) => {
     expect(await outcomeOf(await getPath(gateway, `/v1/admin/${path}`))).toEqual([
       403,
       'insufficient_scope',
@@ -43,7 +43,7 @@ describe('the operator’s routes', () => {
     expect((await fetch(`${gateway.url}/v1/admin/${path}`)).status).toBe(401)
   })
 
-  it('open accounts and set their tiers', async () => {
+  it("the operator's routes open accounts and set their tiers", async () => {
     const refused = await send('POST', 'accounts', { name: 'mine' }, gateway)
     expect(await outcomeOf(refused)).toEqual([403, 'insufficient_scope'])
     const opened = await (await send('POST', 'accounts', { name: 'new' })).json()
@@ -56,7 +56,7 @@ describe('the operator’s routes', () => {
     expect(await outcomeOf(await set('a\nb', null))).toEqual([422, ['body.name']])
   })
 
-  it('list enclaves, and drain and add them', async () => {
+  it("the operator's routes list enclaves, and drain and add them", async () => {
     const { enclaves } = await read('enclaves')
     expect(enclaves).toMatchObject([{ state: 'usable', notary: gateway.enclave.notary }])
     const url = enclaves[0]?.url ?? ''
@@ -75,7 +75,7 @@ describe('the operator’s routes', () => {
     await expect.poll(state, { timeout: 20_000 }).toBe('usable')
   })
 
-  it('tell what waits', async () => {
+  it("the operator's routes tell which anchors and commits wait", async () => {
     await expect.poll(async () => (await postChat(gateway, CHAT_REQUEST)).status).toBe(200)
     const { anchors } = await read('anchors')
     expect(anchors).toMatchObject([{ state: 'pending', notary: gateway.enclave.notary, size: 1 }])

@@ -9,7 +9,7 @@ import {
 const refused = expect.objectContaining({ code: 'overloaded', status: 503 })
 
 describe('createAdmission', () => {
-  it('admits as many calls as allowed, and again once one is released', () => {
+  it('an admission admits as many calls as allowed, and again once a call is released', () => {
     const admission = createAdmission({ callsMax: 2, bytesMax: 10 })
     const first = admission.admit()
     admission.admit()
@@ -18,7 +18,7 @@ describe('createAdmission', () => {
     expect(() => admission.admit()).not.toThrow()
   })
 
-  it('bounds the bytes of all calls together', () => {
+  it('an admission bounds the bytes of all calls together', () => {
     const admission = createAdmission({ callsMax: 2, bytesMax: 10 })
     const [first, second] = [admission.admit(), admission.admit()]
     first.reserve(6)
@@ -29,7 +29,7 @@ describe('createAdmission', () => {
     expect(admission.load()).toEqual({ calls: 1, bytes: 10 })
   })
 
-  it('counts a release once', () => {
+  it('an admission counts the release of a call once', () => {
     const admission = createAdmission({ callsMax: 2, bytesMax: 10 })
     const slot = admission.admit()
     slot.reserve(5)
@@ -40,7 +40,7 @@ describe('createAdmission', () => {
 })
 
 describe('createSharedAdmission', () => {
-  it('bounds the calls of one owner, and those of all, and takes neither for the other', () => {
+  it('a shared admission bounds the calls of one owner and of all, and takes neither for the other', () => {
     const admission = createSharedAdmission({ callsMax: 3, ownerCallsMax: 2 })
     const [first, second] = [admission.admit('one'), admission.admit('one')]
     expect(() => admission.admit('one')).toThrow(refused)
@@ -65,7 +65,7 @@ describe('createMemoryBudget', () => {
   const budget = () => createMemoryBudget(800 * KIB * HELD_WEIGHT)
   const wide = createAdmission({ callsMax: 100, bytesMax: 2 ** 30 })
 
-  it('bounds what slots of several admissions hold together', () => {
+  it('a memory budget bounds what slots of several admissions hold together', () => {
     const memory = budget()
     const other = createAdmission({ callsMax: 1, bytesMax: 2 ** 30 })
     const [one, two] = [memory.charge(wide), memory.charge(other)]
@@ -78,7 +78,7 @@ describe('createMemoryBudget', () => {
     expect(wide.load().bytes).toBe(0)
   })
 
-  it('counts what a call takes by itself, and leaves room that such calls cannot take', () => {
+  it('a memory budget counts what a call takes by itself, and leaves room that such calls cannot take', () => {
     const memory = createMemoryBudget(800 * KIB)
     const open = createAdmission({ callsMax: 100, bytesMax: 2 ** 30, callBytes: 100 * KIB })
     const streams = Array.from({ length: 7 }, () => memory.charge(open))
@@ -93,7 +93,7 @@ describe('createMemoryBudget', () => {
     expect(() => memory.charge(open)).not.toThrow()
   })
 
-  it('keeps room for small calls that large ones cannot take', () => {
+  it('a memory budget keeps room for small calls that large ones cannot take', () => {
     const memory = budget()
     memory.charge(wide).reserve(700 * KIB)
     expect(() => memory.charge(wide).reserve(300 * KIB)).toThrow(refused)
@@ -103,14 +103,14 @@ describe('createMemoryBudget', () => {
     expect(() => small.reserve(1)).toThrow(refused)
   })
 
-  it('says so of a call that would be too much alone: to try again would not help', () => {
+  it('a memory budget says of a call that is too large alone that to try again would not help', () => {
     const slot = budget().charge(wide)
     expect(() => slot.reserve(750 * KIB)).toThrow(
       expect.objectContaining({ code: 'payload_too_large', status: 413 }),
     )
   })
 
-  it('takes nothing for a call that its own admission refuses', () => {
+  it('a memory budget takes nothing for a call that its own admission refuses', () => {
     const memory = budget()
     const narrow = createAdmission({ callsMax: 1, bytesMax: 10 })
     expect(() => memory.charge(narrow).reserve(11)).toThrow(refused)

@@ -27,7 +27,7 @@ afterAll(() => void server.close())
 const get = (path: string) =>
   fetch(`http://127.0.0.1:${(server.address() as AddressInfo).port}${path}`)
 
-it('says nothing of a fault of ours outside, and logs it', async () => {
+it('an answer says nothing about a fault of ours, which is logged', async () => {
   const reply = await get('/ours')
   expect(reply.status).toBe(500)
   expect(await reply.json()).toEqual({
@@ -40,7 +40,7 @@ it('says nothing of a fault of ours outside, and logs it', async () => {
   expect(lines.join()).toContain('unexpected error')
 })
 
-it('logs the cause of a refusal and does not show it', async () => {
+it('an answer does not show the cause of a refusal, which is logged', async () => {
   const reply = await get('/refused')
   expect(reply.status).toBe(503)
   expect(await reply.text()).not.toContain('ECONNREFUSED')

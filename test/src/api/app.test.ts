@@ -17,7 +17,7 @@ afterAll(async () => {
 const sleep = (durationMs: number) => new Promise((resolve) => setTimeout(resolve, durationMs))
 
 describe('the public routes', () => {
-  it('GET / says what this is', async () => {
+  it('the route / says in JSON what this server is', async () => {
     const reply = await fetch(`${gateway.url}/`)
     expect(reply.status).toBe(200)
     expect(await reply.json()).toEqual({
@@ -26,7 +26,7 @@ describe('the public routes', () => {
     })
   })
 
-  it('GET /v1/attestation gives the current document, or a fresh one over the nonce', async () => {
+  it('the public attestation is the current document, or a fresh one over the given nonce', async () => {
     const path = `${gateway.url}/v1/attestation`
     const current = (await (await fetch(path)).json()) as Record<string, unknown>
     expect(current).toMatchObject({
@@ -38,14 +38,17 @@ describe('the public routes', () => {
     expect(fresh).toEqual({ ...current, attestation: Buffer.alloc(16, 0xab).toString('base64') })
   })
 
-  it.each(['', 'ab', 'zz'.repeat(16), 'ab'.repeat(65)])('refuses the nonce %j', async (nonce) => {
-    const reply = await fetch(`${gateway.url}/v1/attestation?nonce=${nonce}`)
-    expect(await outcomeOf(reply)).toEqual([422, ['query.nonce']])
-  })
+  it.each(['', 'ab', 'zz'.repeat(16), 'ab'.repeat(65)])(
+    'the public attestation refuses the nonce %j',
+    async (nonce) => {
+      const reply = await fetch(`${gateway.url}/v1/attestation?nonce=${nonce}`)
+      expect(await outcomeOf(reply)).toEqual([422, ['query.nonce']])
+    },
+  )
 })
 
 describe('every answer', () => {
-  it('carries an id and how long it took', async () => {
+  it('every answer carries an id and how long it took', async () => {
     const reply = await fetch(`${gateway.url}/`)
     expect(reply.headers.get('x-request-id')).toMatch(/^req_/)
     expect(reply.headers.get('openai-processing-ms')).toMatch(/^\d+$/)
@@ -59,7 +62,7 @@ describe('every answer', () => {
     ['x'.repeat(129), false],
     ['has space', false],
     ['{"json":1}', false],
-  ])("takes the caller's id %j only in its form: %s", async (id, isTaken) => {
+  ])("an answer takes the caller's id %j only in its form: %s", async (id, isTaken) => {
     const reply = await fetch(`${gateway.url}/`, { headers: { 'x-request-id': id } })
     expect(reply.headers.get('x-request-id') === id).toBe(isTaken)
   })
@@ -71,39 +74,39 @@ describe('every answer', () => {
     ['POST', '/', 405, 'method_not_allowed', 'HEAD, GET'],
     ['DELETE', VERIFIED_PATH, 405, 'method_not_allowed', 'HEAD, GET, POST'],
     ['PROPFIND', '/', 501, 'not_implemented', 'HEAD, GET'],
-  ])('%s %s is JSON: %i %s', async (method, path, status, code, allow) => {
+  ])('the answer to %s %s is JSON: %i %s', async (method, path, status, code, allow) => {
     const reply = await fetch(gateway.url + path, { method })
     expect(reply.headers.get('allow')).toBe(allow)
     expect(await outcomeOf(reply)).toEqual([status, code])
   })
 
-  it('says what else there is at a path, and nothing of it where there is nothing', async () => {
+  it('an answer says what else there is at a path, and nothing where there is nothing', async () => {
     const messageOf = async (method: string, path: string) =>
       JSON.parse(await (await fetch(gateway.url + path, { method })).text()).error.message
     expect(await messageOf('GET', '/nothing')).toBe('There is nothing at this path')
     expect(await messageOf('POST', '/')).toBe('This path has other methods: HEAD, GET')
   })
 
-  it('to HEAD has the head alone', async () => {
+  it('an answer to HEAD has the head alone', async () => {
     const reply = await fetch(`${gateway.url}/`, { method: 'HEAD' })
     expect([reply.status, await reply.text()]).toEqual([200, ''])
     expect(Number(reply.headers.get('content-length'))).toBeGreaterThan(50)
     expect((await fetch(`${gateway.url}/nothing`, { method: 'HEAD' })).status).toBe(404)
   })
 
-  it('to OPTIONS says which methods there are', async () => {
+  it('an answer to OPTIONS says which methods there are', async () => {
     const reply = await fetch(gateway.url + VERIFIED_PATH, { method: 'OPTIONS' })
     expect(reply.status).toBeLessThan(300)
     expect(reply.headers.get('allow')).toBe('HEAD, GET, POST')
   })
 
-  it('to what is not HTTP is JSON too', async () => {
+  it('an answer to what is not HTTP is JSON too', async () => {
     const connection = await connectRaw(gateway.port)
     connection.write('hello\r\n\r\n')
     expect(await connection.closed).toMatch(/^HTTP\/1.1 400 [\s\S]*"code":"malformed_request"/)
   })
 
-  it('leaves its connection usable, also after a body that was refused', async () => {
+  it('an answer leaves its connection usable, also after a body that was refused', async () => {
     const connection = await connectRaw(gateway.port)
     const head = `POST ${VERIFIED_PATH} HTTP/1.1\r\nhost: x\r\ncontent-type: text/plain\r\ncontent-length: 100000\r\n`
     connection.write(`${head}\r\n${'x'.repeat(100_000)}GET / HTTP/1.1\r\nhost: x\r\n\r\n`)
@@ -111,7 +114,7 @@ describe('every answer', () => {
     connection.socket.destroy()
   })
 
-  it('is logged in one line, without what was said', async () => {
+  it('every answer is logged in one line, without what was said', async () => {
     const before = gateway.logLines.length
     await postChat(
       gateway,
@@ -153,7 +156,7 @@ describe('close', () => {
     return { closing, goOn, idle, reply }
   }
 
-  it('lets a call that is under way finish, and takes no other', async () => {
+  it('a server that closes lets a call that is under way finish, and takes no other', async () => {
     const { closing, goOn, idle, reply } = await callUnderWay(answerWhole({}))
     const busy = await connectRaw(closing.port)
     busy.write('GET / HTTP/1.1\r\nhost: x\r\n')
@@ -171,7 +174,7 @@ describe('close', () => {
     await closing.stop()
   })
 
-  it('ends a call that takes too long, and says so', async () => {
+  it('a server that closes ends a call that takes too long, and says so', async () => {
     const { closing, reply } = await callUnderWay(({ response }) => send(response, {}))
     const startedAtMs = performance.now()
     const closed = closing.app.close()
@@ -181,7 +184,7 @@ describe('close', () => {
     await closing.stop()
   })
 
-  it('ends a stream that takes too long with an error event', async () => {
+  it('a server that closes ends a stream that takes too long with an error event', async () => {
     const { closing, goOn, reply } = await callUnderWay(
       ({ response }) => {
         response.writeHead(200, { 'content-type': 'text/event-stream' })
@@ -201,7 +204,7 @@ describe('close', () => {
 })
 
 it(
-  'listen says that a port is taken',
+  'a server that listens says when its port is taken',
   async () => {
     const other = await startGateway()
     await other.app.close()
@@ -258,7 +261,7 @@ describe('while Postgres is away', () => {
   const PATHS = ['/v1/log', VERIFIED_PATH, '/v1/dashboard/keys', '/v1/network/stats']
 
   it.each(PATHS)(
-    '%s answers 503, when to try again, and says nothing else outside',
+    'the route %s answers 503 while Postgres is away, says when to try again, and nothing else',
     async (path) => {
       // Connections of the pool may still be about to break: what a query on them meets is told
       // alike.
@@ -273,7 +276,7 @@ describe('while Postgres is away', () => {
     },
   )
 
-  it('the log has the cause, and no unexpected error', () => {
+  it('the log has the cause of each refusal while Postgres is away, and no unexpected error', () => {
     expect(away.logLines.join()).not.toContain('unexpected error')
     const causes = away.logLines
       .map((line) => JSON.parse(line).err)
@@ -287,7 +290,7 @@ describe('while Postgres is away', () => {
   })
 
   it(
-    'calls are served again when it is back',
+    'calls are served again when Postgres is back',
     async () => {
       await own.restart()
       for (const path of PATHS)

@@ -11,7 +11,7 @@ const clientOf = (trusted: readonly string[], peer: string | undefined, forwarde
   } as unknown as IncomingMessage)
 
 describe('the address of a client', () => {
-  it('is that of its connection, whatever it says of itself', () => {
+  it('the address of a client is that of its connection, whatever it says of itself', () => {
     expect(clientOf([], '203.0.113.7', '1.2.3.4')).toBe('203.0.113.7')
     expect(clientOf(PROXIES, '203.0.113.7', '1.2.3.4')).toBe('203.0.113.7')
     expect(clientOf([], '10.0.0.1', '1.2.3.4')).toBe('10.0.0.1')
@@ -28,7 +28,7 @@ describe('the address of a client', () => {
     ['[2001:DB9::5]:443', '2001:db9::5'],
     ['fe80::1%eth0', 'fe80::1'],
     ['::ffff:1.2.3.4', '1.2.3.4'],
-  ])('is the last of %s that is no proxy', (forwarded, client) => {
+  ])("the client is the last address of %s that is not a proxy's", (forwarded, client) => {
     expect(clientOf(PROXIES, '10.0.0.1', forwarded)).toBe(client)
     expect(clientOf(PROXIES, '::ffff:10.0.0.1', forwarded)).toBe(client)
   })
@@ -42,11 +42,11 @@ describe('the address of a client', () => {
     '<script>',
     '1.2.3.4\n{"level":"info"}',
     'a'.repeat(100_000),
-  ])('is the proxy’s when what that forwards is none: %#', (forwarded) => {
+  ])('the client is the proxy when what the proxy forwards is not an address: %#', (forwarded) => {
     expect(clientOf(PROXIES, '10.0.0.1', forwarded)).toBe('10.0.0.1')
   })
 
-  it('is looked for in a long chain no further than some hops', () => {
+  it('the address of a client is looked for in a long chain no further than some hops', () => {
     const chain = ['1.2.3.4', ...Array<string>(1_000).fill('10.0.0.2')].join(',')
     expect(clientOf(PROXIES, '10.0.0.1', chain)).toBe('10.0.0.2')
   })

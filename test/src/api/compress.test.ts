@@ -40,7 +40,7 @@ describe('a long JSON answer', () => {
     ['gzip;q=0.5, br;q=0.9', 'br'],
     ['br;q=0, gzip', 'gzip'],
     ['deflate, gzip', 'gzip'],
-  ])('to a client that accepts %j is sent as %s', async (accepted, coding) => {
+  ])('a long JSON answer to a client that accepts %j is sent as %s', async (accepted, coding) => {
     const { headers, body } = await ask('/', accepted)
     expect(headers).toMatchObject({
       'content-encoding': coding,
@@ -53,7 +53,7 @@ describe('a long JSON answer', () => {
   })
 
   it.each([null, 'identity', 'zstd', 'br;q=0', 'gzip;q=0.1, identity;q=1'])(
-    'to a client that says %j is sent as it is, and says that it may vary',
+    'a long JSON answer to a client that says %j is sent as it is, and says that it may vary',
     async (accepted) => {
       const { headers, body } = await ask('/', accepted)
       expect(headers['content-encoding']).toBeUndefined()
@@ -62,7 +62,7 @@ describe('a long JSON answer', () => {
     },
   )
 
-  it('to HEAD has the head that GET has', async () => {
+  it('a long JSON answer to HEAD has the head that GET has', async () => {
     const [get, head] = [await ask('/', 'gzip'), await ask('/', 'gzip', 'HEAD')]
     expect(head.body.length).toBe(0)
     expect(head.headers['content-length']).toBe(get.headers['content-length'])
@@ -74,7 +74,7 @@ describe('never compressed is', () => {
     ['a short answer', '/short', 'GET'],
     ['an answer to POST', '/', 'POST'],
     ['a stream', '/stream', 'GET'],
-  ])('%s', async (_, path, method) => {
+  ])('the body of %s is never compressed', async (_, path, method) => {
     expect((await ask(path, 'br, gzip', method)).headers['content-encoding']).toBeUndefined()
   })
 })

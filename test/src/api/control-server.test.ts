@@ -94,7 +94,7 @@ afterEach(async () => {
 })
 
 describe('the control socket', () => {
-  it('does key operations for another process', async () => {
+  it('the control socket does key operations for another process', async () => {
     const gateway = await connectToGateway(dataFolder)
     expect(await gateway?.keys.create(order)).toEqual({
       ...described,
@@ -108,7 +108,7 @@ describe('the control socket', () => {
     await gateway?.close()
   })
 
-  it('does account operations for another process', async () => {
+  it('the control socket does account operations for another process', async () => {
     const gateway = await connectToGateway(dataFolder)
     expect(await gateway?.accounts.open('Bea')).toEqual({ ...account, name: 'Bea', is_new: true })
     expect(await gateway?.accounts.list()).toEqual([account])
@@ -118,7 +118,7 @@ describe('the control socket', () => {
     await gateway?.close()
   })
 
-  it('does operations on enclaves for another process', async () => {
+  it('the control socket does operations on enclaves for another process', async () => {
     const gateway = await connectToGateway(dataFolder)
     const { socketPath: _, ...shown } = endpoint
     expect(await gateway?.enclaves.list()).toEqual([{ url: 'unix:/run/a.sock', ...shown }])
@@ -131,7 +131,7 @@ describe('the control socket', () => {
     await gateway?.close()
   })
 
-  it('lies where the operator wants it, for this user alone, and replaces one that nobody answers at', async () => {
+  it('the control socket lies where the operator wants it, private, and replaces a dead one there', async () => {
     const path = join(dataFolder, 'control.sock')
     const closeFirst = await openControlAt(() => operations, path)
     expect((await stat(path)).mode & 0o777).toBe(0o600)
@@ -156,7 +156,7 @@ describe('the control socket', () => {
     )
   })
 
-  it('says that something failed, and not what', async () => {
+  it('the control socket says that something failed, and not what', async () => {
     const gateway = await connectToGateway(dataFolder)
     await expect(gateway?.keys.revoke('break')).rejects.toThrow(ControlError)
     await expect(gateway?.keys.revoke('break')).rejects.not.toThrow('on fire')
@@ -179,7 +179,7 @@ describe('the control socket', () => {
     ['an unknown method of enclaves', 'PATCH', '/enclaves', '', 405],
     ['null', 'POST', '/accounts', 'null', 400],
     ['a body too long', 'POST', '/keys', ' '.repeat(CONTROL_BODY_BYTES_MAX + 1), 400],
-  ])('refuses %s', async (_, method, path, body, status) => {
+  ])('the control socket refuses %s', async (_, method, path, body, status) => {
     const { socket } = JSON.parse(await readFile(join(dataFolder, CONTROL_FILE), 'utf8'))
     const call = request({ socketPath: socket, method, path })
     call.end(body)
@@ -189,14 +189,14 @@ describe('the control socket', () => {
     expect(asked).toEqual([])
   })
 
-  it('lies where only this user can reach it', async () => {
+  it('the control socket lies where only this user can reach it', async () => {
     const file = join(dataFolder, CONTROL_FILE)
     const { socket } = JSON.parse(await readFile(file, 'utf8'))
     expect((await stat(file)).mode & 0o777).toBe(0o600)
     expect((await stat(dirname(socket))).mode & 0o777).toBe(0o700)
   })
 
-  it('is gone after a close', async () => {
+  it('the control socket is gone after it was closed', async () => {
     await close()
     expect(await connectToGateway(dataFolder)).toBeNull()
     close = async () => undefined
@@ -204,7 +204,7 @@ describe('the control socket', () => {
 })
 
 describe('what a killed gateway left behind', () => {
-  it('counts as no gateway', async () => {
+  it('a control file that a killed gateway left behind counts as no gateway', async () => {
     await writeFile(
       join(dataFolder, CONTROL_FILE),
       JSON.stringify({ socket: '/nowhere/control.sock', pid: 1 }),
@@ -214,7 +214,7 @@ describe('what a killed gateway left behind', () => {
     expect(await connectToGateway(dataFolder)).toBeNull()
   })
 
-  it('is removed by the next one, but no other folder ever is', async () => {
+  it('a folder that a killed gateway left behind is removed by the next one, and no other folder is', async () => {
     const stale = await makePrivateFolder()
     const precious = await mkdtemp(join(dataFolder, 'affidavit-'))
     for (const left of [stale.path, precious]) {

@@ -33,7 +33,7 @@ const corsHeadersOf = (reply: Response) =>
   [...reply.headers.keys()].filter((name) => name.startsWith('access-control-'))
 
 describe('without configured origins', () => {
-  it('no answer has a header for scripts, and a preflight allows nothing', async () => {
+  it('an answer has no header for scripts without configured origins, and a preflight allows nothing', async () => {
     for (const reply of [
       await fetch(`${none.url}/healthz`, { headers: { origin: APP } }),
       await preflight(none, VERIFIED_PATH, { origin: APP }),
@@ -44,7 +44,7 @@ describe('without configured origins', () => {
 
 describe('with configured origins', () => {
   it.each([APP, 'http://localhost:5173'])(
-    'scripts of %s may read answers and their headers',
+    'scripts of the configured origin %s may read answers and their headers',
     async (origin) => {
       const reply = await fetch(`${some.url}/healthz`, { headers: { origin } })
       expect(reply.headers.get('access-control-allow-origin')).toBe(origin)
@@ -60,7 +60,7 @@ describe('with configured origins', () => {
     'http://app.example',
     'null',
     'HTTPS://APP.EXAMPLE',
-  ])('scripts of %s may not', async (origin) => {
+  ])('scripts of the other origin %s may read no answers', async (origin) => {
     const reply = await fetch(`${some.url}/healthz`, { headers: { origin } })
     expect([reply.status, corsHeadersOf(reply), reply.headers.get('vary')]).toEqual([
       200,
@@ -70,7 +70,7 @@ describe('with configured origins', () => {
     expect(corsHeadersOf(await preflight(some, VERIFIED_PATH, { origin }))).toEqual([])
   })
 
-  it('errors can be read too: of authentication, validation, and of no route', async () => {
+  it('scripts can read errors too: of authentication, of validation, and of an unknown route', async () => {
     const headers = { origin: APP }
     for (const reply of [
       await fetch(some.url + VERIFIED_PATH, { headers }),
@@ -82,7 +82,7 @@ describe('with configured origins', () => {
     }
   })
 
-  it('streams can be read too', async () => {
+  it('scripts of a configured origin can read streams too', async () => {
     some.enclave.setScript(({ response, seal }) => {
       response.writeHead(200, { 'content-type': 'text/event-stream' })
       response.end(`data: {"choices":[]}\n\n${namedEvent('sealed', seal({ choices: [] }))}`)
@@ -109,7 +109,7 @@ describe('with configured origins', () => {
   })
 
   it.each(['x y', 'x,,y', `x${'y'.repeat(REQUESTED_HEADERS_LENGTH_MAX)}`])(
-    'a preflight that asks for the headers %j is given none',
+    'a preflight that asks for the headers %j is given no headers',
     async (asked) => {
       const reply = await preflight(some, '/', {
         origin: APP,
@@ -119,7 +119,7 @@ describe('with configured origins', () => {
     },
   )
 
-  it('a preflight to a path that is none fails', async () => {
+  it('a preflight to an unknown path fails', async () => {
     expect(await outcomeOf(await preflight(some, '/nothing', { origin: APP }))).toEqual([
       404,
       'not_found',
@@ -128,7 +128,7 @@ describe('with configured origins', () => {
 })
 
 describe('with *', () => {
-  it('scripts of every origin may call, without credentials of the browser', async () => {
+  it('scripts of every origin may call when * is configured, without credentials of the browser', async () => {
     const reply = await preflight(all, VERIFIED_PATH, { origin: 'https://anyone.example' })
     expect(reply.headers.get('access-control-allow-origin')).toBe('*')
     expect(reply.headers.get('access-control-allow-credentials')).toBeNull()

@@ -52,7 +52,7 @@ const answerAt = (port: number) =>
   )
 
 describe('connections that say nothing', () => {
-  it('take three quarters of the descriptors at most, and are counted', async () => {
+  it('silent connections take three quarters of the descriptors at most, and are counted', async () => {
     const { port, load } = await start()
     const max = connectionsMaxOf(DESCRIPTORS)
     await crowd(port, DESCRIPTORS * 2)
@@ -62,7 +62,7 @@ describe('connections that say nothing', () => {
     expect(descriptors).toBeLessThan(DESCRIPTORS)
   })
 
-  it('do not end a server that they leave no descriptor, and it serves when they are gone', async () => {
+  it('a server that silent connections leave no descriptor does not end, and serves when they are gone', async () => {
     const { child, port, load } = await start('100000')
     const sockets = await crowd(port, DESCRIPTORS * 2)
     await expect
@@ -74,7 +74,7 @@ describe('connections that say nothing', () => {
   })
 })
 
-it('descriptors that run out are told once in a while, and when there are enough again', async () => {
+it('a lack of descriptors is told once in a while, and when there are enough again', async () => {
   const lines: string[] = []
   const used = { count: 10, atMs: 0 }
   const look = createDescriptorsLook(

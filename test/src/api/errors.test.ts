@@ -11,7 +11,7 @@ import {
 import { DatabaseAwayError } from '../../../src/storage/errors.ts'
 
 describe('errorReply', () => {
-  it('answers every code in the envelope with its status', () => {
+  it('an error reply answers every code in the envelope with its status', () => {
     for (const [code, { status }] of Object.entries(ERROR_RULES)) {
       const reply = errorReply(new ApiError(code as ErrorCode, 'words'))
       expect(reply.status).toBe(status)
@@ -26,7 +26,7 @@ describe('errorReply', () => {
     }
   })
 
-  it('answers a validation error with its detail, and the first fault where OpenAI’s clients look', () => {
+  it('an error reply answers a validation error with its detail, and the first fault where OpenAI’s clients look', () => {
     const detail = [
       { loc: ['body', 'messages', 0, 'role'], msg: 'Field required', type: 'missing' },
       { loc: ['body', 'n'], msg: 'm', type: 't' },
@@ -56,7 +56,7 @@ describe('errorReply', () => {
     [60, '59', '59000'],
     [86_400, '59', '59000'],
   ])(
-    'tells a wait of %i s in both headers, and never a longer one than SDKs honour',
+    'an error reply tells a wait of %i s in both headers, and no longer one than SDKs honour',
     (wait, seconds, ms) => {
       const error = new ApiError('rate_limit_exceeded', 'm', { retryAfterSeconds: wait })
       expect(errorReply(error).headers).toEqual({ 'retry-after': seconds, 'retry-after-ms': ms })
@@ -64,7 +64,7 @@ describe('errorReply', () => {
   )
 
   it.each([new Error('the database password is hunter2'), 'hunter2', null, undefined])(
-    'says nothing of what is not ours: %s',
+    'an error reply says nothing about an error that is not ours: %s',
     (error) => {
       const reply = errorReply(error)
       expect(reply.status).toBe(500)
@@ -73,7 +73,7 @@ describe('errorReply', () => {
     },
   )
 
-  it('tells that the database is away, when to try again, and not where it is', () => {
+  it('an error reply tells that the database is away, when to try again, and not where it is', () => {
     const error = new DatabaseAwayError('connect ECONNREFUSED 10.0.0.7:5432')
     const reply = errorReply(error)
     expect([reply.status, reply.headers]).toEqual([
@@ -84,7 +84,7 @@ describe('errorReply', () => {
     expect(asApiError(error)).toMatchObject({ code: 'not_ready', cause: error })
   })
 
-  it('tells clients when to try again, and when not to', () => {
+  it('an error reply tells clients when to try again, and when not to', () => {
     expect(errorReply(new ApiError('overloaded', 'm')).headers).toEqual({
       'retry-after': '1',
       'retry-after-ms': '1000',

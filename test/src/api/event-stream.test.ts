@@ -47,7 +47,7 @@ async function read(path: string): Promise<string> {
   return (await fetch(`http://127.0.0.1:${(server.address() as AddressInfo).port}${path}`)).text()
 }
 
-it('logs what stands behind a fault in mid-stream, does not tell it, and notes the code', async () => {
+it('a fault in mid-stream has its cause logged and not told, and its code noted', async () => {
   const text = await read('/ours')
   expect(text).toContain('event: error\n')
   expect(text).not.toContain('ECONNREFUSED')
@@ -57,7 +57,7 @@ it('logs what stands behind a fault in mid-stream, does not tell it, and notes t
   await expect.poll(() => failures).toEqual([{ code: 'not_ready', status: 503 }])
 })
 
-it('logs a fault in mid-stream that nobody expected, and says nothing of it outside', async () => {
+it('a fault in mid-stream that was not expected is logged, and nothing is said about it outside', async () => {
   expect(await read('/unexpected')).toMatch(
     /^data: 1\n\nevent: error\ndata: .*"internal_server_error".*\n\n$/,
   )
@@ -67,7 +67,7 @@ it('logs a fault in mid-stream that nobody expected, and says nothing of it outs
   await expect.poll(() => failures).toEqual([{ code: 'internal_server_error', status: 500 }])
 })
 
-it('notes a fault that is told in full, and does not log it besides', async () => {
+it('a fault in mid-stream that is told in full is noted, and not logged besides', async () => {
   await read('/plain')
   await expect.poll(() => failures).toEqual([{ code: 'shutting_down', status: 503 }])
   expect(lines).toEqual([])
@@ -105,7 +105,7 @@ async function start(options: { keepAliveMs?: number; drainTimeoutMs?: number } 
 }
 
 describe('createEventWriter', () => {
-  it('sends the head when it is opened, once', async () => {
+  it('an event writer sends the head when it is opened, once', async () => {
     const { connection, writer, countOpened } = await start()
     expect(writer.isOpen()).toBe(false)
     writer.open()
@@ -118,7 +118,7 @@ describe('createEventWriter', () => {
     expect(countOpened()).toBe(1)
   })
 
-  it('opens itself and sends comments while nothing comes', async () => {
+  it('an event writer opens itself and sends comments while nothing comes', async () => {
     const { connection, writer } = await start({ keepAliveMs: 20 })
     await connection.until(/200 OK[\s\S]*: ping\n\n[\s\S]*: ping\n\n/)
     await writer.write('data: 1\n\n')
@@ -129,7 +129,7 @@ describe('createEventWriter', () => {
     expect(connection.received()).toBe(whole)
   })
 
-  it('ends with an error event and no [DONE]', async () => {
+  it('an event writer ends with an error event and no [DONE]', async () => {
     const { connection, writer } = await start()
     await writer.write('data: 1\n\n')
     writer.fail(new ApiError('provider_error', 'broke'))
@@ -138,14 +138,14 @@ describe('createEventWriter', () => {
     expect(text).not.toContain('[DONE]')
   })
 
-  it('cuts what was not ended, so that half an answer does not look whole', async () => {
+  it('an event writer cuts what was not ended, so that half an answer does not look whole', async () => {
     const { connection, writer } = await start()
     await writer.write('data: 1\n\n')
     writer.close()
     expect(await connection.closed).not.toMatch(/0\r\n\r\n$/)
   })
 
-  it('holds its writer back while the reader does not read, and goes on when it does', async () => {
+  it('an event writer holds back while the reader does not read, and goes on when it does', async () => {
     const { connection, writer } = await start()
     connection.socket.pause()
     let written = 0
@@ -159,7 +159,7 @@ describe('createEventWriter', () => {
     expect(written).toBe(40)
   })
 
-  it('cuts off a reader that does not read for too long', async () => {
+  it('an event writer cuts off a reader that does not read for too long', async () => {
     const { connection, writer } = await start({ drainTimeoutMs: 100, keepAliveMs: 10 })
     // Tests before this one, in the same worker, may have left theirs.
     const heldBefore = process.memoryUsage().arrayBuffers
@@ -171,7 +171,7 @@ describe('createEventWriter', () => {
     expect(process.memoryUsage().arrayBuffers - heldBefore).toBeLessThan(200e6)
   })
 
-  it('says that the caller left, also while it waits for room', async () => {
+  it('an event writer says that the caller left, also while it waits for room', async () => {
     const { connection, writer } = await start()
     connection.socket.pause()
     const flood = async () => {

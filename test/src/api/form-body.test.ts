@@ -28,7 +28,7 @@ describe('boundaryOf', () => {
     ['multipart/form-data; boundary=abc', 'abc'],
     ['Multipart/Form-Data;boundary="a b"', 'a b'],
     ['multipart/form-data; charset=utf-8; boundary=--x_1; y=z', '--x_1'],
-  ])('finds that of %s', (type, boundary) => {
+  ])('boundaryOf finds the boundary of %s', (type, boundary) => {
     expect(boundaryOf(type)).toBe(boundary)
   })
 
@@ -42,11 +42,11 @@ describe('boundaryOf', () => {
     `multipart/form-data; boundary=${'a'.repeat(71)}`,
     'multipart/mixed; boundary=a',
     'multipart/form-data; boundary="a\r\nb"',
-  ])('finds none in %s', (type) => {
+  ])('boundaryOf finds no boundary in %s', (type) => {
     expect(boundaryOf(type)).toBeNull()
   })
 
-  it('reads a hostile header in no time', () => {
+  it('boundaryOf reads a hostile header in no time', () => {
     const before = process.cpuUsage()
     expect(boundaryOf(`multipart/form-data${'; boundary '.repeat(1_400)}`)).toBeNull()
     expect(process.cpuUsage(before).user).toBeLessThan(200_000)
@@ -54,7 +54,7 @@ describe('boundaryOf', () => {
 })
 
 describe('parseForm', () => {
-  it('gives the parts as they are, line breaks and near boundaries in them included', async () => {
+  it('parseForm gives the parts as they are, line breaks and near boundaries in them included', async () => {
     const body = `${part('a', 'one')}${part('b', '\r\n--\r\n--c--\r\n')}--b--\r\nepilogue`
     expect(
       (await parse(body)).map(({ name, bytes }) => [name, Buffer.from(bytes).toString()]),
@@ -64,7 +64,7 @@ describe('parseForm', () => {
     ])
   })
 
-  it('reads what FormData of this runtime writes', async () => {
+  it('parseForm reads what FormData of this runtime writes', async () => {
     const bytes = Buffer.from(Array.from({ length: 512 }, (_, index) => index % 256))
     const form = new FormData()
     form.set('prompt', 'zwölf "Füchse"\r\n')
@@ -80,7 +80,7 @@ describe('parseForm', () => {
     expect(Buffer.from(parts[1]?.bytes ?? [])).toEqual(bytes)
   })
 
-  it('gives an empty part, and no parts at all', async () => {
+  it('parseForm gives an empty part, and no parts at all', async () => {
     expect(await parse(`${part('a', '')}--b--`)).toMatchObject([
       { name: 'a', bytes: Buffer.alloc(0) },
     ])
@@ -107,11 +107,11 @@ describe('parseForm', () => {
       'parts without a transfer encoding',
     ],
     [`${part('a', 'x').repeat(PARTS_MAX + 1)}--b--`, `at most ${PARTS_MAX} parts`],
-  ])('refuses %j', async (body, expected) => {
+  ])('parseForm refuses the body %j', async (body, expected) => {
     expect(await messageOf(body)).toContain(expected)
   })
 
-  it('gives what comes in slices as it is: bytes of every kind, near boundaries at every place', async () => {
+  it('parseForm gives slices as they are: bytes of every kind, near boundaries at every place', async () => {
     const near = Buffer.from(`\r\n--${'x'.repeat(60)}`)
     const bytes = Buffer.concat([
       randomBytes(200_001),
@@ -125,14 +125,14 @@ describe('parseForm', () => {
   })
 
   it.each(['json-', 'x-www-form-urlencoded-', 'octet-stream-'])(
-    'takes a boundary that names another type: %s',
+    'parseForm takes a boundary that names another type: %s',
     async (boundary) => {
       const text = `--${boundary}\r\nContent-Disposition: form-data; name="a"\r\n\r\nx\r\n--${boundary}--`
       expect(await parse(text, boundary)).toMatchObject([{ name: 'a' }])
     },
   )
 
-  it('takes blanks after a boundary', async () => {
+  it('parseForm takes blanks after a boundary', async () => {
     const body = `${part('a', 'one').replace('--b', '--b \t')}${part('b', 'two').replace('--b', '--b ')}--b--`
     expect(
       (await parse(body)).map(({ name, bytes }) => [name, Buffer.from(bytes).toString()]),
@@ -142,7 +142,7 @@ describe('parseForm', () => {
     ])
   })
 
-  it('takes any bytes for a form or for none', async () => {
+  it('parseForm takes any bytes for a form or refuses them', async () => {
     const pieces = fc.constantFrom(
       '--b',
       '--',
@@ -165,7 +165,7 @@ describe('parseForm', () => {
   const formOf = (bytes: Buffer) => Buffer.concat([HEAD, bytes, Buffer.from('\r\n--boundary--')])
   const cpuMs = () => process.cpuUsage().user / 1_000
 
-  it('parses 25 MiB of near boundaries, and of headers, in well under a second', async () => {
+  it('parseForm parses 25 MiB of near boundaries, and of headers, in well under a second', async () => {
     const near = Buffer.from(`\r\n--bounda${'x'.repeat(246)}`.repeat(102_400))
     const startedAt = cpuMs()
     const [whole] = await parseForm(formOf(near), 'boundary')
@@ -182,14 +182,14 @@ describe('parseForm', () => {
       'near boundaries without anything between them',
       Buffer.from('\r\n--bounda'.repeat(2_600_000)),
     ],
-  ])('refuses 25 MiB of %s, which would keep it busy, at once', async (_, bytes) => {
+  ])('parseForm refuses 25 MiB of %s, which would keep it busy, at once', async (_, bytes) => {
     const form = formOf(bytes)
     const startedAt = cpuMs()
     await expect(parseForm(form, 'boundary')).rejects.toThrow(ValidationError)
     expect(cpuMs() - startedAt).toBeLessThan(200)
   })
 
-  it('leaves others their turns while it parses what keeps it busy', async () => {
+  it('parseForm leaves others their turns while it parses what keeps it busy', async () => {
     let turns = 0
     let isParsing = true
     const count = () => {
@@ -202,12 +202,12 @@ describe('parseForm', () => {
     expect(turns).toBeGreaterThanOrEqual(64)
   })
 
-  it('refuses a header line without a colon, after which the parser would invent bytes', async () => {
+  it('parseForm refuses a header line without a colon, after which the parser would invent bytes', async () => {
     const form = `--b\r\nContent-Disposition: form-data; name="a"\r\njunk\r\nmore: x\r\n\r\nv\r\n--b--`
     await expect(parse(form)).rejects.toThrow(ValidationError)
   })
 
-  it('refuses headers of 64 KiB that would keep it busy, at once', async () => {
+  it('parseForm refuses headers of 64 KiB that would keep it busy, at once', async () => {
     const header = `Content-Disposition: form-data; name="a"; ${'filename="'.repeat(6_500)}x`
     const startedAt = cpuMs()
     expect(await messageOf(`--b\r\n${header}\r\n\r\nx\r\n--b--`)).toContain('bytes of headers')

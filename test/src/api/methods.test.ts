@@ -25,7 +25,7 @@ const examplePath = (pattern: string) => pattern.replaceAll(/:\w+/g, 'ab')
 const allowOf = (reply: Response) => new Set(reply.headers.get('allow')?.split(', '))
 
 describe('every path', () => {
-  it('refuses the methods that it has not with 405 and says which it has', async () => {
+  it('every path refuses the methods that it has not with 405 and says which it has', async () => {
     const paths = methodsByPath()
     expect(paths.size).toBeGreaterThan(15)
     for (const [path, methods] of paths)
@@ -37,7 +37,7 @@ describe('every path', () => {
       }
   })
 
-  it('answers OPTIONS with its methods and no body', async () => {
+  it('every path answers OPTIONS with its methods and no body', async () => {
     for (const [path, methods] of methodsByPath()) {
       const reply = await fetch(gateway.url + examplePath(path), { method: 'OPTIONS' })
       expect([path, reply.status, allowOf(reply), await reply.text()]).toEqual([
@@ -50,19 +50,19 @@ describe('every path', () => {
   })
 
   it.each(['PROPFIND', 'TRACE', 'QUERY', 'MKCOL'])(
-    'answers %s, which no path has, with 501',
+    'every path answers %s, which no path has, with 501',
     async (method) => {
       for (const path of methodsByPath().keys())
         expect(await statusOf(method, examplePath(path))).toBe(501)
     },
   )
 
-  it('does not call its own methods not implemented', async () => {
+  it('the answer to an unknown method calls the method not implemented', async () => {
     const reply = await fetch(`${gateway.url}/v1/models`, { method: 'PROPFIND' })
     expect(await reply.text()).toContain('"This method is not implemented"')
   })
 
-  it('carries the headers of every answer, whatever comes of it', async () => {
+  it('every path answers with the headers of every answer, whatever the outcome', async () => {
     for (const { method, path } of gateway.app.routes) {
       const reply = await fetch(gateway.url + examplePath(path), { method })
       await reply.arrayBuffer()
@@ -91,7 +91,7 @@ describe('what is no path', () => {
     '/..',
     '/v1//models',
     'http://x/nothing',
-  ])('answers %s in the envelope, without a fault of ours', async (path) => {
+  ])('the invalid target %s is answered in the envelope, without a fault of ours', async (path) => {
     for (const method of ['GET', 'OPTIONS', 'POST'])
       expect(await statusOf(method, path)).toBeLessThan(500)
   })

@@ -35,6 +35,6 @@ it.each([
   ['in the middle of the body', `${HEAD}{`],
   ['before the body', HEAD],
   ['after the body', `${HEAD}{}`],
-])('does not wait for a caller who left %s, before it was read', async (_, sent) => {
+])('a body is not waited for when its caller left %s, before it was read', async (_, sent) => {
   await expect(readLate(sent)).rejects.toThrow(CallerLeftError)
 })

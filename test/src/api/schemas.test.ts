@@ -121,25 +121,28 @@ describe('what is documented is what is validated', () => {
     ['embeddings', embeddingRequest, EMBEDDING_BASE],
     ['a key', createKey, KEY_BASE],
     ["a node's hardware", nodeInfo, NODE_BASE],
-  ])('%s: each member, at and beyond its bounds', (_, schema, base) => {
-    const json = jsonSchemaOf(schema)
-    const isDocumented = ajv.compile(json)
-    expect(isDocumented(base)).toBe(true)
-    let refusals = 0
-    for (const member of Object.keys(json.properties as object))
-      for (const value of VALUES) {
-        const changed = JSON.parse(JSON.stringify({ ...base, [member]: value }))
-        const { success, error } = schema.safeParse(changed)
-        // What JSON Schema could say of two members together is said in words instead.
-        const isTogether =
-          error?.issues.some(({ path, message }) => TOGETHER.test(`${path.length} ${message}`)) ??
-          false
-        if (isTogether) continue
-        refusals += success ? 0 : 1
-        expect([member, value, isDocumented(changed)]).toEqual([member, value, success])
-      }
-    expect(refusals).toBeGreaterThan(Object.keys(json.properties as object).length * 10)
-  })
+  ])(
+    'a schema documents what it validates, at and beyond the bounds of each member: %s',
+    (_, schema, base) => {
+      const json = jsonSchemaOf(schema)
+      const isDocumented = ajv.compile(json)
+      expect(isDocumented(base)).toBe(true)
+      let refusals = 0
+      for (const member of Object.keys(json.properties as object))
+        for (const value of VALUES) {
+          const changed = JSON.parse(JSON.stringify({ ...base, [member]: value }))
+          const { success, error } = schema.safeParse(changed)
+          // What JSON Schema could say of two members together is said in words instead.
+          const isTogether =
+            error?.issues.some(({ path, message }) => TOGETHER.test(`${path.length} ${message}`)) ??
+            false
+          if (isTogether) continue
+          refusals += success ? 0 : 1
+          expect([member, value, isDocumented(changed)]).toEqual([member, value, success])
+        }
+      expect(refusals).toBeGreaterThan(Object.keys(json.properties as object).length * 10)
+    },
+  )
 
   /** With the depth of the member. */
   const TOGETHER =
@@ -147,7 +150,7 @@ describe('what is documented is what is validated', () => {
 })
 
 describe('jsonSchemaOf', () => {
-  it('keeps the default of a text that becomes a number', () => {
+  it('jsonSchemaOf keeps the default of a text that becomes a number', () => {
     const schema = z.object({ limit: integerText({ min: 1, max: 10 }).default(5) })
     expect(jsonSchemaOf(schema)).toEqual({
       type: 'object',
@@ -155,7 +158,7 @@ describe('jsonSchemaOf', () => {
     })
   })
 
-  it('takes what a schema is described as, in whatever it is part of', () => {
+  it('jsonSchemaOf takes what a schema is described as, in whatever it is part of', () => {
     const schema = described(z.unknown(), () => ({ type: 'string', format: 'colour' }))
     expect(jsonSchemaOf(z.object({ a: schema.nullish() }))).toEqual({
       type: 'object',
@@ -171,9 +174,12 @@ describe('boundedText', () => {
     return issue?.code === 'custom' ? issue.params?.type : issue?.code
   }
 
-  it.each(['ab', 'abcd', 'a b', '🦊🦊🦊🦊', 'é\u0301'])('takes %j', (value) => {
-    expect(text.parse(value)).toBe(value)
-  })
+  it.each(['ab', 'abcd', 'a b', '🦊🦊🦊🦊', 'é\u0301'])(
+    'boundedText takes the text %j',
+    (value) => {
+      expect(text.parse(value)).toBe(value)
+    },
+  )
 
   it.each([
     ['', 'string_too_short'],
@@ -189,11 +195,11 @@ describe('boundedText', () => {
     ['   ', 'string_pattern_mismatch'],
     [7, 'invalid_type'],
     [null, 'invalid_type'],
-  ])('refuses %j: %s', (value, type) => {
+  ])('boundedText refuses the text %j: %s', (value, type) => {
     expect(faultOf(value)).toBe(type)
   })
 
-  it('takes no text where none is asked for, and lets it be empty', () => {
+  it('boundedText lets a text be empty when its least length is 0', () => {
     expect(boundedText({ min: 0, max: 4 }).parse('')).toBe('')
   })
 })

@@ -55,7 +55,7 @@ describe('createHttpServer', () => {
       431,
       'headers_too_large',
     ],
-  ])('answers %s in the envelope', async (_, request, status, code) => {
+  ])('the HTTP server answers %s in the envelope', async (_, request, status, code) => {
     const connection = await start(() => expect.unreachable())
     connection.write(request)
     const text = await connection.closed
@@ -64,7 +64,7 @@ describe('createHttpServer', () => {
     expect(errorIn(text)).toMatchObject({ response: 'NOK', error: { status_code: status, code } })
   })
 
-  it('answers a head that comes too slowly', async () => {
+  it('the HTTP server ends a head that comes too slowly with an error', async () => {
     const connection = await start(
       () => expect.unreachable(),
       (server) => {
@@ -76,7 +76,7 @@ describe('createHttpServer', () => {
     expect(errorIn(await connection.closed)).toMatchObject({ error: { code: 'request_timeout' } })
   }, 15_000)
 
-  it('does not write into an answer that has begun', async () => {
+  it('the HTTP server does not write into an answer that has begun', async () => {
     const connection = await start((_, response) => {
       response.writeHead(200, { 'content-type': 'text/event-stream' })
       response.write('data: 1\n\n')
@@ -87,19 +87,19 @@ describe('createHttpServer', () => {
     expect(await connection.closed).not.toContain('malformed_request')
   })
 
-  it('does not write where the answer to a whole request is due', async () => {
+  it('the HTTP server does not write where the answer to a whole request is due', async () => {
     const connection = await start(() => undefined)
     connection.write('GET / HTTP/1.1\r\nhost: x\r\n\r\ngarbage\r\n\r\n')
     expect(await connection.closed).toBe('')
   })
 
-  it('answers a body that turns out to be malformed', async () => {
+  it('the HTTP server answers a body that turns out to be malformed', async () => {
     const connection = await start(() => undefined)
     connection.write('POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\nZZ\r\n')
     expect(errorIn(await connection.closed)).toMatchObject({ error: { code: 'malformed_request' } })
   })
 
-  it('answers the garbage that follows an answered request', async () => {
+  it('the HTTP server answers the garbage that follows an answered request', async () => {
     const connection = await start((_, response) => void response.end('{}'))
     connection.write('GET / HTTP/1.1\r\nhost: x\r\n\r\n')
     await connection.until(/\{\}/)
@@ -107,7 +107,7 @@ describe('createHttpServer', () => {
     expect(await connection.closed).toContain('malformed_request')
   })
 
-  it('leaves it to the reader of a body to say 100 Continue', async () => {
+  it('the HTTP server leaves it to the reader of a body to say 100 Continue', async () => {
     const connection = await start((_, response) => void response.writeHead(413).end('no'))
     connection.write(
       'POST / HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 5\r\n\r\n',

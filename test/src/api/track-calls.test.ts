@@ -30,14 +30,14 @@ const post = (body: unknown) => (headers: Record<string, string>) =>
   postChat(gateway, body, { headers })
 
 describe('the log line of a call', () => {
-  it('has no error where there was none', async () => {
+  it('the log line of a call has no error where there was none', async () => {
     gateway.enclave.setScript(answerWhole({}))
     const line = await lineOf('went-well', post(CHAT_REQUEST))
     expect(line).toMatchObject({ level: 'info', status: 200, isWhole: true })
     expect(line).not.toHaveProperty('error')
   })
 
-  it('has the code of the error that the caller was told, and not its message', async () => {
+  it('the log line of a call has the code of the error that the caller was told, and not its message', async () => {
     const line = await lineOf('no-key', (headers) =>
       fetch(gateway.url + VERIFIED_PATH, { headers }),
     )
@@ -49,18 +49,18 @@ describe('the log line of a call', () => {
     expect(gateway.logLines.join()).not.toContain('marmalade')
   })
 
-  it('has the code of what no route answers', async () => {
+  it('the log line of a call has the code of the error when no route answers', async () => {
     const line = await lineOf('no-route', (headers) => fetch(`${gateway.url}/nothing`, { headers }))
     expect(line).toMatchObject({ level: 'info', status: 404, error: 'not_found' })
   })
 
-  it('has no code of a request that fails validation: its answer has none', async () => {
+  it('the log line of a call that fails validation has no code, as its answer has none', async () => {
     const line = await lineOf('unfit', post({}))
     expect(line).toMatchObject({ level: 'info', status: 422 })
     expect(line).not.toHaveProperty('error')
   })
 
-  it('has the model, its provider with the time it took, the tokens, and who called', async () => {
+  it('the log line of a call has the model, its provider with the time it took, the tokens, and who called', async () => {
     gateway.enclave.setScript(answerWhole({ usage: { prompt_tokens: 3, completion_tokens: 4 } }))
     const line = await lineOf('measured', (headers) =>
       postChat(gateway, CHAT_REQUEST, { headers: { ...headers, 'x-forwarded-for': '6.6.6.6' } }),
@@ -72,7 +72,7 @@ describe('the log line of a call', () => {
     expect(line).not.toHaveProperty('firstTokenMs')
   })
 
-  it('of a stream has the time to its first token', async () => {
+  it('the log line of a stream has the time to its first token', async () => {
     gateway.enclave.setScript(({ response, seal }) => {
       response.writeHead(200, { 'content-type': 'text/event-stream' })
       response.end(`data: {"choices":[]}\n\n${namedEvent('sealed', seal({ choices: [] }))}`)
@@ -84,7 +84,7 @@ describe('the log line of a call', () => {
   })
 
   it.each(['tell me of marmalade', 'm'.repeat(200), 'x"},{"level":"error'])(
-    'has no model that may be any text, as %j',
+    'the log line of a call has no model that may be any text, as %j',
     async (model) => {
       const line = await lineOf(`model-${model.length}`, post({ ...CHAT_REQUEST, model }))
       expect(line).toHaveProperty('status')
@@ -92,7 +92,7 @@ describe('the log line of a call', () => {
     },
   )
 
-  it('has the family alone of a model that nothing served', async () => {
+  it('the log line of a call has the family alone of a model that was not served', async () => {
     const fault = { status: 404, code: 'provider_refused', message: 'no such model' } as const
     gateway.enclave.setScript(answerFault(fault))
     const line = await lineOf('unserved', post(CHAT_REQUEST))
@@ -100,7 +100,7 @@ describe('the log line of a call', () => {
     expect(line).not.toHaveProperty('model')
   })
 
-  it('is a warning from status 500 up', async () => {
+  it('the log line of a call is a warning from status 500 up', async () => {
     gateway.enclave.setScript(
       answerFault({ status: 504, code: 'provider_timeout', message: 'late' }),
     )
@@ -108,7 +108,7 @@ describe('the log line of a call', () => {
     expect(line).toMatchObject({ level: 'warn', status: 504, error: 'provider_timeout' })
   })
 
-  it('is a warning when the error event of a stream says as much', async () => {
+  it('the log line of a call is a warning when the error event of a stream says as much', async () => {
     gateway.enclave.setScript(({ response }) => {
       response.writeHead(200, { 'content-type': 'text/event-stream' })
       const fault = { status: 502, code: 'provider_error', message: 'The provider broke off.' }
@@ -119,7 +119,7 @@ describe('the log line of a call', () => {
     expect(line).toMatchObject({ level: 'warn', status: 200, error: 'provider_error' })
   })
 
-  it('of a caller who leaves before the answer has status 499, and the route’s own 404 stays one', async () => {
+  it("the log line of a call whose caller left before the answer has status 499, and not for a route's own 404", async () => {
     const arrived = Promise.withResolvers<void>()
     gateway.enclave.setScript(async ({ left }) => {
       arrived.resolve()
@@ -142,7 +142,7 @@ describe('the log line of a call', () => {
     expect(absent).toMatchObject({ status: 404, isWhole: true })
   })
 
-  it('of a caller who leaves in mid-stream has the status that he was sent', async () => {
+  it('the log line of a call whose caller left in mid-stream has the status that was sent', async () => {
     gateway.enclave.setScript(async ({ response, left }) => {
       response.writeHead(200, { 'content-type': 'text/event-stream' })
       response.write('data: {"choices":[]}\n\n')
@@ -155,7 +155,7 @@ describe('the log line of a call', () => {
     expect(line).toMatchObject({ status: 200, isWhole: false })
   })
 
-  it('of a probe that failed is a warning, with its code', async () => {
+  it('the log line of a probe that failed is a warning, with its code', async () => {
     await gateway.committer.stop()
     await expect
       .poll(async () => (await getPath(gateway, '/readyz')).status, {

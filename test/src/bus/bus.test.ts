@@ -86,7 +86,7 @@ async function openSilent(near: Bus, far: Bus): Promise<Channel> {
 const stop = (pid: number) => process.kill(pid, 'SIGSTOP')
 
 describe.runIf(NATS.isMet)(NATS.title('a bus'), () => {
-  it('carries channels, what is told to all, and questions', async () => {
+  it('a bus carries channels, what is told to all, and questions', async () => {
     const { near, far } = await openPair()
     serveEcho(far)
     expect(await echo(near, far, 'x'.repeat(3_000_000))).toHaveLength(3_000_000)
@@ -104,7 +104,7 @@ describe.runIf(NATS.isMet)(NATS.title('a bus'), () => {
     await until('no channel is left', () => near.status().channels + far.status().channels === 0)
   })
 
-  it('ends what is called at a service that is not there, or that fails', async () => {
+  it('a call ends at a service that is not there, or that fails', async () => {
     const { near, far } = await openPair()
     far.serve('failing', async () => {
       throw new Error('no')
@@ -118,7 +118,7 @@ describe.runIf(NATS.isMet)(NATS.title('a bus'), () => {
     expect(near.status().channels).toBe(0)
   })
 
-  it('does not hear another prefix', async () => {
+  it('a bus does not hear another prefix', async () => {
     const { near, far } = await openPair()
     const other = open(`test-${randomUUID()}`)
     await until('it is up', () => other.status().isUp)
@@ -128,7 +128,7 @@ describe.runIf(NATS.isMet)(NATS.title('a bus'), () => {
     expect(near.peers()).toEqual([far.id])
   })
 
-  it('ends calls at once when the server is killed, and works again when it is back', async () => {
+  it('a bus ends calls at once when the server is killed, and works again when it is back', async () => {
     const server = await startNatsServer()
     const { near, far } = await openPair(server.url)
     serveEcho(far)
@@ -147,7 +147,7 @@ describe.runIf(NATS.isMet)(NATS.title('a bus'), () => {
     await server.stop()
   })
 
-  it('sees that a frame was lost, though nothing comes after it', async () => {
+  it('a bus sees that a frame was lost, though nothing comes after it', async () => {
     const { near, far, prefix } = await openPair()
     const channel = await openSilent(near, far)
     // The other side is told of a frame that never comes.
@@ -159,7 +159,7 @@ describe.runIf(NATS.isMet)(NATS.title('a bus'), () => {
     expect(channel.signal.reason).toMatchObject({ code: 'aborted' })
   })
 
-  it('logs in as the address says, and tells of a wrong password without it', async () => {
+  it('a bus logs in as the address says, and tells of a wrong password without it', async () => {
     const server = await startNatsServer(['--user', 'gate', '--pass', 'p@ss:w/rd'])
     const login = (password: string) =>
       server.url.replace('//', `//gate:${encodeURIComponent(password)}@`)
@@ -174,13 +174,13 @@ describe.runIf(NATS.isMet)(NATS.title('a bus'), () => {
     await server.stop()
   })
 
-  it('refuses a server without TLS where the address asks for it', async () => {
+  it('a bus refuses a server without TLS where the address asks for it', async () => {
     const bus = open('tls', nats.url.replace('nats:', 'tls:'))
     await until('it is told', () => lines.some((line) => line.includes('bus cannot be used')))
     expect(bus.status().isUp).toBe(false)
   })
 
-  it('is told of permissions that it lacks', async () => {
+  it('a bus is told of permissions that it lacks', async () => {
     const config = join(tmpdir(), `nats-${randomUUID()}.conf`)
     await writeFile(
       config,
@@ -194,7 +194,7 @@ describe.runIf(NATS.isMet)(NATS.title('a bus'), () => {
     await server.stop()
   })
 
-  it('sends smaller frames to a server that takes no larger ones', async () => {
+  it('a bus sends smaller frames to a server that takes no larger ones', async () => {
     const config = join(tmpdir(), `nats-${randomUUID()}.conf`)
     await writeFile(config, 'max_payload: 8192')
     const server = await startNatsServer(['-c', config])
@@ -208,7 +208,7 @@ describe.runIf(NATS.isMet)(NATS.title('a bus'), () => {
     await server.stop()
   })
 
-  it('outlives whatever is said on its subjects, and remembers a bounded number of gateways', async () => {
+  it('a bus outlives whatever is said on its subjects, and remembers a bounded number of gateways', async () => {
     const { near, far, prefix } = await openPair()
     serveEcho(far)
     far.listen('news', () => {
@@ -250,7 +250,7 @@ describe.runIf(NATS.isMet)(NATS.title('a bus'), () => {
     expect(lines.filter((line) => line.includes('not understood')).length).toBeLessThanOrEqual(2)
   })
 
-  it('stops, though the server hangs', async () => {
+  it('a bus stops although the server hangs', async () => {
     const server = await startNatsServer()
     const bus = open('hung', server.url)
     await until('it is up', () => bus.status().isUp)

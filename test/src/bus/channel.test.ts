@@ -86,7 +86,7 @@ async function sendAll(channel: OpenChannel, messages: readonly Uint8Array[]): P
 }
 
 describe('a channel', () => {
-  it('gives the messages that were sent, each whole, both ways at once', async () => {
+  it('a channel gives the messages that were sent, each whole, both ways at once', async () => {
     await fc.assert(
       fc.asyncProperty(lengths, lengths, async (there, back) => {
         const { left, right, over, held, carry } = openPair()
@@ -109,7 +109,7 @@ describe('a channel', () => {
     )
   })
 
-  it('sends a message longer than the window after one that waits to be read', async () => {
+  it('a channel sends a message longer than the window after a message that waits to be read', async () => {
     const { left, right, carry } = openPair()
     const sent = sendAll(left, [message(10), message(WINDOW_BYTES * 3)])
     await carry()
@@ -120,7 +120,7 @@ describe('a channel', () => {
     expect((await read).map(({ length }) => length)).toEqual([10, WINDOW_BYTES * 3])
   })
 
-  it('ends with an error, and never with other bytes, when frames are lost, doubled or swapped', async () => {
+  it('a channel ends with an error, and never with other bytes, when frames are lost, doubled or swapped', async () => {
     const fates = fc.array(fc.constantFrom('pass', 'pass', 'pass', 'lose', 'double', 'swap'), {
       minLength: 1,
       maxLength: 30,
@@ -162,7 +162,7 @@ describe('a channel', () => {
     )
   })
 
-  it('gives to a reader who reads nothing a window and a frame, and waits', async () => {
+  it('a channel holds a window and a frame for a reader who reads nothing, and waits', async () => {
     const { left, right, held, carry } = openPair()
     const sending = settled(
       sendAll(
@@ -179,7 +179,7 @@ describe('a channel', () => {
     expect(held).toEqual({ left: 0, right: 0 })
   })
 
-  it('ends what sends more than it was given credit for', async () => {
+  it('a channel ends when the other side sends more than it was given credit for', async () => {
     const part = (kind: number, number: number, length: number) => {
       const frame = new Uint8Array(5 + length)
       frame[0] = kind
@@ -204,7 +204,7 @@ describe('a channel', () => {
     expect(flood(1, PART_BYTES_MAX + 1)).toBe(0)
   })
 
-  it('ends what gives credit that was not used, and what is of no known form', () => {
+  it('a channel ends at credit that was not used, and at frames of no known form', () => {
     const frames = [
       Uint8Array.of(2, 0, 0, 0, 0, 0, 0, 0, 1),
       Uint8Array.of(2, 0, 0, 0, 0, 1),
@@ -221,7 +221,7 @@ describe('a channel', () => {
     }
   })
 
-  it('takes no message longer than its bound, though it is read', async () => {
+  it('a channel takes no message longer than its bound, though it is read', async () => {
     const { left, right, carry } = openPair()
     const read = settled(readAll(right))
     void settled(left.send(new Uint8Array(MESSAGE_BYTES_MAX + 1)))
@@ -229,14 +229,14 @@ describe('a channel', () => {
     expect((await read).error).toMatchObject({ code: 'lost' })
   })
 
-  it('takes an end within a message for a loss', () => {
+  it('a channel takes an end within a message for a loss', () => {
     const { right } = openPair()
     right.receive(Uint8Array.of(0, 0, 0, 0, 0, 65))
     right.receive(Uint8Array.of(3, 0, 0, 0, 1))
     expect(right.signal.reason).toMatchObject({ code: 'lost' })
   })
 
-  it('gives what came before the end, though the other side is lost after it', async () => {
+  it('a channel gives what came before the end, though the other side is lost after it', async () => {
     const { left, right, carry } = openPair()
     await sendAll(left, [message(7)])
     await carry()
@@ -245,7 +245,7 @@ describe('a channel', () => {
     expect(right.signal.reason).toMatchObject({ code: 'lost', message: 'it stopped' })
   })
 
-  it('never looks whole to a reader when it was ended here', async () => {
+  it('a channel never looks whole to a reader when it was ended here', async () => {
     const { left, right, carry } = openPair()
     await sendAll(left, [message(7)])
     await carry()
@@ -253,7 +253,7 @@ describe('a channel', () => {
     expect((await settled(readAll(right))).error).toMatchObject({ code: 'lost' })
   })
 
-  it('tells the other side why it was aborted, in whatever state', async () => {
+  it('a channel tells the other side why it was aborted, in whatever state', async () => {
     const states: ((pair: ReturnType<typeof openPair>) => Promise<unknown>)[] = [
       async () => undefined,
       async ({ left }) => left.send(message(9)),
@@ -279,7 +279,7 @@ describe('a channel', () => {
     }
   })
 
-  it('is no more once both have ended: what comes then changes nothing', async () => {
+  it('a channel is over once both sides have ended, and what comes then changes nothing', async () => {
     const { left, right, over, carry } = openPair()
     await Promise.all([left.end(), right.end()])
     await carry()
@@ -293,7 +293,7 @@ describe('a channel', () => {
     await expect(left.send(message(1))).rejects.toThrow('after the end')
   })
 
-  it('counts small messages for what they take', async () => {
+  it('a channel counts small messages with the frames that they take', async () => {
     const { left, right, held, carry } = openPair()
     const many = Array.from({ length: 5_000 }, () => message(1))
     const sending = settled(sendAll(left, many))

@@ -70,7 +70,7 @@ const seconds = async (run: () => Promise<unknown>) => {
 }
 
 describe.runIf(NATS.isMet)(NATS.title('when another gateway'), () => {
-  it('is killed, its calls end within seconds, and none looks whole', async () => {
+  it('calls to a gateway that is killed end within seconds, and none looks whole', async () => {
     const far = await startFar()
     const { messages } = await talk(far)
     far.process.kill('SIGKILL')
@@ -80,7 +80,7 @@ describe.runIf(NATS.isMet)(NATS.title('when another gateway'), () => {
     expect(near.status()).toMatchObject({ isUp: true, peers: 0, channels: 0 })
   })
 
-  it('is stopped and goes on, both forget what was under way, and talk again', async () => {
+  it('a gateway that is stopped and goes on forgets what was under way, and talks again', async () => {
     const far = await startFar()
     const { messages } = await talk(far)
     far.process.kill('SIGSTOP')
@@ -98,7 +98,7 @@ describe.runIf(NATS.isMet)(NATS.title('when another gateway'), () => {
     )
   })
 
-  it('reads nothing, others are not hurt: the server cuts it off', async () => {
+  it('a gateway that reads nothing is cut off by the server, and others are not hurt', async () => {
     const slow = await startFar()
     const good = await startFar()
     const channels = Array.from({ length: 400 }, () => near.open(slow.id, 'echo', null))
@@ -111,7 +111,7 @@ describe.runIf(NATS.isMet)(NATS.title('when another gateway'), () => {
     await talk(good)
   })
 
-  it('sends what nobody reads, a bounded amount is held', async () => {
+  it('a gateway that sends what is never read has a bounded amount held', async () => {
     const far = await startFar()
     const before = process.memoryUsage().arrayBuffers
     const channels = Array.from({ length: 100 }, () => near.open(far.id, 'flood', null))
@@ -125,7 +125,7 @@ describe.runIf(NATS.isMet)(NATS.title('when another gateway'), () => {
 })
 
 describe.runIf(NATS.isMet)(NATS.title('when the server hangs'), () => {
-  it('calls end within seconds, and all works again when it goes on', async () => {
+  it('calls end within seconds when the server hangs, and all works again when it goes on', async () => {
     const far = await startFar()
     const { messages } = await talk(far)
     process.kill(nats.pid(), 'SIGSTOP')

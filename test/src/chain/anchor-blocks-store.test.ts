@@ -67,7 +67,7 @@ describe.each(DATABASE_KINDS)('anchor blocks store on %s', (kind) => {
       receiptProof: proof.receiptProof.map(encodeHex),
     }
 
-  it('knows an anchor with its transaction and the configuration of its log, before and after it is mined', async () => {
+  it('the anchor blocks store knows an anchor with its transaction and log, before and after it is mined', async () => {
     const at = place()
     const { txHashes, stored, relayer } = await storeMined([at])
     const [txHash = ''] = txHashes
@@ -83,7 +83,7 @@ describe.each(DATABASE_KINDS)('anchor blocks store on %s', (kind) => {
     expect(await blocks.findAnchor(randomHex(32))).toBeNull()
   })
 
-  it('has no block for an anchor that failed in one', async () => {
+  it('the anchor blocks store has no block for an anchor that failed in one', async () => {
     const log = makeLog()
     const { stored } = await storeCommits(createCommitsStore(database), log, [[{}]])
     await anchors.markMined(log.relayer, [
@@ -95,7 +95,7 @@ describe.each(DATABASE_KINDS)('anchor blocks store on %s', (kind) => {
     })
   })
 
-  it('keeps proofs byte for byte, again with the same outcome', async () => {
+  it('the anchor blocks store keeps proofs byte for byte, again with the same outcome', async () => {
     const at = place()
     const { relayer, txHashes } = await storeMined([at])
     const proof = proofOf(at)
@@ -104,7 +104,7 @@ describe.each(DATABASE_KINDS)('anchor blocks store on %s', (kind) => {
     await blocks.save([])
   })
 
-  it('keeps from a second gateway what is as good', async () => {
+  it('the anchor blocks store keeps the same proofs from a second gateway', async () => {
     const at = place()
     const { relayer, txHashes } = await storeMined([at, at])
     const second = createAnchorBlocksStore(database)
@@ -114,7 +114,7 @@ describe.each(DATABASE_KINDS)('anchor blocks store on %s', (kind) => {
       expect(plain((await blocks.findAnchor(txHashes[nonce] ?? ''))?.proof)).toEqual(plain(proof))
   })
 
-  it('gives no proof of a block that a reorganisation undid, and waits for that of the next', async () => {
+  it('the anchor blocks store gives no proof of an undone block, and waits for that of the next', async () => {
     const [before, after] = [place(), place()]
     const { relayer, txHashes, move, confirm } = await storeMined([before])
     const [txHash = ''] = txHashes
@@ -139,7 +139,7 @@ describe.each(DATABASE_KINDS)('anchor blocks store on %s', (kind) => {
     })
   })
 
-  it('finds the blocks that wait, by number, of confirmed anchors and of one chain', async () => {
+  it('the anchor blocks store finds the blocks that wait, by number, of confirmed anchors and of one chain', async () => {
     const places = [place(), place(), place()]
     const [first, second, third] = places
     const { relayer, confirm } = await storeMined(places)
@@ -154,7 +154,7 @@ describe.each(DATABASE_KINDS)('anchor blocks store on %s', (kind) => {
     expect(await blocks.nextUnproven(chainId, third ?? null)).toBeNull()
   })
 
-  it('lists the anchors of a block among its transactions', async () => {
+  it('the anchor blocks store lists the anchors of a block among its transactions', async () => {
     const [here, elsewhere] = [place(), place()]
     const { relayer, txHashes } = await storeMined([here, elsewhere, here])
     const found = await blocks.listInBlock(here.hash, [randomHex(32), ...txHashes.toReversed()])

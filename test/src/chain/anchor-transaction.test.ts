@@ -24,7 +24,7 @@ const KEYS = Array.from({ length: 8 }, () => Wallet.createRandom().privateKey)
 const bytes = (length: number) => fc.uint8Array({ minLength: length, maxLength: length })
 
 describe('signAnchorTransaction', () => {
-  it('gives what an ethers wallet signs', async () => {
+  it('signAnchorTransaction gives what an ethers wallet signs', async () => {
     const data = CONTRACT.encodeFunctionData('anchor', [
       12,
       ANCHOR.head.root,
@@ -46,7 +46,7 @@ describe('signAnchorTransaction', () => {
     })
   })
 
-  it('gives what ethers encodes, whatever the values', () => {
+  it('signAnchorTransaction gives what ethers encodes, whatever the values', () => {
     const amount = fc.bigInt({ min: 0n, max: 2n ** 80n })
     fc.assert(
       fc.property(
@@ -85,14 +85,14 @@ describe('signAnchorTransaction', () => {
     )
   })
 
-  it('refuses what is no key and no address', () => {
+  it('signAnchorTransaction refuses what is not a key or not an address', () => {
     for (const relayerKey of ['0x', `0x${'00'.repeat(32)}`, `0x${'ff'.repeat(32)}`, 'zz'])
       expect(() => signAnchorTransaction({ ...ANCHOR, relayerKey })).toThrow()
     for (const contract of ['0x', `0x${'c0'.repeat(19)}`, 'zz'])
       expect(() => signAnchorTransaction({ ...ANCHOR, contract })).toThrow()
   })
 
-  it('gives the same bytes for the same anchor, and another hash when anything differs', () => {
+  it('signAnchorTransaction gives the same bytes for the same anchor, and another hash when anything differs', () => {
     const { hash } = signAnchorTransaction(ANCHOR)
     expect(signAnchorTransaction(ANCHOR).hash).toBe(hash)
     const others = [
@@ -107,25 +107,25 @@ describe('signAnchorTransaction', () => {
     expect(new Set([hash, ...others]).size).toBe(8)
   })
 
-  it('refuses roots and signatures of other lengths', () => {
+  it('signAnchorTransaction refuses roots and signatures of other lengths', () => {
     const withHead = (head: Partial<typeof ANCHOR.head>) => () =>
       signAnchorTransaction({ ...ANCHOR, head: { ...ANCHOR.head, ...head } })
     expect(withHead({ root: new Uint8Array(31) })).toThrow('root of 32 bytes, got 31')
     expect(withHead({ signature: new Uint8Array(64) })).toThrow('signature of 65 bytes, got 64')
   })
 
-  it('does not check whose signature the head has', () => {
+  it('signAnchorTransaction does not check whose signature the head has', () => {
     const nobody = { ...ANCHOR.head, signature: new Uint8Array(65) }
     expect(signAnchorTransaction({ ...ANCHOR, head: nobody }).raw).toMatch(/^0x02/)
   })
 })
 
 describe('relayerAddress', () => {
-  it('is the address of the key, in lower case', () => {
+  it('relayerAddress is the address of the key, in lower case', () => {
     expect(relayerAddress(RELAYER.privateKey)).toBe(RELAYER.address.toLowerCase())
   })
 
-  it('refuses what is no key', () => {
+  it('relayerAddress refuses what is not a key', () => {
     for (const key of ['0x', `0x${'00'.repeat(32)}`, `0x${'ff'.repeat(32)}`, 'zz'])
       expect(() => relayerAddress(key)).toThrow()
   })

@@ -39,7 +39,7 @@ describe.each(DATABASE_KINDS)('anchors store on %s', (kind) => {
   const statesOf = async (relayer: string) =>
     (await anchors.listFrom(relayer, 0, 1000)).map(({ state, blockNumber }) => [state, blockNumber])
 
-  it('gives anchors as they were committed, pending and without a block', async () => {
+  it('the anchors store gives anchors as they were committed, pending and without a block', async () => {
     const { relayer, stored } = await storeAnchors(3)
     expect(await anchors.listFrom(relayer, 0, 10)).toEqual(
       stored.map(({ anchor }) => ({
@@ -54,7 +54,7 @@ describe.each(DATABASE_KINDS)('anchors store on %s', (kind) => {
     )
   })
 
-  it('lists from a nonce on, ascending, so many and of this relayer', async () => {
+  it('the anchors store lists from a nonce on, ascending, so many and of this relayer', async () => {
     const { relayer } = await storeAnchors(6)
     await storeAnchors(6)
     const nonces = async (from: number, limit: number) =>
@@ -64,13 +64,13 @@ describe.each(DATABASE_KINDS)('anchors store on %s', (kind) => {
     expect(await nonces(6, 3)).toEqual([])
   })
 
-  it('knows the highest nonce, and that there is none', async () => {
+  it('the anchors store knows the highest nonce, and that there is no nonce yet', async () => {
     const { relayer } = await storeAnchors(4)
     expect(await anchors.highestNonce(relayer)).toBe(3)
     expect(await anchors.highestNonce(randomAddress())).toBeNull()
   })
 
-  it('marks mined and reverted anchors with their blocks, again with the same outcome', async () => {
+  it('the anchors store marks mined and reverted anchors with their blocks, again with the same outcome', async () => {
     const { relayer } = await storeAnchors(3)
     for (let time = 0; time < 2; time++) {
       await anchors.markMined(relayer, [minedAt(0), minedAt(1, false)])
@@ -91,7 +91,7 @@ describe.each(DATABASE_KINDS)('anchors store on %s', (kind) => {
     expect(row.gas_used).toBe(50_001)
   })
 
-  it('moves a mined anchor to another block', async () => {
+  it('the anchors store moves a mined anchor to another block', async () => {
     const { relayer } = await storeAnchors(1)
     await anchors.markMined(relayer, [minedAt(0)])
     const blockHash = randomHex(32)
@@ -101,13 +101,13 @@ describe.each(DATABASE_KINDS)('anchors store on %s', (kind) => {
     ])
   })
 
-  it('marks nothing for no rows', async () => {
+  it('the anchors store marks nothing for no rows', async () => {
     const { relayer } = await storeAnchors(1)
     await anchors.markMined(relayer, [])
     expect(await statesOf(relayer)).toEqual([['pending', null]])
   })
 
-  it('confirms mined anchors up to a nonce, and no others', async () => {
+  it('the anchors store confirms mined anchors up to a nonce, and no others', async () => {
     const { relayer } = await storeAnchors(5)
     const { relayer: other } = await storeAnchors(1)
     await anchors.markMined(relayer, [minedAt(0), minedAt(1, false), minedAt(2), minedAt(4)])
@@ -123,7 +123,7 @@ describe.each(DATABASE_KINDS)('anchors store on %s', (kind) => {
     expect(await statesOf(other)).toEqual([['mined', 100]])
   })
 
-  it('makes every anchor from a nonce on pending again, whatever it was', async () => {
+  it('the anchors store makes every anchor from a nonce on pending again, whatever it was', async () => {
     const { relayer } = await storeAnchors(5)
     await anchors.markMined(relayer, [minedAt(0), minedAt(1), minedAt(2, false), minedAt(3)])
     await anchors.markConfirmed(relayer, 1)
@@ -134,7 +134,7 @@ describe.each(DATABASE_KINDS)('anchors store on %s', (kind) => {
     ])
   })
 
-  it('finds the lowest anchor that is pending or mined', async () => {
+  it('the anchors store finds the lowest anchor that is pending or mined', async () => {
     const { relayer } = await storeAnchors(3)
     expect(await anchors.lowestUnsettled(randomAddress())).toBeNull()
     expect(await anchors.lowestUnsettled(relayer)).toBe(0)
@@ -148,7 +148,7 @@ describe.each(DATABASE_KINDS)('anchors store on %s', (kind) => {
     expect(await anchors.lowestUnsettled(relayer)).toBe(1)
   })
 
-  it('never changes the transaction itself', async () => {
+  it('the anchors store never changes the transaction itself', async () => {
     const { relayer, stored } = await storeAnchors(2)
     await anchors.markMined(relayer, [minedAt(0), minedAt(1)])
     await anchors.markConfirmed(relayer, 1)

@@ -136,7 +136,7 @@ describe('block keeper over a real chain and database', () => {
     )
   const allStored = async () => (await proofsStored()).length === ANCHORS
 
-  it('reads each block once and stores a proof of every anchor in it', async () => {
+  it('the block keeper reads each block once and stores a proof of every anchor in it', async () => {
     await storeAnchors()
     const { asked } = startKeeper(readFrom(chain.rpc))
     await until('all proofs are stored', allStored)
@@ -158,7 +158,7 @@ describe('block keeper over a real chain and database', () => {
     await until('it is idle', async () => (await blocks.nextUnproven(chainId, null)) === null)
   })
 
-  it('goes on when the chain answers again', async () => {
+  it('the block keeper goes on when the chain answers again', async () => {
     await storeAnchors()
     let failures = 7
     const { lines } = startKeeper((hash, signal) =>
@@ -170,7 +170,7 @@ describe('block keeper over a real chain and database', () => {
     expect(lines.filter(({ level }) => level === 'warn')).toHaveLength(1)
   })
 
-  it('passes over a block that cannot be read, and tries it again later', async () => {
+  it('the block keeper passes over a block that cannot be read, and tries it again later', async () => {
     await storeAnchors()
     const first = (await blocks.nextUnproven(chainId, null))?.hash ?? ''
     let isUnreadable = true
@@ -186,7 +186,7 @@ describe('block keeper over a real chain and database', () => {
     expect(asked.slice(count)).toContain(first)
   })
 
-  it('does not ask again and again for a block that the chain does not have', async () => {
+  it('the block keeper does not ask again and again for a block that the chain does not have', async () => {
     await storeAnchors()
     const { asked } = startKeeper(async () => null, { retryMs: 60_000 })
     await until('each was asked for', () => asked.length === ANCHORS / 2)
@@ -195,7 +195,7 @@ describe('block keeper over a real chain and database', () => {
     expect(await proofsStored()).toHaveLength(0)
   })
 
-  it('outlives a database that fails', async () => {
+  it('the block keeper outlives a database that fails', async () => {
     await storeAnchors()
     let failures = 3
     const failing: AnchorBlocksStore = {
@@ -209,7 +209,7 @@ describe('block keeper over a real chain and database', () => {
     await until('all proofs are stored', allStored)
   })
 
-  it('lets calls pass first, but not for ever', async () => {
+  it('the block keeper lets calls pass first, but not for ever', async () => {
     await storeAnchors()
     let looks = 0
     const isBusy = () => {
@@ -221,7 +221,7 @@ describe('block keeper over a real chain and database', () => {
     expect(looks).toBeGreaterThanOrEqual(10 * asked.length)
   })
 
-  it('stops at once while it waits for the chain, and stores nothing afterwards', async () => {
+  it('the block keeper stops at once while it waits for the chain, and stores nothing afterwards', async () => {
     await storeAnchors()
     const { asked, keeper, proofs } = startKeeper(
       (_, signal) =>
@@ -234,7 +234,7 @@ describe('block keeper over a real chain and database', () => {
     expect(await proofsStored()).toHaveLength(0)
   })
 
-  it('reads a block once for all who ask, one block at a time, and no more than may wait', async () => {
+  it('the block keeper reads a block once for all who ask, one at a time, and no more than may wait', async () => {
     await storeAnchors()
     let running = 0
     let most = 0

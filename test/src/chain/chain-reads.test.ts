@@ -37,20 +37,20 @@ async function blockAt(number: number): Promise<RecentBlock> {
 }
 
 describe('createRecentBlocks', () => {
-  it('gives the block of the deployment, never an older one, while the contract is younger than that', async () => {
+  it('createRecentBlocks gives the block of the deployment, never an older one, while the contract is young', async () => {
     expect(await fetchRecentBlock(chain.rpc, 1000)).toEqual(await blockAt(1))
     await chain.rpc.call('anvil_mine', ['0x7'])
     for (const confirmations of [7, 8, 100])
       expect(await fetchRecentBlock(chain.rpc, confirmations)).toEqual(await blockAt(1))
   })
 
-  it('gives no block while there is no contract', async () => {
+  it('createRecentBlocks gives no block while there is no contract', async () => {
     const contract = `0x${'ab'.repeat(20)}`
     const fetchBlock = createRecentBlocks({ rpc: chain.rpc, contract, confirmations: 1 })
     await expect(fetchBlock()).rejects.toMatchObject({ code: 'refused' })
   })
 
-  it('gives a block with all its confirmations once the contract is known to be older than the states', async () => {
+  it('createRecentBlocks gives a block with all its confirmations once the contract is older than the states', async () => {
     const fetchBlock = createRecentBlocks({
       rpc: chain.rpc,
       contract: chain.contract,
@@ -63,7 +63,7 @@ describe('createRecentBlocks', () => {
     expect(await fetchBlock()).toEqual(await blockAt(newest + 0x40 - 90))
   })
 
-  it('gives the block with exactly so many on top of it', async () => {
+  it('createRecentBlocks gives the block with exactly the asked number of blocks on top', async () => {
     await chain.rpc.call('anvil_mine', ['0x20'])
     const newest = Number(await chain.rpc.call('eth_blockNumber', []))
     for (const confirmations of [0, 1, 12]) {
@@ -76,7 +76,7 @@ describe('createRecentBlocks', () => {
   it.each<[string, RegExp, string]>([
     ['no such block', /"result":\{.*\}/, '"result":null'],
     ['a block without a hash', /"hash":"0x[0-9a-f]{64}"/, '"hash":null'],
-  ])('refuses %s', async (_, part, instead) => {
+  ])('createRecentBlocks refuses %s from the endpoint', async (_, part, instead) => {
     proxy.behave((methods) =>
       methods.includes('eth_getBlockByNumber')
         ? { kind: 'alter', alter: (answer) => answer.replace(part, instead) }
@@ -85,14 +85,14 @@ describe('createRecentBlocks', () => {
     await expect(fetchRecentBlock(throughProxy, 1)).rejects.toMatchObject({ code: 'bad_answer' })
   })
 
-  it('ends with the signal’s reason', async () => {
+  it('createRecentBlocks ends with the signal’s reason', async () => {
     const over = AbortSignal.abort(new Error('over'))
     await expect(fetchRecentBlock(chain.rpc, 1, over)).rejects.toThrow('over')
   })
 })
 
 describe('countTransactions', () => {
-  it('counts what waits for a block too, of the expected chain alone', async () => {
+  it('countTransactions counts what waits for a block too, of the expected chain alone', async () => {
     const from = '0x70997970c51812dc3a010c7d01b50e0d17dc79c8'
     const of = { address: from, chainId: chain.chainId }
     expect(await countTransactions(chain.rpc, of)).toBe(0)

@@ -21,33 +21,33 @@ async function connect(more: Partial<Config> = {}, isProduction = false): Promis
 }
 
 describe('connectChain', () => {
-  it('takes the chain id from the endpoint when none was given', async () => {
+  it('connectChain takes the chain id from the endpoint when none was given', async () => {
     const chain = await connect()
     expect(chain).toMatchObject({ chainId: 31_337, contract: local.contract, publicUrl: null })
     expect(chain.relayer.address).toMatch(/^0x[0-9a-f]{40}$/)
   })
 
-  it('refuses another chain than the one that was given', async () => {
+  it('connectChain refuses another chain than the given chain id', async () => {
     await expect(connect({ chainId: 1 })).rejects.toThrow('expected CHAIN_ID 1, got 31337')
   })
 
-  it('refuses an address without a contract', async () => {
+  it('connectChain refuses an address without a contract', async () => {
     await expect(connect({ contract: `0x${'12'.repeat(20)}` })).rejects.toThrow(
       'expected a contract at CONTRACT_ADDRESS',
     )
   })
 
-  it('refuses a development chain in production', async () => {
+  it('connectChain refuses a development chain in production', async () => {
     await expect(connect({}, true)).rejects.toThrow(StartFailure)
     await expect(connect({}, true)).rejects.toThrow("a development chain's id")
   })
 
-  it('starts without an endpoint that cannot be reached, when the chain id was given', async () => {
+  it('connectChain starts without an endpoint that cannot be reached, when the chain id was given', async () => {
     const chain = await connect({ rpcUrl: 'http://127.0.0.1:9', chainId: 5 })
     expect(chain.chainId).toBe(5)
   })
 
-  it('does not start without one whose chain id nobody knows, and never shows its URL', async () => {
+  it('connectChain does not start without a known chain id at an endpoint out of reach, and never shows its URL', async () => {
     const failing = connect({ rpcUrl: 'http://127.0.0.1:9/hush' })
     await expect(failing).rejects.toThrow('give CHAIN_ID to start without it')
     await expect(failing).rejects.not.toThrow('hush')

@@ -58,7 +58,7 @@ describe('a block of a real local chain, with anchors and transactions of all ty
           error instanceof BlockUnreadable || error instanceof RpcError ? error.code : error,
       )
 
-  it('is read as the bytes that were sent, and hash to what the chain names', async () => {
+  it('a block is read as the bytes that were sent, and hash to what the chain names', async () => {
     const block = await read()
     expect(keccak256(block.header)).toBe(hash)
     expect(block.number).toBe(decodeBlockHeader(block.header).number)
@@ -69,7 +69,7 @@ describe('a block of a real local chain, with anchors and transactions of all ty
     expect(block.transactionHashes).toEqual(got.map((raw) => keccak256(raw)))
   })
 
-  it('gives proofs of each transaction and its receipt that verify', async () => {
+  it('a block gives proofs of each transaction and its receipt that verify', async () => {
     const block = await read()
     for (const [index, txHash] of block.transactionHashes.entries()) {
       const proof = proveTransaction(block, txHash)
@@ -86,7 +86,7 @@ describe('a block of a real local chain, with anchors and transactions of all ty
     }
   })
 
-  it('is read from endpoints that lack methods, or give JSON that is not enough', async () => {
+  it('a block is read from endpoints that lack methods, or give JSON that is not enough', async () => {
     const whole = await read()
     const withoutReceipts = changeReplies(chain.rpc, { eth_getBlockReceipts: 'refused' })
     expect(await read(withoutReceipts)).toEqual(whole)
@@ -101,7 +101,7 @@ describe('a block of a real local chain, with anchors and transactions of all ty
     expect(await read(strangeTypes)).toEqual(whole)
   })
 
-  it('is none when the chain does not know it, or its receipts are of another block', async () => {
+  it('a block is null when the chain does not know it, or its receipts are of another block', async () => {
     expect(await fetchBlock(chain.rpc, `0x${'00'.repeat(32)}`)).toBeNull()
     const reorganised = changeReplies(chain.rpc, {
       eth_getBlockReceipts: (receipts: Receipts) =>
@@ -147,13 +147,13 @@ describe('a block of a real local chain, with anchors and transactions of all ty
       (receipts: Receipts) => receipts.map((receipt) => ({ ...receipt, cumulativeGasUsed: '0x1' })),
       'unknown_receipts',
     ],
-  ] as const)('is refused with %s', async (_, method, change, code) => {
+  ] as const)('a block is refused with %s', async (_, method, change, code) => {
     const rpc = changeReplies(chain.rpc, { [method]: change })
     if (code === 'none') expect(await fetchBlock(rpc, hash)).toBeNull()
     else expect(await codeOf(rpc)).toBe(code)
   })
 
-  it('is refused with a transaction that nobody gives the bytes of', async () => {
+  it('a block is refused with a transaction whose bytes no method gives', async () => {
     const hide = (block: Block) => ({ ...block, transactions: block.transactions.map(hideFields) })
     const rpc = changeReplies(chain.rpc, {
       eth_getBlockByHash: hide,

@@ -50,7 +50,7 @@ describe.each(DATABASE_KINDS)('lost anchors on %s', (kind) => {
     ...{ raw: randomHex(200), hash: randomHex(32) },
   })
 
-  it('are listed with their heads, of their chain, until they are replaced', async () => {
+  it('lost anchors are listed with their heads, of their chain, until they are replaced', async () => {
     const { log, lost, other } = await loseFirst()
     const reanchors = createReanchorsStore(database)
     const { size, root, signature } = lost.head
@@ -67,7 +67,7 @@ describe.each(DATABASE_KINDS)('lost anchors on %s', (kind) => {
     expect(await reanchors.listTaken(chainId, 10)).toEqual([])
   })
 
-  it('leave the record its hash, and show what stands in for them, however often', async () => {
+  it('a lost anchor leaves the record its hash, and shows what stands in for it, however often', async () => {
     const { log, logId, lost, other, anchors, commits } = await loseFirst()
     const reanchors = createReanchorsStore(database)
     const [first, second] = [replacementOf(other, 7), replacementOf(log.relayer, 2)]
@@ -107,7 +107,7 @@ describe.each(DATABASE_KINDS)('lost anchors on %s', (kind) => {
     })
   })
 
-  it('are replaced once, by whoever is first, and with a nonce that is free', async () => {
+  it('a lost anchor is replaced once, by the first who does, and with a nonce that is free', async () => {
     const { log, other, commits } = await loseFirst()
     const reanchors = createReanchorsStore(database)
     const taken = { relayer: log.relayer, nonce: 0 }
@@ -119,7 +119,7 @@ describe.each(DATABASE_KINDS)('lost anchors on %s', (kind) => {
     expect([await commits.nextNonce(other), await commits.nextNonce(log.relayer)]).toEqual([8, 2])
   })
 
-  it('are pending again, like what came after them, when a reorganisation frees their nonces', async () => {
+  it('lost anchors are pending again, with what came after them, when a reorganisation frees their nonces', async () => {
     const { log, anchors } = await loseFirst()
     await anchors.markLost(log.relayer, 0)
     expect((await anchors.listFrom(log.relayer, 0, 9)).map(({ state }) => state)).toEqual([
@@ -136,7 +136,7 @@ describe.each(DATABASE_KINDS)('lost anchors on %s', (kind) => {
     ])
   })
 
-  it('count as waiting until they are replaced; then their replacement does', async () => {
+  it('a lost anchor counts as waiting until it is replaced, and then its replacement does', async () => {
     const { log, other } = await loseFirst()
     const relayers = createRelayersStore(database)
     const counts = async () =>
@@ -167,7 +167,7 @@ describe.each(DATABASE_KINDS)('lost anchors on %s', (kind) => {
     )
   })
 
-  it('are of relayers that one gateway follows at a time, but for the one whose own it is', async () => {
+  it('a relayer is followed by one gateway at a time, but for the gateway whose own it is', async () => {
     const { log } = await loseFirst()
     let now = 1_000 + randomBytes(1).readUInt8()
     const relayers = createRelayersStore(database, () => now)

@@ -30,12 +30,12 @@ function startDatabase(
 }
 
 describe('RelayerNonces', () => {
-  it('begins where the database is, or where the chain is when the database knows no relayer', async () => {
+  it('RelayerNonces begins where the database is, or where the chain is when the database knows no relayer', async () => {
     expect(await startDatabase(70).nonces.use(async (nonce) => nonce)).toBe(70)
     expect(await startDatabase(null).nonces.use(async (nonce) => nonce)).toBe(40)
   })
 
-  it('reads the database once while commits succeed, and anew after one that failed', async () => {
+  it('RelayerNonces reads the database once while commits succeed, and again after a failed commit', async () => {
     const { database, nonces } = startDatabase(70)
     const commit = () =>
       nonces.use(async (nonce) => {
@@ -51,7 +51,7 @@ describe('RelayerNonces', () => {
     expect([await commit(), database.reads]).toEqual([90, 2])
   })
 
-  it('makes a commit again whose nonce another gateway took, and none that lost otherwise', async () => {
+  it('RelayerNonces makes a commit again whose nonce another gateway took, and no commit that lost otherwise', async () => {
     const { database, nonces } = startDatabase(70)
     let races = 0
     nonces.onRace = () => races++
@@ -75,13 +75,13 @@ describe('RelayerNonces', () => {
     expect(races).toBe(1)
   })
 
-  it('asks the chain before it gives out the first nonce, and skips what the database lost', async () => {
+  it('RelayerNonces asks the chain before it gives out the first nonce, and skips what the database lost', async () => {
     expect(await startDatabase(60).nonces.use(async (nonce) => nonce)).toBe(60)
     const { database, nonces } = startDatabase(7)
     expect([await nonces.use(async (nonce) => nonce), database.next]).toEqual([40, 40])
   })
 
-  it('believes no count that is far beyond the database, and asks again', async () => {
+  it('RelayerNonces believes no count that is far beyond the database, and asks again', async () => {
     let count = 8 + NONCES_SKIPPED_MAX
     const { database, nonces } = startDatabase(7, async () => count)
     await expect(nonces.refresh()).rejects.toThrow(
@@ -92,7 +92,7 @@ describe('RelayerNonces', () => {
     expect([await nonces.use(async (nonce) => nonce), database.next]).toEqual([9, 9])
   })
 
-  it('gives out none at the start while the chain is away', async () => {
+  it('RelayerNonces gives out no nonce at the start while the chain is away', async () => {
     const { nonces } = startDatabase(7, async () => Promise.reject(new Error('away')))
     await expect(nonces.refresh()).rejects.toThrow(NonceUnknown)
     await expect(nonces.use(async () => expect.unreachable())).rejects.toThrow(
@@ -100,7 +100,7 @@ describe('RelayerNonces', () => {
     )
   })
 
-  it('gives out more while the chain is away later, but not when the database has less than it had', async () => {
+  it('RelayerNonces gives out nonces while the chain is away later, but not when the database has fewer than before', async () => {
     let isAway = false
     const { database, nonces } = startDatabase(50, async () =>
       isAway ? Promise.reject(new Error('away')) : 40,
@@ -121,7 +121,7 @@ describe('RelayerNonces', () => {
     expect(await commit()).toBe(51)
   })
 
-  it('leaves no gap where it took a nonce itself that neither the database nor the chain has any more', async () => {
+  it('RelayerNonces leaves no gap at a nonce of its own that both the database and the chain lost', async () => {
     let count = 0
     const { database, nonces } = startDatabase(0, async () => count)
     const commit = () =>
@@ -138,7 +138,7 @@ describe('RelayerNonces', () => {
     expect([await commit(), await commit()]).toEqual([2, 3])
   })
 
-  it('goes by what the chain shows meanwhile, and asks it again after a failure', async () => {
+  it('RelayerNonces goes by what the chain shows meanwhile, and asks it again after a failure', async () => {
     let count = 40
     const { database, nonces } = startDatabase(40, async () => count)
     const commit = () =>
@@ -158,7 +158,7 @@ describe('RelayerNonces', () => {
     expect(await commit()).toBe(60)
   })
 
-  it('gives each commit a nonce of its own, without a gap, whatever fails and however many ask at once', async () => {
+  it('RelayerNonces gives each of many commits its own nonce, without a gap, whatever fails', async () => {
     const fates = fc.array(fc.constantFrom('done', 'failed', 'done but reported failed'), {
       maxLength: 30,
     })

@@ -15,7 +15,7 @@ describe.each(DATABASE_KINDS)('anchor lag on %s', (kind) => {
   }, 60_000)
   afterAll(() => source.stop())
 
-  it('counts the anchors of all relayers that are not confirmed, of this chain, and knows the oldest', async () => {
+  it('the anchor lag counts the unconfirmed anchors of all relayers of this chain, and knows the oldest', async () => {
     const log = makeLog()
     const relayers = createRelayersStore(database)
     const read = createAnchorLag(relayers, OPENING.domain.chainId)

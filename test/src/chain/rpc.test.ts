@@ -56,7 +56,7 @@ async function codeOf(promise: Promise<unknown>): Promise<string> {
 }
 
 describe('call', () => {
-  it('gives the result', async () => {
+  it('an RPC call gives the result of the endpoint', async () => {
     const client = await serve(([call], outgoing) =>
       json(outgoing, { jsonrpc: '2.0', id: 0, result: call }),
     )
@@ -66,14 +66,14 @@ describe('call', () => {
     })
   })
 
-  it('gives a null result as null', async () => {
+  it('an RPC call gives a null result as null', async () => {
     const client = await serve((_, outgoing) =>
       json(outgoing, { jsonrpc: '2.0', id: 0, result: null }),
     )
     expect(await client.call('eth_test', [])).toBeNull()
   })
 
-  it('throws refused with the endpoint’s words, cut short', async () => {
+  it('an RPC call throws refused with the endpoint’s words, cut short', async () => {
     const error = { code: -32000, message: `no ${'x'.repeat(10_000)}` }
     const client = await serve((_, outgoing) => json(outgoing, { jsonrpc: '2.0', id: 0, error }))
     const thrown = await client.call('eth_test', []).catch((reason: RpcError) => reason)
@@ -83,7 +83,7 @@ describe('call', () => {
     })
   })
 
-  it('sends path, query and credentials of the URL, and names none of them in an error', async () => {
+  it('an RPC call sends path, query and credentials of the URL, and names none of them in an error', async () => {
     const client = await serve(
       (_, outgoing, { url, headers }) => json(outgoing, { result: [url, headers.authorization] }),
       { login: 'user:p%40ss@', path: '/v3/secret-key?a=1' },
@@ -101,7 +101,7 @@ describe('call', () => {
 describe('batch', () => {
   const calls = Array.from({ length: 5 }, (_, at) => ({ method: `m${at}`, params: [] }))
 
-  it('gives replies in the order of the calls, however the endpoint orders them', async () => {
+  it('an RPC batch gives replies in the order of the calls, however the endpoint orders them', async () => {
     const client = await serve((asked, outgoing) =>
       json(outgoing, asked.map(({ id, method }) => ({ id, result: method })).toReversed()),
     )
@@ -109,7 +109,7 @@ describe('batch', () => {
     expect(replies).toEqual(calls.map(({ method }) => ({ kind: 'result', value: method })))
   })
 
-  it('sends at most a hundred calls at a time', async () => {
+  it('an RPC batch sends at most a hundred calls at a time', async () => {
     const sizes: number[] = []
     const client = await serve((asked, outgoing) => {
       sizes.push(asked.length)
@@ -126,7 +126,7 @@ describe('batch', () => {
     )
   })
 
-  it('gives errors of single calls as replies', async () => {
+  it('an RPC batch gives errors of single calls as replies', async () => {
     const client = await serve((asked, outgoing) =>
       json(
         outgoing,
@@ -140,7 +140,7 @@ describe('batch', () => {
     expect(replies[3]).toEqual({ kind: 'result', value: 3 })
   })
 
-  it('of nothing asks nothing', async () => {
+  it('an empty RPC batch asks the endpoint for nothing', async () => {
     const client = await serve((_, outgoing) => outgoing.destroy())
     expect(await client.batch([])).toEqual([])
   })
@@ -152,14 +152,14 @@ describe('batch', () => {
     ['the batch is refused as a whole', { error: { code: -32600, message: 'too many calls' } }],
     ['it is no list', { result: [] }],
     ['it is null', null],
-  ])('throws bad_answer when %s', async (_, answer) => {
+  ])('an RPC batch throws bad_answer when %s', async (_, answer) => {
     const client = await serve((_calls, outgoing) => json(outgoing, answer))
     expect(await codeOf(client.batch(calls))).toBe('bad_answer')
   })
 })
 
 describe('an endpoint that misbehaves', () => {
-  it('throws bad_status for any status but 200, redirects included', async () => {
+  it('an RPC call throws bad_status for any status but 200, redirects included', async () => {
     for (const status of [204, 301, 401, 429, 500]) {
       const client = await serve((_, outgoing) => {
         outgoing.writeHead(status, status === 301 ? { location: '/elsewhere' } : {}).end()
@@ -168,7 +168,7 @@ describe('an endpoint that misbehaves', () => {
     }
   })
 
-  it('throws timeout when the answer does not end in time', async () => {
+  it('an RPC call throws timeout when the answer does not end in time', async () => {
     const client = await serve(
       (_, outgoing) => {
         outgoing.writeHead(200).write('{"result":')
@@ -178,7 +178,7 @@ describe('an endpoint that misbehaves', () => {
     expect(await codeOf(client.call('eth_test', []))).toBe('timeout')
   })
 
-  it('stops reading an answer that is too large', async () => {
+  it('an RPC call stops reading an answer that is too large', async () => {
     let sent = 0
     const client = await serve(
       (_, outgoing) => {
@@ -202,7 +202,7 @@ describe('an endpoint that misbehaves', () => {
     expect(sent).toBeLessThan(32 * 1024 * 1024)
   })
 
-  it('throws unreachable when nobody listens, or the connection breaks', async () => {
+  it('an RPC call throws unreachable when no server listens, or the connection breaks', async () => {
     const client = await serve((_, outgoing) => outgoing.destroy())
     expect(await codeOf(client.call('eth_test', []))).toBe('unreachable')
     const nowhere = createRpc({ url: 'http://127.0.0.1:1' })
@@ -210,7 +210,7 @@ describe('an endpoint that misbehaves', () => {
     await nowhere.close()
   })
 
-  it('throws the caller’s reason when the caller gives up', async () => {
+  it('an RPC call throws the caller’s reason when the caller gives up', async () => {
     const client = await serve(() => undefined)
     const reason = new Error('given up')
     const call = client.call(

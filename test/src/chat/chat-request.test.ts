@@ -24,7 +24,7 @@ const locAndType = (faults: readonly FaultDetail[]) =>
   faults.map(({ loc, type }) => [loc.join('.'), type])
 
 describe('parseChatRequest accepts', () => {
-  it('a minimal request', () => {
+  it('parseChatRequest accepts a minimal request', () => {
     expect(validateBody(chatRequest, encode(minimal))).toMatchObject({
       model: 'demo/echo',
       isStream: false,
@@ -32,7 +32,7 @@ describe('parseChatRequest accepts', () => {
     })
   })
 
-  it('a stream that asks for usage', () => {
+  it('parseChatRequest accepts a stream that asks for usage', () => {
     const body = encode({ ...minimal, stream: true, stream_options: { include_usage: true } })
     expect(validateBody(chatRequest, body)).toMatchObject({
       model: 'demo/echo',
@@ -41,7 +41,7 @@ describe('parseChatRequest accepts', () => {
     })
   })
 
-  it('null for every optional member', () => {
+  it('parseChatRequest accepts null for every optional member', () => {
     const optional = [
       'frequency_penalty',
       'logit_bias',
@@ -116,7 +116,9 @@ describe('parseChatRequest accepts', () => {
       },
     },
     { user: 'someone', unknown_member: { anything: [1, null] }, reasoning_effort: 'low' },
-  ])('%j', (members) => expect(faultsWith(members)).toEqual([]))
+  ])('parseChatRequest accepts the members %j', (members) =>
+    expect(faultsWith(members)).toEqual([]),
+  )
 
   it.each([
     { role: 'system', content: 's' },
@@ -135,24 +137,26 @@ describe('parseChatRequest accepts', () => {
     },
     { role: 'user', content: [{ type: 'file', file: { file_id: 'f' } }] },
     { role: 'assistant', content: [{ type: 'refusal', refusal: 'no' }] },
-  ])('the message %j', (message) => expect(faultsOfMessage(message)).toEqual([]))
+  ])('parseChatRequest accepts the message %j', (message) =>
+    expect(faultsOfMessage(message)).toEqual([]),
+  )
 })
 
 describe('parseChatRequest refuses', () => {
-  it('what is no object, or nothing at all', () => {
+  it('parseChatRequest refuses what is not an object, and an empty body', () => {
     expect(faultsOf('')).toEqual([{ loc: ['body'], msg: 'Field required', type: 'missing' }])
     for (const body of ['[]', '1', 'null', '"x"'])
       expect(locAndType(faultsOf(body))).toEqual([['body', 'dict_type']])
   })
 
-  it('missing members, all of them at once', () => {
+  it('parseChatRequest refuses missing members, all of them at once', () => {
     expect(locAndType(faultsOf({}))).toEqual([
       ['body.messages', 'missing'],
       ['body.model', 'missing'],
     ])
   })
 
-  it('faults of several members together, in words that do not repeat the values', () => {
+  it('parseChatRequest tells faults of several members together, without their values', () => {
     const faults = faultsWith({ temperature: 2.5, n: 'SECRET', stop: ['1', '2', '3', '4', '5'] })
     expect(faults).toEqual([
       { loc: ['body', 'n'], msg: 'Input should be a valid integer', type: 'int_type' },
@@ -238,7 +242,7 @@ describe('parseChatRequest refuses', () => {
       'bool_type',
     ],
     [{ user: 5 }, 'user', 'string_type'],
-  ])('%j at %s', (members, loc, type) =>
+  ])('parseChatRequest refuses %j at %s', (members, loc, type) =>
     expect(locAndType(faultsWith(members))).toEqual([[`body.${loc}`, type]]),
   )
 
@@ -271,7 +275,7 @@ describe('parseChatRequest refuses', () => {
       'tool_calls.0.id',
       'string_type',
     ],
-  ])('the message %j at %s', (message, loc, type) =>
+  ])('parseChatRequest refuses the message %j at %s', (message, loc, type) =>
     expect(locAndType(faultsOfMessage(message))).toEqual([[`body.messages.0.${loc}`, type]]),
   )
 
@@ -282,24 +286,24 @@ describe('parseChatRequest refuses', () => {
     ['{"seed":1e999}', 'body.seed', 'number_overflow'],
     ['{"user":"\\ud800"}', 'body.user', 'lone_surrogate'],
     [`${'['.repeat(200)}`, expect.stringContaining('body.0'), 'too_deep'],
-  ])('JSON that does not mean one thing only: %s', (body, loc, type) =>
+  ])('parseChatRequest refuses JSON that does not mean one thing only: %s', (body, loc, type) =>
     expect(locAndType(faultsOf(body))).toEqual([[loc, type]]),
   )
 
-  it('bytes that are no UTF-8', () => {
+  it('parseChatRequest refuses bytes that are not UTF-8', () => {
     expect(() => validateBody(chatRequest, Uint8Array.of(0x22, 0xff, 0x22))).toThrow(
       ValidationError,
     )
   })
 
-  it('nearly a million faults with a bounded answer, in bounded time', () => {
+  it('parseChatRequest answers nearly a million faults with a bounded list, in bounded time', () => {
     const body = `{"model":"m","messages":[${'1,'.repeat(9e5)}1]}`
     const before = process.cpuUsage()
     expect(faultsOf(body)).toHaveLength(FAULTS_MAX)
     expect(process.cpuUsage(before).user).toBeLessThan(2_000_000)
   })
 
-  it('an overlong name with a cut one in its loc', () => {
+  it('parseChatRequest cuts an overlong name in the loc of its fault', () => {
     const name = 'k'.repeat(1e5)
     const [fault] = faultsOf(`{"${name}":1,"${name}":2}`)
     expect(fault?.loc).toEqual(['body', 'k'.repeat(LOC_NAME_LENGTH_MAX)])

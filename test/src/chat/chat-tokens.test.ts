@@ -17,7 +17,7 @@ const sizeOf = (request: object) =>
 const user = (content: unknown) => ({ messages: [{ role: 'user', content }] })
 
 describe('the size of a chat request', () => {
-  it('counts the bytes of all texts', () => {
+  it('the size of a chat request counts the bytes of all texts', () => {
     expect(sizeOf(user('hello'))).toMatchObject({
       messages: 1,
       promptBytes: 5,
@@ -32,7 +32,7 @@ describe('the size of a chat request', () => {
     expect(sizeOf({ ...user(''), tools }).promptBytes).toBe(JSON.stringify(tools).length)
   })
 
-  it('counts pictures and files, but not their bytes', () => {
+  it('the size of a chat request counts pictures and files, but not their bytes', () => {
     const url = `data:image/png;base64,${'A'.repeat(100_000)}`
     const size = sizeOf(
       user([
@@ -43,7 +43,7 @@ describe('the size of a chat request', () => {
     expect(size).toMatchObject({ promptBytes: 5, attachments: 1 })
   })
 
-  it('takes the newer name of the longest answer before the older', () => {
+  it('the size of a chat request takes the newer name of the longest answer before the older', () => {
     expect(sizeOf({ ...user('a'), max_tokens: 5 }).answerTokensMax).toBe(5)
     expect(sizeOf({ ...user('a'), max_tokens: 5, max_completion_tokens: 7 }).answerTokensMax).toBe(
       7,
@@ -54,13 +54,13 @@ describe('the size of a chat request', () => {
 })
 
 describe('the estimate of a chat request', () => {
-  it('is the prompt, and the longest answer once for each choice', () => {
+  it('the estimate of a chat request is the prompt, and the longest answer once for each choice', () => {
     const size = sizeOf({ ...user('x'.repeat(40)), max_tokens: 100, n: 3 })
     expect(estimatePromptTokens(size)).toBe(14)
     expect(estimateChatTokens(size)).toBe(314)
   })
 
-  it('is a whole number within bounds, whatever is asked for', () => {
+  it('the estimate of a chat request is a whole number within bounds, whatever is asked for', () => {
     for (const most of [1.5, 1e308, Number.MAX_SAFE_INTEGER]) {
       const estimate = estimateChatTokens(
         sizeOf({ ...user('x'), max_completion_tokens: most, n: 128 }),
@@ -77,12 +77,12 @@ const estimated = (usage: unknown) =>
   10 + Math.ceil(JSON.stringify({ choices: [], usage }).length / 4)
 
 describe('the usage of a completion', () => {
-  it('is the total that it states', () => {
+  it('the used tokens of a completion are the total that it states', () => {
     expect(used({ prompt_tokens: 3, completion_tokens: 4, total_tokens: 9 })).toBe(9)
     expect(used({ total_tokens: 0 })).toBe(0)
   })
 
-  it('is the sum, where only the parts are stated', () => {
+  it('the used tokens of a completion are the sum when only the parts are stated', () => {
     expect(used({ prompt_tokens: 3, completion_tokens: 4 })).toBe(7)
   })
 
@@ -93,13 +93,15 @@ describe('the usage of a completion', () => {
     { total_tokens: 1.5 },
     { total_tokens: '9' },
     { total_tokens: 1e300 },
-  ])('is estimated for %j', (usage) => expect(used(usage)).toBe(estimated(usage)))
+  ])('the used tokens of a completion are estimated for the usage %j', (usage) =>
+    expect(used(usage)).toBe(estimated(usage)),
+  )
 
-  it('is never more than an estimate can be', () => {
+  it('the used tokens of a completion are never more than an estimate can be', () => {
     expect(used({ total_tokens: Number.MAX_SAFE_INTEGER })).toBe(ESTIMATE_MAX)
   })
 
-  it('is estimated for a completion that is too long to be parsed for it', () => {
+  it('the used tokens of a completion are estimated when it is too long to be parsed for them', () => {
     const long = JSON.stringify({
       choices: ['x'.repeat(PARSED_LENGTH_MAX)],
       usage: { total_tokens: 1 },
@@ -128,7 +130,7 @@ it.each<[string, JsonObject, number]>([
     },
     18,
   ],
-])('estimates the prompt of %s', (_, request, promptTokens) => {
+])('the estimated prompt tokens of %s follow from its text', (_, request, promptTokens) => {
   expect(estimateUsage(request, 9)).toEqual({
     prompt_tokens: promptTokens,
     completion_tokens: 3,

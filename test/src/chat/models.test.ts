@@ -23,7 +23,7 @@ async function list(): Promise<readonly Listed[]> {
 
 const owners = async () => (await list()).map(({ id, owned_by: owner }) => `${id} of ${owner}`)
 
-it('lists without a key what can be asked for, in the union of both shapes', async () => {
+it('the list of models needs no key, and has the union of both shapes', async () => {
   nodes.setModels(['llama'])
   const reply = await fetch(`${gateway.url}/v1/models`)
   expect(await reply.json()).toEqual({
@@ -43,14 +43,14 @@ it('lists without a key what can be asked for, in the union of both shapes', asy
   })
 })
 
-it('lists of the configured models those that a provider serves, each once', async () => {
+it('the list of models has the configured models that a provider serves, each once', async () => {
   nodes.setModels(['llama'])
   expect(await owners()).toEqual(['llama of nodes', 'gpt-mini of openai'])
   nodes.setModels([])
   expect(await owners()).toEqual(['gpt-mini of openai'])
 })
 
-it('lists so many models of nodes and no more, since nodes name them as they like and nobody needs a key', async () => {
+it('the list of models has a bounded number of models of nodes, which name them as they like', async () => {
   nodes.setModels(
     Array.from({ length: NODE_MODELS_LISTED_MAX + 1 }, (_, number) => `made-up-${number}`),
   )
@@ -60,7 +60,7 @@ it('lists so many models of nodes and no more, since nodes name them as they lik
   )
 })
 
-it('lists ids of the provider table in full, and no patterns', async () => {
+it('the list of models has the ids of the provider table in full, and no patterns', async () => {
   nodes.setModels([])
   gateway.enclave.setProviders([
     { name: 'one', origin: 'http://127.0.0.1:9', path: '/v1', models: ['exact-1', 'some-*'] },
@@ -68,13 +68,13 @@ it('lists ids of the provider table in full, and no patterns', async () => {
   await expect.poll(owners, { timeout: 20_000, interval: 200 }).toEqual(['exact-1 of one'])
 })
 
-it('lists the models of nodes while the enclave is away', async () => {
+it('the list of models has the models of nodes while the enclave is away', async () => {
   nodes.setModels(['llama'])
   await gateway.enclave.stop()
   await expect.poll(owners, { timeout: 20_000, interval: 200 }).toEqual(['llama of nodes'])
 })
 
-it('gives one model by its id, with a slash in it too', async () => {
+it('one model is given by its id, also by an id with a slash', async () => {
   nodes.setModels(['some/llama'])
   const reply = await fetch(`${gateway.url}/v1/models/${encodeURIComponent('some/llama')}`)
   expect([reply.status, await reply.json()]).toMatchObject([

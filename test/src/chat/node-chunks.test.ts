@@ -31,7 +31,7 @@ const OPENING = { role: 'assistant', content: '' }
 const END = { content: '' }
 
 describe('the chunks a caller gets', () => {
-  it('begin with the role and empty content, end with the reason and empty content, and are of one identity', () => {
+  it("a caller's chunks begin with the role, end with the reason, and are of one identity", () => {
     const chunks = readAll(HELLO)
     expect(deltasOf(chunks)).toEqual([OPENING, { content: 'hel' }, { content: 'lo' }, END])
     expect(chunks.map((chunk) => choiceOf(chunk).finish_reason)).toEqual([null, null, null, 'stop'])
@@ -53,11 +53,11 @@ describe('the chunks a caller gets', () => {
         nodeChunk({ role: 'assistant', content: '' }, 'stop'),
       ],
     ],
-  ])('are the same when the node sends them %s', (_, chunks) => {
+  ])("a caller's chunks are the same when the node sends them %s", (_, chunks) => {
     expect(deltasOf(readAll(chunks))).toEqual([OPENING, { content: 'hello' }, END])
   })
 
-  it('keep unknown members where they stood, and never those of a proof', () => {
+  it("a caller's chunks keep unknown members where they stood, and never those of a proof", () => {
     const given: JsonObject = {
       ...nodeChunk({ content: 'a', reasoning_content: 'b' }),
       timings: { ms: 1 },
@@ -76,7 +76,7 @@ describe('the chunks a caller gets', () => {
     })
   })
 
-  it('have texts only as fingerprint and tier', () => {
+  it("a caller's chunks have a fingerprint and a tier only as texts", () => {
     const odd: JsonObject = {
       ...nodeChunk({}, 'stop'),
       system_fingerprint: { a: 1 },
@@ -87,7 +87,7 @@ describe('the chunks a caller gets', () => {
     expect(chunk).toMatchObject({ service_tier: 'x' })
   })
 
-  it('take members of chunks without choices along, in the end with the usage', () => {
+  it("a caller's chunks carry members of chunks without choices, in the end with the usage", () => {
     const reader = open()
     reader.push({ choices: [], prompt_filter_results: [1] })
     expect(reader.push(nodeChunk({}, 'stop'))[0]).toMatchObject({ prompt_filter_results: [1] })
@@ -103,7 +103,7 @@ describe('the chunks a caller gets', () => {
     })
   })
 
-  it('have several choices, each with its own beginning and end', () => {
+  it("a caller's chunks have several choices, each with its own beginning and end", () => {
     const both = (delta: JsonObject, reason: Json = null): JsonObject => ({
       choices: [0, 1].map((index) => ({ index, delta, finish_reason: reason })),
     })
@@ -125,11 +125,11 @@ describe('the chunks a caller gets', () => {
     ['eos_token', 'stop'],
     ['end_turn', 'stop'],
     ['max_tokens', 'length'],
-  ])('give the reason %s as %s', (given, told) => {
+  ])("a caller's chunks give the reason %s as %s", (given, told) => {
     expect(choiceOf(readAll([nodeChunk({ content: 'a' }, given)]).at(-1)).finish_reason).toBe(told)
   })
 
-  it('have whole log probabilities', () => {
+  it("a caller's chunks have whole log probabilities", () => {
     const given = {
       content: [
         { token: 'a', logprob: -0.5, id: 7, top_logprobs: [{ token: 'a', logprob: -0.5 }] },
@@ -145,7 +145,7 @@ describe('the chunks a caller gets', () => {
     })
   })
 
-  it('count the text, what calls say included', () => {
+  it("a caller's chunks count the text, that of tool calls included", () => {
     const reader = open()
     for (const chunk of HELLO) reader.push(chunk)
     expect(reader.textLength()).toBe(5)
@@ -165,7 +165,7 @@ describe('tool calls', () => {
     function: { name, arguments: text },
   })
 
-  it('begin with id, type and name, and go on with arguments alone', () => {
+  it('tool calls begin with id, type and name, and go on with arguments alone', () => {
     const calls = callsOf(
       call({ index: 0, id: 'a', type: 'function', function: { name: 'f', arguments: '' } }),
       call({ index: 0, id: null, type: 'function', function: { name: null, arguments: '{"x"' } }),
@@ -183,26 +183,29 @@ describe('tool calls', () => {
     ['with gaps', [7, 4_000_000_000]],
     ['all 0', [0, 0]],
     ['not at all', [null, null]],
-  ])('are numbered from 0 without gaps when the node numbers them %s', (_, [first, second]) => {
-    const calls = callsOf(
-      call({ index: first ?? null, id: 'a', function: { name: 'f' } }),
-      call({ index: second ?? null, id: 'b', function: { name: 'f' } }),
-      call({ index: second ?? null, function: { arguments: '{}' } }),
-    )
-    expect(calls).toEqual([
-      begun(0, 'a'),
-      begun(1, 'b'),
-      { index: 1, function: { arguments: '{}' } },
-    ])
-  })
+  ])(
+    'tool calls are numbered from 0 without gaps when the node numbers them %s',
+    (_, [first, second]) => {
+      const calls = callsOf(
+        call({ index: first ?? null, id: 'a', function: { name: 'f' } }),
+        call({ index: second ?? null, id: 'b', function: { name: 'f' } }),
+        call({ index: second ?? null, function: { arguments: '{}' } }),
+      )
+      expect(calls).toEqual([
+        begun(0, 'a'),
+        begun(1, 'b'),
+        { index: 1, function: { arguments: '{}' } },
+      ])
+    },
+  )
 
-  it('get an id when the node gives none', () => {
+  it('tool calls get an id when the node gives none', () => {
     expect(callsOf(call({ index: 0, function: { name: 'f', arguments: '{}' } }))).toEqual([
       begun(0, 'call_1', 'f', '{}'),
     ])
   })
 
-  it('in the older form have a name first', () => {
+  it('tool calls in the older form have a name first', () => {
     const chunks = readAll([
       nodeChunk({ function_call: { name: 'f' } }),
       nodeChunk({ function_call: { name: 'f', arguments: '{}' } }),
@@ -232,7 +235,7 @@ describe('tool calls', () => {
         function: { name: 'f' },
       })),
     ],
-  ])('are refused %s', (_, calls) => {
+  ])('tool calls are refused %s', (_, calls) => {
     expect(() => readAll([nodeChunk({ tool_calls: calls }, 'tool_calls')])).toThrow(FormatError)
   })
 })
@@ -303,11 +306,11 @@ describe('a node is refused', () => {
         [`m${number}`]: 1,
       })),
     ],
-  ])('%s', (_, chunks) => {
+  ])('a node is refused %s', (_, chunks) => {
     expect(() => readAll(chunks)).toThrow(FormatError)
   })
 
-  it('but not one that says nothing more after the end', () => {
+  it('a node is not refused when it says nothing more after the end', () => {
     expect(
       deltasOf(readAll([...HELLO, nodeChunk({}), nodeChunk({ role: 'assistant', content: '' })])),
     ).toHaveLength(4)
@@ -315,7 +318,7 @@ describe('a node is refused', () => {
 })
 
 describe('members called __proto__', () => {
-  it('are left out at any depth, and nothing else is', () => {
+  it('members called __proto__ are left out at any depth, and nothing else is', () => {
     const text = JSON.stringify(
       withChoice({ delta: { content: 'a', x: [{ y: 1, z: 2 }] }, finish_reason: 'stop' }),
     )

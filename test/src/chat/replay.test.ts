@@ -76,7 +76,7 @@ const chunk = fc.record(
 )
 
 describe('chunks of a replayed stream', () => {
-  it('amount to the very completion that was assembled from the first ones', () => {
+  it('a replayed stream amounts to the very completion that was assembled from the first chunks', () => {
     fc.assert(
       fc.property(fc.array(chunk, { minLength: 1, maxLength: 6 }), (chunks) => {
         const completion = assembleFitting(chunks as readonly JsonObject[])
@@ -86,7 +86,7 @@ describe('chunks of a replayed stream', () => {
     )
   })
 
-  it('begin with the role and end with the reason, and tell the usage apart', () => {
+  it('a replayed stream begins with the role, ends with the reason, and tells the usage apart', () => {
     const { chunks, usage } = replayChunks({
       id: 'chatcmpl-1',
       object: 'chat.completion',

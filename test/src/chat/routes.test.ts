@@ -74,7 +74,7 @@ const failing = (
 ) => new DispatchError(code, 'words of ours', details)
 
 describe.each(PATHS)('POST %s', (path) => {
-  it('gives the completion that the chunks amount to', async () => {
+  it("a chat route gives the completion that the node's chunks amount to", async () => {
     const reply = await post({ ...CHAT_REQUEST, top_k: 7 }, { path })
     expect(reply.status).toBe(200)
     expect(reply.headers.get('openai-processing-ms')).toMatch(/^\d+$/)
@@ -102,7 +102,7 @@ describe.each(PATHS)('POST %s', (path) => {
     })
   })
 
-  it('streams in the form of the interface', async () => {
+  it('a chat route streams in the form of the interface', async () => {
     const text = await (await post(STREAM, { path })).text()
     expect(text.endsWith('\n\ndata: [DONE]\n\n')).toBe(true)
     const chunks = dataOf(text)
@@ -122,7 +122,7 @@ describe.each(PATHS)('POST %s', (path) => {
     expect(chunks.every(({ usage }) => usage === null)).toBe(true)
   })
 
-  it('needs a key, and a request that is valid', async () => {
+  it('a chat route needs a key, and a request that is valid', async () => {
     expect(await outcomeOf(await post(CHAT_REQUEST, { path, headers: {} }))).toEqual([
       401,
       'authorization_missing',
@@ -139,7 +139,7 @@ describe.each(PATHS)('POST %s', (path) => {
 })
 
 describe('usage', () => {
-  it('is in a stream only when asked for, in a chunk of its own behind the last', async () => {
+  it('the usage of a stream comes only when asked for, in a chunk of its own behind the last', async () => {
     const chunks = dataOf(await streamText({ ...STREAM, stream_options: { include_usage: true } }))
     expect(chunks.slice(0, -1).every(({ usage }) => usage === null)).toBe(true)
     expect(chunks.at(-1)).toMatchObject({ choices: [], usage: { total_tokens: 7 } })
@@ -147,7 +147,7 @@ describe('usage', () => {
     expect(chunks.at(-1)).toMatchObject({ id, model, created })
   })
 
-  it('is estimated where the node gave none, and says so', async () => {
+  it('the usage of a completion is estimated where the node gave no usage, and says so', async () => {
     nodes.setScript(() => chunksOf(...HELLO.slice(0, -1)))
     const estimate = { prompt_tokens: 6, completion_tokens: 2, total_tokens: 8, estimated: true }
     expect((await answer(CHAT_REQUEST)).usage).toEqual(estimate)
@@ -165,12 +165,12 @@ describe('a fault before the answer', () => {
     ['node_lost', 502, 'node_error'],
     ['first_token_timeout', 504, 'node_timeout'],
     ['stopping', 503, 'shutting_down'],
-  ])('%s is %i %s', async (code, status, told) => {
+  ])('the fault %s before an answer is %i %s', async (code, status, told) => {
     nodes.setScript(() => Promise.reject(failing(code)))
     expect(await outcomeOf(await post(CHAT_REQUEST))).toEqual([status, told])
   })
 
-  it('for its size says how many bytes there may be', async () => {
+  it('a request that is too large is told how many bytes there may be', async () => {
     const message = 'Nodes take requests of at most 1048576 bytes'
     nodes.setScript(() => Promise.reject(new DispatchError('request_too_large', message)))
     const reply = await post(CHAT_REQUEST)
@@ -181,7 +181,7 @@ describe('a fault before the answer', () => {
     ['no_nodes', 'no_available_inference_nodes'],
     ['node_failed', 'node_error'],
     ['first_token_timeout', 'node_timeout'],
-  ])('%s is an error event of a stream', async (code, told) => {
+  ])('the fault %s before an answer is an error event of a stream', async (code, told) => {
     nodes.setScript(() => Promise.reject(failing(code)))
     const reply = await post(STREAM)
     expect(reply.status).toBe(200)
@@ -204,7 +204,7 @@ describe('a fault before the answer', () => {
     ['request_too_large', 413, 'payload_too_large'],
     ['stopping', 503, 'shutting_down'],
   ])(
-    '%s is an answer with its status also to who asked for a stream',
+    'the fault %s before an answer is an answer with its status also to who asked for a stream',
     async (code, status, told) => {
       nodes.setScript(() => Promise.reject(failing(code)))
       expect(await outcomeOf(await post(STREAM))).toEqual([status, told])
@@ -218,7 +218,7 @@ describe('a fault before the answer', () => {
     [429, 502, 'node_error'],
     [500, 502, 'node_error'],
     [null, 502, 'node_error'],
-  ])("a backend's refusal with %s is %i %s", async (status, told, code) => {
+  ])("the backend's refusal with %s is told as %i %s", async (status, told, code) => {
     nodes.setScript(() =>
       Promise.reject(failing('node_refused', { status, nodeMessage: 'context is too long' })),
     )
@@ -241,21 +241,24 @@ describe('a fault in the answer', () => {
     ['node_lost', 502, 'node_error'],
     ['node_failed', 502, 'node_error'],
     ['caller_too_slow', 408, 'caller_too_slow'],
-  ])('%s is %i, and in a stream an error event without [DONE]', async (code, status, told) => {
-    nodes.setScript(() => breaking(failing(code)))
-    expect(await outcomeOf(await post(CHAT_REQUEST))).toEqual([status, told])
-    const text = await streamText()
-    expect(text).not.toContain('[DONE]')
-    expect(text).toMatch(/event: error\ndata: [^\n]*\n\n$/)
-    expect(dataOf(text).at(-1)).toMatchObject({ error: { status_code: status, code: told } })
-  })
+  ])(
+    'the fault %s in an answer is %i, and in a stream an error event without [DONE]',
+    async (code, status, told) => {
+      nodes.setScript(() => breaking(failing(code)))
+      expect(await outcomeOf(await post(CHAT_REQUEST))).toEqual([status, told])
+      const text = await streamText()
+      expect(text).not.toContain('[DONE]')
+      expect(text).toMatch(/event: error\ndata: [^\n]*\n\n$/)
+      expect(dataOf(text).at(-1)).toMatchObject({ error: { status_code: status, code: told } })
+    },
+  )
 
   it.each([
     ['no choice at all', [nodeUsage(1, 1)]],
     ['no end', [nodeChunk({ content: 'hel' })]],
     ['an unknown end', [nodeChunk({ content: 'hel' }, 'abort')]],
     ['what is no text', [nodeChunk({ content: 'hel' }), nodeChunk({ content: { a: 1 } }, 'stop')]],
-  ])('%s is the node’s error, and the caller is told of it', async (_, chunks) => {
+  ])('a node that sends %s is blamed, and its caller is told the error', async (_, chunks) => {
     nodes.setScript(() => chunksOf(...chunks))
     expect(await outcomeOf(await post(CHAT_REQUEST))).toEqual([502, 'node_error'])
     const text = await streamText()
@@ -264,7 +267,7 @@ describe('a fault in the answer', () => {
     expect(gateway.logLines.at(-2)).toContain('a_scripted_node')
   })
 
-  it('that is ours is logged, and says nothing', async () => {
+  it('a fault in an answer that is our own is logged, and says nothing outside', async () => {
     nodes.setScript(() => breaking(new Error('the secret of the house')))
     expect(await outcomeOf(await post(CHAT_REQUEST))).toEqual([500, 'internal_server_error'])
     const text = await streamText()
@@ -272,7 +275,7 @@ describe('a fault in the answer', () => {
     expect(text).toContain('internal_server_error')
   })
 
-  it('ends the iteration of the node’s chunks', async () => {
+  it("a fault in an answer ends the iteration of the node's chunks", async () => {
     const ended = Promise.withResolvers<void>()
     nodes.setScript(async function* () {
       try {
@@ -297,7 +300,7 @@ describe('a caller who leaves', () => {
       (call: NodeCall) => stalled(call, nodeChunk({ content: 'a' })),
     ],
     ['in mid-stream', STREAM, (call: NodeCall) => stalled(call, nodeChunk({ content: 'a' }))],
-  ])('%s cancels the call', async (_, body, script) => {
+  ])('a caller who leaves %s cancels the call', async (_, body, script) => {
     const arrived = Promise.withResolvers<NodeCall>()
     nodes.setScript((call) => {
       arrived.resolve(call)
@@ -315,7 +318,7 @@ describe('a caller who leaves', () => {
 })
 
 describe('a stream', () => {
-  it('gives each chunk as soon as it comes', async () => {
+  it('a stream gives each chunk as soon as it comes', async () => {
     nodes.setScript((call) => stalled(call, nodeChunk({ content: 'now' })))
     const reader = (await post(STREAM)).body?.getReader()
     const first = await reader?.read()
@@ -323,7 +326,7 @@ describe('a stream', () => {
     await reader?.cancel()
   })
 
-  it('is kept alive by comments, before the first token too', async () => {
+  it('a stream is kept alive by comments, before the first token too', async () => {
     const goOn = Promise.withResolvers<void>()
     nodes.setScript(async () => {
       await goOn.promise
@@ -335,7 +338,7 @@ describe('a stream', () => {
     expect(await text).toMatch(/^(: ping\n\n){2,3}data: /)
   })
 
-  it('once it has begun by a comment, tells of a fault by an event', async () => {
+  it('a stream that has begun by a comment tells of a fault by an event', async () => {
     nodes.setScript(async () => {
       await new Promise((resolve) => setTimeout(resolve, KEEP_ALIVE_MS * 1.5))
       throw failing('unsupported_model')
@@ -345,7 +348,7 @@ describe('a stream', () => {
     expect(await reply.text()).toMatch(/^: ping\n\nevent: error\ndata: .*"unsupported_model"/)
   })
 
-  it('asks the node for no more than its reader takes', async () => {
+  it('a stream asks the node for no more than its reader takes', async () => {
     let given = 0
     const text = 'x'.repeat(64 * 1024)
     nodes.setScript(async function* () {
@@ -374,7 +377,7 @@ describe('the official SDK', () => {
     new OpenAI({ apiKey: gateway.key, baseURL: `${gateway.url}/v1`, maxRetries: 0 })
   const request = { model: 'demo/echo', messages: [{ role: 'user' as const, content: 'hello' }] }
 
-  it('reads answers, streams and their usage', async () => {
+  it('the official SDK reads answers, streams and their usage', async () => {
     const whole = await client().chat.completions.create(request)
     expect(whole.choices[0]?.message.content).toBe('hello')
     const streamed = await client()
@@ -384,7 +387,7 @@ describe('the official SDK', () => {
     expect(streamed.usage).toEqual(whole.usage)
   })
 
-  it('throws the error event of a stream that no node serves', async () => {
+  it('the official SDK throws the error event of a stream that no node serves', async () => {
     nodes.setScript(() => Promise.reject(failing('no_nodes')))
     const stream = await client().chat.completions.create({ ...request, stream: true })
     const read = async () => {

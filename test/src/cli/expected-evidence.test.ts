@@ -54,13 +54,16 @@ const readAll = async () => [
 ]
 
 describe('options of the command line that Object.prototype has', () => {
-  it.each(Object.entries(OPTIONS))('are not read: %s', async (name, value) => {
-    const honest = await readAll()
-    pollute(name, value)
-    expect(await readAll()).toEqual(honest)
-  })
+  it.each(Object.entries(OPTIONS))(
+    'an option that Object.prototype has is not read: %s',
+    async (name, value) => {
+      const honest = await readAll()
+      pollute(name, value)
+      expect(await readAll()).toEqual(honest)
+    },
+  )
 
-  it('are not read as variables of the environment', () => {
+  it('a member of Object.prototype is not read as a variable of the environment', () => {
     pollute('AFFIDAVIT_API_KEY', 'sk-somebody-else')
     expect(readGatewaySettings({}).apiKey).toBeNull()
   })

@@ -39,7 +39,7 @@ async function refusalOf(source: string, more: Partial<SourceOptions> = {}): Pro
 }
 
 describe('readSource', () => {
-  it('reads files, standard input and URLs', async () => {
+  it('readSource reads files, standard input and URLs', async () => {
     await writeFile(join(folder, 'a'), 'from a file')
     answer = (_, response) => response.end('from a URL')
     expect(await textOf(join(folder, 'a'))).toBe('from a file')
@@ -49,36 +49,36 @@ describe('readSource', () => {
     expect(await textOf(`${origin}/record`)).toBe('from a URL')
   })
 
-  it('calls a file that is not there a usage error', async () => {
+  it('readSource calls a file that is not there a usage error', async () => {
     const refusal = await refusalOf(join(folder, 'none'))
     expect(refusal.exitCode).toBe(EXIT_CODES.usage)
     expect(refusal.message).toContain('ENOENT')
   })
 
-  it('sends the key to the URL', async () => {
+  it('readSource sends the key to the URL', async () => {
     answer = (request, response) => response.end(request.headers.authorization ?? 'none')
     expect(await textOf(origin, { apiKey: 'k' })).toBe('Bearer k')
     expect(await textOf(origin)).toBe('none')
   })
 
-  it('does not send a key in the clear beyond this machine', async () => {
+  it('readSource does not send a key in the clear beyond this machine', async () => {
     const refusal = await refusalOf('http://gateway.example.com/x', { apiKey: 'hush' })
     expect(refusal.message).toContain('expected https')
     expect(refusal.message).not.toContain('hush')
   })
 
-  it('does not follow redirects', async () => {
+  it('readSource does not follow redirects', async () => {
     answer = (_, response) => response.writeHead(302, { location: '/elsewhere' }).end()
     expect((await refusalOf(origin)).message).toContain('answered 302')
   })
 
-  it('tells the message of the error envelope, without its control characters', async () => {
+  it('readSource tells the message of the error envelope, without its control characters', async () => {
     answer = (_, response) =>
       response.writeHead(404).end('{"error":{"message":"not \\u001b[31mhere"}}')
     expect((await refusalOf(origin)).message).toMatch(/answered 404: not \\u\{1b\}\[31mhere$/)
   })
 
-  it.each(['-', 'file', 'url'])('stops at the limit of bytes (%s)', async (kind) => {
+  it.each(['-', 'file', 'url'])('readSource stops at the limit of bytes (%s)', async (kind) => {
     await writeFile(join(folder, 'a'), 'x'.repeat(101))
     answer = (_, response) => response.end('x'.repeat(101))
     const sources: Record<string, string> = { '-': '-', file: join(folder, 'a'), url: origin }
@@ -87,12 +87,12 @@ describe('readSource', () => {
     expect(refusal.message).toContain('at most 100 bytes')
   })
 
-  it('gives up on a URL that never ends', async () => {
+  it('readSource gives up on a URL that never ends', async () => {
     answer = (_, response) => response.write('x')
     expect((await refusalOf(origin, { timeoutMs: 200 })).message).toContain('took too long')
   })
 
-  it('names what it could not connect to', async () => {
+  it('readSource names the address that it could not connect to', async () => {
     server.close()
     server.closeAllConnections()
     expect((await refusalOf(origin)).message).toContain('ECONNREFUSED')

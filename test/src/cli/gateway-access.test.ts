@@ -63,7 +63,7 @@ const commandsAt = (url: string): readonly (readonly string[])[] => [
 ]
 
 describe("the environment's key", () => {
-  it('is sent to the origin of AFFIDAVIT_URL, whatever the path', async () => {
+  it("the environment's key is sent to the origin of AFFIDAVIT_URL, whatever the path", async () => {
     const variables = { AFFIDAVIT_URL: `${gateway.origin}/gateway/` }
     const words = [
       ['verify', `${gateway.origin}/bundle.json`],
@@ -74,7 +74,7 @@ describe("the environment's key", () => {
     expect(gateway.sent).toEqual(words.map(() => `Bearer ${KEY}`))
   })
 
-  it('is not sent to another origin, which the message for its refusal explains', async () => {
+  it("the environment's key is not sent to another origin, which its message explains", async () => {
     for (const words of commandsAt(stranger.origin)) {
       const { code, stdout, stderr } = await run(words)
       expect([words, code]).toEqual([words, 1])
@@ -87,7 +87,7 @@ describe("the environment's key", () => {
     expect(stranger.sent).toEqual(commandsAt('').map(() => undefined))
   })
 
-  it('is sent nowhere else when AFFIDAVIT_URL is not set: its default counts', async () => {
+  it("the environment's key is sent to the default address alone when AFFIDAVIT_URL is not set", async () => {
     const { stderr } = await run(['verify', `${stranger.origin}/x`], { AFFIDAVIT_URL: '' })
     expect(stranger.sent).toEqual([undefined])
     expect(stderr).toContain(
@@ -95,7 +95,7 @@ describe("the environment's key", () => {
     )
   })
 
-  it('is not sent across a redirect of the gateway, nor is the one of --key', async () => {
+  it("a key is not sent across a redirect of the gateway, be it the environment's or that of --key", async () => {
     const moved = await startHost(() => `${stranger.origin}/elsewhere`)
     for (const words of commandsAt(moved.origin)) {
       await run(words, { AFFIDAVIT_URL: moved.origin })
@@ -105,7 +105,7 @@ describe("the environment's key", () => {
     expect(stranger.sent).toEqual([])
   })
 
-  it('is not given to a node command that names another gateway: it ends before it asks', async () => {
+  it("a node command that names another gateway ends before it asks, without the environment's key", async () => {
     for (const words of [['create', 'my node'], ['status', '--node-id', 'a_b_c_d_e'], ['run']]) {
       const { code, stderr } = await run(['node', ...words, '--url', stranger.origin])
       expect([code, stderr]).toEqual([2, expect.stringContaining(`and not for ${stranger.origin}`)])
@@ -117,7 +117,7 @@ describe("the environment's key", () => {
 })
 
 describe('a key that is asked for', () => {
-  it('is explained to whoever sits at a command line', async () => {
+  it('a key that a gateway asks for is explained with the option and the variable', async () => {
     for (const words of commandsAt(stranger.origin)) {
       const { stdout, stderr } = await run(words, { AFFIDAVIT_API_KEY: '' })
       expect(stdout + stderr).toContain(
@@ -126,7 +126,7 @@ describe('a key that is asked for', () => {
     }
   })
 
-  it('is not asked for again when one was sent', async () => {
+  it('a key is not asked for again when a key was sent', async () => {
     const { stderr } = await run(['verify', `${stranger.origin}/x`, '--key', 'afd_given'])
     expect(stranger.sent).toEqual(['Bearer afd_given'])
     expect(stderr.trim().endsWith(ASKS_FOR_KEY)).toBe(true)
@@ -145,18 +145,18 @@ describe('chooseKey', () => {
     ['https://gateway.example@evil.example', null],
     ['https://evil.example/?https://gateway.example/', null],
     ['https://', null],
-  ])('for %s gives %s', (url, expected) => {
+  ])('chooseKey gives for %s the key %s', (url, expected) => {
     expect(chooseKey(url, {}, environment).apiKey).toBe(expected)
   })
 
-  it('holds localhost to be another origin than 127.0.0.1, and names both', () => {
+  it('chooseKey holds localhost to be another origin than 127.0.0.1, and names both', () => {
     const { apiKey, keyHint } = chooseKey('http://localhost:3000', {}, { AFFIDAVIT_API_KEY: KEY })
     expect(apiKey).toBeNull()
     expect(keyHint).toContain('http://127.0.0.1:3000')
     expect(keyHint).toContain('http://localhost:3000')
   })
 
-  it('gives the option for any URL, without a look at the environment', () => {
+  it('chooseKey gives the option for any URL, without a look at the environment', () => {
     const given = { apiKey: 'afd_given', isWithheld: false, keyHint: null }
     expect(chooseKey('https://evil.example', { key: 'afd_given' }, { AFFIDAVIT_URL: 'x' })).toEqual(
       given,
@@ -165,12 +165,12 @@ describe('chooseKey', () => {
 })
 
 describe('checkKeyOrigin', () => {
-  it('leaves a missing key, and a URL that is none, to whoever reads them', () => {
+  it('checkKeyOrigin leaves a missing key, and a malformed URL, to their readers', () => {
     expect(() => checkKeyOrigin({ url: 'https://other.example' }, {})).not.toThrow()
     expect(() => checkKeyOrigin({ url: 'nonsense' }, { AFFIDAVIT_API_KEY: KEY })).not.toThrow()
   })
 
-  it('calls it a usage error', () => {
+  it('checkKeyOrigin calls another origin a usage error', () => {
     const check = () => checkKeyOrigin({ url: 'https://other.example' }, { AFFIDAVIT_API_KEY: KEY })
     expect(check).toThrow(CliError)
     expect(check).toThrow(expect.objectContaining({ exitCode: EXIT_CODES.usage }))

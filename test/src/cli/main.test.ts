@@ -25,7 +25,7 @@ async function runUnread(words: readonly string[]) {
 }
 
 describe('the command line', () => {
-  it('explains itself', async () => {
+  it('the command line explains itself', async () => {
     const { code, stdout, stderr } = await runCli(['--help'])
     expect(code).toBe(0)
     expect(stderr).toBe('')
@@ -33,7 +33,7 @@ describe('the command line', () => {
       expect(stdout).toContain(command)
   })
 
-  it('prints the version of the package', async () => {
+  it('the command line prints the version of the package', async () => {
     const { version } = JSON.parse(
       await readFile(join(import.meta.dirname, '../../../package.json'), 'utf8'),
     )
@@ -57,27 +57,27 @@ describe('the command line', () => {
     ],
     ['a name with control characters', ['keys', 'create', '--name', 'a\u001bb']],
     ['a shell that is not known', ['completions', 'tcsh']],
-  ])('exits 2 for %s, with a hint and no stack', async (_, words) => {
+  ])('the command line exits 2 for %s, with a hint and no stack', async (_, words) => {
     const { code, stderr } = await runCli(words)
     expect(code).toBe(2)
     expect(stderr).not.toBe('')
     expect(stderr).not.toMatch(/^ {4}at /m)
   })
 
-  it('exits 1 for what is no record, and says why', async () => {
+  it('the command line exits 1 for what is not a record, and says why', async () => {
     const run = await runCli(['verify', '-'], { input: '{"request":{},"response":{}}' })
     expect(run.code).toBe(1)
     expect(run.stdout).toMatch(/^INVALID/m)
   })
 
-  it('exits 2 for a wrong environment, without repeating it', async () => {
+  it('the command line exits 2 for a wrong environment, without repeating it', async () => {
     const run = await runCli(['keys', 'list'], { variables: { DATABASE_URL: 'mysql://hush' } })
     expect(run.code).toBe(2)
     expect(run.stderr).toContain('DATABASE_URL: expected')
     expect(run.stderr).not.toContain('hush')
   })
 
-  it('prints one JSON object when asked to', async () => {
+  it('the command line prints one JSON object when asked to', async () => {
     const run = await runCli(['verify', '-', '--json'], {
       input: '{"request":{},"response":{},"hash":"x"}',
     })
@@ -92,7 +92,10 @@ describe('the command line', () => {
     ['the help', 0, ['--help']],
     ['that a record holds', 0, ['verify', 'test/vectors/records/second/stored.json', '--json']],
     ['that a bundle fails', 1, ['verify', 'test/vectors/evidence/second/bundle.json', '--json']],
-  ])('ends quietly when nobody reads %s, with the same exit code', async (_, code, words) => {
-    expect(await runUnread(words)).toEqual({ code, complaint: '' })
-  })
+  ])(
+    'the command line ends quietly when its reader is gone before it says %s, with the same exit code',
+    async (_, code, words) => {
+      expect(await runUnread(words)).toEqual({ code, complaint: '' })
+    },
+  )
 })

@@ -19,7 +19,7 @@ describe('readFileChunks', () => {
     FILE_CHUNK_BYTES,
     FILE_CHUNK_BYTES + 1,
     5 * FILE_CHUNK_BYTES + 7,
-  ])('gives the %d bytes of a file', async (length) => {
+  ])('readFileChunks gives the %d bytes of a file', async (length) => {
     const path = join(folder, String(length))
     const bytes = randomBytes(length)
     await writeFile(path, bytes)
@@ -29,7 +29,7 @@ describe('readFileChunks', () => {
     expect(Buffer.concat(copies).equals(bytes)).toBe(true)
   })
 
-  it('gives chunks in two pieces of memory only, whatever the size of the file', async () => {
+  it('readFileChunks gives chunks in two pieces of memory only, whatever the size of the file', async () => {
     const path = join(folder, 'memory')
     await writeFile(path, new Uint8Array(9 * FILE_CHUNK_BYTES))
     await using file = await open(path)
@@ -38,7 +38,7 @@ describe('readFileChunks', () => {
     expect(memory.size).toBe(2)
   })
 
-  it('may be left early: the file can be closed at once', async () => {
+  it('readFileChunks may be left early: the file can be closed at once', async () => {
     const path = join(folder, 'early')
     await writeFile(path, new Uint8Array(4 * FILE_CHUNK_BYTES))
     const file = await open(path)
@@ -49,7 +49,7 @@ describe('readFileChunks', () => {
     await expect(file.close()).resolves.toBeUndefined()
   })
 
-  it('passes on that reading failed', async () => {
+  it('readFileChunks passes on that reading failed', async () => {
     const file = await open(folder)
     await expect(readFileChunks(file).next()).rejects.toMatchObject({ code: 'EISDIR' })
     await file.close()

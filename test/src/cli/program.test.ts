@@ -24,7 +24,7 @@ function namesOf(readme: string): readonly string[] {
 }
 
 describe('the commands', () => {
-  it('are those of the README, each with a line that tells what it does', async () => {
+  it('the commands are those of the README, each with a line that tells what it does', async () => {
     const program = createProgram()
     expect([...namesBelow(program)].sort()).toEqual(
       [...namesOf(await readFile(README, 'utf8'))].sort(),

@@ -50,7 +50,7 @@ afterAll(async () => {
 })
 
 describe('a document whose root is not trusted', () => {
-  it('brings a hint at the root of a development enclave', async () => {
+  it('a document with an untrusted root brings a hint at the root of a development enclave', async () => {
     for (const words of commands) {
       const { code, stdout } = await runCommand(...words)
       expect([words[0], code, stdout.split(ROOT_HINT)]).toEqual([
@@ -61,7 +61,7 @@ describe('a document whose root is not trusted', () => {
     }
   })
 
-  it('brings none to programs, which have the code', async () => {
+  it('a document with an untrusted root brings no hint to programs, which have the code', async () => {
     for (const words of commands) {
       const { stdout } = await runCommand(...words, '--json')
       expect(stdout).toContain('root_untrusted')
@@ -69,7 +69,7 @@ describe('a document whose root is not trusted', () => {
     }
   })
 
-  it('is no more to be hinted at when it is trusted', async () => {
+  it('a document whose root is trusted brings no hint', async () => {
     for (const words of commands) {
       const { stdout } = await runCommand(...words, ...trust)
       expect(stdout).not.toContain('DATA_DIR')
@@ -78,11 +78,11 @@ describe('a document whose root is not trusted', () => {
 })
 
 describe('hintAtRoot', () => {
-  it('names the file that a development root is kept beside', () => {
+  it('a hint at the root names the file that a development root is kept beside', () => {
     expect(ROOT_HINT).toContain(rootCertificateFile('DATA_DIR/nsm/root.pem'))
   })
 
-  it('gives nothing for other faults', () => {
+  it('a hint at the root is not given for other faults', () => {
     expect(hintAtRoot([])).toBe('')
     expect(hintAtRoot(['chain_order: expected root_untrusted', 'certificate_expired: x'])).toBe('')
     expect(hintAtRoot(['attestation document: root_untrusted: x'])).toBe(`${ROOT_HINT}\n`)

@@ -29,7 +29,7 @@ function indexed(count: number, { capacity = 10, random = seeded() } = {}) {
 }
 
 describe('picking a node', () => {
-  it('among few takes the one with the best expected time', () => {
+  it('picking among few nodes takes the one with the best expected time', () => {
     const { index, nodes } = indexed(COMPARED_MAX)
     const [, , fast] = nodes
     for (const node of nodes)
@@ -38,13 +38,13 @@ describe('picking a node', () => {
     for (let count = 0; count < 20; count++) expect(index.pick('a', NOBODY)?.node).toBe(fast)
   })
 
-  it('among equals takes the less loaded one', () => {
+  it('picking among equal nodes takes the less loaded one', () => {
     const { index, nodes } = indexed(2)
     nodes[0]?.slots.acquire()
     expect(index.pick('a', NOBODY)?.node).toBe(nodes[1])
   })
 
-  it('among many never takes the worst', () => {
+  it('picking among many nodes never takes the worst', () => {
     const { index, nodes } = indexed(100)
     const [worst] = nodes
     for (const node of nodes)
@@ -59,7 +59,7 @@ describe('picking a node', () => {
     expect(share.length).toBeLessThan(5)
   })
 
-  it('spreads load evenly over many equal nodes', () => {
+  it('picking spreads load evenly over many equal nodes', () => {
     const { index, nodes } = indexed(100)
     for (let count = 0; count < 500; count++) index.pick('a', NOBODY)?.node.slots.acquire()
     const loads = nodes.map(({ slots }) => slots.inUse())
@@ -67,18 +67,18 @@ describe('picking a node', () => {
     expect(Math.min(...loads)).toBeGreaterThanOrEqual(2)
   })
 
-  it.each([1, 2, 5, 50])('of %i never takes one that is excluded', (count) => {
+  it.each([1, 2, 5, 50])('picking among %i nodes never takes an excluded node', (count) => {
     const { index, nodes } = indexed(count)
     const excluded = new Set<FreeNode>(nodes.slice(1))
     expect(index.pick('a', (node) => excluded.has(node))?.node).toBe(nodes[0])
     expect(index.pick('a', () => true)).toBeNull()
   })
 
-  it('gives null for a model nobody has', () => {
+  it('picking gives null for a model that no node has', () => {
     expect(indexed(3).index.pick('b', NOBODY)).toBeNull()
   })
 
-  it('takes no longer among 10,000 nodes than it may among 10 (looks at two of them)', () => {
+  it('picking takes no longer among 10,000 nodes than it may among 10 (looks at two of them)', () => {
     let draws = 0
     const { index } = indexed(10_000, {
       random: () => {
@@ -92,7 +92,7 @@ describe('picking a node', () => {
 })
 
 describe('the index', () => {
-  it('holds exactly the nodes with a free slot, whatever happened', () => {
+  it('the index holds exactly the nodes with a free slot, whatever happened', () => {
     const step = fc.record({
       node: fc.nat({ max: 7 }),
       what: fc.constantFrom('acquire', 'release', 'pause', 'resume', 'leave', 'join'),
@@ -137,7 +137,7 @@ describe('the index', () => {
     )
   })
 
-  it('remembers a model after its last node left, and no longer offers it', () => {
+  it('the index remembers a model after its last node left, and no longer offers it', () => {
     const { index, nodes } = indexed(1)
     for (const node of nodes) {
       node.isServingNow = false

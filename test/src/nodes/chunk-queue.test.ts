@@ -14,7 +14,7 @@ async function collect(batches: AsyncIterable<ChunkBatch>): Promise<readonly unk
 }
 
 describe('a chunk queue', () => {
-  it('gives everything in order, however pushing and reading interleave', async () => {
+  it('a chunk queue gives everything in order, however pushing and reading interleave', async () => {
     await fc.assert(
       fc.asyncProperty(fc.array(fc.boolean(), { maxLength: 60 }), async (pauses) => {
         const queue = createChunkQueue(() => {})
@@ -31,7 +31,7 @@ describe('a chunk queue', () => {
     )
   })
 
-  it('keeps the order when the reader never catches up', async () => {
+  it('a chunk queue keeps the order when the reader never catches up', async () => {
     const queue = createChunkQueue(() => {})
     const reader = queue.batches[Symbol.asyncIterator]()
     const got: unknown[] = []
@@ -45,7 +45,7 @@ describe('a chunk queue', () => {
     expect(got).toEqual(Array.from({ length: 2_000 }, (_, n) => n))
   })
 
-  it('counts the bytes that wait', async () => {
+  it('a chunk queue counts the bytes that wait', async () => {
     const queue = createChunkQueue(() => {})
     const reader = queue.batches[Symbol.asyncIterator]()
     queue.push([{ n: 1 }], 10)
@@ -55,7 +55,7 @@ describe('a chunk queue', () => {
     expect(queue.waitingBytes()).toBe(0)
   })
 
-  it('gives what waited together at one step, and what came in the tick that woke the reader', async () => {
+  it('a chunk queue gives at one step what waited together, and what came in the tick that woke the reader', async () => {
     const queue = createChunkQueue(() => {})
     const reader = queue.batches[Symbol.asyncIterator]()
     const woken = reader.next()
@@ -70,7 +70,7 @@ describe('a chunk queue', () => {
     expect((await reader.next()).value).toEqual({ chunks: [{ n: 4 }, { n: 5 }], bytes: 17 })
   })
 
-  it('gives no more at one step than a slow reader can write in time', async () => {
+  it('a chunk queue gives no more at one step than a slow reader can write in time', async () => {
     const queue = createChunkQueue(() => {})
     const bytes = 1_000
     for (let n = 0; n < 1_000; n++) queue.push([{ n }], bytes)
@@ -86,7 +86,7 @@ describe('a chunk queue', () => {
     expect(Math.max(...sizes)).toBeLessThan(BATCH_BYTES_MAX + bytes)
   })
 
-  it('counts what comes to nothing until something comes', () => {
+  it('a chunk queue counts frames without chunks until a chunk comes', () => {
     const queue = createChunkQueue(() => {})
     queue.push([], 7)
     queue.push([], 8)
@@ -95,7 +95,7 @@ describe('a chunk queue', () => {
     expect([queue.silentBytes(), queue.waitingBytes()]).toEqual([0, 1])
   })
 
-  it('throws at once when what woke the reader is discarded before it went on', async () => {
+  it('a chunk queue throws at once when what woke the reader is discarded before the reader went on', async () => {
     const queue = createChunkQueue(() => {})
     const woken = queue.batches[Symbol.asyncIterator]().next()
     queue.push([{ n: 1 }], 1)
@@ -103,7 +103,7 @@ describe('a chunk queue', () => {
     await expect(woken).rejects.toThrow('left')
   })
 
-  it('gives what waits before it throws', async () => {
+  it('a chunk queue gives what waits before it throws', async () => {
     const queue = createChunkQueue(() => {})
     queue.push([{ n: 1 }], 1)
     queue.end(new Error('broken off'))
@@ -112,7 +112,7 @@ describe('a chunk queue', () => {
     await expect(reader.next()).rejects.toThrow('broken off')
   })
 
-  it('throws at once when what waits is discarded', async () => {
+  it('a chunk queue throws at once when what waits is discarded', async () => {
     const queue = createChunkQueue(() => {})
     queue.push([{ n: 1 }], 1)
     queue.discard(new Error('left'))
@@ -120,7 +120,7 @@ describe('a chunk queue', () => {
     expect(queue.waitingBytes()).toBe(0)
   })
 
-  it('wakes a reader who waits', async () => {
+  it('a chunk queue wakes a reader who waits', async () => {
     const failing = createChunkQueue(() => {})
     const waiting = collect(failing.batches)
     failing.end(new Error('broken off'))
@@ -131,7 +131,7 @@ describe('a chunk queue', () => {
     expect(await done).toEqual([])
   })
 
-  it('tells when the reader leaves early, and not when it read to the end', async () => {
+  it('a chunk queue tells when the reader leaves early, and not when it read to the end', async () => {
     let left = 0
     const early = createChunkQueue(() => left++)
     early.push([{ n: 1 }], 1)
@@ -143,7 +143,7 @@ describe('a chunk queue', () => {
     expect(left).toBe(1)
   })
 
-  it('takes nothing more after its end', async () => {
+  it('a chunk queue takes nothing more after its end', async () => {
     const queue = createChunkQueue(() => {})
     queue.end(null)
     queue.push([{ n: 1 }], 1)
@@ -151,7 +151,7 @@ describe('a chunk queue', () => {
     expect(await collect(queue.batches)).toEqual([])
   })
 
-  it('refuses a second reader at the same time', async () => {
+  it('a chunk queue refuses a second reader at the same time', async () => {
     const reader = createChunkQueue(() => {}).batches[Symbol.asyncIterator]()
     void reader.next()
     await expect(reader.next()).rejects.toThrow(TypeError)

@@ -8,7 +8,7 @@ import {
 const OPEN = { kind: 'open', retryAtMs: 500, asideMs: 100 } as const
 
 describe('the memory of circuits', () => {
-  it('gives back what a node left', () => {
+  it('the memory of circuits gives back the circuit that a node left', () => {
     const memory = createCircuitMemory()
     memory.keep('bad', OPEN, 450)
     memory.keep('once', { kind: 'closed', failures: 1 }, 450)
@@ -17,20 +17,20 @@ describe('the memory of circuits', () => {
     expect(memory.recall('new')).toBe(CLOSED_CIRCUIT)
   })
 
-  it('sets a node aside whose probe was cut short, as long as before', () => {
+  it('the memory of circuits sets a node aside whose probe was cut short, as long as before', () => {
     const memory = createCircuitMemory()
     memory.keep('a', { kind: 'probing', asideMs: 100 }, 1_000)
     expect(memory.recall('a')).toEqual({ kind: 'open', retryAtMs: 1_100, asideMs: 100 })
   })
 
-  it('holds nothing of nodes in good standing', () => {
+  it('the memory of circuits holds nothing about nodes in good standing', () => {
     const memory = createCircuitMemory()
     memory.keep('a', OPEN, 0)
     memory.keep('a', CLOSED_CIRCUIT, 0)
     expect(memory.size()).toBe(0)
   })
 
-  it('forgets the oldest beyond its bound', () => {
+  it('the memory of circuits forgets the oldest beyond its bound', () => {
     const memory = createCircuitMemory()
     for (let node = 0; node <= REMEMBERED_MAX; node++) memory.keep(`node-${node}`, OPEN, 0)
     expect(memory.size()).toBe(REMEMBERED_MAX)

@@ -13,23 +13,23 @@ const LIMITS = { failuresMax: 3, asideMs: 100, asideMaxMs: 500 }
 const fail = (circuit: Circuit, nowMs = 0) => circuitAfterFailure(circuit, nowMs, LIMITS)
 
 describe('a circuit', () => {
-  it('opens at the third failure in a row', () => {
+  it('a circuit opens at the third failure in a row', () => {
     const twice = fail(fail(CLOSED_CIRCUIT))
     expect(twice).toEqual({ kind: 'closed', failures: 2 })
     expect(fail(twice, 50)).toEqual({ kind: 'open', retryAtMs: 150, asideMs: 100 })
   })
 
-  it('forgets failures at a success', () => {
+  it('a circuit forgets failures at a success', () => {
     expect(circuitAfterSuccess(fail(fail(CLOSED_CIRCUIT)))).toBe(CLOSED_CIRCUIT)
   })
 
-  it('is not closed by a run that began in better times', () => {
+  it('a circuit is not closed by a run that began in better times', () => {
     const open = fail(fail(fail(CLOSED_CIRCUIT)))
     expect(circuitAfterSuccess(open)).toBe(open)
     expect(circuitAfterSuccess(circuitAtProbe(open))).toEqual({ kind: 'probing', asideMs: 100 })
   })
 
-  it('waits twice as long after each probe that fails, up to the maximum', () => {
+  it('a circuit waits twice as long after each probe that fails, up to the maximum', () => {
     let circuit = fail(fail(fail(CLOSED_CIRCUIT)))
     const waits: number[] = []
     for (let probe = 0; probe < 4; probe++) {
@@ -39,15 +39,15 @@ describe('a circuit', () => {
     expect(waits).toEqual([200, 400, 500, 500])
   })
 
-  it('closes after a probe that succeeds', () => {
+  it('a circuit closes after a probe that succeeds', () => {
     expect(circuitAfterProbe()).toEqual({ kind: 'closed', failures: 0 })
   })
 
-  it('is closed at the start of a probe only if it was so before: probes of nodes in order take nothing away', () => {
+  it('a closed circuit stays closed at the start of a probe', () => {
     expect(circuitAtProbe(CLOSED_CIRCUIT)).toBe(CLOSED_CIRCUIT)
   })
 
-  it('never sets a node aside for longer than the maximum, whatever happens', () => {
+  it('a circuit never sets a node aside for longer than the maximum, whatever happens', () => {
     const step = fc.constantFrom('fail', 'succeed', 'probe', 'probed')
     fc.assert(
       fc.property(fc.array(step, { maxLength: 50 }), (steps) => {

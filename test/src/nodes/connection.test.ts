@@ -33,7 +33,7 @@ function sendClose(node: ScriptedNode): void {
 }
 
 describe('a node that says it closes, and leaves the connection open,', () => {
-  it('is gone long before the connection is', async () => {
+  it('a node that says it closes, and leaves the connection open, is gone long before the connection is', async () => {
     const node = await stage.connect({ nodeId: 'lingering' })
     sendClose(node)
     await eventually(() => stage.nodes.status().connected === 0, 'no node is connected')
@@ -41,7 +41,7 @@ describe('a node that says it closes, and leaves the connection open,', () => {
     await eventually(() => stage.registry.stateOf('lingering') === 'STOPPED', 'its going is stored')
   })
 
-  it('costs no call its answer while another node is there', async () => {
+  it('a node that says it closes costs no call its answer while another node is there', async () => {
     const lingering = await stage.connect({ nodeId: 'lingering' })
     await stage.connect({ nodeId: 'staying', answer: answerWith('here') })
     sendClose(lingering)
@@ -50,7 +50,7 @@ describe('a node that says it closes, and leaves the connection open,', () => {
     expect(lingering.calls).toHaveLength(0)
   })
 
-  it('may dial again at once', async () => {
+  it('a node that says it closes may dial again at once', async () => {
     await stage.close()
     stage = await openNodesStage({ closeTimeoutMs: FAR_OFF_MS, takeoverMs: FAR_OFF_MS })
     sendClose(await stage.connect({ nodeId: 'again' }))
@@ -62,7 +62,7 @@ describe('a node that says it closes, and leaves the connection open,', () => {
 })
 
 describe('a fault of the gateway itself while it reads a frame', () => {
-  it('ends that node’s connection and its call alone', async () => {
+  it("a fault of the gateway itself while it reads a frame ends that node's connection and its call alone", async () => {
     const node = await stage.connect({ model: 'one' })
     await stage.connect({ model: 'other', answer: answerWith('well') })
     const faulty = () => ({
@@ -118,7 +118,7 @@ function dialDeaf(nodeId: string): Socket {
 }
 
 describe('WebSocket pongs that nobody asked for', () => {
-  it('are held against the node', async () => {
+  it('WebSocket pongs that were not asked for are held against the node', async () => {
     const node = await stage.connect()
     rawSocket(node).write(PONGS)
     expect(await node.closed).toEqual({ code: 1008, reason: 'Too many unexpected frames' })
@@ -128,7 +128,7 @@ describe('WebSocket pongs that nobody asked for', () => {
     ['was closed for them', false],
     ['may not connect', true],
   ])(
-    'are not read of a node that %s, for as long as it does not agree to close',
+    'pongs are not read from a node that %s, for as long as it does not agree to close',
     async (_, isArchived) => {
       stage.registry.register({
         nodeId: 'deaf',

@@ -56,25 +56,28 @@ describe('before the first token a node is replaced', () => {
       'that sends a role and then nothing',
       ({ id }, node) => node.sendRun(id, { chunk: roleChunk(), status: 1 }),
     ],
-  ] as const satisfies readonly (readonly [string, AnswerScript])[])('%s', async (_, script) => {
-    let first = true
-    const answer: AnswerScript = (call, node) => {
-      if (!first) return answerWith('good')(call, node)
-      first = false
-      return script(call, node)
-    }
-    const nodes = [await stage.connect({ answer }), await stage.connect({ answer })]
-    expect(textOf(await readAll(await stage.dispatch()))).toBe('good')
-    expect(nodes.map(({ calls }) => calls.length)).toEqual([1, 1])
-  })
+  ] as const satisfies readonly (readonly [string, AnswerScript])[])(
+    'a node %s is replaced before the first token',
+    async (_, script) => {
+      let first = true
+      const answer: AnswerScript = (call, node) => {
+        if (!first) return answerWith('good')(call, node)
+        first = false
+        return script(call, node)
+      }
+      const nodes = [await stage.connect({ answer }), await stage.connect({ answer })]
+      expect(textOf(await readAll(await stage.dispatch()))).toBe('good')
+      expect(nodes.map(({ calls }) => calls.length)).toEqual([1, 1])
+    },
+  )
 
-  it('twice, and no more', async () => {
+  it('a node is replaced twice before the first token, and no more', async () => {
     for (let count = 0; count < 4; count++) await stage.connect({ answer: answerError(500) })
     await expect(stage.dispatch()).rejects.toMatchObject({ code: 'node_failed', status: 500 })
     await eventually(() => stage.nodes.status().slotsInUse === 0, 'slots are free')
   })
 
-  it('never by itself', async () => {
+  it('a failed node is never replaced by itself', async () => {
     const node = await stage.connect({ answer: answerError(500, 'out of memory\n\u0007') })
     const error = await stage.dispatch().catch((caught: unknown) => caught)
     expect(error).toMatchObject({ code: 'node_failed', nodeMessage: 'out of memory  ' })
@@ -83,7 +86,7 @@ describe('before the first token a node is replaced', () => {
 })
 
 describe('a node that blames the request', () => {
-  it('is believed when another one blames it too', async () => {
+  it('a node that blames the request is believed when another one blames it too', async () => {
     for (let count = 0; count < 3; count++)
       await stage.connect({ answer: answerError(422, 'no such parameter') })
     await expect(stage.dispatch()).rejects.toMatchObject({
@@ -93,13 +96,13 @@ describe('a node that blames the request', () => {
     expect(calls.slotsInUse).toBe(0)
   })
 
-  it('is believed when there is no other', async () => {
+  it('a node that blames the request is believed when there is no other', async () => {
     await stage.connect({ answer: answerError(400) })
     await expect(stage.dispatch()).rejects.toMatchObject({ code: 'node_refused', status: 400 })
   })
 
   it.each([400, 422, 500, 409])(
-    'with %i is not believed when another one answers, and not blamed',
+    'a node that blames the request with %i is not believed, nor blamed, when another node answers',
     async (status) => {
       await stage.close()
       stage = await openNodesStage({ failuresMax: 1, asideMs: 60_000 })
@@ -112,7 +115,7 @@ describe('a node that blames the request', () => {
     },
   )
 
-  it('again and again is asked by a probe, and serves on when it answers that', async () => {
+  it('a node that blames requests again and again is probed, and serves on when it answers the probe', async () => {
     await stage.close()
     stage = await openNodesStage({ refusalsMax: 3, failuresMax: 1 })
     const answer: AnswerScript = (call, node) =>
@@ -138,7 +141,7 @@ describe('a node whose backend is at its limit', () => {
         status: 3,
       })
 
-  it('is told as such, with the wait that it told, and has not failed', async () => {
+  it('a node whose backend is busy is told as such, with the wait that it told, and has not failed', async () => {
     await stage.close()
     stage = await openNodesStage({ failuresMax: 1, refusalsMax: 1 })
     const node = await stage.connect({ answer: busy(17) })
@@ -149,7 +152,7 @@ describe('a node whose backend is at its limit', () => {
   })
 
   it.each([-1, 1.5, '17', null, undefined])(
-    'is told without a wait when it told %j',
+    'a node whose backend is busy is told without a wait when it told %j',
     async (retryAfter) => {
       await stage.connect({ answer: busy(retryAfter) })
       await expect(stage.dispatch()).rejects.toMatchObject({
@@ -159,7 +162,7 @@ describe('a node whose backend is at its limit', () => {
     },
   )
 
-  it('is left alone for that time while another has room, so that it cannot keep callers from it', async () => {
+  it('a node whose backend is busy is left alone for its wait while another node has room', async () => {
     const full = []
     for (let count = 0; count < 3; count++) full.push(await stage.connect({ answer: busy(17) }))
     await stage.connect({ answer: answerWith('good') })
@@ -170,7 +173,7 @@ describe('a node whose backend is at its limit', () => {
     expect(full.map(({ calls }) => calls.length)).toEqual(before)
   })
 
-  it('says more than one that fails after it', async () => {
+  it("a busy node's word counts more than the failure of a node after it", async () => {
     await stage.connect({ answer: busy(17) })
     await stage.connect({ answer: answerError(500) })
     await expect(stage.dispatch()).rejects.toMatchObject({
@@ -191,7 +194,7 @@ describe('what a node is sent', () => {
     JSON.stringify({ model: MODEL, messages, temperature: 1, ...CURRENT, ...FOREIGN }),
   )
 
-  it('is of the interface and of OpenAI’s API alone, unless it says that it takes more', async () => {
+  it('a node is sent members of the interface and of OpenAI’s API alone, unless it says that it takes more', async () => {
     const node = await stage.connect()
     await readAll(await stage.dispatch({ request }))
     expect(node.calls.map(({ chat_request: sent }) => sent)).toEqual([
@@ -199,7 +202,7 @@ describe('what a node is sent', () => {
     ])
   })
 
-  it('is every member when it does say so', async () => {
+  it('a node is sent every member when it says that it takes more', async () => {
     const node = await stage.connect({ headers: { 'Node-Features': 'extra-members' } })
     await readAll(await stage.dispatch({ request }))
     expect(node.calls.map(({ chat_request: sent }) => sent)).toEqual([request])
@@ -222,7 +225,7 @@ describe('a request with pictures', () => {
     stage = await openNodesStage({ firstTokenMs: 10_000, tokenMs: 10_000, runMs: 30_000 })
   })
 
-  it('larger than the public client takes goes to a node that said it takes it, and to no other', async () => {
+  it('a request with large pictures goes to a node that said it takes it, and to no other', async () => {
     const small = await stage.connect()
     const large = await stage.connect(LARGE)
     for (let call = 0; call < 4; call++)
@@ -232,7 +235,7 @@ describe('a request with pictures', () => {
     expect(small.calls.length + large.calls.length).toBe(5)
   })
 
-  it('waits for such a node, and not for another', async () => {
+  it('a request with large pictures waits for a node that takes it, and not for another', async () => {
     await stage.close()
     stage = await openNodesStage({ slots: 1, waitMs: 3_000 })
     await stage.connect()
@@ -249,7 +252,7 @@ describe('a request with pictures', () => {
     expect(textOf(await readAll(await second))).toBe('seen')
   })
 
-  it('is refused with the limit when it is larger than any connected node takes', async () => {
+  it('a request with pictures is refused with the limit when no connected node takes its size', async () => {
     await stage.connect()
     await expect(stage.dispatch({ request: pictured(3_000_000) })).rejects.toMatchObject({
       ...{ code: 'request_too_large', message: 'Nodes take requests of at most 1048576 bytes' },
@@ -260,7 +263,7 @@ describe('a request with pictures', () => {
     })
   })
 
-  it('that are addresses goes to nodes whose owners allow it, and waits for one of them', async () => {
+  it('a request with addresses of pictures goes to nodes whose owners allow it, and waits for them', async () => {
     await stage.close()
     stage = await openNodesStage({ slots: 1, waitMs: 3_000 })
     const content = [{ type: 'image_url', image_url: { url: 'https://example.org/a.png' } }]
@@ -281,7 +284,7 @@ describe('a request with pictures', () => {
     expect(closed.calls).toEqual([])
   })
 
-  it('does not let a node claim its bytes as tokens', async () => {
+  it('a node cannot claim the bytes of a picture as tokens', async () => {
     const claim: AnswerScript = ({ id }, node) => {
       node.sendRun(id, { chunk: textChunk('a cat'), status: 1 })
       node.sendRun(id, { chunk: finishChunk(), status: 1 })
@@ -296,7 +299,7 @@ describe('a request with pictures', () => {
 })
 
 describe('a PONG', () => {
-  it('may list the ping times of a whole night', async () => {
+  it('a PONG may list the ping times of a whole night', async () => {
     await stage.close()
     stage = await openNodesStage({ pingMs: 50 })
     const node = await stage.connect({ answersControl: false })
@@ -317,7 +320,7 @@ describe('after the first token a node is never replaced', () => {
     ['token_timeout', () => {}],
     ['node_failed', ({ id }, node) => node.sendRun(id, { chunk: { choices: [{}] }, status: 1 })],
   ] as const satisfies readonly (readonly [string, AnswerScript])[])(
-    'but the caller is told: %s',
+    'a caller is told %s after the first token, and the node is not replaced',
     async (code, then) => {
       const answer: AnswerScript = async (call, node) => {
         node.sendRun(call.id, { chunk: textChunk('begun'), status: 1 })
@@ -339,7 +342,7 @@ describe('after the first token a node is never replaced', () => {
 })
 
 describe('an answer', () => {
-  it('without usage is done a short while after its last choice', async () => {
+  it('an answer without usage is done a short while after its last choice', async () => {
     const answer: AnswerScript = ({ id }, node) => {
       for (const chunk of [textChunk('all'), finishChunk()]) node.sendRun(id, { chunk, status: 1 })
     }
@@ -350,7 +353,7 @@ describe('an answer', () => {
     expect(stage.registry.served[0]).toMatchObject({ completionTokens: 1 })
   })
 
-  it('may take as long as it likes while tokens come', async () => {
+  it('an answer may take as long as it likes while tokens come', async () => {
     const answer: AnswerScript = async ({ id }, node) => {
       for (let count = 0; count < 6; count++) {
         node.sendRun(id, { chunk: textChunk('x'), status: 1 })
@@ -365,7 +368,7 @@ describe('an answer', () => {
 })
 
 describe('a caller', () => {
-  it('waits for a slot, first come first served', async () => {
+  it('a caller waits for a slot, first come first served', async () => {
     await stage.close()
     stage = await openNodesStage({ slots: 1, waitMs: 2_000 })
     const node = await stage.connect()
@@ -380,7 +383,7 @@ describe('a caller', () => {
     expect(node.calls).toHaveLength(4)
   })
 
-  it('waits no longer than it may', async () => {
+  it('a caller waits for a slot no longer than allowed', async () => {
     await stage.close()
     stage = await openNodesStage({ slots: 1, waitMs: 100, firstTokenMs: 2_000 })
     await stage.connect({ answer: answerSilence() })
@@ -393,7 +396,7 @@ describe('a caller', () => {
     expect(await first).toMatchObject({ message: 'left' })
   })
 
-  it('is told at once when the node it waited for was the only one and is gone', async () => {
+  it('a caller is told at once when the only node that could serve the call is gone', async () => {
     await stage.close()
     stage = await openNodesStage({ waitMs: FAR_OFF_MS })
     const node = await stage.connect()
@@ -404,20 +407,20 @@ describe('a caller', () => {
     expect(performance.now() - startedAt).toBeLessThan(AT_ONCE_MS)
   })
 
-  it('is told of a model that nobody has', async () => {
+  it('a caller is told of a model that no node has', async () => {
     await stage.connect()
     await expect(stage.dispatch({ model: 'other' })).rejects.toMatchObject({
       code: 'unsupported_model',
     })
   })
 
-  it('of a model that was offered before this process began may try again', async () => {
+  it('a caller may try a model again that was offered before this process began', async () => {
     await stage.close()
     stage = await openNodesStage({}, { offeredModels: ['was-here'] })
     await expect(stage.dispatch({ model: 'was-here' })).rejects.toMatchObject({ code: 'no_nodes' })
   })
 
-  it('is refused when its request does not fit a frame, and no node notices', async () => {
+  it('a caller is refused when the request does not fit a frame, and no node notices', async () => {
     const node = await stage.connect()
     const request = { model: MODEL, messages: [{ role: 'user', content: 'ü'.repeat(600_000) }] }
     await expect(stage.dispatch({ request })).rejects.toMatchObject({
@@ -427,7 +430,7 @@ describe('a caller', () => {
     expect(node.calls).toHaveLength(0)
   })
 
-  it('who leaves while waiting is no longer in the queue', async () => {
+  it('a caller who leaves while waiting is no longer in the queue', async () => {
     await stage.close()
     stage = await openNodesStage({ slots: 1, waitMs: 5_000, drainMs: 50 })
     await stage.connect({ answer: answerSilence() })
@@ -441,7 +444,7 @@ describe('a caller', () => {
     expect(stage.nodes.status().queued).toBe(0)
   })
 
-  it('who leaves in the moment a slot is found gives it back', async () => {
+  it('a caller who leaves in the moment a slot is found gives it back', async () => {
     // Nothing is sent to it: only its slot is looked at.
     const node = createFreeNode([MODEL], 1) as unknown as NodeConnection
     const index = createNodeIndex<NodeConnection>({
@@ -463,7 +466,7 @@ describe('a caller', () => {
     expect(node.slots.inUse()).toBe(0)
   })
 
-  it('who left before it began is told so', async () => {
+  it('a caller who left before the call began is told so', async () => {
     await stage.connect()
     await expect(stage.dispatch({ signal: AbortSignal.abort(new Error('left')) })).rejects.toThrow(
       'left',
@@ -481,7 +484,7 @@ describe('the slot of a caller who left', () => {
   }
 
   it.each(['by the signal', 'by leaving the iteration'])(
-    '%s is kept until the node is done',
+    'the slot of a caller who left %s is kept until the node is done',
     async (how) => {
       await stage.connect({ answer: slow })
       const abort = new AbortController()
@@ -497,7 +500,7 @@ describe('the slot of a caller who left', () => {
     },
   )
 
-  it('is freed by the drain timeout when the node says nothing', async () => {
+  it('the slot of a caller who left is freed by the drain timeout when the node says nothing', async () => {
     await stage.connect({ answer: answerSilence(1) })
     const { batches } = await stage.dispatch()
     for await (const _ of batches) break
@@ -506,7 +509,7 @@ describe('the slot of a caller who left', () => {
     expect(stage.nodes.status().connected).toBe(1)
   })
 
-  it('is freed soon by a node that takes cancel frames', async () => {
+  it('the slot of a caller who left is freed soon by a node that takes cancel frames', async () => {
     const node = await stage.connect({
       headers: { 'Node-Features': 'cancel, unknown' },
       answer: answerSilence(1),
@@ -525,7 +528,7 @@ describe('the slot of a caller who left', () => {
     await eventually(() => stage.nodes.status().slotsInUse === 0, 'freed')
   })
 
-  it('is no reason to send a cancel frame to others', async () => {
+  it('a node without the feature gets no cancel frame when a caller left', async () => {
     const node = await stage.connect({ answer: answerSilence(1) })
     for await (const _ of (await stage.dispatch()).batches) break
     await eventually(() => stage.nodes.status().slotsInUse === 0, 'timed out')
@@ -534,7 +537,7 @@ describe('the slot of a caller who left', () => {
 })
 
 describe('a node that fails again and again', () => {
-  it('is set aside, probed, and given work again', async () => {
+  it('a node that fails again and again is set aside, probed, and given work again', async () => {
     await stage.close()
     stage = await openNodesStage({ asideMs: 500, failuresMax: 3, waitMs: 50 })
     const node = await stage.connect({
@@ -549,7 +552,7 @@ describe('a node that fails again and again', () => {
     expect(node.calls.at(-1)?.chat_request).toMatchObject({ stream: true, max_tokens: 64 })
   })
 
-  it('is probed when it refuses everything, and set aside when it refuses that too', async () => {
+  it('a node that refuses everything is probed, and set aside when it refuses the probe too', async () => {
     await stage.close()
     stage = await openNodesStage({ refusalsMax: 2, failuresMax: 1 })
     await stage.connect({ answer: answerError(400) })
@@ -558,7 +561,7 @@ describe('a node that fails again and again', () => {
     await eventually(() => stage.nodes.status().serving === 0, 'set aside')
   })
 
-  it('is set aside also when its callers leave before it times out', async () => {
+  it('a node that is silent is set aside also when its callers leave before it times out', async () => {
     await stage.close()
     stage = await openNodesStage({ drainMs: 50, failuresMax: 2, firstTokenMs: 5_000 })
     await stage.connect({ answer: answerSilence() })
@@ -569,7 +572,7 @@ describe('a node that fails again and again', () => {
 })
 
 describe('a node that hangs up on its calls', () => {
-  it('is set aside though it dials again each time', async () => {
+  it('a node that hangs up on its calls is set aside though it dials again each time', async () => {
     await stage.close()
     stage = await openNodesStage({ asideMs: 60_000, failuresMax: 3 })
     for (let count = 0; count < 3; count++) {
@@ -580,14 +583,14 @@ describe('a node that hangs up on its calls', () => {
     expect(stage.nodes.status()).toMatchObject({ connected: 1, serving: 0 })
   })
 
-  it('and one that comes and goes without calls is not', async () => {
+  it('a node that comes and goes without calls is not set aside', async () => {
     for (let count = 0; count < 5; count++)
       (await stage.connect({ nodeId: 'restless' })).socket.terminate()
     await stage.connect({ nodeId: 'restless' })
     expect(stage.nodes.status().serving).toBe(1)
   })
 
-  it('does not keep a call from waiting for the other one', async () => {
+  it('a node that hangs up on its calls does not keep a call from waiting for the other node', async () => {
     await stage.close()
     stage = await openNodesStage({ slots: 1, waitMs: 2_000 })
     const free = Promise.withResolvers<void>()
@@ -615,7 +618,7 @@ describe('capacity', () => {
     [null, 10],
     [80_000, 10],
     [80_001, 20],
-  ])('of a node with %s MB of vram is %i runs', async (vram, capacity) => {
+  ])('a node with %s MB of vram has the capacity of %i runs', async (vram, capacity) => {
     await stage.close()
     stage = await openNodesStage({ waitMs: 50, firstTokenMs: 1_000 })
     await stage.connect({ answer: answerSilence(), registered: { hardware: { vram } } })
@@ -631,7 +634,7 @@ describe('capacity', () => {
 })
 
 describe('stop', () => {
-  it('lets runs finish for the grace it is given', async () => {
+  it('a stop lets runs finish for the grace it is given', async () => {
     const answer: AnswerScript = async (call, node) => {
       await new Promise((resolve) => setTimeout(resolve, 100))
       return answerWith('late')(call, node)
@@ -646,7 +649,7 @@ describe('stop', () => {
     expect(await node.closed).toEqual({ code: 1012, reason: 'Gateway is restarting' })
   })
 
-  it('ends those that wait and those that run', async () => {
+  it('a stop ends the calls that wait and those that run', async () => {
     await stage.close()
     stage = await openNodesStage({ slots: 1, waitMs: 5_000, firstTokenMs: 5_000 })
     await stage.connect({ answer: answerSilence() })

@@ -16,7 +16,7 @@ function openMeter(bytesMax: number) {
 }
 
 describe('meterFrames', () => {
-  it('allows a frame of the size that is allowed, in packets of a wide-area network', () => {
+  it('a frame meter allows a frame of the allowed size, in packets of a wide-area network', () => {
     const { meter, allowed, send } = openMeter(1_000_000)
     for (let sent = 0; sent < 1_000_000; sent += 1_400) send(1_400)
     expect(allowed.exceeded).toBe(0)
@@ -25,7 +25,7 @@ describe('meterFrames', () => {
     expect(allowed.exceeded).toBe(0)
   })
 
-  it('tells of more without an end, with the first packet that is too many', () => {
+  it('a frame meter tells of a frame that goes on too long with the first packet that is too many', () => {
     const { allowed, send } = openMeter(100_000)
     send(100_000)
     expect(allowed.exceeded).toBe(0)
@@ -33,13 +33,13 @@ describe('meterFrames', () => {
     expect(allowed.exceeded).toBe(1)
   })
 
-  it('counts what packets cost, however little is in them', () => {
+  it('a frame meter counts what packets cost, however little is in them', () => {
     const { allowed, send } = openMeter(100 * PACKET_COST_BYTES)
     for (let packet = 0; packet < 130; packet++) send(1)
     expect(allowed.exceeded).toBeGreaterThan(0)
   })
 
-  it('tells of what came before, when less is allowed than then', () => {
+  it('a frame meter tells of bytes that came before the allowance became smaller', () => {
     const { meter, allowed, send } = openMeter(100_000)
     send(90_000)
     allowed.bytesMax = 1_000

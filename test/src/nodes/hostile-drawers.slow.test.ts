@@ -63,7 +63,7 @@ async function firstFrame(node: ScriptedNode): Promise<DrawFrame> {
 }
 
 describe('a node that was asked nothing', () => {
-  it('is closed when it begins a frame that is larger than small ones, long before it ends', async () => {
+  it('a node that was asked for nothing is closed when it begins a large frame, long before its end', async () => {
     const node = await stage.connectDrawer()
     const raw = rawSocket(node)
     raw.write(frameHead(30 * MIB))
@@ -74,13 +74,13 @@ describe('a node that was asked nothing', () => {
     })
   })
 
-  it('is closed for a frame over what any answer may have, by its head alone', async () => {
+  it('a node that was asked for nothing is closed by the head alone of a frame beyond any answer', async () => {
     const node = await stage.connectDrawer()
     rawSocket(node).write(frameHead(33 * MIB))
     expect((await node.closed).code).toBe(1009)
   })
 
-  it('is closed for many answers that nobody asked for', async () => {
+  it('a node is closed for many answers that were not asked for', async () => {
     const node = await stage.connectDrawer()
     for (let index = 0; index < 40; index++)
       node.send({ request_id: randomUUID(), images: ['A'.repeat(100_000)], error: null })
@@ -108,13 +108,16 @@ describe('a node that was asked for one image', () => {
     ],
     ['sends a million brackets', (_, node) => node.send('['.repeat(1_200_000)), 'node_lost', 1002],
   ]
-  it.each(HOSTILE)('and %s is closed', async (_, script, code, closeCode) => {
-    const node = await stage.connectDrawer(script)
-    expect(await codeOf(stage.draw())).toBe(code)
-    expect((await node.closed).code).toBe(closeCode)
-  })
+  it.each(HOSTILE)(
+    'a node that was asked for one image and %s is closed',
+    async (_, script, code, closeCode) => {
+      const node = await stage.connectDrawer(script)
+      expect(await codeOf(stage.draw())).toBe(code)
+      expect((await node.closed).code).toBe(closeCode)
+    },
+  )
 
-  it('and answers twice, is answered once; the second is held against it', async () => {
+  it('a node that answers twice has its first answer taken, and the second held against it', async () => {
     const node = await stage.connectDrawer((frame, drawer) => {
       for (let time = 0; time < 2; time++) void drawAsAsked(frame, drawer)
     })
@@ -125,7 +128,7 @@ describe('a node that was asked for one image', () => {
     expect((await node.closed).code).toBe(1008)
   })
 
-  it("and answers another node's request, changes nothing there", async () => {
+  it("a node that answers another node's request changes nothing there", async () => {
     const honest = await stage.connectDrawer(drawNothing, { model: 'honest' })
     const thief = await stage.connectDrawer()
     const call = stage.draw({}, { model: 'honest' })
@@ -139,7 +142,7 @@ describe('a node that was asked for one image', () => {
     expect(await call).toHaveLength(1)
   })
 
-  it('and stops in the middle of its answer, frees what was set aside when its time is over', async () => {
+  it('a node that stops in the middle of its answer frees what was set aside when its time is over', async () => {
     await stage.close()
     stage = await openDrawingStage({ imageMs: 200, drainMs: 200, retriesMax: 0 })
     const node = await stage.connectDrawer((_, drawer) => {
@@ -155,7 +158,7 @@ describe('a node that was asked for one image', () => {
     expect((await node.closed).code).toBe(1008)
   })
 
-  it('and never answers, is set aside, and costs the callers of others nothing', async () => {
+  it('a node that never answers is set aside, and costs the callers of others nothing', async () => {
     await stage.connectDrawer(drawNothing, { model: 'silent' })
     await stage.connectDrawer()
     const silent = Array.from({ length: 10 }, () => codeOf(stage.draw({}, { model: 'silent' })))
@@ -170,7 +173,7 @@ describe('a node that was asked for one image', () => {
 })
 
 describe('many nodes that all begin large answers', () => {
-  it('are together kept to what was set aside', async () => {
+  it('many nodes that all begin large answers are together kept to what was set aside', async () => {
     await stage.close()
     stage = await openDrawingStage({
       imageBytesMax: 12 * MIB,

@@ -67,26 +67,26 @@ describe('a node is closed', () => {
         data: { protocol_version: '1.0', node_id: 'evil', message_type: 2, nonce: 'x' },
       },
     ],
-  ])('with %i "%s" for %j', async (code, reason, frame) => {
+  ])('a node is closed with %i "%s" for %j', async (code, reason, frame) => {
     const node = await stage.connect({ nodeId: 'evil' })
     node.send(frame)
     expect(await node.closed).toEqual({ code, reason })
     await expectHonestService()
   })
 
-  it('with 1003 for a binary frame', async () => {
+  it('a node is closed with 1003 for a binary frame', async () => {
     const node = await stage.connect()
     node.socket.send(Buffer.from('{}'))
     expect(await node.closed).toEqual({ code: 1003, reason: 'Expected text frames' })
   })
 
-  it('with 1007 for text that is no UTF-8', async () => {
+  it('a node is closed with 1007 for text that is not UTF-8', async () => {
     const node = await stage.connect()
     node.socket.send(Buffer.from([0x22, 0xff, 0x22]), { binary: false })
     expect((await node.closed).code).toBe(1007)
   })
 
-  it('with 1009 for a frame that is too large, and its runs end', async () => {
+  it('a node is closed with 1009 for a frame that is too large, and its runs end', async () => {
     const answer: AnswerScript = ({ id }, node) => {
       node.sendRun(id, { chunk: textChunk('x'.repeat(1024 * 1024)), status: 1 })
     }
@@ -104,21 +104,21 @@ describe('a node is closed', () => {
     ['objects that mean nothing', { hello: 'world' }],
     ['pongs nobody asked for', pong('evil')],
     ['control frames of other nodes', pong('somebody-else')],
-  ])('with 1008 for a flood of %s', async (_, frame) => {
+  ])('a node is closed with 1008 for a flood of %s', async (_, frame) => {
     const node = await stage.connect({ nodeId: 'evil' })
     for (let count = 0; count < 3_000; count++) node.send(frame)
     expect(await node.closed).toEqual({ code: 1008, reason: 'Too many unexpected frames' })
     await expectHonestService()
   })
 
-  it('for a flood of pings, by the budget or by the bound of the WebSocket library', async () => {
+  it('a node is closed for a flood of pings, by the budget or by the bound of the WebSocket library', async () => {
     const node = await stage.connect()
     for (let count = 0; count < 3_000; count++) node.socket.ping()
     expect([1006, 1008]).toContain((await node.closed).code)
     await expectHonestService()
   })
 
-  it('with 1008 for a few large frames nobody asked for', async () => {
+  it('a node is closed with 1008 for a few large frames that were not asked for', async () => {
     const node = await stage.connect()
     for (let count = 0; count < 4; count++) node.send({ nonsense: 'x'.repeat(800_000) })
     expect((await node.closed).code).toBe(1008)
@@ -137,7 +137,7 @@ function pong(nodeId: string) {
 }
 
 describe('a node that answers wrongly', () => {
-  it('in another node’s run changes nothing there', async () => {
+  it('a node that answers in another node’s run changes nothing there', async () => {
     let victimId = ''
     const victim = await stage.connect({
       model: 'victim',
@@ -156,7 +156,7 @@ describe('a node that answers wrongly', () => {
     expect(victim.calls).toHaveLength(1)
   })
 
-  it('twice is heard once', async () => {
+  it('a node that answers twice is heard once', async () => {
     const answer: AnswerScript = async (call, node) => {
       await answerWith('once')(call, node)
       await answerWith('twice')(call, node)
@@ -169,7 +169,7 @@ describe('a node that answers wrongly', () => {
     await eventually(() => stage.registry.served.length === 5, 'counted once each')
   })
 
-  it('with chunks after an error is not heard', async () => {
+  it('a node that sends chunks after an error is not heard', async () => {
     const answer: AnswerScript = (call, node) => {
       node.sendRun(call.id, { error: { status_code: 500, message: 'no' }, status: 3 })
       node.sendRun(call.id, { chunk: textChunk('yes'), status: 1 })
@@ -190,7 +190,7 @@ describe('a node that answers wrongly', () => {
     ['no choices', { usage: {} }],
     ['a depth that would break who writes it out', deep(2_000)],
     ['a depth that would break who reads it', deep(100_000)],
-  ])('with %s has failed', async (_, chunk) => {
+  ])('a node that answers with %s has failed', async (_, chunk) => {
     const text = JSON.stringify({ error: null, status: 1 }).slice(1)
     const json = typeof chunk === 'string' ? chunk : JSON.stringify(chunk)
     await stage.connect({
@@ -200,7 +200,7 @@ describe('a node that answers wrongly', () => {
     await expectHonestService()
   })
 
-  it('with empty chunks for ever has sent no token', async () => {
+  it('a node that sends empty chunks for ever has sent no token', async () => {
     let isOver = false
     const answer: AnswerScript = async ({ id }, node) => {
       while (!isOver && node.socket.readyState === node.socket.OPEN) {
@@ -213,7 +213,7 @@ describe('a node that answers wrongly', () => {
     isOver = true
   })
 
-  it('with members called __proto__ harms nobody', async () => {
+  it('a node that sends members called __proto__ does no harm', async () => {
     const answer: AnswerScript = ({ id }, node) => {
       node.send(
         `{"request_id":"${id}","error":null,"status":1,"__proto__":{"a":1},` +
@@ -247,16 +247,19 @@ describe('a node that lies about usage', () => {
     [1e15, 1e15],
     [Number.MAX_SAFE_INTEGER, 1],
     [5, 1e12],
-  ])('is cut to what request and answer can hold: %d, %d', async (prompt, completion) => {
-    await stage.connect({ answer: answerClaiming(prompt, completion) })
-    const usage = (await readAll(await stage.dispatch())).at(-1)?.usage
-    // A request of 63 bytes plus 1,024; four letters of 3 bytes at most, two chunks that say
-    // something, and 16.
-    expect(usage).toMatchObject({
-      prompt_tokens: Math.min(prompt, 1_087),
-      completion_tokens: Math.min(completion, 30),
-    })
-  })
+  ])(
+    'a claim of usage is cut to what request and answer can hold: %d, %d',
+    async (prompt, completion) => {
+      await stage.connect({ answer: answerClaiming(prompt, completion) })
+      const usage = (await readAll(await stage.dispatch())).at(-1)?.usage
+      // A request of 63 bytes plus 1,024; four letters of 3 bytes at most, two chunks that say
+      // something, and 16.
+      expect(usage).toMatchObject({
+        prompt_tokens: Math.min(prompt, 1_087),
+        completion_tokens: Math.min(completion, 30),
+      })
+    },
+  )
 
   it.each([
     [-1, 5],
@@ -264,16 +267,19 @@ describe('a node that lies about usage', () => {
     ['9', 5],
     [null, 5],
     [1e300, 5],
-  ])('with what is no count has given none: %j, %j', async (prompt, completion) => {
-    await stage.connect({ answer: answerClaiming(prompt, completion) })
-    expect((await readAll(await stage.dispatch())).at(-1)?.usage).toBeNull()
-    await eventually(() => stage.registry.served.length === 1, 'stored')
-    expect(stage.registry.served[0]?.promptTokens).toBeLessThan(100)
-  })
+  ])(
+    'a claim of usage with a false count counts as no usage: %j, %j',
+    async (prompt, completion) => {
+      await stage.connect({ answer: answerClaiming(prompt, completion) })
+      expect((await readAll(await stage.dispatch())).at(-1)?.usage).toBeNull()
+      await eventually(() => stage.registry.served.length === 1, 'stored')
+      expect(stage.registry.served[0]?.promptTokens).toBeLessThan(100)
+    },
+  )
 })
 
 describe('a node that does not read or does not speak', () => {
-  it('loses only what was on it', async () => {
+  it('a node that does not read loses only what was on it', async () => {
     const silent = await stage.connect({ answer: answerSilence() })
     const good = await stage.connect({ answer: answerWith('good') })
     const answers = await Promise.all(
@@ -284,7 +290,7 @@ describe('a node that does not read or does not speak', () => {
     expect(silent.calls.length).toBeLessThan(10)
   })
 
-  it('is given up when it does not take what is sent to it', async () => {
+  it('a node that does not take what is sent to it is given up', async () => {
     await stage.close()
     stage = await openNodesStage({ sendBytesMax: 1_000_000, firstTokenMs: 3_000, waitMs: 50 })
     const node = await stage.connect()
@@ -300,7 +306,7 @@ describe('a node that does not read or does not speak', () => {
     expect(stage.nodes.status().connected).toBe(0)
   })
 
-  it('and a caller who reads slowly hold no more than one queue of memory', async () => {
+  it('a caller who reads slowly holds no more than one queue of memory', async () => {
     await stage.close()
     stage = await openNodesStage({ queueBytesMax: 50_000 })
     const flood: AnswerScript = async ({ id }, node) => {
@@ -323,7 +329,7 @@ describe('a node that does not read or does not speak', () => {
 })
 
 describe('what is not prevented', () => {
-  it('does not charge a caller for chunks that say nothing, nor for more prompt than there was', async () => {
+  it('a caller is not charged for chunks that say nothing, nor for more prompt than there was', async () => {
     const nothing = textChunk('')
     await stage.connect({
       answer: ({ id }, node) => {
@@ -341,7 +347,7 @@ describe('what is not prevented', () => {
     expect(completion).toBe(9 + 2 + 16)
   })
 
-  it('does not detect a node that claims several times too many tokens within the bounds', async () => {
+  it('a claim of several times too many tokens within the bounds is not detected', async () => {
     const answer: AnswerScript = ({ id }, node) => {
       for (const chunk of [textChunk('four'), finishChunk(), usageChunk(9, 20)])
         node.sendRun(id, { chunk, status: 1 })
@@ -353,7 +359,7 @@ describe('what is not prevented', () => {
     })
   })
 
-  it('does not detect an answer that is made up', async () => {
+  it('an answer that is made up is not detected', async () => {
     await stage.connect({ answer: answerWith('I ran no model at all') })
     expect(textOf(await readAll(await stage.dispatch()))).toBe('I ran no model at all')
   })

@@ -15,7 +15,7 @@ describe('a call on a node', () => {
   })
   afterEach(() => stage.close())
 
-  it('is answered by a client that follows the public protocol', async () => {
+  it('a call is answered by a client that follows the public protocol', async () => {
     const node = await stage.connect({ nodeId: 'one', answer: answerWith('a b c') })
     const answer = await stage.dispatch({
       request: { model: 'model-a', messages: [], temperature: 0.5 },
@@ -38,13 +38,13 @@ describe('a call on a node', () => {
     expect(node.extensions).toBe('')
   })
 
-  it('is answered by an old client without status frames', async () => {
+  it('a call is answered by an old client without status frames', async () => {
     await stage.connect({ isOld: true, answer: answerWith('a b c') })
     expect(textOf(await readAll(await stage.dispatch()))).toBe('a b c')
     expect(stage.nodes.status()).toMatchObject({ slotsInUse: 0, runs: 0 })
   })
 
-  it('may end with a usage chunk and status 2 as often as it likes: neither is unexpected', async () => {
+  it('a call may end with both a usage chunk and status 2, as often as the node likes', async () => {
     await stage.close()
     stage = await openNodesStage({ strayBurst: 3, strayPerSecond: 0.001 })
     const node = await stage.connect()
@@ -52,7 +52,7 @@ describe('a call on a node', () => {
     expect(node.socket.readyState).toBe(node.socket.OPEN)
   })
 
-  it('leaves nothing behind', async () => {
+  it('a call leaves nothing behind after a stop', async () => {
     await stage.connect()
     await Promise.all(Array.from({ length: 10 }, async () => readAll(await stage.dispatch())))
     await stage.nodes.stop()
@@ -63,7 +63,7 @@ describe('a call on a node', () => {
     expect(stage.registry.served).toHaveLength(10)
   })
 
-  it('counts for the node with the time the gateway measured', async () => {
+  it('a call counts for its node with the time the gateway measured', async () => {
     await stage.connect({ nodeId: 'one', answer: answerWith('a b c') })
     await readAll(await stage.dispatch())
     await eventually(() => stage.registry.served.length === 1, 'stored')
@@ -83,7 +83,7 @@ describe('a connected node', () => {
   let stage: NodesStage
   afterEach(() => stage.close())
 
-  it('is pinged and asked for its health the way the public client expects', async () => {
+  it('a connected node is pinged and asked for its health the way the public client expects', async () => {
     stage = await openNodesStage({ pingMs: 20, healthMs: 20 })
     const node = await stage.connect({ nodeId: 'one' })
     await eventually(() => node.controls.length >= 6, 'asked several times')
@@ -99,14 +99,14 @@ describe('a connected node', () => {
     expect(stage.nodes.status().connected).toBe(1)
   })
 
-  it('that does not answer pings is disconnected after three', async () => {
+  it('a node that does not answer pings is disconnected after three', async () => {
     stage = await openNodesStage({ pingMs: 30, pingTimeoutMs: 20 })
     const node = await stage.connect({ answersControl: false })
     expect((await node.closed).code).toBe(1006)
     expect(node.controls).toHaveLength(3)
   })
 
-  it('that is half-open is disconnected, and its runs end', async () => {
+  it('a node that is half-open is disconnected, and its runs end', async () => {
     stage = await openNodesStage({ silenceMs: 50, silenceTimeoutMs: 50, firstTokenMs: 5_000 })
     const node = await stage.connect()
     node.socket.pause()
@@ -114,21 +114,21 @@ describe('a connected node', () => {
     expect(stage.nodes.status()).toMatchObject({ connected: 0, slotsInUse: 0 })
   })
 
-  it('that is silent but answers WebSocket pings stays', async () => {
+  it('a node that is silent but answers WebSocket pings stays', async () => {
     stage = await openNodesStage({ silenceMs: 20, silenceTimeoutMs: 60 })
     await stage.connect()
     await new Promise((resolve) => setTimeout(resolve, 300))
     expect(stage.nodes.status().connected).toBe(1)
   })
 
-  it('is asked to dial again when its connection is old and idle', async () => {
+  it('a node is asked to dial again when its connection is old and idle', async () => {
     stage = await openNodesStage({ reconnectMs: 50 })
     const node = await stage.connect()
     expect((await node.closed).code).toBe(1000)
     expect(node.controls.at(-1)?.data).toMatchObject({ message_type: 3, reconnect_request: true })
   })
 
-  it('that announces its drain finishes what it has and gets nothing more', async () => {
+  it('a node that announces its drain finishes what it has and gets nothing more', async () => {
     stage = await openNodesStage({ waitMs: 30 })
     const node = await stage.connect({ nodeId: 'one', headers: { 'Node-Features': 'drain' } })
     const drain = { protocol_version: '1.0', message_type: 1, node_id: 'one' }

@@ -42,7 +42,7 @@ const isIdle = () => {
 }
 
 describe('a call for images', () => {
-  it('is put to a node in the frame of the public client, and answered with what it drew', async () => {
+  it('a call for images is put to a node in the frame of the public client, and answered with what it drew', async () => {
     const node = await stage.connectDrawer()
     const made = await stage.draw({ prompt: 'two foxes', n: 2, size: '512x512' })
     expect(made.map(({ type }) => type)).toEqual(['png', 'png'])
@@ -52,14 +52,14 @@ describe('a call for images', () => {
     expect(isIdle()).toBe(true)
   })
 
-  it('brings the image that is to be changed', async () => {
+  it('a call for images brings the image that is to be changed', async () => {
     const node = await stage.connectDrawer()
     const [image = ''] = squares(1, 64)
     await stage.draw({ image })
     expect(framesFor(node)[0]?.image).toBe(image)
   })
 
-  it('counts for the node, with no tokens, and for who called', async () => {
+  it("a call for images counts for its node, with no tokens, and for its caller's account", async () => {
     await stage.connectDrawer(drawAsAsked, { nodeId: 'painter' })
     await stage.draw()
     await eventually(() => stage.registry.served.length === 1, 'it is stored')
@@ -69,7 +69,7 @@ describe('a call for images', () => {
     })
   })
 
-  it('goes to another node when the first one fails, and is served', async () => {
+  it('a call for images goes to another node when the first one fails, and is served', async () => {
     const scripts = [drawWith([], 'out of memory'), drawWith(['nonsense']), drawAsAsked]
     for (const script of scripts) await stage.connectDrawer(script)
     for (let call = 0; call < 4; call++) expect(await stage.draw()).toHaveLength(1)
@@ -84,13 +84,13 @@ describe('a call for images', () => {
     ['a dot', drawWith(squares(1, 8)), 'node_failed'],
     ['nonsense', drawWith(['nonsense']), 'node_failed'],
     ['silence', drawNothing, 'first_token_timeout'],
-  ])('fails when the only node answers with %s', async (_, script, code) => {
+  ])('a call for images fails when the only node answers with %s', async (_, script, code) => {
     await stage.connectDrawer(script)
     expect(await codeOf(stage.draw())).toBe(code)
     await eventually(isIdle, 'nothing is held')
   })
 
-  it('fails when the node goes, and is given to the one that is left', async () => {
+  it('a call for images fails when its only node goes, and is served by another node when there is one', async () => {
     await stage.connectDrawer((_, { socket }) => socket.terminate())
     expect(await codeOf(stage.draw())).toBe('node_lost')
     await stage.connectDrawer((_, { socket }) => socket.terminate())
@@ -98,7 +98,7 @@ describe('a call for images', () => {
     expect(await stage.draw()).toHaveLength(1)
   })
 
-  it('is refused for a model that no node ever offered, and when none of it is there', async () => {
+  it('a call for images is refused for an unknown model, and for a model whose nodes are gone', async () => {
     expect(await codeOf(stage.draw())).toBe('unsupported_model')
     const node = await stage.connectDrawer()
     await node.close()
@@ -108,7 +108,7 @@ describe('a call for images', () => {
     expect(stage.nodes.images.serves(IMAGE_MODEL)).toBe(false)
   })
 
-  it('is refused when its frame is larger than the public client takes', async () => {
+  it('a call for images is refused when its frame is larger than the public client takes', async () => {
     await stage.connectDrawer()
     const image = 'A'.repeat(1024 * 1024)
     expect(await codeOf(stage.draw({ image }))).toBe('request_too_large')
@@ -116,7 +116,7 @@ describe('a call for images', () => {
     expect(stage.nodes.images.fits({ prompt: 'a fox', imageBytes: 800_000 })).toBe(false)
   })
 
-  it('waits for a slot, of which a node has ten, and takes the first that is free', async () => {
+  it('a call for images waits for a slot, of which a node has ten, and takes the first that is free', async () => {
     const finish: (() => void)[] = []
     const node = await stage.connectDrawer((frame, drawer) => {
       finish.push(() => drawAsAsked(frame, drawer))
@@ -130,14 +130,14 @@ describe('a call for images', () => {
     for (const made of await Promise.all(calls)) expect(made).toHaveLength(1)
   })
 
-  it('is refused when no slot was free in time', async () => {
+  it('a call for images is refused when no slot was free in time', async () => {
     await stage.connectDrawer(drawNothing)
     const calls = Array.from({ length: 10 }, () => codeOf(stage.draw()))
     expect(await codeOf(stage.draw())).toBe('no_nodes')
     expect(new Set(await Promise.all(calls))).toEqual(new Set(['first_token_timeout']))
   })
 
-  it('is refused, and the slot given back, when too many answers are under way to keep another', async () => {
+  it('a call for images is refused, its slot given back, when memory for no further answer is left', async () => {
     await stage.close()
     stage = await openDrawingStage({ imageBytesMax: 12 * 1024 * 1024 })
     const node = await stage.connectDrawer(drawNothing)
@@ -164,7 +164,7 @@ describe('a caller who leaves', () => {
     return node
   }
 
-  it('leaves the slot taken until the node is done', async () => {
+  it('a caller of images who leaves keeps the slot taken until the node is done', async () => {
     const node = await leaving({})
     expect(stage.nodes.status()).toMatchObject({ slotsInUse: 1, runs: 1 })
     const [frame] = framesFor(node)
@@ -174,7 +174,7 @@ describe('a caller who leaves', () => {
     expect(stage.registry.served).toHaveLength(0)
   })
 
-  it('is told to a node that can cancel', async () => {
+  it('a node that can cancel is told when a caller of images leaves', async () => {
     const node = await leaving({ 'node-features': 'cancel' })
     await eventually(
       () => node.controls.some(({ protocol }) => protocol === 'cancel'),
@@ -185,7 +185,7 @@ describe('a caller who leaves', () => {
 })
 
 describe('a model that one node chats with and another draws with', () => {
-  it('is two models', async () => {
+  it('a model that one node chats with and another draws with is two models', async () => {
     await stage.connect({ model: IMAGE_MODEL, answer: answerWith('a text') })
     expect(stage.nodes.images.models()).toEqual([])
     expect(await codeOf(stage.draw())).toBe('unsupported_model')
@@ -198,7 +198,7 @@ describe('a model that one node chats with and another draws with', () => {
     }
   })
 
-  it('has one model on a connection that draws, however many it names', async () => {
+  it('a connection that draws has one model, however many it names', async () => {
     const headers = { 'node-models': 'second, third' }
     await stage.connect({ model: 'first', headers, ...drawing(drawAsAsked) })
     expect(stage.nodes.images.models().map(({ model }) => model)).toEqual(['first'])
@@ -206,7 +206,7 @@ describe('a model that one node chats with and another draws with', () => {
 })
 
 describe('a node that draws', () => {
-  it('is asked for a small image before it is given work, and needs no benchmark', async () => {
+  it('a node that draws is asked for a small image before it is given work, and needs no benchmark', async () => {
     const node = await stage.connectDrawer(drawAsAsked, {
       nodeId: 'new',
       registered: { state: null, benchmarks: {} },
@@ -217,7 +217,7 @@ describe('a node that draws', () => {
     expect(stage.registry.served).toHaveLength(0)
   })
 
-  it('that looks at no size gets out of its probe, and may draw files of megabytes', async () => {
+  it('a node that ignores the size passes its probe, and may draw files of megabytes', async () => {
     const noise = { type: 'gaussian', mean: 128, sigma: 40 } as const
     const create = { width: 1024, height: 1024, channels: 3, background: '#000', noise } as const
     const drawn = await sharp({ create }).png().toBuffer()
@@ -235,14 +235,14 @@ describe('a node that draws', () => {
     })
   })
 
-  it('is given none while what it draws is no image', async () => {
+  it('a node that draws is given no work while what it draws is not an image', async () => {
     const node = await stage.connectDrawer(drawWith(['nonsense']), { registered: { state: null } })
     await eventually(() => node.calls.length === 1 && isIdle(), 'it was asked')
     expect(stage.nodes.images.serves(IMAGE_MODEL)).toBe(false)
     expect(await codeOf(stage.draw())).toBe('no_nodes')
   })
 
-  it('is set aside after three failures, and comes back with a probe', async () => {
+  it('a node that draws is set aside after three failures, and comes back with a probe', async () => {
     await stage.close()
     stage = await openDrawingStage({ asideMs: 100, retriesMax: 0 })
     let isBroken = true
@@ -256,7 +256,7 @@ describe('a node that draws', () => {
     expect(await stage.draw()).toHaveLength(1)
   })
 
-  it('is not set aside for what it refuses, which may be the prompts', async () => {
+  it('a node that draws is not set aside for refusals, which may be due to the prompts', async () => {
     await stage.connectDrawer(drawWith([], 'not this prompt'))
     for (let call = 0; call < 4; call++) expect(await codeOf(stage.draw())).toBe('node_refused')
     expect(stage.nodes.images.serves(IMAGE_MODEL)).toBe(true)
@@ -264,7 +264,7 @@ describe('a node that draws', () => {
 })
 
 describe('a stop', () => {
-  it('ends what is under way, and takes nothing new', async () => {
+  it('a stop ends images that are under way, and takes no new calls', async () => {
     const node = await stage.connectDrawer(drawNothing)
     const call = codeOf(stage.draw())
     await eventually(() => node.calls.length === 1, 'one is under way')

@@ -4,7 +4,7 @@ import { answerBytesOf, createImageBudget } from '../../../src/nodes/image-memor
 const MIB = 1024 * 1024
 
 describe('createImageBudget', () => {
-  it('sets aside as much as there is, and no more', () => {
+  it('an image budget sets aside as much as there is, and no more', () => {
     const budget = createImageBudget(10)
     const first = budget.reserve(6)
     expect(budget.reserve(5)).toBeNull()
@@ -14,7 +14,7 @@ describe('createImageBudget', () => {
     expect(budget.inUse()).toBe(4)
   })
 
-  it('takes back once what is given back twice', () => {
+  it('an image budget takes back once what is given back twice', () => {
     const budget = createImageBudget(10)
     budget.reserve(3)
     const second = budget.reserve(3)
@@ -25,17 +25,17 @@ describe('createImageBudget', () => {
 })
 
 describe('answerBytesOf', () => {
-  it('has room for images that are not compressed', () => {
+  it('answerBytesOf has room for images that are not compressed', () => {
     const rgba = Buffer.alloc(512 * 512 * 4).toString('base64').length
     expect(answerBytesOf({ n: 2, size: '512x512' }, 32 * MIB)).toBeGreaterThan(2 * rgba)
   })
 
-  it('has room for what the public client draws, which looks at no size', () => {
+  it('answerBytesOf has room for what the public client draws, which ignores sizes', () => {
     const drawn = Buffer.alloc(1024 * 1024 * 4).toString('base64').length
     expect(answerBytesOf({ n: 2, size: '256x256' }, 32 * MIB)).toBeGreaterThan(2 * drawn)
   })
 
-  it('is never more than a frame', () => {
+  it('answerBytesOf is never more than a frame', () => {
     expect(answerBytesOf({ n: 10, size: '1024x1024' }, 32 * MIB)).toBe(32 * MIB)
   })
 })

@@ -20,7 +20,7 @@ function row(id: number): Inference {
 }
 
 describe('the log of served runs', () => {
-  it('stores everything once, in batches', async () => {
+  it('the log of served runs stores everything once, in batches', async () => {
     const batches: number[] = []
     const inferences = createInferenceLog({
       ...{ log, inferencesMax: 10_000 },
@@ -32,7 +32,7 @@ describe('the log of served runs', () => {
     expect(inferences.waiting()).toBe(0)
   })
 
-  it('keeps what could not be stored, and what came meanwhile', async () => {
+  it('the log of served runs keeps what could not be stored, and what came meanwhile', async () => {
     const stored: string[] = []
     let isAway = true
     const inferences = createInferenceLog({
@@ -53,7 +53,7 @@ describe('the log of served runs', () => {
     expect(stored).toEqual(['1', '2'])
   })
 
-  it('drops the oldest beyond its bound', () => {
+  it('the log of served runs drops the oldest beyond its bound', () => {
     const inferences = createInferenceLog({
       log,
       inferencesMax: 100,

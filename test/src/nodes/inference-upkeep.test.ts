@@ -20,7 +20,7 @@ function start(answer: (call: number) => Promise<void>) {
   return { calls, warnings, upkeep }
 }
 
-it('removes what is older than the age, again and again, and not after its stop', async () => {
+it('the upkeep removes what is older than the age, again and again, and not after its stop', async () => {
   const { calls, upkeep } = start(async () => undefined)
   await expect.poll(() => calls.length).toBeGreaterThan(1)
   await upkeep.stop()
@@ -31,7 +31,7 @@ it('removes what is older than the age, again and again, and not after its stop'
   expect(calls).toHaveLength(count)
 })
 
-it('tries again after a failure', async () => {
+it('the upkeep tries again after a failure', async () => {
   const { calls, warnings, upkeep } = start(async (call) => {
     if (call === 1) throw new Error('away')
   })
@@ -40,7 +40,7 @@ it('tries again after a failure', async () => {
   expect(warnings).toHaveLength(1)
 })
 
-it('runs one removal at a time, and waits for it when it stops', async () => {
+it('the upkeep runs one removal at a time, and waits for it when it stops', async () => {
   const { promise, resolve } = Promise.withResolvers<void>()
   const { calls, upkeep } = start(() => promise)
   await expect.poll(() => calls.length).toBe(1)

@@ -49,7 +49,7 @@ describe.each(DATABASE_KINDS)('inferences store on %s', (kind) => {
   })
   const servedOf = async (nodeId: string) => (await nodes.find(nodeId))?.requestsServed
 
-  it('knows nothing of a node that served nothing', async () => {
+  it('the inferences store knows nothing of a node that served nothing', async () => {
     expect(await inferences.stats('nobody', NOW)).toEqual({
       requestsServedDay: 0,
       averageTimeToFirstTokenMs: null,
@@ -58,7 +58,7 @@ describe.each(DATABASE_KINDS)('inferences store on %s', (kind) => {
     await inferences.add([])
   })
 
-  it('counts each id once, however often and with whom it is added', async () => {
+  it('the inferences store counts each id once, however often and with whom it is added', async () => {
     const nodeId = await createNode()
     const [first, second, third] = [
       makeInference(nodeId),
@@ -72,7 +72,7 @@ describe.each(DATABASE_KINDS)('inferences store on %s', (kind) => {
     expect(await inferences.stats(nodeId, NOW)).toMatchObject({ requestsServedDay: 3 })
   })
 
-  it('counts to each node its own, and takes what an unknown node served', async () => {
+  it('the inferences store counts to each node its own, and takes what an unknown node served', async () => {
     const [one, two] = [await createNode(), await createNode()]
     await inferences.add([
       makeInference(one),
@@ -84,7 +84,7 @@ describe.each(DATABASE_KINDS)('inferences store on %s', (kind) => {
     expect(await inferences.stats('unknown', NOW)).toMatchObject({ requestsServedDay: 1 })
   })
 
-  it('adds all of a batch or nothing', async () => {
+  it('the inferences store adds all of a batch or nothing', async () => {
     const nodeId = await createNode()
     const broken = makeInference(nodeId, { model: 'a\0b' })
     await expect(inferences.add([makeInference(nodeId), broken])).rejects.toThrow()
@@ -92,14 +92,14 @@ describe.each(DATABASE_KINDS)('inferences store on %s', (kind) => {
     expect((await inferences.stats(nodeId, NOW)).completed).toEqual([])
   })
 
-  it('counts many batches at once without losing one', async () => {
+  it('the inferences store counts many batches at once without losing one', async () => {
     const [one, two] = [await createNode(), await createNode()]
     const batches = Array.from({ length: 12 }, () => [makeInference(one), makeInference(two)])
     await Promise.all(batches.map((batch) => inferences.add(batch)))
     expect([await servedOf(one), await servedOf(two)]).toEqual([12, 12])
   })
 
-  it('shows the last ten, newest first, those of one second in the order of their arrival', async () => {
+  it('the inferences store shows the last ten, newest first, those of one second in order of arrival', async () => {
     const nodeId = await createNode()
     const later = Array.from({ length: 12 }, (_, index) =>
       makeInference(nodeId, { totalTokens: index }),
@@ -120,7 +120,7 @@ describe.each(DATABASE_KINDS)('inferences store on %s', (kind) => {
     })
   })
 
-  it('lets a call fall out of the day to the second, on whatever side of an hour', async () => {
+  it('the inferences store lets a call fall out of the day to the second, on whatever side of an hour', async () => {
     const nodeId = await createNode()
     const hour = NOW - (NOW % 3600)
     const times = [NOW, hour, hour - 1, hour + 1, NOW - 3599, NOW - 7200]
@@ -134,7 +134,7 @@ describe.each(DATABASE_KINDS)('inferences store on %s', (kind) => {
     }
   })
 
-  it('averages the times to the first token of the day alone, and of those that were timed', async () => {
+  it('the inferences store averages first-token times of the day alone, and of the timed calls', async () => {
     const nodeId = await createNode()
     const timed = (timeToFirstTokenMs: number | null, createdAt: number) =>
       makeInference(nodeId, { timeToFirstTokenMs, createdAt })
@@ -148,7 +148,7 @@ describe.each(DATABASE_KINDS)('inferences store on %s', (kind) => {
     expect((await inferences.stats(nodeId, NOW)).averageTimeToFirstTokenMs).toBe(150.5)
   })
 
-  it("gives the day's count of each of an account's nodes", async () => {
+  it("the inferences store gives the day's count of each of an account's nodes", async () => {
     const accountId = randomUUID()
     const [busy, edge, idle, foreign] = [
       await createNode(accountId),
@@ -170,7 +170,7 @@ describe.each(DATABASE_KINDS)('inferences store on %s', (kind) => {
     )
   })
 
-  it("counts the network's day to the minute", async () => {
+  it("the inferences store counts the network's day to the minute", async () => {
     const own = createInferencesStore(await source.open())
     expect(await own.network(NOW)).toEqual({ inferencesDay: 0 })
     const minute = NOW - (NOW % 60)
@@ -184,7 +184,7 @@ describe.each(DATABASE_KINDS)('inferences store on %s', (kind) => {
     expect(await own.network(minute + DAY_SECONDS + 60)).toEqual({ inferencesDay: 0 })
   })
 
-  it('gives the hours of a node, with percentiles of the last calls of each', async () => {
+  it('the inferences store gives the hours of a node, with percentiles of the last calls of each', async () => {
     const nodeId = await createNode()
     const hour = NOW - (NOW % 3600)
     const timed = (createdAt: number, timeToFirstTokenMs: number | null) =>
@@ -208,7 +208,7 @@ describe.each(DATABASE_KINDS)('inferences store on %s', (kind) => {
     expect(await inferences.history(nodeId, hour - 3599)).toHaveLength(1)
   })
 
-  it('takes whatever nodes claim', async () => {
+  it('the inferences store takes whatever nodes claim', async () => {
     const nodeId = await createNode()
     const huge = {
       promptTokens: Number.MAX_SAFE_INTEGER,
@@ -219,7 +219,7 @@ describe.each(DATABASE_KINDS)('inferences store on %s', (kind) => {
     expect(await inferences.history(nodeId, 0)).toMatchObject([{ requests: 3_000, ...huge }])
   })
 
-  it('prunes what is old, but no count, nor what a node still shows', async () => {
+  it('the inferences store prunes what is old, but no count, nor what a node still shows', async () => {
     const [quiet, busy] = [await createNode(), await createNode()]
     const old = NOW - 40 * DAY_SECONDS
     const age = (nodeId: string, createdAt: number) => makeInference(nodeId, { createdAt })
@@ -245,7 +245,7 @@ describe.each(DATABASE_KINDS)('inferences store on %s', (kind) => {
     expect(rows[0]?.count).toBe(0)
   })
 
-  it('never prunes what is of the day, whatever it is told', async () => {
+  it('the inferences store never prunes what is of the day, whatever it is told to prune', async () => {
     const nodeId = await createNode()
     await inferences.add(Array.from({ length: 20 }, () => makeInference(nodeId)))
     await inferences.prune({ before: NOW + 1, now: NOW })
@@ -254,7 +254,7 @@ describe.each(DATABASE_KINDS)('inferences store on %s', (kind) => {
     })
   })
 
-  it('reads whole hours from their sums, and completions from the end of an index', async () => {
+  it('the inferences store reads whole hours from their sums, and completions from the end of an index', async () => {
     const nodeId = await createNode()
     const hours = Array.from({ length: 20 }, (_, hour) => NOW - hour * 3_600)
     for (const createdAt of hours)

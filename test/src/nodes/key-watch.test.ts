@@ -22,7 +22,7 @@ describe('a connected node', () => {
     ['was revoked', null],
     ['lost the scope', { accountId: TEST_ACCOUNT, scopes: ['inference'] }],
     ['is another account’s now', { accountId: OTHER_ACCOUNT, scopes: NODES }],
-  ])('whose key %s is closed soon, and no other', async (_, later) => {
+  ])('a node whose key %s is closed soon, and no other node is', async (_, later) => {
     let isOver = false
     stage = await openNodesStage(
       {},
@@ -43,7 +43,7 @@ describe('a connected node', () => {
     expect(stage.nodes.status().connected).toBe(1)
   })
 
-  it('stays while keys cannot be checked', async () => {
+  it('a node stays connected while keys cannot be checked', async () => {
     let asked = 0
     stage = await openNodesStage(
       { keyCheckMs: 10 },
@@ -62,7 +62,7 @@ describe('a connected node', () => {
 })
 
 describe('keys of connected nodes', () => {
-  it('are checked once a round, however many nodes have the same', async () => {
+  it('keys of connected nodes are checked once a round, however many nodes have the same key', async () => {
     const asked: string[] = []
     let isConnecting = true
     stage = await openNodesStage(
@@ -81,7 +81,7 @@ describe('keys of connected nodes', () => {
     expect(asked.toSorted()).toEqual(['a', 'b'])
   })
 
-  it(`are checked ${KEYS_CHECKED_MAX} at once, and a round does not overtake the last`, async () => {
+  it(`keys of nodes are checked ${KEYS_CHECKED_MAX} at once, and a round does not overtake the last`, async () => {
     const free = Promise.withResolvers<void>()
     let isConnecting = true
     let [running, most, rounds] = [0, 0, 0]

@@ -84,7 +84,7 @@ describe('an answer beyond all bounds', () => {
     ['can be told to stop', CANCEL, answerEndlessly],
     ['cannot be told, as the public client', undefined, answerBeyondTheLimit()],
   ])(
-    'costs its own caller the call, and no other of a node that %s',
+    'an answer beyond all bounds costs its own caller the call, and no other, of a node that %s',
     async (_, headers, endless) => {
       stage = await openNodesStage({
         answerBytesMax: ANSWER_BYTES_MAX,
@@ -107,7 +107,7 @@ describe('an answer beyond all bounds', () => {
     },
   )
 
-  it('asked for again and again sets no node aside, since its caller chose its length', async () => {
+  it('an answer beyond all bounds, asked for again and again, sets no node aside: its caller chose its length', async () => {
     stage = await openNodesStage({ answerBytesMax: ANSWER_BYTES_MAX, firstTokenMs: 30_000 })
     await stage.connect({ headers: CANCEL, answer: answerEndlessly })
     for (let count = 0; count < 5; count++)
@@ -117,7 +117,7 @@ describe('an answer beyond all bounds', () => {
     expect(stage.nodes.status()).toMatchObject({ connected: 1, serving: 1 })
   })
 
-  it('of a node that goes on after it was told to stop has the node expelled', async () => {
+  it('a node that goes on with a large answer after it was told to stop is expelled', async () => {
     stage = await openNodesStage({
       answerBytesMax: ANSWER_BYTES_MAX,
       lateBytesMax: ANSWER_BYTES_MAX,
@@ -131,7 +131,7 @@ describe('an answer beyond all bounds', () => {
     expect(node.controls).toContainEqual(expect.objectContaining({ protocol: 'cancel' }))
   })
 
-  it('of a node that cannot be told has the node expelled once it is faster than any model', async () => {
+  it('a node that cannot be told to stop is expelled once its answer is faster than any model', async () => {
     stage = await openNodesStage({
       answerBytesMax: ANSWER_BYTES_MAX,
       lateBytesPerSecond: 0,
@@ -143,7 +143,7 @@ describe('an answer beyond all bounds', () => {
     expect((await node.closed).code).toBe(1008)
   })
 
-  it('whose caller left costs the node nothing either', async () => {
+  it('a large answer whose caller left costs the node nothing either', async () => {
     const limits = { answerBytesMax: ANSWER_BYTES_MAX, lateBytesPerSecond: 1e12 }
     stage = await openNodesStage({ ...limits, drainMs: 30_000, runMs: 60_000 })
     const node = await stage.connect({ answer: answerBeyondTheLimit() })

@@ -52,7 +52,7 @@ function watch(limits: Partial<typeof LIMITS> = {}, random = () => 1) {
 }
 
 describe('a silent socket', () => {
-  it('is pinged after 30 s and lost 20 s later', () => {
+  it('a silent socket is pinged after 30 s and lost 20 s later', () => {
     const { told, pass } = watch()
     pass(29_000)
     expect(told).toEqual([])
@@ -64,7 +64,7 @@ describe('a silent socket', () => {
     expect(told).toEqual(['socket ping', 'lost: silent'])
   })
 
-  it('is not lost when anything comes from it', () => {
+  it('a silent socket is not lost when anything comes from it', () => {
     const { told, pass, liveness } = watch()
     pass(49_000)
     liveness.heard()
@@ -74,7 +74,7 @@ describe('a silent socket', () => {
 })
 
 describe('the protocol’s ping', () => {
-  it('comes every 600 s and carries what the last ones gave', () => {
+  it('a ping of the protocol comes every 600 s and carries what the last ones gave', () => {
     const { told, pass, liveness } = watch()
     pass(600_000, { isAlive: true })
     expect(told).toEqual(['ping id-1 rtt 0 hits 0 misses 0'])
@@ -84,7 +84,7 @@ describe('the protocol’s ping', () => {
     expect(told.at(-1)).toBe('ping id-2 rtt 2000 hits 1 misses 0')
   })
 
-  it('closes the connection after three that were not answered in 10 s', () => {
+  it('three pings of the protocol that are not answered in 10 s close the connection', () => {
     const { told, pass } = watch()
     pass(3 * 600_000 + 9_000, { isAlive: true })
     expect(told.at(-1)).toBe('ping id-3 rtt 0 hits 0 misses 2')
@@ -92,7 +92,7 @@ describe('the protocol’s ping', () => {
     expect(told.at(-1)).toBe('lost: no answer to pings')
   })
 
-  it('is not answered by a pong that is late or was made up', () => {
+  it('a ping of the protocol is not answered by a pong that is late or was made up', () => {
     const { pass, liveness } = watch()
     pass(600_000, { isAlive: true })
     expect(liveness.ponged('made-up')).toBe(false)
@@ -100,7 +100,7 @@ describe('the protocol’s ping', () => {
     expect(liveness.ponged('id-1')).toBe(false)
   })
 
-  it('is spread at random over the second half of the first interval', () => {
+  it('the first ping of the protocol is spread at random over the second half of the interval', () => {
     const { told, pass } = watch({}, () => 0)
     pass(300_000, { isAlive: true })
     expect(told).toHaveLength(1)
@@ -108,7 +108,7 @@ describe('the protocol’s ping', () => {
 })
 
 describe('health', () => {
-  it('is what the node last said when it was asked', () => {
+  it('the health of a node is what it last said when it was asked', () => {
     const { told, pass, liveness } = watch({ healthMs: 60_000 })
     const load = { cpuPercent: 1, ramPercent: 2, diskPercent: 3, gpus: 0 }
     expect(liveness.reported('id-1', load)).toBe(false)
@@ -121,7 +121,7 @@ describe('health', () => {
 })
 
 describe('an old connection', () => {
-  it('is asked to dial again once it is idle, and gets no work until it does', () => {
+  it('an old connection is asked to dial again once it is idle, and gets no work until it does', () => {
     const { told, pass, liveness } = watch({ reconnectMs: 100_000 })
     pass(120_000, { isAlive: true, isIdle: false })
     expect(told).toEqual([])
@@ -130,7 +130,7 @@ describe('an old connection', () => {
     expect(liveness.isLeaving()).toBe(true)
   })
 
-  it('gets work again when the node stays', () => {
+  it('an old connection gets work again when the node stays', () => {
     const { pass, liveness } = watch({ reconnectMs: 100_000 })
     pass(100_000, { isAlive: true })
     expect(liveness.isLeaving()).toBe(true)

@@ -36,7 +36,7 @@ function createStage() {
 }
 
 describe('network stats', () => {
-  it('are the figures, throughputs as text with one decimal', async () => {
+  it('network stats are the figures, with throughputs as text with one decimal', async () => {
     const { network, asked } = createStage()
     expect(await network.read()).toEqual({
       nodes_count: 3,
@@ -48,7 +48,7 @@ describe('network stats', () => {
     expect(asked).toEqual([1_790_000_000])
   })
 
-  it('are read once for all who ask within two seconds, whichever way the clock goes', async () => {
+  it('network stats are read once for all who ask within two seconds, whichever way the clock goes', async () => {
     const { network, asked, pass } = createStage()
     await Promise.all([network.read(), network.read()])
     pass(NETWORK_AGE_MAX_MS - 1)
@@ -62,7 +62,7 @@ describe('network stats', () => {
     expect(asked).toHaveLength(3)
   })
 
-  it('are read again after a failure', async () => {
+  it('network stats are read again after a failure', async () => {
     const { network, setAway } = createStage()
     setAway(true)
     await expect(network.read()).rejects.toThrow('away')

@@ -18,7 +18,7 @@ function stand(state: NodeState, circuit: Circuit = CLOSED_CIRCUIT) {
 }
 
 describe('a node that is to be verified', () => {
-  it('is probed at once and gets work when it is healthy', () => {
+  it('a node that is to be verified is probed at once and gets work when it is healthy', () => {
     const { health, told } = stand('RUNNING_BENCHMARKING')
     expect(health.isServing()).toBe(false)
     expect(health.isProbeDue()).toBe(true)
@@ -30,7 +30,7 @@ describe('a node that is to be verified', () => {
     expect(told).toEqual([true])
   })
 
-  it('is probed again in a minute when it gave no answer', () => {
+  it('a node that is to be verified is probed again in a minute when it gave no answer', () => {
     const { health, clock } = stand('RUNNING_BENCHMARKING')
     health.probeBegins()
     health.probeEnds('failed')
@@ -43,7 +43,7 @@ describe('a node that is to be verified', () => {
 })
 
 describe('a running node', () => {
-  it('is probed when it served nothing for ten minutes', () => {
+  it('a running node is probed when it served nothing for ten minutes', () => {
     const { health, clock } = stand('RUNNING')
     clock.nowMs += NODE_LIMITS.probeIntervalMs - 1
     health.succeeded()
@@ -53,7 +53,7 @@ describe('a running node', () => {
     expect(health.isProbeDue()).toBe(true)
   })
 
-  it('is degraded by a probe that is slow, and comes back by one that is healthy', () => {
+  it('a running node is degraded by a slow probe, and comes back by a healthy one', () => {
     const { health, clock } = stand('RUNNING')
     health.probeBegins()
     health.probeEnds('slow')
@@ -65,7 +65,7 @@ describe('a running node', () => {
     expect(health.isServing()).toBe(true)
   })
 
-  it('is set aside by three failures, and probed when its time has come', () => {
+  it('a running node is set aside by three failures, and probed when its time has come', () => {
     const { health, told, clock } = stand('RUNNING')
     for (let count = 0; count < 3; count++) health.failed()
     expect(health.isServing()).toBe(false)
@@ -80,7 +80,7 @@ describe('a running node', () => {
     expect(health.isServing()).toBe(true)
   })
 
-  it('that fails its probe too is set aside for twice as long', () => {
+  it('a node that fails its probe too is set aside for twice as long', () => {
     const { health, clock } = stand('RUNNING')
     for (let count = 0; count < 3; count++) health.failed()
     clock.nowMs += NODE_LIMITS.asideMs
@@ -93,7 +93,7 @@ describe('a running node', () => {
     expect(health.isProbeDue()).toBe(true)
   })
 
-  it('is probed after five refusals in a row, and not when an answer was between them', () => {
+  it('a running node is probed after five refusals in a row, and not when an answer was between them', () => {
     const { health } = stand('RUNNING')
     for (let count = 0; count < 4; count++) health.refused()
     health.succeeded()
@@ -106,7 +106,7 @@ describe('a running node', () => {
 
 describe('a node that was set aside before it dialled again', () => {
   it.each(['RUNNING', 'RUNNING_BENCHMARKING'] as const)(
-    'as %s is still, and is probed in its time',
+    'a node that was set aside, and dials again as %s, is set aside still and probed in its time',
     (state) => {
       const { health, clock } = stand(state, { kind: 'open', retryAtMs: 5_000, asideMs: 4_000 })
       expect(health.isServing()).toBe(false)
@@ -122,7 +122,7 @@ describe('a node that was set aside before it dialled again', () => {
 })
 
 describe('a disabled node', () => {
-  it('is neither given work nor probed', () => {
+  it('a disabled node is neither given work nor probed', () => {
     const { health, clock } = stand('RUNNING_DISABLED')
     clock.nowMs += 1e9
     expect(health.isServing()).toBe(false)

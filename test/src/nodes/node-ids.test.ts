@@ -4,17 +4,17 @@ import { makeNodeId } from '../../../src/nodes/owned-nodes.ts'
 import { NODE_ID_FORM } from '../../support/register-node.ts'
 
 describe('makeNodeId', () => {
-  it('takes each word from eleven bits, the others of the sixteen aside', () => {
+  it('makeNodeId takes each word from eleven bits, and ignores the other five of the sixteen', () => {
     const bytes = Uint8Array.of(0x00, 0x00, 0xf8, 0x00, 0x07, 0xff, 0xff, 0xff, 0x00, 0x01)
     expect(makeNodeId(() => bytes)).toBe('abandon_abandon_zoo_zoo_ability')
   })
 
-  it('reads what it was given and nothing around it', () => {
+  it('makeNodeId reads what it was given and nothing around it', () => {
     const inside = new Uint8Array([9, 9, 0, 3, 0, 3, 0, 3, 0, 3, 0, 3, 9]).subarray(2, 12)
     expect(makeNodeId(() => inside)).toBe('about_about_about_about_about')
   })
 
-  it('gives ids of the form, without repeating one in ten thousand', () => {
+  it('makeNodeId gives ids of the form, without repeating an id in ten thousand', () => {
     const ids = Array.from({ length: 10_000 }, () => makeNodeId(randomBytes))
     expect(ids.filter((id) => !NODE_ID_FORM.test(id))).toEqual([])
     expect(new Set(ids).size).toBe(ids.length)

@@ -5,7 +5,7 @@ import { createLogger } from '../../../src/observability/logger.ts'
 const later = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms))
 
 describe('writes about a node', () => {
-  it('are done in the order they were asked for, and not kept from other nodes', async () => {
+  it('writes about a node are done in the order they were asked for, and not kept from other nodes', async () => {
     const records = createNodeRecords(
       createLogger({ level: 'silent', destination: { write: () => undefined } }),
     )
@@ -23,7 +23,7 @@ describe('writes about a node', () => {
     expect(records.pending()).toBe(0)
   })
 
-  it('go on after one that failed', async () => {
+  it('writes about a node go on after one write that failed', async () => {
     const records = createNodeRecords(
       createLogger({ level: 'silent', destination: { write: () => undefined } }),
     )

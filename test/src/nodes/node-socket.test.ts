@@ -45,7 +45,7 @@ async function refusalOf(headers: Readonly<Record<string, string | null>>, key =
 }
 
 describe('a handshake without a right is answered over HTTP with 401', () => {
-  it('when there is no key', async () => {
+  it('a handshake without a key is answered with 401', async () => {
     const refused = await refusalOf({ Authorization: null })
     expect(refused.status).toBe(401)
     expect(refused.body).toMatchObject({
@@ -54,13 +54,16 @@ describe('a handshake without a right is answered over HTTP with 401', () => {
     })
   })
 
-  it.each(['wrong', INFERENCE_KEY, `${TEST_KEY}x`])('when the key is %s', async (key) => {
-    const refused = await refusalOf({}, key)
-    expect(refused.status).toBe(401)
-    expect(refused.body).toMatchObject({ error: { code: 'invalid_credentials' } })
-  })
+  it.each(['wrong', INFERENCE_KEY, `${TEST_KEY}x`])(
+    'a handshake with the key %s is answered with 401',
+    async (key) => {
+      const refused = await refusalOf({}, key)
+      expect(refused.status).toBe(401)
+      expect(refused.body).toMatchObject({ error: { code: 'invalid_credentials' } })
+    },
+  )
 
-  it('also before anything else of it is looked at', async () => {
+  it('a handshake without a right is answered with 401 before anything else about it is looked at', async () => {
     const refused = await refusalOf({ Authorization: 'Bearer wrong', 'Node-Id': null, Model: null })
     expect(refused.status).toBe(401)
   })
@@ -81,24 +84,24 @@ describe('a refused node is closed with 1008 and the reason', () => {
     ],
     ['Benchmarking is not completed', { Model: 'never-benchmarked' }],
     ['Node is not registered', { 'Node-Id': 'nobody' }],
-  ] as const)('%s', async (reason, headers) => {
+  ] as const)('a node is closed with 1008 and the reason %s', async (reason, headers) => {
     expect(await closeOf({ headers })).toEqual({ code: 1008, reason })
   })
 
-  it('of another account, as if it did not exist', async () => {
+  it('a node of another account is closed as if it did not exist', async () => {
     expect(await closeOf({ key: OTHER_KEY })).toEqual({
       code: 1008,
       reason: 'Node is not registered',
     })
   })
 
-  it('that is archived', async () => {
+  it('a node that is archived is closed with 1008 and the reason', async () => {
     stage.registry.change('known', { isArchived: true })
     expect(await closeOf({})).toEqual({ code: 1008, reason: 'Node is archived' })
   })
 
   it.each(['STOPPED_DISABLED', 'RUNNING_DISABLED'] as const)(
-    'that is %s, which stays so',
+    'a node that is %s is closed with the reason, and stays disabled',
     async (state) => {
       stage.registry.change('known', { state })
       expect(await closeOf({})).toEqual({ code: 1008, reason: 'Node is disabled' })
@@ -106,7 +109,7 @@ describe('a refused node is closed with 1008 and the reason', () => {
     },
   )
 
-  it('whose benchmark is below the minimum', async () => {
+  it('a node whose benchmark is below the minimum is closed with the reason', async () => {
     stage.registry.register({ nodeId: 'slow', benchmarks: { [MODEL]: 0.9 } })
     expect(await closeOf({ nodeId: 'slow' })).toEqual({
       code: 1008,
@@ -114,7 +117,7 @@ describe('a refused node is closed with 1008 and the reason', () => {
     })
   })
 
-  it('and holds nothing afterwards', async () => {
+  it('a refused node holds nothing after it was closed', async () => {
     await closeOf({ headers: { 'Node-Id': null } })
     await eventually(() => stage.nodes.status().sockets === 0, 'no socket')
     expect(stage.nodes.status()).toMatchObject({ connected: 0, handshakes: 0, sockets: 0 })
@@ -122,19 +125,19 @@ describe('a refused node is closed with 1008 and the reason', () => {
 })
 
 describe('a node that connects', () => {
-  it('may leave Model-Type out', async () => {
+  it('a node that connects may leave Model-Type out', async () => {
     await stage.connect({ headers: { 'Model-Type': null } })
     expect(stage.nodes.status()).toMatchObject({ connected: 1, serving: 1 })
   })
 
-  it('as DIFFUSION needs no benchmark and is given no chat', async () => {
+  it('a node that connects as DIFFUSION needs no benchmark and is given no chat', async () => {
     stage.registry.register({ nodeId: 'painter', state: 'STOPPED' })
     await stage.connect({ nodeId: 'painter', modelType: 'DIFFUSION' })
     expect(stage.nodes.status().connected).toBe(1)
     await expect(stage.dispatch()).rejects.toMatchObject({ code: 'unsupported_model' })
   })
 
-  it('serves those of its further models that have a benchmark', async () => {
+  it('a node that connects serves those of its further models that have a benchmark', async () => {
     stage.registry.register({ nodeId: 'many', state: 'STOPPED', benchmarks: { [MODEL]: 9, b: 9 } })
     const node = await stage.connect({ nodeId: 'many', headers: { 'Node-Models': 'b, c, b' } })
     await readAll(await stage.dispatch({ model: 'b' }))
@@ -148,7 +151,7 @@ describe('a node that connects', () => {
     ])
   })
 
-  it('is stored as connected, and as stopped when it goes', async () => {
+  it('a node that connects is stored as connected, and as stopped when it goes', async () => {
     const node = await stage.connect({ nodeId: 'known' })
     await node.close()
     await eventually(() => stage.registry.writes.length === 4, 'stored')
@@ -160,7 +163,7 @@ describe('a node that connects', () => {
     ])
   })
 
-  it('is refused when as many are connected as may be', async () => {
+  it('a node that connects is refused when as many are connected as may be', async () => {
     await stage.close()
     stage = await openNodesStage({ connectionsMax: 1 })
     await stage.connect()
@@ -170,7 +173,7 @@ describe('a node that connects', () => {
 })
 
 describe('a node id that is connected', () => {
-  it('is refused a second time', async () => {
+  it('a node id that is connected is refused a second time', async () => {
     await stage.connect({ nodeId: 'known' })
     expect(await closeOf({})).toEqual({
       code: 1008,
@@ -179,7 +182,7 @@ describe('a node id that is connected', () => {
     expect(stage.nodes.status().connected).toBe(1)
   })
 
-  it('connects only once when it dials several times at once', async () => {
+  it('a node id connects only once when it dials several times at once', async () => {
     await stage.close()
     const gate = Promise.withResolvers<{ accountId: string; scopes: readonly ['nodes'] }>()
     stage = await openNodesStage({}, { authenticate: () => gate.promise })
@@ -193,7 +196,7 @@ describe('a node id that is connected', () => {
     expect(stage.nodes.status().connected).toBe(1)
   })
 
-  it('is given to the one that dials again when the old connection no longer answers', async () => {
+  it('a node id is given to the connection that dials again when the old one no longer answers', async () => {
     const old = await stage.connect({ nodeId: 'known' })
     old.socket.pause()
     const fresh = await stage.connect({ nodeId: 'known' })
@@ -206,7 +209,7 @@ describe('a node id that is connected', () => {
 })
 
 describe('the door', () => {
-  it('answers 400 in JSON when the key is right but the upgrade is none', async () => {
+  it('the door for nodes answers 400 in JSON when the key is right and the request is not an upgrade', async () => {
     const status = await new Promise((resolve) => {
       const headers = {
         ...{ authorization: `Bearer ${TEST_KEY}`, 'node-id': 'known', model: MODEL },
@@ -225,14 +228,14 @@ describe('the door', () => {
     expect(status).toEqual({ status: 400, code: 'malformed_request' })
   })
 
-  it('answers 503 when keys cannot be checked', async () => {
+  it('the door for nodes answers 503 when keys cannot be checked', async () => {
     await stage.close()
     stage = await openNodesStage({}, { authenticate: () => Promise.reject(new Error('away')) })
     expect((await refusalOf({})).status).toBe(503)
     expect(stage.nodes.status()).toMatchObject({ handshakes: 0, sockets: 0 })
   })
 
-  it('answers 503 beyond so many handshakes at once', async () => {
+  it('the door for nodes answers 503 beyond so many handshakes at once', async () => {
     await stage.close()
     const { promise, resolve } = Promise.withResolvers<null>()
     stage = await openNodesStage({ handshakesMax: 2 }, { authenticate: () => promise })
@@ -243,7 +246,7 @@ describe('the door', () => {
     expect((await Promise.all(waiting)).map(({ status }) => status)).toEqual([401, 401])
   })
 
-  it('destroys a handshake that takes too long', async () => {
+  it('the door for nodes destroys a handshake that takes too long', async () => {
     await stage.close()
     stage = await openNodesStage(
       { handshakeTimeoutMs: 50 },
@@ -252,7 +255,7 @@ describe('the door', () => {
     expect(await refusalOf({})).toMatchObject({ code: 'ECONNRESET' })
   })
 
-  it('refuses everybody once it is stopped', async () => {
+  it('the door for nodes refuses every node once it is stopped', async () => {
     await stage.nodes.stop()
     expect((await refusalOf({})).status).toBe(503)
   })

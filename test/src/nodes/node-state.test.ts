@@ -15,13 +15,16 @@ describe('startState', () => {
     ['STOPPED_BENCHMARK_FAILED', 'RUNNING_BENCHMARKING'],
     ['STOPPED', 'RUNNING'],
     ['STOPPED_DISABLED', 'RUNNING_DISABLED'],
-  ] as const)('of %s is %s', (before, after) => {
+  ] as const)('a node that was %s starts as %s', (before, after) => {
     expect(startState(before)).toBe(after)
   })
 
-  it.each(NODE_STATES)('of %s, left behind by a killed gateway, is that of its stop', (state) => {
-    expect(startState(state)).toBe(startState(stopState(state)))
-  })
+  it.each(NODE_STATES)(
+    'a node that a killed gateway left behind as %s starts as after its stop',
+    (state) => {
+      expect(startState(state)).toBe(startState(stopState(state)))
+    },
+  )
 })
 
 describe('stopState', () => {
@@ -30,7 +33,7 @@ describe('stopState', () => {
     ['RUNNING_BENCHMARKING', 'STOPPED_BENCHMARK_FAILED'],
     ['RUNNING_DEGRADED', 'STOPPED_DEGRADED'],
     ['RUNNING_DISABLED', 'STOPPED_DISABLED'],
-  ] as const)('of %s is %s', (before, after) => {
+  ] as const)('a node that is %s stops as %s', (before, after) => {
     expect(stopState(before)).toBe(after)
     expect(stopState(after)).toBe(after)
   })
@@ -49,13 +52,13 @@ describe('probeState', () => {
     ['RUNNING', 'failed', 'RUNNING_DEGRADED'],
     ['RUNNING_DISABLED', 'healthy', 'RUNNING_DISABLED'],
     ['STOPPED', 'healthy', 'STOPPED'],
-  ] as const)('of %s after a %s probe is %s', (before, outcome, after) => {
+  ] as const)('a node that is %s after a %s probe is %s', (before, outcome, after) => {
     expect(probeState(before, outcome)).toBe(after)
   })
 })
 
 describe('a disabled node', () => {
-  it('stays disabled, whatever it does', () => {
+  it('a disabled node stays disabled, whatever it does', () => {
     expect(stopState(startState('STOPPED_DISABLED'))).toBe('STOPPED_DISABLED')
   })
 })
@@ -71,13 +74,13 @@ describe('statusText', () => {
     ['STOPPED_DEGRADED', 'Stopped'],
     ['STOPPED_DISABLED', 'Stopped'],
     [null, 'Stopped'],
-  ] as const)('of %s is "%s"', (state, text) => {
+  ] as const)('the state %s is shown as "%s"', (state, text) => {
     expect(statusText(state)).toBe(text)
   })
 })
 
 describe('isNodeState', () => {
-  it('knows the states and nothing else', () => {
+  it('isNodeState knows the states and nothing else', () => {
     expect(NODE_STATES.every(isNodeState)).toBe(true)
     for (const text of ['', 'running', 'RUNNING ', 'toString'])
       expect(isNodeState(text)).toBe(false)

@@ -3,7 +3,7 @@ import { startSweep } from '../../../src/nodes/node-timer.ts'
 import { createLogger } from '../../../src/observability/logger.ts'
 
 describe('the sweep', () => {
-  it('calls each job at its interval, also after one threw, and none after stop', async () => {
+  it('the sweep calls each job at its interval, also after one threw, and none after stop', async () => {
     const calls = { often: 0, seldom: 0, broken: 0 }
     const sweep = startSweep({
       tickMs: 5,

@@ -79,7 +79,7 @@ describe.each(DATABASE_KINDS)('nodes store on %s', (kind) => {
     return node
   }
 
-  it('gives a new node back as it was registered, with nothing known of it', async () => {
+  it('the nodes store gives a new node back as it was registered, with nothing else known', async () => {
     const node = await createNode()
     expect(await nodes.find(node.nodeId)).toEqual({
       ...node,
@@ -94,11 +94,11 @@ describe.each(DATABASE_KINDS)('nodes store on %s', (kind) => {
     })
   })
 
-  it('finds no node that is not there', async () => {
+  it('the nodes store finds no node that is not there', async () => {
     expect(await nodes.find("' or '1'='1")).toBeNull()
   })
 
-  it('gives an id to one of those who ask for it at once', async () => {
+  it('the nodes store gives an id to one of those who ask for it at once', async () => {
     const node = makeNode()
     const outcomes = await Promise.all(
       Array.from({ length: 8 }, (_, index) =>
@@ -108,7 +108,7 @@ describe.each(DATABASE_KINDS)('nodes store on %s', (kind) => {
     expect(outcomes.toSorted()).toEqual(['created', ...Array.from({ length: 7 }, () => 'taken')])
   })
 
-  it('registers no node for an account that has too many', async () => {
+  it('the nodes store registers no node for an account that has too many', async () => {
     const accountId = randomUUID()
     await sql`
       insert into nodes (node_id, account_id, name, created_at)
@@ -120,7 +120,7 @@ describe.each(DATABASE_KINDS)('nodes store on %s', (kind) => {
     expect(await nodes.create(makeNode())).toBe('created')
   })
 
-  it('lists an account its own nodes, oldest first, each with its newest benchmark', async () => {
+  it('the nodes store lists an account its own nodes, oldest first, each with its newest benchmark', async () => {
     const accountId = randomUUID()
     const young = { ...makeNode(accountId), createdAt: 2000 }
     await nodes.create(young)
@@ -139,7 +139,7 @@ describe.each(DATABASE_KINDS)('nodes store on %s', (kind) => {
     ])
   })
 
-  it('lists nodes of one second in the order of their making, each with the benchmark that was saved last', async () => {
+  it('the nodes store lists nodes of one second in the order of their making, each with its last benchmark', async () => {
     const accountId = randomUUID()
     const made = []
     for (let index = 0; index < 8; index++) made.push(await createWorkingNode(accountId))
@@ -157,14 +157,14 @@ describe.each(DATABASE_KINDS)('nodes store on %s', (kind) => {
   it.each([
     ['whole', HARDWARE],
     ['of a machine without a GPU', BARE_HARDWARE],
-  ])('gives hardware back as it was reported: %s', async (_, hardware) => {
+  ])('the nodes store gives hardware back as it was reported: %s', async (_, hardware) => {
     const node = await createNode()
     expect(await nodes.saveHardware({ ...node, hardware: HARDWARE, at: 1 })).toBe(true)
     expect(await nodes.saveHardware({ ...node, hardware, at: 2 })).toBe(true)
     expect((await nodes.find(node.nodeId))?.hardware).toEqual(hardware)
   })
 
-  it("neither changes nor tells of another account's node", async () => {
+  it("the nodes store neither changes nor tells of another account's node", async () => {
     const node = await createWorkingNode()
     const before = await nodes.find(node.nodeId)
     const foreign = { ...node, accountId: randomUUID() }
@@ -177,7 +177,7 @@ describe.each(DATABASE_KINDS)('nodes store on %s', (kind) => {
     expect(await nodes.find(node.nodeId)).toEqual(before)
   })
 
-  it('tells which of name and archival an update changed', async () => {
+  it('the nodes store tells which of name and archival an update changed', async () => {
     const node = await createNode()
     const update = (name: string | null, isArchived: boolean | null) =>
       nodes.update({ ...node, name, isArchived })
@@ -192,7 +192,7 @@ describe.each(DATABASE_KINDS)('nodes store on %s', (kind) => {
     expect(await update('third', false)).toEqual({ isNameUpdated: true, isArchivalUpdated: true })
   })
 
-  it('lets one of two equal updates at once say that it changed something', async () => {
+  it('the nodes store lets one of two equal updates at once say that it changed something', async () => {
     const node = await createNode()
     const { promise: areAsked, resolve } = Promise.withResolvers<void>()
     // All of them wait for the row, so each was asked before any of them changed it.
@@ -210,7 +210,7 @@ describe.each(DATABASE_KINDS)('nodes store on %s', (kind) => {
     expect(updates.filter((update) => update?.isNameUpdated)).toHaveLength(1)
   })
 
-  it('keeps one benchmark a model, the last', async () => {
+  it('the nodes store keeps one benchmark a model, the last', async () => {
     const node = await createWorkingNode()
     const save = (model: string, tokensPerSecond: number, createdAt: number) =>
       nodes.saveBenchmark({ ...node, model, tokensPerSecond, createdAt })
@@ -224,7 +224,7 @@ describe.each(DATABASE_KINDS)('nodes store on %s', (kind) => {
     expect(await nodes.newestBenchmark('nobody')).toBeNull()
   })
 
-  it('stores no benchmark of a node whose hardware is not known', async () => {
+  it('the nodes store stores no benchmark of a node whose hardware is not known', async () => {
     const node = await createNode()
     const benchmark = { ...node, model: 'm', tokensPerSecond: 1, createdAt: 1 }
     expect(await nodes.saveBenchmark(benchmark)).toBe('unknown_node')
@@ -232,7 +232,7 @@ describe.each(DATABASE_KINDS)('nodes store on %s', (kind) => {
     expect(await nodes.saveBenchmark(benchmark)).toBe('saved')
   })
 
-  it('stores benchmarks of so many models and no more, but renews those it has', async () => {
+  it('the nodes store stores benchmarks of so many models and no more, but renews those it has', async () => {
     const node = await createWorkingNode()
     const save = (model: string) =>
       nodes.saveBenchmark({ ...node, model, tokensPerSecond: 1, createdAt: 1 })
@@ -243,7 +243,7 @@ describe.each(DATABASE_KINDS)('nodes store on %s', (kind) => {
   })
 
   describe('connections', () => {
-    it('count to the uptime when they end, once', async () => {
+    it('connections count to the uptime when they end, once', async () => {
       const first = await createNode().then((node) => connectionOf(node))
       const { nodeId } = first
       expect(await nodes.markConnected({ ...first, models: ['m', "n'"] })).toBe(true)
@@ -266,7 +266,7 @@ describe.each(DATABASE_KINDS)('nodes store on %s', (kind) => {
       expect(await nodes.find(nodeId)).toMatchObject({ totalUptimeSeconds: 111 })
     })
 
-    it('never count backwards when the clock was set back', async () => {
+    it('connections never count backwards when the clock was set back', async () => {
       const connection = await createNode().then((node) => connectionOf(node))
       await nodes.markConnected(connection)
       await nodes.markDisconnected(connection, { at: 4000, state: 'STOPPED' })
@@ -276,7 +276,7 @@ describe.each(DATABASE_KINDS)('nodes store on %s', (kind) => {
       })
     })
 
-    it('are refused for a node that is archived or unknown', async () => {
+    it('connections are refused for a node that is archived or unknown', async () => {
       const node = await createNode()
       await nodes.update({ ...node, name: null, isArchived: true })
       expect(await nodes.markConnected(connectionOf(node))).toBe(false)
@@ -284,7 +284,7 @@ describe.each(DATABASE_KINDS)('nodes store on %s', (kind) => {
       expect(await nodes.find(node.nodeId)).toMatchObject({ connectedSince: null, models: [] })
     })
 
-    it('leave a node disabled that the operator disabled', async () => {
+    it('connections leave a node disabled that the operator disabled', async () => {
       const connection = await createNode().then((node) => connectionOf(node))
       const stateOf = async () => (await nodes.find(connection.nodeId))?.state
       await nodes.markConnected(connection)
@@ -299,7 +299,7 @@ describe.each(DATABASE_KINDS)('nodes store on %s', (kind) => {
       expect(await stateOf()).toBe('RUNNING_DISABLED')
     })
 
-    it('that another took the place of are ended by nothing that is stored of them later', async () => {
+    it('a connection that was replaced ends nothing, whatever is stored about it later', async () => {
       const old = await createNode().then((node) => connectionOf(node))
       const next = connectionOf(old, { at: 6000, processId: randomUUID() })
       await nodes.markConnected(old)
@@ -320,7 +320,7 @@ describe.each(DATABASE_KINDS)('nodes store on %s', (kind) => {
       expect(await nodes.markConnected(old, 'when_free')).toBe(true)
     })
 
-    it('that no living process holds end, once, when their nodes were last seen', async () => {
+    it('connections that no living process holds end, once, when their nodes were last seen', async () => {
       const clock = { now: 10_000 }
       const own = await source.open()
       const [store, other] = [
@@ -361,7 +361,7 @@ describe.each(DATABASE_KINDS)('nodes store on %s', (kind) => {
     })
   })
 
-  it('gives each model once that any node has a benchmark of', async () => {
+  it('the nodes store gives each model once that any node has a benchmark for', async () => {
     const own = createNodesStore(await source.open())
     expect(await own.offeredModels()).toEqual([])
     for (const node of [makeNode(), makeNode()]) {
@@ -374,7 +374,7 @@ describe.each(DATABASE_KINDS)('nodes store on %s', (kind) => {
   })
 
   describe('the network', () => {
-    it('is nobody when nobody is connected', async () => {
+    it('the network is empty when no node is connected', async () => {
       const empty = createNodesStore(await source.open())
       expect(await empty.network()).toEqual({
         nodes: 0,
@@ -384,7 +384,7 @@ describe.each(DATABASE_KINDS)('nodes store on %s', (kind) => {
       })
     })
 
-    it('is its connected nodes, by their benchmarks of the models they serve', async () => {
+    it('the network is its connected nodes, by their benchmarks of the models they serve', async () => {
       const { queries } = await source.open()
       const own = createNodesStore({ queries })
       const benchmark = async (

@@ -5,7 +5,7 @@ import { capacityOf, createSlots, type Slot } from '../../../src/nodes/offer.ts'
 const quiet = { onTaken: () => {}, onFreed: () => {} }
 
 describe('slots', () => {
-  it('are never more than the capacity, and never fewer than none, whatever is done with them', () => {
+  it('slots are never more than the capacity, and never fewer than none, whatever is done with them', () => {
     fc.assert(
       fc.property(
         fc.integer({ min: 1, max: 5 }),
@@ -32,7 +32,7 @@ describe('slots', () => {
     )
   })
 
-  it('tell of every change once', () => {
+  it('slots tell of every change once', () => {
     const told: string[] = []
     const slots = createSlots(1, {
       onTaken: () => told.push('taken'),
@@ -54,7 +54,7 @@ describe('capacityOf', () => {
     [0, 10],
     [80_000, 10],
     [80_001, 20],
-  ])('of %s MB is %i', (vramMb, capacity) => {
+  ])('a node with %s MB of memory has %i slots', (vramMb, capacity) => {
     expect(capacityOf(vramMb, limits)).toBe(capacity)
   })
 })

@@ -36,7 +36,7 @@ function createService(draws: readonly Uint8Array[], nowMs = 1_790_000_000_999) 
 const repeat = (count: number, draw: Uint8Array) => Array.from({ length: count }, () => draw)
 
 describe('a new node', () => {
-  it('gets another id when the one that was drawn is taken', async () => {
+  it('a new node gets another id when the drawn id is taken', async () => {
     const [taken, free] = [randomBytes(10), randomBytes(10)]
     const { service, drawn } = createService([taken, taken, taken, free])
     const accountId = randomUUID()
@@ -47,7 +47,7 @@ describe('a new node', () => {
     expect(await service.list(accountId)).toMatchObject({ nodes: [{ name_alias: 'first' }] })
   })
 
-  it('gets an id of its own even when all who ask at once draw the same', async () => {
+  it('a new node gets an id of its own even when all who ask at once draw the same', async () => {
     const same = randomBytes(10)
     const created = await Promise.all(
       Array.from({ length: 5 }, () => {
@@ -58,7 +58,7 @@ describe('a new node', () => {
     expect(new Set(created.map((reply) => JSON.stringify(reply))).size).toBe(5)
   })
 
-  it('is given up when the randomness gives nothing new', async () => {
+  it('a new node is given up when the randomness gives no new id', async () => {
     const taken = randomBytes(10)
     const { service, drawn } = createService(repeat(NODE_ID_TRIES, taken))
     const accountId = randomUUID()
@@ -69,7 +69,7 @@ describe('a new node', () => {
     expect(drawn()).toBe(1 + NODE_ID_TRIES)
   })
 
-  it('is refused to an account that has too many', async () => {
+  it('a new node is refused to an account that has too many', async () => {
     const accountId = randomUUID()
     await sql`
       insert into nodes (node_id, account_id, name, created_at)
@@ -82,7 +82,7 @@ describe('a new node', () => {
 })
 
 describe('times', () => {
-  it('are whole seconds, and no duration is below zero when the clock was set back', async () => {
+  it('times of a node are whole seconds, and no duration is below zero when the clock was set back', async () => {
     const accountId = randomUUID()
     const { service } = createService([randomBytes(10)])
     const { node_id: nodeId } = (await service.create({ accountId, name: 'rig' })) as {

@@ -74,7 +74,7 @@ const running = (chunk: unknown) => ({ chunk, status: 1 }) as const
 const FAILED = { error: { status_code: 500, message: 'no' }, status: 3 } as const
 
 describe('frames in one packet', () => {
-  it('are told before the error that is among them, and no other node is asked', async () => {
+  it('frames in one packet are told before the error that is among them, and no other node is asked', async () => {
     const answer: AnswerScript = ({ id }, node) =>
       sendPacket({ id, node }, [running(textChunk('a')), running(textChunk('b')), FAILED])
     const nodes = [await stage.connect({ answer }), await stage.connect({ answer })]
@@ -84,7 +84,7 @@ describe('frames in one packet', () => {
     expect(nodes.flatMap(({ calls }) => calls)).toHaveLength(1)
   })
 
-  it('may be the whole answer, of new clients and old ones', async () => {
+  it('frames in one packet may be the whole answer, of new clients and old ones', async () => {
     const answer: AnswerScript = ({ id }, node) =>
       sendPacket({ id, node }, [
         ...[textChunk('a'), finishChunk(), usageChunk(3, 2)].map(running),
@@ -100,7 +100,7 @@ describe('frames in one packet', () => {
     await eventually(() => stage.registry.served.length === 2, 'counted once each')
   })
 
-  it('of several calls go to their own callers', async () => {
+  it('frames of several calls in one packet go to their own callers', async () => {
     const asked: { readonly id: string; readonly node: ScriptedNode }[] = []
     await stage.connect({ answer: ({ id }, node) => void asked.push({ id, node }) })
     const dispatched = [stage.dispatch(), stage.dispatch()].map(async (answer) =>
@@ -122,7 +122,7 @@ describe('frames in one packet', () => {
     )
   })
 
-  it('may be of several choices, and of calls of tools', async () => {
+  it('frames in one packet may be of several choices, and of calls of tools', async () => {
     const delta = (index: number, piece: object, reason: string | null = null) =>
       running({ choices: [{ index, delta: piece, finish_reason: reason }] })
     const call = (text: string, begin: object = {}) => ({
@@ -161,13 +161,13 @@ describe('frames in one packet', () => {
     ])
   })
 
-  it('keep texts with line separators and lone surrogates', async () => {
+  it('frames in one packet keep texts with line separators and lone surrogates', async () => {
     const text = 'a\u2028b\u2029c\ud800d\u0000'
     await stage.connect({ answer: answerWith(text) })
     expect(textOf(await readAll(await stage.dispatch()))).toBe(text)
   })
 
-  it('are discarded, and cancelled once, when the caller leaves between them', async () => {
+  it('frames in one packet are discarded, and cancelled once, when the caller leaves between them', async () => {
     const node = await stage.connect({
       headers: { 'Node-Features': 'cancel' },
       answer: ({ id }, to) => {
@@ -183,7 +183,7 @@ describe('frames in one packet', () => {
 })
 
 describe('a frame that is the end twice over', () => {
-  it('is counted as one served run', async () => {
+  it('a frame that is the end twice over is counted as one served run', async () => {
     await stage.connect({
       answer: ({ id }, node) => {
         for (const chunk of [textChunk('a'), finishChunk()]) node.sendRun(id, running(chunk))
@@ -198,7 +198,7 @@ describe('a frame that is the end twice over', () => {
 })
 
 describe('an answer that was refused', () => {
-  it('does not count as served when the node then says that it is done', async () => {
+  it('an answer that was refused does not count as served when the node then says that it is done', async () => {
     const nonsense: AnswerScript = ({ id }, node) =>
       sendPacket({ id, node }, [
         running({ choices: [{ index: 7, delta: { content: 'x' }, finish_reason: 'stop' }] }),
@@ -216,7 +216,7 @@ describe('an answer that was refused', () => {
 })
 
 describe('frames that say nothing', () => {
-  it('may not be kept for their members without end', async () => {
+  it('frames that say nothing are not kept for their members without end', async () => {
     await stage.close()
     stage = await openNodesStage({ queueBytesMax: 100_000 })
     let isClosed = false

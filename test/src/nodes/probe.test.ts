@@ -19,7 +19,7 @@ afterEach(async () => {
 const NEW = { state: null }
 
 describe('a new node', () => {
-  it('is asked something short before it gets work, which is not counted as served', async () => {
+  it('a new node is asked something short before it gets work, which is not counted as served', async () => {
     stage = await openNodesStage()
     const node = await stage.connect({ nodeId: 'new', registered: NEW })
     await eventually(() => stage.registry.stateOf('new') === 'RUNNING', 'verified')
@@ -36,7 +36,7 @@ describe('a new node', () => {
     expect(stage.registry.served).toEqual([])
   })
 
-  it('gets no work before it was verified, but a caller may wait for that', async () => {
+  it('a new node gets no work before it was verified, but a caller may wait for that', async () => {
     stage = await openNodesStage({ waitMs: 2_000 })
     const slow: AnswerScript = async (call, node) => {
       await new Promise((resolve) => setTimeout(resolve, 50))
@@ -53,7 +53,7 @@ describe('a new node', () => {
     expect(node.calls).toHaveLength(2)
   })
 
-  it('is degraded when it is too slow', async () => {
+  it('a new node is degraded when it is too slow', async () => {
     stage = await openNodesStage({ tokensPerSecondMin: 40 })
     const slow: AnswerScript = async ({ id }, node) => {
       for (let count = 0; count < 10; count++) {
@@ -72,24 +72,30 @@ describe('a new node', () => {
     ['is silent', answerSilence()],
     ['fails', answerError(500)],
     ['refuses', answerError(400)],
-  ] as const)('that %s is asked again, and stopped as failed when it goes', async (_, script) => {
-    stage = await openNodesStage({ probeRetryMs: 20 })
-    const node = await stage.connect({ nodeId: 'new', registered: NEW, answer: script })
-    await eventually(() => node.calls.length >= 2, 'asked again')
-    expect(stage.registry.stateOf('new')).toBe('RUNNING_BENCHMARKING')
-    await node.close()
-    await eventually(() => stage.registry.stateOf('new') === 'STOPPED_BENCHMARK_FAILED', 'stopped')
-  })
+  ] as const)(
+    'a new node that %s is asked again, and stopped as failed when it goes',
+    async (_, script) => {
+      stage = await openNodesStage({ probeRetryMs: 20 })
+      const node = await stage.connect({ nodeId: 'new', registered: NEW, answer: script })
+      await eventually(() => node.calls.length >= 2, 'asked again')
+      expect(stage.registry.stateOf('new')).toBe('RUNNING_BENCHMARKING')
+      await node.close()
+      await eventually(
+        () => stage.registry.stateOf('new') === 'STOPPED_BENCHMARK_FAILED',
+        'stopped',
+      )
+    },
+  )
 })
 
 describe('an idle node', () => {
-  it('is probed now and then, and degraded when it has become bad', async () => {
+  it('an idle node is probed now and then, and degraded when it has become bad', async () => {
     stage = await openNodesStage({ probeIntervalMs: 50, failuresMax: 10 })
     await stage.connect({ nodeId: 'old', answer: inTurn(answerWith('fine'), answerError(500)) })
     await eventually(() => stage.registry.stateOf('old') === 'RUNNING_DEGRADED', 'degraded')
   })
 
-  it('that goes while it is probed is stopped, and not degraded', async () => {
+  it('a node that goes while it is probed is stopped, and not degraded', async () => {
     stage = await openNodesStage({ probeIntervalMs: 20, firstTokenMs: 5_000 })
     const node = await stage.connect({ nodeId: 'old', answer: answerSilence() })
     await eventually(() => node.calls.length === 1, 'probed')
@@ -99,7 +105,7 @@ describe('an idle node', () => {
     expect(stage.registry.writes.at(-1)).toBe('state old STOPPED')
   })
 
-  it('that is full is not probed', async () => {
+  it('a node that is full is not probed', async () => {
     stage = await openNodesStage({ slots: 1, probeIntervalMs: 20, firstTokenMs: 5_000 })
     const node = await stage.connect({ answer: answerSilence() })
     const abort = new AbortController()
@@ -112,7 +118,7 @@ describe('an idle node', () => {
 })
 
 describe('probes', () => {
-  it('are bounded', async () => {
+  it('probes at one time are bounded', async () => {
     stage = await openNodesStage({ probesMax: 2, firstTokenMs: 5_000 })
     for (let count = 0; count < 5; count++)
       await stage.connect({ registered: NEW, answer: answerSilence() })

@@ -14,7 +14,7 @@ describe('a chunk', () => {
     ['a tool call', { tool_calls: [{ index: 0, function: { name: 'f', arguments: '{}' } }] }, 3],
     ['a role alone, which is no text', { role: 'assistant', content: '' }, 0],
     ['nothing', {}, 0],
-  ] as const)('with %s has so much of it', (_, delta, textLength) => {
+  ] as const)('a chunk with %s has as much text as the caller sees', (_, delta, textLength) => {
     expect(readChunk(chunkOf(delta), 32)).toMatchObject({
       textLength,
       isToken: textLength > 0,
@@ -22,14 +22,14 @@ describe('a chunk', () => {
     })
   })
 
-  it('that finishes a choice is worth waiting for', () => {
+  it('a chunk that finishes a choice counts as a token', () => {
     expect(readChunk(chunkOf({}, { finish_reason: 'stop', index: 3 }), 32)).toMatchObject({
       isToken: true,
       finished: [3],
     })
   })
 
-  it('with usage and no choices is the usage-only chunk', () => {
+  it('a chunk with usage and no choices is the usage-only chunk', () => {
     const usage = { prompt_tokens: 1 }
     expect(readChunk({ choices: [], usage }, 32)).toMatchObject({ isUsageOnly: true, usage })
     expect(readChunk({ ...chunkOf({}), usage }, 32)).toMatchObject({ isUsageOnly: false, usage })
@@ -48,18 +48,18 @@ describe('a chunk', () => {
     ['no index', { choices: [{ delta: {} }] }],
     ['a fractional index', { choices: [{ index: 0.5, delta: {} }] }],
     ['an index that is too large', { choices: [{ index: CHOICES_MAX, delta: {} }] }],
-  ] as const)('with %s is none', (_, chunk) => {
+  ] as const)('a chunk with %s is refused', (_, chunk) => {
     expect(readChunk(chunk, 32)).toBeNull()
   })
 
-  it('may be as deep as the bound and no deeper', () => {
+  it('a chunk may be as deep as the bound and no deeper', () => {
     // The chunk is 1, choices 2, the choice 3, its delta 4.
     const nested = { a: [[]] }
     expect(readChunk(chunkOf(nested), 6)).not.toBeNull()
     expect(readChunk(chunkOf(nested), 5)).toBeNull()
   })
 
-  it('of any form gives facts or null, and never throws', () => {
+  it('a chunk of any form gives facts or null, and never throws', () => {
     const members = fc.dictionary(
       fc.constantFrom('index', 'delta', 'finish_reason', '__proto__'),
       fc.jsonValue(),

@@ -8,14 +8,14 @@ describe('a node that is connected', () => {
   it.each([
     ['archived', { isArchived: true }, 'Node is archived'],
     ['disabled', { state: 'STOPPED_DISABLED' }, 'Node is disabled'],
-  ] as const)('and %s meanwhile is closed', async (_, change, reason) => {
+  ] as const)('a connected node that is %s meanwhile is closed', async (_, change, reason) => {
     stage = await openNodesStage({ recheckMs: 50 })
     const node = await stage.connect({ nodeId: 'a' })
     stage.registry.change('a', change)
     expect(await node.closed).toEqual({ code: 1008, reason })
   })
 
-  it('and disabled meanwhile stays so, whatever its state was', async () => {
+  it('a connected node that is disabled meanwhile stays so, whatever its state was', async () => {
     stage = await openNodesStage({ recheckMs: 50 })
     const node = await stage.connect({ nodeId: 'a' })
     stage.registry.change('a', { state: 'RUNNING_DISABLED' })
@@ -23,7 +23,7 @@ describe('a node that is connected', () => {
     await eventually(() => stage.registry.stateOf('a') === 'STOPPED_DISABLED', 'stored')
   })
 
-  it('stays when the database is away', async () => {
+  it('a connected node stays when the database is away', async () => {
     stage = await openNodesStage({ recheckMs: 20 })
     await stage.connect({ nodeId: 'a' })
     let asked = 0
@@ -35,7 +35,7 @@ describe('a node that is connected', () => {
     expect(stage.nodes.status().connected).toBe(1)
   })
 
-  it('is disconnected at once when its owner archives it', async () => {
+  it('a connected node is disconnected at once when its owner archives it', async () => {
     stage = await openNodesStage()
     const node = await stage.connect({ nodeId: 'a' })
     expect(stage.nodes.disconnect('a', 'Node is archived')).toBe(true)
@@ -43,7 +43,7 @@ describe('a node that is connected', () => {
     expect(stage.nodes.disconnect('a', 'Node is archived')).toBe(false)
   })
 
-  it('is stored as seen', async () => {
+  it('a connected node is stored as seen', async () => {
     stage = await openNodesStage({ seenMs: 20 })
     await stage.connect({ nodeId: 'a' })
     await stage.connect({ nodeId: 'b' })

@@ -45,7 +45,7 @@ const statsOf = (nodeId: string) => getJson(gateway, `${STATS_PATH}?node_id=${no
 const NO_HARDWARE = Object.fromEntries(Object.keys(NODE_HARDWARE).map((name) => [name, null]))
 
 describe('POST /v1/dashboard/node', () => {
-  it('gives a new node an id of five words, of which no two are alike', async () => {
+  it('a new node gets an id of five words, and no two ids are alike', async () => {
     const replies = await Promise.all(
       Array.from({ length: 20 }, () => post(NODE_PATH, { node_name: 'my node' })),
     )
@@ -59,7 +59,7 @@ describe('POST /v1/dashboard/node', () => {
   })
 
   it.each([['abc'], ['x'.repeat(40)], ['🦊'.repeat(40)], ["a'; drop table nodes; --"], ['ä ö ü']])(
-    'takes the name %j',
+    'a new node takes the name %j',
     async (name) => {
       expect(await infoOf(await createNode(gateway, name))).toMatchObject({ name_alias: name })
     },
@@ -78,24 +78,24 @@ describe('POST /v1/dashboard/node', () => {
     [['my node'], ['body'], 'dict_type'],
     ['', ['body'], 'missing'],
     ['{"node_name":"abc"', ['body.18'], 'json_invalid'],
-  ])('refuses %j', async (body, locs, type) => {
+  ])('a new node is refused with the body %j', async (body, locs, type) => {
     const reply = await post(NODE_PATH, body)
     const [detail] = ((await reply.clone().json()) as { detail: { type: string }[] }).detail
     expect([await outcomeOf(reply), detail?.type]).toEqual([[422, locs], type])
   })
 
-  it('takes members it does not know', async () => {
+  it('a new node takes members that the gateway does not know', async () => {
     expect((await post(NODE_PATH, { node_name: 'abc', other: { deep: [1] } })).status).toBe(200)
   })
 
-  it('reads no body that is larger than any such request', async () => {
+  it('the registration of a node reads no body that is larger than any such request', async () => {
     const body = { node_name: 'abc', other: 'x'.repeat(NODE_BODY_BYTES_MAX) }
     expect(await outcomeOf(await post(NODE_PATH, body))).toEqual([413, 'payload_too_large'])
   })
 })
 
 describe('PUT /v1/dashboard/node', () => {
-  it('changes what is given, and says what it changed', async () => {
+  it('an update changes what is given, and says what it changed', async () => {
     const nodeId = await createNode(gateway, 'first')
     const update = async (members: object) => {
       const reply = await put({ node_id: nodeId, ...members })
@@ -114,7 +114,7 @@ describe('PUT /v1/dashboard/node', () => {
     expect(await infoOf(nodeId)).toMatchObject({ name_alias: 'third' })
   })
 
-  it('ends the connection of a node that is archived, and of no other', async () => {
+  it('an update ends the connection of a node that is archived, and of no other', async () => {
     const [archived, renamed] = [await createNode(gateway), await createNode(gateway)]
     await put({ node_id: renamed, node_name: 'other', is_archived: false })
     await put({ node_id: archived, is_archived: true })
@@ -124,7 +124,7 @@ describe('PUT /v1/dashboard/node', () => {
     ])
   })
 
-  it('keeps an archived node from connecting until it is archived no more', async () => {
+  it('an update keeps an archived node from connecting until it is no longer archived', async () => {
     const nodeId = await createNode(gateway)
     await put({ node_id: nodeId, is_archived: true })
     expect(await gateway.connectNode(nodeId)).toMatchObject({ isNoted: false })
@@ -144,13 +144,13 @@ describe('PUT /v1/dashboard/node', () => {
     [{ node_id: 'a', node_name: 'x'.repeat(41) }, ['body.node_name']],
     [{ node_id: 'a', is_archived: 'true' }, ['body.is_archived']],
     [{ node_id: 'a', is_archived: 1, node_name: 1 }, ['body.node_name', 'body.is_archived']],
-  ])('refuses %j', async (body, locs) => {
+  ])('an update refuses the body %j', async (body, locs) => {
     expect(await outcomeOf(await put(body))).toEqual([422, locs])
   })
 })
 
 describe('node info', () => {
-  it('is of a new node its name, its status and when it was registered', async () => {
+  it('node info of a new node is its name, its status and when it was registered', async () => {
     const before = unixSeconds()
     const nodeId = await createNode(gateway)
     const info = await infoOf(nodeId)
@@ -166,7 +166,7 @@ describe('node info', () => {
     expect(info.node_created_at).toBeLessThanOrEqual(unixSeconds())
   })
 
-  it('is what the agent reported last', async () => {
+  it('node info is what the agent reported last', async () => {
     const nodeId = await createNode(gateway)
     for (const ram of [1, 2]) {
       const reply = await post(INFO_PATH, { node_id: nodeId, ...NODE_HARDWARE, ram, unknown: 'x' })
@@ -175,7 +175,7 @@ describe('node info', () => {
     expect(await infoOf(nodeId)).toMatchObject({ ...NODE_HARDWARE, ram: 2, node_id: nodeId })
   })
 
-  it('may lack what the machine lacks, and what old agents do not send', async () => {
+  it('node info may lack what the machine lacks, and what old agents do not send', async () => {
     const nodeId = await createNode(gateway)
     const machine = { operating_system: 'Linux', cpu_model: 'CPU', ram: 0 }
     const lacking = { gpu_model: null, vram: null, gpu_count: null, cpu_count: null }
@@ -189,7 +189,7 @@ describe('node info', () => {
     Object.keys(NODE_HARDWARE)
       .filter((member) => member !== 'power_limit' && member !== 'version')
       .map((member) => [member]),
-  )('needs %s', async (member) => {
+  )('node info needs the member %s', async (member) => {
     const { [member as 'ram']: _, ...rest } = NODE_HARDWARE
     const reply = await post(INFO_PATH, { node_id: 'a', ...rest })
     expect(await reply.json()).toEqual({
@@ -213,20 +213,23 @@ describe('node info', () => {
     ['operating_system', null] as const,
     ['ram', null] as const,
     ['node_id', null] as const,
-  ])('refuses a %s of %j', async (member, value) => {
+  ])('node info refuses a %s of %j', async (member, value) => {
     const reply = await post(INFO_PATH, { node_id: 'a', ...NODE_HARDWARE, [member]: value })
     expect(await outcomeOf(reply)).toEqual([422, [`body.${member}`]])
   })
 
-  it.each(['1e999', '9007199254740993', '"\\ud800"'])('refuses the JSON %s', async (text) => {
-    const body = JSON.stringify({ node_id: 'a', ...NODE_HARDWARE, ram: 1 }).replace(
-      '"ram":1',
-      `"ram":${text}`,
-    )
-    expect((await outcomeOf(await post(INFO_PATH, body)))[0]).toBe(422)
-  })
+  it.each(['1e999', '9007199254740993', '"\\ud800"'])(
+    'node info refuses the JSON %s',
+    async (text) => {
+      const body = JSON.stringify({ node_id: 'a', ...NODE_HARDWARE, ram: 1 }).replace(
+        '"ram":1',
+        `"ram":${text}`,
+      )
+      expect((await outcomeOf(await post(INFO_PATH, body)))[0]).toBe(422)
+    },
+  )
 
-  it('tells of a connection, and of its state in words', async () => {
+  it('node info tells of a connection, and of its state in words', async () => {
     const nodeId = await createNode(gateway)
     const { nodesStore } = gateway
     const connection = await gateway.connectNode(nodeId, { at: unixSeconds() - 100 })
@@ -240,7 +243,7 @@ describe('node info', () => {
 })
 
 describe('a benchmark', () => {
-  it('is given back as it was posted, the last of each model', async () => {
+  it('a benchmark is given back as it was posted, the last of each model', async () => {
     const nodeId = await createMeasuredNode(gateway, [])
     for (const tokens_per_second of [80, 93.75]) {
       const reply = await post(BENCHMARK_PATH, {
@@ -257,18 +260,18 @@ describe('a benchmark', () => {
     })
   })
 
-  it('that is not there is not found', async () => {
+  it('a benchmark that is not there is not found', async () => {
     const nodeId = await createMeasuredNode(gateway, ['m'])
     const path = `${BENCHMARK_PATH}?node_id=${nodeId}&model=M`
     expect(await outcomeOf(await getPath(gateway, path))).toEqual([404, 'not_found'])
   })
 
-  it('is not taken before the hardware', async () => {
+  it('a benchmark is not taken before the hardware', async () => {
     const benchmark = { node_id: await createNode(gateway), model_name: 'm', tokens_per_second: 1 }
     expect(await outcomeOf(await post(BENCHMARK_PATH, benchmark))).toEqual([404, 'not_found'])
   })
 
-  it('can be of a model name as long as may be, of the widest characters', async () => {
+  it('a benchmark can be of a model name of the greatest length, of the widest characters', async () => {
     const nodeId = await createMeasuredNode(gateway, [])
     const model = '🦊'.repeat(512)
     const benchmark = { node_id: nodeId, model_name: model, tokens_per_second: 0 }
@@ -277,7 +280,7 @@ describe('a benchmark', () => {
     expect(await getJson(gateway, path)).toMatchObject({ model_name: model, tokens_per_second: 0 })
   })
 
-  it('is taken of a hundred models of a node, and no more', async () => {
+  it('a benchmark is taken of a hundred models of a node, and no more', async () => {
     const nodeId = await createMeasuredNode(
       gateway,
       Array.from({ length: 100 }, (_, index) => `m${index}`),
@@ -290,7 +293,7 @@ describe('a benchmark', () => {
     ['model_name', ['', 7, null, 'x'.repeat(513), 'a\u0000b']],
     ['tokens_per_second', [-1, '1', null, 1_000_001]],
     ['node_id', ['', 7, null]],
-  ])('is refused with a wrong %s', async (member, values) => {
+  ])('a benchmark is refused with a wrong %s', async (member, values) => {
     const benchmark = { node_id: 'a', model_name: 'm', tokens_per_second: 1 }
     const bodies = [
       ...values.map((value) => ({ ...benchmark, [member]: value })),
@@ -304,7 +307,7 @@ describe('a benchmark', () => {
 describe('the history of a node', () => {
   const path = (nodeId: string, query = '') => `/v1/node/stats/history?node_id=${nodeId}${query}`
 
-  it('has the hours in which it served, its owner’s to read', async () => {
+  it('the history of a node has the hours in which it served, its owner’s to read', async () => {
     const nodeId = await createMeasuredNode(gateway, ['m'])
     const hour = unixSeconds() - (unixSeconds() % 3600)
     const inference = {
@@ -326,7 +329,7 @@ describe('the history of a node', () => {
   })
 
   it.each([['&hours=0'], ['&hours=721'], ['&hours=1.5'], ['&hours=1&hours=2']])(
-    'refuses %s',
+    'the history of a node refuses the query %s',
     async (query) => {
       const reply = await getPath(gateway, path(await createNode(gateway), query))
       expect(await outcomeOf(reply)).toEqual([422, ['query.hours']])
@@ -335,7 +338,7 @@ describe('the history of a node', () => {
 })
 
 describe('node stats', () => {
-  it('are empty of a node that served nothing', async () => {
+  it('node stats are empty for a node that served nothing', async () => {
     expect(await statsOf(await createNode(gateway))).toEqual({
       requests_served: 0,
       requests_served_day: 0,
@@ -347,7 +350,7 @@ describe('node stats', () => {
     })
   })
 
-  it('are what it served: in all, in the last day, and its last ten', async () => {
+  it('node stats are what the node served: in all, in the last day, and its last ten', async () => {
     const nodeId = await createMeasuredNode(gateway, ['old', 'new'])
     const now = unixSeconds()
     const makeInference = (index: number, createdAt: number) => ({
@@ -388,7 +391,7 @@ describe('node stats', () => {
 })
 
 describe('GET /v1/dashboard/nodes', () => {
-  it("gives the account's own nodes with all their members", async () => {
+  it("the list of nodes gives the account's own nodes with all their members", async () => {
     const { text: key } = await gateway.keys.create({ accountName: 'owners', name: 'k' })
     const owner = { ...gateway, key }
     expect(await getJson(owner, NODES_PATH)).toEqual({ response: 'OK', nodes: [] })
@@ -440,7 +443,7 @@ describe('GET /v1/dashboard/nodes', () => {
     await nodesStore.markDisconnected(connection, { at: now, state: 'STOPPED' })
   })
 
-  it('keeps archived nodes in it', async () => {
+  it('the list of nodes keeps archived nodes', async () => {
     const { text: key } = await gateway.keys.create({ accountName: 'archivists', name: 'k' })
     const owner = { ...gateway, key }
     const nodeId = await createNode(owner)
@@ -481,16 +484,19 @@ describe("another account's node", () => {
           is_archived: true,
         }),
     ],
-  ])('answers %s as one that is not there, and stays as it is', async (_, call) => {
-    const nodeId = await createMeasuredNode(gateway, ['m'])
-    const before = await infoOf(nodeId)
-    const [foreign, unknown] = [await call(nodeId), await call('no_such_node_at_all')]
-    expect(await foreign.text()).toBe(await unknown.clone().text())
-    expect(await outcomeOf(unknown)).toEqual([404, 'not_found'])
-    expect(foreign.status).toBe(404)
-    expect(await infoOf(nodeId)).toEqual(before)
-    expect(disconnected).not.toContain(nodeId)
-  })
+  ])(
+    "another account's node answers %s as if it did not exist, and stays as it is",
+    async (_, call) => {
+      const nodeId = await createMeasuredNode(gateway, ['m'])
+      const before = await infoOf(nodeId)
+      const [foreign, unknown] = [await call(nodeId), await call('no_such_node_at_all')]
+      expect(await foreign.text()).toBe(await unknown.clone().text())
+      expect(await outcomeOf(unknown)).toEqual([404, 'not_found'])
+      expect(foreign.status).toBe(404)
+      expect(await infoOf(nodeId)).toEqual(before)
+      expect(disconnected).not.toContain(nodeId)
+    },
+  )
 })
 
 describe('every route of nodes', () => {
@@ -506,15 +512,18 @@ describe('every route of nodes', () => {
     ['GET', '/v1/network/stats'],
   ] as const
 
-  it.each(routes)('%s %s tells a client without a valid key so, in JSON', async (method, path) => {
-    const bare = await fetch(gateway.url + path, { method })
-    expect(await outcomeOf(bare)).toEqual([401, 'authorization_missing'])
-    const wrong = await fetch(gateway.url + path, {
-      method,
-      headers: { authorization: 'Bearer nothing' },
-    })
-    expect(await outcomeOf(wrong)).toEqual([401, 'invalid_credentials'])
-  })
+  it.each(routes)(
+    'the route %s %s tells a client without a valid key so, in JSON',
+    async (method, path) => {
+      const bare = await fetch(gateway.url + path, { method })
+      expect(await outcomeOf(bare)).toEqual([401, 'authorization_missing'])
+      const wrong = await fetch(gateway.url + path, {
+        method,
+        headers: { authorization: 'Bearer nothing' },
+      })
+      expect(await outcomeOf(wrong)).toEqual([401, 'invalid_credentials'])
+    },
+  )
 
   it.each([
     [INFO_PATH, ['query.node_id']],
@@ -526,11 +535,11 @@ describe('every route of nodes', () => {
     [BENCHMARK_PATH, ['query.node_id', 'query.model']],
     [`${BENCHMARK_PATH}?node_id=a`, ['query.model']],
     [`${BENCHMARK_PATH}?node_id=a&model=%00`, ['query.model']],
-  ])('refuses GET %s', async (path, locs) => {
+  ])('every route of nodes refuses GET %s', async (path, locs) => {
     expect(await outcomeOf(await getPath(gateway, path))).toEqual([422, locs])
   })
 
-  it('takes the headers of the public node client', async () => {
+  it('every route of nodes takes the headers of the public node client', async () => {
     const nodeId = await createNode(gateway)
     const headers = {
       authorization: `Bearer ${gateway.key}`,
@@ -541,7 +550,7 @@ describe('every route of nodes', () => {
     expect([reply.status, await reply.json()]).toMatchObject([200, { node_id: nodeId }])
   })
 
-  it('takes bodies in JSON alone', async () => {
+  it('every route of nodes takes bodies in JSON alone', async () => {
     const init = {
       method: 'POST',
       body: '{"node_name":"abc"}',

@@ -71,7 +71,7 @@ const errorOf = (call: Promise<unknown>) =>
   )
 
 describe.runIf(NATS.isMet)(NATS.title('nodes of another gateway'), () => {
-  it('serve calls here, are counted once, and stored where they are', async () => {
+  it('nodes of another gateway serve calls here, are counted once, and stored where they are', async () => {
     await far.connect({ answer: answerWith('from far') })
     await known()
     await known(1, other)
@@ -82,7 +82,7 @@ describe.runIf(NATS.isMet)(NATS.title('nodes of another gateway'), () => {
     expect(near.registry.served).toEqual([])
   })
 
-  it('tell their refusals as nodes here do', async () => {
+  it('nodes of another gateway tell their refusals as nodes here do', async () => {
     await far.connect({ answer: answerError(400, 'no such tool') })
     await known()
     await expect(near.dispatch()).rejects.toMatchObject({
@@ -92,7 +92,7 @@ describe.runIf(NATS.isMet)(NATS.title('nodes of another gateway'), () => {
     })
   })
 
-  it('are replaced before the first token when they fail, or are silent', async () => {
+  it('nodes of another gateway are replaced before the first token when they fail, or are silent', async () => {
     const failing = await far.connect({ nodeId: 'fails', answer: answerError(500) })
     await known()
     await other.connect({ nodeId: 'answers', answer: answerWith('from the other') })
@@ -107,7 +107,7 @@ describe.runIf(NATS.isMet)(NATS.title('nodes of another gateway'), () => {
     expect(textOf(await readAll(await near.dispatch()))).toBe('from the other')
   })
 
-  it('are not replaced after it: the caller is told, and gets no answer that looks whole', async () => {
+  it('nodes of another gateway are not replaced after the first token, and no cut answer looks whole', async () => {
     const { script } = answerOnCue()
     const nodes = [
       await far.connect({ nodeId: 'one', answer: script }),
@@ -120,7 +120,7 @@ describe.runIf(NATS.isMet)(NATS.title('nodes of another gateway'), () => {
     expect(nodes.flatMap(({ calls }) => calls)).toHaveLength(1)
   })
 
-  it('wake who waits here, first come first served, and never run more than their slots', async () => {
+  it('nodes of another gateway wake who waits here, in order, and never run more than their slots', async () => {
     let running = 0
     let most = 0
     const node = await far.connect({
@@ -144,7 +144,7 @@ describe.runIf(NATS.isMet)(NATS.title('nodes of another gateway'), () => {
     expect(most).toBeLessThanOrEqual(LIMITS.slots)
   })
 
-  it('are left alone by who leaves: waiting, before the first token, and in mid-stream', async () => {
+  it('nodes of another gateway are left alone by a caller who leaves, at any point of a call', async () => {
     const { script, finish } = answerOnCue()
     let isSilent = true
     const node = await far.connect({
@@ -176,7 +176,7 @@ describe.runIf(NATS.isMet)(NATS.title('nodes of another gateway'), () => {
     finish(node)
   })
 
-  it('end a caller who reads too slowly, with a bounded amount held', async () => {
+  it('nodes of another gateway end a caller who reads too slowly, with a bounded amount held', async () => {
     const part = 'x'.repeat(60_000)
     await far.connect({
       answer: async ({ id }, node) => {
@@ -194,7 +194,7 @@ describe.runIf(NATS.isMet)(NATS.title('nodes of another gateway'), () => {
     expect(length).toBeLessThan(1_500_000)
   })
 
-  it('take requests above 1 MiB where they take large frames, and no others', async () => {
+  it('nodes of another gateway take requests above 1 MiB where they take large frames, and no others', async () => {
     const request = {
       model: MODEL,
       messages: [{ role: 'user', content: 'x'.repeat(3_000_000) }],
@@ -216,7 +216,7 @@ describe.runIf(NATS.isMet)(NATS.title('nodes of another gateway'), () => {
     expect(JSON.stringify(node.calls[0]?.chat_request)).toHaveLength(JSON.stringify(request).length)
   })
 
-  it('are sent addresses of images where an owner allows it, and nowhere else', async () => {
+  it('nodes of another gateway are sent addresses of images where an owner allows it, and nowhere else', async () => {
     const content = [{ type: 'image_url', image_url: { url: 'https://example.org/a.png' } }]
     const request = { model: MODEL, messages: [{ role: 'user', content }] }
     const closed = await far.connect({ nodeId: 'closed' })
@@ -235,7 +235,7 @@ describe.runIf(NATS.isMet)(NATS.title('nodes of another gateway'), () => {
     expect(closed.calls).toEqual([])
   })
 
-  it('find the trace of the call that they serve', async () => {
+  it('nodes of another gateway find the trace of the call that they serve', async () => {
     const node = await far.connect({
       headers: { 'Node-Features': 'trace' },
       answer: answerWith('traced'),
@@ -247,7 +247,7 @@ describe.runIf(NATS.isMet)(NATS.title('nodes of another gateway'), () => {
     expect(node.calls[0]).toMatchObject({ traceparent })
   })
 
-  it('draw, and are judged where the caller is', async () => {
+  it('nodes of another gateway draw, and are judged where the caller is', async () => {
     let isMad = false
     const node = await far.connectDrawer(
       (frame, self) => (isMad ? drawWith(['aGk=']) : drawAsAsked)(frame, self),
@@ -270,7 +270,7 @@ describe.runIf(NATS.isMet)(NATS.title('nodes of another gateway'), () => {
     expect(far.registry.served).toHaveLength(2)
   })
 
-  it('are free again when nobody says what they drew', async () => {
+  it("nodes of another gateway are free again when the caller's gateway never judges what they drew", async () => {
     await far.connectDrawer(drawAsAsked)
     await until('it is known', () => near.nodes.images.serves(IMAGE_MODEL))
     const asked = near.nodes.images.dispatch({
@@ -287,7 +287,7 @@ describe.runIf(NATS.isMet)(NATS.title('nodes of another gateway'), () => {
     expect(far.nodes.status().imageBytes).toBe(0)
   })
 
-  it('have one connection in all, wherever they dial', async () => {
+  it('nodes of another gateway have one connection in all, wherever they dial', async () => {
     const dial = (stage: typeof near) => stage.connect({ nodeId: 'twice' })
     const nodes = await Promise.all([dial(near), dial(far), dial(other)])
     const connected = () =>
@@ -304,7 +304,7 @@ describe.runIf(NATS.isMet)(NATS.title('nodes of another gateway'), () => {
     expect(isOpen(again)).toBe(true)
   })
 
-  it('are disconnected from any gateway', async () => {
+  it('nodes of another gateway are disconnected from any gateway', async () => {
     const node = await far.connect({ nodeId: 'archived' })
     await known()
     near.nodes.disconnect('archived', 'Node is archived')
@@ -312,7 +312,7 @@ describe.runIf(NATS.isMet)(NATS.title('nodes of another gateway'), () => {
     await until('it is gone', () => near.nodes.dispatcher.models().length === 0)
   })
 
-  it('finish their calls when their gateway drains, and get no others', async () => {
+  it('nodes of another gateway finish their calls when it drains, and get no others', async () => {
     const { script, finish } = answerOnCue()
     const node = await far.connect({ answer: script })
     await known()

@@ -12,7 +12,7 @@ import {
 const EVIDENCE = { promptTokensMax: 100, textLength: 10, tokenChunks: 5 }
 
 describe('a usage claim', () => {
-  it('that is plausible stays, with its details', () => {
+  it('a usage claim that is plausible stays, with its details', () => {
     const claim = {
       ...{ prompt_tokens: 20, completion_tokens: 8, total_tokens: 28 },
       prompt_tokens_details: { cached_tokens: 16 },
@@ -21,14 +21,14 @@ describe('a usage claim', () => {
     expect(boundUsage(claim, EVIDENCE)).toEqual(claim)
   })
 
-  it('has the sum as its total, whatever it says', () => {
+  it('a usage claim has the sum as its total, whatever it says', () => {
     expect(
       boundUsage({ prompt_tokens: 2, completion_tokens: 3, total_tokens: 900 }, EVIDENCE)
         ?.total_tokens,
     ).toBe(5)
   })
 
-  it('loses what it knows of details that cannot be', () => {
+  it('a usage claim loses details that cannot be true', () => {
     const details = { cached_tokens: 21, audio_tokens: -1, text: 'x', nested: {}, image_tokens: 4 }
     const bound = boundUsage(
       { prompt_tokens: 20, completion_tokens: 8, prompt_tokens_details: details },
@@ -37,7 +37,7 @@ describe('a usage claim', () => {
     expect(bound?.prompt_tokens_details).toEqual({ image_tokens: 4 })
   })
 
-  it('is null or within the bounds, whatever it is', () => {
+  it('a usage claim becomes null or is within the bounds, whatever it is', () => {
     const claims = fc.dictionary(
       fc.constantFrom(
         'prompt_tokens',
@@ -76,7 +76,10 @@ describe('a prompt', () => {
       MEDIA_TOKENS_EXTRA,
     ],
     ['without messages', null, PROMPT_TOKENS_EXTRA],
-  ])('%s has at most a token per byte and what templates and media add', (_, messages, extra) => {
-    expect(promptTokensMax({ messages }, 50)).toBe(50 + extra)
-  })
+  ])(
+    'a prompt %s has at most a token per byte and what templates and media add',
+    (_, messages, extra) => {
+      expect(promptTokensMax({ messages }, 50)).toBe(50 + extra)
+    },
+  )
 })

@@ -14,7 +14,7 @@ const forever = {
 const queueOf = (waitersMax = 100) => createWaitQueue<FreeNode>({ waitersMax })
 
 describe('a wait queue', () => {
-  it('gives slots to those who came first', async () => {
+  it('a wait queue gives slots to those who came first', async () => {
     const queue = queueOf()
     const order: number[] = []
     const waiting = [1, 2, 3].map((number) =>
@@ -35,7 +35,7 @@ describe('a wait queue', () => {
     expect(order).toEqual([1, 2, 3])
   })
 
-  it('serves of all models of a node the caller who came first', async () => {
+  it('a wait queue serves the caller who came first among all models of a node', async () => {
     const queue = queueOf()
     const waiting = ['b', 'a'].map((model) => queue.enter({ ...forever, model }))
     queue.offer(createFreeNode(['a', 'b'], 1))
@@ -43,7 +43,7 @@ describe('a wait queue', () => {
     expect(queue.size()).toBe(1)
   })
 
-  it('passes over a caller who has tried the node', async () => {
+  it('a wait queue passes over a caller who has tried the node', async () => {
     const queue = queueOf()
     const node = createFreeNode(['a'], 1)
     void queue
@@ -55,7 +55,7 @@ describe('a wait queue', () => {
     expect(queue.size()).toBe(1)
   })
 
-  it('ends the waiting at the deadline, and not before', async () => {
+  it('a wait queue ends the waiting at the deadline, and not before', async () => {
     const queue = queueOf()
     const waiting = queue.enter({ ...forever, model: 'a', deadlineMs: 100 })
     queue.sweep(99)
@@ -65,7 +65,7 @@ describe('a wait queue', () => {
     expect(queue.size()).toBe(0)
   })
 
-  it('refuses beyond its bound, by model', async () => {
+  it('a wait queue refuses beyond its bound, by model', async () => {
     const queue = queueOf(1)
     const first = queue.enter({ ...forever, model: 'a' })
     await expect(queue.enter({ ...forever, model: 'a' })).rejects.toMatchObject({
@@ -78,14 +78,14 @@ describe('a wait queue', () => {
     await expect(other).rejects.toMatchObject({ code: 'stopping' })
   })
 
-  it('lets nobody in who has left', async () => {
+  it('a wait queue does not let a caller in who has left', async () => {
     const queue = queueOf()
     const signal = AbortSignal.abort(new Error('left'))
     await expect(queue.enter({ ...forever, model: 'a', signal })).rejects.toThrow('left')
     expect(queue.size()).toBe(0)
   })
 
-  it('gives every slot once and loses no caller, whatever the order of things', async () => {
+  it('a wait queue gives every slot once and loses no caller, whatever the order of things', async () => {
     const step = fc.oneof(
       fc.record({ kind: fc.constant('enter' as const), model: fc.constantFrom('a', 'b') }),
       fc.record({ kind: fc.constant('abort' as const), who: fc.nat({ max: 30 }) }),

@@ -94,7 +94,7 @@ describe.each(DATABASE_KINDS)('the rate limiter on %s', (kind) => {
     return { clock, accountId, first, second, processes, ask, report }
   }
 
-  it('never lets one request too many through, with 64 parallel callers of two gateways', async () => {
+  it('the rate limiter never lets one request too many through, with 64 parallel callers of two gateways', async () => {
     for (const limit of [1, 10, 63]) {
       const { first, second, ask, report } = setUp({ requestsPerMinute: limit })
       const gateways = [first.limiter, second.limiter]
@@ -111,7 +111,7 @@ describe.each(DATABASE_KINDS)('the rate limiter on %s', (kind) => {
     }
   })
 
-  it('never reserves one token too many, with 64 parallel callers of two gateways', async () => {
+  it('the rate limiter never reserves one token too many, with 64 parallel callers of two gateways', async () => {
     const { first, second, ask, report } = setUp({ tokensPerMinute: 1000 })
     const estimates = Array.from({ length: CALLERS }, (_, caller) => 1 + ((caller * 37) % 90))
     const decisions = await Promise.all(
@@ -133,7 +133,7 @@ describe.each(DATABASE_KINDS)('the rate limiter on %s', (kind) => {
     })
   })
 
-  it('counts every token in the end, whatever was estimated, in whichever order calls end', async () => {
+  it('the rate limiter counts every token in the end, whatever was estimated, in whichever order calls end', async () => {
     const call = fc.record({
       estimate: fc.integer({ min: 0, max: 100 }),
       used: fc.integer({ min: 0, max: 200 }),
@@ -166,7 +166,7 @@ describe.each(DATABASE_KINDS)('the rate limiter on %s', (kind) => {
     )
   })
 
-  it('never admits more than its limits in any window, at any times', async () => {
+  it('the rate limiter never admits more than its limits in any window, at any times', async () => {
     const step = fc.record({
       pauseSeconds: fc.constantFrom(0, 1, 29, 30, 59, 60, 61, 86_399),
       calls: fc.integer({ min: 1, max: 6 }),
@@ -198,7 +198,7 @@ describe.each(DATABASE_KINDS)('the rate limiter on %s', (kind) => {
     )
   })
 
-  it('tells where an account stands, and what is in the way', async () => {
+  it('the rate limiter tells where an account stands, and what is in the way', async () => {
     const { clock, first, ask } = setUp({
       requestsPerMinute: 2,
       tokensPerMinute: 100,
@@ -226,7 +226,7 @@ describe.each(DATABASE_KINDS)('the rate limiter on %s', (kind) => {
     })
   })
 
-  it('gives back what a gateway had reserved that died', async () => {
+  it('the rate limiter gives back what a dead gateway had reserved', async () => {
     const { clock, first, second, processes, ask, report } = setUp({ tokensPerMinute: 100 })
     await processes.enter(first.processId, LEASE_SECONDS)
     await ask(first.limiter, 80)
@@ -237,7 +237,7 @@ describe.each(DATABASE_KINDS)('the rate limiter on %s', (kind) => {
     expect(await report()).toMatchObject({ tokens_used_day: 80, requests_used_day: 2 })
   })
 
-  it('loses no settlement while the database fails, and counts none twice', async () => {
+  it('the rate limiter loses no settlement while the database fails, and counts none twice', async () => {
     const failing = { before: false, after: false }
     const { first, ask, report } = setUp({ tokensPerDay: 1_000_000 }, (store) => ({
       ...store,
@@ -266,7 +266,7 @@ describe.each(DATABASE_KINDS)('the rate limiter on %s', (kind) => {
     expect(await report()).toMatchObject({ tokens_used_day: 400, requests_used_day: 4 })
   })
 
-  it('goes on counting for others, whatever the answers to one account claim to have used', async () => {
+  it('the rate limiter goes on counting for others, whatever the answers to one account claim to have used', async () => {
     const [one, two] = [setUp({ tokensPerDay: 100 }), setUp({ tokensPerDay: 100 })]
     const calls = await Promise.all(Array.from({ length: 1_100 }, () => one.ask(one.first.limiter)))
     for (const call of calls) settle(call, Number.MAX_SAFE_INTEGER)
@@ -275,7 +275,7 @@ describe.each(DATABASE_KINDS)('the rate limiter on %s', (kind) => {
     expect(isAdmitted(await two.ask(two.first.limiter, 1))).toBe(true)
   })
 
-  it('counts calls that nothing limits without making them wait', async () => {
+  it('the rate limiter counts calls that nothing limits without making them wait', async () => {
     let steps = 0
     const { first, ask, report } = setUp({}, (store) => ({
       ...store,
@@ -301,7 +301,7 @@ describe.each(DATABASE_KINDS)('the rate limiter on %s', (kind) => {
     expect(steps).toBe(1)
   })
 
-  it('asks the database few times for many calls at once', async () => {
+  it('the rate limiter asks the database few times for many calls at once', async () => {
     let steps = 0
     const { first, ask } = setUp({ requestsPerMinute: 1000 }, (store) => ({
       ...store,

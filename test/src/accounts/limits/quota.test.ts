@@ -29,7 +29,7 @@ const usage = (limits: Partial<Usage['limits']>, used: Partial<Usage['used']> = 
 })
 
 describe('a quota', () => {
-  it('is told in headers, resets in seconds', () => {
+  it('a quota is told in headers, with its resets in seconds', () => {
     const quota = describeQuota(
       usage(
         { requestsPerMinute: 60, tokensPerMinute: 40_000 },
@@ -46,7 +46,7 @@ describe('a quota', () => {
     })
   })
 
-  it('is that of the day when less is left of it', () => {
+  it('a quota is that of the day when less is left of the day', () => {
     const { requests, tokens } = describeQuota(
       usage(
         { requestsPerMinute: 60, requestsPerDay: 100, tokensPerMinute: 10, tokensPerDay: 10 },
@@ -57,7 +57,7 @@ describe('a quota', () => {
     expect(tokens).toEqual({ limit: 10, remaining: 10, resetSeconds: 42 })
   })
 
-  it('says nothing of what has no limit', () => {
+  it('a quota says nothing about what has no limit', () => {
     expect(quotaHeaders(describeQuota(usage({})))).toEqual({})
     expect(Object.keys(quotaHeaders(describeQuota(usage({ tokensPerDay: 5 }))))).toEqual([
       'x-ratelimit-limit-tokens',
@@ -66,14 +66,14 @@ describe('a quota', () => {
     ])
   })
 
-  it('never has less than nothing left', () => {
+  it('a quota never has less than nothing left', () => {
     const { tokens } = describeQuota(usage({ tokensPerMinute: 10 }, { minuteTokens: 25 }))
     expect(tokens?.remaining).toBe(0)
   })
 })
 
 describe('a refusal', () => {
-  it('waits for the last of what is in the way', () => {
+  it('a refusal waits for the last limit that is in the way', () => {
     const both = usage(
       { requestsPerMinute: 1, tokensPerDay: 10 },
       { minuteRequests: 1, dayTokens: 5 },
@@ -85,7 +85,7 @@ describe('a refusal', () => {
     })
   })
 
-  it('of a call that uses no tokens names the tokens that others used beyond the limit', () => {
+  it('a refusal of a call without tokens names the tokens that others used beyond the limit', () => {
     const passed = usage({ requestsPerMinute: 9, tokensPerDay: 10 }, { dayTokens: 12 })
     expect(describeRefusal(passed, 0)).toMatchObject({
       retryAfterSeconds: 86_382,
@@ -94,7 +94,7 @@ describe('a refusal', () => {
     })
   })
 
-  it('of a call that no window has room for says so', () => {
+  it('a refusal of a call that no window has room for says so', () => {
     expect(describeRefusal(usage({ tokensPerMinute: 10 }), 11)).toMatchObject({
       isHopeless: true,
       message: expect.stringContaining('11 tokens, and the limit is 10 tokens per minute'),

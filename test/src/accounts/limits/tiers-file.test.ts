@@ -20,12 +20,12 @@ async function store(value: unknown): Promise<string> {
 const verified = { kind: 'verified', model: 'gpt-4o' } as const
 
 describe('the tiers of a gateway', () => {
-  it('limit nothing in development without a file', async () => {
+  it('the tiers of a gateway limit nothing in development without a file', async () => {
     const { standard } = await chooseTiers(null, { isProduction: false })
     expect(Object.values(findGroup(standard, verified).limits)).toEqual([null, null, null, null])
   })
 
-  it('are never without limits in production, for want of a file', async () => {
+  it('the tiers of a gateway in production are never without limits for want of a file', async () => {
     const { standard } = await chooseTiers(null, { isProduction: true })
     expect(findGroup(standard, verified).limits).toEqual({
       requestsPerMinute: 60,
@@ -35,7 +35,7 @@ describe('the tiers of a gateway', () => {
     })
   })
 
-  it('are those of the file', async () => {
+  it('the tiers of a gateway are those of the file', async () => {
     const file = await store({
       default_tier: 'a',
       tiers: { a: { groups: [{ name: 'all', requests_per_day: 7 }] } },
@@ -46,7 +46,7 @@ describe('the tiers of a gateway', () => {
     }
   })
 
-  it('keep the gateway from starting when the file has faults, and tell all of them', async () => {
+  it('the tiers file keeps the gateway from starting when it has faults, and all of them are told', async () => {
     const file = await store({
       tiers: { a: { groups: [{ name: 'all', requests_per_day: -7, token: 1 }] } },
     })
@@ -56,7 +56,7 @@ describe('the tiers of a gateway', () => {
     expect(String(failure).match(/RATE_LIMIT_TIERS_FILE/g)).toHaveLength(3)
   })
 
-  it('keep the gateway from starting when the file is not there', async () => {
+  it('the tiers file keeps the gateway from starting when it is not there', async () => {
     await expect(chooseTiers(join(folder, 'none.json'), { isProduction: false })).rejects.toThrow(
       /RATE_LIMIT_TIERS_FILE .*none\.json cannot be read \(ENOENT\)/,
     )

@@ -41,7 +41,7 @@ function faultsOf(value: unknown): readonly string[] {
 }
 
 describe('a tiers file', () => {
-  it('gives tiers, with what is left out as no limit', () => {
+  it('a tiers file gives tiers, and what it leaves out is no limit', () => {
     const tiers = parse(FILE)
     expect(tiers.standard.name).toBe('free')
     expect([...tiers.byName.keys()]).toEqual(['free', 'gold'])
@@ -71,11 +71,11 @@ describe('a tiers file', () => {
     ['verified', 'gpt-4o-mini', 'everything else'],
     ['chat', 'gpt-4o', 'everything else'],
     ['search', '', 'everything else'],
-  ] as const)('counts %s of %j as %s', (kind, model, name) => {
+  ] as const)('a tiers file counts %s of %j as %s', (kind, model, name) => {
     expect(findGroup(parse(FILE).standard, { kind, model }).name).toBe(name)
   })
 
-  it('tells all its faults at once', () => {
+  it('a tiers file is told all its faults at once', () => {
     const { large, rest } = { large: FILE.tiers.free.groups[0], rest: FILE.tiers.free.groups[1] }
     const wrong = {
       default_tier: 'silver',
@@ -118,20 +118,20 @@ describe('a tiers file', () => {
         'tiers.free.groups: expected a group for search with models *, so that every call is in some group',
       ],
     ],
-  ])('is refused: %j', (value, faults) => {
+  ])('the tiers file %j is refused', (value, faults) => {
     expect(faultsOf(value)).toEqual(faults)
   })
 })
 
 describe('tiers', () => {
-  it('take an account whose tier there is no more for one in none', () => {
+  it('an account whose tier no longer exists counts as one without a tier', () => {
     const tiers = parse(FILE)
     expect(tierOf(tiers, 'gold').name).toBe('gold')
     expect(tierOf(tiers, 'platinum')).toBe(tiers.standard)
     expect(tierOf(tiers, null)).toBe(tiers.standard)
   })
 
-  it('of their own have a group for every kind of call', () => {
+  it('the built-in tiers have a group for every kind of call', () => {
     for (const { standard } of [FREE_TIERS, UNLIMITED_TIERS])
       for (const kind of CALL_KINDS)
         expect(findGroup(standard, { kind, model: 'any' })).toBeDefined()

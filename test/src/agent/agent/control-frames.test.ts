@@ -10,7 +10,7 @@ const stage = useAgentStage()
 const isTime = (value: unknown) => value === null || Number.isInteger(value)
 
 describe('control frames', () => {
-  it('are answered: pings with their nonce, health checks with the load', async () => {
+  it('control frames are answered: pings with their nonce, health checks with the load', async () => {
     const { node } = await stage.connect()
     node.send({
       protocol: 'ping-pong',
@@ -28,7 +28,7 @@ describe('control frames', () => {
     })
   })
 
-  it('read the load once for many checks at a time', async () => {
+  it('an agent reads its load once for many health checks at a time', async () => {
     const counts = { readings: 0 }
     const readLoad = async () => {
       counts.readings += 1
@@ -42,7 +42,7 @@ describe('control frames', () => {
     expect(counts.readings).toBeLessThan(10)
   })
 
-  it('of another node, garbage, and binary frames are ignored', async () => {
+  it('an agent ignores frames of another node, garbage, and binary frames', async () => {
     const { agent, node } = await stage.connect()
     node.send({ protocol: 'ping-pong', data: { ...CONTROL, node_id: 'other', nonce: 'p1' } })
     for (const text of ['', '{', '[]', '{"protocol":"x","data":1}', '{"id":1}', '\u0000'])
@@ -54,7 +54,7 @@ describe('control frames', () => {
     expect(agent.status().connections).toBe(1)
   })
 
-  it('that ask to reconnect are obeyed once nothing runs', async () => {
+  it('an agent obeys a frame that asks it to reconnect once nothing runs', async () => {
     stage.script = (response) => {
       writeEvents(response, [textChunk('a')])
       setTimeout(() => answerWith('b')(response, {}, undefined as never), 100)
@@ -69,7 +69,7 @@ describe('control frames', () => {
     await stage.nodeAt(1)
   })
 
-  it('over 16 MiB end the connection, and the agent comes back', async () => {
+  it('a frame over 16 MiB ends the connection, and the agent comes back', async () => {
     const { node } = await stage.connect()
     node.send('x'.repeat(LARGE_FRAME_BYTES_MAX + 1))
     expect(await node.closed).toBe(1009)

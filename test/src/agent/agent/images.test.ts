@@ -33,7 +33,7 @@ const draw = (node: NodeSocket, id: string, more: object = {}) =>
 const connect = async (backendUrl: string) => (await stage.connect({ ...DRAWS, backendUrl })).node
 
 describe('an agent of type DIFFUSION', () => {
-  it('connects as one, with its model, and without a benchmark', async () => {
+  it('an agent of type DIFFUSION connects as one, with its model, and without a benchmark', async () => {
     const node = await connect(demoUrl)
     expect(node.headers).toMatchObject({ 'model-type': 'DIFFUSION', model: 'demo/image' })
     expect(stage.gateway.calls.some(({ path }) => path.startsWith('/v1/node/benchmark'))).toBe(
@@ -41,7 +41,7 @@ describe('an agent of type DIFFUSION', () => {
     )
   })
 
-  it('answers with as many images of the backend as asked for, in one frame', async () => {
+  it('an agent answers with as many images of the backend as asked for, in one frame', async () => {
     const node = await connect(demoUrl)
     draw(node, 'r1', { n: 3 })
     await expect.poll(() => framesOf(node, 'r1').length, { timeout: 5_000 }).toBe(1)
@@ -54,7 +54,7 @@ describe('an agent of type DIFFUSION', () => {
     expect(new Set(images).size).toBe(3)
   })
 
-  it('has the image changed that comes with the frame', async () => {
+  it('an agent has the image changed that comes with the frame', async () => {
     const node = await connect(demoUrl)
     draw(node, 'new')
     draw(node, 'changed', { image: pngOf(64).toString('base64') })
@@ -83,19 +83,22 @@ describe('an agent of type DIFFUSION', () => {
       {},
     ],
     ['sends no JSON', 200, 'nonsense', 'the backend sent no list of images', {}],
-  ])('tells what went wrong when the backend %s', async (_, status, body, message, more) => {
-    scripted.setScript((_request, response) => {
-      const wait: Record<string, string> = status === 429 ? { 'retry-after': '7' } : {}
-      response.writeHead(status, wait).end(typeof body === 'string' ? body : JSON.stringify(body))
-    })
-    const node = await connect(scripted.origin)
-    draw(node, 'r1')
-    await expect
-      .poll(() => framesOf(node, 'r1'), { timeout: 5_000 })
-      .toEqual([{ request_id: 'r1', images: [], error: message, ...more }])
-  })
+  ])(
+    'an agent tells what went wrong when the image backend %s',
+    async (_, status, body, message, more) => {
+      scripted.setScript((_request, response) => {
+        const wait: Record<string, string> = status === 429 ? { 'retry-after': '7' } : {}
+        response.writeHead(status, wait).end(typeof body === 'string' ? body : JSON.stringify(body))
+      })
+      const node = await connect(scripted.origin)
+      draw(node, 'r1')
+      await expect
+        .poll(() => framesOf(node, 'r1'), { timeout: 5_000 })
+        .toEqual([{ request_id: 'r1', images: [], error: message, ...more }])
+    },
+  )
 
-  it('asks the backend nothing about an image that is none', async () => {
+  it('an agent asks its backend for nothing when the image of the frame is not an image', async () => {
     const node = await connect(scripted.origin)
     const before = scripted.requests.length
     draw(node, 'r1', { image: 'bm90IGFuIGltYWdl' })
@@ -105,7 +108,7 @@ describe('an agent of type DIFFUSION', () => {
     expect(scripted.requests.length).toBe(before)
   })
 
-  it("ends the backend's call when the caller left", async () => {
+  it("an agent ends its backend's call when the caller of the images left", async () => {
     scripted.setScript(() => undefined)
     const node = await connect(scripted.origin)
     const [left, asked] = [scripted.left(), scripted.requests.length]
@@ -116,7 +119,7 @@ describe('an agent of type DIFFUSION', () => {
     await expect.poll(() => scripted.left(), { timeout: 5_000 }).toBe(left + 1)
   })
 
-  it('refuses to chat, and one that chats refuses to draw', async () => {
+  it('an agent that draws refuses to chat, and an agent that chats refuses to draw', async () => {
     const node = await connect(demoUrl)
     chat(node, 'r1')
     await expect.poll(() => lastOf(node, 'r1')?.status, { timeout: 5_000 }).toBe(3)
@@ -129,7 +132,7 @@ describe('an agent of type DIFFUSION', () => {
       .toMatchObject({ images: [], error: 'the node is of another type' })
   })
 
-  it('does not start with a choice of models', async () => {
+  it('an agent that draws does not start with a choice of models', async () => {
     const agent = startTestAgent({
       ...{ gatewayUrl: stage.gateway.url, apiKey: NODE_KEY, nodeId: NODE_ID },
       ...{ backendUrl: stage.backend.url, nodeType: 'DIFFUSION' },

@@ -7,7 +7,7 @@ import { startScriptedNodeGateway } from '../../../support/scripted-node-gateway
 const stage = useAgentStage()
 
 describe('an agent whose connection ends', () => {
-  it('comes back, after pauses that grow while it is refused', async () => {
+  it('an agent whose connection ends comes back, after pauses that grow while it is refused', async () => {
     stage.gateway.known.onNode = (node) => node.close(1008, 'Benchmarking is not completed')
     const backOff = { minMs: 20, maxMs: 10_000 }
     const { agent } = await stage.connect({
@@ -22,13 +22,16 @@ describe('an agent whose connection ends', () => {
     expect(stage.gateway.calls.length).toBeGreaterThan(3 * 3)
   })
 
-  it.each([1000, 1001, 1011, 1012, 1013])('comes back after close code %d', async (code) => {
-    const { node } = await stage.connect()
-    node.close(code)
-    await stage.nodeAt(1)
-  })
+  it.each([1000, 1001, 1011, 1012, 1013])(
+    'an agent comes back after close code %d',
+    async (code) => {
+      const { node } = await stage.connect()
+      node.close(code)
+      await stage.nodeAt(1)
+    },
+  )
 
-  it('ends a connection over which nothing comes any more', async () => {
+  it('an agent ends a connection over which nothing comes for long', async () => {
     const { agent, node } = await stage.connect({ timings: { ...FAST_TIMINGS, pingMs: 50 } })
     await sleep(200)
     expect(agent.status().connections).toBe(1)
@@ -36,7 +39,7 @@ describe('an agent whose connection ends', () => {
     await stage.nodeAt(1)
   })
 
-  it('comes back to a gateway that was away', async () => {
+  it('an agent comes back to a gateway that was away', async () => {
     const { agent } = await stage.connect()
     const { url } = stage.gateway
     await stage.gateway.stop()

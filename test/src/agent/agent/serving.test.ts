@@ -19,7 +19,7 @@ import {
 const stage = useAgentStage()
 
 describe('a connected agent', () => {
-  it('answers a chat frame with its chunks, the usage, and the end', async () => {
+  it('an agent answers a chat frame with its chunks, the usage, and the end', async () => {
     const { node } = await stage.connect()
     chat(node, 'r1', { stream: false })
     await expect.poll(() => statusOf(node, 'r1')).toBe(2)
@@ -44,7 +44,7 @@ describe('a connected agent', () => {
     ['https://example.org/a.png', { fetchesMedia: true }, 2],
     ['file:///etc/passwd', { fetchesMedia: true }, 3],
   ])(
-    'gives its backend the address %s of an image with %j: status %i',
+    'an agent meets the image address %s, with the settings %j, with run status %i',
     async (url, more, status) => {
       const { node } = await stage.connect(more)
       const before = stage.backend.requests.length
@@ -60,7 +60,7 @@ describe('a connected agent', () => {
     },
   )
 
-  it('serves many requests and several models at once', async () => {
+  it('an agent serves many requests and several models at once', async () => {
     stage.script = async (response, { model }) => {
       writeEvents(response, [textChunk(String(model))])
       await sleep(50)
@@ -79,7 +79,7 @@ describe('a connected agent', () => {
     expect(agent.status().running).toBe(0)
   })
 
-  it("sends the backend the frame's model, whatever the request says", async () => {
+  it("an agent sends its backend the frame's model, whatever the request says", async () => {
     const { node } = await stage.connect()
     chat(node, 'r1', { model: 'http://elsewhere/' })
     await expect.poll(() => statusOf(node, 'r1')).toBe(2)
@@ -130,18 +130,21 @@ describe('a connected agent', () => {
       },
       'no JSON object',
     ],
-  ])('tells %s of its backend with status code %d', async (_, status, makeScript, message) => {
-    stage.script = makeScript(status)
-    const { node } = await stage.connect()
-    chat(node, 'r1')
-    await expect.poll(() => statusOf(node, 'r1')).toBe(3)
-    expect(lastOf(node, 'r1')).toMatchObject({
-      chunk: null,
-      error: { status_code: status, message: expect.stringContaining(message) },
-    })
-  })
+  ])(
+    'an agent tells %s of its backend with status code %d',
+    async (_, status, makeScript, message) => {
+      stage.script = makeScript(status)
+      const { node } = await stage.connect()
+      chat(node, 'r1')
+      await expect.poll(() => statusOf(node, 'r1')).toBe(3)
+      expect(lastOf(node, 'r1')).toMatchObject({
+        chunk: null,
+        error: { status_code: status, message: expect.stringContaining(message) },
+      })
+    },
+  )
 
-  it('tells the chunks that came in one packet with an error before it', async () => {
+  it('an agent tells the chunks that came in one packet with an error before the error', async () => {
     stage.script = (response) => {
       const events = [textChunk('a'), textChunk('b'), { error: { message: 'bad' } }]
       response.end(events.map((event) => `data: ${JSON.stringify(event)}\n\n`).join(''))
@@ -156,7 +159,7 @@ describe('a connected agent', () => {
     ])
   })
 
-  it('tells a chunk that no frame can carry as an error, and stays connected', async () => {
+  it('an agent tells a chunk that no frame can carry as an error, and stays connected', async () => {
     stage.script = (response) => {
       writeEvents(response, [textChunk('x'.repeat(1024 * 1024 - 150)), '[DONE]'])
       response.end()
@@ -169,7 +172,7 @@ describe('a connected agent', () => {
     await expect.poll(() => statusOf(node, 'r2')).toBe(2)
   })
 
-  it('refuses a model it does not serve, a chat frame out of form, and more runs than it takes', async () => {
+  it('an agent refuses an unserved model, a malformed chat frame, and more runs than it takes', async () => {
     stage.script = (response) => writeEvents(response, [textChunk('a')])
     const { agent, node } = await stage.connect()
     chat(node, 'r1', {}, 'model-z')
@@ -183,7 +186,7 @@ describe('a connected agent', () => {
     expect(agent.status().running).toBe(64)
   })
 
-  it("aborts the backend's call when it is told to, and ends the run as done", async () => {
+  it("an agent aborts its backend's call when it is told to, and ends the run as done", async () => {
     stage.script = (response) => writeEvents(response, [textChunk('a')])
     const { agent, node } = await stage.connect()
     chat(node, 'r1')
@@ -200,7 +203,7 @@ describe('a connected agent', () => {
     expect(agent.status().running).toBe(1)
   })
 
-  it("aborts its backend's calls when the connection is cut", async () => {
+  it("an agent aborts its backend's calls when the connection is cut", async () => {
     stage.script = (response) => writeEvents(response, [textChunk('a')])
     const { agent, node } = await stage.connect()
     chat(node, 'r1')
@@ -214,7 +217,7 @@ describe('a connected agent', () => {
       .toMatchObject({ phase: 'connected', running: 0, connections: 2 })
   })
 
-  it('waits for a gateway that reads slowly instead of keeping the whole answer', async () => {
+  it('an agent waits for a gateway that reads slowly instead of keeping the whole answer', async () => {
     const state = { written: 0 }
     stage.script = (response) => {
       response.writeHead(200)

@@ -12,7 +12,7 @@ import { NODE_ID, NODE_KEY } from '../../../support/scripted-node-gateway.ts'
 const stage = useAgentStage()
 
 describe('an agent that starts', () => {
-  it('asks, saves and measures in the order of the public client, then connects', async () => {
+  it('an agent that starts asks, saves and measures in the order of the public client, then connects', async () => {
     stage.gateway.known.node = {
       node_id: NODE_ID,
       name_alias: 'one',
@@ -62,13 +62,13 @@ describe('an agent that starts', () => {
       })
   })
 
-  it('asks for nothing twice that the gateway knows', async () => {
+  it('an agent that starts asks for nothing twice that the gateway knows', async () => {
     const { node } = await stage.connect()
     expect(stage.gateway.calls.map(({ method }) => method)).toEqual(['GET', 'GET', 'GET'])
     expect(node.headers).toMatchObject({ model: 'model-a', 'node-models': 'model-b' })
   })
 
-  it('measures again what was too slow, leaves out a model that stays so, and fails when none is left', async () => {
+  it('an agent measures slow models again, leaves out those that stay slow, and fails when none is left', async () => {
     stage.gateway.known.benchmarks.set('model-a', 1e9)
     const agent = stage.start({ tokensPerSecondMin: 9e8 })
     expect((await stage.nodeAt(0)).headers).not.toHaveProperty('node-models')
@@ -82,7 +82,7 @@ describe('an agent that starts', () => {
   it.each([
     ['a key that is not valid', { apiKey: 'wrong' }, /not valid/],
     ['models that no header can name', { models: ['a,b'] }, /name/],
-  ])('fails for %s', async (_, more, message) => {
+  ])('an agent fails to start with %s', async (_, more, message) => {
     if ('models' in more) {
       await stage.backend.stop()
       stage.backend = await startScriptedBackend(answerWith('a'), ['a,b'])
@@ -92,7 +92,7 @@ describe('an agent that starts', () => {
     await expect(done).rejects.toThrow(message)
   })
 
-  it('fails for a node that the gateway does not know', async () => {
+  it('an agent fails to start for a node that the gateway does not know', async () => {
     stage.gateway.known.node = null
     await expect(stage.start().done).rejects.toThrow('knows no node')
   })
@@ -105,7 +105,7 @@ describe('an agent that starts', () => {
     ],
     ['a proxy that knows no gateway', 404, '<html>'],
     ['an answer of another program', 200, 'hello'],
-  ])('tries again after %s', async (_, status, text) => {
+  ])('an agent that starts tries again after %s', async (_, status, text) => {
     stage.gateway.known.refusal = { status, text }
     const agent = stage.start()
     await expect.poll(() => stage.gateway.calls.length).toBeGreaterThan(3)
@@ -114,7 +114,7 @@ describe('an agent that starts', () => {
     await expect.poll(() => agent.status().phase).toBe('connected')
   })
 
-  it('waits for a backend that is not up yet, or has not loaded its model', async () => {
+  it('an agent waits for a backend that is not up yet, or has not loaded its model', async () => {
     const port = Number(new URL(stage.backend.url).port)
     await stage.backend.stop()
     const agent = stage.start({ models: ['model-b'] })
@@ -126,7 +126,7 @@ describe('an agent that starts', () => {
     expect((await stage.nodeAt(0)).headers).toMatchObject({ model: 'model-b' })
   })
 
-  it('ends a benchmark when it is stopped', async () => {
+  it('an agent that is stopped ends its benchmark', async () => {
     stage.script = (response) => writeEvents(response, [textChunk('a')])
     const agent = stage.start({ benchmark: { durationMs: 60_000, concurrency: 1 } })
     await expect.poll(() => stage.backend.open()).toBe(1)

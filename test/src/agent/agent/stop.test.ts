@@ -14,7 +14,7 @@ import { answerWith, textChunk, writeEvents } from '../../../support/scripted-ba
 const stage = useAgentStage()
 
 describe('an agent that is stopped', () => {
-  it('says so, takes nothing new, finishes what runs, and closes', async () => {
+  it('an agent that is stopped says so, takes nothing new, finishes what runs, and closes', async () => {
     stage.script = async (response) => {
       writeEvents(response, [textChunk('a')])
       await sleep(200)
@@ -36,7 +36,7 @@ describe('an agent that is stopped', () => {
     expect(stage.gateway.nodes).toHaveLength(1)
   })
 
-  it('breaks off what runs for too long, and says so', async () => {
+  it('an agent that is stopped breaks off what runs for too long, and says so', async () => {
     stage.script = (response) => writeEvents(response, [textChunk('a')])
     const { agent, node } = await stage.connect({ timings: { ...FAST_TIMINGS, drainMs: 100 } })
     chat(node, 'r1')
@@ -46,7 +46,7 @@ describe('an agent that is stopped', () => {
     await expect.poll(() => stage.backend.open()).toBe(0)
   })
 
-  it('ends while it waits, while it dials, and a second time', async () => {
+  it('an agent that is stopped ends while it waits, while it dials, and a second time', async () => {
     stage.gateway.known.onNode = (node) => node.close(1008, 'no')
     const { agent } = await stage.connect({
       timings: { ...FAST_TIMINGS, backOff: { minMs: 60_000, maxMs: 60_000 } },
@@ -57,7 +57,7 @@ describe('an agent that is stopped', () => {
     await agent.done
   })
 
-  it('writes no key, no prompt and no answer into its log', async () => {
+  it('an agent writes no key, no prompt and no answer into its log', async () => {
     stage.script = answerWith('planted-answer')
     const { agent, node } = await stage.connect()
     chat(node, 'r1', { messages: [{ role: 'user', content: 'planted-prompt' }] })

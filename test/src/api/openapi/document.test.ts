@@ -100,7 +100,7 @@ function expectValid(validate: ValidateFunction, value: unknown): void {
 }
 
 describe('the document', () => {
-  it('has every route, and nothing that is none', () => {
+  it('the API document has every route, and nothing else', () => {
     const routes = gateway.app.routes
       .filter(({ tag }) => tag !== PAGES_TAG)
       .map(keyOf)
@@ -110,7 +110,7 @@ describe('the document', () => {
     )
   })
 
-  it('is served as it is made, and is whole: every reference leads somewhere', async () => {
+  it('the API document is served as it is made, and each of its references leads somewhere', async () => {
     const reply = await fetch(`${gateway.url}/openapi.json`)
     const served = await reply.text()
     const { info, ...rest } = JSON.parse(served)
@@ -125,14 +125,14 @@ describe('the document', () => {
     expect(refs.filter((name) => !names.has(name))).toEqual([])
   })
 
-  it('shows for each body an example that passes', () => {
+  it('the API document shows for each body an example that passes', () => {
     const shown = ROUTES.flatMap(({ body }) => (body === undefined ? [] : [body]))
     expect(shown.length).toBeGreaterThan(8)
     for (const { name, schema, example } of shown)
       expect([name, schema.safeParse(example).error]).toEqual([name, undefined])
   })
 
-  it('names each operation once', () => {
+  it('the API document names each operation once', () => {
     const ids = Object.values(DOCUMENT.paths).flatMap((methods) =>
       Object.values(methods).map(
         (operation) => (operation as unknown as { operationId: string }).operationId,
@@ -141,7 +141,7 @@ describe('the document', () => {
     expect(new Set(ids).size).toBe(ROUTES.length)
   })
 
-  it('says of each operation whether it needs a key, as the gateway does', async () => {
+  it('the API document says of each operation whether it needs a key, as the gateway does', async () => {
     for (const [path, methods] of Object.entries(DOCUMENT.paths))
       for (const [method, { security }] of Object.entries(methods)) {
         const url = gateway.url + path.replaceAll(/\{\w+\}/g, 'ab')
@@ -184,12 +184,12 @@ describe('real replies are as documented', () => {
     ]
   }
 
-  it('to GET', async () => {
+  it('replies to GET are as documented', async () => {
     for (const [pattern, path] of gets())
       expectValid(validatorOf(['get', pattern]), await call('GET', path))
   })
 
-  it('to POST, PUT and DELETE', async () => {
+  it('replies to POST, PUT and DELETE are as documented', async () => {
     const calls: readonly (readonly ['POST' | 'PUT' | 'DELETE', string, string, object?])[] = [
       ['POST', '/v1/chat/completions', '/v1/chat/completions', CHAT_REQUEST],
       ['POST', VERIFIED_PATH, VERIFIED_PATH, CHAT_REQUEST],
@@ -214,7 +214,7 @@ describe('real replies are as documented', () => {
       expectValid(validatorOf([method, pattern]), await call(method, path, body))
   })
 
-  it('that stream', async () => {
+  it('chunks of a stream are as documented', async () => {
     const path = '/v1/chat/completions'
     const headers = { authorization: `Bearer ${gateway.key}`, 'content-type': 'application/json' }
     const body = JSON.stringify({ ...CHAT_REQUEST, stream: true })
@@ -225,7 +225,7 @@ describe('real replies are as documented', () => {
     for (const event of chunks) expectValid(validate, JSON.parse(event.slice('data: '.length)))
   })
 
-  it('that refuse', async () => {
+  it('replies that refuse are as documented', async () => {
     const path = VERIFIED_PATH
     expectValid(validatorOf(['post', path], '422'), await call('POST', path, {}))
     const missing = await call('GET', `${path}/${'0'.repeat(64)}`)
@@ -234,7 +234,7 @@ describe('real replies are as documented', () => {
     expectValid(validatorOf(['get', path], '401'), await reply.json())
   })
 
-  it('and what is not, is found', async () => {
+  it('a reply that is not as documented is found', async () => {
     const validate = validatorOf(['get', '/v1/log/{notary}'])
     const log = await call('GET', `/v1/log/${gateway.enclave.notary}`)
     expect(validate({ ...log, more: 1 })).toBe(false)
@@ -242,7 +242,7 @@ describe('real replies are as documented', () => {
   })
 })
 
-it('refuses two schemas of one name', () => {
+it('two schemas of one name are refused', () => {
   const [first, second] = ROUTES
   if (first === undefined || second === undefined) throw new TypeError('expected routes')
   const other = {

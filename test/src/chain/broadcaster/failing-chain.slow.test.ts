@@ -11,7 +11,7 @@ import { until } from '../../../support/until.ts'
 const stage = useBroadcastStage()
 
 describe('a chain that fails', () => {
-  it('is waited for when it is down at the start', async () => {
+  it('a chain that is down at the start is waited for', async () => {
     await stage.add(12)
     await stage.chain.stop()
     const broadcaster = stage.broadcast()
@@ -23,7 +23,7 @@ describe('a chain that fails', () => {
     await again.stop()
   })
 
-  it('gets everything again when it comes back from an older state, under the same hashes', async () => {
+  it('a chain that comes back from an older state gets everything again, under the same hashes', async () => {
     const state = `${stage.chain.folder}/chain/state.json`
     await copyFile(state, `${state}.old`)
     await stage.add(30)
@@ -46,7 +46,7 @@ describe('a chain that fails', () => {
     await again.stop()
   })
 
-  it('loses nothing when it is killed over and over while anchors come in', async () => {
+  it('a chain that is killed over and over while anchors come in loses nothing', async () => {
     const broadcaster = stage.broadcast()
     for (let kill = 0; kill < 5; kill++) {
       await stage.add(20)
@@ -61,7 +61,7 @@ describe('a chain that fails', () => {
     await stage.expectAllAnchored()
   }, 60_000)
 
-  it('gets a transaction again whose acknowledgement was lost', async () => {
+  it('a chain gets a transaction again whose acknowledgement was lost', async () => {
     let dropped = 0
     stage.proxy.behave((methods) => {
       if (!methods.includes('eth_sendRawTransaction') || dropped === 2) return { kind: 'pass' }
@@ -83,7 +83,7 @@ describe('a chain that fails', () => {
     await stage.expectAllAnchored()
   })
 
-  it('gets a transaction again that it took and forgot', async () => {
+  it('a chain gets a transaction again that it took and forgot', async () => {
     let swallowed = 0
     stage.proxy.behave((methods) => {
       if (!methods.includes('eth_sendRawTransaction') || swallowed > 0) return { kind: 'pass' }
@@ -127,7 +127,7 @@ describe('a chain that fails', () => {
     ['timeout', { kind: 'hang' }],
     ['unreachable', { kind: 'drop_answer' }],
   ])(
-    'that answers nonsense is reported as %s, and used again when it is well (%#)',
+    'a chain that answers nonsense is reported as %s, and used again when it is well (%#)',
     async (code, action) => {
       let isIll = true
       stage.proxy.behave(() => (isIll ? action : { kind: 'pass' }))
@@ -146,7 +146,7 @@ describe('a chain that fails', () => {
     },
   )
 
-  it('is left alone for longer and longer while it fails', async () => {
+  it('a chain is left alone for longer and longer while it fails', async () => {
     stage.proxy.behave(() => ({ kind: 'answer', status: 500, body: '' }))
     stage.broadcast({ backoff: { minMs: 20, maxMs: 10_000 }, random: () => 0 })
     await new Promise((resolve) => setTimeout(resolve, 1_000))
@@ -155,7 +155,7 @@ describe('a chain that fails', () => {
     expect(stage.proxy.requests()).toBeLessThanOrEqual(6)
   })
 
-  it('is not the only thing that may fail: a database that is away is waited for, too', async () => {
+  it('a database that is away is waited for', async () => {
     await stage.add(5)
     stage.anchors.failFor(4)
     const broadcaster = stage.broadcast()
@@ -164,7 +164,7 @@ describe('a chain that fails', () => {
     await stage.expectAllAnchored()
   })
 
-  it('is not blamed for a Postgres that is away', async () => {
+  it('a chain is not blamed for a Postgres that is away', async () => {
     const postgres = await startPostgres()
     const database = await openDatabase({ url: postgres.url })
     try {

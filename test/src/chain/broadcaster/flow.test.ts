@@ -5,7 +5,7 @@ import { until } from '../../../support/until.ts'
 const stage = useBroadcastStage()
 
 describe('a broadcaster', () => {
-  it('anchors what is stored, and then what is added', async () => {
+  it('a broadcaster anchors what is stored, and then what is added', async () => {
     await stage.add(25)
     const broadcaster = stage.broadcast()
     await stage.untilConfirmed(25)
@@ -20,14 +20,14 @@ describe('a broadcaster', () => {
     )
   })
 
-  it('finds new anchors by itself when nobody tells it', async () => {
+  it('a broadcaster finds new anchors by itself when it is not told about them', async () => {
     stage.broadcast()
     await new Promise((resolve) => setTimeout(resolve, 100))
     await stage.add(3)
     await stage.untilConfirmed(3)
   })
 
-  it('waits for as many confirmations as it is told', async () => {
+  it('a broadcaster waits for as many confirmations as it is told', async () => {
     await stage.add(3)
     stage.broadcast({ confirmations: 3 })
     // They may share a block, or the first be confirmed by those of the others; none has two blocks
@@ -39,7 +39,7 @@ describe('a broadcaster', () => {
     await stage.untilConfirmed(3)
   })
 
-  it('records what somebody else has sent for it', async () => {
+  it('a broadcaster records what somebody else has sent for it', async () => {
     await stage.add(4)
     for (const row of stage.anchors.all())
       await stage.chain.rpc.call('eth_sendRawTransaction', [row.raw])
@@ -49,7 +49,7 @@ describe('a broadcaster', () => {
     await stage.expectAllAnchored()
   })
 
-  it('does no harm when another one works on the same store', async () => {
+  it('a broadcaster does no harm when another one works on the same store', async () => {
     await stage.add(40)
     stage.broadcast()
     stage.broadcast()
@@ -58,7 +58,7 @@ describe('a broadcaster', () => {
     expect(await stage.chainNonce()).toBe(40)
   })
 
-  it('leaves them to another gateway whose turn it is, until nothing moves for long', async () => {
+  it('a broadcaster leaves anchors to the gateway whose turn it is, until nothing moves for long', async () => {
     await stage.add(10)
     let skippedMs = 0
     const now = () => performance.now() + skippedMs
@@ -71,7 +71,7 @@ describe('a broadcaster', () => {
     await stage.expectAllAnchored()
   })
 
-  it('takes over from one that was stopped half way', async () => {
+  it('a broadcaster takes over from another that was stopped half way', async () => {
     await stage.add(60)
     const first = stage.broadcast({ windowMax: 10 })
     await until('some are mined', () => stage.anchors.count('confirmed') > 5)
@@ -83,7 +83,7 @@ describe('a broadcaster', () => {
     await stage.expectAllAnchored()
   })
 
-  it('brings a thousand anchors onto the chain within seconds, in few exchanges', async () => {
+  it('a broadcaster brings a thousand anchors onto the chain within seconds, in few exchanges', async () => {
     await stage.add(1_000)
     const startedAt = performance.now()
     stage.broadcast({ pollIntervalMs: 500, heartbeatMs: 500, rebroadcastMs: 2_000 })
@@ -94,7 +94,7 @@ describe('a broadcaster', () => {
     await stage.expectAllAnchored()
   }, 60_000)
 
-  it('asks little while there is nothing to do, and wakes when told', async () => {
+  it('a broadcaster asks little while there is nothing to do, and wakes when told', async () => {
     await stage.add(1)
     const broadcaster = stage.broadcast({ heartbeatMs: 60_000 })
     await until('it is idle', () => broadcaster.status().phase === 'idle')
@@ -106,7 +106,7 @@ describe('a broadcaster', () => {
     await stage.untilConfirmed(2, 2_000)
   })
 
-  it('does not make a round for each of many notices', async () => {
+  it('a broadcaster does not make a round for each of many notices', async () => {
     const broadcaster = stage.broadcast({ pollIntervalMs: 100, heartbeatMs: 60_000 })
     await until('it is idle', () => broadcaster.status().phase === 'idle')
     const before = stage.proxy.requests()

@@ -5,7 +5,7 @@ import { until } from '../../../support/until.ts'
 const stage = useBroadcastStage()
 
 describe('a reorganisation', () => {
-  it('that drops anchors has them sent again', async () => {
+  it('a reorganisation that drops anchors has them sent again', async () => {
     await stage.add(20)
     stage.broadcast()
     await stage.untilConfirmed(20)
@@ -16,7 +16,7 @@ describe('a reorganisation', () => {
     await stage.expectAllAnchored()
   })
 
-  it('that moves anchors to other blocks is followed, though no nonce changed', async () => {
+  it('a reorganisation that moves anchors to other blocks is followed, though no nonce changed', async () => {
     await stage.add(1)
     stage.broadcast()
     await stage.untilConfirmed(1)
@@ -34,7 +34,7 @@ describe('a reorganisation', () => {
     await stage.expectAllAnchored()
   })
 
-  it('back to a snapshot far behind is repaired as well', async () => {
+  it('a reorganisation back to a snapshot far behind is repaired as well', async () => {
     const snapshot = await stage.chain.rpc.call('evm_snapshot', [])
     await stage.add(70)
     stage.broadcast({ windowMax: 5 })
@@ -46,7 +46,7 @@ describe('a reorganisation', () => {
     await stage.expectAllAnchored()
   }, 60_000)
 
-  it('while the broadcaster was not running is found when it starts', async () => {
+  it('a reorganisation while the broadcaster was not running is found when it starts', async () => {
     await stage.add(10)
     const first = stage.broadcast()
     await stage.untilConfirmed(10)

@@ -7,7 +7,7 @@ import { until } from '../../../support/until.ts'
 const stage = useBroadcastStage()
 
 describe('stop', () => {
-  it('ends at once while an exchange hangs, and leaves no connection', async () => {
+  it('a broadcaster that is stopped ends at once while an exchange hangs, and leaves no connection', async () => {
     stage.proxy.behave(() => ({ kind: 'hang' }))
     await stage.add(1)
     const rpc = createRpc({ url: stage.proxy.url, timeoutMs: FAR_OFF_MS })
@@ -21,7 +21,7 @@ describe('stop', () => {
     await until('the connections are gone', async () => (await stage.proxy.connections()) === 0)
   })
 
-  it('ends at once while it backs off, and while it is idle', async () => {
+  it('a broadcaster that is stopped ends at once while it backs off, and while it is idle', async () => {
     for (const action of [{ kind: 'answer', status: 500, body: '' }, { kind: 'pass' }] as const) {
       stage.proxy.behave(() => action)
       const broadcaster = stage.broadcast({
@@ -35,7 +35,7 @@ describe('stop', () => {
     }
   })
 
-  it('before start is no start', async () => {
+  it('a broadcaster that was stopped before its start does not start', async () => {
     const broadcaster = stage.broadcast()
     await broadcaster.stop()
     broadcaster.start()

@@ -6,7 +6,7 @@ import { until } from '../../../support/until.ts'
 const stage = useBroadcastStage()
 
 describe('what cannot be anchored', () => {
-  it('is reported when it reverted, once, and does not hold up the others', async () => {
+  it('an anchor that reverted is reported once, and does not hold up the others', async () => {
     stage.anchors.add(await signAnchors(stage.chain, { count: 1, signature: new Uint8Array(65) }))
     await stage.add(4)
     const broadcaster = stage.broadcast()
@@ -24,7 +24,7 @@ describe('what cannot be anchored', () => {
     expect(await stage.chainNonce()).toBe(5)
   })
 
-  it('is reported when another transaction took its nonce, and does not hold up the others', async () => {
+  it('an anchor whose nonce another transaction took is reported, and does not hold up the others', async () => {
     await stage.add(5)
     const [stranger] = await signAnchors(stage.chain, {
       count: 1,
@@ -42,14 +42,14 @@ describe('what cannot be anchored', () => {
     expect(broadcaster.status().takenCount).toBe(1)
   })
 
-  it('is not sent where there is no contract', async () => {
+  it('an anchor is not sent where there is no contract', async () => {
     await stage.add(2)
     const broadcaster = stage.broadcast({ contract: `0x${'99'.repeat(20)}` })
     await until('the fault shows', () => broadcaster.status().fault?.code === 'no_contract')
     expect(await stage.chainNonce()).toBe(0)
   })
 
-  it('is not sent to another chain', async () => {
+  it('an anchor is not sent to another chain', async () => {
     await stage.add(2)
     const broadcaster = stage.broadcast({ chainId: 1 })
     await until('the fault shows', () => broadcaster.status().fault?.code === 'wrong_chain')
@@ -57,7 +57,7 @@ describe('what cannot be anchored', () => {
     expect(stage.anchors.count('pending')).toBe(2)
   })
 
-  it('is not sent over a gap in the nonces', async () => {
+  it('an anchor is not sent over a gap in the nonces', async () => {
     await stage.add(2, 3)
     const broadcaster = stage.broadcast()
     await until('the fault shows', () => broadcaster.status().fault?.code === 'nonce_gap')
@@ -66,7 +66,7 @@ describe('what cannot be anchored', () => {
     expect(pool).toEqual({ pending: '0x0', queued: '0x0' })
   })
 
-  it('shows why when the endpoint refuses it, and is sent again until it is taken', async () => {
+  it('an anchor that the endpoint refuses shows why, and is sent again until it is taken', async () => {
     await stage.chain.rpc.call('anvil_setBalance', [RELAYER, '0x1'])
     await stage.add(2)
     const broadcaster = stage.broadcast()
@@ -77,7 +77,7 @@ describe('what cannot be anchored', () => {
     await until('the fault is over', () => broadcaster.status().fault === null)
   })
 
-  it('does not detect an endpoint that makes up receipts', async () => {
+  it('a broadcaster does not detect an endpoint that makes up receipts', async () => {
     const block = (await stage.chain.rpc.call('eth_getBlockByNumber', ['0x0', false])) as {
       readonly hash: string
     }

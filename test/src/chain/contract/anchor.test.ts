@@ -40,7 +40,7 @@ async function newestHead(notary: Wallet): Promise<readonly unknown[]> {
 }
 
 describe('anchor', () => {
-  it('keeps the first head of a notary and emits it', async () => {
+  it('the contract keeps the first head of a notary and emits it', async () => {
     const notary = newNotary()
     expect(await newestHead(notary)).toEqual([0n, `0x${'00'.repeat(32)}`])
     const { events } = await sendAnchor(chain, await signedHead(notary, 5, 0xaa))
@@ -50,14 +50,14 @@ describe('anchor', () => {
     expect(await newestHead(notary)).toEqual([5n, `0x${'aa'.repeat(32)}`])
   })
 
-  it('replaces the kept head by a larger one', async () => {
+  it('the contract replaces the kept head by a larger one', async () => {
     const notary = newNotary()
     await sendAnchor(chain, await signedHead(notary, 5, 0xaa))
     await sendAnchor(chain, await signedHead(notary, 6, 0xbb))
     expect(await newestHead(notary)).toEqual([6n, `0x${'bb'.repeat(32)}`])
   })
 
-  it('accepts and emits a smaller head, and keeps the larger one', async () => {
+  it('the contract accepts and emits a smaller head, and keeps the larger one', async () => {
     const notary = newNotary()
     await sendAnchor(chain, await signedHead(notary, 5, 0xaa))
     const { events } = await sendAnchor(chain, await signedHead(notary, 4, 0xbb))
@@ -67,7 +67,7 @@ describe('anchor', () => {
     expect(await newestHead(notary)).toEqual([5n, `0x${'aa'.repeat(32)}`])
   })
 
-  it('accepts and emits the same head again', async () => {
+  it('the contract accepts and emits the same head again', async () => {
     const notary = newNotary()
     const head = await signedHead(notary, 5, 0xaa)
     await sendAnchor(chain, head)
@@ -75,7 +75,7 @@ describe('anchor', () => {
     expect(events.map((event) => event.name)).toEqual(['Anchored'])
   })
 
-  it('reports two roots of one size as equivocation and keeps the first', async () => {
+  it('the contract reports two roots of one size as equivocation and keeps the first', async () => {
     const notary = newNotary()
     await sendAnchor(chain, await signedHead(notary, 5, 0xaa))
     const { events } = await sendAnchor(chain, await signedHead(notary, 5, 0xbb))
@@ -87,7 +87,7 @@ describe('anchor', () => {
     expect(await newestHead(notary)).toEqual([5n, kept])
   })
 
-  it('does not detect two roots of a size that is no longer the newest', async () => {
+  it('the contract does not detect two roots of a size that is no longer the newest', async () => {
     const notary = newNotary()
     await sendAnchor(chain, await signedHead(notary, 5, 0xaa))
     await sendAnchor(chain, await signedHead(notary, 6, 0xbb))
@@ -95,21 +95,21 @@ describe('anchor', () => {
     expect(events.map((event) => event.name)).toEqual(['Anchored'])
   })
 
-  it('does not detect that a larger head has another history than the kept one', async () => {
+  it('the contract does not detect that a larger head has another history than the kept one', async () => {
     const notary = newNotary()
     await sendAnchor(chain, await signedHead(notary, 1, 0xaa))
     const { events } = await sendAnchor(chain, await signedHead(notary, 2, 0xbb))
     expect(events.map((event) => event.name)).toEqual(['Anchored'])
   })
 
-  it('accepts a head of an empty log without keeping it', async () => {
+  it('the contract accepts a head of an empty log without keeping it', async () => {
     const notary = newNotary()
     const { events } = await sendAnchor(chain, await signedHead(notary, 0, 0xaa))
     expect(events.map((event) => event.name)).toEqual(['Anchored'])
     expect(await newestHead(notary)).toEqual([0n, `0x${'00'.repeat(32)}`])
   })
 
-  it('keeps the heads of two notaries apart', async () => {
+  it('the contract keeps the heads of two notaries apart', async () => {
     const [one, other] = [newNotary(), newNotary()]
     await sendAnchor(chain, await signedHead(one, 9, 0xaa))
     await sendAnchor(chain, await signedHead(other, 3, 0xbb))
@@ -117,7 +117,7 @@ describe('anchor', () => {
     expect(await newestHead(other)).toEqual([3n, `0x${'bb'.repeat(32)}`])
   })
 
-  it('takes the largest size there is', async () => {
+  it('the contract takes the largest size there is', async () => {
     const notary = newNotary()
     const head = { size: SIZE_MAX, root: root(1) }
     const signature = getBytes(
@@ -127,7 +127,7 @@ describe('anchor', () => {
     expect((await newestHead(notary))[0]).toBe(SIZE_MAX)
   })
 
-  it('never reverts on a head that its notary signed, in any order', async () => {
+  it('the contract never reverts on a head that its notary signed, in any order', async () => {
     const notary = newNotary()
     const heads = fc.array(
       fc.tuple(fc.integer({ min: 0, max: 4 }), fc.integer({ min: 0, max: 2 })),
@@ -151,7 +151,7 @@ describe('anchor', () => {
 })
 
 describe('the signature of a head', () => {
-  it('is refused when it is not 65 bytes', async () => {
+  it('the signature of a head is refused when it is not 65 bytes', async () => {
     const head = await signedHead(newNotary(), 5, 0xaa)
     for (const length of [0, 1, 64, 66, 97]) {
       const signature = new Uint8Array(length)
@@ -160,14 +160,14 @@ describe('the signature of a head', () => {
     }
   })
 
-  it('is refused with s in the upper half', async () => {
+  it('the signature of a head is refused with s in the upper half', async () => {
     const head = await signedHead(newNotary(), 5, 0xaa)
     const { r, s, v } = Signature.from(`0x${Buffer.from(head.signature).toString('hex')}`)
     const twin = getBytes(concat([r, toBeHex(ORDER - BigInt(s), 32), v === 27 ? '0x1c' : '0x1b']))
     expect(await anchorError(chain, { ...head, signature: twin })).toBe('SignatureS')
   })
 
-  it('is checked for s exactly at half the order', async () => {
+  it('the signature of a head is checked for s exactly at half the order', async () => {
     const head = await signedHead(newNotary(), 5, 0xaa)
     const withS = (s: bigint) => {
       const signature = Uint8Array.from(head.signature)
@@ -178,7 +178,7 @@ describe('the signature of a head', () => {
     expect(await anchorError(chain, withS((ORDER - 1n) / 2n + 1n))).toBe('SignatureS')
   })
 
-  it('is refused with v other than 27 and 28', async () => {
+  it('the signature of a head is refused with v other than 27 and 28', async () => {
     const head = await signedHead(newNotary(), 5, 0xaa)
     for (const v of [0, 1, 2, 26, 29, 255]) {
       const signature = Uint8Array.from(head.signature)
@@ -187,7 +187,7 @@ describe('the signature of a head', () => {
     }
   })
 
-  it('is refused when no key recovers from it', async () => {
+  it('the signature of a head is refused when no key recovers from it', async () => {
     const zero = new Uint8Array(65)
     zero[64] = 27
     expect(await anchorError(chain, { size: 5, root: root(1), signature: zero })).toBe(
@@ -199,7 +199,7 @@ describe('the signature of a head', () => {
     expect(await anchorError(chain, { ...head, signature: zeroS })).toBe('SignatureSigner')
   })
 
-  it('counts for another account when any bit of the head or of r is changed', async () => {
+  it('the signature of a head counts for another account when any bit of the head or of r is changed', async () => {
     const notary = newNotary()
     const head = await signedHead(notary, 5, 0xaa)
     const otherRoot = Uint8Array.from(head.root)
@@ -220,7 +220,7 @@ describe('the signature of a head', () => {
 })
 
 describe('the digest of a head', () => {
-  it('is the one that attestation/ and ethers compute', async () => {
+  it('the digest of a head is the same from the contract, attestation/ and ethers', async () => {
     for (const size of [0, 1, 17, 2 ** 32, Number.MAX_SAFE_INTEGER]) {
       const head = { size, root: root(size % 251) }
       const [onChain] = await readContract(chain, 'treeHeadDigest', [size, head.root])
@@ -229,7 +229,7 @@ describe('the digest of a head', () => {
     }
   })
 
-  it('changes with the chain id, so that a head of one side of a fork is none on the other', async () => {
+  it('the digest of a head changes with the chain id, so that a head of one side of a fork is void on the other', async () => {
     const head = { size: 5, root: root(0xaa) }
     const [before] = await readContract(chain, 'treeHeadDigest', [head.size, head.root])
     await chain.rpc.call('anvil_setChainId', [31_338])

@@ -6,11 +6,11 @@ import { ARTIFACT_FILE, compileArtifact } from '../../../../src/chain/contract/c
 import { startTestChain } from '../../../support/chain.ts'
 
 describe('the committed artifact', () => {
-  it('is what the compiler makes of the source, byte for byte', () => {
+  it('the committed artifact is what the compiler makes of the source, byte for byte', () => {
     expect(readFileSync(ARTIFACT_FILE, 'utf8')).toBe(compileArtifact())
   })
 
-  it('names the address that ethers finds for its deployment', () => {
+  it('the committed artifact names the address that ethers finds for its deployment', () => {
     const address = getCreate2Address(
       DEPLOYMENT.proxy,
       DEPLOYMENT.data.slice(0, 66),
@@ -19,7 +19,7 @@ describe('the committed artifact', () => {
     expect(DEPLOYMENT.address).toBe(address.toLowerCase())
   })
 
-  it('says which bytecode stands on a chain after its deployment', async () => {
+  it('the committed artifact says which bytecode stands on a chain after its deployment', async () => {
     const chain = await startTestChain()
     try {
       const code = await chain.rpc.call('eth_getCode', [chain.contract, 'latest'])
@@ -29,7 +29,7 @@ describe('the committed artifact', () => {
     }
   })
 
-  it('has no way in but the functions of the design, and takes no value', () => {
+  it('the committed artifact has no way in but the functions of the design, and takes no value', () => {
     const abi = AFFIDAVIT.abi as readonly {
       readonly type: string
       readonly name: string

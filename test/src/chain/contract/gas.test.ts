@@ -33,7 +33,7 @@ async function measure(): Promise<Readonly<Record<string, number>>> {
 }
 
 describe('gas of an anchor', () => {
-  it('stays within the figures of src/chain/contract/README.md, and far within the limit it is sent with', async () => {
+  it('the gas of an anchor stays within the figures of the README, and far within its limit', async () => {
     const gas = await measure()
     console.info(`gas of an anchor: ${JSON.stringify(gas)}`)
     expect(gas.first).toBeLessThan(75_500)

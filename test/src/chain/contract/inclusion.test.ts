@@ -67,7 +67,7 @@ function flip(bytes: Uint8Array, bit: number): Uint8Array {
 }
 
 describe('verifyInclusion', () => {
-  it('accepts every leaf of every tree of 1 to 64 leaves', async () => {
+  it('verifyInclusion accepts every leaf of every tree of 1 to 64 leaves', async () => {
     const proofs = LEAVES.flatMap((_, last) =>
       Array.from({ length: last + 1 }, (_leaf, index) => proofOf(index, last + 1)),
     )
@@ -75,7 +75,7 @@ describe('verifyInclusion', () => {
     expect((await verifyAll(proofs)).every((isIncluded) => isIncluded)).toBe(true)
   })
 
-  it('refuses each of these with one part changed', async () => {
+  it('verifyInclusion refuses every proof with one part changed', async () => {
     const broken = LEAVES.flatMap((_, last) => {
       const size = last + 1
       const index = (last * 7) % size
@@ -103,7 +103,7 @@ describe('verifyInclusion', () => {
     expect((await verifyAll(broken)).filter((isIncluded) => isIncluded)).toEqual([])
   })
 
-  it('refuses an inner node in the place of a leaf', async () => {
+  it('verifyInclusion refuses an inner node in the place of a leaf', async () => {
     const { root, path } = proofOf(0, 4)
     const inner = plainRoot(LEAVES.slice(0, 2))
     const shorter = path.slice(1)
@@ -117,7 +117,7 @@ describe('verifyInclusion', () => {
     }
   })
 
-  it('says nothing of who signed the root: any root will do', async () => {
+  it('verifyInclusion says nothing about who signed the root: any root will do', async () => {
     expect(await verifyAll([proofOf(0, 1)])).toEqual([true])
   })
 })
@@ -135,11 +135,11 @@ describe('verifyAnchored', () => {
     return isAnchored
   }
 
-  it('is false for a notary without a head', async () => {
+  it('verifyAnchored is false for a notary without a head', async () => {
     expect(await verifyAnchored(proofOf(0, 1))).toBe(false)
   })
 
-  it('accepts leaves of the newest head alone', async () => {
+  it('verifyAnchored accepts leaves of the newest head alone', async () => {
     for (const size of [5, 7]) {
       const head = { size, root: plainRoot(LEAVES.slice(0, size)) }
       await sendAnchor(chain, { ...head, signature: await signHead(chain, notary, head) })

@@ -36,27 +36,27 @@ const audit = async (served: BuiltLog) => {
 }
 
 describe('affidavit audit, of anchors that are still to come', () => {
-  it('waits for heads of the last hour, and does not count them', async () => {
+  it('an audit waits for heads of the last hour, and does not count them', async () => {
     const { code, found, outcomes } = await audit(pending(60, []))
     expect([code, found, outcomes['anchors on chain']]).toEqual([0, [], 'not checked'])
   })
 
-  it('catches heads that are older', async () => {
+  it('an audit catches heads that are older', async () => {
     const { code, found } = await audit(pending(HOUR_S + 60, []))
     expect([code, found]).toEqual([1, ['anchor_overdue head 2', 'anchor_overdue head 5']])
   })
 
-  it('catches a head that the gateway makes younger than the attestation of its leaves', async () => {
+  it('an audit catches a head that the gateway makes younger than the attestation of its leaves', async () => {
     const { code, found } = await audit(pending(60))
     expect([code, found]).toEqual([1, ['anchor_overdue head 2']])
   })
 
-  it('catches heads that are dated in the future', async () => {
+  it('an audit catches heads that are dated in the future', async () => {
     const { code, found } = await audit(pending(-HOUR_S, []))
     expect([code, found]).toEqual([1, ['anchor_overdue head 2', 'anchor_overdue head 5']])
   })
 
-  it('does not detect heads that are made young again and again, when no attestation is served', async () => {
+  it('an audit does not detect heads that are made young again and again, without an attestation', async () => {
     expect((await audit(pending(60, []))).code).toBe(0)
     expect((await audit(pending(60, []))).code).toBe(0)
   })

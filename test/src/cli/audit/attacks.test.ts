@@ -483,7 +483,7 @@ const FAULTS: readonly Row[] = [
 ]
 
 describe('affidavit audit', () => {
-  it('finds nothing in an honest log, and says what it did not look at', async () => {
+  it('an audit finds nothing in an honest log, and says what it did not look at', async () => {
     stage.server.serve([log])
     const { code, codes, outcomes, logs } = await stage.audit(...trust)
     expect([code, codes]).toEqual([0, []])
@@ -512,23 +512,26 @@ describe('affidavit audit', () => {
       [],
     ],
     ['they were left out (--no-records)', { AFFIDAVIT_API_KEY: TEST_KEY }, ['--no-records']],
-  ] as const)('says why records were not checked: %s', async (reason, variables, words) => {
-    stage.server.serve([log])
-    for (const [name, value] of Object.entries(variables)) vi.stubEnv(name, value)
-    const { code, stdout } = await stage.audit(...trust, ...words)
-    vi.unstubAllEnvs()
-    expect([code, stdout]).toEqual([0, expect.stringContaining(reason)])
-    expect(stage.server.asked.filter((path) => path.includes('/records'))).toEqual([])
-  })
+  ] as const)(
+    'an audit says why records were not checked: %s',
+    async (reason, variables, words) => {
+      stage.server.serve([log])
+      for (const [name, value] of Object.entries(variables)) vi.stubEnv(name, value)
+      const { code, stdout } = await stage.audit(...trust, ...words)
+      vi.unstubAllEnvs()
+      expect([code, stdout]).toEqual([0, expect.stringContaining(reason)])
+      expect(stage.server.asked.filter((path) => path.includes('/records'))).toEqual([])
+    },
+  )
 
-  it('finds nothing in the records of an honest log', async () => {
+  it('an audit finds nothing in the records of an honest log', async () => {
     stage.server.serve([log])
     const { code, codes, outcomes } = await stage.audit(...trust, '--key', TEST_KEY)
     expect([code, codes]).toEqual([0, []])
     expect(outcomes).toMatchObject({ records: 'passed', 'attestation documents': 'passed' })
   })
 
-  it('walks all logs of a gateway, or the one that is asked for', async () => {
+  it('an audit walks all logs of a gateway, or the log that is asked for', async () => {
     stage.server.serve([log, foreign])
     const words = [...trust, ...(await stage.trust(foreign))]
     expect((await stage.audit(...words)).logs).toHaveLength(2)
@@ -536,19 +539,19 @@ describe('affidavit audit', () => {
     expect(one.logs).toMatchObject([{ notary: foreign.notary.account.notary, complete: true }])
   })
 
-  it.each(ATTACKS)('catches %s: %j', async (_, expected, attack) => {
+  it.each(ATTACKS)('an audit catches %s: %j', async (_, expected, attack) => {
     stage.server.serve([log], attack())
     const { code, codes } = await stage.audit(...trust)
     expect([code, codes]).toEqual([1, [...expected].sort()])
   })
 
-  it.each(RECORD_ATTACKS)('catches, with a key, %s: %j', async (_, expected, attack) => {
+  it.each(RECORD_ATTACKS)('an audit with a key catches %s: %j', async (_, expected, attack) => {
     stage.server.serve([log], attack())
     const { code, codes } = await stage.audit(...trust, '--key', TEST_KEY)
     expect([code, codes]).toEqual([1, [...expected].sort()])
   })
 
-  it('catches records that say they finished long before the enclave attested a log without them', async () => {
+  it('an audit catches records that finished long before the enclave attested a log without them', async () => {
     const anchoring = { chain: null, nonce: 0 }
     const first = await buildLog(log.notary, { batches: [3], anchoring, attestedSizes: [3] })
     const hourAgo = Date.now() - 3_600_000
@@ -563,7 +566,7 @@ describe('affidavit audit', () => {
     expect([code, codes]).toEqual([1, ['attestation_time', 'record_time']])
   })
 
-  it('catches records that say they finished after the enclave attested that they were there', async () => {
+  it('an audit catches records that finished after the enclave attested that they were there', async () => {
     const anchoring = { chain: null, nonce: 0 }
     const finishedAtMs = Date.now() + 600_000
     const dated = await buildLog(log.notary, {
@@ -590,21 +593,21 @@ describe('affidavit audit', () => {
         changeRecord(MIDDLE_LEAF, (record) => ({ ...without(record, why), ...changes })),
       )
 
-    it('is no fault when it says that it erased it, and is counted', async () => {
+    it('erased content is no fault when the gateway says that it erased it, and is counted', async () => {
       serveWithout({ erased })
       const { code, codes, outcomes, stdout } = await stage.audit(...trust, '--key', TEST_KEY)
       expect([code, codes, outcomes.records]).toEqual([0, [], 'passed'])
       expect(stdout).toContain('32 in order; 1 of them with content erased, as the gateway states')
     })
 
-    it('is not checked when it says that it cannot decrypt it', async () => {
+    it('content is not checked when the gateway says that it cannot decrypt it', async () => {
       serveWithout({ withheld })
       const { code, codes, outcomes, stdout } = await stage.audit(...trust, '--key', TEST_KEY)
       expect([code, codes, outcomes.records]).toEqual([0, [], 'not checked'])
       expect(stdout).toContain('content_key_missing')
     })
 
-    it('has a receipt that is its leaf all the same, and a hash of its own', async () => {
+    it('a record without its content has a receipt that is its leaf all the same, and a hash of its own', async () => {
       const [{ receipt = {} } = {}] = other.records.slice(MIDDLE_LEAF)
       serveWithout({ erased }, { receipt: { ...(receipt as JsonObject), index: MIDDLE_LEAF } })
       const { codes } = await stage.audit(...trust, '--key', TEST_KEY)
@@ -635,7 +638,7 @@ describe('affidavit audit', () => {
         return change(question, honest)
       }
 
-    it('is no fault: its records keep the first transaction and name the one that was mined', async () => {
+    it('a head that was anchored again is no fault, and its records name both transactions', async () => {
       stage.server.serve([log], serveAgain([first], [again()]))
       const { code, codes } = await stage.audit(...trust, '--key', TEST_KEY)
       expect([code, codes]).toEqual([0, []])
@@ -647,7 +650,7 @@ describe('affidavit audit', () => {
         'without naming the one that was mined',
         () => serveAgain([first], [`0x${'66'.repeat(32)}`]),
       ],
-    ])('has no record that says it was anchored again, %s', async (_, attack) => {
+    ])('an audit catches a record that says its head was anchored again, %s', async (_, attack) => {
       stage.server.serve([log], attack())
       const { code, codes } = await stage.audit(...trust, '--key', TEST_KEY)
       expect([code, codes]).toEqual([1, ['record_anchor_mismatch']])
@@ -661,13 +664,13 @@ describe('affidavit audit', () => {
       ['configuration_unexpected'],
       () => ['--configuration', 'ab'.repeat(32)],
     ],
-  ])('catches %s than is expected', async (_, expected, words) => {
+  ])('an audit catches %s than is expected', async (_, expected, words) => {
     stage.server.serve([log])
     const { code, codes } = await stage.audit(...trust, '--key', TEST_KEY, ...words())
     expect([code, codes]).toEqual([1, expected])
   })
 
-  it('takes the expected measurements from a signed list of releases, and names the one it met', async () => {
+  it('an audit takes the expected measurements from a signed list of releases, and names the one it met', async () => {
     stage.server.serve([log])
     const list = await saveReleases([entryOf(releaseOf(log))])
     const { code, stdout, outcomes } = await stage.audit(...trust, '--key', TEST_KEY, ...list)
@@ -675,7 +678,7 @@ describe('affidavit audit', () => {
     expect(stdout).toMatch(/[0-9]+ in order; release 1\.4\.0 \(commit 0123/)
   })
 
-  it('catches a release that was revoked since, whenever the documents were made', async () => {
+  it('an audit catches a release that was revoked since, whenever the documents were made', async () => {
     stage.server.serve([log])
     const revoked = { at: '2031-01-01T00:00:00Z', reason: 'it signs anything' }
     const list = await saveReleases([{ ...entryOf(releaseOf(log)), revoked }])
@@ -684,7 +687,7 @@ describe('affidavit audit', () => {
     expect(findings[0]?.message).toContain('it signs anything')
   })
 
-  it('begins anew, and says so, when the list of releases is another one than before', async () => {
+  it('an audit begins anew, and says so, when the list of releases is another one than before', async () => {
     stage.server.serve([log])
     const state = ['--state', join(stage.folder, 'releases-state.json')]
     const first = await saveReleases([entryOf(releaseOf(log))])
@@ -694,18 +697,21 @@ describe('affidavit audit', () => {
     expect([code, stderr]).toEqual([2, expect.stringContaining('other options')])
   })
 
-  it('takes no document for genuine that does not lead to the root', async () => {
+  it('an audit takes no document for genuine that does not lead to the root', async () => {
     stage.server.serve([log])
     const { code, codes } = await stage.audit('--key', TEST_KEY)
     expect([code, codes]).toEqual([1, ['attestation_invalid']])
   })
 
-  it.each(FAULTS)('survives %s, and counts nothing as passed: %j', async (_, expected, attack) => {
-    stage.server.serve([log], attack())
-    const { code, codes, outcomes } = await stage.audit(...trust, '--timeout', '1')
-    expect([code, codes]).toEqual([1, [...expected].sort()])
-    expect(Object.values(outcomes)).not.toContain('passed')
-  })
+  it.each(FAULTS)(
+    'an audit survives %s, and counts nothing as passed: %j',
+    async (_, expected, attack) => {
+      stage.server.serve([log], attack())
+      const { code, codes, outcomes } = await stage.audit(...trust, '--timeout', '1')
+      expect([code, codes]).toEqual([1, [...expected].sort()])
+      expect(Object.values(outcomes)).not.toContain('passed')
+    },
+  )
 })
 
 function breakSignature(document: string): string {

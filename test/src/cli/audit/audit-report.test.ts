@@ -51,7 +51,7 @@ async function audit(logs: readonly BuiltLog[], ...words: readonly string[]) {
 }
 
 describe('the conclusion of an audit', () => {
-  it('leaves out what empty logs have nothing of, and counts them', async () => {
+  it('the conclusion of an audit counts empty logs, and leaves out the checks that they have nothing for', async () => {
     const alone = await audit([log])
     expect(alone.report.conclusion).toBe(
       `CLEAN: nothing missing or contradictory was found in the log. Not checked, or not in full: ${OF_CHAIN}, measurements, ${OF_GATEWAY}.`,
@@ -63,7 +63,7 @@ describe('the conclusion of an audit', () => {
     )
   })
 
-  it('keeps them in the lines of the empty log itself', async () => {
+  it('the checks that an empty log has nothing for stand in the lines of that log', async () => {
     const { outcomes, report } = await audit([fresh, log])
     for (const name of ['boot configuration', 'head signatures', 'growth', 'leaves', 'records'])
       expect([name, outcomes[name]]).toEqual([name, 'not checked'])
@@ -74,12 +74,12 @@ describe('the conclusion of an audit', () => {
     })
   })
 
-  it('still tells what a log with leaves has nothing of', async () => {
+  it('the conclusion of an audit still tells which checks a log with leaves has nothing for', async () => {
     const { report } = await audit([fresh, { ...log, attestations: [] }])
     expect(report.conclusion).toMatch(/^CLEAN: .*Not checked, or not in full: .*time attestations/)
   })
 
-  it('is not CLEAN when all logs are empty, which is no fault either', async () => {
+  it('the conclusion of an audit is not CLEAN when all logs are empty, which is no fault either', async () => {
     for (const [logs, words] of [
       [[fresh], 'the log is empty'],
       [[fresh, attested], 'all 2 logs are empty'],
@@ -94,7 +94,7 @@ describe('the conclusion of an audit', () => {
     }
   })
 
-  it('tells of an empty log whose enclave attested leaves', async () => {
+  it('the conclusion of an audit tells of an empty log whose enclave attested leaves', async () => {
     const withheld = await buildLog(notary, { ...OPTIONS, batches: [], attestedSizes: [] })
     const { code, report } = await audit([{ ...withheld, attestations: log.attestations }])
     expect(code).toBe(0)
@@ -119,7 +119,7 @@ function openStream(isTTY: boolean) {
 }
 
 describe('createAuditProgress', () => {
-  it('writes a line now and then on what is no terminal', async () => {
+  it('the progress of an audit is a line now and then on what is not a terminal', async () => {
     const { stream, text } = openStream(false)
     let nowMs = 0
     const progress = createAuditProgress(stream, () => nowMs)
@@ -133,7 +133,7 @@ describe('createAuditProgress', () => {
     expect(text()).toBe('0xab: 20 of 100 leaves\n')
   })
 
-  it('draws a bar on a terminal', async () => {
+  it('the progress of an audit is a bar on a terminal', async () => {
     const { stream, text } = openStream(true)
     const progress = createAuditProgress(stream, Date.now)
     progress.start('0xab', 100)

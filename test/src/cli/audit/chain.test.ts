@@ -80,7 +80,7 @@ const NEWEST = BATCHES.length - 1
 const PENDING = { state: 'pending', block_number: null, block_hash: null } as const
 
 describe('affidavit audit, with a chain', () => {
-  it('finds nothing in an honest log: every anchor is there, and every head there is served', async () => {
+  it('an audit with a chain finds nothing in an honest log: every anchor is there, and every head there is served', async () => {
     const { code, codes, outcomes } = await audit(await build())
     expect([code, codes]).toEqual([0, []])
     expect(outcomes).toMatchObject({
@@ -91,38 +91,38 @@ describe('affidavit audit, with a chain', () => {
     })
   })
 
-  it('takes no offence at a stranger who anchors an old head again', async () => {
+  it('an audit with a chain takes no offence at a stranger who anchors an old head again', async () => {
     const log = await build()
     await anchorAgain(log, 1)
     expect(await audit(log)).toMatchObject({ code: 0, codes: [] })
   })
 
-  it('waits for a young head without an anchor, and says so', async () => {
+  it('an audit with a chain waits for a young head without an anchor, and says so', async () => {
     const log = withAnchor(await build(), NEWEST, { ...PENDING, tx_hash: `0x${'33'.repeat(32)}` })
     const { code, codes, outcomes } = await audit(log)
     expect([code, codes, outcomes['anchors on chain']]).toEqual([0, [], 'not checked'])
   })
 
-  it('takes a head for anchored that was mined while the gateway still says pending', async () => {
+  it('an audit with a chain takes a head for anchored that was mined while the gateway still says pending', async () => {
     const { code, outcomes } = await audit(withAnchor(await build(), NEWEST, PENDING))
     expect([code, outcomes['anchors on chain']]).toEqual([0, 'passed'])
   })
 
-  it('catches a head that waits for its anchor for hours', async () => {
+  it('an audit with a chain catches a head that waits for its anchor for hours', async () => {
     const twoHoursAgo = Math.floor(Date.now() / 1000) - 7200
     const unsent = { ...PENDING, tx_hash: `0x${'33'.repeat(32)}` }
     const { code, codes } = await audit(withAnchor(await build(), 2, unsent, twoHoursAgo))
     expect([code, codes]).toEqual([1, ['anchor_overdue']])
   })
 
-  it('catches an unanchored head', async () => {
+  it('an audit with a chain catches an unanchored head', async () => {
     const { code, codes } = await audit(
       withAnchor(await build(), 2, { tx_hash: `0x${'33'.repeat(32)}` }),
     )
     expect([code, codes]).toEqual([1, ['anchor_missing']])
   })
 
-  it('catches a head with the transaction of another one', async () => {
+  it('an audit with a chain catches a head with the transaction of another one', async () => {
     const log = await build()
     const { code, codes } = await audit(
       withAnchor(log, 2, { tx_hash: log.heads[1]?.anchor.tx_hash ?? '' }),
@@ -130,21 +130,21 @@ describe('affidavit audit, with a chain', () => {
     expect([code, codes]).toEqual([1, ['anchor_mismatch']])
   })
 
-  it('catches a confirmed anchor that is said to be in another block', async () => {
+  it('an audit with a chain catches a confirmed anchor that is said to be in another block', async () => {
     const { code, codes } = await audit(
       withAnchor(await build(), 2, { block_hash: `0x${'44'.repeat(32)}` }),
     )
     expect([code, codes]).toEqual([1, ['anchor_mismatch']])
   })
 
-  it('catches an anchor that failed', async () => {
+  it('an audit with a chain catches an anchor that failed', async () => {
     const { code, codes } = await audit(
       withAnchor(await build(), 2, { tx_hash: await sendFailing() }),
     )
     expect([code, codes]).toEqual([1, ['anchor_reverted']])
   })
 
-  it('catches a head in the contract that the gateway does not serve', async () => {
+  it('an audit with a chain catches a head in the contract that the gateway does not serve', async () => {
     const log = await build()
     await anchorHeads(log.notary, [{ size: 7, root: new Uint8Array(32).fill(7) }], anchoring)
     const { code, findings } = await audit(log)
@@ -152,13 +152,13 @@ describe('affidavit audit, with a chain', () => {
     expect(findings[0]?.message).toContain('size 7, root 0707')
   })
 
-  it('catches a head in the contract of more leaves than the gateway has', async () => {
+  it('an audit with a chain catches a head in the contract of more leaves than the gateway has', async () => {
     const log = await build()
     await anchorHeads(log.notary, [{ size: 70, root: new Uint8Array(32) }], anchoring)
     expect(await audit(log)).toMatchObject({ code: 1, codes: ['hidden_anchor'] })
   })
 
-  it('catches another history in the contract, and what the contract itself says of it', async () => {
+  it('an audit with a chain catches another history in the contract, and what the contract says of it', async () => {
     const log = await build()
     const fork = { size: log.leaves.length, root: new Uint8Array(32).fill(9) }
     await anchorHeads(log.notary, [fork], anchoring)
@@ -169,7 +169,7 @@ describe('affidavit audit, with a chain', () => {
     ).toEqual([false, true])
   })
 
-  it('catches a head that is served only to whoever asks for it by its size, when it is of another history', async () => {
+  it('an audit with a chain catches a head of another history that is served only by its size', async () => {
     const log = await build()
     const other = await build(
       { salt: 'other', batches: [2, 4, 6], after: { log, heads: 2 } },
@@ -186,7 +186,7 @@ describe('affidavit audit, with a chain', () => {
     expect([code, codes]).toEqual([1, ['equivocation', 'hidden_anchor']])
   })
 
-  it('catches a head that the list lacks, though it is served to whoever asks for its size', async () => {
+  it('an audit with a chain catches a head that the list lacks, though it is served by its size', async () => {
     const log = await build()
     const lacks: Attack = (question, honest) => {
       const answer = honest()
@@ -197,7 +197,7 @@ describe('affidavit audit, with a chain', () => {
     expect(await audit(log, { attack: lacks })).toMatchObject({ code: 1, codes: ['head_missing'] })
   })
 
-  it('catches a block of an attestation that the chain does not have', async () => {
+  it('an audit with a chain catches a block of an attestation that the chain does not have', async () => {
     const log = await build()
     const attestations = log.attestations.map((one, at) =>
       at === 1 ? { ...one, block_number: 1 } : one,
@@ -206,7 +206,7 @@ describe('affidavit audit, with a chain', () => {
     expect([code, codes]).toEqual([1, ['head_attestation_block']])
   })
 
-  it('does not take another chain, or a contract that is not ours, for an answer', async () => {
+  it('an audit with a chain does not take another chain, or a contract that is not ours, for an answer', async () => {
     const elsewhere = await createTestNotary({ chainId: 1, contract: chain.contract })
     const offline = { batches: BATCHES, anchoring: { chain: null, nonce: 0 } }
     expect(await audit(await buildLog(elsewhere, offline))).toMatchObject({
@@ -223,14 +223,14 @@ describe('affidavit audit, with a chain', () => {
     })
   })
 
-  it('says which blocks it left out', async () => {
+  it('an audit with a chain says which blocks it left out', async () => {
     const log = await build()
     const newest = Number(await chain.rpc.call('eth_blockNumber', []))
     const { code, outcomes } = await audit(log, { words: ['--from-block', String(newest)] })
     expect([code, outcomes['heads on chain']]).toEqual([0, 'not checked'])
   })
 
-  it('counts nothing as passed when the chain does not answer, and exits 1', async () => {
+  it('an audit with a chain counts nothing as passed when the chain does not answer, and exits 1', async () => {
     stage.server.serve([await build()])
     const { code, stderr } = await stage.audit('--rpc', stage.server.url)
     expect([code, stderr]).toEqual([1, expect.stringContaining('the chain cannot be asked')])
@@ -295,7 +295,7 @@ function endpoint({ callsMax = 100, fault = null as RpcError | null } = {}) {
 const asking = { sleep: async () => undefined, signal: new AbortController().signal }
 
 describe('openChainSource', () => {
-  it('asks for fewer transactions when those that the gateway names are too large together', async () => {
+  it('the source of a chain asks for fewer transactions when those of the gateway are too large together', async () => {
     const rpc = endpoint({ callsMax: 5 })
     const found = await (await openChainSource(rpc, asking)).fetchAnchors(HASHES)
     expect(found).toHaveLength(10)
@@ -303,18 +303,18 @@ describe('openChainSource', () => {
     expect(rpc.sizes).toEqual([20, 10, 5, 5, 10, 5, 5])
   })
 
-  it('takes a single answer that is too large for a fault of the chain', async () => {
+  it('the source of a chain takes a single answer that is too large for a fault of the chain', async () => {
     const chain = await openChainSource(endpoint({ callsMax: 0 }), asking)
     await expect(chain.fetchAnchors(HASHES)).rejects.toThrow(ChainFault)
   })
 
-  it('takes a refusal for a fault of the chain, at once', async () => {
+  it('the source of a chain takes a refusal for a fault of the chain, at once', async () => {
     const rpc = endpoint({ fault: new RpcError('refused', 'eth_chainId: no such method') })
     await expect(openChainSource(rpc, asking)).rejects.toThrow(ChainFault)
     expect(rpc.calls).toBe(1)
   })
 
-  it('asks again what failed on the way, and gives up in the end', async () => {
+  it('the source of a chain asks again what failed on the way, and gives up in the end', async () => {
     const rpc = endpoint({ fault: new RpcError('timeout', 'no complete answer') })
     await expect(openChainSource(rpc, asking)).rejects.toThrow(ChainFault)
     expect(rpc.calls).toBe(CHAIN_ATTEMPTS_MAX)
@@ -355,13 +355,13 @@ const blocks = (from: number, to: number) =>
   Array.from({ length: to - from + 1 }, (_, at) => entry(from + at))
 
 describe('readEventPages', () => {
-  it('asks for all blocks at once, when the endpoint gives them', async () => {
+  it('readEventPages asks for all blocks at once, when the endpoint gives them', async () => {
     const { ranges, sizes } = await read(blocks)
     expect(ranges).toEqual([[0, 99]])
     expect(sizes).toHaveLength(100)
   })
 
-  it('asks for fewer blocks when it is refused, and leaves none out and none twice', async () => {
+  it('readEventPages asks for fewer blocks when it is refused, and leaves none out and none twice', async () => {
     const { sizes } = await read((from, to) => {
       if (to - from >= 12) throw new RpcError('refused', 'query returned more than 12 results')
       return blocks(from, to)
@@ -369,7 +369,7 @@ describe('readEventPages', () => {
     expect(sizes).toEqual(Array.from({ length: 100 }, (_, at) => at))
   })
 
-  it('gives up on a single block that is refused', async () => {
+  it('readEventPages gives up on a single block that is refused', async () => {
     await expect(
       read(() => {
         throw new RpcError('answer_too_large', 'too large')
@@ -377,7 +377,7 @@ describe('readEventPages', () => {
     ).rejects.toThrow(ChainFault)
   })
 
-  it('leaves out what is not of the contract, not of the notary, or no event of it', async () => {
+  it('readEventPages leaves out what is not of the contract, not of the notary, or not one of its events', async () => {
     const others = [
       entry(1, { address: `0x${'ee'.repeat(20)}` }),
       { ...entry(2), topics: entry(2).topics.with(1, `0x${'0'.repeat(24)}${'ee'.repeat(20)}`) },
@@ -391,7 +391,7 @@ describe('readEventPages', () => {
   it.each([
     ['no list', {}],
     ['an entry of another form', [{ topics: 'x' }]],
-  ])('refuses %s', async (_, answer) => {
+  ])('readEventPages refuses an answer with %s', async (_, answer) => {
     await expect(read(() => answer)).rejects.toThrow(ChainFault)
   })
 })

@@ -7,7 +7,7 @@ describe('HeadIndex', () => {
   const index = new HeadIndex(0)
   for (let size = 3; size <= 30_000; size += 3) index.add({ size, root: root(size) })
 
-  it('tells a head that it has from another one of the same size, and from one of no size it has', () => {
+  it('HeadIndex tells a known head from another head of its size, and from a head of an unknown size', () => {
     for (const size of [3, 1500, 29_997, 30_000]) {
       expect(index.compare({ size, root: root(size) })).toBe('same')
       expect(index.compare({ size, root: root(size + 1) })).toBe('other')
@@ -16,7 +16,7 @@ describe('HeadIndex', () => {
     }
   })
 
-  it('covers what lies between where it began and the largest', () => {
+  it('HeadIndex covers what lies between where it began and the largest', () => {
     expect([2, 4, 30_000, 30_001].map((size) => index.covers(size))).toEqual([
       true,
       true,
@@ -29,7 +29,7 @@ describe('HeadIndex', () => {
     expect([99, 100, 120].map((size) => later.covers(size))).toEqual([false, true, true])
   })
 
-  it('takes growing sizes alone', () => {
+  it('HeadIndex takes growing sizes alone', () => {
     expect(() => index.add({ size: 30_000, root: root(1) })).toThrow(RangeError)
   })
 })

@@ -73,14 +73,14 @@ async function verifyRecord(words: readonly string[], count = 1) {
 }
 
 describe('affidavit audit --crl', () => {
-  it('finds nothing when no certificate is in a list of an issuer of the documents', async () => {
+  it('an audit with --crl finds nothing when no certificate is in a list of an issuer of the documents', async () => {
     expect(await audit(...(await saveList({ revoked: [entry(17)] })))).toMatchObject({
       code: 0,
       codes: [],
     })
   })
 
-  it('catches every document of a certificate that was revoked', async () => {
+  it('an audit with --crl catches every document of a certificate that was revoked', async () => {
     const { code, codes, findings } = await audit(
       ...(await saveList({ revoked: [entry(serialOf(regional))] })),
     )
@@ -98,13 +98,16 @@ describe('affidavit audit --crl', () => {
       () => saveList({ nextUpdate: new Date(Date.now() - 3_600_000) }),
       'in force when documents were made',
     ],
-  ])('tells of a list %s, which says nothing of any document', async (_, save, message) => {
-    const { code, codes, findings } = await audit(...(await save()))
-    expect([code, codes]).toEqual([1, ['revocation_list_unused']])
-    expect(findings[0]?.message).toContain(message)
-  })
+  ])(
+    'an audit tells of a list %s, which says nothing about any document',
+    async (_, save, message) => {
+      const { code, codes, findings } = await audit(...(await save()))
+      expect([code, codes]).toEqual([1, ['revocation_list_unused']])
+      expect(findings[0]?.message).toContain(message)
+    },
+  )
 
-  it('asks the gateway for nothing when a list is none', async () => {
+  it('an audit asks the gateway for nothing when the file of --crl is not a list', async () => {
     const path = join(stage.folder, 'none.crl')
     await writeFile(path, 'no list')
     const { code, stderr } = await audit('--crl', path)
@@ -117,7 +120,7 @@ describe('affidavit audit --crl', () => {
 })
 
 describe('affidavit verify --crl', () => {
-  it('passes, and fails when a certificate of the document is revoked', async () => {
+  it('verify with --crl passes, and fails when a certificate of the document is revoked', async () => {
     expect((await verifyRecord(await saveList())).code).toBe(0)
     const { code, stdout } = await verifyRecord(
       await saveList({ revoked: [entry(serialOf(regional))] }),
@@ -125,7 +128,7 @@ describe('affidavit verify --crl', () => {
     expect([code, stdout]).toEqual([1, expect.stringContaining('certificate_revoked')])
   })
 
-  it('fails when the list is of another issuer, for one record and for a page of them', async () => {
+  it('verify with --crl fails when the list is of another issuer, for one record and for a page', async () => {
     const foreign = await saveList({ issuer: nameOf('other') })
     const one = await verifyRecord(foreign)
     expect([one.code, one.stdout]).toEqual([

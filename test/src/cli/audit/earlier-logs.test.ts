@@ -46,14 +46,14 @@ async function audit(
 }
 
 describe('affidavit audit, of logs that enclaves were shown when they began', () => {
-  it('finds nothing when all are listed and went on', async () => {
+  it('an audit finds nothing when all earlier logs are listed and went on', async () => {
     const longer = await build({ batches: [2], after: { log: first, heads: 2 } }, first.notary)
     const { code, codes, outcomes, gateway } = await audit([third, second, longer])
     expect([code, codes, outcomes['boot statement']]).toEqual([0, [], 'passed'])
     expect(gateway['earlier logs']).toMatchObject({ outcome: 'passed' })
   })
 
-  it('catches a log that is not listed any more', async () => {
+  it('an audit catches an earlier log that is not listed any longer', async () => {
     const { code, codes, findings } = await audit([third, first])
     expect([code, codes]).toEqual([1, ['earlier_log_hidden']])
     expect(findings).toHaveLength(1)
@@ -63,7 +63,7 @@ describe('affidavit audit, of logs that enclaves were shown when they began', ()
     )
   })
 
-  it('catches a log that is cut to fewer leaves than the enclave was shown', async () => {
+  it('an audit catches a log that is cut to fewer leaves than the enclave was shown', async () => {
     const cut = await build({ batches: [], after: { log: first, heads: 1 } }, first.notary)
     expect(await audit([third, second, cut])).toMatchObject({
       code: 1,
@@ -71,7 +71,7 @@ describe('affidavit audit, of logs that enclaves were shown when they began', ()
     })
   })
 
-  it('catches a log that is served with another history, of as many leaves and of more', async () => {
+  it('an audit catches an earlier log with another history, of as many leaves and of more', async () => {
     for (const batches of [[5], [9]]) {
       const fork = await build({ batches, salt: 'fork' }, first.notary)
       expect(await audit([third, second, fork])).toMatchObject({
@@ -81,7 +81,7 @@ describe('affidavit audit, of logs that enclaves were shown when they began', ()
     }
   })
 
-  it('catches a statement with a head more, or less, than the enclave was shown', async () => {
+  it('an audit catches a statement with a head more, or less, than the enclave was shown', async () => {
     const whole = third.bootStatement
     if (whole === null) throw new Error('expected a statement')
     const altered = { ...third, bootStatement: { ...whole, heads: whole.heads.slice(1) } }
@@ -91,7 +91,7 @@ describe('affidavit audit, of logs that enclaves were shown when they began', ()
     })
   })
 
-  it('catches a statement of another enclave, and a document of another kind in its place', async () => {
+  it('an audit catches a statement of another enclave, and a document of another kind in its place', async () => {
     const swapped = { ...second, bootStatement: third.bootStatement }
     expect((await audit([third, swapped, first])).codes).toContain('attestation_swapped')
     const bare = await stateBoot(second.notary, [])
@@ -104,7 +104,7 @@ describe('affidavit audit, of logs that enclaves were shown when they began', ()
     }
   })
 
-  it('catches a head that its notary never signed', async () => {
+  it('an audit catches a head that its notary never signed', async () => {
     const [head] = first.heads
     if (head === undefined) throw new Error('expected a head')
     const forged = { ...first, heads: [{ ...head, root: new Uint8Array(32) }] }
@@ -116,7 +116,7 @@ describe('affidavit audit, of logs that enclaves were shown when they began', ()
     })
   })
 
-  it('does not detect a statement that is withheld, but does not count it as passed', async () => {
+  it('an audit does not detect a withheld statement, but does not count it as passed', async () => {
     const attack: Attack = (question, honest) =>
       question.resource === 'log/boot-statement'
         ? (response) => {
@@ -128,7 +128,7 @@ describe('affidavit audit, of logs that enclaves were shown when they began', ()
     expect([code, codes, outcomes['boot statement']]).toEqual([0, [], 'not checked'])
   })
 
-  it('does not detect a log that the gateway kept from its enclaves', async () => {
+  it('an audit does not detect a log that the gateway kept from its enclaves', async () => {
     const kept = await build({ shown: [first] })
     expect(await audit([kept, first], null, await stage.trust(kept))).toMatchObject({
       code: 0,

@@ -10,13 +10,13 @@ const outcomeOf = (ledger: ReturnType<typeof openLedger>, name: string) =>
   ledger.checks().find((check) => check.name === name)
 
 describe('openLedger', () => {
-  it('has every check, and passes none of which nothing is known', () => {
+  it('a ledger has every check, and passes no check that nothing is known about', () => {
     const checks = openLedger('0x').checks()
     expect(checks.map(({ name }) => name)).toEqual(Object.keys(AUDIT_CHECKS))
     expect(new Set(checks.map(({ outcome }) => outcome))).toEqual(new Set(['not checked']))
   })
 
-  it('passes what was checked, unless a part of it was not, or something was found', () => {
+  it('a ledger passes what was checked, unless a part was not checked, or something was found', () => {
     const ledger = openLedger('0x')
     ledger.pass('leaves', 5)
     expect(outcomeOf(ledger, 'leaves')).toMatchObject({ outcome: 'passed', detail: '5 in order' })
@@ -29,7 +29,7 @@ describe('openLedger', () => {
     expect(outcomeOf(ledger, 'leaves')).toMatchObject({ outcome: 'failed' })
   })
 
-  it('counts what is so of what was passed', () => {
+  it('a ledger counts the kinds among what was passed', () => {
     const ledger = openLedger('0x')
     ledger.pass('records', 5)
     for (const _ of [1, 2]) ledger.tally('records', 'of them so')
@@ -37,7 +37,7 @@ describe('openLedger', () => {
     expect(outcomeOf(ledger, 'records')?.detail).toBe('5 in order; 2 of them so')
   })
 
-  it('counts more findings of a code than it keeps', () => {
+  it('a ledger counts more findings of a code than it keeps', () => {
     const ledger = openLedger('0x')
     for (let at = 0; at < FINDINGS_PER_CODE_MAX + 5; at++)
       ledger.find('leaf_changed', { where: `leaf ${at}`, message: '' })
@@ -47,7 +47,7 @@ describe('openLedger', () => {
     )
   })
 
-  it('goes on from earlier findings, which one of the same place replaces', () => {
+  it('a ledger goes on from earlier findings, which a finding of the same place replaces', () => {
     const earlier = {
       ...where,
       code: 'leaf_changed',

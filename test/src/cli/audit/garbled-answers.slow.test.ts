@@ -81,7 +81,7 @@ const RESOURCES = [
 ]
 
 describe('affidavit audit, of answers with one value replaced', () => {
-  it('always comes to a report, and never shows control characters', async () => {
+  it('an audit of garbled answers always comes to a report, and never shows control characters', async () => {
     await fc.assert(
       fc.asyncProperty(
         fc.constantFrom(...RESOURCES),

@@ -61,19 +61,22 @@ const faultOf = async () => {
 }
 
 describe('openGatewayHttp', () => {
-  it('asks below the base URL, with the key', async () => {
+  it('the HTTP client of an audit asks below the base URL, with the key', async () => {
     open([ok], { apiKey: 'sk-1' })
     expect(await ask()).toEqual({ a: 1 })
     expect(asked).toEqual([{ path: '/base/v1/log?limit=1', authorization: 'Bearer sk-1' }])
   })
 
-  it.each([429, 502, 503, 504])('asks again, later each time, after %i', async (code) => {
-    open([status(code), status(code), status(code), ok])
-    expect(await ask()).toEqual({ a: 1 })
-    expect(pauses).toEqual([250, 500, 1000])
-  })
+  it.each([429, 502, 503, 504])(
+    'the HTTP client of an audit asks again, later each time, after %i',
+    async (code) => {
+      open([status(code), status(code), status(code), ok])
+      expect(await ask()).toEqual({ a: 1 })
+      expect(pauses).toEqual([250, 500, 1000])
+    },
+  )
 
-  it('asks again after a connection that broke, before the answer and in it', async () => {
+  it('the HTTP client of an audit asks again after a connection that broke, before the answer and in it', async () => {
     const half = (response: ServerResponse) => {
       response.writeHead(200, { 'content-length': '7' })
       response.write('{"a"', () => response.destroy())
@@ -83,7 +86,7 @@ describe('openGatewayHttp', () => {
     expect(pauses).toHaveLength(2)
   })
 
-  it('waits as long as it is told to, but no longer than its own longest', async () => {
+  it('the HTTP client of an audit waits as long as it is told to, but no longer than its own longest wait', async () => {
     open([
       status(429, { 'retry-after': '7' }),
       status(503, { 'retry-after': '999999' }),
@@ -94,7 +97,7 @@ describe('openGatewayHttp', () => {
     expect(pauses).toEqual([7000, BACK_OFF_MAX_MS, 1000])
   })
 
-  it('gives up in the end, with what the gateway said', async () => {
+  it('the HTTP client of an audit gives up in the end, with what the gateway said', async () => {
     open([status(503)])
     expect(await faultOf()).toMatchObject({
       code: 'gateway_unreachable',
@@ -105,7 +108,7 @@ describe('openGatewayHttp', () => {
     expect(await faultOf()).toMatchObject({ code: 'gateway_unreachable', where: '/v1/log?limit=1' })
   })
 
-  it('gives up sooner on an answer that takes too long', async () => {
+  it('the HTTP client of an audit gives up sooner on an answer that takes too long', async () => {
     open([(response) => response.write('{')], { timeoutMs: 50 })
     expect(await faultOf()).toMatchObject({ code: 'answer_too_slow' })
     expect(asked).toHaveLength(SLOW_ATTEMPTS_MAX)
@@ -131,13 +134,13 @@ describe('openGatewayHttp', () => {
       (response) => response.end(Buffer.from('7b2261223a22ff227d', 'hex')),
       'answer_invalid',
     ],
-  ])('does not ask again for %s', async (_, step, code) => {
+  ])('the HTTP client of an audit does not ask again for %s', async (_, step, code) => {
     open([step])
     expect(await faultOf()).toMatchObject({ code })
     expect(asked).toHaveLength(1)
   })
 
-  it('stops at once when it is told to, with the reason', async () => {
+  it('the HTTP client of an audit stops at once when it is told to, with the reason', async () => {
     const controller = new AbortController()
     open([(response) => response.write('{')], { signal: controller.signal })
     const asking = ask()
@@ -145,7 +148,7 @@ describe('openGatewayHttp', () => {
     await expect(asking).rejects.toThrow('enough')
   })
 
-  it('does not send a key over plain http beyond this machine', () => {
+  it('the HTTP client of an audit does not send a key over plain http beyond this machine', () => {
     expect(() =>
       openGatewayHttp({
         url: 'http://gateway.example',

@@ -74,7 +74,7 @@ const anchorData = (one: BuiltLog): string => {
 }
 
 describe('affidavit audit, of logs that the gateway does not list', () => {
-  it('catches a log whose anchors its relayer paid for', async () => {
+  it('an audit catches a log whose anchors its relayer paid for', async () => {
     const hidden = await build(anchoring)
     const { code, codes, findings } = await audit()
     expect([code, codes]).toEqual([1, ['hidden_log']])
@@ -82,14 +82,14 @@ describe('affidavit audit, of logs that the gateway does not list', () => {
     expect(findings[0]?.message).toContain(hidden.notary.account.notary)
   })
 
-  it('catches a log that only a relayer of an earlier log of the gateway paid for', async () => {
+  it('an audit catches a log that only a relayer of an earlier log of the gateway paid for', async () => {
     const rotated = await fundRelayer(chain)
     const newer = await build(rotated)
     await build(anchoring)
     expect(await audit([newer, log])).toMatchObject({ code: 1, codes: ['hidden_log'] })
   })
 
-  it('finds nothing when all of its logs are listed, and counts those of others on the same contract', async () => {
+  it('an audit finds nothing when all logs of the gateway are listed, and counts those of others', async () => {
     const second = await build(anchoring)
     await build(await fundRelayer(chain))
     const { code, codes, gateway } = await audit([log, second])
@@ -101,17 +101,17 @@ describe('affidavit audit, of logs that the gateway does not list', () => {
     expect(gateway['transactions of relayers']?.outcome).toBe('passed')
   })
 
-  it('takes no offence at others who anchor a listed head from their own account', async () => {
+  it('an audit takes no offence at others who anchor a listed head from their own account', async () => {
     await anchorHeads(log.notary, log.heads.slice(0, 1), await fundRelayer(chain))
     expect(await audit()).toMatchObject({ code: 0, codes: [] })
   })
 
-  it('takes no offence at a head of a listed log that the relayer anchored again', async () => {
+  it('an audit takes no offence at a head of a listed log that the relayer anchored again', async () => {
     await anchorHeads(log.notary, log.heads.slice(0, 1), anchoring)
     expect(await audit()).toMatchObject({ code: 0, codes: [] })
   })
 
-  it('takes no offence at the deployment of the contract, nor at coins that are sent on', async () => {
+  it('an audit takes no offence at the deployment of the contract, nor at coins that are sent on', async () => {
     await send({ to: DEPLOYMENT.proxy, data: DEPLOYMENT.data })
     await send({ to: `0x${'aa'.repeat(20)}`, value: 1n })
     const { code, codes, gateway } = await audit()
@@ -119,7 +119,7 @@ describe('affidavit audit, of logs that the gateway does not list', () => {
     expect(gateway['transactions of relayers']?.detail).toMatch(/deployment.*transfers/)
   })
 
-  it('catches a log that is anchored somewhere else than the listed ones', async () => {
+  it('an audit catches a log that is anchored somewhere else than the listed ones', async () => {
     const hidden = await createTestNotary({
       chainId: chain.chainId,
       contract: `0x${'bb'.repeat(20)}`,
@@ -131,17 +131,17 @@ describe('affidavit audit, of logs that the gateway does not list', () => {
     expect(findings[0]?.message).toContain(hidden.account.notary)
   })
 
-  it('catches a transaction of the relayer whose data may be anything', async () => {
+  it('an audit catches a transaction of the relayer whose data may be anything', async () => {
     await send({ to: `0x${'cc'.repeat(20)}`, data: `0x${'01'.repeat(100)}` })
     expect(await audit()).toMatchObject({ code: 1, codes: ['relayer_transaction'] })
   })
 
-  it('does not detect a log that an account of its own pays for', async () => {
+  it('an audit does not detect a log that an account of its own pays for', async () => {
     await build(await fundRelayer(chain))
     expect(await audit()).toMatchObject({ code: 0, codes: [] })
   })
 
-  it('knows the relayers of earlier runs, and does not ask for what they paid again', async () => {
+  it('an audit knows the relayers of earlier runs, and does not ask for what they paid again', async () => {
     const state = ['--state', join(stage.folder, `${log.notary.account.notary}.state`)]
     expect(await audit([log], ...state)).toMatchObject({ code: 0, codes: [] })
     const again = await audit([log], ...state)
@@ -150,7 +150,7 @@ describe('affidavit audit, of logs that the gateway does not list', () => {
     expect(await audit([log], ...state)).toMatchObject({ code: 1, codes: ['hidden_log'] })
   })
 
-  it('says so when heads were left out, or one log alone was asked for', async () => {
+  it('an audit says when heads were left out, or one log alone was asked for', async () => {
     const part = await audit([log], '--from', '1')
     expect([part.code, part.gateway['transactions of relayers']?.outcome]).toEqual([
       0,
@@ -160,7 +160,7 @@ describe('affidavit audit, of logs that the gateway does not list', () => {
     expect([one.code, one.gateway['logs in the contract']?.outcome]).toEqual([0, 'not checked'])
   })
 
-  it('still finds the log where the endpoint keeps no old state, and says what it could not account for', async () => {
+  it('an audit still finds a hidden log where the endpoint keeps no old state, and says what is unaccounted for', async () => {
     const proxy = await startChainProxy(chain.rpcUrl)
     const isOfState = (method: string) =>
       method === 'eth_getTransactionCount' || method === 'eth_getCode'

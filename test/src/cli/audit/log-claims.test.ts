@@ -172,13 +172,13 @@ const CLAIMS: readonly (readonly [name: string, codes: readonly string[], attack
   ]
 
 describe('affidavit audit', () => {
-  it.each(CLAIMS)('catches a gateway that claims %s: %j', async (_, expected, attack) => {
+  it.each(CLAIMS)('an audit catches a gateway that claims %s: %j', async (_, expected, attack) => {
     stage.server.serve([log], attack())
     const { code, codes } = await stage.audit(...trust)
     expect([code, codes]).toEqual([1, expected])
   })
 
-  it('finds nothing when the log grows during the audit', async () => {
+  it('an audit finds nothing when the log grows during the audit', async () => {
     stage.server.serve([grown], (question, honest) =>
       question.resource === 'logs' ? honest(log) : honest(),
     )
@@ -187,13 +187,13 @@ describe('affidavit audit', () => {
     expect(logs).toMatchObject([{ to: 24, complete: true }])
   })
 
-  it('finds nothing in a log without leaves, and compares its attestation', async () => {
+  it('an audit finds nothing in a log without leaves, and compares its attestation', async () => {
     stage.server.serve([empty])
     const { code, codes, outcomes } = await stage.audit(...(await stage.trust(empty)))
     expect([code, codes, outcomes['time attestations']]).toEqual([0, [], 'passed'])
   })
 
-  it('does not count attestations that it could not compare with the leaves', async () => {
+  it('an audit does not count attestations that it could not compare with the leaves', async () => {
     const beyond = inAttestations((attestations, isLast) =>
       isLast ? [...attestations, ...grown.attestations] : [...attestations],
     )
@@ -203,7 +203,7 @@ describe('affidavit audit', () => {
     expect(stdout).toContain('the enclave attested 33 leaves, of which 24 are served')
   })
 
-  it('does not take the word of the gateway for the boot configuration', async () => {
+  it('an audit does not take the word of the gateway for the boot configuration', async () => {
     const digest = encodeHex(digestBootConfiguration(log.notary.bootConfiguration))
     stage.server.serve([log])
     const honest = await stage.audit(...trust, '--configuration', digest)
@@ -222,7 +222,7 @@ describe('affidavit audit', () => {
 })
 
 describe('affidavit audit, of a gateway that lists no log', () => {
-  it('does not take that for a clean history', async () => {
+  it('an audit does not take a gateway that lists no log for a clean history', async () => {
     stage.server.serve([])
     const run = await stage.audit(...trust)
     expect([run.code, run.codes, run.logs]).toEqual([1, ['no_log'], []])
@@ -231,7 +231,7 @@ describe('affidavit audit, of a gateway that lists no log', () => {
 })
 
 describe('affidavit audit --state', () => {
-  it('misses a log that is not listed any more, and does not forget it when it is back', async () => {
+  it('an audit with --state misses a log that is no longer listed, and remembers it when it is back', async () => {
     const words = [
       ...trust,
       ...(await stage.trust(foreign)),
@@ -251,7 +251,7 @@ describe('affidavit audit --state', () => {
     ])
   })
 
-  it('does not forget what was found before any head matched', async () => {
+  it('an audit with --state does not forget what was found before any head matched', async () => {
     const words = [...trust, '--state', `${stage.folder}/early.json`]
     const forged = inAnswer('log/leaves', (answer) => ({
       ...answer,

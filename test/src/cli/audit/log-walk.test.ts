@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { readAhead } from '../../../../src/runtime/read-ahead.ts'
 
 describe('readAhead', () => {
-  it('gives all in order, and asks for one more than is in hand', async () => {
+  it('readAhead gives all in order, and asks for one more than is in hand', async () => {
     const asked: number[] = []
     const given: number[] = []
     async function* count() {
@@ -19,7 +19,7 @@ describe('readAhead', () => {
     expect(given).toEqual([0, 1, 2, 3])
   })
 
-  it('throws what the source throws, after what came before it', async () => {
+  it('readAhead throws what the source throws, after what came before it', async () => {
     async function* fail() {
       yield 1
       throw new Error('broken')
@@ -32,7 +32,7 @@ describe('readAhead', () => {
     expect(given).toEqual([1])
   })
 
-  it('ends the source, and hears no more of its faults, when the reader stops early', async () => {
+  it('readAhead ends the source, and hears no more of its faults, when the reader stops early', async () => {
     let isEnded = false
     async function* source() {
       try {

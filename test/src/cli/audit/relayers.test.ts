@@ -8,7 +8,7 @@ const gaps = (nonces: readonly number[], end: number) => {
 }
 
 describe('NonceSet', () => {
-  it('gives the nonces that are missing, in whatever order the others came', () => {
+  it('NonceSet gives the nonces that are missing, in whatever order the others came', () => {
     expect(gaps([], 3)).toEqual([[0, 3]])
     expect(gaps([0, 1, 2], 3)).toEqual([])
     expect(gaps([5, 1, 3, 2, 1, 5], 8)).toEqual([
@@ -19,7 +19,7 @@ describe('NonceSet', () => {
     expect(gaps([9, 0], 4)).toEqual([[1, 4]])
   })
 
-  it('is one range for a relayer that only anchors, in any order of its logs', () => {
+  it('NonceSet is one range for a relayer that only anchors, in any order of its logs', () => {
     const set = new NonceSet()
     for (let nonce = 0; nonce < 100; nonce += 2) set.add(nonce)
     for (let nonce = 99; nonce > 0; nonce -= 2) set.add(nonce)
@@ -29,7 +29,7 @@ describe('NonceSet', () => {
 })
 
 describe('openPayers', () => {
-  it('goes on from what was written', () => {
+  it('openPayers goes on from what was written', () => {
     const address = `0x${'ab'.repeat(20)}`
     const first = openPayers()
     for (const nonce of [0, 1, 4]) first.note({ address, nonce })
@@ -42,7 +42,7 @@ describe('openPayers', () => {
     expect([next.isWhole, openPayers(null).isWhole]).toEqual([true, false])
   })
 
-  it('refuses what is no list of ranges', () => {
+  it('openPayers refuses what is not a list of ranges', () => {
     for (const ranges of [
       [[2, 2]],
       [

@@ -65,7 +65,7 @@ const askedLeaves = () =>
     .map((path) => Number(/start=(\d+)/.exec(path)?.[1]))
 
 describe('affidavit audit --state', () => {
-  it('goes on where it was cut off, without asking for leaves again, and comes to a clean end', async () => {
+  it('an audit that was cut off goes on without asking for leaves again, and comes to a clean end', async () => {
     stage.server.serve([log], cutOff)
     const first = await audit()
     expect([first.code, first.codes]).toEqual([1, ['answer_refused']])
@@ -76,7 +76,7 @@ describe('affidavit audit --state', () => {
     expect(Math.min(...askedLeaves())).toBe(126)
   })
 
-  it('is interrupted in peace: it keeps where it was, and the next run goes on from there', async () => {
+  it('an audit that is interrupted keeps where it was, and the next run goes on from there', async () => {
     const slowly: Attack = (question, honest) => {
       const answer = JSON.stringify(honest())
       return question.resource === 'log/leaves'
@@ -100,7 +100,7 @@ describe('affidavit audit --state', () => {
     expect(logs[0]?.from).toBeGreaterThan(0)
   })
 
-  it('has nothing to do when the log did not grow, and goes on when it did', async () => {
+  it('an audit has nothing to do when the log did not grow, and goes on when it did', async () => {
     stage.server.serve([young])
     expect((await audit()).logs).toMatchObject([{ from: 0, to: 120 }])
     expect((await audit()).logs).toMatchObject([{ from: 120, to: 120, heads: 0 }])
@@ -114,16 +114,19 @@ describe('affidavit audit --state', () => {
     ['another history', () => other],
     ['fewer leaves', () => ({ ...young, heads: log.heads.slice(0, 20), ...cutAt(log, 40) })],
     ['no head of that size', () => ({ ...log, heads: log.heads.toSpliced(59, 1) })],
-  ])('catches a history that was rewritten since: %s', async (_, rewritten) => {
-    stage.server.serve([young])
-    await audit()
-    stage.server.serve([rewritten()])
-    const { code, codes, outcomes } = await audit()
-    expect([code, codes]).toEqual([1, ['history_rewritten']])
-    expect(Object.values(outcomes)).not.toContain('passed')
-  })
+  ])(
+    'an audit catches a history that was rewritten since the last run: %s',
+    async (_, rewritten) => {
+      stage.server.serve([young])
+      await audit()
+      stage.server.serve([rewritten()])
+      const { code, codes, outcomes } = await audit()
+      expect([code, codes]).toEqual([1, ['history_rewritten']])
+      expect(Object.values(outcomes)).not.toContain('passed')
+    },
+  )
 
-  it('catches a history that goes on from another one, though the last head is still served', async () => {
+  it('an audit catches a history that goes on from another one, though the last head is still served', async () => {
     stage.server.serve([young])
     await audit()
     const saved = young.heads[59]
@@ -135,7 +138,7 @@ describe('affidavit audit --state', () => {
     expect(await audit()).toMatchObject({ code: 1, codes: ['history_rewritten'] })
   })
 
-  it('does not forget what an earlier run found, and does not count it twice', async () => {
+  it('an audit does not forget what an earlier run found, and does not count it twice', async () => {
     const drop: Attack = (question, honest) => {
       const answer = honest()
       if (question.resource !== 'log/records') return answer
@@ -156,14 +159,14 @@ describe('affidavit audit --state', () => {
     ])
   })
 
-  it('refuses to go on with other expectations, which would leave a part that no run looked at', async () => {
+  it('an audit refuses to go on with other expectations, which would leave a part unchecked', async () => {
     stage.server.serve([young])
     await audit()
     const { code, stderr } = await stage.audit(...trust, '--state', state)
     expect([code, stderr]).toEqual([2, expect.stringContaining('other options')])
   })
 
-  it('keeps the state for its owner alone, and refuses one that is broken', async () => {
+  it('an audit keeps its state for its owner alone, and refuses a broken state', async () => {
     stage.server.serve([young])
     await audit()
     expect((await stat(state)).mode & 0o777).toBe(0o600)
@@ -182,7 +185,7 @@ describe('affidavit audit --state', () => {
 })
 
 describe('affidavit audit --from --to', () => {
-  it('looks at records and anchors of the range alone, and builds the tree from the first leaf', async () => {
+  it('an audit of a range looks at its records and anchors alone, and builds the tree from the first leaf', async () => {
     stage.server.serve([log])
     const { code, codes, logs, outcomes } = await stage.audit(
       ...trust,
@@ -203,18 +206,21 @@ describe('affidavit audit --from --to', () => {
     expect(Math.min(...askedLeaves())).toBe(0)
   })
 
-  it('refuses a range that is none', async () => {
+  it('an audit refuses a range that is not valid', async () => {
     expect((await stage.audit('--from', '5', '--to', '5')).code).toBe(2)
   })
 
-  it.each(['0', '3601', '5000000', 'soon'])('refuses a timeout of %s seconds', async (seconds) => {
-    const { code, stderr } = await stage.audit('--timeout', seconds)
-    expect([code, stderr]).toEqual([2, expect.stringContaining('from 1 to 3600')])
-  })
+  it.each(['0', '3601', '5000000', 'soon'])(
+    'an audit refuses a timeout of %s seconds',
+    async (seconds) => {
+      const { code, stderr } = await stage.audit('--timeout', seconds)
+      expect([code, stderr]).toEqual([2, expect.stringContaining('from 1 to 3600')])
+    },
+  )
 })
 
 describe('affidavit audit --own-records', () => {
-  it('does not report records of others as missing, and says that they were not checked', async () => {
+  it('an audit of own records does not report those of others as missing, and says they were not checked', async () => {
     const own: Attack = (question, honest) => {
       const answer = honest()
       if (question.resource !== 'log/records') return answer

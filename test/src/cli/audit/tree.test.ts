@@ -3,7 +3,7 @@ import { drawRandom } from '../../../../src/cli/audit/samples.ts'
 
 describe('drawRandom', () => {
   it.each([1, 2, 1000, 2 ** 48 - 1, 2 ** 48, 2 ** 53 - 1])(
-    'gives whole numbers below %d',
+    'drawRandom gives whole numbers below %d',
     (end) => {
       for (let draw = 0; draw < 100; draw++) {
         const drawn = drawRandom(end)
@@ -14,7 +14,7 @@ describe('drawRandom', () => {
     },
   )
 
-  it('reaches all of a small range', () => {
+  it('drawRandom reaches all numbers of a small range', () => {
     expect(new Set(Array.from({ length: 1000 }, () => drawRandom(4))).size).toBe(4)
   })
 })

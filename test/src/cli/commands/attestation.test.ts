@@ -67,7 +67,7 @@ async function runJson(...args: readonly string[]) {
 const trust = () => ['--root', root, '--at', AT]
 
 describe('affidavit attestation', () => {
-  it('says who, when, which measurements and what became of each rule, and exits 0', async () => {
+  it('attestation says who, when, which measurements and the outcome of each rule, and exits 0', async () => {
     const file = await save(
       'document.bin',
       buildDocument({ fields: { something_new: 1, nonce: null } }),
@@ -85,7 +85,7 @@ describe('affidavit attestation', () => {
     expect(output).toMatch(/not checked +22 {2}nonce \(no nonce was asked for\)/)
   })
 
-  it('gives the same facts as one JSON object', async () => {
+  it('attestation gives the same facts as one JSON object', async () => {
     const file = await save(
       'document.bin',
       buildDocument({ fields: { user_data: new Uint8Array(), nonce: null } }),
@@ -139,7 +139,7 @@ describe('affidavit attestation', () => {
       'hex in capitals with 0x and a newline',
       (bytes: Buffer) => `0x${bytes.toString('hex').toUpperCase()}\n`,
     ],
-  ])('reads %s', async (_, encode) => {
+  ])('attestation reads a document in %s', async (_, encode) => {
     for (const prefix of ['', 'd2']) {
       const file = await save('document.txt', encode(Buffer.from(buildDocument({ prefix }))))
       expect(await runJson(file, ...trust(), '--any-measurement')).toMatchObject({ valid: true })
@@ -157,21 +157,21 @@ describe('affidavit attestation', () => {
     ['nonce_mismatch', ['--any-measurement', '--nonce', '']],
     ['certificate_expired', ['--any-measurement', '--at', String(Number(AT) + 7201)]],
     ['document_too_old', ['--any-measurement', '--at', String(Number(AT) + 61), '--max-age', '60']],
-  ])('refuses with %s and exits 1', async (code, args) => {
+  ])('attestation refuses with %s and exits 1', async (code, args) => {
     const file = await save('document.bin', buildDocument())
     const { facts, ...result } = await runJson(file, ...trust(), ...args)
     expect(result).toMatchObject({ exitCode: 1, valid: false, code, message: expect.any(String) })
     expect(facts).toBeNull()
   })
 
-  it('refuses with root_untrusted what AWS did not issue', async () => {
+  it('attestation refuses with root_untrusted a document that AWS did not issue', async () => {
     const file = await save('document.bin', buildDocument())
     expect(await runJson(file, '--at', AT, '--any-measurement')).toMatchObject({
       code: 'root_untrusted',
     })
   })
 
-  it('accepts a nonce, an age within the limit, and the own time of an old document', async () => {
+  it('attestation accepts a nonce, an age within the limit, and the own time of an old document', async () => {
     const file = await save('document.bin', buildDocument())
     const nonce = Buffer.from('a nonce').toString('hex')
     const current = ['--max-age', '60', '--at', String(Number(AT) + 60), '--nonce', nonce]
@@ -188,7 +188,7 @@ describe('affidavit attestation', () => {
     })
   })
 
-  it('refuses debug mode unless allowed, and says so then', async () => {
+  it('attestation refuses debug mode unless allowed, and says so then', async () => {
     const file = await save('document.bin', buildDocument({ fields: { pcrs: zeroPcrs } }))
     const args = [file, ...trust(), '--any-measurement']
     expect(await runJson(...args)).toMatchObject({ code: 'debug_mode' })
@@ -199,7 +199,7 @@ describe('affidavit attestation', () => {
     expect((await run(...args, '--allow-debug')).output).toMatch(/^VALID, IN DEBUG MODE/)
   })
 
-  it('shows what a refused document claims as claims, and which rule it broke', async () => {
+  it('attestation shows what a refused document claims as claims, and which rule it broke', async () => {
     const file = await save(
       'document.bin',
       buildDocument({ signature: new Uint8Array(96).fill(1) }),
@@ -212,7 +212,7 @@ describe('affidavit attestation', () => {
     expect(output).toMatch(/not checked +24 /)
   })
 
-  it('does not let a document write on the terminal', async () => {
+  it('attestation does not let a document write on the terminal', async () => {
     const fields = { module_id: '\u001b[2J\nVALID', '\u202eevil': 1 }
     const file = await save('document.bin', buildDocument({ fields }))
     for (const args of [['--any-measurement'], []]) {
@@ -226,7 +226,7 @@ describe('affidavit attestation', () => {
     ['text that is neither hex nor base64', 'hello, world!'],
     ['much text', 'A'.repeat(200_000)],
     ['noise', Uint8Array.from({ length: 300 }, (_, index) => index * 7)],
-  ])('refuses %s with a code', async (_, content) => {
+  ])('attestation refuses %s with a code', async (_, content) => {
     const file = await save('noise.bin', content)
     expect(await runJson(file, '--any-measurement')).toMatchObject({
       valid: false,
@@ -248,7 +248,7 @@ describe('affidavit attestation', () => {
     ['a negative age', ['--max-age', '-5']],
     ['a root that is not there', ['--root', '/nonexistent', '--any-measurement']],
     ['an unknown option', ['--trust-me']],
-  ])('does not understand %s', async (_, args) => {
+  ])('attestation calls %s a usage error', async (_, args) => {
     const file = await save('document.bin', buildDocument())
     const fault: unknown = await run(file, ...args).catch((reason: unknown) => reason)
     expect(fault).toSatisfy(
@@ -258,7 +258,7 @@ describe('affidavit attestation', () => {
     expect(output).toBe('')
   })
 
-  it('does not understand a file that cannot be read', async () => {
+  it('attestation calls a file that cannot be read a usage error', async () => {
     await expect(run(join(folder, 'missing.bin'), '--any-measurement')).rejects.toMatchObject({
       exitCode: 2,
     })

@@ -13,7 +13,7 @@ beforeAll(async () => {
 })
 
 describe('affidavit accounts set-budget and keys set-budget', () => {
-  it('set, change and remove what budgets lists', async () => {
+  it('the set-budget commands set, change and remove what budgets lists', async () => {
     const set = (...words: string[]) => run('accounts', 'set-budget', 'Ann', ...words)
     expect(await set('money', 'month', '12.50')).toEqual({
       ...{ code: 0, stdout: '', stderr: 'Ann has a budget of money per month.\n' },
@@ -57,7 +57,7 @@ describe('affidavit accounts set-budget and keys set-budget', () => {
     ['money', 'day', '.5'],
     ['money', 'day', 'all'],
     ['tokens', 'day'],
-  ])('refuse %s per %s of %j', async (...words) => {
+  ])('the set-budget commands refuse %s per %s of %j', async (...words) => {
     // A bound that begins with a minus is no option.
     const outcome = await run(
       'accounts',
@@ -70,7 +70,7 @@ describe('affidavit accounts set-budget and keys set-budget', () => {
     expect(outcome).toMatchObject({ code: 2, stdout: '' })
   })
 
-  it('name what there is not', async () => {
+  it('the set-budget commands name an account or a key that does not exist', async () => {
     expect(await run('accounts', 'set-budget', 'No\u001b[31mbody', 'tokens', 'day', '1')).toEqual({
       ...{ code: 1, stdout: '', stderr: 'no account has the name No\\u{1b}[31mbody' },
     })
@@ -83,7 +83,7 @@ describe('affidavit accounts set-budget and keys set-budget', () => {
 
 describe('money', () => {
   it.each(['0', '1', '12.5', '0.000000001', '9000000.123456789'])(
-    '%s is shown as given',
+    'the amount of money %s is shown as given',
     (text) => {
       expect(formatMoney(Number(parseMoney(text)))).toBe(text)
     },

@@ -2,6 +2,10 @@ import { execFileSync, spawnSync } from 'node:child_process'
 import { Argument, Command } from 'commander'
 import { describe, expect, it } from 'vitest'
 import { writeCompletions } from '../../../../src/cli/commands/completions.ts'
+import { needProgram } from '../../../support/needs.ts'
+
+const ZSH = needProgram('zsh')
+const FISH = needProgram('fish')
 
 const program = new Command('tool').description("it's a tool")
 program.helpCommand(false)
@@ -41,26 +45,24 @@ describe('completions for bash', () => {
       ['that', 'this'],
     ],
     [['tool', 'nothing', 'ke'], ['keys']],
-  ])('after %j offers %j', (words, offered) => {
+  ])('completions for bash offer after %j the words %j', (words, offered) => {
     expect(complete(...words)).toEqual(offered)
   })
 })
 
 describe('completions for zsh and fish', () => {
-  const has = (shell: string) => spawnSync(shell, ['--version']).status === 0
-
-  it.each(['zsh', 'fish'] as const)('name every command and option for %s', (shell) => {
+  it.each(['zsh', 'fish'] as const)('completions for %s name every command and option', (shell) => {
     const script = writeCompletions(program, shell)
     for (const word of ['keys', 'create', 'revoke', 'show', 'this', 'that', 'name'])
       expect(script).toContain(word)
     expect(script).toContain("it'\\''s new")
   })
 
-  it.skipIf(!has('zsh'))('are read by zsh where it is installed', () => {
+  it.runIf(ZSH.isMet)(ZSH.title('completions for zsh are read by zsh'), () => {
     expect(spawnSync('zsh', ['-n'], { input: writeCompletions(program, 'zsh') }).status).toBe(0)
   })
 
-  it.skipIf(!has('fish'))('complete in fish where it is installed', () => {
+  it.runIf(FISH.isMet)(FISH.title('completions for fish complete in fish'), () => {
     const script = `${writeCompletions(program, 'fish')}\ncomplete -C 'tool keys '`
     const offered = execFileSync('fish', ['-c', script], { encoding: 'utf8' })
     expect(offered).toBe("create\tmake one: it's new\nrevoke\tend one\n")

@@ -65,7 +65,7 @@ async function whileNothingIsMined(during: () => Promise<void>): Promise<void> {
 }
 
 describe('contract deploy', () => {
-  it('puts the contract of this release where it is on every chain, and tells where', async () => {
+  it('contract deploy puts the contract of this release where it is on every chain, and tells where', async () => {
     const { code: exit, stdout, stderr } = await deploy(['--json'])
     expect(exit, stderr).toBe(0)
     expect(await code()).toBe(AFFIDAVIT.deployedBytecode)
@@ -87,7 +87,7 @@ describe('contract deploy', () => {
     expect(stdout + stderr).not.toContain(KEY.slice(2))
   })
 
-  it('says so when it is there already, without a key, and sends nothing', async () => {
+  it('contract deploy says when the contract is there already, without a key, and sends nothing', async () => {
     expect((await deploy()).stdout).toMatch(
       /^address {6}0x[0-9a-f]{40}\nchain id {5}31337\ntransaction {2}0x[0-9a-f]{64}\nblock {8}\d+\ngas used {5}\d+\n$/,
     )
@@ -104,11 +104,11 @@ describe('contract deploy', () => {
     expect(await nonce()).toBe(1)
   })
 
-  it('takes a key without 0x', async () => {
+  it('contract deploy takes a key without 0x', async () => {
     expect((await deploy([], { DEPLOYER_PRIVATE_KEY: KEY.slice(2) })).code).toBe(0)
   })
 
-  it('does without a tip that the endpoint does not suggest', async () => {
+  it('contract deploy does without a tip when the endpoint suggests no tip', async () => {
     behaveOn('eth_maxPriorityFeePerGas', { kind: 'alter', alter: refuseSecond })
     expect((await deploy()).code).toBe(0)
   })
@@ -128,14 +128,14 @@ describe('contract deploy refuses, and sends nothing,', () => {
     expect(await nonce()).toBe(0)
   })
 
-  it('a key that is none, without repeating it', async () => {
+  it('contract deploy refuses a malformed key, without repeating it, and sends nothing', async () => {
     const run = await deploy([], { DEPLOYER_PRIVATE_KEY: '0xhush' })
     expect([run.code, run.stdout]).toEqual([2, ''])
     expect(run.stderr).toContain('DEPLOYER_PRIVATE_KEY: expected 32 bytes in hex')
     expect(run.stderr).not.toContain('hush')
   })
 
-  it('to go on without a key', async () => {
+  it('contract deploy refuses to go on without a key, and sends nothing', async () => {
     const run = await deploy([], {})
     expect([run.code, run.stderr]).toEqual([
       2,
@@ -143,15 +143,18 @@ describe('contract deploy refuses, and sends nothing,', () => {
     ])
   })
 
-  it.each([0n, 1n])('an account with %s wei, naming it', async (wei) => {
-    await rpc.call('anvil_setBalance', [deployer.address, `0x${wei.toString(16)}`])
-    const run = await deploy()
-    expect(run.code).toBe(1)
-    expect(run.stderr).toContain(`${deployer.address.toLowerCase()}, has 0.0`)
-    expect(run.stderr).toContain('are needed')
-  })
+  it.each([0n, 1n])(
+    'contract deploy refuses an account with %s wei, names it, and sends nothing',
+    async (wei) => {
+      await rpc.call('anvil_setBalance', [deployer.address, `0x${wei.toString(16)}`])
+      const run = await deploy()
+      expect(run.code).toBe(1)
+      expect(run.stderr).toContain(`${deployer.address.toLowerCase()}, has 0.0`)
+      expect(run.stderr).toContain('are needed')
+    },
+  )
 
-  it('a chain without the proxy, saying what helps', async () => {
+  it('contract deploy refuses a chain without the proxy, says what helps, and sends nothing', async () => {
     await rpc.call('anvil_setCode', [DEPLOYMENT.proxy, '0x'])
     const run = await deploy()
     expect(run.code).toBe(1)
@@ -159,7 +162,7 @@ describe('contract deploy refuses, and sends nothing,', () => {
     expect(run.stderr).toContain('src/chain/contract/README.md')
   })
 
-  it('a chain without a base fee', async () => {
+  it('contract deploy refuses a chain without a base fee, and sends nothing', async () => {
     const rename = (answer: string) => answer.replace('baseFeePerGas', 'otherFeePerGas')
     behaveOn('eth_getBlockByNumber', { kind: 'alter', alter: rename })
     expect(await deploy()).toMatchObject({
@@ -168,7 +171,7 @@ describe('contract deploy refuses, and sends nothing,', () => {
     })
   })
 
-  it('a chain that does not answer', async () => {
+  it('contract deploy refuses a chain that does not answer, and sends nothing', async () => {
     const run = await deploy(['--rpc', 'http://127.0.0.1:9'])
     expect([run.code, run.stderr]).toEqual([
       1,
@@ -176,7 +179,7 @@ describe('contract deploy refuses, and sends nothing,', () => {
     ])
   }, 60_000)
 
-  it('what the endpoint refuses', async () => {
+  it('contract deploy fails with what the endpoint refuses, and sends nothing', async () => {
     const refusal = '{"jsonrpc":"2.0","id":0,"error":{"code":-32000,"message":"not today"}}'
     behaveOn('eth_sendRawTransaction', { kind: 'answer', body: refusal })
     const run = await deploy()
@@ -190,13 +193,13 @@ describe('contract deploy refuses, and sends nothing,', () => {
   it.each([
     [['--timeout', '0'], 'expected a whole number of seconds'],
     [['--rpc', 'ftp://x'], 'expected an http(s) URL'],
-  ])('the words %j', async (words, message) => {
+  ])('contract deploy refuses the words %j, and sends nothing', async (words, message) => {
     expect(await deploy(words)).toMatchObject({ code: 2, stderr: expect.stringContaining(message) })
   })
 })
 
 describe('a deployment whose end is not seen', () => {
-  it('may be repeated when it was not sent: then it is', async () => {
+  it('a deployment that was not sent is sent when it is repeated', async () => {
     behaveOn('eth_sendRawTransaction', { kind: 'answer', status: 502, body: '' })
     expect(await deploy()).toMatchObject({
       code: 1,
@@ -210,7 +213,7 @@ describe('a deployment whose end is not seen', () => {
     })
   })
 
-  it('may be repeated after an answer that was lost: the contract is found', async () => {
+  it('a deployment is found when it is repeated after an answer that was lost', async () => {
     behaveOn('eth_sendRawTransaction', { kind: 'drop_answer' })
     const lost = await deploy()
     expect([lost.code, lost.stderr]).toEqual([1, expect.stringContaining('may have been sent')])
@@ -218,7 +221,7 @@ describe('a deployment whose end is not seen', () => {
     expect(await nonce()).toBe(1)
   })
 
-  it('is given up after --timeout while no block has it, naming the transaction', async () => {
+  it('a deployment is given up after --timeout while no block has it, and its transaction is named', async () => {
     await whileNothingIsMined(async () => {
       const run = await deploy(['--timeout', '1'])
       expect(run.code).toBe(1)
@@ -228,7 +231,7 @@ describe('a deployment whose end is not seen', () => {
     })
   })
 
-  it('may be repeated while the first still waits: the same transaction is waited for', async () => {
+  it('a deployment that is repeated while the first still waits waits for the same transaction', async () => {
     await whileNothingIsMined(async () => {
       const first = await deploy(['--timeout', '1'])
       expect([first.code, first.stderr]).toEqual([1, expect.stringContaining('it is in no block')])
@@ -246,7 +249,7 @@ describe('a deployment whose end is not seen', () => {
     })
   })
 
-  it('is not waited for when the first, with other fees, stands in its way: that is said', async () => {
+  it('a deployment is not waited for when the first, with other fees, stands in its way', async () => {
     await whileNothingIsMined(async () => {
       expect((await deploy(['--timeout', '1'])).code).toBe(1)
       behaveOn('eth_maxPriorityFeePerGas', { kind: 'alter', alter: lowerTipByOne })
@@ -258,7 +261,7 @@ describe('a deployment whose end is not seen', () => {
     })
   })
 
-  it('is not taken for done while other code is at the address', async () => {
+  it('a deployment is not taken for done while other code is at the address', async () => {
     const other = (answer: string) => answer.replace(AFFIDAVIT.deployedBytecode, '0x6001')
     behaveOn('eth_getCode', { kind: 'alter', alter: other })
     const run = await deploy(['--timeout', '1'])
@@ -268,7 +271,7 @@ describe('a deployment whose end is not seen', () => {
     ])
   })
 
-  it('is somebody else’s when theirs came first: ours reverted, and the contract is there', async () => {
+  it('a deployment is somebody else’s when theirs came first: ours reverted, and the contract is there', async () => {
     behaveOn('eth_getTransactionReceipt', { kind: 'alter', alter: reverted })
     expect(await deploy()).toMatchObject({
       code: 0,
@@ -276,7 +279,7 @@ describe('a deployment whose end is not seen', () => {
     })
   })
 
-  it('is somebody else’s when ours was dropped: the contract is there', async () => {
+  it('a deployment is somebody else’s when ours was dropped and the contract is there', async () => {
     await whileNothingIsMined(async () => {
       const ours = deploy(['--json', '--timeout', '10'])
       await vi.waitFor(async () => expect(await nonce('pending')).toBe(1), { timeout: 30_000 })
@@ -291,7 +294,7 @@ describe('a deployment whose end is not seen', () => {
     })
   })
 
-  it('is ours when its block comes between the question for the receipt and that for the code', async () => {
+  it('a deployment is ours when its block comes between the questions for the receipt and for the code', async () => {
     let asked = 0
     proxy.behave((methods) =>
       methods.includes('eth_getTransactionReceipt') && ++asked === 1

@@ -33,7 +33,7 @@ afterAll(async () => {
 })
 
 describe('affidavit evidence', () => {
-  it('gives the bundle exactly as the gateway does, asking with the key', async () => {
+  it('evidence gives the bundle exactly as the gateway does, asking with the key', async () => {
     answer = JSON.stringify(bundle, null, 1)
     const { code, stdout, stderr } = await runCommand(
       'evidence',
@@ -47,7 +47,7 @@ describe('affidavit evidence', () => {
     expect(asked.at(-1)).toEqual({ path, authorization: 'Bearer sk-1' })
   })
 
-  it('writes it to a file that only its owner can read, and leaves nothing else behind', async () => {
+  it('evidence writes a file that only its owner can read, and leaves nothing else behind', async () => {
     answer = JSON.stringify(bundle)
     const file = join(folder, 'bundle.json')
     const { code, stdout } = await runCommand('evidence', hash, '--url', url, '--output', file)
@@ -57,7 +57,7 @@ describe('affidavit evidence', () => {
     expect(await readdir(folder)).toEqual(['bundle.json'])
   })
 
-  it('says so when the transaction is not mined yet', async () => {
+  it('evidence says when the transaction is not mined yet', async () => {
     answer = JSON.stringify({ ...bundle, block: null })
     const { code, stderr } = await runCommand('evidence', hash, '--url', url)
     expect([code, stderr]).toEqual([0, expect.stringContaining('not mined yet')])
@@ -70,18 +70,18 @@ describe('affidavit evidence', () => {
       'the bundle of another completion',
       () => JSON.stringify({ ...bundle, record: { ...bundle.record, hash: 'ab'.repeat(32) } }),
     ],
-  ])('refuses %s', async (_, given) => {
+  ])('evidence refuses %s from the gateway', async (_, given) => {
     answer = given()
     const { code, stdout } = await runCommand('evidence', hash, '--url', url)
     expect([code, stdout]).toEqual([1, ''])
   })
 
-  it('tells what the gateway says when there is none, without its control characters', async () => {
+  it('evidence tells what the gateway says when there is no bundle, without its control characters', async () => {
     const { code, stderr } = await runCommand('evidence', 'ab'.repeat(32), '--url', url)
     expect([code, stderr]).toEqual([1, expect.stringContaining('404: There is none \\u{1b}[2J')])
   })
 
-  it.each([['ab'], ['zz'.repeat(32)], ['']])('refuses the hash %j', async (text) => {
+  it.each([['ab'], ['zz'.repeat(32)], ['']])('evidence refuses the hash %j', async (text) => {
     expect((await runCommand('evidence', text, '--url', url)).code).toBe(2)
   })
 })

@@ -98,11 +98,13 @@ describe('affidavit keys', () => {
     ['--expires', '2030-02-30'],
     ['--expires', 'tomorrow'],
     ['--expires', '0d'],
-  ])('refuses %s %j', async (option, value) => {
+  ])('the keys command refuses %s %j', async (option, value) => {
     expect((await keys('create', option, value)).code).toBe(2)
   })
 
-  it('works on the data folder while no gateway runs', { timeout: 120_000 }, async () => {
+  it('the keys command works on the data folder while no gateway runs', {
+    timeout: 120_000,
+  }, async () => {
     await tryKeys(async (key) => {
       const { database, service } = await openKeys()
       const holder = await service.authenticate(key)
@@ -111,7 +113,9 @@ describe('affidavit keys', () => {
     })
   })
 
-  it('works through the gateway that runs on the data folder', { timeout: 120_000 }, async () => {
+  it('the keys command works through the gateway that runs on the data folder', {
+    timeout: 120_000,
+  }, async () => {
     const { database, service, operations } = await openKeys()
     const folder = await makePrivateFolder()
     const close = await openControl(() => operations, { dataFolder, privateFolder: folder.path })
@@ -129,7 +133,7 @@ describe('affidavit keys', () => {
     }
   })
 
-  it('says so when a process without a control socket has the folder', {
+  it('the keys command says when a process without a control socket has the folder', {
     timeout: 120_000,
   }, async () => {
     const { database } = await openKeys()
@@ -139,7 +143,7 @@ describe('affidavit keys', () => {
     expect(run.stderr).toContain(`process ${process.pid} has it open`)
   })
 
-  it('says so when there is no data folder', async () => {
+  it('the keys command says when there is no data folder', async () => {
     const run = await runCommandWith({ DATA_DIR: join(dataFolder, 'none') }, 'keys', 'list')
     expect(run).toMatchObject({
       code: 1,

@@ -57,7 +57,7 @@ async function imageFile(name: string, metadata: string): Promise<string> {
 }
 
 describe('affidavit measure', () => {
-  it('prints measurements, sections, metadata and what is not measured, and exits 0', async () => {
+  it('the measure command prints measurements, sections, metadata and what is not measured, and exits 0', async () => {
     const { output, exitCode } = await run(join(vectors, 'synthetic-signed.eif'))
     for (const [index, value] of Object.entries(pcrsOf('synthetic-signed.eif')))
       expect(output).toContain(`PCR${index}  ${value}\n`)
@@ -68,7 +68,7 @@ describe('affidavit measure', () => {
     expect(exitCode).toBe(0)
   })
 
-  it('prints one JSON object with --json', async () => {
+  it('the measure command prints one JSON object with --json', async () => {
     const { output, exitCode } = await run(join(vectors, 'synthetic-unsigned.eif'), '--json')
     const pcrs = pcrsOf('synthetic-unsigned.eif')
     expect(JSON.parse(output)).toMatchObject({
@@ -93,18 +93,18 @@ describe('affidavit measure', () => {
     expect(exitCode).toBe(0)
   })
 
-  it('says that PCR8 of an image that is not signed is zero', async () => {
+  it('the measure command says that PCR8 of an image that is not signed is zero', async () => {
     expect((await run(join(vectors, 'synthetic-unsigned.eif'))).output).toContain('PCR8  zero')
   })
 
-  it('gives no measurement of an image with a wrong checksum, and exits 1', async () => {
+  it('the measure command gives no measurement of an image with a wrong checksum, and exits 1', async () => {
     const { output, exitCode } = await run(join(vectors, 'synthetic-badcrc.eif'))
     expect(output).toContain('NOT MEASURED\n  crc: ')
     expect(output).not.toContain('PCR0')
     expect(exitCode).toBe(1)
   })
 
-  it('names the code in JSON', async () => {
+  it('the measure command names the code of a fault in JSON', async () => {
     const { output, exitCode } = await run('--json', join(vectors, 'manifest.json'))
     expect(JSON.parse(output)).toEqual({
       valid: false,
@@ -115,7 +115,7 @@ describe('affidavit measure', () => {
     expect(exitCode).toBe(1)
   })
 
-  it('lets no metadata move the cursor or colour the terminal', async () => {
+  it('the measure command lets no metadata move the cursor or colour the terminal', async () => {
     const hostile = '{"a":"\\u001b[2Jx\u0085\u009b31m\\u202eevil"}'
     const path = await imageFile('hostile.eif', hostile)
     const { output } = await run(path)
@@ -126,11 +126,11 @@ describe('affidavit measure', () => {
   it.each([
     ['a file that is not there', () => join(folder, 'missing.eif')],
     ['a folder', () => folder],
-  ])('refuses %s as usage', async (_, path) => {
+  ])('the measure command refuses %s as usage', async (_, path) => {
     await expect(run(path())).rejects.toMatchObject({ name: 'CliError', exitCode: 2 })
   })
 
-  it('refuses to be called without an image', async () => {
+  it('the measure command refuses to be called without an image', async () => {
     await expect(run()).rejects.toMatchObject({ code: 'commander.missingArgument' })
   })
 })

@@ -3,7 +3,7 @@ import { runCommandWith } from '../../../support/run-command.ts'
 import { createTestDatabase } from '../../../support/test-database.ts'
 
 describe('affidavit migrate', () => {
-  it('runs what is outstanding, and then nothing', async () => {
+  it('the migrate command runs what is outstanding, and then nothing', async () => {
     const DATABASE_URL = await createTestDatabase({ empty: true })
     const first = await runCommandWith({ DATABASE_URL }, 'migrate')
     expect(first).toMatchObject({ code: 0, stderr: '' })
@@ -15,7 +15,7 @@ describe('affidavit migrate', () => {
     })
   })
 
-  it('refuses to do without a server', async () => {
+  it('the migrate command refuses to run without a server', async () => {
     const { code, stderr } = await runCommandWith({}, 'migrate')
     expect(code).not.toBe(0)
     expect(stderr).toContain('expected DATABASE_URL')

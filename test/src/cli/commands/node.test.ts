@@ -43,12 +43,12 @@ const node = (...words: string[]) =>
     : runCommandWith(variables, 'node', ...words)
 
 describe('affidavit node', () => {
-  it('makes a node', async () => {
+  it('the node command makes a node', async () => {
     expect(await node('create', 'my node')).toEqual({ code: 0, stdout: `${NODE_ID}\n`, stderr: '' })
     expect(gateway.calls[0]?.body).toEqual({ node_name: 'my node' })
   })
 
-  it('shows what the gateway knows of a node, for people and for programs', async () => {
+  it('the node command shows what the gateway knows of a node, for people and for programs', async () => {
     gateway.known.node = {
       ...{
         node_id: NODE_ID,
@@ -72,12 +72,12 @@ describe('affidavit node', () => {
     expect(JSON.parse((await node('status', '--json')).stdout)).toEqual(gateway.known.node)
   })
 
-  it('shows what a node has served', async () => {
+  it('the node command shows what a node has served', async () => {
     expect((await node('stats')).stdout).toMatch(/^requests_served +7$/m)
     expect(JSON.parse((await node('stats', '--json')).stdout)).toMatchObject({ requests_served: 7 })
   })
 
-  it('measures a backend, and tells the gateway when asked to', async () => {
+  it('the node command measures a backend, and tells the gateway when asked to', async () => {
     const run = await node('benchmark', '--json')
     expect(run.code).toBe(0)
     const { single, total } = JSON.parse(run.stdout).tokens_per_second['model-a']
@@ -105,7 +105,7 @@ describe('affidavit node', () => {
     ],
     ['a model that is not offered', ['benchmark', '--model', 'model-z'], {}, 'model-z'],
     ['an agent whose key is not valid', ['run'], { AFFIDAVIT_API_KEY: 'wrong' }, 'not valid'],
-  ])('exits 1 for %s, without a stack', async (_, words, more, message) => {
+  ])('the node command exits 1 for %s, without a stack', async (_, words, more, message) => {
     gateway.known.node = null
     variables = { ...variables, ...more }
     const { code, stderr } = await node(...words)
@@ -115,7 +115,7 @@ describe('affidavit node', () => {
     expect(stderr).not.toContain(NODE_KEY)
   })
 
-  it('exits 2 for a configuration with faults, telling all of them', async () => {
+  it('the node command exits 2 for a configuration with faults, telling all of them', async () => {
     const { code, stderr } = await runCommandWith(
       {},
       'node',
@@ -130,7 +130,7 @@ describe('affidavit node', () => {
       expect(stderr).toContain(`${name}: expected`)
   })
 
-  it('exits 2 for a command it does not have', async () => {
+  it('the node command exits 2 for a command it does not have', async () => {
     expect((await node('dance')).code).toBe(2)
   })
 })
@@ -141,25 +141,28 @@ describe('affidavit node run', () => {
     child?.kill('SIGKILL')
   })
 
-  it.each(['SIGTERM', 'SIGINT'] as const)('serves until %s, and exits 0', async (signal) => {
-    child = spawn(process.execPath, [MAIN, 'node', 'run'], {
-      env: { ...childEnvironment(), ...variables },
-      stdio: ['ignore', 'pipe', 'pipe'],
-    })
-    let output = ''
-    for (const stream of [child.stdout, child.stderr])
-      stream?.setEncoding('utf8').on('data', (text: string) => {
-        output += text
+  it.each(['SIGTERM', 'SIGINT'] as const)(
+    'an agent that node run started serves until %s, and exits 0',
+    async (signal) => {
+      child = spawn(process.execPath, [MAIN, 'node', 'run'], {
+        env: { ...childEnvironment(), ...variables },
+        stdio: ['ignore', 'pipe', 'pipe'],
       })
-    await expect.poll(() => gateway.nodes.length).toBe(1)
-    const request = { model: 'model-a', messages: [{ role: 'user', content: 'planted-prompt' }] }
-    gateway.nodes[0]?.send({ id: 'r1', model: 'model-a', chat_request: request })
-    await expect.poll(() => gateway.nodes[0]?.frames.at(-1)?.status).toBe(2)
-    child.kill(signal)
-    const [code] = await once(child, 'close')
-    expect(code).toBe(0)
-    expect(await gateway.nodes[0]?.closed).toBe(1000)
-    expect(output).toContain('connected')
-    expect(output).not.toMatch(/planted/)
-  })
+      let output = ''
+      for (const stream of [child.stdout, child.stderr])
+        stream?.setEncoding('utf8').on('data', (text: string) => {
+          output += text
+        })
+      await expect.poll(() => gateway.nodes.length).toBe(1)
+      const request = { model: 'model-a', messages: [{ role: 'user', content: 'planted-prompt' }] }
+      gateway.nodes[0]?.send({ id: 'r1', model: 'model-a', chat_request: request })
+      await expect.poll(() => gateway.nodes[0]?.frames.at(-1)?.status).toBe(2)
+      child.kill(signal)
+      const [code] = await once(child, 'close')
+      expect(code).toBe(0)
+      expect(await gateway.nodes[0]?.closed).toBe(1000)
+      expect(output).toContain('connected')
+      expect(output).not.toMatch(/planted/)
+    },
+  )
 })

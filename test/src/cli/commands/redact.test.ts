@@ -34,7 +34,7 @@ describe('affidavit redact', () => {
       ['request hash', 'response hash'],
     ],
   ])(
-    'with %j makes a bundle that says what is open, and is verifiable for all the rest',
+    'redact with %j makes a bundle that says what is open, and is verifiable for all the rest',
     async (words, parts, open) => {
       const { code, stdout, stderr } = await runCommand('redact', file, ...words)
       expect(code).toBe(0)
@@ -49,7 +49,7 @@ describe('affidavit redact', () => {
     },
   )
 
-  it('warns of a part that can be guessed, because nothing random is in what its hash is over', async () => {
+  it('redact warns of a part that can be guessed, because its hash is over nothing random', async () => {
     const { stderr } = await runCommand('redact', file, '--request', '--response')
     expect(stderr).toMatch(
       /^Warning: the request has no nonce .* can try each guess against its hash\.$/m,
@@ -59,7 +59,7 @@ describe('affidavit redact', () => {
     )
   })
 
-  it('does not warn of a request with a nonce of its caller, which no guess has', async () => {
+  it('redact does not warn of a request with a nonce of its caller, which no guess has', async () => {
     const { bundle } = buildEvidence({
       record: { request: { ...REQUEST, affidavit: { nonce: '5a'.repeat(16) } } },
     })
@@ -72,7 +72,7 @@ describe('affidavit redact', () => {
     )
   })
 
-  it('refuses a part that is left out already, and takes the other one', async () => {
+  it('redact refuses a part that is left out already, and takes the other one', async () => {
     const once = await save(
       'once.json',
       JSON.parse((await runCommand('redact', file, '--request')).stdout),
@@ -83,14 +83,14 @@ describe('affidavit redact', () => {
     expect((await runCommand('redact', once, '--response')).code).toBe(0)
   })
 
-  it('refuses a part that is not the one that was signed, which leaving it out would hide', async () => {
+  it('redact refuses a part that is not the signed one, which leaving it out would hide', async () => {
     const record = { ...bundle.record, request: { model: 'demo/echo', messages: [] } }
     const altered = await save('altered.json', { ...bundle, record })
     const { code, stderr } = await runCommand('redact', altered, '--request')
     expect([code, stderr]).toEqual([1, expect.stringContaining('not the one that was signed')])
   })
 
-  it('takes out of the bundle of an encrypted call what its caller put back, and nothing twice', async () => {
+  it("redact takes out of an encrypted call's bundle what its caller put back, and nothing twice", async () => {
     const { bundle: whole } = buildEvidence({ record: { receipt: { encrypted: true } } })
     const completed = await save('completed.json', whole)
     const { code, stdout } = await runCommand('redact', completed, '--request', '--response')
@@ -101,7 +101,7 @@ describe('affidavit redact', () => {
     expect(again.stderr).toContain('the request is left out of this bundle already')
   })
 
-  it('refuses what is no bundle, and a command that does not say what to leave out', async () => {
+  it('redact refuses what is not a bundle, and a command that does not say what to leave out', async () => {
     expect(
       (await runCommand('redact', await save('record.json', bundle.record), '--request')).code,
     ).toBe(1)

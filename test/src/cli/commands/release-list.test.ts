@@ -43,7 +43,7 @@ async function statuses(at: string): Promise<readonly string[]> {
 }
 
 describe('affidavit release list', () => {
-  it('makes a list of the first release, and dates each change later than the one before', async () => {
+  it('release list makes a list of the first release, and dates each change later than the one before', async () => {
     expect((await run('add', list, manifest, '--from', '2026-03-01T00:00:00Z')).code).toBe(0)
     const first = await readList()
     expect(first).toMatchObject({
@@ -60,7 +60,7 @@ describe('affidavit release list', () => {
     expect(second.list.issued_at > first.list.issued_at).toBe(true)
   })
 
-  it('rolls over: the next release begins, the last one ends', async () => {
+  it('release list rolls over: the next release begins, the last one ends', async () => {
     await run('add', list, manifest)
     const next = await stage.saveRelease('next.json', buildOtherRelease({ version: '1.5.0' }))
     await run('add', list, next, '--from', '2026-04-01T00:00:00Z')
@@ -70,7 +70,7 @@ describe('affidavit release list', () => {
     expect(await statuses('2026-04-02T00:00:00Z')).toEqual(['expired', 'accepted'])
   })
 
-  it('renews a list by the key that is named, and names whose signature is gone', async () => {
+  it('release list renews a list by the named key, and names whose signature is gone', async () => {
     await run('add', list, manifest)
     const before = await readList()
     await runCommand('release', 'list', 'sign', list, '--key', strangersKey)
@@ -86,7 +86,7 @@ describe('affidavit release list', () => {
     expect((await run('renew', list)).stderr).toContain('release_not_signed')
   })
 
-  it('revokes a release for all times, once, with a reason', async () => {
+  it('release list revokes a release for all times, once, with a reason', async () => {
     await run('add', list, manifest)
     const { code } = await run('revoke', list, '1.4.0', '--reason', 'it signs anything')
     expect(code).toBe(0)
@@ -101,7 +101,7 @@ describe('affidavit release list', () => {
     expect(stdout).toContain('it signs anything')
   })
 
-  it('takes only releases that its own key, or a trusted one, signed', async () => {
+  it('release list takes only releases that its own key, or a trusted one, signed', async () => {
     const strange = await stage.saveRelease('strange.json', buildRelease(), STRANGER_SECRET)
     const refused = await run('add', list, strange)
     expect([refused.code, refused.stderr]).toEqual([
@@ -111,7 +111,7 @@ describe('affidavit release list', () => {
     expect((await run('add', list, strange, '--release-key', STRANGER_KEY)).code).toBe(0)
   })
 
-  it('changes no list that was changed or signed by somebody else', async () => {
+  it('release list changes no list that was changed or signed by somebody else', async () => {
     await run('add', list, manifest)
     const signed = await readList()
     const opened = signed.list.releases.map((entry: object) => ({
@@ -132,7 +132,7 @@ describe('affidavit release list', () => {
     ])
   })
 
-  it('loses the other signatures with a change, until they sign again', async () => {
+  it('a changed list of releases loses the other signatures, until they sign again', async () => {
     await run('add', list, manifest)
     await runCommand('release', 'list', 'sign', list, '--key', strangersKey)
     expect((await readList()).signatures).toHaveLength(2)
@@ -142,7 +142,7 @@ describe('affidavit release list', () => {
     expect((await readList()).list.issued_at > issued_at).toBe(true)
   })
 
-  it('signs one that was written by hand, and none that was changed after it was signed', async () => {
+  it('release list signs a list that was written by hand, and no list that was changed after it was signed', async () => {
     const written = { issued_at: '2026-03-03T00:00:00Z', releases: [] }
     await writeFile(list, JSON.stringify(written))
     expect((await run('sign', list)).code).toBe(0)
@@ -192,7 +192,7 @@ describe('affidavit release list', () => {
       () => ['end', stage.path('list.json'), '9.9.9', '--at', 'now'],
     ],
     ['an end without a time', 2, () => ['end', list, '1.4.0']],
-  ])('refuses %s', async (_, code, words) => {
+  ])('release list refuses %s', async (_, code, words) => {
     await stage.saveList('list.json', [
       { release: buildRelease(), accepted_from: null, accepted_until: null, revoked: null },
     ])

@@ -1,7 +1,9 @@
 import { execFileSync } from 'node:child_process'
+import { generateKeyPairSync } from 'node:crypto'
 import { chmod, readFile, stat, writeFile } from 'node:fs/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { buildRelease } from '../../../support/build-release.ts'
+import { needProgram } from '../../../support/needs.ts'
 import {
   OPERATOR_KEY,
   OPERATOR_SECRET,
@@ -12,6 +14,8 @@ import {
 import { runCli } from '../../../support/run-cli.ts'
 import { runCommand } from '../../../support/run-command.ts'
 import { pemOf } from '../../../support/secret-key-pem.ts'
+
+const OPENSSL = needProgram('openssl')
 
 let stage: ReleaseStage
 let key: string
@@ -26,7 +30,7 @@ const readJson = async (path: string) => JSON.parse(await readFile(path, 'utf8')
 const modeOf = async (path: string) => (await stat(path)).mode & 0o777
 
 describe('affidavit release key', () => {
-  it('makes a key that only its owner can read, and prints the public one', async () => {
+  it('release key makes a key that only its owner can read, and prints the public one', async () => {
     const path = stage.path('new.key')
     const { code, stdout, stderr } = await runCommand('release', 'key', path)
     expect([code, stdout]).toEqual([0, expect.stringMatching(/^[0-9a-f]{64}\n$/)])
@@ -35,19 +39,22 @@ describe('affidavit release key', () => {
     expect(await readFile(path, 'utf8')).toMatch(/^-----BEGIN PRIVATE KEY-----/)
   })
 
-  it('is read and written by OpenSSL', async () => {
-    const made = stage.path('made.key')
-    const { stdout } = await runCommand('release', 'key', made)
-    const der = execFileSync('openssl', ['pkey', '-in', made, '-pubout', '-outform', 'DER'])
-    expect(der.subarray(-32).toString('hex')).toBe(stdout.trim())
-    const foreign = stage.path('foreign.key')
-    execFileSync('openssl', ['genpkey', '-algorithm', 'ed25519', '-out', foreign])
-    await chmod(foreign, 0o600)
-    const file = await stage.save('foreign.json', buildRelease())
-    expect((await runCommand('release', 'sign', file, '--key', foreign)).code).toBe(0)
-  })
+  it.runIf(OPENSSL.isMet)(
+    OPENSSL.title('a private key of a release is read and written by OpenSSL'),
+    async () => {
+      const made = stage.path('made.key')
+      const { stdout } = await runCommand('release', 'key', made)
+      const der = execFileSync('openssl', ['pkey', '-in', made, '-pubout', '-outform', 'DER'])
+      expect(der.subarray(-32).toString('hex')).toBe(stdout.trim())
+      const foreign = stage.path('foreign.key')
+      execFileSync('openssl', ['genpkey', '-algorithm', 'ed25519', '-out', foreign])
+      await chmod(foreign, 0o600)
+      const file = await stage.save('foreign.json', buildRelease())
+      expect((await runCommand('release', 'sign', file, '--key', foreign)).code).toBe(0)
+    },
+  )
 
-  it('replaces no file', async () => {
+  it('release key never replaces a file', async () => {
     const path = await stage.save('there.key', 'something')
     expect((await runCommand('release', 'key', path)).code).toBe(1)
     expect(await readFile(path, 'utf8')).toBe('something')
@@ -55,7 +62,7 @@ describe('affidavit release key', () => {
 })
 
 describe('affidavit release sign', () => {
-  it('signs what the image builder wrote, in place, for everybody to read', async () => {
+  it('release sign signs what the image builder wrote, in place, for everybody to read', async () => {
     const file = await stage.save('measurements.json', buildRelease())
     const { code, stderr } = await runCommand('release', 'sign', file, '--key', key)
     expect([code, stderr]).toEqual([0, expect.stringContaining('release 1.4.0')])
@@ -67,7 +74,7 @@ describe('affidavit release sign', () => {
     expect(await modeOf(file)).toBe(0o644)
   })
 
-  it('adds a signature to one that has others, elsewhere when told to', async () => {
+  it('release sign adds a signature to a release that has others, elsewhere when told to', async () => {
     const file = await stage.saveRelease('one.json', buildRelease())
     const second = stage.path('second.key')
     const { stdout } = await runCommand('release', 'key', second)
@@ -80,14 +87,14 @@ describe('affidavit release sign', () => {
     ])
   })
 
-  it('reads the key from standard input, and writes to standard output', async () => {
+  it('release sign reads the key from standard input, and writes to standard output', async () => {
     const file = await stage.save('piped.json', buildRelease())
     const words = ['release', 'sign', file, '--key', '-', '--output', '-']
     const { code, stdout } = await runCli(words, { input: pemOf(OPERATOR_SECRET) })
     expect([code, JSON.parse(stdout).signatures]).toMatchObject([0, [{ public_key: OPERATOR_KEY }]])
   })
 
-  it('adds no signature to a file that was changed after it was signed', async () => {
+  it('release sign adds no signature to a file that was changed after it was signed', async () => {
     const file = await stage.saveRelease('changed.json', buildRelease())
     const signed = await readJson(file)
     await stage.save('changed.json', {
@@ -98,14 +105,14 @@ describe('affidavit release sign', () => {
     expect([code, stderr]).toEqual([1, expect.stringContaining('changed after it was signed')])
   })
 
-  it('refuses an image of uncommitted sources, unless told otherwise', async () => {
+  it('release sign refuses an image of uncommitted sources, unless told otherwise', async () => {
     const file = await stage.save('dirty.json', buildRelease({ version: '1.4.0+uncommitted' }))
     const { code, stderr } = await runCommand('release', 'sign', file, '--key', key)
     expect([code, stderr]).toEqual([1, expect.stringContaining('nobody else can rebuild')])
     expect((await runCommand('release', 'sign', file, '--key', key, '--uncommitted')).code).toBe(0)
   })
 
-  it('refuses what is no release, and says where', async () => {
+  it('release sign refuses what is not a release, and says where', async () => {
     const file = await stage.save('odd.json', { ...buildRelease(), architecture: 'z80' })
     const { code, stderr } = await runCommand('release', 'sign', file, '--key', key)
     expect([code, stderr]).toEqual([2, expect.stringContaining('release.architecture')])
@@ -130,12 +137,15 @@ describe('affidavit release sign', () => {
       async () => saved('other.key', otherKey()),
       'expected an Ed25519 private key',
     ],
-  ])('refuses a private key %s, and repeats nothing of it', async (_, make, reason) => {
-    const file = await stage.save('plain.json', buildRelease())
-    const { code, stderr } = await runCommand('release', 'sign', file, '--key', await make())
-    expect([code, stderr]).toEqual([2, expect.stringContaining(reason)])
-    expect(stderr).not.toContain('secret words')
-  })
+  ])(
+    'release sign refuses a private key %s, and repeats nothing from it',
+    async (_, make, reason) => {
+      const file = await stage.save('plain.json', buildRelease())
+      const { code, stderr } = await runCommand('release', 'sign', file, '--key', await make())
+      expect([code, stderr]).toEqual([2, expect.stringContaining(reason)])
+      expect(stderr).not.toContain('secret words')
+    },
+  )
 
   async function saved(name: string, text: string): Promise<string> {
     const path = await stage.save(name, text)
@@ -144,11 +154,11 @@ describe('affidavit release sign', () => {
   }
 
   const otherKey = () =>
-    execFileSync('openssl', ['genpkey', '-algorithm', 'X25519'], { encoding: 'utf8' })
+    generateKeyPairSync('x25519').privateKey.export({ type: 'pkcs8', format: 'pem' }).toString()
 })
 
 describe('affidavit release show', () => {
-  it('shows a release, and that its signatures hold, whosever they are', async () => {
+  it('release show shows a release, and that its signatures hold, whosever they are', async () => {
     const file = await stage.saveRelease('shown.json', buildRelease())
     const { code, stdout } = await runCommand('release', 'show', file)
     expect(code).toBe(0)
@@ -156,7 +166,7 @@ describe('affidavit release show', () => {
     expect(stdout).toMatch(/CONSISTENT: .*Whose keys these are was not checked/)
   })
 
-  it('is valid when a trusted key signed, and invalid when none did', async () => {
+  it('a shown release is valid when a trusted key signed, and invalid when none did', async () => {
     const file = await stage.saveRelease('shown.json', buildRelease())
     const valid = await runCommand('release', 'show', file, '--release-key', OPERATOR_KEY, '--json')
     expect([valid.code, JSON.parse(valid.stdout)]).toMatchObject([
@@ -177,7 +187,7 @@ describe('affidavit release show', () => {
     ])
   })
 
-  it('is invalid when it was changed', async () => {
+  it('a shown release is invalid when it was changed', async () => {
     const file = await stage.saveRelease('shown.json', buildRelease())
     const signed = await readJson(file)
     await stage.save('shown.json', { ...signed, release: { ...signed.release, version: '6.6.6' } })

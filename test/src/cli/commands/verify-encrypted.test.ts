@@ -59,7 +59,7 @@ async function verify(...words: readonly string[]) {
 }
 
 describe('affidavit verify, of the evidence of an encrypted call', () => {
-  it('says of a record, alone and in a page, whose content it is that it did not see', async () => {
+  it('verify says of an encrypted record, alone and in a page, whose content it did not see', async () => {
     const page = { completions: [served, served], cursor: null }
     for (const source of [served, page]) {
       const path = await save('record.json', source)
@@ -69,7 +69,7 @@ describe('affidavit verify, of the evidence of an encrypted call', () => {
     }
   })
 
-  it('is VALID with what its caller kept, and INVALID with anything else', async () => {
+  it('an encrypted record is VALID with what its caller kept, and INVALID with anything else', async () => {
     const path = await save('record.json', served)
     const { code, stdout } = await runCommand('verify', path, ...expected, ...(await kept()))
     expect([code, stdout]).toEqual([0, expect.stringContaining('VALID: nothing failed')])
@@ -79,14 +79,14 @@ describe('affidavit verify, of the evidence of an encrypted call', () => {
     expect([other.code, other.stdout]).toEqual([1, expect.stringContaining('INVALID')])
   })
 
-  it('is INVALID where the receipt does not say that the call was encrypted', async () => {
+  it('an encrypted record is INVALID when its receipt does not say that the call was encrypted', async () => {
     const { receipt, log } = plain.record
     const path = await save('taken-out.json', { ...served, receipt, log })
     const { code, stdout } = await runCommand('verify', path, ...expected)
     expect([code, stdout]).toEqual([1, expect.stringMatching(/FAILED +request hash/)])
   })
 
-  it('is VERIFIED, of a bundle, with the two files or with the saved proof', async () => {
+  it('the bundle of an encrypted call is VERIFIED with the two files or with the saved proof', async () => {
     const redacted = redactBundle(whole, { request: true, response: true })
     const path = await save('encrypted-bundle.json', redacted)
     const words = [path, ...expected, ...configuration]

@@ -82,7 +82,7 @@ const outcomeOf = (
 ) => report.bundle.checks.find((check) => check.name === name)?.outcome
 
 describe('affidavit verify, of an evidence bundle', () => {
-  it('says VERIFIED when measurements, configuration and root are the expected ones', async () => {
+  it('verify says VERIFIED when measurements, configuration and root are the expected ones', async () => {
     const { code, stdout } = await runCommand(
       'verify',
       file,
@@ -101,7 +101,7 @@ describe('affidavit verify, of an evidence bundle', () => {
     expect(stdout).toContain('not after      not shown')
   })
 
-  it('takes the expected configuration from a file', async () => {
+  it('verify takes the expected configuration from a file', async () => {
     const configuration = await save('configuration.json', BOOT_CONFIGURATION)
     const { code, report } = await verify(file, ...trust, ...pcrs, '--configuration', configuration)
     expect({ code, verdict: report.bundle.verdict }).toEqual({ code: 0, verdict: 'verified' })
@@ -112,7 +112,7 @@ describe('affidavit verify, of an evidence bundle', () => {
     ['measurements', () => [...trust, '--configuration', digest, '--any-measurement']],
     ['expected configuration', () => [...trust, ...pcrs]],
   ])(
-    'never passes %s that were not said: it is consistent, and less than --require verified',
+    'verify without the %s is never VERIFIED: the bundle is consistent, and fails --require verified',
     async (name, words) => {
       const { code, report } = await verify(file, ...words())
       expect(code).toBe(0)
@@ -122,13 +122,13 @@ describe('affidavit verify, of an evidence bundle', () => {
     },
   )
 
-  it('fails an attestation document that does not lead to AWS, when no other root is given', async () => {
+  it('verify fails an attestation document that does not lead to AWS, when no other root is given', async () => {
     const { code, report } = await verify(file, ...pcrs, '--configuration', digest)
     expect(code).toBe(1)
     expect(outcomeOf(report, 'attestation document')).toBe('failed')
   })
 
-  it('fails another configuration, and other measurements', async () => {
+  it('verify fails another configuration, and other measurements', async () => {
     const other = await verify(file, ...trust, ...pcrs, '--configuration', 'ab'.repeat(32))
     expect([other.code, outcomeOf(other.report, 'expected configuration')]).toEqual([1, 'failed'])
     const code = await verify(
@@ -142,7 +142,7 @@ describe('affidavit verify, of an evidence bundle', () => {
     expect([code.code, outcomeOf(code.report, 'measurements')]).toEqual([1, 'failed'])
   })
 
-  it('fails a changed bundle at the check that names it, and one of an unknown version at its format', async () => {
+  it('verify fails a changed bundle at the check that names it, and an unknown version at its format', async () => {
     const changed = await save('changed.json', {
       ...bundle,
       record: { ...bundle.record, created_at: bundle.record.created_at + 1 },
@@ -153,7 +153,7 @@ describe('affidavit verify, of an evidence bundle', () => {
     expect([future.code, outcomeOf(future.report, 'format')]).toEqual([1, 'failed'])
   })
 
-  it('looks the block up with --rpc, and gives the time that it shows', async () => {
+  it('verify looks the block up with --rpc, and gives the time that it shows', async () => {
     answers = honest
     const words = [file, ...trust, ...pcrs, '--configuration', digest, '--rpc', rpc]
     const { code, report } = await verify(...words, '--confirmations', '10')
@@ -167,7 +167,7 @@ describe('affidavit verify, of an evidence bundle', () => {
     ['another block', { eth_getBlockByNumber: { hash: `0x${'ab'.repeat(32)}` } }],
     ['no such block', { eth_getBlockByNumber: null }],
     ['another chain', { eth_chainId: '0x1' }],
-  ])('fails when the endpoint has %s', async (_, changed) => {
+  ])('verify fails when the endpoint has %s', async (_, changed) => {
     answers = (method) =>
       new Map<string, unknown>(Object.entries({ [method]: honest(method), ...changed })).get(method)
     const { code, report } = await verify(file, ...trust, '--rpc', rpc)
@@ -177,7 +177,7 @@ describe('affidavit verify, of an evidence bundle', () => {
   it.each([
     ['answers nonsense', () => 'nonsense'],
     ['answers another form', () => ({})],
-  ])('does not take an endpoint that %s for one that agrees', async (_, nonsense) => {
+  ])('verify does not take an endpoint that %s for agreement', async (_, nonsense) => {
     answers = nonsense
     const { code, stderr, report } = await verify(file, ...trust, '--rpc', rpc)
     expect([code, report]).toEqual([1, null])
@@ -188,7 +188,7 @@ describe('affidavit verify, of an evidence bundle', () => {
     const cut = buildEvidence({ record: { receipt: { outcome: 'client_disconnected' } } }).bundle
     const words = () => [...trust, ...pcrs, '--configuration', digest, '--require', 'verified']
 
-    it('says CONSISTENT at best, and why, so that --require verified fails', async () => {
+    it('a cut answer is CONSISTENT at best, with the reason, and fails --require verified', async () => {
       const { code, stdout } = await runCommand('verify', await save('cut.json', cut), ...words())
       expect(code).toBe(1)
       expect(stdout).toMatch(/not checked {2}outcome +client_disconnected: the answer was cut/)
@@ -196,7 +196,7 @@ describe('affidavit verify, of an evidence bundle', () => {
       expect(stdout).toContain('outcome        client_disconnected: the answer was cut')
     })
 
-    it('verifies with --allow-outcome of that outcome alone', async () => {
+    it('a cut answer is verified with --allow-outcome of that outcome alone', async () => {
       const place = await save('cut.json', cut)
       const taken = await verify(
         place,
@@ -209,7 +209,7 @@ describe('affidavit verify, of an evidence bundle', () => {
     })
   })
 
-  it('tells provider and models as facts', async () => {
+  it('verify tells provider and models as facts', async () => {
     const { stdout } = await runCommand('verify', file, ...trust)
     expect(stdout).toContain('provider       demo at https://provider.example\n')
     expect(stdout).toContain('model          demo/echo, answered by demo/echo-2025\n')
@@ -222,7 +222,7 @@ describe('affidavit verify, of an evidence bundle', () => {
     })
   })
 
-  it('says what was left out of a redacted bundle, which is never verified', async () => {
+  it('verify says what was left out of a redacted bundle, which is never verified', async () => {
     const redacted = await save('redacted.json', redactBundle(bundle, { request: true }))
     const { code, report } = await verify(redacted, ...trust, ...pcrs, '--configuration', digest)
     expect(code).toBe(0)
@@ -230,7 +230,7 @@ describe('affidavit verify, of an evidence bundle', () => {
     expect(outcomeOf(report, 'request hash')).toBe('not checked')
   })
 
-  it('shows text from the bundle with control characters escaped', async () => {
+  it('verify shows text from the bundle with control characters escaped', async () => {
     const receipt = {
       provider: { name: '\u001b[2J', origin: 'https://provider.example', tls: null },
     }
@@ -270,7 +270,7 @@ describe('affidavit verify HASH, of a gateway that lies', () => {
       ...words,
     )
 
-  it('takes the bundle of the hash that was asked for, in either form', async () => {
+  it('verify takes the bundle of the hash that was asked for, in either form', async () => {
     gateway.setScript(() => bundle)
     for (const asked of [hash, `0x${hash}`, `0x${hash.toUpperCase()}`]) {
       const { code, stdout } = await ask(asked, '--require', 'verified')
@@ -292,7 +292,7 @@ describe('affidavit verify HASH, of a gateway that lies', () => {
     ['an answer', hash, () => ({ ...buildRecord().created, hash })],
     ['a bundle of an unknown version', hash, () => ({ ...bundle, version: 9 })],
     ['nothing', hash, () => ({})],
-  ])('refuses %s', async (_, asked, answer) => {
+  ])('verify refuses %s from a gateway that lies', async (_, asked, answer) => {
     gateway.setScript(answer)
     for (const words of [
       [],
@@ -338,7 +338,7 @@ describe('affidavit verify, with what the caller sent and got', () => {
   const words = () => [...trust, ...pcrs, '--configuration', digest, '--require', 'verified']
   const sse = (values: readonly unknown[]) =>
     [...values.map((value) => `data: ${JSON.stringify(value)}\n\n`), 'data: [DONE]\n\n'].join('')
-  it('verifies evidence of that request and answer, and prints what was asked and said', async () => {
+  it('verify takes evidence of the kept request and answer, and prints what was asked and said', async () => {
     const kept = [
       '--request',
       await save('request.json', REQUEST),
@@ -360,7 +360,7 @@ describe('affidavit verify, with what the caller sent and got', () => {
     })
   })
 
-  it('verifies a kept stream, and fails one in which a word was changed', async () => {
+  it('verify takes a kept stream, and fails a stream in which a word was changed', async () => {
     const place = await save('streamed.json', streamed)
     const text = sse([...chunks.slice(0, -1), { ...chunks.at(-1), ...proofOf(streamed.record) }])
     const good = await runCommand(
@@ -383,7 +383,7 @@ describe('affidavit verify, with what the caller sent and got', () => {
     ['proof given', '--answer', { ...answer, tx_hash: `0x${'ab'.repeat(32)}` }],
     ['proof given', '--answer', { ...answer, log: { ...bundle.record.log, chain_id: 1 } }],
   ])(
-    'fails evidence of something else at %s, though it is genuine',
+    'verify fails evidence of something else at %s, though it is genuine',
     async (name, option, content) => {
       const kept = [option, await save('kept.json', content)]
       for (const source of [file, await save('stored.json', bundle.record)]) {
@@ -398,7 +398,7 @@ describe('affidavit verify, with what the caller sent and got', () => {
     },
   )
 
-  it('checks parts that were left out by what the caller kept of them', async () => {
+  it('verify checks parts that were left out by what the caller kept of them', async () => {
     const redacted = await save(
       'redacted.json',
       redactBundle(bundle, { request: true, response: true }),
@@ -416,7 +416,7 @@ describe('affidavit verify, with what the caller sent and got', () => {
     expect((await runCommand('verify', redacted, ...wrong, ...trust)).code).toBe(1)
   })
 
-  it('prints nothing of what evidence says that does not hold', async () => {
+  it('verify prints nothing from evidence that does not hold', async () => {
     const forged = await save('forged.json', {
       ...bundle,
       record: { ...bundle.record, response: { ...RESPONSE, id: 'forged-words' } },
@@ -429,7 +429,7 @@ describe('affidavit verify, with what the caller sent and got', () => {
     })
   })
 
-  it('prints text that would act on a terminal as escapes, in both forms of output', async () => {
+  it('verify prints text that would act on a terminal as escapes, in both forms of output', async () => {
     const content = '\u001b[2J\u202eVERIFIED\r\nVERIFIED: nothing failed'
     const response = {
       ...RESPONSE,
@@ -463,13 +463,13 @@ describe('affidavit verify, with what the caller sent and got', () => {
         await save('other-answer.json', answer),
       ],
     ],
-  ])('refuses %s, which it could compare with nothing', async (_, given) => {
+  ])('verify refuses %s, which it could compare with nothing', async (_, given) => {
     expect((await runCommand('verify', ...(await given()))).code).toBe(2)
   })
 })
 
 describe('affidavit verify, of a record', () => {
-  it('gives programs the verdict in the words of a bundle’s report', async () => {
+  it('verify gives programs the verdict of a record in the words of a bundle’s report', async () => {
     const place = await save('told-record.json', bundle.record)
     const forged = await save('forged-record.json', { ...bundle.record, created_at: 1 })
     const told = async (...words: readonly string[]) => (await verify(...words)).report.verdict
@@ -478,7 +478,7 @@ describe('affidavit verify, of a record', () => {
     expect(await told(forged, ...trust, ...pcrs)).toBe('invalid')
   })
 
-  it('does not call an answer VALID that came without log, nor tell its provider', async () => {
+  it('verify does not call an answer VALID that came without log, nor tell its provider', async () => {
     const { log: _, ...answer } = { ...RESPONSE, ...proofOf(bundle.record) }
     const request = ['--request', await save('request.json', REQUEST)]
     const { code, stdout } = await runCommand(
@@ -500,7 +500,7 @@ describe('affidavit verify, of a record', () => {
     expect(good.stdout).toMatch(/asked\n(.*\n)*said\n +assistant +\| groß\n/)
   })
 
-  it('does not call a cut answer VALID, unless told to take it', async () => {
+  it('verify does not call a cut answer VALID, unless told to take it', async () => {
     const { record } = buildEvidence({ record: { receipt: { outcome: 'upstream_error' } } }).bundle
     const words = ['verify', await save('cut-record.json', record), ...trust, ...pcrs]
     const { code, stdout } = await runCommand(...words)
@@ -518,11 +518,14 @@ describe('affidavit verify, of a record', () => {
     ['--configuration', digest],
     ['--confirmations', '3'],
     ['--require', 'verified'],
-  ])('does not ignore %s, which only a bundle can be checked by', async (...words) => {
-    const record = await save('record.json', buildRecord().stored)
-    const { code, stderr } = await runCommand('verify', record, ...words)
-    expect([code, stderr]).toEqual([2, expect.stringContaining(words[0])])
-  })
+  ])(
+    'verify of a record does not ignore %s, which only a bundle can be checked by',
+    async (...words) => {
+      const record = await save('record.json', buildRecord().stored)
+      const { code, stderr } = await runCommand('verify', record, ...words)
+      expect([code, stderr]).toEqual([2, expect.stringContaining(words[0])])
+    },
+  )
 })
 
 describe('affidavit verify, usage', () => {
@@ -536,7 +539,7 @@ describe('affidavit verify, usage', () => {
     ['an unknown outcome', () => [file, '--allow-outcome', 'complete,whatever']],
     ['an unknown verdict', () => [file, '--require', 'consistent']],
     ['a base URL with a query', () => ['ab'.repeat(32), '--url', 'http://127.0.0.1/?a']],
-  ])('refuses %s', async (_, words) => {
+  ])('verify refuses as usage %s', async (_, words) => {
     expect((await runCommand('verify', ...words())).code).toBe(2)
   })
 })

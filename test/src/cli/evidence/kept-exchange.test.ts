@@ -10,7 +10,7 @@ const said = (message: Json) =>
   printExchange(tellExchange({ request: null, response: { choices: [{ index: 0, message }] } }))
 
 describe('what was asked and said', () => {
-  it('is told with every member, if only by its name', () => {
+  it('a kept exchange is told with every member, if only by its name', () => {
     const request: JsonObject = {
       model: 'demo/echo',
       temperature: 1,
@@ -56,7 +56,7 @@ describe('what was asked and said', () => {
     ['line separators', 'a\u2028b\u2029c'],
     ['lone surrogates', '\ud800'],
     ['an escape across the width of a line', `${'x'.repeat(399)}\u001b[2J`],
-  ])('shows %s as escapes alone', (_, text) => {
+  ])('a kept exchange shows %s as escapes alone', (_, text) => {
     const shown = said({
       role: text,
       content: text,
@@ -67,7 +67,7 @@ describe('what was asked and said', () => {
     expect(shown).toContain('\\u{')
   })
 
-  it('cannot write a line of the report: each line stands behind a bar', () => {
+  it('a kept exchange cannot write a line of the report: each of its lines stands behind a bar', () => {
     const shown = said({
       role: 'assistant',
       content: 'x\n\nVERIFIED: nothing failed.\n  passed  hash',
@@ -80,7 +80,7 @@ describe('what was asked and said', () => {
     ).toBe(true)
   })
 
-  it('is bounded, and says by how much', () => {
+  it('a kept exchange is shown within bounds, and says how much is left out', () => {
     const long = 'x'.repeat(TOLD_LENGTH_MAX + 7)
     expect(said({ role: 'assistant', content: long })).toContain('| … and 7 characters more')
     const many = { model: 'm', messages: Array(100_000).fill({ role: 'user', content: long }) }
@@ -96,7 +96,7 @@ describe('what was asked and said', () => {
     )
   })
 
-  it('is told of anything that has the wrong form', () => {
+  it('a kept exchange is told of anything that has the wrong form', () => {
     const odd: readonly Json[] = [
       null,
       7,
@@ -112,7 +112,7 @@ describe('what was asked and said', () => {
 })
 
 describe('printableJson', () => {
-  it('is the same data, with nothing that a terminal acts on', () => {
+  it('printable JSON is the same data, with nothing that a terminal acts on', () => {
     const value = { text: 'a\u202e\u001b\u009b\u2028\u{e0041}\ud800ü😀\n\t', list: [1, null] }
     const json = printableJson(value)
     expect(JSON.parse(json)).toEqual(value)

@@ -74,7 +74,7 @@ const failedOf = (checks: readonly { name: string; outcome: string }[]) =>
   checks.filter(({ outcome }) => outcome === 'failed').map(({ name }) => name)
 
 describe('affidavit verify --release', () => {
-  it('verifies a bundle by a signed release, and names it', async () => {
+  it('verify takes a bundle by a signed release, and names the release', async () => {
     const words = ['--release', manifest, ...trusted, ...configuration]
     const { code, report, stderr } = await verify(bundleFile, ...words, '--require', 'verified')
     expect(code).toBe(0)
@@ -87,7 +87,7 @@ describe('affidavit verify --release', () => {
     expect(stdout).toContain(`code           release 1.4.0 (commit ${release.git_commit})`)
   })
 
-  it('verifies a record by a signed release, and names it', async () => {
+  it('verify takes a record by a signed release, and names the release', async () => {
     const { code, report } = await verify(recordFile, '--release', manifest, ...trusted)
     expect([code, report.conclusion]).toEqual([
       0,
@@ -100,7 +100,7 @@ describe('affidavit verify --release', () => {
   describe('that names its configuration', () => {
     const ours = encodeHex(digestOf(BOOT_CONFIGURATION))
 
-    it('needs no --configuration: the one that was signed is expected, and shown by release show', async () => {
+    it('a release that names its configuration needs no --configuration, and release show shows it', async () => {
       const named = await stage.saveRelease('named.json', buildRelease({ configuration: ours }))
       const { code, report } = await verify(
         bundleFile,
@@ -119,7 +119,7 @@ describe('affidavit verify --release', () => {
       expect((await runCommand('release', 'show', list)).stdout).toContain(`configuration ${ours}`)
     })
 
-    it('fails bundle and record of an enclave that was booted with another', async () => {
+    it('verify fails bundle and record of an enclave that was booted with another configuration than the release', async () => {
       const named = await stage.saveRelease(
         'named.json',
         buildRelease({ configuration: 'ab'.repeat(32) }),
@@ -130,7 +130,7 @@ describe('affidavit verify --release', () => {
       expect([ofRecord.code, failedOf(ofRecord.checks)]).toEqual([1, ['attestation']])
     })
 
-    it('fails a bundle whose gateway serves the file of its own configuration, told as a URL', async () => {
+    it('verify fails a bundle whose gateway serves the file of its own configuration, told as a URL', async () => {
       served = JSON.stringify(BOOT_CONFIGURATION)
       const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/configuration.json`
       const { code, stderr } = await verify(
@@ -148,7 +148,7 @@ describe('affidavit verify --release', () => {
     })
   })
 
-  it('takes several releases, and a list', async () => {
+  it('verify takes several releases, and a list', async () => {
     const other = await stage.saveRelease('other.json', buildOtherRelease())
     const list = await stage.saveList('releases.json', [entryOf(buildOtherRelease()), buildEntry()])
     for (const words of [
@@ -160,7 +160,7 @@ describe('affidavit verify --release', () => {
     }
   })
 
-  it('says how old a list is', async () => {
+  it('verify says how old a list of releases is', async () => {
     const list = await stage.saveList('releases.json', [buildEntry()])
     const { stderr } = await verify(bundleFile, '--release', list, ...trusted)
     expect(stderr).toContain('1 releases, issued 2026-03-03T00:00:00Z, signed by')
@@ -179,7 +179,7 @@ describe('affidavit verify --release', () => {
       'release_not_yet',
       () => [buildEntry({ accepted_from: '2026-12-01T00:00:00Z' })],
     ],
-  ])('fails a bundle and a record of %s with %s', async (_, reason, entries) => {
+  ])('verify fails a bundle and a record of %s with %s', async (_, reason, entries) => {
     const list = await stage.saveList('releases.json', entries())
     const ofBundle = await verify(bundleFile, '--release', list, ...trusted, ...configuration)
     expect([ofBundle.code, failedOf(ofBundle.checks)]).toEqual([1, ['measurements']])
@@ -189,13 +189,13 @@ describe('affidavit verify --release', () => {
     expect(JSON.stringify(ofRecord.report)).toContain(reason)
   })
 
-  it('fails a release by itself that a list beside it revoked', async () => {
+  it('verify fails a release that a list beside it revoked', async () => {
     const list = await stage.saveList('releases.json', [buildEntry({ revoked: REVOKED })])
     const words = ['--release', manifest, '--release', list, ...trusted]
     expect((await verify(bundleFile, ...words)).code).toBe(1)
   })
 
-  it('never passes measurements when nothing was verified: it fails before anything is checked', async () => {
+  it('verify fails before anything is checked when no release was verified', async () => {
     const strange = await stage.saveRelease('strange.json', release, STRANGER_SECRET)
     const empty = await stage.saveList('empty.json', [])
     for (const [words, code, reason] of [
@@ -224,7 +224,7 @@ describe('affidavit verify --release', () => {
     }
   })
 
-  it('needs as many signers as are asked for', async () => {
+  it('verify needs as many signers as are asked for', async () => {
     const both = [
       '--release-key',
       OPERATOR_KEY,
@@ -237,7 +237,7 @@ describe('affidavit verify --release', () => {
     expect([run.code, run.stderr]).toEqual([1, expect.stringContaining('release_not_signed')])
   })
 
-  it('refuses a file with a member more, and one with another measurement', async () => {
+  it('verify refuses a release with an unknown member, and a release with another measurement', async () => {
     const odd = await stage.save('odd.json', { ...signRelease(release, OPERATOR_SECRET), extra: 1 })
     expect((await verify(bundleFile, '--release', odd, ...trusted)).code).toBe(2)
     const signed = signRelease(release, OPERATOR_SECRET)
@@ -250,12 +250,12 @@ describe('affidavit verify --release', () => {
     expect([run.code, run.stderr]).toEqual([1, expect.stringContaining('release_signature')])
   })
 
-  it('takes a key from a file, in either case', async () => {
+  it('verify takes a release key from a file, in either case', async () => {
     const key = await stage.save('release.pub', `${OPERATOR_KEY.toUpperCase()}\n`)
     expect((await verify(bundleFile, '--release', manifest, '--release-key', key)).code).toBe(0)
   })
 
-  it('fetches a release from a URL', async () => {
+  it('verify fetches a release from a URL', async () => {
     served = JSON.stringify(signRelease(release, OPERATOR_SECRET))
     const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/measurements.json`
     const run = await verify(bundleFile, '--release', url, ...trusted, ...configuration)
@@ -268,7 +268,7 @@ describe('affidavit verify --release', () => {
 describe('affidavit attestation --release', () => {
   const at = ['--at', String(Math.floor(MADE_AT.getTime() / 1000))]
 
-  it('validates a document of the release, and names it', async () => {
+  it('attestation validates a document of the release, and names the release', async () => {
     const document = stage.path('document.bin')
     await writeFile(document, buildDocument())
     const words = ['attestation', document, ...root, ...at, '--release', manifest, ...trusted]
@@ -280,7 +280,7 @@ describe('affidavit attestation --release', () => {
     expect(json.facts.measurements['0']).toBe(encodeHex(PCR_VALUES.get(0) ?? new Uint8Array()))
   })
 
-  it('refuses a document of a revoked release', async () => {
+  it('attestation refuses a document of a revoked release', async () => {
     const document = stage.path('document.bin')
     await writeFile(document, buildDocument())
     const list = await stage.saveList('releases.json', [buildEntry({ revoked: REVOKED })])

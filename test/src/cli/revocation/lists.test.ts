@@ -122,7 +122,7 @@ const current = async (list: Uint8Array | string, file = document) =>
   run(file, '--at', AT, '--crl', await save(list))
 
 describe('affidavit attestation --crl', () => {
-  it('passes when lists in DER and PEM, of several issuers, name none of the certificates', async () => {
+  it('attestation passes when lists in DER and PEM, of several issuers, name none of the certificates', async () => {
     const report = await run(
       document,
       ...['--at', AT],
@@ -136,7 +136,7 @@ describe('affidavit attestation --crl', () => {
     expect(JSON.stringify(report)).toContain('3 lists of issuers in the chain')
   })
 
-  it('refuses a document with a certificate that is revoked, by the root or an intermediate', async () => {
+  it('attestation refuses a document with a certificate that the root or an intermediate revoked', async () => {
     for (const [level, serial] of [
       [0, 0x7001],
       [1, 0x7002],
@@ -152,7 +152,7 @@ describe('affidavit attestation --crl', () => {
     }
   })
 
-  it('refuses an expired list, and one that begins later', async () => {
+  it('attestation refuses an expired list, and a list that begins later', async () => {
     const nextUpdate = new Date(MADE_AT.getTime() - 1000)
     expect(await current(listAt(1, { nextUpdate }))).toMatchObject({
       code: 'revocation_list_expired',
@@ -172,7 +172,7 @@ describe('affidavit attestation --crl', () => {
     ).rejects.toMatchObject({ code: 'not_yet_valid' })
   })
 
-  it('is about lists of certificates that name their address, when the list has one', async () => {
+  it('a list with an address is about the certificates that name this address', async () => {
     const file = await save(buildDocument({ chain: pointed }))
     const revoked = [entry(0x7002)]
     const about = listAt(1, { revoked, extensions: [issuingPoint(fullName(POINT), flag(2))] })
@@ -253,7 +253,7 @@ describe('affidavit attestation --crl', () => {
       'another algorithm',
       () => listAt(1, { innerAlgorithm: WITH_SHA256, outerAlgorithm: WITH_SHA256 }),
     ],
-  ])('refuses with %s a list of %s', async (code, _, make) => {
+  ])('attestation refuses with %s a list of %s', async (code, _, make) => {
     const refusal = current(make())
     await expect(refusal).rejects.toBeInstanceOf(UnusableListError)
     const given = (await refusal.catch((fault: UnusableListError) => fault)) as UnusableListError
@@ -261,7 +261,7 @@ describe('affidavit attestation --crl', () => {
     expect(given.message).toMatch(/^--crl .*: expected/)
   })
 
-  it('fetches lists over http, bounded, without following redirects', async () => {
+  it('attestation fetches lists over http, bounded, without following redirects', async () => {
     const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/zonal.crl`
     answer = listAt(1, { revoked: [entry(0x7002)] })
     expect(await run(document, '--at', AT, '--crl', url)).toMatchObject({
@@ -279,7 +279,7 @@ describe('affidavit attestation --crl', () => {
     )
   })
 
-  it('never throws anything else on altered bytes', () => {
+  it('a list with altered bytes never throws anything else than its faults', () => {
     const list = listAt(1, { revoked: [entry(7)], extensions: [issuingPoint(fullName(POINT))] })
     for (let at = 0; at < list.length; at++)
       for (const bit of [1, 0x20, 0x80]) {
@@ -293,7 +293,7 @@ describe('affidavit attestation --crl', () => {
       }
   })
 
-  it('finds the issuers in a chain of AWS, whose keys sign nothing here', async () => {
+  it('a list finds its issuers in a chain of AWS, whose keys sign nothing here', async () => {
     const real = await readFile(
       join(import.meta.dirname, '../../../vectors/nsm/aws-2026-08-03.bin'),
     )

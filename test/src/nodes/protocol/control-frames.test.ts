@@ -8,7 +8,7 @@ import {
 } from '../../../../src/nodes/protocol/control-frames.ts'
 
 describe('frames to a node', () => {
-  it('are those of the public protocol, none of their members null', () => {
+  it('frames to a node are those of the public protocol, and none of their members is null', () => {
     const figures = { rttMs: 12.6, pingStreak: 2, missStreak: 0 }
     expect(JSON.parse(encodeGatewayControl('a', { kind: 'ping', nonce: 'n', ...figures }))).toEqual(
       {
@@ -53,23 +53,23 @@ const HEALTH = {
 }
 
 describe('frames from a node', () => {
-  it('are a pong', () => {
+  it('a pong of a node is read', () => {
     expect(parseNodeControl('ping-pong', PONG, 'a')).toEqual({ kind: 'pong', nonce: 'n' })
   })
 
-  it('are a health answer, without what is no percentage', () => {
+  it('a health answer of a node is read, without what is not a percentage', () => {
     expect(parseNodeControl('health-check', HEALTH, 'a')).toEqual({
       ...{ kind: 'health', nonce: 'n' },
       load: { cpuPercent: 12.5, ramPercent: null, diskPercent: null, gpus: 2 },
     })
   })
 
-  it('announce a drain', () => {
+  it('a drain that a node announces is read', () => {
     const data = { protocol_version: '1.0', message_type: 1, node_id: 'a' }
     expect(parseNodeControl('drain', data, 'a')).toEqual({ kind: 'drain' })
   })
 
-  it('of another node are ignored', () => {
+  it('control frames of another node are ignored', () => {
     expect(parseNodeControl('ping-pong', PONG, 'b')).toEqual({ kind: 'other' })
   })
 
@@ -85,11 +85,11 @@ describe('frames from a node', () => {
     ['drain', { ...PONG }],
     ['cancel', PONG],
     ['toString', PONG],
-  ])('%s %j is malformed', (protocol, data) => {
+  ])('the control frame %s %j is malformed', (protocol, data) => {
     expect(parseNodeControl(protocol, data, 'a').kind).toBe('malformed')
   })
 
-  it('of any form are parsed without throwing', () => {
+  it('control frames of any form are parsed without throwing', () => {
     const names = fc.constantFrom(
       'protocol_version',
       'message_type',

@@ -10,13 +10,13 @@ describe('a run frame', () => {
     [2, 'done'],
     [3, 'failed'],
     [null, 'none'],
-  ])('with status %j is %s', (status, known) => {
+  ])('a run frame with status %j is %s', (status, known) => {
     expect(decode({ request_id: 'r', error: null, chunk: null, status })).toEqual({
       ...{ kind: 'run', requestId: 'r', chunk: null, fault: null, status: known },
     })
   })
 
-  it('of an old client has no status', () => {
+  it('a run frame of an old client has no status', () => {
     expect(decode({ request_id: 'r', chunk: { a: 1 } })).toMatchObject({
       kind: 'run',
       status: 'none',
@@ -29,7 +29,7 @@ describe('a run frame', () => {
     ['a status in words', { status: 'done' }],
     ['a chunk that is no object', { chunk: [] }],
     ['an id that is too long', { request_id: 'x'.repeat(65) }],
-  ])('with %s is stray', (_, members) => {
+  ])('a run frame with %s is stray', (_, members) => {
     expect(decode({ request_id: 'r', chunk: null, status: 1, ...members })).toEqual({
       kind: 'stray',
     })
@@ -50,11 +50,11 @@ describe('a run frame', () => {
       { status_code: 400, message: 'a\u001b[31m\u202eb\ud800' },
       { statusCode: 400, message: 'a [31m b�' },
     ],
-  ])('with the error %j has the fault %j', (error, fault) => {
+  ])('a run frame with the error %j has the fault %j', (error, fault) => {
     expect(decode({ request_id: 'r', error, status: 3 })).toMatchObject({ fault })
   })
 
-  it('keeps a bounded part of an error’s message', () => {
+  it('a run frame keeps a bounded part of an error’s message', () => {
     const frame = decode({
       request_id: 'r',
       error: { status_code: 500, message: 'x'.repeat(10_000) },
@@ -65,7 +65,7 @@ describe('a run frame', () => {
 })
 
 describe('decodeFrame', () => {
-  it('gives a frame for any JSON, and never throws', () => {
+  it('decodeFrame gives a frame for any JSON, and never throws', () => {
     const member = fc.constantFrom(
       'request_id',
       'chunk',
@@ -84,7 +84,7 @@ describe('decodeFrame', () => {
     )
   })
 
-  it('gives a frame for any bytes, and never throws', () => {
+  it('decodeFrame gives a frame for any bytes, and never throws', () => {
     fc.assert(
       fc.property(fc.uint8Array({ maxLength: 64 }), (bytes) => {
         expect(decodeNodeFrame(Buffer.from(bytes)).kind).toMatch(/^(run|control|stray|malformed)$/)

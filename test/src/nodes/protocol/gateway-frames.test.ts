@@ -12,7 +12,7 @@ import {
 } from '../../../../src/nodes/protocol/frames.ts'
 
 describe('decodeFrame', () => {
-  it('reads a chat frame', () => {
+  it('decodeFrame reads a chat frame', () => {
     const text = '{"id":"r1","model":"m","chat_request":{"model":"m","messages":[]}}'
     expect(decodeGatewayFrame(text)).toEqual({
       kind: 'chat',
@@ -26,7 +26,7 @@ describe('decodeFrame', () => {
   it.each([
     ['a new image', { image: null }],
     ['a change of one', { image: 'aGk=' }],
-  ])('reads an image frame that asks for %s', (_, asked) => {
+  ])('decodeFrame reads an image frame that asks for %s', (_, asked) => {
     const request = { prompt: 'a fox', n: 2, size: '512x512', ...asked }
     expect(decodeGatewayFrame(JSON.stringify({ request_id: 'r1', ...request }))).toEqual({
       kind: 'image',
@@ -42,12 +42,12 @@ describe('decodeFrame', () => {
     ['no size', { size: null }],
     ['an id that is no text', { request_id: 7 }],
     ['a long id', { request_id: 'x'.repeat(257) }],
-  ])('does not understand an image frame with %s', (_, part) => {
+  ])('decodeFrame does not understand an image frame with %s', (_, part) => {
     const frame = { request_id: 'r1', prompt: 'a fox', image: null, n: 1, size: '256x256', ...part }
     expect(decodeGatewayFrame(JSON.stringify(frame))).toEqual({ kind: 'unknown' })
   })
 
-  it("takes the request's model when the frame names none", () => {
+  it("decodeFrame takes the request's model when the frame names none", () => {
     expect(decodeGatewayFrame('{"id":"r1","chat_request":{"model":"m"}}')).toMatchObject({
       model: 'm',
     })
@@ -58,7 +58,7 @@ describe('decodeFrame', () => {
     ['a request that is missing', '{"id":"r1","model":"m"}'],
     ['no model at all', '{"id":"r1","chat_request":{}}'],
     ['a model that is no text', '{"id":"r1","model":1,"chat_request":{}}'],
-  ])('names the request of a chat frame with %s', (_, text) => {
+  ])('decodeFrame names the request of a chat frame with %s', (_, text) => {
     expect(decodeGatewayFrame(text)).toMatchObject({ kind: 'bad_chat', id: 'r1' })
   })
 
@@ -74,18 +74,18 @@ describe('decodeFrame', () => {
     `{"id":"${'x'.repeat(257)}","chat_request":{}}`,
     '{"__proto__":{"id":"r1","model":"m","chat_request":{}}}',
     `{"id":${'['.repeat(100_000)}`,
-  ])('does not understand %.40s', (text) => {
+  ])('decodeFrame does not understand the text %.40s', (text) => {
     expect(decodeGatewayFrame(text).kind).toBe('unknown')
   })
 
-  it('throws for no text at all', () => {
+  it('decodeFrame throws for no text at all', () => {
     fc.assert(fc.property(fc.string(), (text) => void decodeGatewayFrame(text)))
     fc.assert(fc.property(fc.json(), (text) => void decodeGatewayFrame(text)))
   })
 })
 
 describe('frames to the gateway', () => {
-  it('have the members of the public client', () => {
+  it('frames to the gateway have the members of the public client', () => {
     const frame = { request_id: 'r1', error: null, chunk: null, status: 2 }
     expect(JSON.parse(encodeDone('r1'))).toEqual(frame)
     expect(JSON.parse(encodeChunk('r1', '{"a":1}'))).toEqual({
@@ -126,7 +126,7 @@ describe('frames to the gateway', () => {
 describe('parseControl', () => {
   const data = { protocol_version: '1.0', message_type: 1, node_id: 'n', nonce: 'once' }
 
-  it('reads what is asked of this node', () => {
+  it('parseControl reads what is asked of this node', () => {
     const ping = { ...data, rtt: 0, ping_streak: 1, miss_streak: 0 }
     expect(parseGatewayControl('ping-pong', ping, 'n')).toEqual({ kind: 'ping', nonce: 'once' })
     const reconnect = { ...data, message_type: 3, reconnect_request: true }
@@ -153,7 +153,7 @@ describe('parseControl', () => {
     ['an unknown protocol', 'gossip', data],
     ['a cancel without a request', 'cancel', data],
     ['nothing', 'ping-pong', {}],
-  ])('ignores %s', (_, protocol, members) => {
+  ])('parseControl ignores a control frame with %s', (_, protocol, members) => {
     expect(parseGatewayControl(protocol, members, 'n')).toBeNull()
   })
 })

@@ -17,11 +17,11 @@ const large = (text: string) => text.repeat(Math.ceil((SMALL_MAX + 1) / text.len
 describe('imageFrame', () => {
   const request = { prompt: 'a "fox" in Köln', image: null, n: 2, size: '512x512' }
 
-  it('is as the public client reads it', () => {
+  it('an image frame is as the public client reads it', () => {
     expect(JSON.parse(imageFrame('r1', request))).toEqual({ request_id: 'r1', ...request })
   })
 
-  it('is at most as large as was told before it was written', () => {
+  it('an image frame is at most as large as was told before it was written', () => {
     fc.assert(
       fc.property(fc.string({ unit: 'binary' }), fc.uint8Array(), (prompt, bytes) => {
         const image = Buffer.from(bytes).toString('base64')
@@ -37,7 +37,7 @@ describe('imageFrame', () => {
 })
 
 describe('decodeImageFrame', () => {
-  it('reads images, and an error', () => {
+  it('decodeImageFrame reads images, and an error', () => {
     expect(decode({ request_id: 'r1', images: ['aGk='], error: null })).toEqual({
       ...{ kind: 'image', requestId: 'r1', images: ['aGk='], error: null },
       ...{ statusCode: null, retryAfterSeconds: null },
@@ -60,7 +60,7 @@ describe('decodeImageFrame', () => {
     ['a text', 'aGk='],
     ['objects', [{ b64_json: 'aGk=' }]],
     ['missing', undefined],
-  ])('reads images that are %s as none', (_, images) => {
+  ])('decodeImageFrame takes images that are %s for missing', (_, images) => {
     expect(decode({ request_id: 'r1', images })).toMatchObject({
       kind: 'image',
       images: null,
@@ -68,7 +68,7 @@ describe('decodeImageFrame', () => {
     })
   })
 
-  it('keeps little of a long error, and reads one of any kind as one', () => {
+  it('decodeImageFrame keeps little of a long error, and reads one of any kind as one', () => {
     expect(decode({ request_id: 'r1', error: 'x'.repeat(9_000) })).toMatchObject({
       error: 'x'.repeat(500),
     })
@@ -77,14 +77,14 @@ describe('decodeImageFrame', () => {
     })
   })
 
-  it('reads control frames and strays as on every connection', () => {
+  it('decodeImageFrame reads control frames and strays as on every connection', () => {
     expect(decode({ protocol: 'ping-pong', data: {} })).toMatchObject({ kind: 'control' })
     expect(decode({ some: 'thing' })).toEqual({ kind: 'stray' })
     expect(decode({ request_id: 'r'.repeat(65), images: [] })).toEqual({ kind: 'stray' })
     expect(decode('[]')).toMatchObject({ kind: 'malformed' })
   })
 
-  it('reads a large frame of images', () => {
+  it('decodeImageFrame reads a large frame of images', () => {
     const images = [large('iVBO'), large('/+==')]
     expect(decode({ request_id: 'r1', images, error: null })).toMatchObject({
       kind: 'image',
@@ -101,12 +101,12 @@ describe('decodeImageFrame', () => {
     ['a text without an end', `{"request_id":"r1","images":["${large('a')}`],
     ['no id', JSON.stringify({ images: [large('a')] })],
     ['a control frame', JSON.stringify({ protocol: 'ping-pong', data: { nonce: large('a') } })],
-  ])('does not parse a large frame of %s', (_, text) => {
+  ])('decodeImageFrame does not parse a large frame of %s', (_, text) => {
     expect(text.length).toBeGreaterThan(SMALL_MAX)
     expect(decode(text)).toMatchObject({ kind: 'malformed' })
   })
 
-  it('never throws', () => {
+  it('decodeImageFrame never throws, whatever the bytes are', () => {
     fc.assert(
       fc.property(fc.oneof(fc.string(), fc.json()), (text) => {
         expect(decode(text).kind).toMatch(/^(stray|malformed|control|image)$/)

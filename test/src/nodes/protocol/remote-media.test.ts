@@ -16,7 +16,9 @@ describe('remoteMediaOf', () => {
     ['a sound', { type: 'input_audio', input_audio: { data: 'AAAA', format: 'wav' } }],
     ['a file in base64', { type: 'file', file: { file_data: 'AAAA', filename: 'a.pdf' } }],
     ['a file by its id', { type: 'file', file: { file_id: 'file-1' } }],
-  ])('finds no address in %s', (_, part) => expect(remoteMediaOf(asked(part))).toBeNull())
+  ])('remoteMediaOf finds no address in %s', (_, part) =>
+    expect(remoteMediaOf(asked(part))).toBeNull(),
+  )
 
   it.each([
     ['an image', image('https://example.org/a.png'), 'image_url.url', true],
@@ -48,11 +50,11 @@ describe('remoteMediaOf', () => {
       'file.file_data',
       true,
     ],
-  ])('finds %s, and where it is', (_, part, place, isWeb) =>
+  ])('remoteMediaOf finds %s, and where it is', (_, part, place, isWeb) =>
     expect(remoteMediaOf(asked(part))).toEqual({ path: `messages.0.content.1.${place}`, isWeb }),
   )
 
-  it('tells what is not of the web before what is, in whatever message', () => {
+  it('remoteMediaOf tells what is not of the web before what is, in whatever message', () => {
     const content = [image('https://example.org/a.png')]
     const messages = [
       { role: 'user', content },
@@ -64,18 +66,18 @@ describe('remoteMediaOf', () => {
     })
   })
 
-  it('reads parts that are nested deeper than a stack is', () => {
+  it('remoteMediaOf reads parts that are nested deeper than a stack is', () => {
     let part: unknown = image('https://example.org')
     for (let depth = 0; depth < 50_000; depth++) part = [part]
     expect(remoteMediaOf(asked(part))?.isWeb).toBe(true)
   })
 
   it.each([{}, { messages: 'none' }, { messages: [null, 'x', { content: 'https://a.b' }] }])(
-    'finds nothing in what has no parts: %j',
+    'remoteMediaOf finds nothing in what has no parts: %j',
     (request) => expect(remoteMediaOf(request as JsonObject)).toBeNull(),
   )
 
-  it('is told with the member, without the address, and with what to do', () => {
+  it('a fault of remote media names the member and what to do, without the address', () => {
     const media = remoteMediaOf(asked(image('https://example.org/secret-name')))
     if (media === null) throw new Error('expected an address')
     const words = remoteMediaFault(media)
