@@ -44,6 +44,8 @@ type KeyRequest = {
   readonly scopes?: readonly Scope[]
   /** Unix seconds. Default: null, which is never. */
   readonly expiresAt?: number | null
+  /** Public id of the key that asks for it. Default: null, the operator. */
+  readonly madeBy?: string | null
 }
 
 /** A key that was just made. `text` is the key itself, shown this once. */
@@ -64,20 +66,28 @@ export type ApiKeys = {
   authenticate(text: string): Promise<KeyHolder | null>
   /** Makes a key for the account of this name, and the account when it is new. */
   create(
-    key: KeyRequest & { readonly accountName: string },
+    key: Omit<KeyRequest, 'madeBy'> & { readonly accountName: string },
   ): Promise<NewApiKey & { readonly isAccountNew: boolean }>
   /**
    * Makes a key for the account with this id, unless it has KEYS_PER_ACCOUNT_MAX (calls at once may
-   * pass it by a few).
+   * pass it by a few) or the key that asks was revoked.
    */
-  createFor(accountId: string, key: KeyRequest): Promise<NewApiKey | 'unknown_account' | 'too_many'>
+  createFor(
+    accountId: string,
+    key: KeyRequest,
+  ): Promise<NewApiKey | 'unknown_account' | 'too_many' | 'maker_revoked'>
   /** The keys of one account, or all (null, the default), oldest first. */
   list(accountId?: string | null): Promise<readonly ApiKeyFacts[]>
   /**
-   * Revokes a key of an account, or of any (null, the default), by its public id; every gateway
-   * stops taking it within KEY_AGE_MAX_MS. False when there is none.
+   * Revokes a key of an account, or of any (null, the default), by its public id, and the keys that
+   * it made for its account, but for `kept`; every gateway stops taking them within
+   * KEY_AGE_MAX_MS. Gives the ids of those that were good till then, or null when there is no such
+   * key.
    */
-  revoke(id: string, accountId?: string | null): Promise<boolean>
+  revoke(
+    id: string,
+    options?: { readonly accountId?: string | null; readonly kept?: string | null },
+  ): Promise<readonly string[] | null>
   /** Finds or makes the account of this name. */
   openAccount(name: string): Promise<Account & { readonly isNew: boolean }>
   /** The account with this id, or null; null also for one that is deleted. */
@@ -108,12 +118,13 @@ export function createApiKeys(options: {
 
   async function make(
     account: Account,
-    { name, scopes = DEFAULT_SCOPES, expiresAt = null }: KeyRequest,
-  ): Promise<NewApiKey> {
+    { name, scopes = DEFAULT_SCOPES, expiresAt = null, madeBy = null }: KeyRequest,
+  ): Promise<NewApiKey | 'maker_revoked'> {
     const id = encodeBase32(random(PUBLIC_ID_BYTES))
     const text = `afd_${id}_${Buffer.from(random(SECRET_BYTES)).toString('base64url')}`
-    const key = { id, accountId: account.id, name, createdAt: unixSeconds(), scopes, expiresAt }
-    await keys.addKey({ ...key, secretHash: digestOf(text) })
+    const terms = { scopes, expiresAt, madeBy }
+    const key = { id, accountId: account.id, name, createdAt: unixSeconds(), ...terms }
+    if (!(await keys.addKey({ ...key, secretHash: digestOf(text) }))) return 'maker_revoked'
     const facts = { accountName: account.name, revokedAt: null, lastUsedAt: null }
     return { text, key: { ...key, ...facts } }
   }
@@ -146,7 +157,9 @@ export function createApiKeys(options: {
     },
     async create({ accountName, ...key }) {
       const account = await openAccount(accountName)
-      return { ...(await make(account, key)), isAccountNew: account.isNew }
+      const made = await make(account, { ...key, madeBy: null })
+      if (typeof made === 'string') throw new TypeError('expected a key of the operator')
+      return { ...made, isAccountNew: account.isNew }
     },
     async createFor(accountId, key) {
       const account = await keys.findAccount(accountId)
@@ -158,8 +171,8 @@ export function createApiKeys(options: {
       (await keys.listKeys(accountId)).map(
         ({ secretHash: _, tier: __, isDisabled: ___, isBudgeted: ____, ...facts }) => facts,
       ),
-    revoke: async (id, accountId = null) =>
-      KEY_ID_FORM.test(id) && keys.revokeKey(id, unixSeconds(), accountId),
+    revoke: async (id, { accountId = null, kept = null } = {}) =>
+      KEY_ID_FORM.test(id) ? keys.revokeKey(id, { at: unixSeconds(), accountId, kept }) : null,
   }
 }
 

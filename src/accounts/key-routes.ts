@@ -1,7 +1,7 @@
 import type { IncomingMessage } from 'node:http'
 import { z } from 'zod'
 import { createAdmission } from '../api/admission.ts'
-import { DEFAULT_SCOPES, SCOPES } from '../api/context.ts'
+import { MADE_SCOPES, SCOPES } from '../api/context.ts'
 import { budgetDescription } from '../api/control-operations.ts'
 import { defineRoute, type Route } from '../api/route.ts'
 import {
@@ -54,7 +54,7 @@ export const createKey = z
   })
   .transform(({ name, scopes, expires_at: expiresAt, account_id: accountId }) => ({
     name,
-    scopes: scopes ?? DEFAULT_SCOPES,
+    scopes: scopes ?? MADE_SCOPES,
     expiresAt: typeof expiresAt === 'number' ? expiresAt : null,
     accountId: accountId ?? null,
   }))
@@ -69,6 +69,7 @@ const managedKey = z.strictObject({
   account_name: z.string(),
   name: z.string(),
   scopes: z.array(z.enum(SCOPES)),
+  made_by: z.string().nullable().describe('Id of the key that made it; null for the operator'),
   created_at: unixSeconds,
   expires_at: unixSeconds.nullable(),
   revoked_at: unixSeconds.nullable(),

@@ -26,6 +26,8 @@ export type StoredKey = {
   readonly secretHash: Uint8Array
   readonly name: string
   readonly createdAt: number
+  /** Public id of the key that made it; null when the operator did. */
+  readonly madeBy: string | null
   readonly revokedAt: number | null
   readonly scopes: readonly Scope[]
   /** Not valid from then on; null for never. */
@@ -45,6 +47,14 @@ type NewKey = Omit<
   StoredKey,
   'accountName' | 'revokedAt' | 'lastUsedAt' | 'tier' | 'isDisabled' | 'isBudgeted'
 >
+
+/** How a key is revoked. `accountId` null: a key of any account. `kept` null: no key stays. */
+export type Revocation = {
+  /** Unix seconds. */
+  readonly at: number
+  readonly accountId: string | null
+  readonly kept: string | null
+}
 
 /** A page of accounts. */
 export type AccountPageQuery = { readonly limit: number; readonly cursor: string | null }
@@ -87,8 +97,8 @@ export type KeysStore = {
   deleteAccount(name: string, at: number): Promise<boolean>
   /** Gives the account with this id (a uuid), or null; null also for one that is deleted. */
   findAccount(id: string): Promise<Account | null>
-  /** Stores a key. Rejects when its id is taken. */
-  addKey(key: NewKey): Promise<void>
+  /** Stores a key. False when the key that made it is revoked; rejects when its id is taken. */
+  addKey(key: NewKey): Promise<boolean>
   /** Gives the key with this public id, revoked or not, or null. */
   findKey(id: string): Promise<StoredKey | null>
   /** The same of several, in any order; those that are not there are left out. */
@@ -104,10 +114,12 @@ export type KeysStore = {
    */
   listKeys(accountId: string | null): Promise<readonly StoredKey[]>
   /**
-   * Revokes a key of an account, or of any (null), for good. False when there is none with this id;
-   * a key that is revoked keeps its first time.
+   * Revokes a key of an account, or of any (null), for good, and with it the keys of its account
+   * that it made, and that those made; but for `kept` and what that made. Gives the ids of keys
+   * that were good till then, or null when there is none with this id; a key that is revoked keeps
+   * its first time.
    */
-  revokeKey(id: string, revokedAt: number, accountId: string | null): Promise<boolean>
+  revokeKey(id: string, revocation: Revocation): Promise<readonly string[] | null>
   /**
    * Notes when a key was used. Writes nothing within USE_INTERVAL_SECONDS of the last time,
    * whichever gateway wrote it.
@@ -213,19 +225,17 @@ export function createKeysStore({ queries }: Pick<Database, 'queries'>): KeysSto
       return rows.length > 0
     },
     async addKey(key) {
-      await queries
-        .insertInto('api_keys')
-        .values({
-          id: key.id,
-          account_id: key.accountId,
-          secret_hash: key.secretHash,
-          name: key.name,
-          created_at: key.createdAt,
-          revoked_at: null,
-          scopes: key.scopes,
-          expires_at: key.expiresAt,
-        })
-        .execute()
+      // The maker's row is locked, so that whoever revokes it finds this key.
+      const { rows } = await sql`
+        with maker as (
+          select from api_keys where id = ${key.madeBy}::text and revoked_at is null for share
+        )
+        insert into api_keys (id, account_id, secret_hash, name, created_at, scopes, expires_at, made_by)
+        select ${key.id}::text, ${key.accountId}::uuid, ${key.secretHash}::bytea, ${key.name}::text,
+          ${key.createdAt}::bigint, ${key.scopes}::text[], ${key.expiresAt}::bigint, ${key.madeBy}::text
+        where ${key.madeBy === null}::boolean or exists (select from maker)
+        returning id`.execute(queries)
+      return rows.length > 0
     },
     async findKey(id) {
       const row = await selectKeys().where('api_keys.id', '=', id).executeTakeFirst()
@@ -253,16 +263,16 @@ export function createKeysStore({ queries }: Pick<Database, 'queries'>): KeysSto
       ).execute()
       return rows.map(toKey)
     },
-    async revokeKey(id, revokedAt, accountId) {
-      const update = queries
-        .updateTable('api_keys')
-        .set((row) => ({ revoked_at: row.fn.coalesce('revoked_at', row.val(revokedAt)) }))
-        .where('id', '=', id)
-      const { numUpdatedRows } = await (accountId === null
-        ? update
-        : update.where('account_id', '=', accountId)
-      ).executeTakeFirstOrThrow()
-      return numUpdatedRows > 0n
+    async revokeKey(id, revocation) {
+      const revoked: string[] = []
+      // Once more, until no key is found that one of these was just making.
+      for (;;) {
+        const family = await revokeFamily(queries, id, revocation)
+        if (family.length === 0) return null
+        const ended = family.filter(({ is_new: isNew }) => isNew)
+        if (ended.length === 0) return revoked
+        revoked.push(...ended.map((row) => row.id))
+      }
     },
     async noteUse(id, usedAt) {
       await sql`
@@ -272,6 +282,27 @@ export function createKeysStore({ queries }: Pick<Database, 'queries'>): KeysSto
       )
     },
   }
+}
+
+/** Revokes a key and the keys of its account that it made, and theirs, as far as they are there. */
+async function revokeFamily(
+  queries: Database['queries'],
+  id: string,
+  { at, accountId, kept }: Revocation,
+): Promise<readonly { readonly id: string; readonly is_new: boolean }[]> {
+  const { rows } = await sql<{ readonly id: string; readonly is_new: boolean }>`
+    with recursive family as (
+      select id, account_id from api_keys
+      where id = ${id}::text and (${accountId}::uuid is null or account_id = ${accountId}::uuid)
+      union
+      select made.id, made.account_id from api_keys made join family
+        on made.made_by = family.id and made.account_id = family.account_id
+      where made.id is distinct from ${kept}::text
+    )
+    update api_keys set revoked_at = coalesce(api_keys.revoked_at, ${at}::bigint)
+    from family, api_keys before where api_keys.id = family.id and before.id = family.id
+    returning api_keys.id, before.revoked_at is null as is_new`.execute(queries)
+  return rows
 }
 
 function toAccount(row: Selectable<Tables['accounts']>): Account {
@@ -300,6 +331,7 @@ function toKey(row: KeyRow): StoredKey {
     secretHash: row.secret_hash,
     name: row.name,
     createdAt: row.created_at,
+    madeBy: row.made_by,
     // A key that was being made while its account was deleted is none either.
     revokedAt: row.revoked_at ?? row.account_deleted_at,
     scopes: row.scopes.filter(isScope),

@@ -2,7 +2,7 @@ import type { Caller, Scope } from '../api/context.ts'
 import type { Operator } from '../api/control-operations.ts'
 import { ApiError, ValidationError } from '../api/errors.ts'
 import type { AdminLog } from './admin-log-store.ts'
-import type { ApiKeyFacts, ApiKeys } from './api-keys.ts'
+import { type ApiKeyFacts, type ApiKeys, KEY_ID_FORM } from './api-keys.ts'
 import type { BudgetsStore } from './budgets-store.ts'
 import { createKeysStore } from './keys-store.ts'
 import { keysOver } from './open-keys.ts'
@@ -23,6 +23,8 @@ type ManagedKey = {
   readonly account_name: string
   readonly name: string
   readonly scopes: readonly Scope[]
+  /** Id of the key that made it; null when the operator did. */
+  readonly made_by: string | null
   readonly created_at: number
   readonly expires_at: number | null
   readonly revoked_at: number | null
@@ -41,8 +43,9 @@ type ManagedKeyRequest = {
 
 /**
  * Keys for a dashboard: each account's own, and for a key with the scope `admin` everybody's. A key
- * without it makes no key that could do more than itself, nor live longer, and ends none that can
- * do more. Methods throw ApiError `insufficient_scope` and `not_found`.
+ * without it makes keys with the scope `keys` alone, and none that could do more than itself, nor
+ * live longer, and ends none that can do more. A key with a budget makes none: it would not be held
+ * to the budget. Methods throw ApiError `insufficient_scope` and `not_found`.
  */
 export type ManagedKeys = {
   /** Says who calls, as the account is stored. */
@@ -61,7 +64,10 @@ export type ManagedKeys = {
     request: ManagedKeyRequest,
     from: string,
   ): Promise<ManagedKey & { readonly key: string }>
-  /** Ends a key; every gateway stops taking it within a second. */
+  /**
+   * Ends a key and those that it made for its account, but for the one that asks; every gateway
+   * stops taking them within a second.
+   */
   revoke(manager: KeyManager, id: string, from: string): Promise<ManagedKey>
 }
 
@@ -80,6 +86,12 @@ export function createManagedKeys({
   readonly adminLog: AdminLog
   readonly now: () => number
 }): ManagedKeys {
+  /** A key that it makes would spend beside its budget. Its account's budgets hold them both. */
+  async function checkBudget({ accountId, keyId }: KeyManager): Promise<void> {
+    if ((await budgets.list({ accountId, keyId })).length > 0)
+      throw new ApiError('insufficient_scope', 'A key with a budget makes no keys')
+  }
+
   return {
     async describeHolder({ accountId, keyId, scopes, tier, expiresAt }) {
       const [account, own] = await Promise.all([
@@ -101,10 +113,15 @@ export function createManagedKeys({
         ? (accountId ?? manager.accountId)
         : ownAccount(manager, accountId)
       if (!isAdmin(manager)) checkGrant(manager, request)
+      await checkBudget(manager)
       if (request.expiresAt !== null && request.expiresAt * 1000 <= now())
         throw unfit('expires_at', 'Input should be in the future')
       const made = await adminLog.within(actorOf(manager, from), async (database, note) => {
-        const outcome = await keysOver(createKeysStore(database)).createFor(whose, request)
+        const outcome = await keysOver(createKeysStore(database)).createFor(whose, {
+          ...request,
+          // The key of a development configuration is in no table.
+          madeBy: KEY_ID_FORM.test(manager.keyId) ? manager.keyId : null,
+        })
         if (typeof outcome === 'string') return outcome
         const { id, accountName: account, name, scopes, expiresAt: expires_at } = outcome.key
         const details = { account, name, scopes, expires_at }
@@ -113,6 +130,8 @@ export function createManagedKeys({
       })
       if (made === 'unknown_account')
         throw unfit('account_id', 'Input should be the id of an account')
+      if (made === 'maker_revoked')
+        throw new ApiError('invalid_credentials', 'This API key has just been revoked')
       if (made === 'too_many') throw new ApiError('limit_reached', 'This account has too many keys')
       return { ...describe(made.key), key: made.text }
     },
@@ -123,15 +142,31 @@ export function createManagedKeys({
       if (!isAdmin(manager))
         checkScopes(manager, scopes, 'A key cannot end one with more scopes than its own')
       const isRevoked = await adminLog.within(actorOf(manager, from), async (database, note) => {
-        const isFound = await keysOver(createKeysStore(database)).revoke(id, whose)
-        if (isFound) await note({ kind: 'key.revoke', target: id, outcome: 'revoked' })
-        return isFound
+        const ids = await keysOver(createKeysStore(database)).revoke(id, {
+          accountId: whose,
+          kept: manager.keyId,
+        })
+        for (const act of revocationsOf(id, ids)) await note(act)
+        return ids !== null
       })
       const key = isRevoked ? await find() : undefined
       if (key === undefined) throw new ApiError('not_found', 'There is no key with this id')
       return describe(key)
     },
   }
+}
+
+/** What is noted of a key's end: the key, and each that ended with it. */
+export function revocationsOf(
+  id: string,
+  ids: readonly string[] | null,
+): readonly { readonly kind: string; readonly target: string; readonly outcome: string }[] {
+  const others = (ids ?? []).filter((other) => other !== id)
+  const outcome = ids === null ? 'unknown' : 'revoked'
+  return [
+    { kind: 'key.revoke', target: id, outcome },
+    ...others.map((target) => ({ kind: 'key.revoke', target, outcome: `revoked with ${id}` })),
+  ]
 }
 
 function actorOf({ keyId, accountId }: KeyManager, from: string): Operator {
@@ -151,6 +186,8 @@ function checkGrant(
   manager: KeyManager,
   { scopes, expiresAt }: Omit<ManagedKeyRequest, 'accountId'>,
 ): void {
+  if (!manager.scopes.includes('keys'))
+    throw new ApiError('insufficient_scope', 'Making keys needs a key with the scope keys')
   checkScopes(manager, scopes, 'A key cannot make one with more scopes than its own')
   if (manager.expiresAt !== null && (expiresAt === null || expiresAt > manager.expiresAt))
     throw unfit('expires_at', 'Input should not be after the expiry of the key that asks')
@@ -173,6 +210,7 @@ function describe(key: ApiKeyFacts): ManagedKey {
     account_name: key.accountName,
     name: key.name,
     scopes: key.scopes,
+    made_by: key.madeBy,
     created_at: key.createdAt,
     expires_at: key.expiresAt,
     revoked_at: key.revokedAt,

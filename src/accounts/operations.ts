@@ -28,7 +28,7 @@ function createKeyOperations(keys: Pick<ApiKeys, 'create' | 'list' | 'revoke'>):
       return { ...describeKey(key), key: text, is_account_new: isAccountNew }
     },
     list: async () => (await keys.list()).map(describeKey),
-    revoke: async (id) => ((await keys.revoke(id)) ? 'revoked' : 'unknown'),
+    revoke: async (id) => (await keys.revoke(id)) ?? 'unknown',
   }
 }
 
@@ -50,6 +50,7 @@ function describeKey(key: ApiKeyFacts): KeyDescription {
     account: key.accountName,
     name: key.name,
     scopes: key.scopes,
+    made_by: key.madeBy,
     created_at: key.createdAt,
     expires_at: key.expiresAt,
     revoked_at: key.revokedAt,

@@ -7,6 +7,7 @@ import type {
 } from '../api/control-operations.ts'
 import type { Database } from '../storage/database.ts'
 import type { AdminLog, NewAct } from './admin-log-store.ts'
+import { revocationsOf } from './managed-keys.ts'
 
 /** Gives the operator's operations on a database, or inside of a transaction on it. */
 type MakeOperations<Made> = (database: Pick<Database, 'queries'>) => Made
@@ -31,9 +32,8 @@ const ACTS: {
       ...(is_account_new ? [{ kind: 'account.open', target: account }] : []),
       { kind: 'key.create', target: id, details: { account, name, scopes, expires_at } },
     ],
-    revoke: (id: Order<'keys', 'revoke'>, outcome: Result<'keys', 'revoke'>) => [
-      { kind: 'key.revoke', target: id, outcome },
-    ],
+    revoke: (id: Order<'keys', 'revoke'>, ids: Result<'keys', 'revoke'>) =>
+      revocationsOf(id, ids === 'unknown' ? null : ids),
   },
   accounts: {
     list: NOTHING,

@@ -7,18 +7,22 @@ import type { ErrorCode } from './errors.ts'
  * What a key may be used for; `admin` is for the operator, and allows nothing but the keys of all
  * accounts and `/v1/admin/…`.
  */
-export const SCOPES = ['inference', 'nodes', 'history:all', 'admin'] as const
+export const SCOPES = ['inference', 'nodes', 'history:all', 'keys', 'admin'] as const
 
 /**
  * - inference: completions and all else that models do, the account's history and its limits
  * - nodes: registering, running and inspecting nodes
  * - history:all: everybody's completions, also where `HISTORY_ALL` is false
+ * - keys: making keys for its account, that may do no more than itself
  * - admin: the keys of every account, and what `/v1/admin/…` serves
  */
 export type Scope = (typeof SCOPES)[number]
 
-/** Scopes of a key for which none were asked: what a customer needs. */
-export const DEFAULT_SCOPES: readonly Scope[] = ['inference', 'nodes']
+/** Scopes of a key that the operator makes and names none for: what a customer needs. */
+export const DEFAULT_SCOPES: readonly Scope[] = ['inference', 'nodes', 'keys']
+
+/** Scopes of a key that another key makes and names none for. */
+export const MADE_SCOPES: readonly Scope[] = ['inference', 'nodes']
 
 /** Whether text is the name of a scope. */
 export function isScope(text: string): text is Scope {

@@ -27,6 +27,8 @@ const keyDescription = z.object({
   account: z.string(),
   name: z.string(),
   scopes: z.array(z.enum(SCOPES)).readonly(),
+  /** Id of the key that made it; null for the operator. */
+  made_by: z.string().nullable(),
   created_at: unixSeconds,
   /** Null for never. */
   expires_at: unixSeconds.nullable(),
@@ -251,12 +253,14 @@ export const CONTROL_OPERATIONS = {
     ),
     list: operation('GET', nothing, z.array(keyDescription).readonly()),
     /**
-     * Ends a key within a second. `unknown` for an id that no key has; revoking twice is no fault.
+     * Ends a key, and the keys that it made for its account, within a second. Gives the ids of
+     * those that were good till then: none when it was revoked before. `unknown` for an id that no
+     * key has.
      */
     revoke: operation(
       'DELETE',
       z.string().describe('the id of a key'),
-      z.enum(['revoked', 'unknown']),
+      z.union([z.array(z.string()).readonly(), z.literal('unknown')]),
     ),
   },
   accounts: {

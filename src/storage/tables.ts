@@ -94,6 +94,8 @@ type ApiKeyRow = {
   readonly scopes: Generated<readonly string[]>
   readonly expires_at: Generated<number | null>
   readonly last_used_at: Generated<number | null>
+  /** Id of the key that made it; null when the operator did. */
+  readonly made_by: Generated<string | null>
   /** Order of making. */
   readonly position: GeneratedAlways<number>
 }

@@ -55,7 +55,7 @@ export function registerKeys(program: Command): void {
   registerSetBudget(keys, 'key')
   keys
     .command('revoke')
-    .description('end a key for good; every gateway stops taking it within a second')
+    .description('end a key, and those that it made, for good and everywhere within a second')
     .argument('<id>', 'the id that list shows')
     .action(revokeKey)
 }
@@ -89,7 +89,9 @@ async function listKeys(options: JsonOption): Promise<void> {
 async function revokeKey(id: string): Promise<void> {
   const outcome = await (await operations()).withOperations(({ keys }) => keys.revoke(id))
   if (outcome === 'unknown') throw new CliError(`no key has the id ${printable(id)}`)
-  process.stderr.write(`Key ${printable(id)} is revoked.\n`)
+  const others = outcome.filter((other) => other !== id)
+  const more = others.length === 0 ? '' : `, and with it ${others.join(', ')}, which it made`
+  process.stderr.write(`Key ${printable(id)} is revoked${more}.\n`)
 }
 
 const TITLES = ['ID', 'ACCOUNT', 'NAME', 'CREATED', 'REVOKED', 'EXPIRES', 'LAST USED', 'SCOPES']

@@ -7,7 +7,7 @@ import { OutsideText } from '../kit/outside-text.tsx'
 import { useLoaded } from '../kit/use-loaded.ts'
 import { CopyButton, Count, Time } from '../kit/values.tsx'
 import { ConfirmButton } from './confirm-button.tsx'
-import { may, useSession } from './session.ts'
+import { may, type Session, useSession } from './session.ts'
 import { Table } from './table.tsx'
 import { ActionState, useAction } from './use-action.tsx'
 
@@ -33,9 +33,14 @@ export function KeysPart() {
       <h1 tabIndex={-1}>Keys</h1>
       <p>
         {isAdmin ? 'The keys of all accounts.' : "Your account's keys."} A key makes no key that
-        could do more than itself, or that would outlast it.
+        could do more than itself, or that would outlast it. When it is revoked, the keys that it
+        made for its account are revoked too.
       </p>
-      <MakeKey onMade={reload} />
+      {hindranceOf(session) === null ? (
+        <MakeKey onMade={reload} />
+      ) : (
+        <p class="hint">{hindranceOf(session)}</p>
+      )}
       <h2>Existing keys</h2>
       {fault !== null && <FaultNotice fault={fault} onRetry={reload} />}
       {value === null && fault === null && <Busy what="Asking for the keys…" />}
@@ -63,6 +68,15 @@ export function KeysPart() {
       )}
     </>
   )
+}
+
+/** Why a session's key makes no keys; null when it may. */
+function hindranceOf(session: Session): string | null {
+  const { budgets, key_id: id } = session.holder
+  if (budgets.some((budget) => budget.key_id === id))
+    return 'The key that you are signed in with has a budget, so it makes no keys.'
+  if (may(session, 'admin') || may(session, 'keys')) return null
+  return 'The key that you are signed in with lacks the scope keys, so it makes no keys.'
 }
 
 function KeyRow({
@@ -114,7 +128,8 @@ function KeyRow({
             <p>
               <OutsideText text={key.name} isOneLine={true} shownMax={100} /> (
               <span class="hex">{key.id}</span>) is refused within a second, for good. Programs that
-              use it get 401.
+              use it get 401. So are the keys that it made for its account, but for the one that you
+              are signed in with.
             </p>
             {isOwn && <p>You are signed in with it: you will be signed out.</p>}
           </ConfirmButton>
@@ -163,6 +178,7 @@ const SCOPE_WORDS: readonly (readonly [Scope, string])[] = [
   ['inference', 'chats, embeddings, images, search, the history'],
   ['nodes', 'making, running and watching nodes'],
   ['history:all', "everybody's completions"],
+  ['keys', 'making keys that may do no more'],
   ['admin', 'running this service: accounts, keys, enclaves, anchors'],
 ]
 

@@ -40,6 +40,7 @@ function createMemoryKeys() {
     async addKey(key) {
       const account = [...accounts.values()].find(({ id }) => id === key.accountId)
       stored.set(key.id, { ...key, accountName: account?.name ?? '', ...UNUSED })
+      return true
     },
     async findKey(id) {
       lookups.push(id)
@@ -50,10 +51,10 @@ function createMemoryKeys() {
     countKeys: async () => stored.size,
     listKeys: async (accountId) =>
       [...stored.values()].filter((key) => accountId === null || key.accountId === accountId),
-    async revokeKey(id, revokedAt) {
+    async revokeKey(id, { at }) {
       const key = stored.get(id)
-      if (key) stored.set(id, { ...key, revokedAt })
-      return key !== undefined
+      if (key) stored.set(id, { ...key, revokedAt: at })
+      return key === undefined ? null : [id]
     },
     async noteUse(id, usedAt) {
       uses.push([id, usedAt])
@@ -123,7 +124,7 @@ describe('API keys', () => {
     expect(await apiKeys.authenticate(text)).toEqual({
       accountId: key.accountId,
       keyId: key.id,
-      scopes: ['inference', 'nodes'],
+      scopes: ['inference', 'nodes', 'keys'],
       tier: null,
       expiresAt: null,
       isBudgeted: false,
@@ -168,7 +169,7 @@ describe('API keys', () => {
     const { apiKeys, clock } = setUp()
     const { text, key } = await apiKeys.create({ accountName: 'acme', name: 'ci' })
     expect(await apiKeys.authenticate(text)).not.toBeNull()
-    expect(await apiKeys.revoke(key.id)).toBe(true)
+    expect(await apiKeys.revoke(key.id)).toEqual([key.id])
     clock.nowMs += KEY_AGE_MAX_MS
     expect(KEY_AGE_MAX_MS).toBeLessThanOrEqual(500)
     expect(await apiKeys.authenticate(text)).toBeNull()
@@ -183,7 +184,7 @@ describe('API keys', () => {
       const { apiKeys, clock } = setUp()
       const { text, key } = await apiKeys.create({ accountName: 'acme', name: 'ci' })
       expect(await apiKeys.authenticate(text)).not.toBeNull()
-      expect(await apiKeys.revoke(key.id)).toBe(true)
+      expect(await apiKeys.revoke(key.id)).toEqual([key.id])
       clock.setMs = setMs
       clock.nowMs += KEY_AGE_MAX_MS
       expect(await apiKeys.authenticate(text)).toBeNull()
@@ -309,6 +310,6 @@ describe('API keys', () => {
   })
 
   it('a revocation says when there is no API key to revoke', async () => {
-    expect(await setUp().apiKeys.revoke('nobody')).toBe(false)
+    expect(await setUp().apiKeys.revoke('nobody')).toBeNull()
   })
 })

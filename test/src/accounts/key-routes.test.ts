@@ -41,7 +41,7 @@ const nowSeconds = () => Math.floor(Date.now() / 1000)
 
 describe('keys of a dashboard', () => {
   it('a key of a dashboard is made with a secret that is shown once, and works', async () => {
-    const caller = await makeCaller(['inference', 'nodes'])
+    const caller = await makeCaller(['inference', 'nodes', 'keys'])
     const made = await read(send(caller, 'POST', KEYS_PATH, { name: 'ci' }))
     expect(made).toEqual({
       id: expect.stringMatching(/^[a-z2-7]{16}$/),
@@ -49,6 +49,7 @@ describe('keys of a dashboard', () => {
       account_name: caller.accountName,
       name: 'ci',
       scopes: ['inference', 'nodes'],
+      made_by: caller.id,
       created_at: expect.any(Number),
       expires_at: null,
       revoked_at: null,
@@ -85,7 +86,7 @@ describe('keys of a dashboard', () => {
   })
 
   it('a key is ended by its account, and stops within a second', async () => {
-    const caller = await makeCaller(['inference'])
+    const caller = await makeCaller(['inference', 'keys'])
     const made = await read(
       send(caller, 'POST', KEYS_PATH, { name: 'short', scopes: ['inference'] }),
     )
@@ -155,7 +156,7 @@ describe('keys of a dashboard', () => {
   })
 
   it('a key cannot do more, nor live longer, than the key that makes it', async () => {
-    const caller = await makeCaller(['inference'], nowSeconds() + 3600)
+    const caller = await makeCaller(['inference', 'keys'], nowSeconds() + 3600)
     for (const scopes of [['nodes'], ['admin'], ['inference', 'history:all']])
       expect(
         await outcomeOf(
@@ -177,7 +178,7 @@ describe('keys of a dashboard', () => {
   })
 
   it('a key is not ended by a key that can do less', async () => {
-    const owner = await makeCaller(['inference', 'nodes'])
+    const owner = await makeCaller(['inference', 'nodes', 'keys'])
     const made = await read(
       send(owner, 'POST', KEYS_PATH, { name: 'on a machine', scopes: ['nodes'] }),
     )
@@ -204,7 +205,7 @@ describe('keys of a dashboard', () => {
     [{ name: 'x', account_id: 'me' }, ['body.account_id']],
     [[], ['body']],
   ])('the body %j makes no key', async (body, locs) => {
-    const caller = await makeCaller(['inference', 'nodes'])
+    const caller = await makeCaller(['inference', 'nodes', 'keys'])
     expect(await outcomeOf(await send(caller, 'POST', KEYS_PATH, body))).toEqual([422, locs])
   })
 
@@ -214,6 +215,83 @@ describe('keys of a dashboard', () => {
     await new Promise((resolve) => setTimeout(resolve, 200))
     const [{ last_used_at: used } = { last_used_at: 0 }] = await listOf(caller)
     expect(Math.abs(Number(used) - Date.now() / 1000)).toBeLessThan(10)
+  })
+})
+
+describe('keys that keys make', () => {
+  const make = (caller: Caller, body: object = {}) =>
+    send(caller, 'POST', KEYS_PATH, { name: 'twin', scopes: ['inference'], ...body })
+  const asCaller = async (caller: Caller, reply: Promise<Response>) => {
+    const made = await read(reply)
+    return { ...caller, key: String(made.key), id: String(made.id) }
+  }
+
+  it('a key without the scope keys makes no key', async () => {
+    const caller = await makeCaller(['inference', 'nodes', 'history:all'])
+    expect(await outcomeOf(await make(caller))).toEqual([403, 'insufficient_scope'])
+    expect(await listOf(caller)).toHaveLength(1)
+  })
+
+  it('a key that a key makes cannot make keys unless that was asked for', async () => {
+    const caller = await makeCaller(['inference', 'nodes', 'keys'])
+    const plain = await asCaller(caller, send(caller, 'POST', KEYS_PATH, { name: 'plain' }))
+    expect(await outcomeOf(await make(plain))).toEqual([403, 'insufficient_scope'])
+    const maker = await asCaller(caller, make(caller, { scopes: ['inference', 'keys'] }))
+    expect((await make(maker)).status).toBe(200)
+  })
+
+  it.each([
+    ['of one account', ['inference', 'keys']],
+    ['of an administrator', ['inference', 'keys', 'admin']],
+  ] as const)('a key %s with a budget makes no twin without one', async (_, scopes) => {
+    const caller = await makeCaller(scopes)
+    const admin = await makeCaller(['admin'])
+    const budget = { key: caller.id, what: 'requests', per: 'day', bound: 5 }
+    expect((await send(admin, 'PUT', '/v1/admin/budgets', budget)).status).toBe(200)
+    const reply = await make(caller)
+    expect(reply.status).toBe(403)
+    expect(await reply.json()).toMatchObject({
+      error: { code: 'insufficient_scope', message: 'A key with a budget makes no keys' },
+    })
+    expect((await listOf(caller)).filter((key) => key.made_by === caller.id)).toEqual([])
+  })
+
+  it('a twin does not outlive the key that made it', async () => {
+    const owner = await makeCaller(['inference', 'keys'])
+    const stolen = await asCaller(owner, make(owner, { scopes: ['inference', 'keys'] }))
+    const twin = await asCaller(stolen, make(stolen, { scopes: ['inference', 'keys'] }))
+    const twinOfTwin = await asCaller(twin, make(twin))
+    expect((await send(owner, 'DELETE', `${KEYS_PATH}/${stolen.id}`)).status).toBe(200)
+    for (const gone of [stolen, twin, twinOfTwin])
+      await expect
+        .poll(async () => outcomeOf(await getPath(gone, VERIFIED_PATH)))
+        .toEqual([401, 'invalid_credentials'])
+    expect((await getPath(owner, VERIFIED_PATH)).status).toBe(200)
+  })
+
+  it('a key is exchanged by the one that it made, which stays', async () => {
+    const old = await makeCaller(['inference', 'keys'])
+    const next = await asCaller(old, make(old, { scopes: ['inference', 'keys'] }))
+    const twin = await asCaller(old, make(old))
+    expect((await send(next, 'DELETE', `${KEYS_PATH}/${old.id}`)).status).toBe(200)
+    const states = new Map((await listOf(next)).map((key) => [key.id, key.revoked_at !== null]))
+    expect(states).toEqual(
+      new Map([
+        [old.id, true],
+        [twin.id, true],
+        [next.id, false],
+      ]),
+    )
+  })
+
+  it("the keys that an administrator made for others stay when the administrator's key ends", async () => {
+    const [admin, root] = [await makeCaller(['admin']), await makeCaller(['admin'])]
+    const customer = await makeCaller(['inference'])
+    const made = await asCaller(admin, make(admin, { account_id: customer.accountId }))
+    expect((await send(root, 'DELETE', `${KEYS_PATH}/${admin.id}`)).status).toBe(200)
+    expect(await listOf(root, `?account_id=${customer.accountId}`)).toContainEqual(
+      expect.objectContaining({ id: made.id, made_by: admin.id, revoked_at: null }),
+    )
   })
 })
 

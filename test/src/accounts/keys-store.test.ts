@@ -23,6 +23,7 @@ describe.each(DATABASE_KINDS)('keys store on %s', (kind) => {
     createdAt,
     scopes: ['inference', 'history:all'] as const,
     expiresAt: 5000,
+    madeBy: null,
   })
 
   it('the keys store makes an account once, however many ask for it at once', async () => {
@@ -59,7 +60,7 @@ describe.each(DATABASE_KINDS)('keys store on %s', (kind) => {
     const [one, other] = [makeKey(account.id), makeKey(account.id)]
     await keys.addKey(one)
     await keys.addKey(other)
-    await keys.revokeKey(other.id, 300, null)
+    await keys.revokeKey(other.id, { at: 300, accountId: null, kept: null })
     const found = await keys.findKeys([one.id, 'nobody', "' or '1'='1", other.id, '{,"'])
     expect(found).toHaveLength(2)
     expect(found).toContainEqual(await keys.findKey(one.id))
@@ -79,19 +80,77 @@ describe.each(DATABASE_KINDS)('keys store on %s', (kind) => {
   it('the keys store revokes a key for good, and keeps the time of the first revocation', async () => {
     const key = makeKey((await openAccount()).id)
     await keys.addKey(key)
-    expect(await keys.revokeKey(key.id, 300, null)).toBe(true)
-    expect(await keys.revokeKey(key.id, 400, key.accountId)).toBe(true)
+    expect(await keys.revokeKey(key.id, { at: 300, accountId: null, kept: null })).toEqual([key.id])
+    expect(await keys.revokeKey(key.id, { at: 400, accountId: key.accountId, kept: null })).toEqual(
+      [],
+    )
     expect(await keys.findKey(key.id)).toMatchObject({ revokedAt: 300 })
   })
 
   it('the keys store says that there is no key to revoke', async () => {
-    expect(await keys.revokeKey('nobody', 300, null)).toBe(false)
+    expect(await keys.revokeKey('nobody', { at: 300, accountId: null, kept: null })).toBeNull()
+  })
+
+  it('the keys store revokes with a key those that it made for its account, and that those made', async () => {
+    const [account, other] = [await openAccount(), await openAccount()]
+    const first = makeKey(account.id)
+    const child = { ...makeKey(account.id), madeBy: first.id }
+    const grandchild = { ...makeKey(account.id), madeBy: child.id }
+    const elsewhere = { ...makeKey(other.id), madeBy: first.id }
+    const sibling = makeKey(account.id)
+    for (const key of [first, child, grandchild, elsewhere, sibling]) await keys.addKey(key)
+    const ids = await keys.revokeKey(first.id, { at: 300, accountId: account.id, kept: null })
+    expect(ids?.toSorted()).toEqual([first.id, child.id, grandchild.id].toSorted())
+    expect((await keys.findKey(elsewhere.id))?.revokedAt).toBeNull()
+    expect((await keys.findKey(sibling.id))?.revokedAt).toBeNull()
+  })
+
+  it('the keys store keeps the key that asks, and what it made, when it revokes the maker', async () => {
+    const account = await openAccount()
+    const old = makeKey(account.id)
+    const next = { ...makeKey(account.id), madeBy: old.id }
+    const ofNext = { ...makeKey(account.id), madeBy: next.id }
+    const twin = { ...makeKey(account.id), madeBy: old.id }
+    for (const key of [old, next, ofNext, twin]) await keys.addKey(key)
+    const ids = await keys.revokeKey(old.id, { at: 300, accountId: account.id, kept: next.id })
+    expect(ids?.toSorted()).toEqual([old.id, twin.id].toSorted())
+    // Asked again by somebody else, what stayed ends too.
+    const rest = await keys.revokeKey(old.id, { at: 400, accountId: null, kept: null })
+    expect(rest?.toSorted()).toEqual([next.id, ofNext.id].toSorted())
+  })
+
+  it('the keys store makes no key for one that is revoked', async () => {
+    const maker = makeKey((await openAccount()).id)
+    await keys.addKey(maker)
+    await keys.revokeKey(maker.id, { at: 300, accountId: null, kept: null })
+    const late = { ...makeKey(maker.accountId), madeBy: maker.id }
+    expect(await keys.addKey(late)).toBe(false)
+    expect(await keys.findKey(late.id)).toBeNull()
+  })
+
+  it('the keys store leaves no twin of a key that is revoked while it makes keys', async () => {
+    const maker = makeKey((await openAccount()).id)
+    await keys.addKey(maker)
+    const twins = Array.from({ length: 20 }, () => ({
+      ...makeKey(maker.accountId),
+      madeBy: maker.id,
+    }))
+    const revoke = () => keys.revokeKey(maker.id, { at: 300, accountId: null, kept: null })
+    await Promise.all(
+      twins.flatMap((twin, at) => [keys.addKey(twin), ...(at === 9 ? [revoke()] : [])]),
+    )
+    const good = (await keys.findKeys(twins.map(({ id }) => id))).filter(
+      ({ revokedAt }) => revokedAt === null,
+    )
+    expect(good).toEqual([])
   })
 
   it("the keys store revokes no other account's key", async () => {
     const key = makeKey((await openAccount()).id)
     await keys.addKey(key)
-    expect(await keys.revokeKey(key.id, 300, (await openAccount()).id)).toBe(false)
+    expect(
+      await keys.revokeKey(key.id, { at: 300, accountId: (await openAccount()).id, kept: null }),
+    ).toBeNull()
     expect(await keys.findKey(key.id)).toMatchObject({ revokedAt: null })
   })
 
@@ -128,7 +187,7 @@ describe.each(DATABASE_KINDS)('keys store on %s', (kind) => {
     const [revoked, forGood] = [makeKey(account.id), { ...makeKey(account.id), expiresAt: null }]
     for (const key of [revoked, forGood, makeKey(account.id), makeKey(other.id)])
       await keys.addKey(key)
-    await keys.revokeKey(revoked.id, 300, account.id)
+    await keys.revokeKey(revoked.id, { at: 300, accountId: account.id, kept: null })
     expect(await keys.countKeys(account.id, 300)).toBe(3)
     expect(await keys.countKeys(account.id, 301)).toBe(2)
     expect(await keys.countKeys(account.id, 5001)).toBe(1)
@@ -140,7 +199,7 @@ describe.each(DATABASE_KINDS)('keys store on %s', (kind) => {
     await keys.addKey(young)
     await keys.addKey(old)
     await keys.addKey(makeKey((await openAccount()).id))
-    await keys.revokeKey(old.id, 3000, null)
+    await keys.revokeKey(old.id, { at: 3000, accountId: null, kept: null })
     const listed = await keys.listKeys(account.id)
     expect((await keys.listKeys(null)).length).toBeGreaterThan(listed.length)
     expect(listed.map(({ id, revokedAt }) => [id, revokedAt])).toEqual([
@@ -156,7 +215,7 @@ describe.each(DATABASE_KINDS)('keys store on %s', (kind) => {
     const made = Array.from({ length: 12 }, () => makeKey(account?.id ?? expect.unreachable()))
     for (const key of made) await keys.addKey(key)
     // A changed row moves within its table.
-    await keys.revokeKey(made[0]?.id ?? '', 300, null)
+    await keys.revokeKey(made[0]?.id ?? '', { at: 300, accountId: null, kept: null })
     await keys.setTier(account?.name ?? '', 'gold')
     const idsOf = (listed: readonly { readonly id: string }[]) => listed.map(({ id }) => id)
     expect(idsOf(await keys.listKeys(account?.id ?? ''))).toEqual(idsOf(made))

@@ -127,6 +127,6 @@ function keyOf(id: string): StoredKey {
       name: 'ci',
     },
     ...{ createdAt: 0, revokedAt: null, scopes: ['inference'], expiresAt: null, lastUsedAt: null },
-    ...{ tier: null, isDisabled: false, isBudgeted: false },
+    ...{ madeBy: null, tier: null, isDisabled: false, isBudgeted: false },
   }
 }

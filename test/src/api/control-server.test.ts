@@ -23,6 +23,7 @@ const described = {
   account: 'Ann',
   name: 'laptop',
   scopes: ['inference'] as const,
+  made_by: null,
   created_at: 1,
   expires_at: 5,
   revoked_at: null,
@@ -58,7 +59,7 @@ const operations: ServedOperations = {
     revoke: async (id) => {
       asked.push(id)
       if (id === 'break') throw new Error('the database is on fire')
-      return id === 'abc' ? 'revoked' : 'unknown'
+      return id === 'abc' ? [id] : 'unknown'
     },
   },
   accounts: {
@@ -102,7 +103,7 @@ describe('the control socket', () => {
       is_account_new: false,
     })
     expect(await gateway?.keys.list()).toEqual([described])
-    expect(await gateway?.keys.revoke('abc')).toBe('revoked')
+    expect(await gateway?.keys.revoke('abc')).toEqual(['abc'])
     expect(await gateway?.keys.revoke('a/../b c')).toBe('unknown')
     expect(asked).toEqual([order, 'abc', 'a/../b c'])
     await gateway?.close()

@@ -42,7 +42,7 @@ async function tryKeys(isValid: (key: string) => Promise<boolean>): Promise<void
   expect(created.stderr).not.toContain(key)
   expect(await isValid(key)).toBe(true)
   const list = JSON.parse((await keys('list', '--json')).stdout)
-  expect(list.at(-1)).toMatchObject({ scopes: ['inference', 'nodes'], expires_at: null })
+  expect(list.at(-1)).toMatchObject({ scopes: ['inference', 'nodes', 'keys'], expires_at: null })
   const id = key.split('_')[1] ?? ''
   expect(list.at(-1)).toMatchObject({ id, account: 'Ann', name: 'laptop', revoked_at: null })
   expect(JSON.stringify(list)).not.toContain(secretOf(key))
