@@ -20,7 +20,12 @@ import { verifyRecord } from './verify-record.ts'
  */
 export type KeptAnswer =
   | { readonly kind: 'whole'; readonly answer: Json }
-  | { readonly kind: 'stream'; readonly chunks: readonly Json[] }
+  | {
+      readonly kind: 'stream'
+      readonly chunks: readonly Json[]
+      /** Whether the call was sent with an `Idempotency-Key`. Default: false. */
+      readonly idempotent?: boolean
+    }
 
 /** What a caller kept of one call. */
 export type KeptExchange = {
@@ -144,7 +149,12 @@ function compareAnswer(record: JsonObject, answer: KeptAnswer): Finding {
   const proof = proofOf(record)
   const { checks } =
     answer.kind === 'stream'
-      ? verifyRecord(proof, { request: {}, withheld, chunks: chunksOf(answer) })
+      ? verifyRecord(proof, {
+          request: {},
+          withheld,
+          chunks: chunksOf(answer),
+          idempotent: answer.idempotent === true,
+        })
       : verifyRecord({ ...responseOf(answer), ...proof }, { request: {}, withheld })
   if (isWithoutUsage(record, answer))
     return 'the answer of the evidence, but for its usage, which its chunks do not have'

@@ -26,7 +26,7 @@ export const PROOF_MEMBERS = [
 ] as const
 
 /** Version of a receipt. How a completion is hashed depends on it (isProofMember). */
-export type ReceiptVersion = 1 | 2
+export type ReceiptVersion = 1 | 2 | 3
 
 /** The hashes of one completion (hex, no prefix) and the texts they are over. */
 export type CompletionHash = {
@@ -104,14 +104,6 @@ export function asksForUsage(request: JsonObject): boolean {
   return isJsonObject(options) && memberOf(options, 'include_usage') === true
 }
 
-/** Member of a request that is the caller's word to the enclave: an object of `nonce` alone. */
-export const CALLER_MEMBER = 'affidavit'
-
-/**
- * The form of a caller's nonce: 16 to 64 bytes in lower-case hex. A shorter one could be guessed.
- */
-export const CALLER_NONCE_FORM = /^([0-9a-f]{2}){16,64}$/
-
 /**
  * The request without the members that are null, at its top level and at the top level of each
  * message; null anywhere deeper stays. Gives `request` itself when there is nothing to leave out.
@@ -127,14 +119,14 @@ export function stripUnsetMembers(request: JsonObject): JsonObject {
 }
 
 /** The response without its proof members. Gives `response` itself when it has none. */
-export function stripProofMembers(response: JsonObject, version: ReceiptVersion = 2): JsonObject {
+export function stripProofMembers(response: JsonObject, version: ReceiptVersion = 3): JsonObject {
   if (!PROOF_MEMBERS.some((name) => Object.hasOwn(response, name))) return response
   return filterMembers(response, (name) => !isProofMember(name, version))
 }
 
 /** Whether `name` is one of PROOF_MEMBERS, as receipts of this version have them. */
-export function isProofMember(name: string, version: ReceiptVersion = 2): boolean {
-  return PROOF_NAMES.has(name) && (version === 2 || name !== 'log')
+export function isProofMember(name: string, version: ReceiptVersion = 3): boolean {
+  return PROOF_NAMES.has(name) && (version !== 1 || name !== 'log')
 }
 
 const PROOF_NAMES: ReadonlySet<string> = new Set(PROOF_MEMBERS)

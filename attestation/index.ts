@@ -33,6 +33,12 @@ export {
   type ReceiptVersion,
   stripUnsetMembers,
 } from './completion-hash.ts'
+export {
+  type CredentialDemand,
+  type Demands,
+  demandsOf,
+  digestCredential,
+} from './demands.ts'
 export { PORTABLE_DIGESTS } from './eif/digests.ts'
 export { EifError } from './eif/eif-error.ts'
 export { type EifReport, measureEif } from './eif/measure-eif.ts'
@@ -136,7 +142,14 @@ export {
   createAttestationVerifier,
   verifyAttestation,
 } from './nitro/verify-attestation.ts'
-export { parseReceipt, type Receipt, type ReceiptTls, type ReceiptV2 } from './receipt.ts'
+export {
+  parseReceipt,
+  type Receipt,
+  type ReceiptCredential,
+  type ReceiptTls,
+  type ReceiptV2,
+  type ReceiptV3,
+} from './receipt.ts'
 export {
   configurationOf,
   parseRelease,

@@ -6,13 +6,36 @@ const { countOf, hexOf, invalid, membersOf, textOf } = formsOf('invalid_receipt'
 
 /**
  * What the enclave states of one completion beyond the five proof fields (README.md of this folder,
- * Receipt). Version 2 is what enclaves make now; version 1 is in older records.
+ * Receipt). Version 3 is what enclaves make now; the others are in older records.
  */
-export type Receipt = (ReceiptMembers & { readonly version: 1 }) | ReceiptV2
+export type Receipt = (ReceiptMembers & { readonly version: 1 }) | ReceiptV2 | ReceiptV3
 
 /** A receipt of version 2: what version 1 states, and three members more. */
-export type ReceiptV2 = ReceiptMembers & {
-  readonly version: 2
+export type ReceiptV2 = ReceiptMembers & StreamMembers & { readonly version: 2 }
+
+/** A receipt of version 3: what version 2 states, and three members more. */
+export type ReceiptV3 = ReceiptMembers &
+  StreamMembers & {
+    readonly version: 3
+    /** Whose credential the provider was shown. */
+    readonly credential: ReceiptCredential
+    /** The API that request and response are of. */
+    readonly dialect: 'chat'
+    /** Headers of the call that are hashed: none in chat. */
+    readonly headers: Readonly<Record<string, never>>
+  }
+
+export type ReceiptCredential = {
+  /**
+   * Of a call that is not encrypted, and did not demand a credential, this is the gateway's word;
+   * else the enclave's.
+   */
+  readonly from: 'caller' | 'operator' | 'none'
+  /** Whether the request demanded it (`affidavit.credential`). */
+  readonly demanded: boolean
+}
+
+type StreamMembers = {
   /**
    * SHA-256 over the chunks that were given out (hashChunks); null when the answer was no stream.
    */
@@ -65,19 +88,34 @@ export function parseReceipt(value: Json): Receipt {
   const version = isJsonObject(value) ? memberOf(value, 'version') : undefined
   if (version === 1)
     return { version: 1, ...parseMembers(membersOf(value, 'receipt', RECEIPT_MEMBERS)) }
-  if (version !== 2) throw invalid('version', 'the number 1 or 2')
-  const receipt = membersOf(value, 'receipt', RECEIPT_V2_MEMBERS)
+  if (version !== 2 && version !== 3) throw invalid('version', 'the number 1, 2 or 3')
+  const receipt = membersOf(value, 'receipt', [
+    ...RECEIPT_V2_MEMBERS,
+    ...(version === 3 ? RECEIPT_V3_MEMBERS : []),
+  ])
   const { stream_hash: streamHash, encrypted } = receipt
   const attempt = countOf(receipt.attempt, 'attempt')
   if (attempt === 0) throw invalid('attempt', 'a whole number from 1')
   if (typeof encrypted !== 'boolean') throw invalid('encrypted', 'a boolean')
-  return {
-    version: 2,
+  const members = {
     ...parseMembers(receipt),
     stream_hash: streamHash === null ? null : hexOf(streamHash, 'stream_hash', HASH_BYTES),
     attempt,
     encrypted,
   }
+  if (version === 2) return { version, ...members }
+  if (receipt.dialect !== 'chat') throw invalid('dialect', 'the text chat')
+  membersOf(receipt.headers, 'headers', [])
+  const credential = parseCredential(receipt.credential)
+  return { version, ...members, credential, dialect: receipt.dialect, headers: {} }
+}
+
+function parseCredential(value: Json): ReceiptCredential {
+  const { from, demanded } = membersOf(value, 'credential', ['from', 'demanded'])
+  if (from !== 'caller' && from !== 'operator' && from !== 'none')
+    throw invalid('credential.from', 'one of caller, operator, none')
+  if (typeof demanded !== 'boolean') throw invalid('credential.demanded', 'a boolean')
+  return { from, demanded }
 }
 
 function parseMembers(receipt: Readonly<Record<keyof ReceiptMembers, Json>>): ReceiptMembers {
@@ -112,6 +150,8 @@ const RECEIPT_MEMBERS = [
 ] as const
 
 const RECEIPT_V2_MEMBERS = [...RECEIPT_MEMBERS, 'stream_hash', 'attempt', 'encrypted'] as const
+
+const RECEIPT_V3_MEMBERS = ['credential', 'dialect', 'headers'] as const
 
 /** How a completion can have ended. Only of `complete` does the answer have its end. */
 export const OUTCOMES: readonly Receipt['outcome'][] = [

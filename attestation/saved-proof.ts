@@ -15,11 +15,17 @@ export type SavedProof = { readonly request: JsonObject; readonly answer: KeptAn
 /**
  * Gives the text of a file that holds one call: `{ "format": "affidavit-proof", "version": 1,
  * "request", "answer" }`, or `chunks` in place of `answer` for a stream, all of them in their
- * order, the one with the proof included. Canonical JSON.
+ * order, the one with the proof included, and `"idempotent": true` when the call was sent with an
+ * `Idempotency-Key`. Canonical JSON.
  */
 export function writeSavedProof({ request, answer }: SavedProof): string {
   const said: JsonObject =
-    answer.kind === 'whole' ? { answer: answer.answer } : { chunks: [...answer.chunks] }
+    answer.kind === 'whole'
+      ? { answer: answer.answer }
+      : {
+          chunks: [...answer.chunks],
+          ...(answer.idempotent === true ? { idempotent: true } : {}),
+        }
   return `${canonicalizeJson({ format: SAVED_PROOF_FORMAT, version: 1, request, ...said })}\n`
 }
 
@@ -40,7 +46,11 @@ export function parseSavedProof(json: Json): SavedProof {
       `expected format ${SAVED_PROOF_FORMAT}, version 1`,
     )
   const said = Object.hasOwn(json, 'chunks') ? 'chunks' : 'answer'
-  const members = membersOf(json, 'the proof', ['format', 'version', 'request', said])
+  const isIdempotent = said === 'chunks' && memberOf(json, 'idempotent') === true
+  const members = membersOf(json, 'the proof', [
+    ...(['format', 'version', 'request', said] as const),
+    ...(isIdempotent ? (['idempotent'] as const) : []),
+  ])
   const request = objectOf(members.request, 'request')
   if (said === 'answer')
     return { request, answer: { kind: 'whole', answer: objectOf(members[said], said) } }
@@ -49,6 +59,10 @@ export function parseSavedProof(json: Json): SavedProof {
     throw new FormatError('invalid_proof_file', 'expected chunks to be an array')
   return {
     request,
-    answer: { kind: 'stream', chunks: chunks.map((chunk, at) => objectOf(chunk, `chunks.${at}`)) },
+    answer: {
+      kind: 'stream',
+      chunks: chunks.map((chunk, at) => objectOf(chunk, `chunks.${at}`)),
+      ...(isIdempotent ? { idempotent: true } : {}),
+    },
   }
 }

@@ -10,11 +10,13 @@ import {
   PROOF_MEMBERS,
   type ReceiptVersion,
 } from './completion-hash.ts'
+import { demandsOf } from './demands.ts'
 import { statedAbsence } from './erasure.ts'
 import { FormatError, ProofError } from './errors.ts'
 import { type Attempt, attempt, type Check, check, type Finding, need } from './finding.ts'
 import { formOf, formsOf } from './json/forms.ts'
 import { isJsonObject, type Json, type JsonObject, memberOf } from './json/value.ts'
+import { findLateMember } from './late-member.ts'
 import { parseLogProof, verifyLogHead, verifyReceiptInLog } from './log-proof.ts'
 import { decodeAttestationPayload } from './nitro/document.ts'
 import { ownMembers } from './own-members.ts'
@@ -60,6 +62,12 @@ export type RecordOptions = {
    * `record` is then the proof-carrying chunk; its own members are checked as part of the chunks.
    */
   readonly chunks?: readonly JsonObject[]
+  /**
+   * Whether the call was sent with an `Idempotency-Key`, as its caller knows. Such a call may be
+   * answered again, by other chunks that say the same. Default: false, and then the chunks must be
+   * those that the enclave gave out.
+   */
+  readonly idempotent?: boolean
   /**
    * Parts that a stored record lacks, by their hashes (64 hex digits each), for redacted evidence.
    * Their own checks are not made, the receipt's model of that part is not compared; all else is
@@ -128,6 +136,7 @@ type Subject = {
   readonly isStored: boolean
   /** Null when the answer is no kept stream. */
   readonly chunks: readonly JsonObject[] | null
+  readonly idempotent: boolean
   /** Of a create response: whether it has the log proof that stored records have. */
   readonly hasLog: boolean
   readonly version: ReceiptVersion
@@ -146,7 +155,7 @@ type Subject = {
 }
 
 function readSubject(record: Json, options: RecordOptions): Subject {
-  const { request: createRequest, chunks = null } = options
+  const { request: createRequest, chunks = null, idempotent = false } = options
   const isStored = createRequest === undefined
   const members = isJsonObject(record) ? record : {}
   const receipt = attempt(() => parseReceipt(memberOf(members, 'receipt') ?? null))
@@ -154,7 +163,7 @@ function readSubject(record: Json, options: RecordOptions): Subject {
     ...(isStored ? withheldOf(members, receipt) : {}),
     ...ownMembers(options.withheld ?? {}),
   })
-  const version = 'value' in receipt ? receipt.value.version : 2
+  const version = 'value' in receipt ? receipt.value.version : 3
   const request = attempt(() =>
     objectOf(isStored ? memberOf(members, 'request') : createRequest, 'the request'),
   )
@@ -167,6 +176,7 @@ function readSubject(record: Json, options: RecordOptions): Subject {
     ...parts,
     members,
     chunks,
+    idempotent,
     hasLog: memberOf(members, 'log') !== undefined,
     hashes: hashParts({ ...parts, chunks }),
     publicKey: attempt(() => readHex(members, 'public_key', PUBLIC_KEY_FORM)),
@@ -220,7 +230,7 @@ function hashParts(
   const computed = attempt(() => {
     // A gateway adds `log` to every answer. A provider's own `log` is hashed in stored records of
     // version 1 alone.
-    const version = isStored ? subject.version : 2
+    const version = isStored ? subject.version : 3
     return hashCompletion({ request: {}, response: need(subject.response), version }).responseHash
   })
   const responseHash = attempt(() => withheld.response ?? responseHashOf(subject, need(computed)))
@@ -245,7 +255,7 @@ function responseHashOf(
 }
 
 function isStreamOf(receipt: Receipt, chunks: readonly JsonObject[]): boolean {
-  return receipt.version === 2 && receipt.stream_hash === hashChunks(chunks)
+  return receipt.version !== 1 && receipt.stream_hash === hashChunks(chunks)
 }
 
 function checkRequestHash(subject: Subject): Finding {
@@ -292,7 +302,10 @@ const NO_USAGE =
 function checkStreamHash(subject: Subject): Finding {
   const { chunks } = subject
   const receipt = need(subject.receipt)
-  if (receipt.version === 1) return skip('a receipt of version 1 has none')
+  if (receipt.version === 1) {
+    if (chunks !== null) refuseAmbiguous(chunks)
+    return skip('a receipt of version 1 has none')
+  }
   if (receipt.stream_hash === null) {
     if (chunks !== null)
       throw new ProofError('not_streamed', 'expected an answer that was not streamed')
@@ -300,18 +313,29 @@ function checkStreamHash(subject: Subject): Finding {
   }
   if (chunks === null) return skip('needs the chunks as they came')
   if (need(subject.isStream)) return `SHA-256 ${receipt.stream_hash} over ${chunks.length} chunks`
-  if (need(subject.hashes.computed) !== receipt.response_hash)
+  const isSameAnswer = need(subject.hashes.computed) === receipt.response_hash
+  if (!isSameAnswer || !subject.idempotent)
     throw new ProofError(
       'wrong_stream',
-      'expected the chunks that the enclave gave out, and no others',
+      `expected the chunks that the enclave gave out, and no others${isSameAnswer ? CUT_OTHERWISE : ''}`,
     )
+  refuseAmbiguous(chunks)
+  return skip(REPEATED)
+}
+
+const CUT_OTHERWISE =
+  ': these say the same, but were cut otherwise, as only those of a call with an Idempotency-Key may be'
+
+/** No stream hash binds how these chunks are cut, and readers may take some cuts differently. */
+function refuseAmbiguous(chunks: readonly JsonObject[]): void {
   const replaced = findReplacedMember(chunks)
   if (replaced !== null)
     throw new ProofError(
       'wrong_stream',
       `expected chunks in which no ${replaced} replaces another one`,
     )
-  return skip(REPEATED)
+  const late = findLateMember(chunks)
+  if (late !== null) throw new ProofError('wrong_stream', `expected chunks without ${late}`)
 }
 
 const REPEATED =
@@ -347,9 +371,33 @@ function checkReceipt(subject: Subject): Finding {
   )
   checkModels(subject, receipt)
   checkForm(subject, receipt)
+  checkCredential(subject, receipt)
   if (!subject.isStored && !subject.hasLog) return skip(NO_LOG)
-  const attempt = receipt.version === 2 && receipt.attempt > 1 ? `, attempt ${receipt.attempt}` : ''
-  return `leaf ${receipt.index}, ${receipt.outcome}, provider ${receipt.provider.name}${attempt}`
+  const attempt = receipt.version !== 1 && receipt.attempt > 1 ? `, attempt ${receipt.attempt}` : ''
+  return `leaf ${receipt.index}, ${receipt.outcome}, provider ${receipt.provider.name}${credentialWords(receipt)}${attempt}`
+}
+
+/** Whose credential it was. Without a demand, a call in the clear has the gateway's word alone. */
+function credentialWords(receipt: Receipt): string {
+  if (receipt.version !== 3) return ''
+  const { from, demanded } = receipt.credential
+  const whose = { caller: "the caller's credential", operator: "the operator's credential" }
+  const words = from === 'none' ? 'no credential' : whose[from]
+  return `, ${words}${demanded ? ' as the request demands' : ', which the request did not demand'}`
+}
+
+/** An enclave refuses a call that is not as its request demands. */
+function checkCredential({ request, withheld }: Subject, receipt: Receipt): void {
+  if (withheld.request !== undefined || receipt.version !== 3) return
+  const demand = demandsOf(need(request))?.credential
+  const { from, demanded } = receipt.credential
+  const isAsDemanded =
+    demand === undefined || (demand === 'operator' ? from !== 'caller' : from === 'caller')
+  if (demanded !== (demand !== undefined) || !isAsDemanded)
+    throw new ProofError(
+      'wrong_credential',
+      "expected the receipt's credential to be as the request demands",
+    )
 }
 
 /** The request says too whether the answer is a stream. */

@@ -1,4 +1,5 @@
 import type { KeptAnswer } from '../attestation/compare-exchange.ts'
+import type { CredentialDemand } from '../attestation/demands.ts'
 import { checkOutcome } from '../attestation/evidence/document-checks.ts'
 import { type Check, check } from '../attestation/finding.ts'
 import { isJsonObject, type JsonObject, memberOf } from '../attestation/json/value.ts'
@@ -17,6 +18,7 @@ export type AnswerCheckName =
   | 'provider' //             one of those that the enclave was booted with
   | 'outcome' //              the answer has its end
   | 'attempt' //              the enclave was asked as often as this client asked
+  | 'credential' //           the provider was shown the credential that the call demands
   | 'encryption' //           the enclave states that the call was encrypted, as it was
 
 /** One check's outcome. Not checked is not passed. */
@@ -31,6 +33,10 @@ export type SentCall = {
    * have sent it elsewhere too.
    */
   readonly sends: number | null
+  /** Whose credential the call demands. */
+  readonly credential: CredentialDemand
+  /** Whether it was sent with an `Idempotency-Key`: then other chunks may say the same again. */
+  readonly isIdempotent: boolean
   readonly isEncrypted: boolean
 }
 
@@ -61,6 +67,7 @@ export async function checkAnswer(
   const { checks } = verifyRecord(proof, {
     request: call.request,
     ...(answer.kind === 'stream' ? { chunks: answer.chunks.filter(isJsonObject) } : {}),
+    idempotent: call.isIdempotent,
   })
   refuseFailed(checks)
   refuseUnmade(checks, answer)
@@ -80,6 +87,7 @@ export async function checkAnswer(
     check('provider', () => checkProvider(receipt, notaries.bootFactsOf(notary))),
     check('outcome', () => checkOutcome(receipt)),
     check('attempt', () => checkAttempt(receipt, call)),
+    check('credential', () => checkCredential(receipt, call)),
     check('encryption', () => checkEncryption(receipt, call)),
   ]
   refuseFailed(made)
@@ -130,6 +138,7 @@ const CODES: Readonly<Record<AnswerCheckName, AffidavitErrorCode>> = {
   provider: 'wrong_provider',
   outcome: 'incomplete',
   attempt: 'asked_again',
+  credential: 'wrong_credential',
   encryption: 'wrong_receipt',
 }
 
@@ -201,7 +210,7 @@ function checkProvider(
 }
 
 function checkAttempt(receipt: Receipt, { sends }: SentCall) {
-  const attempt = receipt.version === 2 ? receipt.attempt : null
+  const attempt = receipt.version === 1 ? null : receipt.attempt
   if (attempt === null) return { notChecked: 'a receipt of version 1 has none' }
   if (sends === null)
     return { notChecked: `the nonce is the caller's own; the enclave was asked ${attempt} times` }
@@ -212,8 +221,16 @@ function checkAttempt(receipt: Receipt, { sends }: SentCall) {
   return `asked ${attempt} times, sent ${sends} times`
 }
 
+/** An enclave that does not know the demand would not say that it was made. */
+function checkCredential(receipt: Receipt, { credential: demand }: SentCall): string {
+  const used = receipt.version === 3 ? receipt.credential : null
+  if (used === null || !used.demanded || (demand === 'operator') === (used.from === 'caller'))
+    throw new Error('expected a receipt that says that the credential was used that was demanded')
+  return demand === 'operator' ? "the operator's, as demanded" : "the caller's, as demanded"
+}
+
 function checkEncryption(receipt: Receipt, { isEncrypted }: SentCall) {
-  const isStated = receipt.version === 2 && receipt.encrypted
+  const isStated = receipt.version !== 1 && receipt.encrypted
   if (isStated !== isEncrypted)
     throw new Error(
       `expected a receipt that says the call was ${isEncrypted ? '' : 'not '}encrypted`,

@@ -1,6 +1,14 @@
 import { encodeHex, encodeUtf8, sha256 } from '../attestation/bytes.ts'
 import type { KeptAnswer } from '../attestation/compare-exchange.ts'
-import { CALLER_MEMBER, CALLER_NONCE_FORM } from '../attestation/completion-hash.ts'
+import {
+  type CredentialDemand,
+  DEMANDS_MEMBER,
+  type Demands,
+  demandsOf,
+  digestCredential,
+} from '../attestation/demands.ts'
+import { FormatError } from '../attestation/errors.ts'
+import { canonicalizeJson } from '../attestation/json/canonical.ts'
 import { JsonError } from '../attestation/json/json-error.ts'
 import { parseExactJson, parseStrictJson } from '../attestation/json/parse-strict.ts'
 import { isJsonObject, type Json, type JsonObject, memberOf } from '../attestation/json/value.ts'
@@ -37,10 +45,11 @@ export type CheckedFetchOptions = {
  * {baseURL}/models`. Everything else is refused with `unsupported_call`, so that nothing passes
  * unchecked by mistake.
  *
- * A nonce is added to the body, unless it has one. An answer with an error status is passed on with
- * nothing but its error: it is no completion, and is not signed. Of an answer that is refused,
- * reading the body rejects with AffidavitError, of a stream before its end; so a client that
- * repeats calls that failed on the way does not repeat this one.
+ * The body gets a nonce, and whose credential the enclave may use: the one of
+ * `Fine-Tune-Authorization`, else the operator's. What the body says itself is kept. An answer with
+ * an error status is passed on with nothing but its error: it is no completion, and is not signed.
+ * Of an answer that is refused, reading the body rejects with AffidavitError, of a stream before
+ * its end; so a client that repeats calls that failed on the way does not repeat this one.
  */
 export function createCheckedFetch(options: CheckedFetchOptions): Fetch {
   const { baseURL, fetch } = options
@@ -55,10 +64,12 @@ export function createCheckedFetch(options: CheckedFetchOptions): Fetch {
           signal: init.signal ?? request.signal,
         })
       case 'completion': {
-        const { body, call } = sentBefore.prepare(
-          new Uint8Array(await request.arrayBuffer()),
-          headers.get('idempotency-key'),
-        )
+        const credential = readCredential(headers.get('fine-tune-authorization'))
+        if (credential instanceof AffidavitError) return refuse(new Response(), credential)
+        const { body, call } = sentBefore.prepare(new Uint8Array(await request.arrayBuffer()), {
+          key: headers.get('idempotency-key'),
+          credential,
+        })
         // Of the body as it was; whoever sends this one writes its own.
         headers.delete('content-length')
         const sent: RequestInit = { ...init, method, headers, body, redirect: 'manual' }
@@ -70,7 +81,7 @@ export function createCheckedFetch(options: CheckedFetchOptions): Fetch {
             await leavable(options.notaries.ensure(), signal)
             return await checkResponse(await send({}), { call, options, signal })
           }
-          const response = await sendSealed(send, { body, headers, signal, options })
+          const response = await sendSealed(send, { body, headers, credential, signal, options })
           return await checkResponse(response, { call: encrypted, options, signal })
         } catch (fault) {
           // As every other refusal, it shows when the answer is read: a repeat does not help.
@@ -94,19 +105,19 @@ async function sendSealed(
   so: {
     readonly body: Uint8Array
     readonly headers: Headers
+    readonly credential: string | null
     readonly signal: AbortSignal
     readonly options: Pick<CheckedFetchOptions, 'notaries' | 'bytesMax'>
   },
 ): Promise<Response> {
   const { signal, options } = so
-  const credential = readCredential(so.headers.get('fine-tune-authorization'))
   let gone: string | null = null
   for (;;) {
     const target: EncryptionTarget = await leavable(
       options.notaries.encryptionTarget({ gone }),
       signal,
     )
-    const sealed = await sealCall({ target, body: so.body, credential })
+    const sealed = await sealCall({ target, body: so.body, credential: so.credential })
     // Its release may have been revoked meanwhile.
     if (!options.notaries.isExpected(target.notary)) continue
     const headers = new Headers(so.headers)
@@ -130,12 +141,12 @@ function retryLater(response: Response): Response {
   return new Response(response.body, { status: 503, headers })
 }
 
-/** Null for none. What the enclave could not use is refused before anything is sent. */
-function readCredential(header: string | null): string | null {
+/** Null for none; the fault of one that the enclave could not use. */
+function readCredential(header: string | null): string | null | AffidavitError {
   if (header === null) return null
   const credential = header.replace(/^bearer(?:\s+|$)/i, '').trim()
   if (/^[\x21-\x7e]+$/.test(credential)) return credential
-  throw new AffidavitError(
+  return new AffidavitError(
     'invalid_request',
     "expected Fine-Tune-Authorization to be 'Bearer', a space and a credential of printable ASCII",
   )
@@ -182,15 +193,29 @@ type PreparedCall = { readonly body: Uint8Array<ArrayBuffer>; readonly call: Sen
 function createSentCalls() {
   const keyed = new Map<string, { readonly nonce: string; sends: number }>()
 
-  function prepare(body: Uint8Array, key: string | null): PreparedCall {
+  function prepare(
+    body: Uint8Array,
+    { key, credential }: { readonly key: string | null; readonly credential: string | null },
+  ): PreparedCall {
     const request = readRequest(body)
-    if (memberOf(request, CALLER_MEMBER) !== undefined) {
-      checkCallerMember(request)
-      return { body: new Uint8Array(body), call: { request, sends: null, isEncrypted: false } }
+    const own = readDemands(request)
+    const known = own.nonce === undefined ? nonceFor(key, body) : { nonce: own.nonce, sends: null }
+    const { nonce, sends } = known
+    const demand =
+      credential === null ? 'operator' : { sha256: digestCredential(nonce, credential) }
+    const demands = { nonce, credential: own.credential ?? demand }
+    const isTheirs = memberOf(request, DEMANDS_MEMBER) !== undefined
+    const sent = isTheirs ? replaceDemands(request, demands) : addDemands(body, demands)
+    return {
+      body: sent,
+      call: {
+        request: readRequest(sent),
+        sends,
+        credential: demands.credential,
+        isIdempotent: key !== null,
+        isEncrypted: false,
+      },
     }
-    const { nonce, sends } = nonceFor(key, body)
-    const withNonce = addMember(body, nonce)
-    return { body: withNonce, call: { request: readRequest(withNonce), sends, isEncrypted: false } }
   }
 
   function nonceFor(key: string | null, body: Uint8Array): { nonce: string; sends: number } {
@@ -226,23 +251,32 @@ function readRequest(body: Uint8Array): JsonObject {
   throw new AffidavitError('invalid_request', 'expected the body to be a JSON object')
 }
 
-function checkCallerMember(request: JsonObject): void {
-  const member = memberOf(request, CALLER_MEMBER) ?? null
-  const nonce = isJsonObject(member) ? memberOf(member, 'nonce') : undefined
-  if (typeof nonce !== 'string' || !CALLER_NONCE_FORM.test(nonce))
-    throw new AffidavitError(
-      'invalid_request',
-      `expected ${CALLER_MEMBER} to be { "nonce": 16 to 64 bytes in lower-case hex }`,
-    )
+/** What the caller demands by itself. */
+function readDemands(request: JsonObject): Demands {
+  try {
+    return demandsOf(request) ?? {}
+  } catch (cause) {
+    if (!(cause instanceof FormatError)) throw cause
+    throw new AffidavitError('invalid_request', cause.message, { cause })
+  }
 }
 
-/** Puts the nonce into the text of an object, whose other bytes stay as the caller wrote them. */
-function addMember(body: Uint8Array, nonce: string): Uint8Array<ArrayBuffer> {
+/** Puts demands into the text of an object, whose other bytes stay as the caller wrote them. */
+function addDemands(body: Uint8Array, demands: SentDemands): Uint8Array<ArrayBuffer> {
   const text = new TextDecoder().decode(body).trimStart()
   const rest = text.slice(1)
   const separator = rest.trimStart().startsWith('}') ? '' : ','
-  return new Uint8Array(encodeUtf8(`{"${CALLER_MEMBER}":{"nonce":"${nonce}"}${separator}${rest}`))
+  const member = `"${DEMANDS_MEMBER}":${JSON.stringify(demands)}`
+  return new Uint8Array(encodeUtf8(`{${member}${separator}${rest}`))
 }
+
+/** Writes a request anew whose caller demands something already: the hash is over the same. */
+function replaceDemands(request: JsonObject, demands: SentDemands): Uint8Array<ArrayBuffer> {
+  const replaced = { ...request, [DEMANDS_MEMBER]: demands }
+  return new Uint8Array(encodeUtf8(canonicalizeJson(replaced)))
+}
+
+type SentDemands = { readonly nonce: string; readonly credential: CredentialDemand }
 
 type Answered = {
   readonly call: SentCall
@@ -283,7 +317,7 @@ function checkStream(
   { body, ...so }: Answered & { readonly body: ReadableStream<Uint8Array> },
 ): Response {
   const stream = checkedStream(body, {
-    check: (chunks) => prove({ kind: 'stream', chunks }, so),
+    check: (chunks) => prove({ kind: 'stream', chunks, idempotent: so.call.isIdempotent }, so),
     hold: so.options.hold,
     bytesMax: so.options.bytesMax,
     signal: so.signal,

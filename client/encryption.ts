@@ -109,7 +109,7 @@ async function setUp({ publicKey }: EncryptionTarget, info: string) {
 }
 
 /** Bound to its call: the hex of the call's encapsulated key is the AAD. */
-async function sealCredential(
+export async function sealCredential(
   target: EncryptionTarget,
   { credential, enc }: { readonly credential: string; readonly enc: Uint8Array },
 ): Promise<string> {

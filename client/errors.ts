@@ -40,6 +40,7 @@ export type AffidavitErrorCode =
   | 'not_in_log' //               the receipt is not the leaf that it says it is
   | 'wrong_head' //               the log's head is not signed by the notary
   | 'wrong_provider' //           the enclave was not configured to ask this provider
+  | 'wrong_credential' //         the provider was not shown the credential that the call demands
   | 'asked_again' //              the gateway had the call made more than once
   | 'incomplete' //               the answer was cut
   | 'other_evidence' //           the evidence is of another completion

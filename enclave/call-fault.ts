@@ -5,6 +5,7 @@ const FAULT_STATUS: Readonly<Record<Exclude<EnclaveFaultCode, 'provider_refused'
   invalid_request: 422,
   unsupported_model: 404,
   provider_mismatch: 409,
+  credential_mismatch: 422,
   provider_error: 502,
   provider_unreachable: 502,
   provider_timeout: 504,

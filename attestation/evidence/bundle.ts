@@ -90,10 +90,13 @@ export type BundleBlock = {
 export function parseEvidenceBundle(json: Json): EvidenceBundle {
   const members = isJsonObject(json) ? json : {}
   const version = memberOf(members, 'version')
-  if (memberOf(members, 'format') !== BUNDLE_FORMAT || (version !== 1 && version !== 2))
+  if (
+    memberOf(members, 'format') !== BUNDLE_FORMAT ||
+    (version !== 1 && version !== 2 && version !== 3)
+  )
     throw new FormatError(
       'unknown_bundle',
-      `expected format to be ${BUNDLE_FORMAT} and version to be 1 or 2`,
+      `expected format to be ${BUNDLE_FORMAT} and version to be 1, 2 or 3`,
     )
   const bundle = membersOf(json, 'the bundle', BUNDLE_MEMBERS)
   parseBootConfiguration(bundle.boot_configuration)

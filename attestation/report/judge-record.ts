@@ -36,7 +36,7 @@ type SubjectDemands = {
  * Does NOT prove that `tx_hash` anchors the record, nor that `id` is what the gateway gave.
  */
 export async function judgeRecord(
-  { record, request, chunks }: Subject,
+  { record, request, chunks, idempotent = false }: Subject,
   {
     policy,
     allowOutcome = [],
@@ -48,7 +48,7 @@ export async function judgeRecord(
   const completed = isStored && isJsonObject(record) ? completeRecord(record, kept) : record
   const report = verifyRecord(completed, {
     ...(request === undefined ? {} : { request }),
-    ...(chunks === undefined ? {} : { chunks }),
+    ...(chunks === undefined ? {} : { chunks, idempotent }),
     decodeAttestation: decodeAttestationPayload,
   })
   return judgeReport(record, report, {

@@ -43,6 +43,8 @@ export type Subject = {
   readonly record: Json
   readonly request?: Json
   readonly chunks?: readonly JsonObject[]
+  /** Whether the call was sent with an `Idempotency-Key`. */
+  readonly idempotent?: boolean
 }
 
 /** What there is to check: an evidence bundle, of whatever version, or records. */
@@ -54,12 +56,18 @@ export type Evidence =
  * Gives what there is to check in attacker-controlled `input`: an evidence bundle (it has a
  * `format`), a call that the client saved, a stored record, a page of the history (each of its
  * records), an answer of the verified endpoint, or the event stream of one as it came; the last two
- * with the request's body. Throws EvidenceError for anything else, and for the body beside a saved
- * call, which has its own.
+ * with the request's body. `idempotent`: whether the call of an event stream was sent with an
+ * `Idempotency-Key`; a saved call says so itself. Throws EvidenceError for anything else, and for
+ * the body beside a saved call, which has its own.
  */
-export function readEvidence(input: Uint8Array, requestBody: Uint8Array | null): Evidence {
+export function readEvidence(
+  input: Uint8Array,
+  requestBody: Uint8Array | null,
+  idempotent = false,
+): Evidence {
   if (isEventStream(input)) {
-    return { kind: 'records', subjects: [readStream(input, readRequest(requestBody))] }
+    const subject = readStream(input, readRequest(requestBody))
+    return { kind: 'records', subjects: [{ ...subject, idempotent }] }
   }
   const value = readJson(() => parseExactJson(input), 'the input')
   if (!isJsonObject(value)) throw unfit('expected the input to be a JSON object')
@@ -75,7 +83,8 @@ function readProof(value: JsonObject): Subject {
   const { request, answer } = parseProof(value)
   if (answer.kind === 'whole') return { record: answer.answer, request }
   const chunks = answer.chunks.filter(isJsonObject)
-  return { record: chunks.at(-1) ?? {}, request, chunks }
+  const idempotent = answer.idempotent === true
+  return { record: chunks.at(-1) ?? {}, request, chunks, idempotent }
 }
 
 function parseProof(value: JsonObject): SavedProof {
@@ -100,8 +109,10 @@ export const NOTHING_KEPT: KeptFiles = { requestBody: null, answer: null, savedR
 export function readKeptFiles(given: {
   readonly request: Uint8Array | null
   readonly answer: Uint8Array | null
+  /** As in readEvidence. */
+  readonly idempotent?: boolean
 }): KeptFiles {
-  const kept = given.answer && readKeptAnswer(given.answer)
+  const kept = given.answer && readKeptAnswer(given.answer, given.idempotent === true)
   const savedRequest = kept?.request ?? null
   if (given.request !== null && savedRequest !== null) throw requestTwice()
   return { requestBody: given.request, answer: kept?.answer ?? null, savedRequest }
@@ -125,13 +136,16 @@ function requestTwice(): EvidenceError {
  * came, or a call that the client saved, which has its request too. Throws EvidenceError for
  * anything else, a record among it.
  */
-function readKeptAnswer(input: Uint8Array): {
+function readKeptAnswer(
+  input: Uint8Array,
+  idempotent: boolean,
+): {
   readonly answer: KeptAnswer
   /** Null in a file without one. */
   readonly request: Json | null
 } {
   if (isEventStream(input))
-    return { answer: { kind: 'stream', chunks: readChunks(input) }, request: null }
+    return { answer: { kind: 'stream', chunks: readChunks(input), idempotent }, request: null }
   const answer = readJson(() => parseExactJson(input), 'the answer')
   if (isJsonObject(answer) && memberOf(answer, 'format') === SAVED_PROOF_FORMAT)
     return parseProof(answer)

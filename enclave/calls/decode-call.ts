@@ -28,6 +28,7 @@ export function decodeCall(header: string | readonly string[] | undefined): Comp
     context,
     provider,
     credential,
+    is_callers: isCallers = false,
     outlives_gateway: outlivesGateway = false,
     tells_completion: tellsCompletion = false,
   } = decodeHeader(header)
@@ -35,12 +36,16 @@ export function decodeCall(header: string | readonly string[] | undefined): Comp
   if (typeof provider !== 'string') throw invalid('expected provider to be text')
   if (credential !== null && (typeof credential !== 'string' || !isCredential(credential)))
     throw invalidCredential()
+  if (typeof isCallers !== 'boolean') throw invalid('expected is_callers to be true or false')
   if (typeof outlivesGateway !== 'boolean')
     throw invalid('expected outlives_gateway to be true or false')
   if (typeof tellsCompletion !== 'boolean')
     throw invalid('expected tells_completion to be true or false')
   return {
-    ...{ context: text, provider, credential },
+    context: text,
+    provider,
+    credential,
+    is_callers: isCallers,
     ...(outlivesGateway ? { outlives_gateway: true } : {}),
     ...(tellsCompletion ? { tells_completion: true } : {}),
   }

@@ -1,20 +1,15 @@
 import { createHash } from 'node:crypto'
-import {
-  asksForUsage,
-  CALLER_MEMBER,
-  CALLER_NONCE_FORM,
-  stripUnsetMembers,
-} from '../../attestation/completion-hash.ts'
+import { asksForUsage, stripUnsetMembers } from '../../attestation/completion-hash.ts'
+import { DEMANDS_MEMBER, type Demands, demandsOf } from '../../attestation/demands.ts'
+import { FormatError } from '../../attestation/errors.ts'
 import { canonicalizeJson } from '../../attestation/json/canonical.ts'
 import { JsonError, type JsonErrorCode } from '../../attestation/json/json-error.ts'
 import { parseStrictJson } from '../../attestation/json/parse-strict.ts'
 import {
-  hasExactMembers,
   isJsonArray,
   isJsonObject,
   type Json,
   type JsonObject,
-  memberOf,
 } from '../../attestation/json/value.ts'
 import { CallFault } from '../call-fault.ts'
 import { removeMember, setIncludeUsage } from './edit-body.ts'
@@ -28,6 +23,7 @@ export type ParsedRequest = {
   /** SHA-256 of that text. */
   readonly requestDigest: Uint8Array
   readonly model: string
+  readonly demands: Demands
   readonly isStream: boolean
   /** The caller asked for usage in the stream himself. */
   readonly usageAsked: boolean
@@ -44,8 +40,9 @@ export type ParsedRequest = {
 
 /**
  * The request that a body is (attacker-controlled bytes): JSON that canonical JSON represents
- * faithfully, an object with a model and messages. The member `affidavit` is the caller's word to
- * the enclave, `{ nonce }`, and is not sent on. Everything else is between caller and provider.
+ * faithfully, an object with a model and messages. The member `affidavit` is what the caller
+ * demands of the enclave (demandsOf), and is not sent on. Everything else is between caller and
+ * provider.
  * `request`: the JSON of the body, where that was read before. Throws CallFault `invalid_request`.
  */
 export function parseRequest(
@@ -55,11 +52,11 @@ export function parseRequest(
   const { model, messages, stream, stream_options: options, n } = request
   if (typeof model !== 'string') throw invalid('model', 'expected model to be a string')
   if (!isJsonArray(messages)) throw invalid('messages', 'expected messages to be an array')
-  checkNonce(memberOf(request, CALLER_MEMBER) ?? null)
+  const demands = readDemands(request)
   const isStream = stream === true
   const usageAsked = asksForUsage(request)
   // Looked for in the bytes only where it is: that reads all of the body once more.
-  const own = Object.hasOwn(request, CALLER_MEMBER) ? removeMember(body, CALLER_MEMBER) : body
+  const own = Object.hasOwn(request, DEMANDS_MEMBER) ? removeMember(body, DEMANDS_MEMBER) : body
   const forwarded = isStream && !usageAsked ? setIncludeUsage(own, options ?? null) : own
   const canonicalRequest = canonicalizeJson(stripUnsetMembers(request))
   return {
@@ -67,6 +64,7 @@ export function parseRequest(
     canonicalRequest,
     requestDigest: createHash('sha256').update(canonicalRequest).digest(),
     model,
+    demands,
     isStream,
     usageAsked,
     choicesAsked: typeof n === 'number' && n >= 1 ? n : 1,
@@ -75,17 +73,13 @@ export function parseRequest(
   }
 }
 
-/**
- * Any other form is refused. A caller whose nonce was ignored would rely on a protection that is
- * not there.
- */
-function checkNonce(value: Json): void {
-  if (value === null) return
-  if (!isJsonObject(value) || !hasExactMembers(value, ['nonce']))
-    throw invalid(CALLER_MEMBER, 'expected affidavit to be an object of nonce alone')
-  const { nonce } = value
-  if (typeof nonce !== 'string' || !CALLER_NONCE_FORM.test(nonce))
-    throw invalid(CALLER_MEMBER, 'expected the nonce to be 16 to 64 bytes in lower-case hex')
+function readDemands(request: JsonObject): Demands {
+  try {
+    return demandsOf(request) ?? {}
+  } catch (error) {
+    if (!(error instanceof FormatError)) throw error
+    throw invalid(DEMANDS_MEMBER, error.message)
+  }
 }
 
 function parseBody(body: Uint8Array): JsonObject {

@@ -1,3 +1,4 @@
+import { type Demands, digestCredential } from '../../attestation/demands.ts'
 import type { Receipt } from '../../attestation/receipt.ts'
 import type { AttestationKeeper } from '../attestation-keeper.ts'
 import { CallerGone, CallFault, logFull } from '../call-fault.ts'
@@ -63,6 +64,7 @@ export async function serveCompletion(
 ): Promise<void> {
   if (port.isGone()) throw new CallerGone('the gateway closed the connection')
   const provider = findProvider(core.providers, { model: parsed.model, expected: call.provider })
+  checkCredential(call, parsed.demands)
   if (core.attestation.current() === null) throw core.attestation.unavailable()
   const space = core.space.reserve(requestBytes)
   if (space === null) throw logFull()
@@ -126,6 +128,27 @@ function findProvider(
     'provider_mismatch',
     `The model is served by ${provider.name}; the credential is for another.`,
   )
+}
+
+/**
+ * A gateway may leave a caller's credential out, or bring another one; the caller's word about it
+ * is in the request, which it cannot change unnoticed. Throws CallFault `credential_mismatch`.
+ */
+function checkCredential({ credential, is_callers: isCallers }: CompletionCall, demands: Demands) {
+  const { nonce = '', credential: demand } = demands
+  if (demand === undefined) return
+  const callers = isCallers === true ? credential : null
+  const isDemanded =
+    demand === 'operator'
+      ? callers === null
+      : callers !== null && digestCredential(nonce, callers) === demand.sha256
+  if (!isDemanded)
+    throw new CallFault(
+      'credential_mismatch',
+      demand === 'operator'
+        ? "The call demands the operator's credential, and came with a caller's."
+        : 'The credential that the call demands did not come with it.',
+    )
 }
 
 async function askProvider(running: RunningCall): Promise<void> {
@@ -269,6 +292,10 @@ function seal(
       outcome: result.outcome,
       startedAtMs,
       finishedAtMs: core.now(),
+      credential: {
+        from: call.credential === null ? 'none' : call.is_callers === true ? 'caller' : 'operator',
+        demanded: parsed.demands.credential !== undefined,
+      },
       context: call.context,
       isEncrypted,
       isTold: call.tells_completion === true,

@@ -13,11 +13,18 @@ const TOLD: Readonly<Partial<Record<EnclaveFault['code'], readonly [string, stri
   internal_error: ['internal_server_error', 'Internal server error', 500],
 }
 
+/** Members of a request that a fault is about. */
+const PARAMS: Readonly<Record<string, string>> = {
+  unsupported_model: 'model',
+  credential_mismatch: 'affidavit',
+}
+
 /** Faults after which trying again costs money or cannot help. */
 const FINAL: ReadonlySet<string> = new Set([
   'answer_too_large',
   'provider_credential_rejected',
   'commit_delayed',
+  'credential_mismatch',
 ])
 
 /** Seconds after which trying again may help, where the provider said none. */
@@ -75,7 +82,7 @@ export function answerError(error: {
       response: 'NOK',
       error: {
         ...{ status_code: status, code, message, type: typeOf(status) },
-        param: code === 'unsupported_model' ? 'model' : null,
+        param: PARAMS[code] ?? null,
         ...(providerCode === undefined ? {} : { provider_code: providerCode }),
       },
     }),

@@ -95,8 +95,15 @@ async function complete(
   await serveCompletion(
     core,
     {
-      call: { context: call.context, provider: provider?.name ?? '', credential },
-      ...{ parsed, requestBytes, isEncrypted: true },
+      call: {
+        context: call.context,
+        provider: provider?.name ?? '',
+        credential,
+        is_callers: opened.callerCredential !== null,
+      },
+      parsed,
+      requestBytes,
+      isEncrypted: true,
     },
     answer,
   )

@@ -5,7 +5,7 @@ import { hashResponse } from '../../attestation/completion-hash.ts'
 import { canonicalizeJson } from '../../attestation/json/canonical.ts'
 import { isCount, isJsonObject, type JsonObject, memberOf } from '../../attestation/json/value.ts'
 import { hashLeaf } from '../../attestation/merkle/hash.ts'
-import type { Receipt, ReceiptV2 } from '../../attestation/receipt.ts'
+import type { Receipt, ReceiptCredential, ReceiptV3 } from '../../attestation/receipt.ts'
 import type { AttestationDocument } from '../attestation-keeper.ts'
 import type { Account } from '../notary-key.ts'
 import {
@@ -34,6 +34,7 @@ export type FinishedCompletion = {
   readonly outcome: Receipt['outcome']
   readonly startedAtMs: number
   readonly finishedAtMs: number
+  readonly credential: ReceiptCredential
   /** The gateway's, handed back with the completion. */
   readonly context: string
   /** Request and answer are encrypted end to end: then neither is handed over. */
@@ -127,10 +128,10 @@ function makeReceipt(
   index: number,
   hashes: { readonly hash: string; readonly requestHash: string; readonly responseHash: string },
   finished: FinishedCompletion,
-): ReceiptV2 {
+): ReceiptV3 {
   const { model } = finished.response
   return {
-    version: 2,
+    version: 3,
     index,
     hash: hashes.hash,
     request_hash: hashes.requestHash,
@@ -148,5 +149,8 @@ function makeReceipt(
     stream_hash: finished.streamHash,
     attempt: finished.attempt,
     encrypted: finished.isEncrypted,
+    credential: finished.credential,
+    dialect: 'chat',
+    headers: {},
   }
 }

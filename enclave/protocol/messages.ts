@@ -13,14 +13,15 @@ import type { Receipt } from '../../attestation/receipt.ts'
  * gateway that asks an enclave without it gets `invalid_call` (404) and does without. The
  * measurements say which code answers.
  *
- * Version 2: streams end with the event `last`; receipts are of version 2. A gateway still works
- * with an enclave of version 1, so that gateways are replaced first and nothing that an older
- * enclave sealed is left behind.
+ * Version 2: streams end with the event `last`; receipts are of version 2. Version 3: receipts are
+ * of version 3, and callers may demand a credential. A gateway still works with enclaves of older
+ * versions, so that gateways are replaced first and nothing that an older enclave sealed is left
+ * behind.
  */
-export const PROTOCOL_VERSION = 2
+export const PROTOCOL_VERSION = 3
 
 /** Versions of enclaves that a gateway of this version works with. */
-export const PROTOCOL_VERSIONS: readonly number[] = [1, 2]
+export const PROTOCOL_VERSIONS: readonly number[] = [1, 2, 3]
 
 /** Paths of the enclave's socket, by the call they serve. */
 export const ENCLAVE_PATHS = {
@@ -101,6 +102,8 @@ export type CompletionCall = {
   readonly provider: string
   /** Sent to the provider as `Authorization: Bearer <credential>`; null sends none. */
   readonly credential: string | null
+  /** Whether that is the caller's own, and not the operator's. Default: false. */
+  readonly is_callers?: boolean
   /**
    * Whether the call goes on when the gateway closes the connection, so that its record can be
    * found by a gateway that did not see its answer. Default: false. An older enclave ignores it.
@@ -261,6 +264,7 @@ export type EnclaveFaultCode =
   | 'invalid_request' //          422  body is not faithful JSON, or not an object with model and messages (413: too long)
   | 'unsupported_model' //        404  no provider serves this model
   | 'provider_mismatch' //        409  the gateway named another provider than the model chooses
+  | 'credential_mismatch' //      422  the caller demanded another credential than the one there is
   | 'provider_refused' //         4xx  the provider's own client error, with its status and message
   | 'provider_error' //           502  the provider answered 5xx, a redirect, or something that is no completion
   | 'provider_unreachable' //     502  DNS, connect or TLS failure

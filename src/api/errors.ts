@@ -57,6 +57,8 @@ export const ERROR_RULES = {
   payload_too_large: { status: 413 },
   unsupported_media_type: { status: 415 },
   rate_limit_exceeded: { status: 429 },
+  /** The caller demanded another credential than its call came with, in between. */
+  credential_mismatch: { status: 422, param: 'affidavit', shouldRetry: false },
   /** A budget is used up: asking again does not help before it renews. */
   insufficient_quota: { status: 429, shouldRetry: false },
   headers_too_large: { status: 431 },

@@ -112,7 +112,7 @@ function domainFaults({ boot_configuration: boot }: Identity, domain: LogDomain)
   const faults: string[] = []
   if (!PROTOCOL_VERSIONS.includes(boot.protocol_version))
     faults.push(
-      `enclave: expected a protocol version of ${PROTOCOL_VERSIONS.join(' and ')}, got ${boot.protocol_version}`,
+      `enclave: expected one of the protocol versions ${PROTOCOL_VERSIONS.join(', ')}, got ${boot.protocol_version}`,
     )
   if (boot.chain_id !== domain.chainId)
     faults.push(`enclave: expected it to sign for chain ${domain.chainId}, got ${boot.chain_id}`)

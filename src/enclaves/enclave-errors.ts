@@ -76,6 +76,7 @@ export function callErrorOf(
     case 'provider_refused':
       return providerRefusal(fault, isOperatorCredential)
     case 'unsupported_model':
+    case 'credential_mismatch':
     case 'provider_error':
     case 'provider_unreachable':
     case 'provider_timeout':

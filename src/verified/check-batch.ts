@@ -131,7 +131,7 @@ function checkCompletion(sealed: SealedCompletion, index: number): Receipt {
     )
   const receipt = readReceipt(sealed.receipt, index)
   // Of an encrypted call the texts are not there, and nothing but the receipt says their hashes.
-  const isEncrypted = receipt.version === 2 && receipt.encrypted
+  const isEncrypted = receipt.version !== 1 && receipt.encrypted
   const isHashed = (text: string | null, expected: string) =>
     text === null ? isEncrypted : !isEncrypted && hash('sha256', text) === expected
   const hashes = receipt.request_hash + receipt.response_hash

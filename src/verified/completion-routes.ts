@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { CALLER_MEMBER, CALLER_NONCE_FORM } from '../../attestation/completion-hash.ts'
+import { DEMANDS_MEMBER, NONCE_FORM } from '../../attestation/demands.ts'
 import {
   type Claim,
   claimKey,
@@ -39,13 +39,22 @@ const BODIES_BYTES_MAX = 512 * 1024 * 1024
  */
 const CALL_BYTES = 100 * 1024
 
-/** The enclave checks the caller's member, with the bytes that it hashes. */
+/** SHA-256 in hex. */
+const DIGEST_FORM = /^[0-9a-f]{64}$/
+
+/** The enclave checks the caller's demands, with the bytes that it hashes. */
 const verifiedRequest = chatRequestWith({
-  [CALLER_MEMBER]: z
-    .strictObject({ nonce: z.string().regex(CALLER_NONCE_FORM) })
+  [DEMANDS_MEMBER]: z
+    .strictObject({
+      nonce: z.string().regex(NONCE_FORM).optional(),
+      credential: z
+        .union([z.literal('operator'), z.strictObject({ sha256: z.string().regex(DIGEST_FORM) })])
+        .optional(),
+    })
     .describe(
-      'A nonce of the caller, 16 to 64 bytes in hex: hashed with the request, not sent to the provider. ' +
-        "The receipt's `attempt` then says how often this very call was made.",
+      'What the caller demands of the enclave: hashed with the request, not sent to the provider. `nonce`: 16 to 64 bytes in hex; ' +
+        "the receipt's `attempt` then says how often this very call was made. `credential`, beside a nonce: `operator`, or " +
+        '`{ "sha256": … }` of the credential in `Fine-Tune-Authorization`; the enclave uses that one, or refuses the call (`credential_mismatch`).',
     )
     .nullish(),
 })

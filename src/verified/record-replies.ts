@@ -27,19 +27,29 @@ const receiptMembers = {
   finished_at: z.int().min(0),
 }
 
+const streamMembers = {
+  stream_hash: digest
+    .nullable()
+    .describe('Over the chunks that were given out; null when not streamed'),
+  attempt: z
+    .int()
+    .min(1)
+    .describe('How many times the log was asked for a completion of this request'),
+  encrypted: z.boolean(),
+}
+
 const receipt = z.union([
   z.strictObject({
-    version: z.literal(2),
+    version: z.literal(3),
     ...receiptMembers,
-    stream_hash: digest
-      .nullable()
-      .describe('Over the chunks that were given out; null when not streamed'),
-    attempt: z
-      .int()
-      .min(1)
-      .describe('How many times the log was asked for a completion of this request'),
-    encrypted: z.boolean(),
+    ...streamMembers,
+    credential: z
+      .strictObject({ from: z.enum(['caller', 'operator', 'none']), demanded: z.boolean() })
+      .describe('Whose credential the provider was shown, and whether the request demanded it'),
+    dialect: z.literal('chat'),
+    headers: z.strictObject({}).describe('Headers of the call that are hashed: none in chat'),
   }),
+  z.strictObject({ version: z.literal(2), ...receiptMembers, ...streamMembers }),
   z.strictObject({ version: z.literal(1), ...receiptMembers }),
 ])
 

@@ -155,7 +155,10 @@ async function ask(
       chosen = chooseCredential({ model, callerCredential }, boot.providers, own)
       noteInference(() => ({ provider: chosen.provider }))
       return {
-        ...{ context, provider: chosen.provider, credential: chosen.credential },
+        context,
+        provider: chosen.provider,
+        credential: chosen.credential,
+        is_callers: callerCredential !== null,
         ...(isKeyed ? { outlives_gateway: true } : {}),
         ...(options.committer.attends(chosenNotary) ? { tells_completion: true } : {}),
       }

@@ -1,9 +1,9 @@
 import { createHash } from 'node:crypto'
 import canonicalize from 'canonicalize'
 import { TypedDataEncoder, Wallet } from 'ethers'
-import type { JsonObject } from '../../attestation/json/value.ts'
+import { isJsonObject, type JsonObject } from '../../attestation/json/value.ts'
 import type { LogProof } from '../../attestation/log-proof.ts'
-import type { Receipt, ReceiptV2 } from '../../attestation/receipt.ts'
+import type { Receipt, ReceiptCredential, ReceiptV3 } from '../../attestation/receipt.ts'
 import { buildDocument } from '../support/nitro-builder/document-builder.ts'
 import { createReference } from './merkle/reference.ts'
 
@@ -71,9 +71,9 @@ export type BuiltRecord = {
 export type RecordParts = {
   readonly request?: JsonObject
   readonly response?: JsonObject
-  readonly receipt?: Partial<ReceiptV2>
-  /** Of the receipt; default 2. */
-  readonly version?: 1 | 2
+  readonly receipt?: Partial<ReceiptV3>
+  /** Of the receipt; default 3. */
+  readonly version?: 1 | 2 | 3
   /** Of a stream: what the receipt says of its chunks. */
   readonly streamHash?: string | null
   /** Leaves of other completions before and after this one. */
@@ -86,7 +86,7 @@ export type RecordParts = {
  * reference tree, so that nothing it is checked with took part in making it.
  */
 export function buildRecord(parts: RecordParts = {}): BuiltRecord {
-  const { request = REQUEST, response = RESPONSE, before = 5, after = 3, version = 2 } = parts
+  const { request = REQUEST, response = RESPONSE, before = 5, after = 3, version = 3 } = parts
   const requestHash = sha256(String(canonicalize(request)))
   const responseHash = sha256(String(canonicalize(response)))
   const hash = createHash('sha256').update(requestHash).update(responseHash).digest()
@@ -116,10 +116,14 @@ export function buildRecord(parts: RecordParts = {}): BuiltRecord {
     finished_at: 1760000001999,
   } as const
   const more = { stream_hash: parts.streamHash ?? null, attempt: 1, encrypted: false }
-  const receipt: Receipt =
-    version === 1
-      ? { ...stated, ...parts.receipt, version }
-      : { ...stated, ...more, ...parts.receipt, version }
+  const newest = { credential: credentialOf(request), dialect: 'chat', headers: {} } as const
+  const receipt = {
+    ...stated,
+    ...(version === 1 ? {} : more),
+    ...(version === 3 ? newest : {}),
+    ...parts.receipt,
+    version,
+  } as Receipt
   const proof = {
     hash: hash.toString('hex'),
     public_key: NOTARY.signingKey.publicKey,
@@ -141,6 +145,13 @@ export function buildRecord(parts: RecordParts = {}): BuiltRecord {
     },
     created: { ...response, ...proof, log: proveReceipt(receipt, after) },
   }
+}
+
+/** What an enclave states whose operator has a credential, and that does as the request demands. */
+export function credentialOf({ affidavit: demands }: JsonObject): ReceiptCredential {
+  const demand = isJsonObject(demands ?? null) ? (demands as JsonObject).credential : undefined
+  const isCallers = demand !== undefined && demand !== 'operator'
+  return { from: isCallers ? 'caller' : 'operator', demanded: demand !== undefined }
 }
 
 const DOCUMENT = buildDocument({

@@ -21,17 +21,24 @@ export const CHUNKS = [
   chunkOf({ content: '' }, 'stop'),
 ]
 
+/** Attacks that change nothing of what is assembled, nor of what any reader shows. */
+export const HARMLESS: ReadonlySet<string> = new Set([
+  'a member of null more, which no assembly shows',
+  'two chunks made one',
+  'one chunk made two',
+])
+
 type KeptStream = { readonly request: JsonObject; readonly chunks: readonly JsonObject[] }
 
 /**
- * A kept stream with its proof: of an enclave now, or (version 1) with the proof in a chunk of its
- * own.
+ * A kept stream with its proof: of an enclave now (version 3), of an older one, or (version 1) with
+ * the proof in a chunk of its own.
  */
 export function makeStream({
   version,
   usageAsked,
 }: {
-  version: 1 | 2
+  version: 1 | 2 | 3
   usageAsked: boolean
 }): KeptStream {
   const request: JsonObject = {
@@ -100,6 +107,30 @@ export const ATTACKS: readonly [
     'an error beside the choices',
     (chunks) => chunks.with(2, { ...at(chunks, 2), error: { message: 'x' } }),
   ],
+  [
+    'its finish_reason first, where some readers stop',
+    (chunks) =>
+      chunks.with(0, chunkOf({ role: 'assistant', content: '' }, 'stop')).with(3, {
+        ...at(chunks, 3),
+        choices: [{ index: 0, delta: { content: '' }, logprobs: null, finish_reason: null }],
+      }),
+  ],
+  [
+    'a false usage before its own',
+    (chunks) => [
+      at(chunks, 0),
+      { ...USAGE, usage: { prompt_tokens: 9, completion_tokens: 9, total_tokens: 18 } },
+      ...chunks.slice(1),
+    ],
+  ],
+  [
+    'two chunks made one',
+    (chunks) => chunks.toSpliced(1, 2, chunkOf({ content: 'Transfer nothing.' })),
+  ],
+  [
+    'one chunk made two',
+    (chunks) => chunks.toSpliced(1, 1, chunkOf({ content: 'Trans' }), chunkOf({ content: 'fer ' })),
+  ],
   ['another object', (chunks) => chunks.with(2, { ...at(chunks, 2), object: 'chat.completion' })],
 ]
 
@@ -110,6 +141,8 @@ export function keptStreams(): readonly {
   readonly text: string
 }[] {
   const forms = [
+    { version: 3, usageAsked: true },
+    { version: 3, usageAsked: false },
     { version: 2, usageAsked: true },
     { version: 2, usageAsked: false },
     { version: 1, usageAsked: true },
@@ -127,7 +160,7 @@ export function keptStreams(): readonly {
       text: textOf(one.chunks),
     }))
   })
-  const { request, chunks } = makeStream({ version: 2, usageAsked: true })
+  const { request, chunks } = makeStream({ version: 3, usageAsked: true })
   const text = textOf(chunks)
   return [
     ...whole,

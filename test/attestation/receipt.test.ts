@@ -28,6 +28,8 @@ describe('parseReceipt', () => {
     ['a stream', ['stream_hash'], HASH],
     ['a second attempt', ['attempt'], 2],
     ['an encrypted call', ['encrypted'], true],
+    ["a caller's credential", ['credential'], { from: 'caller', demanded: true }],
+    ['no credential', ['credential'], { from: 'none', demanded: false }],
   ])('parseReceipt accepts a valid receipt: %s', (_, path, value) => {
     const changed = replaceAt(receipt, path, value)
     expect(parseReceipt(changed)).toEqual(changed)
@@ -37,6 +39,13 @@ describe('parseReceipt', () => {
     const first = valueAt(buildRecord({ version: 1 }).stored, ['receipt'])
     expect(parseReceipt(first)).toEqual(first)
     expect(() => parseReceipt(replaceAt(first, ['version'], 2))).toThrow(FormatError)
+  })
+
+  it('a receipt of version 2, which has no credential, dialect and headers, is given as it is', () => {
+    const second = valueAt(buildRecord({ version: 2 }).stored, ['receipt'])
+    expect(parseReceipt(second)).toEqual(second)
+    expect(() => parseReceipt(replaceAt(second, ['version'], 3))).toThrow(FormatError)
+    expect(() => parseReceipt(replaceAt(receipt, ['version'], 2))).toThrow(FormatError)
   })
 
   it('a receipt that lacks one member or has one more, at any level, is refused', () => {
@@ -52,12 +61,17 @@ describe('parseReceipt', () => {
   })
 
   it.each<[string, JsonPath, Json]>([
-    ['another version', ['version'], 3],
+    ['another version', ['version'], 4],
     ['the version without its members', ['version'], 1],
     ['an attempt of 0', ['attempt'], 0],
     ['an attempt as text', ['attempt'], '1'],
     ['a stream hash that is none', ['stream_hash'], 'abc'],
     ['encrypted as a number', ['encrypted'], 0],
+    ['a credential of somebody else', ['credential', 'from'], 'gateway'],
+    ['demanded as text', ['credential', 'demanded'], 'true'],
+    ['another dialect', ['dialect'], 'responses'],
+    ['a header in chat', ['headers'], { accept: '*/*' }],
+    ['headers in an array', ['headers'], []],
     ['a version as text', ['version'], '1'],
     ['a negative index', ['index'], -1],
     ['a fractional index', ['index'], 0.5],

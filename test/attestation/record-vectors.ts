@@ -3,30 +3,34 @@ import { join } from 'node:path'
 import { completionDigest } from '../../attestation/account.ts'
 import { decodeHex, encodeHex } from '../../attestation/bytes.ts'
 import { hashChunks } from '../../attestation/completion-hash.ts'
+import { digestCredential } from '../../attestation/demands.ts'
 import type { Json, JsonObject } from '../../attestation/json/value.ts'
 import { hashReceipt, parseLogProof } from '../../attestation/log-proof.ts'
 import { parseReceipt } from '../../attestation/receipt.ts'
 import { treeHeadDigest } from '../../attestation/tree-head.ts'
 import { type RecordReport, verifyRecord } from '../../attestation/verify-record.ts'
 import { splitEvents, verifyStream } from '../../attestation/verify-stream.ts'
-import { type BuiltRecord, buildRecord, NOTARY } from './build-record.ts'
+import { type BuiltRecord, buildRecord, NOTARY, REQUEST } from './build-record.ts'
 import { CHUNKS, keptStreams } from './kept-streams.ts'
 
 /*
- * Makes test/vectors/records/second (a record with a receipt of version 2, in both its forms, with
+ * Makes test/vectors/records/third (a record with a receipt of version 3, in both its forms, with
  * every value on the way) and test/vectors/streams/kept.json (streams as they were kept, with what
- * a check of them finds). Run with node. records/first, of version 1, is from before and stays as
- * it is.
+ * a check of them finds). Run with node. records/first and records/second, of version 1 and 2, are
+ * from before and stay as they are.
  */
 
 const FOLDER = join(import.meta.dirname, '../vectors')
 
-const second = buildRecord()
-mkdirSync(join(FOLDER, 'records/second'), { recursive: true })
-write('records/second/request.json', second.request)
-write('records/second/stored.json', second.stored)
-write('records/second/created.json', second.created)
-write('records/second/values.json', describeValues(second))
+const NONCE = '0123456789abcdef'.repeat(2)
+/** What the caller demands: that the provider is shown its own credential. */
+const demands = { nonce: NONCE, credential: { sha256: digestCredential(NONCE, 'sk-of-a-caller') } }
+const third = buildRecord({ request: { ...REQUEST, affidavit: demands } })
+mkdirSync(join(FOLDER, 'records/third'), { recursive: true })
+write('records/third/request.json', third.request)
+write('records/third/stored.json', third.stored)
+write('records/third/created.json', third.created)
+write('records/third/values.json', describeValues(third))
 write('streams/kept.json', {
   source:
     'Streams as a caller kept them, with the body of their request: what each check of verifyStream finds, or the code it is refused with',

@@ -8,21 +8,24 @@ import type { Json, JsonObject } from '../../attestation/json/value.ts'
 import type { RecordReport } from '../../attestation/verify-record.ts'
 import { splitEvents, verifyStream } from '../../attestation/verify-stream.ts'
 import { buildRecord } from './build-record.ts'
-import { ATTACKS, CHUNKS, chunkOf, makeStream } from './kept-streams.ts'
+import { ATTACKS, CHUNKS, chunkOf, HARMLESS, makeStream } from './kept-streams.ts'
 
 const outcomes = (report: RecordReport, outcome: string) =>
   report.checks.filter((check) => check.outcome === outcome).map(({ name }) => name)
 
 describe('verifyStream', () => {
-  it('a stream passes as the enclave gave it out, by stream hash and assembled response', () => {
-    const { request, chunks } = makeStream({ version: 2, usageAsked: true })
-    const report = verifyStream(chunks, { request })
-    expect(outcomes(report, 'failed')).toEqual([])
-    expect(outcomes(report, 'not checked')).toEqual(['created_at', 'anchor'])
-  })
+  it.each([2, 3] as const)(
+    'a stream of version %i passes as the enclave gave it out',
+    (version) => {
+      const { request, chunks } = makeStream({ version, usageAsked: true })
+      const report = verifyStream(chunks, { request })
+      expect(outcomes(report, 'failed')).toEqual([])
+      expect(outcomes(report, 'not checked')).toEqual(['created_at', 'anchor'])
+    },
+  )
 
   it('a stream without usage passes by its stream hash, and the response hash is not checked', () => {
-    const { request, chunks } = makeStream({ version: 2, usageAsked: false })
+    const { request, chunks } = makeStream({ version: 3, usageAsked: false })
     const report = verifyStream(chunks, { request })
     expect(outcomes(report, 'failed')).toEqual([])
     expect(outcomes(report, 'not checked')).toEqual(['response hash', 'created_at', 'anchor'])
@@ -42,14 +45,14 @@ describe('verifyStream', () => {
     ])
   })
 
-  it('chunks that were cut in another way pass by what they say, and their stream hash is not checked', () => {
-    const { request, chunks } = makeStream({ version: 2, usageAsked: true })
+  it('chunks that were cut otherwise pass for a call with an Idempotency-Key alone', () => {
+    const { request, chunks } = makeStream({ version: 3, usageAsked: true })
     const [first = {}, , , ...rest] = chunks
-    const report = verifyStream([first, chunkOf({ content: 'Transfer nothing.' }), ...rest], {
-      request,
-    })
+    const merged = [first, chunkOf({ content: 'Transfer nothing.' }), ...rest]
+    const report = verifyStream(merged, { request, idempotent: true })
     expect(outcomes(report, 'failed')).toEqual([])
     expect(outcomes(report, 'not checked')).toContain('stream hash')
+    expect(outcomes(verifyStream(merged, { request }), 'failed')).toEqual(['stream hash'])
   })
 
   const delta = { role: 'assistant', content: 'Yes.' }
@@ -86,6 +89,8 @@ describe('verifyStream', () => {
   )
 
   describe.each([
+    { version: 3, usageAsked: true },
+    { version: 3, usageAsked: false },
     { version: 2, usageAsked: true },
     { version: 2, usageAsked: false },
     { version: 1, usageAsked: true },
@@ -93,11 +98,18 @@ describe('verifyStream', () => {
     it.each(ATTACKS)('verifyStream does not vouch for a stream with %s', (name, attack) => {
       const { request, chunks } = makeStream(form)
       const report = verifyStream(attack(chunks), { request })
-      // Null members are hashed in the stream hash alone; where the response can be recomputed,
-      // that is told instead.
-      const isOnlyTold = name.includes('null') && form.usageAsked
+      // Version 1 has no stream hash. What changes nothing that is shown is told there.
+      const isOnlyTold = HARMLESS.has(name) && form.version === 1
+      expect(report.ok).toBe(isOnlyTold)
       if (isOnlyTold) expect(outcomes(report, 'not checked')).toContain('stream hash')
-      else expect(report.ok).toBe(false)
+    })
+
+    it.each(ATTACKS)('verifyStream takes no repetition with %s', (name, attack) => {
+      const { request, chunks } = makeStream(form)
+      const report = verifyStream(attack(chunks), { request, idempotent: true })
+      // Where the response can be recomputed, harmless ones are told.
+      const isOnlyTold = HARMLESS.has(name) && form.usageAsked
+      expect(report.ok).toBe(isOnlyTold)
     })
   })
 

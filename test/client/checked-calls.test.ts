@@ -504,12 +504,15 @@ describe('an old answer', () => {
 
 describe('a nonce', () => {
   it.each([
-    ['{"model":"m"}', /^\{"affidavit":\{"nonce":"[0-9a-f]{64}"\},"model":"m"\}$/],
-    ['  {}', /^\{"affidavit":\{"nonce":"[0-9a-f]{64}"\}\}$/],
-    ['{ \n}', /^\{"affidavit":\{"nonce":"[0-9a-f]{64}"\} \n\}$/],
+    [
+      '{"model":"m"}',
+      /^\{"affidavit":\{"nonce":"[0-9a-f]{64}","credential":"operator"\},"model":"m"\}$/,
+    ],
+    ['  {}', /^\{"affidavit":\{"nonce":"[0-9a-f]{64}","credential":"operator"\}\}$/],
+    ['{ \n}', /^\{"affidavit":\{"nonce":"[0-9a-f]{64}","credential":"operator"\} \n\}$/],
     [
       '{"a":1e2,"b":"\\u00e9é"}\n',
-      /^\{"affidavit":\{"nonce":"[0-9a-f]{64}"\},"a":1e2,"b":"\\u00e9é"\}\n$/,
+      /^\{"affidavit":\{"nonce":"[0-9a-f]{64}","credential":"operator"\},"a":1e2,"b":"\\u00e9é"\}\n$/,
     ],
   ])('the nonce is put into %j, and nothing else is changed', async (body, form) => {
     const response = await client.fetch(client.url, { method: 'POST', body })

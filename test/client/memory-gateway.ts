@@ -5,7 +5,7 @@ import { encodeHex } from '../../attestation/bytes.ts'
 import { hashChunks } from '../../attestation/completion-hash.ts'
 import { ENCAPSULATED_KEY_HEADER } from '../../attestation/ehbp.ts'
 import type { Json, JsonObject } from '../../attestation/json/value.ts'
-import type { ReceiptV2 } from '../../attestation/receipt.ts'
+import type { ReceiptV3 } from '../../attestation/receipt.ts'
 import { createCheckedFetch } from '../../client/checked-fetch.ts'
 import { readExpectations } from '../../client/expectations.ts'
 import type { Fetch } from '../../client/gateway.ts'
@@ -49,7 +49,7 @@ export type Attack = {
   /** Members of the request that the enclave is asked with, and what it then states. */
   readonly request?: (request: JsonObject) => JsonObject
   readonly response?: (response: JsonObject) => JsonObject
-  readonly receipt?: Partial<ReceiptV2>
+  readonly receipt?: Partial<ReceiptV3>
   /** The answer, or the chunks of it, as they are given. */
   readonly answer?: (answer: JsonObject) => Json
   readonly chunks?: (chunks: readonly JsonObject[]) => readonly Json[]

@@ -50,6 +50,7 @@ export function wordsOf(
     ...one('--allow-outcome', demands.allow_outcomes?.join(',')),
     ...each('--request', demands.request === undefined ? [] : [fileOf(demands.request)]),
     ...each('--answer', demands.answer === undefined ? [] : [fileOf(demands.answer)]),
+    ...(demands.idempotent ? ['--idempotent'] : []),
     ...each('--crl', demands.crls?.map(fileOf)),
     ...one('--rpc', rpcUrl ?? undefined),
     ...one('--confirmations', demands.confirmations),

@@ -21,6 +21,7 @@ export type Demands = {
   readonly allow_outcomes?: readonly string[]
   readonly request?: string
   readonly answer?: string
+  readonly idempotent?: true
   readonly crls?: readonly string[]
   readonly chain?: ChainAnswers
   readonly confirmations?: number

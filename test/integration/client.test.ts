@@ -128,7 +128,7 @@ describe('its fetch', () => {
     ).toEqual([
       ...['request hash', 'response hash', 'hash', 'public key', 'signature', 'receipt'],
       ...['attestation key', 'receipt in log', 'tree head', 'notary', 'attestation document'],
-      ...['log domain', 'provider', 'outcome', 'attempt', 'encryption'],
+      ...['log domain', 'provider', 'outcome', 'attempt', 'credential', 'encryption'],
     ])
     expect(String(proof)).toContain('passed       signature')
     expect(await verify(proof as Proof)).toMatch(/^VALID|\nVALID/)
@@ -152,7 +152,7 @@ describe('its fetch', () => {
     const { baseURL, fetch, proofs, anchored } = await connect(trusted)
     await (await fetch(`${baseURL}/chat/completions`, post(ask('encrypted')))).json()
     const proof = proofs.latest as Proof
-    expect(proof.receipt).toMatchObject({ version: 2, encrypted: true })
+    expect(proof.receipt).toMatchObject({ version: 3, encrypted: true })
     const authorization = `Bearer ${service.apiKey}`
     const path = `${service.url}/v1/verified/chat/completions/${proof.hash}`
     const record = await (await globalThis.fetch(path, { headers: { authorization } })).json()
@@ -163,7 +163,7 @@ describe('its fetch', () => {
   it("the client's fetch sends its call unencrypted when it is told to", async () => {
     const { baseURL, fetch, proofs } = await connect({ ...trusted, encrypt: false })
     await (await fetch(`${baseURL}/chat/completions`, post(ask('in the clear')))).json()
-    expect(proofs.latest?.receipt).toMatchObject({ version: 2, encrypted: false })
+    expect(proofs.latest?.receipt).toMatchObject({ version: 3, encrypted: false })
     expect(proofs.latest?.checks.at(-1)).toMatchObject({ outcome: 'not checked' })
   })
 
@@ -175,8 +175,8 @@ describe('its fetch', () => {
     expect(new Set(nonces).size).toBe(2)
     const nonce = 'ab'.repeat(16)
     await (await fetch(url, post({ ...ask('with its own'), affidavit: { nonce } }))).json()
-    expect(proofs.latest?.request.affidavit).toEqual({ nonce })
-    expect(proofs.latest?.checks.at(-2)).toMatchObject({ name: 'attempt', outcome: 'not checked' })
+    expect(proofs.latest?.request.affidavit).toEqual({ nonce, credential: 'operator' })
+    expect(proofs.latest?.checks.at(-3)).toMatchObject({ name: 'attempt', outcome: 'not checked' })
   })
 
   it("the client's fetch repeats a call under its Idempotency-Key as the same call", async () => {

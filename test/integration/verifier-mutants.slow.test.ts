@@ -126,7 +126,6 @@ const SHADOWED_CODES: Readonly<Record<string, string>> = {
   certificate_signature_malformed: 'no such signature verifies',
   certificate_algorithm: 'the signature is verified as ecdsa-with-SHA384',
   certificate_key_type: 'no point on P-384 is read from it',
-  certificate_point: 'the platform imports no such key',
   signature_out_of_range: 'no such signature verifies',
   nonce_missing: 'none is not the one that is expected',
 }

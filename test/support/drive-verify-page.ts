@@ -88,6 +88,10 @@ export async function driveVerifyPage(page: Page): Promise<VerifyPageDriver> {
         )
       await files('Request', demands.request === undefined ? [] : [fileOf(demands.request)])
       await files('Answer', demands.answer === undefined ? [] : [fileOf(demands.answer)])
+      await tick(
+        'The call had an Idempotency-Key, so its stream may be a repetition',
+        demands.idempotent ?? false,
+      )
       const time = demands.historical ? 'own' : demands.at === undefined ? 'now' : 'given'
       await once('time', time, async () => {
         await page.getByLabel('When it has to be valid').selectOption(time)

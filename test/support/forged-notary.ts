@@ -7,13 +7,14 @@ import { hashChunks, hashCompletion } from '../../attestation/completion-hash.ts
 import { digestBootConfiguration } from '../../attestation/evidence/boot-configuration.ts'
 import type { JsonObject } from '../../attestation/json/value.ts'
 import { hashReceipt } from '../../attestation/log-proof.ts'
-import type { ReceiptV2 } from '../../attestation/receipt.ts'
+import type { ReceiptV3 } from '../../attestation/receipt.ts'
 import { treeHeadDigest } from '../../attestation/tree-head.ts'
 import { createNsmClient, type Nsm } from '../../enclave/nsm/nsm.ts'
 import { createCertificateChain } from '../../src/local/nsm/certificate-chain.ts'
 import { openDevelopmentRoot } from '../../src/local/nsm/development-root.ts'
 import type { SourceMeasurements } from '../../src/local/nsm/measured-source.ts'
 import { createSecurityModule } from '../../src/local/nsm/security-module.ts'
+import { credentialOf } from '../attestation/build-record.ts'
 
 /** An entry of `GET /v1/notaries`. */
 export type NotaryEntry = Readonly<Record<string, unknown>> & {
@@ -41,7 +42,7 @@ export type ForgedNotary = {
 type Exchange = {
   readonly request: JsonObject
   readonly response: JsonObject
-  readonly receipt?: Partial<ReceiptV2>
+  readonly receipt?: Partial<ReceiptV3>
 }
 
 export type ForgedNotaryOptions = {
@@ -66,8 +67,8 @@ export async function forgeNotary(options: ForgedNotaryOptions): Promise<ForgedN
 
   async function prove({ request, response, receipt = {} }: Exchange, streamHash: string | null) {
     const hashes = hashCompletion({ request, response })
-    const full: ReceiptV2 = {
-      version: 2,
+    const full: ReceiptV3 = {
+      version: 3,
       index: 0,
       hash: hashes.hash,
       request_hash: hashes.requestHash,
@@ -80,6 +81,9 @@ export async function forgeNotary(options: ForgedNotaryOptions): Promise<ForgedN
       stream_hash: streamHash,
       attempt: 1,
       encrypted: false,
+      credential: credentialOf(request),
+      dialect: 'chat',
+      headers: {},
       started_at: now() - 5,
       finished_at: now(),
       ...receipt,

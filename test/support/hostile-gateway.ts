@@ -27,7 +27,10 @@ export type PassingCall = {
   readonly headers: Readonly<Record<string, string>>
   /** As the client sent it, an encrypted one as Latin-1; empty for a GET. */
   readonly body: string
-  /** Asks the real gateway the same, or with another body, or with other headers beside its own. */
+  /**
+   * Asks the real gateway the same, or with another body, or with other headers beside its own: an
+   * empty one is left out.
+   */
   ask(body?: string, headers?: Readonly<Record<string, string>>): Promise<GatewayAnswer>
   /** Asks the real gateway for something else. */
   get(path: string): Promise<GatewayAnswer>
@@ -169,11 +172,15 @@ async function readCall(request: IncomingMessage, origin: string): Promise<Passi
     ask: (body = sent, more = {}) =>
       askReal(url, {
         method,
-        headers: { ...Object.fromEntries(headers), ...more },
+        headers: withoutEmpty({ ...Object.fromEntries(headers), ...more }),
         ...(method === 'GET' ? {} : { body: Buffer.from(body, encoding) }),
       }),
     get: (other) => askReal(new URL(other, origin), { headers: Object.fromEntries(headers) }),
   }
+}
+
+function withoutEmpty(headers: Readonly<Record<string, string>>): Record<string, string> {
+  return Object.fromEntries(Object.entries(headers).filter(([, value]) => value !== ''))
 }
 
 async function askReal(url: URL, init: RequestInit): Promise<GatewayAnswer> {

@@ -312,6 +312,7 @@ function finishedCompletion(
     response: given.completion,
     streamHash: request.stream === true ? hashChunks(given.chunks) : null,
     attempt: 1,
+    credential: { from: 'operator', demanded: false } as const,
     forwardedHash: '00'.repeat(32),
     receivedHash: '11'.repeat(32),
     provider: { name: call.provider, origin: 'http://127.0.0.1:9', tls: null },

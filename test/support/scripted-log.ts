@@ -277,6 +277,7 @@ function finish(index: number, completion: Sealed) {
     },
     streamHash: null,
     attempt: 1,
+    credential: { from: 'operator', demanded: false } as const,
     forwardedHash: 'a'.repeat(64),
     receivedHash: 'b'.repeat(64),
     provider: { name: 'demo', origin: 'http://127.0.0.1:1', tls: null },

@@ -19,6 +19,10 @@ export function registerVerify(program: Command): void {
       '--answer <file>',
       'the answer that came, JSON or a kept stream, or a saved proof: the evidence must be of it',
     )
+    .option(
+      '--idempotent',
+      'the call was sent with an Idempotency-Key: its stream may be a repetition, cut otherwise',
+    )
     .option('--json', 'print one JSON object')
   addBundleOptions(addGatewayOptions(command))
     .addHelpText('after', HELP)

@@ -9,7 +9,11 @@ import { readSource } from '../files.ts'
 import { tellingEvidence } from './read-evidence.ts'
 
 /** The files of what a caller kept, as commander gives them. */
-export type KeptOptions = { readonly request?: string; readonly answer?: string }
+export type KeptOptions = {
+  readonly request?: string
+  readonly answer?: string
+  readonly idempotent?: boolean
+}
 
 /**
  * Reads the files of what a caller kept. Throws CliError for those that cannot be read or are none,
@@ -17,13 +21,14 @@ export type KeptOptions = { readonly request?: string; readonly answer?: string 
  */
 export async function openKeptFiles(
   source: string,
-  { request, answer }: KeptOptions,
+  { request, answer, idempotent = false }: KeptOptions,
 ): Promise<KeptFiles> {
   if ([source, request, answer].filter((place) => place === '-').length > 1)
     throw new CliError('expected standard input (-) to be named once', EXIT_CODES.usage)
   const files = {
     request: request === undefined ? null : await readSource(request),
     answer: answer === undefined ? null : await readSource(answer),
+    idempotent,
   }
   return tellingEvidence(() => readKeptFiles(files))
 }

@@ -1,4 +1,4 @@
-import { CALLER_MEMBER, CALLER_NONCE_FORM } from '../../../attestation/completion-hash.ts'
+import { DEMANDS_MEMBER, NONCE_FORM } from '../../../attestation/demands.ts'
 import {
   type EvidenceBundle,
   type RedactablePart,
@@ -90,8 +90,8 @@ function guessableParts(
  * itself be guessed.
  */
 function hasNonce(request: JsonObject): boolean {
-  const nonce = memberAt(request, CALLER_MEMBER, 'nonce')
-  return typeof nonce === 'string' && CALLER_NONCE_FORM.test(nonce)
+  const nonce = memberAt(request, DEMANDS_MEMBER, 'nonce')
+  return typeof nonce === 'string' && NONCE_FORM.test(nonce)
 }
 
 const GUESSABLE: Readonly<Record<RedactablePart, string>> = {

@@ -42,7 +42,7 @@ export async function verifySource(source: string, options: VerifyOptions): Prom
   const kept = await openKeptFiles(source, options)
   const bytes = await readSource(place, key)
   if (hash !== null) checkAskedFor(hash, readBundle(bytes, "the gateway's answer"))
-  const evidence = tellingEvidence(() => readEvidence(bytes, kept.requestBody))
+  const evidence = tellingEvidence(() => readEvidence(bytes, kept.requestBody, options.idempotent))
   checkOptions(evidence, options)
   const isOfOne = evidence.kind === 'bundle' || evidence.subjects.length === 1
   const verifier = openVerifier({ isOfOne })

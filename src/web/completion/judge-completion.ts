@@ -29,7 +29,12 @@ export async function judgeCompletion(
   if (got !== hash) return { kind: 'other', got: typeof got === 'string' ? got : null }
   const outcome = await checker.run(
     {
-      ...{ kind: 'evidence', expectations, request: null, answer: kept, rpc: null },
+      kind: 'evidence',
+      expectations,
+      request: null,
+      answer: kept,
+      idempotent: false,
+      rpc: null,
       source: new Blob([canonicalizeJson(given)]),
     },
     () => undefined,

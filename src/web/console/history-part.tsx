@@ -153,7 +153,7 @@ function RecordView({
 }) {
   const { receipt, request, response } = record
   const [tone, words] = OUTCOMES[receipt.outcome]
-  const isEncrypted = receipt.version === 2 && receipt.encrypted
+  const isEncrypted = receipt.version !== 1 && receipt.encrypted
   const question = request === null ? null : textOf(request.messages.at(-1)?.content)
   const answer = response === null ? null : answerOf(response)
   return (
@@ -214,7 +214,7 @@ function Missing({
       </p>
     )
   if (request !== null) return null
-  const isEncrypted = receipt.version === 2 && receipt.encrypted
+  const isEncrypted = receipt.version !== 1 && receipt.encrypted
   return (
     <p class="faint">
       {isEncrypted ? 'No content is stored of an encrypted call.' : 'There is no content.'}

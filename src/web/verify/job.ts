@@ -55,6 +55,8 @@ export type Job = {
   /** What the reader kept: the body that was sent, the answer that came. */
   readonly request: Blob | null
   readonly answer: Blob | null
+  /** Whether the call of a kept stream was sent with an `Idempotency-Key`. */
+  readonly idempotent: boolean
   readonly expectations: Expectations
   /** The endpoint to ask about the block; null: none is asked. */
   readonly rpc: string | null

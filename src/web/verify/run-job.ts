@@ -90,7 +90,7 @@ async function recognize(source: Blob): Promise<Exclude<SourceKind, 'auto'>> {
 }
 
 async function judgeOne(job: Job, read: ReadExpectations): Promise<Outcome> {
-  const { source, request, answer, rpc, expectations } = job
+  const { source, request, answer, idempotent, rpc, expectations } = job
   const { expected } = read
   if (expected.confirmationsMin !== null && rpc === null)
     throw new ExpectationFault(
@@ -101,8 +101,9 @@ async function judgeOne(job: Job, read: ReadExpectations): Promise<Outcome> {
   const kept = readKeptFiles({
     request: request && (await bytesOf(request, SOURCE_BYTES_MAX, 'The request')),
     answer: answer && (await bytesOf(answer, SOURCE_BYTES_MAX, 'The answer')),
+    idempotent,
   })
-  const evidence = readEvidence(bytes, kept.requestBody)
+  const evidence = readEvidence(bytes, kept.requestBody, idempotent)
   const isOfOne = evidence.kind === 'bundle' || evidence.subjects.length === 1
   const verifier = await openVerifier(expectations, { isOfOne, nowMs: Date.now() })
   const askChain = rpc === null ? null : (block: number | null) => askChainAt(rpc, block)

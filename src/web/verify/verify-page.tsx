@@ -5,7 +5,7 @@ import { OutsideText } from '../kit/outside-text.tsx'
 import { CopyButton } from '../kit/values.tsx'
 import { EvidenceReport } from './evidence-report.tsx'
 import { ExpectationsForm, NO_FORM_EXPECTATIONS } from './expectations-form.tsx'
-import { FilesField, TextField } from './fields.tsx'
+import { FilesField, TextField, Tick } from './fields.tsx'
 import type { Job, Outcome, SourceKind } from './job.ts'
 import { type Linked, readFragment, takeLinked, writeFragment } from './link.ts'
 import { DocumentReport, ImageReport, ReleaseReport } from './other-reports.tsx'
@@ -34,6 +34,7 @@ export function VerifyPage() {
   const [kind, setKind] = useState<SourceKind>('auto')
   const [request, setRequest] = useState<readonly File[]>([])
   const [answer, setAnswer] = useState<readonly File[]>([])
+  const [idempotent, setIdempotent] = useState(false)
   const [expectations, setExpectations] = useState(NO_FORM_EXPECTATIONS)
   const [isExpecting, setIsExpecting] = useState(false)
   const [chain, setChain] = useState({ rpc: '', confirmations: '', explorer: '' })
@@ -41,7 +42,7 @@ export function VerifyPage() {
   const { progress, run, stop } = useChecker()
   const asGiven = (checked: Blob | null, isChainAsked: boolean): Given => ({
     values: [
-      ...[checked, kind, request, answer, expectations],
+      ...[checked, kind, request, answer, idempotent, expectations],
       ...(isChainAsked ? [chain.rpc.trim(), chain.confirmations.trim()] : []),
     ],
     isChainAsked,
@@ -50,7 +51,11 @@ export function VerifyPage() {
   const check = (given: Blob | null, so: { readonly rpc?: string } = {}) => {
     if (given === null) return
     const job: Job = {
-      ...{ source: given, kind, request: request[0] ?? null, answer: answer[0] ?? null },
+      source: given,
+      kind,
+      request: request[0] ?? null,
+      answer: answer[0] ?? null,
+      idempotent,
       expectations: {
         ...expectations,
         confirmations: so.rpc === undefined ? '' : chain.confirmations,
@@ -99,6 +104,11 @@ export function VerifyPage() {
           isMultiple={false}
           files={answer}
           onFiles={setAnswer}
+        />
+        <Tick
+          label="The call had an Idempotency-Key, so its stream may be a repetition"
+          isTicked={idempotent}
+          onTick={setIdempotent}
         />
       </details>
       <details

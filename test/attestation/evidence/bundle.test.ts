@@ -130,8 +130,8 @@ describe('parseEvidenceBundle', () => {
       () => Array.from({ length: 55 }, () => '00'.repeat(32)),
     ],
     ['an origin of 309 characters', ORIGIN_PLACE, () => `https://${'h'.repeat(301)}`],
-    ['another version', ['version'], () => 3],
-    ['the version of other receipts', ['version'], () => 1],
+    ['another version', ['version'], () => 4],
+    ['the version of other receipts', ['version'], () => 2],
     ['a receipt of another version', ['record', 'receipt', 'version'], () => 1],
     ['another format', ['format'], () => 'affidavit-evidence'],
   ])('parseEvidenceBundle refuses a value in another form: %s', (_, path, change) => {
@@ -325,7 +325,8 @@ function isItem(path: JsonPath): boolean {
 /** Whether another value of this kind is right in its form there. */
 function isAllowed(path: JsonPath, value: Json): boolean {
   const place = path.join('.')
-  if (place === 'record.receipt.encrypted') return typeof value === 'boolean'
+  if (/receipt\.(encrypted|credential\.demanded)$/.test(place)) return typeof value === 'boolean'
+  if (place === 'record.receipt.headers') return isJsonObject(value) && !Object.keys(value).length
   if (place === 'block' || place === 'record.receipt.stream_hash') return value === null
   if (place === 'record.receipt.model.returned') return value === null || isText(path, value)
   if (place === 'record.log.path') return isJsonArray(value) && value.length === 0

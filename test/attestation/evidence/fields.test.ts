@@ -59,6 +59,9 @@ const FIELDS: readonly Row[] = [
   ['record.receipt.stream_hash', () => '00'.repeat(32), ['receipt', ...LEAF]],
   ['record.receipt.attempt', add, LEAF],
   ['record.receipt.encrypted', () => true, LEAF],
+  ['record.receipt.credential.from', () => 'none', LEAF],
+  ['record.receipt.credential.demanded', () => true, ['receipt', ...LEAF]],
+  ['record.receipt.dialect', flip, ['format']],
   // The path from this leaf has the same form in a log of one leaf more: the head's signature gives
   // it away.
   ['record.log.size', add, ['tree head', 'anchor', 'anchor outcome']],
@@ -124,6 +127,8 @@ describe('verifyBundle on a bundle with one field altered', () => {
     // anchor adds in anchor-checks.test.ts. What is stated of an erasure nothing binds.
     const erased = ['at', 'by', 'reason'].map((member) => `record.erased.${member}`)
     const elsewhere = [
+      // Without members: any is refused.
+      'record.receipt.headers',
       ...['record.request_hash', 'record.response_hash', 'record.reanchored.*'],
       ...erased,
     ]

@@ -58,7 +58,9 @@ describe('readEvidence', () => {
     const saved = { format: 'affidavit-proof', version: 1, request: asked }
     expect(read({ ...saved, answer })).toEqual([{ record: answer, request: asked }])
     const chunks = [chunk('hello'), proof]
-    expect(read({ ...saved, chunks })).toEqual([{ record: proof, request: asked, chunks }])
+    const stream = { record: proof, request: asked, chunks }
+    expect(read({ ...saved, chunks })).toEqual([{ ...stream, idempotent: false }])
+    expect(read({ ...saved, chunks, idempotent: true })).toEqual([{ ...stream, idempotent: true }])
     expect(() => read({ ...saved, answer, chunks })).toThrow(EvidenceError)
     // It would not be compared with the one that was sent.
     expect(() => read({ ...saved, answer }, asked)).toThrow('the saved proof has the request')
@@ -74,7 +76,7 @@ describe('readEvidence', () => {
       const chunks = [chunk('a\u2028'), chunk('b'), proof]
       const text = `: ping${lineBreak}${lineBreak}${stream([...chunks, '[DONE]'], lineBreak)}`
       const [subject] = read(text, asked)
-      expect(subject).toEqual({ record: proof, request: asked, chunks })
+      expect(subject).toEqual({ record: proof, request: asked, chunks, idempotent: false })
     },
   )
 

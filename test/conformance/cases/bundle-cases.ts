@@ -146,7 +146,11 @@ const holds: readonly Draft[] = [
   ),
   draft('whole', bundle, {
     about:
-      'A bundle of version 2 in a block of six transactions: what the cases that fail are changed from.',
+      'A bundle of version 3 in a block of six transactions: what the cases that fail are changed from.',
+    expect: verified(OFFLINE),
+  }),
+  draft('receipt-of-version-2', built({ record: { version: 2 } }), {
+    about: 'A receipt of version 2, in a bundle of version 2.',
     expect: verified(OFFLINE),
   }),
   draft('receipt-of-version-1', built({ record: { version: 1 } }), {
@@ -804,10 +808,10 @@ const forms: readonly Draft[] = (
       setAt(bundle, ['block', 'note'], 'x'),
       'A member of the block that it does not have.',
     ],
-    ['another-version', { ...bundle, version: 3 }, 'A version that nobody knows.'],
+    ['another-version', { ...bundle, version: 4 }, 'A version that nobody knows.'],
     [
       'version-of-another-receipt',
-      { ...bundle, version: 1 },
+      { ...bundle, version: 2 },
       'The version is not that of the receipt.',
     ],
     [
@@ -891,12 +895,12 @@ const unreadable: readonly Draft[] = (
   [
     [
       'member-twice',
-      compact.replace('"version":2,', '"version":2,"version":2,'),
+      compact.replace('"version":3,', '"version":3,"version":3,'),
       'A member twice, with the same value.',
     ],
     [
       'member-twice-escaped',
-      compact.replace('"version":2,', '"version":2,"\\u0076ersion":2,'),
+      compact.replace('"version":3,', '"version":3,"\\u0076ersion":3,'),
       'A member twice, once escaped.',
     ],
     ['byte-order-mark', `\ufeff${compact}`, 'A byte order mark before the bundle.'],

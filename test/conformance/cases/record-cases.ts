@@ -82,6 +82,12 @@ const badKey = offCurve(String(record.public_key))
 const zeros = new Map([...PCR_VALUES, ...[0, 1, 2].map((at) => [at, new Uint8Array(48)] as const)])
 const late = MADE_AT.getTime() + 2 * 3600_000 + 1
 
+const NONCE = '0123456789abcdef'.repeat(2)
+const OPERATORS = { ...REQUEST, affidavit: { nonce: NONCE, credential: 'operator' } }
+const CALLERS = { ...REQUEST, affidavit: { nonce: NONCE, credential: { sha256: 'ab'.repeat(32) } } }
+const NONCELESS = { ...REQUEST, affidavit: { credential: 'operator' } }
+const UNKNOWN = { ...REQUEST, affidavit: { nonce: NONCE, credential: 'operator', account: 'x' } }
+
 const stored: readonly Draft[] = [
   draft('whole', record, {
     about: 'A stored record: what the cases that fail are changed from.',
@@ -91,6 +97,66 @@ const stored: readonly Draft[] = [
     about: 'A receipt of version 1.',
     expect: verified(...OF_RECORD),
   }),
+  draft('version-2', storedOf({ record: { version: 2 } }), {
+    about: 'A receipt of version 2.',
+    expect: verified(...OF_RECORD),
+  }),
+  draft(
+    'nothing-expected-of-version-3',
+    { path: 'records/third/stored.json' },
+    {
+      about:
+        "A published record of version 3, whose request demands the caller's credential; nothing is expected of its document.",
+      expect: consistent(...OF_RECORD, 'attestation'),
+    },
+    {},
+  ),
+  draft('credential/operators-as-demanded', storedOf({ record: { request: OPERATORS } }), {
+    about: "The request demands that the provider is shown no caller's credential.",
+    expect: verified(...OF_RECORD),
+  }),
+  draft('credential/callers-as-demanded', storedOf({ record: { request: CALLERS } }), {
+    about: "The request demands a caller's credential, which the receipt says was shown.",
+    expect: verified(...OF_RECORD),
+  }),
+  draft(
+    'credential/none-as-demanded',
+    storedOf({
+      record: { request: OPERATORS, receipt: { credential: { from: 'none', demanded: true } } },
+    }),
+    {
+      about: 'The operator has no credential for the provider.',
+      expect: verified(...OF_RECORD),
+    },
+  ),
+  draft(
+    'credential/callers-without-demand',
+    storedOf({ record: { receipt: { credential: { from: 'caller', demanded: false } } } }),
+    {
+      about: 'Without a demand, whatever the receipt says of the credential is taken.',
+      expect: verified(...OF_RECORD),
+    },
+  ),
+  ...(
+    [
+      ['operators-for-callers', CALLERS, 'operator', true, "the caller's was demanded"],
+      ['none-for-callers', CALLERS, 'none', true, "the caller's was demanded"],
+      ['callers-for-operators', OPERATORS, 'caller', true, "no caller's was demanded"],
+      ['not-said-to-be-demanded', OPERATORS, 'operator', false, 'the receipt denies the demand'],
+      ['said-to-be-demanded', REQUEST, 'operator', true, 'nothing was demanded'],
+      ['without-nonce', NONCELESS, 'operator', true, 'a demand without a nonce means nothing'],
+      ['unknown-demand', UNKNOWN, 'operator', true, 'nobody knows what is demanded'],
+    ] as const
+  ).map(([name, request, from, demanded, why]) =>
+    fails(
+      `credential/${name}`,
+      storedOf({ record: { request, receipt: { credential: { from, demanded } } } }),
+      {
+        about: `The provider was shown another credential than was demanded: ${why}.`,
+        failed: ['receipt'],
+      },
+    ),
+  ),
   draft(
     'nothing-expected',
     { path: 'records/second/stored.json' },

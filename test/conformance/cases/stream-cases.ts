@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { assembleCompletion } from '../../../attestation/assemble-completion.ts'
 import { hashChunks } from '../../../attestation/completion-hash.ts'
 import type { Json, JsonObject } from '../../../attestation/json/value.ts'
-import { ATTACKS, CHUNKS, chunkOf } from '../../attestation/kept-streams.ts'
+import { ATTACKS, CHUNKS, chunkOf, HARMLESS } from '../../attestation/kept-streams.ts'
 import { VECTORS } from '../manifest.ts'
 import {
   consistent,
@@ -95,6 +95,26 @@ function draft(
 const GIVEN = [...CHUNKS, USAGE]
 const REPLACED = GIVEN.map((chunk, at) => ({ ...chunk, service_tier: at < 2 ? 'best' : 'default' }))
 const whole = proven(GIVEN)
+const FINISH_FIRST = 'its finish_reason first, where some readers stop'
+const USAGE_FIRST = 'a false usage before its own'
+/** What somebody in between does that leaves the assembled response as it was. */
+const RECUT: ReadonlySet<string> = new Set([...HARMLESS, FINISH_FIRST, USAGE_FIRST])
+
+function attack(name: string, chunks: readonly JsonObject[]): readonly JsonObject[] {
+  const change = ATTACKS.find(([known]) => known === name)?.[1]
+  if (change === undefined) throw new Error(`unknown attack ${name}`)
+  return change(chunks)
+}
+
+/** A repetition for an Idempotency-Key, whose chunks are not those that were given out. */
+function repeated(
+  name: string,
+  chunks: readonly JsonObject[],
+  told: Pick<Draft, 'about' | 'expect'>,
+): Draft {
+  const demands = { ...EXPECTED_OF_RECORD, idempotent: true } as const
+  return draft(name, proven(chunks, { streamHash: 'ab'.repeat(32) }), told, REQUEST, demands)
+}
 const WRONG = invalid(['response hash', 'stream hash', 'hash', 'signature', 'receipt'], ...NEVER)
 
 const streams: readonly Draft[] = [
@@ -111,16 +131,46 @@ const streams: readonly Draft[] = [
     },
     REQUEST_WITHOUT_USAGE,
   ),
-  draft('repeated', proven(GIVEN, { streamHash: 'ab'.repeat(32) }), {
+  draft('stream-hash/cut-otherwise', proven(GIVEN, { streamHash: 'ab'.repeat(32) }), {
+    about:
+      'Other chunks than those given out, which assemble to the same: of a call without an Idempotency-Key.',
+    expect: invalid(['stream hash'], ...NEVER),
+  }),
+  repeated('repeated', GIVEN, {
     about:
       'Other chunks than those first given out, which assemble to the same: as when an answer is repeated.',
     expect: verified(...NEVER, 'stream hash'),
   }),
-  draft('stream-hash/replaced-member', proven(REPLACED, { streamHash: 'ab'.repeat(32) }), {
+  repeated('stream-hash/repeated-with-a-replaced-member', REPLACED, {
     about:
-      'Other chunks than those first given out, which assemble to the same: but a member of the first is replaced later, so that what was shown is not what was signed.',
+      'A repetition that assembles to the same: but a member of the first is replaced later, so that what was shown is not what was signed.',
     expect: invalid(['stream hash'], ...NEVER),
   }),
+  repeated('stream-hash/repeated-with-its-finish-reason-first', attack(FINISH_FIRST, GIVEN), {
+    about:
+      'A repetition that assembles to the same: but its choice goes on after its finish_reason.',
+    expect: invalid(['stream hash'], ...NEVER),
+  }),
+  repeated('stream-hash/repeated-with-two-usages', attack(USAGE_FIRST, GIVEN), {
+    about: 'A repetition that assembles to the same: but it has another usage before its own.',
+    expect: invalid(['stream hash'], ...NEVER),
+  }),
+  ...[...RECUT].map((name) =>
+    draft(`stream-hash/${slugOf(name)}`, attack(name, whole), {
+      about: `Somebody in between: ${name}. All else of the answer is as it was signed.`,
+      expect: invalid(['stream hash'], ...NEVER),
+    }),
+  ),
+  ...[
+    ['another-object', GIVEN.map((chunk) => ({ ...chunk, object: 'chat.completion' }))] as const,
+    ['a-later-id', GIVEN.with(2, { ...GIVEN[2], id: 'c2' })] as const,
+    ['a-later-model', GIVEN.with(2, { ...GIVEN[2], model: 'better' })] as const,
+  ].map(([name, chunks]) =>
+    draft(`ambiguous/${name}`, proven(chunks, { response: assembleCompletion(GIVEN) }), {
+      about: 'The chunks have the stream hash of the receipt, and readers may differ about them.',
+      expect: invalid(['response hash', 'hash', 'signature', 'receipt'], ...NEVER),
+    }),
+  ),
   draft(
     'stream-hash/not-streamed',
     proven(GIVEN, { request: REQUEST_UNSTREAMED, streamHash: null }),
@@ -144,7 +194,7 @@ const streams: readonly Draft[] = [
     REQUEST,
     { ...EXPECTED_OF_RECORD, pcrs: { 0: 'ab'.repeat(48) } },
   ),
-  ...ATTACKS.filter(([name]) => !/null more/.test(name)).map(([name, change]) =>
+  ...ATTACKS.filter(([name]) => !RECUT.has(name)).map(([name, change]) =>
     draft(`attacked/${slugOf(name)}`, change(whole), {
       about: `Somebody in between: ${name}.`,
       expect: WRONG,

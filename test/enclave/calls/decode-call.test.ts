@@ -7,7 +7,7 @@ import {
 import { PULL_WAIT_MAX_MS } from '../../../enclave/protocol/messages.ts'
 
 const encode = (value: unknown) => Buffer.from(JSON.stringify(value)).toString('base64url')
-const call = { context: 'c', provider: 'openai', credential: 'sk-1' }
+const call = { context: 'c', provider: 'openai', credential: 'sk-1', is_callers: true }
 const invalidCall = expect.objectContaining({
   fault: expect.objectContaining({ status: 400, code: 'invalid_call' }),
 })
@@ -23,6 +23,11 @@ describe('decodeCall', () => {
     expect(decodeCall(encode({ ...call, ...neither }))).toEqual(call)
   })
 
+  it("a credential is the operator's unless the gateway says that it is the caller's", () => {
+    const { is_callers: _, ...ofOlderGateway } = call
+    expect(decodeCall(encode(ofOlderGateway))).toEqual({ ...call, is_callers: false })
+  })
+
   it.each<[string, string | undefined]>([
     ['no header', undefined],
     ['another alphabet', `${encode(call)}+/=`],
@@ -34,6 +39,7 @@ describe('decodeCall', () => {
     ['no credential', encode({ context: '', provider: 'a' })],
     ['an empty credential', encode({ ...call, credential: '' })],
     ['a line break in the credential', encode({ ...call, credential: 'a\r\nx-evil: 1' })],
+    ['no word whose credential it is', encode({ ...call, is_callers: 'yes' })],
     ['no word whether it goes on', encode({ ...call, outlives_gateway: 1 })],
     ['no word whether it is told', encode({ ...call, tells_completion: 'yes' })],
     ['a credential over the limit', encode({ ...call, credential: 'a'.repeat(4097) })],

@@ -66,7 +66,14 @@ describe('parseRequest', () => {
 
   it.each([
     ['no object', '"ab"'],
-    ['without nonce', '{}'],
+    ['a credential without a nonce', '{"credential":"operator"}'],
+    ['another word for a credential', `{"nonce":"${'ab'.repeat(16)}","credential":"caller"}`],
+    ['half a digest', `{"nonce":"${'ab'.repeat(16)}","credential":{"sha256":"abcd"}}`],
+    [
+      'a digest and more',
+      `{"nonce":"${'ab'.repeat(16)}","credential":{"sha256":"${'ab'.repeat(32)}","x":1}}`,
+    ],
+    ['a list', '[]'],
     ['with another member', `{"nonce":"${'ab'.repeat(16)}","x":1}`],
     ['a short nonce', `{"nonce":"${'ab'.repeat(15)}"}`],
     ['a long nonce', `{"nonce":"${'ab'.repeat(65)}"}`],

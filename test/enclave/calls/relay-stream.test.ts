@@ -624,7 +624,7 @@ describe('the last chunk of a stream', () => {
       const given = chunks as unknown as readonly JsonObject[]
       const taken = await takeOne()
       expect(receiptOf(taken)).toMatchObject({
-        version: 2,
+        version: 3,
         stream_hash: hashChunks(given),
         encrypted: false,
       })

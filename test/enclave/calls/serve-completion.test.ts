@@ -202,7 +202,7 @@ describe('the receipt of a call', () => {
     const attemptOf = async () => receiptOf(await takeOne())
     await enclave.complete(nonced('a'))
     expect(await attemptOf()).toMatchObject({
-      version: 2,
+      version: 3,
       attempt: 1,
       stream_hash: null,
       encrypted: false,

@@ -600,11 +600,3 @@ describe('an enclave that stops', () => {
     await own.stop()
   })
 })
-
-it('the enclave does not see that the gateway dropped a credential, and uses the operator’s', async () => {
-  const call = await sealParts(publicKey, [whole], CALLERS)
-  const without = { ...call, credential: null }
-  const answer = await callEncrypted(gateway({ credentials: { hostile: OPERATORS } }), without)
-  expect(answer.head?.status).toBe(200)
-  expect(provider.requests.at(-1)?.headers.get('authorization')).toBe(`Bearer ${OPERATORS}`)
-})

@@ -25,6 +25,7 @@ const finished: FinishedCompletion = {
   },
   streamHash: hex('stream'),
   attempt: 3,
+  credential: { from: 'caller', demanded: true } as const,
   forwardedHash: hex('forwarded'),
   receivedHash: hex('received'),
   provider: { name: 'demo', origin: 'http://127.0.0.1:1', tls: null },
@@ -69,7 +70,7 @@ describe('sealCompletion', () => {
     })
     expect(sealed).not.toHaveProperty('usage')
     expect(parseReceipt(parseStrictJson(Buffer.from(sealed?.receipt ?? '')))).toEqual({
-      version: 2,
+      version: 3,
       index: 0,
       hash,
       request_hash: requestHash,
@@ -84,6 +85,9 @@ describe('sealCompletion', () => {
       stream_hash: hex('stream'),
       attempt: 3,
       encrypted: false,
+      credential: { from: 'caller', demanded: true },
+      dialect: 'chat',
+      headers: {},
     })
     const signature = decodeHex(sealed?.signature ?? '')
     const { publicKey } = notary.account

@@ -231,7 +231,7 @@ describe('a verified completion with an Idempotency-Key', () => {
       const { usage, ...said } = assembleCompletion(again)
       expect(usage).toEqual({ total_tokens: 3 })
       expect(canonicalizeJson(said)).toBe(canonicalizeJson(assembleCompletion(first)))
-      const report = verifyStream(again, { request: body })
+      const report = verifyStream(again, { request: body, idempotent: true })
       expect(report.ok).toBe(true)
       expect(report.checks.find(({ name }) => name === 'response hash')?.outcome).toBe('passed')
       expect(again[0]).toMatchObject({

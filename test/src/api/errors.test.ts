@@ -12,14 +12,14 @@ import { DatabaseAwayError } from '../../../src/storage/errors.ts'
 
 describe('errorReply', () => {
   it('an error reply answers every code in the envelope with its status', () => {
-    for (const [code, { status }] of Object.entries(ERROR_RULES)) {
+    for (const [code, { status, ...rule }] of Object.entries(ERROR_RULES)) {
       const reply = errorReply(new ApiError(code as ErrorCode, 'words'))
       expect(reply.status).toBe(status)
       expect(JSON.parse(reply.body)).toEqual({
         response: 'NOK',
         error: {
           ...{ status_code: status, code, message: 'words' },
-          ...{ type: expect.any(String), param: code === 'unsupported_model' ? 'model' : null },
+          ...{ type: expect.any(String), param: 'param' in rule ? rule.param : null },
         },
       })
       expect(ERROR_TYPES).toContain(JSON.parse(reply.body).error.type)

@@ -307,7 +307,7 @@ describe('an evidence bundle', () => {
     const bundle = await (await getPath(gateway, path(hash))).json()
     expect(bundle).toMatchObject({
       format: 'affidavit-evidence-bundle',
-      version: 2,
+      version: 3,
       record: { hash, request: { user: `${SECRETS[0]} 2` }, receipt: { index: 2 } },
       boot_configuration: { chain_id: SCRIPTED_DOMAIN.chainId },
       transaction: expect.stringMatching(/^0x02/),

@@ -140,6 +140,48 @@ const CHUNKS: readonly AttackCase[] = casesOf('alters the stream', [
   ],
 ])
 
+/** What leaves the assembled answer as it was signed: only the stream hash shows it. */
+const RECUTS: readonly AttackCase[] = casesOf('cuts the stream otherwise', [
+  [
+    'its finish_reason first, where some readers stop',
+    'wrong_stream',
+    events((data) => {
+      const chunks = data.slice(0, -1).map((text): Loose => JSON.parse(text))
+      const end = chunks.findIndex((value) => value.choices[0]?.finish_reason === 'stop')
+      chunks[0].choices[0].finish_reason = 'stop'
+      chunks[end].choices[0].finish_reason = null
+      return [...chunks.map((value) => JSON.stringify(value)), ...data.slice(-1)]
+    }),
+  ],
+  [
+    'a false usage before its own',
+    'wrong_stream',
+    events((data) => {
+      const value = JSON.parse(data[1] ?? '')
+      const usage = { prompt_tokens: 1, completion_tokens: 1, total_tokens: 9999 }
+      return data.toSpliced(1, 0, JSON.stringify({ ...value, choices: [], usage }))
+    }),
+  ],
+  [
+    'two chunks made one',
+    'wrong_stream',
+    events((data) => {
+      const [first, second] = data.slice(1, 3).map((text): Loose => JSON.parse(text))
+      delta(first).content += delta(second).content
+      return data.toSpliced(1, 2, JSON.stringify(first))
+    }),
+  ],
+  [
+    'one chunk made two',
+    'wrong_stream',
+    events((data) => {
+      const { content } = delta(JSON.parse(data[1] ?? ''))
+      const halves = [content.slice(0, 2), content.slice(2)]
+      return data.toSpliced(1, 1, ...halves.map((half) => sibling(data, { content: half })))
+    }),
+  ],
+]).map((one) => ({ ...one, request: { stream_options: { include_usage: true } } }))
+
 const FORMS: readonly AttackCase[] = casesOf('writes the stream so that readers differ', [
   [
     'a member twice',
@@ -374,6 +416,7 @@ export function streamAttacks(forge: Forge): readonly AttackCase[] {
     )
   return [
     ...CHUNKS,
+    ...RECUTS,
     ...FORMS,
     ...BREAKS,
     ...PROOF,

@@ -30,6 +30,8 @@ import { documentOf, leafUsage } from './chain-documents.ts'
 
 const sha256Algorithm = sequence(objectIdentifier('1.2.840.10045.4.3.2'))
 const keyOf = (point: Uint8Array) => sequence(p384Algorithm, bitString(point))
+const compressed = (point: Uint8Array) =>
+  Uint8Array.of(2 + ((point.at(-1) ?? 0) & 1), ...point.subarray(1, 49))
 const rsaKey = sequence(
   sequence(objectIdentifier('1.2.840.113549.1.1.1'), encodeDer(0x05)),
   bitString(sequence(integer(65537), integer(3))),
@@ -205,7 +207,8 @@ export const certificateRefusals: readonly Refusal[] = [
   {
     code: 'certificate_point',
     name: 'a compressed point',
-    document: altered(4, { publicKey: keyOf(Uint8Array.of(2, ...pointOf(4).subarray(1, 49))) }),
+    // Of the same point: only the rule refuses it.
+    document: altered(4, { publicKey: keyOf(compressed(pointOf(4))) }),
   },
   {
     code: 'certificate_point',

@@ -149,7 +149,7 @@ describe('affidavit verify, of an evidence bundle', () => {
     })
     const { code, report } = await verify(changed, ...trust)
     expect([code, outcomeOf(report, 'created_at')]).toEqual([1, 'failed'])
-    const future = await verify(await save('future.json', { ...bundle, version: 3 }))
+    const future = await verify(await save('future.json', { ...bundle, version: 4 }))
     expect([future.code, outcomeOf(future.report, 'format')]).toEqual([1, 'failed'])
   })
 

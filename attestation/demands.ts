@@ -1,0 +1,66 @@
+import { concatBytes, decodeHex, encodeHex, encodeUtf8, HASH_BYTES, sha256 } from './bytes.ts'
+import { formOf, formsOf } from './json/forms.ts'
+import { isJsonObject, type Json, type JsonObject, memberOf } from './json/value.ts'
+
+const { hexOf, invalid, membersOf, textOf } = formsOf('invalid_demand')
+
+/** The member of a request in which its caller tells the enclave what it demands of the call. */
+export const DEMANDS_MEMBER = 'affidavit'
+
+/**
+ * What a caller demands of a call (README.md of this folder, Demands of a caller): hashed with the
+ * request, and not sent to the provider.
+ */
+export type Demands = {
+  /** 16 to 64 bytes in lower-case hex. */
+  readonly nonce?: string
+  /** Whose credential the provider may be shown. */
+  readonly credential?: CredentialDemand
+}
+
+/** No caller's credential; or the one that has this digest (digestCredential). */
+export type CredentialDemand = 'operator' | { readonly sha256: string }
+
+/** The form of a nonce. A shorter one could be guessed. */
+export const NONCE_FORM = /^([0-9a-f]{2}){16,64}$/
+
+/**
+ * The demands of a request (attacker-controlled); null when it has none. Any other form is refused:
+ * a caller whose demand was ignored would rely on a protection that is not there. Throws
+ * FormatError `invalid_demand`.
+ */
+export function demandsOf(request: JsonObject): Demands | null {
+  const value = memberOf(request, DEMANDS_MEMBER) ?? null
+  if (value === null) return null
+  const names = ['nonce', 'credential'] as const
+  const given = isJsonObject(value) ? names.filter((name) => Object.hasOwn(value, name)) : names
+  const { nonce, credential } = membersOf(value, DEMANDS_MEMBER, given) as Partial<
+    Record<(typeof names)[number], Json>
+  >
+  if (credential !== undefined && nonce === undefined)
+    throw invalid(`${DEMANDS_MEMBER}.credential`, 'beside a nonce')
+  return {
+    ...(nonce === undefined ? {} : { nonce: textOf(nonce, NONCE_NAME, NONCE) }),
+    ...(credential === undefined ? {} : { credential: parseCredential(credential) }),
+  }
+}
+
+const NONCE_NAME = `${DEMANDS_MEMBER}.nonce`
+const NONCE = { ...formOf(NONCE_FORM), expectation: '16 to 64 bytes in lower-case hex' }
+
+function parseCredential(value: Json): CredentialDemand {
+  const name = `${DEMANDS_MEMBER}.credential`
+  if (value === 'operator') return value
+  if (!isJsonObject(value)) throw invalid(name, '"operator" or an object of sha256')
+  return { sha256: hexOf(membersOf(value, name, ['sha256']).sha256, `${name}.sha256`, HASH_BYTES) }
+}
+
+/**
+ * The digest (hex) by which a caller names its credential in `affidavit.credential`: SHA-256 of
+ * `affidavit credential`, a zero byte, the bytes of the nonce, and the credential in UTF-8, without
+ * `Bearer `. The nonce keeps it from being compared between calls, or guessed ahead of them.
+ */
+export function digestCredential(nonce: string, credential: string): string {
+  const label = encodeUtf8('affidavit credential\0')
+  return encodeHex(sha256(concatBytes(label, decodeHex(nonce), encodeUtf8(credential))))
+}
