@@ -15,6 +15,7 @@ import { createUsageOperations, createUsageStore } from './accounts/usage-store.
 import { type App, createApp } from './api/app.ts'
 import type { Operator } from './api/control-operations.ts'
 import { openControl, openControlAt } from './api/control-server.ts'
+import type { LeastRate } from './api/least-rate.ts'
 import { listenAt, tryAddress } from './api/server.ts'
 import { startBus } from './bus/bus.ts'
 import { type Anchoring, startAnchoring } from './chain/anchoring.ts'
@@ -115,6 +116,8 @@ export type OwnParts = {
   readonly keys?: ApiKeys
   readonly nodes?: ServingNodes
   readonly nodeLimits?: NodeLimits
+  /** Slowest that bodies may arrive. Default LEAST_RATE. */
+  readonly bodyRate?: LeastRate
   readonly upstream?: Partial<UpstreamServices>
   /** Besides those of metrics and traces. */
   readonly observers?: readonly CallObserver[]
@@ -323,6 +326,7 @@ export async function compose(
       memoryBytesMax: config.memoryBytesMax,
       shutdownGraceMs: config.shutdownGraceMs,
       trustedProxies: config.trustedProxies,
+      ...(own.bodyRate === undefined ? {} : { bodyRate: own.bodyRate }),
       ...(config.isStaging ? { headers: STAGING_HEADERS } : {}),
       logsRequests: config.logLevel === 'info' || config.logLevel === 'debug',
     },

@@ -4,9 +4,14 @@ import { ApiError } from './errors.ts'
 export type Slot = {
   /**
    * Counts `bytes` more as held for this call. Throws ApiError `overloaded` when all calls together
-   * hold too much.
+   * hold too much, or those of its owner too large a share.
    */
   reserve(bytes: number): void
+  /**
+   * Takes one of the places of calls that run: once its body is there. Only the first time counts.
+   * Throws ApiError `overloaded` when there is none for its owner.
+   */
+  enter(): void
   /** Gives back the call and its bytes. Only the first time counts. */
   release(): void
 }
@@ -14,16 +19,20 @@ export type Slot = {
 export type Admission = {
   /** Memory that each call takes beside the bytes of its body and answer. */
   readonly callBytes: number
-  /** Admits a call. Throws ApiError `overloaded` when there are too many. */
-  admit(): Slot
-  /** Calls under way, and the bytes they hold. */
+  /**
+   * Admits a call of `owner` (an account, or an address), whose body arrives. Throws ApiError
+   * `overloaded` when too many arrive, or too many of its owner.
+   */
+  admit(owner: string): Slot
+  /** Calls under way, whose bodies arrive or which run, and the bytes they hold. */
   load(): { readonly calls: number; readonly bytes: number }
 }
 
 /**
- * Bounds what calls take of this process: how many run at once, and the bytes of bodies they hold
- * together. Whoever comes beyond that is refused at once with a short answer, before anything of
- * theirs is read.
+ * Bounds what calls take of this process: how many bodies arrive at once, how many calls run at
+ * once, and the bytes they hold together. Whoever comes beyond that is refused at once with a short
+ * answer, before anything of theirs is read. An owner takes no place of the last eighth while it
+ * has a 32nd of all, nor more than three quarters of the bytes: what is left is for the others.
  */
 export function createAdmission(limits: {
   readonly callsMax: number
@@ -31,30 +40,105 @@ export function createAdmission(limits: {
   /** Default 0: calls that are short, or few. */
   readonly callBytes?: number
 }): Admission {
-  let calls = 0
-  let bytes = 0
+  const arriving = createPlaces(limits.callsMax)
+  const running = createPlaces(limits.callsMax)
+  const memory = createShares(limits.bytesMax)
 
-  function admit(): Slot {
-    if (calls >= limits.callsMax) throw overloaded()
-    calls++
+  function admit(owner: string): Slot {
+    const arrival = arriving.take(owner)
+    let place: Place | null = null
     let held = 0
     let isReleased = false
     return {
       reserve(more) {
-        if (bytes + more > limits.bytesMax) throw overloaded()
-        bytes += more
+        memory.add(owner, more, held)
         held += more
+      },
+      enter() {
+        if (place !== null || isReleased) return
+        place = running.take(owner)
+        arrival.leave()
       },
       release() {
         if (isReleased) return
         isReleased = true
-        calls--
-        bytes -= held
+        arrival.leave()
+        place?.leave()
+        memory.add(owner, -held, held)
       },
     }
   }
 
-  return { callBytes: limits.callBytes ?? 0, admit, load: () => ({ calls, bytes }) }
+  return {
+    callBytes: limits.callBytes ?? 0,
+    admit,
+    load: () => ({ calls: arriving.taken() + running.taken(), bytes: memory.held() }),
+  }
+}
+
+type Place = { leave(): void }
+
+/** Share of the places that an owner always finds while others crowd, and what is kept for such. */
+const OWNER_SHARE = 1 / 32
+const PLACES_KEPT = 1 / 8
+/** Share of bytes that an owner's calls may hold together. One call by itself may hold more. */
+const OWNER_BYTES_SHARE = 3 / 4
+
+/** Places of calls, of which the last ones are for owners who have few. */
+function createPlaces(callsMax: number) {
+  const callsOf = createCounts()
+  const share = Math.max(1, Math.floor(callsMax * OWNER_SHARE))
+  const kept = Math.floor(callsMax * PLACES_KEPT)
+  let taken = 0
+
+  function take(owner: string): Place {
+    const isFull = taken >= callsMax
+    const isCrowded = callsOf.get(owner) >= share && callsMax - taken <= kept
+    if (isFull || isCrowded) throw overloaded()
+    taken++
+    callsOf.add(owner, 1)
+    let isLeft = false
+    return {
+      leave() {
+        if (isLeft) return
+        isLeft = true
+        taken--
+        callsOf.add(owner, -1)
+      },
+    }
+  }
+
+  return { take, taken: () => taken }
+}
+
+/** Bytes that are held together, and by each owner. */
+function createShares(bytesMax: number) {
+  const bytesOf = createCounts()
+  let bytes = 0
+  return {
+    /** Adds to what a call of the owner holds already. Throws ApiError `overloaded`. */
+    add(owner: string, more: number, heldByCall: number) {
+      const own = bytesOf.get(owner)
+      const isShared = own > heldByCall && own + more > bytesMax * OWNER_BYTES_SHARE
+      if (more > 0 && (bytes + more > bytesMax || isShared)) throw overloaded()
+      bytes += more
+      bytesOf.add(owner, more)
+    },
+    held: () => bytes,
+  }
+}
+
+/** Counts by owner; those of 0 are forgotten. */
+function createCounts() {
+  const counts = new Map<string, number>()
+  return {
+    get: (owner: string) => counts.get(owner) ?? 0,
+    add(owner: string, more: number) {
+      const count = (counts.get(owner) ?? 0) + more
+      if (count === 0) counts.delete(owner)
+      else counts.set(owner, count)
+    },
+  }
 }
 
 /**
@@ -68,24 +152,20 @@ export function createSharedAdmission({
   readonly callsMax: number
   readonly ownerCallsMax: number
 }): { admit(owner: string): Pick<Slot, 'release'> } {
-  const all = createAdmission({ callsMax, bytesMax: 0 })
-  /** Owners without a call are in it no more. */
-  const callsOf = new Map<string, number>()
+  const callsOf = createCounts()
+  let calls = 0
   return {
     admit(owner) {
-      const calls = callsOf.get(owner) ?? 0
-      if (calls >= ownerCallsMax) throw overloaded()
-      const slot = all.admit()
-      callsOf.set(owner, calls + 1)
+      if (calls >= callsMax || callsOf.get(owner) >= ownerCallsMax) throw overloaded()
+      calls++
+      callsOf.add(owner, 1)
       let isReleased = false
       return {
         release() {
           if (isReleased) return
           isReleased = true
-          slot.release()
-          const left = (callsOf.get(owner) ?? 1) - 1
-          if (left === 0) callsOf.delete(owner)
-          else callsOf.set(owner, left)
+          calls--
+          callsOf.add(owner, -1)
         },
       }
     },
@@ -95,10 +175,10 @@ export function createSharedAdmission({
 /** Bounds what all calls of the process hold together, whatever they are for. */
 export type MemoryBudget = {
   /**
-   * Admits a call, whose bytes are counted here too. Throws ApiError `overloaded`; so does
-   * `reserve`, and `payload_too_large` for a call that would be too much if it were alone.
+   * Admits a call of an owner, whose bytes are counted here too. Throws ApiError `overloaded`; so
+   * does `reserve`, and `payload_too_large` for a call that would be too much if it were alone.
    */
-  charge(admission: Admission): Slot
+  charge(admission: Admission, owner: string): Slot
   /** Bytes that are held, and how many may be. */
   load(): { readonly bytes: number; readonly bytesMax: number }
 }
@@ -118,37 +198,44 @@ const LARGE_SHARE = 7 / 8
 
 /** A budget of `bytesMax`, weighed; nothing is held yet. */
 export function createMemoryBudget(bytesMax: number): MemoryBudget {
-  let bytes = 0
+  const shares = createShares(bytesMax)
 
-  function charge(admission: Admission): Slot {
+  function charge(admission: Admission, owner: string): Slot {
     const { callBytes } = admission
     // Calls by themselves leave room for others' bodies.
-    if (callBytes > 0 && bytes + callBytes > bytesMax * LARGE_SHARE) throw overloaded()
-    const slot = admission.admit()
-    let held = callBytes
+    if (callBytes > 0 && shares.held() + callBytes > bytesMax * LARGE_SHARE) throw overloaded()
+    const slot = admission.admit(owner)
+    let held = 0
     let isReleased = false
-    bytes += held
+    try {
+      shares.add(owner, callBytes, 0)
+      held = callBytes
+    } catch (fault) {
+      slot.release()
+      throw fault
+    }
     return {
       reserve(more) {
         const weight = more * HELD_WEIGHT
         const isLarge = held - callBytes + weight > SMALL_BYTES_MAX * HELD_WEIGHT
         const bound = isLarge ? bytesMax * LARGE_SHARE : bytesMax
         if (held + weight > bound) throw tooLarge()
-        if (bytes + weight > bound) throw overloaded()
+        if (shares.held() + weight > bound) throw overloaded()
         slot.reserve(more)
-        bytes += weight
+        shares.add(owner, weight, held)
         held += weight
       },
+      enter: slot.enter,
       release() {
         slot.release()
         if (isReleased) return
         isReleased = true
-        bytes -= held
+        shares.add(owner, -held, held)
       },
     }
   }
 
-  return { charge, load: () => ({ bytes, bytesMax }) }
+  return { charge, load: () => ({ bytes: shares.held(), bytesMax }) }
 }
 
 function overloaded(): ApiError {

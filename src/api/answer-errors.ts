@@ -51,6 +51,7 @@ function answer(context: ApiContext, error: unknown, log: Logger): void {
   const { status, headers, body } = errorReply(error)
   context.status = status
   context.set(headers)
+  if (status === 408) context.set('connection', 'close')
   context.set('content-type', JSON_TYPE)
   context.body = body
 }

@@ -7,12 +7,13 @@ import type { CallObserver } from '../observability/call-scope.ts'
 import type { Logger } from '../observability/logger.ts'
 import { createMemoryBudget, type MemoryBudget } from './admission.ts'
 import { answerErrors } from './answer-errors.ts'
-import { type Authenticator, authenticate } from './authenticate.ts'
+import { type Authenticator, authenticate, recognize } from './authenticate.ts'
 import { createCallSignals } from './call-signals.ts'
 import { compressAnswers } from './compress.ts'
 import type { ApiMiddleware, RequestState } from './context.ts'
 import { allowOrigins } from './cors.ts'
 import { ApiError } from './errors.ts'
+import { LEAST_RATE, type LeastRate } from './least-rate.ts'
 import { documentRoute } from './openapi/routes.ts'
 import type { Route, RouteServer } from './route.ts'
 import { type ApiServer, createHttpServer } from './server.ts'
@@ -57,6 +58,8 @@ type ApiSettings = {
   readonly corsOrigins: readonly string[]
   /** What all calls together may hold, weighed (createMemoryBudget). */
   readonly memoryBytesMax: number
+  /** Slowest that bodies may arrive. Default LEAST_RATE. */
+  readonly bodyRate?: LeastRate
   /** How long close() lets running calls go on. */
   readonly shutdownGraceMs: number
   /** One log line per call. */
@@ -97,7 +100,8 @@ export function createApp(parts: AppParts): App {
   const signals = createCallSignals()
   let isClosing = false
   const memory = createMemoryBudget(settings.memoryBytesMax)
-  const serving = { signals, memory, keepAliveMs: settings.keepAliveMs, now, log }
+  const { bodyRate: rate = LEAST_RATE } = settings
+  const serving = { signals, memory, rate, keepAliveMs: settings.keepAliveMs, now, log }
   const router = createRouter(routes, parts.keys, serving)
   const koa = createKoa(parts, {
     router,
@@ -152,11 +156,20 @@ function createRouter(
   const router = new Router<RequestState>({ sensitive: true })
   // The order is that of the methods in `allow`.
   for (const route of routes.toSorted((one, other) => (one.method < other.method ? -1 : 1))) {
-    const { method, path, scope } = route
-    const guards = scope === 'public' ? [] : [authenticate(keys, scope === 'any' ? null : scope)]
+    const { method, path } = route
+    const guards = guardsOf(route, keys)
     router.register(path, [method], [...guards, (context) => route.serve(context, serving)])
   }
   return router
+}
+
+/** What a call of a route passes before it is served. */
+function guardsOf(
+  { scope, knowsKeys }: Pick<Route, 'scope' | 'knowsKeys'>,
+  keys: Authenticator,
+): readonly ApiMiddleware[] {
+  if (scope !== 'public') return [authenticate(keys, scope === 'any' ? null : scope)]
+  return knowsKeys ? [recognize(keys)] : []
 }
 
 function createKoa(

@@ -21,7 +21,7 @@ export function authenticate(keys: Authenticator, scope: Scope | null = null): A
         'authorization_missing',
         'Expected the header Authorization: Bearer <API_KEY>',
       )
-    const [, key] = /^Bearer +([\x21-\x7e]{1,512})$/i.exec(header) ?? []
+    const key = KEY_HEADER.exec(header)?.[1]
     const caller = key === undefined ? null : await findCaller(keys, key)
     if (caller === null) throw new ApiError('invalid_credentials', 'The API key is not valid')
     context.state.caller = caller
@@ -29,6 +29,18 @@ export function authenticate(keys: Authenticator, scope: Scope | null = null): A
     await next()
   }
 }
+
+/** Notes the caller of a public route when its key is valid; anyone else passes, too. */
+export function recognize(keys: Authenticator): ApiMiddleware {
+  return async (context, next) => {
+    const key = KEY_HEADER.exec(context.req.headers.authorization ?? '')?.[1]
+    // A key that cannot be looked up is as good as none here.
+    context.state.caller = key === undefined ? null : await keys.authenticate(key).catch(() => null)
+    await next()
+  }
+}
+
+const KEY_HEADER = /^Bearer +([\x21-\x7e]{1,512})$/i
 
 /** Throws ApiError `insufficient_scope` unless the caller's key has the scope. */
 function requireScope({ scopes }: Pick<Caller, 'scopes'>, scope: Scope): void {

@@ -34,6 +34,24 @@ export function createClientAddresses(
   }
 }
 
+/**
+ * Whom an address stands for where callers have shares: itself, and of IPv6 its /64, of which
+ * whoever has one address has all. `nowhere` for null.
+ */
+export function clientGroupOf(address: string | null): string {
+  if (address === null) return 'nowhere'
+  if (isIPv4(address)) return address
+  const [head = '', tail] = address.split('::')
+  const groups = head === '' ? [] : head.split(':')
+  const missing =
+    tail === undefined ? 0 : 8 - groups.length - tail.split(':').filter(Boolean).length
+  const whole = [...groups, ...Array(Math.max(0, missing)).fill('0'), ...(tail?.split(':') ?? [])]
+  return `${whole
+    .slice(0, 4)
+    .map((group) => Number.parseInt(group || '0', 16).toString(16))
+    .join(':')}::/64`
+}
+
 function addRange(proxies: BlockList, range: string): void {
   const [address = '', prefix] = range.split('/')
   const family = isIPv4(address) ? 'ipv4' : 'ipv6'

@@ -55,6 +55,8 @@ export type RequestState = {
   requestId: string
   /** When the call came in, milliseconds of the app's clock. */
   startedAtMs: number
+  /** Address of whoever sent the call (createClientAddresses). */
+  client: string | null
   /** Null before, and without, `authenticate`. */
   caller: Caller | null
   /** When the answer's head, and a stream's first event, went out; null before. */

@@ -54,6 +54,8 @@ export const ERROR_RULES = {
   replayed_call: { status: 409, shouldRetry: false },
   /** Request and response of this completion were erased; its proofs are still there. */
   content_erased: { status: 410, shouldRetry: false },
+  /** The connection ends with it: the rest of the body would be taken for the next call. */
+  body_too_slow: { status: 408 },
   payload_too_large: { status: 413 },
   unsupported_media_type: { status: 415 },
   rate_limit_exceeded: { status: 429 },

@@ -2,6 +2,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import { Readable } from 'node:stream'
 import type { Slot } from './admission.ts'
 import { ApiError, CallerLeftError } from './errors.ts'
+import { type LeastRate, watchRate } from './least-rate.ts'
 
 /**
  * What is read and thrown away of a refused upload, so that its sender comes to read the answer
@@ -13,7 +14,7 @@ const DISCARD_BYTES_MAX = 64 * 1024 * 1024
  * Exact bytes of a JSON request's body, at most `bytesMax`, counted to `slot`. A client that waits
  * for `100 Continue` is asked for the body only here. Throws ApiError `unsupported_media_type`
  * (another content type, another charset than UTF-8, any content coding), `payload_too_large`,
- * `overloaded`; CallerLeftError for an upload that was broken off.
+ * `overloaded`, `body_too_slow`; CallerLeftError for an upload that was broken off.
  */
 export async function readJsonBody(
   request: IncomingMessage,
@@ -25,7 +26,11 @@ export async function readJsonBody(
 }
 
 /** What a body may be, and the call it is held for. */
-export type BodyLimits = { readonly slot: Slot; readonly bytesMax: number }
+export type BodyLimits = {
+  readonly slot: Slot
+  readonly bytesMax: number
+  readonly rate: LeastRate
+}
 
 /** A body that is passed on as it comes, and not held. */
 export type PassedBody = {
@@ -45,16 +50,33 @@ export type PassedBody = {
 export function passBody(
   request: IncomingMessage,
   response: ServerResponse,
-  { bytesMax }: Pick<BodyLimits, 'bytesMax'>,
+  { bytesMax, rate }: Pick<BodyLimits, 'bytesMax' | 'rate'>,
 ): PassedBody {
   if (Number(request.headers['content-length'] ?? 0) > bytesMax) throw tooLarge(bytesMax)
   let bytes = 0
+  let waitedMs = 0
   let fault: Error | null = null
+  const parts = request.iterator({ destroyOnReturn: false })
+
+  /** Only the time that is waited for the sender counts: whoever takes the parts may be slow. */
+  async function next(): Promise<IteratorResult<Buffer>> {
+    const { promise, reject } = Promise.withResolvers<never>()
+    const beganMs = performance.now()
+    const watch = watchRate(rate, { bytes: () => bytes, waitedMs, fail: reject })
+    try {
+      return await Promise.race([parts.next(), promise])
+    } finally {
+      watch.stop()
+      waitedMs += performance.now() - beganMs
+    }
+  }
 
   async function* read(): AsyncGenerator<Buffer> {
     if (request.headers.expect?.toLowerCase() === '100-continue') response.writeContinue()
     try {
-      for await (const part of request.iterator({ destroyOnReturn: false })) {
+      for (;;) {
+        const { done, value: part } = await next()
+        if (done) break
         bytes += part.length
         if (bytes > bytesMax) throw tooLarge(bytesMax)
         yield part
@@ -74,13 +96,13 @@ export function passBody(
 export async function readBody(
   request: IncomingMessage,
   response: ServerResponse,
-  { slot, bytesMax }: BodyLimits,
+  { slot, bytesMax, rate }: BodyLimits,
 ): Promise<Buffer> {
   const declaredBytes = Number(request.headers['content-length'] ?? 0)
   if (declaredBytes > bytesMax) throw tooLarge(bytesMax)
   slot.reserve(declaredBytes)
   if (request.headers.expect?.toLowerCase() === '100-continue') response.writeContinue()
-  return collect(request, { slot, bytesMax, reservedBytes: declaredBytes })
+  return collect(request, { slot, bytesMax, rate, reservedBytes: declaredBytes })
 }
 
 /** Least bytes of memory that a value of JSON takes, beside its text. */
@@ -114,19 +136,17 @@ export function discardBody(request: IncomingMessage): void {
 
 function collect(
   request: IncomingMessage,
-  {
-    slot,
-    bytesMax,
-    reservedBytes,
-  }: { readonly slot: Slot; readonly bytesMax: number; readonly reservedBytes: number },
+  { slot, bytesMax, rate, reservedBytes }: BodyLimits & { readonly reservedBytes: number },
 ): Promise<Buffer> {
   // Whoever left before this tells it by no event any more.
   if (request.destroyed && !request.readableEnded) return Promise.reject(new CallerLeftError())
   return new Promise((resolve, reject) => {
     const parts: Buffer[] = []
     let bytes = 0
-    const detach = () =>
+    const detach = () => {
+      watch.stop()
       request.off('data', onData).off('end', onEnd).off('close', onLeft).off('error', onLeft)
+    }
     const fail = (error: unknown) => {
       detach()
       reject(error)
@@ -146,6 +166,7 @@ function collect(
       resolve(parts.length === 1 && parts[0] ? parts[0] : Buffer.concat(parts, bytes))
     }
     const onLeft = () => fail(new CallerLeftError())
+    const watch = watchRate(rate, { bytes: () => bytes, fail })
     request.on('data', onData).on('end', onEnd).on('close', onLeft).on('error', onLeft)
   })
 }

@@ -3,10 +3,12 @@ import type { Json } from '../../attestation/json/value.ts'
 import { type Admission, createAdmission, type MemoryBudget, type Slot } from './admission.ts'
 import { callerOf } from './authenticate.ts'
 import type { CallSignals } from './call-signals.ts'
+import { clientGroupOf } from './client-address.ts'
 import { type Caller, type RouteContext, type Scope, sendJson } from './context.ts'
 import type { ErrorCode } from './errors.ts'
 import { type EventStreamOptions, type EventWriter, streamEvents } from './event-stream.ts'
 import { type FormPart, readForm } from './form-body.ts'
+import type { LeastRate } from './least-rate.ts'
 import { readJsonBody, weighValues } from './read-body.ts'
 import { parseJsonBody, validate } from './validation.ts'
 
@@ -28,6 +30,8 @@ type Declaration<Params, Query, Headers, Body> = {
    * What the caller's key has to be for; `any`: whatever it is for; `public`: no key is asked for.
    */
   readonly scope: Scope | 'any' | 'public'
+  /** Of a public route: whether it treats callers with a valid key otherwise than others. */
+  readonly knowsKeys?: true
   /** Schemas of objects whose members are the parameters; names of headers in lower case. */
   readonly params?: z.ZodType<Params>
   readonly query?: z.ZodType<Query>
@@ -107,6 +111,7 @@ export type RouteCall<Params = unknown, Query = unknown, Headers = unknown, Body
 export type RawCall = {
   readonly context: RouteContext
   readonly slot: Slot
+  readonly rate: LeastRate
   readonly abort: AbortController
 }
 
@@ -114,6 +119,8 @@ export type RawCall = {
 export type RouteServer = EventStreamOptions & {
   readonly signals: CallSignals
   readonly memory: MemoryBudget
+  /** Slowest that bodies may arrive. */
+  readonly rate: LeastRate
 }
 
 /** A route, ready to serve. */
@@ -142,7 +149,8 @@ export function defineRoute<Params, Query, Headers, Body>(
   ): Promise<void> {
     const params = validate('path', declared.params, context.params)
     const query = validate('query', declared.query, context.query)
-    const content = await readContent(context, held.slot)
+    const content = await readContent(context, server, held.slot)
+    held.slot.enter()
     const headers = validate('header', declared.headers, context.headers)
     const given = await handler({
       ...{ context, params, query, headers, ...content, ...held },
@@ -158,15 +166,20 @@ export function defineRoute<Params, Query, Headers, Body>(
 
   async function readContent(
     context: RouteContext,
+    { rate }: RouteServer,
     slot: Slot,
   ): Promise<Pick<RouteCall<Params, Query, Headers, Body>, 'body' | 'json' | 'bytes'>> {
     if (form !== undefined) {
-      const parts = await readForm(context, { slot, bytesMax: form.bytesMax })
+      const parts = await readForm(context, { slot, rate, bytesMax: form.bytesMax })
       return { body: form.parse(parts), json: null, bytes: NO_BYTES }
     }
     // Without a schema there is nothing to be had of it.
     if (body === undefined) return { body: undefined as Body, json: null, bytes: NO_BYTES }
-    const bytes = await readJsonBody(context.req, context.res, { slot, bytesMax: body.bytesMax })
+    const bytes = await readJsonBody(context.req, context.res, {
+      slot,
+      rate,
+      bytesMax: body.bytesMax,
+    })
     slot.reserve(weighValues(bytes))
     const json = parseJsonBody(bytes)
     return { body: validate('body', body.schema, json), json, bytes }
@@ -175,11 +188,15 @@ export function defineRoute<Params, Query, Headers, Body>(
   return {
     ...declared,
     async serve(context, server) {
-      const slot = server.memory.charge(admission)
+      const { caller, client } = context.state
+      const owner = caller?.accountId ?? clientGroupOf(client)
+      const slot = server.memory.charge(admission, owner)
       const { abort, done } = isAbortable ? server.signals.open(context.res) : neverAborted()
       try {
-        if (raw?.isFor(context)) await raw.handler({ context, slot, abort })
-        else await answer(context, server, { slot, abort })
+        if (raw?.isFor(context)) {
+          slot.enter()
+          await raw.handler({ context, slot, rate: server.rate, abort })
+        } else await answer(context, server, { slot, abort })
       } finally {
         done()
         slot.release()

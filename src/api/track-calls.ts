@@ -39,6 +39,8 @@ export function openRequest(options: {
     const requestId =
       typeof given === 'string' && REQUEST_ID_PATTERN.test(given) ? given : makeRequestId()
     const startedAtMs = now()
+    // A connection that is closed has no address any more.
+    const client = clientOf(context.req)
     const unset = {
       caller: null,
       headAtMs: null,
@@ -47,16 +49,13 @@ export function openRequest(options: {
       scope: null,
       isProbe: false,
     } as const
-    context.state = { requestId, startedAtMs, ...unset }
+    context.state = { requestId, startedAtMs, client, ...unset }
     context.set('x-request-id', requestId)
     context.set(SAFE_HEADERS)
-    if (logsRequests) {
-      // A connection that is closed has no address any more.
-      const client = clientOf(context.req)
+    if (logsRequests)
       context.res.once('close', () =>
         logRequest(log, context, { client, durationMs: now() - startedAtMs }),
       )
-    }
     return next()
   }
 }

@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { clientGroupOf } from '../api/client-address.ts'
 import { ApiError } from '../api/errors.ts'
 import { defineRoute, type Route } from '../api/route.ts'
 import { hexText } from '../api/schemas.ts'
@@ -27,11 +28,15 @@ export function attestationRoutes(attestations: Attestations): readonly Route[] 
     defineRoute({
       ...open,
       path: '/v1/attestation',
+      knowsKeys: true,
       summary: "An enclave's attestation document, fresh over a nonce",
       query: attestationQuery,
       reply: { name: 'Attestation', schema: attestationReply },
       errors: ['enclave_unavailable', 'not_found', 'overloaded'],
-      handler: ({ query: { nonce = null, notary = null } }) => attestations.attest(nonce, notary),
+      handler: ({ context: { state }, query: { nonce = null, notary = null } }) => {
+        const group = state.caller?.accountId ?? clientGroupOf(state.client)
+        return attestations.attest({ nonce, notary }, { group, isKnown: state.caller !== null })
+      },
     }),
     defineRoute({
       ...open,

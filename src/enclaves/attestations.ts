@@ -3,34 +3,34 @@ import { ApiError } from '../api/errors.ts'
 import type { EnclaveClient } from './enclave-client.ts'
 import { EnclaveError, outageErrorOf } from './enclave-errors.ts'
 import type { ServedNotary } from './enclave-pool.ts'
+import { createFreshShares, type FreshCaller } from './fresh-shares.ts'
 import type { AttestationReply } from './notary-replies.ts'
 import type { PeerEnclaves } from './peer-enclaves.ts'
-
-/** Documents over callers' nonces that are made per second in the long run, and at once. */
-export const FRESH_PER_SECOND = 10
-export const FRESH_BURST = 20
 
 /** An enclave, as who asks it for attestation documents sees it. */
 export type AttestingEnclave = Pick<EnclaveClient, 'identity' | 'forgetIdentity' | 'attestation'>
 
+/** What is asked of an attestation. */
+export type AttestationQuestion = { readonly nonce: string | null; readonly notary: string | null }
+
 /**
- * Throws ApiError `overloaded` for too many nonces, `not_found` for a notary that no enclave has,
- * and what outageErrorOf gives.
+ * Throws ApiError `overloaded` for too many nonces of a caller, or of all, `not_found` for a notary
+ * that no enclave has, and what outageErrorOf gives.
  */
 export type Attestations = {
   /**
    * The current document, or a fresh one over `nonce` (hex), of the enclave with this notary (0x,
    * lower case); with null, of one that is in use.
    */
-  attest(nonce: string | null, notary?: string | null): Promise<AttestationReply>
+  attest(asked: AttestationQuestion, caller: FreshCaller): Promise<AttestationReply>
   /** The notaries whose enclaves answer now, each with its current document. */
   list(): readonly ServedNotary[]
 }
 
 /**
  * Attestation documents for the public. A fresh one costs the security module a signature, and
- * nobody needs a key to ask for it, so how many are made is bounded for all together. `now` gives
- * milliseconds of a clock that is never set.
+ * nobody needs a key to ask for it, so how many are made is bounded (createFreshShares). One of a
+ * notary that there is not costs nothing. `now` gives milliseconds of a clock that is never set.
  */
 export function createAttestations(options: {
   readonly enclaves: {
@@ -39,22 +39,26 @@ export function createAttestations(options: {
   /** Of the whole service. */
   readonly listNotaries: () => readonly ServedNotary[]
   /** Null for a gateway that is alone. */
-  readonly peers?: Pick<PeerEnclaves, 'attest' | 'serveAttestations'> | null
+  readonly peers?: Pick<PeerEnclaves, 'holds' | 'attest' | 'serveAttestations'> | null
   readonly now: () => number
 }): Attestations {
   const { enclaves, listNotaries, peers = null, now } = options
-  const takeToken = createTokens(now)
+  const takeShare = createFreshShares(now)
+
+  function admit(nonce: string | null, caller: FreshCaller): void {
+    if (nonce !== null && !takeShare(caller))
+      throw new ApiError('overloaded', 'Too many fresh attestations at once, try again in a moment')
+  }
 
   /** Null when no enclave of this gateway has the notary. */
   async function attestHere(
-    nonce: string | null,
-    notary: string | null,
+    { nonce, notary }: AttestationQuestion,
+    caller: FreshCaller,
   ): Promise<AttestationReply | null> {
-    if (nonce !== null && !takeToken())
-      throw new ApiError('overloaded', 'Too many fresh attestations at once, try again in a moment')
     try {
       const enclave = await enclaves.find(notary)
       if (enclave === null) return null
+      admit(nonce, caller)
       const reply =
         nonce === null ? describe(await enclave.identity()) : await attestFresh(enclave, nonce)
       if (notary !== null && reply.notary !== notary) throw unknownNotary()
@@ -65,16 +69,20 @@ export function createAttestations(options: {
   }
 
   peers?.serveAttestations(async (nonce, notary) => {
-    const reply = await attestHere(nonce, notary)
+    // The gateway that asks has shares for its own callers.
+    const reply = await attestHere({ nonce, notary }, { group: 'gateways', isKnown: true })
     if (reply === null) throw unknownNotary()
     return reply
   })
   return {
-    async attest(nonce, notary = null) {
-      const reply =
-        (await attestHere(nonce, notary)) ??
-        (notary === null ? null : await peers?.attest(nonce, notary))
-      if (!reply) throw unknownNotary()
+    async attest(asked, caller) {
+      const { nonce, notary } = asked
+      const here = await attestHere(asked, caller)
+      if (here !== null) return here
+      if (notary === null || !peers?.holds(notary)) throw unknownNotary()
+      admit(nonce, caller)
+      const reply = await peers.attest(nonce, notary)
+      if (reply === null) throw unknownNotary()
       return reply
     },
     list: listNotaries,
@@ -108,18 +116,4 @@ function describe({
   boot_configuration,
 }: Identity): AttestationReply {
   return { attestation, public_key, notary, boot_configuration }
-}
-
-/** Token bucket: FRESH_BURST tokens, refilled at FRESH_PER_SECOND. */
-function createTokens(now: () => number): () => boolean {
-  let tokens = FRESH_BURST
-  let atMs = now()
-  return () => {
-    const nowMs = now()
-    tokens = Math.min(FRESH_BURST, tokens + ((nowMs - atMs) / 1000) * FRESH_PER_SECOND)
-    atMs = nowMs
-    if (tokens < 1) return false
-    tokens -= 1
-    return true
-  }
 }

@@ -30,6 +30,8 @@ export type PeerEnclaves = {
   notaries(): readonly ServedNotary[]
   /** Null when none of them has this notary's enclave. Throws ApiError. */
   attest(nonce: string | null, notary: string): Promise<AttestationReply | null>
+  /** Whether another gateway has the enclave of a notary. */
+  holds(notary: string): boolean
   /** Has the others' questions for attestations answered by this. */
   serveAttestations(
     attest: (nonce: string | null, notary: string) => Promise<AttestationReply>,
@@ -111,6 +113,7 @@ export function openPeerEnclaves(options: {
 
   return {
     notaries: () => current().map(([, notary]) => notary),
+    holds: (notary) => holderOf(notary) !== null,
     async attest(nonce, notary) {
       const peer = holderOf(notary)
       if (peer === null) return null

@@ -117,7 +117,7 @@ export function isEncryptedCall(context: RouteContext): boolean {
  */
 export async function serveEncryptedCall(
   service: EncryptedCalls,
-  { context, abort }: RawCall,
+  { context, rate, abort }: RawCall,
 ): Promise<void> {
   if (context.req.headers['idempotency-key'] !== undefined)
     throw new ApiError(
@@ -130,7 +130,7 @@ export async function serveEncryptedCall(
   const headers = validate('header', encryptedHeaders, context.headers)
   service.requireCommits()
   const bytesMax = service.bodyBytesMax + FRAMING_BYTES_MAX
-  const body = passBody(context.req, context.res, { bytesMax })
+  const body = passBody(context.req, context.res, { bytesMax, rate })
   // Of a call that nobody can measure, one token: who has none left is refused.
   const admitted = { kind: 'verified', model: '', estimate: 1 } as const
   const permit = await admitCall(context, service.limiter, admitted)

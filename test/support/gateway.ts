@@ -68,7 +68,7 @@ export const GATEWAY_HOOK_TIMEOUT_MS = 60_000
  * to take them.
  */
 export async function startGateway(
-  options: Pick<OwnParts, 'nodeLimits' | 'upstream' | 'observers'> & {
+  options: Pick<OwnParts, 'nodeLimits' | 'upstream' | 'observers' | 'bodyRate'> & {
     readonly settings?: Partial<GatewayConfig>
     readonly credentials?: ReadonlyMap<string, string>
     /** Default: no limits. */
@@ -109,9 +109,10 @@ export async function startGateway(
     credentials: options.credentials ?? new Map(),
     ...options.settings,
   }
-  const { nodeLimits, upstream, observers } = options
+  const { nodeLimits, upstream, observers, bodyRate } = options
   const gateway = await compose(config, log, {
     ...(nodeLimits === undefined ? {} : { nodeLimits }),
+    ...(bodyRate === undefined ? {} : { bodyRate }),
     ...(upstream === undefined ? {} : { upstream }),
     ...(observers === undefined ? {} : { observers }),
     home: null,

@@ -139,6 +139,7 @@ const KEY_ERRORS: readonly ErrorCode[] = [
 const SCOPE_ERRORS: readonly ErrorCode[] = ['insufficient_scope']
 const BODY_ERRORS: readonly ErrorCode[] = [
   'unsupported_media_type',
+  'body_too_slow',
   'payload_too_large',
   'overloaded',
 ]

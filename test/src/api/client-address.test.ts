@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http'
 import { describe, expect, it } from 'vitest'
-import { createClientAddresses } from '../../../src/api/client-address.ts'
+import { clientGroupOf, createClientAddresses } from '../../../src/api/client-address.ts'
 
 const PROXIES = ['10.0.0.0/8', '::1', '2001:db8::/32']
 
@@ -49,5 +49,20 @@ describe('the address of a client', () => {
   it('the address of a client is looked for in a long chain no further than some hops', () => {
     const chain = ['1.2.3.4', ...Array<string>(1_000).fill('10.0.0.2')].join(',')
     expect(clientOf(PROXIES, '10.0.0.1', chain)).toBe('10.0.0.2')
+  })
+})
+
+describe('clientGroupOf', () => {
+  it.each([
+    ['192.0.2.7', '192.0.2.7'],
+    ['2001:db8:1:2:3:4:5:6', '2001:db8:1:2::/64'],
+    ['2001:db8:1:2::', '2001:db8:1:2::/64'],
+    ['2001:0db8:0001:0002:ffff::1', '2001:db8:1:2::/64'],
+    ['2001:db8::1', '2001:db8:0:0::/64'],
+    ['::1', '0:0:0:0::/64'],
+    ['fe80::', 'fe80:0:0:0::/64'],
+    [null, 'nowhere'],
+  ])('the address %s counts for %s', (address, group) => {
+    expect(clientGroupOf(address)).toBe(group)
   })
 })

@@ -4,6 +4,7 @@ import type { AddressInfo } from 'node:net'
 import { expect, it } from 'vitest'
 import { createAdmission } from '../../../src/api/admission.ts'
 import { CallerLeftError } from '../../../src/api/errors.ts'
+import { LEAST_RATE } from '../../../src/api/least-rate.ts'
 import { readJsonBody } from '../../../src/api/read-body.ts'
 import { connectRaw } from '../../support/raw-http.ts'
 
@@ -23,9 +24,9 @@ async function readLate(sent: string): Promise<Buffer> {
   const closed = once(response, 'close')
   connection.socket.destroy()
   await closed
-  const slot = createAdmission({ callsMax: 1, bytesMax: 100 }).admit()
+  const slot = createAdmission({ callsMax: 1, bytesMax: 100 }).admit('one')
   try {
-    return await readJsonBody(request, response, { slot, bytesMax: 100 })
+    return await readJsonBody(request, response, { slot, rate: LEAST_RATE, bytesMax: 100 })
   } finally {
     server.close()
   }

@@ -1,12 +1,8 @@
 import { describe, expect, it } from 'vitest'
 import type { Identity } from '../../../enclave/protocol/messages.ts'
-import {
-  type AttestingEnclave,
-  createAttestations,
-  FRESH_BURST,
-  FRESH_PER_SECOND,
-} from '../../../src/enclaves/attestations.ts'
+import { type AttestingEnclave, createAttestations } from '../../../src/enclaves/attestations.ts'
 import { EnclaveError } from '../../../src/enclaves/enclave-errors.ts'
+import { CALLER_RATE, KNOWN_RATE, OPEN_RATE } from '../../../src/enclaves/fresh-shares.ts'
 import { SCRIPTED_DOMAIN } from '../../support/scripted-enclave.ts'
 
 const identityOf = (notary: string): Identity => ({
@@ -43,10 +39,12 @@ function start(notaries: readonly string[]) {
   return { attestations, clock }
 }
 
+const CALLER = { group: '192.0.2.1', isKnown: false }
+
 describe('createAttestations', () => {
   it('gives the current document without a nonce', async () => {
     const { attestations } = start(['a'])
-    expect(await attestations.attest(null)).toEqual({
+    expect(await attestations.attest({ nonce: null, notary: null }, CALLER)).toEqual({
       attestation: 'current of a',
       public_key: 'key of a',
       notary: 'a',
@@ -56,7 +54,10 @@ describe('createAttestations', () => {
 
   it('gives a fresh document over the nonce', async () => {
     const { attestations } = start(['a'])
-    expect(await attestations.attest('n')).toMatchObject({ attestation: 'n of a', notary: 'a' })
+    expect(await attestations.attest({ nonce: 'n', notary: null }, CALLER)).toMatchObject({
+      attestation: 'n of a',
+      notary: 'a',
+    })
   })
 
   it('never pairs a document with the key of another enclave', async () => {
@@ -65,36 +66,66 @@ describe('createAttestations', () => {
       ['a', 'b', 'b', 'b'],
     ]) {
       const { attestations } = start(notaries)
-      expect(await attestations.attest('n')).toMatchObject({ attestation: 'n of b', notary: 'b' })
+      expect(await attestations.attest({ nonce: 'n', notary: null }, CALLER)).toMatchObject({
+        attestation: 'n of b',
+        notary: 'b',
+      })
     }
   })
 
   it('gives the document of the notary that is asked for, or says that there is none', async () => {
-    expect(await start(['a']).attestations.attest('n', 'a')).toMatchObject({ notary: 'a' })
+    expect(
+      await start(['a']).attestations.attest({ nonce: 'n', notary: 'a' }, CALLER),
+    ).toMatchObject({ notary: 'a' })
     const gone = { status: 404, code: 'not_found' }
-    await expect(start(['a']).attestations.attest(null, 'b')).rejects.toMatchObject(gone)
+    await expect(
+      start(['a']).attestations.attest({ nonce: null, notary: 'b' }, CALLER),
+    ).rejects.toMatchObject(gone)
     // It was replaced while it was asked.
-    await expect(start(['b', 'b', 'b', 'a']).attestations.attest('n', 'a')).rejects.toMatchObject(
-      gone,
-    )
+    await expect(
+      start(['b', 'b', 'b', 'a']).attestations.attest({ nonce: 'n', notary: 'a' }, CALLER),
+    ).rejects.toMatchObject(gone)
   })
 
   it('gives up on an enclave that is replaced again and again', async () => {
     const { attestations } = start(['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'])
-    await expect(attestations.attest('n')).rejects.toMatchObject({ code: 'enclave_unavailable' })
+    await expect(attestations.attest({ nonce: 'n', notary: null }, CALLER)).rejects.toMatchObject({
+      code: 'enclave_unavailable',
+    })
   })
 
-  it('bounds how many fresh ones are made, and only those', async () => {
-    const { attestations, clock } = start(['a'])
-    for (let count = 0; count < FRESH_BURST; count++) await attestations.attest('n')
-    await expect(attestations.attest('n')).rejects.toMatchObject({
-      status: 503,
-      code: 'overloaded',
-    })
-    await expect(attestations.attest(null)).resolves.toBeDefined()
-    clock.nowMs += 1000
-    for (let count = 0; count < FRESH_PER_SECOND; count++) await attestations.attest('n')
-    await expect(attestations.attest('n')).rejects.toMatchObject({ code: 'overloaded' })
+  const ask = ({ attestations }: ReturnType<typeof start>, group: string, isKnown = false) =>
+    attestations.attest({ nonce: 'n', notary: null }, { group, isKnown })
+  const refused = { status: 503, code: 'overloaded' }
+
+  it('a caller has a share of the fresh documents, and current ones without bound', async () => {
+    const service = start(['a'])
+    for (let count = 0; count < CALLER_RATE.burst; count++) await ask(service, 'one')
+    await expect(ask(service, 'one')).rejects.toMatchObject(refused)
+    await expect(ask(service, 'other')).resolves.toBeDefined()
+    const current = { nonce: null, notary: null }
+    await expect(service.attestations.attest(current, CALLER)).resolves.toBeDefined()
+    service.clock.nowMs += 1000
+    for (let count = 0; count < CALLER_RATE.perSecond; count++) await ask(service, 'one')
+    await expect(ask(service, 'one')).rejects.toMatchObject(refused)
+  })
+
+  it('callers without a key leave documents for those who have one', async () => {
+    const service = start(['a'])
+    for (let count = 0; count < OPEN_RATE.burst; count++) await ask(service, `address ${count}`)
+    await expect(ask(service, 'one address more')).rejects.toMatchObject(refused)
+    for (let count = 0; count < KNOWN_RATE.burst; count++)
+      await ask(service, `account ${count}`, true)
+    await expect(ask(service, 'one account more', true)).rejects.toMatchObject(refused)
+  })
+
+  it('a document of a notary that there is not costs nothing', async () => {
+    const service = start(['a'])
+    for (let count = 0; count < 2 * OPEN_RATE.burst; count++)
+      await expect(
+        service.attestations.attest({ nonce: 'n', notary: 'nobody' }, CALLER),
+      ).rejects.toMatchObject({ code: 'not_found' })
+    await expect(ask(service, CALLER.group)).resolves.toBeDefined()
   })
 
   it('says that the enclave is out of reach', async () => {
@@ -107,7 +138,7 @@ describe('createAttestations', () => {
       listNotaries: () => [],
       now: () => 0,
     })
-    await expect(attestations.attest(null)).rejects.toMatchObject({
+    await expect(attestations.attest({ nonce: null, notary: null }, CALLER)).rejects.toMatchObject({
       status: 503,
       code: 'enclave_unavailable',
     })

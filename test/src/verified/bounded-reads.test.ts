@@ -8,6 +8,7 @@ import { createMemoryBudget } from '../../../src/api/admission.ts'
 import { answerErrors } from '../../../src/api/answer-errors.ts'
 import { createCallSignals } from '../../../src/api/call-signals.ts'
 import type { RequestState } from '../../../src/api/context.ts'
+import { LEAST_RATE } from '../../../src/api/least-rate.ts'
 import {
   ACCOUNT_SEARCHES_MAX,
   EVIDENCE_READS_MAX,
@@ -38,6 +39,7 @@ beforeEach(async () => {
   const serving = {
     signals: createCallSignals(),
     memory: createMemoryBudget(0),
+    rate: LEAST_RATE,
     keepAliveMs: 1_000,
     now: Date.now,
     log: recordLog().log,
@@ -58,6 +60,7 @@ beforeEach(async () => {
   koa.use(answerErrors({ now: Date.now, log: recordLog().log }))
   koa.use((context, next) => {
     const accountId = context.get('account')
+    context.state.client = '127.0.0.1'
     context.state.caller = {
       accountId,
       keyId: 'k',
@@ -75,7 +78,10 @@ afterEach(() => {
   server.close()
 })
 
-const read = (path: string, account = 'mine') =>
+let accounts = 0
+
+/** By somebody of his own, unless an account is named: then no share bounds it. */
+const read = (path: string, account = `account ${++accounts}`) =>
   fetch(`http://127.0.0.1:${(server.address() as AddressInfo).port}${path}`, {
     headers: { account },
   })
