@@ -1,4 +1,4 @@
-import { execFileSync } from 'node:child_process'
+import { X509Certificate } from 'node:crypto'
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
@@ -60,9 +60,8 @@ describe('a staging gateway', () => {
     expect(refused.stdout).toMatch(/root/)
     const told = await runCli(['attestation', file, '--any-measurement', '--root', parts.rootFile])
     expect(told.stdout).toMatch(/VALID/)
-    const words = ['x509', '-in', parts.rootFile, '-noout', '-subject']
-    expect(execFileSync('openssl', words, { encoding: 'utf8' })).toMatch(/development root/)
-    expect(await readFile(parts.rootFile, 'utf8')).toContain('CERTIFICATE')
+    const root = new X509Certificate(await readFile(parts.rootFile))
+    expect(root.subject).toMatch(/development root/)
   })
 })
 

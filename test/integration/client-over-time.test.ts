@@ -159,14 +159,17 @@ describe('a newer release list', () => {
     ['is older than the one in use', () => listOf(2, [entry()])],
     ['is left out', () => signRelease(entry().release, OPERATOR_SECRET)],
     ['is none at all', () => []],
-  ])('is refused when it %s, and the one before stays in use', async (_, releases) => {
-    const affidavit = await open()
-    await expect(affidavit.updateReleases(releases() as object)).rejects.toMatchObject({
-      code: expect.stringMatching(/^(older_releases|invalid_options)$/),
-    })
-    expect(affidavit.notaries).not.toEqual([])
-    expect((await call(affidavit)).status).toBe(200)
-  })
+  ])(
+    'a release list is refused when it %s, and the one before stays in use',
+    async (_, releases) => {
+      const affidavit = await open()
+      await expect(affidavit.updateReleases(releases() as object)).rejects.toMatchObject({
+        code: expect.stringMatching(/^(older_releases|invalid_options)$/),
+      })
+      expect(affidavit.notaries).not.toEqual([])
+      expect((await call(affidavit)).status).toBe(200)
+    },
+  )
 
   it('a release list must be newer than the newest that the client took', async () => {
     const affidavit = await open()

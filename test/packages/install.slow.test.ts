@@ -93,7 +93,8 @@ beforeAll(async () => {
 })
 afterAll(() => rmSync(temporary, { recursive: true, force: true }))
 beforeEach((context) => {
-  if (hindrance !== null) context.skip(`cannot install packages: ${hindrance}`)
+  if (hindrance !== null)
+    context.skip(`[needs a registry that packages can be installed from: ${hindrance}]`)
 })
 
 const installedIn = ({ folder }: Place): readonly string[] => {

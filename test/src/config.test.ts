@@ -28,7 +28,7 @@ function faultsOf(environment: Record<string, string>): readonly string[] {
 }
 
 describe('readGatewayConfig', () => {
-  it('starts every part itself when nothing is set', () => {
+  it('readGatewayConfig starts every part itself when nothing is set', () => {
     const config = readGatewayConfig({ DATABASE_URL: '', PORT: '' })
     expect(config).toMatchObject({
       isProduction: false,
@@ -48,7 +48,7 @@ describe('readGatewayConfig', () => {
     expect(config.credentials.size).toBe(0)
   })
 
-  it('takes several processes only with parts that they can share', () => {
+  it('readGatewayConfig takes several processes only with parts that they can share', () => {
     expect(faultsOf({ GATEWAY_PROCESSES: '2' })).toEqual([
       'DATABASE_URL: expected together with GATEWAY_PROCESSES',
       'ENCLAVE_URL: expected together with GATEWAY_PROCESSES',
@@ -59,7 +59,7 @@ describe('readGatewayConfig', () => {
     expect(readGatewayConfig(several).processes).toBe(3)
   })
 
-  it('uses the real parts that are named', () => {
+  it('readGatewayConfig uses the real parts that are named', () => {
     const config = readGatewayConfig({
       ...REMOTE_CHAIN,
       CHAIN_ID: '11155111',
@@ -87,7 +87,7 @@ describe('readGatewayConfig', () => {
     })
   })
 
-  it('takes origins as browsers send them, and every one as *', () => {
+  it('readGatewayConfig takes origins as browsers send them, and every one as *', () => {
     const originsOf = (text: string) => readGatewayConfig({ CORS_ORIGINS: text }).corsOrigins
     expect(originsOf('https://app.example, http://localhost:5173')).toEqual([
       'https://app.example',
@@ -103,13 +103,13 @@ describe('readGatewayConfig', () => {
     'https://a.example:443',
     'null',
     'ftp://a',
-  ])('refuses the origin %s, which no browser sends', (origin) => {
+  ])('readGatewayConfig refuses the origin %s, which no browser sends', (origin) => {
     expect(faultsOf({ CORS_ORIGINS: origin })).toEqual([
       expect.stringMatching(/^CORS_ORIGINS: expected/),
     ])
   })
 
-  it('trusts the proxies that are named, and by default none', () => {
+  it('readGatewayConfig trusts the proxies that are named, and by default none', () => {
     const proxiesOf = (text: string) => readGatewayConfig({ TRUSTED_PROXIES: text }).trustedProxies
     expect(proxiesOf('10.0.0.0/8, ::1,2001:db8::/32')).toEqual([
       '10.0.0.0/8',
@@ -123,7 +123,7 @@ describe('readGatewayConfig', () => {
       ])
   })
 
-  it('opens metrics only where it is told to, by default on loopback', () => {
+  it('readGatewayConfig opens metrics only where it is told to, by default on loopback', () => {
     const metricsOf = (environment: Record<string, string>) =>
       readGatewayConfig(environment).metrics
     expect(metricsOf({})).toBeNull()
@@ -131,21 +131,24 @@ describe('readGatewayConfig', () => {
     expect(metricsOf({ METRICS_PORT: '9464' })).toEqual({ host: '127.0.0.1', port: 9464 })
   })
 
-  it.each(['unix:/a/b.sock', 'unix:///a/b.sock'])('takes %s for the enclave', (url) => {
-    expect(readGatewayConfig({ ENCLAVE_URL: url }).enclave).toEqual({
-      kind: 'remote',
-      socketPaths: ['/a/b.sock'],
-    })
-  })
+  it.each(['unix:/a/b.sock', 'unix:///a/b.sock'])(
+    'readGatewayConfig takes %s for the enclave',
+    (url) => {
+      expect(readGatewayConfig({ ENCLAVE_URL: url }).enclave).toEqual({
+        kind: 'remote',
+        socketPaths: ['/a/b.sock'],
+      })
+    },
+  )
 
-  it('takes several enclaves', () => {
+  it('readGatewayConfig takes several enclaves', () => {
     expect(readGatewayConfig({ ENCLAVE_URL: 'unix:/a.sock, unix:///b.sock' }).enclave).toEqual({
       kind: 'remote',
       socketPaths: ['/a.sock', '/b.sock'],
     })
   })
 
-  it('takes accepted releases together with who signs them', () => {
+  it('readGatewayConfig takes accepted releases together with who signs them', () => {
     const key = 'd75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a'
     const file = '/etc/affidavit/releases.json'
     const config = readGatewayConfig({ ENCLAVE_RELEASES_FILE: file, RELEASE_KEY: key })
@@ -167,11 +170,11 @@ describe('readGatewayConfig', () => {
     `unix:/${'x'.repeat(107)}`,
     'unix:/a.sock,unix:///a.sock',
     'unix:/a.sock,/b.sock',
-  ])('refuses %s for the enclave', (url) => {
+  ])('readGatewayConfig refuses %s for the enclave', (url) => {
     expect(faultsOf({ ENCLAVE_URL: url })).toHaveLength(1)
   })
 
-  it('keeps credentials by provider name', () => {
+  it('readGatewayConfig keeps credentials by provider name', () => {
     const config = readGatewayConfig({
       OPENAI_API_KEY: 'sk-1',
       GOOGLE_API_KEY: 'g-2',
@@ -186,7 +189,7 @@ describe('readGatewayConfig', () => {
     ).toBe('b')
   })
 
-  it('gives the enclave and the demo provider their own variables and no secret', () => {
+  it('readGatewayConfig gives the enclave and the demo provider their own variables and no secret', () => {
     const config = readGatewayConfig({
       OPENAI_API_KEY: 'sk-1',
       IDLE_TIMEOUT_MS: '500',
@@ -209,14 +212,14 @@ describe('readGatewayConfig', () => {
     ).toBe(true)
   })
 
-  it('refuses CHAIN_ID without a chain to compare it with', () => {
+  it('readGatewayConfig refuses CHAIN_ID without a chain to compare it with', () => {
     expect(faultsOf({ CHAIN_ID: '1' })).toEqual([
       expect.stringContaining('CHAIN_ID: expected only together with'),
     ])
   })
 
   it.each(['999', '0', '1.5', '86400001'])(
-    'refuses %s as the interval of head attestations',
+    'readGatewayConfig refuses %s as the interval of head attestations',
     (interval) => {
       expect(faultsOf({ HEAD_ATTESTATION_INTERVAL_MS: interval })).toEqual([
         expect.stringContaining('HEAD_ATTESTATION_INTERVAL_MS: '),
@@ -224,13 +227,13 @@ describe('readGatewayConfig', () => {
     },
   )
 
-  it('refuses a tip above the cap', () => {
+  it('readGatewayConfig refuses a tip above the cap', () => {
     expect(faultsOf({ MAX_FEE_PER_GAS_GWEI: '1' })).toEqual([
       expect.stringContaining('MAX_PRIORITY_FEE_GWEI'),
     ])
   })
 
-  it('refuses everything embedded, simulated or for demonstration in production, in one report', () => {
+  it('readGatewayConfig refuses everything embedded, simulated or for demonstration in production, in one report', () => {
     expect(
       faultsOf({ NODE_ENV: 'production', DEV_API_KEY: 'abcdefgh' }).map((fault) =>
         fault.split(',').at(-1),
@@ -245,11 +248,11 @@ describe('readGatewayConfig', () => {
     ])
   })
 
-  it('accepts production with the real parts', () => {
+  it('readGatewayConfig accepts production with the real parts', () => {
     expect(readGatewayConfig({ ...PRODUCTION, HISTORY_ALL: 'false' }).isProduction).toBe(true)
   })
 
-  it('demands in production that somebody says who reads whose completions', () => {
+  it('readGatewayConfig demands in production that somebody says who reads whose completions', () => {
     for (const given of [PRODUCTION, { ...PRODUCTION, HISTORY_ALL: '' }])
       expect(faultsOf(given)).toEqual([
         expect.stringMatching(/^HISTORY_ALL: expected in production/),
@@ -260,7 +263,7 @@ describe('readGatewayConfig', () => {
       )
   })
 
-  it('takes staging for production alone, with a log, and without expectations of hardware', () => {
+  it('readGatewayConfig takes staging for production alone, with a log, and without expectations of hardware', () => {
     const staging = { ...PRODUCTION, HISTORY_ALL: 'false', AFFIDAVIT_STAGING: 'true' }
     expect(readGatewayConfig(staging)).toMatchObject({ isProduction: true, isStaging: true })
     expect(readGatewayConfig({ ...staging, AFFIDAVIT_STAGING: 'false' }).isStaging).toBe(false)
@@ -281,7 +284,7 @@ describe('readGatewayConfig', () => {
     )
   })
 
-  it('reports faults of single variables together with faults of combinations', () => {
+  it('readGatewayConfig reports faults of single variables together with faults of combinations', () => {
     const faults = faultsOf({
       NODE_ENV: 'production',
       PORT: 'x',
@@ -300,7 +303,7 @@ describe('readGatewayConfig', () => {
   })
 
   it.each(['prod', 'Production', 'staging'])(
-    'refuses NODE_ENV %s, which may have been meant as production',
+    'readGatewayConfig refuses NODE_ENV %s, which may have been meant as production',
     (word) => {
       expect(faultsOf({ NODE_ENV: word })).toEqual([
         expect.stringContaining('NODE_ENV: expected one of'),
@@ -309,14 +312,14 @@ describe('readGatewayConfig', () => {
   )
 
   it.each(['00'.repeat(32), 'ff'.repeat(32), 'zz'.repeat(32), 'a1'])(
-    'refuses %s as a private key',
+    'readGatewayConfig refuses %s as a private key',
     (key) => {
       const faults = faultsOf({ ...REMOTE_CHAIN, RELAYER_PRIVATE_KEY: key })
       expect(faults).toEqual([expect.stringContaining('RELAYER_PRIVATE_KEY: expected')])
     },
   )
 
-  it('never repeats a key', () => {
+  it('readGatewayConfig never repeats a key', () => {
     const hush = 'hush'.repeat(60)
     const faults = faultsOf({
       RELAYER_PRIVATE_KEY: hush,
@@ -329,7 +332,7 @@ describe('readGatewayConfig', () => {
 })
 
 describe('src/config.ts', () => {
-  it('says of every variable what it means', () => {
+  it('src/config.ts says of every variable what it means', () => {
     const source = readFileSync(join(import.meta.dirname, '../../src/config.ts'), 'utf8')
     const lines = source.slice(0, source.indexOf('type Settings')).split('\n')
     const fields = lines.filter((line) => /^ {2}[A-Z_]+: /.test(line))

@@ -4,7 +4,7 @@ import { readGatewayConfig } from '../../src/config.ts'
 import { variablesOf } from '../../src/processes.ts'
 
 describe('the variables of one process of several', () => {
-  it('give it ports, sockets and, in development, a folder that no other one has', () => {
+  it('the variables of one process give it ports, sockets and, in development, a folder that no other one has', () => {
     const config = readGatewayConfig({
       METRICS_PORT: '9464',
       CONTROL_SOCKET: '/run/affidavit.sock',
@@ -24,7 +24,7 @@ describe('the variables of one process of several', () => {
     ])
   })
 
-  it('are those of all where each finds a free one by itself, or none is wanted', () => {
+  it('the variables of one process are those of all where each finds a free one by itself, or none is wanted', () => {
     const config = readGatewayConfig({ METRICS_PORT: '0', DATA_DIR: 'data' })
     expect(Object.keys(variablesOf(1, config))).toEqual(['DATA_DIR'])
   })

@@ -54,7 +54,7 @@ async function setUp() {
   return { write, settings, lines, clock, acts }
 }
 
-it('reads tiers, prices and keys in files again, and notes which of them changed', async () => {
+it('a reload reads tiers, prices and keys in files again, and notes which of them changed', async () => {
   const { write, settings, lines, clock, acts } = await setUp()
   const began = settings.current()
   write('tiers', tiersOf('second'))
@@ -83,26 +83,29 @@ it.each([
   ['prices', '{"prices":[{"models":["*"],"per_request":2}]}', 'prices.0.per_request: expected a'],
   ['prices', '{', 'PRICES_FILE: expected a member name, at offset 1'],
   ['openai', '', 'OPENAI_API_KEY_FILE: expected a value in the file, which is empty'],
-])('leaves everything as it was when %s are %s, and says why', async (name, text, fault) => {
-  const { write, settings, lines, acts } = await setUp()
-  const before = settings.current()
-  write('tiers', tiersOf('second'))
-  write('prices', pricesOf('2'))
-  write('openai', 'key-two')
-  write(name, text)
-  expect(await settings.reload()).toBe(false)
-  expect(settings.current()).toBe(before)
-  expect(settings.status()).toEqual({ isReloaded: false, reloadedAt: 1_000 })
-  expect(JSON.stringify(lines)).toContain(fault)
-  expect(await acts(1)).toMatchObject([{ outcome: 'refused' }])
-  write('tiers', tiersOf('third'))
-  write('prices', pricesOf('3'))
-  write('openai', randomBytes(8).toString('hex'))
-  expect(await settings.reload()).toBe(true)
-  expect(settings.current().tiers.standard.name).toBe('third')
-})
+])(
+  'a reload leaves everything as it was when %s are %s, and says why',
+  async (name, text, fault) => {
+    const { write, settings, lines, acts } = await setUp()
+    const before = settings.current()
+    write('tiers', tiersOf('second'))
+    write('prices', pricesOf('2'))
+    write('openai', 'key-two')
+    write(name, text)
+    expect(await settings.reload()).toBe(false)
+    expect(settings.current()).toBe(before)
+    expect(settings.status()).toEqual({ isReloaded: false, reloadedAt: 1_000 })
+    expect(JSON.stringify(lines)).toContain(fault)
+    expect(await acts(1)).toMatchObject([{ outcome: 'refused' }])
+    write('tiers', tiersOf('third'))
+    write('prices', pricesOf('3'))
+    write('openai', randomBytes(8).toString('hex'))
+    expect(await settings.reload()).toBe(true)
+    expect(settings.current().tiers.standard.name).toBe('third')
+  },
+)
 
-it('takes two signals one after another, and the last one reads what is there then', async () => {
+it('a reload takes two signals one after another, and the last one reads what is there then', async () => {
   const { write, settings, acts } = await setUp()
   const first = settings.reload()
   write('prices', pricesOf('5'))

@@ -81,7 +81,7 @@ const answerOf = (...data: readonly unknown[]) => ({
 })
 
 describe('POST /v1/embeddings', () => {
-  it('answers in the form of the interface, and sends the operator’s key alone', async () => {
+  it('POST /v1/embeddings answers in the form of the interface, and sends the operator’s key alone', async () => {
     const reply = await post({ ...request, user: 'u', encoding_format: null, dimensions: 3 })
     expect(reply.status).toBe(200)
     expect(await reply.json()).toEqual({
@@ -108,13 +108,13 @@ describe('POST /v1/embeddings', () => {
     ['texts', ['a', 'b'], ['a', 'b']],
     ['tokens', [1, 2, 3], [[1, 2, 3]]],
     ['lists of tokens', [[1], [2, 3]], [[1], [2, 3]]],
-  ])('takes %s', async (_, input, sent) => {
+  ])('POST /v1/embeddings takes %s', async (_, input, sent) => {
     const reply = await post({ ...request, input })
     expect(((await reply.json()) as { data: unknown[] }).data).toHaveLength(sent.length)
     expect(upstream.requests.at(-1)?.json).toMatchObject({ input: sent })
   })
 
-  it('gives the official SDK the same numbers as floats and as base64', async () => {
+  it('POST /v1/embeddings gives the official SDK the same numbers as floats and as base64', async () => {
     const floats = await client.embeddings.create({ ...request, encoding_format: 'float' })
     // Without a format the SDK asks for base64, and decodes it itself.
     const decoded = await client.embeddings.create(request)
@@ -126,7 +126,7 @@ describe('POST /v1/embeddings', () => {
     expect(bytes.readFloatLE(4)).toBe(floats.data[0]?.embedding[1])
   })
 
-  it('sends many inputs in batches, and gives them back in order', async () => {
+  it('POST /v1/embeddings sends many inputs in batches, and gives them back in order', async () => {
     const input = Array.from({ length: 20 }, (_, index) => `text ${index}`)
     const before = upstream.requests.length
     const { data, usage } = await client.embeddings.create({ ...request, input })
@@ -158,7 +158,7 @@ describe('POST /v1/embeddings', () => {
     [{ model: '' }, 'body.model', 'string_too_short'],
     [{ encoding_format: 'int8' }, 'body.encoding_format', 'literal_error'],
     [{ user: 1 }, 'body.user', 'string_type'],
-  ])('refuses %j', async (change, loc, type) => {
+  ])('POST /v1/embeddings refuses %j', async (change, loc, type) => {
     const reply = await post({ ...request, ...change })
     const { detail } = (await reply.json()) as { detail: { loc: unknown[]; type: string }[] }
     expect([reply.status, detail.map((fault) => [fault.loc.join('.'), fault.type])]).toEqual([
@@ -167,7 +167,7 @@ describe('POST /v1/embeddings', () => {
     ])
   })
 
-  it('takes an input of exactly the model’s tokens, and refuses one more before anything is sent', async () => {
+  it('POST /v1/embeddings takes an input of exactly the model’s tokens, and refuses one more before anything is sent', async () => {
     // 4 and 6 tokens of cl100k_base: see the tests of the counter.
     upstream.setScript(() => answerOf(vector(0, [1])))
     expect((await post({ model: 'tiny', input: [1, 2, 3, 4, 5] })).status).toBe(200)
@@ -187,13 +187,13 @@ describe('POST /v1/embeddings', () => {
     expect(upstream.requests.length).toBe(before)
   })
 
-  it('counts usage itself where the endpoint does not', async () => {
+  it('POST /v1/embeddings counts usage itself where the endpoint does not', async () => {
     upstream.setScript(() => answerOf(vector(0, [1]), vector(1, [2])))
     const reply = await post({ ...request, input: ['tiktoken is great!', '2 + 2 = 4'] })
     expect(await reply.json()).toMatchObject({ usage: { prompt_tokens: 13, total_tokens: 13 } })
   })
 
-  it('takes the other encoding than asked for, and the endpoint’s order by index', async () => {
+  it('POST /v1/embeddings takes the other encoding than asked for, and the endpoint’s order by index', async () => {
     const base64 = Buffer.from(new Uint8Array([0, 0, 128, 63, 0, 0, 0, 192])).toString('base64')
     upstream.setScript(() => answerOf(vector(1, base64), vector(0, [0.1, 0.2])))
     expect(await (await post({ ...request, input: ['a', 'b'] })).json()).toMatchObject({
@@ -205,7 +205,7 @@ describe('POST /v1/embeddings', () => {
     })
   })
 
-  it('needs a key, and a model that somebody serves', async () => {
+  it('POST /v1/embeddings needs a key, and a model that somebody serves', async () => {
     expect(
       await outcomeOf(await post(request, { headers: { 'content-type': 'application/json' } })),
     ).toEqual([401, 'authorization_missing'])
@@ -215,7 +215,7 @@ describe('POST /v1/embeddings', () => {
     ])
   })
 
-  it('is listed with its models', async () => {
+  it('POST /v1/embeddings is listed with its models', async () => {
     const models = (await client.models.list()).data
     expect(models.find(({ id }) => id === 'tiny')).toMatchObject({
       owned_by: 'embeddings',
@@ -252,7 +252,7 @@ describe('an endpoint that fails', () => {
     ['answers too much', () => answerOf(vector(0, 'A'.repeat(5_000_000))), 502, 'answer_too_large'],
     ['hangs up', (_, response) => void response.destroy(), 502, 'provider_unreachable'],
     ['falls silent', () => undefined, 504, 'provider_timeout'],
-  ])('%s: the caller is told', async (_, script, status, code) => {
+  ])('an endpoint that fails is told to the caller: %s', async (_, script, status, code) => {
     upstream.setScript(script)
     const reply = await post(request)
     const text = await reply.clone().text()
@@ -261,7 +261,7 @@ describe('an endpoint that fails', () => {
       expect(text).not.toContain(hidden)
   })
 
-  it('has its words, code and patience passed on where the request is at fault', async () => {
+  it('an endpoint that fails has its words, code and patience passed on where the request is at fault', async () => {
     upstream.setScript(
       refuseWith(400, { error: { message: 'too\u0007 odd', code: 'odd' } }, { 'retry-after': '3' }),
     )
@@ -272,7 +272,7 @@ describe('an endpoint that fails', () => {
     })
   })
 
-  it('fails a call of many batches with one fault, and ends the others', async () => {
+  it('an endpoint that fails fails a call of many batches with one fault, and ends the others', async () => {
     upstream.setScript((seen, response) =>
       JSON.stringify(seen.json).includes('poison')
         ? refuseWith(413, { error: { message: 'too much' } })(seen, response)
@@ -286,7 +286,7 @@ describe('an endpoint that fails', () => {
 })
 
 describe('a caller who leaves', () => {
-  it('ends the endpoint’s call', async () => {
+  it('a caller who leaves ends the endpoint’s call', async () => {
     const reached = new Promise<void>((resolve) => upstream.setScript(() => void resolve()))
     const left = upstream.left()
     const abort = new AbortController()

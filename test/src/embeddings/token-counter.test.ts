@@ -17,11 +17,11 @@ describe('a token counter', () => {
     ['antidisestablishmentarianism', 6],
     ['2 + 2 = 4', 7],
     ['お誕生日おめでとう', 9],
-  ])('counts %j as its makers do', async (text, tokens) => {
+  ])('a token counter counts %j as its makers do', async (text, tokens) => {
     expect(await count(text)).toBe(tokens)
   })
 
-  it('counts any text as gpt-tokenizer does', async () => {
+  it('a token counter counts any text as gpt-tokenizer does', async () => {
     const texts = fc.oneof(
       fc.string({ unit: 'binary', maxLength: 200 }),
       fc.string({ unit: 'grapheme', maxLength: 200 }),
@@ -38,7 +38,7 @@ describe('a token counter', () => {
     )
   })
 
-  it('counts the same again, and after more words than it remembers', async () => {
+  it('a token counter counts the same again, and after more words than it remembers', async () => {
     const words = Array.from({ length: 40_000 }, (_, index) =>
       index.toString(36).replaceAll(/\d/g, 'é'),
     )
@@ -47,25 +47,25 @@ describe('a token counter', () => {
     expect([await count(text), await count(text)]).toEqual([tokens, tokens])
   })
 
-  it('counts what looks like a special token as text', async () => {
+  it('a token counter counts what looks like a special token as text', async () => {
     const asText = { allowedSpecial: new Set<string>(), disallowedSpecial: new Set<string>() }
     expect(await count('<|endoftext|>')).toBe(countTokens('<|endoftext|>', asText))
     expect(await count('<|endoftext|>')).toBe(7)
   })
 
-  it('tells exactly the limit from one token more', async () => {
+  it('a token counter tells exactly the limit from one token more', async () => {
     expect(await count('tiktoken is great!', 6)).toBe(6)
     expect(await count('tiktoken is great!', 5)).toBeNull()
     expect(await count('a'.repeat(10_000_000), 8192)).toBeNull()
   })
 
-  it('knows by its bytes that a text is too long', async () => {
+  it('a token counter knows by its bytes that a text is too long', async () => {
     const before = process.cpuUsage()
     expect(await count('一'.repeat(1_000_000), 8192)).toBeNull()
     expect(process.cpuUsage(before).user).toBeLessThan(100_000)
   })
 
-  it('holds the memory of one long word, however many are counted at once', async () => {
+  it('a token counter holds the memory of one long word, however many are counted at once', async () => {
     const abort = new AbortController()
     const word = 'ab'.repeat(512 * 1024)
     const held = () => process.memoryUsage().arrayBuffers
@@ -82,7 +82,7 @@ describe('a token counter', () => {
     expect(await count('ab'.repeat(LONG_PIECE_BYTES))).toBeGreaterThan(1_000)
   })
 
-  it('counts one unbroken word of 1 MiB in seconds, while other calls go on', async () => {
+  it('a token counter counts one unbroken word of 1 MiB in seconds, while other calls go on', async () => {
     await count('warm up')
     const startedAt = performance.now()
     let longestMs = 0
@@ -99,7 +99,7 @@ describe('a token counter', () => {
     expect(longestMs).toBeLessThan(1_000)
   })
 
-  it('stops when its caller leaves', async () => {
+  it('a token counter stops when its caller leaves', async () => {
     const abort = new AbortController()
     const counting = counter.count('ab'.repeat(512 * 1024), {
       max: 1_000_000,

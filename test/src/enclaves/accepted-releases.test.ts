@@ -53,12 +53,12 @@ const versionsOf = (releases: AcceptedReleases) =>
   releases.entries()?.map(({ release }) => release.version)
 
 describe('openAcceptedReleases', () => {
-  it('gives the releases of a list that a key signed', async () => {
+  it('openAcceptedReleases gives the releases of a list that a key signed', async () => {
     await writeFile(file, textOf('2026-01-01T00:00:00Z', ['01', '02']))
     expect(versionsOf(await open())).toEqual(['1.0.1', '1.0.2'])
   })
 
-  it('rejects what is not there, is no list, is too large, or is signed by somebody else', async () => {
+  it('openAcceptedReleases rejects what is not there, is no list, is too large, or is signed by somebody else', async () => {
     await expect(open()).rejects.toThrow('ENOENT')
     await writeFile(file, '{"format":"affidavit-releases/v1"}')
     await expect(open()).rejects.toMatchObject({ code: 'invalid_release' })
@@ -70,7 +70,7 @@ describe('openAcceptedReleases', () => {
     await expect(open()).rejects.toThrow('expected a list of at most')
   })
 
-  it('takes a newer list when the file is written, or replaced, and says so', async () => {
+  it('openAcceptedReleases takes a newer list when the file is written, or replaced, and says so', async () => {
     await writeFile(file, textOf('2026-01-01T00:00:00Z', ['01']))
     const releases = await open()
     let changes = 0
@@ -83,7 +83,7 @@ describe('openAcceptedReleases', () => {
     expect(changes).toBeGreaterThanOrEqual(2)
   })
 
-  it('notes for administrators what was taken into use, which needs no note', async () => {
+  it('openAcceptedReleases notes for administrators what was taken into use, which needs no note', async () => {
     await writeFile(file, textOf('2026-01-01T00:00:00Z', ['01']))
     const noted: unknown[] = []
     const noteReleases = (facts: unknown) => {
@@ -103,7 +103,7 @@ describe('openAcceptedReleases', () => {
     expect(noted).toEqual([note])
   })
 
-  it('keeps the list that there was when the next is older, broken or gone, and logs that', async () => {
+  it('openAcceptedReleases keeps the list that there was when the next is older, broken or gone, and logs that', async () => {
     await writeFile(file, textOf('2026-01-02T00:00:00Z', ['01']))
     const releases = await open()
     for (const text of [
@@ -124,7 +124,7 @@ describe('openAcceptedReleases', () => {
     expect(versionsOf(releases)).toEqual(['1.0.1'])
   })
 
-  it('does not notice a list that is older than one of a process before', async () => {
+  it('openAcceptedReleases does not notice a list that is older than one of a process before', async () => {
     await writeFile(file, textOf('2026-01-02T00:00:00Z', ['01']))
     ;(await open()).stop()
     await writeFile(file, textOf('2026-01-01T00:00:00Z', ['02']))

@@ -17,22 +17,28 @@ function faultsOf(run: () => unknown) {
 }
 
 describe('the query of an attestation', () => {
-  it.each(['ab'.repeat(16), `0x${'AB'.repeat(64)}`])('takes the nonce %s', (nonce) => {
-    expect(validate('query', attestationQuery, { nonce }).nonce).toBe(
-      nonce.toLowerCase().replace('0x', ''),
-    )
-  })
+  it.each(['ab'.repeat(16), `0x${'AB'.repeat(64)}`])(
+    'the query of an attestation takes the nonce %s',
+    (nonce) => {
+      expect(validate('query', attestationQuery, { nonce }).nonce).toBe(
+        nonce.toLowerCase().replace('0x', ''),
+      )
+    },
+  )
 
-  it.each([NOTARY, `0x${NOTARY.toUpperCase()}`])('takes the notary %s', (notary) => {
-    expect(validate('query', attestationQuery, { notary }).notary).toBe(`0x${NOTARY}`)
-  })
+  it.each([NOTARY, `0x${NOTARY.toUpperCase()}`])(
+    'the query of an attestation takes the notary %s',
+    (notary) => {
+      expect(validate('query', attestationQuery, { notary }).notary).toBe(`0x${NOTARY}`)
+    },
+  )
 
-  it('gives nothing for what is not there', () => {
+  it('the query of an attestation gives nothing for what is not there', () => {
     expect(validate('query', attestationQuery, { other: 'x' })).toEqual({})
   })
 
   it.each(['', 'ab'.repeat(15), 'ab'.repeat(65), `${'ab'.repeat(16)}a`, 'zz'.repeat(16)])(
-    'refuses the nonce %j',
+    'the query of an attestation refuses the nonce %j',
     (nonce) => {
       expect(faultsOf(() => validate('query', attestationQuery, { nonce }))).toEqual([
         ['query.nonce', 'string_pattern_mismatch'],
@@ -40,9 +46,12 @@ describe('the query of an attestation', () => {
     },
   )
 
-  it.each(['', NOTARY.slice(2), `${NOTARY}00`])('refuses the notary %j', (notary) => {
-    expect(faultsOf(() => validate('query', attestationQuery, { notary }))).toEqual([
-      ['query.notary', 'string_pattern_mismatch'],
-    ])
-  })
+  it.each(['', NOTARY.slice(2), `${NOTARY}00`])(
+    'the query of an attestation refuses the notary %j',
+    (notary) => {
+      expect(faultsOf(() => validate('query', attestationQuery, { notary }))).toEqual([
+        ['query.notary', 'string_pattern_mismatch'],
+      ])
+    },
+  )
 })

@@ -42,7 +42,7 @@ function start(notaries: readonly string[]) {
 const CALLER = { group: '192.0.2.1', isKnown: false }
 
 describe('createAttestations', () => {
-  it('gives the current document without a nonce', async () => {
+  it('createAttestations gives the current document without a nonce', async () => {
     const { attestations } = start(['a'])
     expect(await attestations.attest({ nonce: null, notary: null }, CALLER)).toEqual({
       attestation: 'current of a',
@@ -52,7 +52,7 @@ describe('createAttestations', () => {
     })
   })
 
-  it('gives a fresh document over the nonce', async () => {
+  it('createAttestations gives a fresh document over the nonce', async () => {
     const { attestations } = start(['a'])
     expect(await attestations.attest({ nonce: 'n', notary: null }, CALLER)).toMatchObject({
       attestation: 'n of a',
@@ -60,7 +60,7 @@ describe('createAttestations', () => {
     })
   })
 
-  it('never pairs a document with the key of another enclave', async () => {
+  it('createAttestations never pairs a document with the key of another enclave', async () => {
     for (const notaries of [
       ['a', 'a', 'b', 'b', 'b'],
       ['a', 'b', 'b', 'b'],
@@ -73,7 +73,7 @@ describe('createAttestations', () => {
     }
   })
 
-  it('gives the document of the notary that is asked for, or says that there is none', async () => {
+  it('createAttestations gives the document of the notary that is asked for, or says that there is none', async () => {
     expect(
       await start(['a']).attestations.attest({ nonce: 'n', notary: 'a' }, CALLER),
     ).toMatchObject({ notary: 'a' })
@@ -87,7 +87,7 @@ describe('createAttestations', () => {
     ).rejects.toMatchObject(gone)
   })
 
-  it('gives up on an enclave that is replaced again and again', async () => {
+  it('createAttestations gives up on an enclave that is replaced again and again', async () => {
     const { attestations } = start(['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'])
     await expect(attestations.attest({ nonce: 'n', notary: null }, CALLER)).rejects.toMatchObject({
       code: 'enclave_unavailable',
@@ -128,7 +128,7 @@ describe('createAttestations', () => {
     await expect(ask(service, CALLER.group)).resolves.toBeDefined()
   })
 
-  it('says that the enclave is out of reach', async () => {
+  it('createAttestations says that the enclave is out of reach', async () => {
     const down = async () => {
       throw new EnclaveError('unavailable', 'x')
     }

@@ -72,11 +72,11 @@ const factsOf = (name: string, timestampMs = NOW) => {
 }
 
 describe('findEnclaveFaults', () => {
-  it('finds nothing wrong with an enclave of this chain and contract in development', async () => {
+  it('findEnclaveFaults finds nothing wrong with an enclave of this chain and contract in development', async () => {
     expect(await faultsOf()).toEqual([])
   })
 
-  it('names another protocol, chain and contract together', async () => {
+  it('findEnclaveFaults names another protocol, chain and contract together', async () => {
     const faults = await faultsOf({
       protocol_version: 99,
       chain_id: 8,
@@ -88,13 +88,13 @@ describe('findEnclaveFaults', () => {
     )
   })
 
-  it('refuses a simulated security module in production, and says what it may be', async () => {
+  it('findEnclaveFaults refuses a simulated security module in production, and says what it may be', async () => {
     expect(await faultsOf({}, true)).toEqual([
       expect.stringContaining('root_untrusted: is its security module simulated?'),
     ])
   })
 
-  it('judges measurements by the accepted releases, also of a simulated module', async () => {
+  it('findEnclaveFaults judges measurements by the accepted releases, also of a simulated module', async () => {
     const bound = await makeIdentity()
     const judge = (releases: readonly ReleaseEntry[]) =>
       findEnclaveFaults(bound, { domain, isProduction: false, releases, at: new Date() })
@@ -108,7 +108,7 @@ describe('findEnclaveFaults', () => {
     ])
   })
 
-  it('takes no document of another key or configuration for that of an accepted release', async () => {
+  it('findEnclaveFaults takes no document of another key or configuration for that of an accepted release', async () => {
     const bound = await makeIdentity()
     const expected = { domain, isProduction: false, releases: [entryNamed('a1')], at: new Date() }
     const boot = { ...bound.boot_configuration, ca_sha256: '11'.repeat(32) }
@@ -125,13 +125,13 @@ describe('findEnclaveFaults', () => {
     ])
   })
 
-  it('refuses providers in the clear in production, each by name', async () => {
+  it('findEnclaveFaults refuses providers in the clear in production, each by name', async () => {
     const providers = [provider, { ...provider, name: 'demo', origin: 'http://127.0.0.1:1' }]
     const faults = await faultsOf({ providers }, true)
     expect(faults[0]).toBe('enclave: expected production to reach provider demo over https')
   })
 
-  it('takes a simulated security module in staging, and else all that production wants', async () => {
+  it('findEnclaveFaults takes a simulated security module in staging, and else all that production wants', async () => {
     const expected = { domain, isProduction: true, isStaging: true, at: new Date() }
     const bound = await makeIdentity()
     expect(await findEnclaveFaults(bound, expected)).toEqual([])
@@ -147,7 +147,7 @@ describe('findEnclaveFaults', () => {
   })
 
   it.runIf(NITRO_FIXTURES.isMet)(
-    "refuses a document of AWS in staging (skipped without the fixtures' real ones)",
+    NITRO_FIXTURES.title('findEnclaveFaults refuses a document of AWS in staging'),
     async () => {
       const [real] = nitroFixtures.filter(({ kind }) => kind === 'aws')
       if (real === undefined) throw new Error('expected a document of AWS')
@@ -161,7 +161,7 @@ describe('findEnclaveFaults', () => {
     },
   )
 
-  it('refuses what is no document in production', async () => {
+  it('findEnclaveFaults refuses what is no document in production', async () => {
     const broken = { ...identity, attestation: 'AAAA' }
     const faults = await findEnclaveFaults(broken, { domain, isProduction: true, at: new Date() })
     expect(faults).toEqual([expect.stringContaining('expected an attestation document')])
@@ -176,7 +176,7 @@ describe('createEnclaveCheck', () => {
       monotonic: () => clock.sinceStartMs,
     })
 
-  it('goes by what is accepted at each time, and by when the certificates of its document end', async () => {
+  it('createEnclaveCheck goes by what is accepted at each time, and by when the certificates of its document end', async () => {
     const bound = await makeIdentity()
     const clock = { nowMs: Date.now() }
     let releases: readonly ReleaseEntry[] = [entryNamed('a1')]
@@ -200,7 +200,7 @@ describe('createEnclaveCheck', () => {
     ])
   })
 
-  it('looks again, after a while, at a document that did not hold', async () => {
+  it('createEnclaveCheck looks again, after a while, at a document that did not hold', async () => {
     const bound = await makeIdentity()
     const goodMs = Date.now()
     const clock = { nowMs: goodMs - 24 * 3_600_000, sinceStartMs: 0 }
@@ -217,7 +217,7 @@ describe('createEnclaveCheck', () => {
     ['forward', 30 * 24 * 3_600_000],
     ['back', -30 * 24 * 3_600_000],
   ])(
-    'refuses for no longer than that after the clock was set %s and right again',
+    'createEnclaveCheck refuses for no longer than that after the clock was set %s and right again',
     async (_, aheadMs) => {
       const bound = await makeIdentity()
       const clock = { nowMs: Date.now(), sinceStartMs: 0 }
@@ -235,18 +235,18 @@ describe('createEnclaveCheck', () => {
 })
 
 describe('findReleaseFault', () => {
-  it('finds none with the measurements of a release that is accepted', () => {
+  it('findReleaseFault finds none with the measurements of a release that is accepted', () => {
     expect(findReleaseFault(factsOf('a1'), [entryNamed('a2'), entryNamed('a1')], NOW)).toBeNull()
   })
 
-  it('names the image of an enclave that is of no release', () => {
+  it('findReleaseFault names the image of an enclave that is of no release', () => {
     expect(findReleaseFault(factsOf('bb'), [entryNamed('a1')], NOW)).toContain(
       `PCR0 ${'bb'.repeat(48)}`,
     )
     expect(findReleaseFault(factsOf('bb'), [], NOW)).not.toBeNull()
   })
 
-  it('needs every register of one release', () => {
+  it('findReleaseFault needs every register of one release', () => {
     const facts = factsOf('a1')
     const mixed = {
       ...facts,
@@ -259,11 +259,11 @@ describe('findReleaseFault', () => {
     ['revoked', { revoked: { at: '2026-05-01T00:00:00Z', reason: 'weak' } }, 'was revoked'],
     ['expired at this moment', { accepted_until: '2026-06-01T12:00:00Z' }, 'was accepted until'],
     ['not accepted yet', { accepted_from: '2026-06-01T12:00:01Z' }, 'is accepted from'],
-  ])('refuses a release that is %s', (_, over, words) => {
+  ])('findReleaseFault refuses a release that is %s', (_, over, words) => {
     expect(findReleaseFault(factsOf('a1'), [entryNamed('a1', over)], NOW)).toContain(words)
   })
 
-  it('refuses a document of before its release was accepted, which readers of its records would refuse', () => {
+  it('findReleaseFault refuses a document of before its release was accepted, as readers of records would', () => {
     const entries = [entryNamed('a1', { accepted_from: '2026-06-01T11:00:00Z' })]
     const old = factsOf('a1', msOf('2026-06-01T10:59:59Z'))
     expect(findReleaseFault(old, entries, NOW)).toContain('expected a document made while')
@@ -272,13 +272,13 @@ describe('findReleaseFault', () => {
 })
 
 describe('createAttestationCheck', () => {
-  it('passes a document that is valid now, again and again', async () => {
+  it('createAttestationCheck passes a document that is valid now, again and again', async () => {
     const check = createAttestationCheck({ isRootKnown: false, now: Date.now })
     await check(identity.attestation)
     await check(identity.attestation)
   })
 
-  it('rejects a document once its leaf has expired, also one that it has passed before', async () => {
+  it('createAttestationCheck rejects a document once its leaf has expired, also one that it has passed before', async () => {
     let nowMs = Date.now()
     const check = createAttestationCheck({ isRootKnown: false, now: () => nowMs })
     await check(identity.attestation)
@@ -286,12 +286,12 @@ describe('createAttestationCheck', () => {
     await expect(check(identity.attestation)).rejects.toThrow(AttestationError)
   })
 
-  it("rejects a document of another root than AWS's where that is the known one", async () => {
+  it("createAttestationCheck rejects a document of another root than AWS's where that is the known one", async () => {
     const check = createAttestationCheck({ isRootKnown: true, now: Date.now })
     await expect(check(identity.attestation)).rejects.toMatchObject({ code: 'root_untrusted' })
   })
 
-  it('rejects a document with a flipped bit, also after it passed the true one', async () => {
+  it('createAttestationCheck rejects a document with a flipped bit, also after it passed the true one', async () => {
     const check = createAttestationCheck({ isRootKnown: false, now: Date.now })
     await check(identity.attestation)
     const bytes = decodeBase64(identity.attestation)

@@ -60,7 +60,7 @@ async function collect<Item>(items: AsyncIterable<Item>): Promise<readonly Item[
 const live = () => new AbortController().signal
 
 describe('complete', () => {
-  it("hands over the caller's exact bytes, the context and the credential", async () => {
+  it("complete hands over the caller's exact bytes, the context and the credential", async () => {
     const { enclave, client } = await start()
     const answer = await client.complete(call, body, live())
     expect(answer).toEqual({
@@ -71,7 +71,7 @@ describe('complete', () => {
     expect(enclave.calls[0]?.body.equals(body)).toBe(true)
   })
 
-  it('gives a stream as it comes', async () => {
+  it('complete gives a stream as it comes', async () => {
     const { client } = await start(async ({ response, seal }) => {
       response.writeHead(200, { 'content-type': 'text/event-stream' })
       response.write('data: {"a":1}\n\n')
@@ -84,7 +84,7 @@ describe('complete', () => {
     expect(events.map(({ kind }) => kind)).toEqual(['chunks', 'chunks', 'sealed'])
   })
 
-  it('uses its connections again, after streams too', async () => {
+  it('complete uses its connections again, after streams too', async () => {
     const sockets = new Set<unknown>()
     const { client } = await start(({ response, seal }) => {
       sockets.add(response.socket)
@@ -99,7 +99,7 @@ describe('complete', () => {
     expect(sockets.size).toBeLessThanOrEqual(2)
   })
 
-  it('survives a reader who leaves a stream early', async () => {
+  it('complete survives a reader who leaves a stream early', async () => {
     const { enclave, client } = await start(({ response }) => {
       response.writeHead(200, { 'content-type': 'text/event-stream' })
       response.write('data: {"a":1}\n\n')
@@ -111,7 +111,7 @@ describe('complete', () => {
     await enclave.calls[0]?.left
   })
 
-  it('gives a fault as it is', async () => {
+  it('complete gives a fault as it is', async () => {
     const fault = {
       status: 404,
       code: 'unsupported_model' as const,
@@ -122,7 +122,7 @@ describe('complete', () => {
     expect(await client.complete(call, body, live())).toEqual({ kind: 'fault', fault })
   })
 
-  it('takes a fault of a code it does not know for an internal error', async () => {
+  it('complete takes a fault of a code it does not know for an internal error', async () => {
     const { client } = await start(({ response }) =>
       send(response, { status: 500, code: 'new', message: 'm' }, 500),
     )
@@ -140,7 +140,7 @@ describe('complete', () => {
       },
     ],
   ] satisfies [string, CompletionScript][])(
-    'ends the call at once when aborted %s',
+    'complete ends the call at once when aborted %s',
     async (_, script) => {
       const { enclave, client } = await start(script)
       const abort = new AbortController()
@@ -157,7 +157,7 @@ describe('complete', () => {
     },
   )
 
-  it('does not begin a call that is aborted already', async () => {
+  it('complete does not begin a call that is aborted already', async () => {
     const { enclave, client } = await start()
     const reason = new Error('gone')
     await expect(client.complete(call, body, AbortSignal.abort(reason))).rejects.toBe(reason)
@@ -169,19 +169,19 @@ describe('complete', () => {
     ['a notice of another form', 200, '{"index":1}'],
     ['a fault of another form', 500, '{"status":500}'],
     ['an empty answer', 500, ''],
-  ])('refuses %s', async (_, status, text) => {
+  ])('complete refuses %s', async (_, status, text) => {
     const { client } = await start(({ response }) => void response.writeHead(status).end(text))
     await expect(client.complete(call, body, live())).rejects.toMatchObject({ code: 'protocol' })
   })
 
-  it('refuses an answer of more than it would hold', async () => {
+  it('complete refuses an answer of more than it would hold', async () => {
     const { client } = await start(({ response }) => void response.end(Buffer.alloc(2 ** 20 + 1)))
     await expect(client.complete(call, body, live())).rejects.toMatchObject({
       code: 'reply_too_large',
     })
   })
 
-  it('says that an enclave is unavailable that broke off, or does not listen', async () => {
+  it('complete says that an enclave is unavailable that broke off, or does not listen', async () => {
     const { enclave, client } = await start(({ response }) => void response.socket?.destroy())
     await expect(client.complete(call, body, live())).rejects.toMatchObject({ code: 'unavailable' })
     await enclave.stop()
@@ -195,7 +195,7 @@ describe('complete', () => {
 })
 
 describe('identity', () => {
-  it('is asked for once while it is young, whoever asks', async () => {
+  it('identity is asked for once while it is young, whoever asks', async () => {
     const { enclave, client, clock } = await start()
     const [first] = await Promise.all([client.identity(), client.identity(), client.identity()])
     expect(first?.notary).toBe(enclave.notary)
@@ -208,7 +208,7 @@ describe('identity', () => {
     expect(enclave.countIdentityCalls()).toBe(3)
   })
 
-  it('is that of the new enclave as soon as a call has met its restart', async () => {
+  it('identity is that of the new enclave as soon as a call has met its restart', async () => {
     const { enclave, client } = await start(({ response }) => void response.socket?.destroy())
     await client.identity()
     await enclave.stop()
@@ -218,7 +218,7 @@ describe('identity', () => {
     expect((await client.identity()).notary).toBe(next.notary)
   })
 
-  it('is asked for again after a failure', async () => {
+  it('identity is asked for again after a failure', async () => {
     const { enclave, client } = await start()
     await enclave.stop()
     await expect(client.identity()).rejects.toMatchObject({ code: 'unavailable' })
@@ -227,7 +227,7 @@ describe('identity', () => {
     expect((await client.identity()).notary).toBe(next.notary)
   })
 
-  it('keeps every member of the boot configuration, which is hashed as a whole', async () => {
+  it('identity keeps every member of the boot configuration, which is hashed as a whole', async () => {
     const { enclave, client } = await start()
     enclave.setProviders([
       { name: 'x', origin: 'https://x.test', path: '/', models: ['*'], more: 1 } as never,
@@ -237,7 +237,7 @@ describe('identity', () => {
 })
 
 describe('pull', () => {
-  it('gives what was sealed, with a head, and acknowledges with the next', async () => {
+  it('pull gives what was sealed, with a head, and acknowledges with the next', async () => {
     const { enclave, client } = await start()
     await client.complete(call, body, live())
     const reply = await client.pull(
@@ -253,7 +253,7 @@ describe('pull', () => {
     expect(next).toMatchObject({ head: null, completions: [] })
   })
 
-  it('waits in the enclave for as long as it is told, and no longer than its signal', async () => {
+  it('pull waits in the enclave for as long as it is told, and no longer than its signal', async () => {
     const { client } = await start()
     const abort = new AbortController()
     const pull = client.pull(
@@ -264,7 +264,7 @@ describe('pull', () => {
     await expect(pull).rejects.toThrow('stopped')
   })
 
-  it('is not kept waiting by completions that fill their connections', async () => {
+  it('pull is not kept waiting by completions that fill their connections', async () => {
     const { client } = await start(() => {}, { callsMax: 1 })
     const abort = new AbortController()
     const stuck = [1, 2, 3].map(() => client.complete(call, body, abort.signal).catch(() => {}))
@@ -273,7 +273,7 @@ describe('pull', () => {
     await Promise.all(stuck)
   })
 
-  it('says why the enclave refused it', async () => {
+  it('pull says why the enclave refused it', async () => {
     const { client } = await start()
     const refused = client.pull({ from: 5, wait_ms: 0, max: 1, known_document: null }, live())
     await expect(refused).rejects.toMatchObject({ name: 'EnclaveError' })
@@ -283,7 +283,7 @@ describe('pull', () => {
 describe('attestHead', () => {
   const hash = `0x${'b1'.repeat(32)}`
 
-  it('gives the size and root of all leaves, and a document over the hash', async () => {
+  it('attestHead gives the size and root of all leaves, and a document over the hash', async () => {
     const { client, enclave } = await start()
     await client.complete(call, body, live())
     const { size, root, document } = await client.attestHead(hash, live())
@@ -293,7 +293,7 @@ describe('attestHead', () => {
     expect(addressOf(publicKey ?? new Uint8Array())).toBe(enclave.notary)
   })
 
-  it('says that an enclave of an earlier build does not know the call', async () => {
+  it('attestHead says that an enclave of an earlier build does not know the call', async () => {
     const client = await startAnswering(
       { status: 404, code: 'invalid_call', message: 'no such path' },
       404,
@@ -311,12 +311,12 @@ describe('attestHead', () => {
     ['a root of another form', { size: 1, root: hash, document: 'AAAA' }],
     ['a document that is no base64', { size: 1, root: '00'.repeat(32), document: '*' }],
     ['an empty document', { size: 1, root: '00'.repeat(32), document: '' }],
-  ])('refuses a reply with %s', async (_, reply) => {
+  ])('attestHead refuses a reply with %s', async (_, reply) => {
     const client = await startAnswering(reply, 200)
     await expect(client.attestHead(hash, live())).rejects.toMatchObject({ code: 'protocol' })
   })
 
-  it('ends with the signal’s reason', async () => {
+  it('attestHead ends with the signal’s reason', async () => {
     const { client } = await start()
     await expect(client.attestHead(hash, AbortSignal.abort(new Error('over')))).rejects.toThrow(
       'over',
@@ -337,13 +337,13 @@ async function startAnswering(value: object, status: number) {
   return clientOf({ socketPath })
 }
 
-it('attestation gives the document over the nonce', async () => {
+it('attestHead attestation gives the document over the nonce', async () => {
   const { client } = await start()
   expect(await client.attestation('ab'.repeat(16))).toBe(Buffer.alloc(16, 0xab).toString('base64'))
 })
 
 describe('a connection for completions', () => {
-  it('is used for the enclave that is expected, and asked about once', async () => {
+  it('a connection for completions is used for the enclave that is expected, and asked about once', async () => {
     const { enclave } = await start()
     const client = clientExpecting(enclave, () => enclave.notary)
     for (let call = 0; call < 10; call++) expect((await complete(client)).kind).toBe('sealed')
@@ -352,14 +352,14 @@ describe('a connection for completions', () => {
     expect(enclave.countIdentityCalls()).toBeLessThanOrEqual(4)
   })
 
-  it('is given up for another enclave, which is sent nothing', async () => {
+  it('a connection for completions is given up for another enclave, which is sent nothing', async () => {
     const { enclave } = await start()
     const client = clientExpecting(enclave, () => `0x${'00'.repeat(20)}`)
     await expect(complete(client)).rejects.toMatchObject({ code: 'unavailable', wasSent: false })
     expect(enclave.calls).toEqual([])
   })
 
-  it('is not used for an enclave that took the place of the one that was checked', async () => {
+  it('a connection for completions is not used for an enclave that took the place of the one that was checked', async () => {
     const { enclave: before } = await start()
     const client = clientExpecting(before, () => before.notary)
     expect((await complete(client)).kind).toBe('sealed')
@@ -371,7 +371,7 @@ describe('a connection for completions', () => {
     expect(after.calls).toEqual([])
   })
 
-  it('says that nothing was sent when nobody listens', async () => {
+  it('a connection for completions says that nothing was sent when nobody listens', async () => {
     await expect(
       complete(clientExpecting({ socketPath: '/nowhere/enclave.sock' })),
     ).rejects.toMatchObject({
@@ -389,7 +389,7 @@ describe('a connection for completions', () => {
     ['gives more than was asked', 'protocol', 'HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}HTTP'],
     ['gives a fault', 'refused', faultReply()],
     ['gives more than the limit', 'reply_too_large', 'x'.repeat(CONNECTION_REPLY_BYTES_MAX + 1)],
-  ])('fails when what listens %s', async (_, code, reply) => {
+  ])('a connection for completions fails when what listens %s', async (_, code, reply) => {
     const at = await listen((socket) => {
       if (reply === null) socket.destroy()
       else socket.once('data', () => socket.write(reply))
@@ -397,7 +397,7 @@ describe('a connection for completions', () => {
     await expect(complete(clientExpecting(at))).rejects.toMatchObject({ code, wasSent: false })
   })
 
-  it('fails when what listens is silent', async () => {
+  it('a connection for completions fails when what listens is silent', async () => {
     const at = await listen(() => undefined)
     await expect(complete(clientExpecting(at))).rejects.toMatchObject({
       code: 'timeout',

@@ -83,14 +83,14 @@ async function read(answer: CompletionAnswer, max = Number.POSITIVE_INFINITY): P
 }
 
 describe('a call that is tracked', () => {
-  it('ends with a whole answer', async () => {
+  it('a call that is tracked ends with a whole answer', async () => {
     const { answer, running } = await startCall(answerWhole({}))
     expect(running()).toBe(1)
     await answer
     expect(running()).toBe(0)
   })
 
-  it('ends with its failure, which is told', async () => {
+  it('a call that is tracked ends with its failure, which is told', async () => {
     const { enclave, endpoint } = await start()
     await enclave.stop()
     await expect(endpoint.complete(CALL, BODY, new AbortController().signal)).rejects.toMatchObject(
@@ -102,7 +102,7 @@ describe('a call that is tracked', () => {
     expect(endpoint.lastError).toMatchObject({ code: 'unavailable', wasSent: false })
   })
 
-  it('lasts as long as its stream is read', async () => {
+  it('a call that is tracked lasts as long as its stream is read', async () => {
     const { answer, running } = await startCall(streamOf)
     const given = await answer
     expect(running()).toBe(1)
@@ -110,7 +110,7 @@ describe('a call that is tracked', () => {
     expect(running()).toBe(0)
   })
 
-  it('ends when its stream is left, or breaks', async () => {
+  it('a call that is tracked ends when its stream is left, or breaks', async () => {
     const left = await startCall(streamOf)
     await read(await left.answer, 1)
     expect(left.running()).toBe(0)
@@ -122,7 +122,7 @@ describe('a call that is tracked', () => {
     expect(broken.running()).toBe(0)
   })
 
-  it('ends once when it is aborted, also when nobody reads its stream', async () => {
+  it('a call that is tracked ends once when it is aborted, also when nobody reads its stream', async () => {
     const { abort, answer, running } = await startCall(streamOf)
     const given = await answer
     abort.abort()
@@ -131,7 +131,7 @@ describe('a call that is tracked', () => {
     expect(running()).toBe(0)
   })
 
-  it('ends when it was aborted before it began', async () => {
+  it('a call that is tracked ends when it was aborted before it began', async () => {
     const abort = new AbortController()
     abort.abort()
     const { answer, running } = await startCall(streamOf, abort)
@@ -144,14 +144,14 @@ describe('pulls until the end of an enclave', () => {
   const request = { from: 0, wait_ms: 10, max: 1, known_document: null }
   const live = () => new AbortController().signal
 
-  it('passes replies and failures on', async () => {
+  it('pulls until the end of an enclave passes replies and failures on', async () => {
     const { enclave, endpoint } = await start()
     expect(await endpoint.pull(request, live())).toMatchObject({ notary: enclave.notary })
     await enclave.stop()
     await expect(endpoint.pull(request, live())).rejects.toMatchObject({ code: 'unavailable' })
   })
 
-  it('answers with nothing more once the end is expected', async () => {
+  it('pulls until the end of an enclave answers with nothing more once the end is expected', async () => {
     const { enclave, endpoint } = await start()
     await endpoint.complete(CALL, BODY, live())
     const reply = await endpoint.pull(request, live())
@@ -166,14 +166,14 @@ describe('pulls until the end of an enclave', () => {
     })
   })
 
-  it('fails when nothing was ever pulled, for then it is not known whose log it is', async () => {
+  it('pulls until the end of an enclave fails when nothing was ever pulled, for then it is not known whose log it is', async () => {
     const { enclave, endpoint } = await start()
     endpoint.expectEnd()
     await enclave.stop()
     await expect(endpoint.pull(request, live())).rejects.toMatchObject({ code: 'unavailable' })
   })
 
-  it('obeys the signal while it waits', async () => {
+  it('pulls until the end of an enclave obeys the signal while it waits', async () => {
     const { enclave, endpoint } = await start()
     const interruption = new AbortController()
     await endpoint.pull(request, interruption.signal)
@@ -215,7 +215,7 @@ describe('an enclave that hangs', () => {
     },
   )
 
-  it('keeps its calls when it goes on in time', async () => {
+  it('an enclave that hangs keeps its calls when it goes on in time', async () => {
     const { enclave, endpoint } = await start(() => undefined, { ...QUICK, silenceMaxMs: 60_000 })
     const abort = new AbortController()
     const call = endpoint.complete(CALL, BODY, abort.signal)

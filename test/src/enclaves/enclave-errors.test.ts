@@ -34,11 +34,11 @@ describe('callErrorOf', () => {
     ['invalid_call', 500, 'internal_server_error'],
     ['log_conflict', 500, 'internal_server_error'],
     ['internal_error', 500, 'internal_server_error'],
-  ] as const)('answers %s with %i %s', (code, status, told) => {
+  ] as const)('callErrorOf answers %s with %i %s', (code, status, told) => {
     expect(callErrorOf(faultOf(code), true)).toMatchObject({ status, code: told })
   })
 
-  it('says nothing of what the enclave says of its own faults', () => {
+  it('callErrorOf says nothing of what the enclave says of its own faults', () => {
     for (const code of ['invalid_call', 'log_conflict', 'internal_error'] as const)
       expect(callErrorOf(faultOf(code), true).message).toBe('Internal server error')
   })
@@ -47,17 +47,20 @@ describe('callErrorOf', () => {
     [{ loc: ['body', 'seed'] }, ['body', 'seed']],
     [{ loc: ['seed'] }, ['body', 'seed']],
     [{}, ['body']],
-  ])('answers a body that the enclave refuses as a validation error: %j', (more, loc) => {
-    const error = callErrorOf(faultOf('invalid_request', { status: 422, ...more }), false)
-    expect(error).toBeInstanceOf(ValidationError)
-    const { status, body } = errorReply(error)
-    expect(status).toBe(422)
-    expect(JSON.parse(body).detail).toEqual([
-      { loc, msg: 'words of the enclave', type: 'value_error' },
-    ])
-  })
+  ])(
+    'callErrorOf answers a body that the enclave refuses as a validation error: %j',
+    (more, loc) => {
+      const error = callErrorOf(faultOf('invalid_request', { status: 422, ...more }), false)
+      expect(error).toBeInstanceOf(ValidationError)
+      const { status, body } = errorReply(error)
+      expect(status).toBe(422)
+      expect(JSON.parse(body).detail).toEqual([
+        { loc, msg: 'words of the enclave', type: 'value_error' },
+      ])
+    },
+  )
 
-  it("relays a provider's own refusal with its status, words, code and patience", () => {
+  it("callErrorOf relays a provider's own refusal with its status, words, code and patience", () => {
     const fault = faultOf('provider_refused', {
       status: 429,
       provider_code: 'quota',
@@ -77,7 +80,7 @@ describe('callErrorOf', () => {
   })
 
   it.each([401, 403])(
-    "hides a %i that the operator's credential caused, whose words may name the key",
+    "callErrorOf hides a %i that the operator's credential caused, whose words may name the key",
     (status) => {
       const fault = faultOf('provider_refused', {
         status,
@@ -91,15 +94,18 @@ describe('callErrorOf', () => {
     },
   )
 
-  it.each([401, 403])("relays a %i that the caller's own credential caused", (status) => {
-    const error = callErrorOf(faultOf('provider_refused', { status }), false)
-    expect(error).toMatchObject({ status, code: 'provider_refused' })
-    expect(isOperatorsTrouble(error)).toBe(false)
-    // It is not our challenge: an SDK must not take its gateway key for rejected.
-    expect(errorReply(error).headers).not.toHaveProperty('www-authenticate')
-  })
+  it.each([401, 403])(
+    "callErrorOf relays a %i that the caller's own credential caused",
+    (status) => {
+      const error = callErrorOf(faultOf('provider_refused', { status }), false)
+      expect(error).toMatchObject({ status, code: 'provider_refused' })
+      expect(isOperatorsTrouble(error)).toBe(false)
+      // It is not our challenge: an SDK must not take its gateway key for rejected.
+      expect(errorReply(error).headers).not.toHaveProperty('www-authenticate')
+    },
+  )
 
-  it('does not relay a status that is no client error', () => {
+  it('callErrorOf does not relay a status that is no client error', () => {
     expect(callErrorOf(faultOf('provider_refused', { status: 302 }), false)).toMatchObject({
       status: 502,
     })
@@ -112,13 +118,13 @@ describe('outageErrorOf', () => {
     ['timeout', 504, 'enclave_timeout'],
     ['protocol', 500, 'internal_server_error'],
     ['reply_too_large', 500, 'internal_server_error'],
-  ] as const)('answers %s with %i %s', (code, status, told) => {
+  ] as const)('outageErrorOf answers %s with %i %s', (code, status, told) => {
     const error = outageErrorOf(new EnclaveError(code, 'for operators only'))
     expect(error).toMatchObject({ status, code: told })
     expect(error.message).not.toContain('operators')
   })
 
-  it('tells the fault that the enclave gave instead of an answer', () => {
+  it('outageErrorOf tells the fault that the enclave gave instead of an answer', () => {
     const error = new EnclaveError('refused', 'x', faultOf('not_ready'))
     expect(outageErrorOf(error)).toMatchObject({ status: 503, code: 'not_ready' })
   })

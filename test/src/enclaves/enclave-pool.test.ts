@@ -130,7 +130,7 @@ const refuseWith =
     send(response, { status: 503, code, message: 'no', ...more }, 503)
 
 describe('calls over several enclaves', () => {
-  it('are spread, and each is stored in the log of the enclave that made it', async () => {
+  it('calls over several enclaves are spread, and each is stored in the log of the enclave that made it', async () => {
     const [one, two] = await openBoth()
     const made = await Promise.all(Array.from({ length: 10 }, store))
     expect(made.filter((notary) => notary === one.notary)).toHaveLength(5)
@@ -140,7 +140,7 @@ describe('calls over several enclaves', () => {
   })
 
   it.each(['not_ready', 'too_busy', 'log_full'])(
-    'go to another enclave when one says %s',
+    'calls over several enclaves go to another enclave when one says %s',
     async (code) => {
       const [one, two] = await openBoth()
       one.setScript(refuseWith(code))
@@ -150,7 +150,7 @@ describe('calls over several enclaves', () => {
     },
   )
 
-  it('are not tried again when they may have been begun', async () => {
+  it('calls over several enclaves are not tried again when they may have been begun', async () => {
     const [one, two] = await openBoth()
     for (const enclave of [one, two]) enclave.setScript(({ response }) => void response.destroy())
     await expect(complete()).rejects.toMatchObject({ code: 'unavailable', wasSent: true })
@@ -161,14 +161,14 @@ describe('calls over several enclaves', () => {
     expect(one.calls.length + two.calls.length).toBe(2)
   })
 
-  it('go to another enclave when one is gone, before that was noticed', async () => {
+  it('calls over several enclaves go to another enclave when one is gone, before that was noticed', async () => {
     const [one, two] = await openBoth()
     await one.stop()
     for (let call = 0; call < 4; call++) expect(await store()).toBe(two.notary)
     await awaitState('one', 'unreachable')
   })
 
-  it('stay with the enclave that they are bound to', async () => {
+  it('calls over several enclaves stay with the enclave that they are bound to', async () => {
     const [one, two] = await openBoth()
     for (let call = 0; call < 4; call++)
       expect(await complete({ notary: two.notary })).toMatchObject({
@@ -182,7 +182,7 @@ describe('calls over several enclaves', () => {
     expect(one.calls).toEqual([])
   })
 
-  it('go to the enclave that has a provider for the model', async () => {
+  it('calls over several enclaves go to the enclave that has a provider for the model', async () => {
     const [one, two] = await openBoth()
     two.setProviders([{ name: 'demo', origin: 'http://127.0.0.1:9', path: '/', models: ['new/*'] }])
     await enclaves.recheck()
@@ -192,7 +192,7 @@ describe('calls over several enclaves', () => {
     expect(await enclaves.chooseNotary('new/model')).toBe(two.notary)
   })
 
-  it('find an enclave that is back before the watch does', async () => {
+  it('calls over several enclaves find an enclave that is back before the watch does', async () => {
     open('one')
     await awaitState('one', 'unreachable')
     await expect(complete()).rejects.toMatchObject({ code: 'unavailable', wasSent: false })
@@ -202,7 +202,7 @@ describe('calls over several enclaves', () => {
 })
 
 describe('an enclave that is refused', () => {
-  it('gets no call, and its log is not followed', async () => {
+  it('an enclave that is refused gets no call, and its log is not followed', async () => {
     const one = await startEnclave('one')
     refused.set(one.notary, 'expected another release')
     open('one')
@@ -215,7 +215,7 @@ describe('an enclave that is refused', () => {
     expect(await enclaves.awaitUsable(10)).toBe(false)
   })
 
-  it('gets no call when it takes the place of one that was in use', async () => {
+  it('an enclave that is refused gets no call when it takes the place of one that was in use', async () => {
     const [one, two] = await openBoth()
     await store()
     await one.stop()
@@ -226,7 +226,7 @@ describe('an enclave that is refused', () => {
     await awaitState('one', 'refused')
   })
 
-  it('has what it sealed before committed', async () => {
+  it('an enclave that is refused has what it sealed before committed', async () => {
     const [one] = await openBoth()
     const answer = await complete({ notary: one.notary })
     refused.set(one.notary, 'revoked')
@@ -242,7 +242,7 @@ describe('an enclave that is refused', () => {
 })
 
 describe('draining', () => {
-  it('lets a running call finish, commits it, and takes no new one', async () => {
+  it('draining lets a running call finish, commits it, and takes no new one', async () => {
     const [one, two] = await openBoth()
     const gate = Promise.withResolvers<void>()
     one.setScript(async (arrived) => {
@@ -268,7 +268,7 @@ describe('draining', () => {
     expect(drained?.log).toEqual({ size: 1, acknowledged: 1 })
   })
 
-  it('is over at once for an enclave that was never used, and is undone by add', async () => {
+  it('draining is over at once for an enclave that was never used, and is undone by add', async () => {
     const [one] = await openBoth()
     enclaves.drain(pathOf('one'))
     await awaitState('one', 'drained')
@@ -281,7 +281,7 @@ describe('draining', () => {
     ).toBeDefined()
   })
 
-  it('survives that the enclave ends, and that it is removed', async () => {
+  it('draining survives that the enclave ends, and that it is removed', async () => {
     const [one] = await openBoth()
     const sealed = await complete({ notary: one.notary })
     enclaves.drain(pathOf('one'))
@@ -301,7 +301,7 @@ describe('draining', () => {
     })
   })
 
-  it('is told of endpoints that there are', async () => {
+  it('draining is told of endpoints that there are', async () => {
     open('one')
     expect(enclaves.drain(pathOf('two'))).toBe('unknown')
     expect(await enclaves.remove(pathOf('two'))).toBe('unknown')

@@ -56,13 +56,13 @@ describe('readEnclaveEvents', () => {
     { kind: 'sealed', notice },
   ]
 
-  it('gives chunks byte for byte, then what ended the call', async () => {
+  it('readEnclaveEvents gives chunks byte for byte, then what ended the call', async () => {
     const events = await collect([Buffer.from(whole)])
     expect(textOf(events)).toBe(chunks)
     expect(events.filter(({ kind }) => kind !== 'chunks')).toEqual(expected)
   })
 
-  it('gives the same wherever the bytes are split in two', async () => {
+  it('readEnclaveEvents gives the same wherever the bytes are split in two', async () => {
     for (let position = 1; position < Buffer.byteLength(whole); position++) {
       const events = await collect(splitAt(whole, position))
       expect(textOf(events), `split at ${position}`).toBe(chunks)
@@ -70,7 +70,7 @@ describe('readEnclaveEvents', () => {
     }
   })
 
-  it('gives the same byte by byte, and only whole events', async () => {
+  it('readEnclaveEvents gives the same byte by byte, and only whole events', async () => {
     const events = await collect([...Buffer.from(whole)].map((byte) => Uint8Array.of(byte)))
     expect(textOf(events)).toBe(chunks)
     for (const event of events)
@@ -78,7 +78,7 @@ describe('readEnclaveEvents', () => {
     expect(events.filter(({ kind }) => kind !== 'chunks')).toEqual(expected)
   })
 
-  it('gives what has come before more comes', async () => {
+  it('readEnclaveEvents gives what has come before more comes', async () => {
     const stream = new Readable({ read() {} })
     const events = readEnclaveEvents(Object.assign(stream, { dump: async () => {} }))
     stream.push('data: {"a":1}\n\ndata: {"b"')
@@ -90,19 +90,19 @@ describe('readEnclaveEvents', () => {
     expect(stream.destroyed).toBe(true)
   })
 
-  it('ends after a fault that no seal follows', async () => {
+  it('readEnclaveEvents ends after a fault that no seal follows', async () => {
     expect(await collect([Buffer.from(namedEvent('fault', fault))])).toEqual([
       { kind: 'fault', fault },
     ])
   })
 
-  it('leaves a sealed call alone, so that its connection is used again', async () => {
+  it('readEnclaveEvents leaves a sealed call alone, so that its connection is used again', async () => {
     const { body, wasCut } = bodyOf([Buffer.from(sealed)])
     for await (const event of readEnclaveEvents(body)) expect(event.kind).toBe('sealed')
     expect(wasCut()).toBe(false)
   })
 
-  it('ends the call when its reader leaves early', async () => {
+  it('readEnclaveEvents ends the call when its reader leaves early', async () => {
     const { body, wasCut } = bodyOf([Buffer.from(chunks), Buffer.from(sealed)])
     for await (const _ of readEnclaveEvents(body)) break
     expect(wasCut()).toBe(true)
@@ -115,12 +115,12 @@ describe('readEnclaveEvents', () => {
     ['a name it does not know', ['event: other\ndata: {}\n\n'], 'protocol'],
     ['a seal that is no JSON', ['event: sealed\ndata: {\n\n'], 'protocol'],
     ['a seal of another form', [namedEvent('sealed', { ...notice, index: -1 })], 'protocol'],
-  ])('refuses %s', async (_, texts, code) => {
+  ])('readEnclaveEvents refuses %s', async (_, texts, code) => {
     const failure = collect(texts.map((text) => Buffer.from(text)))
     await expect(failure).rejects.toMatchObject({ name: 'EnclaveError', code })
   })
 
-  it('refuses an event without end, in time linear in its bytes', async () => {
+  it('readEnclaveEvents refuses an event without end, in time linear in its bytes', async () => {
     const part = Buffer.alloc(64 * 1024, 0x61)
     const parts = Array(EVENT_BYTES_MAX / part.length + 1).fill(part)
     const start = performance.now()
@@ -130,7 +130,7 @@ describe('readEnclaveEvents', () => {
     expect(performance.now() - start).toBeLessThan(5000)
   })
 
-  it("throws the signal's reason when that ended the call", async () => {
+  it("readEnclaveEvents throws the signal's reason when that ended the call", async () => {
     const abort = new AbortController()
     const stream = new Readable({ read() {} })
     const events = readEnclaveEvents(Object.assign(stream, { dump: async () => {} }), abort.signal)

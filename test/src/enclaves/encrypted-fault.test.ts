@@ -37,16 +37,19 @@ async function pass(call: CallersCall, pauseMs: number) {
 }
 
 describe('the fault of an encrypted call that is refused before all of it was sent', () => {
-  it.each([0, 30])('reaches the gateway, with %i ms between its parts', async (pauseMs) => {
-    const nobodys = (await sealParts((await enclave.identity()).public_key.slice(2, 66), [])).enc
-    for (let round = 0; round < 4; round++) {
-      const parts = ['x', ...Array.from({ length: 16 }, () => 'y'.repeat(300_000))]
-      const answer = await pass(await sealParts(nobodys, parts), pauseMs)
-      expect(answer).toMatchObject({ kind: 'fault', fault: { code: 'unknown_key', status: 422 } })
-    }
-    const key = (await enclave.identity()).encryption_keys?.[0]?.public_key ?? ''
-    const answer = await pass(await sealParts(key, ['{}']), 0)
-    expect(answer.kind).toBe('answer')
-    if (answer.kind === 'answer') for await (const _ of answer.events);
-  })
+  it.each([0, 30])(
+    'the fault of a call refused before it was all sent reaches the gateway, with %i ms between its parts',
+    async (pauseMs) => {
+      const nobodys = (await sealParts((await enclave.identity()).public_key.slice(2, 66), [])).enc
+      for (let round = 0; round < 4; round++) {
+        const parts = ['x', ...Array.from({ length: 16 }, () => 'y'.repeat(300_000))]
+        const answer = await pass(await sealParts(nobodys, parts), pauseMs)
+        expect(answer).toMatchObject({ kind: 'fault', fault: { code: 'unknown_key', status: 422 } })
+      }
+      const key = (await enclave.identity()).encryption_keys?.[0]?.public_key ?? ''
+      const answer = await pass(await sealParts(key, ['{}']), 0)
+      expect(answer.kind).toBe('answer')
+      if (answer.kind === 'answer') for await (const _ of answer.events);
+    },
+  )
 })

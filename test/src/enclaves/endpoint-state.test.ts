@@ -55,11 +55,11 @@ describe('an endpoint', () => {
     // Another enclave restarted behind the same socket.
     ['usable', [answered('a'), answered('b')]],
     ['refused', [answered('a'), answered('b', false)]],
-  ])('is %s after %j', (phase, events) => {
+  ])('an endpoint is %s after %j', (phase, events) => {
     expect(phaseAfter(...events)).toBe(phase)
   })
 
-  it('does not count as settled while a call runs, for another notary, or while it serves', () => {
+  it('an endpoint does not count as settled while a call runs, for another notary, or while it serves', () => {
     const settled: EndpointEvent = { kind: 'settled', notary: 'a' }
     expect(
       stateAfter(answered('a'), { kind: 'call_began' }, order('drain'), settled).isSettled,
@@ -70,7 +70,7 @@ describe('an endpoint', () => {
     expect(stateAfter(answered('a'), settled).isSettled).toBe(false)
   })
 
-  it('is settled only when no call runs, and its enclave answers', () => {
+  it('an endpoint is settled only when no call runs, and its enclave answers', () => {
     const draining = stateAfter(answered('a'), { kind: 'call_began' }, order('drain'))
     expect(isToSettle(draining)).toBe(false)
     expect(isToSettle(nextState(draining, { kind: 'call_ended' }))).toBe(true)
@@ -78,7 +78,7 @@ describe('an endpoint', () => {
     expect(isToSettle(stateAfter(order('drain'), answered('a')))).toBe(false)
   })
 
-  it('is followed from its first acceptance until it is settled, whatever is accepted later', () => {
+  it('an endpoint is followed from its first acceptance until it is settled, whatever is accepted later', () => {
     const refusedLater = stateAfter(answered('a'), answered('a', false))
     expect(isToFollow(refusedLater)).toBe(true)
     expect(isToFollow(nextState(refusedLater, { kind: 'settled', notary: 'a' }))).toBe(false)
@@ -170,7 +170,7 @@ class Stage {
 }
 
 describe('calls over endpoints', () => {
-  it('are never given to an enclave that is not in use, and always to one when there is one', () => {
+  it('calls over endpoints are never given to an enclave that is not in use, and always to one when there is one', () => {
     fc.assert(
       fc.property(fc.array(step, { maxLength: 60 }), (steps) => {
         const stage = new Stage()
@@ -185,7 +185,7 @@ describe('calls over endpoints', () => {
     )
   })
 
-  it('go to the fewest in flight, and are counted back to zero', () => {
+  it('calls over endpoints go to the fewest in flight, and are counted back to zero', () => {
     fc.assert(
       fc.property(fc.array(step, { maxLength: 60 }), (steps) => {
         const stage = new Stage()
@@ -207,7 +207,7 @@ describe('calls over endpoints', () => {
     )
   })
 
-  it('keep an endpoint out of drained until they ended and its log is settled', () => {
+  it('calls over endpoints keep an endpoint out of drained until they ended and its log is settled', () => {
     fc.assert(
       fc.property(fc.array(step, { maxLength: 60 }), (steps) => {
         const stage = new Stage()
@@ -224,7 +224,7 @@ describe('calls over endpoints', () => {
     )
   })
 
-  it('are spread evenly over endpoints that are alike', () => {
+  it('calls over endpoints are spread evenly over endpoints that are alike', () => {
     const stage = new Stage()
     for (let endpoint = 0; endpoint < ENDPOINTS; endpoint++) stage.tell(endpoint, answered('a'))
     for (let call = 0; call < 30; call++) stage.call()
@@ -239,7 +239,7 @@ describe('calls over endpoints', () => {
     expect(chosen).toEqual([0, 1, 2, 0, 1, 2])
   })
 
-  it('prefer a log that can be stored, then a provider for the model, but take what there is', () => {
+  it('calls over endpoints prefer a log that can be stored, then a provider for the model, but take what there is', () => {
     const usable = stateAfter(answered('a'))
     const endpoint = (name: string, isCommitting: boolean, servesCall: boolean, calls = 0) => ({
       ...{ name, isCommitting, servesCall, chosenAt: 0, state: { ...usable, calls } },

@@ -27,7 +27,7 @@ const join = (own: readonly ServedNotary[], others: readonly ServedNotary[]) =>
   )
 
 describe('the enclaves of several gateways', () => {
-  it('are listed once each, those of this gateway as it knows them itself', () => {
+  it('the enclaves of several gateways are listed once each, those of this gateway as it knows them itself', () => {
     const service = join(
       [served('0xb', ['kb'], 'mine')],
       [served('0xb', ['old']), served('0xa', [])],
@@ -38,19 +38,19 @@ describe('the enclaves of several gateways', () => {
     ])
   })
 
-  it('publish the keys of the same one at every gateway', () => {
+  it('the enclaves of several gateways publish the keys of the same one at every gateway', () => {
     const [one, two] = [served('0xa', ['ka']), served('0xb', ['kb'])]
     for (const service of [join([one], [two]), join([two], [one])])
       expect(service.wellKnownKeys()).toEqual([{ public_key: 'ka' }])
   })
 
-  it('publish no key of an enclave that takes no encrypted calls', () => {
+  it('the enclaves of several gateways publish no key of an enclave that takes no encrypted calls', () => {
     const service = join([served('0xa', [])], [served('0xb', ['kb'])])
     expect(service.wellKnownKeys()).toEqual([{ public_key: 'kb' }])
     expect(service.findEncrypted(null)).toBe(there)
   })
 
-  it('are given encrypted calls here first, then there, and nowhere else', () => {
+  it('the enclaves of several gateways are given encrypted calls here first, then there, and nowhere else', () => {
     const service = join([served('0xb', ['kb'])], [served('0xb', ['kb']), served('0xc', ['kc'])])
     expect(service.findEncrypted('0xb')).toBe(here)
     expect(service.findEncrypted('0xc')).toBe(there)

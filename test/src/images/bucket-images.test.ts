@@ -75,7 +75,7 @@ it('the server of these tests signs as AWS does: the example of its documentatio
 })
 
 describe('a bucket of images', () => {
-  it('gives at every gateway what another one put, and tells nobody an address', async () => {
+  it('a bucket of images gives at every gateway what another one put, and tells nobody an address', async () => {
     const { id, bytes } = await putSome()
     expect(id).toMatch(/^[0-9a-f]{32}-500000$/)
     const found = await openStore().find(id)
@@ -88,7 +88,7 @@ describe('a bucket of images', () => {
     expect(server.objects.size).toBe(2)
   })
 
-  it('keeps a content once within an hour, under links that differ', async () => {
+  it('a bucket of images keeps a content once within an hour, under links that differ', async () => {
     const [one, other] = [openStore(), openStore()]
     const bytes = some(100)
     const ids = [await one.put({ bytes, ...PNG }), await other.put({ bytes, ...PNG })]
@@ -96,21 +96,21 @@ describe('a bucket of images', () => {
     expect(keys().filter((key) => key.includes('/content-'))).toHaveLength(1)
   })
 
-  it('gives nothing behind a link that ended', async () => {
+  it('a bucket of images gives nothing behind a link that ended', async () => {
     const { id } = await putSome(10)
     clock.nowMs += TTL_MS
     expect(await openStore().find(id)).toBeNull()
   })
 
   it.each(['', '..', '../../x', 'a'.repeat(32), `${'a'.repeat(32)}-1`, `${'A'.repeat(32)}-500000`])(
-    'asks for nothing behind %j',
+    'a bucket of images asks for nothing behind %j',
     async (id) => {
       expect(await openStore().find(id)).toBeNull()
       expect(server.requests).toEqual([])
     },
   )
 
-  it('gives nothing behind an id that was never given, nor behind what others wrote', async () => {
+  it('a bucket of images gives nothing behind an id that was never given, nor behind what others wrote', async () => {
     const { id } = await putSome(10)
     expect(await openStore().find(`${'0'.repeat(32)}-500000`)).toBeNull()
     for (const [key, object] of server.objects)
@@ -118,7 +118,7 @@ describe('a bucket of images', () => {
     expect(await openStore().find(id)).toBeNull()
   })
 
-  it('is full for a process that put as much as it may, until that is over', async () => {
+  it('a bucket of images is full for a process that put as much as it may, until that is over', async () => {
     const store = openStore({ bytesMax: 1_000 })
     await store.put({ bytes: some(800), ...PNG })
     await expect(store.put({ bytes: some(300), ...PNG })).rejects.toBeInstanceOf(StoreFullError)
@@ -129,7 +129,7 @@ describe('a bucket of images', () => {
 })
 
 describe('sweeps of a bucket', () => {
-  it('remove what is over, though several gateways sweep at once, and nothing else', async () => {
+  it('sweeps of a bucket remove what is over, though several gateways sweep at once, and nothing else', async () => {
     const [one, other] = [openStore(), openStore()]
     for (let count = 0; count < 5; count++) await one.put({ bytes: some(10), ...PNG })
     clock.nowMs += HOUR_MS
@@ -166,14 +166,14 @@ describe('a bucket that fails', () => {
     }
   }
 
-  it('with a wrong key is told by its code, at once and without the secret', async () => {
+  it('a bucket that fails with a wrong key is told by its code, at once and without the secret', async () => {
     const put = openStore({ secret: 'wrong-marmalade' }).put({ bytes: some(10), ...PNG })
     await expect(put).rejects.toMatchObject(failed('SignatureDoesNotMatch'))
     await expect(put).rejects.not.toThrow(/marmalade/)
     expect(server.requests).toHaveLength(1)
   })
 
-  it('is asked again while it is busy, a few times', async () => {
+  it('a bucket that fails is asked again while it is busy, a few times', async () => {
     fault(503, 'SlowDown', 2)
     const id = await openStore().put({ bytes: some(10), ...PNG })
     expect(await openStore().find(id)).not.toBeNull()
@@ -183,7 +183,7 @@ describe('a bucket that fails', () => {
     expect(server.requests).toHaveLength(3)
   })
 
-  it('is told of its callers without what it said', async () => {
+  it('a bucket that fails is told of its callers without what it said', async () => {
     fault(403, 'AccessDenied')
     const images = createImages({ sources: [], store: openStore(), now: Date.now })
     await expect(images.find(`${'0'.repeat(32)}-500000`)).rejects.toMatchObject({
@@ -193,7 +193,7 @@ describe('a bucket that fails', () => {
     })
   })
 
-  it('keeps nobody waiting when it does not answer, or is away', async () => {
+  it('a bucket that fails keeps nobody waiting when it does not answer, or is away', async () => {
     server.script = (request) => Boolean(request.resume())
     const slow = openStore({ timeMs: 300 })
     await expect(slow.put({ bytes: some(10), ...PNG })).rejects.toMatchObject(failed('timeout'))
@@ -205,7 +205,7 @@ describe('a bucket that fails', () => {
     )
   })
 
-  it('counts nothing as kept that it did not take', async () => {
+  it('a bucket that fails counts nothing as kept that it did not take', async () => {
     const store = openStore({ bytesMax: 100 })
     fault(403, 'AccessDenied')
     await expect(store.put({ bytes: some(80), ...PNG })).rejects.toMatchObject(
@@ -215,7 +215,7 @@ describe('a bucket that fails', () => {
     await store.put({ bytes: some(80), ...PNG })
   })
 
-  it('gives no image of another length, or that is not there any more', async () => {
+  it('a bucket that fails gives no image of another length, or that is not there any more', async () => {
     const { id, object } = await putSome(100)
     const found = await openStore().find(id)
     object.bytes = object.bytes.subarray(1)
@@ -224,7 +224,7 @@ describe('a bucket that fails', () => {
     expect(await found?.open()).toBeNull()
   })
 
-  it('never gives another content whole', async () => {
+  it('a bucket that fails never gives another content whole', async () => {
     const { id, object } = await putSome()
     const last = object.bytes.at(-1) ?? 0
     object.bytes = Buffer.concat([object.bytes.subarray(0, -1), Buffer.of(last ^ 1)])
@@ -237,7 +237,7 @@ describe('a bucket that fails', () => {
     expect(length).toBeLessThan(200_000)
   })
 
-  it('that breaks off within an image breaks it off for its reader', async () => {
+  it('a bucket that fails that breaks off within an image breaks it off for its reader', async () => {
     const { id, object } = await putSome()
     const found = await openStore().find(id)
     server.script = (_, response) => {

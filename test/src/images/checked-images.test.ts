@@ -24,7 +24,7 @@ describe('checkImages', () => {
     ['png', PNG],
     ['jpeg', jpegOf(256, 256)],
     ['webp', webpOf('VP8X', 256, 256)],
-  ])('takes a %s of the size asked for, byte for byte', async (type, bytes) => {
+  ])('checkImages takes a %s of the size asked for, byte for byte', async (type, bytes) => {
     const [made] = await checkImages([base64(bytes)], ASKED)
     expect(made).toEqual({ bytes: Buffer.from(bytes), type, revisedPrompt: null })
   })
@@ -50,12 +50,12 @@ describe('checkImages', () => {
       'image_end',
     ],
     ['half a WebP', [base64(webpOf('VP8X', 256, 256).subarray(0, -2))], 'image_end'],
-  ])('rejects %s', async (_, images, code) => {
+  ])('checkImages rejects %s', async (_, images, code) => {
     expect(await codeOf(images)).toBe(code)
   })
 
   it.each(['png', 'jpeg', 'webp'] as const)(
-    'fits a %s of another size, for who asked for one',
+    'checkImages fits a %s of another size, for who asked for one',
     async (type) => {
       const create = { width: 1024, height: 1024, channels: 3, background: '#2060a0' } as const
       const drawn = await sharp({ create })
@@ -76,7 +76,7 @@ describe('checkImages', () => {
   it.each([
     ['512x512', 1024, 256],
     ['1024x1024', 64, 100],
-  ])('covers %s with what is %i by %i', async (size, width, height) => {
+  ])('checkImages covers %s with what is %i by %i', async (size, width, height) => {
     const create = { width, height, channels: 4, background: '#2060a0' } as const
     const drawn = await sharp({ create }).png().toBuffer()
     const [made] = await checkImages([base64(drawn)], { n: 1, size })
@@ -88,11 +88,11 @@ describe('checkImages', () => {
   it.each([
     ['jpeg', jpegOf(512, 512)],
     ['webp', webpOf('VP8X', 512, 512)],
-  ])('rejects a %s without pixels when it has to be fitted', async (_, bytes) => {
+  ])('checkImages rejects a %s without pixels when it has to be fitted', async (_, bytes) => {
     expect(await codeOf([base64(bytes)])).toBe('image_pixels')
   })
 
-  it('does not detect a JPEG or WebP whose middle cannot be drawn', async () => {
+  it('checkImages does not detect a JPEG or WebP whose middle cannot be drawn', async () => {
     const broken = Buffer.concat([
       jpegOf(256, 256).subarray(0, -2),
       Buffer.alloc(99, 7),

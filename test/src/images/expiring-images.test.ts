@@ -35,7 +35,7 @@ const filesIn = (name: string) => readdir(join(folder, name))
 const some = (length: number) => new Uint8Array(randomBytes(length))
 
 describe('a file store', () => {
-  it('gives back what was put, also after a restart, for this user alone', async () => {
+  it('a file store gives back what was put, also after a restart, for this user alone', async () => {
     const bytes = some(100)
     const id = await open().put({ bytes, ...PNG })
     expect(id).toMatch(/^[0-9a-f]{32}$/)
@@ -47,7 +47,7 @@ describe('a file store', () => {
     expect((await stat(join(folder, 'contents'))).mode & 0o777).toBe(0o700)
   })
 
-  it('gives a large image a piece at a time, to its end although it is removed meanwhile', async () => {
+  it('a file store gives a large image a piece at a time, to its end although it is removed meanwhile', async () => {
     const store = createFileStore({ ...optionsOf(), bytesMax: 10_000_000 })
     const bytes = some(3_000_000)
     const found = await store.find(await store.put({ bytes, ...PNG }))
@@ -59,7 +59,7 @@ describe('a file store', () => {
     expect(await found?.open()).toBeNull()
   })
 
-  it('keeps a content once, under links that differ', async () => {
+  it('a file store keeps a content once, under links that differ', async () => {
     const store = open()
     const bytes = some(600)
     const ids = [await store.put({ bytes, ...PNG }), await store.put({ bytes, ...PNG })]
@@ -75,13 +75,13 @@ describe('a file store', () => {
     'A'.repeat(32),
     `${'a'.repeat(32)}\0`,
     '0'.repeat(32),
-  ])('finds nothing behind %j', async (id) => {
+  ])('a file store finds nothing behind %j', async (id) => {
     const store = open()
     await store.put({ bytes: some(10), ...PNG })
     expect(await store.find(id)).toBeNull()
   })
 
-  it('does not find a content by its hash', async () => {
+  it('a file store does not find a content by its hash', async () => {
     const store = open()
     await store.put({ bytes: some(10), ...PNG })
     const [hash = ''] = await filesIn('contents')
@@ -89,7 +89,7 @@ describe('a file store', () => {
     expect(await store.find(hash.slice(0, 32))).toBeNull()
   })
 
-  it('forgets a link when its time is over, and a content when its last link is', async () => {
+  it('a file store forgets a link when its time is over, and a content when its last link is', async () => {
     const store = open()
     const bytes = some(600)
     const first = await store.put({ bytes, ...PNG })
@@ -106,7 +106,7 @@ describe('a file store', () => {
     expect([await filesIn('links'), await filesIn('contents')]).toEqual([[], []])
   })
 
-  it('keeps no more than it may, counting what was there before, and again when there is room', async () => {
+  it('a file store keeps no more than it may, counting what was there before, and again when there is room', async () => {
     await open().put({ bytes: some(600), ...PNG })
     const store = open()
     await expect(store.put({ bytes: some(401), ...PNG })).rejects.toThrow(StoreFullError)
@@ -117,7 +117,7 @@ describe('a file store', () => {
     await store.put({ bytes: some(1000), ...PNG })
   })
 
-  it('removes drafts that a killed process left, and takes no broken link', async () => {
+  it('a file store removes drafts that a killed process left, and takes no broken link', async () => {
     const store = open()
     await store.put({ bytes: some(10), ...PNG })
     await writeFile(join(folder, 'drafts', 'x'), 'half')
@@ -129,7 +129,7 @@ describe('a file store', () => {
     expect(await filesIn('drafts')).toEqual([])
   })
 
-  it('makes no folder before it is needed', async () => {
+  it('a file store makes no folder before it is needed', async () => {
     const store = open()
     await store.sweep()
     expect(await store.find('0'.repeat(32))).toBeNull()

@@ -33,11 +33,11 @@ describe('readImageFacts', () => {
       Buffer.concat([Buffer.from([0xff, 0xd8]), Buffer.alloc(100_000, 0xff)]),
     ],
     ['a sound', Buffer.from(webpOf('VP8X', 1, 1)).fill('WAVE', 8, 12)],
-  ])('takes %s for no image', (_, bytes) => {
+  ])('readImageFacts takes %s for no image', (_, bytes) => {
     expect(readImageFacts(bytes)).toBeNull()
   })
 
-  it('looks for a JPEG frame behind as many segments as are real, and no further', () => {
+  it('readImageFacts looks for a JPEG frame behind as many segments as are real, and no further', () => {
     const jpeg = jpegOf(640, 480)
     const behind = (count: number) =>
       Buffer.concat([
@@ -52,7 +52,7 @@ describe('readImageFacts', () => {
   it.each([
     ['fill bytes', 'ff'],
     ['empty segments', 'ffe00002'],
-  ])('looks through 25 MiB of %s in no time', (_, hex) => {
+  ])('readImageFacts looks through 25 MiB of %s in no time', (_, hex) => {
     const file = Buffer.alloc(25 * 1024 * 1024, hex, 'hex')
     file.set([0xff, 0xd8])
     const before = process.cpuUsage()
@@ -60,7 +60,7 @@ describe('readImageFacts', () => {
     expect(process.cpuUsage(before).user).toBeLessThan(50_000)
   })
 
-  it('reads any bytes without a fault', () => {
+  it('readImageFacts reads any bytes without a fault', () => {
     const starts = fc.constantFrom(...IMAGES.map(([, bytes]) => bytes))
     fc.assert(
       fc.property(starts, fc.uint8Array({ maxLength: 80 }), fc.nat(60), (start, noise, keep) => {
@@ -73,7 +73,7 @@ describe('readImageFacts', () => {
 })
 
 describe('decodeImage', () => {
-  it('gives the bytes and kind of an image in base64', () => {
+  it('decodeImage gives the bytes and kind of an image in base64', () => {
     const png = pngOf(8)
     expect(decodeImage(png.toString('base64'))).toEqual({ bytes: png, type: 'png' })
   })
@@ -85,11 +85,11 @@ describe('decodeImage', () => {
     ['!!!!'],
     [pngOf(8).toString('base64').replace('A', '!')],
     [Buffer.from('text').toString('base64')],
-  ])('takes %j for none', (base64) => {
+  ])('decodeImage takes %j for none', (base64) => {
     expect(decodeImage(base64)).toBeNull()
   })
 
-  it('refuses in no time what is all padding', () => {
+  it('decodeImage refuses in no time what is all padding', () => {
     const before = process.cpuUsage()
     expect(decodeImage(`${'='.repeat(30_000_000)}A`)).toBeNull()
     expect(process.cpuUsage(before).user).toBeLessThan(1_000_000)

@@ -51,14 +51,14 @@ const away = { serves: () => false }
 const unknown = { serves: () => false, knows: () => false }
 
 describe('a call for images', () => {
-  it('goes to the first source that serves it now', async () => {
+  it('a call for images goes to the first source that serves it now', async () => {
     expect(await whoAnswers(source('nodes'), source('endpoint'))).toBe('nodes')
     expect(await whoAnswers(source('nodes', away), source('endpoint'))).toBe('endpoint')
     expect(await whoAnswers(source('nodes', unknown), source('endpoint'))).toBe('endpoint')
   })
 
   it.each(['no_available_inference_nodes', 'node_error', 'node_timeout'] as const)(
-    'goes to the next when the first fails with %s',
+    'a call for images goes to the next when the first fails with %s',
     async (code) => {
       expect(await whoAnswers(source('nodes', { fails: code }), source('endpoint'))).toBe(
         'endpoint',
@@ -70,20 +70,20 @@ describe('a call for images', () => {
   )
 
   it.each(['overloaded', 'provider_refused', 'payload_too_large'] as const)(
-    'ends with %s',
+    'a call for images ends with %s',
     async (code) => {
       expect(await whoAnswers(source('nodes', { fails: code }), source('endpoint'))).toBe(code)
     },
   )
 
-  it('is refused by who knows the model, when nobody serves it now', async () => {
+  it('a call for images is refused by who knows the model, when nobody serves it now', async () => {
     const fails = 'no_available_inference_nodes'
     expect(await whoAnswers(source('nodes', { ...away, fails }), source('endpoint', unknown))).toBe(
       fails,
     )
   })
 
-  it('is refused as unsupported when nobody knows the model', async () => {
+  it('a call for images is refused as unsupported when nobody knows the model', async () => {
     expect(await whoAnswers(source('nodes', unknown), source('endpoint', unknown))).toBe(
       'unsupported_model',
     )

@@ -53,13 +53,13 @@ describe('checkPngPixels', () => {
       header({ width: 5, height: 3, interlace: 1, colour: 0 }),
       2 + 2 + 0 + 2 + 4 + 2 * 3 + 6,
     ],
-  ])('takes %s that is whole', async (_, ihdr, bytes) => {
+  ])('checkPngPixels takes %s that is whole', async (_, ihdr, bytes) => {
     expect(await codeOf(png(ihdr, data(bytes), END))).toBe('whole')
     expect(await codeOf(png(ihdr, data(bytes - 1), END))).toBe('png_pixels')
     expect(await codeOf(png(ihdr, data(bytes + 1), END))).toBe('png_pixels')
   })
 
-  it('takes pixel data in several chunks, and chunks it does not know', async () => {
+  it('checkPngPixels takes pixel data in several chunks, and chunks it does not know', async () => {
     const packed = deflateSync(Buffer.alloc(8 * 25))
     const parts = [packed.subarray(0, 5), packed.subarray(5)].map((part) => chunk('IDAT', part))
     expect(await codeOf(png(header({}), chunk('tEXt', Buffer.from('a\0b')), ...parts, END))).toBe(
@@ -89,11 +89,11 @@ describe('checkPngPixels', () => {
       png(header({}), ...Array.from({ length: 5_000 }, () => chunk('tEXt', Buffer.alloc(0))), END),
       'png_chunks',
     ],
-  ])('rejects one %s', async (_, bytes, code) => {
+  ])('checkPngPixels rejects one %s', async (_, bytes, code) => {
     expect(await codeOf(bytes)).toBe(code)
   })
 
-  it('rejects whichever bit is flipped after the signature, and throws nothing but its own error', async () => {
+  it('checkPngPixels rejects whichever bit is flipped after the signature, and throws nothing but its own error', async () => {
     const whole = pngOf(16)
     await fc.assert(
       fc.asyncProperty(

@@ -135,7 +135,7 @@ const SHARED_FAULTS: readonly FaultCase[] = [
 ]
 
 describe('POST /v1/images/generations', () => {
-  it('keeps what was made, and gives its address, by default', async () => {
+  it('POST /v1/images/generations keeps what was made, and gives its address, by default', async () => {
     const reply = await generate({ ...request, n: null, user: null })
     expect(reply.status).toBe(200)
     const answer = (await reply.json()) as { data: { url: string }[] }
@@ -154,7 +154,7 @@ describe('POST /v1/images/generations', () => {
     expect([head.status, head.headers.get('content-length')]).toEqual([200, String(bytes.length)])
   })
 
-  it('asks for base64 with the operator’s key, whatever the caller asked for', async () => {
+  it('POST /v1/images/generations asks for base64 with the operator’s key, whatever the caller asked for', async () => {
     await generate({ ...request, style: 'natural', user: 'u', api_base: 'http://127.0.0.1:9' })
     const seen = upstream.requests.at(-1)
     expect(seen).toMatchObject({ method: 'POST', url: '/v1/images/generations' })
@@ -168,13 +168,13 @@ describe('POST /v1/images/generations', () => {
     })
   })
 
-  it('does not name a format to models that have one alone', async () => {
+  it('POST /v1/images/generations does not name a format to models that have one alone', async () => {
     upstream.setScript(() => ({ data: [{ b64_json: pngOf(8).toString('base64') }] }))
     expect((await generate({ ...request, model: 'gpt-image-1' })).status).toBe(200)
     expect(upstream.requests.at(-1)?.json).not.toHaveProperty('response_format')
   })
 
-  it('serves the official SDK, ten images in base64', async () => {
+  it('POST /v1/images/generations serves the official SDK, ten images in base64', async () => {
     const { data = [] } = await client.images.generate({
       ...request,
       n: 10,
@@ -187,7 +187,7 @@ describe('POST /v1/images/generations', () => {
     expect(data.every(({ url }) => url === null)).toBe(true)
   })
 
-  it('passes a revised prompt on', async () => {
+  it('POST /v1/images/generations passes a revised prompt on', async () => {
     const made = {
       b64_json: jpegOf(64, 64).toString('base64'),
       revised_prompt: 'A red fox, at dawn',
@@ -205,11 +205,11 @@ describe('POST /v1/images/generations', () => {
     [{ quality: 'high' }, 'body.quality', 'literal_error'],
     [{ style: 'loud' }, 'body.style', 'literal_error'],
     [{ user: 1 }, 'body.user', 'string_type'],
-  ])('refuses %j', async (change, loc, type) => {
+  ])('POST /v1/images/generations refuses %j', async (change, loc, type) => {
     expect(await faultsOf(await generate({ ...request, ...change }))).toEqual([422, [[loc, type]]])
   })
 
-  it('needs a key, a model that somebody serves, and JSON', async () => {
+  it('POST /v1/images/generations needs a key, a model that somebody serves, and JSON', async () => {
     const json = { 'content-type': 'application/json' }
     expect(await outcomeOf(await generate(request, { headers: json }))).toEqual([
       401,
@@ -227,7 +227,7 @@ describe('POST /v1/images/generations', () => {
 })
 
 describe('an address of an image', () => {
-  it('ends with its time', async () => {
+  it('an address of an image ends with its time', async () => {
     const { data = [] } = await client.images.generate(request)
     const url = data[0]?.url ?? ''
     expect((await fetch(url)).status).toBe(200)
@@ -238,7 +238,7 @@ describe('an address of an image', () => {
   })
 
   it.each(['0'.repeat(32), 'a', '..%2f..%2fetc%2fpasswd', '%00', '%ff'])(
-    'is none with id %s',
+    'an address of an image is none with id %s',
     async (id) => {
       const reply = await fetch(`${gateway.url}/v1/images/files/${id}`, {
         headers: authorization(),
@@ -250,7 +250,7 @@ describe('an address of an image', () => {
 })
 
 describe('POST /v1/images/edits', () => {
-  it('sends the image and the fields on, under names of ours', async () => {
+  it('POST /v1/images/edits sends the image and the fields on, under names of ours', async () => {
     const image = new Blob([jpegOf(640, 480)], { type: 'application/x-evil' })
     const reply = await edit({ image, n: '2', user: 'u', unknown: 'x' })
     expect(((await reply.json()) as { data: unknown[] }).data).toHaveLength(2)
@@ -273,7 +273,7 @@ describe('POST /v1/images/edits', () => {
     })
   })
 
-  it('serves the official SDK', async () => {
+  it('POST /v1/images/edits serves the official SDK', async () => {
     const image = await toFile(pngOf(64), 'fox.png', { type: 'image/png' })
     const { data = [] } = await client.images.edit({
       ...request,
@@ -286,7 +286,7 @@ describe('POST /v1/images/edits', () => {
     expect(replies.map(({ status }) => status)).toEqual([200, 200])
   })
 
-  it('takes an image that comes as a list of one, as the official SDK sends such a list', async () => {
+  it('POST /v1/images/edits takes an image that comes as a list of one, as the official SDK sends such a list', async () => {
     const image = [await toFile(pngOf(64), 'fox.png', { type: 'image/png' })]
     const { data = [] } = await client.images.edit({
       ...request,
@@ -312,16 +312,16 @@ describe('POST /v1/images/edits', () => {
     [{ image: new Blob(['GIF89a']) }, 'body.image', 'image_type'],
     [{ image: 'data:image/png;base64,AAAA' }, 'body.image', 'image_type'],
     [{ image: new Blob([jpegOf(8193, 1)]) }, 'body.image', 'image_size'],
-  ])('refuses %j', async (change, loc, type) => {
+  ])('POST /v1/images/edits refuses %j', async (change, loc, type) => {
     expect(await faultsOf(await edit(change as Fields))).toEqual([422, [[loc, type]]])
   })
 
-  it('refuses a second file, which would be left out of account', async () => {
+  it('POST /v1/images/edits refuses a second file, which would be left out of account', async () => {
     const reply = await edit({ mask: new Blob([pngOf(32)]) })
     expect(await outcomeOf(reply)).toEqual([400, 'unsupported_request_parameter'])
   })
 
-  it('tells all faults at once, and a field that is given twice', async () => {
+  it('POST /v1/images/edits tells all faults at once, and a field that is given twice', async () => {
     const form = new FormData()
     for (const prompt of ['a', 'b']) form.append('prompt', prompt)
     form.append('size', 'large')
@@ -342,7 +342,7 @@ describe('POST /v1/images/edits', () => {
     )
   })
 
-  it('takes an image of 25 MiB, and refuses one byte more', async () => {
+  it('POST /v1/images/edits takes an image of 25 MiB, and refuses one byte more', async () => {
     const largest = Buffer.concat([pngOf(16), Buffer.alloc(25 * 1024 * 1024)]).subarray(
       0,
       25 * 1024 * 1024,
@@ -361,7 +361,7 @@ describe('POST /v1/images/edits', () => {
     ])
   })
 
-  it('refuses what is no form', async () => {
+  it('POST /v1/images/edits refuses what is no form', async () => {
     const send = (type: string, body: string, more: Record<string, string> = {}) =>
       edit({}, { body, headers: { ...authorization(), 'content-type': type, ...more } })
     expect(await outcomeOf(await send('application/json', '{}'))).toEqual([
@@ -417,12 +417,12 @@ describe('an endpoint that fails', () => {
       'answer_too_large',
     ],
     ['hangs up', (_, response) => void response.destroy(), 502, 'provider_unreachable'],
-  ])('%s: the caller is told', async (_, script, status, code) => {
+  ])('an endpoint that fails %s: the caller is told', async (_, script, status, code) => {
     upstream.setScript(script)
     expect(await outcomeOf(await generate(request))).toEqual([status, code])
   })
 
-  it('is left when the caller leaves', async () => {
+  it('an endpoint that fails is left when the caller leaves', async () => {
     const reached = new Promise<void>((resolve) => upstream.setScript(() => void resolve()))
     const left = upstream.left()
     const abort = new AbortController()
@@ -435,7 +435,7 @@ describe('an endpoint that fails', () => {
       expect(gateway.logLines.join()).not.toContain(planted)
   })
 
-  it('has no room: the caller is told', async () => {
+  it('an endpoint that fails has no room: the caller is told', async () => {
     const images = Array.from({ length: 6 }, () => ({
       b64_json: b64(Buffer.concat([pngOf(8), randomBytes(1_900_000)])),
     }))

@@ -44,7 +44,7 @@ async function sendInBursts(rows: Awaited<ReturnType<typeof signAnchors>>): Prom
 }
 
 describe('a saved state', () => {
-  it('holds every transaction that an account has sent, though anvil mines while it dumps', async () => {
+  it('a saved state holds every transaction that an account has sent, though anvil mines while it dumps', async () => {
     const state = await openChainState(folder)
     const rows = await signAnchors(chain, { count: 1_000 })
     const relayer = rows[0]?.relayer ?? ''
@@ -68,7 +68,7 @@ describe('a saved state', () => {
     console.info(`state under load: ${JSON.stringify(counts)}`)
   }, 60_000)
 
-  it('is not written when a block came while it was dumped', async () => {
+  it('a saved state is not written when a block came while it was dumped', async () => {
     const state = await openChainState(folder)
     const meddling: Rpc = {
       ...chain.rpc,
@@ -84,7 +84,7 @@ describe('a saved state', () => {
     expect(await readdir(folder)).toEqual(['state.json'])
   })
 
-  it('is not written while a transaction waits', async () => {
+  it('a saved state is not written while a transaction waits', async () => {
     const state = await openChainState(folder)
     await chain.rpc.call('evm_setAutomine', [false])
     const [row] = await signAnchors(chain, { count: 1 })
@@ -92,7 +92,7 @@ describe('a saved state', () => {
     expect(await state.save(chain.rpc)).toBe(false)
   })
 
-  it('stays as it was when the chain gives nonsense', async () => {
+  it('a saved state stays as it was when the chain gives nonsense', async () => {
     const state = await openChainState(folder)
     await state.save(chain.rpc)
     const before = await readFile(join(folder, 'state.json'))
@@ -109,7 +109,7 @@ describe('a saved state', () => {
     expect(await readdir(folder)).toEqual(['state.json'])
   })
 
-  it('is written at the end though a mined transaction still counts as waiting', async () => {
+  it('a saved state is written at the end though a mined transaction still counts as waiting', async () => {
     const state = await openChainState(folder)
     let lagging = 3
     const rpc: Rpc = {

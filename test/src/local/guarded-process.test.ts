@@ -27,28 +27,28 @@ async function run(script: string, graceMs = 0): Promise<GuardedProcess> {
 const FOREVER = 'setInterval(() => {}, 1000)'
 
 describe('a guarded process', () => {
-  it('runs until it is stopped', async () => {
+  it('a guarded process runs until it is stopped', async () => {
     const child = await run(FOREVER)
     expect(isAlive(child.pid)).toBe(true)
     await child.stop()
     expect(isAlive(child.pid)).toBe(false)
   })
 
-  it('tells how it ended by itself, and its last words', async () => {
+  it('a guarded process tells how it ended by itself, and its last words', async () => {
     const child = await run("console.log('out'); console.error('oh no'); process.exitCode = 3")
     expect(await child.exited).toEqual({ code: 3, signal: null })
     expect(child.outputTail()).toContain('out')
     expect(child.outputTail()).toContain('oh no')
   })
 
-  it('keeps only the end of what a process says', async () => {
+  it('a guarded process keeps only the end of what a process says', async () => {
     const child = await run("process.stdout.write('x'.repeat(1e6) + 'the end')")
     await child.exited
     await until('the output is read', () => child.outputTail().endsWith('the end'))
     expect(child.outputTail().length).toBeLessThanOrEqual(4096)
   })
 
-  it('may end in peace within its grace', async () => {
+  it('a guarded process may end in peace within its grace', async () => {
     const child = await run(
       `process.on('SIGTERM', () => process.exit(7)); console.log('on'); ${FOREVER}`,
       10_000,
@@ -58,14 +58,14 @@ describe('a guarded process', () => {
     expect(await child.exited).toEqual({ code: 7, signal: null })
   })
 
-  it('is killed when its grace is over', async () => {
+  it('a guarded process is killed when its grace is over', async () => {
     const child = await run(`process.on('SIGTERM', () => {}); console.log('on'); ${FOREVER}`, 100)
     await until('it listens', () => child.outputTail() === 'on')
     await child.stop()
     expect(isAlive(child.pid)).toBe(false)
   })
 
-  it('cannot be one that cannot be started', async () => {
+  it('a guarded process cannot be one that cannot be started', async () => {
     const spec = {
       command: '/no/such/program',
       arguments: [],
@@ -76,7 +76,7 @@ describe('a guarded process', () => {
     await expect(spawnGuarded(spec)).rejects.toThrow('ENOENT')
   })
 
-  it('ends when the process that started it is killed', async () => {
+  it('a guarded process ends when the process that started it is killed', async () => {
     const module = JSON.stringify(
       join(import.meta.dirname, '../../../src/local/guarded-process.ts'),
     )
@@ -97,7 +97,7 @@ describe('a guarded process', () => {
 })
 
 describe('a guard', () => {
-  it('that is killed takes its child along while the parent lives', async () => {
+  it('a guard that is killed takes its child along while the parent lives', async () => {
     const script = `console.log(process.ppid); ${FOREVER}`
     const child = await run(script)
     await until('it tells its guard', () => child.outputTail() !== '')
@@ -106,7 +106,7 @@ describe('a guard', () => {
     await until('the child is gone', () => !isAlive(child.pid), 5_000)
   })
 
-  it('does not run without a parent to watch', async () => {
+  it('a guard does not run without a parent to watch', async () => {
     const guard = spawn(process.execPath, [
       join(import.meta.dirname, '../../../src/local/guard.ts'),
       '0',

@@ -56,7 +56,7 @@ async function code(chain: TestChain): Promise<unknown> {
 }
 
 describe('a local chain', () => {
-  it('has the contract, and a relayer with money', async () => {
+  it('a local chain has the contract, and a relayer with money', async () => {
     const chain = await start()
     expect(await code(chain)).toBe(AFFIDAVIT.deployedBytecode)
     const balance = await chain.rpc.call('eth_getBalance', [
@@ -66,14 +66,14 @@ describe('a local chain', () => {
     expect(BigInt(String(balance))).toBe(10n ** 27n)
   })
 
-  it('has the contract at the same address in another folder', async () => {
+  it('a local chain has the contract at the same address in another folder', async () => {
     const one = await start()
     const other = await startTestChain()
     chains.push(other)
     expect(other.contract).toBe(one.contract)
   })
 
-  it('knows its transactions after it was stopped and started', async () => {
+  it('a local chain knows its transactions after it was stopped and started', async () => {
     const first = await start()
     const hashes = await sendAnchors(first, 30)
     const blocks = await first.rpc.call('eth_getTransactionReceipt', [hashes[29]])
@@ -87,7 +87,7 @@ describe('a local chain', () => {
     await sendAnchors(again, 5, 30)
   })
 
-  it('begins with the same block however often it is started', async () => {
+  it('a local chain begins with the same block however often it is started', async () => {
     const genesisOf = (chain: TestChain) => chain.rpc.call('eth_getBlockByNumber', ['0x0', false])
     const first = await start()
     const genesis = await genesisOf(first)
@@ -102,7 +102,7 @@ describe('a local chain', () => {
     }
   })
 
-  it('comes back on the same port after a kill, and knows what was saved', async () => {
+  it('a local chain comes back on the same port after a kill, and knows what was saved', async () => {
     let restarts = 0
     const chain = await start({ onRestart: () => restarts++ })
     const hashes = await sendAnchors(chain, 10)
@@ -119,7 +119,7 @@ describe('a local chain', () => {
     return (await readFile(join(folder, 'chain/state.json'), 'utf8')).includes(hash)
   }
 
-  it('comes back each time when it is killed over and over', async () => {
+  it('a local chain comes back each time when it is killed over and over', async () => {
     let restarts = 0
     const chain = await start({ onRestart: () => restarts++ })
     for (let kill = 1; kill <= 5; kill++) {
@@ -129,7 +129,7 @@ describe('a local chain', () => {
     await sendAnchors(chain, 3)
   })
 
-  it('starts anew, and says so, when its state is damaged', async () => {
+  it('a local chain starts anew, and says so, when its state is damaged', async () => {
     const chain = await start()
     await sendAnchors(chain, 3)
     await chain.stop()
@@ -148,7 +148,7 @@ describe('a local chain', () => {
     await sendAnchors(again, 3)
   })
 
-  it('ignores what a kill in the middle of saving left', async () => {
+  it('a local chain ignores what a kill in the middle of saving left', async () => {
     const chain = await start()
     const hashes = await sendAnchors(chain, 3)
     await chain.stop()
@@ -157,7 +157,7 @@ describe('a local chain', () => {
     expect(await statuses(again, hashes)).toEqual(['0x1', '0x1', '0x1'])
   })
 
-  it('does not save again while nothing changes', async () => {
+  it('a local chain does not save again while nothing changes', async () => {
     const chain = await start()
     await sendAnchors(chain, 1)
     await new Promise((resolve) => setTimeout(resolve, 2_500))
@@ -169,7 +169,7 @@ describe('a local chain', () => {
     await copyFile(`${file}.copy`, file)
   })
 
-  it('releases transactions that its pool holds back for ever', async () => {
+  it('a local chain releases transactions that its pool holds back for ever', async () => {
     const chain = await start()
     const [first, second] = await signAnchors(chain, { count: 2 })
     await chain.rpc.call('eth_sendRawTransaction', [second?.raw])
@@ -185,7 +185,7 @@ describe('a local chain', () => {
     })
   })
 
-  it('cannot be used from a page in a browser', async () => {
+  it('a local chain cannot be used from a page in a browser', async () => {
     const chain = await start()
     const body = JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'eth_chainId', params: [] })
     const answer = await fetch(chain.rpcUrl, {
@@ -198,7 +198,7 @@ describe('a local chain', () => {
 })
 
 describe('the port of a local chain', () => {
-  it('is named in the error when another program has it', async () => {
+  it('the port of a local chain is named in the error when another program has it', async () => {
     const other = createServer()
     await new Promise<void>((resolve) => other.listen(0, '127.0.0.1', resolve))
     const address = other.address()
@@ -210,7 +210,7 @@ describe('the port of a local chain', () => {
     }
   })
 
-  it('is waited for while a leftover chain is on its way out', async () => {
+  it('the port of a local chain is waited for while a leftover chain is on its way out', async () => {
     const other = createServer()
     await new Promise<void>((resolve) => other.listen(0, '127.0.0.1', resolve))
     const address = other.address()

@@ -66,7 +66,7 @@ async function start(): Promise<SupervisedProcess<AgentReady>> {
 const PROMPT = { model: 'model-a', messages: [{ role: 'user', content: 'planted-prompt' }] }
 
 describe('startNodeAgent', () => {
-  it('makes a node on first start, keeps its id for the user alone, and takes it on the next', async () => {
+  it('startNodeAgent makes a node on first start, keeps its id for the user alone, and takes it on the next', async () => {
     const agent = await start()
     expect(agent.ready).toEqual({ kind: 'ready', nodeId: NODE_ID })
     expect(await readFile(join(folder, NODE_FILE), 'utf8')).toBe(`${NODE_ID}\n`)
@@ -76,7 +76,7 @@ describe('startNodeAgent', () => {
     expect(gateway.calls.filter(({ path }) => path === '/v1/dashboard/node')).toHaveLength(1)
   })
 
-  it('makes another node when the gateway does not know the one that is kept', async () => {
+  it('startNodeAgent makes another node when the gateway does not know the one that is kept', async () => {
     await writeFile(join(folder, NODE_FILE), 'gone_gone_gone_gone_gone\n')
     const kept = gateway.known.node
     gateway.known.node = null
@@ -91,7 +91,7 @@ describe('startNodeAgent', () => {
     expect(await readFile(join(folder, NODE_FILE), 'utf8')).toBe(`${NODE_ID}\n`)
   })
 
-  it('rejects when the gateway takes its key no more', async () => {
+  it('startNodeAgent rejects when the gateway takes its key no more', async () => {
     gateway.known.refusal = {
       status: 401,
       text: '{"response":"NOK","error":{"status_code":401,"code":"invalid_credentials","message":"no"}}',
@@ -101,7 +101,7 @@ describe('startNodeAgent', () => {
 })
 
 describe("the agent's process", () => {
-  it('finishes what runs when it is stopped, and ends with code 0', async () => {
+  it("the agent's process finishes what runs when it is stopped, and ends with code 0", async () => {
     const agent = await start()
     const pid = agent.pid() ?? 0
     script = (response) => {
@@ -120,7 +120,7 @@ describe("the agent's process", () => {
     expect(lines.join('')).not.toMatch(/planted/)
   })
 
-  it('that was killed comes back', async () => {
+  it("the agent's process that was killed comes back", async () => {
     const agent = await start()
     process.kill(agent.pid() ?? 0, 'SIGKILL')
     await expect.poll(() => gateway.nodes.length, { timeout: 10_000 }).toBe(2)

@@ -69,7 +69,7 @@ async function supervise(
 }
 
 describe('superviseProcess', () => {
-  it('gives what the process said when it was ready, and ends it', async () => {
+  it('superviseProcess gives what the process said when it was ready, and ends it', async () => {
     const supervised = await supervise(READY + LIVES)
     expect(supervised.ready.pid).toBe(supervised.pid())
     await supervised.stop()
@@ -77,7 +77,7 @@ describe('superviseProcess', () => {
     expect(supervised.pid()).toBeNull()
   })
 
-  it('gives the process only the variables of the plan', async () => {
+  it('superviseProcess gives the process only the variables of the plan', async () => {
     const source =
       'console.log(JSON.stringify({ pid: process.pid, told: Object.keys(process.env).join() }));'
     const { ready } = await supervise(source + LIVES)
@@ -86,7 +86,7 @@ describe('superviseProcess', () => {
     expect(ready.told).toBe(['TOLD', ...cache].join())
   })
 
-  it('starts a process that was killed again, telling it what it said before', async () => {
+  it('superviseProcess starts a process that was killed again, telling it what it said before', async () => {
     const supervised = await supervise(`console.error(process.env.TOLD); ${READY} ${LIVES}`)
     const first = supervised.ready.pid
     process.kill(first, 'SIGKILL')
@@ -103,34 +103,34 @@ describe('superviseProcess', () => {
     ).toBe(true)
   })
 
-  it('rejects with what the process said when it ends before it is ready', async () => {
+  it('superviseProcess rejects with what the process said when it ends before it is ready', async () => {
     const starting = supervise("console.error('no good'); process.exit(3)")
     await expect(starting).rejects.toThrow(StartFailure)
     await expect(starting).rejects.toThrow(/child ended while starting\n {2}- no good/)
   })
 
-  it('rejects when the process is not ready in time, and ends it', async () => {
+  it('superviseProcess rejects when the process is not ready in time, and ends it', async () => {
     const starting = supervise(`console.error(process.pid); ${LIVES}`, { startTimeoutMs: 500 })
     await expect(starting).rejects.toThrow('was not ready within 500 ms')
     const pid = Number(lines[0]?.members.line)
     await expect.poll(() => isAlive(pid)).toBe(false)
   })
 
-  it('kills a process that does not stop when asked to', async () => {
+  it('superviseProcess kills a process that does not stop when asked to', async () => {
     const stubborn = `process.on('SIGTERM', () => {}); ${READY} ${LIVES}`
     const supervised = await supervise(stubborn, { stopTimeoutMs: 200 })
     await supervised.stop()
     expect(isAlive(supervised.ready.pid)).toBe(false)
   })
 
-  it('warns of no line that is for debugging', async () => {
+  it('superviseProcess warns of no line that is for debugging', async () => {
     await supervise(`console.error('{"level":"debug","msg":"fine point"}'); ${READY} ${LIVES}`)
     await expect
       .poll(() => lines.find(({ message }) => message === 'fine point')?.level)
       .toBe('debug')
   })
 
-  it('keeps level and members of JSON log lines', async () => {
+  it('superviseProcess keeps level and members of JSON log lines', async () => {
     await supervise(
       `console.error('{"level":"warn","event":"odd","time":"x","size":3}'); ${READY} ${LIVES}`,
     )
@@ -139,7 +139,7 @@ describe('superviseProcess', () => {
       .toContainEqual({ level: 'warn', members: { process: 'child', size: 3 }, message: 'odd' })
   })
 
-  it('can be stopped while it waits to start the process again', async () => {
+  it('superviseProcess can be stopped while it waits to start the process again', async () => {
     const supervised = await supervise(`${READY} setTimeout(() => process.exit(1), 50);`)
     await expect
       .poll(() => lines.some(({ message }) => message.includes('starting it again')))

@@ -28,7 +28,7 @@ function open(read: GaugeSource['read']): () => Promise<Readonly<Record<string, 
 }
 
 describe('a source', () => {
-  it('is read once for all its gauges, at each scrape', async () => {
+  it('a source is read once for all its gauges, at each scrape', async () => {
     let depth = 0
     const scrape = open(() => ({ depth: ++depth, size: 7, things: new Map([['cat', 2]]) }))
     expect(await scrape()).toEqual({
@@ -40,7 +40,7 @@ describe('a source', () => {
     expect((await scrape()).affidavit_depth).toBe(2)
   })
 
-  it('that fails has no values, rather than those of the scrape before', async () => {
+  it('a source that fails has no values, rather than those of the scrape before', async () => {
     let isAway = false
     const scrape = open(async () => {
       if (isAway) throw new Error('away')
@@ -51,7 +51,7 @@ describe('a source', () => {
     expect(await scrape()).toEqual({ 'affidavit_source_up well': 0 })
   })
 
-  it('that does not know one value leaves that one out, and values of labels that are gone', async () => {
+  it('a source that does not know one value leaves that one out, and values of labels that are gone', async () => {
     let kinds = new Map([['cat', 1]])
     const scrape = open(() => ({ depth: null, size: 0, things: kinds }))
     await scrape()
@@ -63,7 +63,7 @@ describe('a source', () => {
     })
   })
 
-  it('that hangs holds up no scrape for longer than its time, and is not asked again meanwhile', async () => {
+  it('a source that hangs holds up no scrape for longer than its time, and is not asked again meanwhile', async () => {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] })
     try {
       const read = vi.fn(() => new Promise<never>(() => undefined))
@@ -85,13 +85,13 @@ describe('listSources', () => {
       .find((source) => source.name === name)
       ?.read()
 
-  it('tells of a bus that is down, and nothing of one that is not asked for', () => {
+  it('listSources tells of a bus that is down, and nothing of one that is not asked for', () => {
     const bus = () => ({ isUp: false, peers: 0, channels: 2 })
     expect(read('bus', { bus })).toEqual({ bus_up: 0, bus_peers: 0, bus_channels: 2 })
     expect(read('bus', {})).toEqual({ bus_up: null, bus_peers: null, bus_channels: null })
   })
 
-  it('tells of log lines that were dropped', () => {
+  it('listSources tells of log lines that were dropped', () => {
     const lines = () => ({ dropped: 3, waitingBytes: 512 })
     expect(read('log', { lines })).toEqual({ log_lines_dropped_total: 3, log_waiting_bytes: 512 })
   })

@@ -23,7 +23,7 @@ async function countCalls(
 }
 
 describe('an inference', () => {
-  it('is counted with its provider, family, tokens and time', async () => {
+  it('an inference is counted with its provider, family, tokens and time', async () => {
     const labels = { operation: 'chat', provider: 'openai', model_family: 'gpt' }
     const facts: InferenceFacts = {
       ...({ operation: 'chat', provider: 'openai', model: 'gpt-5' } as const),
@@ -41,7 +41,7 @@ describe('an inference', () => {
     expect(of('provider_duration_seconds_sum')).toMatchObject([{ value: 1.5 }])
   })
 
-  it('that was refused has its error, and the limit that refused it', async () => {
+  it('an inference that was refused has its error, and the limit that refused it', async () => {
     const error = { code: 'rate_limit_exceeded', status: 429 }
     const facts = { operation: 'embeddings', provider: 'upstream', limit: 'tokens' } as const
     const of = await countCalls([reportOf(facts, { status: 429, error })])
@@ -54,7 +54,7 @@ describe('an inference', () => {
   })
 
   it.each([Number.NaN, -5, 0, Number.POSITIVE_INFINITY])(
-    'of %s stated tokens breaks no counter',
+    'an inference of %s stated tokens breaks no counter',
     async (tokens) => {
       const of = await countCalls([reportOf({ operation: 'chat', inputTokens: tokens })])
       for (const { value } of of('tokens_total')) expect(Number.isFinite(value)).toBe(true)

@@ -31,7 +31,7 @@ describe('createLogger', () => {
       }),
     },
     { err: new Error('outer', { cause: Object.assign(new Error('inner'), { body: PROMPT }) }) },
-  ])('writes neither a key nor a prompt of %j', (members) => {
+  ])('createLogger writes neither a key nor a prompt of %j', (members) => {
     const { log, lines } = logging()
     log.error(members, 'something failed')
     expect(lines).toHaveLength(1)
@@ -41,7 +41,7 @@ describe('createLogger', () => {
     for (const line of lines) expect(() => JSON.parse(line)).not.toThrow()
   })
 
-  it('withholds what a JSON parser quotes of its input, in the message too', () => {
+  it('createLogger withholds what a JSON parser quotes of its input, in the message too', () => {
     const { log, lines } = logging()
     let error: unknown
     try {
@@ -58,7 +58,7 @@ describe('createLogger', () => {
     expect(lines[2]).toContain('SyntaxError')
   })
 
-  it('keeps what an operator needs: code, message, stack, cause, level and time', () => {
+  it('createLogger keeps what an operator needs: code, message, stack, cause, level and time', () => {
     const { log, lines } = logging()
     const cause = Object.assign(new Error('refused'), { code: 'ECONNREFUSED' })
     log.warn({ requestId: 'r1', err: new Error('no enclave', { cause }) }, 'call failed')
@@ -72,7 +72,7 @@ describe('createLogger', () => {
     expect(Date.parse(line.time)).toBeGreaterThan(0)
   })
 
-  it('bounds long texts, long lists, deep values, bytes and cycles', () => {
+  it('createLogger bounds long texts, long lists, deep values, bytes and cycles', () => {
     const { log, lines } = logging()
     const cycle: Record<string, unknown> = {}
     cycle.self = cycle
@@ -83,7 +83,7 @@ describe('createLogger', () => {
     expect(lines[0]?.length).toBeLessThan(5000)
   })
 
-  it('does not recognise a prompt that a call site puts into its message', () => {
+  it('createLogger does not recognise a prompt that a call site puts into its message', () => {
     const { log, lines } = logging()
     log.info({}, PROMPT)
     expect(lines[0]).toContain(PROMPT)

@@ -12,7 +12,7 @@ beforeAll(async () => {
 })
 afterAll(() => server.close())
 
-it('serves the text format', async () => {
+it('the metrics server serves the text format', async () => {
   const reply = await fetch(server.url)
   expect(reply.headers.get('content-type')).toBe('text/plain; version=0.0.4; charset=utf-8')
   expect(await reply.text()).toContain('one 1\n')
@@ -22,11 +22,11 @@ it.each([
   ['GET', '/', 404],
   ['GET', '/metrics/x', 404],
   ['POST', '/metrics', 405],
-])('refuses %s %s', async (method, path, status) => {
+])('the metrics server refuses %s %s', async (method, path, status) => {
   expect((await fetch(new URL(path, server.url), { method })).status).toBe(status)
 })
 
-it('answers 500 without a word of why when the metrics cannot be read', async () => {
+it('the metrics server answers 500 without a word of why when the metrics cannot be read', async () => {
   const read = () => Promise.reject(new Error('secret'))
   const other = await startMetricsServer({ ...METRICS, read }, { host: '127.0.0.1', port: 0 })
   const reply = await fetch(other.url)
@@ -34,7 +34,7 @@ it('answers 500 without a word of why when the metrics cannot be read', async ()
   await other.close()
 })
 
-it('says that a port is taken', async () => {
+it('the metrics server says that a port is taken', async () => {
   const port = Number(new URL(server.url).port)
   await expect(startMetricsServer(METRICS, { host: '127.0.0.1', port })).rejects.toMatchObject({
     code: 'EADDRINUSE',

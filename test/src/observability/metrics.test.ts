@@ -25,7 +25,7 @@ async function sumOf(name: string, labels: Readonly<Record<string, string>> = {}
 }
 
 describe('a call', () => {
-  it('is counted by route pattern, method, status and end, in all its phases', async () => {
+  it('a call is counted by route pattern, method, status and end, in all its phases', async () => {
     expect((await postChat(gateway, CHAT_REQUEST)).status).toBe(200)
     const labels = { route: VERIFIED_PATH, method: 'POST', status: '200', end: 'whole' }
     await expect.poll(() => sumOf('calls_total', labels)).toBe(1)
@@ -37,7 +37,7 @@ describe('a call', () => {
     expect(await sumOf('calls_in_flight')).toBe(0)
   })
 
-  it('on a node has the time until its first token', async () => {
+  it('a call on a node has the time until its first token', async () => {
     const route = '/v1/chat/completions'
     const headers = { authorization: `Bearer ${gateway.key}`, 'content-type': 'application/json' }
     await fetch(gateway.url + route, {
@@ -48,7 +48,7 @@ describe('a call', () => {
     await expect.poll(() => sumOf('call_duration_seconds_count', { route, phase: 'node' })).toBe(1)
   })
 
-  it('that streams has the time to its first event, and not that of its head', async () => {
+  it('a call that streams has the time to its first event, and not that of its head', async () => {
     gateway.enclave.setScript(async ({ response, seal }) => {
       response.writeHead(200, { 'content-type': 'text/event-stream' }).flushHeaders()
       await new Promise((resolve) => setTimeout(resolve, 150))
@@ -60,7 +60,7 @@ describe('a call', () => {
     expect(await sumOf('time_to_first_token_seconds_sum', labels)).toBeGreaterThan(0.14)
   })
 
-  it('whose stream ends with an error event is not counted with those that went well', async () => {
+  it('a call whose stream ends with an error event is not counted with those that went well', async () => {
     const whole = { route: VERIFIED_PATH, status: '200', end: 'whole' }
     const before = await sumOf('calls_total', whole)
     gateway.enclave.setScript(({ response }) => {
@@ -73,12 +73,12 @@ describe('a call', () => {
     expect(await sumOf('calls_total', whole)).toBe(before)
   })
 
-  it('that is refused has its status, and a whole answer', async () => {
+  it('a call that is refused has its status, and a whole answer', async () => {
     await fetch(gateway.url + VERIFIED_PATH, { method: 'POST' })
     await expect.poll(() => sumOf('calls_total', { status: '401', end: 'whole' })).toBe(1)
   })
 
-  it('is in flight until its answer is at its end, and cut when its caller leaves', async () => {
+  it('a call is in flight until its answer is at its end, and cut when its caller leaves', async () => {
     const arrived = Promise.withResolvers<void>()
     gateway.enclave.setScript(async ({ left }) => {
       arrived.resolve()
@@ -97,7 +97,7 @@ describe('a call', () => {
 })
 
 describe('labels', () => {
-  it('hold nothing that a caller sent: no path, no id, no method of its own', async () => {
+  it('labels of metrics hold nothing that a caller sent: no path, no id, no method of its own', async () => {
     const seriesBefore = (await metrics()).length
     const secrets = ['marmalade', 'ab'.repeat(32)]
     for (const path of [
@@ -118,13 +118,13 @@ describe('labels', () => {
   })
 })
 
-it('counts commits with their records', async () => {
+it('labels of metrics counts commits with their records', async () => {
   meter.countCommit({ records: 3, durationMs: 20 })
   meter.countCommit({ records: 1, durationMs: 10 })
   expect([await sumOf('commit_records_count'), await sumOf('commit_records_sum')]).toEqual([2, 4])
   expect(await sumOf('commit_duration_seconds_sum')).toBeCloseTo(0.03)
 })
 
-it("has Node's own metrics", async () => {
+it("labels of metrics has Node's own metrics", async () => {
   expect((await metrics()).map(({ name }) => name)).toContain('nodejs_eventloop_lag_seconds')
 })

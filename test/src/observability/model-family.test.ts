@@ -15,11 +15,11 @@ describe('the family of a model', () => {
     ['my-own-model', 'other'],
     ['', 'none'],
     [undefined, 'none'],
-  ])('of %s is %s', (model, family) => {
+  ])('the family of a model of %s is %s', (model, family) => {
     expect(familyOf(model)).toBe(family)
   })
 
-  it('is one of a fixed set, whatever a caller writes', () => {
+  it('the family of a model is one of a fixed set, whatever a caller writes', () => {
     const names = [
       'x'.repeat(1_000_000),
       'gpt\n{}"',

@@ -47,7 +47,7 @@ async function spansOf(
 }
 
 describe('spans of a call', () => {
-  it('that went well have no error', async () => {
+  it('spans of a call that went well have no error', async () => {
     gateway.enclave.setScript(answerWhole({}))
     for (const span of await spansOf('a', CHAT_REQUEST)) {
       expect(span?.status).toBe(STATUS_UNSET)
@@ -55,7 +55,7 @@ describe('spans of a call', () => {
     }
   })
 
-  it('that failed here have the code that the caller was told', async () => {
+  it('spans of a call that failed here have the code that the caller was told', async () => {
     gateway.enclave.setScript(
       answerFault({ status: 504, code: 'provider_timeout', message: 'late' }),
     )
@@ -66,7 +66,7 @@ describe('spans of a call', () => {
       })
   })
 
-  it('whose stream ended with an error event have its code, though its status is 200', async () => {
+  it('spans of a call whose stream ended with an error event have its code, though its status is 200', async () => {
     gateway.enclave.setScript(({ response }) => {
       response.writeHead(200, { 'content-type': 'text/event-stream' })
       response.end('data: {"choices":[]}\n\n')
@@ -78,7 +78,7 @@ describe('spans of a call', () => {
       })
   })
 
-  it('that the provider refused are none of our errors: the status says it', async () => {
+  it('spans of a call that the provider refused are none of our errors: the status says it', async () => {
     gateway.enclave.setScript(answerFault({ status: 409, code: 'provider_refused', message: 'no' }))
     const [server, inference] = await spansOf('d', CHAT_REQUEST)
     expect(server?.attributes).toMatchObject({ 'http.response.status_code': 409 })

@@ -50,7 +50,7 @@ async function freePort(): Promise<number> {
   return port
 }
 
-it('tells where traces could not be sent to, and why, without any credential', async () => {
+it('the log of traces tells where traces could not be sent to, and why, without any credential', async () => {
   const origin = `http://127.0.0.1:${await freePort()}`
   const lines = await linesFor(origin)
   expect(lines.map((line) => JSON.parse(line))).toMatchObject([
@@ -65,7 +65,7 @@ it('tells where traces could not be sent to, and why, without any credential', a
   expect(lines.join()).not.toMatch(/secret|someone/)
 }, 20_000)
 
-it('tells the status of a collector that refuses, and nothing of its words', async () => {
+it('the log of traces tells the status of a collector that refuses, and nothing of its words', async () => {
   const port = await startCollector((request, response) => {
     request.resume()
     response.writeHead(401, 'Spoken').end('spoken')
@@ -77,13 +77,13 @@ it('tells the status of a collector that refuses, and nothing of its words', asy
   expect(lines.join()).not.toMatch(/secret|someone|spoken/i)
 }, 20_000)
 
-it('tells that a collector does not answer', async () => {
+it('the log of traces tells that a collector does not answer', async () => {
   const port = await startCollector((request) => void request.resume())
   const lines = await linesFor(`http://127.0.0.1:${port}`, { isSlow: true })
   expect(lines.map((line) => JSON.parse(line).error)).toEqual(['timeout'])
 }, 20_000)
 
-it('says nothing while traces are taken', async () => {
+it('the log of traces says nothing while traces are taken', async () => {
   const port = await startCollector((request, response) => {
     request.resume()
     response.writeHead(200, { 'content-type': 'application/x-protobuf' }).end()

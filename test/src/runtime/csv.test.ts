@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest'
 import { writeCsv } from '../../../src/runtime/csv.ts'
 
-it('ends lines by CRLF, and quotes what would end a cell', () => {
+it('CSV ends lines by CRLF, and quotes what would end a cell', () => {
   expect(
     writeCsv(
       ['a', 'b'],
@@ -14,10 +14,10 @@ it('ends lines by CRLF, and quotes what would end a cell', () => {
   ).toBe('a,b\r\n"x,y","say ""hi"""\r\n"two\r\nlines",\r\n12,0.5\r\n')
 })
 
-it.each(['=1+1', '+1', '-1', '@SUM(A1)', '\t=1', '\r=1', '\n=1'])('disarms %j', (text) => {
+it.each(['=1+1', '+1', '-1', '@SUM(A1)', '\t=1', '\r=1', '\n=1'])('CSV disarms %j', (text) => {
   expect(writeCsv([], [[text]])).toBe(`\r\n"'${text}"\r\n`)
 })
 
-it('leaves signs inside of text, and numbers, as they are', () => {
+it('CSV leaves signs inside of text, and numbers, as they are', () => {
   expect(writeCsv([], [['a=b', 'gpt-4o', -1]])).toBe('\r\na=b,gpt-4o,-1\r\n')
 })

@@ -9,37 +9,37 @@ import { singleFlight } from '../../../src/runtime/single-flight.ts'
 describe('backOffMs', () => {
   const bounds = { minMs: 100, maxMs: 1_000 }
 
-  it('doubles its bound from the least to the greatest', () => {
+  it('backOffMs doubles its bound from the least to the greatest', () => {
     const pauses = [1, 2, 3, 4, 5, 6].map((failures) =>
       backOffMs(failures, bounds, { jitter: 'none' }),
     )
     expect(pauses).toEqual([100, 200, 400, 800, 1_000, 1_000])
   })
 
-  it('stays finite after a million failures', () => {
+  it('backOffMs stays finite after a million failures', () => {
     expect(backOffMs(1_000_000, bounds, { jitter: 'half', random: () => 0 })).toBe(1_000)
   })
 
-  it('is at least half of its bound with half jitter', () => {
+  it('backOffMs is at least half of its bound with half jitter', () => {
     expect(backOffMs(2, bounds, { jitter: 'half', random: () => 0 })).toBe(200)
     expect(backOffMs(2, bounds, { jitter: 'half', random: () => 0.999 })).toBeCloseTo(100.1)
   })
 
-  it('is never below a tenth of the least with full jitter', () => {
+  it('backOffMs is never below a tenth of the least with full jitter', () => {
     expect(backOffMs(3, bounds, { jitter: 'full', random: () => 0 })).toBe(10)
     expect(backOffMs(3, bounds, { jitter: 'full', random: () => 0.5 })).toBe(200)
   })
 })
 
 describe('singleFlight', () => {
-  it('shares a run with whoever asks meanwhile, and runs again afterwards', async () => {
+  it('singleFlight shares a run with whoever asks meanwhile, and runs again afterwards', async () => {
     let runs = 0
     const ask = singleFlight(async () => ++runs)
     expect(await Promise.all([ask(), ask(), ask()])).toEqual([1, 1, 1])
     expect(await ask()).toBe(2)
   })
 
-  it('gives the error to all who shared the run, and forgets it', async () => {
+  it('singleFlight gives the error to all who shared the run, and forgets it', async () => {
     let runs = 0
     const ask = singleFlight((): Promise<number> => {
       if (++runs === 1) throw new Error('at once')
@@ -52,7 +52,7 @@ describe('singleFlight', () => {
 })
 
 describe('createSerialQueue', () => {
-  it('starts a task when the one before has ended', async () => {
+  it('createSerialQueue starts a task when the one before has ended', async () => {
     const { promise, resolve } = Promise.withResolvers<void>()
     const queue = createSerialQueue()
     const seen: string[] = []
@@ -68,7 +68,7 @@ describe('createSerialQueue', () => {
     expect(seen).toEqual(['first', 'second'])
   })
 
-  it('goes on after a task that failed, whose error its giver gets', async () => {
+  it('createSerialQueue goes on after a task that failed, whose error its giver gets', async () => {
     const queue = createSerialQueue()
     const failing = queue.run(() => Promise.reject(new Error('no')))
     const next = queue.run(async () => 'yes')
@@ -79,7 +79,7 @@ describe('createSerialQueue', () => {
 })
 
 describe('LruMap', () => {
-  it('forgets what was used longest ago', () => {
+  it('LruMap forgets what was used longest ago', () => {
     const map = new LruMap<string, number>(2)
     map.set('a', 1)
     map.set('b', 2)
@@ -94,7 +94,7 @@ describe('LruMap', () => {
     expect(map.size).toBe(1)
   })
 
-  it('makes a value once, and again when it was forgotten', () => {
+  it('LruMap makes a value once, and again when it was forgotten', () => {
     const map = new LruMap<string, number>(1)
     expect(map.getOrMake('a', () => 1)).toBe(1)
     expect(map.getOrMake('a', () => 2)).toBe(1)
@@ -116,7 +116,7 @@ describe('createLoop', () => {
   }
   const turn = (ms = 0) => new Promise((resolve) => setTimeout(resolve, ms))
 
-  it('begins once, however often it is started', async () => {
+  it('createLoop begins once, however often it is started', async () => {
     const { loop, seen } = startLoop(60_000)
     loop.start()
     await turn()
@@ -125,7 +125,7 @@ describe('createLoop', () => {
     expect(loop.isRunning()).toBe(false)
   })
 
-  it('ends its pause when it is woken, but not before the least pause', async () => {
+  it('createLoop ends its pause when it is woken, but not before the least pause', async () => {
     const { loop, seen } = startLoop({ ms: 60_000, leastMs: 50 })
     const startedAt = performance.now()
     await turn()
@@ -135,7 +135,7 @@ describe('createLoop', () => {
     await loop.stop()
   })
 
-  it('does not lose a wake-up that comes during a round', async () => {
+  it('createLoop does not lose a wake-up that comes during a round', async () => {
     let rounds = 0
     const loop = createLoop(async () => {
       if (++rounds === 1) loop.wake()
@@ -147,7 +147,7 @@ describe('createLoop', () => {
     expect(rounds).toBe(2)
   })
 
-  it('stops at once in a pause, and after the round under way', async () => {
+  it('createLoop stops at once in a pause, and after the round under way', async () => {
     const signals: AbortSignal[] = []
     const { promise, resolve } = Promise.withResolvers<number>()
     const loop = createLoop((signal) => {
@@ -162,7 +162,7 @@ describe('createLoop', () => {
     expect(signals).toHaveLength(1)
   })
 
-  it('runs nothing when it is stopped before it starts', async () => {
+  it('createLoop runs nothing when it is stopped before it starts', async () => {
     let rounds = 0
     const loop = createLoop(async () => ++rounds)
     await loop.stop()
@@ -173,7 +173,7 @@ describe('createLoop', () => {
 })
 
 describe('createFaultLog', () => {
-  it('is due for news, and again after its interval', () => {
+  it('createFaultLog is due for news, and again after its interval', () => {
     let now = 0
     const faults = createFaultLog(100, () => now)
     expect([faults.isDue('one'), faults.isDue('one'), faults.isDue('two')]).toEqual([
@@ -187,7 +187,7 @@ describe('createFaultLog', () => {
     expect([faults.isDue('two'), faults.isDue('two')]).toEqual([true, false])
   })
 
-  it('is due again once the fault was over', () => {
+  it('createFaultLog is due again once the fault was over', () => {
     const faults = createFaultLog(100, () => 0)
     expect([faults.isDue(), faults.isDue()]).toEqual([true, false])
     faults.clear()

@@ -38,12 +38,12 @@ function faultsOf(environment: Record<string, string>): readonly string[] {
 }
 
 describe('readSettings', () => {
-  it('gives defaults for what is unset or empty, and ignores other variables', () => {
+  it('readSettings gives defaults for what is unset or empty, and ignores other variables', () => {
     const settings = readSettings(schema, { PORT: '', SIZE: '', OTHER: 'x' })
     expect(settings).toEqual({ PORT: 3000, ON: false, LEVEL: 'low' })
   })
 
-  it('reads every kind of field', () => {
+  it('readSettings reads every kind of field', () => {
     const given = {
       PORT: '0',
       SIZE: '9',
@@ -75,13 +75,13 @@ describe('readSettings', () => {
     ['DATABASE', 'nonsense'],
     ['KEY', 'with blank'],
     ['KEY', 'line\nbreak'],
-  ])('refuses %s = %j', (name, value) => {
+  ])('readSettings refuses %s = %j', (name, value) => {
     expect(faultsOf({ [name]: value })).toEqual([
       expect.stringMatching(new RegExp(`^${name}: expected `)),
     ])
   })
 
-  it('reports all faults together', () => {
+  it('readSettings reports all faults together', () => {
     expect(faultsOf({ PORT: 'x', SIZE: 'y', LEVEL: 'z' })).toEqual([
       'PORT: expected a whole number from 0 to 65535, got "x"',
       'SIZE: expected a whole number from 1 to 9, got "y"',
@@ -89,7 +89,7 @@ describe('readSettings', () => {
     ])
   })
 
-  it('never repeats a secret or a URL', () => {
+  it('readSettings never repeats a secret or a URL', () => {
     const faults = faultsOf({ KEY: 'hush hush', DATABASE: 'mysql://user:hush@host/' })
     expect(faults).toHaveLength(2)
     expect(faults.join()).not.toContain('hush')
@@ -110,7 +110,7 @@ describe('secrets in files', () => {
     ['line feed', 'hush\n'],
     ['carriage return and line feed', 'hush\r\n'],
     ['no end of line', 'hush'],
-  ])('takes the one line of a file that ends with a %s', (name, content) => {
+  ])('secrets in files takes the one line of a file that ends with a %s', (name, content) => {
     const warnings: string[] = []
     const environment = { KEY_FILE: fileOf(name, content) }
     const settings = readSettings(
@@ -123,7 +123,7 @@ describe('secrets in files', () => {
     expect(warnings).toEqual([])
   })
 
-  it('follows a link, and warns of a file that every user may read', () => {
+  it('secrets in files follows a link, and warns of a file that every user may read', () => {
     const link = join(folder, 'link')
     symlinkSync(fileOf('open', 'hush\n', 0o644), link)
     const warnings: string[] = []
@@ -140,7 +140,7 @@ describe('secrets in files', () => {
     ])
   })
 
-  it('shows what a file has to whoever checks the variables together', () => {
+  it('secrets in files shows what a file has to whoever checks the variables together', () => {
     const seen: unknown[] = []
     readSettings(schema, { KEY_FILE: fileOf('seen', 'hush') }, (given) => {
       seen.push(given)
@@ -149,7 +149,7 @@ describe('secrets in files', () => {
     expect(seen).toEqual([{ KEY: 'hush' }])
   })
 
-  it('has no file for what is no secret', () => {
+  it('secrets in files has no file for what is no secret', () => {
     expect(readSettings(schema, { NAME_FILE: fileOf('name', 'x') })).not.toHaveProperty('NAME')
   })
 
@@ -178,23 +178,23 @@ describe('secrets in files', () => {
       fileOf('blanks', 'hush hush'),
       'KEY: expected printable ASCII without blanks, at most 4096 characters',
     ],
-  ])('refuses %s without repeating it', (_, file, expected) => {
+  ])('secrets in files refuses %s without repeating it', (_, file, expected) => {
     expect(faultsOf({ KEY_FILE: file })).toEqual([expected])
   })
 
-  it('does not wait for a pipe', () => {
+  it('secrets in files does not wait for a pipe', () => {
     const pipe = join(folder, 'pipe')
     execFileSync('mkfifo', [pipe])
     expect(faultsOf({ KEY_FILE: pipe })).toEqual(['KEY_FILE: expected a regular file'])
   })
 
-  it('refuses both a variable and its file', () => {
+  it('secrets in files refuses both a variable and its file', () => {
     expect(faultsOf({ KEY: 'hush', KEY_FILE: fileOf('both', 'hush') })).toEqual([
       'KEY: unexpected together with KEY_FILE',
     ])
   })
 
-  it('tells a file at fault beside other faults, and nothing that only follows from it', () => {
+  it('secrets in files tells a file at fault beside other faults, and nothing that only follows from it', () => {
     try {
       readSettings(schema, { KEY_FILE: 'hush', PORT: 'x' }, () => ['NAME: expected with KEY'])
       expect.unreachable()

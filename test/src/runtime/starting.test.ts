@@ -3,11 +3,11 @@ import { describe, expect, it } from 'vitest'
 import { loadOptional, StartFailure, settleAll } from '../../../src/runtime/starting.ts'
 
 describe('settleAll', () => {
-  it('gives all values in order', async () => {
+  it('settleAll gives all values in order', async () => {
     expect(await settleAll([Promise.resolve(1), Promise.resolve('a')])).toEqual([1, 'a'])
   })
 
-  it('waits for the others before it throws the one failure', async () => {
+  it('settleAll waits for the others before it throws the one failure', async () => {
     const failure = new TypeError('no')
     let isSettled = false
     const slow = new Promise<void>((resolve) => {
@@ -20,7 +20,7 @@ describe('settleAll', () => {
     expect(isSettled).toBe(true)
   })
 
-  it('tells several failures as one', async () => {
+  it('settleAll tells several failures as one', async () => {
     const failing = settleAll([
       Promise.reject(new Error('a')),
       Promise.resolve(1),
@@ -30,7 +30,7 @@ describe('settleAll', () => {
     await expect(failing).rejects.toThrow('a\nb')
   })
 
-  it('tells a failure once that two parts share', async () => {
+  it('settleAll tells a failure once that two parts share', async () => {
     const failure = new Error('shared')
     await expect(settleAll([Promise.reject(failure), Promise.reject(failure)])).rejects.toBe(
       failure,
@@ -42,12 +42,12 @@ describe('loadOptional', () => {
   const wanted = { purpose: 'the local chain', instead: 'set CHAIN_RPC_URL' }
   const require = createRequire(import.meta.url)
 
-  it('gives what is installed', async () => {
+  it('loadOptional gives what is installed', async () => {
     const path = await loadOptional('zod', () => require.resolve('zod'), wanted)
     expect(path).toContain('zod')
   })
 
-  it('says in one sentence what to install when it is not there', async () => {
+  it('loadOptional says in one sentence what to install when it is not there', async () => {
     const failing = loadOptional('@nobody/none', () => require.resolve('@nobody/none'), wanted)
     await expect(failing).rejects.toThrow(StartFailure)
     await expect(failing).rejects.toThrow(
@@ -55,7 +55,7 @@ describe('loadOptional', () => {
     )
   })
 
-  it('does not take a fault of a package that is there for its absence', async () => {
+  it('loadOptional does not take a fault of a package that is there for its absence', async () => {
     const fault = new TypeError('broken inside')
     await expect(loadOptional('zod', () => Promise.reject(fault), wanted)).rejects.toBe(fault)
   })

@@ -155,19 +155,19 @@ const NOTHING: Readonly<Record<SearchProviderName, unknown>> = {
 }
 
 describe.each(SEARCH_PROVIDERS)('%s', (name) => {
-  it('gives as many results as asked for, all in one form', async () => {
+  it('an adapter gives as many results as asked for, all in one form', async () => {
     expect(await search(name, () => ANSWERS[name])).toEqual([
       { title: 'A', url: 'https://a.example/', snippet: 'of a', position: 1 },
       { title: 'B', url: 'https://b.example/', snippet: 'of b', position: 2 },
     ])
   })
 
-  it('gives no results when there are none', async () => {
+  it('an adapter gives no results when there are none', async () => {
     expect(await search(name, () => NOTHING[name])).toEqual([])
   })
 
   it.each([[null], [[]], ['text'], [{ results: 7, web: { results: 7 }, organic_results: 7 }]])(
-    'takes %j for no answer',
+    'an adapter takes %j for no answer',
     async (answer) => {
       await expect(search(name, () => answer)).rejects.toMatchObject({
         code: 'provider_error',
@@ -185,7 +185,7 @@ describe.each(SEARCH_PROVIDERS)('%s', (name) => {
     [432, 502, 'provider_error'],
     [302, 502, 'provider_error'],
     [503, 502, 'provider_error'],
-  ])('told %i, tells the caller %i', async (status, told, code) => {
+  ])('an adapter told %i, tells the caller %i', async (status, told, code) => {
     const refusal = refuseWith(status, { error: 'no' }, { location: `${server.origin}/elsewhere` })
     const before = server.requests.length
     await expect(search(name, refusal)).rejects.toMatchObject({ status: told, code })
@@ -194,7 +194,7 @@ describe.each(SEARCH_PROVIDERS)('%s', (name) => {
 })
 
 describe('what is sent', () => {
-  it('to SearXNG is a form, without a number of results', async () => {
+  it('what is sent to SearXNG is a form, without a number of results', async () => {
     await search('searxng', () => ANSWERS.searxng)
     expect(sent()).toMatchObject({
       method: 'POST',
@@ -205,7 +205,7 @@ describe('what is sent', () => {
     })
   })
 
-  it('to Brave is a query, with the key in its header', async () => {
+  it('what is sent to Brave is a query, with the key in its header', async () => {
     await search('brave', () => ANSWERS.brave)
     expect(sent()).toMatchObject({
       method: 'GET',
@@ -215,7 +215,7 @@ describe('what is sent', () => {
     })
   })
 
-  it('to Tavily is JSON, with the key as a bearer token', async () => {
+  it('what is sent to Tavily is JSON, with the key as a bearer token', async () => {
     await search('tavily', () => ANSWERS.tavily)
     const { method, pathname, headers, body } = sent()
     expect([method, pathname, headers.authorization]).toEqual(['POST', '/search', `Bearer ${KEY}`])
@@ -226,7 +226,7 @@ describe('what is sent', () => {
     })
   })
 
-  it('to SerpApi is a query, with the key in it', async () => {
+  it('what is sent to SerpApi is a query, with the key in it', async () => {
     await search('serpapi', () => ANSWERS.serpapi)
     expect(sent()).toMatchObject({
       method: 'GET',
@@ -246,14 +246,14 @@ describe('refusals in the providers’ forms', () => {
     ],
     ['tavily', 400, { detail: { error: 'query is too long' } }, 'query is too long'],
     ['serpapi', 400, { error: 'Missing query `q` parameter.' }, 'Missing query `q` parameter.'],
-  ])('%s: its words are passed on', async (name, status, body, words) => {
+  ])('a refusal of the provider %s has its words passed on', async (name, status, body, words) => {
     await expect(search(name, refuseWith(status, body))).rejects.toMatchObject({
       status,
       message: `The provider refused the request: ${words}`,
     })
   })
 
-  it('takes a failed search of SerpApi for one, also with status 200', async () => {
+  it("a provider's refusal takes a failed search of SerpApi for one, also with status 200", async () => {
     const failed = { search_metadata: { status: 'Error' }, error: "We couldn't get valid results" }
     await expect(search('serpapi', () => failed)).rejects.toMatchObject({ code: 'provider_error' })
   })

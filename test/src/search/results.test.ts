@@ -29,18 +29,18 @@ describe('normaliseResults', () => {
     null,
     7,
     {},
-  ])('leaves out %j, and counts positions without it', (url) => {
+  ])('normaliseResults leaves out %j, and counts positions without it', (url) => {
     expect(normaliseResults([item({ url }), item()], 5)).toEqual([
       { title: 'T', url: 'https://a.example/', snippet: 'S', position: 1 },
     ])
   })
 
-  it('gives the address in one spelling', () => {
+  it('normaliseResults gives the address in one spelling', () => {
     const [found] = normaliseResults([item({ url: 'HTTPS://A.example:443/x y' })], 1)
     expect(found?.url).toBe('https://a.example/x%20y')
   })
 
-  it('bounds texts by characters, and takes their control characters out', () => {
+  it('normaliseResults bounds texts by characters, and takes their control characters out', () => {
     const long = '\u{1f600}'.repeat(SNIPPET_LENGTH_MAX + 5)
     const [found] = normaliseResults(
       [item({ title: 'a\u0000\u001b[31m\n\tb\u202ec\ud800', snippet: long })],
@@ -53,13 +53,13 @@ describe('normaliseResults', () => {
     ]).toHaveLength(TITLE_LENGTH_MAX)
   })
 
-  it('has texts for what has none', () => {
+  it('normaliseResults has texts for what has none', () => {
     expect(normaliseResults([{ title: null, url: 'http://a.example/', snippet: 7 }], 1)).toEqual([
       { title: 'http://a.example/', url: 'http://a.example/', snippet: '', position: 1 },
     ])
   })
 
-  it('gives no more than asked for', () => {
+  it('normaliseResults gives no more than asked for', () => {
     expect(
       normaliseResults(
         Array.from({ length: 30 }, () => item()),

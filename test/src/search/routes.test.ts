@@ -47,7 +47,7 @@ const resultsOf = async (reply: Response) =>
   ((await reply.json()) as { results: unknown[] }).results
 
 describe('POST /v1/tool/search', () => {
-  it('gives five results unless told otherwise', async () => {
+  it('POST /v1/tool/search gives five results unless told otherwise', async () => {
     const results = await resultsOf(await post({ query: 'fox', max_results: null }))
     expect(results).toHaveLength(5)
     expect(results[0]).toEqual({
@@ -58,7 +58,7 @@ describe('POST /v1/tool/search', () => {
     })
   })
 
-  it.each([1, 10])('gives %i when asked for', async (max_results) => {
+  it.each([1, 10])('POST /v1/tool/search gives %i when asked for', async (max_results) => {
     expect(await resultsOf(await post({ query: 'fox', max_results }))).toHaveLength(max_results)
   })
 
@@ -73,7 +73,7 @@ describe('POST /v1/tool/search', () => {
     [{ query: 'a\u0000' }, 'body.query', 'string_pattern_mismatch'],
     [{ query: 'a'.repeat(2001) }, 'body.query', 'string_too_long'],
     [{ query: 7 }, 'body.query', 'string_type'],
-  ])('refuses %j', async (change, loc, type) => {
+  ])('POST /v1/tool/search refuses %j', async (change, loc, type) => {
     const reply = await post({ query: 'fox', ...change })
     const { detail } = (await reply.json()) as { detail: { loc: unknown[]; type: string }[] }
     expect([reply.status, detail.map((fault) => [fault.loc.join('.'), fault.type])]).toEqual([
@@ -82,7 +82,7 @@ describe('POST /v1/tool/search', () => {
     ])
   })
 
-  it('takes no address and no credential from the caller', async () => {
+  it('POST /v1/tool/search takes no address and no credential from the caller', async () => {
     const elsewhere = {
       url: 'http://127.0.0.1:9/',
       base_url: 'http://127.0.0.1:9/',
@@ -97,7 +97,7 @@ describe('POST /v1/tool/search', () => {
     expect(provider.requests.at(-1)?.headers.authorization).toBe(`Bearer ${KEY}`)
   })
 
-  it('needs a key, and a provider', async () => {
+  it('POST /v1/tool/search needs a key, and a provider', async () => {
     expect(
       await outcomeOf(
         await post({ query: 'fox' }, { headers: { 'content-type': 'application/json' } }),
@@ -108,7 +108,7 @@ describe('POST /v1/tool/search', () => {
     expect(await outcomeOf(reply)).toEqual([503, 'search_not_configured'])
   })
 
-  it('ends the provider’s call when the caller leaves, and logs no query', async () => {
+  it('POST /v1/tool/search ends the provider’s call when the caller leaves, and logs no query', async () => {
     const reached = new Promise<void>((resolve) => provider.setScript(() => void resolve()))
     const abort = new AbortController()
     const calling = post({ query: 'planted-query' }, { signal: abort.signal })

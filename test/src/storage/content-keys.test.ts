@@ -17,7 +17,7 @@ describe('parseContentKeys', () => {
     return typeof keys === 'string' ? keys : keys.map(({ id }) => id)
   }
 
-  it('takes hex of either case and base64, between comments and blank lines', () => {
+  it('parseContentKeys takes hex of either case and base64, between comments and blank lines', () => {
     const [id] = idsOf(HEX)
     expect(id).toMatch(/^[0-9a-f]{16}$/)
     const other = randomBytes(32).toString('hex')
@@ -32,7 +32,7 @@ describe('parseContentKeys', () => {
     ['two keys on a line', `${HEX} ${HEX}`, 'in line 1, and nothing else'],
     ['base64 with bits that are not used', `${BASE64.slice(0, 42)}9=`, 'in line 1'],
     ['the same key twice', `${HEX}\n${BASE64}`, 'each key once, got that of line 2 again'],
-  ])('refuses %s without showing it', (_, text, message) => {
+  ])('parseContentKeys refuses %s without showing it', (_, text, message) => {
     const fault = parseContentKeys(text)
     expect(fault).toContain(message)
     expect(fault).not.toContain(HEX.slice(2, 20))
@@ -53,7 +53,7 @@ describe('the keys of stored content', () => {
     return failure.message
   }
 
-  it('come from a file that others have no access to', async () => {
+  it('the keys of stored content come from a file that others have no access to', async () => {
     const file = join(folder, 'keys')
     await writeFile(file, `${HEX}\n`, { mode: 0o640 })
     expect((await openContentCipher({ file }))?.keyIds).toHaveLength(1)
@@ -62,14 +62,14 @@ describe('the keys of stored content', () => {
     expect(await failureOf({ file: join(folder, 'none') })).toContain('cannot be read (ENOENT)')
   })
 
-  it('come from a program, whose arguments no shell reads', async () => {
+  it('the keys of stored content come from a program, whose arguments no shell reads', async () => {
     const command = ['/usr/bin/printf', '%s\n', HEX] as const
     expect((await openContentCipher({ command }))?.keyIds).toHaveLength(1)
     const injected = ['/bin/echo', HEX, ';', 'echo', BASE64] as const
     expect(await failureOf({ command: injected })).toContain('in line 1, and nothing else')
   })
 
-  it('are waited for so long, and no longer', async () => {
+  it('the keys of stored content are waited for so long, and no longer', async () => {
     const sh = (script: string) => ({ command: ['/bin/sh', '-c', script] }) as const
     expect(await failureOf(sh(`echo ${HEX}; exit 3`))).toContain('ended with exit code 3')
     expect(await failureOf(sh('exec sleep 60'), 50)).toContain('took too long')
@@ -77,7 +77,7 @@ describe('the keys of stored content', () => {
     expect(await failureOf({ command: ['/nowhere'] })).toContain('cannot be run (ENOENT)')
   })
 
-  it('are named by one variable', () => {
+  it('the keys of stored content are named by one variable', () => {
     const both = { CONTENT_KEY_FILE: 'keys', CONTENT_KEY_COMMAND: '/bin/kms  --key  7' }
     expect(contentFaults(both)).toHaveLength(1)
     expect(contentKeysOf({ CONTENT_KEY_COMMAND: both.CONTENT_KEY_COMMAND })).toEqual({

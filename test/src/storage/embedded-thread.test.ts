@@ -21,7 +21,7 @@ describe('the embedded database in its thread', () => {
   })
   afterAll(() => source.stop())
 
-  it('runs a prepared statement with other values, and after an error', async () => {
+  it('the embedded database in its thread runs a prepared statement with other values, and after an error', async () => {
     const { queries } = await source.open()
     const half = (value: number) =>
       sql<{ half: number }>`${PREPARED} select 10 / ${value}::integer as half`.execute(queries)
@@ -30,7 +30,7 @@ describe('the embedded database in its thread', () => {
     expect((await half(2)).rows).toEqual([{ half: 5 }])
   })
 
-  it('gives megabytes, many at once, in the order that they were asked for', async () => {
+  it('the embedded database in its thread gives megabytes, many at once, in the order that they were asked for', async () => {
     const { queries } = await source.open()
     const asked = Array.from({ length: 20 }, (_, place) =>
       sql<{
@@ -43,7 +43,7 @@ describe('the embedded database in its thread', () => {
       expect(rows[0]?.text).toBe(`${place}${'x'.repeat(place * 100_000)}`)
   })
 
-  it('undoes a transaction that fails, and takes the next', async () => {
+  it('the embedded database in its thread undoes a transaction that fails, and takes the next', async () => {
     const { queries } = await source.open()
     await sql`create table kept (value integer)`.execute(queries)
     const failing = queries.transaction().execute(async (transaction) => {
@@ -69,7 +69,7 @@ describe('a thread', () => {
   })
   afterAll(() => rm(folder, { recursive: true, force: true }))
 
-  it('takes a connection after another, though what that prepared is still there', async () => {
+  it('a thread takes a connection after another, though what that prepared is still there', async () => {
     const opened = await startEmbeddedThread(folder)
     thread = opened
     for (let turn = 0; turn < 3; turn++) {
@@ -80,7 +80,7 @@ describe('a thread', () => {
     }
   })
 
-  it('takes nothing over from a connection that was thrown away in a transaction', async () => {
+  it('a thread takes nothing over from a connection that was thrown away in a transaction', async () => {
     const opened = await startEmbeddedThread(folder)
     thread = opened
     const pool = createEmbeddedPool(() => opened.connect())
@@ -96,7 +96,7 @@ describe('a thread', () => {
     await pool.end()
   })
 
-  it('that ended makes every query fail as one to a database that is away', async () => {
+  it('a thread that ended makes every query fail as one to a database that is away', async () => {
     const opened = await startEmbeddedThread(folder)
     const pool = discardBroken(createEmbeddedPool(() => opened.connect()))
     const client = await pool.connect()
@@ -107,7 +107,7 @@ describe('a thread', () => {
     await pool.end()
   })
 
-  it('says what is wrong with its folder', async () => {
+  it('a thread says what is wrong with its folder', async () => {
     const broken = await mkdtemp(join(tmpdir(), 'affidavit-embedded-'))
     try {
       await expect(startEmbeddedThread(join(broken, 'a\0b'))).rejects.toThrow()

@@ -40,15 +40,15 @@ describe('upkeep of the embedded database', () => {
     return rows[0]?.bytes ?? Number.NaN
   }
 
-  it('checkpoints when the write-ahead log has grown', async () => {
+  it('upkeep of the embedded database checkpoints when the write-ahead log has grown', async () => {
     expect(await bytesToRecover(32 * MIB)).toBeLessThan(64 * MIB)
   })
 
-  it('is needed: PGlite itself never checkpoints', async () => {
+  it('upkeep of the embedded database is needed: PGlite itself never checkpoints', async () => {
     expect(await bytesToRecover(Number.MAX_SAFE_INTEGER)).toBeGreaterThan(150 * MIB)
   })
 
-  it('reports what fails and goes on', async () => {
+  it('upkeep of the embedded database reports what fails and goes on', async () => {
     const errors: Error[] = []
     let calls = 0
     const database = {

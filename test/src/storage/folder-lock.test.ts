@@ -6,6 +6,9 @@ import path from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { DataFolderInUse } from '../../../src/storage/errors.ts'
 import { lockFolder } from '../../../src/storage/folder-lock.ts'
+import { needNo } from '../../support/needs.ts'
+
+const LINUX = needNo(process.platform === 'linux' ? null : 'Linux')
 
 describe('lockFolder', () => {
   let folder: string
@@ -16,7 +19,7 @@ describe('lockFolder', () => {
 
   const lockFile = (number = 1) => path.join(folder, `lock.${number}`)
 
-  it('keeps a second holder out until the first releases', async () => {
+  it('lockFolder keeps a second holder out until the first releases', async () => {
     const lock = await lockFolder(folder)
     await expect(lockFolder(folder)).rejects.toThrow(DataFolderInUse)
     await lock.release()
@@ -25,7 +28,7 @@ describe('lockFolder', () => {
     await again.release()
   })
 
-  it('leaves one file behind, however often it was held or refused', async () => {
+  it('lockFolder leaves one file behind, however often it was held or refused', async () => {
     for (let time = 0; time < 12; time++) {
       const lock = await lockFolder(folder)
       await lockFolder(folder).catch(() => {})
@@ -34,7 +37,7 @@ describe('lockFolder', () => {
     expect(await readdir(folder)).toEqual(['lock.12'])
   })
 
-  it('names the process, the folder and DATA_DIR', async () => {
+  it('lockFolder names the process, the folder and DATA_DIR', async () => {
     const lock = await lockFolder(folder)
     await expect(lockFolder(folder)).rejects.toThrow(
       new RegExp(`process ${process.pid} .*${folder}.*DATA_DIR`),
@@ -42,13 +45,13 @@ describe('lockFolder', () => {
     await lock.release()
   })
 
-  it('lets exactly one of many contenders in', async () => {
+  it('lockFolder lets exactly one of many contenders in', async () => {
     const outcomes = await Promise.allSettled(Array.from({ length: 20 }, () => lockFolder(folder)))
     expect(outcomes.filter(({ status }) => status === 'fulfilled')).toHaveLength(1)
   })
 
   it.each([1, 2, 3, 4, 5])(
-    'lets exactly one of many contenders take over a stale lock, try %i',
+    'lockFolder lets exactly one of many contenders take over a stale lock, try %i',
     async () => {
       await writeFile(lockFile(), await markOfKilledProcess())
       const outcomes = await Promise.allSettled(
@@ -59,15 +62,15 @@ describe('lockFolder', () => {
     },
   )
 
-  it('takes over the lock of a process that was killed', async () => {
+  it('lockFolder takes over the lock of a process that was killed', async () => {
     await writeFile(lockFile(), await markOfKilledProcess())
     const lock = await lockFolder(folder)
     expect(JSON.parse(await readFile(lockFile(2), 'utf8')).pid).toBe(process.pid)
     await lock.release()
   })
 
-  it.runIf(process.platform === 'linux')(
-    'takes over when the pid now belongs to another process',
+  it.runIf(LINUX.isMet)(
+    LINUX.title('lockFolder takes over when the pid now belongs to another process'),
     async () => {
       await writeFile(lockFile(), JSON.stringify({ pid: process.pid, startedAt: 'another boot/1' }))
       const lock = await lockFolder(folder)
@@ -75,13 +78,13 @@ describe('lockFolder', () => {
     },
   )
 
-  it('respects a living process whose start time is not known', async () => {
+  it('lockFolder respects a living process whose start time is not known', async () => {
     await writeFile(lockFile(), JSON.stringify({ pid: process.ppid, startedAt: null }))
     await expect(lockFolder(folder)).rejects.toThrow(DataFolderInUse)
   })
 
   it.each(['', '{', 'null', '{"pid":-1,"startedAt":null}', '{"pid":"1","startedAt":null}'])(
-    'takes over a lock file that names no process: %s',
+    'lockFolder takes over a lock file that names no process: %s',
     async (text) => {
       await writeFile(lockFile(), text)
       const lock = await lockFolder(folder)
@@ -89,7 +92,7 @@ describe('lockFolder', () => {
     },
   )
 
-  it('does not lock a folder that is not there', async () => {
+  it('lockFolder does not lock a folder that is not there', async () => {
     await expect(lockFolder(path.join(folder, 'missing'))).rejects.toMatchObject({ code: 'ENOENT' })
   })
 })

@@ -24,7 +24,7 @@ describe('a Postgres server', () => {
     await client.end()
   }
 
-  it('is migrated once when several gateways start together', async () => {
+  it('a Postgres server is migrated once when several gateways start together', async () => {
     const url = await createTestDatabase({ empty: true })
     const opened = await Promise.all([1, 2, 3].map(() => openDatabase({ url })))
     const { rows } =
@@ -36,7 +36,7 @@ describe('a Postgres server', () => {
     await Promise.all(opened.map((database) => database.close()))
   })
 
-  it('keeps synchronous_commit on in every session, also where the database has it off', async () => {
+  it('a Postgres server keeps synchronous_commit on in every session, also where the database has it off', async () => {
     const url = await createTestDatabase()
     await execute(
       url,
@@ -52,7 +52,7 @@ describe('a Postgres server', () => {
     await database.close()
   })
 
-  it('plans a statement that is marked once for a connection, and any other each time', async () => {
+  it('a Postgres server plans a statement that is marked once for a connection, and any other each time', async () => {
     const url = await createTestDatabase()
     const database = await openDatabase({ url })
     for (let run = 0; run < 3; run++)
@@ -68,7 +68,7 @@ describe('a Postgres server', () => {
     await database.close()
   })
 
-  it('reads prepared what waits for a commit, also after a later migration', async () => {
+  it('a Postgres server reads prepared what waits for a commit, also after a later migration', async () => {
     const url = await createTestDatabase()
     const database = await openDatabase({ url })
     const { findByIndexes } = createRecordsStore(database)
@@ -78,12 +78,12 @@ describe('a Postgres server', () => {
     await database.close()
   })
 
-  it('is refused when its URL weakens synchronous_commit', async () => {
+  it('a Postgres server is refused when its URL weakens synchronous_commit', async () => {
     const url = `${await createTestDatabase()}?options=-c%20synchronous_commit%3Doff`
     await expect(openDatabase({ url })).rejects.toThrow(DatabaseUnfit)
   })
 
-  it('is refused when its encoding is not UTF8', async () => {
+  it('a Postgres server is refused when its encoding is not UTF8', async () => {
     const url = await createTestDatabase()
     await execute(url, `create database latin template template0 encoding 'LATIN1' locale 'C'`)
     await expect(openDatabase({ url: url.replace(/[^/]*$/, 'latin') })).rejects.toThrow(
@@ -91,12 +91,12 @@ describe('a Postgres server', () => {
     )
   })
 
-  it('is reported as unreachable when nothing listens', async () => {
+  it('a Postgres server is reported as unreachable when nothing listens', async () => {
     const url = 'postgres://postgres@127.0.0.1:1/nothing'
     await expect(openDatabase({ url })).rejects.toMatchObject({ code: 'ECONNREFUSED' })
   })
 
-  it('may end idle connections: the next query takes a new one', async () => {
+  it('a Postgres server may end idle connections: the next query takes a new one', async () => {
     const url = await createTestDatabase()
     const heard: Error[] = []
     const database = await openDatabase({ url }, (error) => heard.push(error))
@@ -110,7 +110,7 @@ describe('a Postgres server', () => {
     await database.close()
   })
 
-  it('may fall silent: the connection is given up with the query, not waited on by the next', async () => {
+  it('a Postgres server may fall silent: the connection is given up with the query, not waited on by the next', async () => {
     const proxy = await startSilencer(Number(new URL(url).port))
     const silenced = url.replace(/:\d+\//, `:${proxy.port}/`)
     const limits = { ...POSTGRES_LIMITS, commitConnectionsMax: 1, queryTimeoutMs: 300 }
@@ -129,7 +129,7 @@ describe('a Postgres server', () => {
     await proxy.stop()
   })
 
-  it('that says nothing any more has queries fail at once, and serves when it goes on', async () => {
+  it('a Postgres server that says nothing any more has queries fail at once, and serves when it goes on', async () => {
     const proxy = await startFaultyProxy(Number(new URL(url).port))
     const frozen = url.replace(/:\d+\//, `:${proxy.port}/`)
     const heard: Error[] = []
@@ -152,7 +152,7 @@ describe('a Postgres server', () => {
     await proxy.stop()
   })
 
-  it('is told to be away when it ends a session in mid-query', async () => {
+  it('a Postgres server is told to be away when it ends a session in mid-query', async () => {
     const opened = await openPostgres(url, () => {}, {
       ...POSTGRES_LIMITS,
       commitConnectionsMax: 1,
@@ -170,7 +170,7 @@ describe('a Postgres server', () => {
     await opened.close()
   })
 
-  it('is told to be away when it takes no connection, whatever its reason', async () => {
+  it('a Postgres server is told to be away when it takes no connection, whatever its reason', async () => {
     const closed = await createTestDatabase()
     const opened = await openPostgres(closed, () => {})
     await execute(
@@ -183,7 +183,7 @@ describe('a Postgres server', () => {
     await opened.close()
   })
 
-  it('is not told to be away when it refuses a statement, or a value cannot be sent', async () => {
+  it('a Postgres server is not told to be away when it refuses a statement, or a value cannot be sent', async () => {
     const opened = await openPostgres(url, () => {})
     const queries = new Kysely<never>({ dialect: opened.commitDialect ?? expect.unreachable() })
     await expect(sql`select 1 / 0`.execute(queries)).rejects.toMatchObject({ code: '22012' })
@@ -194,7 +194,7 @@ describe('a Postgres server', () => {
     await opened.close()
   })
 
-  it('ends a statement that takes too long, and the connection serves on', async () => {
+  it('a Postgres server ends a statement that takes too long, and the connection serves on', async () => {
     const opened = await openPostgres(url, () => {}, {
       ...POSTGRES_LIMITS,
       commitConnectionsMax: 1,

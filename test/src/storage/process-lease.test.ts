@@ -50,7 +50,7 @@ function setUp() {
 }
 
 describe('a lease', () => {
-  it('is held as long as it is renewed, and left in good order', async () => {
+  it('a lease is held as long as it is renewed, and left in good order', async () => {
     const { asked, lost, open } = setUp()
     const lease = open()
     expect(lease.isHeld()).toBe(false)
@@ -63,7 +63,7 @@ describe('a lease', () => {
     expect(asked.slice(-2)).toEqual(['leave p1', 'expire'])
   })
 
-  it('counts as lost before others see it end, when the database is away', async () => {
+  it('a lease counts as lost before others see it end, when the database is away', async () => {
     const { state, lost, open } = setUp()
     const lease = open()
     await lease.start()
@@ -79,7 +79,7 @@ describe('a lease', () => {
     await lease.stop()
   })
 
-  it('is entered under another id when this process was taken for dead', async () => {
+  it('a lease is entered under another id when this process was taken for dead', async () => {
     const { state, lost, open } = setUp()
     const lease = open()
     await lease.start()
@@ -91,7 +91,7 @@ describe('a lease', () => {
     await lease.stop()
   })
 
-  it('ends all others first where this process is alone', async () => {
+  it('a lease ends all others first where this process is alone', async () => {
     const { asked, open } = setUp()
     const lease = open(true)
     await lease.start()

@@ -7,12 +7,12 @@ describe('parseInt8', () => {
     ['-1', -1],
     ['9007199254740991', Number.MAX_SAFE_INTEGER],
     ['-9007199254740991', Number.MIN_SAFE_INTEGER],
-  ])('gives %s as a number', (text, value) => {
+  ])('parseInt8 gives %s as a number', (text, value) => {
     expect(parseInt8(text)).toBe(value)
   })
 
   it.each(['9007199254740992', '-9007199254740992', '9223372036854775807'])(
-    'refuses %s, which a number cannot hold',
+    'parseInt8 refuses %s, which a number cannot hold',
     (text) => {
       expect(() => parseInt8(text)).toThrow(RangeError)
     },

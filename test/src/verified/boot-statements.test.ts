@@ -50,7 +50,7 @@ afterEach(async () => {
 const open = () => createBootStatements({ store, domain: DOMAIN, log: recordLog().log })
 
 describe('createBootStatements', () => {
-  it('shows a new enclave the heads of all logs, once, and stores what it states', async () => {
+  it('createBootStatements shows a new enclave the heads of all logs, once, and stores what it states', async () => {
     const boots = open()
     const identity = await client.identity()
     await boots.introduce(identity, client)
@@ -60,14 +60,14 @@ describe('createBootStatements', () => {
     expect(stated.map(({ notary }) => notary)).toEqual(heads.map(({ notary }) => notary).toSorted())
   })
 
-  it('stores the statement that another gateway asked for, and lost', async () => {
+  it('createBootStatements stores the statement that another gateway asked for, and lost', async () => {
     const lost = await client.stateBoot([])
     await open().introduce(await client.identity(), client)
     expect(kept[0]).toMatchObject({ heads: '[]', document: expect.anything() })
     expect(Buffer.from(kept[0]?.document ?? []).toString('base64')).toBe(lost.document)
   })
 
-  it('does without an enclave of an earlier build, and asks one again that was not ready', async () => {
+  it('createBootStatements does without an enclave of an earlier build, and asks one again that was not ready', async () => {
     const identity = await client.identity()
     const refuse = (status: number, code: 'invalid_call' | 'not_ready') =>
       new EnclaveError('refused', 'refused', { status, code, message: '' })
@@ -82,7 +82,7 @@ describe('createBootStatements', () => {
     expect(kept).toHaveLength(1)
   })
 
-  it('refuses a document that is over other heads', async () => {
+  it('createBootStatements refuses a document that is over other heads', async () => {
     const swapping = {
       stateBoot: async (shown: readonly BootHead[]) => ({
         ...(await client.stateBoot(shown)),

@@ -104,7 +104,7 @@ it.each([
   ['logs', PUBLIC_READS_MAX, (at: number) => LOG_PATHS[at % LOG_PATHS.length] ?? ''],
   ['evidence', EVIDENCE_READS_MAX, () => EVIDENCE_PATH],
 ])(
-  'refuses reads of %s without a key beyond so many at once, and serves them after',
+  'the gateway refuses reads of %s without a key beyond so many at once, and serves them after',
   async (...of) => {
     const [, max, pathOf] = of
     const running = await begin(max, pathOf)
@@ -116,7 +116,7 @@ it.each([
   },
 )
 
-it('serves logs while reads of evidence take all their places, and the other way', async () => {
+it('the gateway serves logs while reads of evidence take all their places, and the other way', async () => {
   const held = await begin(EVIDENCE_READS_MAX, () => EVIDENCE_PATH)
   const logs = await begin(PUBLIC_READS_MAX, () => '/v1/log')
   await finish([...held, ...logs])
@@ -124,7 +124,7 @@ it('serves logs while reads of evidence take all their places, and the other way
   await finish([...all, ...(await begin(1, () => EVIDENCE_PATH))])
 })
 
-it('lets no account take all places of searches, and lists without a search at any time', async () => {
+it('the gateway lets no account take all places of searches, and lists without a search at any time', async () => {
   const search = () => `${VERIFIED_PATH}?q=text`
   const mine = await begin(ACCOUNT_SEARCHES_MAX, search, 'mine')
   expect(await outcomeOf(await read(search(), 'mine'))).toEqual([503, 'overloaded'])

@@ -58,7 +58,7 @@ describe('checkBatch', () => {
     return withCompletion(1, { receipt: canonicalizeJson(receipt) })
   }
 
-  it('takes what the enclave gives, and says what to store of it', () => {
+  it('checkBatch takes what the enclave gives, and says what to store of it', () => {
     const batch = check(reply)
     expect(batch.completions.map(({ sealed }) => sealed.index)).toEqual([2, 3, 4])
     expect(batch.edge.size).toBe(5)
@@ -73,7 +73,7 @@ describe('checkBatch', () => {
     expect([...batch.documents.keys()]).toEqual([at(0).document])
   })
 
-  it('takes an encrypted completion without its texts alone, by the hashes of its receipt', async () => {
+  it('checkBatch takes an encrypted completion without its texts alone, by the hashes of its receipt', async () => {
     const own = await createScriptedLog()
     own.seal({ isEncrypted: true })
     const pulled = await own.enclave.pull(
@@ -93,7 +93,7 @@ describe('checkBatch', () => {
     }
   })
 
-  it('takes a document that was left out because it is known', async () => {
+  it('checkBatch takes a document that was left out because it is known', async () => {
     const digest = at(0).document
     const known = { digest, base64: reply.documents[digest] ?? '' }
     const batch = checkBatch(await pull(2, digest), { notary, edge, known })
@@ -101,7 +101,7 @@ describe('checkBatch', () => {
     expect(batch.completions.map(({ document }) => document)).toEqual([known, known, known])
   })
 
-  it('refuses a document that is neither given nor known', async () => {
+  it('checkBatch refuses a document that is neither given nor known', async () => {
     const without = await pull(2, at(0).document)
     expect(codeOf(() => check(without))).toBe('invalid_document')
   })
@@ -201,7 +201,7 @@ describe('checkBatch', () => {
       () => withHead({ signature: `0x${'11'.repeat(65)}` }),
       'wrong_head_signature',
     ],
-  ])('refuses %s', (_, change, code) => {
+  ])('checkBatch refuses %s', (_, change, code) => {
     expect(codeOf(() => check(change()))).toBe(code)
   })
 
@@ -209,7 +209,7 @@ describe('checkBatch', () => {
     return { ...reply, head: reply.head && { ...reply.head, ...members } }
   }
 
-  it('refuses a head that another notary signed', async () => {
+  it('checkBatch refuses a head that another notary signed', async () => {
     const other = await createScriptedLog()
     const stranger = checkIdentity(await other.enclave.identity(), TEST_DOMAIN)
     expect(codeOf(() => checkBatch(reply, { notary: stranger, edge, known: null }))).toBe(
@@ -217,21 +217,21 @@ describe('checkBatch', () => {
     )
   })
 
-  it('refuses a head for another chain', () => {
+  it('checkBatch refuses a head for another chain', () => {
     const elsewhere = { ...notary, domain: { ...TEST_DOMAIN, chainId: 1 } }
     expect(codeOf(() => checkBatch(reply, { notary: elsewhere, edge, known: null }))).toBe(
       'wrong_head_signature',
     )
   })
 
-  it('refuses what follows another history than the stored one', () => {
+  it('checkBatch refuses what follows another history than the stored one', () => {
     const forged = { ...edge, hashes: edge.hashes.map(() => new Uint8Array(randomBytes(32))) }
     expect(codeOf(() => checkBatch(reply, { notary, edge: forged, known: null }))).toBe(
       'wrong_root',
     )
   })
 
-  it("does not detect a completion's signature by another key: readers of the record do", () => {
+  it("checkBatch does not detect a completion's signature by another key: readers of the record do", () => {
     const forged = withCompletion(1, {
       signature: `0x${'5a'.repeat(65)}`,
     })
@@ -240,7 +240,7 @@ describe('checkBatch', () => {
 })
 
 describe('checkIdentity', () => {
-  it('gives the notary of an enclave that signs for our contract', async () => {
+  it('checkIdentity gives the notary of an enclave that signs for our contract', async () => {
     const log = await createScriptedLog()
     const identity = await log.enclave.identity()
     expect(checkIdentity(identity, TEST_DOMAIN)).toEqual({
@@ -250,7 +250,7 @@ describe('checkIdentity', () => {
     })
   })
 
-  it('refuses an address that is not that of the key', async () => {
+  it('checkIdentity refuses an address that is not that of the key', async () => {
     const identity = await (await createScriptedLog()).enclave.identity()
     const other = await (await createScriptedLog()).enclave.identity()
     expect(() => checkIdentity({ ...identity, notary: other.notary }, TEST_DOMAIN)).toThrow(
@@ -259,7 +259,7 @@ describe('checkIdentity', () => {
   })
 
   it.each([{ chainId: 1 }, { contract: `0x${'cd'.repeat(20)}` }])(
-    'refuses an enclave for another domain: %o',
+    'checkIdentity refuses an enclave for another domain: %o',
     async (change) => {
       const identity = await (await createScriptedLog()).enclave.identity()
       expect(() => checkIdentity(identity, { ...TEST_DOMAIN, ...change })).toThrow(

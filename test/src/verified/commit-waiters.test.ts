@@ -25,7 +25,7 @@ function countListeners() {
 }
 
 describe('commit waiters', () => {
-  it('gives a record to everybody who waits for that leaf, and to nobody else', async () => {
+  it('commit waiters gives a record to everybody who waits for that leaf, and to nobody else', async () => {
     const waiters = new CommitWaiters()
     const first = waiters.add('log', leaf(1), never)
     const second = waiters.add('log', leaf(1), never)
@@ -38,7 +38,7 @@ describe('commit waiters', () => {
     expect(waiters.of('log', 1)).toEqual([])
   })
 
-  it('rejects with the reason of the signal', async () => {
+  it('commit waiters rejects with the reason of the signal', async () => {
     const waiters = new CommitWaiters()
     const controller = new AbortController()
     const { record: waiting } = waiters.add('log', leaf(1), controller.signal)
@@ -49,7 +49,7 @@ describe('commit waiters', () => {
     expect(waiters.of('log', 1)).toEqual([])
   })
 
-  it('rejects at once when the signal was aborted before', async () => {
+  it('commit waiters rejects at once when the signal was aborted before', async () => {
     const waiters = new CommitWaiters()
     const { record: waiting } = waiters.add(
       'log',
@@ -60,20 +60,23 @@ describe('commit waiters', () => {
     expect(waiters.count).toBe(0)
   })
 
-  it.each(['resolved', 'rejected', 'aborted'])('leaves no listener behind when %s', async (how) => {
-    const waiters = new CommitWaiters()
-    const { controller, signal, listeners } = countListeners()
-    const { waiter, record: waiting } = waiters.add('log', leaf(1), signal)
-    expect(listeners()).toBe(1)
-    if (how === 'resolved') waiter.resolve(record)
-    else if (how === 'rejected') waiter.reject(new Error('no'))
-    else controller.abort(new Error('no'))
-    await waiting.catch(() => {})
-    expect(listeners()).toBe(0)
-    expect(waiters.all()).toEqual([])
-  })
+  it.each(['resolved', 'rejected', 'aborted'])(
+    'commit waiters leaves no listener behind when %s',
+    async (how) => {
+      const waiters = new CommitWaiters()
+      const { controller, signal, listeners } = countListeners()
+      const { waiter, record: waiting } = waiters.add('log', leaf(1), signal)
+      expect(listeners()).toBe(1)
+      if (how === 'resolved') waiter.resolve(record)
+      else if (how === 'rejected') waiter.reject(new Error('no'))
+      else controller.abort(new Error('no'))
+      await waiting.catch(() => {})
+      expect(listeners()).toBe(0)
+      expect(waiters.all()).toEqual([])
+    },
+  )
 
-  it('ends each waiter once', async () => {
+  it('commit waiters ends each waiter once', async () => {
     const waiters = new CommitWaiters()
     const { waiter, record: waiting } = waiters.add('log', leaf(1), never)
     waiter.resolve(record)
@@ -81,7 +84,7 @@ describe('commit waiters', () => {
     expect(await waiting).toBe(record)
   })
 
-  it('gives everybody in the order they came', () => {
+  it('commit waiters gives everybody in the order they came', () => {
     const waiters = new CommitWaiters()
     const added = [3, 1, 2].map((index) => waiters.add('log', leaf(index), never).waiter)
     expect(waiters.all()).toEqual(added)

@@ -30,7 +30,7 @@ function commit(before: Edge, count: number): CommittedHead {
 }
 
 describe('a committed head', () => {
-  it('is read as it was told, with the proofs of its leaves', () => {
+  it('a committed head is read as it was told, with the proofs of its leaves', () => {
     fc.assert(
       fc.property(fc.nat(300), fc.integer({ min: 1, max: 128 }), (size, count) => {
         const { edge } = appendLeaves(emptyEdge, Array.from({ length: size }, leaf))
@@ -51,7 +51,7 @@ describe('a committed head', () => {
     )
   })
 
-  it('is refused when edge, leaves, root and size do not belong together', () => {
+  it('a committed head is refused when edge, leaves, root and size do not belong together', () => {
     const { edge } = appendLeaves(emptyEdge, [leaf(), leaf(), leaf()])
     const head = commit(edge, 2)
     const told = tellHead(head)
@@ -69,7 +69,7 @@ describe('a committed head', () => {
     expect(() => readHead(1, told)).toThrow()
   })
 
-  it('fits into a notice of Postgres, whatever the size of its log', () => {
+  it('a committed head fits into a notice of Postgres, whatever the size of its log', () => {
     const size = 2 ** 40 - 1
     const before = { size, hashes: Array.from({ length: 40 }, leaf) }
     const head = commit(before, BATCH_COMPLETIONS_MAX)

@@ -172,7 +172,7 @@ describe.each(DATABASE_KINDS)('a committer on %s through any failures', (kind) =
   }, 60_000)
   afterAll(() => source.stop())
 
-  it('stores every sealed completion once and in order, with nonces that have no gap', async () => {
+  it('a committer stores every completion once and in order, through any failures, with nonces without a gap', async () => {
     await fc.assert(
       fc.asyncProperty(fc.array(step, { minLength: 5, maxLength: 40 }), async (steps) => {
         const trial = new Trial(database, await createScriptedLog())

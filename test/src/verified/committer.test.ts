@@ -54,7 +54,7 @@ describe('committer', () => {
       .orderBy('nonce')
       .execute()
 
-  it('gives the very record that the history gives', async () => {
+  it('committer gives the very record that the history gives', async () => {
     for (const count of [1, 3, 4, 9]) {
       for (const record of await sealAndWait(count))
         expect(await running.records.findByIndex(record.notary, record.index)).toEqual(record)
@@ -62,7 +62,7 @@ describe('committer', () => {
     expect(await anchorsOf()).toHaveLength(running.committer.status().commits)
   })
 
-  it('gives records whose log proof verifies', async () => {
+  it('committer gives records whose log proof verifies', async () => {
     for (const { receipt, publicKey, logProof } of await sealAndWait(11)) {
       const proof = { ...logProof, chain_id: TEST_DOMAIN.chainId, contract: TEST_DOMAIN.contract }
       const facts = verifyLogProof({
@@ -74,7 +74,7 @@ describe('committer', () => {
     }
   })
 
-  it('stores who asked, and when the enclave was done', async () => {
+  it('committer stores who asked, and when the enclave was done', async () => {
     const record = await waitFor(log.seal({ requestId: 'req-1' }))
     expect(record).toMatchObject({
       accountId: TEST_ACCOUNT_ID,
@@ -88,12 +88,18 @@ describe('committer', () => {
     ['a context of somebody else', '{"tenant":7}'],
     ['an account that is no uuid', '{"account_id":"\u0000","request_id":"r"}'],
     ['a request id with control characters', '{"account_id":"x","request_id":"a\\u0000b"}'],
-  ])('stores a completion with %s without an account rather than stop', async (_, context) => {
-    expect(await waitFor(log.seal({ context }))).toMatchObject({ accountId: null, requestId: null })
-    expect(running.complaints).toEqual([])
-  })
+  ])(
+    'committer stores a completion with %s without an account rather than stop',
+    async (_, context) => {
+      expect(await waitFor(log.seal({ context }))).toMatchObject({
+        accountId: null,
+        requestId: null,
+      })
+      expect(running.complaints).toEqual([])
+    },
+  )
 
-  it('commits together what is sealed while a commit runs', async () => {
+  it('committer commits together what is sealed while a commit runs', async () => {
     await sealAndWait(1)
     const gate = Promise.withResolvers<void>()
     const began = Promise.withResolvers<void>()
@@ -114,7 +120,7 @@ describe('committer', () => {
     })
   })
 
-  it('commits at most so many at once', async () => {
+  it('committer commits at most so many at once', async () => {
     log.setDown(true)
     const waiting = Array.from({ length: BATCH_COMPLETIONS_MAX + 5 }, () => waitFor(log.seal()))
     log.setDown(false)
@@ -123,7 +129,7 @@ describe('committer', () => {
     expect(running.committer.status().records).toBe(BATCH_COMPLETIONS_MAX + 5)
   })
 
-  it('waits in the enclave while there is nothing to do', async () => {
+  it('committer waits in the enclave while there is nothing to do', async () => {
     const requests: PullRequest[] = []
     log.script.beforePull = (request) => {
       requests.push(request)
@@ -136,7 +142,7 @@ describe('committer', () => {
     expect(requests).toHaveLength(polls)
   })
 
-  it('acknowledges nothing before it is durable', async () => {
+  it('committer acknowledges nothing before it is durable', async () => {
     const acknowledged: number[] = []
     running.script.beforeCommit = (commit) => {
       acknowledged.push(log.acknowledged() - commit.from)
@@ -147,7 +153,7 @@ describe('committer', () => {
     await expect.poll(() => log.acknowledged()).toBe(6)
   })
 
-  it('gives a record that was committed before anybody asked', async () => {
+  it('committer gives a record that was committed before anybody asked', async () => {
     const notice = log.seal()
     await expect.poll(() => running.committer.status().records).toBe(1)
     expect(await waitFor(notice)).toEqual(
@@ -155,7 +161,7 @@ describe('committer', () => {
     )
   })
 
-  it('commits what somebody waited for who left', async () => {
+  it('committer commits what somebody waited for who left', async () => {
     log.setDown(true)
     const caller = new AbortController()
     const notice = log.seal()
@@ -167,7 +173,7 @@ describe('committer', () => {
     expect(await waitFor(notice)).toMatchObject({ index: 0 })
   })
 
-  it('leaves a document out of the pull once it is stored, and stores the next one', async () => {
+  it('committer leaves a document out of the pull once it is stored, and stores the next one', async () => {
     const requests: PullRequest[] = []
     log.script.beforePull = (request) => {
       requests.push(request)
@@ -184,7 +190,7 @@ describe('committer', () => {
     })
   })
 
-  it('goes on where it was after a restart of the gateway', async () => {
+  it('committer goes on where it was after a restart of the gateway', async () => {
     await sealAndWait(3)
     await running.committer.stop()
     const missed = log.seal()
@@ -196,7 +202,7 @@ describe('committer', () => {
     )
   })
 
-  it("begins with the relayer's nonce on the chain, and asks until it is told", async () => {
+  it("committer begins with the relayer's nonce on the chain, and asks until it is told", async () => {
     let asked = 0
     const other = runCommitter(database, log, {
       countTransactions: async () => {
@@ -213,7 +219,7 @@ describe('committer', () => {
   })
 
   describe('when the enclave', () => {
-    it('is down, waits for it', async () => {
+    it('the committer, when the enclave is down, waits for it', async () => {
       await sealAndWait(1)
       log.setDown(true)
       await expect.poll(phase).toBe('failing')
@@ -224,7 +230,7 @@ describe('committer', () => {
       expect(running.committer.status().fault).toBeNull()
     })
 
-    it('was restarted, follows the new log and rejects who waits for the lost one', async () => {
+    it('the committer, when the enclave was restarted, follows the new log and rejects who waits for the lost one', async () => {
       await sealAndWait(2)
       log.setDown(true)
       const lost = waitFor(log.seal())
@@ -235,7 +241,7 @@ describe('committer', () => {
       expect(await next).toMatchObject({ notary: log.notary(), index: 0 })
     })
 
-    it('was restarted, still gives what its former log had committed', async () => {
+    it('the committer, when the enclave was restarted, still gives what its former log had committed', async () => {
       const notice = log.seal()
       await waitFor(notice)
       await log.restart()
@@ -243,7 +249,7 @@ describe('committer', () => {
       expect(await waitFor(notice)).toMatchObject({ notary: notice.notary, index: 0 })
     })
 
-    it('was restarted, tells who asks late that a leaf is lost', async () => {
+    it('the committer, when the enclave was restarted, tells who asks late that a leaf is lost', async () => {
       await sealAndWait(1)
       log.setDown(true)
       const lost = log.seal()
@@ -253,7 +259,7 @@ describe('committer', () => {
       await expect(waitFor(lost)).rejects.toMatchObject({ code: 'notary_gone' })
     })
 
-    it('was told more is safe than the database has, refuses to go on, loudly', async () => {
+    it('the committer, when the enclave was told more is safe than the database has, refuses to go on, loudly', async () => {
       await sealAndWait(3)
       await running.committer.stop()
       const { notary } = await log.enclave.identity()
@@ -275,7 +281,7 @@ describe('committer', () => {
       expect((await sealAndWait(1))[0]).toMatchObject({ index: 0 })
     })
 
-    it('gives what does not fit, stores nothing of it', async () => {
+    it('the committer, when the enclave gives what does not fit, stores nothing of it', async () => {
       await sealAndWait(1)
       log.script.afterPull = (reply) => ({
         ...reply,
@@ -290,7 +296,7 @@ describe('committer', () => {
       expect(await waiting).toMatchObject({ index: 1 })
     })
 
-    it('is of another chain, stores nothing of it', async () => {
+    it('the committer, when the enclave is of another chain, stores nothing of it', async () => {
       const stranger = await createScriptedLog({ ...TEST_DOMAIN, chainId: 1 })
       const other = runCommitter(database, stranger)
       others.push(other)
@@ -304,7 +310,7 @@ describe('committer', () => {
   })
 
   describe('when the database', () => {
-    it('fails before a commit, does it again with the same nonce', async () => {
+    it('the committer, when the database fails before a commit, does it again with the same nonce', async () => {
       await sealAndWait(1)
       failNext('beforeCommit', 2)
       expect(await waitFor(log.seal())).toMatchObject({ index: 1 })
@@ -312,7 +318,7 @@ describe('committer', () => {
       expect((await anchorsOf()).map(({ nonce }) => nonce)).toEqual([0, 1])
     })
 
-    it('commits and then says that it failed, stores nothing twice', async () => {
+    it('the committer, when the database commits and then says that it failed, stores nothing twice', async () => {
       await sealAndWait(1)
       failNext('afterCommit', 1)
       const record = await waitFor(log.seal())
@@ -325,7 +331,7 @@ describe('committer', () => {
       ])
     })
 
-    it('fails again and again, tries smaller batches', async () => {
+    it('the committer, when the database fails again and again, tries smaller batches', async () => {
       await sealAndWait(1)
       const sizes: number[] = []
       running.script.beforeCommit = (commit) => {
@@ -340,7 +346,7 @@ describe('committer', () => {
       expect(running.committer.status().records).toBe(101)
     })
 
-    it('fails while a stored record is looked up, gives it later', async () => {
+    it('the committer, when the database fails while a stored record is looked up, gives it later', async () => {
       const notice = log.seal()
       await waitFor(notice)
       const findByIndex = running.records.findByIndex
@@ -361,7 +367,7 @@ describe('committer', () => {
   })
 
   describe('beside another gateway on the same database', () => {
-    it('stores everything once and answers the callers of both', async () => {
+    it('the committer beside another gateway on its database stores everything once and answers both callers', async () => {
       const other = runCommitter(database, log, { relayer: running.relayer })
       others.push(other)
       const answers: Promise<StoredRecord>[] = []
@@ -385,7 +391,7 @@ describe('committer', () => {
   })
 
   describe('stopping', () => {
-    it('commits what is sealed, and acknowledges it', async () => {
+    it('the committer that stops commits what is sealed, and acknowledges it', async () => {
       await sealAndWait(1)
       let left = 40
       running.script.beforeCommit = () => {
@@ -398,13 +404,13 @@ describe('committer', () => {
       expect(phase()).toBe('stopped')
     })
 
-    it('answers who waits for it', async () => {
+    it('the committer that stops answers who waits for it', async () => {
       const waiting = [waitFor(log.seal()), waitFor(log.seal())]
       await running.committer.stop()
       expect(await Promise.all(waiting)).toMatchObject([{ index: 0 }, { index: 1 }])
     })
 
-    it('rejects who waits for what never comes, and whoever asks later', async () => {
+    it('the committer that stops rejects who waits for what never comes, and whoever asks later', async () => {
       await sealAndWait(1)
       const waiting = waitFor({ notary: log.notary(), index: 99, outcome: 'complete' })
       const rejected = expect(waiting).rejects.toThrow(CommitError)
@@ -417,7 +423,7 @@ describe('committer', () => {
       })
     })
 
-    it('does not wait for an enclave that is down', async () => {
+    it('the committer that stops does not wait for an enclave that is down', async () => {
       await sealAndWait(1)
       log.setDown(true)
       await expect.poll(phase).toBe('failing')
@@ -426,7 +432,7 @@ describe('committer', () => {
       expect(performance.now() - startedAt).toBeLessThan(2_000)
     })
 
-    it('may be repeated, and is final', async () => {
+    it('the committer that stops may be repeated, and is final', async () => {
       await Promise.all([running.committer.stop(), running.committer.stop()])
       running.committer.start()
       log.seal()

@@ -12,7 +12,7 @@ import { SCRIPTED_PROVIDERS } from '../../support/scripted-enclave.ts'
 const context = { accountId: '6f1c8f0e-6f0b-4a55-9b0e-3f7a1f0f3a11', requestId: 'req_"é' }
 
 describe('call context', () => {
-  it('comes back as it was encoded', () => {
+  it('call context comes back as it was encoded', () => {
     expect(parseCallContext(encodeCallContext(context))).toEqual(context)
     const keyed = { ...context, callId: '0b8c3f6e-1111-4a55-9b0e-3f7a1f0f3a11' }
     expect(parseCallContext(encodeCallContext(keyed))).toEqual(keyed)
@@ -27,9 +27,11 @@ describe('call context', () => {
     '{}',
     '{"account_id":1,"request_id":"r"}',
     '{"account_id":"a"}',
-  ])('is null for a text it did not write: %s', (text) => expect(parseCallContext(text)).toBeNull())
+  ])('call context is null for a text it did not write: %s', (text) =>
+    expect(parseCallContext(text)).toBeNull(),
+  )
 
-  it('refuses what the enclave would refuse', () => {
+  it('call context refuses what the enclave would refuse', () => {
     expect(() => encodeCallContext({ ...context, requestId: 'x'.repeat(5000) })).toThrow(RangeError)
   })
 })
@@ -39,7 +41,7 @@ const choose = (model: string, callerCredential: string | null, credentials = op
   chooseCredential({ model, callerCredential }, SCRIPTED_PROVIDERS, credentials)
 
 describe('chooseCredential', () => {
-  it("takes the caller's own before the operator's", () => {
+  it("chooseCredential takes the caller's own before the operator's", () => {
     expect(choose('ft:gpt-4o:org', 'sk-caller')).toEqual({
       provider: 'openai',
       credential: 'sk-caller',
@@ -47,7 +49,7 @@ describe('chooseCredential', () => {
     })
   })
 
-  it("takes the operator's for the provider of the model", () => {
+  it("chooseCredential takes the operator's for the provider of the model", () => {
     expect(choose('gpt-4o', null)).toEqual({
       provider: 'openai',
       credential: 'sk-operator',
@@ -55,7 +57,7 @@ describe('chooseCredential', () => {
     })
   })
 
-  it('takes none for a provider on plain http', () => {
+  it('chooseCredential takes none for a provider on plain http', () => {
     expect(choose('demo/echo', null)).toEqual({
       provider: 'demo',
       credential: null,
@@ -63,13 +65,13 @@ describe('chooseCredential', () => {
     })
   })
 
-  it('refuses a call for which there is none', () => {
+  it('chooseCredential refuses a call for which there is none', () => {
     expect(() => choose('gpt-4o', null, new Map())).toThrow(
       expect.objectContaining({ code: 'provider_credential_missing', status: 403 }),
     )
   })
 
-  it('refuses a model that no provider serves, without repeating it', () => {
+  it('chooseCredential refuses a model that no provider serves, without repeating it', () => {
     expect(() => choose('other-model', 'sk-caller')).toThrow(
       expect.objectContaining({
         code: 'unsupported_model',
@@ -79,7 +81,7 @@ describe('chooseCredential', () => {
     )
   })
 
-  it('never gives one provider the key of another', () => {
+  it('chooseCredential never gives one provider the key of another', () => {
     expect(() => choose('gpt-4o', null, new Map([['demo', 'sk-demo']]))).toThrow()
     expect(choose('demo/echo', null).credential).toBeNull()
   })
@@ -92,26 +94,27 @@ const credentialOf = (header: string | undefined) =>
 
 describe('the credential of a caller', () => {
   it.each(['sk-1', 'Bearer sk-1', 'bearer sk-1', 'BEARER   sk-1', ' sk-1 '])(
-    'takes %j',
+    'the credential of a caller takes %j',
     (header) => {
       expect(credentialOf(header)).toBe('sk-1')
     },
   )
 
-  it('takes a key that begins with the letters of the scheme', () => {
+  it('the credential of a caller takes a key that begins with the letters of the scheme', () => {
     expect(credentialOf('bearerkey')).toBe('bearerkey')
   })
 
-  it('is none without the header', () => expect(credentialOf(undefined)).toBeUndefined())
+  it('the credential of a caller is none without the header', () =>
+    expect(credentialOf(undefined)).toBeUndefined())
 
   it.each(['', 'Bearer', 'Bearer ', 'two words', 'Bearer a b', 'ümlaut', 'x'.repeat(4097)])(
-    'refuses %j',
+    'the credential of a caller refuses %j',
     (header) => {
       expect(() => credentialOf(header)).toThrow(ValidationError)
     },
   )
 
-  it('does not repeat a refused credential', () => {
+  it('the credential of a caller does not repeat a refused credential', () => {
     try {
       credentialOf('Bearer SECRET WORDS')
       expect.unreachable()

@@ -30,7 +30,7 @@ function failedChecks(record: JsonObject, request?: JsonObject) {
 }
 
 describe('a verified completion', () => {
-  it('comes with proof that holds for what the caller sent and got', async () => {
+  it('a verified completion comes with proof that holds for what the caller sent and got', async () => {
     const reply = await postChat(gateway, CHAT_REQUEST)
     expect(reply.status).toBe(200)
     const completion = parseExactJson(new Uint8Array(await reply.arrayBuffer())) as JsonObject
@@ -44,7 +44,7 @@ describe('a verified completion', () => {
     expect(failedChecks(broken, CHAT_REQUEST).length).toBeGreaterThan(0)
   })
 
-  it("sends the enclave the caller's exact bytes, and who called", async () => {
+  it("a verified completion sends the enclave the caller's exact bytes, and who called", async () => {
     const body = `{ "messages":[{"content":"\\u0041 é 😀 \\u0000","role":"user"}],\n"model":"demo/echo", "x": 1.50e1 }`
     await postChat(gateway, body, { headers: { 'x-request-id': 'my-own-id' } })
     expect(newest()?.body.toString()).toBe(body)
@@ -54,7 +54,7 @@ describe('a verified completion', () => {
     })
   })
 
-  it('gives the response exactly as it was hashed', async () => {
+  it('a verified completion gives the response exactly as it was hashed', async () => {
     gateway.enclave.setScript(
       answerWhole({
         z: 1e-7,
@@ -69,7 +69,7 @@ describe('a verified completion', () => {
     expect(createHash('sha256').update(response).digest('hex')).toBe(receipt.response_hash)
   })
 
-  it('is in the history under its hash', async () => {
+  it('a verified completion is in the history under its hash', async () => {
     const request = { ...CHAT_REQUEST, user: 'somebody else' }
     const created = (await (await postChat(gateway, request)).json()) as {
       hash: string
@@ -86,14 +86,14 @@ describe('a verified completion', () => {
     expect(failedChecks(record)).toEqual([])
   })
 
-  it('takes a body of exactly 10 MiB', async () => {
+  it('a verified completion takes a body of exactly 10 MiB', async () => {
     const frame = JSON.stringify({ ...CHAT_REQUEST, user: '' })
     const body = frame.replace('"user":""', `"user":"${'x'.repeat(10 * 2 ** 20 - frame.length)}"`)
     expect((await postChat(gateway, body)).status).toBe(200)
     expect(newest()?.body.length).toBe(10 * 2 ** 20)
   })
 
-  it('takes chunked bodies, and those that wait for 100 Continue', async () => {
+  it('a verified completion takes chunked bodies, and those that wait for 100 Continue', async () => {
     const body = JSON.stringify(CHAT_REQUEST)
     const stream = new ReadableStream({
       start(controller) {
@@ -121,12 +121,12 @@ describe('credentials', () => {
     [{}, 'gpt-4o', 'openai', 'sk-operator-key-1'],
     [{}, 'demo/echo', 'demo', null],
     [{ 'fine-tune-authorization': 'sk-mine' }, 'demo/echo', 'demo', 'sk-mine'],
-  ])('%j with %s are for %s: %s', async (headers, model, provider, credential) => {
+  ])('the credentials %j with %s are for %s: %s', async (headers, model, provider, credential) => {
     expect((await postChat(gateway, { ...CHAT_REQUEST, model }, { headers })).status).toBe(200)
     expect(newest()?.call).toMatchObject({ provider, credential })
   })
 
-  it('of nobody: the call is refused before anything is sent', async () => {
+  it('a call without any credential is refused before anything is sent', async () => {
     const poor = await startGateway()
     const reply = await postChat(poor, { ...CHAT_REQUEST, model: 'gpt-4o' })
     expect(await outcomeOf(reply)).toEqual([403, 'provider_credential_missing'])
@@ -150,12 +150,15 @@ describe('refusals', () => {
     [{ 'content-type': 'application/jsonp' }, 415, 'unsupported_media_type'],
     [{ 'content-encoding': 'gzip' }, 415, 'unsupported_media_type'],
     [{ 'fine-tune-authorization': 'two words' }, 422, ['header.fine-tune-authorization']],
-  ])('headers %j: %i %s', async (headers, status, code) => {
-    expect(await outcomeOf(await postChat(gateway, CHAT_REQUEST, { headers }))).toEqual([
-      status,
-      code,
-    ])
-  })
+  ])(
+    'a verified completion with headers %j is answered with %i %s',
+    async (headers, status, code) => {
+      expect(await outcomeOf(await postChat(gateway, CHAT_REQUEST, { headers }))).toEqual([
+        status,
+        code,
+      ])
+    },
+  )
 
   it('a call without a key is told so, with the challenge', async () => {
     const reply = await fetch(gateway.url + VERIFIED_PATH, { method: 'POST', body: '{}' })
@@ -244,14 +247,14 @@ describe('refusals', () => {
     expect(gateway.committer.status().size).toBe(size)
   })
 
-  it('an unknown model', async () => {
+  it('a verified completion of an unknown model is refused', async () => {
     const reply = await postChat(gateway, { ...CHAT_REQUEST, model: 'nobody/serves-this' })
     expect(await outcomeOf(reply)).toEqual([404, 'unsupported_model'])
   })
 })
 
 describe('a table of providers that has changed', () => {
-  it('is asked for anew when the enclave says that the credential is for another provider', async () => {
+  it('a changed table of providers is asked for anew when a credential is for another provider', async () => {
     await postChat(gateway, CHAT_REQUEST)
     gateway.enclave.setProviders([
       { name: 'new', origin: 'http://127.0.0.1:9', path: '/', models: ['*'] },
@@ -268,7 +271,7 @@ describe('a table of providers that has changed', () => {
 })
 
 describe('a caller who leaves', () => {
-  it('before the answer ends the call to the enclave at once', async () => {
+  it('a caller who leaves before the answer ends the call to the enclave at once', async () => {
     const arrived = Promise.withResolvers<void>()
     gateway.enclave.setScript(() => arrived.resolve())
     const abort = new AbortController()
@@ -281,7 +284,7 @@ describe('a caller who leaves', () => {
     expect(performance.now() - startedAtMs).toBeLessThan(AT_ONCE_MS)
   })
 
-  it('in mid-upload leaves nothing behind', async () => {
+  it('a caller who leaves in mid-upload leaves nothing behind', async () => {
     const before = gateway.enclave.calls.length
     const connection = await connectRaw(gateway.port)
     connection.write(`${headOf(['content-length: 1000'])}{"model"`)
@@ -292,7 +295,7 @@ describe('a caller who leaves', () => {
     expect(gateway.logLines.at(-1)).not.toContain('unexpected')
   })
 
-  it('is not told from one who closes only the sending side', async () => {
+  it('a caller who leaves is not told from one who closes only the sending side', async () => {
     gateway.enclave.setScript(() => {})
     const body = JSON.stringify(CHAT_REQUEST)
     const connection = await connectRaw(gateway.port)

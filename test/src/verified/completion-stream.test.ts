@@ -88,7 +88,7 @@ async function linesOf(requestId: string): Promise<readonly Record<string, unkno
 }
 
 describe('a verified stream', () => {
-  it('passes the chunks on byte for byte, the last with the proof, then [DONE]', async () => {
+  it('a verified stream passes the chunks on byte for byte, the last with the proof, then [DONE]', async () => {
     const reply = await postChat(gateway, REQUEST, { headers: { 'x-request-id': 'abc' } })
     expect(reply.status).toBe(200)
     expect(Object.fromEntries(reply.headers)).toMatchObject({
@@ -111,7 +111,7 @@ describe('a verified stream', () => {
     for (const { choices } of given) expect(choices).not.toEqual([])
   })
 
-  it('can be checked by a caller who kept the chunks', async () => {
+  it('a verified stream can be checked by a caller who kept the chunks', async () => {
     const chunks = dataOf(await (await postChat(gateway, REQUEST)).text())
     const { checks } = verifyStream(chunks, { request: REQUEST })
     expect(checks.filter(({ outcome }) => outcome === 'failed')).toEqual([])
@@ -128,7 +128,7 @@ describe('a verified stream', () => {
     expect(verifyStream(chunks.toSpliced(1, 1), { request: REQUEST }).ok).toBe(false)
   })
 
-  it('of an enclave before protocol version 2 has the proof in a chunk of its own', async () => {
+  it('a verified stream of an enclave before protocol version 2 has the proof in a chunk of its own', async () => {
     gateway.enclave.setScript((arrived) => {
       begin(arrived)
       const sealed = arrived.seal(assembleCompletion(CHUNKS), 'complete', CHUNKS)
@@ -143,7 +143,7 @@ describe('a verified stream', () => {
     })
   })
 
-  it('shows usage once to a caller who asked for it, and does not take it back', async () => {
+  it('a verified stream shows usage once to a caller who asked for it, and does not take it back', async () => {
     gateway.enclave.setScript((arrived) => streamAll(arrived, [...CHUNKS, USAGE_CHUNK]))
     const request = { ...REQUEST, stream_options: { include_usage: true } }
     const chunks = dataOf(await (await postChat(gateway, request)).text())
@@ -155,7 +155,7 @@ describe('a verified stream', () => {
     })
   })
 
-  it('is read whole by the official SDK, with its usage', async () => {
+  it('a verified stream is read whole by the official SDK, with its usage', async () => {
     gateway.enclave.setScript((arrived) => streamAll(arrived, [...CHUNKS, USAGE_CHUNK]))
     const client = new OpenAI({
       apiKey: gateway.key,
@@ -173,7 +173,7 @@ describe('a verified stream', () => {
     expect(completion).toHaveProperty('receipt')
   })
 
-  it('gives each chunk as soon as it comes', async () => {
+  it('a verified stream gives each chunk as soon as it comes', async () => {
     const goOn = Promise.withResolvers<void>()
     gateway.enclave.setScript(async (arrived) => {
       begin(arrived)
@@ -190,7 +190,7 @@ describe('a verified stream', () => {
 })
 
 describe('faults', () => {
-  it('before the answer has begun are answered with their status', async () => {
+  it('faults of a verified stream before the answer has begun are answered with their status', async () => {
     gateway.enclave.setScript(
       answerFault({ status: 404, code: 'unsupported_model', message: 'no' }),
     )
@@ -201,7 +201,7 @@ describe('faults', () => {
     expect(await outcomeOf(await postChat(gateway, REQUEST))).toEqual([422, ['body.n']])
   })
 
-  it('in mid-stream are an error event, and no [DONE]', async () => {
+  it('faults of a verified stream in mid-stream are an error event, and no [DONE]', async () => {
     gateway.enclave.setScript((arrived) => {
       begin(arrived)
       const fault = { status: 502, code: 'provider_error', message: 'The provider broke off.' }
@@ -217,7 +217,7 @@ describe('faults', () => {
     expect(text).toBe(encode(CHUNKS[0] ?? {}) + event)
   })
 
-  it('are thrown by the official SDK', async () => {
+  it('faults of a verified stream are thrown by the official SDK', async () => {
     gateway.enclave.setScript((arrived) => {
       begin(arrived)
       const fault = { status: 502, code: 'provider_error', message: 'The provider broke off.' }
@@ -266,7 +266,7 @@ describe('faults', () => {
     expect(text).not.toContain('[DONE]')
   })
 
-  it('in mid-stream have their code on the line of the call', async () => {
+  it('faults of a verified stream in mid-stream have their code on the line of the call', async () => {
     gateway.enclave.setScript(async (arrived) => {
       begin(arrived)
       arrived.response.write(encode(CHUNKS[0] ?? {}))
@@ -290,7 +290,7 @@ describe('faults', () => {
     })
   })
 
-  it('have no code on the line of a stream that went well', async () => {
+  it('faults of a verified stream have no code on the line of a stream that went well', async () => {
     const [line] = await linesOf('went-well')
     expect(line).toMatchObject({ msg: 'request', status: 200, isWhole: true })
     expect(line).not.toHaveProperty('error')
@@ -315,7 +315,7 @@ describe('faults', () => {
 })
 
 describe('keep-alive', () => {
-  it('begins the stream when the enclave takes its time, and goes on between chunks', async () => {
+  it('the keep-alive of a verified stream begins it when the enclave is slow, and goes on between chunks', async () => {
     const pinged = [Promise.withResolvers<void>(), Promise.withResolvers<void>()] as const
     gateway.enclave.setScript(async (arrived) => {
       await pinged[0].promise
@@ -336,7 +336,7 @@ describe('keep-alive', () => {
     expect(text).toContain('[DONE]')
   })
 
-  it('turns faults after it into error events', async () => {
+  it('the keep-alive of a verified stream turns faults after it into error events', async () => {
     gateway.enclave.setScript(async (arrived) => {
       await sleep(2 * KEEP_ALIVE_MS)
       answerFault({ status: 422, code: 'invalid_request', message: 'late' })(arrived)
@@ -375,7 +375,7 @@ describe('a caller who leaves', () => {
     expect(performance.now() - leftAtMs).toBeLessThan(AT_ONCE_MS)
   })
 
-  it('while its commit is awaited loses nothing: the record is in the history', async () => {
+  it('a caller who leaves while its commit is awaited loses nothing: the record is in the history', async () => {
     const { size } = gateway.committer.status()
     const abort = new AbortController()
     gateway.enclave.setScript((arrived) => {

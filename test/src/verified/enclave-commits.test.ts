@@ -63,7 +63,7 @@ describe('who waits for a leaf', () => {
       [endpointOf(null)],
       'is not stored',
     ],
-  ])('%s', async (_, endpoints, expected) => {
+  ])('a caller who waits for a leaf %s', async (_, endpoints, expected) => {
     const commits = createEnclaveCommits(records, ANCHORED_AT_ONCE)
     for (const { name, ...endpoint } of endpoints) {
       const follower = commits.follow(

@@ -97,7 +97,7 @@ type GroupReport = { readonly model: string; readonly tokens_used_day: number }
 type Call = { at?: TestGateway; body?: RequestInit['body']; signal?: AbortSignal }
 
 describe('an encrypted call', () => {
-  it('passes bytes on as they are, both ways, with what the enclave needs beside them', async () => {
+  it('an encrypted call passes bytes on as they are, both ways, with what the enclave needs beside them', async () => {
     const reply = await call({ 'x-request-id': 'my-own-id' })
     expect([reply.status, await reply.text()]).toEqual([200, 'sealed'])
     expect(reply.headers.get('ehbp-response-nonce')).toBe(SCRIPTED_NONCE)
@@ -110,7 +110,7 @@ describe('an encrypted call', () => {
     expect(newestProof).toMatchObject({ call: CALL, log: { chain_id: 31337 } })
   })
 
-  it('is in the history by its hashes, which verify, without its content', async () => {
+  it('an encrypted call is in the history by its hashes, which verify, without its content', async () => {
     const asked = { ...CHAT_REQUEST, user: 'of one record' }
     await (await call({}, { body: JSON.stringify(asked) })).text()
     const page = await getPath(gateway, `${VERIFIED_PATH}?limit=1`)
@@ -129,7 +129,7 @@ describe('an encrypted call', () => {
     expect(await logged.text()).toContain(listed.hash)
   })
 
-  it('streams: each frame leaves before the next one comes', async () => {
+  it('an encrypted call streams: each frame leaves before the next one comes', async () => {
     const { promise, resolve } = Promise.withResolvers<void>()
     script(async ({ request, response, record }) => {
       await readAll(request)
@@ -146,7 +146,7 @@ describe('an encrypted call', () => {
     expect((await reader?.read())?.done).toBe(true)
   })
 
-  it('passes on frames of megabytes, in pieces of any size', async () => {
+  it('an encrypted call passes on frames of megabytes, in pieces of any size', async () => {
     const frame = Buffer.alloc(8 * 2 ** 20, 'x')
     script(async ({ request, response, record }) => {
       await readAll(request)
@@ -158,7 +158,7 @@ describe('an encrypted call', () => {
     expect((await (await call()).text()).length).toBe(frame.length + 3)
   })
 
-  it('does not hold what its reader does not take', async () => {
+  it('an encrypted call does not hold what its reader does not take', async () => {
     let written = 0
     script(async ({ request, response, record }) => {
       await readAll(request)
@@ -187,7 +187,7 @@ describe('an encrypted call', () => {
     await reply.body?.cancel().catch(() => undefined)
   })
 
-  it('waits with its body until it is asked for it', async () => {
+  it('an encrypted call waits with its body until it is asked for it', async () => {
     const connection = await connectRaw(gateway.port)
     connection.write(
       [
@@ -215,12 +215,12 @@ describe('an encrypted call is refused in the clear', () => {
     ],
     ['with no notary', { 'affidavit-notary': '0x12' }, [422, ['header.affidavit-notary']]],
     ['without a key of its account', { authorization: 'Bearer no' }, [401, 'invalid_credentials']],
-  ])('%s', async (_, headers, outcome) => {
+  ])('an encrypted call %s is refused in the clear', async (_, headers, outcome) => {
     expect(await outcomeOf(await call(headers))).toEqual(outcome)
     expect(newest).toBe(null)
   })
 
-  it('with a credential in the clear, which goes nowhere, not even into the log', async () => {
+  it('an encrypted call is refused when its credential is in the clear, which is not logged', async () => {
     const secret = 'sk-mine-and-nobody-elses'
     for (const header of [`Bearer ${secret}`, secret, 'hpke', 'hpke !'])
       expect(await outcomeOf(await call({ 'fine-tune-authorization': header }))).toEqual([
@@ -230,7 +230,7 @@ describe('an encrypted call is refused in the clear', () => {
     expect(gateway.logLines.join('')).not.toContain(secret)
   })
 
-  it('when it is longer than any may be, by its length or as it comes', async () => {
+  it('an encrypted call is refused in the clear when it is longer than any may be, by its length or as it comes', async () => {
     const long = Buffer.alloc(12 * 2 ** 20)
     expect(await outcomeOf(await call({}, { body: long }))).toEqual([413, 'payload_too_large'])
     script(async ({ request }) => void (await readAll(request)))
@@ -255,15 +255,18 @@ describe('an encrypted call is refused in the clear', () => {
       { 'affidavit-notary': `0x${'12'.repeat(20)}` },
       answering(),
     ],
-  ])('with EHBP’s own problem when its key is nobody’s: %s', async (_, headers, next) => {
-    script(next)
-    const reply = await call(headers, { body: Buffer.alloc(8 * 2 ** 20) })
-    expect(reply.status).toBe(422)
-    expect(reply.headers.get('content-type')).toBe('application/problem+json')
-    expect(await reply.json()).toMatchObject({ type: KEY_CONFIG_PROBLEM })
-  })
+  ])(
+    'an encrypted call is refused in the clear with EHBP’s own problem when its key is nobody’s: %s',
+    async (_, headers, next) => {
+      script(next)
+      const reply = await call(headers, { body: Buffer.alloc(8 * 2 ** 20) })
+      expect(reply.status).toBe(422)
+      expect(reply.headers.get('content-type')).toBe('application/problem+json')
+      expect(await reply.json()).toMatchObject({ type: KEY_CONFIG_PROBLEM })
+    },
+  )
 
-  it('with what its enclave says of a call that it could not open', async () => {
+  it('an encrypted call is refused in the clear with what its enclave says of a call that it could not open', async () => {
     for (const [code, status] of [
       ['bad_ciphertext', 400],
       ['replayed_call', 409],
@@ -276,7 +279,7 @@ describe('an encrypted call is refused in the clear', () => {
     }
   })
 
-  it('when its enclave answers nothing, or ends unbegun', async () => {
+  it('an encrypted call is refused in the clear when its enclave answers nothing, or ends unbegun', async () => {
     script(async ({ request, response }) => {
       await readAll(request)
       response.destroy()
@@ -291,7 +294,7 @@ describe('an encrypted call is refused in the clear', () => {
 })
 
 describe('the end of an encrypted call', () => {
-  it('is told to the enclave when its caller leaves, before its answer and within it', async () => {
+  it('an encrypted call is told to the enclave when its caller leaves, before its answer and within it', async () => {
     for (const begins of [false, true]) {
       const arrived = Promise.withResolvers<Promise<void>>()
       script(async ({ request, record, left }) => {
@@ -313,7 +316,7 @@ describe('the end of an encrypted call', () => {
     }
   })
 
-  it('is told to the enclave when its caller leaves within its upload, which is no fault of the enclave', async () => {
+  it('an encrypted call whose caller leaves within its upload ends at the enclave, without fault of that', async () => {
     const begun = Promise.withResolvers<void>()
     const ended = Promise.withResolvers<unknown>()
     script(({ request }) => {
@@ -340,7 +343,7 @@ describe('the end of an encrypted call', () => {
     expect(gateway.logLines.join('')).not.toContain('"msg":"unexpected error"')
   })
 
-  it('cuts an answer that its enclave cut: half of one must not look whole', async () => {
+  it('an encrypted call cuts an answer that its enclave cut: half of one must not look whole', async () => {
     script(async ({ request, response, record }) => {
       await readAll(request)
       record('head', HEAD)
@@ -351,7 +354,7 @@ describe('the end of an encrypted call', () => {
     await expect(call().then((reply) => reply.text())).rejects.toThrow()
   })
 
-  it('is logged with the code of a fault that only its caller can read', async () => {
+  it('an encrypted call is logged with the code of a fault that only its caller can read', async () => {
     script(async ({ request, response, record }) => {
       await readAll(request)
       record('head', { ...HEAD, status: 502, should_retry: false, retry_after_seconds: 7 })
@@ -377,7 +380,7 @@ describe('limits of encrypted calls', () => {
   const left = (reply: Response) => Number(reply.headers.get('x-ratelimit-remaining-tokens'))
   beforeEach(() => enoughOfTheMinute())
 
-  it('count what the enclave says was used, for the group of the model that it names', async () => {
+  it('limits of encrypted calls count what the enclave says was used, for the group of the model that it names', async () => {
     script(answering(), limited)
     const before = await call({}, { at: limited })
     await before.text()
@@ -397,7 +400,7 @@ describe('limits of encrypted calls', () => {
     expect(left(after) - left(last)).toBe(USAGE.total_tokens)
   })
 
-  it('count about what came when its caller leaves before it is told, and nothing of a refusal', async () => {
+  it('limits of encrypted calls count about what came when its caller leaves, and nothing of a refusal', async () => {
     const first = await call({}, { at: limited })
     await first.text()
     await sleep(400)
@@ -429,7 +432,7 @@ describe('limits of encrypted calls', () => {
     expect(left(refused) - left(last)).toBe(0)
   })
 
-  it('refuse who has no token left, before anything of it is read', async () => {
+  it('limits of encrypted calls refuse who has no token left, before anything of it is read', async () => {
     script(answering(['x'], { usage: { ...USAGE, total_tokens: 5_000 } }), limited)
     await (await call({}, { at: limited })).text()
     await sleep(400)

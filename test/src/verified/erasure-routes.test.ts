@@ -89,7 +89,7 @@ function outcomesOf(record: JsonObject) {
 const LEFT_OPEN = ['request hash', 'response hash', 'stream hash', 'anchor']
 
 describe('content that is encrypted in the database', () => {
-  it('is served as it was, and in no dump', async () => {
+  it('encrypted content is served as it was, and in no dump', async () => {
     const hash = await ask('a prompt that is planted, 93be')
     expect(JSON.stringify(await recordOf(hash))).toContain('a prompt that is planted, 93be')
     const database = await openDatabase({ url: gateway.databaseUrl })
@@ -99,7 +99,7 @@ describe('content that is encrypted in the database', () => {
     expect(dump).toContain(hash)
   })
 
-  it('is told to be without its key, beside proofs that hold, and is repeated to nobody', async () => {
+  it('encrypted content is told to be without its key, beside proofs that hold, and is repeated to nobody', async () => {
     const headers = { 'idempotency-key': 'of-a-key-that-is-lost' }
     const hash = await ask('asked under a key that is lost', headers)
     const bundle = await fetchJson(`${VERIFIED_PATH}/${hash}/evidence`)
@@ -130,7 +130,7 @@ describe('content that is encrypted in the database', () => {
     expect(found).toMatchObject({ completions: [{ hash }] })
   })
 
-  it('is encrypted under a new key by a command, after which the old one is not needed', async () => {
+  it('encrypted content is encrypted under a new key by a command, after which the old one is not needed', async () => {
     const hash = await ask('asked under the first key')
     const key = (await affidavit('content', 'key')).stdout
     expect(cipherOf(key).keyIds).toHaveLength(1)
@@ -161,7 +161,7 @@ describe('content that is encrypted in the database', () => {
 })
 
 describe('a completion that its account erases', () => {
-  it('is a tombstone in history and evidence, and its proofs hold', async () => {
+  it('a completion that its account erases is a tombstone in history and evidence, and its proofs hold', async () => {
     const hash = await ask('to be erased by its account')
     const before = await recordOf(hash)
     const reply = await erase(hash, { query: '?reason=not+needed+any+more' })
@@ -202,7 +202,7 @@ describe('a completion that its account erases', () => {
     ])
   })
 
-  it('is not repeated for its Idempotency-Key, streamed or not', async () => {
+  it('a completion that its account erases is not repeated for its Idempotency-Key, streamed or not', async () => {
     for (const stream of [false, true]) {
       const headers = { 'idempotency-key': `erased, streamed: ${stream}`.replaceAll(' ', '-') }
       const hash = await ask(`for a key, ${stream}`, headers)
@@ -213,7 +213,7 @@ describe('a completion that its account erases', () => {
     }
   })
 
-  it('is not one of another account, whatever that may read', async () => {
+  it('a completion that its account erases is not one of another account, whatever that may read', async () => {
     const hash = await ask('not theirs to erase')
     expect(await outcomeOf(await erase(hash, { key: otherKey }))).toEqual([404, 'not_found'])
     const all = await gateway.keys.create({
@@ -230,7 +230,7 @@ describe('a completion that its account erases', () => {
 })
 
 describe('affidavit erase', () => {
-  it('erases one completion for the operator, and says what it did', async () => {
+  it('affidavit erase erases one completion for the operator, and says what it did', async () => {
     const hash = await ask('to be erased by the operator')
     const done = await affidavit('erase', `0x${hash.toUpperCase()}`, '--reason', 'law', '--json')
     expect([done.code, JSON.parse(done.stdout)]).toEqual([0, { found: 1, erased: 1 }])
@@ -241,7 +241,7 @@ describe('affidavit erase', () => {
     expect(none).toMatchObject({ code: 1, stderr: expect.stringContaining('no completion has') })
   })
 
-  it('erases all of an account, and leaves the others’', async () => {
+  it('affidavit erase erases all of an account, and leaves the others’', async () => {
     const theirs = await ask('theirs, to be erased', { authorization: `Bearer ${otherKey}` })
     const mine = await ask('mine, to stay')
     const done = await affidavit('erase', '--account', 'others', '--reason', 'they left')
@@ -260,13 +260,13 @@ describe('affidavit erase', () => {
     [['erase', 'nonsense', '--reason', 'x'], '64 hex digits'],
     [['erase', 'ab'.repeat(32), '--reason', 'two\nlines'], 'none for control'],
     [['accounts', 'set-retention', 'tests', '0'], 'from 1 to 36500'],
-  ])('does not understand %j', async (words, message) => {
+  ])('affidavit erase does not understand %j', async (words, message) => {
     expect(await affidavit(...words)).toMatchObject({
       ...{ code: 2, stderr: expect.stringContaining(message) },
     })
   })
 
-  it('sets how long an account’s content is kept', async () => {
+  it('affidavit erase sets how long an account’s content is kept', async () => {
     expect((await affidavit('accounts', 'set-retention', 'tests', '30')).code).toBe(0)
     expect((await affidavit('accounts', 'set-retention', 'tests')).code).toBe(0)
     expect((await affidavit('accounts', 'set-retention', 'nobody', '30')).code).toBe(1)

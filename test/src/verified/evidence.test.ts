@@ -103,7 +103,7 @@ const WHOLE = JSON.parse(JSON.stringify(bundle))
 const VIEWER = { accountId: 'mine', seesAll: false }
 
 describe('public evidence', () => {
-  it('waits for a block for so many at once, and gives the others theirs without it', async () => {
+  it('public evidence waits for a block for so many at once, and gives the others theirs without it', async () => {
     let finish: (proofs: Map<string, BlockProof>) => void = () => undefined
     const proven = new Promise<Map<string, BlockProof>>((resolve) => {
       finish = resolve
@@ -124,13 +124,13 @@ describe('public evidence', () => {
 })
 
 describe('createEvidence', () => {
-  it('makes the bundle of stored parts, and asks no chain', async () => {
+  it('createEvidence makes the bundle of stored parts, and asks no chain', async () => {
     const { read, asked } = evidenceOf({ proof: PROOF })
     expect(await read()).toEqual(WHOLE)
     expect(asked).toEqual([])
   })
 
-  it('reads a block at once whose proofs are not stored', async () => {
+  it('createEvidence reads a block at once whose proofs are not stored', async () => {
     const { read, asked } = evidenceOf({})
     expect(await read()).toEqual(WHOLE)
     expect(asked).toEqual([PLACE.hash])
@@ -141,12 +141,12 @@ describe('createEvidence', () => {
     ['is out of reach', () => Promise.reject(new RpcError('unreachable', 'no connection'))],
     ['does not know the block', async () => null],
     ['has the block without the anchor', async () => new Map()],
-  ])('leaves the block out when the chain %s', async (_, prove) => {
+  ])('createEvidence leaves the block out when the chain %s', async (_, prove) => {
     const { read } = evidenceOf({}, { prove })
     expect(await read()).toEqual({ ...WHOLE, block: null })
   })
 
-  it('does not have a block fetched for each who asks when it cannot be read, and tries again after a while', async () => {
+  it('createEvidence asks again for a block that cannot be read after a while, not for each caller', async () => {
     let nowMs = 5
     const prove = () => Promise.reject(new BlockUnreadable('unknown_header', 'a fork of its own'))
     const { read, asked } = evidenceOf({}, { prove, now: () => nowMs })
@@ -160,7 +160,7 @@ describe('createEvidence', () => {
     expect(asked).toHaveLength(2)
   })
 
-  it('asks again at once when the chain was only out of reach', async () => {
+  it('createEvidence asks again at once when the chain was only out of reach', async () => {
     const prove = () => Promise.reject(new RpcError('unreachable', 'no connection'))
     const { read, asked } = evidenceOf({}, { prove })
     await read()
@@ -168,7 +168,7 @@ describe('createEvidence', () => {
     expect(asked).toHaveLength(2)
   })
 
-  it('asks no chain for an anchor in no block, or on another chain', async () => {
+  it('createEvidence asks no chain for an anchor in no block, or on another chain', async () => {
     for (const anchor of [{ block: null }, { chainId: CHAIN_ID + 1 }]) {
       const { read, asked } = evidenceOf(anchor)
       expect(await read()).toEqual({ ...WHOLE, block: null })
@@ -176,7 +176,7 @@ describe('createEvidence', () => {
     }
   })
 
-  it('is for everybody what redacting it makes, whoever asked for the completion', async () => {
+  it('createEvidence is for everybody what redacting it makes, whoever asked for the completion', async () => {
     const { evidence } = evidenceOf({ proof: PROOF }, { isOpen: false })
     const redacted = redactBundle(bundle, { request: true, response: true })
     const text = await evidence.findPublic(STORED.hash)
@@ -184,7 +184,7 @@ describe('createEvidence', () => {
     expect(await evidence.findPublic('00'.repeat(32))).toBeNull()
   })
 
-  it('looks among all records, or the account’s own where histories are kept apart', async () => {
+  it('createEvidence looks among all records, or the account’s own where histories are kept apart', async () => {
     const open = evidenceOf({})
     await open.read()
     const closed = evidenceOf({}, { isOpen: false })

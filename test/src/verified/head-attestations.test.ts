@@ -125,7 +125,7 @@ async function verify(stored: StoredHeadAttestation) {
 }
 
 describe('head attestations', () => {
-  it('are of the log at once, also while it is empty, and over a block with the confirmations asked for', async () => {
+  it('head attestations are of the log at once, also of an empty one, over a block with enough confirmations', async () => {
     start({ intervalMs: 60_000 })
     await until('it is kept', () => attester.status().kept === 1)
     const [only, ...others] = await kept()
@@ -140,7 +140,7 @@ describe('head attestations', () => {
     })
   })
 
-  it('come again at every interval; of each size the first and the newest are kept', async () => {
+  it('head attestations come again at every interval; of each size the first and the newest are kept', async () => {
     log.seal()
     start()
     await until('five are kept', () => attester.status().kept >= 5)
@@ -153,7 +153,7 @@ describe('head attestations', () => {
     for (const stored of await kept()) expect((await verify(stored)).verdict).toBe('consistent')
   })
 
-  it('wait until all their leaves are committed', async () => {
+  it('head attestations wait until all their leaves are committed', async () => {
     const release = holdCommits()
     for (let count = 0; count < 3; count++) log.seal()
     start()
@@ -164,7 +164,7 @@ describe('head attestations', () => {
     expect(await sizesKept()).toContain(3)
   })
 
-  it('are dropped when the enclave is replaced before, and made anew of the next log', async () => {
+  it('head attestations are dropped when the enclave is replaced before, and made anew of the next log', async () => {
     const former = log.notary()
     running.script.beforeCommit = () => {
       throw new Error('connect ECONNREFUSED')
@@ -193,7 +193,7 @@ describe('head attestations', () => {
     )
   })
 
-  it('that contradict the committed log are reported and never stored', async () => {
+  it('head attestations that contradict the committed log are reported and never stored', async () => {
     log.seal()
     await running.committer.waitFor(log.notary(), 0, new AbortController().signal)
     log.script.beforeAttest = ({ size }) => ({ size, root: new Uint8Array(32).fill(7) })
@@ -217,7 +217,7 @@ describe('head attestations', () => {
     ['over another size', (reply) => ({ ...reply, size: reply.size + 1 })],
     ['over another root', (reply) => ({ ...reply, root: '00'.repeat(32) })],
     ['that is none', (reply) => ({ ...reply, document: 'AAAA' })],
-  ])('with a document %s are refused, and asked for again', async (_, alter) => {
+  ])('head attestations with a document %s are refused, and asked for again', async (_, alter) => {
     log.seal()
     log.script.afterAttest = (reply) => ({ ...reply, ...alter(reply) })
     start()
@@ -228,7 +228,7 @@ describe('head attestations', () => {
     expect(attester.status()).toMatchObject({ fault: null, contradictions: 0 })
   })
 
-  it('over another hash than was sent, an old answer, are refused', async () => {
+  it('head attestations over another hash than was sent, an old answer, are refused', async () => {
     const old = await log.enclave.attestHead(`0x${'0d'.repeat(32)}`, new AbortController().signal)
     log.script.afterAttest = () => old
     start()
@@ -236,7 +236,7 @@ describe('head attestations', () => {
     expect(await kept()).toEqual([])
   })
 
-  it('by the enclave that came in between are asked for again', async () => {
+  it('head attestations by the enclave that came in between are asked for again', async () => {
     await running.committer.waitFor(log.notary(), log.seal().index, new AbortController().signal)
     const before = await log.enclave.identity()
     await log.restart()
@@ -248,7 +248,7 @@ describe('head attestations', () => {
     expect(lines[0]).toMatchObject({ level: 'warn', members: { err: { name: 'EnclaveReplaced' } } })
   })
 
-  it('of a block of another chain are not asked for', async () => {
+  it('head attestations of a block of another chain are not asked for', async () => {
     let asks = 0
     log.script.beforeAttest = (head) => {
       asks++
@@ -271,20 +271,23 @@ describe('head attestations that fail', () => {
       () => proxy.behave(() => ({ kind: 'answer', status: 503, body: '' })),
       () => proxy.behave(() => ({ kind: 'pass' })),
     ],
-  ])('for %s go on when it is back, and say so once', async (_, begin, end) => {
-    begin()
-    start()
-    await until('it fails', () => attester.status().fault !== null)
-    await sleep(10 * INTERVAL_MS)
-    expect(lines.map(({ level, message }) => [level, message])).toEqual([
-      ['warn', 'log not attested, trying again'],
-    ])
-    end()
-    await until('it is kept', () => attester.status().kept > 0)
-    expect(attester.status().fault).toBeNull()
-  })
+  ])(
+    'head attestations that fail for %s go on when it is back, and say so once',
+    async (_, begin, end) => {
+      begin()
+      start()
+      await until('it fails', () => attester.status().fault !== null)
+      await sleep(10 * INTERVAL_MS)
+      expect(lines.map(({ level, message }) => [level, message])).toEqual([
+        ['warn', 'log not attested, trying again'],
+      ])
+      end()
+      await until('it is kept', () => attester.status().kept > 0)
+      expect(attester.status().fault).toBeNull()
+    },
+  )
 
-  it('for a database that is down go on when it is back', async () => {
+  it('head attestations that fail for a database that is down go on when it is back', async () => {
     let isDown = true
     start({
       store: {
@@ -300,7 +303,7 @@ describe('head attestations that fail', () => {
     await until('it is kept', async () => (await kept()).length > 0)
   })
 
-  it('pause longer and longer, up to the interval', async () => {
+  it('head attestations that fail pause longer and longer, up to the interval', async () => {
     const times: number[] = []
     const fetchBlock = async () => {
       times.push(performance.now())
@@ -313,7 +316,7 @@ describe('head attestations that fail', () => {
 })
 
 describe('a stop of head attestations', () => {
-  it('breaks off one that waits for its leaves, and says nothing of it', async () => {
+  it('a stop of head attestations breaks off one that waits for its leaves, and says nothing of it', async () => {
     const release = holdCommits()
     log.seal()
     start()
@@ -325,7 +328,7 @@ describe('a stop of head attestations', () => {
     release()
   })
 
-  it('breaks off one whose chain hangs, and a pause', async () => {
+  it('a stop of head attestations breaks off one whose chain hangs, and a pause', async () => {
     proxy.behave(() => ({ kind: 'hang' }))
     start({ intervalMs: 60_000 })
     await sleep(50)
@@ -341,7 +344,7 @@ describe('a stop of head attestations', () => {
 })
 
 describe('head attestations while completions are sealed and committed', () => {
-  it('have exactly the root that the committed log has at their size', async () => {
+  it('head attestations of a busy log have exactly the root that the committed log has at their size', async () => {
     start({ intervalMs: 1 })
     for (let count = 0; count < 120; count++) {
       log.seal()

@@ -20,7 +20,7 @@ describe('a gateway whose parts all work', () => {
   }, GATEWAY_HOOK_TIMEOUT_MS)
   afterAll(() => gateway.stop(), GATEWAY_HOOK_TIMEOUT_MS)
 
-  it('is healthy and ready, and asks for no key', async () => {
+  it('a gateway whose parts all work is healthy and ready, and asks for no key', async () => {
     const health = await fetch(`${gateway.url}/healthz`)
     expect([health.status, await health.json()]).toEqual([200, { status: 'ok' }])
     await expect.poll(() => failingOf(gateway), SOON).toEqual([])
@@ -31,13 +31,13 @@ describe('a gateway whose parts all work', () => {
     })
   })
 
-  it('asks the enclave once for many probes', async () => {
+  it('a gateway whose parts all work asks the enclave once for many probes', async () => {
     const before = gateway.enclave.countIdentityCalls()
     await Promise.all(Array.from({ length: 50 }, () => readiness(gateway)))
     expect(gateway.enclave.countIdentityCalls() - before).toBeLessThanOrEqual(2)
   })
 
-  it('logs probes that went well at debug level alone', async () => {
+  it('a gateway whose parts all work logs probes that went well at debug level alone', async () => {
     const before = gateway.logLines.length
     await fetch(`${gateway.url}/healthz`)
     await expect.poll(() => gateway.logLines.length).toBeGreaterThan(before)
@@ -47,7 +47,7 @@ describe('a gateway whose parts all work', () => {
     })
   })
 
-  it('answers HEAD too', async () => {
+  it('a gateway whose parts all work answers HEAD too', async () => {
     expect((await fetch(`${gateway.url}/readyz`, { method: 'HEAD' })).status).toBe(200)
   })
 })
@@ -62,7 +62,7 @@ describe('not ready, but healthy, is a gateway', () => {
     ],
     ['whose committer has stopped', ['commits'], (gateway) => gateway.committer.stop()],
   ])(
-    '%s',
+    'a gateway %s is not ready, but healthy',
     async (_, parts, breakPart) => {
       const gateway = await startGateway()
       try {
@@ -85,7 +85,7 @@ describe('not ready, but healthy, is a gateway', () => {
     GATEWAY_HOOK_TIMEOUT_MS,
   )
 
-  it('says nothing of its parts but their names', async () => {
+  it('a gateway that is not ready says nothing of its parts but their names', async () => {
     const gateway = await startGateway()
     try {
       await postChat(gateway, CHAT_REQUEST)
@@ -101,7 +101,7 @@ describe('not ready, but healthy, is a gateway', () => {
 })
 
 describe('a gateway that is told to stop', () => {
-  it('is not ready at once, and serves until the delay is over or skipped', async () => {
+  it('a gateway that is told to stop is not ready at once, and serves until the delay is over or skipped', async () => {
     const gateway = await startGateway({ settings: { drainDelayMs: 60_000 } })
     try {
       await expect.poll(() => failingOf(gateway), SOON).toEqual([])

@@ -27,7 +27,7 @@ async function failingOf(checks: Partial<ReadinessChecks>): Promise<readonly str
 }
 
 describe('ready is who', () => {
-  it('has all parts', async () => {
+  it('a gateway that has all parts is ready', async () => {
     expect(await failingOf({})).toEqual([])
   })
 
@@ -56,7 +56,7 @@ describe('ready is who', () => {
       ['database', 'commits'],
       { database: failing, commits: () => ({ phase: 'opening', failingForMs: 0, fault: null }) },
     ],
-  ])('lacks %j: not', async (expected, checks) => {
+  ])('a gateway that lacks %j is not ready', async (expected, checks) => {
     expect(await failingOf(checks)).toEqual(expected)
   })
 
@@ -71,7 +71,7 @@ describe('ready is who', () => {
       { phase: 'failing', failingForMs: 0, fault: { name: 'NonceUnknown', message: '' } },
     ],
     ['failing', { phase: 'failing', failingForMs: 9_999, fault: { name: 'Error', message: '' } }],
-  ])('is told why commits fail: %s', async (expected, status) => {
+  ])('the readiness check is told why commits fail: %s', async (expected, status) => {
     const report = await createReadiness({ ...WELL, commits: () => status }, Date.now).read()
     expect([report.commitFault, report.failing]).toEqual([
       expected,
@@ -79,7 +79,7 @@ describe('ready is who', () => {
     ])
   })
 
-  it('is told of a chain that is away, and stays ready', async () => {
+  it('a gateway that is told of a chain that is away stays ready', async () => {
     const checks: ReadinessChecks = {
       ...WELL,
       chain: () => ({ isChainFailing: true, waitingCount: 7 }),
@@ -91,14 +91,14 @@ describe('ready is who', () => {
     })
   })
 
-  it('judges the document that the enclave gives', async () => {
+  it('the readiness check judges the document that the enclave gives', async () => {
     const seen: string[] = []
     await failingOf({ attestation: async (document) => void seen.push(document) })
     expect(seen).toEqual(['document'])
   })
 })
 
-it('asks the parts once for all who ask within a second', async () => {
+it('the readiness check asks the parts once for all who ask within a second', async () => {
   const database = vi.fn(WELL.database)
   const readiness = createReadiness({ ...WELL, database }, Date.now)
   await Promise.all([readiness.read(), readiness.read()])
@@ -110,7 +110,7 @@ it('asks the parts once for all who ask within a second', async () => {
   expect(database).toHaveBeenCalledTimes(2)
 })
 
-it('takes a part that hangs for failing, and does not ask it again before it answered', async () => {
+it('the readiness check takes a part that hangs for failing, and does not ask it again before it answered', async () => {
   const answer = Promise.withResolvers<void>()
   const database = vi.fn(() => answer.promise)
   const readiness = createReadiness({ ...WELL, database }, Date.now)

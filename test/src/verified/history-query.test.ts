@@ -21,7 +21,7 @@ function faultsOf(run: () => unknown) {
 }
 
 describe('the query of the history', () => {
-  it('gives the first hundred of the caller when nothing is said', () => {
+  it('the query of the history gives the first hundred of the caller when nothing is said', () => {
     expect(validate('query', historyQuery, {})).toEqual({
       limit: 100,
       cursor: null,
@@ -30,11 +30,11 @@ describe('the query of the history', () => {
     })
   })
 
-  it.each([1, 1000])('takes a limit of %i', (limit) => {
+  it.each([1, 1000])('the query of the history takes a limit of %i', (limit) => {
     expect(validate('query', historyQuery, { limit: String(limit) }).limit).toBe(limit)
   })
 
-  it('takes a cursor of either case and ignores what it does not know', () => {
+  it('the query of the history takes a cursor of either case and ignores what it does not know', () => {
     const query = validate('query', historyQuery, {
       cursor: id.toUpperCase(),
       filter: 'all',
@@ -61,7 +61,7 @@ describe('the query of the history', () => {
     [{ q: '' }, 'query.q', 'string_too_short'],
     [{ q: 'x'.repeat(201) }, 'query.q', 'string_too_long'],
     [{ model: 'a\0b' }, 'query.model', 'string_pattern_mismatch'],
-  ])('refuses %j', (parameters, loc, type) => {
+  ])('the query of the history refuses %j', (parameters, loc, type) => {
     expect(faultsOf(() => validate('query', historyQuery, parameters))).toEqual([[loc, type]])
   })
 })
@@ -69,12 +69,12 @@ describe('the query of the history', () => {
 describe('the hash of a completion', () => {
   const hash = 'ab'.repeat(32)
 
-  it.each([hash, `0x${hash}`, hash.toUpperCase()])('takes %s', (text) => {
+  it.each([hash, `0x${hash}`, hash.toUpperCase()])('the hash of a completion takes %s', (text) => {
     expect(validate('path', hashParameter, { hash: text })).toEqual({ hash })
   })
 
   it.each(['', hash.slice(2), `${hash}00`, `x${hash.slice(1)}`, `${hash}\n`, '%zz'])(
-    'refuses %j',
+    'the hash of a completion refuses %j',
     (text) => {
       expect(faultsOf(() => validate('path', hashParameter, { hash: text }))).toEqual([
         ['path.hash', 'string_pattern_mismatch'],

@@ -37,18 +37,18 @@ const pageOf = async (query: string, of = gateway): Promise<Page> =>
 const hashesOf = ({ completions }: Page) => completions.map(({ hash }) => hash)
 
 describe('the list', () => {
-  it("gives the caller's own, newest first", async () => {
+  it("the list of the history gives the caller's own, newest first", async () => {
     const page = await pageOf('')
     expect(hashesOf(page)).toEqual(hashes.slice(0, 4).reverse())
     expect(page.cursor).toBeNull()
   })
 
-  it("gives everybody's with filter=all", async () => {
+  it("the list of the history gives everybody's with filter=all", async () => {
     expect(hashesOf(await pageOf('?filter=all'))).toEqual(hashes.toReversed())
     expect(hashesOf(await pageOf('', { ...gateway, key: otherKey }))).toEqual(hashes.slice(4))
   })
 
-  it('is cut in pages that neither repeat nor leave out, while records are added', async () => {
+  it('the list of the history is cut in pages that neither repeat nor leave out, while records are added', async () => {
     const seen: unknown[] = []
     let cursor: string | null = null
     do {
@@ -65,7 +65,7 @@ describe('the list', () => {
     expect(seen).toEqual(hashes.slice(0, 4).reverse())
   })
 
-  it('gives records of the very shape of the interface, whose proof holds', async () => {
+  it('the list of the history gives records of the very shape of the interface, whose proof holds', async () => {
     const reply = await getPath(gateway, `${VERIFIED_PATH}?limit=1`)
     const page = parseExactJson(new Uint8Array(await reply.arrayBuffer())) as never as {
       completions: readonly [Record<string, never>]
@@ -105,17 +105,17 @@ describe('the list', () => {
     ['?limit=x&filter=y', ['query.limit', 'query.filter']],
     ['?cursor=x', ['query.cursor']],
     ['?cursor=6f1c8f0e-6f0b-4a55-9b0e-3f7a1f0f3a11', ['query.cursor']],
-  ])('refuses %s', async (query, locs) => {
+  ])('the list of the history refuses %s', async (query, locs) => {
     expect(await outcomeOf(await getPath(gateway, VERIFIED_PATH + query))).toEqual([422, locs])
   })
 
-  it("refuses another account's cursor for the caller's own list", async () => {
+  it("the list of the history refuses another account's cursor for the caller's own list", async () => {
     const { completions } = await pageOf('?filter=all&limit=1')
     const foreign = `${VERIFIED_PATH}?cursor=${completions[0]?.id}`
     expect(await outcomeOf(await getPath(gateway, foreign))).toEqual([422, ['query.cursor']])
   })
 
-  it('needs a key', async () => {
+  it('the list of the history needs a key', async () => {
     expect(await outcomeOf(await fetch(gateway.url + VERIFIED_PATH))).toEqual([
       401,
       'authorization_missing',
@@ -136,12 +136,12 @@ describe('the list with filters', () => {
     [`?q=${encodeURIComponent('messages')}`, 0],
     [`?q=${encodeURIComponent("%' or '1'='1")}`, 0],
     ['?q=hell&model=none', 0],
-  ])('%s gives %i', async (query, count) => {
+  ])('the query %s gives %i records of the history', async (query, count) => {
     const page = await pageOf(query)
     expect([page.completions.length, page.cursor]).toEqual([count, null])
   })
 
-  it('is cut in pages that neither repeat nor leave out', async () => {
+  it('the list of the history with filters is cut in pages that neither repeat nor leave out', async () => {
     const seen: unknown[] = []
     let cursor: string | null = null
     do {
@@ -154,21 +154,21 @@ describe('the list with filters', () => {
     expect(seen).toEqual(hashes.slice(0, 4).reverse())
   })
 
-  it('searches own completions alone', async () => {
+  it('the list of the history with filters searches own completions alone', async () => {
     const reply = await getPath(gateway, `${VERIFIED_PATH}?filter=all&q=hello`)
     expect(await outcomeOf(reply)).toEqual([422, ['query.q']])
   })
 })
 
 describe('a lookup by hash', () => {
-  it('takes hex of either case, with or without 0x', async () => {
+  it('a lookup of the history by hash takes hex of either case, with or without 0x', async () => {
     for (const text of [hashes[0], `0x${hashes[0]}`, hashes[0]?.toUpperCase()]) {
       const reply = await getPath(gateway, `${VERIFIED_PATH}/${text}`)
       expect(await reply.json()).toMatchObject({ hash: hashes[0], request: { user: 'first' } })
     }
   })
 
-  it('gives the first of two records of the same completion', async () => {
+  it('a lookup of the history by hash gives the first of two records of the same completion', async () => {
     const { completions } = await pageOf('?limit=1000')
     const first = completions.find(({ hash }) => hash === hashes[0])
     await postChat(gateway, { ...CHAT_REQUEST, user: 'first' })
@@ -176,7 +176,7 @@ describe('a lookup by hash', () => {
     expect(found).toMatchObject({ id: first?.id })
   })
 
-  it('tells what is malformed from what is not there', async () => {
+  it('a lookup of the history by hash tells what is malformed from what is not there', async () => {
     expect(await outcomeOf(await getPath(gateway, `${VERIFIED_PATH}/xyz`))).toEqual([
       422,
       ['path.hash'],
@@ -193,7 +193,7 @@ describe('a lookup by hash', () => {
 describe('public evidence', () => {
   const fetchEvidence = (hash: string) => fetch(`${gateway.url}/v1/evidence/${hash}`)
 
-  it('is the bundle without what was asked and answered, and needs no key', async () => {
+  it('public evidence is the bundle without what was asked and answered, and needs no key', async () => {
     const [hash = ''] = hashes
     const own = await getPath(gateway, `${VERIFIED_PATH}/${hash}/evidence`)
     const whole = parseEvidenceBundle(parseExactJson(new Uint8Array(await own.arrayBuffer())))
@@ -211,14 +211,14 @@ describe('public evidence', () => {
     ['xyz', 422, ['path.hash']],
     ['%00', 422, ['path.hash']],
     [`${'00'.repeat(32)}'--`, 422, ['path.hash']],
-  ])('of %s is refused', async (hash, status, told) => {
+  ])('public evidence of %s is refused', async (hash, status, told) => {
     expect(await outcomeOf(await fetchEvidence(hash))).toEqual([status, told])
   })
 })
 
 describe('a gateway that keeps histories apart', () => {
   it(
-    'shows each account its own alone, in lists and lookups',
+    'a gateway that keeps histories apart shows each account its own alone, in lists and lookups',
     async () => {
       const closed = await startGateway({
         settings: { isHistoryOpen: false, isEvidencePublic: false },

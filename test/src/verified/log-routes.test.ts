@@ -62,7 +62,7 @@ const leafOf = ({ receipt }: Readonly<Record<string, unknown>>) =>
   encodeHex(hashLeaf(encodeUtf8(canonicalizeJson(receipt as never))))
 
 describe('a log', () => {
-  it('says whose it is, what for, and where it stands', async () => {
+  it('a log says whose it is, what for, and where it stands', async () => {
     const log = await read('')
     expect(Object.keys(log).toSorted()).toEqual(
       ['attestation_sha256', 'boot_configuration', 'chain_id', 'contract', 'created_at', 'head']
@@ -83,19 +83,19 @@ describe('a log', () => {
     expect(addressOf(decodeHex(log.public_key))).toBe(notary)
   })
 
-  it('is in the list of logs', async () => {
+  it('a log is in the list of logs', async () => {
     const list = await (await fetch(`${gateway.url}/v1/log`)).json()
     expect(list).toEqual({ logs: [await read('')], cursor: null })
     const after = await (await fetch(`${gateway.url}/v1/log?limit=1&cursor=${notary}`)).json()
     expect(after).toEqual({ logs: [], cursor: null })
   })
 
-  it('is found by its notary in either case, with or without 0x', async () => {
+  it('a log is found by its notary in either case, with or without 0x', async () => {
     for (const text of [notary.slice(2), notary.toUpperCase().replace('0X', '0x')])
       expect((await fetchLog('', text)).status).toBe(200)
   })
 
-  it('lists heads that the notary signed, in pages, the last of the size of the log', async () => {
+  it('a log lists heads that the notary signed, in pages, the last of the size of the log', async () => {
     const { heads } = await read('/heads')
     for (const { size, root: hex, signature, anchor } of heads) {
       const head = { size, root: decodeHex(hex) }
@@ -126,7 +126,7 @@ describe('a log', () => {
     })
   })
 
-  it('proves that every receipt is in it, at every size', async () => {
+  it('a log proves that every receipt is in it, at every size', async () => {
     for (let size = 1; size <= COUNT; size++)
       for (let index = 0; index < size; index++) {
         const proof = await read(`/inclusion?index=${index}&size=${size}`)
@@ -146,7 +146,7 @@ describe('a log', () => {
     expect(await read('/inclusion?index=2')).toMatchObject({ size: COUNT, root })
   })
 
-  it('proves that it only grew, between all sizes', async () => {
+  it('a log proves that it only grew, between all sizes', async () => {
     const roots = [createHash('sha256').digest('hex')]
     for (let size = 1; size <= COUNT; size++)
       roots.push((await read(`/inclusion?index=0&size=${size}`)).root)
@@ -163,7 +163,7 @@ describe('a log', () => {
     expect(await read('/consistency?from=3')).toMatchObject({ to: COUNT })
   })
 
-  it('gives the hashes of its leaves', async () => {
+  it('a log gives the hashes of its leaves', async () => {
     const leaves = records.map(leafOf)
     expect(await read('/leaves')).toEqual({ notary, start: 0, end: COUNT, leaves })
     expect(await read('/leaves?start=2&end=5')).toMatchObject({
@@ -178,7 +178,7 @@ describe('a log', () => {
     ['?limit=1001', 'query.limit'],
     ['?cursor=x', 'query.cursor'],
     [`?cursor=${UNKNOWN}`, 'query.cursor'],
-  ])('is not listed by %s', async (query, loc) => {
+  ])('a log is not listed by %s', async (query, loc) => {
     expect(await outcomeOf(await fetch(`${gateway.url}/v1/log${query}`))).toEqual([422, [loc]])
   })
 
@@ -208,11 +208,11 @@ describe('a log', () => {
     ['/leaves?start=4&end=3', ['query.start']],
     ['/leaves?end=8', ['query.end']],
     ['/leaves?start=&end=1', ['query.start']],
-  ])('refuses %s', async (path, locs) => {
+  ])('a log refuses %s', async (path, locs) => {
     expect(await outcomeOf(await fetchLog(path))).toEqual([422, locs])
   })
 
-  it('tells a notary that is malformed from one that has no log', async () => {
+  it('a log tells a notary that is malformed from one that has no log', async () => {
     for (const path of ['', '/heads', '/inclusion?index=0', '/consistency?from=0', '/leaves']) {
       expect(await outcomeOf(await fetchLog(path, UNKNOWN))).toEqual([404, 'not_found'])
       for (const text of ['x', `${notary}0`, notary.slice(0, -1), '%zz', '..%2f..'])
@@ -220,7 +220,7 @@ describe('a log', () => {
     }
   })
 
-  it('says nothing of what was asked and answered, to whoever has no key', async () => {
+  it('a log says nothing of what was asked and answered, to whoever has no key', async () => {
     const texts: string[] = [await (await fetch(`${gateway.url}/v1/log`)).text()]
     for (const path of ['', '/heads', '/inclusion?index=0', '/consistency?from=1', '/leaves'])
       texts.push(await (await fetchLog(path)).text())
@@ -247,11 +247,11 @@ describe('the records of a log', () => {
     return { ...body, indexes: body.records.map(({ receipt }) => receipt.index) }
   }
 
-  it('need a key', async () => {
+  it('the records of a log need a key', async () => {
     expect(await outcomeOf(await fetchLog('/records'))).toEqual([401, 'authorization_missing'])
   })
 
-  it('are those of the history, in the order of the leaves', async () => {
+  it('the records of a log are those of the history, in the order of the leaves', async () => {
     const { records: found, next } = await page('')
     expect(next).toBeNull()
     const history = (await (await getPath(gateway, VERIFIED_PATH)).json()) as {
@@ -260,7 +260,7 @@ describe('the records of a log', () => {
     expect(found).toEqual(history.completions.toReversed())
   })
 
-  it('are cut in pages', async () => {
+  it('the records of a log are cut in pages', async () => {
     expect(await page('?limit=3')).toMatchObject({ indexes: [0, 1, 2], next: 3 })
     expect(await page('?start=3&limit=3')).toMatchObject({ indexes: [3, 4, 5], next: 6 })
     expect(await page('?start=6&limit=3')).toMatchObject({ indexes: [6], next: null })
@@ -272,16 +272,16 @@ describe('the records of a log', () => {
     ['?start=-1', 'query.start'],
     ['?limit=0', 'query.limit'],
     ['?limit=101', 'query.limit'],
-  ])('refuse %s', async (query, loc) => {
+  ])('the records of a log refuse %s', async (query, loc) => {
     expect(await outcomeOf(await getPath(gateway, path(query)))).toEqual([422, [loc]])
   })
 
-  it('of another notary are not there', async () => {
+  it('the records of a log of another notary are not there', async () => {
     expect(await outcomeOf(await getPath(gateway, path('', UNKNOWN)))).toEqual([404, 'not_found'])
   })
 
   it(
-    'are the caller’s own alone where histories are kept apart',
+    'the records of a log are the caller’s own alone where histories are kept apart',
     async () => {
       const closed = await startGateway({ settings: { isHistoryOpen: false } })
       closed.enclave.setScript(answerWhole({}))
@@ -302,7 +302,7 @@ describe('the records of a log', () => {
 describe('an evidence bundle', () => {
   const path = (hash: string) => `${VERIFIED_PATH}/${hash}/evidence`
 
-  it('is of the record, and has no block while the anchor is in none', async () => {
+  it('an evidence bundle is of the record, and has no block while the anchor is in none', async () => {
     const hash = records[2]?.hash ?? ''
     const bundle = await (await getPath(gateway, path(hash))).json()
     expect(bundle).toMatchObject({
@@ -315,7 +315,7 @@ describe('an evidence bundle', () => {
     })
   })
 
-  it('needs a key, a hash, and a completion', async () => {
+  it('an evidence bundle needs a key, a hash, and a completion', async () => {
     expect(await outcomeOf(await fetch(gateway.url + path(records[0]?.hash ?? '')))).toEqual([
       401,
       'authorization_missing',

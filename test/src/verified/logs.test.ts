@@ -63,7 +63,7 @@ function createTestLogs() {
 }
 
 describe('createLogs', () => {
-  it(`gives at most ${LEAVES_MAX} leaves at once, and says where it ended`, async () => {
+  it(`createLogs gives at most ${LEAVES_MAX} leaves at once, and says where it ended`, async () => {
     const { service, asked } = createTestLogs()
     const ends: unknown[] = []
     for (const start of [0, LEAVES_MAX, 2 * LEAVES_MAX]) {
@@ -76,7 +76,7 @@ describe('createLogs', () => {
     expect(asked).toEqual([LEAVES_MAX, LEAVES_MAX, 5_000])
   })
 
-  it('says an attestation as the others are said', async () => {
+  it('createLogs says an attestation as the others are said', async () => {
     const { service } = createTestLogs()
     expect(await service.heads(NOTARY, { limit: 2, cursor: null, order: 'asc' })).toEqual({
       notary: NOTARY,
@@ -171,7 +171,7 @@ function sourcesOf(
 }
 
 describe('readHeadPage', () => {
-  it('gives with each page the attestations of the sizes that it reaches, on the last also what no head covers', async () => {
+  it('readHeadPage gives with each page the attestations of its sizes, and on the last those beyond all heads', async () => {
     const documents = [0, 2, 3, 4, 20, 25].map((size) => [size, 10] as const)
     expect(await sourcesOf([3, 8, 20], documents).walk(2)).toEqual([
       [
@@ -182,11 +182,11 @@ describe('readHeadPage', () => {
     ])
   })
 
-  it('gives the attestations of a log without heads', async () => {
+  it('readHeadPage gives the attestations of a log without heads', async () => {
     expect(await sourcesOf([], [[0, 10]]).walk(2)).toEqual([[[], [0]]])
   })
 
-  it('gives with each page of newest first what was attested from its last head on', async () => {
+  it('readHeadPage gives with each page of newest first what was attested from its last head on', async () => {
     const documents = [0, 2, 3, 4, 20, 25].map((size) => [size, 10] as const)
     const { walk } = sourcesOf([3, 8, 20], documents)
     expect(await walk(2, 1_000, 'desc')).toEqual([
@@ -212,7 +212,7 @@ describe('readHeadPage', () => {
     expect(await sourcesOf([], [[0, 10]]).walk(2, 1_000, 'desc')).toEqual([[[], [0]]])
   })
 
-  it('ends a page before the head whose attestations do not fit, and goes on there', async () => {
+  it('readHeadPage ends a page before the head whose attestations do not fit, and goes on there', async () => {
     const documents = [1, 1, 2, 2, 3, 3, 4, 4].map((size) => [size, 10] as const)
     const { walk, bytesRead } = sourcesOf([1, 2, 3, 4], documents)
     expect(await walk(10, 40)).toEqual([
@@ -229,7 +229,7 @@ describe('readHeadPage', () => {
     expect(await walk(10, 39)).toEqual([1, 2, 3, 4].map((size) => [[size], [size, size]]))
   })
 
-  it('gives one head with all it has, whatever that is: every page gets further', async () => {
+  it('readHeadPage gives one head with all it has, whatever that is: every page gets further', async () => {
     const documents = [1, 2, 3, 5].map((size) => [size, 50] as const)
     expect(await sourcesOf([3, 4, 5], documents).walk(10, 40)).toEqual([
       [[3], [1, 2, 3]],
@@ -238,7 +238,7 @@ describe('readHeadPage', () => {
     ])
   })
 
-  it('holds some megabytes of documents, however many there are', async () => {
+  it('readHeadPage holds some megabytes of documents, however many there are', async () => {
     const sizes = Array.from({ length: 1000 }, (_, at) => at + 1)
     const documents = sizes.flatMap((size) => [[size, 16_384] as const, [size, 16_384] as const])
     const pages = await sourcesOf(sizes, documents).walk(1000)

@@ -41,14 +41,14 @@ const LISTED = ['demo/echo', 'gpt-exact', 'gpt-named', 'some/model/of-demo']
 const ask = (model: string, headers = {}) =>
   postChat(gateway, { ...CHAT_REQUEST, model }, { headers })
 
-it('lists what can be verified with the credentials that are there, and nothing that ends in 403 or 404', async () => {
+it('the list of verified models has what the credentials allow, and nothing that ends in 403 or 404', async () => {
   expect(await ids()).toEqual(LISTED)
   for (const model of LISTED) expect((await ask(model)).status).toBe(200)
   expect(await outcomeOf(await ask('claude-exact'))).toEqual([403, 'provider_credential_missing'])
   expect(await outcomeOf(await ask('nobodys/model'))).toEqual([404, 'unsupported_model'])
 })
 
-it('lists those of every provider for a caller who brings a credential', async () => {
+it('the list of verified models lists those of every provider for a caller who brings a credential', async () => {
   const headers = { 'Fine-Tune-Authorization': 'Bearer mine' }
   expect(await ids(headers)).toEqual(['claude-exact', 'claude-named', ...LISTED].toSorted())
   expect((await ask('claude-exact', headers)).status).toBe(200)
@@ -58,14 +58,14 @@ it('lists those of every provider for a caller who brings a credential', async (
   expect(await outcomeOf(bad)).toEqual([422, ['header.fine-tune-authorization']])
 })
 
-it('lists a model of a pattern once a completion of it was made, and not with another’s credential', async () => {
+it('the list of verified models has one of a pattern once a completion of it was made by this credential', async () => {
   await ask('gpt-private', { 'Fine-Tune-Authorization': 'Bearer mine' })
   expect(await ids()).not.toContain('gpt-private')
   await (await ask('gpt-new')).json()
   expect(await ids()).toContain('gpt-new')
 })
 
-it('lists no model that the provider said it does not have, until it does', async () => {
+it('the list of verified models lists no model that the provider said it does not have, until it does', async () => {
   const fault = { status: 404, code: 'provider_refused', message: 'no such model' } as const
   gateway.enclave.setScript(answerFault(fault))
   expect(await outcomeOf(await ask('gpt-named'))).toEqual([404, 'provider_refused'])
@@ -76,7 +76,7 @@ it('lists no model that the provider said it does not have, until it does', asyn
   expect(await ids()).toContain('gpt-named')
 })
 
-it('gives one by its id, with slashes in it as they are, or in percents', async () => {
+it('the list of verified models gives one by its id, with slashes in it as they are, or in percents', async () => {
   for (const id of ['some/model/of-demo', encodeURIComponent('some/model/of-demo')]) {
     const reply = await fetch(`${gateway.url}${PATH}/${id}`)
     expect([reply.status, await reply.json()]).toMatchObject([
@@ -91,7 +91,7 @@ it('gives one by its id, with slashes in it as they are, or in percents', async 
   ])
 })
 
-it('serves the official SDK', async () => {
+it('the list of verified models serves the official SDK', async () => {
   const client = new OpenAI({
     baseURL: `${gateway.url}/v1/verified`,
     apiKey: gateway.key,
@@ -103,7 +103,7 @@ it('serves the official SDK', async () => {
 })
 
 it.each(['/v1/verified/embeddings', '/v1/verified/images/generations', '/v1/verified/completions'])(
-  'answers %s, which is not there, with what is',
+  'the list of verified models answers %s, which is not there, with what is',
   async (path) => {
     const reply = await getPath(gateway, path)
     expect(await outcomeOf(reply.clone())).toEqual([404, 'not_found'])

@@ -13,7 +13,7 @@ function sealed(request: JsonObject) {
 }
 
 describe('echoRequest', () => {
-  it('shows every member of the interface, null where it was not set', () => {
+  it('echoRequest shows every member of the interface, null where it was not set', () => {
     const { canonicalRequest } = sealed({
       model: 'm',
       messages: [{ role: 'user', content: 'x' }],
@@ -25,7 +25,7 @@ describe('echoRequest', () => {
     expect(echo.messages).toEqual([{ role: 'user', content: 'x', name: null, function_call: null }])
   })
 
-  it('keeps whatever else the caller sent, at its depth', () => {
+  it('echoRequest keeps whatever else the caller sent, at its depth', () => {
     const request = {
       model: 'm',
       messages: [{ role: 'assistant', tool_calls: [{ id: '1', x: null }], extra: { y: null } }],
@@ -34,7 +34,7 @@ describe('echoRequest', () => {
     expect(echoRequest(sealed(request).canonicalRequest)).toMatchObject(request)
   })
 
-  it('keeps a member that is called __proto__', () => {
+  it('echoRequest keeps a member that is called __proto__', () => {
     const request = JSON.parse(
       '{"model":"m","messages":[{"role":"user","__proto__":{"a":1}}],"__proto__":[1]}',
     )
@@ -44,7 +44,7 @@ describe('echoRequest', () => {
     expect(hashCompletion({ request: echo, response }).requestHash).toBe(requestHash)
   })
 
-  it('hashes to the same value, whatever the request, through JSON text and back', () => {
+  it('echoRequest hashes to the same value, whatever the request, through JSON text and back', () => {
     const member = fc.constantFrom(
       ...ECHOED_MEMBERS,
       'role',

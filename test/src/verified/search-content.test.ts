@@ -48,7 +48,7 @@ async function walk(texts: readonly string[], limit = 20) {
   return { found, pages }
 }
 
-it('ends a page when enough records were looked into, and the next goes on there', async () => {
+it('a search of contents ends a page when enough records were looked into, and the next goes on there', async () => {
   const count = 2 * SEARCHED_RECORDS_MAX + 7
   const texts = Array.from({ length: count }, (_, at) => (at % 499 === 3 ? 'a NEEDLE' : 'hay'))
   const wanted = texts.flatMap((text, at) => (text === 'hay' ? [] : [String(at)]))
@@ -57,7 +57,7 @@ it('ends a page when enough records were looked into, and the next goes on there
   expect((await walk(Array(45).fill('needle'))).found).toHaveLength(45)
 })
 
-it('ends a page when long contents were looked into', async () => {
+it('a search of contents ends a page when long contents were looked into', async () => {
   const long = 'x'.repeat(SEARCHED_LENGTH_MAX / 8)
   // Read ten at a time: twenty are more than one page looks into, and less than two.
   const { found, pages } = await walk([...Array(20).fill(long), 'needle'])
@@ -65,6 +65,6 @@ it('ends a page when long contents were looked into', async () => {
   expect(pages).toBe(3)
 })
 
-it('looks into what was said, not into settings', async () => {
+it('a search of contents looks into what was said, not into settings', async () => {
   expect((await walk(['hay'])).found).toEqual([])
 })

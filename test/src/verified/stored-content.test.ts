@@ -66,7 +66,7 @@ describe.each(DATABASE_KINDS)('stored content on %s', (kind) => {
     return { id, name: id }
   }
 
-  it('is in no table when it is encrypted, and is given back as it was', async () => {
+  it('stored content is in no table when it is encrypted, and is given back as it was', async () => {
     const sealing = withKeys(OLD)
     const record = await storeOne(sealing, {
       request: '{"q":"secret prompt 4d1e"}',
@@ -91,12 +91,12 @@ describe.each(DATABASE_KINDS)('stored content on %s', (kind) => {
     })
   })
 
-  it('is found by a dump when it is not encrypted', async () => {
+  it('stored content is found by a dump when it is not encrypted', async () => {
     await storeOne(plain)
     expect(await dump()).toContain(PROMPT)
   })
 
-  it('is told to be unreadable, with the rest of the record, without its key or in another row', async () => {
+  it('stored content is told to be unreadable, with the rest of the record, without its key or in another row', async () => {
     const [one, other] = await store(withKeys(OLD), [PLANTED, PLANTED])
     if (one === undefined || other === undefined) return expect.unreachable()
     for (const database of [plain, withKeys(NEW)]) {
@@ -118,7 +118,7 @@ describe.each(DATABASE_KINDS)('stored content on %s', (kind) => {
     expect(await find(withKeys(OLD), other)).toMatchObject(unreadable)
   })
 
-  it('is refused to stand in the clear beside itself, or to come back once it was erased', async () => {
+  it('stored content is refused to stand in the clear beside itself, or to come back once it was erased', async () => {
     const record = await storeOne(withKeys(OLD))
     const update = (values: string) =>
       sql`update records set ${sql.raw(values)} where id = ${record.id}`.execute(plain.queries)
@@ -132,7 +132,7 @@ describe.each(DATABASE_KINDS)('stored content on %s', (kind) => {
   })
 
   describe('under a new key', () => {
-    it('is encrypted in the rows that are in the clear or under an old one, also when that was broken off', async () => {
+    it('stored content under a new key is in all rows, also when its encryption was broken off', async () => {
       const [clear, old] = [await storeOne(plain), await storeOne(withKeys(OLD))]
       const others = await store(
         plain,
@@ -161,7 +161,7 @@ describe.each(DATABASE_KINDS)('stored content on %s', (kind) => {
       expect(await encryptAll(rotating)).toMatchObject({ encrypted: 0 })
     })
 
-    it('stays what it is where the old key is missing, and that is counted', async () => {
+    it('stored content under a new key stays what it is where the old key is missing, and that is counted', async () => {
       const lost = makeKey()
       const record = await storeOne(withKeys(lost))
       expect((await encryptAll(withKeys(OLD, NEW))).unreadable).toBeGreaterThan(0)
@@ -182,7 +182,7 @@ describe.each(DATABASE_KINDS)('stored content on %s', (kind) => {
     }
   })
 
-  it('lets no gateway start without any key once content was encrypted, and warns of missing ones', async () => {
+  it('stored content that is encrypted lets no gateway start without any key, and warns of missing ones', async () => {
     const warnings: unknown[] = []
     const log = { warn: (fields: object) => void warnings.push(fields) }
     await sql`delete from content_keys`.execute(plain.queries)
@@ -219,7 +219,7 @@ describe.each(DATABASE_KINDS)('stored content on %s', (kind) => {
       return rows[0]?.held ?? expect.unreachable()
     }
 
-    it('by hash is gone from all records of the hash, and of those of one account alone', async () => {
+    it('erased content by hash is gone from all records of the hash, and of those of one account alone', async () => {
       const [mine, theirs] = [crypto.randomUUID(), crypto.randomUUID()]
       const hash = randomBytes(32).toString('hex')
       const same = [mine, mine, theirs].map((accountId) => ({ ...PLANTED, hash, accountId }))
@@ -235,7 +235,7 @@ describe.each(DATABASE_KINDS)('stored content on %s', (kind) => {
       expect(await find(plain, { hash })).toMatchObject({ ...gone, hash, receipt, signature })
     })
 
-    it('of an account is given to nobody at once, and is then removed; what comes later stays', async () => {
+    it('erased content of an account is given to nobody at once, and is then removed; what comes later stays', async () => {
       const [account, other] = [await makeAccount(), await makeAccount()]
       const at = (createdAt: number, { id: accountId } = account) => ({ accountId, createdAt })
       const before = await storeOne(plain, at(NOW - 10))
@@ -267,7 +267,7 @@ describe.each(DATABASE_KINDS)('stored content on %s', (kind) => {
       ])
     })
 
-    it('of an account goes from the answers that are kept for its keys, also those of calls under way', async () => {
+    it('erased content of an account goes from the answers that are kept for its keys, also those of calls under way', async () => {
       const account = await makeAccount()
       const answers = createIdempotencyStore(withKeys(OLD), () => NOW)
       const call = (key: string) => ({
@@ -284,7 +284,7 @@ describe.each(DATABASE_KINDS)('stored content on %s', (kind) => {
       expect(await answers.claim(answered, DAY)).toBe('claimed')
     })
 
-    it('of an account is given to nobody, whatever is committed at the same time', async () => {
+    it('erased content of an account is given to nobody, whatever is committed at the same time', async () => {
       const account = await makeAccount()
       let isErased = false
       const storing = Array.from({ length: 4 }, async () => {
@@ -301,7 +301,7 @@ describe.each(DATABASE_KINDS)('stored content on %s', (kind) => {
       for (const record of all) expect(await isStored(record)).toBe(false)
     })
 
-    it('by retention is what is older than the days of its account, or else of the gateway', async () => {
+    it('erased content by retention is what is older than the days of its account, or else of the gateway', async () => {
       const [standard, longer, shorter] = [
         await makeAccount(),
         await makeAccount(),
@@ -341,7 +341,7 @@ describe.each(DATABASE_KINDS)('stored content on %s', (kind) => {
       await erasures().setRetention(longer.name, null)
     })
 
-    it('is erased in batches, whatever number of accounts there are, by one process at a time', async () => {
+    it('erased content is erased in batches, whatever number of accounts there are, by one process at a time', async () => {
       const accounts = await Promise.all(Array.from({ length: 7 }, makeAccount))
       for (const { id } of accounts)
         await store(
@@ -369,7 +369,7 @@ describe.each(DATABASE_KINDS)('stored content on %s', (kind) => {
       for (const { name } of accounts) expect(await erasures().findDue(name)).toBeNull()
     })
 
-    it('has no prompt in any table', async () => {
+    it('erased content has no prompt in any table', async () => {
       const marked = { request: '{"q":"erased prompt 77aa"}', response: '{"a":"erased answer"}' }
       const record = await storeOne(plain, marked)
       expect(await dump()).toContain('erased prompt 77aa')

@@ -12,25 +12,25 @@ import {
 const KEY = 'operators-key-0123456789'
 
 describe('a verified call', () => {
-  it('is refused before the provider is asked, once commits have failed for too long', async () => {
+  it('a verified call is refused before the provider is asked, once commits have failed for too long', async () => {
     const { complete, asked } = makeService({ failingForMs: COMMITS_FAILING_MAX_MS + 1 })
     await expect(complete()).rejects.toMatchObject({ code: 'not_ready', status: 503 })
     expect(asked()).toBe(0)
   })
 
-  it('is refused at once while the next nonce of the relayer cannot be known', async () => {
+  it('a verified call is refused at once while the next nonce of the relayer cannot be known', async () => {
     const { complete, asked } = makeService({ failingForMs: 1, faultName: 'NonceUnknown' })
     await expect(complete()).rejects.toMatchObject({ code: 'not_ready', status: 503 })
     expect(asked()).toBe(0)
   })
 
-  it('is made while commits have failed for a moment only', async () => {
+  it('a verified call is made while commits have failed for a moment only', async () => {
     const { complete, asked } = makeService({ failingForMs: COMMITS_FAILING_MAX_MS })
     await expect(complete()).rejects.toMatchObject({ code: 'provider_refused' })
     expect(asked()).toBe(1)
   })
 
-  it("does not show the operator's key that a provider repeats", async () => {
+  it("a verified call does not show the operator's key that a provider repeats", async () => {
     const { complete } = makeService({ failingForMs: 0 })
     const error = await complete().catch((reason: unknown) => reason)
     expect(JSON.stringify([error, String(error)])).not.toContain(KEY)
@@ -40,7 +40,7 @@ describe('a verified call', () => {
 })
 
 describe('authenticate', () => {
-  it('answers 503 and keeps the cause when keys cannot be looked up', async () => {
+  it('authenticate answers 503 and keeps the cause when keys cannot be looked up', async () => {
     const cause = new Error('connect ECONNREFUSED')
     const middleware = authenticate({ authenticate: () => Promise.reject(cause) })
     const context = { req: { headers: { authorization: 'Bearer some-key' } }, state: {} }

@@ -22,20 +22,20 @@ describe('the bundle', () => {
     expect(bytes.reduce((sum, one) => sum + one, 0)).toBeLessThanOrEqual(PAGE_BYTES_MAX)
   })
 
-  it('names assets by their content: the same sources give the same names', async () => {
+  it('the bundle of pages names assets by their content: the same sources give the same names', async () => {
     expect([...(await bundlePages()).assets]).toEqual([...bundle.assets])
     for (const name of bundle.assets.keys()) expect(name).toMatch(/^[a-z-]+-[A-Z0-9]{8}\.(js|css)$/)
   })
 })
 
 describe('the frame of a page', () => {
-  it('has no script and no style of its own, so that its policy can forbid them', () => {
+  it('the frame of a page has no script and no style of its own, so that its policy can forbid them', () => {
     const html = renderShell('Home', bundle.pages.get('home') ?? expect.fail())
     expect(html.match(/<script(?![^>]* src="\/assets\/)[^>]*>/g)).toBeNull()
     expect(html).not.toMatch(/<style|style=|\son\w+=/)
   })
 
-  it('forbids whatever is not its own', () => {
+  it('the frame of a page forbids whatever is not its own', () => {
     const policy = pageHeaders()['content-security-policy']
     expect(policy).toContain("default-src 'none'; script-src 'self'; style-src 'self'")
     expect(policy).not.toMatch(/unsafe|\*/)
@@ -43,7 +43,7 @@ describe('the frame of a page', () => {
 })
 
 describe('bundling', () => {
-  it('is done once for all who ask, and tried again after it failed', async () => {
+  it('bundling of a page is done once for all who ask, and tried again after it failed', async () => {
     let runs = 0
     const pages = createPages(async () => {
       runs++

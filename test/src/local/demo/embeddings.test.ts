@@ -17,7 +17,7 @@ const product = (left: readonly number[] = [], right: readonly number[] = []) =>
   left.reduce((sum, value, index) => sum + value * (right[index] ?? 0), 0)
 
 describe('the demonstration of embeddings', () => {
-  it('gives the same text the same vector of length 1, and texts that share words nearer ones', () => {
+  it('the demonstration of embeddings gives one text one vector of length 1, and similar texts nearer ones', () => {
     const input = ['a red fox runs', 'a red fox sleeps', 'quantum chromodynamics']
     const [fox, otherFox, physics] = vectorsOf({ input })
     expect(vectorsOf({ input: 'a red fox runs' })[0]).toEqual(fox)
@@ -25,7 +25,7 @@ describe('the demonstration of embeddings', () => {
     expect(product(fox, otherFox)).toBeGreaterThan(product(fox, physics) + 0.3)
   })
 
-  it('takes tokens, alone and in lists, and counts them', () => {
+  it('the demonstration of embeddings takes tokens, alone and in lists, and counts them', () => {
     expect(ask({ input: [1, 2, 3] })).toMatchObject({
       data: [{ index: 0 }],
       usage: { prompt_tokens: 3 },
@@ -34,7 +34,7 @@ describe('the demonstration of embeddings', () => {
     expect(vectorsOf({ input: [[1, 2], [3]] })[0]).toEqual(vectorsOf({ input: [1, 2] })[0])
   })
 
-  it('has as many numbers as are asked for, in base64 the same ones', () => {
+  it('the demonstration of embeddings has as many numbers as are asked for, in base64 the same ones', () => {
     const [vector = []] = vectorsOf({ input: 'x', dimensions: 8 })
     expect(vector).toHaveLength(8)
     const [{ embedding } = { embedding: null }] = ask({
@@ -46,7 +46,7 @@ describe('the demonstration of embeddings', () => {
     expect(vector).toEqual(vector.map((_, index) => bytes.readFloatLE(index * 4)))
   })
 
-  it('refuses an unknown model and an empty input', () => {
+  it('the demonstration of embeddings refuses an unknown model and an empty input', () => {
     expect(() => ask({ model: 'demo/echo', input: 'x' })).toThrow(DemoError)
     expect(() => ask({ input: '' })).toThrow(DemoError)
   })

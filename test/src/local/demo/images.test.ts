@@ -36,7 +36,7 @@ function hasColour(png: Buffer, colour: readonly number[]): boolean {
 const RED = [206, 44, 49]
 
 describe('the demonstration of images', () => {
-  it('draws a PNG of the size that was asked for, the same for the same request', () => {
+  it('the demonstration of images draws a PNG of the size that was asked for, the same for the same request', () => {
     const [picture = Buffer.alloc(0)] = picturesOf({ edge: 512 })
     expect(readImageFacts(picture)).toEqual({ type: 'png', width: 512, height: 512 })
     expect(picturesOf({ edge: 512 })[0]).toEqual(picture)
@@ -44,7 +44,7 @@ describe('the demonstration of images', () => {
     expect(rowsOf(picture).length).toBe(512 * (1 + 3 * 512))
   })
 
-  it('uses the colours that a prompt names, and other places for other prompts, pictures and choices', () => {
+  it('the demonstration of images uses the colours of its prompt, and other places for other prompts', () => {
     const [fox = Buffer.alloc(0)] = picturesOf()
     expect(hasColour(fox, RED)).toBe(true)
     expect(hasColour(picturesOf({ prompt: 'a fox' })[0] ?? Buffer.alloc(0), RED)).toBe(false)
@@ -57,7 +57,7 @@ describe('the demonstration of images', () => {
     expect(others[0]).toEqual(fox)
   })
 
-  it('reads forms, and refuses what is none', async () => {
+  it('the demonstration of images reads forms, and refuses what is none', async () => {
     const form = new FormData()
     form.set('prompt', 'blue')
     form.set('model', 'demo/image')
@@ -75,7 +75,7 @@ describe('the demonstration of images', () => {
     await expect(parseEdit(body, 'text/plain')).rejects.toThrow(DemoError)
   })
 
-  it('keeps no pictures, and knows one model', () => {
+  it('the demonstration of images keeps no pictures, and knows one model', () => {
     expect(() => picturesOf({ format: 'url' })).toThrow(DemoError)
     expect(() => parseGeneration(Buffer.from('{"model":"demo/echo","prompt":"x"}'))).toThrow(
       DemoError,

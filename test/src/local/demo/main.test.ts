@@ -21,7 +21,7 @@ afterEach(() => {
 })
 
 describe('the demo provider’s process', () => {
-  it('tells its parent where it listens and ends when the parent is gone', async () => {
+  it('the demo provider’s process tells its parent where it listens and ends when the parent is gone', async () => {
     const child = start({ DEMO_PORT: '' })
     const [ready] = (await once(child, 'message')) as [DemoReady]
     expect(ready).toEqual({
@@ -34,7 +34,7 @@ describe('the demo provider’s process', () => {
     expect(code).toBe(0)
   })
 
-  it('names every fault of its configuration and exits 1', async () => {
+  it('the demo provider’s process names every fault of its configuration and exits 1', async () => {
     const child = start({ DEMO_PORT: '65536', DEMO_DELAY_MS: '-1' })
     let text = ''
     child.stderr?.on('data', (part) => {
@@ -46,7 +46,7 @@ describe('the demo provider’s process', () => {
     expect(text).toContain('DEMO_DELAY_MS: expected a whole number from 0 to 60000, got "-1"')
   })
 
-  it('says which address is taken and exits 1', async () => {
+  it('the demo provider’s process says which address is taken and exits 1', async () => {
     const first = start({ DEMO_PORT: '0' })
     const [{ origin }] = (await once(first, 'message')) as [DemoReady]
     const second = start({ DEMO_PORT: new URL(origin).port })

@@ -53,7 +53,7 @@ describe('exampleOf', () => {
         },
       },
     ],
-  ])('gives %j for %j', (example, schema) => {
+  ])('exampleOf gives %j for %j', (example, schema) => {
     expect(exampleOf(schema)).toEqual(example)
   })
 
@@ -71,7 +71,7 @@ describe('exampleOf', () => {
     ['of a text too long', { type: 'string', minLength: 1e9 }],
     ['without a number between its bounds', { type: 'integer', minimum: 2, maximum: 1 }],
     ['with an empty enum', { enum: [] }],
-  ])('refuses a schema %s', (_, schema) => {
+  ])('exampleOf refuses a schema %s', (_, schema) => {
     expect(() => exampleOf(schema)).toThrow(DemoError)
   })
 })

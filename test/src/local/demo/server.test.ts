@@ -39,7 +39,7 @@ async function post(body: unknown): Promise<{ status: number; text: string }> {
 }
 
 describe('the answer', () => {
-  it('says that it is a demonstration and repeats what was said', async () => {
+  it("the demonstration's answer says that it is a demonstration and repeats what was said", async () => {
     const answer = await client.chat.completions.create(hello)
     expect(answer.choices[0]?.message).toEqual({
       role: 'assistant',
@@ -51,7 +51,7 @@ describe('the answer', () => {
     expect(answer.created).toBe(1_800_000_000)
   })
 
-  it('has the same text for the same request, but an id of its own', async () => {
+  it("the demonstration's answer has the same text for the same request, but an id of its own", async () => {
     const lorem = { ...hello, model: 'demo/lorem', n: 2 }
     const [first, second] = [
       await client.chat.completions.create(lorem),
@@ -62,27 +62,27 @@ describe('the answer', () => {
     expect(first.choices[0]?.message.content).not.toBe(first.choices[1]?.message.content)
   })
 
-  it('is the same to the byte when the request has a seed', async () => {
+  it("the demonstration's answer is the same to the byte when the request has a seed", async () => {
     const [first, second] = [await post({ ...hello, seed: 7 }), await post({ ...hello, seed: 7 })]
     expect(first.text).toBe(second.text)
     expect(JSON.parse(first.text).created).toBe(SEEDED_CREATED)
     expect((await post({ ...hello, seed: 8 })).text).not.toBe(first.text)
   })
 
-  it('writes as many words as the message asks for', async () => {
+  it("the demonstration's answer writes as many words as the message asks for", async () => {
     const messages = [{ role: 'user' as const, content: 'Write 200 words.' }]
     const answer = await client.chat.completions.create({ model: 'demo/lorem', messages })
     expect(answer.choices[0]?.message.content?.split(' ')).toHaveLength(201)
   })
 
-  it('counts tokens of prompt and answer', async () => {
+  it("the demonstration's answer counts tokens of prompt and answer", async () => {
     const { usage } = await client.chat.completions.create(hello)
     // 3 to begin the answer, 3 for the message, 1 for its text; `[`, `demonstr`, `ation`, `]`, `
     // You`, ` said`, `:`, ` hello`.
     expect(usage).toMatchObject({ prompt_tokens: 7, completion_tokens: 8, total_tokens: 15 })
   })
 
-  it('ends at max_tokens with finish_reason length', async () => {
+  it("the demonstration's answer ends at max_tokens with finish_reason length", async () => {
     const answer = await client.chat.completions.create({ ...hello, max_tokens: 3 })
     expect(answer.choices[0]).toMatchObject({
       finish_reason: 'length',
@@ -91,7 +91,7 @@ describe('the answer', () => {
     expect(answer.usage?.completion_tokens).toBe(3)
   })
 
-  it('ends before the first stop sequence', async () => {
+  it("the demonstration's answer ends before the first stop sequence", async () => {
     const answer = await client.chat.completions.create({ ...hello, stop: ['hello', ' said'] })
     expect(answer.choices[0]).toMatchObject({
       finish_reason: 'stop',
@@ -99,7 +99,7 @@ describe('the answer', () => {
     })
   })
 
-  it('has log probabilities whose bytes are the tokens', async () => {
+  it("the demonstration's answer has log probabilities whose bytes are the tokens", async () => {
     const answer = await client.chat.completions.create({
       ...hello,
       logprobs: true,
@@ -117,7 +117,7 @@ describe('the answer', () => {
     }
   })
 
-  it('fits the JSON schema that was asked for', async () => {
+  it("the demonstration's answer fits the JSON schema that was asked for", async () => {
     const schema = {
       type: 'object',
       properties: { age: { type: 'integer', minimum: 18 } },
@@ -130,7 +130,7 @@ describe('the answer', () => {
     expect(JSON.parse(answer.choices[0]?.message.content ?? '')).toEqual({ age: 18 })
   })
 
-  it('is a JSON object when one was asked for', async () => {
+  it("the demonstration's answer is a JSON object when one was asked for", async () => {
     const answer = await client.chat.completions.create({
       ...hello,
       response_format: { type: 'json_object' },
@@ -141,7 +141,7 @@ describe('the answer', () => {
     })
   })
 
-  it('is a refusal from demo/refusal', async () => {
+  it("the demonstration's answer is a refusal from demo/refusal", async () => {
     const answer = await client.chat.completions.create({ ...hello, model: 'demo/refusal' })
     expect(answer.choices[0]?.message).toMatchObject({
       content: null,
@@ -149,7 +149,7 @@ describe('the answer', () => {
     })
   })
 
-  it('reads text parts of a message', async () => {
+  it("the demonstration's answer reads text parts of a message", async () => {
     const content = [
       { type: 'text' as const, text: 'a' },
       { type: 'image_url' as const, image_url: { url: 'data:,' } },
@@ -176,7 +176,7 @@ describe('tools', () => {
       call.type === 'function' ? call.function : call,
     )
 
-  it('are called when the message names them, in the order of the request', async () => {
+  it("the demonstration's tools are called when the message names them, in the order of the request", async () => {
     const answer = await ask('Call get_time and get_weather({"city":"Paris"}) please')
     expect(callsOf(answer)).toEqual([
       { name: 'get_weather', arguments: '{"city":"Paris"}' },
@@ -188,20 +188,20 @@ describe('tools', () => {
     })
   })
 
-  it('are not called when the message names none, unless one is required', async () => {
+  it("the demonstration's tools are not called when the message names none, unless one is required", async () => {
     expect(callsOf(await ask('hello'))).toEqual([])
     const required = callsOf(await ask('hello', { tool_choice: 'required' }))
     expect(required).toEqual([{ name: 'get_weather', arguments: '{"city":"demonstration"}' }])
     expect(callsOf(await ask('hello', { model: 'demo/tools' }))).toEqual(required)
   })
 
-  it('are called one at a time when parallel calls are off', async () => {
+  it("the demonstration's tools are called one at a time when parallel calls are off", async () => {
     expect(callsOf(await ask('get_weather get_time', { parallel_tool_calls: false }))).toHaveLength(
       1,
     )
   })
 
-  it('are called by the name that tool_choice gives, and never with none', async () => {
+  it("the demonstration's tools are called by the name that tool_choice gives, and never with none", async () => {
     const choice = { type: 'function', function: { name: 'get_time' } }
     expect(callsOf(await ask('get_weather', { tool_choice: choice }))).toEqual([
       { name: 'get_time', arguments: '{}' },
@@ -209,7 +209,7 @@ describe('tools', () => {
     expect(callsOf(await ask('get_weather', { tool_choice: 'none' }))).toEqual([])
   })
 
-  it('lead to a text answer once their result is there', async () => {
+  it("the demonstration's tools lead to a text answer once their result is there", async () => {
     const answer = await client.chat.completions.create({
       model: 'demo/tools',
       tools: [weather],
@@ -227,7 +227,7 @@ describe('tools', () => {
     expect(answer.choices[0]?.message.content).toBe('[demonstration] The tool answered: sunny')
   })
 
-  it('work in the older form of functions', async () => {
+  it("the demonstration's tools work in the older form of functions", async () => {
     const answer = await client.chat.completions.create({
       ...hello,
       functions: [{ name: 'get_time' }],
@@ -245,7 +245,7 @@ describe('a stream', () => {
     ['text', { ...hello, n: 2, logprobs: true, top_logprobs: 1 }],
     ['tool calls', { ...hello, model: 'demo/tools', tools: [weather, clock] }],
     ['a refusal', { ...hello, model: 'demo/refusal' }],
-  ])('of %s adds up to the answer that is not streamed', async (_, request) => {
+  ])('a stream of %s adds up to the answer that is not streamed', async (_, request) => {
     const seeded = { ...request, seed: 1 }
     const plain = await client.chat.completions.create(seeded)
     const streamed = await client.chat.completions
@@ -264,7 +264,7 @@ describe('a stream', () => {
     expect(streamed.usage).toEqual(plain.usage)
   })
 
-  it('begins with role and empty content, ends with finish_reason and [DONE], and has no usage unasked', async () => {
+  it('a stream begins with role and empty content, ends with finish_reason and [DONE], and has no usage unasked', async () => {
     const { text } = await post({ ...hello, stream: true })
     const events = text.split('\n\n').filter(Boolean)
     expect(events.at(-1)).toBe('data: [DONE]')
@@ -280,7 +280,7 @@ describe('a stream', () => {
     expect(chunks.some((chunk) => 'usage' in chunk)).toBe(false)
   })
 
-  it('ends when the reader goes away', async () => {
+  it('a stream ends when the reader goes away', async () => {
     const lonely = createDemoServer({ delayMs: 0, now: () => NOW_MS }).listen(0, '127.0.0.1')
     await once(lonely, 'listening')
     const controller = new AbortController()
@@ -326,23 +326,26 @@ describe('a request that is refused', () => {
         response_format: { type: 'json_schema', json_schema: { name: 'a', schema: { enum: [] } } },
       },
     ],
-  ])('for %s has OpenAI’s error envelope', async (_, status, param, body) => {
-    const answer = await post(body)
-    expect(answer.status).toBe(status)
-    expect(JSON.parse(answer.text).error).toMatchObject({ type: 'invalid_request_error', param })
-  })
+  ])(
+    'a request that is refused for %s has OpenAI’s error envelope',
+    async (_, status, param, body) => {
+      const answer = await post(body)
+      expect(answer.status).toBe(status)
+      expect(JSON.parse(answer.text).error).toMatchObject({ type: 'invalid_request_error', param })
+    },
+  )
 
-  it('for a body over the limit is 413', async () => {
+  it('a request that is refused for a body over the limit is 413', async () => {
     expect((await post('x'.repeat(DEMO_BODY_BYTES_MAX + 1))).status).toBe(413)
   })
 
-  it('for another path is 404', async () => {
+  it('a request that is refused for another path is 404', async () => {
     expect((await fetch(`${url}/moderations`)).status).toBe(404)
   })
 })
 
 describe('the model list', () => {
-  it('names every model, each as made for demonstration', async () => {
+  it("the demonstration's model list names every model, each as made for demonstration", async () => {
     const models = (await client.models.list()).data
     expect(models.map((model) => model.id)).toEqual([
       'demo/echo',

@@ -25,13 +25,13 @@ const validity = (certificate: X509Certificate) => ({
 })
 
 describe('moduleIdOf', () => {
-  it('joins instance and enclave id as documents do', () => {
+  it('moduleIdOf joins instance and enclave id as documents do', () => {
     expect(moduleIdOf(IDENTITY)).toBe('i-018e0c27541e1f15a-enc019fc8255f07a185')
   })
 })
 
 describe('createCertificateChain', () => {
-  it('gives five certificates, each signed by the one before it', () => {
+  it('createCertificateChain gives five certificates, each signed by the one before it', () => {
     const certificates = read(createCertificateChain(root, IDENTITY)(START_MS))
     expect(certificates.length).toBe(5)
     for (const [index, certificate] of certificates.entries()) {
@@ -42,12 +42,12 @@ describe('createCertificateChain', () => {
     }
   })
 
-  it('gives the private key of the leaf', () => {
+  it('createCertificateChain gives the private key of the leaf', () => {
     const chain = createCertificateChain(root, IDENTITY)(START_MS)
     expect(new X509Certificate(chain.certificate).checkPrivateKey(chain.privateKey)).toBe(true)
   })
 
-  it('keeps certificates until they are due', () => {
+  it('createCertificateChain keeps certificates until they are due', () => {
     const chainAt = createCertificateChain(root, IDENTITY)
     const first = chainAt(START_MS)
     expect(chainAt(START_MS + 89 * MINUTE_MS)).toEqual(first)
@@ -56,14 +56,14 @@ describe('createCertificateChain', () => {
     expect(second.cabundle).toEqual(first.cabundle)
   })
 
-  it('reissues what was made in the future when the clock is turned back', () => {
+  it('createCertificateChain reissues what was made in the future when the clock is turned back', () => {
     const chainAt = createCertificateChain(root, IDENTITY)
     chainAt(START_MS + 10 * DAY_MS)
     for (const certificate of read(chainAt(START_MS)))
       expect(validity(certificate).from).toBeLessThanOrEqual(START_MS)
   })
 
-  it('is valid at every moment of 30 days, nested, with half of the leaf ahead', () => {
+  it('createCertificateChain is valid at every moment of 30 days, nested, with half of the leaf ahead', () => {
     const chainAt = createCertificateChain(root, IDENTITY)
     for (let now = START_MS; now < START_MS + 30 * DAY_MS; now += 53 * MINUTE_MS) {
       const spans = read(chainAt(now)).map(validity)
@@ -77,7 +77,7 @@ describe('createCertificateChain', () => {
     }
   })
 
-  it('refuses to sign under a root that expires before what it signs', () => {
+  it('createCertificateChain refuses to sign under a root that expires before what it signs', () => {
     const chainAt = createCertificateChain(root, IDENTITY)
     expect(() => chainAt(root.notAfter * 1000 - 19 * DAY_MS)).toThrow(
       expect.objectContaining({ code: 'invalid_root' }),

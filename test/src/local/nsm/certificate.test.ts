@@ -62,11 +62,11 @@ const commonName = (certificate: Certificate) =>
   )
 
 describe.each(roles)('the $role certificate', ({ role, index }) => {
-  it('has the extensions of the real one, in the same order, equally critical', () => {
+  it('a certificate of the chain has the extensions of the real one, in the same order, equally critical', () => {
     expect(describeExtensions(at(ours, index))).toEqual(describeExtensions(at(aws, index)))
   })
 
-  it('has the same algorithms, version, and attribute and string types in its names', () => {
+  it('a certificate of the chain has the same algorithms, version, and attribute and string types in its names', () => {
     const shape = (certificate: Certificate) => ({
       version: certificate.version,
       outer: certificate.signatureAlgorithm.toJSON(),
@@ -79,7 +79,7 @@ describe.each(roles)('the $role certificate', ({ role, index }) => {
     expect(shape(at(ours, index))).toEqual(shape(at(aws, index)))
   })
 
-  it('lives as long as AWS says, give or take what is backdated', () => {
+  it('a certificate of the chain lives as long as AWS says, give or take what is backdated', () => {
     const lifeSeconds = (certificate: Certificate) =>
       (certificate.notAfter.value.getTime() - certificate.notBefore.value.getTime()) / 1000
     const { lifeSeconds: life, backdateSeconds } = CERTIFICATE_PROFILES[role]
@@ -93,7 +93,7 @@ describe.each(roles)('the $role certificate', ({ role, index }) => {
 })
 
 describe('names', () => {
-  it('have the forms of AWS, in our own domain', () => {
+  it('names in certificates have the forms of AWS, in our own domain', () => {
     expect(ours.slice(1).map(commonName)).toEqual([
       expect.stringMatching(/^[0-9a-f]{16}\.dev-local-1\.affidavit\.nitro-enclaves$/),
       expect.stringMatching(/^[0-9a-f]{16}\.zonal\.dev-local-1\.affidavit\.nitro-enclaves$/),
@@ -102,19 +102,19 @@ describe('names', () => {
     ])
   })
 
-  it('never claim to be Amazon', () => {
+  it('names in certificates never claim to be Amazon', () => {
     for (const certificate of ours)
       for (const { value } of certificate.subject.typesAndValues)
         expect(String(value.valueBlock.value)).not.toMatch(/amazon|aws/i)
   })
 
-  it('have common names within the 64 characters of RFC 5280', () => {
+  it('names in certificates have common names within the 64 characters of RFC 5280', () => {
     for (const certificate of ours) expect(commonName(certificate).length).toBeLessThanOrEqual(64)
   })
 })
 
 describe('serial numbers', () => {
-  it('are positive and at most 20 bytes (RFC 5280, 4.1.2.2)', () => {
+  it('serial numbers of certificates are positive and at most 20 bytes (RFC 5280, 4.1.2.2)', () => {
     for (const certificate of ours) {
       const bytes = certificate.serialNumber.valueBlock.valueHexView
       expect(bytes.length).toBeLessThanOrEqual(20)
@@ -122,7 +122,7 @@ describe('serial numbers', () => {
     }
   })
 
-  it('of the leaf hold the enclave id and the second of issue, as on AWS', () => {
+  it('serial numbers of certificates of the leaf hold the enclave id and the second of issue, as on AWS', () => {
     const serial = Buffer.from(at(ours, 4).serialNumber.valueBlock.valueHexView).toString('hex')
     expect(serial).toBe(
       `019fc8255f07a185${Math.floor(NOW_MS / 1000)
@@ -139,7 +139,7 @@ describe('key identifiers', () => {
     return hex(extension?.extnValue.valueBlock.valueHex ?? new ArrayBuffer(0)).slice(-40)
   }
 
-  it('are made by the method that AWS uses', () => {
+  it('key identifiers of certificates are made by the method that AWS uses', () => {
     for (const certificate of aws.slice(0, 4)) {
       const key = createPublicKey({
         key: Buffer.from(certificate.subjectPublicKeyInfo.toSchema().toBER()),
@@ -150,7 +150,7 @@ describe('key identifiers', () => {
     }
   })
 
-  it('chain upwards', () => {
+  it('key identifiers of certificates chain upwards', () => {
     for (const index of [1, 2, 3])
       expect(identifierIn(at(ours, index), '2.5.29.35')).toBe(subjectKeyId(at(ours, index - 1)))
   })

@@ -21,7 +21,7 @@ beforeEach(async () => {
 afterEach(() => rm(folder, { recursive: true }))
 
 describe('openDevelopmentRoot', () => {
-  it('makes a root on first use, readable by its owner only, and gives the same one from then on', async () => {
+  it('openDevelopmentRoot makes a root on first use, readable by its owner only, and gives the same one from then on', async () => {
     const made = await openDevelopmentRoot(rootFile, NOW_MS)
     expect((await stat(rootFile)).mode & 0o777).toBe(0o600)
     const opened = await openDevelopmentRoot(rootFile, NOW_MS + 1000)
@@ -29,12 +29,12 @@ describe('openDevelopmentRoot', () => {
     expect(opened.privateKey.equals(made.privateKey)).toBe(true)
   })
 
-  it('says in its name what it is', async () => {
+  it('openDevelopmentRoot says in its name what it is', async () => {
     const { certificate } = await openDevelopmentRoot(null, NOW_MS)
     expect(new X509Certificate(certificate).subject).toContain('CN=Affidavit development root')
   })
 
-  it('lays the certificate alone beside it, without the key, and restores it', async () => {
+  it('openDevelopmentRoot lays the certificate alone beside it, without the key, and restores it', async () => {
     const { certificate } = await openDevelopmentRoot(rootFile, NOW_MS)
     const file = rootCertificateFile(rootFile)
     expect(file).toBe(join(folder, 'nsm', 'root.crt.pem'))
@@ -47,7 +47,7 @@ describe('openDevelopmentRoot', () => {
     expect((await readdir(join(folder, 'nsm'))).sort()).toEqual(['root.crt.pem', 'root.pem'])
   })
 
-  it('ends in one root when many start at the same moment', async () => {
+  it('openDevelopmentRoot ends in one root when many start at the same moment', async () => {
     const roots = await Promise.all(
       Array.from({ length: 8 }, () => openDevelopmentRoot(rootFile, NOW_MS)),
     )
@@ -56,7 +56,7 @@ describe('openDevelopmentRoot', () => {
     ).toBe(1)
   })
 
-  it('refuses a file that others can read', async () => {
+  it('openDevelopmentRoot refuses a file that others can read', async () => {
     await openDevelopmentRoot(rootFile, NOW_MS)
     await chmod(rootFile, 0o640)
     await expect(openDevelopmentRoot(rootFile, NOW_MS)).rejects.toMatchObject({
@@ -73,7 +73,7 @@ describe('openDevelopmentRoot', () => {
       () =>
         `${makeDevelopmentRoot(NOW_MS).split('-----BEGIN CERT')[0]}-----BEGIN CERT${makeDevelopmentRoot(NOW_MS).split('-----BEGIN CERT')[1]}`,
     ],
-  ])('refuses a file that holds %s', async (_, content) => {
+  ])('openDevelopmentRoot refuses a file that holds %s', async (_, content) => {
     await openDevelopmentRoot(rootFile, NOW_MS)
     await writeFile(rootFile, content())
     await expect(openDevelopmentRoot(rootFile, NOW_MS)).rejects.toMatchObject({
@@ -82,7 +82,7 @@ describe('openDevelopmentRoot', () => {
     })
   })
 
-  it('refuses a root that is about to expire or not valid yet, rather than replace what verifiers were given', async () => {
+  it('openDevelopmentRoot refuses a root that expires soon or is not valid yet, and does not replace it', async () => {
     await openDevelopmentRoot(rootFile, NOW_MS)
     await expect(openDevelopmentRoot(rootFile, NOW_MS + 29.9 * YEAR_MS)).resolves.toBeDefined()
     await expect(openDevelopmentRoot(rootFile, NOW_MS + 30 * YEAR_MS)).rejects.toMatchObject({
@@ -93,7 +93,7 @@ describe('openDevelopmentRoot', () => {
     })
   })
 
-  it('says so when the folder cannot be written', async () => {
+  it('openDevelopmentRoot says so when the folder cannot be written', async () => {
     await writeFile(join(folder, 'plain'), '')
     await expect(
       openDevelopmentRoot(join(folder, 'plain', 'root.pem'), NOW_MS),

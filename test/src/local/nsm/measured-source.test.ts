@@ -36,7 +36,7 @@ const register = (list: string) =>
   new Uint8Array(sha384(Buffer.concat([new Uint8Array(48), sha384(list)])))
 
 describe('measureSource', () => {
-  it('is the digest of the documented lists', async () => {
+  it('measureSource is the digest of the documented lists', async () => {
     const runtime = `${RUNTIME.join('\n')}\n${sha384('{}').toString('hex')}  package-lock.json\n`
     const application = [
       `${sha384('a').toString('hex')}  attestation/a.ts\n`,
@@ -50,7 +50,7 @@ describe('measureSource', () => {
     })
   })
 
-  it('is the same for a copy of the checkout elsewhere', async () => {
+  it('measureSource is the same for a copy of the checkout elsewhere', async () => {
     const before = await measure()
     await cp(root, join(folder, 'copy'), { recursive: true })
     expect(await measureSource({ root: join(folder, 'copy'), runtime: RUNTIME })).toEqual(before)
@@ -73,7 +73,7 @@ describe('measureSource', () => {
         await writeFile(join(root, 'enclave', 'main.ts'), MAIN.replace('a.ts', 'z.ts'))
       },
     ],
-  ])('shows %s in PCR0 and PCR2 but not in PCR1', async (_, change) => {
+  ])('measureSource shows %s in PCR0 and PCR2 but not in PCR1', async (_, change) => {
     const before = await measure()
     await change()
     const after = await measure()
@@ -82,7 +82,7 @@ describe('measureSource', () => {
     expect(after.pcr1).toEqual(before.pcr1)
   })
 
-  it('shows another dependency or another Node in PCR0 and PCR1 but not in PCR2', async () => {
+  it('measureSource shows another dependency or another Node in PCR0 and PCR1 but not in PCR2', async () => {
     const before = await measure()
     const otherNode = await measure(['node v24.0.1', 'platform linux-x64'])
     await writeFile(join(root, 'package-lock.json'), '{"a":1}')
@@ -93,14 +93,14 @@ describe('measureSource', () => {
     }
   })
 
-  it('does not detect a changed README, or a file that the enclave does not load', async () => {
+  it('measureSource does not detect a changed README, or a file that the enclave does not load', async () => {
     const before = await measure()
     await writeFile(join(root, 'enclave', 'README.md'), 'other')
     await writeFile(join(root, 'enclave', 'deep', 'idle.ts'), 'other')
     expect(await measure()).toEqual(before)
   })
 
-  it('refuses a symbolic link, behind which anything may lie', async () => {
+  it('measureSource refuses a symbolic link, behind which anything may lie', async () => {
     await symlink('/etc/hostname', join(root, 'enclave', 'link.ts'))
     await writeFile(join(root, 'enclave', 'main.ts'), "import './link.ts'\n")
     await expect(measure()).rejects.toMatchObject({
@@ -109,22 +109,25 @@ describe('measureSource', () => {
     })
   })
 
-  it.each(['enclave', 'package-lock.json'])('refuses a checkout without %s', async (name) => {
-    await rm(join(root, name), { recursive: true })
-    await expect(measure()).rejects.toMatchObject({ code: 'invalid_source' })
-  })
+  it.each(['enclave', 'package-lock.json'])(
+    'measureSource refuses a checkout without %s',
+    async (name) => {
+      await rm(join(root, name), { recursive: true })
+      await expect(measure()).rejects.toMatchObject({ code: 'invalid_source' })
+    },
+  )
 })
 
 const registers = { '0': 'a0'.repeat(48), '1': 'b1'.repeat(48), '2': 'c2'.repeat(48) }
 const parse = (value: unknown) => parseGivenMeasurements(Buffer.from(JSON.stringify(value)))
 
 describe('parseGivenMeasurements', () => {
-  it('gives the three registers', () => {
+  it('parseGivenMeasurements gives the three registers', () => {
     const { pcr0, pcr1, pcr2 } = parse(registers)
     expect([pcr0, pcr1, pcr2].map(encodeHex)).toEqual(Object.values(registers))
   })
 
-  it('reads a file of the greatest size', () => {
+  it('parseGivenMeasurements reads a file of the greatest size', () => {
     const text = JSON.stringify(registers).padEnd(MEASUREMENTS_FILE_BYTES_MAX, '\n')
     expect(encodeHex(parseGivenMeasurements(Buffer.from(text)).pcr2)).toBe(registers['2'])
     expect(() => parseGivenMeasurements(Buffer.from(`${text}\n`))).toThrow(FormatError)
@@ -141,7 +144,7 @@ describe('parseGivenMeasurements', () => {
     ['a prefix', { ...registers, '2': `0x${'c'.repeat(94)}` }],
     ['a line break after the digits', { ...registers, '2': `${registers['2']}\n` }],
     ['a number', { ...registers, '0': 0 }],
-  ])('refuses %s', (_, value) => {
+  ])('parseGivenMeasurements refuses %s', (_, value) => {
     expect(() => parse(value)).toThrow(FormatError)
   })
 
@@ -149,7 +152,7 @@ describe('parseGivenMeasurements', () => {
     ['no JSON', 'PCR0'],
     ['nothing', ''],
     ['a member twice', JSON.stringify(registers).replace('{', `{"0":"${registers['1']}",`)],
-  ])('refuses %s', (_, text) => {
+  ])('parseGivenMeasurements refuses %s', (_, text) => {
     expect(() => parseGivenMeasurements(Buffer.from(text))).toThrow(JsonError)
   })
 })

@@ -26,7 +26,7 @@ afterEach(async () => {
 })
 
 describe('a software module behind its socket', () => {
-  it('answers as behind the device', async () => {
+  it('a software module behind its socket answers as behind the device', async () => {
     const nsm = await openSocketNsm(server.socketPath)
     expect(nsm.kind).toBe('software')
     expect(await nsm.random(300)).toHaveLength(300)
@@ -39,7 +39,7 @@ describe('a software module behind its socket', () => {
     nsm.close()
   })
 
-  it('is another instance for each connection, under one root', async () => {
+  it('a software module behind its socket is another instance for each connection, under one root', async () => {
     const payloads = await Promise.all(
       [1, 2].map(async () => {
         const nsm = await openSocketNsm(server.socketPath)
@@ -53,18 +53,18 @@ describe('a software module behind its socket', () => {
     expect(existsSync(server.rootFile)).toBe(true)
   })
 
-  it('can be reached by this user alone', () => {
+  it('a software module behind its socket can be reached by this user alone', () => {
     expect(statSync(server.socketPath).mode & 0o777).toBe(0o600)
   })
 
-  it('takes the place of a socket that was left behind', async () => {
+  it('a software module behind its socket takes the place of a socket that was left behind', async () => {
     await server.close()
     writeFileSync(join(folder, 's'), '')
     server = await start()
     expect(await (await openSocketNsm(server.socketPath)).random(1)).toHaveLength(1)
   })
 
-  it('reads requests byte by byte and several at once', async () => {
+  it('a software module behind its socket reads requests byte by byte and several at once', async () => {
     const socket = connect(server.socketPath)
     const answers = readFrames(socket, 0x3000)
     const request = encodeFrame(encodeRequest({ kind: 'GetRandom' }))
@@ -77,7 +77,7 @@ describe('a software module behind its socket', () => {
     socket.destroy()
   })
 
-  it('refuses a request beyond what the device takes, and hangs up on one beyond all reason', async () => {
+  it("a software module refuses a request beyond the device's limit, and hangs up on a much larger one", async () => {
     const socket = connect(server.socketPath)
     const answers = readFrames(socket, 0x3000)
     socket.write(encodeFrame(new Uint8Array(4097)))
@@ -90,7 +90,7 @@ describe('a software module behind its socket', () => {
     await once(socket, 'close')
   })
 
-  it('is unavailable to the enclave once it is gone, and where nobody listens', async () => {
+  it('a software module behind its socket is unavailable to the enclave once it is gone, and where nobody listens', async () => {
     const nsm = await openSocketNsm(server.socketPath)
     await nsm.random(1)
     await server.close()
@@ -100,7 +100,7 @@ describe('a software module behind its socket', () => {
     server = await start()
   })
 
-  it('is not served with a root that cannot be used', async () => {
+  it('a software module behind its socket is not served with a root that cannot be used', async () => {
     writeFileSync(join(folder, 'other.pem'), 'no root', { mode: 0o600 })
     await expect(
       serveSoftwareNsm({ socketPath: join(folder, 'o'), rootFile: join(folder, 'other.pem') }),

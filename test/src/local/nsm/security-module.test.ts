@@ -39,25 +39,25 @@ describe('registers at boot', () => {
     return decodeAttestationPayload(answer.document).pcrs
   }
 
-  it('hold the measurements in 0 to 2 and zeros elsewhere, but for PCR4', () => {
+  it('registers at boot hold the measurements in 0 to 2 and zeros elsewhere, but for PCR4', () => {
     const values = pcrs()
     expect([0, 1, 2].map((index) => values.get(index))).toEqual([digest(1), digest(2), digest(3)])
     for (const [index, value] of values) if (index > 4 || index === 3) expect(value).toEqual(ZERO)
   })
 
-  it('hold the digest of the instance id in PCR4, as a real document of this instance does', () => {
+  it('registers at boot hold the digest of the instance id in PCR4, as a real document of this instance does', () => {
     const aws =
       '6bc886f2b244a21f5bffcf8908651cc08bd44fdf89055a0cc0666d276e6655b85fdd5931ed52ba6031fd6c378638e38d'
     expect(Buffer.from(pcrs().get(4) ?? []).toString('hex')).toBe(aws)
   })
 
-  it('are shown from 0 to 15, which are locked', () => {
+  it('registers at boot are shown from 0 to 15, which are locked', () => {
     expect([...pcrs().keys()]).toEqual(Array.from({ length: 16 }, (_, index) => index))
   })
 })
 
 describe('GetRandom', () => {
-  it('gives 256 bytes, other ones each time', () => {
+  it('GetRandom gives 256 bytes, other ones each time', () => {
     const [first, second] = [ask({ kind: 'GetRandom' }), ask({ kind: 'GetRandom' })]
     expect(first).toMatchObject({
       kind: 'GetRandom',
@@ -68,7 +68,7 @@ describe('GetRandom', () => {
 })
 
 describe('Attestation', () => {
-  it('takes 1024 bytes in each field and refuses 1025', () => {
+  it('Attestation takes 1024 bytes in each field and refuses 1025', () => {
     for (const field of ['publicKey', 'userData', 'nonce']) {
       const input = (length: number) => ({
         kind: 'Attestation' as const,
@@ -80,7 +80,7 @@ describe('Attestation', () => {
     }
   })
 
-  it('refuses an empty public key, since no validator accepts one', () => {
+  it('Attestation refuses an empty public key, since no validator accepts one', () => {
     expect(ask({ kind: 'Attestation', ...NO_INPUT, publicKey: new Uint8Array() })).toEqual(
       error('InvalidArgument'),
     )
@@ -88,13 +88,13 @@ describe('Attestation', () => {
 })
 
 describe('processRequest', () => {
-  it('refuses a request beyond 4096 bytes', () => {
+  it('processRequest refuses a request beyond 4096 bytes', () => {
     expect(decodeResponse(module.processRequest(new Uint8Array(4097)))).toEqual(
       error('InputTooLarge'),
     )
   })
 
-  it('answers InternalError when the chain cannot be had', () => {
+  it('processRequest answers InternalError when the chain cannot be had', () => {
     module = createSecurityModule({
       identity: IDENTITY,
       measurements: { pcr0: ZERO, pcr1: ZERO, pcr2: ZERO },
@@ -106,7 +106,7 @@ describe('processRequest', () => {
     expect(ask({ kind: 'Attestation', ...NO_INPUT })).toEqual(error('InternalError'))
   })
 
-  it('answers every run of bytes and never throws', () => {
+  it('processRequest answers every run of bytes and never throws', () => {
     fc.assert(
       fc.property(fc.uint8Array({ maxLength: 80 }), (bytes) => {
         expect(decodeResponse(module.processRequest(bytes)).kind).toBeTypeOf('string')

@@ -44,7 +44,7 @@ beforeAll(async () => {
 afterAll(() => rm(folder, { recursive: true }))
 
 describe('a document of the software module', () => {
-  it('has the envelope of a real one', async () => {
+  it('a document of the software module has the envelope of a real one', async () => {
     const [ours, real] = [decodeDocument(await nsm.attest(INPUT)), decodeDocument(aws)]
     expect(ours.header).toEqual(real.header)
     expect(ours.unprotected).toEqual(real.unprotected)
@@ -52,7 +52,7 @@ describe('a document of the software module', () => {
     expect([ours.payload[0], ours.payload.at(-1)]).toEqual([real.payload[0], real.payload.at(-1)])
   })
 
-  it('has the members of a real one, in the same order and of the same types', async () => {
+  it('a document of the software module has the members of a real one, in the same order and of the same types', async () => {
     const shape = (members: Payload) =>
       [...members].map(([key, value]) => [
         key,
@@ -62,7 +62,7 @@ describe('a document of the software module', () => {
     expect(shape(ours.members)).toEqual(shape(decodeDocument(aws).members))
   })
 
-  it('is signed by its leaf over the exact bytes it carries', async () => {
+  it('a document of the software module is signed by its leaf over the exact bytes it carries', async () => {
     const { header, payload, signature, members } = decodeDocument(await nsm.attest(INPUT))
     const toBeSigned = new Encoder().encode([
       'Signature1',
@@ -80,7 +80,7 @@ describe('a document of the software module', () => {
     ).toBe(false)
   })
 
-  it('carries what it was asked to, and tells empty from absent', async () => {
+  it('a document of the software module carries what it was asked to, and tells empty from absent', async () => {
     const { members } = decodeDocument(await nsm.attest(INPUT))
     expect(new Uint8Array(members.get('public_key') as Uint8Array)).toEqual(INPUT.publicKey)
     expect(members.get('user_data')).toHaveLength(0)
@@ -89,7 +89,7 @@ describe('a document of the software module', () => {
     expect(members.get('digest')).toBe('SHA384')
   })
 
-  it("names the module in the leaf and the instance in the leaf's issuer", async () => {
+  it("a document of the software module names the module in the leaf and the instance in the leaf's issuer", async () => {
     const { members } = decodeDocument(await nsm.attest(INPUT))
     const moduleId = String(members.get('module_id'))
     expect(moduleId).toMatch(/^i-[0-9a-f]{17}-enc[0-9a-f]{16}$/)
@@ -98,7 +98,7 @@ describe('a document of the software module', () => {
     expect(leaf.issuer).toContain(`CN=${moduleId.split('-enc')[0]}.`)
   })
 
-  it("holds the measurements of this repository's source, which are not those of debug mode", async () => {
+  it('a document of the software module holds the measurements of this source, not those of debug mode', async () => {
     const runtime = [`node ${process.version}`, `platform ${process.platform}-${process.arch}`]
     const measured = await measureSource({ root: PROJECT, runtime })
     const pcrs = decodeDocument(await nsm.attest(INPUT)).members.get('pcrs') as Map<
@@ -113,7 +113,7 @@ describe('a document of the software module', () => {
     expect([...pcrs.keys()]).toEqual(Array.from({ length: 16 }, (_, index) => index))
   })
 
-  it('holds the measurements that it is given instead', async () => {
+  it('a document of the software module holds the measurements that it is given instead', async () => {
     const [pcr0, pcr1, pcr2] = [1, 2, 3].map((value) => new Uint8Array(48).fill(value)) as [
       Uint8Array,
       Uint8Array,
@@ -132,7 +132,7 @@ describe('a document of the software module', () => {
     ])
   })
 
-  it('is signed by a renewed leaf four hours later', async () => {
+  it('a document of the software module is signed by a renewed leaf four hours later', async () => {
     const before = decodeDocument(await nsm.attest(INPUT)).members.get('certificate')
     now = NOW_MS + 4 * 3600_000
     const after = decodeDocument(await nsm.attest(INPUT)).members.get('certificate') as Uint8Array
@@ -152,7 +152,7 @@ describe('the validator', () => {
   const rootsOf = async () =>
     parseRoots(await readFile(rootCertificateFile(join(folder, 'root.pem'))))
 
-  it('accepts a document under the development root, with every binding', async () => {
+  it('the validator accepts a document under the development root, with every binding', async () => {
     const document = await nsm.attest(input)
     const at = new Date(NOW_MS)
     const facts = await verifyAttestation(
@@ -176,7 +176,7 @@ describe('the validator', () => {
     })
   })
 
-  it('accepts it by the measurements of this source, and not by others', async () => {
+  it('the validator accepts it by the measurements of this source, and not by others', async () => {
     const document = await nsm.attest(input)
     const pcrs = decodeDocument(document).members.get('pcrs') as Map<number, Uint8Array>
     const expected = new Map([[2, new Uint8Array(pcrs.get(2) ?? [])]])
@@ -193,7 +193,7 @@ describe('the validator', () => {
     })
   })
 
-  it('refuses a document without that root, and under the root of somebody else', async () => {
+  it('the validator refuses a document without that root, and under the root of somebody else', async () => {
     const document = await nsm.attest(input)
     const at = new Date(NOW_MS)
     const stranger = new X509Certificate((await openDevelopmentRoot(null, NOW_MS)).certificate)
@@ -204,7 +204,7 @@ describe('the validator', () => {
       })
   })
 
-  it('accepts the documents of three weeks, all certificates renewed along the way', async () => {
+  it('the validator accepts the documents of three weeks, all certificates renewed along the way', async () => {
     const roots = await rootsOf()
     for (let hours = 0; hours < 21 * 24; hours += 5) {
       now = NOW_MS + hours * 3600_000
@@ -218,7 +218,7 @@ describe('the validator', () => {
     now = NOW_MS
   })
 
-  it('accepts documents with full fields', async () => {
+  it('the validator accepts documents with full fields', async () => {
     const full = new Uint8Array(1024).fill(7)
     const document = await nsm.attest({ publicKey: full, userData: full, nonce: full })
     const facts = await verifyAttestation(
@@ -231,7 +231,7 @@ describe('the validator', () => {
 })
 
 describe('openSoftwareNsm', () => {
-  it('keeps its root over a restart and boots a new instance', async () => {
+  it('openSoftwareNsm keeps its root over a restart and boots a new instance', async () => {
     const options = { rootFile: join(folder, 'root.pem'), now: () => NOW_MS }
     const again = await openSoftwareNsm(options)
     const [before, after] = [
@@ -243,7 +243,7 @@ describe('openSoftwareNsm', () => {
     expect(after.members.get('module_id')).not.toBe(before.members.get('module_id'))
   })
 
-  it('keeps a root in memory only when told to', async () => {
+  it('openSoftwareNsm keeps a root in memory only when told to', async () => {
     const options = { rootFile: null, now: () => NOW_MS }
     const [first, second] = await Promise.all([openSoftwareNsm(options), openSoftwareNsm(options)])
     const root = (document: Uint8Array) =>
@@ -251,7 +251,7 @@ describe('openSoftwareNsm', () => {
     expect(root(await first.attest(INPUT))).not.toEqual(root(await second.attest(INPUT)))
   })
 
-  it('gives randomness, and refuses everything once closed', async () => {
+  it('openSoftwareNsm gives randomness, and refuses everything once closed', async () => {
     const short = await openSoftwareNsm({ rootFile: null, now: () => NOW_MS })
     expect(short.kind).toBe('software')
     expect(await short.random(32)).toHaveLength(32)

@@ -13,7 +13,7 @@ describe.each(DATABASE_KINDS)('2026-11-21c-head-attestations on %s', (kind) => {
   }, 60_000)
   afterAll(() => source.stop())
 
-  it('leaves nothing behind when undone, and makes the same again', async () => {
+  it('2026-11-21c-head-attestations leaves nothing behind when undone, and makes the same again', async () => {
     const tables = async () =>
       (await database.queries.introspection.getTables()).map(({ name }) => name)
     const before = await tables()
@@ -30,7 +30,7 @@ describe.each(DATABASE_KINDS)('2026-11-21c-head-attestations on %s', (kind) => {
     ['a size below 0', { size: -1 }],
     ['a block number below 0', { block: -1 }],
   ])(
-    'refuses %s',
+    '2026-11-21c-head-attestations refuses %s',
     async (_, { root = 32, hash = 32, size = 0, block = 0 }: Record<string, number>) => {
       const insert = sql`
       insert into head_attestations values (1, ${size}, true, ${new Uint8Array(root)}, ${block},

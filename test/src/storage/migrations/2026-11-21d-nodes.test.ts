@@ -22,16 +22,16 @@ describe.each(DATABASE_KINDS)('2026-11-21d-nodes on %s', (kind) => {
     ['an uptime below zero', sql`update nodes set total_uptime_seconds = -1`],
     ['hardware that was reported and is not there', sql`update nodes set hardware_at = 0`],
     ['a negative benchmark', sql`insert into node_benchmarks values ('one', 'm', -1, 0)`],
-  ])('refuses %s', async (_, statement) => {
+  ])('2026-11-21d-nodes refuses %s', async (_, statement) => {
     await expect(statement.execute(database.queries)).rejects.toMatchObject({ code: '23514' })
   })
 
-  it('refuses a benchmark of no node', async () => {
+  it('2026-11-21d-nodes refuses a benchmark of no node', async () => {
     const insert = sql`insert into node_benchmarks values ('nobody', 'm', 1, 0)`
     await expect(insert.execute(database.queries)).rejects.toMatchObject({ code: '23503' })
   })
 
-  it('takes every state that the code knows', async () => {
+  it('2026-11-21d-nodes takes every state that the code knows', async () => {
     for (const state of NODE_STATES)
       await sql`update nodes set state = ${state} where node_id = 'one'`.execute(database.queries)
   })

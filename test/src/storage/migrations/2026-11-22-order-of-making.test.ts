@@ -14,7 +14,7 @@ describe.each(DATABASE_KINDS)('2026-11-22-order-of-making on %s', (kind) => {
   }, 60_000)
   afterAll(() => source.stop())
 
-  it('numbers what is there by its time, and what comes after it further on', async () => {
+  it('2026-11-22-order-of-making numbers what is there by its time, and what comes after it further on', async () => {
     const queries = database.queries as unknown as Kysely<unknown>
     const keys = createKeysStore(database)
     const open = (name: string, createdAt: number) =>
@@ -40,7 +40,7 @@ describe.each(DATABASE_KINDS)('2026-11-22-order-of-making on %s', (kind) => {
     ])
   })
 
-  it('leaves no column behind when undone, and makes the same again', async () => {
+  it('2026-11-22-order-of-making leaves no column behind when undone, and makes the same again', async () => {
     const queries = database.queries as unknown as Kysely<unknown>
     const read = async () => database.queries.introspection.getTables()
     const before = await read()

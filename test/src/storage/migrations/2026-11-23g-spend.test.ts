@@ -13,7 +13,7 @@ beforeAll(async () => {
 })
 afterAll(() => database.close())
 
-it('keeps rows, and does not know their keys, models, split and price', async () => {
+it('the migration of spending keeps rows, and does not know their keys, models, split and price', async () => {
   const queries = database.queries as unknown as Kysely<unknown>
   await down(queries)
   const id = crypto.randomUUID()

@@ -40,7 +40,7 @@ describe.each(DATABASE_KINDS)('the migrations on %s', (kind) => {
     return rows
   }
 
-  it('leave nothing behind when undone, and make the same again', async () => {
+  it('the migrations leave nothing behind when undone, and make the same again', async () => {
     const before = await describeSchema()
     const queries = database.queries as unknown as Kysely<unknown>
     const migrations = await loadMigrations()
@@ -73,7 +73,7 @@ describe.each(DATABASE_KINDS)('the migrations on %s', (kind) => {
         insert into api_keys (id, account_id, secret_hash, name, created_at, scopes)
           select 'x', id, decode(repeat('00', 32), 'hex'), 'x', 0, '{inference,root}' from account`,
     ],
-  ])('refuses %s', async (_, statement) => {
+  ])('the migrations refuses %s', async (_, statement) => {
     await expect(statement.execute(database.queries)).rejects.toMatchObject({
       code: expect.stringMatching(/^23(514|503)$/),
     })

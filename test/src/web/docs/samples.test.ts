@@ -1,10 +1,11 @@
-import { execFileSync, spawnSync } from 'node:child_process'
+import { execFileSync } from 'node:child_process'
 import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { delimiter, join } from 'node:path'
 import fc from 'fast-check'
 import { afterAll, describe, expect, it } from 'vitest'
 import { type SampleCall, writeSample } from '../../../../src/web/docs/samples.ts'
+import { needNo, needProgram } from '../../../support/needs.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'affidavit-samples-'))
 afterAll(() => rmSync(folder, { recursive: true }))
@@ -38,8 +39,11 @@ function expected({ url, method, hasKey, headers, body }: SampleCall) {
   }
 }
 
+const PYTHON = needProgram('python3')
+const SHELL = needNo(process.platform === 'win32' ? 'a POSIX shell' : null)
+
 describe('samples say what they are made of, whatever is in it', () => {
-  it.skipIf(process.platform === 'win32')('for a shell (skipped on Windows)', () => {
+  it.runIf(SHELL.isMet)(SHELL.title('samples for a shell say what they are made of'), () => {
     const curl = join(folder, 'curl')
     writeFileSync(
       curl,
@@ -60,7 +64,7 @@ describe('samples say what they are made of, whatever is in it', () => {
     expect(asked).toEqual(calls.map(expected))
   })
 
-  it('for JavaScript', async () => {
+  it('samples for JavaScript say what they are made of', async () => {
     for (const call of calls) {
       let asked: unknown = null
       const fetch = async (url: string, options: RequestInit = {}) => {
@@ -77,8 +81,7 @@ describe('samples say what they are made of, whatever is in it', () => {
     }
   })
 
-  const python = spawnSync('python3', ['--version']).status === 0
-  it.skipIf(!python)('for Python (skipped without python3)', () => {
+  it.runIf(PYTHON.isMet)(PYTHON.title('samples for Python say what they are made of'), () => {
     writeFileSync(join(folder, 'requests.py'), REQUESTS)
     const output = execFileSync('python3', ['-'], {
       input: calls.map((call) => writeSample('Python', call)).join('\n'),

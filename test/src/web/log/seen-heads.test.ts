@@ -19,7 +19,7 @@ function storeOver(items: Map<string, string>): Storage {
 }
 
 describe('heads that were seen', () => {
-  it('are never replaced by one of fewer leaves, whichever tab was shown it', () => {
+  it('heads that were seen are never replaced by one of fewer leaves, whichever tab was shown it', () => {
     const items = new Map<string, string>()
     const [one, other] = [createSeenHeads(storeOver(items)), createSeenHeads(storeOver(items))]
     expect(one.keep(NOTARY, headOf(80))).toBe(true)
@@ -30,14 +30,14 @@ describe('heads that were seen', () => {
     expect(one.find(NOTARY)).toEqual(headOf(101))
   })
 
-  it('are kept where something else stood', () => {
+  it('heads that were seen are kept where something else stood', () => {
     const items = new Map([[`affidavit:seen:${NOTARY}`, '{"size":"1000"}']])
     const seen = createSeenHeads(storeOver(items))
     expect(seen.keep(NOTARY, headOf(3))).toBe(true)
     expect(seen.find(NOTARY)).toEqual(headOf(3))
   })
 
-  it('say that a browser without a store keeps none', () => {
+  it('heads that were seen say that a browser without a store keeps none', () => {
     expect(createSeenHeads(null).keep(NOTARY, headOf(1))).toBe(false)
   })
 })

@@ -23,26 +23,29 @@ describe('a file of expectations', () => {
     ['measurements', { PCR0 }],
     ['configuration', { providers: [] }],
     ['roots', PEM],
-  ])('is told by its form: %s', (kind, value) => {
+  ])('a file of expectations is told by its form: %s', (kind, value) => {
     expect(read(value).kind).toBe(kind)
   })
 
-  it.each(['', 'text', '[]', 'null', '{"a": 1}', '{"measurements"'])('is none: %s', (text) => {
-    expect(() => read(text, 'given.json')).toThrow(/^given\.json is neither/)
-  })
+  it.each(['', 'text', '[]', 'null', '{"a": 1}', '{"measurements"'])(
+    'a file of expectations is none: %s',
+    (text) => {
+      expect(() => read(text, 'given.json')).toThrow(/^given\.json is neither/)
+    },
+  )
 
-  it('is none where readers of JSON would not agree, or where it is no text', () => {
+  it('a file of expectations is none where readers of JSON would not agree, or where it is no text', () => {
     expect(() => read(`{"measurements":[],"measurements":[{"PCR0":"${PCR0}"}]}`)).toThrow(/neither/)
     expect(() => readExpectedFile('image', Buffer.from([0x7b, 0xff, 0x7d]))).toThrow(/^image/)
   })
 })
 
 describe('files and keys together', () => {
-  it('expect nothing when there is none', () => {
+  it('files and keys together expect nothing when there is none', () => {
     expect(combineExpected([], ['00'.repeat(32)])).toBeNull()
   })
 
-  it('add up, whatever their order', () => {
+  it('files and keys together add up, whatever their order', () => {
     const files = [
       read({ PCR0 }),
       read({ measurements: { PCR0: '00' }, roots: PEM, configurations: 'c' }),
@@ -59,7 +62,7 @@ describe('files and keys together', () => {
       })
   })
 
-  it('take keys along with the release that they sign', () => {
+  it('files and keys together take keys along with the release that they sign', () => {
     const release = JSON.stringify({ format: 'affidavit-release/v1' })
     expect(combineExpected([read(release)], ['k'])).toEqual({
       ...{ expect: { releases: [release], releaseKeys: ['k'] }, roots: [] },
@@ -71,7 +74,7 @@ describe('the fields of a form', () => {
   const fill = (value: unknown) => fillExpectations(read(value))
   const [one, other] = ['ab'.repeat(48), 'cd'.repeat(48)]
 
-  it('are filled by what the client takes, and by measurements by themselves', async () => {
+  it('the fields of a form are filled by what the client takes, and by measurements by themselves', async () => {
     const filled = fill({
       measurements: [{ PCR0: one, PCR1: other }, { PCR0: other }],
       configurations: ['ef'.repeat(32)],
@@ -94,7 +97,10 @@ describe('the fields of a form', () => {
     [{ configurations: ['ab'] }],
     [{ providers: [] }],
     [PEM],
-  ])('are filled by no file without measurements, and what to do is told: %j', (value) => {
-    expect(() => fill(value)).toThrow(ExpectationFault)
-  })
+  ])(
+    'the fields of a form are filled by no file without measurements, and what to do is told: %j',
+    (value) => {
+      expect(() => fill(value)).toThrow(ExpectationFault)
+    },
+  )
 })

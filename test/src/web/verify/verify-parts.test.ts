@@ -19,11 +19,11 @@ const NAMES: readonly string[] = [
 ]
 
 describe('the chain', () => {
-  it('has words and a link for every check there is', () => {
+  it('the chain has words and a link for every check there is', () => {
     expect(NAMES.filter((name) => wordsOf(name) === null)).toEqual([])
   })
 
-  it('is broken at the links that need a check that failed, and nowhere else', () => {
+  it('the chain is broken at the links that need a check that failed, and nowhere else', () => {
     for (const failed of NAMES) {
       const links = linkStates(
         NAMES.map((name) => ({ name, outcome: name === failed ? 'failed' : 'passed', detail: '' })),
@@ -35,7 +35,7 @@ describe('the chain', () => {
     }
   })
 
-  it('is open where a check was not made, or where there is none', () => {
+  it('the chain is open where a check was not made, or where there is none', () => {
     expect(linkStates([]).map(({ state }) => state)).toEqual(LINKS.map(() => 'open'))
     const [log] = linkStates([
       { name: 'receipt in log', outcome: 'passed', detail: '' },
@@ -44,7 +44,7 @@ describe('the chain', () => {
     expect(log).toMatchObject({ state: 'open', why: 'tree head' })
   })
 
-  it('calls no enclave of a record genuine whose document was not checked', () => {
+  it('the chain calls no enclave of a record genuine whose document was not checked', () => {
     const stateOf = (attestation: 'passed' | 'failed' | 'not checked') =>
       linkStates([
         { name: 'attestation key', outcome: 'passed', detail: '' },
@@ -55,7 +55,7 @@ describe('the chain', () => {
     expect(stateOf('passed')).toBe('holds')
   })
 
-  it('overlooks no failure of a check that it does not know', () => {
+  it('the chain overlooks no failure of a check that it does not know', () => {
     const [first] = linkStates([{ name: 'of the future', outcome: 'failed', detail: '' }])
     expect(first).toMatchObject({ state: 'broken', why: 'of the future' })
   })
@@ -67,7 +67,7 @@ describe('a link with expectations', () => {
     ...{ measurements: `PCR0=${'ab'.repeat(48)}\nPCR1=${'cd'.repeat(48)}`, releaseKeys: 'ef' },
   }
 
-  it('says the texts that are compared, and says them again when it is read', () => {
+  it('a link with expectations says the texts that are compared, and says them again when it is read', () => {
     expect(readFragment(writeFragment(expected))).toEqual({
       ...{ measurements: expected.measurements, releaseKeys: 'ef' },
       ...{ releaseSigners: '', configurations: '' },
@@ -76,7 +76,7 @@ describe('a link with expectations', () => {
     expect(writeFragment(NO_EXPECTATIONS)).toBe('')
   })
 
-  it('says nothing that would widen what is trusted, whoever wrote it', () => {
+  it('a link with expectations says nothing that would widen what is trusted, whoever wrote it', () => {
     const wide: Expectations = {
       ...expected,
       ...{
@@ -116,7 +116,7 @@ describe('a link that is taken', () => {
     ['3', '4', '4'],
     ['', '2', '2'],
     ['some', '2', '2'],
-  ])('makes of %j signers and its own %j: %j', (mine, said, then) => {
+  ])('a link that is taken makes of %j signers and its own %j: %j', (mine, said, then) => {
     const taken = takeLinked(
       { ...own, releaseSigners: mine },
       linkOf(`#releaseKeys=dd&releaseSigners=${said}`),
@@ -124,7 +124,7 @@ describe('a link that is taken', () => {
     expect(taken).toEqual({ ...own, releaseKeys: 'dd', releaseSigners: then })
   })
 
-  it('leaves what it does not speak of as the reader gave it', () => {
+  it('a link that is taken leaves what it does not speak of as the reader gave it', () => {
     expect(takeLinked(own, linkOf('#measurements=PCR0'))).toEqual({ ...own, measurements: 'PCR0' })
   })
 })
@@ -138,7 +138,7 @@ describe('the page as one file', () => {
     html = renderSavedPage(saved)
   })
 
-  it('loads nothing, and names its script and its style by their hashes', () => {
+  it('the page as one file loads nothing, and names its script and its style by their hashes', () => {
     expect(html).not.toMatch(/<(script|link|img|iframe)[^>]*(src|href)="(?!data:)/)
     const hashOf = (text: string) => createHash('sha256').update(text).digest('base64')
     const [, policy = ''] = /content-security-policy" content="([^"]*)"/.exec(html) ?? []
@@ -148,13 +148,13 @@ describe('the page as one file', () => {
     expect(Buffer.byteLength(html)).toBeLessThan(500_000)
   })
 
-  it('is not made of a script or style that would end its element', () => {
+  it('the page as one file is not made of a script or style that would end its element', () => {
     for (const script of ['"</script>"', '"<!--"'])
       expect(() => renderSavedPage({ script, style: '' })).toThrow(TypeError)
     expect(() => renderSavedPage({ script: '', style: 'a{}</style>' })).toThrow(TypeError)
   })
 
-  it('may ask a chain, and no other page may', () => {
+  it('the page as one file may ask a chain, and no other page may', () => {
     const policyOf = (headers: Readonly<Record<string, string>>) =>
       headers['content-security-policy']
     expect(policyOf(pageHeaders(VERIFY_ALLOWANCES))).toContain(
