@@ -60,7 +60,8 @@ export type Notaries = {
   }
   /**
    * Asks the gateway for its notaries and has each enclave make a new document. Throws
-   * AffidavitError `no_notary` when none holds, and as askGateway.
+   * AffidavitError `no_notary` when none holds (`document_not_yet_valid` when none does yet), and
+   * as askGateway.
    */
   refresh(signal?: AbortSignal): Promise<void>
   /**
@@ -256,8 +257,10 @@ export function createNotaries(
     const reasons = outcomes.flatMap((outcome) =>
       outcome.status === 'rejected' ? [faultOf(outcome.reason)] : [],
     )
+    const isEarly = ({ code }: AffidavitError) => code === 'document_not_yet_valid'
     throw new AffidavitError(
-      'no_notary',
+      // All of them: then rather this machine's clock is wrong than each enclave another one.
+      reasons.length > 0 && reasons.every(isEarly) ? 'document_not_yet_valid' : 'no_notary',
       reasons.length === 0
         ? 'the gateway has no enclave in use'
         : `no enclave of the gateway is an expected one: ${named.map((notary, at) => `${notary}: ${reasons[at]?.code}: ${reasons[at]?.message}`).join('; ')}`,
@@ -488,7 +491,9 @@ async function verifyDocument(
 }
 
 /** What the reader does about a document that is refused, by the rule that it breaks. */
-function codeOf({ rule }: AttestationError): AffidavitErrorCode {
+function codeOf({ code, rule }: AttestationError): AffidavitErrorCode {
+  if (code === 'certificate_not_yet_valid' || code === 'document_from_future')
+    return 'document_not_yet_valid'
   switch (rule) {
     case 18:
     case 21:

@@ -9,7 +9,10 @@ import { checkRevocationLists, trimSerial } from './revocation-list.ts'
 /**
  * What a chain is checked against. `atMs` is Unix milliseconds; `roots` are SHA-256 fingerprints.
  */
-type ChainExpectation = Pick<ResolvedPolicy, 'roots' | 'revoked' | 'revocationLists' | 'mode'> & {
+type ChainExpectation = Pick<
+  ResolvedPolicy,
+  'roots' | 'revoked' | 'revocationLists' | 'mode' | 'futureSkewMs'
+> & {
   readonly atMs: number
   readonly cache: ChainCache | null
 }
@@ -24,13 +27,13 @@ type VerifiedChain = LinkedChain & { readonly leaf: Certificate }
  */
 export async function verifyChain(
   { cabundle, certificate }: AttestationDocument,
-  { roots, revoked, revocationLists: lists, mode, atMs, cache }: ChainExpectation,
+  { roots, revoked, revocationLists: lists, mode, futureSkewMs, atMs, cache }: ChainExpectation,
 ): Promise<VerifiedChain> {
   checkRoot(cabundle, roots)
   const ders = [...cabundle, certificate]
   const known = cache?.get(ders)
   const certificates = known?.certificates ?? parseChain(ders)
-  checkValidity(certificates, atMs)
+  checkValidity(certificates, { atMs, skewMs: mode === 'historical' ? 0 : futureSkewMs })
   checkRevocation(certificates, revoked)
   checkRevocationLists(certificates, { lists, mode, atMs })
   const leafKey = known?.leafKey ?? (await verifyLinks(certificates))
@@ -61,11 +64,20 @@ function parseChain(ders: readonly Uint8Array<ArrayBuffer>[]): readonly Certific
   return certificates
 }
 
-/** Inclusive at both ends (RFC 5280 section 4.1.2.5). */
-function checkValidity(certificates: readonly Certificate[], atMs: number): void {
-  const early = certificates.find(({ notBeforeMs }) => atMs < notBeforeMs)
-  if (early)
-    throw new AttestationError('certificate_not_yet_valid', `${early.where} is not valid yet`)
+/**
+ * Inclusive at both ends (RFC 5280 section 4.1.2.5). A clock that is `skewMs` behind is no reason
+ * to refuse a certificate that was just made.
+ */
+function checkValidity(
+  certificates: readonly Certificate[],
+  { atMs, skewMs }: { readonly atMs: number; readonly skewMs: number },
+): void {
+  const early = certificates.find(({ notBeforeMs }) => atMs + skewMs < notBeforeMs)
+  if (early) {
+    const aheadMs = early.notBeforeMs - atMs
+    const message = `${early.where} is not valid yet, for ${Math.ceil(aheadMs / 1000)} s: is this machine's clock right?`
+    throw new AttestationError('certificate_not_yet_valid', message)
+  }
   const late = certificates.find(({ notAfterMs }) => atMs > notAfterMs)
   if (late) throw new AttestationError('certificate_expired', `${late.where} has expired`)
 }

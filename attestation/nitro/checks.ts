@@ -31,7 +31,7 @@ export function checkFreshness(
     throw new AttestationError('document_too_old', message)
   }
   if (timestampMs > atMs + policy.futureSkewMs) {
-    const message = `expected at most ${policy.futureSkewMs} ms into the future, got ${timestampMs - atMs}`
+    const message = `expected at most ${policy.futureSkewMs} ms into the future, got ${timestampMs - atMs}: is this machine's clock right?`
     throw new AttestationError('document_from_future', message)
   }
 }

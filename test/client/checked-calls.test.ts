@@ -99,11 +99,6 @@ describe('a notary is refused', () => {
       'document_expired',
     ],
     [
-      'whose document is of the future',
-      { fields: { timestamp: MADE_AT.getTime() + HOUR_MS } },
-      'document_expired',
-    ],
-    [
       'that was booted with a provider more',
       { configuration: widened },
       'unexpected_configuration',
@@ -133,6 +128,17 @@ describe('a notary is refused', () => {
   ])('a wrong list of notaries is refused: %s', async (_, attack, code) => {
     client.attack = attack
     await expect(client.notaries.refresh()).rejects.toMatchObject({ code })
+  })
+
+  it("notaries of the future are told as a matter of this machine's clock", async () => {
+    client.nowMs = MADE_AT.getTime() - 61_000
+    await expect(client.notaries.refresh()).rejects.toMatchObject({
+      code: 'document_not_yet_valid',
+      message: expect.stringContaining("is this machine's clock right?"),
+    })
+    expect(await codeOf()).toBe('unknown_notary')
+    client.nowMs = MADE_AT.getTime() - 59_000
+    await expect(client.notaries.refresh()).resolves.toBeUndefined()
   })
 
   it('a refused notary is not asked about again at once, however often it signs', async () => {

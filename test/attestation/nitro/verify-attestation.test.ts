@@ -84,9 +84,25 @@ describe.runIf(NITRO_FIXTURES.isMet)(NITRO_FIXTURES.title('a document that AWS s
       const verify = (time: Date) =>
         codeOf(verifyAttestation(bytes, demand(fixture.debug_mode_zero_pcrs), time))
       expect(await verify(at(fixture.leaf_not_before, -HOUR_MS))).toBe('certificate_not_yet_valid')
-      expect(await verify(at(fixture.leaf_not_before, -1000))).toBe('certificate_not_yet_valid')
+      expect(await verify(at(fixture.leaf_not_before, -61_000))).toBe('certificate_not_yet_valid')
       expect(await verify(at(fixture.leaf_not_after, 1000))).toBe('certificate_expired')
       expect(await verify(at(fixture.leaf_not_after, HOUR_MS))).toBe('certificate_expired')
+    },
+  )
+
+  it.each(aws)(
+    'a document of AWS is accepted by a clock that is a minute behind, and by none further: $file',
+    async (fixture) => {
+      const verify = (behindMs: number) => {
+        const time = new Date(fixture.timestamp_ms - behindMs)
+        return verifyAttestation(readFixture(fixture), demand(fixture.debug_mode_zero_pcrs), time)
+      }
+      await expect(verify(60_000)).resolves.toMatchObject({ timestampMs: fixture.timestamp_ms })
+      const refusal = await verify(60_001).catch((fault: unknown) => fault)
+      expect(refusal).toMatchObject({
+        code: expect.stringMatching(/^(certificate_not_yet_valid|document_from_future)$/),
+        message: expect.stringContaining("is this machine's clock right?"),
+      })
     },
   )
 

@@ -34,7 +34,7 @@ const deepEnough = rootWith(authorityConstraints(3), authorityUsage)
 const seconds = (count: number) => new Date(MADE_AT.getTime() + 1000 * count)
 const validFor = (level: number, from: Date, to: Date) =>
   buildChain({ level, parts: { validity: validityOf(from, to) } })
-const futureRoot = validFor(0, seconds(1), seconds(1000))
+const futureRoot = validFor(0, seconds(61), seconds(1000))
 const pastRoot = validFor(0, seconds(-1000), seconds(-1))
 const leafIssuer = partsOf(4).issuer
 
@@ -194,12 +194,12 @@ export const constraintRefusals: readonly Refusal[] = [
     document: altered({ level: 4, parts: { extensions: null } }),
   },
   ...[0, 1, 2, 3, 4].flatMap((level): Refusal[] => {
-    const early = level === 0 ? futureRoot : validFor(level, seconds(1), seconds(1000))
+    const early = level === 0 ? futureRoot : validFor(level, seconds(61), seconds(1000))
     const late = level === 0 ? pastRoot : validFor(level, seconds(-1000), seconds(-1))
     return [
       {
         code: 'certificate_not_yet_valid',
-        name: `level ${level}, one second early`,
+        name: `level ${level}, a second earlier than a clock may be behind`,
         document: documentOf(early),
         policy: trusting(early),
       },

@@ -53,6 +53,8 @@ export function adviceFor({ code }: Refusal): string {
     case 'invalid_document':
     case 'document_expired':
       return 'Send nothing secret here. Is the file of this gateway, and of its latest start? If it is, the gateway has another enclave than you expect.'
+    case 'document_not_yet_valid':
+      return 'Send nothing secret here. Is this machine’s clock right? Set it, and try again.'
     case 'no_encryption_key':
       return 'Wait a minute and try again. No enclave that you expect vouches for a key now.'
     case 'invalid_request':
