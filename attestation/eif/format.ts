@@ -103,14 +103,21 @@ function parseTable(view: DataView, fileBytes: bigint): readonly SectionPlace[] 
     if (end > fileBytes)
       throw new EifError(
         'section_beyond_file',
-        `section ${index} ends at byte ${end} of ${fileBytes}`,
+        `section ${index} ends at byte ${end} of ${fileBytes}${SIGNED_AGAIN}`,
       )
     sections.push({ offset: Number(offset), dataBytes: Number(size) })
   }
   if (end < fileBytes)
-    throw new EifError('trailing_data', `${fileBytes - end} bytes follow the last section`)
+    throw new EifError(
+      'trailing_data',
+      `${fileBytes - end} bytes follow the last section${SIGNED_AGAIN}`,
+    )
   return sections
 }
+
+/** What nitro-cli leaves of an image that was signed before. */
+const SIGNED_AGAIN =
+  ': an image that was signed again keeps the size of its first signature here; sign the unsigned image'
 
 function checkStart(at: { index: number; offset: bigint; previous: bigint; end: bigint }): void {
   const { index, offset, previous, end } = at

@@ -1,4 +1,5 @@
 import { decodeBase64, decodeHex } from '../bytes.ts'
+import { FormatError } from '../errors.ts'
 import { attempt } from '../finding.ts'
 import { AttestationError } from '../nitro/attestation-error.ts'
 import { DOCUMENT_BYTES_MAX } from '../nitro/cose.ts'
@@ -50,8 +51,16 @@ const DOCUMENT_TEXT_BYTES_MAX = 4 * DOCUMENT_BYTES_MAX
  * 0x) or in base64 (standard or URL-safe, padded or not); white space in text does not matter. No
  * reading is ambiguous: a document starts with 84 or d2, which is no text, and in base64 with `hE`
  * or `0o`, which is no hex. What is neither text is given unchanged, for the validator to refuse.
+ * Throws FormatError `wrapped_document` for a text with something around it: in quotes, in JSON,
+ * behind a byte order mark.
  */
 export function decodeDocumentFile(bytes: Uint8Array): Uint8Array {
+  const wrapping = bytes.length > DOCUMENT_TEXT_BYTES_MAX ? null : findWrapping(bytes)
+  if (wrapping !== null)
+    throw new FormatError(
+      'wrapped_document',
+      `expected the bytes of a document, or their hex or base64 alone, got ${wrapping}`,
+    )
   if (bytes.length > DOCUMENT_TEXT_BYTES_MAX || !isText(bytes)) return bytes
   const text = new TextDecoder().decode(bytes).replaceAll(/\s/g, '')
   if (/^(0x)?([0-9a-f]{2})+$/i.test(text)) return decodeHex(text.replace(/^0X/, '0x'))
@@ -61,6 +70,27 @@ export function decodeDocumentFile(bytes: Uint8Array): Uint8Array {
   } catch {
     return bytes
   }
+}
+
+/** What stands around the text of a document, in words; null for nothing. */
+function findWrapping(bytes: Uint8Array): string | null {
+  const start = bytes.subarray(0, 3)
+  if (start[0] === 0xef && start[1] === 0xbb && start[2] === 0xbf) return 'a byte order mark first'
+  if ((start[0] === 0xff && start[1] === 0xfe) || (start[0] === 0xfe && start[1] === 0xff))
+    return 'UTF-16'
+  if (!isText(bytes)) return null
+  const text = new TextDecoder().decode(bytes).trim()
+  const quote = /^["'`]/.exec(text)?.[0]
+  if (quote !== undefined) return `text in quotes (${quote})`
+  if (text.startsWith('{')) return `JSON${memberWords(text)}`
+  if (text.startsWith('-----BEGIN')) return 'PEM'
+  return null
+}
+
+/** Which member of JSON has what looks like a document. */
+function memberWords(text: string): string {
+  const name = /"([\w-]{1,64})"\s*:\s*"(?:hE|0o)[\w+/=-]{100,}/.exec(text)?.[1]
+  return name === undefined ? '' : `: give the value of its member ${name}`
 }
 
 function isText(bytes: Uint8Array): boolean {

@@ -1,4 +1,5 @@
 import { encodeHex } from '../../attestation/bytes.ts'
+import { FormatError } from '../../attestation/errors.ts'
 import type {
   AttestationFacts,
   CertificateFacts,
@@ -13,6 +14,7 @@ import {
 } from '../../attestation/report/judge-document.ts'
 import { isoOf, printable } from '../../attestation/report/printable.ts'
 import { readAttestationPolicy, readRevocationLists } from './expected-evidence.ts'
+import { CliError } from './faults.ts'
 import { readSource } from './files.ts'
 import type { AttestationOptions } from './options.ts'
 import { jsonText, ROOT_HINT } from './printable.ts'
@@ -48,8 +50,18 @@ async function validateFile(
   const at = options.at ?? new Date()
   const openVerifier = await readRevocationLists(options, at.getTime())
   const verifier = openVerifier({ isOfOne: true })
-  const document = decodeDocumentFile(await readSource(file))
+  const document = readDocument(await readSource(file))
   return await judgeDocument(document, { policy, verifier, at })
+}
+
+/** Throws CliError for a text with something around it. */
+function readDocument(bytes: Uint8Array): Uint8Array {
+  try {
+    return decodeDocumentFile(bytes)
+  } catch (fault) {
+    if (!(fault instanceof FormatError)) throw fault
+    throw new CliError(fault.message)
+  }
 }
 
 async function readPolicy(options: AttestationCommandOptions): Promise<AttestationPolicy> {
@@ -151,8 +163,12 @@ function formatRefusal({
   error,
   claims,
 }: Extract<DocumentJudgement, { valid: false }>): readonly string[] {
-  const hint = error.code === 'root_untrusted' ? [`  ${ROOT_HINT}`] : []
-  const head = [`REFUSED  ${error.code}`, `  ${printable(error.message)}`, ...hint]
+  const hint = hintFor(error.code)
+  const head = [
+    `REFUSED  ${error.code}`,
+    `  ${printable(error.message)}`,
+    ...(hint === null ? [] : [`  ${hint}`]),
+  ]
   if (claims === null) return head
   return [
     ...head,
@@ -166,6 +182,14 @@ function formatRefusal({
     ...formatFields(claims),
     ...formatUnknownKeys(claims.unknownKeys),
   ]
+}
+
+/** What to do about a refusal; null where the message says all. */
+function hintFor(code: string): string | null {
+  if (code === 'root_untrusted') return ROOT_HINT
+  if (code === 'document_too_old' || code === 'certificate_expired')
+    return 'An old document is validated at its own time with --historical: something else must show when it was made.'
+  return null
 }
 
 function formatMeasurements(measurements: ReadonlyMap<number, Uint8Array>): readonly string[] {

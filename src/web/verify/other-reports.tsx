@@ -79,7 +79,8 @@ function documentAdvice(code: string): string {
     return 'Is it of a development enclave? Its root is in DATA_DIR/nsm/root.crt.pem: give it under “What you expect”, “Roots”.'
   if (code === 'measurement_mismatch')
     return 'Say under “What you expect” which code you expect: a release with its key, or measurements. To see what the document says, accept any code.'
-  if (/expired|too_old|not_yet|future/.test(code))
+  if (/not_yet|future/.test(code)) return 'Is this machine’s clock right? Set it, and check again.'
+  if (/expired|too_old/.test(code))
     return 'An old document can be checked at its own time: under “What you expect”, choose “its own time”. Then something else must show when it was made.'
   return 'Ask for the document again, from its source.'
 }

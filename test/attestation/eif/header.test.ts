@@ -111,6 +111,13 @@ describe('parseEifHeader', () => {
     expect(() => parse(plan)).toThrow(refusal(code))
   })
 
+  it.each([
+    ['is cut in its signature', { sizes: { 0: 1n << 40n } }],
+    ['has a longer one than it says', { trailing: Uint8Array.of(0) }],
+  ])('parseEifHeader says of an image that %s to sign the unsigned image', (_, plan) => {
+    expect(() => parse(plan)).toThrow(/sign the unsigned image/)
+  })
+
   it('parseEifHeader refuses a file that is cut anywhere', () => {
     const image = buildImage({ sections: USUAL_SECTIONS })
     for (let length = 548; length < image.length; length++)

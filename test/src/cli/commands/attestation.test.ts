@@ -221,6 +221,32 @@ describe('affidavit attestation', () => {
     }
   })
 
+  it.each<[string, (base64: string) => string, string]>([
+    ['in quotes', (base64) => `"${base64}"`, 'text in quotes (")'],
+    [
+      'in a member of JSON',
+      (base64) => JSON.stringify({ id: 1, attestation_document: base64 }),
+      'JSON: give the value of its member attestation_document',
+    ],
+    ['behind a byte order mark', (base64) => `\ufeff${base64}`, 'a byte order mark first'],
+    ['in PEM', (base64) => `-----BEGIN CERTIFICATE-----\n${base64}\n`, 'PEM'],
+  ])('a document %s is refused with what is around it', async (_, wrap, told) => {
+    const document = Buffer.from(buildDocument()).toString('base64')
+    const file = await save('wrapped', wrap(document))
+    await expect(run(file, '--root', root, '--any-measurement', '--at', AT)).rejects.toThrow(
+      `expected the bytes of a document, or their hex or base64 alone, got ${told}`,
+    )
+  })
+
+  it('an old document is refused with the option that validates it at its own time', async () => {
+    const file = await save('old', buildDocument())
+    const words = [file, '--root', root, '--any-measurement']
+    const refused = await run(...words, '--at', String(Number(AT) + 86_400))
+    expect(refused.exitCode).toBe(1)
+    expect(refused.output).toContain('--historical')
+    expect((await run(...words, '--historical')).output).toContain('VALID')
+  })
+
   it.each([
     ['an empty file', ''],
     ['text that is neither hex nor base64', 'hello, world!'],
