@@ -23,6 +23,7 @@ import {
   type AttestationVerifier,
   createAttestationVerifier,
 } from '../attestation/nitro/verify-attestation.ts'
+import { NOTARIES_MAX } from '../attestation/notary-list.ts'
 import { nameRelease } from '../attestation/release/release-list.ts'
 import type { EncryptionTarget } from './encryption.ts'
 import { AffidavitError, type AffidavitErrorCode, reasonOf, shown, telling } from './errors.ts'
@@ -102,8 +103,6 @@ export type Notaries = {
 
 /** Bytes of the nonce that a document is asked over. */
 const NONCE_BYTES = 32
-/** Notaries that a gateway may name. More enclaves behind one gateway are found as they answer. */
-const NOTARIES_MAX = 64
 /** Keys that one notary may have: a new one an hour, each good for two. */
 const KEYS_MAX = 16
 /** A key that ends sooner is not used, milliseconds: the call has to be read by then. */

@@ -1,4 +1,4 @@
-import { randomUUID } from 'node:crypto'
+import { randomBytes, randomUUID } from 'node:crypto'
 import { join } from 'node:path'
 import { type Accounts, createAccounts } from './accounts/accounts.ts'
 import { createAdminLog } from './accounts/admin-log-store.ts'
@@ -64,6 +64,7 @@ import { admitContentKeys } from './storage/content-keys-store.ts'
 import { type Home, openHome } from './storage/data-folder.ts'
 import { checkDatabase, type Database, startDatabase } from './storage/database.ts'
 import { openProcessLease, type ProcessLease } from './storage/process-lease.ts'
+import { openServiceKey } from './storage/service-keys.ts'
 import { createEndpoint, type OpenEndpoint } from './upstream/endpoint.ts'
 import { type EnclaveCommits, followLogs, settleLogs } from './verified/enclave-commits.ts'
 import { proofOf } from './verified/encrypted-calls.ts'
@@ -240,13 +241,21 @@ export async function compose(
   })
   onStarted(() => limits.stop())
 
-  const bus = config.bus === null ? null : startBus(config.bus, { makeId, log })
+  const bus =
+    config.bus === null
+      ? null
+      : startBus(config.bus, {
+          key: await openServiceKey(database, { name: 'bus', random: randomBytes }),
+          makeId,
+          now: unixMs,
+          log,
+        })
   onStarted(async () => bus?.stop())
   const peerEnclaves =
     bus === null
       ? null
       : openPeerEnclaves({
-          ...{ bus, enclaves, credentials, log },
+          ...{ bus, enclaves, check: enclaves.check, credentials, log },
           async proofFor({ notary, index, call }, signal) {
             return proofOf(call, await commits.waitFor(notary, index, signal))
           },

@@ -8,6 +8,13 @@ import { type Channel, type OpenChannel, PART_BYTES_MAX } from './channel.ts'
 import { CHANNELS_MAX, createChannelTable } from './channel-table.ts'
 import { connectBus } from './connect-bus.ts'
 import { createPeers } from './peers.ts'
+import {
+  createMessageSealer,
+  type MessageSealer,
+  type Place,
+  type Refusal,
+  SEAL_BYTES_MAX,
+} from './sealed-messages.ts'
 import type { BusConfig } from './settings.ts'
 
 /** How often a gateway says that it is there. */
@@ -17,9 +24,9 @@ const FLUSH_MS = 1_000
 /** Channels in one message. */
 const TALLY_MAX = 4_000
 /** Version of what gateways say to each other: one of another version is not understood. */
-const VERSION = 1
+const VERSION = 2
 /** Bytes of a frame that are no part of a message. */
-const FRAME_HEAD_BYTES = 16
+const FRAME_HEAD_BYTES = 16 + SEAL_BYTES_MAX
 /** While a fault lasts, it is logged again only this often. */
 const FAULT_LOG_INTERVAL_MS = 30_000
 
@@ -68,6 +75,8 @@ export type BusStatus = {
   readonly peers: number
   /** Calls under way from and to other gateways. */
   readonly channels: number
+  /** Messages that were not taken, by why, since the start. */
+  readonly refused: ReadonlyMap<Refusal, number>
 }
 
 /** One word of a subject, which others are sent to. */
@@ -83,13 +92,20 @@ const tally = z.array(z.tuple([z.string().regex(WORD), z.int().min(0)])).max(TAL
 
 /**
  * Connects to the servers, in the background and again whenever the connection ends: a gateway
- * starts without them, and serves what it has itself.
+ * starts without them, and serves what it has itself. Of what comes, what no gateway of the service
+ * sealed is dropped and counted.
  */
-export function startBus(
-  config: BusConfig,
-  { makeId, log }: { readonly makeId: () => string; readonly log: Logger },
-): Bus {
-  return new NatsBus(config, makeId, log)
+export function startBus(config: BusConfig, parts: BusParts): Bus {
+  return new NatsBus(config, parts)
+}
+
+export type BusParts = {
+  /** What the gateways of the service know each other by (openServiceKey). */
+  readonly key: Uint8Array
+  readonly makeId: () => string
+  /** Unix milliseconds. */
+  readonly now: () => number
+  readonly log: Logger
 }
 
 type Answer = {
@@ -103,6 +119,8 @@ class NatsBus implements Bus {
   private readonly config: BusConfig
   private readonly makeId: () => string
   private readonly log: Logger
+  private readonly sealer: MessageSealer
+  private readonly refused = new Map<Refusal, number>()
   private readonly faultLog = createFaultLog(FAULT_LOG_INTERVAL_MS, () => performance.now())
   private readonly warnings = new Map<string, ReturnType<typeof createFaultLog>>()
   private readonly stopping = new AbortController()
@@ -127,11 +145,12 @@ class NatsBus implements Bus {
   /** Counts the connections to servers: what was under way on an earlier one is lost. */
   private epoch = 0
 
-  constructor(config: BusConfig, makeId: () => string, log: Logger) {
+  constructor(config: BusConfig, { key, makeId, now, log }: BusParts) {
     this.config = config
     this.makeId = makeId
     this.log = log
     this.id = makeId()
+    this.sealer = createMessageSealer({ key, id: this.id, now })
     this.timer = setInterval(() => this.tend(), PRESENCE_INTERVAL_MS)
     this.timer.unref()
     this.running = this.run()
@@ -190,15 +209,17 @@ class NatsBus implements Bus {
     if (!this.isUp || this.connection === null) return null
     const subject = this.subject('ask', topic, tokenOf(name))
     try {
-      const reply = await this.connection.request(subject, JSON.stringify(question), { timeout })
-      return reply.json()
+      const sealed = this.sealer.seal({ subject }, bytesOf(question))
+      const reply = await this.connection.request(subject, sealed, { timeout })
+      return jsonOf(this.unseal({ subject: reply.subject }, reply))
     } catch {
       return null
     }
   }
 
   status(): BusStatus {
-    return { isUp: this.isUp, peers: this.seen.list().length, channels: this.channels.size() }
+    const [peers, channels] = [this.seen.list().length, this.channels.size()]
+    return { isUp: this.isUp, peers, channels, refused: this.refused }
   }
 
   async stop(): Promise<void> {
@@ -303,7 +324,7 @@ class NatsBus implements Bus {
   }
 
   private takeBroadcast(message: Msg): void {
-    const { from, epoch, body } = envelope.parse(message.json())
+    const { from, epoch, body } = this.readEnvelope(message)
     if (from === this.id) return
     const topic = lastWord(message.subject)
     if (topic === 'gone') this.seen.forget(from, 'it stopped')
@@ -312,7 +333,9 @@ class NatsBus implements Bus {
   }
 
   private takeOpening(message: Msg): void {
-    const { from, epoch, service, header } = opening.parse(message.json())
+    const { subject, reply } = message
+    const opened = this.unseal({ subject, reply }, message)
+    const { from, epoch, service, header } = opening.parse(ownWords(opened))
     const name = lastWord(message.reply ?? '')
     if (!WORD.test(name) || from === this.id || !this.seen.see(from, epoch)) return
     const channel = this.channels.add(from, name)
@@ -337,11 +360,11 @@ class NatsBus implements Bus {
     const name = lastWord(message.subject)
     // No responders: the server says so where the answer would have come.
     if (message.headers?.code === 503) this.channels.lose(name, 'the other gateway is gone')
-    else this.channels.receive(name, message.data)
+    else this.channels.receive(name, this.unseal({ subject: message.subject }, message).body)
   }
 
   private takeTally(message: Msg): void {
-    const { from, epoch, body } = envelope.parse(message.json())
+    const { from, epoch, body } = this.readEnvelope(message)
     if (from === this.id || !this.seen.see(from, epoch)) return
     for (const name of this.channels.check(from, tally.parse(body)))
       this.channels.add(from, name)?.lose('the channel is not known')
@@ -358,8 +381,9 @@ class NatsBus implements Bus {
 
   private async tellAnswer(message: Msg, { answer }: Answer): Promise<void> {
     try {
-      const told = await answer(message.json())
-      if (told !== undefined) message.respond(JSON.stringify(told))
+      const told = await answer(jsonOf(this.unseal({ subject: message.subject }, message)))
+      if (told === undefined || message.reply === undefined) return
+      message.respond(this.sealer.seal({ subject: message.reply }, bytesOf(told)))
     } catch (error) {
       this.warn(error, 'question of another gateway not answered')
     }
@@ -382,11 +406,28 @@ class NatsBus implements Bus {
     // The client would keep it, and send it to the next server, too late.
     if (!this.isUp || connection === null || connection.isClosed()) return
     try {
-      connection.publish(subject, payload, reply === undefined ? {} : { reply })
+      const body = typeof payload === 'string' ? Buffer.from(payload) : payload
+      const sealed = this.sealer.seal({ subject, reply }, body)
+      connection.publish(subject, sealed, reply === undefined ? {} : { reply })
     } catch (error) {
       // Larger than the server takes, and so not sent: whoever waits for it finds it missing.
       this.warn(error, 'message on the bus not sent')
     }
+  }
+
+  /** Gives what another gateway said. Throws BusRefusal for what none of the service did. */
+  private unseal(
+    place: Place,
+    { data }: Msg,
+  ): { readonly from: string; readonly body: Uint8Array } {
+    const opened = this.sealer.open(place, data)
+    if (!('refusal' in opened)) return opened
+    this.refused.set(opened.refusal, (this.refused.get(opened.refusal) ?? 0) + 1)
+    throw new BusRefusal(opened.refusal)
+  }
+
+  private readEnvelope(message: Msg): z.output<typeof envelope> {
+    return envelope.parse(ownWords(this.unseal({ subject: message.subject }, message)))
   }
 
   /** What servers take may be less than usual. */
@@ -413,6 +454,38 @@ class NatsBus implements Bus {
   private subject(...words: readonly string[]): string {
     return [this.config.subjectPrefix, ...words].join('.')
   }
+}
+
+/** A message that no gateway of the service sealed, or that came again. */
+class BusRefusal extends Error {
+  override readonly name = 'BusRefusal'
+
+  constructor(refusal: Refusal) {
+    super(`the message is ${refusal}${REFUSAL_HINTS[refusal]}`)
+  }
+}
+
+const REFUSAL_HINTS: Readonly<Record<Refusal, string>> = {
+  unsealed: ': it is of a gateway before version 2 of the bus, or of somebody else',
+  forged: ': it is of somebody who does not have the key in the database of this service',
+  stale: ': the clocks of two gateways are too far apart, or somebody repeats it',
+  replayed: ': somebody repeats it',
+}
+
+function bytesOf(value: unknown): Uint8Array {
+  return Buffer.from(JSON.stringify(value))
+}
+
+function jsonOf({ body }: { readonly body: Uint8Array }): unknown {
+  return JSON.parse(Buffer.from(body.buffer, body.byteOffset, body.length).toString())
+}
+
+/** What a gateway says of itself is what sealed it. */
+function ownWords(opened: { readonly from: string; readonly body: Uint8Array }): unknown {
+  const value = jsonOf(opened)
+  const isOwn = typeof value === 'object' && value !== null && 'from' in value
+  if (isOwn && value.from !== opened.from) throw new BusRefusal('forged')
+  return value
 }
 
 function lastWord(subject: string): string {

@@ -1,8 +1,8 @@
 import { resolve } from 'node:path'
 import type { z } from 'zod'
-import { confidential, form, list, text } from '../runtime/fields.ts'
+import { confidential, flag, form, list, text } from '../runtime/fields.ts'
 import type { Environment } from '../runtime/read-settings.ts'
-import { serverAddressFaults } from './server-addresses.ts'
+import { readServerAddresses, serverAddressFaults } from './server-addresses.ts'
 
 /** Servers of one cluster: a client needs a few of them, and is told of the others. */
 const SERVERS_MAX = 16
@@ -29,6 +29,11 @@ export const BUS_FIELDS = {
     /^[A-Za-z0-9_-]{1,64}$/,
     '1 to 64 letters, digits, dashes and underscores',
   ).default('affidavit'),
+  /**
+   * Whether nobody but the gateways reaches the NATS servers: then production takes them without
+   * TLS and login. Plain calls pass over them, prompts among it. Default: false.
+   */
+  NATS_CLOSED_NETWORK: flag.default(false),
 }
 
 type Settings = z.output<z.ZodObject<typeof BUS_FIELDS>>
@@ -49,12 +54,27 @@ export function busFaults(given: Environment): readonly string[] {
   const faults = given.NATS_URL === undefined ? [] : serverAddressFaults(servers)
   return [
     ...faults.map((fault) => `NATS_URL: ${fault}`),
+    ...(faults.length === 0 && given.NODE_ENV === 'production' ? openFaults(given, servers) : []),
     ...['NATS_CREDENTIALS_FILE', 'NATS_CA_FILE'].flatMap((name) =>
       given[name] !== undefined && given.NATS_URL === undefined
         ? [`NATS_URL: expected together with ${name}`]
         : [],
     ),
   ]
+}
+
+/** What lets others read what gateways say, or say something themselves. */
+function openFaults(given: Environment, servers: readonly string[]): readonly string[] {
+  if (servers.length === 0 || given.NATS_CLOSED_NETWORK === 'true') return []
+  const { needsTls, login } = readServerAddresses(servers)
+  const hasTls = needsTls || given.NATS_CA_FILE !== undefined
+  const hasLogin = login !== null || given.NATS_CREDENTIALS_FILE !== undefined
+  const missing = [...(hasTls ? [] : ['TLS (tls://)']), ...(hasLogin ? [] : ['a login'])]
+  return missing.length === 0
+    ? []
+    : [
+        `NATS_URL: expected ${missing.join(' and ')} in production, or NATS_CLOSED_NETWORK=true where nobody but the gateways reaches the servers`,
+      ]
 }
 
 /** The bus, out of variables that have no faults; null for a gateway that is alone. */

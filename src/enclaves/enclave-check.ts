@@ -15,6 +15,12 @@ import { LruMap } from '../runtime/lru-map.ts'
 import { findReleaseFault } from './accepted-releases.ts'
 import { ENCLAVES_MAX } from './settings.ts'
 
+/** What of an identity is checked. */
+export type CheckedIdentity = Pick<
+  Identity,
+  'notary' | 'attestation' | 'public_key' | 'boot_configuration'
+>
+
 /** What an enclave has to be for this gateway. */
 type ExpectedEnclave = {
   readonly domain: LogDomain
@@ -38,7 +44,7 @@ type ExpectedEnclave = {
  * its records.
  */
 export async function findEnclaveFaults(
-  identity: Identity,
+  identity: CheckedIdentity,
   expected: ExpectedEnclave,
   verify = verifyIdentity,
 ): Promise<readonly string[]> {
@@ -75,7 +81,7 @@ export function createEnclaveCheck({
   readonly releases: () => readonly ReleaseEntry[] | null
   readonly now: () => number
   readonly monotonic: () => number
-}): (identity: Identity) => Promise<readonly string[]> {
+}): (identity: CheckedIdentity) => Promise<readonly string[]> {
   const known = new LruMap<string, Known>(ENCLAVES_MAX)
   const verify: typeof verifyIdentity = async (identity, options) => {
     const key = JSON.stringify([
@@ -108,7 +114,7 @@ function isStillSo(
   )
 }
 
-function domainFaults({ boot_configuration: boot }: Identity, domain: LogDomain): string[] {
+function domainFaults({ boot_configuration: boot }: CheckedIdentity, domain: LogDomain): string[] {
   const faults: string[] = []
   if (!PROTOCOL_VERSIONS.includes(boot.protocol_version))
     faults.push(
@@ -123,7 +129,7 @@ function domainFaults({ boot_configuration: boot }: Identity, domain: LogDomain)
   return faults
 }
 
-function providerFaults({ boot_configuration: boot }: Identity): readonly string[] {
+function providerFaults({ boot_configuration: boot }: CheckedIdentity): readonly string[] {
   const clear = boot.providers.filter(({ origin }) => !origin.startsWith('https://'))
   return clear.map(
     ({ name }) => `enclave: expected production to reach provider ${name} over https`,
@@ -135,7 +141,7 @@ type Verified =
   | { readonly kind: 'fault'; readonly fault: string }
 
 async function verifyIdentity(
-  identity: Identity,
+  identity: CheckedIdentity,
   { isRootKnown, at }: { readonly isRootKnown: boolean; readonly at: Date },
 ): Promise<Verified> {
   try {

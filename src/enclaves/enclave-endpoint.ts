@@ -12,6 +12,7 @@ import type { Logger } from '../observability/logger.ts'
 import { backOffMs } from '../runtime/back-off.ts'
 import { pause } from '../runtime/loop.ts'
 import { singleFlight } from '../runtime/single-flight.ts'
+import type { CheckedIdentity } from './enclave-check.ts'
 import {
   type CompletionAnswer,
   EnclaveClient,
@@ -66,7 +67,7 @@ export type EndpointOptions = EnclaveClientOptions & {
   /**
    * Gives what makes an enclave none for this gateway now, a sentence each; empty: it is accepted.
    */
-  readonly check: (identity: Identity) => Promise<readonly string[]>
+  readonly check: (identity: CheckedIdentity) => Promise<readonly string[]>
   /** Whether the notary's log is in the database: then an enclave was accepted with it once. */
   readonly isKnownLog: (notary: string) => Promise<boolean>
   /**

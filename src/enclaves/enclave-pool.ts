@@ -117,6 +117,11 @@ export class EnclavePool {
     for (const socketPath of options.socketPaths) this.#open(socketPath)
   }
 
+  /** What is wrong with an enclave for this gateway: nothing when it would be taken into use. */
+  get check(): EnclavePoolOptions['check'] {
+    return this.#options.check
+  }
+
   /**
    * Has an enclave make the call; another one, when the first was sent nothing or took nothing.
    * Throws EnclaveError (with `wasSent` false when no enclave got it), what `callFor` throws, or

@@ -1,5 +1,6 @@
 import { Readable } from 'node:stream'
 import { z } from 'zod'
+import { NOTARIES_MAX } from '../../attestation/notary-list.ts'
 import {
   type AnchorProof,
   ENCRYPTED_RECORDS,
@@ -11,12 +12,14 @@ import type { PassedBody } from '../api/read-body.ts'
 import type { Bus } from '../bus/bus.ts'
 import { type Channel, ChannelError } from '../bus/channel.ts'
 import type { Logger } from '../observability/logger.ts'
+import { createFaultLog } from '../runtime/fault-log.ts'
 import type { EnclaveEndpoint } from './enclave-endpoint.ts'
 import { EnclaveError } from './enclave-errors.ts'
 import type { EnclavePool, ServedNotary } from './enclave-pool.ts'
 import { parseFault } from './enclave-replies.ts'
 import { type EncryptedAnswer, type EncryptedEvent, readRecord } from './encrypted-answer.ts'
 import { type AttestationReply, attestationReply, servedNotary } from './notary-replies.ts'
+import { type CheckEnclave, verifyToldNotaries } from './told-notaries.ts'
 
 /** What an encrypted call is given to: an enclave here, or another gateway that has it. */
 export type EncryptedEndpoint = Pick<EnclaveEndpoint, 'encrypted'> & {
@@ -51,7 +54,8 @@ const TELL_INTERVAL_MS = 2_000
 /** What was not told again for so long is gone. */
 const NOTARIES_EXPIRE_MS = 7_000
 const ATTEST_TIMEOUT_MS = 10_000
-const NOTARIES_MAX = 256
+/** While notaries of others are not taken, that is logged again only this often. */
+const FAULT_LOG_INTERVAL_MS = 30_000
 
 const notaries = z.array(servedNotary).max(NOTARIES_MAX)
 const attestQuestion = z.object({ nonce: z.string().nullable(), notary: z.string() })
@@ -82,22 +86,36 @@ const toldFailure = z.object({
 export function openPeerEnclaves(options: {
   readonly bus: Bus
   readonly enclaves: Pick<EnclavePool, 'notaries' | 'findEncrypted'>
+  /** What notaries of others are held to, as one's own are. */
+  readonly check: CheckEnclave
   /** The operator's, by provider: they stay with the gateway that has the enclave. */
   readonly credentials: () => ReadonlyMap<string, string>
   /** Waits until a completion is stored, and gives what its proof lacks. */
   readonly proofFor: ProofFor
   readonly log: Logger
 }): PeerEnclaves {
-  const { bus, enclaves } = options
+  const { bus, enclaves, check, log } = options
   const told = new Map<string, { notaries: readonly ServedNotary[]; atMs: number }>()
-  const tell = () => bus.publish(NOTARIES_TOPIC, enclaves.notaries())
+  const tell = () => bus.publish(NOTARIES_TOPIC, enclaves.notaries().slice(0, NOTARIES_MAX))
+  const faults = createFaultLog(FAULT_LOG_INTERVAL_MS, () => performance.now())
+  const onFault = (notary: string, fault: string) => {
+    if (faults.isDue()) log.warn({ notary, fault }, 'notary of another gateway not taken')
+  }
   const timer = setInterval(tell, TELL_INTERVAL_MS)
   timer.unref()
   bus.onCome(tell)
   bus.onGone((peer) => told.delete(peer))
   bus.listen(NOTARIES_TOPIC, (peer, message) => {
     const list = notaries.parse(message) as unknown as readonly ServedNotary[]
-    told.set(peer, { notaries: list, atMs: performance.now() })
+    const atMs = performance.now()
+    verifyToldNotaries(list, { check, nowMs: Date.now(), onFault }).then(
+      (verified) => {
+        // A later word, or that it is gone, may have come meanwhile.
+        if (bus.peers().includes(peer) && (told.get(peer)?.atMs ?? 0) <= atMs)
+          told.set(peer, { notaries: verified, atMs })
+      },
+      (error: unknown) => log.error({ err: error }, 'notaries of another gateway not verified'),
+    )
   })
   bus.serve(ENCRYPTED_SERVICE, (channel, header) => serveEncrypted(channel, header, options))
 

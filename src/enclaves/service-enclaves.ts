@@ -1,10 +1,14 @@
 import type { EncryptionKey } from '../../attestation/encryption-key.ts'
+import { NOTARIES_MAX } from '../../attestation/notary-list.ts'
 import type { EnclavePool, ServedNotary } from './enclave-pool.ts'
 import type { EncryptedEndpoint, PeerEnclaves } from './peer-enclaves.ts'
 
 /** The enclaves of this gateway and, where a bus connects it to others, theirs. */
 export type ServiceEnclaves = {
-  /** Notaries whose enclaves answered at the last look, each once. */
+  /**
+   * Notaries whose enclaves answered at the last look, each once, those of this gateway first; of
+   * more than NOTARIES_MAX the first.
+   */
   notaries(): readonly ServedNotary[]
   /**
    * What an encrypted call is given to: the enclave of `notary` (0x, lower case), or with null the
@@ -26,9 +30,10 @@ export function joinEnclaves(
   function notaries(): readonly ServedNotary[] {
     const own = enclaves.notaries()
     if (peers === null) return own
-    const known = new Map(peers.notaries().map((notary) => [notary.notary, notary]))
-    for (const notary of own) known.set(notary.notary, notary)
-    return [...known.values()]
+    const known = new Map(own.map((notary) => [notary.notary, notary]))
+    for (const notary of peers.notaries())
+      if (!known.has(notary.notary)) known.set(notary.notary, notary)
+    return [...known.values()].slice(0, NOTARIES_MAX)
   }
 
   function wellKnown(): ServedNotary | null {

@@ -146,7 +146,13 @@ export type MeasuredParts = {
   readonly balances: () => Promise<ReadonlyMap<string, bigint>>
   /** What connects this gateway to others; null for one that is alone. */
   readonly bus:
-    | (() => { readonly isUp: boolean; readonly peers: number; readonly channels: number })
+    | (() => {
+        readonly isUp: boolean
+        readonly peers: number
+        readonly channels: number
+        /** By why they were refused. */
+        readonly refused: ReadonlyMap<string, number>
+      })
     | null
   /** Of the log's lines; null where they are not written by this process. */
   readonly lines: (() => { readonly dropped: number; readonly waitingBytes: number }) | null
@@ -366,6 +372,9 @@ function enclaveSource({ enclaves, enclaveStates, now }: MeasuredParts) {
   })
 }
 
+/** Of a gateway that is alone. */
+const NO_BUS = { isUp: null, peers: null, channels: null, refused: null } as const
+
 function busSource({ bus }: MeasuredParts) {
   return source({
     name: 'bus',
@@ -373,13 +382,18 @@ function busSource({ bus }: MeasuredParts) {
       bus_up: { help: '1 while the bus to the other gateways is connected; none without NATS_URL' },
       bus_peers: { help: 'Other gateways that were heard of lately' },
       bus_channels: { help: 'Calls under way from and to other gateways' },
+      bus_messages_refused_total: {
+        help: 'Messages on the bus that no gateway of this service sealed, or that came again',
+      },
     },
     read: () => {
-      const { isUp, peers, channels } = bus?.() ?? { isUp: null, peers: null, channels: null }
+      const { isUp, peers, channels, refused } = bus?.() ?? NO_BUS
       return {
         bus_up: isUp === null ? null : Number(isUp),
         bus_peers: peers,
         bus_channels: channels,
+        bus_messages_refused_total:
+          refused === null ? null : [...refused.values()].reduce((sum, count) => sum + count, 0),
       }
     },
   })

@@ -199,6 +199,7 @@ export const ALERT_CASES: readonly AlertCase[] = [
   gauge('AffidavitBusDown', 'affidavit_bus_up', {
     ...{ good: '1', bad: '0', silentAt: '2m45s', firesAt: '3m15s' },
   }),
+  event('AffidavitBusStranger', 'affidavit_bus_messages_refused_total'),
   {
     alert: 'AffidavitNodeQueueLong',
     bad: [

@@ -5,12 +5,13 @@
 import { randomUUID } from 'node:crypto'
 import { startBus } from '../../src/bus/bus.ts'
 import { createLogger } from '../../src/observability/logger.ts'
+import { BUS_KEY } from './nats-server.ts'
 
 const [url = '', subjectPrefix = ''] = process.argv.slice(2)
 const log = createLogger({ level: 'silent', destination: { write: () => undefined } })
 const bus = startBus(
   { servers: [url], credentialsFile: null, caFile: null, subjectPrefix },
-  { makeId: randomUUID, log },
+  { key: BUS_KEY, makeId: randomUUID, now: Date.now, log },
 )
 bus.serve('echo', async (channel) => {
   for await (const message of channel.messages) await channel.send(message)

@@ -8,6 +8,9 @@ import { until } from './until.ts'
 /** NATS's server. */
 export const NATS = needProgram('nats-server')
 
+/** What the gateways of a test know each other by. */
+export const BUS_KEY = new Uint8Array(32).fill(7)
+
 /** A real server, on a port of its own, started with these arguments too. */
 export type NatsServer = {
   readonly url: string

@@ -5,6 +5,7 @@ import { judgeAnswer } from '../../src/chat/chat-completions.ts'
 import type { NodeLimits } from '../../src/nodes/limits.ts'
 import { createLogger } from '../../src/observability/logger.ts'
 import { type DrawingStage, openDrawingStage } from './drawing-stage.ts'
+import { BUS_KEY } from './nats-server.ts'
 import { NOTHING_HELD } from './nodes-stage.ts'
 import { until } from './until.ts'
 
@@ -22,7 +23,7 @@ export async function openSharing(
   const open = async () => {
     const bus = startBus(
       { servers: [url], credentialsFile: null, caFile: null, subjectPrefix },
-      { makeId: randomUUID, log },
+      { key: BUS_KEY, makeId: randomUUID, now: Date.now, log },
     )
     const options = { bus, judge: judgeAnswer, log }
     return { bus, stage: await openDrawingStage({ waitMs: 5_000, ...limits }, options) }

@@ -7,8 +7,9 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { type Bus, startBus } from '../../../src/bus/bus.ts'
 import type { Channel } from '../../../src/bus/channel.ts'
 import { PEERS_MAX } from '../../../src/bus/peers.ts'
+import { createMessageSealer } from '../../../src/bus/sealed-messages.ts'
 import { createLogger } from '../../../src/observability/logger.ts'
-import { NATS, type NatsServer, startNatsServer } from '../../support/nats-server.ts'
+import { BUS_KEY, NATS, type NatsServer, startNatsServer } from '../../support/nats-server.ts'
 import { until } from '../../support/until.ts'
 
 let nats: NatsServer
@@ -37,7 +38,7 @@ function open(prefix: string, url = nats.url): Bus {
   })
   const bus = startBus(
     { servers: [url], credentialsFile: null, caFile: null, subjectPrefix: prefix },
-    { makeId: randomUUID, log },
+    { key: BUS_KEY, makeId: randomUUID, now: Date.now, log },
   )
   buses.push(bus)
   return bus
@@ -137,7 +138,7 @@ describe.runIf(NATS.isMet)(NATS.title('a bus'), () => {
     await server.kill()
     await until('the call ended', () => channel.signal.aborted)
     expect(performance.now() - killedAtMs).toBeLessThan(2_000)
-    expect(near.status()).toEqual({ isUp: false, peers: 0, channels: 0 })
+    expect(near.status()).toMatchObject({ isUp: false, peers: 0, channels: 0 })
     expect(await near.ask('thing', 'x', { question: 1, timeoutMs: 60_000 })).toBeNull()
     await server.restart()
     await meet(near, far)
@@ -151,10 +152,14 @@ describe.runIf(NATS.isMet)(NATS.title('a bus'), () => {
     const { near, far, prefix } = await openPair()
     const channel = await openSilent(near, far)
     // The other side is told of a frame that never comes.
-    const forged = { version: 1, from: near.id, epoch: 1 }
+    const told = { version: 2, from: near.id, epoch: 1 }
     const names = await channelNames(prefix, far.id)
-    for (let told = 0; told < 2; told++)
-      stranger.publish(`${prefix}.tally.${far.id}`, JSON.stringify({ ...forged, body: names(99) }))
+    const subject = `${prefix}.tally.${far.id}`
+    const sealer = sealerOf(near.id)
+    // Its numbers come after all that the gateway itself has given.
+    for (let number = 0; number < 10_000; number++) sealer.seal({ subject }, new Uint8Array())
+    for (let time = 0; time < 2; time++)
+      stranger.publish(subject, sealer.seal({ subject }, wordsOf({ ...told, body: names(99) })))
     await until('the call ended', () => channel.signal.aborted)
     expect(channel.signal.reason).toMatchObject({ code: 'aborted' })
   })
@@ -214,13 +219,13 @@ describe.runIf(NATS.isMet)(NATS.title('a bus'), () => {
     far.listen('news', () => {
       throw new Error('of no use')
     })
-    const from = { version: 1, from: 'x', epoch: 1 }
+    const from = { version: 2, from: 'x', epoch: 1 }
     const words = [
       '',
       'garbage',
-      '{"__proto__": {"polluted": 1}, "version": 1}',
+      '{"__proto__": {"polluted": 1}, "version": 2}',
       '['.repeat(100_000),
-      JSON.stringify({ version: 2, from: 'other-version', epoch: 1, body: null }),
+      JSON.stringify({ version: 3, from: 'other-version', epoch: 1, body: null }),
       JSON.stringify({ ...from, from: 'a.b >\r\nPUB', body: null }),
       JSON.stringify({ ...from, from: near.id, epoch: 0, body: null }),
       JSON.stringify({ ...from, body: [['unknown', 1]] }),
@@ -234,14 +239,21 @@ describe.runIf(NATS.isMet)(NATS.title('a bus'), () => {
       `tally.${far.id}`,
       `channel.${far.id}.x`,
     ]
-    for (const subject of subjects)
-      for (const word of words)
-        stranger.publish(`${prefix}.${subject}`, word, { reply: `${prefix}.channel.x.y` })
-    for (let count = 0; count < 20_000; count++)
-      stranger.publish(
-        `${prefix}.all.here`,
-        JSON.stringify({ ...from, from: `stranger-${count}`, body: null }),
-      )
+    const sealer = sealerOf('x')
+    const reply = `${prefix}.channel.x.y`
+    for (const name of subjects) {
+      const subject = `${prefix}.${name}`
+      for (const word of words) {
+        stranger.publish(subject, word, { reply })
+        stranger.publish(subject, sealer.seal({ subject, reply }, Buffer.from(word)), { reply })
+      }
+    }
+    const subject = `${prefix}.all.here`
+    for (let count = 0; count < 2_000; count++) {
+      const id = `member-${count}`
+      const here = wordsOf({ ...from, from: id, body: null })
+      stranger.publish(subject, sealerOf(id).seal({ subject }, here))
+    }
     await stranger.flush()
     expect(await echo(near, far, 'still there')).toBe('still there')
     await until('it has heard all', () => far.peers().length === PEERS_MAX)
@@ -262,6 +274,10 @@ describe.runIf(NATS.isMet)(NATS.title('a bus'), () => {
   })
 })
 
+/** Seals as the gateway `id` would, which takes the key that all have. */
+const sealerOf = (id: string) => createMessageSealer({ key: BUS_KEY, id, now: Date.now })
+const wordsOf = (value: object) => Buffer.from(JSON.stringify(value))
+
 async function echoReady(near: Bus, far: Bus): Promise<void> {
   serveEcho(far)
   expect(await echo(near, far, 'ready')).toBe('ready')
@@ -271,7 +287,11 @@ async function echoReady(near: Bus, far: Bus): Promise<void> {
 async function channelNames(prefix: string, gateway: string) {
   const subscription = stranger.subscribe(`${prefix}.tally.${gateway}`, { max: 1 })
   for await (const message of subscription) {
-    const { body } = message.json<{ body: [string, number][] }>()
+    const opened = sealerOf('a reader').open({ subject: message.subject }, message.data)
+    if ('refusal' in opened) throw new Error(`expected a tally, got what is ${opened.refusal}`)
+    const { body } = JSON.parse(Buffer.from(opened.body).toString()) as {
+      readonly body: readonly [string, number][]
+    }
     return (sent: number) => body.map(([name]) => [name, sent])
   }
   throw new Error('expected a tally')

@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { type Bus, startBus } from '../../../src/bus/bus.ts'
 import { createLogger } from '../../../src/observability/logger.ts'
-import { NATS, type NatsServer, startNatsServer } from '../../support/nats-server.ts'
+import { BUS_KEY, NATS, type NatsServer, startNatsServer } from '../../support/nats-server.ts'
 import { until } from '../../support/until.ts'
 
 const SCRIPT = fileURLToPath(new URL('../../support/bus-process.ts', import.meta.url))
@@ -32,7 +32,7 @@ beforeEach(() => {
   const log = createLogger({ level: 'silent', destination: { write: () => undefined } })
   near = startBus(
     { servers: [nats.url], credentialsFile: null, caFile: null, subjectPrefix: prefix },
-    { makeId: randomUUID, log },
+    { key: BUS_KEY, makeId: randomUUID, now: Date.now, log },
   )
 })
 afterEach(async () => {

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest'
+import { NOTARIES_MAX } from '../../../attestation/notary-list.ts'
 import type { EnclaveEndpoint } from '../../../src/enclaves/enclave-endpoint.ts'
 import type { ServedNotary } from '../../../src/enclaves/enclave-pool.ts'
 import type { EncryptedEndpoint } from '../../../src/enclaves/peer-enclaves.ts'
@@ -36,6 +37,13 @@ describe('the enclaves of several gateways', () => {
       ['0xb', 'mine'],
       ['0xa', 'document'],
     ])
+  })
+
+  it('no number of enclaves of others keeps one of this gateway from being listed', () => {
+    const others = Array.from({ length: 200 }, (_, at) => served(`0x${at}`, []))
+    const listed = join([served('0xmine', [])], others).notaries()
+    expect(listed[0]?.notary).toBe('0xmine')
+    expect(listed).toHaveLength(NOTARIES_MAX)
   })
 
   it('the enclaves of several gateways publish the keys of the same one at every gateway', () => {

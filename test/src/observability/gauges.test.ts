@@ -86,9 +86,19 @@ describe('listSources', () => {
       ?.read()
 
   it('listSources tells of a bus that is down, and nothing of one that is not asked for', () => {
-    const bus = () => ({ isUp: false, peers: 0, channels: 2 })
-    expect(read('bus', { bus })).toEqual({ bus_up: 0, bus_peers: 0, bus_channels: 2 })
-    expect(read('bus', {})).toEqual({ bus_up: null, bus_peers: null, bus_channels: null })
+    const refused = new Map([
+      ['forged', 2],
+      ['stale', 1],
+    ])
+    const bus = () => ({ isUp: false, peers: 0, channels: 2, refused })
+    const none = { bus_up: null, bus_peers: null, bus_channels: null }
+    expect(read('bus', { bus })).toEqual({
+      bus_up: 0,
+      bus_peers: 0,
+      bus_channels: 2,
+      bus_messages_refused_total: 3,
+    })
+    expect(read('bus', {})).toEqual({ ...none, bus_messages_refused_total: null })
   })
 
   it('listSources tells of log lines that were dropped', () => {

@@ -1,0 +1,115 @@
+import { createHmac, timingSafeEqual } from 'node:crypto'
+import { LruMap } from '../runtime/lru-map.ts'
+
+/*
+ * A message on the bus, sealed: a byte for the form, eight for the time (Unix milliseconds), eight
+ * for a number that its sender gives once, a byte for the length of the sender's id, the id, 32
+ * bytes of MAC, and the body. Whole numbers are big-endian. The MAC is HMAC-SHA-256 over all of it
+ * but the MAC, behind the subject and, where there is one, the subject to answer on.
+ */
+
+const FORM = 1
+const MAC_BYTES = 32
+const HEAD_BYTES = 18
+const SENDER_BYTES_MAX = 64
+/** What a seal adds to a body at most. */
+export const SEAL_BYTES_MAX = HEAD_BYTES + SENDER_BYTES_MAX + MAC_BYTES
+
+/** How old, or how far in the future, a message may be by this machine's clock. */
+export const MESSAGE_AGE_MAX_MS = 30_000
+/** Numbers of a sender that are remembered: what is further behind its highest one is refused. */
+const NUMBERS_MAX = 65_536
+/** Senders that are remembered: more gateways than a service has. */
+const SENDERS_MAX = 1_024
+
+/** Why a message was not taken. */
+export type Refusal =
+  | 'unsealed' // no seal of this form
+  | 'forged' //   the MAC is not that of a gateway, or of another subject
+  | 'stale' //    too old, or of the future: one of the clocks is wrong, or it is a repetition
+  | 'replayed' // its number was taken before
+
+/** Where a message goes: `reply` is the subject to answer on, where that is a part of it. */
+export type Place = { readonly subject: string; readonly reply?: string | undefined }
+
+export type OpenedMessage =
+  | { readonly from: string; readonly body: Uint8Array }
+  | { readonly refusal: Refusal }
+
+/** Seals what this gateway says, and opens what others say. */
+export type MessageSealer = {
+  seal(place: Place, body: Uint8Array): Uint8Array
+  open(place: Place, sealed: Uint8Array): OpenedMessage
+}
+
+/** A sealer for the gateway `id`, by a key that all gateways of a service have. `now`: Unix ms. */
+export function createMessageSealer({
+  key,
+  id,
+  now,
+}: {
+  readonly key: Uint8Array
+  readonly id: string
+  readonly now: () => number
+}): MessageSealer {
+  const taken = new LruMap<string, NumbersTaken>(SENDERS_MAX)
+  const sender = Buffer.from(id)
+  let number = 0n
+
+  function macOf(place: Place, head: Uint8Array, body: Uint8Array): Buffer {
+    const subjects = Buffer.from(JSON.stringify([place.subject, place.reply ?? null]))
+    const length = Buffer.alloc(4)
+    length.writeUInt32BE(subjects.length)
+    return createHmac('sha256', key)
+      .update(length)
+      .update(subjects)
+      .update(head)
+      .update(body)
+      .digest()
+  }
+
+  return {
+    seal(place, body) {
+      const head = Buffer.alloc(HEAD_BYTES + sender.length)
+      head.writeUInt8(FORM, 0)
+      head.writeBigUInt64BE(BigInt(Math.floor(now())), 1)
+      head.writeBigUInt64BE(number++, 9)
+      head.writeUInt8(sender.length, 17)
+      sender.copy(head, HEAD_BYTES)
+      return Buffer.concat([head, macOf(place, head, body), body])
+    },
+    open(place, sealed) {
+      const bytes = Buffer.from(sealed.buffer, sealed.byteOffset, sealed.length)
+      const headBytes = HEAD_BYTES + (bytes[17] ?? 0)
+      if (bytes[0] !== FORM || bytes.length < headBytes + MAC_BYTES) return { refusal: 'unsealed' }
+      const head = bytes.subarray(0, headBytes)
+      const mac = bytes.subarray(headBytes, headBytes + MAC_BYTES)
+      const body = bytes.subarray(headBytes + MAC_BYTES)
+      if (!timingSafeEqual(mac, macOf(place, head, body))) return { refusal: 'forged' }
+      const atMs = Number(head.readBigUInt64BE(1))
+      if (Math.abs(now() - atMs) > MESSAGE_AGE_MAX_MS) return { refusal: 'stale' }
+      const from = head.subarray(HEAD_BYTES).toString()
+      const numbers = taken.getOrMake(from, () => new NumbersTaken())
+      return numbers.take(Number(head.readBigUInt64BE(9)))
+        ? { from, body }
+        : { refusal: 'replayed' }
+    },
+  }
+}
+
+/** Numbers of one sender, each of which is taken once, in whatever order they come. */
+class NumbersTaken {
+  readonly #recent = new Set<number>()
+  #highest = -1
+
+  /** False for one that was taken, or is too far behind to be known. */
+  take(number: number): boolean {
+    if (number <= this.#highest - NUMBERS_MAX || this.#recent.has(number)) return false
+    this.#highest = Math.max(this.#highest, number)
+    this.#recent.add(number)
+    if (this.#recent.size > 2 * NUMBERS_MAX)
+      for (const old of this.#recent)
+        if (old <= this.#highest - NUMBERS_MAX) this.#recent.delete(old)
+    return true
+  }
+}

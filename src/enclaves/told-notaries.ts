@@ -1,0 +1,59 @@
+import { addressOf } from '../../attestation/account.ts'
+import { decodeHex } from '../../attestation/bytes.ts'
+import { type EncryptionKey, verifyEncryptionKey } from '../../attestation/encryption-key.ts'
+import type { CheckedIdentity } from './enclave-check.ts'
+import type { ServedNotary } from './enclave-pool.ts'
+
+/** What this gateway holds an enclave to (createEnclaveCheck). */
+export type CheckEnclave = (identity: CheckedIdentity) => Promise<readonly string[]>
+
+/**
+ * Gives, of the notaries that another gateway told of, those that this one would take into use
+ * itself: of their own keys, with a document and a configuration that pass the same check, and of
+ * their encryption keys those that they signed. What another gateway says is not taken for more
+ * than its word. `nowMs` is Unix milliseconds; `onFault` is told why one is left out.
+ */
+export async function verifyToldNotaries(
+  told: readonly ServedNotary[],
+  parts: {
+    readonly check: CheckEnclave
+    readonly nowMs: number
+    readonly onFault: (notary: string, fault: string) => void
+  },
+): Promise<readonly ServedNotary[]> {
+  const verified = await Promise.all(
+    told.map(async (notary) => {
+      const fault = await faultOf(notary, parts.check)
+      if (fault === null) return withOwnKeys(notary, parts.nowMs)
+      parts.onFault(notary.notary, fault)
+      return null
+    }),
+  )
+  return verified.filter((notary) => notary !== null)
+}
+
+async function faultOf(served: ServedNotary, check: CheckEnclave): Promise<string | null> {
+  try {
+    const { notary, public_key: publicKey } = served
+    if (addressOf(decodeHex(publicKey)) !== notary) return 'its address is not that of its key'
+    const faults = await check(served)
+    return faults.length === 0 ? null : faults.join(', ')
+  } catch (error) {
+    return error instanceof Error ? error.message : String(error)
+  }
+}
+
+/** A key that is not usable yet is listed by nobody, nor one that has ended. */
+function withOwnKeys(notary: ServedNotary, nowMs: number): ServedNotary {
+  const { chain_id: chainId, contract } = notary.boot_configuration
+  const domain = { chainId, contract }
+  const isOwn = (key: EncryptionKey) => {
+    try {
+      verifyEncryptionKey({ key, domain, notary: notary.notary, atMs: nowMs })
+      return true
+    } catch {
+      return false
+    }
+  }
+  return { ...notary, encryption_keys: notary.encryption_keys.filter(isOwn) }
+}
