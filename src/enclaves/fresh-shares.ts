@@ -11,18 +11,20 @@ export type FreshCaller = {
 /** Fresh documents per second in the long run, and at once. */
 type Rate = { readonly perSecond: number; readonly burst: number }
 
-/** For all without a key together, and as much again for callers with one. */
+/** For all without a key together, and for callers with one besides. */
 export const OPEN_RATE: Rate = { perSecond: 8, burst: 16 }
-export const KNOWN_RATE: Rate = { perSecond: 8, burst: 16 }
-/** For each caller: enough to connect to a service of eight enclaves at once. */
-export const CALLER_RATE: Rate = { perSecond: 2, burst: 8 }
+export const KNOWN_RATE: Rate = { perSecond: 16, burst: 32 }
+/** For each address without a key: enough to connect to a service of eight enclaves at once. */
+export const ADDRESS_RATE: Rate = { perSecond: 2, burst: 8 }
+/** For each account: many of its programs may start at once. */
+export const ACCOUNT_RATE: Rate = { perSecond: 10, burst: 20 }
 /** Callers that are remembered. Of one that is forgotten the share is whole again. */
 const CALLERS_MAX = 10_000
 
 /**
  * Shares of the fresh documents that an enclave makes, each of which costs its security module a
- * signature: nobody takes more than CALLER_RATE, all without a key OPEN_RATE at most, and callers
- * with a key have KNOWN_RATE for themselves, and what is left of the other. Gives what takes one:
+ * signature: nobody takes more than ADDRESS_RATE, or ACCOUNT_RATE with a key; all without a key take
+ * OPEN_RATE at most, and callers with one have KNOWN_RATE for themselves, and what is left of that. Gives what takes one:
  * false when the caller has none left. `now` gives milliseconds of a clock that is never set.
  */
 export function createFreshShares(now: () => number): (caller: FreshCaller) => boolean {
@@ -31,7 +33,8 @@ export function createFreshShares(now: () => number): (caller: FreshCaller) => b
   const own = new LruMap<string, Bucket>(CALLERS_MAX)
 
   return ({ group, isKnown }) => {
-    const share = own.getOrMake(group, () => createBucket(CALLER_RATE, now))
+    const rate = isKnown ? ACCOUNT_RATE : ADDRESS_RATE
+    const share = own.getOrMake(group, () => createBucket(rate, now))
     if (!share.has()) return false
     const pool = (isKnown ? [known, open] : [open]).find((bucket) => bucket.has())
     if (pool === undefined) return false

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import type { Identity } from '../../../enclave/protocol/messages.ts'
 import { type AttestingEnclave, createAttestations } from '../../../src/enclaves/attestations.ts'
 import { EnclaveError } from '../../../src/enclaves/enclave-errors.ts'
-import { CALLER_RATE, KNOWN_RATE, OPEN_RATE } from '../../../src/enclaves/fresh-shares.ts'
+import { ADDRESS_RATE, KNOWN_RATE, OPEN_RATE } from '../../../src/enclaves/fresh-shares.ts'
 import { SCRIPTED_DOMAIN } from '../../support/scripted-enclave.ts'
 
 const identityOf = (notary: string): Identity => ({
@@ -100,13 +100,13 @@ describe('createAttestations', () => {
 
   it('a caller has a share of the fresh documents, and current ones without bound', async () => {
     const service = start(['a'])
-    for (let count = 0; count < CALLER_RATE.burst; count++) await ask(service, 'one')
+    for (let count = 0; count < ADDRESS_RATE.burst; count++) await ask(service, 'one')
     await expect(ask(service, 'one')).rejects.toMatchObject(refused)
     await expect(ask(service, 'other')).resolves.toBeDefined()
     const current = { nonce: null, notary: null }
     await expect(service.attestations.attest(current, CALLER)).resolves.toBeDefined()
     service.clock.nowMs += 1000
-    for (let count = 0; count < CALLER_RATE.perSecond; count++) await ask(service, 'one')
+    for (let count = 0; count < ADDRESS_RATE.perSecond; count++) await ask(service, 'one')
     await expect(ask(service, 'one')).rejects.toMatchObject(refused)
   })
 
