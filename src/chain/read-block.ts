@@ -68,7 +68,7 @@ export class BlockUnreadable extends Error {
  * The block with this hash, null when the endpoint knows none. Header, transactions and receipts
  * are those of the hash, in the order of the block. What JSON says is encoded; where that does not
  * come out, the endpoint is asked for the bytes, which it need not have a method for. Throws
- * RpcError, and BlockUnreadable `too_large`, `unknown_header`, `unknown_transaction` and `unknown_receipts`.
+ * RpcError, and BlockUnreadable, but for `not_in_block`.
  */
 export async function fetchBlock(
   rpc: Rpc,
