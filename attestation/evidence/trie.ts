@@ -15,8 +15,8 @@ export const TRIE_NODES_MAX = 17
  * the root to the leaf (Ethereum yellow paper, appendix D); the key is RLP(index). All must be
  * used, and the leaf ends the walk.
  *
- * Entries here are never below 32 bytes, so no node on the way stands inside another, and no key is
- * the beginning of another, so no branch has a value: both are refused. Throws FormatError
+ * What is proven here is never below 32 bytes, so no node on the way stands inside another, and no
+ * key is the beginning of another, so no branch has a value: both are refused. Throws FormatError
  * `invalid_rlp` and `invalid_trie_proof`, ProofError `wrong_trie_node` when a node does not have
  * the hash that leads to it, `not_in_trie` when it leads to another key.
  *
@@ -111,17 +111,17 @@ function invalid(message: string): FormatError {
  * The trie of all `entries` of a block (its raw transactions, or its raw receipts, in order) and
  * the nodes from its root to entry `index`, as verifyTrieProof takes them. Compare `root` with the
  * block's header: nothing else shows that the entries are complete. Throws FormatError
- * `invalid_trie_entries` when there is no such entry, or one is below 32 bytes, which no
- * transaction and no receipt is.
+ * `invalid_trie_entries` when there is no such entry, or it is below 32 bytes, which no signed
+ * transaction and no receipt is (what a rollup itself puts into its blocks may be).
  */
 export function buildTrieProof(
   entries: readonly Uint8Array[],
   index: number,
 ): { readonly root: Uint8Array; readonly nodes: readonly Uint8Array[] } {
-  if (entries[index] === undefined || entries.some(({ length }) => length < HASH_BYTES))
+  if ((entries[index]?.length ?? 0) < HASH_BYTES)
     throw new FormatError(
       'invalid_trie_entries',
-      `expected entries of at least ${HASH_BYTES} bytes, one of them at the index`,
+      `expected an entry of at least ${HASH_BYTES} bytes at the index`,
     )
   const leaves = entries.map((value, position) => ({
     nibbles: indexNibbles(position),
@@ -129,7 +129,7 @@ export function buildTrieProof(
     isProven: position === index,
   }))
   const nodes: Uint8Array[] = []
-  const root = hashSubtree(leaves, nodes)
+  const root = keccak_256(buildSubtree(leaves, nodes).bytes)
   return { root, nodes: nodes.reverse() }
 }
 
@@ -140,13 +140,22 @@ type Leaf = {
 }
 
 /**
- * Hash of the node over `leaves`. Nodes on the way to the proven one are added to `nodes`, the leaf
- * first.
+ * The node over `leaves`. Nodes on the way to the proven one are added to `nodes`, the leaf first.
  */
-function hashSubtree(leaves: readonly Leaf[], nodes: Uint8Array[]): Uint8Array {
-  const node = encodeRlp(itemsOf(leaves, nodes))
-  if (leaves.some(({ isProven }) => isProven)) nodes.push(node)
-  return keccak_256(node)
+function buildSubtree(
+  leaves: readonly Leaf[],
+  nodes: Uint8Array[],
+): { readonly items: RlpItem; readonly bytes: Uint8Array } {
+  const items = itemsOf(leaves, nodes)
+  const bytes = encodeRlp(items)
+  if (leaves.some(({ isProven }) => isProven)) nodes.push(bytes)
+  return { items, bytes }
+}
+
+/** What stands in the node above: the hash, or the node itself below 32 bytes (appendix D). */
+function referTo(leaves: readonly Leaf[], nodes: Uint8Array[]): RlpItem {
+  const { items, bytes } = buildSubtree(leaves, nodes)
+  return bytes.length < HASH_BYTES ? items : keccak_256(bytes)
 }
 
 function itemsOf(leaves: readonly Leaf[], nodes: Uint8Array[]): RlpItem {
@@ -155,12 +164,12 @@ function itemsOf(leaves: readonly Leaf[], nodes: Uint8Array[]): RlpItem {
   if (leaves.length === 1) return [encodePath(first.nibbles, true), first.value]
   const shared = sharedLength(leaves, first.nibbles)
   if (shared > 0) {
-    const below = hashSubtree(withoutFirst(leaves, shared), nodes)
+    const below = referTo(withoutFirst(leaves, shared), nodes)
     return [encodePath(first.nibbles.slice(0, shared), false), below]
   }
   return Array.from({ length: BRANCH_ITEMS }, (_, nibble) => {
     const below = leaves.filter(({ nibbles }) => nibbles[0] === nibble)
-    return below.length === 0 ? new Uint8Array() : hashSubtree(withoutFirst(below, 1), nodes)
+    return below.length === 0 ? new Uint8Array() : referTo(withoutFirst(below, 1), nodes)
   })
 }
 

@@ -103,7 +103,7 @@ export function proveTransaction(block: RawBlock, txHash: string): BlockProof {
   if (!equalBytes(transactions.root, header.transactionsRoot))
     throw new BlockUnreadable(
       'unknown_transaction',
-      `expected all transactions of block ${block.hash}`,
+      `expected all transactions of block ${block.hash}, the endpoint gave ${block.transactions.length} that do not add up to its root`,
     )
   const receipts = buildTrieProof(block.receipts, index)
   if (!equalBytes(receipts.root, header.receiptsRoot))

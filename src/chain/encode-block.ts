@@ -29,7 +29,10 @@ export function encodeHeader(block: z.infer<typeof HeaderJson>): Uint8Array {
   return encodeRlp(fields)
 }
 
-/** Fields in the order of the header: yellow paper 4.4; EIP-1559, 4895, 4844 (two), 4788, 7685. */
+/**
+ * Fields in the order of the header: yellow paper 4.4; EIP-1559, 4895, 4844 (two), 4788, 7685,
+ * 7928, 7843.
+ */
 const HEADER_FIELDS: readonly (readonly [name: string, kind: 'data' | 'quantity'])[] = [
   ['parentHash', 'data'],
   ['sha3Uncles', 'data'],
@@ -52,109 +55,55 @@ const HEADER_FIELDS: readonly (readonly [name: string, kind: 'data' | 'quantity'
   ['excessBlobGas', 'quantity'],
   ['parentBeaconBlockRoot', 'data'],
   ['requestsHash', 'data'],
+  ['blockAccessListHash', 'data'],
+  ['slotNumber', 'quantity'],
 ]
 
-const AccessList = z.array(z.object({ address: HexBytes, storageKeys: z.array(HexBytes) }))
-const AuthorizationList = z.array(
-  z.object({
-    chainId: BigQuantity,
-    address: HexBytes,
-    nonce: BigQuantity,
-    yParity: BigQuantity,
-    r: BigQuantity,
-    s: BigQuantity,
-  }),
-)
-
-/** A transaction as JSON-RPC describes it; which members it has depends on its type. */
-export const TransactionJson = z.object({
-  type: BigQuantity.default('0x0'),
-  chainId: BigQuantity.nullish(),
-  nonce: BigQuantity,
-  gasPrice: BigQuantity.nullish(),
-  maxPriorityFeePerGas: BigQuantity.nullish(),
-  maxFeePerGas: BigQuantity.nullish(),
-  gas: BigQuantity,
-  to: HexBytes.nullish(),
-  value: BigQuantity,
-  input: HexBytes,
-  accessList: AccessList.nullish(),
-  maxFeePerBlobGas: BigQuantity.nullish(),
-  blobVersionedHashes: z.array(HexBytes).nullish(),
-  authorizationList: AuthorizationList.nullish(),
-  yParity: BigQuantity.nullish(),
-  v: BigQuantity.nullish(),
-  r: BigQuantity,
-  s: BigQuantity,
-})
+/** The type of a transaction (EIP-2718): one byte that RLP does not begin a list with. */
+export const TransactionType = BigQuantity.default('0x0').refine((type) => Number(type) <= 0x7f)
 
 /**
- * The raw transaction of types 0 to 4 (legacy; EIP-2930, 1559, 4844, 7702); null for another type.
+ * A receipt as JSON-RPC describes it. The last two are of deposits on rollups of the OP stack: the
+ * version is there since its Canyon fork, and says that both are hashed.
  */
-export function encodeTransaction(json: z.infer<typeof TransactionJson>): Uint8Array | null {
-  const type = Number(json.type)
-  const number = (value: string | null | undefined) => encodeQuantity(value ?? '0x0')
-  const to = encodeData(json.to ?? '0x')
-  const [nonce, gas, value, input] = [
-    number(json.nonce),
-    number(json.gas),
-    number(json.value),
-    encodeData(json.input),
-  ]
-  const proof = [number(json.yParity ?? json.v), number(json.r), number(json.s)]
-  if (type === 0)
-    return encodeRlp([
-      nonce,
-      number(json.gasPrice),
-      gas,
-      to,
-      value,
-      input,
-      number(json.v),
-      ...proof.slice(1),
-    ])
-  const call = [gas, to, value, input, encodeAccessList(json.accessList ?? [])]
-  const head = [number(json.chainId), nonce]
-  const fees = [number(json.maxPriorityFeePerGas), number(json.maxFeePerGas)]
-  if (type === 1) return encodeTyped(type, [...head, number(json.gasPrice), ...call, ...proof])
-  if (type === 2) return encodeTyped(type, [...head, ...fees, ...call, ...proof])
-  if (type === 3) {
-    const blobs = [number(json.maxFeePerBlobGas), (json.blobVersionedHashes ?? []).map(encodeData)]
-    return encodeTyped(type, [...head, ...fees, ...call, ...blobs, ...proof])
-  }
-  if (type !== 4) return null
-  const authorizations = encodeAuthorizations(json.authorizationList ?? [])
-  return encodeTyped(type, [...head, ...fees, ...call, authorizations, ...proof])
-}
-
-/** A receipt as JSON-RPC describes it. */
 export const ReceiptJson = z.object({
-  type: BigQuantity.default('0x0'),
+  type: TransactionType,
   status: BigQuantity,
   cumulativeGasUsed: BigQuantity,
   logsBloom: HexBytes,
   logs: z.array(z.object({ address: HexBytes, topics: z.array(HexBytes), data: HexBytes })),
+  depositNonce: BigQuantity.nullish(),
+  depositReceiptVersion: BigQuantity.nullish(),
 })
 
-/** The receipt as it stands in the receipts trie (EIP-2718, EIP-658). */
-export function encodeReceipt({
-  type,
-  status,
-  cumulativeGasUsed,
-  logsBloom,
-  logs,
-}: z.infer<typeof ReceiptJson>): Uint8Array {
+/** The receipt as it stands in the receipts trie (EIP-2718, EIP-658; deposits of the OP stack). */
+export function encodeReceipt(receipt: z.infer<typeof ReceiptJson>): Uint8Array {
+  const type = Number(receipt.type)
   const fields = [
-    encodeQuantity(status),
-    encodeQuantity(cumulativeGasUsed),
-    encodeData(logsBloom),
-    logs.map(({ address, topics, data }) => [
+    encodeQuantity(receipt.status),
+    encodeQuantity(receipt.cumulativeGasUsed),
+    encodeData(receipt.logsBloom),
+    receipt.logs.map(({ address, topics, data }) => [
       encodeData(address),
       topics.map(encodeData),
       encodeData(data),
     ]),
+    ...(type === DEPOSIT_TYPE ? encodeDeposit(receipt) : []),
   ]
-  return Number(type) === 0 ? encodeRlp(fields) : encodeTyped(Number(type), fields)
+  return type === 0 ? encodeRlp(fields) : encodeTyped(type, fields)
+}
+
+/** Deposits on rollups of the OP stack. */
+export const DEPOSIT_TYPE = 0x7e
+
+/** What a deposit's receipt has beyond others. */
+function encodeDeposit({
+  depositNonce,
+  depositReceiptVersion,
+}: z.infer<typeof ReceiptJson>): readonly Uint8Array[] {
+  // Before Canyon endpoints tell a nonce too, and it is not hashed.
+  if (depositReceiptVersion === undefined || depositReceiptVersion === null) return []
+  return [encodeQuantity(depositNonce ?? '0x0'), encodeQuantity(depositReceiptVersion)]
 }
 
 /** An envelope of EIP-2718: the type, then the fields as RLP. */
@@ -162,19 +111,8 @@ export function encodeTyped(type: number, fields: readonly RlpItem[]): Uint8Arra
   return concatBytes(Uint8Array.of(type), encodeRlp(fields))
 }
 
-function encodeAccessList(list: z.infer<typeof AccessList>): RlpItem {
-  return list.map(({ address, storageKeys }) => [encodeData(address), storageKeys.map(encodeData)])
-}
-
-function encodeAuthorizations(list: z.infer<typeof AuthorizationList>): RlpItem {
-  return list.map(({ chainId, address, nonce, yParity, r, s }) => [
-    encodeQuantity(chainId),
-    encodeData(address),
-    ...[nonce, yParity, r, s].map(encodeQuantity),
-  ])
-}
-
-function encodeData(hex: string): Uint8Array {
+/** Bytes, 0x hex of either case. */
+export function encodeData(hex: string): Uint8Array {
   return decodeHex(hex.toLowerCase())
 }
 

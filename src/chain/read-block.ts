@@ -1,16 +1,31 @@
 import { keccak_256 } from '@noble/hashes/sha3.js'
 import { z } from 'zod'
-import { decodeHex, encodeHex } from '../../attestation/bytes.ts'
-import { decodeBlockHeader, HEADER_BYTES_MAX } from '../../attestation/evidence/block.ts'
+import { decodeHex, encodeHex, equalBytes, HASH_BYTES } from '../../attestation/bytes.ts'
+import {
+  type BlockHeader,
+  decodeBlockHeader,
+  HEADER_BYTES_MAX,
+} from '../../attestation/evidence/block.ts'
+import { buildTrieProof } from '../../attestation/evidence/trie.ts'
 import {
   encodeHeader,
   encodeReceipt,
-  encodeTransaction,
   HeaderJson,
   ReceiptJson,
-  TransactionJson,
+  TransactionType,
 } from './encode-block.ts'
-import { Hash, HexBytes, type Rpc, RpcError, readAs, readValue, toQuantity } from './rpc.ts'
+import { encodeTransaction } from './encode-transaction.ts'
+import {
+  Hash,
+  HexBytes,
+  Quantity,
+  type Rpc,
+  type RpcCall,
+  RpcError,
+  readAs,
+  readValue,
+  toQuantity,
+} from './rpc.ts'
 
 /** Transactions of a block that is read; the fullest of Ethereum have under 2,000. */
 const BLOCK_TRANSACTIONS_MAX = 10_000
@@ -50,10 +65,10 @@ export class BlockUnreadable extends Error {
 }
 
 /**
- * The block with this hash, null when the endpoint knows none. Header and transactions are those of
- * the hash; receipts are shown to be complete only by the root over them (proveTransaction). Throws
- * RpcError, and BlockUnreadable `too_large`, `unknown_header` (the chain's headers have fields that
- * encodeHeader does not know) and `unknown_transaction`.
+ * The block with this hash, null when the endpoint knows none. Header, transactions and receipts
+ * are those of the hash, in the order of the block. What JSON says is encoded; where that does not
+ * come out, the endpoint is asked for the bytes, which it need not have a method for. Throws
+ * RpcError, and BlockUnreadable, but for `not_in_block`.
  */
 export async function fetchBlock(
   rpc: Rpc,
@@ -66,26 +81,38 @@ export async function fetchBlock(
   if (block.transactions.length > BLOCK_TRANSACTIONS_MAX)
     throw new BlockUnreadable(
       'too_large',
-      `expected at most ${BLOCK_TRANSACTIONS_MAX} transactions in ${hash}`,
+      `expected at most ${BLOCK_TRANSACTIONS_MAX} transactions in ${hash}, got ${block.transactions.length}`,
     )
-  const { header, number } = readHeader(readValue(HeaderJson, value), hash)
+  const header = await readHeader(rpc, { json: readValue(HeaderJson, value), hash }, signal)
+  const { number, receiptsRoot } = decodeHeader(header, hash)
   const transactions = await readTransactions(rpc, block.transactions, signal)
-  const transactionHashes = block.transactions.map((transaction) => transaction.hash)
-  const receipts = await fetchReceipts(rpc, { number, hash, transactionHashes }, signal)
+  const place = { number, hash, receiptsRoot, transactions: block.transactions }
+  const receipts = await readReceipts(rpc, place, signal)
   if (receipts === null) return null
+  const transactionHashes = block.transactions.map((transaction) => transaction.hash)
   return { number, hash, header, transactionHashes, transactions, receipts }
 }
 
 const BlockJson = z.object({
   transactions: z.array(z.looseObject({ hash: Hash })),
 })
-const PlacedReceipt = ReceiptJson.extend({ transactionHash: Hash, blockHash: Hash })
+type TransactionJson = z.infer<typeof BlockJson>['transactions'][number]
 
-function readHeader(
-  json: z.infer<typeof HeaderJson>,
-  hash: string,
-): { header: Uint8Array; number: number } {
-  const header = encodeWellFormed(json, hash)
+/** RLP of the header with this hash. */
+async function readHeader(
+  rpc: Rpc,
+  { json, hash }: { readonly json: z.infer<typeof HeaderJson>; readonly hash: string },
+  signal: AbortSignal | undefined,
+): Promise<Uint8Array> {
+  const encoded = encodeWellFormed(json, hash)
+  const number = Quantity.safeParse(json.number)
+  if (hashOf(encoded) === hash || !number.success) return checkHeader(encoded, hash)
+  const call = { method: 'debug_getRawHeader', params: [toQuantity(number.data)] }
+  const [raw] = await askForBytes(rpc, [call], signal)
+  return checkHeader(raw ?? encoded, hash)
+}
+
+function checkHeader(header: Uint8Array, hash: string): Uint8Array {
   if (header.length > HEADER_BYTES_MAX)
     throw new BlockUnreadable('too_large', `expected a header of at most ${HEADER_BYTES_MAX} bytes`)
   if (hashOf(header) !== hash)
@@ -93,8 +120,12 @@ function readHeader(
       'unknown_header',
       `expected a header that hashes to ${hash}: it has fields that are not known here, or the endpoint lies`,
     )
+  return header
+}
+
+function decodeHeader(header: Uint8Array, hash: string): BlockHeader {
   try {
-    return { header, number: decodeBlockHeader(header).number }
+    return decodeBlockHeader(header)
   } catch {
     throw new BlockUnreadable('unknown_header', `expected a header of Ethereum's form in ${hash}`)
   }
@@ -109,60 +140,95 @@ function encodeWellFormed(json: z.infer<typeof HeaderJson>, hash: string): Uint8
 }
 
 /**
- * Encoded from what is there, which costs no call; only what does not come out so is asked for by
+ * Encoded from what is there, which costs no call; only what does not come out is asked for by
  * itself.
  */
 async function readTransactions(
   rpc: Rpc,
-  jsons: readonly { readonly hash: string }[],
+  jsons: readonly TransactionJson[],
   signal: AbortSignal | undefined,
 ): Promise<readonly Uint8Array[]> {
-  const encoded = jsons.map((json) => {
-    const { data } = TransactionJson.safeParse(json)
-    const raw = data === undefined ? null : encodeTransaction(data)
-    return raw !== null && hashOf(raw) === json.hash ? raw : null
-  })
-  const missing = jsons.filter((_, at) => encoded[at] === null)
-  const calls = missing.map(({ hash }) => ({
-    method: 'eth_getRawTransactionByHash',
-    params: [hash],
-  }))
-  const replies = calls.length === 0 ? [] : await rpc.batch(calls, signal)
-  const found = new Map(missing.map(({ hash }, at) => [hash, replies[at]]))
-  return jsons.map(({ hash }, at) => {
-    const known = encoded[at]
-    if (known) return known
-    const reply = found.get(hash)
-    const text = reply?.kind === 'result' ? HexBytes.safeParse(reply.value).data : undefined
-    const raw = text === undefined ? null : decodeHex(text.toLowerCase())
-    if (raw === null || hashOf(raw) !== hash)
-      throw new BlockUnreadable(
-        'unknown_transaction',
-        `expected the bytes of transaction ${hash}, got others`,
-      )
-    return raw
+  const found = new Map<string, Uint8Array>()
+  const keep = (hash: string, raw: Uint8Array | null | undefined) => {
+    if (raw && hashOf(raw) === hash) found.set(hash, raw)
+  }
+  for (const json of jsons) keep(json.hash, encodeTransaction(json))
+  for (const method of ['eth_getRawTransactionByHash', 'debug_getRawTransaction']) {
+    const missing = jsons.filter(({ hash }) => !found.has(hash))
+    if (missing.length === 0) break
+    const calls = missing.map(({ hash }) => ({ method, params: [hash] }))
+    const raws = await askForBytes(rpc, calls, signal)
+    for (const [at, { hash }] of missing.entries()) keep(hash, raws[at])
+  }
+  return jsons.map((json) => {
+    const raw = found.get(json.hash)
+    if (raw !== undefined) return raw
+    throw new BlockUnreadable(
+      'unknown_transaction',
+      `expected the bytes of transaction ${json.hash}: its type ${typeOf(json)} has fields that are not known here, and the endpoint gives no bytes`,
+    )
   })
 }
 
+/** A block whose receipts are read. */
+type Place = {
+  readonly number: number
+  readonly hash: string
+  readonly receiptsRoot: Uint8Array
+  readonly transactions: readonly TransactionJson[]
+}
+
 /** Null when they are of another block: the chain was reorganised meanwhile. */
-async function fetchReceipts(
+async function readReceipts(
   rpc: Rpc,
-  block: {
-    readonly number: number
-    readonly hash: string
-    readonly transactionHashes: readonly string[]
-  },
+  { number, hash, receiptsRoot, transactions }: Place,
   signal: AbortSignal | undefined,
 ): Promise<readonly Uint8Array[] | null> {
-  const whole = await fetchAllReceipts(rpc, block.number, signal)
-  const receipts = whole ?? (await fetchEachReceipt(rpc, block.transactionHashes, signal))
-  if (receipts.length !== block.transactionHashes.length) return null
-  const isOfBlock = receipts.every(
-    ({ blockHash, transactionHash }, at) =>
-      blockHash === block.hash && transactionHash === block.transactionHashes[at],
+  if (transactions.length === 0) return []
+  const hashes = transactions.map((transaction) => transaction.hash)
+  const jsons =
+    (await fetchAllReceipts(rpc, number, signal)) ?? (await fetchEachReceipt(rpc, hashes, signal))
+  const isOfBlock = jsons.every(
+    ({ blockHash, transactionHash }, at) => blockHash === hash && transactionHash === hashes[at],
   )
-  return isOfBlock ? receipts.map(encodeReceipt) : null
+  if (jsons.length !== hashes.length || !isOfBlock) return null
+  const encoded = jsons.map((json) => {
+    const receipt = ReceiptJson.safeParse(json)
+    return receipt.success ? encodeReceipt(receipt.data) : null
+  })
+  const wanted = { count: hashes.length, root: receiptsRoot }
+  const receipts =
+    thatAddUp(encoded, wanted) ?? thatAddUp(await fetchRawReceipts(rpc, number, signal), wanted)
+  if (receipts !== null) return receipts
+  const types = [...new Set(transactions.map(typeOf))].slice(0, TYPES_NAMED_MAX)
+  throw new BlockUnreadable(
+    'unknown_receipts',
+    `expected receipts that add up to the root in block ${hash}: those of a type have fields that are not known here, or the endpoint lies; the block's types are ${types.join(', ')}`,
+  )
 }
+
+/** The receipts when they are as many and have that root, else null. */
+function thatAddUp(
+  receipts: readonly (Uint8Array | null)[],
+  { count, root }: { readonly count: number; readonly root: Uint8Array },
+): readonly Uint8Array[] | null {
+  const whole = receipts
+    .filter((receipt) => receipt !== null)
+    .filter(({ length }) => length >= HASH_BYTES)
+  if (whole.length !== count || receipts.length !== count) return null
+  return equalBytes(buildTrieProof(whole, 0).root, root) ? whole : null
+}
+
+/** Types of transactions that a message names. */
+const TYPES_NAMED_MAX = 8
+
+/** For a message: what the endpoint wrote, when it has the form of a type. */
+function typeOf({ type }: TransactionJson): string {
+  const { data = '' } = TransactionType.safeParse(type)
+  return data === '' ? 'of no known form' : data.toLowerCase()
+}
+
+const PlacedReceipt = z.looseObject({ transactionHash: Hash, blockHash: Hash })
 
 /** Null when the endpoint has no such method, or all together are too large for it or for us. */
 async function fetchAllReceipts(rpc: Rpc, number: number, signal: AbortSignal | undefined) {
@@ -170,9 +236,7 @@ async function fetchAllReceipts(rpc: Rpc, number: number, signal: AbortSignal | 
     const value = await rpc.call('eth_getBlockReceipts', [toQuantity(number)], signal)
     return readValue(z.array(PlacedReceipt).nullable(), value) ?? []
   } catch (error) {
-    const isMissing =
-      error instanceof RpcError && (error.code === 'refused' || error.code === 'answer_too_large')
-    if (isMissing) return null
+    if (isRefusal(error)) return null
     throw error
   }
 }
@@ -187,6 +251,42 @@ async function fetchEachReceipt(
   return replies.flatMap((reply) => {
     const receipt = readAs(PlacedReceipt.nullable(), reply)
     return receipt === null ? [] : [receipt]
+  })
+}
+
+/** As the chain hashes them; none when the endpoint does not give them. */
+async function fetchRawReceipts(
+  rpc: Rpc,
+  number: number,
+  signal: AbortSignal | undefined,
+): Promise<readonly Uint8Array[]> {
+  try {
+    const value = await rpc.call('debug_getRawReceipts', [toQuantity(number)], signal)
+    const { data = [] } = z.array(HexBytes).safeParse(value)
+    return data.map((hex) => decodeHex(hex.toLowerCase()))
+  } catch (error) {
+    if (isRefusal(error)) return []
+    throw error
+  }
+}
+
+/** Whether the endpoint has no such method, or all that it would give is too large for it or us. */
+function isRefusal(error: unknown): boolean {
+  return (
+    error instanceof RpcError && (error.code === 'refused' || error.code === 'answer_too_large')
+  )
+}
+
+/** What the endpoint gives as bytes; null in the place of each call that it does not answer so. */
+async function askForBytes(
+  rpc: Rpc,
+  calls: readonly RpcCall[],
+  signal: AbortSignal | undefined,
+): Promise<readonly (Uint8Array | null)[]> {
+  const replies = await rpc.batch(calls, signal)
+  return replies.map((reply) => {
+    const { data } = HexBytes.safeParse(reply.kind === 'result' ? reply.value : null)
+    return data === undefined ? null : decodeHex(data.toLowerCase())
   })
 }
 

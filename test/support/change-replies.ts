@@ -1,4 +1,4 @@
-import { type Rpc, RpcError } from '../../src/chain/rpc.ts'
+import { type Rpc, RpcError, type RpcReply } from '../../src/chain/rpc.ts'
 
 /** What becomes of a method's results; `refused`: the endpoint has no such method. */
 export type Change = 'refused' | ((result: never) => unknown)
@@ -24,5 +24,33 @@ export function changeReplies(rpc: Rpc, changes: Readonly<Record<string, Change>
         return { kind: 'result', value: change(reply.value as never) }
       })
     },
+  }
+}
+
+/** What stands in the place of a method; `refused`: the endpoint has no such method. */
+export type Answer = 'refused' | ((params: readonly unknown[]) => unknown)
+
+/** An endpoint that is not asked for some methods: their results are these. */
+export function answerInstead(rpc: Rpc, answers: Readonly<Record<string, Answer>>): Rpc {
+  const call: Rpc['call'] = async (method, params, signal) => {
+    const answer = answers[method]
+    if (answer === 'refused') throw new RpcError('refused', `${method}: the method does not exist`)
+    return answer === undefined ? await rpc.call(method, params, signal) : answer(params)
+  }
+  return {
+    ...rpc,
+    call,
+    batch: (calls, signal) =>
+      Promise.all(
+        calls.map(({ method, params }) =>
+          call(method, params, signal).then(
+            (value): RpcReply => ({ kind: 'result', value }),
+            (error): RpcReply => {
+              if (!(error instanceof RpcError) || error.code !== 'refused') throw error
+              return { kind: 'error', code: -32601, message: error.message }
+            },
+          ),
+        ),
+      ),
   }
 }

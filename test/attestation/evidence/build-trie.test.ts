@@ -1,7 +1,8 @@
+import { encodeRlp, keccak256 } from 'ethers'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { decodeHex, encodeHex } from '../../../attestation/bytes.ts'
-import { buildTrieProof } from '../../../attestation/evidence/trie.ts'
+import { buildTrieProof, verifyTrieProof } from '../../../attestation/evidence/trie.ts'
 import { proveByReference } from './reference-trie.ts'
 import { BLOCKS } from './vectors.ts'
 
@@ -39,14 +40,30 @@ describe('buildTrieProof', () => {
     )
   })
 
-  it('buildTrieProof refuses an index without an entry and entries that are no transactions', () => {
+  it('buildTrieProof puts nodes below 32 bytes into the node above, as chains do whose own entries are short', () => {
+    // Both entries: the trie of yellow paper, appendix D, by hand.
+    const [short, long] = [Uint8Array.of(0x6a, 0xc2, 0x81, 0x80), new Uint8Array(40).fill(7)]
+    const leaf = (path: number[], value: Uint8Array) => [Uint8Array.from(path), value]
+    const inner = leaf([0x30 + (0x80 & 15)], short)
+    const branch = Array.from({ length: 17 }, (_, nibble): string | (string | Uint8Array)[] => {
+      // Keys: RLP(0) = 0x80, RLP(1) = 0x01.
+      if (nibble === 8) return inner
+      if (nibble === 0) return keccak256(encodeRlp(leaf([0x31], long)))
+      return '0x'
+    })
+    const { root, nodes } = buildTrieProof([short, long], 1)
+    expect(hexOf(root)).toBe(keccak256(encodeRlp(branch)))
+    expect(verifyTrieProof({ root, index: 1, nodes })).toEqual(long)
+  })
+
+  it('buildTrieProof refuses an index without an entry and a proof of what is no transaction', () => {
     const entry = new Uint8Array(32)
     for (const [entries, index] of [
       [[], 0],
       [[entry], 1],
       [[entry], -1],
       [[entry], 0.5],
-      [[entry, new Uint8Array(31)], 0],
+      [[new Uint8Array(31), entry], 0],
     ] as const)
       expect(() => buildTrieProof(entries, index)).toThrow(/at least 32 bytes/)
   })

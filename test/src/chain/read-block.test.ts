@@ -158,6 +158,7 @@ describe('a block of a real local chain, with anchors and transactions of all ty
     const rpc = changeReplies(chain.rpc, {
       eth_getBlockByHash: hide,
       eth_getRawTransactionByHash: () => '0x02c0',
+      debug_getRawTransaction: () => '0x02c1',
     })
     expect(await codeOf(rpc)).toBe('unknown_transaction')
   })

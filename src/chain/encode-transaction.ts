@@ -1,0 +1,139 @@
+import { z } from 'zod'
+import { encodeRlp, type RlpItem } from '../../attestation/evidence/rlp.ts'
+import {
+  DEPOSIT_TYPE,
+  encodeData,
+  encodeQuantity,
+  encodeTyped,
+  TransactionType,
+} from './encode-block.ts'
+import { BigQuantity, HexBytes } from './rpc.ts'
+
+/*
+ * Raw transactions, made from what JSON-RPC says of them: no endpoint has to have a method that
+ * gives the bytes. Nothing is believed: whoever calls compares the hash of the result.
+ */
+
+/**
+ * The raw transaction that JSON-RPC's `json` describes. Null for one of a type that is not known
+ * here, and for members that are not of their form.
+ */
+export function encodeTransaction(json: Readonly<Record<string, unknown>>): Uint8Array | null {
+  const type = TransactionType.safeParse(json.type)
+  const members = type.success ? MEMBERS_BY_TYPE.get(Number(type.data)) : undefined
+  if (members === undefined) return null
+  const fields: RlpItem[] = []
+  for (const [name, form] of members) {
+    // Older endpoints have the parity in `v` alone.
+    const given = json[name] ?? (name === 'yParity' ? json.v : undefined)
+    const field = FORMS[form](given ?? undefined)
+    if (field === null) return null
+    fields.push(field)
+  }
+  return Number(type.data) === 0 ? encodeRlp(fields) : encodeTyped(Number(type.data), fields)
+}
+
+/** How a member stands in RLP. One that endpoints leave out is empty, 0, false or no list. */
+type Form = keyof typeof FORMS
+type Member = readonly [name: string, form: Form]
+
+const AccessList = z.array(z.object({ address: HexBytes, storageKeys: z.array(HexBytes) }))
+const AuthorizationList = z.array(
+  z.object({
+    chainId: BigQuantity,
+    address: HexBytes,
+    nonce: BigQuantity,
+    yParity: BigQuantity,
+    r: BigQuantity,
+    s: BigQuantity,
+  }),
+)
+
+const FORMS = {
+  data: form(HexBytes.default('0x'), encodeData),
+  quantity: form(BigQuantity.default('0x0'), encodeQuantity),
+  flag: form(z.boolean().default(false), (flag) => encodeQuantity(flag ? '0x1' : '0x0')),
+  hashes: form(z.array(HexBytes).default([]), (hashes) => hashes.map(encodeData)),
+  accessList: form(AccessList.default([]), (list) =>
+    list.map(({ address, storageKeys }) => [encodeData(address), storageKeys.map(encodeData)]),
+  ),
+  authorizations: form(AuthorizationList.default([]), (list) =>
+    list.map(({ chainId, address, nonce, yParity, r, s }) => [
+      encodeQuantity(chainId),
+      encodeData(address),
+      ...[nonce, yParity, r, s].map(encodeQuantity),
+    ]),
+  ),
+}
+
+function form<Value>(
+  shape: z.ZodType<Value>,
+  encode: (value: Value) => RlpItem,
+): (given: unknown) => RlpItem | null {
+  return (given) => {
+    const { success, data } = shape.safeParse(given)
+    return success ? encode(data) : null
+  }
+}
+
+const CALL: readonly Member[] = [
+  ['gas', 'quantity'],
+  ['to', 'data'],
+  ['value', 'quantity'],
+  ['input', 'data'],
+]
+const NUMBERED: readonly Member[] = [
+  ['chainId', 'quantity'],
+  ['nonce', 'quantity'],
+]
+const FEES: readonly Member[] = [
+  ['maxPriorityFeePerGas', 'quantity'],
+  ['maxFeePerGas', 'quantity'],
+]
+const LISTED: readonly Member[] = [...CALL, ['accessList', 'accessList']]
+const SIGNATURE: readonly Member[] = [
+  ['yParity', 'quantity'],
+  ['r', 'quantity'],
+  ['s', 'quantity'],
+]
+const BLOBS: readonly Member[] = [
+  ['maxFeePerBlobGas', 'quantity'],
+  ['blobVersionedHashes', 'hashes'],
+]
+const DEPOSIT: readonly Member[] = [
+  ['sourceHash', 'data'],
+  ['from', 'data'],
+  ['to', 'data'],
+  ['mint', 'quantity'],
+  ['value', 'quantity'],
+  ['gas', 'quantity'],
+  ['isSystemTx', 'flag'],
+  ['input', 'data'],
+]
+const ARBITRUM_INTERNAL: readonly Member[] = [
+  ['chainId', 'quantity'],
+  ['input', 'data'],
+]
+
+/**
+ * Legacy; EIP-2930, 1559, 4844, 7702; deposits of the OP stack; what Arbitrum begins each block
+ * with.
+ */
+const MEMBERS_BY_TYPE: ReadonlyMap<number, readonly Member[]> = new Map([
+  [
+    0,
+    [
+      ['nonce', 'quantity'],
+      ['gasPrice', 'quantity'],
+      ...CALL,
+      ['v', 'quantity'],
+      ...SIGNATURE.slice(1),
+    ],
+  ],
+  [1, [...NUMBERED, ['gasPrice', 'quantity'], ...LISTED, ...SIGNATURE]],
+  [2, [...NUMBERED, ...FEES, ...LISTED, ...SIGNATURE]],
+  [3, [...NUMBERED, ...FEES, ...LISTED, ...BLOBS, ...SIGNATURE]],
+  [4, [...NUMBERED, ...FEES, ...LISTED, ['authorizationList', 'authorizations'], ...SIGNATURE]],
+  [DEPOSIT_TYPE, DEPOSIT],
+  [0x6a, ARBITRUM_INTERNAL],
+])
