@@ -144,7 +144,7 @@ async function headSignature(
   chain: Pick<LocalChain, 'chainId' | 'contract'>,
   head: { readonly size: number; readonly root: Uint8Array },
 ): Promise<Uint8Array> {
-  const key = `${chain.contract} ${head.size}`
+  const key = `${chain.chainId} ${chain.contract} ${head.size}`
   const signature = signatures.get(key) ?? (await signHead(chain, TEST_NOTARY, head))
   signatures.set(key, signature)
   return signature
