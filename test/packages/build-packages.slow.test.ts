@@ -198,7 +198,7 @@ it('the sums in SHA256SUMS hold', () => {
 })
 
 /** As it is sent to a browser, together with the packages that it imports. */
-const LIBRARY_GZIP_BYTES_MAX = 70_000
+const LIBRARY_GZIP_BYTES_MAX = 72_000
 
 it.each([
   ['attestation', LIBRARY_GZIP_BYTES_MAX],
