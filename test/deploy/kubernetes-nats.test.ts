@@ -9,10 +9,13 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { parse } from 'yaml'
 import { awaitFreePort } from '../../src/local/free-port.ts'
 import { NATS } from '../support/nats-server.ts'
+import { needProgram } from '../support/needs.ts'
 import { until } from '../support/until.ts'
 
 const kubernetes = join(import.meta.dirname, '../../deploy/kubernetes')
 const PASSWORD = 'a0b1c2d3e4f5'
+/** The server, and the program that makes its certificate: the first of them that is missing. */
+const NEED = NATS.isMet ? needProgram('openssl') : NATS
 
 /** The commands that the README gives for a certificate, as they are there. */
 function certificateCommands(): string {
@@ -32,7 +35,7 @@ let folder: string
 let port: number
 let server: ChildProcess
 beforeAll(async () => {
-  if (!NATS.isMet) return
+  if (!NEED.isMet) return
   folder = await mkdtemp(join(tmpdir(), 'affidavit-nats-'))
   execFileSync('bash', ['-euc', certificateCommands()], { cwd: folder, stdio: 'ignore' })
   const placeOf = (volume: string) => join(folder, 'pod', mountOf(volume))
@@ -55,7 +58,7 @@ beforeAll(async () => {
   })
 })
 afterAll(async () => {
-  if (!NATS.isMet) return
+  if (!NEED.isMet) return
   const ended = once(server, 'exit')
   server.kill('SIGKILL')
   await ended
@@ -78,7 +81,7 @@ const options = (more: ConnectionOptions = {}): ConnectionOptions => ({
   ...more,
 })
 
-describe.runIf(NATS.isMet)(NATS.title('the NATS server of the manifests'), () => {
+describe.runIf(NEED.isMet)(NEED.title('the NATS server of the manifests'), () => {
   it('gateways join with the password and a certificate that the README makes', async () => {
     const [one, other] = await Promise.all([connect(options()), connect(options())])
     other.subscribe('affidavit.ask', { callback: (_, message) => void message.respond('heard') })
@@ -93,7 +96,7 @@ describe.runIf(NATS.isMet)(NATS.title('the NATS server of the manifests'), () =>
     ['another password', { pass: 'PASSWORD' }],
     ['no TLS', { tls: null }],
     ['a certificate of an authority that it does not have', { tls: {} }],
-  ])('takes no connection with %s', async (_, more) => {
+  ])('the NATS server of the manifests takes no connection with %s', async (_, more) => {
     await expect(connect(options(more))).rejects.toThrow()
   })
 

@@ -1,55 +1,60 @@
-import { globSync, readFileSync } from 'node:fs'
+import { execFileSync } from 'node:child_process'
+import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, it } from 'vitest'
+import { findTitleFault, listTitles } from './test-titles.ts'
 
-const ROOT = join(import.meta.dirname, '../..')
-
-/** First words of what is no sentence without the `describe` that it stands in. */
-const FRAGMENTS = new Set(
-  'is are was were has have had does do can may must that which whose who with without of and or as in at by to from than'.split(
-    ' ',
-  ),
+const root = join(import.meta.dirname, '../..')
+const files = execFileSync(
+  'git',
+  ['ls-files', '--cached', '--others', '--exclude-standard', '*.test.ts', '*.test.tsx'],
+  { cwd: root, encoding: 'utf8' },
 )
-const WORDS_MIN = 4
+  .split('\n')
+  .filter((file) => file !== '')
 
-/** The titles of a file's tests, as they are written. */
-function titlesOf(text: string): readonly string[] {
-  const literal = /('(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*"|`(?:[^`\\]|\\.)*`)/.source
-  const call = new RegExp(
-    `^\\s*it(?:\\.runIf\\([\\w.]+\\))?\\(\\s*(?:\\w+\\.title\\(\\s*)?${literal}`,
-    'gm',
-  )
-  const table = new RegExp(
-    `\\](?: as const)?\\)?,?\\s*\\)\\(\\s*(?:\\w+\\.title\\(\\s*)?${literal}`,
-    'gm',
-  )
-  return [call, table].flatMap((pattern) =>
-    [...text.matchAll(pattern)].flatMap(({ index, 1: title = '' }) =>
-      isOfDescribe(text.slice(0, index)) ? [] : [title.slice(1, -1)],
-    ),
-  )
-}
-
-/** Whether the table that a title follows, if it follows one, is of a `describe`. */
-function isOfDescribe(before: string): boolean {
-  return (
-    before.lastIndexOf('describe.each') >
-    Math.max(before.lastIndexOf('it.each'), before.lastIndexOf(' it('))
-  )
-}
-
-function isFragment(title: string): boolean {
-  // What is filled in counts for two words.
-  const words = title.replaceAll(/%\w|\$\w+/g, '… …').split(/\s+/)
-  return words.length < WORDS_MIN || FRAGMENTS.has(words[0] ?? '')
-}
-
-it('the title of every test is a sentence that is understood by itself', () => {
-  const files = globSync('test/**/*.test.{ts,tsx}', { cwd: ROOT })
-  const titles = files.flatMap((file) =>
-    titlesOf(readFileSync(join(ROOT, file), 'utf8')).map((title) => ({ file, title })),
-  )
+it('every title of a test is a whole sentence with its subject', () => {
+  const titles = files.flatMap((file) => listTitles(file, readFileSync(join(root, file), 'utf8')))
+  const faults = titles.flatMap(({ file, line, text }) => {
+    const fault = findTitleFault(text)
+    return fault === null ? [] : [`${file}:${line}: "${text}": ${fault}`]
+  })
   expect(titles.length).toBeGreaterThan(3_000)
-  const fragments = titles.filter(({ title }) => isFragment(title))
-  expect(fragments.map(({ file, title }) => `${file}: ${title}`)).toEqual([])
+  expect(faults).toEqual([])
+})
+
+it.each([
+  'is refused when its key is wrong',
+  'of another account are not found',
+  'refuses a body of another form',
+  'when it fails, the caller is told',
+  'needs a key',
+  'a key works',
+  'a key works [needs nats-server]',
+  '',
+])('the title "%s" is no whole sentence', (title) => {
+  expect(findTitleFault(title)).not.toBeNull()
+})
+
+it.each([
+  'a key with a budget makes no keys',
+  'names that only look alike are told apart',
+  'openssl reads the key [needs openssl]',
+])('the title "%s" is a whole sentence', (title) => {
+  expect(findTitleFault(title)).toBeNull()
+})
+
+it.each<[string, readonly string[]]>([
+  [
+    "it('a', f); test('b', f); x.it('c', f); it.skip('d', f); it.settle(1, f); /a/.test('e', f)",
+    ['a', 'b', 'd'],
+  ],
+  ["it.runIf(NEED.isMet)(NEED.title('a'), f); it(`\u0024{name} is %s`, f)", ['a', '… is %s']],
+  ["it.each(['a', 'b'])('%s is c', f)", ['a is c', 'b is c']],
+  ["it.each([['a', 7, x]])('%s is %i and %j', f)", ['a is 7 and %j']],
+  ["const rows = ['a'] as const; it.each(rows)('%s is b', f)", ['a is b']],
+  ["it.each([{ name: 'a', x }])('$name is $x', f)", ['a is $x']],
+  ["describe('a', () => { it.each(rowsOf(b))('%s is c', f) })", ['%s is c']],
+])('the titles of the source %s are found, with the rows that it lists', (source, titles) => {
+  expect(listTitles('a.test.ts', source).map(({ text }) => text)).toEqual(titles)
 })

@@ -19,6 +19,7 @@ import { decodeAttestationPayload } from '../../attestation/nitro/document.ts'
 import { buildPackages } from '../../packages/build-packages.ts'
 import { NODE_VERSION_MIN } from '../../packages/contents.ts'
 import { findMachineNode, type Place, runIn } from '../support/machine-node.ts'
+import { needNo } from '../support/needs.ts'
 import { startOtlpCollector } from '../support/otlp-collector.ts'
 import { runCli } from '../support/run-cli.ts'
 import { answerWith, startScriptedBackend } from '../support/scripted-backend.ts'
@@ -37,12 +38,12 @@ const temporary = mkdtempSync(join(tmpdir(), 'affidavit-installed-'))
 const tarballs = join(temporary, 'tarballs')
 const machine = findMachineNode()
 
-/** Why nothing can be installed here; null when it can. */
+/** What is missing to install anything here; null when nothing is. */
 let hindrance: string | null =
   machine === null
-    ? 'this machine has no Node.js with npm'
+    ? 'Node.js with npm'
     : isBefore(machine.version, NODE_VERSION_MIN)
-      ? `this machine has Node.js ${machine.version}`
+      ? `Node.js ${NODE_VERSION_MIN} or newer`
       : null
 
 /** Of versions of three numbers. */
@@ -65,7 +66,7 @@ async function install(name: string, ...others: readonly string[]): Promise<Plac
     ...others,
   )
   const unreachable = /\b(ENOTFOUND|ECONNREFUSED|ECONNRESET|EAI_AGAIN|ETIMEDOUT|ENETUNREACH)\b/
-  if (run.code !== 0 && unreachable.test(run.stderr)) hindrance = 'no npm registry can be reached'
+  if (run.code !== 0 && unreachable.test(run.stderr)) hindrance = 'an npm registry in reach'
   else if (run.code !== 0) throw new Error(`npm install ${name}: ${run.stderr}`)
   // A dependency that wants a newer Node.js would be told here.
   else expect(run.stderr).not.toContain('EBADENGINE')
@@ -85,16 +86,12 @@ beforeAll(async () => {
   await buildPackages(ROOT, tarballs)
   checker = await install('affidavit')
   agent = await install('affidavit-node')
-  console.log(
-    hindrance === null
-      ? `installed with Node.js ${machine?.version}`
-      : `SKIPPED, packages cannot be installed here: ${hindrance}`,
-  )
+  if (hindrance === null) console.log(`installed with Node.js ${machine?.version}`)
 })
 afterAll(() => rmSync(temporary, { recursive: true, force: true }))
 beforeEach((context) => {
-  if (hindrance !== null)
-    context.skip(`[needs a registry that packages can be installed from: ${hindrance}]`)
+  const { isMet, title } = needNo(hindrance)
+  if (!isMet) context.skip(title('packages cannot be installed here'))
 })
 
 const installedIn = ({ folder }: Place): readonly string[] => {

@@ -204,13 +204,16 @@ describe('readGatewayConfig', () => {
     })
   })
 
-  it.each(Object.keys(REMOTE_CHAIN))('refuses %s without the other two', (name) => {
-    const given = { [name]: REMOTE_CHAIN[name as keyof typeof REMOTE_CHAIN] }
-    expect(faultsOf(given)).toHaveLength(2)
-    expect(
-      faultsOf(given).every((fault) => fault.endsWith(`: expected together with ${name}`)),
-    ).toBe(true)
-  })
+  it.each(Object.keys(REMOTE_CHAIN))(
+    'readGatewayConfig refuses %s without the other two',
+    (name) => {
+      const given = { [name]: REMOTE_CHAIN[name as keyof typeof REMOTE_CHAIN] }
+      expect(faultsOf(given)).toHaveLength(2)
+      expect(
+        faultsOf(given).every((fault) => fault.endsWith(`: expected together with ${name}`)),
+      ).toBe(true)
+    },
+  )
 
   it('readGatewayConfig refuses CHAIN_ID without a chain to compare it with', () => {
     expect(faultsOf({ CHAIN_ID: '1' })).toEqual([

@@ -24,7 +24,7 @@ describe('the variables of one process of several', () => {
     ])
   })
 
-  it('the variables of one process are those of all where each finds a free one by itself, or none is wanted', () => {
+  it('the ports of a process are those of all where each finds a free one by itself, or none is wanted', () => {
     const config = readGatewayConfig({ METRICS_PORT: '0', DATA_DIR: 'data' })
     expect(Object.keys(variablesOf(1, config))).toEqual(['DATA_DIR'])
   })

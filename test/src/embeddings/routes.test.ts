@@ -272,7 +272,7 @@ describe('an endpoint that fails', () => {
     })
   })
 
-  it('an endpoint that fails fails a call of many batches with one fault, and ends the others', async () => {
+  it('an endpoint that fails ends a call of many batches with one fault, and the other batches too', async () => {
     upstream.setScript((seen, response) =>
       JSON.stringify(seen.json).includes('poison')
         ? refuseWith(413, { error: { message: 'too much' } })(seen, response)

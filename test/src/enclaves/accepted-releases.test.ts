@@ -83,7 +83,7 @@ describe('openAcceptedReleases', () => {
     expect(changes).toBeGreaterThanOrEqual(2)
   })
 
-  it('openAcceptedReleases notes for administrators what was taken into use, which needs no note', async () => {
+  it('administrators get a note of the list that was taken into use, which is used also without it', async () => {
     await writeFile(file, textOf('2026-01-01T00:00:00Z', ['01']))
     const noted: unknown[] = []
     const noteReleases = (facts: unknown) => {

@@ -17,7 +17,7 @@ afterEach(async () => {
 })
 
 describe('new connections, while the enclave', () => {
-  it('new connections, while the enclave answers one after the other, wait for their turn', async () => {
+  it('new connections wait for their turn while the enclave answers one after the other', async () => {
     const { connect, asked, reply } = await listen({ silenceMaxMs: 1_500, timeoutMs: 60_000 })
     const connections = [connect(), connect(), connect(), connect()]
     for (let turn = 0; turn < 4; turn++) {
@@ -27,7 +27,7 @@ describe('new connections, while the enclave', () => {
     for (const connection of connections) expect(await connection).toBeNull()
   })
 
-  it('new connections, while the enclave has answered some of, are given up when it falls silent', async () => {
+  it('new connections are given up when the enclave falls silent after it answered some of them', async () => {
     const { connect, asked, reply } = await listen({ silenceMaxMs: 1_500, timeoutMs: 60_000 })
     const connections = [connect(), connect(), connect()]
     await sleep(500)
@@ -37,7 +37,7 @@ describe('new connections, while the enclave', () => {
     expect(await connections[2]).toMatchObject({ code: 'timeout', wasSent: false })
   })
 
-  it('new connections, while the enclave answers others, are not waited for without end', async () => {
+  it('new connections are not waited for without end while the enclave answers others', async () => {
     const { connect, asked, reply } = await listen({ silenceMaxMs: 1_500, timeoutMs: 2_000 })
     let isOver = false
     const first = connect().finally(() => {
@@ -53,7 +53,7 @@ describe('new connections, while the enclave', () => {
     expect(await first).toMatchObject({ code: 'timeout', wasSent: false })
   })
 
-  it('new connections, while the enclave has answered what this process was too busy to read, are given', async () => {
+  it('new connections are given when the enclave answered what this process was too busy to read', async () => {
     const { socketPath, reply } = await listen({ silenceMaxMs: 500, timeoutMs: 60_000 })
     const elsewhere = `${socketPath}-elsewhere`
     const code = `const { workerData: [path, reply], parentPort } = require('node:worker_threads')

@@ -217,7 +217,7 @@ describe('createEnclaveCheck', () => {
     ['forward', 30 * 24 * 3_600_000],
     ['back', -30 * 24 * 3_600_000],
   ])(
-    'createEnclaveCheck refuses for no longer than that after the clock was set %s and right again',
+    'an enclave is refused for a while only after the clock was set %s and right again',
     async (_, aheadMs) => {
       const bound = await makeIdentity()
       const clock = { nowMs: Date.now(), sinceStartMs: 0 }
@@ -235,7 +235,7 @@ describe('createEnclaveCheck', () => {
 })
 
 describe('findReleaseFault', () => {
-  it('findReleaseFault finds none with the measurements of a release that is accepted', () => {
+  it('findReleaseFault finds no fault with the measurements of a release that is accepted', () => {
     expect(findReleaseFault(factsOf('a1'), [entryNamed('a2'), entryNamed('a1')], NOW)).toBeNull()
   })
 

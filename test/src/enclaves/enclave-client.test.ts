@@ -60,7 +60,7 @@ async function collect<Item>(items: AsyncIterable<Item>): Promise<readonly Item[
 const live = () => new AbortController().signal
 
 describe('complete', () => {
-  it("complete hands over the caller's exact bytes, the context and the credential", async () => {
+  it("a completion hands over the caller's exact bytes, the context and the credential", async () => {
     const { enclave, client } = await start()
     const answer = await client.complete(call, body, live())
     expect(answer).toEqual({
@@ -71,7 +71,7 @@ describe('complete', () => {
     expect(enclave.calls[0]?.body.equals(body)).toBe(true)
   })
 
-  it('complete gives a stream as it comes', async () => {
+  it('the client of an enclave gives a stream as it comes', async () => {
     const { client } = await start(async ({ response, seal }) => {
       response.writeHead(200, { 'content-type': 'text/event-stream' })
       response.write('data: {"a":1}\n\n')
@@ -84,7 +84,7 @@ describe('complete', () => {
     expect(events.map(({ kind }) => kind)).toEqual(['chunks', 'chunks', 'sealed'])
   })
 
-  it('complete uses its connections again, after streams too', async () => {
+  it('the client of an enclave uses its connections again, after streams too', async () => {
     const sockets = new Set<unknown>()
     const { client } = await start(({ response, seal }) => {
       sockets.add(response.socket)
@@ -99,7 +99,7 @@ describe('complete', () => {
     expect(sockets.size).toBeLessThanOrEqual(2)
   })
 
-  it('complete survives a reader who leaves a stream early', async () => {
+  it('the client of an enclave survives a reader who leaves a stream early', async () => {
     const { enclave, client } = await start(({ response }) => {
       response.writeHead(200, { 'content-type': 'text/event-stream' })
       response.write('data: {"a":1}\n\n')
@@ -111,7 +111,7 @@ describe('complete', () => {
     await enclave.calls[0]?.left
   })
 
-  it('complete gives a fault as it is', async () => {
+  it('the client of an enclave gives a fault as it is', async () => {
     const fault = {
       status: 404,
       code: 'unsupported_model' as const,
@@ -122,7 +122,7 @@ describe('complete', () => {
     expect(await client.complete(call, body, live())).toEqual({ kind: 'fault', fault })
   })
 
-  it('complete takes a fault of a code it does not know for an internal error', async () => {
+  it('a fault of a code that the client does not know is taken for an internal error', async () => {
     const { client } = await start(({ response }) =>
       send(response, { status: 500, code: 'new', message: 'm' }, 500),
     )
@@ -140,7 +140,7 @@ describe('complete', () => {
       },
     ],
   ] satisfies [string, CompletionScript][])(
-    'complete ends the call at once when aborted %s',
+    'the call of a completion ends at once when aborted %s',
     async (_, script) => {
       const { enclave, client } = await start(script)
       const abort = new AbortController()
@@ -157,7 +157,7 @@ describe('complete', () => {
     },
   )
 
-  it('complete does not begin a call that is aborted already', async () => {
+  it('a call that is aborted already does not begin', async () => {
     const { enclave, client } = await start()
     const reason = new Error('gone')
     await expect(client.complete(call, body, AbortSignal.abort(reason))).rejects.toBe(reason)
@@ -169,19 +169,19 @@ describe('complete', () => {
     ['a notice of another form', 200, '{"index":1}'],
     ['a fault of another form', 500, '{"status":500}'],
     ['an empty answer', 500, ''],
-  ])('complete refuses %s', async (_, status, text) => {
+  ])('the client of an enclave refuses %s', async (_, status, text) => {
     const { client } = await start(({ response }) => void response.writeHead(status).end(text))
     await expect(client.complete(call, body, live())).rejects.toMatchObject({ code: 'protocol' })
   })
 
-  it('complete refuses an answer of more than it would hold', async () => {
+  it('the client of an enclave refuses an answer of more than it would hold', async () => {
     const { client } = await start(({ response }) => void response.end(Buffer.alloc(2 ** 20 + 1)))
     await expect(client.complete(call, body, live())).rejects.toMatchObject({
       code: 'reply_too_large',
     })
   })
 
-  it('complete says that an enclave is unavailable that broke off, or does not listen', async () => {
+  it('an enclave that broke off, or does not listen, is said to be unavailable', async () => {
     const { enclave, client } = await start(({ response }) => void response.socket?.destroy())
     await expect(client.complete(call, body, live())).rejects.toMatchObject({ code: 'unavailable' })
     await enclave.stop()
@@ -195,7 +195,7 @@ describe('complete', () => {
 })
 
 describe('identity', () => {
-  it('identity is asked for once while it is young, whoever asks', async () => {
+  it('the identity of an enclave is asked for once while it is young, whoever asks', async () => {
     const { enclave, client, clock } = await start()
     const [first] = await Promise.all([client.identity(), client.identity(), client.identity()])
     expect(first?.notary).toBe(enclave.notary)
@@ -208,7 +208,7 @@ describe('identity', () => {
     expect(enclave.countIdentityCalls()).toBe(3)
   })
 
-  it('identity is that of the new enclave as soon as a call has met its restart', async () => {
+  it('the identity is that of the new enclave as soon as a call has met its restart', async () => {
     const { enclave, client } = await start(({ response }) => void response.socket?.destroy())
     await client.identity()
     await enclave.stop()
@@ -218,7 +218,7 @@ describe('identity', () => {
     expect((await client.identity()).notary).toBe(next.notary)
   })
 
-  it('identity is asked for again after a failure', async () => {
+  it('the identity of an enclave is asked for again after a failure', async () => {
     const { enclave, client } = await start()
     await enclave.stop()
     await expect(client.identity()).rejects.toMatchObject({ code: 'unavailable' })
@@ -227,7 +227,7 @@ describe('identity', () => {
     expect((await client.identity()).notary).toBe(next.notary)
   })
 
-  it('identity keeps every member of the boot configuration, which is hashed as a whole', async () => {
+  it('the identity keeps every member of the boot configuration, which is hashed as a whole', async () => {
     const { enclave, client } = await start()
     enclave.setProviders([
       { name: 'x', origin: 'https://x.test', path: '/', models: ['*'], more: 1 } as never,
@@ -237,7 +237,7 @@ describe('identity', () => {
 })
 
 describe('pull', () => {
-  it('pull gives what was sealed, with a head, and acknowledges with the next', async () => {
+  it('a pull gives what was sealed, with a head, and acknowledges with the next', async () => {
     const { enclave, client } = await start()
     await client.complete(call, body, live())
     const reply = await client.pull(
@@ -253,7 +253,7 @@ describe('pull', () => {
     expect(next).toMatchObject({ head: null, completions: [] })
   })
 
-  it('pull waits in the enclave for as long as it is told, and no longer than its signal', async () => {
+  it('a pull waits in the enclave for as long as it is told, and no longer than its signal', async () => {
     const { client } = await start()
     const abort = new AbortController()
     const pull = client.pull(
@@ -264,7 +264,7 @@ describe('pull', () => {
     await expect(pull).rejects.toThrow('stopped')
   })
 
-  it('pull is not kept waiting by completions that fill their connections', async () => {
+  it('a pull is not kept waiting by completions that fill their connections', async () => {
     const { client } = await start(() => {}, { callsMax: 1 })
     const abort = new AbortController()
     const stuck = [1, 2, 3].map(() => client.complete(call, body, abort.signal).catch(() => {}))
@@ -273,7 +273,7 @@ describe('pull', () => {
     await Promise.all(stuck)
   })
 
-  it('pull says why the enclave refused it', async () => {
+  it('a pull says why the enclave refused it', async () => {
     const { client } = await start()
     const refused = client.pull({ from: 5, wait_ms: 0, max: 1, known_document: null }, live())
     await expect(refused).rejects.toMatchObject({ name: 'EnclaveError' })
@@ -337,7 +337,7 @@ async function startAnswering(value: object, status: number) {
   return clientOf({ socketPath })
 }
 
-it('attestHead attestation gives the document over the nonce', async () => {
+it('the call attestation gives the document over the nonce', async () => {
   const { client } = await start()
   expect(await client.attestation('ab'.repeat(16))).toBe(Buffer.alloc(16, 0xab).toString('base64'))
 })
@@ -359,7 +359,7 @@ describe('a connection for completions', () => {
     expect(enclave.calls).toEqual([])
   })
 
-  it('a connection for completions is not used for an enclave that took the place of the one that was checked', async () => {
+  it('a connection is not used for an enclave that took the place of the one that was checked', async () => {
     const { enclave: before } = await start()
     const client = clientExpecting(before, () => before.notary)
     expect((await complete(client)).kind).toBe('sealed')

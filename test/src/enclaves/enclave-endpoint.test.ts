@@ -144,14 +144,14 @@ describe('pulls until the end of an enclave', () => {
   const request = { from: 0, wait_ms: 10, max: 1, known_document: null }
   const live = () => new AbortController().signal
 
-  it('pulls until the end of an enclave passes replies and failures on', async () => {
+  it('pulls until the end of an enclave pass replies and failures on', async () => {
     const { enclave, endpoint } = await start()
     expect(await endpoint.pull(request, live())).toMatchObject({ notary: enclave.notary })
     await enclave.stop()
     await expect(endpoint.pull(request, live())).rejects.toMatchObject({ code: 'unavailable' })
   })
 
-  it('pulls until the end of an enclave answers with nothing more once the end is expected', async () => {
+  it('pulls answer with nothing more once the end of the enclave is expected', async () => {
     const { enclave, endpoint } = await start()
     await endpoint.complete(CALL, BODY, live())
     const reply = await endpoint.pull(request, live())
@@ -166,14 +166,14 @@ describe('pulls until the end of an enclave', () => {
     })
   })
 
-  it('pulls until the end of an enclave fails when nothing was ever pulled, for then it is not known whose log it is', async () => {
+  it('pulls fail when nothing was ever pulled, for then it is not known whose log it is', async () => {
     const { enclave, endpoint } = await start()
     endpoint.expectEnd()
     await enclave.stop()
     await expect(endpoint.pull(request, live())).rejects.toMatchObject({ code: 'unavailable' })
   })
 
-  it('pulls until the end of an enclave obeys the signal while it waits', async () => {
+  it('pulls until the end of an enclave obey the signal while they wait', async () => {
     const { enclave, endpoint } = await start()
     const interruption = new AbortController()
     await endpoint.pull(request, interruption.signal)
@@ -192,7 +192,7 @@ describe('an enclave that hangs', () => {
     encrypted: (endpoint) => endpoint.encrypted(ENCRYPTED, encryptedBody(), never),
   }
   it.each(Object.keys(calls))(
-    'has its %s call ended, and is used when it goes on',
+    'an enclave that hangs has its %s call ended, and is used when it goes on',
     async (name) => {
       const { enclave, endpoint } = await start((arrived) => {
         if (arrived.call.context === '') beginStream(arrived, 1)

@@ -103,7 +103,7 @@ describe('a bucket of images', () => {
   })
 
   it.each(['', '..', '../../x', 'a'.repeat(32), `${'a'.repeat(32)}-1`, `${'A'.repeat(32)}-500000`])(
-    'a bucket of images asks for nothing behind %j',
+    'the bucket is asked for nothing behind %j',
     async (id) => {
       expect(await openStore().find(id)).toBeNull()
       expect(server.requests).toEqual([])
@@ -166,14 +166,14 @@ describe('a bucket that fails', () => {
     }
   }
 
-  it('a bucket that fails with a wrong key is told by its code, at once and without the secret', async () => {
+  it('a bucket with a wrong key is told by its code, at once and without the secret', async () => {
     const put = openStore({ secret: 'wrong-marmalade' }).put({ bytes: some(10), ...PNG })
     await expect(put).rejects.toMatchObject(failed('SignatureDoesNotMatch'))
     await expect(put).rejects.not.toThrow(/marmalade/)
     expect(server.requests).toHaveLength(1)
   })
 
-  it('a bucket that fails is asked again while it is busy, a few times', async () => {
+  it('a bucket is asked again while it is busy, a few times', async () => {
     fault(503, 'SlowDown', 2)
     const id = await openStore().put({ bytes: some(10), ...PNG })
     expect(await openStore().find(id)).not.toBeNull()
@@ -183,7 +183,7 @@ describe('a bucket that fails', () => {
     expect(server.requests).toHaveLength(3)
   })
 
-  it('a bucket that fails is told of its callers without what it said', async () => {
+  it('a bucket that fails is told of to callers without what it said', async () => {
     fault(403, 'AccessDenied')
     const images = createImages({ sources: [], store: openStore(), now: Date.now })
     await expect(images.find(`${'0'.repeat(32)}-500000`)).rejects.toMatchObject({
@@ -193,7 +193,7 @@ describe('a bucket that fails', () => {
     })
   })
 
-  it('a bucket that fails keeps nobody waiting when it does not answer, or is away', async () => {
+  it('a bucket that does not answer, or is away, keeps nobody waiting', async () => {
     server.script = (request) => Boolean(request.resume())
     const slow = openStore({ timeMs: 300 })
     await expect(slow.put({ bytes: some(10), ...PNG })).rejects.toMatchObject(failed('timeout'))
@@ -205,7 +205,7 @@ describe('a bucket that fails', () => {
     )
   })
 
-  it('a bucket that fails counts nothing as kept that it did not take', async () => {
+  it('nothing counts as kept that the bucket did not take', async () => {
     const store = openStore({ bytesMax: 100 })
     fault(403, 'AccessDenied')
     await expect(store.put({ bytes: some(80), ...PNG })).rejects.toMatchObject(
@@ -215,7 +215,7 @@ describe('a bucket that fails', () => {
     await store.put({ bytes: some(80), ...PNG })
   })
 
-  it('a bucket that fails gives no image of another length, or that is not there any more', async () => {
+  it('a bucket gives no image of another length, or that is not there any more', async () => {
     const { id, object } = await putSome(100)
     const found = await openStore().find(id)
     object.bytes = object.bytes.subarray(1)
@@ -224,7 +224,7 @@ describe('a bucket that fails', () => {
     expect(await found?.open()).toBeNull()
   })
 
-  it('a bucket that fails never gives another content whole', async () => {
+  it('a bucket never gives another content whole', async () => {
     const { id, object } = await putSome()
     const last = object.bytes.at(-1) ?? 0
     object.bytes = Buffer.concat([object.bytes.subarray(0, -1), Buffer.of(last ^ 1)])
@@ -237,7 +237,7 @@ describe('a bucket that fails', () => {
     expect(length).toBeLessThan(200_000)
   })
 
-  it('a bucket that fails that breaks off within an image breaks it off for its reader', async () => {
+  it('a bucket that breaks off within an image breaks it off for its reader', async () => {
     const { id, object } = await putSome()
     const found = await openStore().find(id)
     server.script = (_, response) => {

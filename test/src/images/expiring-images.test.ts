@@ -106,7 +106,7 @@ describe('a file store', () => {
     expect([await filesIn('links'), await filesIn('contents')]).toEqual([[], []])
   })
 
-  it('a file store keeps no more than it may, counting what was there before, and again when there is room', async () => {
+  it('the file store keeps no more than it may, counts what was there before, and takes more when it has room', async () => {
     await open().put({ bytes: some(600), ...PNG })
     const store = open()
     await expect(store.put({ bytes: some(401), ...PNG })).rejects.toThrow(StoreFullError)

@@ -13,7 +13,7 @@ const IMAGES = [
 ] as const
 
 describe('readImageFacts', () => {
-  it.each(IMAGES)('knows a %s by its bytes', (type, bytes, width, height) => {
+  it.each(IMAGES)('readImageFacts knows a %s by its bytes', (type, bytes, width, height) => {
     expect(readImageFacts(bytes)).toEqual({ type, width, height })
     // Also where they stand in a larger buffer.
     const within = Buffer.concat([Buffer.alloc(7), bytes]).subarray(7)
@@ -85,7 +85,7 @@ describe('decodeImage', () => {
     ['!!!!'],
     [pngOf(8).toString('base64').replace('A', '!')],
     [Buffer.from('text').toString('base64')],
-  ])('decodeImage takes %j for none', (base64) => {
+  ])('decodeImage takes %j for no image', (base64) => {
     expect(decodeImage(base64)).toBeNull()
   })
 

@@ -70,7 +70,7 @@ describe('a call for images', () => {
   )
 
   it.each(['overloaded', 'provider_refused', 'payload_too_large'] as const)(
-    'a call for images ends with %s',
+    'a call for images ends with the first source’s %s',
     async (code) => {
       expect(await whoAnswers(source('nodes', { fails: code }), source('endpoint'))).toBe(code)
     },

@@ -89,7 +89,7 @@ describe('checkPngPixels', () => {
       png(header({}), ...Array.from({ length: 5_000 }, () => chunk('tEXt', Buffer.alloc(0))), END),
       'png_chunks',
     ],
-  ])('checkPngPixels rejects one %s', async (_, bytes, code) => {
+  ])('checkPngPixels rejects a PNG %s', async (_, bytes, code) => {
     expect(await codeOf(bytes)).toBe(code)
   })
 

@@ -238,7 +238,7 @@ describe('an address of an image', () => {
   })
 
   it.each(['0'.repeat(32), 'a', '..%2f..%2fetc%2fpasswd', '%00', '%ff'])(
-    'an address of an image is none with id %s',
+    'no image is at an address with the id %s',
     async (id) => {
       const reply = await fetch(`${gateway.url}/v1/images/files/${id}`, {
         headers: authorization(),
@@ -417,12 +417,12 @@ describe('an endpoint that fails', () => {
       'answer_too_large',
     ],
     ['hangs up', (_, response) => void response.destroy(), 502, 'provider_unreachable'],
-  ])('an endpoint that fails %s: the caller is told', async (_, script, status, code) => {
+  ])('a caller for images is told when the endpoint %s', async (_, script, status, code) => {
     upstream.setScript(script)
     expect(await outcomeOf(await generate(request))).toEqual([status, code])
   })
 
-  it('an endpoint that fails is left when the caller leaves', async () => {
+  it('the endpoint for images is left when the caller leaves', async () => {
     const reached = new Promise<void>((resolve) => upstream.setScript(() => void resolve()))
     const left = upstream.left()
     const abort = new AbortController()
@@ -435,7 +435,7 @@ describe('an endpoint that fails', () => {
       expect(gateway.logLines.join()).not.toContain(planted)
   })
 
-  it('an endpoint that fails has no room: the caller is told', async () => {
+  it('a caller for images is told when there is no room', async () => {
     const images = Array.from({ length: 6 }, () => ({
       b64_json: b64(Buffer.concat([pngOf(8), randomBytes(1_900_000)])),
     }))

@@ -68,7 +68,7 @@ describe('a saved state', () => {
     console.info(`state under load: ${JSON.stringify(counts)}`)
   }, 60_000)
 
-  it('a saved state is not written when a block came while it was dumped', async () => {
+  it('a state is not written when a block came while it was dumped', async () => {
     const state = await openChainState(folder)
     const meddling: Rpc = {
       ...chain.rpc,
@@ -84,7 +84,7 @@ describe('a saved state', () => {
     expect(await readdir(folder)).toEqual(['state.json'])
   })
 
-  it('a saved state is not written while a transaction waits', async () => {
+  it('a state is not written while a transaction waits', async () => {
     const state = await openChainState(folder)
     await chain.rpc.call('evm_setAutomine', [false])
     const [row] = await signAnchors(chain, { count: 1 })
@@ -109,7 +109,7 @@ describe('a saved state', () => {
     expect(await readdir(folder)).toEqual(['state.json'])
   })
 
-  it('a saved state is written at the end though a mined transaction still counts as waiting', async () => {
+  it('a state is written at the end though a mined transaction still counts as waiting', async () => {
     const state = await openChainState(folder)
     let lagging = 3
     const rpc: Rpc = {

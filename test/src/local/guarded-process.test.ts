@@ -65,7 +65,7 @@ describe('a guarded process', () => {
     expect(isAlive(child.pid)).toBe(false)
   })
 
-  it('a guarded process cannot be one that cannot be started', async () => {
+  it('a program that cannot be started is no guarded process', async () => {
     const spec = {
       command: '/no/such/program',
       arguments: [],

@@ -120,7 +120,7 @@ describe("the agent's process", () => {
     expect(lines.join('')).not.toMatch(/planted/)
   })
 
-  it("the agent's process that was killed comes back", async () => {
+  it("an agent's process that was killed comes back", async () => {
     const agent = await start()
     process.kill(agent.pid() ?? 0, 'SIGKILL')
     await expect.poll(() => gateway.nodes.length, { timeout: 10_000 }).toBe(2)

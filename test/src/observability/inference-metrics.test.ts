@@ -63,7 +63,7 @@ describe('an inference', () => {
   )
 })
 
-it('no names of models and providers, however many, make more series than there are families and places', async () => {
+it('names of models and providers, however many, make no more series than families and places', async () => {
   const strange = (at: number) => ['gpt-', 'x', 'llama', '"}\n', 'claude/'][at % 5] + 'y'.repeat(at)
   const reports = Array.from({ length: 2_000 }, (_, at) =>
     reportOf({ operation: 'chat', provider: `p${at}`, model: strange(at) }),

@@ -118,13 +118,13 @@ describe('labels', () => {
   })
 })
 
-it('labels of metrics counts commits with their records', async () => {
+it('metrics count commits with their records', async () => {
   meter.countCommit({ records: 3, durationMs: 20 })
   meter.countCommit({ records: 1, durationMs: 10 })
   expect([await sumOf('commit_records_count'), await sumOf('commit_records_sum')]).toEqual([2, 4])
   expect(await sumOf('commit_duration_seconds_sum')).toBeCloseTo(0.03)
 })
 
-it("labels of metrics has Node's own metrics", async () => {
+it('metrics have those of Node itself', async () => {
   expect((await metrics()).map(({ name }) => name)).toContain('nodejs_eventloop_lag_seconds')
 })

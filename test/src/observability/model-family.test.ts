@@ -15,7 +15,7 @@ describe('the family of a model', () => {
     ['my-own-model', 'other'],
     ['', 'none'],
     [undefined, 'none'],
-  ])('the family of a model of %s is %s', (model, family) => {
+  ])('the family of the model “%s” is %s', (model, family) => {
     expect(familyOf(model)).toBe(family)
   })
 

@@ -14,9 +14,12 @@ it('CSV ends lines by CRLF, and quotes what would end a cell', () => {
   ).toBe('a,b\r\n"x,y","say ""hi"""\r\n"two\r\nlines",\r\n12,0.5\r\n')
 })
 
-it.each(['=1+1', '+1', '-1', '@SUM(A1)', '\t=1', '\r=1', '\n=1'])('CSV disarms %j', (text) => {
-  expect(writeCsv([], [[text]])).toBe(`\r\n"'${text}"\r\n`)
-})
+it.each(['=1+1', '+1', '-1', '@SUM(A1)', '\t=1', '\r=1', '\n=1'])(
+  'writeCsv disarms the cell %j',
+  (text) => {
+    expect(writeCsv([], [[text]])).toBe(`\r\n"'${text}"\r\n`)
+  },
+)
 
 it('CSV leaves signs inside of text, and numbers, as they are', () => {
   expect(writeCsv([], [['a=b', 'gpt-4o', -1]])).toBe('\r\na=b,gpt-4o,-1\r\n')

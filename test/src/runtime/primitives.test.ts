@@ -173,7 +173,7 @@ describe('createLoop', () => {
 })
 
 describe('createFaultLog', () => {
-  it('createFaultLog is due for news, and again after its interval', () => {
+  it('a log of faults is due for news, and again after its interval', () => {
     let now = 0
     const faults = createFaultLog(100, () => now)
     expect([faults.isDue('one'), faults.isDue('one'), faults.isDue('two')]).toEqual([
@@ -187,7 +187,7 @@ describe('createFaultLog', () => {
     expect([faults.isDue('two'), faults.isDue('two')]).toEqual([true, false])
   })
 
-  it('createFaultLog is due again once the fault was over', () => {
+  it('a log of faults is due again once the fault was over', () => {
     const faults = createFaultLog(100, () => 0)
     expect([faults.isDue(), faults.isDue()]).toEqual([true, false])
     faults.clear()

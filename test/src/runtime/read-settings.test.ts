@@ -110,7 +110,7 @@ describe('secrets in files', () => {
     ['line feed', 'hush\n'],
     ['carriage return and line feed', 'hush\r\n'],
     ['no end of line', 'hush'],
-  ])('secrets in files takes the one line of a file that ends with a %s', (name, content) => {
+  ])('a secret is the one line of a file that ends with a %s', (name, content) => {
     const warnings: string[] = []
     const environment = { KEY_FILE: fileOf(name, content) }
     const settings = readSettings(
@@ -123,7 +123,7 @@ describe('secrets in files', () => {
     expect(warnings).toEqual([])
   })
 
-  it('secrets in files follows a link, and warns of a file that every user may read', () => {
+  it('a link to a secret’s file is followed, and a file that every user may read is warned of', () => {
     const link = join(folder, 'link')
     symlinkSync(fileOf('open', 'hush\n', 0o644), link)
     const warnings: string[] = []
@@ -140,7 +140,7 @@ describe('secrets in files', () => {
     ])
   })
 
-  it('secrets in files shows what a file has to whoever checks the variables together', () => {
+  it('a secret in a file is shown to whoever checks the variables together', () => {
     const seen: unknown[] = []
     readSettings(schema, { KEY_FILE: fileOf('seen', 'hush') }, (given) => {
       seen.push(given)
@@ -149,7 +149,7 @@ describe('secrets in files', () => {
     expect(seen).toEqual([{ KEY: 'hush' }])
   })
 
-  it('secrets in files has no file for what is no secret', () => {
+  it('a setting that is no secret has no file', () => {
     expect(readSettings(schema, { NAME_FILE: fileOf('name', 'x') })).not.toHaveProperty('NAME')
   })
 
@@ -178,23 +178,23 @@ describe('secrets in files', () => {
       fileOf('blanks', 'hush hush'),
       'KEY: expected printable ASCII without blanks, at most 4096 characters',
     ],
-  ])('secrets in files refuses %s without repeating it', (_, file, expected) => {
+  ])('a secret’s file is refused without being repeated: %s', (_, file, expected) => {
     expect(faultsOf({ KEY_FILE: file })).toEqual([expected])
   })
 
-  it('secrets in files does not wait for a pipe', () => {
+  it('a secret’s file that is a pipe is not waited for', () => {
     const pipe = join(folder, 'pipe')
     execFileSync('mkfifo', [pipe])
     expect(faultsOf({ KEY_FILE: pipe })).toEqual(['KEY_FILE: expected a regular file'])
   })
 
-  it('secrets in files refuses both a variable and its file', () => {
+  it('a variable and its file are refused together', () => {
     expect(faultsOf({ KEY: 'hush', KEY_FILE: fileOf('both', 'hush') })).toEqual([
       'KEY: unexpected together with KEY_FILE',
     ])
   })
 
-  it('secrets in files tells a file at fault beside other faults, and nothing that only follows from it', () => {
+  it('a secret’s file at fault is told beside other faults, and nothing that only follows from it', () => {
     try {
       readSettings(schema, { KEY_FILE: 'hush', PORT: 'x' }, () => ['NAME: expected with KEY'])
       expect.unreachable()

@@ -185,7 +185,7 @@ describe.each(SEARCH_PROVIDERS)('%s', (name) => {
     [432, 502, 'provider_error'],
     [302, 502, 'provider_error'],
     [503, 502, 'provider_error'],
-  ])('an adapter told %i, tells the caller %i', async (status, told, code) => {
+  ])('a search that is told %i tells its caller %i', async (status, told, code) => {
     const refusal = refuseWith(status, { error: 'no' }, { location: `${server.origin}/elsewhere` })
     const before = server.requests.length
     await expect(search(name, refusal)).rejects.toMatchObject({ status: told, code })
@@ -253,7 +253,7 @@ describe('refusals in the providers’ forms', () => {
     })
   })
 
-  it("a provider's refusal takes a failed search of SerpApi for one, also with status 200", async () => {
+  it('a failed search of SerpApi is taken for one, also with status 200', async () => {
     const failed = { search_metadata: { status: 'Error' }, error: "We couldn't get valid results" }
     await expect(search('serpapi', () => failed)).rejects.toMatchObject({ code: 'provider_error' })
   })

@@ -58,9 +58,12 @@ describe('POST /v1/tool/search', () => {
     })
   })
 
-  it.each([1, 10])('POST /v1/tool/search gives %i when asked for', async (max_results) => {
-    expect(await resultsOf(await post({ query: 'fox', max_results }))).toHaveLength(max_results)
-  })
+  it.each([1, 10])(
+    'POST /v1/tool/search gives as many results as asked for: %i',
+    async (max_results) => {
+      expect(await resultsOf(await post({ query: 'fox', max_results }))).toHaveLength(max_results)
+    },
+  )
 
   it.each([
     [{ max_results: 0 }, 'body.max_results', 'greater_than_equal'],

@@ -31,7 +31,7 @@ function faultOf(open: () => unknown): string {
 describe('content cipher', () => {
   const cipher = cipherOf(randomBytes(32))
 
-  it('content cipher gives back any texts, none and empty ones too, and shows none of them', () => {
+  it('the content cipher gives back any texts, none and empty ones too, and shows none of them', () => {
     const texts = fc.array(fc.string({ unit: 'grapheme', maxLength: 300 }), { maxLength: 4 })
     fc.assert(
       fc.property(
@@ -49,7 +49,7 @@ describe('content cipher', () => {
     )
   })
 
-  it('content cipher opens for no other identity, however its names are cut', () => {
+  it('sealed content opens for no other identity, however its names are cut', () => {
     const sealed = cipher.seal(['asked', 'answered'], IDENTITY)
     const others: readonly ContentIdentity[] = [
       ['records', 'two', 'ab'],
@@ -63,7 +63,7 @@ describe('content cipher', () => {
       expect(faultOf(() => cipher.open(sealed, other))).toBe('content_unreadable')
   })
 
-  it('content cipher opens with no bit changed, no byte missing and none added', () => {
+  it('sealed content opens with no bit changed, no byte missing and none added', () => {
     const sealed = cipher.seal(['asked', 'answered'], IDENTITY)
     const open = (bytes: Uint8Array) => faultOf(() => cipher.open(bytes, IDENTITY))
     for (let at = 0; at < sealed.length * 8; at++) {
@@ -77,7 +77,7 @@ describe('content cipher', () => {
     expect(open(Buffer.concat([sealed, Buffer.alloc(1)]))).toBe('content_unreadable')
   })
 
-  it('content cipher seals under the last key, opens under each, and names a key that is not there', () => {
+  it('the content cipher seals under the last key, opens under each, and names a key that is not there', () => {
     const [old, next] = [randomBytes(32), randomBytes(32)]
     const sealed = cipherOf(old).seal(['asked'], IDENTITY)
     const both = cipherOf(old, next)
@@ -86,14 +86,14 @@ describe('content cipher', () => {
     expect(faultOf(() => cipherOf(next).open(sealed, IDENTITY))).toBe('content_key_missing')
   })
 
-  it('content cipher does not open under another key that is said to be the one', () => {
+  it('sealed content does not open under another key that is said to be the one', () => {
     const sealed = Buffer.from(cipherOf(randomBytes(32)).seal(['asked'], IDENTITY))
     const forged = Buffer.concat([cipher.head, sealed.subarray(CONTENT_HEAD_BYTES)])
     expect(faultOf(() => cipher.open(forged, IDENTITY))).toBe('content_unreadable')
   })
 
   // It has the right identity and is authentic: that it is older, nothing says.
-  it('content cipher does not detect that a row was put back to an older content of its own', () => {
+  it('the content cipher does not detect that a row was put back to an older content of its own', () => {
     const older = cipher.seal(['before'], IDENTITY)
     cipher.seal(['after'], IDENTITY)
     expect(cipher.open(older, IDENTITY)).toEqual(['before'])

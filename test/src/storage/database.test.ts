@@ -34,7 +34,7 @@ describe.each(DATABASE_KINDS)('openDatabase on %s', (kind) => {
     expect([...(bytes as Uint8Array)]).toEqual([0, 255])
   })
 
-  it('openDatabase fails rather than to give a bigint that a number cannot hold', async () => {
+  it('a query fails rather than to give a bigint that a number cannot hold', async () => {
     const { queries } = await source.open()
     await expect(sql`select 9007199254740993::bigint as whole`.execute(queries)).rejects.toThrow(
       RangeError,
@@ -42,7 +42,7 @@ describe.each(DATABASE_KINDS)('openDatabase on %s', (kind) => {
     expect((await sql`select 1 as whole`.execute(queries)).rows).toEqual([{ whole: 1 }])
   })
 
-  it('openDatabase refuses one that a newer release migrated, names the migrations, and leaves it alone', async () => {
+  it('a database that a newer release migrated is refused and left alone, and its migrations are named', async () => {
     const location = await source.locate()
     const first = await openDatabase(location)
     await sql`
@@ -57,7 +57,7 @@ describe.each(DATABASE_KINDS)('openDatabase on %s', (kind) => {
     )
   })
 
-  it('openDatabase keeps what was stored for the next opening, and migrates only once', async () => {
+  it('a database keeps what was stored for the next opening, and migrates only once', async () => {
     const location = await source.locate()
     const first = await openDatabase(location)
     await sql`insert into relayers values (${`0x${'11'.repeat(20)}`}, 5)`.execute(first.queries)
@@ -75,21 +75,21 @@ describe.each(DATABASE_KINDS)('openDatabase on %s', (kind) => {
     await second.close()
   })
 
-  it('openDatabase refuses queries after it was closed', async () => {
+  it('a database refuses queries after it was closed', async () => {
     const database = await openDatabase(await source.locate())
     await database.close()
     await expect(sql`select 1`.execute(database.queries)).rejects.toThrow()
     await expect(sql`select 1`.execute(database.commits)).rejects.toThrow()
   })
 
-  it('openDatabase can be closed without a query', async () => {
+  it('a database can be closed without a query', async () => {
     const database = await openDatabase(await source.locate())
     await expect(database.close()).resolves.toBeUndefined()
   })
 })
 
 describe('openDatabase on a folder', () => {
-  it('openDatabase on a folder makes the folder, and keeps a second opener out', async () => {
+  it('openDatabase makes the folder, and keeps a second opener out', async () => {
     const folder = await mkdtemp(path.join(tmpdir(), 'affidavit-database-'))
     const dataFolder = path.join(folder, 'not', 'there', 'yet')
     const database = await openDatabase({ dataFolder })

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { expect, it } from 'vitest'
 import { openEmbedded } from '../../../src/storage/embedded.ts'
 
-it('the folder lock keeps other users out of the embedded database, whose files PGlite opens to them', async () => {
+it('other users are kept out of the embedded database, whose files PGlite opens to them', async () => {
   const parent = await mkdtemp(join(tmpdir(), 'affidavit-embedded-'))
   const folder = join(parent, 'database')
   await mkdir(folder, { mode: 0o755 })

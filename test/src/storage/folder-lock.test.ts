@@ -37,7 +37,7 @@ describe('lockFolder', () => {
     expect(await readdir(folder)).toEqual(['lock.12'])
   })
 
-  it('lockFolder names the process, the folder and DATA_DIR', async () => {
+  it('a refused lock names the process, the folder and DATA_DIR', async () => {
     const lock = await lockFolder(folder)
     await expect(lockFolder(folder)).rejects.toThrow(
       new RegExp(`process ${process.pid} .*${folder}.*DATA_DIR`),

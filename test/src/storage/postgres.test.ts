@@ -110,7 +110,7 @@ describe('a Postgres server', () => {
     await database.close()
   })
 
-  it('a Postgres server may fall silent: the connection is given up with the query, not waited on by the next', async () => {
+  it('a connection that falls silent is given up with its query, not waited on by the next', async () => {
     const proxy = await startSilencer(Number(new URL(url).port))
     const silenced = url.replace(/:\d+\//, `:${proxy.port}/`)
     const limits = { ...POSTGRES_LIMITS, commitConnectionsMax: 1, queryTimeoutMs: 300 }
@@ -183,7 +183,7 @@ describe('a Postgres server', () => {
     await opened.close()
   })
 
-  it('a Postgres server is not told to be away when it refuses a statement, or a value cannot be sent', async () => {
+  it('a server that refuses a statement, or a value that cannot be sent, is not told to be away', async () => {
     const opened = await openPostgres(url, () => {})
     const queries = new Kysely<never>({ dialect: opened.commitDialect ?? expect.unreachable() })
     await expect(sql`select 1 / 0`.execute(queries)).rejects.toMatchObject({ code: '22012' })

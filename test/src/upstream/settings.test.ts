@@ -32,7 +32,7 @@ describe('the services that the gateway calls', () => {
     expect(upstreamOf({})).toMatchObject({ embeddings: null, search: null })
   })
 
-  it('the services that the gateway calls make embeddings, with the limits of each model', () => {
+  it('the settings make embeddings, with the limits of each model', () => {
     expect(
       upstreamOf({ ...EMBEDDINGS, EMBEDDINGS_API_KEY: 'k', EMBEDDINGS_BATCH_MAX: '7' }).embeddings,
     ).toEqual({
@@ -48,7 +48,7 @@ describe('the services that the gateway calls', () => {
   })
 
   it.each(['a=0', 'a=x', '=5', 'a=1=2', 'a=12345678'])(
-    'the services that the gateway calls refuses %s as models',
+    'the setting of embeddings refuses %s as models',
     (models) => {
       expect(faultsOf({ ...EMBEDDINGS, EMBEDDINGS_MODELS: models })).toEqual([
         expect.stringContaining('EMBEDDINGS_MODELS: expected ids'),
@@ -63,16 +63,13 @@ describe('the services that the gateway calls', () => {
     'https://a/?hush=1',
     'https://a/#hush',
     'a',
-  ])(
-    'the services that the gateway calls refuses %s as an address, and does not repeat it',
-    (url) => {
-      const faults = faultsOf({ ...EMBEDDINGS, EMBEDDINGS_URL: url })
-      expect(faults).toEqual([expect.stringContaining('EMBEDDINGS_URL: expected')])
-      expect(faults.join()).not.toContain('hush')
-    },
-  )
+  ])('the setting of embeddings refuses %s as an address, and does not repeat it', (url) => {
+    const faults = faultsOf({ ...EMBEDDINGS, EMBEDDINGS_URL: url })
+    expect(faults).toEqual([expect.stringContaining('EMBEDDINGS_URL: expected')])
+    expect(faults.join()).not.toContain('hush')
+  })
 
-  it('the services that the gateway calls search where the provider is, or where the operator says', () => {
+  it('the settings make searches where the provider is, or where the operator says', () => {
     expect(upstreamOf({ SEARCH_PROVIDER: 'brave', SEARCH_API_KEY: 'k' }).search).toEqual({
       provider: 'brave',
       url: 'https://api.search.brave.com/res/v1',
@@ -103,13 +100,13 @@ describe('the services that the gateway calls', () => {
       { SEARCH_PROVIDER: 'google' },
       'SEARCH_PROVIDER: expected one of searxng, brave, tavily, serpapi',
     ],
-  ])('the services that the gateway calls refuses %j alone', (given, fault) => {
+  ])('the settings refuse %j alone', (given, fault) => {
     expect(faultsOf({ ...given } as Record<string, string>)).toContainEqual(
       expect.stringContaining(fault),
     )
   })
 
-  it('the services that the gateway calls name a bucket for images with the key for it', () => {
+  it('the settings name a bucket for images with the key for it', () => {
     expect(upstreamOf({}).imageStore.bucket).toBeNull()
     expect(upstreamOf({ ...BUCKET, IMAGE_STORE_S3_REGION: 'eu-central-1' })).toMatchObject({
       imageStore: {
@@ -134,13 +131,13 @@ describe('the services that the gateway calls', () => {
     [{ IMAGE_STORE_S3_SECRET_ACCESS_KEY: '' }, 'IMAGE_STORE_S3_SECRET_ACCESS_KEY: expected'],
     [{ IMAGE_STORE_S3_URL: '' }, 'IMAGE_STORE_S3_URL: expected together'],
     [{ IMAGE_STORE_S3_REGION: 'nowhere at all' }, 'IMAGE_STORE_S3_REGION: expected a region'],
-  ])('the services that the gateway calls refuse a bucket with %j', (changes, fault) => {
+  ])('the settings refuse a bucket with %j', (changes, fault) => {
     const faults = faultsOf({ ...BUCKET, ...changes } as Record<string, string>)
     expect(faults).toContainEqual(expect.stringContaining(fault))
     expect(faults.join()).not.toContain(BUCKET.IMAGE_STORE_S3_SECRET_ACCESS_KEY)
   })
 
-  it('the services that the gateway calls refuse, in production, a bucket on another machine without TLS', () => {
+  it('production refuses a bucket on another machine without TLS', () => {
     const faultsAt = (url: string, NODE_ENV = 'production') =>
       faultsOf({ ...BUCKET, NODE_ENV, IMAGE_STORE_S3_URL: url }).filter((fault) =>
         fault.startsWith('IMAGE_STORE_S3_URL'),
@@ -153,7 +150,7 @@ describe('the services that the gateway calls', () => {
       expect(faultsAt(url)).toEqual([])
   })
 
-  it('the services that the gateway calls have variables that each say what they mean', () => {
+  it('the settings have variables that each say what they mean', () => {
     const source = readFileSync(
       join(import.meta.dirname, '../../../src/upstream/settings.ts'),
       'utf8',

@@ -91,7 +91,7 @@ function post(path: string, body: unknown): Promise<Response> {
 const REFUSED = [429, 'rate_limit_exceeded']
 
 describe('limits', () => {
-  it('limits of the services that the gateway calls count the tokens of embeddings, and nothing for those that failed', async () => {
+  it('limits count the tokens of embeddings, and nothing for those that failed', async () => {
     const four = { model: 'm', input: [1, 2, 3, 4] }
     server.setScript(refuseWith(500, {}))
     for (let call = 0; call < 3; call++) expect((await post('embeddings', four)).status).toBe(502)
@@ -107,7 +107,7 @@ describe('limits', () => {
     expect(server.requests.length).toBe(before)
   })
 
-  it('limits of the services that the gateway calls count searches', async () => {
+  it('limits count searches as calls', async () => {
     server.setScript(() => ({ results: [] }))
     expect((await post('tool/search', { query: 'a' })).status).toBe(200)
     expect(await outcomeOf(await post('tool/search', { query: 'a' }))).toEqual(REFUSED)
@@ -115,7 +115,7 @@ describe('limits', () => {
     expect((await post('tool/search', {})).status).toBe(422)
   })
 
-  it('limits of the services that the gateway calls count calls for images', async () => {
+  it('limits count calls for images', async () => {
     server.setScript(() => ({ data: [{ b64_json: pngOf(8).toString('base64') }] }))
     const request = { model: 'm', prompt: 'x' }
     expect((await post('images/generations', request)).status).toBe(200)

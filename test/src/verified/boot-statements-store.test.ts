@@ -28,7 +28,7 @@ describe.each(DATABASE_KINDS)('boot statements store on %s', (kind) => {
   }, 60_000)
   afterAll(() => source.stop())
 
-  it('boot statements store keeps the first statement of a notary, and no other', async () => {
+  it('the store of boot statements keeps the first statement of a notary, and no other', async () => {
     const notary = randomAddress()
     expect(await store.find(notary)).toBeNull()
     const first = { notary, heads: '[]', document: Uint8Array.of(1, 2), createdAt: CREATED_AT }
@@ -38,7 +38,7 @@ describe.each(DATABASE_KINDS)('boot statements store on %s', (kind) => {
     expect(found && { ...found, document: new Uint8Array(found.document) }).toMatchObject(first)
   })
 
-  it('boot statements store gives the newest head of each log of a chain and contract that has one, newest logs first', async () => {
+  it('the newest head of each log of a chain and contract that has one is given, newest logs first', async () => {
     const commits = createCommitsStore(database)
     const [one, two, empty] = [makeLog(), makeLog(), makeLog()]
     const stored = [

@@ -201,7 +201,7 @@ describe('checkBatch', () => {
       () => withHead({ signature: `0x${'11'.repeat(65)}` }),
       'wrong_head_signature',
     ],
-  ])('checkBatch refuses %s', (_, change, code) => {
+  ])('checkBatch refuses a batch with %s', (_, change, code) => {
     expect(codeOf(() => check(change()))).toBe(code)
   })
 

@@ -116,7 +116,7 @@ const sum = (read: (gateway: Gateway) => number) =>
   gateways.reduce((total, gateway) => total + read(gateway), 0)
 
 describe('two gateways on one database', () => {
-  it('two gateways on one database commit a log once: one does, the other reads what its callers wait for', async () => {
+  it('two gateways commit a log once: one does, the other reads what its callers wait for', async () => {
     const [first, second] = await startTwo()
     const before = second.committer.status()
     for (let round = 0; round < 20; round++) {
@@ -133,7 +133,7 @@ describe('two gateways on one database', () => {
     expect(rows[0]?.count).toBe(log.size())
   })
 
-  it('two gateways on one database give the same record, whether they committed it, heard of it or read it', async () => {
+  it('two gateways give the same record, whether they committed it, heard of it or read it', async () => {
     const [first, second] = await startTwo()
     const readWhole = vi.spyOn(second.records, 'findByIndexes')
     const notices: string[] = []
@@ -157,7 +157,7 @@ describe('two gateways on one database', () => {
     expect(sum(({ complaints }) => complaints.length)).toBe(0)
   })
 
-  it('two gateways on one database read nothing of what the enclave told with its answer', async () => {
+  it('two gateways read nothing of what the enclave told with its answer', async () => {
     const [first, second] = await startTwo()
     const reads = [
       vi.spyOn(second.records, 'findByIndexes'),
@@ -192,7 +192,7 @@ describe('two gateways on one database', () => {
       (told) => ({ ...told, receipt: told.receipt.replace('"attempt":1', '"attempt":2') }),
     ],
     ['a document that nobody stored', (told) => ({ ...told, document: 'd'.repeat(64) })],
-  ])('two gateways on one database read what was committed when %s is told', async (_, alter) => {
+  ])('what was committed is read when %s is told', async (_, alter) => {
     const [first, second] = await startTwo()
     const ask = (asked: (told: ToldCompletion) => ToldCompletion) => {
       const { index, completion = expect.unreachable() } = log.seal({ isTold: true, content: 'a' })
@@ -207,7 +207,7 @@ describe('two gateways on one database', () => {
     expect(sum(({ complaints }) => complaints.length)).toBe(0)
   })
 
-  it('two gateways on one database read whole what another gateway tells wrongly', async () => {
+  it('what another gateway tells wrongly is read whole', async () => {
     const [first, second] = await startTwo()
     second.faults.alter = (payload) =>
       payload.replace(/"leaves":"..../, (start) => `${start.slice(0, -4)}AAAA`)
@@ -220,7 +220,7 @@ describe('two gateways on one database', () => {
     expect(complaints).toEqual(['another gateway told no head of this log'])
   })
 
-  it('two gateways on one database answer from what is stored when notices are lost', async () => {
+  it('two gateways answer from what is stored when notices are lost', async () => {
     const [first, second] = await startTwo()
     second.faults.isDeaf = true
     const { commits } = second.committer.status()
@@ -231,7 +231,7 @@ describe('two gateways on one database', () => {
     await expect.poll(() => first.committer.status().size).toBe(index + 1)
   })
 
-  it('two gateways on one database do not wait for one that hangs in its turn: the other commits after a while', async () => {
+  it('a gateway does not wait for one that hangs in its turn: the other commits after a while', async () => {
     const [first, second] = await startTwo()
     const hanging = Promise.withResolvers<void>()
     first.script.beforeCommit = () => hanging.promise
@@ -250,7 +250,7 @@ describe('two gateways on one database', () => {
     expect(sum(({ complaints }) => complaints.length)).toBe(0)
   })
 
-  it('two gateways on one database hand over at once when the one whose turn it is stops', async () => {
+  it('a gateway hands over at once when it stops in its turn', async () => {
     const [first, second] = await startTwo()
     log.seal()
     await first.stop()
@@ -260,7 +260,7 @@ describe('two gateways on one database', () => {
     expect(second.complaints).toEqual([])
   })
 
-  it('two gateways on one database stop at once when it is the turn of another one', async () => {
+  it('a gateway stops at once when it is the turn of another one', async () => {
     const [, second] = await startTwo()
     const atMs = performance.now()
     await second.committer.stop()
@@ -268,7 +268,7 @@ describe('two gateways on one database', () => {
     expect(second.committer.status().phase).toBe('stopped')
   })
 
-  it('two gateways on one database go on when the connection with the locks is broken', async () => {
+  it('two gateways go on when the connection with the locks is broken', async () => {
     const [first, second] = await startTwo()
     const [pid] = await holders(first.database)
     await sql`select pg_terminate_backend(${pid})`.execute(second.database.queries)
@@ -281,7 +281,7 @@ describe('two gateways on one database', () => {
     expect(sum(({ complaints }) => complaints.length)).toBe(0)
   })
 
-  it('two gateways on one database give the turn to another one when the enclave is out of reach from here', async () => {
+  it('the turn is given to another gateway when the enclave is out of reach from here', async () => {
     const [first, second] = await startTwo()
     const [pid] = await holders(first.database)
     first.faults.isCut = true

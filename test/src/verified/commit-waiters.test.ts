@@ -25,7 +25,7 @@ function countListeners() {
 }
 
 describe('commit waiters', () => {
-  it('commit waiters gives a record to everybody who waits for that leaf, and to nobody else', async () => {
+  it('a record is given to everybody who waits for that leaf, and to nobody else', async () => {
     const waiters = new CommitWaiters()
     const first = waiters.add('log', leaf(1), never)
     const second = waiters.add('log', leaf(1), never)
@@ -38,7 +38,7 @@ describe('commit waiters', () => {
     expect(waiters.of('log', 1)).toEqual([])
   })
 
-  it('commit waiters rejects with the reason of the signal', async () => {
+  it('a waiter rejects with the reason of the signal', async () => {
     const waiters = new CommitWaiters()
     const controller = new AbortController()
     const { record: waiting } = waiters.add('log', leaf(1), controller.signal)
@@ -49,7 +49,7 @@ describe('commit waiters', () => {
     expect(waiters.of('log', 1)).toEqual([])
   })
 
-  it('commit waiters rejects at once when the signal was aborted before', async () => {
+  it('a waiter rejects at once when the signal was aborted before', async () => {
     const waiters = new CommitWaiters()
     const { record: waiting } = waiters.add(
       'log',
@@ -61,7 +61,7 @@ describe('commit waiters', () => {
   })
 
   it.each(['resolved', 'rejected', 'aborted'])(
-    'commit waiters leaves no listener behind when %s',
+    'a waiter leaves no listener behind when %s',
     async (how) => {
       const waiters = new CommitWaiters()
       const { controller, signal, listeners } = countListeners()
@@ -76,7 +76,7 @@ describe('commit waiters', () => {
     },
   )
 
-  it('commit waiters ends each waiter once', async () => {
+  it('each waiter is ended once', async () => {
     const waiters = new CommitWaiters()
     const { waiter, record: waiting } = waiters.add('log', leaf(1), never)
     waiter.resolve(record)
@@ -84,7 +84,7 @@ describe('commit waiters', () => {
     expect(await waiting).toBe(record)
   })
 
-  it('commit waiters gives everybody in the order they came', () => {
+  it('all waiters are given their records in the order they came', () => {
     const waiters = new CommitWaiters()
     const added = [3, 1, 2].map((index) => waiters.add('log', leaf(index), never).waiter)
     expect(waiters.all()).toEqual(added)

@@ -47,14 +47,14 @@ describe.each(DATABASE_KINDS)('commits store on %s', (kind) => {
       .where('relayer', '=', relayer)
       .executeTakeFirstOrThrow()
 
-  it('commits store starts a new log empty, and finds it again', async () => {
+  it('a new log starts empty, and is found again', async () => {
     const log = makeLog()
     const first = await openLog(commits, log)
     expect(first.edge).toEqual(emptyEdge)
     expect(await reopen(log)).toEqual(first)
   })
 
-  it('commits store gives no nonce of an unknown relayer, and keeps the first nonce of a known one', async () => {
+  it('an unknown relayer has no nonce, and a known one keeps its first nonce', async () => {
     const { relayer } = makeLog()
     expect(await commits.nextNonce(relayer)).toBeNull()
     await commits.raiseNonce(relayer, 7)
@@ -63,7 +63,7 @@ describe.each(DATABASE_KINDS)('commits store on %s', (kind) => {
   })
 
   it.each([1, 2, 7, 8, 100])(
-    'commits store finds the edge again that a log had after a commit of %i',
+    'the edge that a log had is found again after a commit of %i',
     async (count) => {
       const log = makeLog()
       const records = Array.from({ length: count }, () => ({}))
@@ -81,7 +81,7 @@ describe.each(DATABASE_KINDS)('commits store on %s', (kind) => {
     },
   )
 
-  it('commits store stores texts byte for byte', async () => {
+  it('the store of commits stores texts byte for byte', async () => {
     const log = makeLog()
     const request = '{"a":"\\u0000 \\\\ \\" \u{1f600} é 😀 \u2028 {}","n":1e-7}'
     const response = `{"long":"${'ä"\\\\'.repeat(5000)}"}`
@@ -91,7 +91,7 @@ describe.each(DATABASE_KINDS)('commits store on %s', (kind) => {
     expect(record?.response).toBe(response)
   })
 
-  it('commits store stores the record of an encrypted call without texts, with its usage; half of one is refused', async () => {
+  it('the record of an encrypted call is stored without texts, with its usage; half of one is refused', async () => {
     const log = makeLog()
     const usage = { prompt_tokens: 3, completion_tokens: 1, total_tokens: 4 }
     const encrypted = { request: null, response: null, usage }
@@ -103,7 +103,7 @@ describe.each(DATABASE_KINDS)('commits store on %s', (kind) => {
     )
   })
 
-  it('commits store stores a commit of 20 MiB', async () => {
+  it('the store of commits stores a commit of 20 MiB', async () => {
     const log = makeLog()
     const response = JSON.stringify(randomBytes(5 * 1024 * 1024).toString('hex'))
     await storeCommits(commits, log, [[{ response }, { response }]])
@@ -118,7 +118,7 @@ describe.each(DATABASE_KINDS)('commits store on %s', (kind) => {
     ['the nonce is taken', { nonce: 1, behind: 0 }],
     ['the nonce is not yet due', { nonce: 3, behind: 0 }],
     ['the log went on', { nonce: 2, behind: 1 }],
-  ])('commits store stores nothing at all when %s', async (_, { nonce, behind }) => {
+  ])('nothing at all is stored when %s', async (_, { nonce, behind }) => {
     const log = makeLog()
     const { state: middle } = await storeCommits(commits, log, [[{}, {}]])
     const { state: newest } = await storeCommits(commits, log, [[{}]])
@@ -144,7 +144,7 @@ describe.each(DATABASE_KINDS)('commits store on %s', (kind) => {
     expect(documents).toEqual([])
   })
 
-  it('commits store lets exactly one of several commits at the same place win', async () => {
+  it('exactly one of several commits at the same place wins', async () => {
     const log = makeLog()
     const state = await openLog(commits, log)
     const rivals = Array.from({ length: 8 }, () =>
@@ -161,7 +161,7 @@ describe.each(DATABASE_KINDS)('commits store on %s', (kind) => {
     ])
   })
 
-  it('commits store lets commits of several logs share one relayer, without a gap in its nonces', async () => {
+  it('commits of several logs share one relayer, without a gap in its nonces', async () => {
     const first = makeLog()
     const second = { ...makeLog(), relayer: first.relayer }
     const third = { ...makeLog(), relayer: first.relayer }
@@ -183,7 +183,7 @@ describe.each(DATABASE_KINDS)('commits store on %s', (kind) => {
     expect((await countAnchors(first)).count).toBe(15)
   })
 
-  it('commits store gives records positions in the order of their leaves', async () => {
+  it('records have positions in the order of their leaves', async () => {
     const log = makeLog()
     await storeCommits(commits, log, [Array.from({ length: 40 }, () => ({})), [{}, {}]])
     const { logId } = await reopen(log)
@@ -196,7 +196,7 @@ describe.each(DATABASE_KINDS)('commits store on %s', (kind) => {
     expect(rows.map((row) => row.index)).toEqual(Array.from({ length: 42 }, (_, index) => index))
   })
 
-  it('commits store stores a document that several records name once, and takes it again', async () => {
+  it('a document that several records name is stored once, and taken again', async () => {
     const log = makeLog()
     let state = await openLog(commits, log)
     const document = randomBytes(100)
@@ -209,7 +209,7 @@ describe.each(DATABASE_KINDS)('commits store on %s', (kind) => {
     expect(record?.attestation).toBe(document.toString('base64'))
   })
 
-  it('commits store says that a log is corrupt whose nodes do not add up to its root', async () => {
+  it('a log whose nodes do not add up to its root is said to be corrupt', async () => {
     const log = makeLog()
     const { state } = await storeCommits(commits, log, [[{}, {}, {}]])
     await database.queries
@@ -221,7 +221,7 @@ describe.each(DATABASE_KINDS)('commits store on %s', (kind) => {
     await expect(reopen(log)).rejects.toThrow(LogCorrupt)
   })
 
-  it('commits store reports a failure that is no lost race as it is', async () => {
+  it('a failure that is no lost race is reported as it is', async () => {
     const log = makeLog()
     const state = await openLog(commits, log)
     const commit = buildCommit({ log, state, nonce: 0, records: [{ accountId: 'no uuid' }] })

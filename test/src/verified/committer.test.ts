@@ -54,7 +54,7 @@ describe('committer', () => {
       .orderBy('nonce')
       .execute()
 
-  it('committer gives the very record that the history gives', async () => {
+  it('the committer gives the very record that the history gives', async () => {
     for (const count of [1, 3, 4, 9]) {
       for (const record of await sealAndWait(count))
         expect(await running.records.findByIndex(record.notary, record.index)).toEqual(record)
@@ -62,7 +62,7 @@ describe('committer', () => {
     expect(await anchorsOf()).toHaveLength(running.committer.status().commits)
   })
 
-  it('committer gives records whose log proof verifies', async () => {
+  it('the committer gives records whose log proof verifies', async () => {
     for (const { receipt, publicKey, logProof } of await sealAndWait(11)) {
       const proof = { ...logProof, chain_id: TEST_DOMAIN.chainId, contract: TEST_DOMAIN.contract }
       const facts = verifyLogProof({
@@ -74,7 +74,7 @@ describe('committer', () => {
     }
   })
 
-  it('committer stores who asked, and when the enclave was done', async () => {
+  it('the committer stores who asked, and when the enclave was done', async () => {
     const record = await waitFor(log.seal({ requestId: 'req-1' }))
     expect(record).toMatchObject({
       accountId: TEST_ACCOUNT_ID,
@@ -89,7 +89,7 @@ describe('committer', () => {
     ['an account that is no uuid', '{"account_id":"\u0000","request_id":"r"}'],
     ['a request id with control characters', '{"account_id":"x","request_id":"a\\u0000b"}'],
   ])(
-    'committer stores a completion with %s without an account rather than stop',
+    'a completion with %s is stored without an account, and the committer goes on',
     async (_, context) => {
       expect(await waitFor(log.seal({ context }))).toMatchObject({
         accountId: null,
@@ -99,7 +99,7 @@ describe('committer', () => {
     },
   )
 
-  it('committer commits together what is sealed while a commit runs', async () => {
+  it('the committer commits together what is sealed while a commit runs', async () => {
     await sealAndWait(1)
     const gate = Promise.withResolvers<void>()
     const began = Promise.withResolvers<void>()
@@ -120,7 +120,7 @@ describe('committer', () => {
     })
   })
 
-  it('committer commits at most so many at once', async () => {
+  it('the committer commits at most so many at once', async () => {
     log.setDown(true)
     const waiting = Array.from({ length: BATCH_COMPLETIONS_MAX + 5 }, () => waitFor(log.seal()))
     log.setDown(false)
@@ -129,7 +129,7 @@ describe('committer', () => {
     expect(running.committer.status().records).toBe(BATCH_COMPLETIONS_MAX + 5)
   })
 
-  it('committer waits in the enclave while there is nothing to do', async () => {
+  it('the committer waits in the enclave while there is nothing to do', async () => {
     const requests: PullRequest[] = []
     log.script.beforePull = (request) => {
       requests.push(request)
@@ -142,7 +142,7 @@ describe('committer', () => {
     expect(requests).toHaveLength(polls)
   })
 
-  it('committer acknowledges nothing before it is durable', async () => {
+  it('the committer acknowledges nothing before it is durable', async () => {
     const acknowledged: number[] = []
     running.script.beforeCommit = (commit) => {
       acknowledged.push(log.acknowledged() - commit.from)
@@ -153,7 +153,7 @@ describe('committer', () => {
     await expect.poll(() => log.acknowledged()).toBe(6)
   })
 
-  it('committer gives a record that was committed before anybody asked', async () => {
+  it('the committer gives a record that was committed before anybody asked', async () => {
     const notice = log.seal()
     await expect.poll(() => running.committer.status().records).toBe(1)
     expect(await waitFor(notice)).toEqual(
@@ -161,7 +161,7 @@ describe('committer', () => {
     )
   })
 
-  it('committer commits what somebody waited for who left', async () => {
+  it('the committer commits what somebody waited for who left', async () => {
     log.setDown(true)
     const caller = new AbortController()
     const notice = log.seal()
@@ -173,7 +173,7 @@ describe('committer', () => {
     expect(await waitFor(notice)).toMatchObject({ index: 0 })
   })
 
-  it('committer leaves a document out of the pull once it is stored, and stores the next one', async () => {
+  it('the committer leaves a document out of the pull once it is stored, and stores the next one', async () => {
     const requests: PullRequest[] = []
     log.script.beforePull = (request) => {
       requests.push(request)
@@ -190,7 +190,7 @@ describe('committer', () => {
     })
   })
 
-  it('committer goes on where it was after a restart of the gateway', async () => {
+  it('the committer goes on where it was after a restart of the gateway', async () => {
     await sealAndWait(3)
     await running.committer.stop()
     const missed = log.seal()
@@ -202,7 +202,7 @@ describe('committer', () => {
     )
   })
 
-  it("committer begins with the relayer's nonce on the chain, and asks until it is told", async () => {
+  it("the committer begins with the relayer's nonce on the chain, and asks until it is told", async () => {
     let asked = 0
     const other = runCommitter(database, log, {
       countTransactions: async () => {
@@ -219,7 +219,7 @@ describe('committer', () => {
   })
 
   describe('when the enclave', () => {
-    it('the committer, when the enclave is down, waits for it', async () => {
+    it('the committer waits for an enclave that is down', async () => {
       await sealAndWait(1)
       log.setDown(true)
       await expect.poll(phase).toBe('failing')
@@ -230,7 +230,7 @@ describe('committer', () => {
       expect(running.committer.status().fault).toBeNull()
     })
 
-    it('the committer, when the enclave was restarted, follows the new log and rejects who waits for the lost one', async () => {
+    it('the committer follows the new log of a restarted enclave, and rejects who waits for the lost one', async () => {
       await sealAndWait(2)
       log.setDown(true)
       const lost = waitFor(log.seal())
@@ -241,7 +241,7 @@ describe('committer', () => {
       expect(await next).toMatchObject({ notary: log.notary(), index: 0 })
     })
 
-    it('the committer, when the enclave was restarted, still gives what its former log had committed', async () => {
+    it('the committer still gives what the former log of a restarted enclave had committed', async () => {
       const notice = log.seal()
       await waitFor(notice)
       await log.restart()
@@ -249,7 +249,7 @@ describe('committer', () => {
       expect(await waitFor(notice)).toMatchObject({ notary: notice.notary, index: 0 })
     })
 
-    it('the committer, when the enclave was restarted, tells who asks late that a leaf is lost', async () => {
+    it('the committer tells who asks late that a leaf was lost with a restart of the enclave', async () => {
       await sealAndWait(1)
       log.setDown(true)
       const lost = log.seal()
@@ -259,7 +259,7 @@ describe('committer', () => {
       await expect(waitFor(lost)).rejects.toMatchObject({ code: 'notary_gone' })
     })
 
-    it('the committer, when the enclave was told more is safe than the database has, refuses to go on, loudly', async () => {
+    it('the committer refuses to go on, loudly, when more was told safe than the database has', async () => {
       await sealAndWait(3)
       await running.committer.stop()
       const { notary } = await log.enclave.identity()
@@ -281,7 +281,7 @@ describe('committer', () => {
       expect((await sealAndWait(1))[0]).toMatchObject({ index: 0 })
     })
 
-    it('the committer, when the enclave gives what does not fit, stores nothing of it', async () => {
+    it('the committer stores nothing of what does not fit', async () => {
       await sealAndWait(1)
       log.script.afterPull = (reply) => ({
         ...reply,
@@ -296,7 +296,7 @@ describe('committer', () => {
       expect(await waiting).toMatchObject({ index: 1 })
     })
 
-    it('the committer, when the enclave is of another chain, stores nothing of it', async () => {
+    it('the committer stores nothing of an enclave of another chain', async () => {
       const stranger = await createScriptedLog({ ...TEST_DOMAIN, chainId: 1 })
       const other = runCommitter(database, stranger)
       others.push(other)
@@ -310,7 +310,7 @@ describe('committer', () => {
   })
 
   describe('when the database', () => {
-    it('the committer, when the database fails before a commit, does it again with the same nonce', async () => {
+    it('the committer does a commit again with the same nonce when the database failed before it', async () => {
       await sealAndWait(1)
       failNext('beforeCommit', 2)
       expect(await waitFor(log.seal())).toMatchObject({ index: 1 })
@@ -318,7 +318,7 @@ describe('committer', () => {
       expect((await anchorsOf()).map(({ nonce }) => nonce)).toEqual([0, 1])
     })
 
-    it('the committer, when the database commits and then says that it failed, stores nothing twice', async () => {
+    it('the committer stores nothing twice when the database commits and then says that it failed', async () => {
       await sealAndWait(1)
       failNext('afterCommit', 1)
       const record = await waitFor(log.seal())
@@ -331,7 +331,7 @@ describe('committer', () => {
       ])
     })
 
-    it('the committer, when the database fails again and again, tries smaller batches', async () => {
+    it('the committer tries smaller batches when the database fails again and again', async () => {
       await sealAndWait(1)
       const sizes: number[] = []
       running.script.beforeCommit = (commit) => {
@@ -346,7 +346,7 @@ describe('committer', () => {
       expect(running.committer.status().records).toBe(101)
     })
 
-    it('the committer, when the database fails while a stored record is looked up, gives it later', async () => {
+    it('the committer gives a stored record later when the database fails while it is looked up', async () => {
       const notice = log.seal()
       await waitFor(notice)
       const findByIndex = running.records.findByIndex
@@ -367,7 +367,7 @@ describe('committer', () => {
   })
 
   describe('beside another gateway on the same database', () => {
-    it('the committer beside another gateway on its database stores everything once and answers both callers', async () => {
+    it('two committers on one database store everything once and answer the callers of both', async () => {
       const other = runCommitter(database, log, { relayer: running.relayer })
       others.push(other)
       const answers: Promise<StoredRecord>[] = []
@@ -391,7 +391,7 @@ describe('committer', () => {
   })
 
   describe('stopping', () => {
-    it('the committer that stops commits what is sealed, and acknowledges it', async () => {
+    it('a committer that stops commits what is sealed, and acknowledges it', async () => {
       await sealAndWait(1)
       let left = 40
       running.script.beforeCommit = () => {
@@ -404,13 +404,13 @@ describe('committer', () => {
       expect(phase()).toBe('stopped')
     })
 
-    it('the committer that stops answers who waits for it', async () => {
+    it('a committer that stops answers who waits for what it commits', async () => {
       const waiting = [waitFor(log.seal()), waitFor(log.seal())]
       await running.committer.stop()
       expect(await Promise.all(waiting)).toMatchObject([{ index: 0 }, { index: 1 }])
     })
 
-    it('the committer that stops rejects who waits for what never comes, and whoever asks later', async () => {
+    it('a committer that stops rejects who waits for what never comes, and whoever asks later', async () => {
       await sealAndWait(1)
       const waiting = waitFor({ notary: log.notary(), index: 99, outcome: 'complete' })
       const rejected = expect(waiting).rejects.toThrow(CommitError)
@@ -423,7 +423,7 @@ describe('committer', () => {
       })
     })
 
-    it('the committer that stops does not wait for an enclave that is down', async () => {
+    it('a committer that stops does not wait for an enclave that is down', async () => {
       await sealAndWait(1)
       log.setDown(true)
       await expect.poll(phase).toBe('failing')
@@ -432,7 +432,7 @@ describe('committer', () => {
       expect(performance.now() - startedAt).toBeLessThan(2_000)
     })
 
-    it('the committer that stops may be repeated, and is final', async () => {
+    it('a stop of the committer may be repeated, and is final', async () => {
       await Promise.all([running.committer.stop(), running.committer.stop()])
       running.committer.start()
       log.seal()

@@ -12,7 +12,7 @@ import { SCRIPTED_PROVIDERS } from '../../support/scripted-enclave.ts'
 const context = { accountId: '6f1c8f0e-6f0b-4a55-9b0e-3f7a1f0f3a11', requestId: 'req_"é' }
 
 describe('call context', () => {
-  it('call context comes back as it was encoded', () => {
+  it('a call context comes back as it was encoded', () => {
     expect(parseCallContext(encodeCallContext(context))).toEqual(context)
     const keyed = { ...context, callId: '0b8c3f6e-1111-4a55-9b0e-3f7a1f0f3a11' }
     expect(parseCallContext(encodeCallContext(keyed))).toEqual(keyed)
@@ -27,11 +27,11 @@ describe('call context', () => {
     '{}',
     '{"account_id":1,"request_id":"r"}',
     '{"account_id":"a"}',
-  ])('call context is null for a text it did not write: %s', (text) =>
+  ])('a call context is null for a text that it did not write: %s', (text) =>
     expect(parseCallContext(text)).toBeNull(),
   )
 
-  it('call context refuses what the enclave would refuse', () => {
+  it('a call context refuses what the enclave would refuse', () => {
     expect(() => encodeCallContext({ ...context, requestId: 'x'.repeat(5000) })).toThrow(RangeError)
   })
 })
@@ -94,13 +94,13 @@ const credentialOf = (header: string | undefined) =>
 
 describe('the credential of a caller', () => {
   it.each(['sk-1', 'Bearer sk-1', 'bearer sk-1', 'BEARER   sk-1', ' sk-1 '])(
-    'the credential of a caller takes %j',
+    'the credential of a caller is read from %j',
     (header) => {
       expect(credentialOf(header)).toBe('sk-1')
     },
   )
 
-  it('the credential of a caller takes a key that begins with the letters of the scheme', () => {
+  it('the credential of a caller may begin with the letters of the scheme', () => {
     expect(credentialOf('bearerkey')).toBe('bearerkey')
   })
 
@@ -108,13 +108,13 @@ describe('the credential of a caller', () => {
     expect(credentialOf(undefined)).toBeUndefined())
 
   it.each(['', 'Bearer', 'Bearer ', 'two words', 'Bearer a b', 'ümlaut', 'x'.repeat(4097)])(
-    'the credential of a caller refuses %j',
+    'the credential of a caller is refused: %j',
     (header) => {
       expect(() => credentialOf(header)).toThrow(ValidationError)
     },
   )
 
-  it('the credential of a caller does not repeat a refused credential', () => {
+  it('a refused credential is not repeated', () => {
     try {
       credentialOf('Bearer SECRET WORDS')
       expect.unreachable()

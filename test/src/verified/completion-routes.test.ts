@@ -121,10 +121,13 @@ describe('credentials', () => {
     [{}, 'gpt-4o', 'openai', 'sk-operator-key-1'],
     [{}, 'demo/echo', 'demo', null],
     [{ 'fine-tune-authorization': 'sk-mine' }, 'demo/echo', 'demo', 'sk-mine'],
-  ])('the credentials %j with %s are for %s: %s', async (headers, model, provider, credential) => {
-    expect((await postChat(gateway, { ...CHAT_REQUEST, model }, { headers })).status).toBe(200)
-    expect(newest()?.call).toMatchObject({ provider, credential })
-  })
+  ])(
+    'a call with the headers %j for the model %s goes to %s with the credential %s',
+    async (headers, model, provider, credential) => {
+      expect((await postChat(gateway, { ...CHAT_REQUEST, model }, { headers })).status).toBe(200)
+      expect(newest()?.call).toMatchObject({ provider, credential })
+    },
+  )
 
   it('a call without any credential is refused before anything is sent', async () => {
     const poor = await startGateway()
@@ -150,15 +153,12 @@ describe('refusals', () => {
     [{ 'content-type': 'application/jsonp' }, 415, 'unsupported_media_type'],
     [{ 'content-encoding': 'gzip' }, 415, 'unsupported_media_type'],
     [{ 'fine-tune-authorization': 'two words' }, 422, ['header.fine-tune-authorization']],
-  ])(
-    'a verified completion with headers %j is answered with %i %s',
-    async (headers, status, code) => {
-      expect(await outcomeOf(await postChat(gateway, CHAT_REQUEST, { headers }))).toEqual([
-        status,
-        code,
-      ])
-    },
-  )
+  ])('a call with the headers %j is refused with %i %s', async (headers, status, code) => {
+    expect(await outcomeOf(await postChat(gateway, CHAT_REQUEST, { headers }))).toEqual([
+      status,
+      code,
+    ])
+  })
 
   it('a call without a key is told so, with the challenge', async () => {
     const reply = await fetch(gateway.url + VERIFIED_PATH, { method: 'POST', body: '{}' })
@@ -218,10 +218,13 @@ describe('refusals', () => {
     ['provider_timeout', 504, 504, 'provider_timeout'],
     ['log_full', 503, 503, 'log_full'],
     ['internal_error', 500, 500, 'internal_server_error'],
-  ] as const)('the fault %s of the enclave', async (code, status, told, toldCode) => {
-    gateway.enclave.setScript(answerFault({ status, code, message: 'words' }))
-    expect(await outcomeOf(await postChat(gateway, CHAT_REQUEST))).toEqual([told, toldCode])
-  })
+  ] as const)(
+    'the fault %s of the enclave is answered with %i',
+    async (code, status, told, toldCode) => {
+      gateway.enclave.setScript(answerFault({ status, code, message: 'words' }))
+      expect(await outcomeOf(await postChat(gateway, CHAT_REQUEST))).toEqual([told, toldCode])
+    },
+  )
 
   it("a provider's own refusal leaves no record", async () => {
     const { size } = gateway.committer.status()

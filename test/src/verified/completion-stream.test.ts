@@ -290,7 +290,7 @@ describe('faults', () => {
     })
   })
 
-  it('faults of a verified stream have no code on the line of a stream that went well', async () => {
+  it('the line of a stream that went well has no code of a fault', async () => {
     const [line] = await linesOf('went-well')
     expect(line).toMatchObject({ msg: 'request', status: 200, isWhole: true })
     expect(line).not.toHaveProperty('error')
@@ -358,7 +358,7 @@ describe('a caller who leaves', () => {
         arrived.response.write(encode(CHUNKS[0] ?? {}))
       },
     ],
-  ])('%s ends the call to the enclave at once', async (_, script) => {
+  ])('a caller who leaves %s ends the call to the enclave at once', async (_, script) => {
     gateway.enclave.setScript(script)
     const before = gateway.enclave.calls.length
     const connection = await connectRaw(gateway.port)

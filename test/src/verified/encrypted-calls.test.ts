@@ -230,7 +230,7 @@ describe('an encrypted call is refused in the clear', () => {
     expect(gateway.logLines.join('')).not.toContain(secret)
   })
 
-  it('an encrypted call is refused in the clear when it is longer than any may be, by its length or as it comes', async () => {
+  it('an encrypted call longer than any may be is refused in the clear, by its length or as it comes', async () => {
     const long = Buffer.alloc(12 * 2 ** 20)
     expect(await outcomeOf(await call({}, { body: long }))).toEqual([413, 'payload_too_large'])
     script(async ({ request }) => void (await readAll(request)))
@@ -255,16 +255,13 @@ describe('an encrypted call is refused in the clear', () => {
       { 'affidavit-notary': `0x${'12'.repeat(20)}` },
       answering(),
     ],
-  ])(
-    'an encrypted call is refused in the clear with EHBP’s own problem when its key is nobody’s: %s',
-    async (_, headers, next) => {
-      script(next)
-      const reply = await call(headers, { body: Buffer.alloc(8 * 2 ** 20) })
-      expect(reply.status).toBe(422)
-      expect(reply.headers.get('content-type')).toBe('application/problem+json')
-      expect(await reply.json()).toMatchObject({ type: KEY_CONFIG_PROBLEM })
-    },
-  )
+  ])('a key that is nobody’s is refused with EHBP’s own problem: %s', async (_, headers, next) => {
+    script(next)
+    const reply = await call(headers, { body: Buffer.alloc(8 * 2 ** 20) })
+    expect(reply.status).toBe(422)
+    expect(reply.headers.get('content-type')).toBe('application/problem+json')
+    expect(await reply.json()).toMatchObject({ type: KEY_CONFIG_PROBLEM })
+  })
 
   it('an encrypted call is refused in the clear with what its enclave says of a call that it could not open', async () => {
     for (const [code, status] of [
@@ -294,7 +291,7 @@ describe('an encrypted call is refused in the clear', () => {
 })
 
 describe('the end of an encrypted call', () => {
-  it('an encrypted call is told to the enclave when its caller leaves, before its answer and within it', async () => {
+  it('the enclave is told when the caller of an encrypted call leaves, before its answer and within it', async () => {
     for (const begins of [false, true]) {
       const arrived = Promise.withResolvers<Promise<void>>()
       script(async ({ request, record, left }) => {
@@ -343,7 +340,7 @@ describe('the end of an encrypted call', () => {
     expect(gateway.logLines.join('')).not.toContain('"msg":"unexpected error"')
   })
 
-  it('an encrypted call cuts an answer that its enclave cut: half of one must not look whole', async () => {
+  it('an answer that its enclave cut is cut: half of one must not look whole', async () => {
     script(async ({ request, response, record }) => {
       await readAll(request)
       record('head', HEAD)

@@ -130,7 +130,7 @@ describe('content that is encrypted in the database', () => {
     expect(found).toMatchObject({ completions: [{ hash }] })
   })
 
-  it('encrypted content is encrypted under a new key by a command, after which the old one is not needed', async () => {
+  it('content is encrypted under a new key by a command, after which the old one is not needed', async () => {
     const hash = await ask('asked under the first key')
     const key = (await affidavit('content', 'key')).stdout
     expect(cipherOf(key).keyIds).toHaveLength(1)
@@ -213,7 +213,7 @@ describe('a completion that its account erases', () => {
     }
   })
 
-  it('a completion that its account erases is not one of another account, whatever that may read', async () => {
+  it('a completion of another account cannot be erased, whatever that account may read', async () => {
     const hash = await ask('not theirs to erase')
     expect(await outcomeOf(await erase(hash, { key: otherKey }))).toEqual([404, 'not_found'])
     const all = await gateway.keys.create({
@@ -266,7 +266,7 @@ describe('affidavit erase', () => {
     })
   })
 
-  it('affidavit erase sets how long an account’s content is kept', async () => {
+  it('affidavit sets how long an account’s content is kept', async () => {
     expect((await affidavit('accounts', 'set-retention', 'tests', '30')).code).toBe(0)
     expect((await affidavit('accounts', 'set-retention', 'tests')).code).toBe(0)
     expect((await affidavit('accounts', 'set-retention', 'nobody', '30')).code).toBe(1)

@@ -176,7 +176,7 @@ describe('createEvidence', () => {
     }
   })
 
-  it('createEvidence is for everybody what redacting it makes, whoever asked for the completion', async () => {
+  it('public evidence is what redacting makes for everybody, whoever asked for the completion', async () => {
     const { evidence } = evidenceOf({ proof: PROOF }, { isOpen: false })
     const redacted = redactBundle(bundle, { request: true, response: true })
     const text = await evidence.findPublic(STORED.hash)
@@ -184,7 +184,7 @@ describe('createEvidence', () => {
     expect(await evidence.findPublic('00'.repeat(32))).toBeNull()
   })
 
-  it('createEvidence looks among all records, or the account’s own where histories are kept apart', async () => {
+  it('evidence is looked for among all records, or the account’s own where histories are kept apart', async () => {
     const open = evidenceOf({})
     await open.read()
     const closed = evidenceOf({}, { isOpen: false })

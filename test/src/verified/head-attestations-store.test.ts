@@ -57,14 +57,14 @@ describe.each(DATABASE_KINDS)('head attestations store on %s', (kind) => {
     return found && { ...found, root: new Uint8Array(found.root) }
   }
 
-  it('head attestations store gives what was kept', async () => {
+  it('the store of head attestations gives what was kept', async () => {
     const logId = nextLogId++
     const attestation = make({ size: 2 ** 50, blockNumber: 2 ** 50 })
     await store.keep({ logId, ...attestation })
     expect(await everything(logId)).toEqual([attestation])
   })
 
-  it('head attestations store keeps of each size the first and the newest', async () => {
+  it('the store keeps of each size the first and the newest attestation', async () => {
     const logId = nextLogId++
     const all = Array.from({ length: 5 }, (_, at) => make({ createdAt: CREATED_AT + at }))
     for (const attestation of all) await store.keep({ logId, ...attestation })
@@ -73,7 +73,7 @@ describe.each(DATABASE_KINDS)('head attestations store on %s', (kind) => {
     expect(await everything(logId)).toEqual([other, all[0], all[4]])
   })
 
-  it('head attestations store weighs the documents of a range by size, without those of other sizes and logs', async () => {
+  it('the documents of a range are weighed by size, without those of other sizes and logs', async () => {
     const logId = nextLogId++
     for (const [size, bytes] of [
       [0, 7],
@@ -94,7 +94,7 @@ describe.each(DATABASE_KINDS)('head attestations store on %s', (kind) => {
     expect(await weigh(3, 2 ** 49)).toEqual([])
   })
 
-  it('head attestations store takes a newer one of the same second, and none that is older than the newest', async () => {
+  it('a newer attestation of the same second is taken, and none that is older than the newest', async () => {
     const logId = nextLogId++
     const [first, newest, same, older] = [0, 9, 9, 5].map((at) =>
       make({ createdAt: CREATED_AT + at }),
@@ -104,7 +104,7 @@ describe.each(DATABASE_KINDS)('head attestations store on %s', (kind) => {
     expect(await everything(logId)).toEqual([first, same])
   })
 
-  it('head attestations store keeps two of a size when many are kept at once, the last of them the newest', async () => {
+  it('two attestations of a size are kept when many are kept at once, the last of them the newest', async () => {
     const logId = nextLogId++
     const all = Array.from({ length: 40 }, (_, at) => make({ createdAt: CREATED_AT + at }))
     await Promise.all(all.toReversed().map((attestation) => store.keep({ logId, ...attestation })))
@@ -115,7 +115,7 @@ describe.each(DATABASE_KINDS)('head attestations store on %s', (kind) => {
     expect(kept.map(({ createdAt }) => createdAt)).toContain(CREATED_AT + 39)
   })
 
-  it('head attestations store gives those of a range, by size, and of one log alone', async () => {
+  it('the store gives the attestations of a range, by size, and of one log alone', async () => {
     const logId = nextLogId++
     for (const size of [7, 0, 3, 5]) await store.keep({ logId, ...make({ size }) })
     await store.keep({ logId: nextLogId++, ...make({ size: 4 }) })
@@ -128,7 +128,7 @@ describe.each(DATABASE_KINDS)('head attestations store on %s', (kind) => {
     expect(await sizesOf(7, null)).toEqual([])
   })
 
-  it('head attestations store finds the root of every size that is committed, and none above or of an unknown log', async () => {
+  it('the root of every size that is committed is found, and none above or of an unknown log', async () => {
     const log = makeLog()
     const { notary } = log
     expect(await findRoot(notary, 0)).toBeNull()

@@ -69,12 +69,12 @@ describe('the query of the history', () => {
 describe('the hash of a completion', () => {
   const hash = 'ab'.repeat(32)
 
-  it.each([hash, `0x${hash}`, hash.toUpperCase()])('the hash of a completion takes %s', (text) => {
+  it.each([hash, `0x${hash}`, hash.toUpperCase()])('the hash of a completion may be %s', (text) => {
     expect(validate('path', hashParameter, { hash: text })).toEqual({ hash })
   })
 
   it.each(['', hash.slice(2), `${hash}00`, `x${hash.slice(1)}`, `${hash}\n`, '%zz'])(
-    'the hash of a completion refuses %j',
+    'the hash of a completion may not be %j',
     (text) => {
       expect(faultsOf(() => validate('path', hashParameter, { hash: text }))).toEqual([
         ['path.hash', 'string_pattern_mismatch'],

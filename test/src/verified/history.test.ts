@@ -70,7 +70,7 @@ async function readAll(history: ReturnType<typeof storeOf>['history'], limit: nu
 
 describe('createHistory', () => {
   it.each([1, 7, FIRST_SLICE, FIRST_SLICE + 1, 100, 1000])(
-    'createHistory pages of %i give each record once',
+    'pages of %i give each record of the history once',
     async (limit) => {
       const { history } = storeOf(523, 10)
       const { ids, pages } = await readAll(history, limit)
@@ -79,7 +79,7 @@ describe('createHistory', () => {
     },
   )
 
-  it('createHistory ends a page early rather than hold more than it may, and goes on where it ended', async () => {
+  it('a page ends early rather than hold more than it may, and the next goes on where it ended', async () => {
     const { history, limits } = storeOf(40, PAGE_LENGTH_MAX / 6)
     const { ids, pages } = await readAll(history, 1000)
     expect(ids).toHaveLength(40)
@@ -87,13 +87,13 @@ describe('createHistory', () => {
     expect(Math.max(...limits)).toBe(FIRST_SLICE)
   })
 
-  it('createHistory gives a record that is larger than a page by itself', async () => {
+  it('a record that is larger than a page is given by itself', async () => {
     const { history } = storeOf(3, PAGE_LENGTH_MAX)
     const text = await history.list({ ...query, limit: 10 })
     expect(JSON.parse(text)).toMatchObject({ completions: [{ id: 'id-0' }], cursor: 'id-0' })
   })
 
-  it('createHistory reads small records in few queries', async () => {
+  it('small records are read in few queries', async () => {
     const { history, limits } = storeOf(2000, 10)
     await history.list({ ...query, limit: 1000 })
     expect(limits.length).toBeLessThan(7)

@@ -47,7 +47,7 @@ describe.each(DATABASE_KINDS)('anchors of intervals on %s', (kind) => {
     relayer = randomRelayer()
   })
 
-  it('anchors of intervals is one for all commits of an interval, and callers wait for it', async () => {
+  it('an anchor is one for all commits of an interval, and callers wait for it', async () => {
     const running = start(LONG_MS)
     const answers: Promise<StoredRecord>[] = []
     for (let leaf = 0; leaf < 3; leaf++) {
@@ -66,7 +66,7 @@ describe.each(DATABASE_KINDS)('anchors of intervals on %s', (kind) => {
     expect(running.complaints).toEqual([])
   })
 
-  it('anchors of intervals ends by itself when the interval is over', async () => {
+  it('an interval of anchors ends by itself when it is over', async () => {
     const running = start(50)
     const { index } = log.seal()
     const record = await running.committer.waitFor(log.notary(), index, never)
@@ -76,7 +76,7 @@ describe.each(DATABASE_KINDS)('anchors of intervals on %s', (kind) => {
     await running.committer.stop()
   })
 
-  it('anchors of intervals has its records in no list and no log before it is made', async () => {
+  it('records are in no list and no log before the anchor of their interval is made', async () => {
     const running = start(LONG_MS)
     log.seal()
     await committed(running, 1)
@@ -111,7 +111,7 @@ describe.each(DATABASE_KINDS)('anchors of intervals on %s', (kind) => {
     await Promise.all([running.committer.stop(), other.committer.stop()])
   })
 
-  it('anchors of intervals is made by a stop', async () => {
+  it('the anchor of an interval is made by a stop', async () => {
     const running = start(LONG_MS)
     const answer = running.committer.waitFor(log.notary(), log.seal().index, never)
     await committed(running, 1)
@@ -119,7 +119,7 @@ describe.each(DATABASE_KINDS)('anchors of intervals on %s', (kind) => {
     expect((await answer).txHash).toBe(running.signed[0]?.hash)
   })
 
-  it('anchors of intervals is made after a crash, also with its enclave gone', async () => {
+  it('the anchor of an interval is made after a crash, also with its enclave gone', async () => {
     const crashed = start(LONG_MS)
     crashed.committer.waitFor(log.notary(), log.seal().index, never).catch(() => undefined)
     await committed(crashed, 1)
@@ -136,7 +136,7 @@ describe.each(DATABASE_KINDS)('anchors of intervals on %s', (kind) => {
     await Promise.all([committer.stop(), crashed.committer.stop()])
   })
 
-  it('anchors of intervals is found by whoever looks when nobody made it', async () => {
+  it('an anchor that nobody made is found by whoever looks', async () => {
     const crashed = start(LONG_MS)
     log.seal()
     await committed(crashed, 1)
@@ -149,7 +149,7 @@ describe.each(DATABASE_KINDS)('anchors of intervals on %s', (kind) => {
     await Promise.all([other.committer.stop(), crashed.committer.stop()])
   })
 
-  it('anchors of intervals is made once, whatever fails around it', async () => {
+  it('the anchor of an interval is made once, whatever fails around it', async () => {
     const running = start(20)
     let failures = 4
     running.script.beforeAnchor = () => {
@@ -170,7 +170,7 @@ describe.each(DATABASE_KINDS)('anchors of intervals on %s', (kind) => {
     await running.committer.stop()
   })
 
-  it('anchors of intervals is not made when a commit with an anchor of its own came after it', async () => {
+  it('no anchor of an interval is made when a commit with an anchor of its own came after it', async () => {
     const first = start(LONG_MS)
     log.seal()
     await committed(first, 1)

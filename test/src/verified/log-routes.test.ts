@@ -178,7 +178,7 @@ describe('a log', () => {
     ['?limit=1001', 'query.limit'],
     ['?cursor=x', 'query.cursor'],
     [`?cursor=${UNKNOWN}`, 'query.cursor'],
-  ])('a log is not listed by %s', async (query, loc) => {
+  ])('logs are not listed by the query %s', async (query, loc) => {
     expect(await outcomeOf(await fetch(`${gateway.url}/v1/log${query}`))).toEqual([422, [loc]])
   })
 
@@ -208,11 +208,11 @@ describe('a log', () => {
     ['/leaves?start=4&end=3', ['query.start']],
     ['/leaves?end=8', ['query.end']],
     ['/leaves?start=&end=1', ['query.start']],
-  ])('a log refuses %s', async (path, locs) => {
+  ])('a log refuses the read %s', async (path, locs) => {
     expect(await outcomeOf(await fetchLog(path))).toEqual([422, locs])
   })
 
-  it('a log tells a notary that is malformed from one that has no log', async () => {
+  it('a notary that is malformed is told from one that has no log', async () => {
     for (const path of ['', '/heads', '/inclusion?index=0', '/consistency?from=0', '/leaves']) {
       expect(await outcomeOf(await fetchLog(path, UNKNOWN))).toEqual([404, 'not_found'])
       for (const text of ['x', `${notary}0`, notary.slice(0, -1), '%zz', '..%2f..'])
@@ -272,11 +272,11 @@ describe('the records of a log', () => {
     ['?start=-1', 'query.start'],
     ['?limit=0', 'query.limit'],
     ['?limit=101', 'query.limit'],
-  ])('the records of a log refuse %s', async (query, loc) => {
+  ])('the records of a log refuse the query %s', async (query, loc) => {
     expect(await outcomeOf(await getPath(gateway, path(query)))).toEqual([422, [loc]])
   })
 
-  it('the records of a log of another notary are not there', async () => {
+  it('the records of another notary are not there', async () => {
     expect(await outcomeOf(await getPath(gateway, path('', UNKNOWN)))).toEqual([404, 'not_found'])
   })
 

@@ -72,7 +72,7 @@ describe.each(DATABASE_KINDS)('logs store on %s', (kind) => {
       expect(roots).toHaveLength(SIZE + 1)
     }, 60_000)
 
-    it('a log of thousands of leaves gives inclusion proofs that verify, of every leaf at every size', async () => {
+    it('the store of logs gives inclusion proofs that verify, of every leaf at every size', async () => {
       const places = fc
         .integer({ min: 1, max: SIZE })
         .chain((size) => fc.tuple(fc.constant(size), fc.integer({ min: 0, max: size - 1 })))
@@ -87,7 +87,7 @@ describe.each(DATABASE_KINDS)('logs store on %s', (kind) => {
       )
     })
 
-    it('a log of thousands of leaves gives consistency proofs that verify, between all sizes', async () => {
+    it('the store of logs gives consistency proofs that verify, between all sizes', async () => {
       const sizes = fc.tuple(fc.integer({ min: 0, max: SIZE }), fc.integer({ min: 0, max: SIZE }))
       await fc.assert(
         fc.asyncProperty(sizes, async ([one, other]) => {
@@ -100,7 +100,7 @@ describe.each(DATABASE_KINDS)('logs store on %s', (kind) => {
       )
     })
 
-    it('a log of thousands of leaves reads few nodes for a proof: at most three times the height of the tree', async () => {
+    it('few nodes are read for a proof: at most three times the height of the tree', async () => {
       let rows = 0
       const counted = createLogsStore({
         queries: database.queries.withPlugin({
@@ -125,7 +125,7 @@ describe.each(DATABASE_KINDS)('logs store on %s', (kind) => {
       }
     })
 
-    it('a log of thousands of leaves gives the leaves of any range, in order', async () => {
+    it('the store of logs gives the leaves of any range, in order', async () => {
       for (const [start, end] of [
         [0, SIZE],
         [1_100, 1_120],
@@ -137,7 +137,7 @@ describe.each(DATABASE_KINDS)('logs store on %s', (kind) => {
         )
     })
 
-    it('a log of thousands of leaves gives no proof over nodes that are not stored', async () => {
+    it('the store of logs gives no proof over nodes that are not stored', async () => {
       await expect(logs.readInclusion({ logId, index: 0, size: SIZE + 1 })).rejects.toThrow(
         'stored node',
       )
@@ -150,7 +150,7 @@ describe.each(DATABASE_KINDS)('logs store on %s', (kind) => {
     })
   })
 
-  it('a log of thousands of leaves describes a log: size, root, newest mined head, newest document', async () => {
+  it('a log is described: size, root, newest mined head, newest document', async () => {
     const log = makeLog()
     const { stored } = await store(log, [2, 1, 3])
     const last = stored.at(-1)
@@ -189,7 +189,7 @@ describe.each(DATABASE_KINDS)('logs store on %s', (kind) => {
     })
   })
 
-  it('a log of thousands of leaves describes a log without leaves', async () => {
+  it('a log without leaves is described', async () => {
     const log = makeLog()
     await store(log, [])
     expect(await logs.find(log.notary)).toMatchObject({
@@ -200,7 +200,7 @@ describe.each(DATABASE_KINDS)('logs store on %s', (kind) => {
     expect(await logs.find(randomAddress())).toBeNull()
   })
 
-  it('a log of thousands of leaves lists logs newest first, in pages', async () => {
+  it('logs are listed newest first, in pages', async () => {
     const own = await source.open()
     const listed = createLogsStore(own)
     const notaries: string[] = []
@@ -221,7 +221,7 @@ describe.each(DATABASE_KINDS)('logs store on %s', (kind) => {
     expect(await listed.list({ limit: 2, cursor: randomAddress() })).toBe('unknown_cursor')
   })
 
-  it('a log of thousands of leaves lists heads by size, of one log, whatever became of their anchors', async () => {
+  it('heads are listed by size, of one log, whatever became of their anchors', async () => {
     const log = makeLog()
     const { state, stored } = await store(log, [2, 1, 3, 1])
     await store(makeLog(), [1])
@@ -249,7 +249,7 @@ describe.each(DATABASE_KINDS)('logs store on %s', (kind) => {
     expect(await sizesBefore(0, 2)).toEqual([])
   })
 
-  it('a log of thousands of leaves reads no more heads than it gives, in a database without statistics', async () => {
+  it('no more heads are read than are given, in a database without statistics', async () => {
     const COUNT = 3_000
     const own = await source.open()
     const log = makeLog()

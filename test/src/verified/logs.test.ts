@@ -76,7 +76,7 @@ describe('createLogs', () => {
     expect(asked).toEqual([LEAVES_MAX, LEAVES_MAX, 5_000])
   })
 
-  it('createLogs says an attestation as the others are said', async () => {
+  it('an attestation of a log is given with all its members', async () => {
     const { service } = createTestLogs()
     expect(await service.heads(NOTARY, { limit: 2, cursor: null, order: 'asc' })).toEqual({
       notary: NOTARY,

@@ -91,7 +91,7 @@ it('the list of verified models gives one by its id, with slashes in it as they 
   ])
 })
 
-it('the list of verified models serves the official SDK', async () => {
+it('the official SDK is served the models', async () => {
   const client = new OpenAI({
     baseURL: `${gateway.url}/v1/verified`,
     apiKey: gateway.key,
@@ -103,7 +103,7 @@ it('the list of verified models serves the official SDK', async () => {
 })
 
 it.each(['/v1/verified/embeddings', '/v1/verified/images/generations', '/v1/verified/completions'])(
-  'the list of verified models answers %s, which is not there, with what is',
+  'the path %s, which is not there, is answered with what is',
   async (path) => {
     const reply = await getPath(gateway, path)
     expect(await outcomeOf(reply.clone())).toEqual([404, 'not_found'])

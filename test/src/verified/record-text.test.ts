@@ -44,7 +44,7 @@ describe('echoRequest', () => {
     expect(hashCompletion({ request: echo, response }).requestHash).toBe(requestHash)
   })
 
-  it('echoRequest hashes to the same value, whatever the request, through JSON text and back', () => {
+  it('an echoed request hashes to the same value, whatever it is, through JSON text and back', () => {
     const member = fc.constantFrom(
       ...ECHOED_MEMBERS,
       'role',

@@ -67,7 +67,7 @@ describe.each(DATABASE_KINDS)('records store on %s', (kind) => {
     return pages
   }
 
-  it('records store gives back all that was stored', async () => {
+  it('the store of records gives back all that was stored', async () => {
     const log = makeLog()
     const document = randomBytes(500)
     const accountId = crypto.randomUUID()
@@ -92,7 +92,7 @@ describe.each(DATABASE_KINDS)('records store on %s', (kind) => {
     })
   })
 
-  it('records store gives every record an inclusion path to the head of its own commit', async () => {
+  it('every record has an inclusion path to the head of its own commit', async () => {
     const accountId = crypto.randomUUID()
     const log = makeLog()
     const sizes = [1, 2, 1, 5, 8, 3, 1, 13, 30]
@@ -117,7 +117,7 @@ describe.each(DATABASE_KINDS)('records store on %s', (kind) => {
     }
   })
 
-  it('records store lists the records of a log from a leaf on, everybody’s or one account’s, among those of other logs', async () => {
+  it('the records of a log are listed from a leaf on, everybody’s or one account’s, among other logs', async () => {
     const [one, other] = [crypto.randomUUID(), crypto.randomUUID()]
     const owners = [one, other, other, one, other, one, one]
     const log = makeLog()
@@ -148,7 +148,7 @@ describe.each(DATABASE_KINDS)('records store on %s', (kind) => {
     expect(found).toEqual(await records.findByIndex(log.notary, 3))
   })
 
-  it('records store finds nothing that is not there', async () => {
+  it('the store of records finds nothing that is not there', async () => {
     const log = makeLog()
     await storeCommits(commits, log, [[{}]])
     expect(await records.findByIndex(log.notary, 1)).toBeNull()
@@ -156,7 +156,7 @@ describe.each(DATABASE_KINDS)('records store on %s', (kind) => {
     expect(await records.findByHash('ab'.repeat(32), { accountId: null })).toBeNull()
   })
 
-  it('records store finds the first of several records with the same hash', async () => {
+  it('the first of several records with the same hash is found', async () => {
     const hash = randomBytes(32).toString('hex')
     const log = makeLog()
     const { stored } = await storeCommits(commits, log, [
@@ -167,7 +167,7 @@ describe.each(DATABASE_KINDS)('records store on %s', (kind) => {
     expect(found?.id).toBe(stored[0]?.records[1]?.id)
   })
 
-  it('records store finds the first of an account when others have the same hash', async () => {
+  it('the first record of an account is found when others have the same hash', async () => {
     const hash = randomBytes(32).toString('hex')
     const [mine, theirs] = [crypto.randomUUID(), crypto.randomUUID()]
     const { stored } = await storeCommits(commits, makeLog(), [
@@ -184,7 +184,7 @@ describe.each(DATABASE_KINDS)('records store on %s', (kind) => {
   })
 
   it.each([1, 7, 20, 100])(
-    'records store pages through an account, newest first, %i at a time',
+    'an account is paged through, newest first, %i at a time',
     async (limit) => {
       const accountId = crypto.randomUUID()
       const stored = await storeFor(accountId, 20)
@@ -196,7 +196,7 @@ describe.each(DATABASE_KINDS)('records store on %s', (kind) => {
     },
   )
 
-  it('records store ends with the id of the last record while there is more, and with null when there is none', async () => {
+  it('a page ends with the id of the last record while there is more, and with null when there is none', async () => {
     const accountId = crypto.randomUUID()
     const stored = await storeFor(accountId, 3)
     expect(await records.list({ accountId, limit: 2, cursor: null })).toMatchObject({
@@ -211,7 +211,7 @@ describe.each(DATABASE_KINDS)('records store on %s', (kind) => {
     })
   })
 
-  it('records store neither repeats nor skips a record while others are added between pages', async () => {
+  it('pages neither repeat nor skip a record while others are added between them', async () => {
     const accountId = crypto.randomUUID()
     const before = await storeFor(accountId, 20)
     const pages = await walk(accountId, 3, async () => {
@@ -221,7 +221,7 @@ describe.each(DATABASE_KINDS)('records store on %s', (kind) => {
     expect(pages.flat().map(({ id }) => id)).toEqual(before.map(({ id }) => id).toReversed())
   })
 
-  it('records store shows an account its own records only, and everybody everything', async () => {
+  it('an account is shown its own records only, and everybody everything', async () => {
     const [mine, theirs] = [crypto.randomUUID(), crypto.randomUUID()]
     const { stored } = await storeCommits(commits, makeLog(), [
       [{ accountId: mine }, { accountId: theirs }, { accountId: null }, { accountId: mine }],
@@ -238,13 +238,13 @@ describe.each(DATABASE_KINDS)('records store on %s', (kind) => {
     ['that is no uuid', () => "'; drop table records; --"],
     ['that is empty', () => ''],
     ['of the nil uuid', () => '00000000-0000-0000-0000-000000000000'],
-  ])('records store does not know a cursor %s', async (_, makeCursor) => {
+  ])('a cursor %s is not known', async (_, makeCursor) => {
     expect(await records.list({ accountId: null, limit: 10, cursor: makeCursor() })).toBe(
       'unknown_cursor',
     )
   })
 
-  it('records store gives the records that fit, newest first', async () => {
+  it('a page gives the records that fit, newest first', async () => {
     const accountId = crypto.randomUUID()
     const receipt = (requested: string, encrypted?: boolean) =>
       JSON.stringify({ model: { requested, returned: 'b' }, encrypted })
@@ -271,7 +271,7 @@ describe.each(DATABASE_KINDS)('records store on %s', (kind) => {
     expect(await found({ since: 20, until: 30 })).toEqual([1, null])
   })
 
-  it('records store looks at so many records for a page with filters, and goes on where it ended', async () => {
+  it('a page with filters looks at so many records, and the next goes on where it ended', async () => {
     const accountId = crypto.randomUUID()
     const { stored } = await storeCommits(commits, makeLog(), [
       [{ accountId, outcome: 'upstream_error' }, { accountId }],
@@ -292,7 +292,7 @@ describe.each(DATABASE_KINDS)('records store on %s', (kind) => {
     expect(second).toMatchObject({ records: [{ id: fitting?.id }], cursor: null, isCut: false })
   })
 
-  it("records store does not know another account's record as a cursor, so that ids tell nothing", async () => {
+  it("another account's record is not known as a cursor, so that ids tell nothing", async () => {
     const [theirs] = await storeFor(crypto.randomUUID(), 1)
     const cursor = theirs?.id ?? ''
     expect(await records.list({ accountId: crypto.randomUUID(), limit: 10, cursor })).toBe(
@@ -301,7 +301,7 @@ describe.each(DATABASE_KINDS)('records store on %s', (kind) => {
     expect(await records.list({ accountId: null, limit: 10, cursor })).not.toBe('unknown_cursor')
   })
 
-  it('records store takes a cursor in upper case', async () => {
+  it('the store of records takes a cursor in upper case', async () => {
     const accountId = crypto.randomUUID()
     const stored = await storeFor(accountId, 2)
     const page = await records.list({
@@ -312,12 +312,12 @@ describe.each(DATABASE_KINDS)('records store on %s', (kind) => {
     expect(page).toMatchObject({ records: [{ id: stored[0]?.id }] })
   })
 
-  it('records store gives an empty page of an account without records', async () => {
+  it('an account without records has an empty page', async () => {
     const page = await records.list({ accountId: crypto.randomUUID(), limit: 10, cursor: null })
     expect(page).toEqual({ records: [], cursor: null, isCut: false })
   })
 
-  it('records store keeps the seconds at which the enclave finished', async () => {
+  it('the seconds at which the enclave finished are kept', async () => {
     const log = makeLog()
     await storeCommits(commits, log, [[{ createdAt: 4_102_444_800 }, {}]])
     expect(await records.findByIndex(log.notary, 0)).toMatchObject({ createdAt: 4_102_444_800 })
@@ -346,7 +346,7 @@ describe.each(DATABASE_KINDS)('reader of attestation documents on %s', (kind) =>
   }
   const deleteAll = () => database.queries.deleteFrom('attestation_documents').execute()
 
-  it('reader of attestation documents gives documents in base64, however often they are asked for', async () => {
+  it('the reader of documents gives them in base64, however often they are asked for', async () => {
     const documents = await storeDocuments(3)
     const read = createDocumentReader(database.queries)
     const digests = documents.map(digestOf)
@@ -354,7 +354,7 @@ describe.each(DATABASE_KINDS)('reader of attestation documents on %s', (kind) =>
     expect(digests.map(lookup)).toEqual(documents.map((document) => document.toString('base64')))
   })
 
-  it('reader of attestation documents reads no document twice while it is remembered', async () => {
+  it('the reader of documents reads none twice while it is remembered', async () => {
     const [document = randomBytes(0)] = await storeDocuments(1)
     const read = createDocumentReader(database.queries)
     await read([digestOf(document)])
@@ -363,7 +363,7 @@ describe.each(DATABASE_KINDS)('reader of attestation documents on %s', (kind) =>
     expect(lookup(digestOf(document))).toBe(document.toString('base64'))
   })
 
-  it('reader of attestation documents forgets the document that was not used for longest', async () => {
+  it('the reader of documents forgets the one that was not used for longest', async () => {
     const documents = await storeDocuments(DOCUMENTS_CACHED_MAX + 1)
     const digests = documents.map(digestOf)
     const [first, second] = digests

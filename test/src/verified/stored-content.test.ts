@@ -118,7 +118,7 @@ describe.each(DATABASE_KINDS)('stored content on %s', (kind) => {
     expect(await find(withKeys(OLD), other)).toMatchObject(unreadable)
   })
 
-  it('stored content is refused to stand in the clear beside itself, or to come back once it was erased', async () => {
+  it('content may not stand in the clear beside itself, or come back once it was erased', async () => {
     const record = await storeOne(withKeys(OLD))
     const update = (values: string) =>
       sql`update records set ${sql.raw(values)} where id = ${record.id}`.execute(plain.queries)
@@ -301,7 +301,7 @@ describe.each(DATABASE_KINDS)('stored content on %s', (kind) => {
       for (const record of all) expect(await isStored(record)).toBe(false)
     })
 
-    it('erased content by retention is what is older than the days of its account, or else of the gateway', async () => {
+    it('content older than the days of its account, or else of the gateway, is erased by retention', async () => {
       const [standard, longer, shorter] = [
         await makeAccount(),
         await makeAccount(),
@@ -369,7 +369,7 @@ describe.each(DATABASE_KINDS)('stored content on %s', (kind) => {
       for (const { name } of accounts) expect(await erasures().findDue(name)).toBeNull()
     })
 
-    it('erased content has no prompt in any table', async () => {
+    it('content that was erased leaves no prompt in any table', async () => {
       const marked = { request: '{"q":"erased prompt 77aa"}', response: '{"a":"erased answer"}' }
       const record = await storeOne(plain, marked)
       expect(await dump()).toContain('erased prompt 77aa')

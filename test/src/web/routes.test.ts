@@ -14,7 +14,7 @@ beforeAll(async () => {
 })
 
 describe('the bundle', () => {
-  it.each(PAGES)('%s loads at most 100 kB at first, all of which there is', (name) => {
+  it.each(PAGES)('the page %s loads at most 100 kB at first, all of which there is', (name) => {
     const { script, imports, styles } = bundle.pages.get(name) ?? expect.fail()
     const bytes = [script, ...imports, ...styles].map(
       (asset) => gzipSync(bundle.assets.get(asset)?.text ?? expect.fail()).length,

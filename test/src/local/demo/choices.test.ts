@@ -9,7 +9,7 @@ describe('splitTokens', () => {
     ['a  b\n', ['a', ' ', ' b', '\n']],
     ['né🙂x', ['né', '🙂', 'x']],
     ['\u0000\ud800', ['\u0000', '\ud800']],
-  ])('splitTokens splits %j', (text, tokens) => {
+  ])('splitTokens splits the text %j', (text, tokens) => {
     expect(splitTokens(text)).toEqual(tokens)
     expect(splitTokens(text).join('')).toBe(text)
     expect(countTokens(text)).toBe(tokens.length)

@@ -34,7 +34,7 @@ describe('the demonstration of embeddings', () => {
     expect(vectorsOf({ input: [[1, 2], [3]] })[0]).toEqual(vectorsOf({ input: [1, 2] })[0])
   })
 
-  it('the demonstration of embeddings has as many numbers as are asked for, in base64 the same ones', () => {
+  it('a vector has as many numbers as are asked for, in base64 the same ones', () => {
     const [vector = []] = vectorsOf({ input: 'x', dimensions: 8 })
     expect(vector).toHaveLength(8)
     const [{ embedding } = { embedding: null }] = ask({

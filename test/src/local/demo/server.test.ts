@@ -149,7 +149,7 @@ describe('the answer', () => {
     })
   })
 
-  it("the demonstration's answer reads text parts of a message", async () => {
+  it('the demo reads text parts of a message', async () => {
     const content = [
       { type: 'text' as const, text: 'a' },
       { type: 'image_url' as const, image_url: { url: 'data:,' } },
@@ -327,7 +327,7 @@ describe('a request that is refused', () => {
       },
     ],
   ])(
-    'a request that is refused for %s has OpenAI’s error envelope',
+    'the demo refuses a request for %s with OpenAI’s error envelope',
     async (_, status, param, body) => {
       const answer = await post(body)
       expect(answer.status).toBe(status)
@@ -335,11 +335,11 @@ describe('a request that is refused', () => {
     },
   )
 
-  it('a request that is refused for a body over the limit is 413', async () => {
+  it('the demo answers a body over the limit with 413', async () => {
     expect((await post('x'.repeat(DEMO_BODY_BYTES_MAX + 1))).status).toBe(413)
   })
 
-  it('a request that is refused for another path is 404', async () => {
+  it('the demo answers another path with 404', async () => {
     expect((await fetch(`${url}/moderations`)).status).toBe(404)
   })
 })

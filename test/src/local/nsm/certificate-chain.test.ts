@@ -47,7 +47,7 @@ describe('createCertificateChain', () => {
     expect(new X509Certificate(chain.certificate).checkPrivateKey(chain.privateKey)).toBe(true)
   })
 
-  it('createCertificateChain keeps certificates until they are due', () => {
+  it('a certificate chain keeps certificates until they are due', () => {
     const chainAt = createCertificateChain(root, IDENTITY)
     const first = chainAt(START_MS)
     expect(chainAt(START_MS + 89 * MINUTE_MS)).toEqual(first)
@@ -56,14 +56,14 @@ describe('createCertificateChain', () => {
     expect(second.cabundle).toEqual(first.cabundle)
   })
 
-  it('createCertificateChain reissues what was made in the future when the clock is turned back', () => {
+  it('a certificate chain reissues what was made in the future when the clock is turned back', () => {
     const chainAt = createCertificateChain(root, IDENTITY)
     chainAt(START_MS + 10 * DAY_MS)
     for (const certificate of read(chainAt(START_MS)))
       expect(validity(certificate).from).toBeLessThanOrEqual(START_MS)
   })
 
-  it('createCertificateChain is valid at every moment of 30 days, nested, with half of the leaf ahead', () => {
+  it('a certificate chain is valid at every moment of 30 days, nested, with half of the leaf ahead', () => {
     const chainAt = createCertificateChain(root, IDENTITY)
     for (let now = START_MS; now < START_MS + 30 * DAY_MS; now += 53 * MINUTE_MS) {
       const spans = read(chainAt(now)).map(validity)

@@ -108,7 +108,7 @@ describe('names', () => {
         expect(String(value.valueBlock.value)).not.toMatch(/amazon|aws/i)
   })
 
-  it('names in certificates have common names within the 64 characters of RFC 5280', () => {
+  it('the common names are within the 64 characters of RFC 5280', () => {
     for (const certificate of ours) expect(commonName(certificate).length).toBeLessThanOrEqual(64)
   })
 })
@@ -122,7 +122,7 @@ describe('serial numbers', () => {
     }
   })
 
-  it('serial numbers of certificates of the leaf hold the enclave id and the second of issue, as on AWS', () => {
+  it('the serial number of the leaf holds the enclave id and the second of issue, as on AWS', () => {
     const serial = Buffer.from(at(ours, 4).serialNumber.valueBlock.valueHexView).toString('hex')
     expect(serial).toBe(
       `019fc8255f07a185${Math.floor(NOW_MS / 1000)
@@ -150,7 +150,7 @@ describe('key identifiers', () => {
     }
   })
 
-  it('key identifiers of certificates chain upwards', () => {
+  it('key identifiers chain each certificate to the one above', () => {
     for (const index of [1, 2, 3])
       expect(identifierIn(at(ours, index), '2.5.29.35')).toBe(subjectKeyId(at(ours, index - 1)))
   })

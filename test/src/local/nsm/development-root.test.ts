@@ -29,12 +29,12 @@ describe('openDevelopmentRoot', () => {
     expect(opened.privateKey.equals(made.privateKey)).toBe(true)
   })
 
-  it('openDevelopmentRoot says in its name what it is', async () => {
+  it('a development root says in its name what it is', async () => {
     const { certificate } = await openDevelopmentRoot(null, NOW_MS)
     expect(new X509Certificate(certificate).subject).toContain('CN=Affidavit development root')
   })
 
-  it('openDevelopmentRoot lays the certificate alone beside it, without the key, and restores it', async () => {
+  it('the certificate lies alone beside the development root, without the key, and is restored', async () => {
     const { certificate } = await openDevelopmentRoot(rootFile, NOW_MS)
     const file = rootCertificateFile(rootFile)
     expect(file).toBe(join(folder, 'nsm', 'root.crt.pem'))

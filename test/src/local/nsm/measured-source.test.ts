@@ -36,7 +36,7 @@ const register = (list: string) =>
   new Uint8Array(sha384(Buffer.concat([new Uint8Array(48), sha384(list)])))
 
 describe('measureSource', () => {
-  it('measureSource is the digest of the documented lists', async () => {
+  it('measureSource gives the digest of the documented lists', async () => {
     const runtime = `${RUNTIME.join('\n')}\n${sha384('{}').toString('hex')}  package-lock.json\n`
     const application = [
       `${sha384('a').toString('hex')}  attestation/a.ts\n`,
@@ -50,7 +50,7 @@ describe('measureSource', () => {
     })
   })
 
-  it('measureSource is the same for a copy of the checkout elsewhere', async () => {
+  it('measureSource gives the same for a copy of the checkout elsewhere', async () => {
     const before = await measure()
     await cp(root, join(folder, 'copy'), { recursive: true })
     expect(await measureSource({ root: join(folder, 'copy'), runtime: RUNTIME })).toEqual(before)
@@ -144,7 +144,7 @@ describe('parseGivenMeasurements', () => {
     ['a prefix', { ...registers, '2': `0x${'c'.repeat(94)}` }],
     ['a line break after the digits', { ...registers, '2': `${registers['2']}\n` }],
     ['a number', { ...registers, '0': 0 }],
-  ])('parseGivenMeasurements refuses %s', (_, value) => {
+  ])('parseGivenMeasurements refuses a text with %s', (_, value) => {
     expect(() => parse(value)).toThrow(FormatError)
   })
 
@@ -152,7 +152,7 @@ describe('parseGivenMeasurements', () => {
     ['no JSON', 'PCR0'],
     ['nothing', ''],
     ['a member twice', JSON.stringify(registers).replace('{', `{"0":"${registers['1']}",`)],
-  ])('parseGivenMeasurements refuses %s', (_, text) => {
+  ])('parseGivenMeasurements refuses a text with %s', (_, text) => {
     expect(() => parseGivenMeasurements(Buffer.from(text))).toThrow(JsonError)
   })
 })

@@ -176,7 +176,7 @@ describe('the validator', () => {
     })
   })
 
-  it('the validator accepts it by the measurements of this source, and not by others', async () => {
+  it('the validator accepts a document by the measurements of this source, and not by others', async () => {
     const document = await nsm.attest(input)
     const pcrs = decodeDocument(document).members.get('pcrs') as Map<number, Uint8Array>
     const expected = new Map([[2, new Uint8Array(pcrs.get(2) ?? [])]])

@@ -73,7 +73,7 @@ describe.each(DATABASE_KINDS)('the migrations on %s', (kind) => {
         insert into api_keys (id, account_id, secret_hash, name, created_at, scopes)
           select 'x', id, decode(repeat('00', 32), 'hex'), 'x', 0, '{inference,root}' from account`,
     ],
-  ])('the migrations refuses %s', async (_, statement) => {
+  ])('the migrated tables refuse %s', async (_, statement) => {
     await expect(statement.execute(database.queries)).rejects.toMatchObject({
       code: expect.stringMatching(/^23(514|503)$/),
     })

@@ -37,7 +37,7 @@ describe('heads that were seen', () => {
     expect(seen.find(NOTARY)).toEqual(headOf(3))
   })
 
-  it('heads that were seen say that a browser without a store keeps none', () => {
+  it('a browser without a store is said to keep no heads', () => {
     expect(createSeenHeads(null).keep(NOTARY, headOf(1))).toBe(false)
   })
 })

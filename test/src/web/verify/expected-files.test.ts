@@ -28,13 +28,13 @@ describe('a file of expectations', () => {
   })
 
   it.each(['', 'text', '[]', 'null', '{"a": 1}', '{"measurements"'])(
-    'a file of expectations is none: %s',
+    'a text that is no file of expectations is refused: %s',
     (text) => {
       expect(() => read(text, 'given.json')).toThrow(/^given\.json is neither/)
     },
   )
 
-  it('a file of expectations is none where readers of JSON would not agree, or where it is no text', () => {
+  it('a file where readers of JSON would not agree, or that is no text, is refused', () => {
     expect(() => read(`{"measurements":[],"measurements":[{"PCR0":"${PCR0}"}]}`)).toThrow(/neither/)
     expect(() => readExpectedFile('image', Buffer.from([0x7b, 0xff, 0x7d]))).toThrow(/^image/)
   })
@@ -62,7 +62,7 @@ describe('files and keys together', () => {
       })
   })
 
-  it('files and keys together take keys along with the release that they sign', () => {
+  it('keys are taken along with the release that they sign', () => {
     const release = JSON.stringify({ format: 'affidavit-release/v1' })
     expect(combineExpected([read(release)], ['k'])).toEqual({
       ...{ expect: { releases: [release], releaseKeys: ['k'] }, roots: [] },
@@ -97,10 +97,7 @@ describe('the fields of a form', () => {
     [{ configurations: ['ab'] }],
     [{ providers: [] }],
     [PEM],
-  ])(
-    'the fields of a form are filled by no file without measurements, and what to do is told: %j',
-    (value) => {
-      expect(() => fill(value)).toThrow(ExpectationFault)
-    },
-  )
+  ])('a file without measurements fills no field, and what to do is told: %j', (value) => {
+    expect(() => fill(value)).toThrow(ExpectationFault)
+  })
 })
