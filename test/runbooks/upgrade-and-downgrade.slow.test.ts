@@ -49,7 +49,8 @@ describe.runIf(DEBIAN_POSTGRES.isMet && HISTORY.isMet)(
       await symlink(join(ROOT, 'node_modules'), join(old, 'node_modules'))
       checkout = join(folder, 'affidavit')
       await symlink(old, checkout)
-      machine = await startMachine({ checkout, database: { programs } })
+      // Gateways are upgraded before enclaves: an older one may refuse a newer enclave.
+      machine = await startMachine({ checkout, enclaveCheckout: old, database: { programs } })
     })
     afterAll(async () => {
       await machine?.stop()
