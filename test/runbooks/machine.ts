@@ -38,7 +38,7 @@ export type Machine = {
   readonly gateways: readonly [Unit, ...Unit[]]
   readonly enclaves: ReadonlyMap<string, Program>
   readonly postgres: PostgresServer
-  readonly chain: LocalChain
+  readonly chain: MachineChain
   readonly provider: ScriptedProvider
   readonly rootFile: string
   /** An API key of every gateway. */
@@ -60,7 +60,12 @@ export type Machine = {
   stop(): Promise<void>
 }
 
+/** The chain that anchors go to. */
+type MachineChain = Pick<LocalChain, 'rpcUrl' | 'chainId' | 'contract' | 'relayerKey'>
+
 export type MachineOptions = {
+  /** A chain that runs already. Default: a local one of its own. */
+  readonly chain?: MachineChain
   readonly gateways?: number
   /** CIDs of the enclaves that run, each with two hex digits that its measurements are made of. */
   readonly enclaves?: Readonly<Record<string, string>>
@@ -89,8 +94,7 @@ export async function startMachine(options: MachineOptions = {}): Promise<Machin
   await options.prepare?.(folder)
   const postgres = await startPostgres({ max_connections: '200' }, options.database)
   started.defer(() => postgres.stop())
-  const chain = await startAnvil({ folder, port: 0, log: pino({ level: 'silent' }) })
-  started.defer(() => chain.stop())
+  const chain = options.chain ?? (await startOwnChain(folder, started))
   const provider = await startScriptedProvider()
   started.defer(() => provider.stop())
 
@@ -215,6 +219,12 @@ export async function startMachine(options: MachineOptions = {}): Promise<Machin
       ),
     stop: () => running.disposeAsync(),
   }
+}
+
+async function startOwnChain(folder: string, started: AsyncDisposableStack): Promise<MachineChain> {
+  const chain = await startAnvil({ folder, port: 0, log: pino({ level: 'silent' }) })
+  started.defer(() => chain.stop())
+  return chain
 }
 
 async function startGateway(
