@@ -91,7 +91,7 @@ export function createCaller(
       model: isPlain(kind) ? service.nodeModel : 'demo/echo',
       stream: isStream,
       messages: [{ role: 'user' as const, content }],
-      ...(isPlain(kind) ? {} : { affidavit: { nonce: nonceOf(content) } }),
+      ...(isPlain(kind) ? {} : { affidavit: { nonce: nonceOf(content), credential: 'operator' } }),
     }
     const client = await clientFor(kind)
     const reply = await client.chat.completions
