@@ -71,7 +71,7 @@ async function prepare(notary: ForgedNotary): Promise<{
     const request = {
       model: 'demo/echo',
       messages: [{ role: 'user', content: TEXT.repeat(10) }],
-      affidavit: { nonce },
+      affidavit: { nonce, credential: 'operator' },
       ...more,
     }
     calls.set(kind, request)
