@@ -1,4 +1,5 @@
 import { compareExchange, completeRecord } from '../attestation/compare-exchange.ts'
+import { sayNoBlock } from '../attestation/evidence/anchor-checks.ts'
 import { type EvidenceBundle, parseEvidenceBundle } from '../attestation/evidence/bundle.ts'
 import type { BundleReport } from '../attestation/evidence/bundle-report.ts'
 import { verifyBundle } from '../attestation/evidence/verify-bundle.ts'
@@ -91,7 +92,7 @@ export async function awaitAnchor(
     if (performance.now() + pauseMs > endMs)
       throw new AffidavitError(
         'not_anchored',
-        `no block has the anchor of ${proof.hash} after ${timeoutMs} ms; it may come later`,
+        `expected a block with the anchor of ${proof.hash} within ${timeoutMs} ms: ${sayWhyNot(bundle)}`,
       )
     await pause(pauseMs, signal)
   }
@@ -143,6 +144,12 @@ function completeBundle(
   if (!isJsonObject(json) || ('request' in record && 'response' in record)) return given
   const completed = { ...json, record: completeRecord({ ...record }, { request, answer }) }
   return { bundle: parseEvidenceBundle(completed), text: `${canonicalizeJson(completed)}\n` }
+}
+
+function sayWhyNot(bundle: EvidenceBundle): string {
+  return bundle.block === null
+    ? sayNoBlock(bundle)
+    : `the endpoint does not have block ${bundle.block.number}, ${bundle.block.hash}, or not deep enough`
 }
 
 function refuseInvalid({ verdict, checks }: BundleReport): void {

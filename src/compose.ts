@@ -367,6 +367,7 @@ export async function compose(
             anchorLag: anchoring.figures.lag,
             settings: settings.status,
             reanchored: anchoring.figures.reanchored,
+            unreadableBlocks: anchoring.unreadableBlocks,
             balances: anchoring.figures.balances,
             bus: bus === null ? null : () => bus.status(),
             lines: 'lines' in log ? log.lines : null,

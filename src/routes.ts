@@ -136,6 +136,7 @@ export function listRoutes(config: GatewayConfig, capabilities: Capabilities): r
     }),
     commits: commits.status,
     chain: anchoring.status,
+    unreadableBlocks: anchoring.unreadableBlocks,
   }
   const onArchived = (nodeId: string) => void nodes.disconnect(nodeId, 'Node is archived')
   const logs = createLogs({

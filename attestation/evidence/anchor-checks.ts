@@ -11,7 +11,7 @@ import {
   decodeTransactionReceipt,
   hasAnchoredEvent,
 } from './block.ts'
-import type { BundleBlock, EvidenceBundle } from './bundle.ts'
+import type { BundleBlock, EvidenceBundle, NoBlockReason } from './bundle.ts'
 import type { BundleCheck, BundleCheckName } from './bundle-report.ts'
 import { type ChainFacts, CONFIRMATIONS_MIN_DEFAULT } from './policy.ts'
 import { verifyTrieProof } from './trie.ts'
@@ -26,13 +26,15 @@ export function checkAnchor(
 ): readonly BundleCheck[] {
   const { block } = bundle
   const transaction = attempt(() => decodeAnchorTransaction(decodeHex(bundle.transaction)))
-  const header = attempt(() => decodeBlockHeader(decodeHex(needBlock(block).header)))
+  const header = attempt(() => headerOf(bundle))
   const checkMined = (name: BundleCheckName, find: (mined: BundleBlock) => Finding) =>
-    check(name, () => (block === null ? { notChecked: NOT_MINED } : find(block)))
+    check(name, () => (block === null ? { notChecked: 'there is no block' } : find(block)))
   return [
     check('transaction hash', () => checkTransactionHash(bundle)),
     check('anchor', () => checkCall(bundle, need(transaction))),
-    checkMined('block header', (mined) => checkHeader(mined, need(header))),
+    check('block header', () =>
+      block === null ? { notChecked: sayNoBlock(bundle) } : checkHeader(block, need(header)),
+    ),
     checkMined('anchor time', () => checkAnchorTime(bundle, need(header))),
     checkMined('transaction in block', (mined) => checkInclusion(bundle, mined, need(header))),
     checkMined('anchor outcome', (mined) => checkOutcome(bundle, mined, need(header))),
@@ -43,8 +45,28 @@ export function checkAnchor(
 }
 
 /** The block that the bundle names, as its header describes it. Throws when there is none. */
-export function headerOf({ block }: EvidenceBundle): BlockHeader {
-  return decodeBlockHeader(decodeHex(needBlock(block).header))
+export function headerOf(bundle: EvidenceBundle): BlockHeader {
+  if (bundle.block === null) throw new ProofError('no_block', 'there is no block')
+  return decodeBlockHeader(decodeHex(bundle.block.header))
+}
+
+/** Why the bundle has no block, as far as its gateway says, and what to do about that. */
+export function sayNoBlock({
+  no_block,
+  record,
+}: Pick<EvidenceBundle, 'no_block' | 'record'>): string {
+  const { reason = 'not_said', transaction = record.reanchored?.at(-1) ?? record.tx_hash } =
+    no_block ?? {}
+  return `${NO_BLOCK_WORDS[reason]}, or look transaction ${transaction} up on the chain`
+}
+
+const NO_BLOCK_WORDS: Readonly<Record<NoBlockReason | 'not_said', string>> = {
+  not_said: 'the bundle has no block and does not say why: ask for a newer one',
+  not_mined:
+    'the gateway says that the transaction was in no block when it made the bundle: ask for a newer one',
+  not_read: 'the gateway says that it did not read the block in time: ask for a newer bundle',
+  not_readable:
+    'the gateway says that it cannot read the block that the transaction is in, which is for its operator to mend: ask for a bundle later',
 }
 
 /**
@@ -54,13 +76,6 @@ export function headerOf({ block }: EvidenceBundle): BlockHeader {
  * further back was there before the completion.
  */
 export const ANCHOR_SKEW_MS = 60_000
-
-const NOT_MINED = 'the bundle was made before its transaction was mined; ask for a newer one'
-
-function needBlock(block: BundleBlock | null): BundleBlock {
-  if (block === null) throw new ProofError('not_mined', NOT_MINED)
-  return block
-}
 
 /** Of the bytes, whatever they are: that they are a transaction is for the check of the anchor. */
 function checkTransactionHash({ record, transaction }: EvidenceBundle): Finding {

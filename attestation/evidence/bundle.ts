@@ -31,9 +31,26 @@ export type EvidenceBundle = {
   readonly boot_configuration: JsonObject
   /** The anchor of the log's head, signed: 0x hex. */
   readonly transaction: string
-  /** Where it was mined; null when it was not when the bundle was made. */
+  /** Where it was mined; null when the gateway could not show that when it made the bundle. */
   readonly block: BundleBlock | null
+  /** Why there is no block, as its gateway states; absent when it says nothing of it. */
+  readonly no_block?: NoBlock
 }
+
+/** Why a bundle has no block. Nothing binds it. */
+export type NoBlock = {
+  readonly reason: NoBlockReason
+  /** The transaction to look up on the chain, that of the bundle: 0x hex. */
+  readonly transaction: string
+}
+
+export type NoBlockReason = (typeof NO_BLOCK_REASONS)[number]
+
+const NO_BLOCK_REASONS = [
+  'not_mined', //    the transaction is in no block that it succeeded in
+  'not_read', //     it is in one that the gateway did not read in time
+  'not_readable', // it is in one that the gateway cannot read
+] as const
 
 /** A stored record without its `id`, which nothing can show to be right. */
 export type BundleRecord = RequestPart &
@@ -98,15 +115,22 @@ export function parseEvidenceBundle(json: Json): EvidenceBundle {
       'unknown_bundle',
       `expected format to be ${BUNDLE_FORMAT} and version to be 1, 2 or 3`,
     )
-  const bundle = membersOf(json, 'the bundle', BUNDLE_MEMBERS)
+  const isExplained = version === 3 && Object.hasOwn(members, 'no_block')
+  const bundle = membersOf(json, 'the bundle', [
+    ...BUNDLE_MEMBERS,
+    ...(isExplained ? (['no_block'] as const) : []),
+  ])
   parseBootConfiguration(bundle.boot_configuration)
+  const record = parseRecord(bundle.record, version)
+  const block = bundle.block === null ? null : parseBlock(bundle.block)
   return {
     format: BUNDLE_FORMAT,
     version,
-    record: parseRecord(bundle.record, version),
+    record,
     boot_configuration: objectOf(bundle.boot_configuration, 'boot_configuration'),
     transaction: hexOf(bundle.transaction, 'transaction', { max: TRANSACTION_BYTES_MAX }),
-    block: bundle.block === null ? null : parseBlock(bundle.block),
+    block,
+    ...(isExplained ? { no_block: parseNoBlock(bundle.no_block, { record, block }) } : {}),
   }
 }
 
@@ -227,6 +251,21 @@ function parseBlock(json: Json): BundleBlock {
   }
 }
 
+function parseNoBlock(
+  json: Json | undefined,
+  { record, block }: Pick<EvidenceBundle, 'record' | 'block'>,
+): NoBlock {
+  if (block !== null) throw invalid('no_block', 'absent, since there is a block')
+  const given = membersOf(json, 'no_block', ['reason', 'transaction'])
+  const reason = NO_BLOCK_REASONS.find((one) => one === given.reason)
+  if (reason === undefined)
+    throw invalid('no_block.reason', `one of ${NO_BLOCK_REASONS.join(', ')}`)
+  const transaction = hexOf(given.transaction, 'no_block.transaction', { exactly: HASH_BYTES })
+  if (![record.tx_hash, ...(record.reanchored ?? [])].includes(transaction))
+    throw invalid('no_block.transaction', 'record.tx_hash, or one of record.reanchored')
+  return { reason, transaction }
+}
+
 /**
  * Room for the prefixes and the path of a leaf around its entry. A branch has at most 532 bytes.
  */
@@ -240,7 +279,8 @@ function parseNodes(json: Json, name: string): readonly string[] {
 /**
  * The bundle of a stored record as it is served (interface 2.4, with `receipt` and `log`), with
  * what the gateway keeps beside it. Leaves out the record's `id` and the request's unset members,
- * which nothing binds. Throws FormatError as parseEvidenceBundle.
+ * which nothing binds, and why there is no block, for which versions before 3 have no place. Throws
+ * FormatError as parseEvidenceBundle.
  *
  * Does NOT check that the parts belong together: see verifyBundle.
  */
@@ -249,20 +289,25 @@ export function createBundle(parts: {
   readonly bootConfiguration: JsonObject
   /** Raw anchor transaction, 0x hex. */
   readonly transaction: string
-  readonly block: BundleBlock | null
+  /** The block, or why there is none; null says nothing of it. */
+  readonly block: BundleBlock | NoBlock | null
 }): EvidenceBundle {
+  const { block } = parts
   const record = withoutContent(parts.record)
   const request: Json = memberOf(record, 'request') ?? null
   const receipt = memberOf(record, 'receipt')
+  const version = isJsonObject(receipt) ? (memberOf(receipt, 'version') ?? null) : null
   return parseEvidenceBundle({
     format: BUNDLE_FORMAT,
-    version: isJsonObject(receipt) ? (memberOf(receipt, 'version') ?? null) : null,
+    version,
     record: Object.hasOwn(record, 'request')
       ? { ...record, request: isJsonObject(request) ? stripUnsetMembers(request) : request }
       : record,
     boot_configuration: parts.bootConfiguration,
     transaction: parts.transaction,
-    block: parts.block,
+    ...(block !== null && 'reason' in block
+      ? { block: null, ...(version === 3 ? { no_block: block } : {}) }
+      : { block }),
   })
 }
 

@@ -55,6 +55,8 @@ export type Anchoring = {
     readonly proofs: Pick<BlockProofs, 'prove'>
     readonly chainId: number
   }
+  /** As BlockProofs has it. */
+  readonly unreadableBlocks: BlockProofs['unreadable']
   readonly operations: RelayerOperations
   /** For metrics. */
   readonly figures: {
@@ -145,6 +147,7 @@ export function startAnchoring({
     status: () => followers.status(),
     fetchRecentBlock: createRecentBlocks({ rpc, contract, confirmations }),
     evidence: { anchors: blocks, proofs, chainId },
+    unreadableBlocks: proofs.unreadable,
     operations: createRelayerOperations({ relayers, rpc, chainId, current: address }),
     figures: {
       lag: createAnchorLag(relayers, chainId),

@@ -21,15 +21,26 @@ import { BlockUnreadable, type RawBlock } from './read-block.ts'
  */
 export const BLOCKS_WAITING_MAX = 8
 
+/**
+ * A block that cannot be encoded is not asked for again so long: whoever asks for the same bundle
+ * again and again must not have its megabytes fetched each time.
+ */
+export const UNREADABLE_MS = 60_000
+/** So many such blocks are remembered; then all are forgotten. */
+const UNREADABLE_BLOCKS_MAX = 1_000
+
 /** Reads blocks and keeps the proofs of our anchors in them. */
 export type BlockProofs = {
   /**
    * Reads the block with this hash once, however many ask for it meanwhile, stores the proofs of
    * all anchors that are seen in it, and gives them by transaction hash; null when the chain does
    * not know the block, and when BLOCKS_WAITING_MAX others wait. Rejects with what reading
-   * (RpcError, BlockUnreadable) and storing throw.
+   * (RpcError, BlockUnreadable) and storing throw; within UNREADABLE_MS after a BlockUnreadable
+   * with the same, without reading.
    */
   prove(blockHash: string): Promise<ProofsByHash | null>
+  /** Blocks that were found unreadable and were not read since, and why the last was. */
+  unreadable(): { readonly count: number; readonly reason: BlockUnreadable['code'] | null }
   /** Breaks off what is being read, and resolves when nothing is. */
   stop(): Promise<void>
 }
@@ -43,12 +54,30 @@ type ProofsByHash = ReadonlyMap<string, BlockProof>
 export function createBlockProofs(options: {
   readonly blocks: Pick<AnchorBlocksStore, 'listInBlock' | 'save'>
   readonly fetchBlock: (hash: string, signal: AbortSignal) => Promise<RawBlock | null>
+  /** Milliseconds, monotonic; by default performance.now. */
+  readonly now?: () => number
 }): BlockProofs {
-  const { blocks, fetchBlock } = options
+  const { blocks, fetchBlock, now = () => performance.now() } = options
   const stopping = new AbortController()
   const waiting = new Map<string, Promise<ProofsByHash | null>>()
+  const unreadable = new Map<string, { readonly atMs: number; readonly fault: BlockUnreadable }>()
   /** One block at a time. */
   const queue = createSerialQueue()
+
+  async function readOrRemember(hash: string): Promise<ProofsByHash | null> {
+    try {
+      const found = await read(hash)
+      unreadable.delete(hash)
+      return found
+    } catch (fault) {
+      if (fault instanceof BlockUnreadable) {
+        unreadable.delete(hash)
+        if (unreadable.size >= UNREADABLE_BLOCKS_MAX) unreadable.clear()
+        unreadable.set(hash, { atMs: now(), fault })
+      }
+      throw fault
+    }
+  }
 
   async function read(hash: string): Promise<ProofsByHash | null> {
     stopping.signal.throwIfAborted()
@@ -74,10 +103,17 @@ export function createBlockProofs(options: {
     prove(hash) {
       const known = waiting.get(hash)
       if (known !== undefined) return known
+      const failed = unreadable.get(hash)
+      if (failed !== undefined && now() - failed.atMs < UNREADABLE_MS)
+        return Promise.reject(failed.fault)
       if (waiting.size >= BLOCKS_WAITING_MAX) return Promise.resolve(null)
-      const reading = queue.run(() => read(hash)).finally(() => waiting.delete(hash))
+      const reading = queue.run(() => readOrRemember(hash)).finally(() => waiting.delete(hash))
       waiting.set(hash, reading)
       return reading
+    },
+    unreadable() {
+      const last = [...unreadable.values()].at(-1)
+      return { count: unreadable.size, reason: last?.fault.code ?? null }
     },
     async stop() {
       stopping.abort()

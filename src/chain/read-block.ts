@@ -46,18 +46,22 @@ export type RawBlock = {
   readonly receipts: readonly Uint8Array[]
 }
 
+/** Why a block cannot be encoded. */
+export const BLOCK_FAULTS = [
+  'too_large',
+  'unknown_header',
+  'unknown_transaction',
+  'unknown_receipts',
+  'not_in_block',
+] as const
+
 /**
  * The chain has the block, but it cannot be encoded so that its hashes come out; asking again gives
  * the same.
  */
 export class BlockUnreadable extends Error {
   override readonly name = 'BlockUnreadable'
-  readonly code:
-    | 'too_large'
-    | 'unknown_header'
-    | 'unknown_transaction'
-    | 'unknown_receipts'
-    | 'not_in_block'
+  readonly code: (typeof BLOCK_FAULTS)[number]
   constructor(code: BlockUnreadable['code'], message: string) {
     super(message)
     this.code = code

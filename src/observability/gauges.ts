@@ -142,6 +142,8 @@ export type MeasuredParts = {
   }>
   /** Anchors made again, since the start. */
   readonly reanchored: () => number
+  /** Blocks with anchors that cannot be read. */
+  readonly unreadableBlocks: () => { readonly count: number }
   /** In wei, of each relayer that has anchors on their way, and of the own one. */
   readonly balances: () => Promise<ReadonlyMap<string, bigint>>
   /** What connects this gateway to others; null for one that is alone. */
@@ -256,7 +258,7 @@ function commitSource({ committer }: MeasuredParts) {
   })
 }
 
-function chainSource({ broadcaster, reanchored }: MeasuredParts) {
+function chainSource({ broadcaster, reanchored, unreadableBlocks }: MeasuredParts) {
   return source({
     name: 'broadcaster',
     gauges: {
@@ -271,6 +273,9 @@ function chainSource({ broadcaster, reanchored }: MeasuredParts) {
       anchors_made_again_total: {
         help: 'Anchors made in the place of one whose nonce was used, since the start',
       },
+      anchor_blocks_unreadable: {
+        help: 'Blocks with anchors that this gateway cannot read, so that evidence has no block',
+      },
     },
     read: () => {
       const { fault, isChainFailing, blockNumber, waitingCount, revertedCount, takenCount } =
@@ -283,6 +288,7 @@ function chainSource({ broadcaster, reanchored }: MeasuredParts) {
         anchors_reverted_total: revertedCount,
         anchors_taken_total: takenCount,
         anchors_made_again_total: reanchored(),
+        anchor_blocks_unreadable: unreadableBlocks().count,
       }
     },
   })

@@ -1,6 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { encodeHex } from '../../attestation/bytes.ts'
-import { type BundleBlock, createBundle } from '../../attestation/evidence/bundle.ts'
+import {
+  type BundleBlock,
+  createBundle,
+  type NoBlockReason,
+} from '../../attestation/evidence/bundle.ts'
 import type {
   AnchorBlocksStore,
   AnchorEvidence,
@@ -21,14 +25,6 @@ import { scopeOfViewer, type Viewer } from './viewer.ts'
 const BLOCK_WAIT_MS = 3_000
 
 /**
- * A block that cannot be encoded is not asked for again so long: whoever asks for the same bundle
- * again and again must not have its megabytes fetched each time.
- */
-export const UNREADABLE_MS = 60_000
-/** So many such blocks are remembered; then all are forgotten. */
-const UNREADABLE_BLOCKS_MAX = 1_000
-
-/**
  * Calls for public evidence that wait for a block at once. Who comes beyond that is answered
  * without the block: callers without a key must not hold their places for as long as a chain takes.
  */
@@ -37,14 +33,14 @@ export const PUBLIC_WAITS_MAX = 4
 /** Evidence bundles, as JSON texts (attestation/evidence/README.md). */
 export type Evidence = {
   /**
-   * The bundle of the first record with this hash that the viewer may see, or null. Its `block` is
-   * null while the anchor is in no block that it succeeded in, and when the block could not be read
-   * in time.
+   * The bundle of the first record with this hash that the viewer may see, or null. It has no block
+   * while the anchor is in none that it succeeded in, and when the block could not be read, in time
+   * or at all; `no_block` says which.
    */
   find(hash: string, viewer: Viewer): Promise<string | null>
   /**
    * The same for everybody, of any account's record, redacted: hashes in the place of request and
-   * response. Its `block` is also null while PUBLIC_WAITS_MAX others wait for theirs.
+   * response. It has none either while PUBLIC_WAITS_MAX others wait for theirs.
    */
   findPublic(hash: string): Promise<string | null>
 }
@@ -64,29 +60,31 @@ export function createEvidence(
     readonly isOpen: boolean
     readonly log: Logger
     readonly waitMs?: number
-    /** Milliseconds, monotonic; by default performance.now. */
-    readonly now?: () => number
   },
 ): Evidence {
   const { records, anchors, proofs, chainId, isOpen, log, waitMs = BLOCK_WAIT_MS } = options
   const publicWait = boundWaits(PUBLIC_WAITS_MAX)
-  const unreadable = rememberBlocks(options.now ?? (() => performance.now()))
 
-  async function findProof(anchor: AnchorEvidence, wait: Wait): Promise<BlockProof | null> {
+  async function findProof(
+    anchor: AnchorEvidence,
+    wait: Wait,
+  ): Promise<BlockProof | NoBlockReason> {
     const { txHash, block, proof } = anchor
-    if (proof !== null || block === null || anchor.chainId !== chainId) return proof
-    if (unreadable.has(block.hash)) return null
+    if (proof !== null) return proof
+    if (block === null) return 'not_mined'
+    if (anchor.chainId !== chainId) return 'not_readable'
     return wait(() => readProof(block, txHash))
   }
 
-  async function readProof(block: BlockPlace, txHash: string): Promise<BlockProof | null> {
-    const found = proofs.prove(block.hash).catch((error: unknown) => {
-      if (error instanceof BlockUnreadable) unreadable.add(block.hash)
-      log.debug({ err: error, block: block.number }, 'block of an anchor could not be read')
-      return null
-    })
-    const proven = await Promise.race([found, sleep(waitMs, null, { ref: false })])
-    return proven?.get(txHash) ?? null
+  async function readProof(block: BlockPlace, txHash: string): Promise<BlockProof | NoBlockReason> {
+    const found = proofs.prove(block.hash).then(
+      (proven) => proven?.get(txHash) ?? 'not_read',
+      (error: unknown) => {
+        log.debug({ err: error, block: block.number }, 'block of an anchor could not be read')
+        return error instanceof BlockUnreadable ? 'not_readable' : 'not_read'
+      },
+    )
+    return Promise.race([found, sleep(waitMs, 'not_read' as const, { ref: false })])
   }
 
   async function bundleOf(record: StoredRecord | null, wait: Wait): Promise<string | null> {
@@ -98,7 +96,10 @@ export function createEvidence(
       record: JSON.parse(recordText(record)),
       bootConfiguration: JSON.parse(anchor.bootConfiguration),
       transaction: anchor.raw,
-      block: proof && describeProof(proof),
+      block:
+        typeof proof === 'string'
+          ? { reason: proof, transaction: anchor.txHash }
+          : describeProof(proof),
     })
     return JSON.stringify(bundle)
   }
@@ -110,32 +111,19 @@ export function createEvidence(
   }
 }
 
-/** Runs what waits for a chain, or gives null at once. */
-type Wait = (run: () => Promise<BlockProof | null>) => Promise<BlockProof | null>
+/** Runs what waits for a chain, or says at once that it was not run. */
+type Wait = (run: () => Promise<BlockProof | NoBlockReason>) => Promise<BlockProof | NoBlockReason>
 
 function boundWaits(waitsMax: number): Wait {
   let waits = 0
   return async (run) => {
-    if (waits >= waitsMax) return null
+    if (waits >= waitsMax) return 'not_read'
     waits++
     try {
       return await run()
     } finally {
       waits--
     }
-  }
-}
-
-/** Blocks that were found unreadable within UNREADABLE_MS. */
-function rememberBlocks(now: () => number) {
-  const foundAtMs = new Map<string, number>()
-  return {
-    has: (hash: string) =>
-      now() - (foundAtMs.get(hash) ?? Number.NEGATIVE_INFINITY) < UNREADABLE_MS,
-    add(hash: string): void {
-      if (foundAtMs.size >= UNREADABLE_BLOCKS_MAX) foundAtMs.clear()
-      foundAtMs.set(hash, now())
-    },
   }
 }
 

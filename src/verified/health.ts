@@ -2,7 +2,9 @@ import { z } from 'zod'
 import { sendJson } from '../api/context.ts'
 import { ApiError, errorReply } from '../api/errors.ts'
 import { defineRoute, type Route } from '../api/route.ts'
+import type { BlockProofs } from '../chain/block-proofs.ts'
 import type { BroadcasterStatus } from '../chain/broadcaster.ts'
+import { BLOCK_FAULTS } from '../chain/read-block.ts'
 import { NonceUnknown } from '../chain/relayer-nonces.ts'
 import { singleFlight } from '../runtime/single-flight.ts'
 import type { CommitterStatus } from './committer.ts'
@@ -32,6 +34,8 @@ type ReadinessReport = {
   readonly chain: { readonly isFailing: boolean; readonly anchorsWaiting: number }
   /** Why `commits` fails; null when it does not. */
   readonly commitFault: CommitFault | null
+  /** Blocks with anchors that cannot be read; no part either, evidence lacks its block by it. */
+  readonly unreadableBlocks: ReturnType<BlockProofs['unreadable']>
 }
 
 /** Why commits do not work. */
@@ -54,6 +58,7 @@ export type ReadinessChecks = {
   readonly attestation: (document: string) => Promise<void>
   readonly commits: () => Pick<CommitterStatus, 'phase' | 'failingForMs' | 'fault'>
   readonly chain: () => Pick<BroadcasterStatus, 'isChainFailing' | 'waitingCount'>
+  readonly unreadableBlocks: BlockProofs['unreadable']
 }
 
 /**
@@ -82,6 +87,7 @@ export function createReadiness(checks: ReadinessChecks, now: () => number): Rea
       ],
       commitFault,
       chain: { isFailing: isChainFailing, anchorsWaiting: waitingCount },
+      unreadableBlocks: checks.unreadableBlocks(),
     }
   }
 
@@ -125,7 +131,12 @@ const health = z.strictObject({ status: z.literal('ok') })
 const ready = z.strictObject({
   status: z.literal('ready'),
   failing: z.array(z.string()).max(0),
-  chain: z.strictObject({ status: z.enum(['ok', 'failing']), anchors_waiting: z.int() }),
+  reasons: z.strictObject({ blocks: z.enum(BLOCK_FAULTS) }).optional(),
+  chain: z.strictObject({
+    status: z.enum(['ok', 'failing']),
+    anchors_waiting: z.int(),
+    blocks_unreadable: z.int(),
+  }),
   staging: z.literal(true).optional(),
 })
 
@@ -186,10 +197,18 @@ function withStop(report: ReadinessReport): ReadinessReport {
   return { ...report, failing: ['stopping', ...report.failing] }
 }
 
-function describe({ failing, chain, commitFault }: ReadinessReport): object {
+function describe({ failing, chain, commitFault, unreadableBlocks }: ReadinessReport): object {
+  const reasons = {
+    ...(commitFault === null ? {} : { commits: commitFault }),
+    ...(unreadableBlocks.reason === null ? {} : { blocks: unreadableBlocks.reason }),
+  }
   return {
     failing,
-    ...(commitFault === null ? {} : { reasons: { commits: commitFault } }),
-    chain: { status: chain.isFailing ? 'failing' : 'ok', anchors_waiting: chain.anchorsWaiting },
+    ...(Object.keys(reasons).length === 0 ? {} : { reasons }),
+    chain: {
+      status: chain.isFailing ? 'failing' : 'ok',
+      anchors_waiting: chain.anchorsWaiting,
+      blocks_unreadable: unreadableBlocks.count,
+    },
   }
 }

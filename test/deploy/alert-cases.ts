@@ -199,6 +199,9 @@ export const ALERT_CASES: readonly AlertCase[] = [
   gauge('AffidavitBusDown', 'affidavit_bus_up', {
     ...{ good: '1', bad: '0', silentAt: '2m45s', firesAt: '3m15s' },
   }),
+  gauge('AffidavitBlocksUnreadable', 'affidavit_anchor_blocks_unreadable', {
+    ...{ good: '0', bad: '1', silentAt: '6m30s', firesAt: '7m30s' },
+  }),
   event('AffidavitBusStranger', 'affidavit_bus_messages_refused_total'),
   {
     alert: 'AffidavitNodeQueueLong',

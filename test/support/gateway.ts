@@ -86,6 +86,8 @@ export async function startGateway(
     readonly nodes?: ServingNodes | null
     /** Socket of an enclave that signs for SCRIPTED_DOMAIN. Default: the scripted one's. */
     readonly enclaveSocket?: string
+    /** What is said of blocks with anchors. Default: that all can be read. */
+    readonly unreadableBlocks?: Anchoring['unreadableBlocks']
   } = {},
 ): Promise<TestGateway> {
   const enclave = await startScriptedEnclave()
@@ -109,7 +111,7 @@ export async function startGateway(
     credentials: options.credentials ?? new Map(),
     ...options.settings,
   }
-  const { nodeLimits, upstream, observers, bodyRate } = options
+  const { nodeLimits, upstream, observers, bodyRate, unreadableBlocks } = options
   const gateway = await compose(config, log, {
     ...(nodeLimits === undefined ? {} : { nodeLimits }),
     ...(bodyRate === undefined ? {} : { bodyRate }),
@@ -117,7 +119,10 @@ export async function startGateway(
     ...(observers === undefined ? {} : { observers }),
     home: null,
     database,
-    anchoring: anchorNowhere(database, log),
+    anchoring: {
+      ...anchorNowhere(database, log),
+      ...(unreadableBlocks === undefined ? {} : { unreadableBlocks }),
+    },
     enclaves: {
       check: async () => [],
       isKnownLog: async () => false,
@@ -197,6 +202,7 @@ function anchorNowhere(database: Database, log: Logger): Anchoring {
       proofs: { prove: async () => null },
       chainId: SCRIPTED_DOMAIN.chainId,
     },
+    unreadableBlocks: () => ({ count: 0, reason: null }),
     operations: { list: async () => [] },
     figures: {
       lag: async () => ({ unconfirmed: 0, oldestAt: null }),

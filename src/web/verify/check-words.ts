@@ -130,9 +130,6 @@ export const OPEN_ADVICE: Readonly<Partial<Record<CheckName, string>>> = {
   'receipt in log': 'Ask the gateway for the record or the evidence bundle: they have the log.',
   'tree head': 'Ask the gateway for the record or the evidence bundle: they have the log.',
   anchor: 'Ask the gateway for the evidence bundle of this completion: it has the transaction.',
-  'transaction hash': 'Ask for the evidence bundle again, when the transaction is in a block.',
-  'block header': 'Ask for the evidence bundle again, when the transaction is in a block.',
-  'transaction in block': 'Ask for the evidence bundle again, when the transaction is in a block.',
   'block on chain': 'Give the URL of a chain’s endpoint that you trust, and press “Ask the chain”.',
 }
 

@@ -27,9 +27,15 @@ function withReanchored(reanchored: Json): JsonObject {
   const json: JsonObject = JSON.parse(JSON.stringify(bundle))
   return { ...json, record: { ...(json.record as JsonObject), reanchored } }
 }
+/** The bundle before it was mined, which says why it has no block. */
+function withoutBlock(changes: JsonObject, more: JsonObject = {}): JsonObject {
+  const no_block = { reason: 'not_readable', transaction: pending.record.tx_hash, ...changes }
+  return { ...JSON.parse(JSON.stringify(pending)), no_block, ...more }
+}
 const VALID: readonly (readonly [string, Json])[] = [
   ['a mined one', bundle],
   ['one before it was mined', pending],
+  ['one that says why it has no block', withoutBlock({})],
   ['one without the request', redactBundle(bundle, { request: true })],
   ['one without the response', redactBundle(bundle, { response: true })],
   ['one without both', redactBundle(bundle, { request: true, response: true })],
@@ -257,6 +263,39 @@ describe('bundle.schema.json', () => {
       }),
       { numRuns: 300 },
     )
+  })
+})
+
+const second = JSON.parse(JSON.stringify(buildEvidence({ record: { version: 2 } }).bundle))
+
+describe('no_block', () => {
+  it.each<[string, JsonObject]>([
+    ['beside a block', withoutBlock({}, { block: bundle.block as unknown as Json })],
+    ['another reason', withoutBlock({ reason: 'lost' })],
+    ['no reason', withoutBlock({ reason: null })],
+    ['a hash in upper case', withoutBlock({ transaction: `0x${'AB'.repeat(32)}` })],
+    ['one more member', withoutBlock({ number: 7 })],
+    ['null', withoutBlock({}, { no_block: null })],
+    ['in version 2', { ...withoutBlock({}), ...second, block: null }],
+  ])('the parser and the schema refuse a wrong no_block: %s', (_, json) => {
+    expect(() => parseEvidenceBundle(json)).toThrow(FormatError)
+    expect(isValid(schema, json)).toBe(false)
+  })
+
+  it('the transaction of no_block is one that the record names', () => {
+    const other = withoutBlock({ transaction: hashOf(7) })
+    expect(() => parseEvidenceBundle(other)).toThrow('record.tx_hash, or one of')
+    const again = withReanchored([hashOf(6), hashOf(7)])
+    const named = { ...other, record: { ...(again.record as JsonObject) } }
+    expect(parseEvidenceBundle(named).no_block?.transaction).toBe(hashOf(7))
+  })
+
+  it('createBundle leaves no_block out of bundles before version 3', () => {
+    const { record, boot_configuration: bootConfiguration, transaction } = second
+    const block = { reason: 'not_mined', transaction: record.tx_hash } as const
+    const made = createBundle({ record, bootConfiguration, transaction, block })
+    expect(made).toMatchObject({ version: 2, block: null })
+    expect(made).not.toHaveProperty('no_block')
   })
 })
 

@@ -70,6 +70,11 @@ const KEYWORDS: Readonly<Record<string, Rule>> = {
       Object.keys(value).every((name) => Object.hasOwn(schema.properties as JsonObject, name))
     )
   },
+  dependentSchemas: ({ argument, value, valid }) =>
+    !isJsonObject(value) ||
+    Object.entries(argument as JsonObject).every(
+      ([name, inner]) => !Object.hasOwn(value, name) || valid(inner, value),
+    ),
   not: ({ argument, value, valid }) => !valid(argument, value),
   allOf: ({ argument, value, valid }) => listOf(argument).every((one) => valid(one, value)),
   anyOf: ({ argument, value, valid }) => listOf(argument).some((one) => valid(one, value)),

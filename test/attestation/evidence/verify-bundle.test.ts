@@ -219,6 +219,24 @@ describe('verifyBundle without what it needs', () => {
     },
   )
 
+  it.each([
+    [undefined, 'does not say why'],
+    ['not_mined', 'was in no block'],
+    ['not_read', 'did not read the block in time'],
+    ['not_readable', 'cannot read the block'],
+  ] as const)(
+    'a bundle without a block is told with why, and the transaction to look up: %s',
+    async (reason, words) => {
+      const transaction = bundle.record.tx_hash
+      const no_block = reason === undefined ? {} : { no_block: { reason, transaction } }
+      const { checks } = await verifyBundle({ ...bundle, block: null, ...no_block }, policy)
+      const { outcome, detail } = checks.find(({ name }) => name === 'block header') ?? {}
+      expect(outcome).toBe('not checked')
+      expect(detail).toContain(words)
+      expect(detail).toContain(transaction)
+    },
+  )
+
   it('a bundle without a block, not mined yet or taken away, is never called verified', async () => {
     const open = ['block header', 'anchor time', 'transaction in block', 'anchor outcome']
     const pending = buildEvidence({ isMined: false })

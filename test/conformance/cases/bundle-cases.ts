@@ -78,6 +78,12 @@ function fails(
 }
 
 const withRecord = (changes: JsonObject): EvidenceBundle => built({ stored: changes })
+const unmined = built({ isMined: false })
+const withoutBlock = (changes: JsonObject): JsonObject =>
+  ({
+    ...unmined,
+    no_block: { reason: 'not_mined', transaction: unmined.record.tx_hash, ...changes },
+  }) as unknown as JsonObject
 const later = built({ record: { after: 9 } })
 const other = built({ record: { response: { ...RESPONSE, id: 'other' } } })
 
@@ -266,6 +272,12 @@ const open: readonly Draft[] = [
     about: 'Made before the anchor was mined.',
     expect: consistent(...MINED_CHECKS, OFFLINE),
   }),
+  ...(['not_mined', 'not_read', 'not_readable'] as const).map((reason) =>
+    draft(`without-block-${reason}`, withoutBlock({ reason }), {
+      about: 'The gateway says why there is no block, which nothing binds.',
+      expect: consistent(...MINED_CHECKS, OFFLINE),
+    }),
+  ),
   ...(['client_disconnected', 'upstream_error'] as const).flatMap((outcome) => [
     draft(`cut-${outcome}`, cut(outcome), {
       about: 'The answer was cut.',
@@ -854,6 +866,29 @@ const forms: readonly Draft[] = (
       'empty-reanchored',
       setAt(bundle, ['record', 'reanchored'], []),
       'reanchored is there, and names nothing.',
+    ],
+    [
+      'no-block-beside-a-block',
+      { ...bundle, no_block: withoutBlock({}).no_block } as unknown as Json,
+      'no_block, and a block.',
+    ],
+    [
+      'no-block-of-an-unknown-reason',
+      withoutBlock({ reason: 'lost' }),
+      'no_block with a reason that is none of the three.',
+    ],
+    [
+      'no-block-of-another-transaction',
+      withoutBlock({ transaction: OTHER_HASH }),
+      'no_block names a transaction that the record does not.',
+    ],
+    [
+      'no-block-in-version-2',
+      {
+        ...built({ isMined: false, record: { version: 2 } }),
+        no_block: withoutBlock({}).no_block,
+      } as unknown as Json,
+      'Bundles of version 2 have no no_block.',
     ],
     [
       'configuration-with-a-format',

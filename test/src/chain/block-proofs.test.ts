@@ -12,6 +12,7 @@ import {
   type BlockKeeperOptions,
   createBlockKeeper,
   createBlockProofs,
+  UNREADABLE_MS,
 } from '../../../src/chain/block-proofs.ts'
 import { BlockUnreadable, fetchBlock } from '../../../src/chain/read-block.ts'
 import { type Rpc, RpcError } from '../../../src/chain/rpc.ts'
@@ -105,7 +106,10 @@ describe('block keeper over a real chain and database', () => {
       asked.push(hash)
       return read(hash, signal)
     }
-    const proofs = createBlockProofs({ blocks, fetchBlock: fetchNoting })
+    // No block is remembered as unreadable: the keeper itself waits before it asks again.
+    let nowMs = 0
+    const now = () => (nowMs += UNREADABLE_MS)
+    const proofs = createBlockProofs({ blocks, fetchBlock: fetchNoting, now })
     const { log, lines } = recordLog()
     const times = {
       pauseMs: 1,
@@ -232,6 +236,35 @@ describe('block keeper over a real chain and database', () => {
     await Promise.all([proofs.stop(), keeper.stop()])
     expect(performance.now() - startedAt).toBeLessThan(AT_ONCE_MS)
     expect(await proofsStored()).toHaveLength(0)
+  })
+
+  it('an unreadable block is counted until it is read, and asked for again only after a while', async () => {
+    await storeAnchors()
+    const { hash = '' } = (await blocks.nextUnproven(chainId, null)) ?? {}
+    let nowMs = 5
+    let isReadable = false
+    const fetched: string[] = []
+    const proofs = createBlockProofs({
+      blocks,
+      fetchBlock: (asked, signal) => {
+        fetched.push(asked)
+        if (isReadable) return fetchBlock(chain.rpc, asked, signal)
+        return Promise.reject(new BlockUnreadable('unknown_header', 'a fork of its own'))
+      },
+      now: () => nowMs,
+    })
+    expect(proofs.unreadable()).toEqual({ count: 0, reason: null })
+    for (let count = 0; count < 3; count++)
+      await expect(proofs.prove(hash)).rejects.toMatchObject({ code: 'unknown_header' })
+    nowMs += UNREADABLE_MS - 1
+    await expect(proofs.prove(hash)).rejects.toThrow('a fork of its own')
+    expect(fetched).toEqual([hash])
+    expect(proofs.unreadable()).toEqual({ count: 1, reason: 'unknown_header' })
+    nowMs += 1
+    isReadable = true
+    expect((await proofs.prove(hash))?.size).toBe(2)
+    expect(fetched).toEqual([hash, hash])
+    expect(proofs.unreadable()).toEqual({ count: 0, reason: null })
   })
 
   it('the block keeper reads a block once for all who ask, one at a time, and no more than may wait', async () => {

@@ -5,7 +5,7 @@ import type { AnchorEvidence, BlockProof } from '../../../src/chain/anchor-block
 import type { BlockProofs } from '../../../src/chain/block-proofs.ts'
 import { BlockUnreadable } from '../../../src/chain/read-block.ts'
 import { RpcError } from '../../../src/chain/rpc.ts'
-import { createEvidence, PUBLIC_WAITS_MAX, UNREADABLE_MS } from '../../../src/verified/evidence.ts'
+import { createEvidence, PUBLIC_WAITS_MAX } from '../../../src/verified/evidence.ts'
 import type { RecordScope, StoredRecord } from '../../../src/verified/records-store.ts'
 import { NOTARY } from '../../attestation/build-record.ts'
 import { BOOT_CONFIGURATION, buildEvidence } from '../../attestation/evidence/build-evidence.ts'
@@ -57,7 +57,6 @@ function evidenceOf(
   options: {
     readonly prove?: BlockProofs['prove']
     readonly isOpen?: boolean
-    readonly now?: () => number
     readonly waitMs?: number
   } = {},
 ) {
@@ -92,13 +91,19 @@ function evidenceOf(
     isOpen: options.isOpen ?? true,
     log: recordLog().log,
     waitMs: options.waitMs ?? 50,
-    ...(options.now === undefined ? {} : { now: options.now }),
   })
   const read = async () => JSON.parse((await evidence.find(STORED.hash, VIEWER)) ?? 'null')
   return { evidence, read, asked, scopes }
 }
 
 const WHOLE = JSON.parse(JSON.stringify(bundle))
+
+/** The bundle without its block, and why. */
+const without = (reason: string) => ({
+  ...WHOLE,
+  block: null,
+  no_block: { reason, transaction: record.tx_hash },
+})
 
 const VIEWER = { accountId: 'mine', seesAll: false }
 
@@ -112,7 +117,10 @@ describe('public evidence', () => {
     const blockOf = (text: string | null) => JSON.parse(text ?? 'null').block
     const waiting = Array.from({ length: PUBLIC_WAITS_MAX }, () => evidence.findPublic(STORED.hash))
     await expect.poll(() => asked.length).toBe(PUBLIC_WAITS_MAX)
-    expect(blockOf(await evidence.findPublic(STORED.hash))).toBeNull()
+    expect(JSON.parse((await evidence.findPublic(STORED.hash)) ?? '')).toMatchObject({
+      block: null,
+      no_block: { reason: 'not_read', transaction: record.tx_hash },
+    })
     // Who has a key waits beside them.
     const keyed = read()
     await expect.poll(() => asked.length).toBe(PUBLIC_WAITS_MAX + 1)
@@ -136,28 +144,23 @@ describe('createEvidence', () => {
     expect(asked).toEqual([PLACE.hash])
   })
 
-  it.each<[string, BlockProofs['prove']]>([
-    ['does not answer in time', () => new Promise(() => undefined)],
-    ['is out of reach', () => Promise.reject(new RpcError('unreachable', 'no connection'))],
-    ['does not know the block', async () => null],
-    ['has the block without the anchor', async () => new Map()],
-  ])('createEvidence leaves the block out when the chain %s', async (_, prove) => {
+  it.each<[string, string, BlockProofs['prove']]>([
+    ['does not answer in time', 'not_read', () => new Promise(() => undefined)],
+    [
+      'is out of reach',
+      'not_read',
+      () => Promise.reject(new RpcError('unreachable', 'no connection')),
+    ],
+    ['does not know the block', 'not_read', async () => null],
+    ['has the block without the anchor', 'not_read', async () => new Map()],
+    [
+      'has a block that cannot be encoded',
+      'not_readable',
+      () => Promise.reject(new BlockUnreadable('unknown_header', 'a fork of its own')),
+    ],
+  ])('a bundle says why it has no block when the chain %s: %s', async (_, reason, prove) => {
     const { read } = evidenceOf({}, { prove })
-    expect(await read()).toEqual({ ...WHOLE, block: null })
-  })
-
-  it('createEvidence asks again for a block that cannot be read after a while, not for each caller', async () => {
-    let nowMs = 5
-    const prove = () => Promise.reject(new BlockUnreadable('unknown_header', 'a fork of its own'))
-    const { read, asked } = evidenceOf({}, { prove, now: () => nowMs })
-    for (let count = 0; count < 3; count++) expect(await read()).toEqual({ ...WHOLE, block: null })
-    expect(asked).toHaveLength(1)
-    nowMs += UNREADABLE_MS - 1
-    await read()
-    expect(asked).toHaveLength(1)
-    nowMs += 1
-    await read()
-    expect(asked).toHaveLength(2)
+    expect(await read()).toEqual(without(reason))
   })
 
   it('createEvidence asks again at once when the chain was only out of reach', async () => {
@@ -169,9 +172,12 @@ describe('createEvidence', () => {
   })
 
   it('createEvidence asks no chain for an anchor in no block, or on another chain', async () => {
-    for (const anchor of [{ block: null }, { chainId: CHAIN_ID + 1 }]) {
+    for (const [anchor, reason] of [
+      [{ block: null }, 'not_mined'],
+      [{ chainId: CHAIN_ID + 1 }, 'not_readable'],
+    ] as const) {
       const { read, asked } = evidenceOf(anchor)
-      expect(await read()).toEqual({ ...WHOLE, block: null })
+      expect(await read()).toEqual(without(reason))
       expect(asked).toEqual([])
     }
   })

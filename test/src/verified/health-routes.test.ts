@@ -27,7 +27,7 @@ describe('a gateway whose parts all work', () => {
     expect((await readiness(gateway)).body).toEqual({
       status: 'ready',
       failing: [],
-      chain: { status: 'ok', anchors_waiting: 0 },
+      chain: { status: 'ok', anchors_waiting: 0, blocks_unreadable: 0 },
     })
   })
 
@@ -50,6 +50,22 @@ describe('a gateway whose parts all work', () => {
   it('a gateway whose parts all work answers HEAD too', async () => {
     expect((await fetch(`${gateway.url}/readyz`, { method: 'HEAD' })).status).toBe(200)
   })
+})
+
+it('a gateway that cannot read blocks with anchors is ready, and says how many and why', async () => {
+  const unreadable = { count: 2, reason: 'unknown_receipts' } as const
+  const gateway = await startGateway({ unreadableBlocks: () => unreadable })
+  try {
+    await expect.poll(() => failingOf(gateway), SOON).toEqual([])
+    expect((await readiness(gateway)).body).toEqual({
+      status: 'ready',
+      failing: [],
+      reasons: { blocks: 'unknown_receipts' },
+      chain: { status: 'ok', anchors_waiting: 0, blocks_unreadable: 2 },
+    })
+  } finally {
+    await gateway.stop()
+  }
 })
 
 describe('not ready, but healthy, is a gateway', () => {

@@ -17,6 +17,7 @@ const WELL: ReadinessChecks = {
   attestation: async () => undefined,
   commits: () => ({ phase: 'following', failingForMs: 0, fault: null }),
   chain: () => ({ isChainFailing: false, waitingCount: 0 }),
+  unreadableBlocks: () => ({ count: 0, reason: null }),
 }
 
 const failing = async () => Promise.reject(new Error('away'))
@@ -88,7 +89,14 @@ describe('ready is who', () => {
       failing: [],
       chain: { isFailing: true, anchorsWaiting: 7 },
       commitFault: null,
+      unreadableBlocks: { count: 0, reason: null },
     })
+  })
+
+  it('a gateway that cannot read blocks stays ready', async () => {
+    const unreadable = { count: 2, reason: 'unknown_receipts' } as const
+    const readiness = createReadiness({ ...WELL, unreadableBlocks: () => unreadable }, Date.now)
+    expect(await readiness.read()).toMatchObject({ failing: [], unreadableBlocks: unreadable })
   })
 
   it('the readiness check judges the document that the enclave gives', async () => {
