@@ -1,4 +1,5 @@
 import type { EnclaveFault, EnclaveFaultCode } from './protocol/messages.ts'
+import type { Refusal } from './protocol/refusal.ts'
 
 /** HTTP status of each code; provider_refused has the provider's own. */
 const FAULT_STATUS: Readonly<Record<Exclude<EnclaveFaultCode, 'provider_refused'>, number>> = {
@@ -33,7 +34,7 @@ export class CallFault extends Error {
   constructor(
     code: keyof typeof FAULT_STATUS,
     message: string,
-    more: Partial<Pick<EnclaveFault, 'status' | 'loc' | 'may_be_made'>> = {},
+    more: Partial<Omit<EnclaveFault, 'code' | 'message'>> = {},
   ) {
     super(message)
     this.fault = { status: FAULT_STATUS[code], code, message, ...more }
@@ -54,6 +55,30 @@ export class ProviderRefusal extends Error {
     super(refusal.message)
     this.fault = { ...refusal, code: 'provider_refused' }
   }
+}
+
+/** What the gateway is told when a provider answers with 4xx or 5xx. */
+export function refusalFault(
+  status: number,
+  { message, code, retryAfterSeconds, mayRetry }: Refusal,
+): ProviderRefusal | CallFault {
+  const more = {
+    ...(code === null ? {} : { provider_code: code }),
+    ...(retryAfterSeconds === null ? {} : { retry_after_seconds: retryAfterSeconds }),
+    ...(mayRetry ? {} : { should_retry: false }),
+  }
+  if (status < 500)
+    return new ProviderRefusal({
+      status,
+      message: `The provider refused the request: ${message ?? 'no reason given'}`,
+      ...more,
+    })
+  const words = message === null ? '.' : `: ${message}`
+  return new CallFault(
+    'provider_error',
+    `The provider answered with status ${status}${words}`,
+    more,
+  )
 }
 
 /** The gateway closed the connection, or stopped reading: nobody waits for the answer any more. */

@@ -14,6 +14,11 @@ import { isJsonArray, type Json, type JsonObject, setMember } from './value.ts'
  * JSON_DEPTH_MAX. Never use it on what a hash or a signature was already made of.
  */
 export function parseLenientJson(input: Uint8Array | string): Json {
+  return makeWellFormed(parseUnsettled(input))
+}
+
+/** The same, but that lone surrogates and numbers stay as they are. */
+export function parseUnsettled(input: Uint8Array | string): Json {
   // Each value takes a byte at least, so a short text cannot have too many.
   const isShort = input.length <= ANSWER_SIZE_MAX.containers
   if (!isShort && !isWithinSize(measureJson(input), ANSWER_SIZE_MAX))
@@ -22,7 +27,7 @@ export function parseLenientJson(input: Uint8Array | string): Json {
       offset: 0,
     })
   const text = (typeof input === 'string' ? input : decoder.decode(input)).toWellFormed()
-  return normalize(parse(text), 0)
+  return parse(text)
 }
 
 const decoder = new TextDecoder('utf-8')
@@ -35,7 +40,14 @@ function parse(text: string): Json {
   }
 }
 
-/** Gives `value` itself when nothing in it needs a change, which is nearly always. */
+/**
+ * The value with U+FFFD for lone surrogates and finite numbers; `value` itself when it has none
+ * else, which is nearly always. Throws JsonError `too_deep` over JSON_DEPTH_MAX.
+ */
+export function makeWellFormed(value: Json): Json {
+  return normalize(value, 0)
+}
+
 function normalize(value: Json, depth: number): Json {
   if (typeof value === 'string') return value.toWellFormed()
   if (typeof value === 'number')

@@ -7,8 +7,9 @@ import {
   type Json,
   type JsonObject,
 } from '../../attestation/json/value.ts'
+import { type FinishReason, readFinishReason } from '../../attestation/stream/finish-reason.ts'
 import { CallFault } from '../call-fault.ts'
-import { describeProviderError } from '../providers/refusal.ts'
+import { readReason } from '../protocol/refusal.ts'
 
 /**
  * What stands in for members that a provider left out although every completion has them (interface
@@ -29,7 +30,7 @@ export function parseAnswer(body: Uint8Array, fallback: AnswerFallback): JsonObj
   if ((answer.error ?? null) !== null)
     throw new CallFault(
       'provider_error',
-      `The provider answered with an error: ${describeProviderError(answer).message}`,
+      `The provider answered with an error: ${readReason(answer).message ?? 'no reason given'}`,
     )
   if (!isJsonArray(answer.choices) || answer.choices.length === 0)
     throw notCompletion('expected choices')
@@ -58,7 +59,9 @@ function fillChoice(choice: Json, position: number): JsonObject {
   if (!isJsonObject(choice) || !isJsonObject(choice.message))
     throw notCompletion('expected a message in each choice')
   const { message } = choice
+  const finish = readFinish(choice)
   return {
+    ...(finish === null || finish.word === null ? {} : { stop_reason: finish.word }),
     ...choice,
     index: choice.index ?? position,
     message: {
@@ -69,7 +72,16 @@ function fillChoice(choice: Json, position: number): JsonObject {
       audio: message.audio ?? null,
     },
     logprobs: choice.logprobs ?? null,
-    finish_reason: choice.finish_reason ?? null,
+    finish_reason: finish?.reason ?? null,
+  }
+}
+
+function readFinish({ finish_reason: reason }: JsonObject): FinishReason | null {
+  try {
+    return readFinishReason(reason)
+  } catch (error) {
+    if (error instanceof FormatError) throw notCompletion(error.message)
+    throw error
   }
 }
 

@@ -8,23 +8,23 @@ import {
 } from '../../attestation/assemble-completion.ts'
 import { FormatError } from '../../attestation/errors.ts'
 import { canonicalizeJson } from '../../attestation/json/canonical.ts'
-import { parseLenientJson } from '../../attestation/json/parse-lenient.ts'
+import { makeWellFormed, parseUnsettled } from '../../attestation/json/parse-lenient.ts'
 import { isJsonArray, isJsonObject, type JsonObject } from '../../attestation/json/value.ts'
 import type { Receipt } from '../../attestation/receipt.ts'
-import { CallerGone, CallFault } from '../call-fault.ts'
-import type { Reservation } from '../log/memory-budget.ts'
-import { describeProviderError } from '../providers/refusal.ts'
-import { EventParser, EventTooLargeError, type ServerEvent } from '../stream/event-parser.ts'
 import {
   type ChunkState,
   closingChunk,
   finishChunks,
   isFinished,
+  isSameState,
   NO_CHUNKS,
   normalizeChunk,
   type StreamTerms,
-} from '../stream/normalize-chunk.ts'
-import { type CallAliases, settleDeltas } from '../stream/settle-deltas.ts'
+} from '../../attestation/stream/normalize-chunk.ts'
+import { CallerGone, CallFault } from '../call-fault.ts'
+import type { Reservation } from '../log/memory-budget.ts'
+import { readReason } from '../protocol/refusal.ts'
+import { EventParser, EventTooLargeError, type ServerEvent } from '../stream/event-parser.ts'
 import { makeTextTemplate, matchText, PADDING, type TextTemplate } from '../stream/text-template.ts'
 import { StreamMemory } from './answer-memory.ts'
 import { type BodyTerms, readPackets, type Watchdog } from './read-body.ts'
@@ -70,8 +70,8 @@ type RelayedStream = {
  * finish_reason is held until the next event, so that the last one can be told as such
  * (STREAM_EVENTS.last).
  *
- * - complete: `[DONE]` came, or the body ended cleanly with every choice asked for begun and
- *   finished;
+ * - complete: `[DONE]` came and every choice begun has its finish_reason, or the body ended cleanly
+ *   with every choice asked for begun and finished;
  * - client_disconnected: the caller went away, or did not read, before that;
  * - upstream_error: anything else (an error event, no JSON, a wrong or ambiguous chunk, a stall, a
  *   lost connection, too many bytes).
@@ -96,7 +96,6 @@ class StreamRelay {
   private readonly received = createHash('sha256')
   private readonly given = createHash('sha256')
   private readonly assembly = emptyAssembly()
-  private readonly aliases: CallAliases = new Map()
   /** Events that are due. */
   private text = ''
   /** Chunks that were given out and are not hashed yet, each with its line feed. */
@@ -184,7 +183,7 @@ class StreamRelay {
     const chunk = parseChunk(content)
     if (event === 'error' || (chunk.error ?? null) !== null)
       throw providerError(
-        `The provider broke off with an error: ${describeProviderError(chunk).message}`,
+        `The provider broke off with an error: ${readReason(chunk).message ?? 'no reason given'}`,
       )
     const given = this.relayChunk(chunk)
     if (given === null || this.templatesUnused >= TEMPLATES_UNUSED_MAX) return
@@ -215,10 +214,11 @@ class StreamRelay {
   /** The template of an event that was given out as this text; null when it is none. */
   private learn(data: string, given: string): TextTemplate | null {
     const template = makeTextTemplate(data, (marked) => {
-      const { chunks } = normalizeChunk(this.input.stream, this.state, parseChunk(marked))
-      const [chunk, ...others] = chunks
+      const step = normalizeChunk(this.input.stream, this.state, parseChunk(marked))
+      const [chunk, ...others] = step.chunks
       if (chunk === undefined || others.length > 0) return null
-      return settleDeltas(this.assembly, chunk, new Map(this.aliases))
+      if (!isSameState(this.state, step.state)) return null
+      return makeWellFormed(chunk) as JsonObject
     })
     return template !== null && matchText(template, data)?.given === given ? template : null
   }
@@ -227,7 +227,7 @@ class StreamRelay {
   private relayChunk(chunk: JsonObject): string | null {
     try {
       const { state, chunks } = normalizeChunk(this.input.stream, this.state, chunk)
-      const given = chunks.map((item) => this.give(settleDeltas(this.assembly, item, this.aliases)))
+      const given = chunks.map((item) => this.give(makeWellFormed(item) as JsonObject))
       this.state = state
       if (chunks.length > 0) this.hasGiven = true
       return given.length === 1 && this.held === null ? (given[0] ?? null) : null
@@ -276,6 +276,8 @@ class StreamRelay {
   private conclude(): void {
     const { stream, watchdog } = this.input
     if (!this.hasGiven) throw providerError('The provider ended its answer without a completion.')
+    if (!isFinished(this.state))
+      throw providerError('The provider ended its answer without a finish_reason.')
     const { visible, hidden } = finishChunks(stream, this.state)
     if (visible !== null) this.give(visible, true)
     else if (this.held === null) this.give(closingChunk(stream, this.state), true)
@@ -291,7 +293,8 @@ class StreamRelay {
    * complete.
    */
   private async relayEnd(): Promise<void> {
-    if (!isFinished(this.input.stream, this.state))
+    const { choicesAsked } = this.input.stream
+    if (this.state.choices.size < Math.max(1, choicesAsked) || !isFinished(this.state))
       throw providerError('The provider ended its answer before it was complete.')
     this.conclude()
     await this.send()
@@ -323,7 +326,7 @@ class StreamRelay {
 
 function parseChunk(data: string): JsonObject {
   try {
-    const chunk = parseLenientJson(data)
+    const chunk = parseUnsettled(data)
     if (isJsonObject(chunk)) return chunk
   } catch (error) {
     if (!(error instanceof FormatError)) throw error

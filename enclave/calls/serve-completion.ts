@@ -1,7 +1,7 @@
 import { type Demands, digestCredential } from '../../attestation/demands.ts'
 import type { Receipt } from '../../attestation/receipt.ts'
 import type { AttestationKeeper } from '../attestation-keeper.ts'
-import { CallerGone, CallFault, logFull } from '../call-fault.ts'
+import { CallerGone, CallFault, logFull, refusalFault } from '../call-fault.ts'
 import type { Limits } from '../config.ts'
 import type { Attempts } from '../log/attempts.ts'
 import type { Reservation, Space } from '../log/memory-budget.ts'
@@ -10,7 +10,7 @@ import { type FinishedCompletion, type Sealed, sealCompletion } from '../log/sea
 import type { Account } from '../notary-key.ts'
 import { chooseProvider } from '../protocol/choose-provider.ts'
 import type { CompletionCall, ProviderEntry } from '../protocol/messages.ts'
-import { parseRefusal, REFUSAL_BYTES_MAX } from '../providers/refusal.ts'
+import { REFUSAL_BYTES_MAX, readRefusal } from '../protocol/refusal.ts'
 import type { ProviderAnswer, Transport } from '../providers/transport.ts'
 import { admitAnswer } from './answer-memory.ts'
 import type { AnswerPort } from './answer-port.ts'
@@ -186,8 +186,8 @@ async function askProvider(running: RunningCall): Promise<void> {
 /** Throws unless the answer can be a completion. */
 async function checkHead(running: RunningCall, answer: ProviderAnswer): Promise<void> {
   const { status, headers } = answer
-  if (status >= 400 && status < 500)
-    throw parseRefusal({ status, headers, body: await readRefusal(running, answer) })
+  if (status >= 400)
+    throw refusalFault(status, readRefusal({ headers, body: await readReasons(running, answer) }))
   if (status !== 200)
     throw new CallFault('provider_error', `The provider answered with status ${status}.`)
   const encoding = headers['content-encoding'] ?? 'identity'
@@ -198,7 +198,7 @@ async function checkHead(running: RunningCall, answer: ProviderAnswer): Promise<
     )
 }
 
-async function readRefusal(running: RunningCall, { body }: ProviderAnswer): Promise<Uint8Array> {
+async function readReasons(running: RunningCall, { body }: ProviderAnswer): Promise<Uint8Array> {
   const { cancel, space, watchdog } = running
   watchdog.expect('its reason', REFUSAL_TIMEOUT_MS)
   const terms = {
@@ -215,6 +215,19 @@ async function readRefusal(running: RunningCall, { body }: ProviderAnswer): Prom
     throw error
   }
 }
+
+/** Throws when a stream was asked for and something else came, which may say why. */
+async function checkIsStream(running: RunningCall, answer: ProviderAnswer): Promise<void> {
+  const { 'content-type': type = '' } = answer.headers
+  if (!NO_STREAM.test(type)) return
+  const { message } = readRefusal({ headers: {}, body: await readReasons(running, answer) })
+  throw new CallFault(
+    'provider_error',
+    `The provider answered with ${type.slice(0, 100)} where a stream was asked for${message === null ? '.' : `: ${message}`}`,
+  )
+}
+
+const NO_STREAM = /^\s*(application\/([\w.-]+\+)?json|text\/html)\b/i
 
 async function answerWhole(running: RunningCall, answer: ProviderAnswer): Promise<void> {
   const { core, cancel, space, watchdog } = running
@@ -240,6 +253,7 @@ async function answerWhole(running: RunningCall, answer: ProviderAnswer): Promis
 
 async function answerStream(running: RunningCall, answer: ProviderAnswer): Promise<void> {
   const { core, parsed, cancel, space, watchdog, port } = running
+  await checkIsStream(running, answer)
   const { answerBytesMax: bytesMax, idleTimeoutMs, drainTimeoutMs } = core.limits
   const { usageAsked, choicesAsked } = parsed
   const sink = port.openStream({ cancel, drainTimeoutMs })

@@ -43,21 +43,21 @@ export function answerFault(fault: EnclaveFault, isOperators: boolean): ErrorAns
     return answerInvalid([faultOfRequest(fault)])
   if (fault.code === 'invalid_request')
     return answerError({ code: 'payload_too_large', message, status })
-  if (fault.code === 'provider_refused') {
-    if (isOperators && (status === 401 || status === 403))
-      return answerError({
-        code: 'provider_credential_rejected',
-        message: "The provider rejected this service's credential",
-        status: 502,
-      })
+  if (fault.code === 'provider_refused' && isOperators && (status === 401 || status === 403))
     return answerError({
-      ...{ code: 'provider_refused', message, status },
-      providerCode: fault.provider_code,
-      retryAfterSeconds: fault.retry_after_seconds,
+      code: 'provider_credential_rejected',
+      message: "The provider rejected this service's credential",
+      status: 502,
     })
-  }
   const [code, words, told] = TOLD[fault.code] ?? [fault.code, message, status]
-  return answerError({ code, message: words, status: told })
+  return answerError({
+    code,
+    message: words,
+    status: told,
+    providerCode: fault.provider_code,
+    retryAfterSeconds: fault.retry_after_seconds,
+    mayRetry: fault.should_retry,
+  })
 }
 
 /** The error envelope as text: also the data of a stream's `event: error`. */
@@ -67,9 +67,10 @@ export function answerError(error: {
   readonly status: number
   readonly providerCode?: string | undefined
   readonly retryAfterSeconds?: number | undefined
+  readonly mayRetry?: boolean | undefined
 }): ErrorAnswer {
-  const { code, message, status, providerCode, retryAfterSeconds } = error
-  const shouldRetry = !FINAL.has(code)
+  const { code, message, status, providerCode, retryAfterSeconds, mayRetry = true } = error
+  const shouldRetry = mayRetry && !FINAL.has(code)
   const wait = retryAfterSeconds ?? (status === 503 && shouldRetry ? RETRY_SECONDS : null)
   return {
     head: {

@@ -247,12 +247,14 @@ export type EnclaveFault = {
    */
   readonly loc?: readonly (string | number)[]
   /**
-   * For provider_refused: the provider's own error code (or type), when it gave one.
+   * For provider_refused and provider_error: the provider's own error code, when it gave one.
    * Provider-controlled text.
    */
   readonly provider_code?: string
-  /** For provider_refused: the provider's `retry-after`, when it was given in whole seconds. */
+  /** For the same: how long the provider wants to be left alone, with fractions. */
   readonly retry_after_seconds?: number
+  /** False when the provider says that asking again does not help (`x-should-retry`). */
+  readonly should_retry?: boolean
   /**
    * True when the provider was sent the call and did not refuse it (3xx to 5xx): it may have made a
    * completion, which is lost. An older enclave never says so.

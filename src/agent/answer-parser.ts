@@ -6,8 +6,9 @@ import {
   type JsonObject,
   memberOf,
 } from '../../attestation/json/value.ts'
+import { readReason } from '../../enclave/protocol/refusal.ts'
 import { parseJson } from '../nodes/protocol/frames.ts'
-import { BackendError, readBackendError } from './backend-error.ts'
+import { BackendError, errorOf } from './backend-error.ts'
 
 /** One chunk of an answer, and its JSON text. */
 export type AnswerChunk = { readonly chunk: JsonObject; readonly text: string }
@@ -93,19 +94,23 @@ type Answer = {
 }
 
 const END_MARK = '[DONE]'
+const CHUNK = 'chat.completion.chunk'
 
 /**
  * The chunk of an event, as the backend wrote it, without the usage; null when it has no choices.
  */
 function takeEvent(data: string, answer: Answer): AnswerChunk | null {
   if (answer.isEnded) return null
-  if (data === END_MARK) {
+  // Some send empty data to keep the connection.
+  if (data.trim() === '') return null
+  if (data.trim() === END_MARK) {
     answer.isEnded = true
     return null
   }
   const chunk = parseChunk(data)
-  const choices = memberOf(chunk, 'choices')
   const usage = memberOf(chunk, 'usage')
+  const isWithout = isJsonObject(usage) || memberOf(chunk, 'object') === CHUNK
+  const choices = memberOf(chunk, 'choices') ?? (isWithout ? [] : null)
   if (isJsonObject(usage)) answer.usage = { ...chunk, choices: [], usage }
   if (!isJsonArray(choices)) throw new BackendError('the backend sent something that is no chunk')
   for (const choice of choices) noteChoice(choice, answer)
@@ -120,7 +125,8 @@ function encode(chunk: JsonObject): AnswerChunk {
 function noteChoice(choice: Json, answer: Answer): void {
   if (!isJsonObject(choice)) throw new BackendError('the backend sent a choice that is no object')
   const index = memberOf(choice, 'index')
-  if (typeof memberOf(choice, 'finish_reason') === 'string') {
+  const reason = memberOf(choice, 'finish_reason')
+  if (typeof reason === 'string' && reason !== '') {
     answer.open.delete(index)
     answer.hasFinished = true
   } else answer.open.add(index)
@@ -136,10 +142,10 @@ function parseChunk(data: string): JsonObject {
   if (!isJsonObject(chunk))
     throw new BackendError('the backend sent an event that is no JSON object')
   const error = memberOf(chunk, 'error')
-  if (error !== undefined && error !== null) throw readBackendError(chunk, 500)
+  if (error !== undefined && error !== null) throw errorOf(readReason(chunk))
   // What llama.cpp puts into its `error` line is the error itself.
   if (!Object.hasOwn(chunk, 'choices') && typeof memberOf(chunk, 'message') === 'string')
-    throw readBackendError({ error: chunk }, 500)
+    throw errorOf(readReason(chunk))
   return chunk
 }
 

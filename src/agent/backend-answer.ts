@@ -1,5 +1,4 @@
 import type { Dispatcher } from 'undici'
-import { readRetryAfter } from '../upstream/endpoint.ts'
 
 /** Bytes of an answer that may wait to be read before its connection is paused. */
 export const WAITING_BYTES_MAX = 256 * 1024
@@ -11,8 +10,8 @@ const TAIL_TIMEOUT_MS = 1_000
 /** One answer of a backend, packet by packet. Belongs to one reader. */
 export type BackendAnswer = {
   readonly status: number
-  /** `retry-after` in seconds; null where it is not told so. */
-  readonly retryAfterSeconds: number | null
+  /** By lower-case name. */
+  readonly headers: Readonly<Record<string, unknown>>
   /**
    * The next packet; null after the last. Rejects, when what came before was read, with the
    * connection's fault, or the signal's reason.
@@ -44,7 +43,7 @@ export function openAnswer(
 class Reading implements Dispatcher.DispatchHandler, BackendAnswer {
   readonly opened = createDeferred<BackendAnswer>()
   status = 0
-  retryAfterSeconds: number | null = null
+  headers: Readonly<Record<string, unknown>> = {}
   private readonly signal: AbortSignal
   private readonly onAbort = () => {
     this.packets = []
@@ -104,7 +103,7 @@ class Reading implements Dispatcher.DispatchHandler, BackendAnswer {
     // 1xx are no answer yet.
     if (status < 200) return
     this.status = status
-    this.retryAfterSeconds = readRetryAfter(headers['retry-after'])
+    this.headers = headers
     this.opened.resolve(this)
   }
 

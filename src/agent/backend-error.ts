@@ -1,4 +1,4 @@
-import { isJsonObject, type Json, memberOf } from '../../attestation/json/value.ts'
+import { type Refusal, readRefusal } from '../../enclave/protocol/refusal.ts'
 import { FAULT_MESSAGE_LENGTH_MAX, FAULT_STATUS_CODES } from '../nodes/protocol/frames.ts'
 
 /**
@@ -27,24 +27,38 @@ export class BackendError extends Error {
   }
 }
 
-/**
- * Gives the error that a backend's body tells, in OpenAI's form or the simpler ones of local
- * servers.
- */
-export function readBackendError(
-  body: Json | undefined,
-  status: number,
-  retryAfterSeconds: number | null = null,
-): BackendError {
-  const object = isJsonObject(body) ? body : {}
-  const error = memberOf(object, 'error') ?? object
-  if (typeof error === 'string') return new BackendError(error, status, retryAfterSeconds)
-  const details = isJsonObject(error) ? error : {}
-  const code = memberOf(details, 'code')
-  const message = memberOf(details, 'message') ?? memberOf(details, 'detail')
-  return new BackendError(
-    typeof message === 'string' ? message : `the backend answered with status ${status}`,
-    status === 500 && typeof code === 'number' ? code : status,
-    retryAfterSeconds,
-  )
+/** The error of a backend's answer that is none. `body` is attacker-controlled. */
+export function refusalError(answer: {
+  readonly status: number
+  readonly headers: Readonly<Record<string, unknown>>
+  readonly body: Uint8Array
+  readonly secret?: string | null
+}): BackendError {
+  const { status, headers } = answer
+  const { message, code, retryAfterSeconds } = readRefusal(answer)
+  if (status === 200)
+    return errorOf({
+      message: message ?? `a stream was asked for, and ${typeOf(headers)} came`,
+      code,
+    })
+  const wait = retryAfterSeconds === null ? null : Math.ceil(retryAfterSeconds)
+  // Some answer 500, and say the status that they mean.
+  const meant = status === 500 && code !== null && FAULT_STATUS_CODES.has(Number(code))
+  const words = message ?? `the backend answered with status ${status}`
+  return new BackendError(words, meant ? Number(code) : status, wait)
+}
+
+/** The error that a stream's chunk, or a whole answer in its place, tells. */
+export function errorOf({ message, code }: Pick<Refusal, 'message' | 'code'>): BackendError {
+  return new BackendError(message ?? 'the backend gave no reason', Number(code ?? 500))
+}
+
+/** Whether a JSON document or a page came where a stream was asked for. */
+export function isOtherThanStream(headers: Readonly<Record<string, unknown>>): boolean {
+  return /^\s*(application\/([\w.-]+\+)?json|text\/html)\b/i.test(typeOf(headers))
+}
+
+function typeOf(headers: Readonly<Record<string, unknown>>): string {
+  const type = headers['content-type']
+  return typeof type === 'string' ? type.slice(0, 100) : 'something without a content type'
 }

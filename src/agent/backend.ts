@@ -8,10 +8,10 @@ import {
 } from '../../attestation/json/value.ts'
 import { mediaTypeOf, readImageFacts } from '../images/image-facts.ts'
 import { type ImageRequest, parseJson } from '../nodes/protocol/frames.ts'
-import { readRetryAfter, writeForm } from '../upstream/endpoint.ts'
+import { writeForm } from '../upstream/endpoint.ts'
 import { type AnswerChunk, AnswerParser, EventTooLargeError } from './answer-parser.ts'
 import { type BackendAnswer, openAnswer } from './backend-answer.ts'
-import { BackendError, readBackendError } from './backend-error.ts'
+import { BackendError, isOtherThanStream, refusalError } from './backend-error.ts'
 
 /** Limits of calls to the backend, milliseconds and bytes. */
 const BACKEND_LIMITS: BackendLimits = {
@@ -90,6 +90,7 @@ export function createBackend(options: {
     ...headers,
     'content-type': 'application/json',
     accept: 'text/event-stream',
+    'accept-encoding': 'identity',
   }
   const pool = new Pool(origin, {
     connections: limits.connectionsMax,
@@ -106,7 +107,7 @@ export function createBackend(options: {
       headers,
       signal,
     })
-    return { status: statusCode, text: await readText(body, limits.bodyBytesMax) }
+    return { status: statusCode, body: await readBytes(body, limits.bodyBytesMax) }
   }
 
   async function* streamChat(
@@ -123,10 +124,14 @@ export function createBackend(options: {
     const answer = await openAnswer(pool, call, signal)
     let isWhole = false
     try {
-      if (answer.status !== 200) {
-        const text = await readText(packetsOf(answer), limits.bodyBytesMax)
-        throw readBackendError(parseJson(text), answer.status, answer.retryAfterSeconds)
+      const { status, headers: told } = answer
+      if (status !== 200 || isOtherThanStream(told)) {
+        const bytes = await readBytes(packetsOf(answer), limits.bodyBytesMax)
+        throw refusalError({ status, headers: told, body: bytes, secret: options.apiKey })
       }
+      const { 'content-encoding': coding = 'identity' } = told
+      if (coding !== 'identity')
+        throw new BackendError('the backend compressed its answer although it was asked not to')
       const parser = new AnswerParser()
       for (let isOver = false; !isOver; ) {
         const packet = parser.isEnded ? null : await answer.next()
@@ -146,14 +151,24 @@ export function createBackend(options: {
     const reply = await pool.request({
       method: 'POST',
       path: prefix + path,
-      headers: { ...headers, 'content-type': contentType, accept: 'application/json' },
+      headers: {
+        ...headers,
+        'content-type': contentType,
+        accept: 'application/json',
+        'accept-encoding': 'identity',
+      },
       body: typeof body === 'string' ? body : Buffer.from(body),
       signal,
     })
-    const answer = parseJson(await readText(reply.body, limits.imagesBytesMax))
+    const bytes = await readBytes(reply.body, limits.imagesBytesMax)
     if (reply.statusCode !== 200)
-      throw readBackendError(answer, reply.statusCode, readRetryAfter(reply.headers['retry-after']))
-    return readImageAnswer(answer)
+      throw refusalError({
+        status: reply.statusCode,
+        headers: reply.headers,
+        body: bytes,
+        secret: options.apiKey,
+      })
+    return readImageAnswer(parseJson(bytes.toString('utf8')))
   }
 
   return {
@@ -210,14 +225,14 @@ function toBackendError(error: unknown): never {
 
 function readModels({
   status,
-  text,
+  body,
 }: {
   readonly status: number
-  readonly text: string
+  readonly body: Buffer
 }): readonly string[] {
-  const body = parseJson(text)
-  if (status !== 200) throw readBackendError(body, status)
-  const data = isJsonObject(body) ? memberOf(body, 'data') : undefined
+  if (status !== 200) throw refusalError({ status, headers: {}, body })
+  const list = parseJson(body.toString('utf8'))
+  const data = isJsonObject(list) ? memberOf(list, 'data') : undefined
   if (!isJsonArray(data)) throw new BackendError('the backend sent no list of models')
   return data.flatMap((entry) => {
     const id = isJsonObject(entry) ? memberOf(entry, 'id') : undefined
@@ -225,7 +240,7 @@ function readModels({
   })
 }
 
-async function readText(body: AsyncIterable<Uint8Array>, bytesMax: number): Promise<string> {
+async function readBytes(body: AsyncIterable<Uint8Array>, bytesMax: number): Promise<Buffer> {
   const parts: Uint8Array[] = []
   let size = 0
   for await (const part of body) {
@@ -233,7 +248,7 @@ async function readText(body: AsyncIterable<Uint8Array>, bytesMax: number): Prom
     if (size > bytesMax) throw new BackendError(`the backend sent more than ${bytesMax} bytes`)
     parts.push(part)
   }
-  return Buffer.concat(parts).toString('utf8')
+  return Buffer.concat(parts)
 }
 
 /** A request to the backend, in OpenAI's form. */

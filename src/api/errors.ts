@@ -230,9 +230,6 @@ type ErrorReply = {
  */
 const RETRY_TOLD_SECONDS_MAX = 59
 
-/** Whoever else asks for more patience than a day, a service or a node, is not believed. */
-export const RETRY_BELIEVED_SECONDS_MAX = 86_400
-
 /**
  * Answer to any thrown value. What is not ours is a 500 that says nothing; whoever calls this logs
  * it.
@@ -311,7 +308,10 @@ function headersOf(error: ApiError): Readonly<Record<string, string>> {
 }
 
 /** Both headers that clients read; the one in milliseconds is OpenAI's. */
-function retryHeaders(retryAfterSeconds: number): Readonly<Record<string, string>> {
+export function retryHeaders(retryAfterSeconds: number): Readonly<Record<string, string>> {
   const seconds = Math.min(retryAfterSeconds, RETRY_TOLD_SECONDS_MAX)
-  return { 'retry-after': String(seconds), 'retry-after-ms': String(seconds * 1000) }
+  return {
+    'retry-after': String(Math.ceil(seconds)),
+    'retry-after-ms': String(Math.ceil(seconds * 1000)),
+  }
 }

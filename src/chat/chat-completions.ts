@@ -105,7 +105,6 @@ export function judgeAnswer(request: JsonObject): Pick<NodeChunks, 'push' | 'fin
   return createNodeChunks({
     identity: { id: '', created: 0, model: '' },
     choicesAsked: typeof choicesAsked === 'number' ? choicesAsked : 1,
-    makeCallId: () => '',
   })
 }
 
@@ -156,7 +155,6 @@ function openChunks(
       model: request.model,
     },
     choicesAsked: typeof choicesAsked === 'number' ? choicesAsked : 1,
-    makeCallId: () => `call_${makeId()}`,
   })
 }
 

@@ -4,8 +4,8 @@ import {
   type Json,
   type JsonObject,
 } from '../../attestation/json/value.ts'
+import { withoutNulls } from '../../attestation/stream/read-choice.ts'
 import type { EventWriter } from '../api/event-stream.ts'
-import { withoutNulls } from './node-chunks.ts'
 
 /**
  * Writes the stream of a completion (JSON text) that was streamed before, to its end. `withProof`

@@ -75,9 +75,10 @@ export function callErrorOf(
       return invalidRequest(fault)
     case 'provider_refused':
       return providerRefusal(fault, isOperatorCredential)
+    case 'provider_error':
+      return new ApiError(fault.code, fault.message, { ...outcome, ...saidBy(fault) })
     case 'unsupported_model':
     case 'credential_mismatch':
-    case 'provider_error':
     case 'provider_unreachable':
     case 'provider_timeout':
     case 'answer_too_large':
@@ -144,12 +145,7 @@ function invalidRequest({ status, loc = [], message }: EnclaveFault): ApiError |
 }
 
 function providerRefusal(fault: EnclaveFault, isOperatorCredential: boolean): ApiError {
-  const {
-    status,
-    message,
-    provider_code: providerCode,
-    retry_after_seconds: retryAfterSeconds,
-  } = fault
+  const { status, message } = fault
   if (isOperatorCredential && (status === 401 || status === 403))
     return new ApiError(
       'provider_credential_rejected',
@@ -157,7 +153,20 @@ function providerRefusal(fault: EnclaveFault, isOperatorCredential: boolean): Ap
     )
   return new ApiError('provider_refused', message, {
     ...(status >= 400 && status < 500 ? { status } : {}),
+    ...saidBy(fault),
+  })
+}
+
+/** The provider's own code, wait and patience. */
+function saidBy(fault: EnclaveFault) {
+  const {
+    provider_code: providerCode,
+    retry_after_seconds: retryAfterSeconds,
+    should_retry: shouldRetry,
+  } = fault
+  return {
     ...(providerCode === undefined ? {} : { providerCode }),
     ...(retryAfterSeconds === undefined ? {} : { retryAfterSeconds }),
-  })
+    ...(shouldRetry === false ? { shouldRetry } : {}),
+  } as const
 }

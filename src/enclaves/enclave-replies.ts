@@ -145,7 +145,8 @@ const faultSchema = z.object({
   message: z.string(),
   loc: z.array(z.union([z.string(), z.number()])).optional(),
   provider_code: z.string().optional(),
-  retry_after_seconds: z.int().min(0).optional(),
+  retry_after_seconds: z.number().min(0).optional(),
+  should_retry: z.boolean().optional(),
   may_be_made: z.boolean().optional(),
 })
 

@@ -124,7 +124,7 @@ function parse<Value>(schema: z.ZodType<Value>, content: Buffer): Value {
 const headSchema = z.object({
   status: z.int().min(200).max(599),
   content_type: z.enum(['application/json', 'text/event-stream; charset=utf-8']),
-  retry_after_seconds: z.int().min(0).nullable(),
+  retry_after_seconds: z.number().min(0).nullable(),
   should_retry: z.boolean(),
 })
 

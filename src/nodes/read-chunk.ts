@@ -23,9 +23,9 @@ export type ChunkFacts = {
 export const CHOICES_MAX = 128
 
 /**
- * Checks a chunk's shape: `choices` is an array of objects with an integer `index` and an object
- * `delta`, and nothing is deeper than `depthMax`, itself included. Gives what matters of it, or
- * null when it is no chunk. Attacker-controlled.
+ * Checks a chunk's shape: `choices` is an array of objects, each with an integer `index` and an
+ * object `delta` where it has them, and nothing is deeper than `depthMax`, itself included. Gives
+ * what matters of it, or null when it is no chunk. Attacker-controlled.
  */
 export function readChunk(chunk: JsonObject, depthMax: number): ChunkFacts | null {
   const { choices, usage } = chunk
@@ -33,10 +33,12 @@ export function readChunk(chunk: JsonObject, depthMax: number): ChunkFacts | nul
     return null
   let textLength = 0
   let finished: number[] | null = null
-  for (const choice of choices) {
+  for (const [position, choice] of choices.entries()) {
     if (!isChoice(choice)) return null
-    textLength += textLengthOf(choice.delta)
-    if (typeof choice.finish_reason === 'string') finished = [...(finished ?? []), choice.index]
+    textLength += textLengthOf(choice.delta ?? {})
+    const { finish_reason: reason, index } = choice
+    if (typeof reason === 'string' && reason !== '')
+      finished = [...(finished ?? []), index ?? position]
   }
   const claim = isJsonObject(usage) ? usage : undefined
   return {
@@ -50,18 +52,14 @@ export function readChunk(chunk: JsonObject, depthMax: number): ChunkFacts | nul
 
 const NONE: readonly number[] = []
 
-type Choice = JsonObject & { readonly index: number; readonly delta: JsonObject }
+type Choice = JsonObject & { readonly index: number | null; readonly delta: JsonObject | null }
 
 function isChoice(choice: Json): choice is Choice {
   if (!isJsonObject(choice)) return false
   const { index, delta } = choice
-  return (
-    typeof index === 'number' &&
-    Number.isInteger(index) &&
-    index >= 0 &&
-    index < CHOICES_MAX &&
-    isJsonObject(delta)
-  )
+  const isPlace =
+    typeof index === 'number' && Number.isInteger(index) && index >= 0 && index < CHOICES_MAX
+  return (isPlace || (index ?? null) === null) && ((delta ?? null) === null || isJsonObject(delta))
 }
 
 /**

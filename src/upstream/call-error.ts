@@ -32,7 +32,7 @@ export function callErrorOf(error: EndpointError): ApiError {
 const RELAYED: ReadonlySet<number> = new Set([400, 409, 413, 422, 429])
 
 function refusalOf(
-  { status, message, code, retryAfterSeconds }: EndpointRefusal,
+  { status, message, code, retryAfterSeconds, mayRetry }: EndpointRefusal,
   cause: unknown,
 ): ApiError {
   if (status === 401 || status === 403)
@@ -43,11 +43,21 @@ function refusalOf(
         cause,
       },
     )
-  if (!RELAYED.has(status)) return new ApiError('provider_error', 'The provider failed', { cause })
-  const words = message === '' ? 'no reason given' : message
-  return new ApiError('provider_refused', `The provider refused the request: ${words}`, {
-    status,
+  const said = {
     ...(code === null ? {} : { providerCode: code }),
     ...(retryAfterSeconds === null ? {} : { retryAfterSeconds }),
+    ...(mayRetry ? {} : { shouldRetry: false as const }),
+    cause,
+  }
+  const words = message ?? 'no reason given'
+  if (!RELAYED.has(status))
+    return new ApiError(
+      'provider_error',
+      `The provider failed with status ${status}: ${words}`,
+      said,
+    )
+  return new ApiError('provider_refused', `The provider refused the request: ${words}`, {
+    status,
+    ...said,
   })
 }

@@ -1,6 +1,8 @@
 import { randomUUID } from 'node:crypto'
+import { promisify } from 'node:util'
+import { brotliDecompress, gunzip, inflate } from 'node:zlib'
 import { type Dispatcher, Pool } from 'undici'
-import { RETRY_BELIEVED_SECONDS_MAX } from '../api/errors.ts'
+import { REFUSAL_BYTES_MAX, type Refusal, readRefusal } from '../../enclave/protocol/refusal.ts'
 import type { OpenAiApi } from './settings.ts'
 
 /** Connections to one service; calls beyond that wait for one. */
@@ -8,8 +10,6 @@ const ENDPOINT_CONNECTIONS_MAX = 64
 /** Until a connection stands. */
 const CONNECT_TIMEOUT_MS = 5_000
 const KEEP_ALIVE_MS = 30_000
-/** Bytes of an answer that is a refusal. */
-const REFUSAL_BYTES_MAX = 64 * 1024
 
 export type EndpointCall = {
   readonly method: 'GET' | 'POST'
@@ -90,12 +90,20 @@ export function createEndpoint(options: EndpointOptions): Endpoint {
       const reply = await pool.request({
         method,
         path: prefix + path,
-        headers: { accept: 'application/json', ...options.headers, ...headers },
+        headers: {
+          accept: 'application/json',
+          'accept-encoding': 'identity',
+          ...options.headers,
+          ...headers,
+        },
         body: body ?? null,
         signal: AbortSignal.any([signal, timeout]),
       })
-      if (reply.statusCode < 200 || reply.statusCode > 299) throw await refusalOf(reply)
-      return parseAnswer(await readBytes(reply.body, { bytesMax: answerBytesMax, reserve }))
+      if (reply.statusCode < 200 || reply.statusCode > 299)
+        throw await refusalOf(reply, secretOf(options.headers))
+      const bytes = await readBytes(reply.body, { bytesMax: answerBytesMax, reserve })
+      const { 'content-encoding': coding } = reply.headers
+      return parseAnswer(await undoCoding(bytes, { coding, bytesMax: answerBytesMax, reserve }))
     } catch (error) {
       signal.throwIfAborted()
       if (timeout.aborted)
@@ -109,11 +117,10 @@ export function createEndpoint(options: EndpointOptions): Endpoint {
   return { ask, close: () => pool.destroy() }
 }
 
-async function refusalOf({
-  statusCode,
-  headers,
-  body,
-}: Dispatcher.ResponseData): Promise<EndpointError> {
+async function refusalOf(
+  { statusCode, headers, body }: Dispatcher.ResponseData,
+  secret: string | null,
+): Promise<EndpointError> {
   const bytes = await readBytes(body, {
     bytesMax: REFUSAL_BYTES_MAX,
     reserve: () => undefined,
@@ -121,11 +128,53 @@ async function refusalOf({
     if (error instanceof EndpointError) return Buffer.alloc(0)
     throw error
   })
-  const refusal = readRefusal(statusCode, {
-    body: tryJson(bytes),
-    retryAfter: headers['retry-after'],
-  })
+  const refusal = { status: statusCode, ...readRefusal({ headers, body: bytes, secret }) }
   return new EndpointError('refused', `expected status 200, got ${statusCode}`, refusal)
+}
+
+/** What of the headers is a key. */
+function secretOf({ authorization }: Readonly<Record<string, string>>): string | null {
+  return authorization?.replace(/^Bearer /, '') ?? null
+}
+
+/** Some services compress what they were asked not to. */
+async function undoCoding(
+  bytes: Buffer,
+  {
+    coding,
+    bytesMax,
+    reserve,
+  }: {
+    readonly coding: string | readonly string[] | undefined
+    readonly bytesMax: number
+    readonly reserve: (bytes: number) => void
+  },
+): Promise<Buffer> {
+  if (coding === undefined || coding === 'identity' || coding === '') return bytes
+  const decode = CODINGS[String(coding).trim().toLowerCase()]
+  if (decode === undefined)
+    throw new EndpointError(
+      'bad_answer',
+      `expected no content-encoding, got ${String(coding).slice(0, 40)}`,
+    )
+  try {
+    const decoded = await decode(bytes, { maxOutputLength: bytesMax })
+    reserve(decoded.length)
+    return decoded
+  } catch (error) {
+    if (!isNetworkError(error)) throw error
+    throw error.code === 'ERR_BUFFER_TOO_LARGE'
+      ? new EndpointError('answer_too_large', `expected at most ${bytesMax} bytes, got more`)
+      : new EndpointError('bad_answer', `expected what content-encoding says (${error.code})`)
+  }
+}
+
+type Decode = (bytes: Buffer, options: { readonly maxOutputLength: number }) => Promise<Buffer>
+
+const CODINGS: Readonly<Record<string, Decode>> = {
+  gzip: promisify(gunzip),
+  deflate: promisify(inflate),
+  br: promisify(brotliDecompress),
 }
 
 /** Leaving the iteration destroys the body, and with it the service's call. */
@@ -178,16 +227,8 @@ function isNetworkError(error: unknown): error is Error & { readonly code: strin
 
 type EndpointErrorCode = 'unreachable' | 'timeout' | 'refused' | 'bad_answer' | 'answer_too_large'
 
-/**
- * What a service said when it refused. All of it is the service's; `message` is printable and
- * short, or empty.
- */
-export type EndpointRefusal = {
-  readonly status: number
-  readonly message: string
-  readonly code: string | null
-  readonly retryAfterSeconds: number | null
-}
+/** What a service said when it refused. */
+export type EndpointRefusal = Refusal & { readonly status: number }
 
 /**
  * A configured service gave no answer. `message` is for the operator's log, and holds no key and no
@@ -204,53 +245,6 @@ export class EndpointError extends Error {
     this.code = code
     this.refusal = refusal
   }
-}
-
-/** Characters of a service's own words that are kept. */
-const REFUSAL_MESSAGE_LENGTH_MAX = 500
-const REFUSAL_CODE_LENGTH_MAX = 64
-
-/**
- * What a service says in an answer that is none, whatever form it has: OpenAI's envelope, `detail`,
- * or nothing known.
- */
-function readRefusal(
-  status: number,
-  reply: { readonly body: unknown; readonly retryAfter: unknown },
-): EndpointRefusal {
-  const { body } = reply
-  const error = isObject(body) ? (body.error ?? body.detail ?? body.message) : null
-  const said = isObject(error) ? (error.message ?? error.detail ?? error.error) : error
-  const code = isObject(error) ? error.code : null
-  return {
-    status,
-    message: typeof said === 'string' ? printable(said).slice(0, REFUSAL_MESSAGE_LENGTH_MAX) : '',
-    code: typeof code === 'string' && CODE.test(code) ? code : null,
-    retryAfterSeconds: readRetryAfter(reply.retryAfter),
-  }
-}
-
-const CODE = new RegExp(`^[\\w.-]{1,${REFUSAL_CODE_LENGTH_MAX}}$`)
-
-/** Seconds alone (RFC 9110 section 10.2.3): a date would need the service's clock to be right. */
-export function readRetryAfter(header: unknown): number | null {
-  if (typeof header !== 'string' || !/^\d{1,9}$/.test(header)) return null
-  return Math.min(Number(header), RETRY_BELIEVED_SECONDS_MAX)
-}
-
-/**
- * Text of a stranger that may end in a log or a message: no control characters, no lone surrogates.
- */
-function printable(text: string): string {
-  return text
-    .slice(0, 2 * REFUSAL_MESSAGE_LENGTH_MAX)
-    .toWellFormed()
-    .replaceAll(/\p{C}/gu, ' ')
-    .trim()
-}
-
-function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
 type FormFile = {

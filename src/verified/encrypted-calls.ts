@@ -14,7 +14,14 @@ import {
 } from '../../enclave/protocol/messages.ts'
 import { admitCall, type RateLimiter } from '../accounts/limits/limiter.ts'
 import type { RouteContext } from '../api/context.ts'
-import { ApiError, asError, CallerLeftError, ERROR_RULES, type ErrorCode } from '../api/errors.ts'
+import {
+  ApiError,
+  asError,
+  CallerLeftError,
+  ERROR_RULES,
+  type ErrorCode,
+  retryHeaders,
+} from '../api/errors.ts'
 import { drained } from '../api/event-stream.ts'
 import { type PassedBody, passBody } from '../api/read-body.ts'
 import type { RawCall } from '../api/route.ts'
@@ -308,9 +315,7 @@ function begin(
     'cache-control': 'no-store',
     'x-accel-buffering': 'no',
     [RESPONSE_NONCE_HEADER]: answer.responseNonce,
-    ...(wait === null
-      ? {}
-      : { 'retry-after': String(wait), 'retry-after-ms': String(wait * 1000) }),
+    ...(wait === null ? {} : retryHeaders(wait)),
     ...(head.should_retry ? {} : { 'x-should-retry': 'false' }),
   }))
     context.res.setHeader(name, value)

@@ -261,7 +261,7 @@ describe('an enclave without a valid document', () => {
       yield { kind: 'end' }
     }
     const { chunks, fault, sealed } = await started.stream(question)
-    expect(chunks.map(({ choices }) => choices[0]?.delta.content)).toEqual(['', 'Hi'])
+    expect(chunks.map(({ choices }) => choices[0]?.delta.content)).toEqual(['', 'Hi', ''])
     expect([fault?.code, fault?.may_be_made, sealed]).toEqual(['not_ready', true, null])
     expect((await started.pull()).completions).toEqual([])
   })

@@ -5,7 +5,7 @@ import {
   type Json,
   type JsonObject,
 } from '../../../attestation/json/value.ts'
-import { RETRY_BELIEVED_SECONDS_MAX } from '../../api/errors.ts'
+import { RETRY_BELIEVED_SECONDS_MAX } from '../../../enclave/protocol/refusal.ts'
 
 /**
  * Frames of runs, written and read by both ends of a node's WebSocket: what a node is asked, and

@@ -285,7 +285,7 @@ describe('a provider that refuses', () => {
           json: {
             status,
             code: 'provider_refused',
-            message: `no: ${status}`,
+            message: `The provider refused the request: no: ${status}`,
             provider_code: 'why',
             retry_after_seconds: 7,
           },

@@ -244,10 +244,12 @@ describe('its errors', () => {
     expect(answer.head).toMatchObject({ status: 400, retry_after_seconds: 7 })
     expect(JSON.parse(answer.text).error).toMatchObject({
       ...{ code: 'provider_refused', provider_code: '[credential]' },
-      message: 'bad key Bearer [credential]',
+      message: 'The provider refused the request: bad key Bearer [credential]',
     })
     const own = await ask(whole, { credentials: { hostile: OPERATORS } }, CALLERS)
-    expect(JSON.parse(own.text).error.message).toBe(`bad key Bearer ${CALLERS}`)
+    expect(JSON.parse(own.text).error.message).toBe(
+      `The provider refused the request: bad key Bearer ${CALLERS}`,
+    )
   })
 
   it("an operator's bad key is told to the caller as a fault of the service, not of the caller's key", async () => {

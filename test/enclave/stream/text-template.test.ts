@@ -1,24 +1,27 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { emptyAssembly } from '../../../attestation/assemble-completion.ts'
 import { canonicalizeJson } from '../../../attestation/json/canonical.ts'
-import { parseLenientJson } from '../../../attestation/json/parse-lenient.ts'
+import { makeWellFormed, parseUnsettled } from '../../../attestation/json/parse-lenient.ts'
 import type { JsonObject } from '../../../attestation/json/value.ts'
-import { NO_CHUNKS, normalizeChunk } from '../../../enclave/stream/normalize-chunk.ts'
-import { settleDeltas } from '../../../enclave/stream/settle-deltas.ts'
+import {
+  isSameState,
+  NO_CHUNKS,
+  normalizeChunk,
+} from '../../../attestation/stream/normalize-chunk.ts'
 import { makeTextTemplate, matchText } from '../../../enclave/stream/text-template.ts'
 
 const TERMS = {
   ...{ usageAsked: false, choicesAsked: 2 },
   fallback: { id: 'x', created: 1, model: 'm' },
 }
-const opened = normalizeChunk(TERMS, NO_CHUNKS, chunkOf({ role: 'assistant', content: '' })).state
+const opened = normalizeChunk(TERMS, NO_CHUNKS, chunkOf({ role: 'assistant', content: 'a' })).state
 
 /** What is given out for an event, as the stream's relay makes it without templates. */
 function give(data: string): JsonObject | null {
-  const { chunks } = normalizeChunk(TERMS, opened, parseLenientJson(data) as JsonObject)
+  const { state, chunks } = normalizeChunk(TERMS, opened, parseUnsettled(data) as JsonObject)
+  if (!isSameState(opened, state)) return null
   const [chunk, ...others] = chunks
-  return chunk === undefined || others.length > 0 ? null : settleDeltas(emptyAssembly(), chunk)
+  return chunk === undefined || others.length > 0 ? null : (makeWellFormed(chunk) as JsonObject)
 }
 
 function chunkOf(
@@ -109,7 +112,10 @@ describe('a template', () => {
 
   it.each([
     ['that ends a choice', write({ content: 'x' }, {}, { finish_reason: 'stop' })],
-    ['with log probabilities', write({ content: 'x' }, {}, { logprobs: { content: [] } })],
+    [
+      'with log probabilities',
+      write({ content: 'x' }, {}, { logprobs: { content: [{ token: 'x', logprob: 0 }] } }),
+    ],
     ['with a tool call', write({ content: 'x', tool_calls: [{ index: 0 }] })],
     ['with another text', write({ content: 'x', refusal: 'y' })],
     ['of a choice that has not begun', write({ content: 'x' }, {}, { index: 1 })],

@@ -5,7 +5,7 @@ import {
   AnswerParser,
   EventTooLargeError,
 } from '../../../src/agent/answer-parser.ts'
-import { BackendError, readBackendError } from '../../../src/agent/backend-error.ts'
+import { BackendError, refusalError } from '../../../src/agent/backend-error.ts'
 import { encodeChunk } from '../../../src/nodes/protocol/frames.ts'
 import { textChunk, usageChunk } from '../../support/scripted-backend.ts'
 
@@ -173,19 +173,35 @@ describe('a frame that carries what a backend wrote', () => {
   })
 })
 
-describe('readBackendError', () => {
+describe('refusalError', () => {
+  const refuse = (body: string, status: number, headers = {}) =>
+    refusalError({ status, headers, body: Buffer.from(body), secret: 'sk-node' })
+
   it.each([
-    [{ error: { message: 'm' } }, 422, 'm', 422],
-    [{ error: 'm' }, 404, 'm', 404],
-    [{ message: 'm', code: 400 }, 500, 'm', 400],
-    [{ detail: 'm' }, 429, 'm', 429],
-    [undefined, 503, 'the backend answered with status 503', 500],
-    [{ error: { message: 'm' } }, 418, 'm', 500],
-  ] as const)('readBackendError reads %j with status %d', (body, status, message, statusCode) => {
-    expect(readBackendError(body, status)).toMatchObject({ message, statusCode })
+    ['{"error":{"message":"m"}}', 422, 'm', 422],
+    ['{"error":"m"}', 404, 'm', 404],
+    ['{"message":"m","code":400}', 500, 'm', 400],
+    ['{"detail":"m"}', 429, 'm', 429],
+    ['', 503, 'the backend answered with status 503', 500],
+    ['{"error":{"message":"m"}}', 418, 'm', 500],
+    ['{"error":{"message":"no key sk-node"}}', 401, 'no key [credential]', 401],
+  ] as const)('refusalError reads %s with status %d', (body, status, message, statusCode) => {
+    expect(refuse(body, status)).toMatchObject({ message, statusCode })
   })
 
-  it('readBackendError cuts long messages', () => {
-    expect(readBackendError({ error: 'x'.repeat(5_000) }, 400).message).toHaveLength(501)
+  // https://github.com/runpod-workers/worker-vllm/issues/57
+  it('refusalError has the words of a document that came in the place of a stream', () => {
+    const headers = { 'content-type': 'application/json' }
+    const failed = refuse('{"error":{"message":"CUDA out of memory"}}', 200, headers)
+    expect(failed).toMatchObject({ message: 'CUDA out of memory', statusCode: 500 })
+    expect(refuse('{}', 200, headers).message).toContain('application/json')
+  })
+
+  it('refusalError cuts long messages', () => {
+    expect(refuse(JSON.stringify({ error: 'x'.repeat(5_000) }), 400).message).toHaveLength(501)
+  })
+
+  it('refusalError gives the wait in whole seconds', () => {
+    expect(refuse('{}', 429, { 'retry-after-ms': '1500' }).retryAfterSeconds).toBe(2)
   })
 })

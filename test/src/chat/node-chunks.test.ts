@@ -1,16 +1,14 @@
 import { describe, expect, it } from 'vitest'
-import { CARRIED_MEMBERS_MAX } from '../../../attestation/chunk-forms.ts'
+import { CARRIED_MEMBERS_MAX, INDEX_MAX } from '../../../attestation/chunk-forms.ts'
 import { FormatError } from '../../../attestation/errors.ts'
 import type { Json, JsonObject } from '../../../attestation/json/value.ts'
-import { TOOL_CALLS_MAX } from '../../../src/chat/choice-members.ts'
 import { createNodeChunks } from '../../../src/chat/node-chunks.ts'
 import { HELLO, nodeChunk, nodeUsage } from '../../support/scripted-dispatcher.ts'
 
 const IDENTITY = { id: 'chatcmpl-ours', created: 1_700_000_000, model: 'asked/for' }
 
 function open(choicesAsked = 1) {
-  let made = 0
-  return createNodeChunks({ identity: IDENTITY, choicesAsked, makeCallId: () => `call_${++made}` })
+  return createNodeChunks({ identity: IDENTITY, choicesAsked })
 }
 
 function readAll(chunks: readonly JsonObject[], choicesAsked = 1): readonly JsonObject[] {
@@ -201,7 +199,7 @@ describe('tool calls', () => {
 
   it('tool calls get an id when the node gives none', () => {
     expect(callsOf(call({ index: 0, function: { name: 'f', arguments: '{}' } }))).toEqual([
-      begun(0, 'call_1', 'f', '{}'),
+      begun(0, 'call_chatcmplours_0_0', 'f', '{}'),
     ])
   })
 
@@ -221,7 +219,6 @@ describe('tool calls', () => {
     ['that are no list', {}],
     ['that are no objects', ['f']],
     ['without a name', [{ index: 0, id: 'a', function: { arguments: '{}' } }]],
-    ['of another type', [{ index: 0, id: 'a', type: 'custom', function: { name: 'f' } }]],
     [
       'whose arguments are no text',
       [{ index: 0, id: 'a', function: { name: 'f', arguments: {} } }],
@@ -229,7 +226,7 @@ describe('tool calls', () => {
     ['with an index below 0', [{ index: -1, id: 'a', function: { name: 'f' } }]],
     [
       'without end',
-      Array.from({ length: TOOL_CALLS_MAX + 1 }, (_, index) => ({
+      Array.from({ length: INDEX_MAX + 2 }, (_, index) => ({
         index,
         id: `${index}`,
         function: { name: 'f' },
@@ -248,12 +245,11 @@ describe('a node is refused', () => {
       'that gives a choice nobody asked for',
       [{ choices: [{ index: 1, delta: {}, finish_reason: 'stop' }] }],
     ],
-    ['that gives a choice without an index', [{ choices: [{ delta: {}, finish_reason: 'stop' }] }]],
     ['that goes on after the end', [...HELLO, nodeChunk({ content: 'more' })]],
-    ['that ends twice', [...HELLO, nodeChunk({}, 'stop')]],
-    ['that says an unknown reason', [nodeChunk({ content: 'a' }, 'abort')]],
+    ['that ends in two ways', [...HELLO, nodeChunk({}, 'length')]],
+    ['that says that it broke off', [nodeChunk({ content: 'a' }, 'abort')]],
     ['whose reason is no text', [withChoice({ finish_reason: 7 })]],
-    ['whose content is no text', [nodeChunk({ content: ['a'] }, 'stop')]],
+    ['whose content is no text', [nodeChunk({ content: { a: 1 } }, 'stop')]],
     ['whose refusal is no text', [nodeChunk({ refusal: { a: 1 } }, 'stop')]],
     ['whose delta is no object', [withChoice({ delta: 'a', finish_reason: 'stop' })]],
     ['whose choice is no object', [{ choices: ['a'] }]],
@@ -263,42 +259,6 @@ describe('a node is refused', () => {
       [nodeChunk({ function_call: { name: 'f', arguments: 1 } }, 'stop')],
     ],
     ['whose chunk is an error', [{ error: { message: 'out of memory' } }, ...HELLO]],
-    ['whose logprobs are no object', [withChoice({ logprobs: 'a', finish_reason: 'stop' })]],
-    [
-      'whose logprobs are no list',
-      [withChoice({ logprobs: { content: 'a' }, finish_reason: 'stop' })],
-    ],
-    [
-      'whose logprobs have no token',
-      [withChoice({ logprobs: { content: [{ logprob: 0 }] }, finish_reason: 'stop' })],
-    ],
-    [
-      'whose logprobs are beyond numbers',
-      [
-        withChoice({
-          logprobs: { content: [{ token: 'a', logprob: Number.NEGATIVE_INFINITY }] },
-          finish_reason: 'stop',
-        }),
-      ],
-    ],
-    [
-      'whose bytes are no whole numbers',
-      [
-        withChoice({
-          logprobs: { content: [{ token: 'a', logprob: 0, bytes: [0.5] }] },
-          finish_reason: 'stop',
-        }),
-      ],
-    ],
-    [
-      'whose top_logprobs are no list',
-      [
-        withChoice({
-          logprobs: { content: [{ token: 'a', logprob: 0, top_logprobs: 1 }] },
-          finish_reason: 'stop',
-        }),
-      ],
-    ],
     [
       'that sends ever more members without a choice',
       Array.from({ length: CARRIED_MEMBERS_MAX + 1 }, (_, number) => ({
@@ -310,10 +270,30 @@ describe('a node is refused', () => {
     expect(() => readAll(chunks)).toThrow(FormatError)
   })
 
-  it('a node is not refused when it says nothing more after the end', () => {
-    expect(
-      deltasOf(readAll([...HELLO, nodeChunk({}), nodeChunk({ role: 'assistant', content: '' })])),
-    ).toHaveLength(4)
+  it.each<[string, readonly JsonObject[]]>([
+    ['that says nothing', [nodeChunk({}), nodeChunk({ role: 'assistant', content: '' })]],
+    // https://github.com/sgl-project/sglang/pull/8417
+    ['that ends it once more', [nodeChunk({}, 'stop')]],
+  ])('a node is not refused for a chunk after the end %s', (_, chunks) => {
+    expect(deltasOf(readAll([...HELLO, ...chunks]))).toHaveLength(4)
+  })
+
+  // https://github.com/songquanpeng/one-api/issues/1037
+  it('a choice without an index is the first where one was asked for', () => {
+    const without: JsonObject = { choices: [{ delta: { content: 'a' }, finish_reason: 'stop' }] }
+    expect(deltasOf(readAll([without]))).toEqual([OPENING, { content: 'a' }, END])
+  })
+
+  it.each<[string, Json]>([
+    ['no object', 'a'],
+    ['no list', { content: 'a' }],
+    ['without a token', { content: [{ logprob: 0 }] }],
+    ['beyond numbers', { content: [{ token: 'a', logprob: '-inf' }] }],
+  ])('log probabilities that are %s are null', (_, logprobs) => {
+    const [, chunk] = readAll([
+      withChoice({ delta: { content: 'a' }, logprobs, finish_reason: 'stop' }),
+    ])
+    expect(choiceOf(chunk)).toMatchObject({ delta: { content: 'a' }, logprobs: null })
   })
 })
 

@@ -318,7 +318,7 @@ describe('after the first token a node is never replaced', () => {
     ['node_lost', closing],
     ['node_failed', answerError(500)],
     ['token_timeout', () => {}],
-    ['node_failed', ({ id }, node) => node.sendRun(id, { chunk: { choices: [{}] }, status: 1 })],
+    ['node_failed', ({ id }, node) => node.sendRun(id, { chunk: { choices: [null] }, status: 1 })],
   ] as const satisfies readonly (readonly [string, AnswerScript])[])(
     'a caller is told %s after the first token, and the node is not replaced',
     async (code, then) => {

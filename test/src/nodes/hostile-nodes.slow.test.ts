@@ -180,7 +180,7 @@ describe('a node that answers wrongly', () => {
 
   it.each([
     ['choices that are none', { choices: [null] }],
-    ['a choice without delta', { choices: [{ index: 0 }] }],
+    ['a delta that is none', { choices: [{ index: 0, delta: 'a' }] }],
     ['an index that is none', { choices: [{ index: -1, delta: {} }] }],
     ['an index beyond all bounds', { choices: [{ index: 1e9, delta: {} }] }],
     [

@@ -61,7 +61,6 @@ function dispatchRead(request: JsonObject = {}): Promise<NodeAnswer> {
     createNodeChunks({
       identity: { id: 'chatcmpl-1', created: 1, model: MODEL },
       choicesAsked: typeof request.n === 'number' ? request.n : 1,
-      makeCallId: () => 'call_1',
     })
   const { signal } = new AbortController()
   return stage.nodes.dispatcher.dispatch({

@@ -39,13 +39,17 @@ describe('a chunk', () => {
     })
   })
 
+  it('a chunk may leave out index and delta, as some backends do', () => {
+    const facts = readChunk({ choices: [{ finish_reason: 'stop' }] }, 32)
+    expect(facts).toMatchObject({ textLength: 0, isToken: true, finished: [0] })
+    expect(readChunk({ choices: [{ finish_reason: '' }] }, 32)).toMatchObject({ isToken: false })
+  })
+
   it.each([
     ['no choices', {}],
     ['choices that are an object', { choices: {} }],
     ['a choice that is null', { choices: [null] }],
-    ['no delta', { choices: [{ index: 0 }] }],
     ['a delta in text', { choices: [{ index: 0, delta: 'x' }] }],
-    ['no index', { choices: [{ delta: {} }] }],
     ['a fractional index', { choices: [{ index: 0.5, delta: {} }] }],
     ['an index that is too large', { choices: [{ index: CHOICES_MAX, delta: {} }] }],
   ] as const)('a chunk with %s is refused', (_, chunk) => {

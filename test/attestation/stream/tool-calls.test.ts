@@ -5,34 +5,36 @@ import {
   finishAssembly,
 } from '../../../attestation/assemble-completion.ts'
 import type { Json, JsonObject } from '../../../attestation/json/value.ts'
-import { type CallAliases, settleDeltas } from '../../../enclave/stream/settle-deltas.ts'
+import { NO_CHUNKS, normalizeChunk } from '../../../attestation/stream/normalize-chunk.ts'
 
-const head = { id: 'c', object: 'chat.completion.chunk', created: 1, model: 'm' }
-const chunkOf = (delta: JsonObject): JsonObject => ({ ...head, choices: [{ index: 0, delta }] })
+const TERMS = {
+  usageAsked: false,
+  choicesAsked: 1,
+  fallback: { id: 'chatcmpl-1', created: 1, model: 'm' },
+}
 
-/** Deltas as they are given out, and the message they amount to. */
+/** Deltas as they are given out after the opening, and the message they amount to. */
 function settle(deltas: readonly JsonObject[]) {
   const assembly = emptyAssembly()
-  const aliases: CallAliases = new Map()
-  const given = deltas.map((delta) => {
-    const settled = settleDeltas(assembly, chunkOf(delta), aliases)
-    addChunk(assembly, settled)
-    return (settled.choices as readonly JsonObject[])[0]?.delta
-  })
+  let state = NO_CHUNKS
+  const given: JsonObject[] = []
+  for (const delta of deltas) {
+    const step = normalizeChunk(TERMS, state, { choices: [{ index: 0, delta }] })
+    state = step.state
+    for (const chunk of step.chunks) {
+      addChunk(assembly, chunk)
+      given.push((chunk.choices as readonly { readonly delta: JsonObject }[])[0]?.delta ?? {})
+    }
+  }
   const [choice] = finishAssembly(assembly).choices as readonly { readonly message: JsonObject }[]
-  return { given, message: choice?.message }
+  return { given: given.slice(1), message: choice?.message }
 }
 
 const callsIn = (deltas: readonly (Json | undefined)[]) =>
   deltas.flatMap((delta) => (delta as JsonObject).tool_calls as readonly Json[])
 
-describe('settleDeltas', () => {
-  it('settleDeltas gives a chunk without calls and parts as it is', () => {
-    const chunk = chunkOf({ content: 'a', tool_calls: null })
-    expect(settleDeltas(emptyAssembly(), chunk)).toBe(chunk)
-  })
-
-  it('settleDeltas numbers calls that came without an index, each new id a call of its own', () => {
+describe('tool calls of a stream', () => {
+  it('normalizeChunk numbers calls that came without an index, each new id a call of its own', () => {
     const { given, message } = settle([
       { tool_calls: [{ id: 'a', function: { name: 'f', arguments: '{' } }] },
       { tool_calls: [{ function: { arguments: '}' } }] },
@@ -60,7 +62,7 @@ describe('settleDeltas', () => {
     })
   })
 
-  it('settleDeltas gives an id, a type and a name once, where the provider repeats them', () => {
+  it('normalizeChunk gives an id, a type and a name once, where the provider repeats them', () => {
     const call = { index: 0, id: 'a', type: 'function', function: { name: 'f', arguments: 'x' } }
     const { given, message } = settle([{ tool_calls: [call] }, { tool_calls: [call, call] }])
     expect(callsIn(given)).toEqual([
@@ -73,7 +75,7 @@ describe('settleDeltas', () => {
     })
   })
 
-  it('settleDeltas leaves out ids, types and names that are empty', () => {
+  it('a call waits for its name, and ids that are empty count for none', () => {
     const { given, message } = settle([
       { tool_calls: [{ index: 0, id: '', type: '', function: { name: '', arguments: '{' } }] },
       {
@@ -82,13 +84,15 @@ describe('settleDeltas', () => {
         ],
       },
     ])
-    expect(callsIn(given)[0]).toEqual({ index: 0, function: { arguments: '{' } })
+    expect(callsIn(given)).toEqual([
+      { index: 0, id: 'a', type: 'function', function: { name: 'f', arguments: '{}' } },
+    ])
     expect(message).toMatchObject({
       tool_calls: [{ id: 'a', function: { name: 'f', arguments: '{}' } }],
     })
   })
 
-  it('settleDeltas numbers calls without index and id, as from Gemini, each name a call of its own', () => {
+  it('normalizeChunk numbers calls without index and id, as from Gemini, each name a call of its own', () => {
     const call = (city: string) => ({
       id: '',
       type: 'function',
@@ -105,7 +109,7 @@ describe('settleDeltas', () => {
     })
   })
 
-  it('settleDeltas tells calls apart that all have the index 0, by their ids and names', () => {
+  it('normalizeChunk tells calls apart that all have the index 0, by their ids and names', () => {
     const call = (id: string, name: string, args: string) => ({
       ...{ index: 0, id, type: 'function' },
       function: { name, arguments: args },
@@ -126,14 +130,14 @@ describe('settleDeltas', () => {
     })
   })
 
-  it('settleDeltas gives the name of a function_call once', () => {
+  it('normalizeChunk gives the name of a function_call once', () => {
     const call = { name: 'f', arguments: 'x' }
     const { given, message } = settle([{ function_call: call }, { function_call: call }])
     expect(given).toEqual([{ function_call: call }, { function_call: { arguments: 'x' } }])
     expect(message).toMatchObject({ function_call: { name: 'f', arguments: 'xx' } })
   })
 
-  it('settleDeltas makes a part of text that follows parts', () => {
+  it('normalizeChunk makes a part of text that follows parts', () => {
     const { given, message } = settle([
       { content: [{ type: 'thinking' }] },
       { content: 'He' },
@@ -142,7 +146,6 @@ describe('settleDeltas', () => {
     expect(given).toEqual([
       { content: [{ type: 'thinking' }] },
       { content: [{ type: 'text', text: 'He' }] },
-      { content: '' },
     ])
     expect(message).toMatchObject({ content: [{ type: 'thinking' }, { type: 'text', text: 'He' }] })
   })
@@ -150,7 +153,7 @@ describe('settleDeltas', () => {
   it.each<[string, readonly JsonObject[]]>([
     ['another name', [{ name: 'refund' }, { name: 'charge' }]],
     ['another name in one chunk', [{ name: 'refund', more: { name: 'charge' } }]],
-  ])('settleDeltas leaves %s of one call for checkChunk to refuse', (_, functions) => {
+  ])('normalizeChunk leaves %s of one call for checkChunk to refuse', (_, functions) => {
     const deltas = functions.map(({ more, ...own }) => ({
       tool_calls: [{ index: 0, function: own }, ...(more ? [{ index: 0, function: more }] : [])],
     }))

@@ -1,0 +1,200 @@
+import {
+  arrayOf,
+  type ChunkIdentity,
+  carryMembers,
+  indexOf,
+  invalidChunk,
+  makeChunk,
+  objectOf,
+} from '../chunk-forms.ts'
+import { stripProofMembers } from '../completion-hash.ts'
+import { isJsonObject, type Json, type JsonObject } from '../json/value.ts'
+import { withoutPrototypes } from '../json/without-prototypes.ts'
+import { type ChoiceState, isSameChoice, readChoice } from './read-choice.ts'
+
+/**
+ * What the caller asked of a stream, and what stands in for members that the provider never sends.
+ */
+export type StreamTerms = {
+  /** The caller set `stream_options.include_usage` himself. */
+  readonly usageAsked: boolean
+  /** The caller's `n`. */
+  readonly choicesAsked: number
+  readonly fallback: ChunkIdentity
+}
+
+/** What must be known of the chunks before in order to bring the next one into form. */
+export type ChunkState = {
+  readonly id: string | null
+  readonly created: number | null
+  readonly model: string | null
+  /** The choices that have begun, by index. */
+  readonly choices: ReadonlyMap<number, ChoiceState>
+  /** The newest usage the provider stated. Some state it once, some in each chunk. */
+  readonly usage: JsonObject | null
+  /** Members of chunks without choices, which the next chunk with choices takes along. */
+  readonly carried: JsonObject
+}
+
+/** The state before any chunk. */
+export const NO_CHUNKS: ChunkState = {
+  id: null,
+  created: null,
+  model: null,
+  choices: new Map(),
+  usage: null,
+  carried: {},
+}
+
+/**
+ * Brings a chunk of a provider or a backend (any JSON object; attacker-controlled) into the form of
+ * interface 2.2 and part 6, as zero to three chunks, in which no two readers see different things
+ * (README.md has the rules). Pure. A text may have half a character anywhere but at its end: see
+ * makeWellFormed.
+ *
+ * Throws FormatError `invalid_chunk` for a wrong shape, a choice that was not asked for, more than
+ * CARRIED_MEMBERS_MAX members that wait, and what comes after a choice's end; `changed_name`,
+ * `changed_type` and `changed_finish` for what two readers would take in two ways.
+ */
+export function normalizeChunk(
+  terms: StreamTerms,
+  before: ChunkState,
+  given: JsonObject,
+): { readonly state: ChunkState; readonly chunks: readonly JsonObject[] } {
+  // An error that is one ended the stream before; a null one would end it for readers that ask only
+  // whether it is there.
+  const {
+    id,
+    object: _,
+    error: __,
+    created,
+    model,
+    choices,
+    usage,
+    ...others
+  } = withoutPrototypes(given)
+  const rest = withoutOddTexts(stripProofMembers(others))
+  const state: ChunkState = {
+    ...before,
+    id: before.id ?? (typeof id === 'string' && id !== '' ? id : null),
+    created:
+      before.created ??
+      (typeof created === 'number' && Number.isSafeInteger(created) && created > 0
+        ? created
+        : null),
+    model: before.model ?? (typeof model === 'string' && model !== '' ? model : null),
+    usage: isJsonObject(usage) ? usage : before.usage,
+  }
+  const read = new Map(before.choices)
+  const groups: JsonObject[][] = []
+  const slots = new Map<number, number>()
+  for (const [position, item] of listOf(choices).entries()) {
+    const choice = objectOf(item, 'each choice')
+    const index = indexOf(choice.index ?? position, 'a choice')
+    // Many readers take the text of every choice for one answer, and so may be shown one that was
+    // never given.
+    if (index >= Math.max(1, terms.choicesAsked))
+      throw invalidChunk('expected no more choices than were asked for')
+    const reading = readChoice(read.get(index), { ...choice, index }, (place) =>
+      callId(terms.fallback, index, place),
+    )
+    read.set(index, reading.state)
+    for (const [phase, part] of reading.parts.entries()) {
+      if (part === null) continue
+      const slot = Math.max(phase, slots.get(index) ?? 0)
+      slots.set(index, slot + 1)
+      groups[slot] = [...(groups[slot] ?? []), part]
+    }
+  }
+  const filled = groups.filter((group) => group !== undefined)
+  if (filled.length === 0)
+    return {
+      state: { ...state, choices: read, carried: carryMembers(state.carried, rest) },
+      chunks: [],
+    }
+  const identity = fixIdentity(terms, state)
+  const members = { ...state.carried, ...rest }
+  return {
+    state: { ...identity, choices: read, carried: {} },
+    chunks: filled.map((group) => makeChunk(identity, { members, choices: group })),
+  }
+}
+
+/**
+ * What follows the last chunk: `visible` is the usage chunk (empty choices) that a caller gets who
+ * asked for it, `hidden` the same for the record alone. Both null when the provider stated no
+ * usage. With `visible`, the caller's chunks assemble to exactly the recorded response; without it,
+ * to that response without its usage.
+ */
+export function finishChunks(
+  terms: StreamTerms,
+  state: ChunkState,
+): { readonly visible: JsonObject | null; readonly hidden: JsonObject | null } {
+  const { usage } = state
+  if (usage === null) return { visible: null, hidden: null }
+  const identity = fixIdentity(terms, state)
+  if (!terms.usageAsked)
+    return { visible: null, hidden: makeChunk(identity, { members: {}, choices: [], usage }) }
+  const visible = makeChunk(identity, { members: state.carried, choices: [], usage })
+  return { visible, hidden: null }
+}
+
+/**
+ * A last chunk that says nothing, for a stream whose last one had no finish_reason. With it, every
+ * whole stream ends with a chunk that was held back for the proof.
+ */
+export function closingChunk(terms: StreamTerms, state: ChunkState): JsonObject {
+  const [index = 0] = state.choices.keys()
+  const choice = { index, delta: { content: '' }, logprobs: null, finish_reason: null }
+  return makeChunk(fixIdentity(terms, state), { members: {}, choices: [choice] })
+}
+
+/** Whether a choice has begun, and all that have begun have a finish_reason. */
+export function isFinished({ choices }: ChunkState): boolean {
+  return (
+    choices.size > 0 && [...choices.values()].every(({ finishReason }) => finishReason !== null)
+  )
+}
+
+/** SDKs have these as texts. */
+function withoutOddTexts(members: JsonObject): JsonObject {
+  const { system_fingerprint: print, service_tier: tier, ...rest } = members
+  return {
+    ...rest,
+    ...(typeof print === 'string' ? { system_fingerprint: print } : {}),
+    ...(typeof tier === 'string' ? { service_tier: tier } : {}),
+  }
+}
+
+/**
+ * Whether a chunk changed nothing of what the next ones are read by: one of the same form means the
+ * same, but for its text.
+ */
+export function isSameState(before: ChunkState, after: ChunkState): boolean {
+  if (before.choices.size !== after.choices.size) return false
+  return [...after.choices].every(([index, choice]) => {
+    const known = before.choices.get(index)
+    return known === choice || (known !== undefined && isSameChoice(known, choice))
+  })
+}
+
+/** Of a call that came without one; OpenAI takes back ids of 40 characters at most. */
+function callId({ id }: ChunkIdentity, choice: number, place: number): string {
+  return `call_${id.replace(/[^0-9a-z]/gi, '').slice(-20)}_${choice}_${place}`
+}
+
+function listOf(choices: Json | undefined): readonly Json[] {
+  return choices === undefined || choices === null ? [] : arrayOf(choices, 'choices')
+}
+
+/**
+ * Settles id, created and model: what no chunk has said by now comes from the fallback, for good.
+ */
+function fixIdentity({ fallback }: StreamTerms, state: ChunkState): ChunkState & ChunkIdentity {
+  return {
+    ...state,
+    id: state.id ?? fallback.id,
+    created: state.created ?? fallback.created,
+    model: state.model ?? fallback.model,
+  }
+}

@@ -1,0 +1,259 @@
+import { invalidChunk, objectOf } from '../chunk-forms.ts'
+import { FormatError } from '../errors.ts'
+import { isJsonArray, isJsonObject, type Json, type JsonObject, setMember } from '../json/value.ts'
+import { readFinishReason } from './finish-reason.ts'
+import { type CallTerms, readToolCalls, type ToolCall } from './tool-calls.ts'
+
+/** One choice of an answer, as far as its chunks have come. */
+export type ChoiceState = {
+  readonly finishReason: string | null
+  readonly toolCalls: readonly ToolCall[]
+  /** The call of the older form: at most one. */
+  readonly functionCall: readonly ToolCall[]
+  readonly content: 'text' | 'parts' | null
+  /** Halves of characters that end texts so far, by the paths of these. */
+  readonly halves: ReadonlyMap<string, string>
+  /** Ids, names, types and formats that were given, by their paths. */
+  readonly given: ReadonlyMap<string, string>
+}
+
+/** The same while a chunk is read. */
+type OpenChoice = {
+  finishReason: string | null
+  readonly toolCalls: ToolCall[]
+  readonly functionCall: ToolCall[]
+  content: 'text' | 'parts' | null
+  readonly halves: Map<string, string>
+  readonly given: Map<string, string>
+}
+
+/**
+ * Reads a chunk's part of one choice (attacker-controlled; its index is read already). `parts` are
+ * its opening, what it adds, and its end, each null when it is not there. Pure. Throws as
+ * normalizeChunk.
+ */
+export function readChoice(
+  before: ChoiceState | undefined,
+  choice: JsonObject & { readonly index: number },
+  makeId: CallTerms['makeId'],
+): { readonly state: ChoiceState; readonly parts: readonly (JsonObject | null)[] } {
+  const {
+    index,
+    delta: given,
+    finish_reason: reason,
+    logprobs: stated,
+    // No reader of a stream assembles a whole message, but some would show it.
+    message: _,
+    ...others
+  } = choice
+  const open = openChoice(before)
+  const finish = readFinishReason(reason)
+  const delta = readDelta(open, objectOf(given ?? {}, 'delta'), makeId)
+  const logprobs = readLogprobs(stated)
+  const members = withoutNulls(others)
+  const isSaying = hasMembers(delta) || logprobs !== null
+  if (open.finishReason !== null) {
+    if (isSaying) throw invalidChunk('expected nothing of a choice after its finish_reason')
+    if (finish !== null && finish.reason !== open.finishReason)
+      throw new FormatError('changed_finish', 'expected finish_reason to be the one given before')
+    const isMore = finish === null && hasMembers(members)
+    const more = { ...members, index, delta: {}, logprobs: null, finish_reason: null }
+    return { state: open, parts: [null, isMore ? more : null, null] }
+  }
+  if (finish !== null) finishTexts(open, delta)
+  open.finishReason = finish?.reason ?? null
+  const own = finish === null ? members : {}
+  const isAdding = hasMembers(delta) || logprobs !== null || hasMembers(own)
+  return {
+    state: open,
+    parts: [
+      before === undefined ? { index, delta: OPENING, logprobs: null, finish_reason: null } : null,
+      isAdding ? { ...own, index, delta, logprobs, finish_reason: null } : null,
+      finish === null
+        ? null
+        : {
+            ...(finish.word === null ? {} : { stop_reason: finish.word }),
+            ...members,
+            index,
+            delta: { content: '' },
+            logprobs: null,
+            finish_reason: finish.reason,
+          },
+    ],
+  }
+}
+
+/** Whether the next chunk of a choice is read alike after both. */
+export function isSameChoice(one: ChoiceState, other: ChoiceState): boolean {
+  const isSameList = (left: readonly ToolCall[], right: readonly ToolCall[]) =>
+    left.length === right.length && left.every((call, at) => call === right[at])
+  return (
+    one.finishReason === other.finishReason &&
+    one.content === other.content &&
+    isSameList(one.toolCalls, other.toolCalls) &&
+    isSameList(one.functionCall, other.functionCall) &&
+    one.halves.size + other.halves.size === 0 &&
+    one.given.size === other.given.size
+  )
+}
+
+const OPENING = { role: 'assistant', content: '' }
+
+function openChoice(before: ChoiceState | undefined): OpenChoice {
+  return {
+    finishReason: before?.finishReason ?? null,
+    toolCalls: [...(before?.toolCalls ?? [])],
+    functionCall: [...(before?.functionCall ?? [])],
+    content: before?.content ?? null,
+    halves: new Map(before?.halves),
+    given: new Map(before?.given),
+  }
+}
+
+/** Members that are null or empty texts say nothing, and the role was said in the opening. */
+function readDelta(
+  choice: OpenChoice,
+  given: JsonObject,
+  makeId: CallTerms['makeId'],
+): Record<string, Json> {
+  const delta: Record<string, Json> = {}
+  const terms: CallTerms = {
+    makeId,
+    join: (path, text) => joinHalves(choice, path, text),
+    once: (path, members) => readOnce(choice, path, members),
+  }
+  for (const [name, value] of Object.entries(given)) {
+    if (value === null || name === 'role') continue
+    const read = readMember(choice, { name, value }, terms)
+    if (read !== null && read !== '') setMember(delta, name, read)
+  }
+  return delta
+}
+
+function readMember(
+  choice: OpenChoice,
+  { name, value }: { readonly name: string; readonly value: Json },
+  terms: CallTerms,
+): Json {
+  if (name === 'tool_calls') return readToolCalls(choice.toolCalls, value, terms)
+  if (name === 'function_call') return readFunctionCall(choice, value, terms)
+  if (name === 'content') return readContent(choice, value, terms)
+  if (typeof value === 'string') return terms.join(name, value)
+  if (name === 'refusal') throw changed('expected refusal to be text or null')
+  if (!isJsonObject(value)) return value
+  const members = terms.once(name, value)
+  return hasMembers(members) ? members : null
+}
+
+/** Text, or content parts; text that follows parts becomes a part. */
+function readContent(choice: OpenChoice, value: Json, { join }: CallTerms): Json {
+  if (typeof value === 'string') {
+    const text = join('content', value)
+    if (text === '') return null
+    if (choice.content === 'parts') return [{ type: 'text', text }]
+    choice.content = 'text'
+    return text
+  }
+  if (!isJsonArray(value)) throw changed('expected content to be text, parts or null')
+  if (value.length === 0) return null
+  if (choice.content === 'text') throw changed('expected content to go on as text')
+  choice.content = 'parts'
+  return value
+}
+
+/** The older form of a tool call: a name, once, and arguments. */
+function readFunctionCall(choice: OpenChoice, value: Json, terms: CallTerms): Json {
+  const call = { index: 0, function: objectOf(value, 'function_call') }
+  const read = readToolCalls(choice.functionCall, [call], {
+    ...terms,
+    join: (_, text) => terms.join('function_call arguments', text),
+  })
+  return isJsonArray(read) && isJsonObject(read[0]) ? (read[0].function ?? null) : null
+}
+
+/** Holds back the half of a character that a text ends with, for the next text of this path. */
+function joinHalves({ halves }: OpenChoice, path: string, text: string): string {
+  const whole = (halves.get(path) ?? '') + text
+  const last = whole.charCodeAt(whole.length - 1)
+  if (last >= 0xd800 && last <= 0xdbff) {
+    halves.set(path, whole.slice(-1))
+    return whole.slice(0, -1)
+  }
+  if (whole !== text) halves.delete(path)
+  return whole
+}
+
+/**
+ * The members of an object that readers put together. Texts are appended, so that an id that is
+ * given with each part would become a row of itself.
+ */
+function readOnce(choice: OpenChoice, path: string, members: JsonObject): JsonObject {
+  const read: Record<string, Json> = {}
+  for (const [name, value] of Object.entries(members)) {
+    if (value === null) continue
+    const place = `${path} ${name}`
+    if (isJsonObject(value)) setMember(read, name, readOnce(choice, place, value))
+    else if (typeof value !== 'string') setMember(read, name, value)
+    else if (!GIVEN_ONCE.has(name)) setMember(read, name, joinHalves(choice, place, value))
+    else if (choice.given.get(place) !== value) {
+      choice.given.set(place, value)
+      setMember(read, name, value)
+    }
+  }
+  return read
+}
+
+const GIVEN_ONCE: ReadonlySet<string> = new Set(['id', 'name', 'type', 'format'])
+
+/** Half a character that nothing completed is given out as it is, and a call needs its name. */
+function finishTexts(choice: OpenChoice, delta: Record<string, Json>): void {
+  if ([...choice.toolCalls, ...choice.functionCall].some(({ isBegun }) => !isBegun))
+    throw invalidChunk('expected a tool call to begin with the name of its function')
+  for (const [path, half] of choice.halves) {
+    const text = delta[path] ?? ''
+    if (typeof text === 'string' && !path.includes(' ')) setMember(delta, path, text + half)
+  }
+  choice.halves.clear()
+}
+
+/** Lists of tokens or null; Together states one number there, which no reader assembles. */
+function readLogprobs(stated: Json | undefined): JsonObject | null {
+  if (!isJsonObject(stated)) return null
+  const { content, refusal } = stated
+  const read = { ...stated, content: entriesOf(content), refusal: entriesOf(refusal) }
+  return read.content === null && read.refusal === null ? null : read
+}
+
+function entriesOf(value: Json | undefined): readonly JsonObject[] | null {
+  if (!isJsonArray(value) || value.length === 0 || !value.every(isToken)) return null
+  return value.map((entry) => {
+    const { top_logprobs: top } = entry
+    const tops = isJsonArray(top) ? top.filter(isToken) : []
+    return { ...entry, bytes: entry.bytes ?? null, top_logprobs: tops.map(withBytes) }
+  })
+}
+
+function isToken(entry: Json): entry is JsonObject {
+  return isJsonObject(entry) && typeof entry.token === 'string' && typeof entry.logprob === 'number'
+}
+
+function withBytes(entry: JsonObject): JsonObject {
+  return { ...entry, bytes: entry.bytes ?? null }
+}
+
+/** The members that are not null. */
+export function withoutNulls(members: JsonObject): JsonObject {
+  const kept: Record<string, Json> = {}
+  for (const [name, value] of Object.entries(members))
+    if (value !== null) setMember(kept, name, value)
+  return kept
+}
+
+function hasMembers(object: JsonObject): boolean {
+  for (const _ in object) return true
+  return false
+}
+
+function changed(message: string): FormatError {
+  return new FormatError('changed_type', message)
+}

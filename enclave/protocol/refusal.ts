@@ -1,0 +1,126 @@
+import { parseLenientJson } from '../../attestation/json/parse-lenient.ts'
+import { isJsonArray, isJsonObject, type Json } from '../../attestation/json/value.ts'
+
+/** Longest message and code of the other side that are passed on, characters. */
+export const REFUSAL_MESSAGE_CHARACTERS_MAX = 2_000
+export const REFUSAL_CODE_CHARACTERS_MAX = 100
+
+/** Body of a refusal that is read, bytes. */
+export const REFUSAL_BYTES_MAX = 64 * 1024
+
+/** Longer waits are not believed. */
+export const RETRY_BELIEVED_SECONDS_MAX = 86_400
+
+/** What a provider, a backend or another service says when it refuses. All of it is its own. */
+export type Refusal = {
+  /** Printable, bounded; null when it gave no reason. */
+  readonly message: string | null
+  readonly code: string | null
+  /** How long it wants to be left alone, with fractions; null where it does not say. */
+  readonly retryAfterSeconds: number | null
+  /** False where it says that asking again does not help (`x-should-retry`). */
+  readonly mayRetry: boolean
+}
+
+/**
+ * Reads the answer with which the other side refuses: its words in every usual form, and its wait.
+ * All is attacker-controlled. Never throws.
+ */
+export function readRefusal(answer: {
+  readonly headers: Readonly<Record<string, unknown>>
+  readonly body: Uint8Array
+  /** What the words must not show: services are known to repeat the key that they refuse. */
+  readonly secret?: string | null
+}): Refusal {
+  const { headers, body, secret = null } = answer
+  const text = new TextDecoder().decode(body)
+  return {
+    ...readReason(readBody(secret === null ? text : text.replaceAll(secret, '[credential]'))),
+    retryAfterSeconds: readWait(headers),
+    mayRetry: headers['x-should-retry'] !== 'false',
+  }
+}
+
+/**
+ * Message and code of an error's JSON: `{error: {message, code | type}}` (OpenAI's), with
+ * `metadata.raw` (OpenRouter's), `{error: text}`, `{message}`, also as an object (Mistral's),
+ * `{detail}`, also as a list (FastAPI's), `{errors}`, a text, or an array of one of them
+ * (Google's).
+ */
+export function readReason(body: Json): Pick<Refusal, 'message' | 'code'> {
+  const outer = isJsonArray(body) ? (body[0] ?? null) : body
+  const inner = isJsonObject(outer) ? (outer.error ?? outer) : outer
+  const source = isJsonObject(inner) ? inner : outer
+  const codes = isJsonObject(source) ? [source.code, source.type, source.status] : []
+  const code = codes.find((one) => typeof one === 'string' && one !== '') ?? codes.find(isCode)
+  const message = wordsOf(inner, 0)
+  return {
+    message: message === '' ? null : printable(message, REFUSAL_MESSAGE_CHARACTERS_MAX),
+    code: code === undefined ? null : printable(String(code), REFUSAL_CODE_CHARACTERS_MAX),
+  }
+}
+
+/** The first words in what may hold some; a list's are joined. */
+function wordsOf(value: Json | undefined, depth: number): string {
+  if (typeof value === 'string') return value.trim()
+  if (depth > DEPTH_MAX) return ''
+  if (isJsonArray(value))
+    return value
+      .slice(0, LIST_MAX)
+      .map((item) => wordsOf(item, depth + 1))
+      .filter((words) => words !== '')
+      .join('; ')
+  if (!isJsonObject(value)) return ''
+  const words = NAMES.map((name) => wordsOf(value[name], depth + 1)).find((said) => said !== '')
+  const { metadata, loc } = value
+  const raw = isJsonObject(metadata) ? wordsOf(parseText(metadata.raw), depth + 1) : ''
+  const place = isJsonArray(loc) ? loc.filter(isCode).join('.') : ''
+  return [place, words ?? '', raw].filter((part) => part !== '').join(': ')
+}
+
+const NAMES = ['message', 'msg', 'detail', 'error', 'errors', 'error_description', 'title'] as const
+const DEPTH_MAX = 6
+const LIST_MAX = 8
+
+function isCode(value: Json | undefined): value is string | number {
+  return (typeof value === 'string' && value !== '') || typeof value === 'number'
+}
+
+/** What another service said is passed on by some as a text of JSON. */
+function parseText(text: Json | undefined): Json {
+  if (typeof text !== 'string') return text ?? null
+  try {
+    return parseLenientJson(text)
+  } catch {
+    return text
+  }
+}
+
+function readBody(text: string): Json {
+  if (/^\s*</.test(text)) return 'it answered with an HTML page'
+  return parseText(text)
+}
+
+/**
+ * `retry-after-ms`, or `retry-after` in seconds, with fractions, or as a date, which counts from
+ * the answer's own.
+ */
+function readWait(headers: Readonly<Record<string, unknown>>): number | null {
+  const { 'retry-after-ms': ms, 'retry-after': wait, date } = headers
+  if (typeof ms === 'string' && DECIMAL.test(ms)) return bound(Number(ms) / 1000)
+  if (typeof wait !== 'string') return null
+  if (DECIMAL.test(wait)) return bound(Number(wait))
+  const seconds = (Date.parse(wait) - Date.parse(String(date))) / 1000
+  return Number.isNaN(seconds) || /^[-\d]/.test(wait) ? null : bound(seconds)
+}
+
+const DECIMAL = /^\d{1,12}(\.\d{1,12})?$/
+
+function bound(seconds: number): number {
+  return Math.min(Math.max(Math.ceil(seconds * 1000) / 1000, 0), RETRY_BELIEVED_SECONDS_MAX)
+}
+
+/** Text of a stranger that may end in a log or a message: no control characters. */
+function printable(text: string, charactersMax: number): string {
+  return text.slice(0, charactersMax).toWellFormed().replaceAll(/\p{C}/gu, ' ').trim()
+}

@@ -1,0 +1,320 @@
+import type { JsonObject } from '../../../attestation/json/value.ts'
+
+/** What a provider or a backend sends, and the one thing that all readers then see. */
+export type StreamCase = {
+  readonly name: string
+  /** Where it was reported. */
+  readonly from?: string
+  /** Events of the stream before `[DONE]`: JSON texts. */
+  readonly events: readonly string[]
+  /** The deltas that are given out after the opening, with the finish_reason where there is one. */
+  readonly given: readonly JsonObject[]
+  /** Of the end: the other side's word where it is another. */
+  readonly stopReason?: string
+}
+
+/** What is refused, since two readers could take it in two ways. */
+export type RefusedCase = Pick<StreamCase, 'name' | 'events'>
+
+const choice = (delta: JsonObject, more: JsonObject = {}) =>
+  JSON.stringify({
+    id: 'c1',
+    object: 'chat.completion.chunk',
+    created: 1,
+    model: 'm',
+    choices: [{ index: 0, delta, ...more }],
+  })
+const text = (content: string) => choice({ content })
+const end = (reason = 'stop', delta: JsonObject = {}) => choice(delta, { finish_reason: reason })
+const calls = (...list: readonly JsonObject[]) => choice({ tool_calls: list })
+
+const ENDED: JsonObject = { content: '', finish_reason: 'stop' }
+const CALLED: JsonObject = { content: '', finish_reason: 'tool_calls' }
+const begun = (index: number, id: string, name: string, args: string): JsonObject => ({
+  index,
+  id,
+  type: 'function',
+  function: { name, arguments: args },
+})
+const goesOn = (index: number, args: string): JsonObject => ({
+  index,
+  function: { arguments: args },
+})
+const given = (...list: readonly JsonObject[]): JsonObject => ({ tool_calls: list })
+
+export const STREAM_CASES: readonly StreamCase[] = [
+  {
+    name: 'text and its end in one chunk',
+    events: [end('stop', { role: 'assistant', content: 'Hi' })],
+    given: [{ content: 'Hi' }, ENDED],
+  },
+  {
+    name: 'nulls, empty texts and a role in each chunk',
+    events: [
+      choice({ role: 'assistant', content: null, refusal: null, tool_calls: [] }),
+      choice({ role: 'assistant', content: 'Hi', reasoning: '' }),
+      end('stop', { role: 'assistant', content: '' }),
+    ],
+    given: [{ content: 'Hi' }, ENDED],
+  },
+  {
+    name: 'a finish_reason in another word',
+    from: 'https://github.com/openai/openai-dotnet/issues/267',
+    events: [text('Hi'), end('eos')],
+    given: [{ content: 'Hi' }, ENDED],
+    stopReason: 'eos',
+  },
+  {
+    name: 'a finish_reason in upper case',
+    from: 'https://github.com/openai/openai-dotnet/issues/267',
+    events: [text('Hi'), end('STOP')],
+    given: [{ content: 'Hi' }, ENDED],
+    stopReason: 'STOP',
+  },
+  {
+    name: 'a finish_reason for too many tokens',
+    events: [text('Hi'), end('MAX_TOKENS')],
+    given: [{ content: 'Hi' }, { content: '', finish_reason: 'length' }],
+    stopReason: 'MAX_TOKENS',
+  },
+  {
+    name: 'a finish_reason that no table knows',
+    events: [text('Hi'), end('matched_pattern')],
+    given: [{ content: 'Hi' }, ENDED],
+    stopReason: 'matched_pattern',
+  },
+  {
+    name: 'a finish_reason twice, the second time with nothing',
+    from: 'https://github.com/sgl-project/sglang/pull/8417',
+    events: [text('Hi'), end(), end('stop', { content: '' })],
+    given: [{ content: 'Hi' }, ENDED],
+  },
+  {
+    name: 'a choice without an index',
+    from: 'https://github.com/songquanpeng/one-api/issues/1037',
+    events: [
+      JSON.stringify({ object: 'chat.completion.chunk', choices: [{ delta: { content: 'Hi' } }] }),
+      JSON.stringify({
+        object: 'chat.completion.chunk',
+        choices: [{ delta: {}, finish_reason: 'stop' }],
+      }),
+    ],
+    given: [{ content: 'Hi' }, ENDED],
+  },
+  {
+    name: 'an end without a delta',
+    events: [
+      text('Hi'),
+      JSON.stringify({
+        object: 'chat.completion.chunk',
+        choices: [{ index: 0, finish_reason: 'stop' }],
+      }),
+    ],
+    given: [{ content: 'Hi' }, ENDED],
+  },
+  {
+    name: 'empty data that keeps the connection',
+    from: 'https://github.com/NousResearch/hermes-agent/pull/112183',
+    events: [text('Hi'), '', ' ', end()],
+    given: [{ content: 'Hi' }, ENDED],
+  },
+  {
+    name: 'a chunk without choices between two with',
+    events: [text('H'), JSON.stringify({ object: 'chat.completion.chunk' }), text('i'), end()],
+    given: [{ content: 'H' }, { content: 'i' }, ENDED],
+  },
+  {
+    name: 'tool calls that are numbered from 1',
+    from: 'https://github.com/vercel/ai/issues/18333',
+    events: [
+      calls({ index: 1, id: 'a', type: 'function', function: { name: 'f', arguments: '' } }),
+      calls({ index: 1, function: { arguments: '{}' } }),
+      end('tool_calls'),
+    ],
+    given: [given(begun(0, 'a', 'f', '')), given(goesOn(0, '{}')), CALLED],
+  },
+  {
+    name: 'tool calls that are numbered 0 and 2',
+    from: 'https://github.com/BerriAI/litellm/issues/5231',
+    events: [
+      calls({ index: 0, id: 'a', type: 'function', function: { name: 'f', arguments: '{}' } }),
+      calls({ index: 2, id: 'b', type: 'function', function: { name: 'g', arguments: '[' } }),
+      calls({ index: 2, function: { arguments: ']' } }),
+      end('tool_calls'),
+    ],
+    given: [
+      given(begun(0, 'a', 'f', '{}')),
+      given(begun(1, 'b', 'g', '[')),
+      given(goesOn(1, ']')),
+      CALLED,
+    ],
+  },
+  {
+    name: 'another id in each delta of one tool call',
+    from: 'https://github.com/cubist38/mlx-openai-server/pull/216',
+    events: [
+      calls({ index: 0, id: 'a', type: 'function', function: { name: 'f', arguments: '' } }),
+      calls({ index: 0, id: 'b', type: 'function', function: { arguments: '{' } }),
+      calls({ index: 0, id: 'c', type: 'function', function: { arguments: '}' } }),
+      end('tool_calls'),
+    ],
+    given: [given(begun(0, 'a', 'f', '')), given(goesOn(0, '{')), given(goesOn(0, '}')), CALLED],
+  },
+  {
+    name: 'tool calls of one index, told apart by id and name',
+    events: [
+      calls(
+        { index: 0, id: 'a', type: 'function', function: { name: 'f', arguments: '1' } },
+        { index: 0, id: 'b', type: 'function', function: { name: 'f', arguments: '2' } },
+      ),
+      end('tool_calls'),
+    ],
+    given: [given(begun(0, 'a', 'f', '1'), begun(1, 'b', 'f', '2')), CALLED],
+  },
+  {
+    name: 'a tool call whose arguments come before its name',
+    events: [
+      calls({ index: 0, function: { arguments: '{' } }),
+      calls({ index: 0, id: 'a', function: { name: 'f', arguments: '}' } }),
+      end('tool_calls'),
+    ],
+    given: [given(begun(0, 'a', 'f', '{}')), CALLED],
+  },
+  {
+    name: 'a tool call of another type',
+    events: [
+      calls({ index: 0, id: 'a', type: 'custom', custom: { name: 'f', input: 'x' } }),
+      calls({ index: 0, custom: { name: 'f', input: 'y' } }),
+      end('tool_calls'),
+    ],
+    given: [
+      given({ index: 0, id: 'a', type: 'custom', custom: { name: 'f', input: 'x' } }),
+      given({ index: 0, custom: { input: 'y' } }),
+      CALLED,
+    ],
+  },
+  {
+    name: 'a function_call whose name comes again',
+    events: [
+      choice({ function_call: { name: 'f', arguments: '{' } }),
+      choice({ function_call: { name: 'f', arguments: '}' } }),
+      end('function_call'),
+    ],
+    given: [
+      { function_call: { name: 'f', arguments: '{' } },
+      { function_call: { arguments: '}' } },
+      { content: '', finish_reason: 'function_call' },
+    ],
+  },
+  {
+    name: 'an id of sound that comes with each part',
+    from: 'https://github.com/langchain-ai/langchainjs/issues/8487',
+    events: [
+      choice({ audio: { id: 'audio_1', format: 'wav', data: 'QQ' } }),
+      choice({ audio: { id: 'audio_1', format: 'wav', data: '==' } }),
+      choice({ audio: { id: 'audio_1', expires_at: 7 } }),
+      end(),
+    ],
+    given: [
+      { audio: { id: 'audio_1', format: 'wav', data: 'QQ' } },
+      { audio: { data: '==' } },
+      { audio: { expires_at: 7 } },
+      ENDED,
+    ],
+  },
+  {
+    name: 'halves of a character in two chunks',
+    from: 'https://github.com/elizaOS/eliza/issues/30904',
+    events: [
+      '{"choices":[{"index":0,"delta":{"content":"a\\ud83d"}}]}',
+      '{"choices":[{"index":0,"delta":{"reasoning":"\\ud83d","content":"\\ude00b"}}]}',
+      '{"choices":[{"index":0,"delta":{"reasoning":"\\ude01"}}]}',
+      end(),
+    ],
+    given: [{ content: 'a' }, { content: '\u{1F600}b' }, { reasoning: '\u{1F601}' }, ENDED],
+  },
+  {
+    name: 'halves of a character in the arguments of a call',
+    events: [
+      '{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"\\ud83d"}}]}}]}',
+      '{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"\\ude00"}}]}}]}',
+      end('tool_calls'),
+    ],
+    given: [given(begun(0, 'a', 'f', '')), given(goesOn(0, '\u{1F600}')), CALLED],
+  },
+  {
+    name: 'half a character that nothing completes',
+    events: ['{"choices":[{"index":0,"delta":{"content":"a\\ud83d"}}]}', text('b'), end()],
+    given: [{ content: 'a' }, { content: '\ufffdb' }, ENDED],
+  },
+  {
+    name: 'half a character at the end',
+    events: ['{"choices":[{"index":0,"delta":{"content":"a\\ud83d"}}]}', end()],
+    given: [{ content: 'a' }, { content: '\ufffd' }, ENDED],
+  },
+  {
+    name: 'text after content parts',
+    events: [
+      choice({ content: [{ type: 'thinking', thinking: [{ type: 'text', text: 'Hm' }] }] }),
+      text('Hi'),
+      end(),
+    ],
+    given: [
+      { content: [{ type: 'thinking', thinking: [{ type: 'text', text: 'Hm' }] }] },
+      { content: [{ type: 'text', text: 'Hi' }] },
+      ENDED,
+    ],
+  },
+  {
+    name: 'a member called __proto__',
+    events: [
+      '{"choices":[{"index":0,"delta":{"content":"Hi","__proto__":{"content":"x"}}}]}',
+      end(),
+    ],
+    given: [{ content: 'Hi' }, ENDED],
+  },
+  {
+    name: 'one choice twice in a chunk',
+    events: [
+      JSON.stringify({
+        choices: ['H', 'i'].map((content) => ({ index: 0, delta: { content } })),
+      }),
+      end(),
+    ],
+    given: [{ content: 'H' }, { content: 'i' }, ENDED],
+  },
+]
+
+export const REFUSED_CASES: readonly RefusedCase[] = [
+  { name: 'text after the finish_reason', events: [text('Hi'), end(), text('more')] },
+  { name: 'two finish_reasons', events: [text('Hi'), end(), end('length')] },
+  { name: 'a finish_reason that says that it broke off', events: [text('Hi'), end('abort')] },
+  {
+    name: 'a second name of one tool call',
+    events: [
+      calls({ index: 0, id: 'a', function: { name: 'refund' } }),
+      calls({ index: 0, function: { name: 'charge' } }),
+      end('tool_calls'),
+    ],
+  },
+  {
+    name: 'a tool call that never has a name',
+    events: [text('Hi'), calls({ index: 0, id: 'a' }), end('tool_calls')],
+  },
+  {
+    name: 'arguments that are no text',
+    events: [text('Hi'), calls({ index: 0, function: { name: 'f', arguments: {} } }), end()],
+  },
+  {
+    name: 'content parts after text',
+    events: [text('Hi'), choice({ content: [{ a: 1 }] }), end()],
+  },
+  {
+    name: 'a choice that was not asked for',
+    events: [
+      text('Hi'),
+      JSON.stringify({ choices: [{ index: 1, delta: { content: ' not' } }] }),
+      end(),
+    ],
+  },
+]

@@ -1,0 +1,169 @@
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import type { Json } from '../../../attestation/json/value.ts'
+import { refusalFault } from '../../../enclave/call-fault.ts'
+import {
+  REFUSAL_CODE_CHARACTERS_MAX,
+  REFUSAL_MESSAGE_CHARACTERS_MAX,
+  readReason,
+  readRefusal,
+} from '../../../enclave/protocol/refusal.ts'
+
+const refuse = (body: string, headers = {}) => readRefusal({ headers, body: Buffer.from(body) })
+
+describe('readRefusal', () => {
+  it.each<[string, object, number | null]>([
+    ['seconds', { 'retry-after': '20' }, 20],
+    // https://github.com/api7/aisix/issues/144
+    ['seconds with a fraction', { 'retry-after': '7.66' }, 7.66],
+    ['milliseconds', { 'retry-after-ms': '1500', 'retry-after': '9' }, 1.5],
+    [
+      'a date, counted from the answer’s own',
+      { 'retry-after': 'Wed, 21 Oct 2026 07:28:30 GMT', date: 'Wed, 21 Oct 2026 07:28:00 GMT' },
+      30,
+    ],
+    [
+      'a date that is past',
+      { 'retry-after': 'Wed, 21 Oct 2026 07:28:00 GMT', date: 'Wed, 21 Oct 2026 07:28:30 GMT' },
+      0,
+    ],
+    ['a date without the answer’s own', { 'retry-after': 'Wed, 21 Oct 2026 07:28:00 GMT' }, null],
+    ['more than a day', { 'retry-after': '1000000' }, 86_400],
+    ['a negative number', { 'retry-after': '-1' }, null],
+    ['a number that is none', { 'retry-after': '1e9' }, null],
+    ['several', { 'retry-after': ['1', '2'] }, null],
+    ['nothing', {}, null],
+  ])('readRefusal reads a wait in %s', (_, headers, seconds) => {
+    expect(refuse('{}', headers).retryAfterSeconds).toBe(seconds)
+  })
+
+  it('readRefusal reads whether asking again can help', () => {
+    expect(refuse('{}', { 'x-should-retry': 'false' }).mayRetry).toBe(false)
+    expect(refuse('{}', { 'x-should-retry': 'true' }).mayRetry).toBe(true)
+  })
+
+  it.each<[string, string, string | null]>([
+    ['a page', ' <!DOCTYPE html><html>Bad Gateway</html>', 'it answered with an HTML page'],
+    ['plain text', 'upstream connect error\r\n', 'upstream connect error'],
+    ['nothing', '', null],
+    ['no object', '7', null],
+    ['words that are none', '{"error":{"message":{"a":1}},"message":[]}', null],
+    ['control characters', '{"error":"a\\u001b[31m\\nb"}', 'a [31m b'],
+  ])('readRefusal reads the words of %s', (_, body, message) => {
+    expect(refuse(body).message).toBe(message)
+  })
+
+  it('readRefusal never shows the secret that a service repeats', () => {
+    const body = Buffer.from('{"error":"no such key: sk-secret"}')
+    expect(readRefusal({ headers: {}, body, secret: 'sk-secret' }).message).toBe(
+      'no such key: [credential]',
+    )
+  })
+
+  it('readRefusal takes whatever comes, and what it gives is bounded', () => {
+    fc.assert(
+      fc.property(fc.oneof(fc.json(), fc.string()), (body) => {
+        const { message, code } = refuse(body)
+        expect(message?.length ?? 0).toBeLessThanOrEqual(REFUSAL_MESSAGE_CHARACTERS_MAX)
+        expect(message ?? '').not.toMatch(/\p{C}/u)
+        expect(code?.length ?? 0).toBeLessThanOrEqual(REFUSAL_CODE_CHARACTERS_MAX)
+      }),
+    )
+  })
+})
+
+describe('readReason', () => {
+  it.each<[string, Json, { readonly message: string; readonly code: string | null }]>([
+    ['OpenAI’s', { error: { message: 'm', type: 't', code: null } }, { message: 'm', code: 't' }],
+    [
+      'Anthropic’s',
+      { type: 'error', error: { type: 't', message: 'm' } },
+      { message: 'm', code: 't' },
+    ],
+    [
+      'Google’s',
+      [{ error: { code: 400, message: 'm', status: 'INVALID' } }],
+      { message: 'm', code: 'INVALID' },
+    ],
+    [
+      'Mistral’s',
+      { object: 'error', message: 'm', type: 't', code: '3' },
+      { message: 'm', code: '3' },
+    ],
+    // https://github.com/cline/cline/issues/582
+    [
+      'Mistral’s second',
+      {
+        object: 'error',
+        message: { detail: [{ loc: ['body'], msg: 'extra fields not permitted' }] },
+      },
+      { message: 'body: extra fields not permitted', code: null },
+    ],
+    ['xAI’s', { code: 'c', error: 'm' }, { message: 'm', code: 'c' }],
+    ['FastAPI’s', { detail: 'm' }, { message: 'm', code: null }],
+    [
+      'FastAPI’s second',
+      {
+        detail: [
+          { loc: ['body', 'n'], msg: 'too large' },
+          { loc: ['body', 'top_p'], msg: 'too small' },
+        ],
+      },
+      { message: 'body.n: too large; body.top_p: too small', code: null },
+    ],
+    [
+      'OpenRouter’s',
+      {
+        error: {
+          message: 'Provider returned error',
+          code: 429,
+          metadata: { raw: '{"error":{"message":"slow down"}}' },
+        },
+      },
+      { message: 'Provider returned error: slow down', code: '429' },
+    ],
+    ['Hugging Face’s', { error: ['a', 'b'] }, { message: 'a; b', code: null }],
+    ['a text', 'm', { message: 'm', code: null }],
+  ])('readReason reads an error in %s form', (_, body, expected) => {
+    expect(readReason(body)).toEqual(expected)
+  })
+
+  it('readReason cuts a text that is too long, and no character in half', () => {
+    const { message, code } = readReason({
+      error: { message: `a${'😀'.repeat(2000)}`, code: 'c'.repeat(500) },
+    })
+    expect(message).toHaveLength(REFUSAL_MESSAGE_CHARACTERS_MAX)
+    expect(message?.isWellFormed()).toBe(true)
+    expect(code).toHaveLength(REFUSAL_CODE_CHARACTERS_MAX)
+  })
+})
+
+describe('refusalFault', () => {
+  const headers = { 'retry-after': '20', 'x-should-retry': 'false' }
+  const said = refuse('{"error":{"message":"slow down","code":"rate_limit"}}', headers)
+  const more = { provider_code: 'rate_limit', retry_after_seconds: 20, should_retry: false }
+
+  it('refusalFault gives the status and words of a 4xx', () => {
+    expect(refusalFault(429, said).fault).toEqual({
+      code: 'provider_refused',
+      status: 429,
+      message: 'The provider refused the request: slow down',
+      ...more,
+    })
+    expect(refusalFault(400, refuse('')).fault).toEqual({
+      code: 'provider_refused',
+      status: 400,
+      message: 'The provider refused the request: no reason given',
+    })
+  })
+
+  // https://github.com/BerriAI/litellm/pull/16288
+  it.each([503, 529])('refusalFault gives the words and the wait of a %d', (status) => {
+    expect(refusalFault(status, said).fault).toEqual({
+      code: 'provider_error',
+      status: 502,
+      message: `The provider answered with status ${status}: slow down`,
+      ...more,
+    })
+  })
+})
