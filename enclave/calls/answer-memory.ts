@@ -36,7 +36,7 @@ export function takeSpace(isGranted: boolean): void {
   if (!isGranted)
     throw new CallFault(
       'answer_too_large',
-      'The answer is too large beside others that are under way.',
+      'The answer is too large beside others that are under way: try again later, or ask for less.',
     )
 }
 
@@ -108,6 +108,6 @@ function checkSize(size: JsonSize): void {
   if (!isWithinSize(size, ANSWER_SIZE_MAX))
     throw new CallFault(
       'answer_too_large',
-      "The provider's answer has too many arrays, objects or members.",
+      "The provider's answer has too many arrays, objects or members: ask for fewer tokens or choices, or without logprobs.",
     )
 }

@@ -36,7 +36,7 @@ export async function* readPackets(
       if (bytes > terms.bytesMax)
         throw new CallFault(
           'answer_too_large',
-          `The provider's answer is over ${terms.bytesMax} bytes.`,
+          `The provider's answer is over ${terms.bytesMax} bytes (ANSWER_BYTES_MAX): ask for fewer tokens or choices.`,
         )
       takeSpace(terms.space.grow(packet.length * BUFFER_FACTOR))
       yield packet

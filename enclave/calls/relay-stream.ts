@@ -24,7 +24,7 @@ import {
 import { CallerGone, CallFault } from '../call-fault.ts'
 import type { Reservation } from '../log/memory-budget.ts'
 import { readReason } from '../protocol/refusal.ts'
-import { EventParser, EventTooLargeError, type ServerEvent } from '../stream/event-parser.ts'
+import { EventParser, type ServerEvent } from '../stream/event-parser.ts'
 import { makeTextTemplate, matchText, PADDING, type TextTemplate } from '../stream/text-template.ts'
 import { StreamMemory } from './answer-memory.ts'
 import { type BodyTerms, readPackets, type Watchdog } from './read-body.ts'
@@ -158,14 +158,8 @@ class StreamRelay {
   }
 
   private async relayEvents(parse: () => readonly ServerEvent[]): Promise<void> {
-    try {
-      for (const event of parse()) if (!this.isDone) this.relayEvent(event)
-      this.memory.wait(this.parser.waitingBytes)
-    } catch (error) {
-      throw error instanceof EventTooLargeError
-        ? new CallFault('answer_too_large', "An event of the provider's stream is too large.")
-        : error
-    }
+    for (const event of parse()) if (!this.isDone) this.relayEvent(event)
+    this.memory.wait(this.parser.waitingBytes)
     await this.send()
   }
 

@@ -3,25 +3,17 @@ import { ByteBuffer } from '../../attestation/byte-buffer.ts'
 /** One server-sent event that carried data. `event` is '' when the stream named none. */
 export type ServerEvent = { readonly event: string; readonly data: string }
 
-/** Longest event of a provider's stream: its pending line and the data lines before it, bytes. */
-const EVENT_BYTES_MAX = 4 * 1024 * 1024
-
-/** An event of the stream goes over the limit. The stream cannot be read on. */
-export class EventTooLargeError extends Error {
-  override readonly name = 'EventTooLargeError'
-}
-
 /**
  * Splits a stream of bytes into server-sent events (WHATWG HTML, section 9.2.6), whatever the
  * packets are: lines end with LF, CRLF or CR; text is decoded a line at a time, so no character is
  * cut; bytes that are not UTF-8 become U+FFFD. The bytes are the provider's: attacker-controlled.
- * Comments, `id`, `retry` and unknown fields are skipped.
+ * Comments, `id`, `retry` and unknown fields are skipped. An event may be as large as the whole
+ * answer: whoever reads that bounds it.
  *
  * Unlike the standard, `end` also gives an event that no blank line ends, because providers leave
  * it out.
  */
 export class EventParser {
-  private readonly eventBytesMax: number
   /** Beginning of a line whose end is in a later packet. */
   private readonly pending = new ByteBuffer()
   private dataLines: string[] = []
@@ -31,16 +23,12 @@ export class EventParser {
   /** The line before ended with CR: an LF that follows belongs to it. */
   private skipsLineFeed = false
 
-  constructor({ eventBytesMax = EVENT_BYTES_MAX }: { readonly eventBytesMax?: number } = {}) {
-    this.eventBytesMax = eventBytesMax
-  }
-
   /** Bytes of the event that is not complete yet. */
   get waitingBytes(): number {
     return this.dataBytes + this.pending.length
   }
 
-  /** Takes the next bytes and gives the events they complete. Throws EventTooLargeError. */
+  /** Takes the next bytes and gives the events they complete. */
   push(bytes: Uint8Array): readonly ServerEvent[] {
     const events: ServerEvent[] = []
     let start = 0
@@ -62,7 +50,6 @@ export class EventParser {
       this.endLine(bytes.subarray(start, index), events)
       start = index + 1
     }
-    this.checkSize(bytes.length - start)
     if (start < bytes.length) this.pending.append(bytes.subarray(start))
     return events
   }
@@ -76,7 +63,6 @@ export class EventParser {
   }
 
   private endLine(rest: Uint8Array, events: ServerEvent[]): void {
-    this.checkSize(rest.length)
     const line = this.decodeLine(rest)
     if (line === '') this.endEvent(events)
     else if (!line.startsWith(':')) this.readField(line)
@@ -90,11 +76,6 @@ export class EventParser {
     return isMarked ? line.slice(1) : line
   }
 
-  private checkSize(moreBytes: number): void {
-    if (this.dataBytes + this.pending.length + moreBytes > this.eventBytesMax)
-      throw new EventTooLargeError(`expected events of at most ${this.eventBytesMax} bytes`)
-  }
-
   private readField(line: string): void {
     const colon = line.indexOf(':')
     const name = colon < 0 ? line : line.slice(0, colon)
@@ -103,7 +84,7 @@ export class EventParser {
     if (name === 'event') this.eventName = value
     if (name !== 'data') return
     this.dataLines.push(value)
-    // At least 1, so that empty data lines without end are bounded too.
+    // At least 1, so that empty data lines count too.
     this.dataBytes += value.length + 1
   }
 

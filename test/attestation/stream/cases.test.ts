@@ -61,17 +61,24 @@ function readOfNode(events: readonly string[]): readonly JsonObject[] {
 let provider: HostileProvider
 let enclave: TestEnclave
 let events: readonly string[] = []
+let large: Buffer | null = null
+let document: string | null = null
 
 beforeAll(async () => {
   provider = await startHostileProvider({
-    answer: () => [
-      send(EVENT_STREAM_HEAD),
-      ...bytesOf(events).map((byte) => send(chunked(byte))),
-      send(chunked('')),
-    ],
+    answer: () =>
+      document === null
+        ? [
+            send(EVENT_STREAM_HEAD),
+            ...(large === null ? bytesOf(events) : [large]).map((byte) => send(chunked(byte))),
+            send(chunked('')),
+          ]
+        : [send(document)],
   })
   enclave = await startTestEnclave({
     providers: [{ name: 'hostile', origin: provider.origin, path: '/chat', models: ['hostile'] }],
+    // As an enclave has it.
+    limits: { answerBytesMax: 24 * 2 ** 20, pendingBytesMax: 512 * 2 ** 20 },
   })
 })
 
@@ -99,6 +106,36 @@ describe('what providers and backends send, as all readers see it', () => {
       }
     },
   )
+
+  // https://github.com/open-webui/open-webui/issues/20634
+  it('an image of 6 MiB in one event passes the enclave, as it does without a stream', async () => {
+    const url = `data:image/png;base64,${'A'.repeat(6 * 2 ** 20)}`
+    const delta = { images: [{ type: 'image_url', image_url: { url } }] }
+    large = Buffer.from(
+      `data: ${JSON.stringify({ choices: [{ index: 0, delta, finish_reason: 'stop' }] })}\n\ndata: [DONE]\n\n`,
+    )
+    const { chunks, sealed } = await enclave.stream(QUESTION)
+    large = null
+    expect(sealed?.outcome).toBe('complete')
+    expect(givenIn(chunks as unknown as readonly JsonObject[])).toEqual([
+      delta,
+      { content: '', finish_reason: 'stop' },
+    ])
+  })
+
+  // https://github.com/runpod-workers/worker-vllm/issues/57
+  it('a document that comes in the place of a stream is told with its words', async () => {
+    const body = '{"error":{"message":"CUDA out of memory"}}'
+    document = `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`
+    const { status, text } = await enclave.complete({ ...QUESTION, stream: true })
+    document = null
+    expect(status).toBe(502)
+    expect(JSON.parse(text)).toMatchObject({
+      code: 'provider_error',
+      message:
+        'The provider answered with application/json where a stream was asked for: CUDA out of memory',
+    })
+  })
 
   it.each(REFUSED_CASES)('$name is refused by chunks, of nodes and in the enclave', async (one) => {
     events = one.events

@@ -1,17 +1,10 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import {
-  EventParser,
-  EventTooLargeError,
-  type ServerEvent,
-} from '../../../enclave/stream/event-parser.ts'
+import { EventParser, type ServerEvent } from '../../../enclave/stream/event-parser.ts'
 
 /** Gives all events of the packets, the end included. */
-function parseAll(
-  packets: readonly (string | Uint8Array)[],
-  eventBytesMax?: number,
-): readonly ServerEvent[] {
-  const parser = new EventParser(eventBytesMax === undefined ? {} : { eventBytesMax })
+function parseAll(packets: readonly (string | Uint8Array)[]): readonly ServerEvent[] {
+  const parser = new EventParser()
   const events = packets.flatMap((packet) => parser.push(Buffer.from(packet)))
   return [...events, ...parser.end()]
 }
@@ -112,20 +105,13 @@ describe('EventParser', () => {
     )
   })
 
-  it('EventParser refuses an event over the limit, in one line, over many lines, over many packets', () => {
-    expect(parseAll([`data: ${'x'.repeat(94)}\n\n`], 100)).toHaveLength(1)
-    expect(() => parseAll([`data: ${'x'.repeat(95)}\n\n`], 100)).toThrow(EventTooLargeError)
-    expect(() => parseAll(['data: 0123456789\n'.repeat(11)], 100)).toThrow(EventTooLargeError)
-    expect(() => parseAll(['data:\n'.repeat(200)], 100)).toThrow(EventTooLargeError)
-    expect(() =>
-      parseAll(
-        Array.from({ length: 200 }, () => 'x'),
-        100,
-      ),
-    ).toThrow(EventTooLargeError)
-  })
-
-  it('EventParser counts the limit for each event anew', () => {
-    expect(parseAll(['data: 0123456789\n\n'.repeat(50)], 100)).toHaveLength(50)
+  it('EventParser says how many bytes wait for the end of their event', () => {
+    const parser = new EventParser()
+    parser.push(Buffer.from('data: 12345'))
+    expect(parser.waitingBytes).toBe(11)
+    parser.push(Buffer.from('\ndata:\n'))
+    expect(parser.waitingBytes).toBe(7)
+    parser.push(Buffer.from('\n'))
+    expect(parser.waitingBytes).toBe(0)
   })
 })
