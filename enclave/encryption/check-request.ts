@@ -98,7 +98,10 @@ const toolCall = members({ id: text, type: oneOf('function'), function: function
 
 const PARTS: Readonly<Record<string, Check>> = {
   text: members({ text }),
-  image_url: members({ image_url: members({ url: text, detail: optional(text) }) }),
+  image_url: members({
+    image_url: (value) =>
+      isJsonObject(value) ? members({ url: text, detail: optional(text) })(value) : text(value),
+  }),
   input_audio: members({ input_audio: members({ data: text, format: text }) }),
   file: members({
     file: members({
@@ -110,8 +113,9 @@ const PARTS: Readonly<Record<string, Check>> = {
   refusal: members({ refusal: text }),
 }
 
-const contentPart = members({ type: oneOf(...Object.keys(PARTS)) }, (part) =>
-  (PARTS[String(part.type)] ?? text)(part),
+/** Types that are not known here pass as they are. */
+const contentPart = members({ type: sized({ min: 1 }) }, (part) =>
+  Object.hasOwn(PARTS, String(part.type)) ? (PARTS[String(part.type)] ?? text)(part) : [],
 )
 
 const content: Check = (value) => {

@@ -76,8 +76,15 @@ function absenceText(path: string, paths: readonly string[]): string {
     if (beside.length > 0)
       return `There is nothing at this path. There is ${beside.map(shownPath).join(', ')}; all is at /docs`
   }
-  return 'There is nothing at this path'
+  return OPERATION.test(path) ? BASE_URLS : 'There is nothing at this path'
 }
+
+/** What SDKs ask for below their base URL, which lacks `/v1` here, or has it twice. */
+const OPERATION =
+  /\/(chat\/completions|completions|models|embeddings|images\/\w+|responses|messages)\/?$/
+
+const BASE_URLS =
+  'There is nothing at this path: is the base URL right? It ends with /v1 for plain calls (/v1/chat/completions), and with /v1/verified for verified ones (/v1/verified/chat/completions); all is at /docs'
 
 /** Below `/v1` alone there is nearly everything. */
 const SHARED_MIN = 2

@@ -23,7 +23,8 @@ export function authenticate(keys: Authenticator, scope: Scope | null = null): A
       )
     const key = KEY_HEADER.exec(header)?.[1]
     const caller = key === undefined ? null : await findCaller(keys, key)
-    if (caller === null) throw new ApiError('invalid_credentials', 'The API key is not valid')
+    if (caller === null)
+      throw new ApiError('invalid_credentials', `The API key is not valid${hintAt(header)}`)
     context.state.caller = caller
     if (scope !== null) requireScope(caller, scope)
     await next()
@@ -38,6 +39,14 @@ export function recognize(keys: Authenticator): ApiMiddleware {
     context.state.caller = key === undefined ? null : await keys.authenticate(key).catch(() => null)
     await next()
   }
+}
+
+/** What is most often wrong with the header, without a character of the key. */
+function hintAt(header: string): string {
+  if (/^(bearer\s+){2}/i.test(header)) return ': the header has "Bearer" twice'
+  if (/["'\u2018-\u201d]/.test(header)) return ': the header has a quotation mark'
+  if (!/^bearer\s/i.test(header)) return ': expected the header Authorization: Bearer <API_KEY>'
+  return /\s\S+\s/.test(header) ? ': the header has a blank within the key' : ''
 }
 
 const KEY_HEADER = /^Bearer +([\x21-\x7e]{1,512})$/i

@@ -6,7 +6,7 @@ import { koaBody } from 'koa-body'
 import { createSerialQueue } from '../runtime/serial-queue.ts'
 import type { RouteContext } from './context.ts'
 import { ApiError, ValidationError } from './errors.ts'
-import { type BodyLimits, readBody } from './read-body.ts'
+import { type BodyLimits, readBody, shownType } from './read-body.ts'
 
 /** Parts of one form: the interface's have seven. */
 export const PARTS_MAX = 32
@@ -42,7 +42,7 @@ export async function readForm(
   if (boundary === null || !isPlain)
     throw new ApiError(
       'unsupported_media_type',
-      'Expected content-type multipart/form-data with a boundary, and no content-encoding',
+      `Expected content-type multipart/form-data with a boundary, and no content-encoding, got ${shownType(req.headers['content-type'])}`,
     )
   const body = await readBody(req, res, limits)
   return await forms.run(() => parseForm(body, boundary))

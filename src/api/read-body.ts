@@ -173,12 +173,20 @@ function collect(
 
 function checkMediaType({ headers }: IncomingMessage): void {
   if (!JSON_TYPE.test(headers['content-type'] ?? ''))
-    throw new ApiError('unsupported_media_type', 'Expected content-type application/json, in UTF-8')
+    throw new ApiError(
+      'unsupported_media_type',
+      `Expected content-type application/json, in UTF-8, got ${shownType(headers['content-type'])}`,
+    )
   if ((headers['content-encoding'] ?? 'identity').toLowerCase() !== 'identity')
     throw new ApiError(
       'unsupported_media_type',
       'Expected no content-encoding: the bytes are hashed as they are sent',
     )
+}
+
+/** The content type that came, for a message. */
+export function shownType(type: string | undefined): string {
+  return type === undefined ? 'none' : type.slice(0, 100)
 }
 
 const JSON_TYPE = /^\s*application\/json\s*(;\s*charset\s*=\s*"?utf-?8"?\s*)?;?\s*$/i

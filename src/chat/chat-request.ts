@@ -45,7 +45,10 @@ const toolCall = z.looseObject({
 const partsByType: Readonly<Record<string, z.ZodType>> = {
   text: z.looseObject({ text: z.string() }),
   image_url: z.looseObject({
-    image_url: z.looseObject({ url: z.string(), detail: z.string().nullish() }),
+    image_url: byShape({
+      string: z.string(),
+      object: z.looseObject({ url: z.string(), detail: z.string().nullish() }),
+    }),
   }),
   input_audio: z.looseObject({
     input_audio: z.looseObject({ data: z.string(), format: z.string() }),
@@ -60,20 +63,26 @@ const partsByType: Readonly<Record<string, z.ZodType>> = {
   refusal: z.looseObject({ refusal: z.string() }),
 }
 
+/** Types that are not known here pass as they are: providers give out such, and take them back. */
 const contentPart = described(
-  z
-    .looseObject({ type: z.enum(['text', 'image_url', 'input_audio', 'file', 'refusal']) })
-    .check(({ value, issues }) => {
-      const part = partsByType[value.type]
-      if (part) addIssuesOf(issues, part, value)
-    }),
+  z.looseObject({ type: z.string().min(1) }).check(({ value, issues }) => {
+    const part = Object.hasOwn(partsByType, value.type) ? partsByType[value.type] : undefined
+    if (part) addIssuesOf(issues, part, value)
+  }),
   () => ({
-    oneOf: Object.entries(partsByType).map(([type, part]) => ({
-      allOf: [
-        { type: 'object', properties: { type: { const: type } }, required: ['type'] },
-        jsonSchemaOf(part),
-      ],
-    })),
+    oneOf: [
+      ...Object.entries(partsByType).map(([type, part]) => ({
+        allOf: [
+          { type: 'object', properties: { type: { const: type } }, required: ['type'] },
+          jsonSchemaOf(part),
+        ],
+      })),
+      {
+        type: 'object',
+        properties: { type: { type: 'string', not: { enum: Object.keys(partsByType) } } },
+        required: ['type'],
+      },
+    ],
   }),
 )
 

@@ -153,7 +153,6 @@ describe('the bounds of an encrypted request', () => {
     '['.repeat(1_000),
     '{"__proto__":{"model":"m"},"messages":[{"role":"user","content":"x"}]}',
     '{"model":"m","messages":[{"role":"__proto__","content":"x"}]}',
-    '{"model":"m","messages":[{"role":"user","content":[{"type":"constructor"}]}]}',
   ])("the enclave's bounds equal the gateway's for the body %j", (text) => {
     const expected = gatewayFaults(Buffer.from(text))
     expect(expected).not.toEqual([])

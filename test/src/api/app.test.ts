@@ -87,6 +87,39 @@ describe('every answer', () => {
     expect(await messageOf('POST', '/')).toBe('This path has other methods: HEAD, GET')
   })
 
+  // https://github.com/vercel/ai/issues/17944
+  it.each(['/chat/completions', '/v1/v1/chat/completions', '/embeddings', '/v1/responses'])(
+    'an answer to %s, as of a wrong base URL, says which there are',
+    async (path) => {
+      const reply = await fetch(gateway.url + path, { method: 'POST' })
+      expect(reply.status).toBe(404)
+      const { message } = JSON.parse(await reply.text()).error
+      expect(message).toContain('is the base URL right?')
+      expect(message).toContain('/v1/verified/chat/completions')
+    },
+  )
+
+  it.each([
+    ['Bearer Bearer sk-x', 'the header has "Bearer" twice'],
+    ['Bearer "sk-x"', 'a quotation mark'],
+    ['sk-x', 'expected the header Authorization: Bearer <API_KEY>'],
+    ['Bearer sk x', 'a blank within the key'],
+  ])('an answer to the header %j says what is wrong with it', async (authorization, hint) => {
+    const reply = await fetch(gateway.url + VERIFIED_PATH, { headers: { authorization } })
+    const text = await reply.text()
+    expect(await outcomeOf(new Response(text, reply))).toEqual([401, 'invalid_credentials'])
+    expect(JSON.parse(text).error.message).toContain(hint)
+    expect(text).not.toContain('sk')
+  })
+
+  it('an answer to a body of another type names that type', async () => {
+    const reply = await postChat(gateway, '{}', {
+      headers: { 'content-type': 'text/plain' },
+    })
+    expect(reply.status).toBe(415)
+    expect(await reply.text()).toContain('got text/plain')
+  })
+
   it('an answer to HEAD has the head alone', async () => {
     const reply = await fetch(`${gateway.url}/`, { method: 'HEAD' })
     expect([reply.status, await reply.text()]).toEqual([200, ''])
