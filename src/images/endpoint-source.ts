@@ -72,8 +72,11 @@ function fileOf({ type }: ImageFacts): { readonly filename: string; readonly med
   return { filename: `image.${type}`, mediaType: mediaTypeOf(type) }
 }
 
-/** OpenAI's gpt-image models give base64 alone, and refuse to be asked for it. */
-const HAS_FIXED_FORMAT = /^(openai\/)?gpt-image-/
+/**
+ * OpenAI's image models since gpt-image-1, under whatever prefix, give base64 alone, and refuse to
+ * be asked for it.
+ */
+const HAS_FIXED_FORMAT = /(^|\/)(chat)?gpt-image-/
 
 function sharedFields({
   model,

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { ApiError, type FaultDetail, ValidationError } from '../api/errors.ts'
 import type { FormPart } from '../api/form-body.ts'
-import { boundedInteger, described, MODEL_LENGTH_MAX } from '../api/schemas.ts'
+import { boundedInteger, described, faultIssue, MODEL_LENGTH_MAX } from '../api/schemas.ts'
 import { faultDetails } from '../api/validation.ts'
 import { type ImageFacts, readImageFacts } from './image-facts.ts'
 
@@ -59,7 +59,11 @@ export function parseImageEdit(parts: readonly FormPart[]): EditRequest {
     const name = given === 'image[]' && filename !== null ? 'image' : given
     if (name !== 'image' && filename !== null) throw unsupportedFile()
     if (name in fields || (name === 'image' && image !== null))
-      faults.push(fault(name, 'Field is given twice', 'value_error'))
+      faults.push(
+        name === 'image'
+          ? fault(name, 'Only one image can be changed by a request', 'value_error')
+          : fault(name, 'Field is given twice', 'value_error'),
+      )
     else if (name === 'image') image = bytes
     else
       fields[name] =
@@ -83,8 +87,41 @@ const shared = {
   user: z.string().nullish(),
 }
 
+/**
+ * Members of OpenAI's API that change what an answer is or looks like, and that are not done here.
+ * What says no more than the default passes.
+ */
+const UNDONE = [
+  'stream',
+  'partial_images',
+  'background',
+  'output_format',
+  'output_compression',
+  'input_fidelity',
+  'mask',
+] as const
+const DEFAULTS: ReadonlySet<unknown> = new Set([
+  undefined,
+  null,
+  false,
+  'false',
+  'auto',
+  0,
+  '0',
+  '',
+])
+
+function checkUndone({
+  value,
+  issues,
+}: z.core.ParsePayload<Readonly<Record<string, unknown>>>): void {
+  for (const name of UNDONE)
+    if (!DEFAULTS.has(value[name]))
+      issues.push(faultIssue([name], 'unsupported_parameter', `${name} is not supported here`))
+}
+
 /** Fields of an edit, but for its file. */
-const editFields = z.looseObject(shared)
+const editFields = z.looseObject(shared).check(checkUndone)
 
 const file = described(z.unknown(), () => ({
   type: 'string',
@@ -93,7 +130,7 @@ const file = described(z.unknown(), () => ({
 }))
 
 /** Form of `POST /v1/images/edits`, which parseImageEdit reads. */
-export const edit = editFields.extend({ image: file })
+export const edit = editFields.safeExtend({ image: file })
 
 /** Body of `POST /v1/images/generations`. Null is unset; unknown members pass, and go nowhere. */
 export const generation = z
@@ -104,6 +141,7 @@ export const generation = z
     quality: z.enum(['standard', 'hd']).nullish().meta({ default: 'standard' }),
     style: z.enum(['vivid', 'natural']).nullish().meta({ default: 'vivid' }),
   })
+  .check(checkUndone)
   .transform(
     (data): GenerationRequest => ({
       ...requestOf(data),

@@ -4,6 +4,7 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { brotliCompressSync, deflateSync, gzipSync } from 'node:zlib'
 import OpenAI, { toFile } from 'openai'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { createEndpointSource } from '../../../src/images/endpoint-source.ts'
@@ -23,7 +24,14 @@ import {
   startScriptedEndpoint,
 } from '../../support/scripted-endpoint.ts'
 
-const MODELS = ['demo/image', 'gpt-image-1']
+/** OpenAI's, current and under prefixes: https://github.com/vercel/ai/issues/6102 */
+const FIXED_MODELS = [
+  'gpt-image-1',
+  'gpt-image-1-mini',
+  'chatgpt-image-latest',
+  'azure/gpt-image-1',
+]
+const MODELS = ['demo/image', ...FIXED_MODELS]
 const TTL_MS = 3_600_000
 const OPERATOR_KEY = 'sk-operator-planted'
 
@@ -168,11 +176,53 @@ describe('POST /v1/images/generations', () => {
     })
   })
 
-  it('POST /v1/images/generations does not name a format to models that have one alone', async () => {
-    upstream.setScript(() => ({ data: [{ b64_json: pngOf(8).toString('base64') }] }))
-    expect((await generate({ ...request, model: 'gpt-image-1' })).status).toBe(200)
-    expect(upstream.requests.at(-1)?.json).not.toHaveProperty('response_format')
-  })
+  it.each(FIXED_MODELS)(
+    'POST /v1/images/generations does not name a format to %s',
+    async (model) => {
+      upstream.setScript(() => ({ data: [{ b64_json: pngOf(8).toString('base64') }] }))
+      expect((await generate({ ...request, model })).status).toBe(200)
+      expect(upstream.requests.at(-1)?.json).not.toHaveProperty('response_format')
+    },
+  )
+
+  // https://github.com/stdapi-ai/stdapi.ai/issues/84
+  it.each([
+    ['stream', true],
+    ['background', 'transparent'],
+    ['output_format', 'webp'],
+    ['partial_images', 2],
+  ])(
+    'POST /v1/images/generations refuses %s by name, which would change the answer',
+    async (name, value) => {
+      const reply = await generate({ ...request, [name]: value })
+      const text = await reply.clone().text()
+      expect(await faultsOf(reply)).toEqual([422, [[`body.${name}`, 'unsupported_parameter']]])
+      expect(text).toContain(`${name} is not supported here`)
+      const same = { ...request, stream: false, background: 'auto', [name]: null }
+      expect((await generate(same)).status).toBe(200)
+    },
+  )
+
+  // https://github.com/agentgateway/agentgateway/issues/621
+  it.each(['gzip', 'deflate', 'br', 'zstd'] as const)(
+    'POST /v1/images/generations undoes the coding %s, or fails without crashing',
+    async (coding) => {
+      const encode = {
+        gzip: gzipSync,
+        deflate: deflateSync,
+        br: brotliCompressSync,
+        zstd: gzipSync,
+      }
+      const answer = JSON.stringify({ data: [{ b64_json: pngOf(8).toString('base64') }] })
+      upstream.setScript((_, response) => {
+        response.setHeader('content-encoding', coding)
+        response.setHeader('content-type', 'application/json')
+        response.end(encode[coding](answer))
+      })
+      expect((await generate(request)).status).toBe(coding === 'zstd' ? 502 : 200)
+      expect(upstream.requests.at(-1)?.headers['accept-encoding']).toBe('identity')
+    },
+  )
 
   it('POST /v1/images/generations serves the official SDK, ten images in base64', async () => {
     const { data = [] } = await client.images.generate({
@@ -319,6 +369,18 @@ describe('POST /v1/images/edits', () => {
   it('POST /v1/images/edits refuses a second file, which would be left out of account', async () => {
     const reply = await edit({ mask: new Blob([pngOf(32)]) })
     expect(await outcomeOf(reply)).toEqual([400, 'unsupported_request_parameter'])
+  })
+
+  it('POST /v1/images/edits says of several images that it takes one', async () => {
+    const form = new FormData()
+    for (const [name, value] of Object.entries({ ...request, style: '' })) form.append(name, value)
+    for (let count = 0; count < 2; count++) form.append('image[]', new Blob([pngOf(32)]), 'a.png')
+    const reply = await fetch(`${gateway.url}/v1/images/edits`, {
+      method: 'POST',
+      body: form,
+      headers: authorization(),
+    })
+    expect(await reply.text()).toContain('Only one image can be changed by a request')
   })
 
   it('POST /v1/images/edits tells all faults at once, and a field that is given twice', async () => {
