@@ -11,12 +11,19 @@ export class BackendError extends Error {
   readonly statusCode: number
   /** After how many seconds the backend wants to be asked again; null: not told. */
   readonly retryAfterSeconds: number | null
+  /** What may be logged: our own words, none of the backend's. */
+  readonly reason: string
 
   /**
    * `status` is the backend's HTTP status or error code, if it gave one; what the frames do not
    * know is a 500.
    */
-  constructor(message: string, status = 500, retryAfterSeconds: number | null = null) {
+  constructor(
+    message: string,
+    status = 500,
+    retryAfterSeconds: number | null = null,
+    reason = message,
+  ) {
     super(
       message.length > FAULT_MESSAGE_LENGTH_MAX
         ? `${message.slice(0, FAULT_MESSAGE_LENGTH_MAX)}…`
@@ -24,6 +31,7 @@ export class BackendError extends Error {
     )
     this.statusCode = FAULT_STATUS_CODES.has(status) ? status : 500
     this.retryAfterSeconds = retryAfterSeconds
+    this.reason = reason
   }
 }
 
@@ -44,13 +52,14 @@ export function refusalError(answer: {
   const wait = retryAfterSeconds === null ? null : Math.ceil(retryAfterSeconds)
   // Some answer 500, and say the status that they mean.
   const meant = status === 500 && code !== null && FAULT_STATUS_CODES.has(Number(code))
-  const words = message ?? `the backend answered with status ${status}`
-  return new BackendError(words, meant ? Number(code) : status, wait)
+  const reason = `the backend answered with status ${status}`
+  return new BackendError(message ?? reason, meant ? Number(code) : status, wait, reason)
 }
 
 /** The error that a stream's chunk, or a whole answer in its place, tells. */
 export function errorOf({ message, code }: Pick<Refusal, 'message' | 'code'>): BackendError {
-  return new BackendError(message ?? 'the backend gave no reason', Number(code ?? 500))
+  const reason = 'the backend answered with an error'
+  return new BackendError(message ?? reason, Number(code ?? 500), null, reason)
 }
 
 /** Whether a JSON document or a page came where a stream was asked for. */

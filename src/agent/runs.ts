@@ -13,6 +13,7 @@ import {
 import type { NodeType } from '../nodes/protocol/hello.ts'
 import { remoteMediaFault, remoteMediaOf } from '../nodes/protocol/remote-media.ts'
 import type { Logger } from '../observability/logger.ts'
+import { createFaultLog } from '../runtime/fault-log.ts'
 import { isLonger } from './answer-parser.ts'
 import type { Backend } from './backend.ts'
 import { BackendError } from './backend-error.ts'
@@ -20,7 +21,7 @@ import { BackendError } from './backend-error.ts'
 /** How a run ended. Nothing of it is the request's or the answer's. */
 type RunOutcome =
   | { readonly kind: 'done' | RunAbort }
-  | { readonly kind: 'failed'; readonly statusCode: number }
+  | { readonly kind: 'failed'; readonly statusCode: number; readonly reason: string }
 
 /**
  * Why a run is aborted: the caller left, the agent does not wait any longer, or the connection is
@@ -58,6 +59,11 @@ export type Runs = {
   readonly count: number
 }
 
+/** The same fault is logged again only this often. */
+const FAULT_LOG_INTERVAL_MS = 60_000
+/** A request that the backend does not take, and a backend that is at its limit. */
+const NOT_OWNERS: ReadonlySet<number> = new Set([400, 409, 422, 429])
+
 /** Gives the runs of one connection; `onIdle` is called whenever the last one ended. */
 export function createRuns({
   nodeType,
@@ -83,6 +89,7 @@ export function createRuns({
   readonly runsMax?: number
 }): Runs {
   const running = new Map<string, AbortController>()
+  const faults = createFaultLog(FAULT_LOG_INTERVAL_MS, () => performance.now())
   let isClosed = false
 
   function refusalOf(
@@ -102,6 +109,14 @@ export function createRuns({
     if (media !== null && !(fetchesMedia && media.isWeb))
       return { statusCode: 400, message: remoteMediaFault(media) }
     return null
+  }
+
+  /** What the owner can mend is a warning; a caller's fault and a full backend are not. */
+  function logOutcome(id: string, model: string, outcome: RunOutcome): void {
+    const ended = { request_id: id, model, ...outcome }
+    if (outcome.kind !== 'failed' || NOT_OWNERS.has(outcome.statusCode))
+      log.debug(ended, 'run ended')
+    else if (faults.isDue(`${model} ${outcome.reason}`)) log.warn(ended, 'the backend failed')
   }
 
   return {
@@ -127,7 +142,7 @@ export function createRuns({
       void ran.then((outcome) => {
         running.delete(id)
         onEnd?.(outcome)
-        log.debug({ request_id: id, model, ...outcome }, 'run ended')
+        logOutcome(id, model, outcome)
         if (running.size === 0) onIdle()
       })
     },
@@ -179,7 +194,7 @@ async function runChat(
     if (signal.aborted) return endAborted(id, signal, send)
     const fault = error instanceof BackendError ? error : new BackendError('the node failed')
     await send(encodeFailure(id, fault))
-    return { kind: 'failed', statusCode: fault.statusCode }
+    return { kind: 'failed', statusCode: fault.statusCode, reason: fault.reason }
   }
 }
 
@@ -233,7 +248,7 @@ async function runImages(
     if (signal.aborted) return endAbortedImages(id, signal, send)
     const fault = error instanceof BackendError ? error : new BackendError('the node failed')
     await send(encodeImageFailure(id, fault))
-    return { kind: 'failed', statusCode: fault.statusCode }
+    return { kind: 'failed', statusCode: fault.statusCode, reason: fault.reason }
   }
 }
 

@@ -42,14 +42,11 @@ const toolCall = z.looseObject({
   function: functionCall,
 })
 
+const imageAddress = z.looseObject({ url: z.string(), detail: z.string().nullish() })
+
 const partsByType: Readonly<Record<string, z.ZodType>> = {
   text: z.looseObject({ text: z.string() }),
-  image_url: z.looseObject({
-    image_url: byShape({
-      string: z.string(),
-      object: z.looseObject({ url: z.string(), detail: z.string().nullish() }),
-    }),
-  }),
+  image_url: z.looseObject({ image_url: imageAddress }),
   input_audio: z.looseObject({
     input_audio: z.looseObject({ data: z.string(), format: z.string() }),
   }),
@@ -63,61 +60,88 @@ const partsByType: Readonly<Record<string, z.ZodType>> = {
   refusal: z.looseObject({ refusal: z.string() }),
 }
 
-/** Types that are not known here pass as they are: providers give out such, and take them back. */
-const contentPart = described(
-  z.looseObject({ type: z.string().min(1) }).check(({ value, issues }) => {
-    const part = Object.hasOwn(partsByType, value.type) ? partsByType[value.type] : undefined
-    if (part) addIssuesOf(issues, part, value)
-  }),
-  () => ({
-    oneOf: [
-      ...Object.entries(partsByType).map(([type, part]) => ({
-        allOf: [
-          { type: 'object', properties: { type: { const: type } }, required: ['type'] },
-          jsonSchemaOf(part),
-        ],
-      })),
-      {
-        type: 'object',
-        properties: { type: { type: 'string', not: { enum: Object.keys(partsByType) } } },
-        required: ['type'],
-      },
-    ],
-  }),
-)
+/** What providers take beside: the address as a text. */
+const providersParts: Readonly<Record<string, z.ZodType>> = {
+  ...partsByType,
+  image_url: z.looseObject({ image_url: byShape({ string: z.string(), object: imageAddress }) }),
+}
+
+/** Parts of the types that are known here. */
+const knownPart = partOf(partsByType, z.enum(Object.keys(partsByType)), [])
+
+/** Parts of other types pass as they are: providers give out such, and take them back. */
+const anyPart = partOf(providersParts, z.string().min(1), [
+  {
+    type: 'object',
+    properties: { type: { type: 'string', minLength: 1, not: { enum: Object.keys(partsByType) } } },
+    required: ['type'],
+  },
+])
+
+function partOf(
+  parts: Readonly<Record<string, z.ZodType>>,
+  types: z.ZodType<string>,
+  others: readonly object[],
+) {
+  return described(
+    z.looseObject({ type: types }).check(({ value, issues }) => {
+      const part = Object.hasOwn(parts, value.type) ? parts[value.type] : undefined
+      if (part) addIssuesOf(issues, part, value)
+    }),
+    () => ({
+      oneOf: [
+        ...Object.entries(parts).map(([type, part]) => ({
+          allOf: [
+            { type: 'object', properties: { type: { const: type } }, required: ['type'] },
+            jsonSchemaOf(part),
+          ],
+        })),
+        ...others,
+      ],
+    }),
+  )
+}
 
 /** A string, null, or an array of content parts. */
-const content = described(
-  z.unknown().check(({ value, issues }) => {
-    if (isUnset(value) || typeof value === 'string') return
-    if (Array.isArray(value)) addItemIssues(issues, contentPart, value)
-    else
-      issues.push(
-        faultIssue([], 'string_type', 'Input should be a valid string, or a list of content parts'),
-      )
-  }),
-  () => ({ type: ['string', 'array', 'null'], items: jsonSchemaOf(contentPart) }),
-)
+function contentOf(part: z.ZodType) {
+  return described(
+    z.unknown().check(({ value, issues }) => {
+      if (isUnset(value) || typeof value === 'string') return
+      if (Array.isArray(value)) addItemIssues(issues, part, value)
+      else
+        issues.push(
+          faultIssue(
+            [],
+            'string_type',
+            'Input should be a valid string, or a list of content parts',
+          ),
+        )
+    }),
+    () => ({ type: ['string', 'array', 'null'], items: jsonSchemaOf(part) }),
+  )
+}
 
 /**
  * A message of a chat request. Members that are null count as unset; unknown members pass. What a
  * role cannot do without is required: content of those who speak to the model, tool_call_id of a
  * tool's answer, name of a function's.
  */
-const chatMessage = z
-  .looseObject({
-    role: z.enum(MESSAGE_ROLES),
-    content: content.optional(),
-    name: z.string().nullish(),
-    function_call: functionCall.nullish(),
-    tool_calls: boundedList(toolCall).nullish(),
-    tool_call_id: z.string().nullish(),
-    refusal: z.string().nullish(),
-  })
-  .check(({ value, issues }) => {
-    for (const name of REQUIRED_MEMBERS[value.role])
-      if (isUnset(value[name])) issues.push(faultIssue([name], 'missing', 'Field required'))
-  })
+function messageWith(part: z.ZodType) {
+  return z
+    .looseObject({
+      role: z.enum(MESSAGE_ROLES),
+      content: contentOf(part).optional(),
+      name: z.string().nullish(),
+      function_call: functionCall.nullish(),
+      tool_calls: boundedList(toolCall).nullish(),
+      tool_call_id: z.string().nullish(),
+      refusal: z.string().nullish(),
+    })
+    .check(({ value, issues }) => {
+      for (const name of REQUIRED_MEMBERS[value.role])
+        if (isUnset(value[name])) issues.push(faultIssue([name], 'missing', 'Field required'))
+    })
+}
 
 type Role = (typeof MESSAGE_ROLES)[number]
 
@@ -179,7 +203,7 @@ const responseFormat = z
 /** Members of a chat request (interface, 2.1); one that is null is unset, unknown ones pass. */
 const chatMembers = z
   .looseObject({
-    messages: boundedList(chatMessage, { min: 1 }),
+    messages: boundedList(messageWith(knownPart), { min: 1 }),
     model: z.string().min(1).max(MODEL_LENGTH_MAX),
     frequency_penalty: penalty.nullish(),
     logit_bias: logitBias.optional(),
@@ -210,19 +234,29 @@ const chatMembers = z
       )
   })
 
-/** Body of every chat completion. */
-export const chatRequest = chatMembers.transform(
-  (data): ChatRequest => ({
+function requestOf(data: z.infer<typeof chatMembers>): ChatRequest {
+  return {
     model: data.model,
     isStream: data.stream === true,
     includesUsage: data.stream_options?.include_usage === true,
     size: measureChat(data),
-  }),
-)
+  }
+}
 
-/** The same, described with further members that somebody behind the gateway checks. */
-export function chatRequestWith(members: z.ZodRawShape) {
-  return described(chatRequest.clone(), () => jsonSchemaOf(chatMembers.safeExtend(members)))
+/** Body of a plain chat completion. */
+export const chatRequest = chatMembers.transform(requestOf)
+
+/**
+ * Body of a verified chat completion, which goes to a provider: content parts of any type. It is
+ * described with further members that somebody behind the gateway checks.
+ */
+export function providersRequestWith(members: z.ZodRawShape) {
+  const providersMembers = chatMembers.safeExtend({
+    messages: boundedList(messageWith(anyPart), { min: 1 }),
+  })
+  return described(providersMembers.transform(requestOf), () =>
+    jsonSchemaOf(providersMembers.safeExtend(members)),
+  )
 }
 
 /**

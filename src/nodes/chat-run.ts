@@ -209,7 +209,7 @@ export class ChatRun extends Run {
     const { limits, question } = this.options
     const facts = readChunk(chunk, limits.chunkDepthMax)
     if (facts === null) {
-      this.failAndDrain('node_failed', 'The node sent what is no chunk')
+      this.refuse('expected a chunk')
       return
     }
     if (facts.isToken) this.tokenChunks++
@@ -242,9 +242,15 @@ export class ChatRun extends Run {
       return read()
     } catch (error) {
       if (!(error instanceof FormatError)) throw error
-      this.failAndDrain('node_failed', `The node sent what is no answer: ${error.message}`)
+      this.refuse(error.message)
       return null
     }
+  }
+
+  private refuse(why: string): void {
+    this.failAndDrain('node_failed', `The gateway refused the node's answer: ${why}`, {
+      isGatewaysJudgement: true,
+    })
   }
 
   private noteToken({ textLength, finished }: ChunkFacts): void {

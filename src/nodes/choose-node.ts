@@ -78,7 +78,7 @@ export function createNodeIndex<Node extends OfferingNode<Node>>({
       const offers = models.get(offer.model)
       if (offers === undefined) continue
       countOffer(offers, offer)
-      placeOffer(offers.available, offer, node.isAvailable())
+      placeOffer(offers.available, offer, node.isAvailable(offer.model))
     }
   }
 
@@ -139,7 +139,7 @@ function countOffer<Node extends OfferingNode<Node>>(
   offers: ModelOffers<Node>,
   offer: Offer<Node>,
 ): void {
-  const counted = offer.node.isServing() ? offer.node.nodes : 0
+  const counted = offer.node.isServing(offer.model) ? offer.node.nodes : 0
   offers.running += counted - offer.counted
   offer.counted = counted
 }

@@ -61,8 +61,8 @@ export type HubLink = {
   readonly log: Logger
   /** What answers with images may take of the memory, of all nodes together. */
   readonly imageBudget: ImageBudget
-  /** What an earlier connection of the node left of its circuit. */
-  recall(nodeId: string): Circuit
+  /** What an earlier connection of the node left of its circuits, by model. */
+  recall(nodeId: string, models: readonly string[]): ReadonlyMap<string, Circuit>
   tell(node: NodeConnection, event: NodeEvent): void
 }
 
@@ -126,7 +126,7 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
     this.health = createNodeHealth({
       ...hub,
       state: accepted.state,
-      circuit: hub.recall(accepted.nodeId),
+      circuits: hub.recall(accepted.nodeId, accepted.models),
       onChange: (isNewState) => {
         if (isNewState) this.tell({ kind: 'state' })
         this.free()
@@ -182,14 +182,15 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
     return this.takesLargeFrames && this.socket.bufferedAmount + frameBytes <= this.waitingBytesMax
   }
 
-  /** Whether it can be given a call now. */
-  isAvailable(): boolean {
-    return this.isServing() && this.slots.inUse() < this.slots.capacity
+  /** Whether it can be given a call now: for the model, or without one, for any. */
+  isAvailable(model?: string): boolean {
+    return this.isServing(model) && this.slots.inUse() < this.slots.capacity
   }
 
-  /** Whether it is given calls at all. */
-  isServing(): boolean {
-    return !this.isGone && !this.isDraining && this.health.isServing() && !this.liveness.isLeaving()
+  /** Whether it is given calls: for the model, or without one, for any. */
+  isServing(model?: string): boolean {
+    const isGoing = this.isGone || this.isDraining || this.liveness.isLeaving()
+    return !isGoing && this.health.isServing(model)
   }
 
   /** The node's own last statement of its load: not trusted, but read when it gets slow. */
@@ -301,8 +302,10 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
     return !this.isGone && this.socket.readyState !== this.socket.OPEN
   }
 
-  private isAnswering(): boolean {
-    return [...this.runs.values()].some((run) => run.isWaitedFor())
+  /** The models that callers wait for. */
+  private answeredModels(): ReadonlySet<string> {
+    const waited = [...this.runs.values()].filter((run) => run.isWaitedFor())
+    return new Set(waited.map(({ options }) => options.offer.model))
   }
 
   private free(): void {
@@ -314,8 +317,8 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
     if (this.isGone) return
     this.isGone = true
     this.tell({ kind: 'changed' })
-    // Once for all its calls: a cut is one event. Without any, coming and going is no fault.
-    if (this.isAnswering()) this.health.failed()
+    // Once for all calls of a model: a cut is one event. Without any, coming and going is no fault.
+    for (const model of this.answeredModels()) this.health.failed(model)
     this.failRuns(lostError())
     this.tell({ kind: 'gone', why })
   }

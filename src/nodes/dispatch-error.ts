@@ -49,6 +49,8 @@ export class DispatchError extends Error {
   readonly nodeMessage: string | null
   /** Seconds that the node's backend asked to be left alone; null where it told none. */
   readonly retryAfterSeconds: number | null
+  /** With `node_failed`: the gateway refused what the node answered. */
+  readonly isGatewaysJudgement: boolean
 
   constructor(
     code: DispatchCode,
@@ -57,6 +59,7 @@ export class DispatchError extends Error {
       readonly status?: number | null
       readonly nodeMessage?: string | null
       readonly retryAfterSeconds?: number | null
+      readonly isGatewaysJudgement?: boolean
     } = {},
   ) {
     super(message)
@@ -64,6 +67,7 @@ export class DispatchError extends Error {
     this.status = details.status ?? null
     this.nodeMessage = details.nodeMessage ?? null
     this.retryAfterSeconds = details.retryAfterSeconds ?? null
+    this.isGatewaysJudgement = details.isGatewaysJudgement ?? false
   }
 }
 
@@ -98,12 +102,15 @@ export function lostError(): DispatchError {
 
 /**
  * Whether the request may be the cause of what the node told. A member that the node's library does
- * not know, or a tool that its backend cannot use, is a 500 as often as a 400; whether another node
- * could serve it shows nothing of this one. A probe will.
+ * not know, or a tool that its backend cannot use, is a 500 as often as a 400, and an answer that
+ * two readers could take in two ways may be the model's alone; whether another node could serve it
+ * shows nothing of this one. A probe will.
  */
-export function mayBeRequestsFault({ code, status }: DispatchError): boolean {
+export function mayBeRequestsFault(error: DispatchError): boolean {
+  const { code, status } = error
   return (
     code === 'node_refused' ||
+    error.isGatewaysJudgement ||
     (code === 'node_failed' && status !== null && !OWN_FAULTS.has(status))
   )
 }
@@ -176,16 +183,16 @@ export function callErrorOf(error: DispatchError): ApiError {
   }
 }
 
-/** A node that says so itself has broken nothing off. */
-function failureText({ status }: DispatchError): string {
-  return status === null
-    ? 'The node broke off its answer'
-    : `The node told that its backend failed, with status ${status}`
+/** In words of ours: the node's, where it says that its backend failed, are not shown. */
+function failureText({ status, message }: DispatchError): string {
+  return status === null ? message : `The node said that its backend failed, with status ${status}`
 }
 
 function refusalOf({ status, nodeMessage }: DispatchError): ApiError {
   if (status === null || !CALLER_STATUSES.has(status))
     return new ApiError('node_error', 'The node could not serve the request')
   const words = nodeMessage === null || nodeMessage === '' ? 'no reason given' : nodeMessage
-  return new ApiError('node_refused', `The node refused the request: ${words}`, { status })
+  return new ApiError('node_refused', `The node's backend refused the request: ${words}`, {
+    status,
+  })
 }

@@ -378,7 +378,7 @@ function reduce(state: State, node: NodeConnection, event: NodeEvent): void {
     case 'gone': {
       placeOf(node, state).index.remove(node)
       state.sharing?.leave(node)
-      state.memory.keep(nodeId, node.health.circuit(), state.now())
+      state.memory.keep(nodeId, node.health.circuits(), state.now())
       if (state.connections.get(nodeId)?.node === node) state.connections.delete(nodeId)
       log.info({ nodeId, why: event.why }, 'node disconnected')
       const end = { at: unixSeconds(state), state: stopState(node.health.state()) }
@@ -406,7 +406,8 @@ function reduceRun(
     case 'abandoned':
       // Nothing at all for a caller who waited and left: only now it is known that nothing came
       // later either.
-      if (run.result?.kind === 'left' && !run.hasBegun()) node.health.failed()
+      if (run.result?.kind === 'left' && !run.hasBegun())
+        node.health.failed(run.options.offer.model)
       break
     case 'served':
       if (!run.options.isProbe) inferenceLog.note(run.inferenceOf(node.nodeId))
@@ -424,9 +425,10 @@ function conclude({ health }: NodeConnection, run: Run, result: RunResult): void
   run.options.offer.speed = run.speedAfter(result)
   // Probes are judged by who asked.
   if (run.options.isProbe || result.kind === 'left') return
-  if (result.kind === 'done') health.succeeded()
-  else if (mayBeRequestsFault(result.error)) health.refused()
-  else if (isNodesFault(result.error)) health.failed()
+  const { model } = run.options.offer
+  if (result.kind === 'done') health.succeeded(model)
+  else if (mayBeRequestsFault(result.error)) health.refused(model)
+  else if (isNodesFault(result.error)) health.failed(model)
 }
 
 /** Acts on deadlines of runs and waiting callers. */

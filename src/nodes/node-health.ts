@@ -2,23 +2,28 @@ import { LruMap } from '../runtime/lru-map.ts'
 import type { NodeLimits } from './limits.ts'
 import { type NodeState, type ProbeOutcome, probeState } from './node-state.ts'
 
-/** Whether a connected node deserves work, from what it did, and when it is to be probed. */
+/**
+ * Whether a connected node deserves work, from what it did, and when it is to be probed. Each of
+ * its models is judged by itself: what fails at one may work with another.
+ */
 export type NodeHealth = {
   state(): NodeState
-  circuit(): Circuit
-  /** Whether it is given work at all: RUNNING, and not set aside. */
-  isServing(): boolean
+  /** By model. */
+  circuits(): ReadonlyMap<string, Circuit>
+  /** Whether it is given work for the model, or without one, for any: RUNNING, and not set aside. */
+  isServing(model?: string): boolean
   /** A run was answered to its end. */
-  succeeded(): void
+  succeeded(model: string): void
   /** A run failed through the node. */
-  failed(): void
+  failed(model: string): void
   /**
-   * The node told an error that the request may have caused. Once that is nothing; again and again
-   * it is for a probe to say.
+   * A run ended with an error that the request may have caused, or with an answer that the gateway
+   * refused. Once that is nothing; again and again it is for a probe to say.
    */
-  refused(): void
-  isProbeDue(): boolean
-  probeBegins(): void
+  refused(model: string): void
+  /** The model that a probe is due with; null for none. */
+  dueProbe(): string | null
+  probeBegins(model: string): void
   probeEnds(outcome: ProbeOutcome): void
   /** The probe showed nothing, because the node is busy or gone: later. */
   probePutOff(): void
@@ -27,8 +32,8 @@ export type NodeHealth = {
 type NodeHealthOptions = {
   /** The state it connects with. */
   readonly state: NodeState
-  /** What its last connection left behind. */
-  readonly circuit: Circuit
+  /** Its models, each with what the node's last connection left behind. */
+  readonly circuits: ReadonlyMap<string, Circuit>
   readonly limits: NodeLimits
   readonly now: () => number
   readonly random: () => number
@@ -42,62 +47,88 @@ type NodeHealthOptions = {
  */
 export function createNodeHealth(options: NodeHealthOptions): NodeHealth {
   const { limits, now, random, onChange } = options
+  const circuits = new Map(options.circuits)
+  const refusals = new Map<string, number>()
   let state = options.state
-  let circuit = options.circuit
-  let refusals = 0
-  let isProbing = false
-  let probeAtMs = firstProbe()
-
-  function firstProbe(): number {
-    if (circuit.kind === 'open') return circuit.retryAtMs
-    return state === 'RUNNING_BENCHMARKING' ? now() : nextRegularProbe()
+  /** The model of the probe under way. */
+  let probing: string | null = null
+  /** A probe that was put off keeps others off too. */
+  let quietUntilMs = 0
+  /** When a model that is not set aside is probed next, and which: the first where none is said. */
+  let next: { readonly atMs: number; readonly model: string | null } = {
+    atMs: state === 'RUNNING_BENCHMARKING' ? now() : regularProbeMs(),
+    model: null,
   }
 
-  function nextRegularProbe(): number {
+  function regularProbeMs(): number {
     return now() + limits.probeIntervalMs * (0.5 + random() / 2)
   }
 
-  function become(nextState: NodeState, nextCircuit: Circuit): void {
+  const circuitOf = (model: string) => circuits.get(model) ?? CLOSED_CIRCUIT
+  const isClosed = (model: string) => circuitOf(model).kind === 'closed'
+  const closedModels = () => [...circuits.keys()].filter(isClosed)
+
+  function become(nextState: NodeState, model: string, circuit: Circuit): void {
     const isNewState = nextState !== state
-    const isChanged = isNewState || nextCircuit.kind !== circuit.kind
+    const isChanged = isNewState || circuit.kind !== circuitOf(model).kind
     state = nextState
-    circuit = nextCircuit
-    if (circuit.kind === 'open') probeAtMs = circuit.retryAtMs
+    circuits.set(model, circuit)
     if (isChanged) onChange(isNewState)
   }
 
   return {
     state: () => state,
-    circuit: () => circuit,
-    isServing: () => state === 'RUNNING' && circuit.kind === 'closed',
-    succeeded() {
-      refusals = 0
+    circuits: () => circuits,
+    isServing: (model) =>
+      state === 'RUNNING' && (model === undefined ? closedModels().length > 0 : isClosed(model)),
+    succeeded(model) {
+      refusals.delete(model)
       // What it serves shows more than a probe would.
-      if (state === 'RUNNING' && circuit.kind === 'closed') probeAtMs = nextRegularProbe()
-      become(state, circuitAfterSuccess(circuit))
+      if (state === 'RUNNING' && isClosed(model)) next = { atMs: regularProbeMs(), model: null }
+      become(state, model, circuitAfterSuccess(circuitOf(model)))
     },
-    failed: () => become(state, circuitAfterFailure(circuit, now(), limits)),
-    refused() {
-      refusals++
-      if (refusals >= limits.refusalsMax && circuit.kind === 'closed') probeAtMs = now()
+    failed: (model) => become(state, model, circuitAfterFailure(circuitOf(model), now(), limits)),
+    refused(model) {
+      const count = (refusals.get(model) ?? 0) + 1
+      refusals.set(model, count)
+      if (count >= limits.refusalsMax && isClosed(model)) next = { atMs: now(), model }
     },
-    isProbeDue: () => !isProbing && now() >= probeAtMs && isProbed(state),
-    probeBegins() {
-      isProbing = true
-      refusals = 0
-      become(state, circuitAtProbe(circuit))
+    dueProbe() {
+      if (probing !== null || now() < quietUntilMs || !isProbed(state)) return null
+      for (const [model, circuit] of circuits)
+        if (circuit.kind === 'open' && now() >= circuit.retryAtMs) return model
+      if (now() < next.atMs) return null
+      const closed = closedModels()
+      return closed.find((model) => model === next.model) ?? closed[0] ?? null
+    },
+    probeBegins(model) {
+      probing = model
+      refusals.delete(model)
+      become(state, model, circuitAtProbe(circuitOf(model)))
     },
     probeEnds(outcome) {
-      isProbing = false
-      const after =
-        outcome === 'failed' ? circuitAfterFailure(circuit, now(), limits) : circuitAfterProbe()
-      const next = probeState(state, outcome)
-      probeAtMs = next === 'RUNNING' ? nextRegularProbe() : now() + limits.probeRetryMs
-      become(next, after)
+      const model = probing
+      if (model === null) return
+      probing = null
+      // While others of its models work, a failure is this model's own.
+      const isModels = outcome === 'failed' && closedModels().some((other) => other !== model)
+      const before = circuitOf(model)
+      const circuit =
+        outcome !== 'failed'
+          ? circuitAfterProbe()
+          : isModels && before.kind === 'closed'
+            ? setAside(now(), limits.asideMs)
+            : circuitAfterFailure(before, now(), limits)
+      const nextState = isModels ? state : probeState(state, outcome)
+      const isRunning = nextState === 'RUNNING'
+      next = { atMs: isRunning ? regularProbeMs() : now() + limits.probeRetryMs, model: null }
+      become(nextState, model, circuit)
     },
     probePutOff() {
-      isProbing = false
-      probeAtMs = now() + limits.probeRetryMs
+      quietUntilMs = now() + limits.probeRetryMs
+      // A probe that was cut short decides nothing.
+      if (probing !== null) circuits.set(probing, unprobed(circuitOf(probing), now()))
+      probing = null
     },
   }
 }
@@ -107,8 +138,8 @@ function isProbed(state: NodeState): boolean {
 }
 
 /**
- * Whether a node is given work. `closed`: yes. `open`: it failed too often in a row and is set
- * aside; at `retryAtMs` it is probed. `probing`: that probe is under way, and decides.
+ * Whether a node is given work for one of its models. `closed`: yes. `open`: it failed too often in
+ * a row and is set aside; at `retryAtMs` it is probed. `probing`: that probe is under way, and decides.
  */
 export type Circuit =
   | { readonly kind: 'closed'; readonly failures: number }
@@ -143,9 +174,13 @@ export function circuitAfterFailure(
     case 'closed': {
       const failures = circuit.failures + 1
       if (failures < limits.failuresMax) return { kind: 'closed', failures }
-      return { kind: 'open', retryAtMs: nowMs + limits.asideMs, asideMs: limits.asideMs }
+      return setAside(nowMs, limits.asideMs)
     }
   }
+}
+
+function setAside(nowMs: number, asideMs: number): Circuit {
+  return { kind: 'open', retryAtMs: nowMs + asideMs, asideMs }
 }
 
 /**
@@ -166,7 +201,7 @@ export function circuitAfterProbe(): Circuit {
   return CLOSED_CIRCUIT
 }
 
-/** How many nodes are remembered; beyond it the one that was longest not looked at is forgotten. */
+/** How many circuits are remembered; beyond it the one longest not looked at is forgotten. */
 export const REMEMBERED_MAX = 10_000
 
 /**
@@ -174,22 +209,27 @@ export const REMEMBERED_MAX = 10_000
  * this process.
  */
 type CircuitMemory = {
-  /** What a node that connects begins with. */
-  recall(nodeId: string): Circuit
-  /** Keeps the circuit of a node that goes. */
-  keep(nodeId: string, circuit: Circuit, nowMs: number): void
+  /** What a node that connects begins with, by model. */
+  recall(nodeId: string, models: readonly string[]): ReadonlyMap<string, Circuit>
+  /** Keeps the circuits of a node that goes. */
+  keep(nodeId: string, circuits: ReadonlyMap<string, Circuit>, nowMs: number): void
   size(): number
 }
 
 /** A memory of nobody. Healthy nodes take no room in it. */
 export function createCircuitMemory(): CircuitMemory {
   const circuits = new LruMap<string, Circuit>(REMEMBERED_MAX)
+  const keyOf = (nodeId: string, model: string) => `${nodeId} ${model}`
   return {
-    recall: (nodeId) => circuits.get(nodeId) ?? CLOSED_CIRCUIT,
-    keep(nodeId, circuit, nowMs) {
-      circuits.delete(nodeId)
-      if (circuit.kind === 'closed' && circuit.failures === 0) return
-      circuits.set(nodeId, unprobed(circuit, nowMs))
+    recall: (nodeId, models) =>
+      new Map(models.map((model) => [model, circuits.get(keyOf(nodeId, model)) ?? CLOSED_CIRCUIT])),
+    keep(nodeId, left, nowMs) {
+      for (const [model, circuit] of left) {
+        const key = keyOf(nodeId, model)
+        circuits.delete(key)
+        if (circuit.kind !== 'closed' || circuit.failures > 0)
+          circuits.set(key, unprobed(circuit, nowMs))
+      }
     },
     size: () => circuits.size,
   }

@@ -25,10 +25,10 @@ export type OfferingNode<Node> = {
   readonly takesRemoteMedia: boolean
   /** How many nodes it stands for: those of another gateway are one here. */
   readonly nodes: number
-  /** Whether it is given calls at all. */
-  isServing(): boolean
-  /** Whether it can be given a call now. */
-  isAvailable(): boolean
+  /** Whether it is given calls for the model. */
+  isServing(model: string): boolean
+  /** Whether it can be given a call for the model now. */
+  isAvailable(model: string): boolean
 }
 
 /** An offer, and the slot that is taken on its node. */

@@ -1,6 +1,6 @@
 import { FormatError } from '../../attestation/errors.ts'
 import type { JsonObject } from '../../attestation/json/value.ts'
-import { askChat, type ChatRun } from './chat-run.ts'
+import { type AnswerReader, askChat, type ChatRun } from './chat-run.ts'
 import type { NodeConnection } from './connection.ts'
 import { DispatchError } from './dispatch-error.ts'
 import type { NodeLimits } from './limits.ts'
@@ -36,6 +36,8 @@ export type ProbeOptions = {
   readonly limits: NodeLimits
   /** Whether what a node drew, base64, is one image. Rejects with FormatError when it is not. */
   readonly checkImage: (images: readonly string[]) => Promise<unknown>
+  /** What judges an answer to this request, as callers' answers are judged. */
+  readonly judge?: (request: JsonObject) => AnswerReader
 }
 
 /**
@@ -43,18 +45,19 @@ export type ProbeOptions = {
  * from a call except by its question, so a dishonest one may answer probes better than calls: calls
  * are measured too.
  */
-export function createProber({ limits, checkImage }: ProbeOptions): Prober {
+export function createProber(options: ProbeOptions): Prober {
+  const { limits } = options
   const abort = new AbortController()
   let running = 0
 
   async function probe(node: NodeConnection, offer: Offer<NodeConnection>): Promise<void> {
     const slot = node.slots.acquire()
     if (slot === null) return node.health.probePutOff()
-    node.health.probeBegins()
+    node.health.probeBegins(offer.model)
     const start = { offer, slot, signal: abort.signal, isProbe: true, accountId: null }
     const outcome = await (node.draws
-      ? probeImages(node, start, { limits, checkImage })
-      : probeChat(node, start, limits))
+      ? probeImages(node, start, options)
+      : probeChat(node, start, options))
     if (outcome === null) node.health.probePutOff()
     else node.health.probeEnds(outcome)
   }
@@ -63,9 +66,9 @@ export function createProber({ limits, checkImage }: ProbeOptions): Prober {
     probeDue(nodes) {
       for (const node of nodes) {
         if (running >= limits.probesMax || abort.signal.aborted) return
-        // One model stands for all: it is the machine that is judged.
-        const [offer] = node.offers
-        if (offer === undefined || !node.health.isProbeDue()) continue
+        const due = node.health.dueProbe()
+        const offer = node.offers.find(({ model }) => model === due)
+        if (offer === undefined) continue
         running++
         void probe(node, offer).finally(() => {
           running--
@@ -88,10 +91,14 @@ type ProbeStart = {
 function probeChat(
   node: NodeConnection,
   start: ProbeStart,
-  limits: NodeLimits,
+  { limits, judge }: ProbeOptions,
 ): Promise<ProbeOutcome | null> {
   const { model } = start.offer
-  const run = node.chat(askChat(model, probeRequest(model)), { ...start, reader: null })
+  const request = probeRequest(model)
+  const run = node.chat(askChat(model, request), {
+    ...start,
+    reader: judge?.(request) ?? null,
+  })
   return outcomeOf(run, limits)
 }
 

@@ -134,8 +134,9 @@ export abstract class Run {
       | 'caller_too_slow'
       | 'answer_too_large',
     message: string,
+    details: { readonly isGatewaysJudgement?: boolean } = {},
   ): void {
-    this.endEarly({ kind: 'failed', error: new DispatchError(code, message) })
+    this.endEarly({ kind: 'failed', error: new DispatchError(code, message, details) })
   }
 
   protected leave(abort: { readonly reason: unknown } | null): void {

@@ -55,7 +55,7 @@ export function createWaitQueue<Node extends OfferingNode<Node>>({
     node: Node,
   ): { readonly waiter: Waiter<Node>; readonly offer: Offer<Node> } | null {
     let first: { readonly waiter: Waiter<Node>; readonly offer: Offer<Node> } | null = null
-    for (const offer of node.offers)
+    for (const offer of node.offers.filter(({ model }) => node.isAvailable(model)))
       for (const waiter of queues.get(offer.model) ?? [])
         if (!waiter.isExcluded(node)) {
           if (first === null || waiter.enteredAs < first.waiter.enteredAs) first = { waiter, offer }
@@ -77,7 +77,7 @@ export function createWaitQueue<Node extends OfferingNode<Node>>({
       return held
     },
     offer(node) {
-      while (node.isAvailable()) {
+      for (;;) {
         const first = firstFor(node)
         if (first === null) return
         const slot = node.slots.acquire()

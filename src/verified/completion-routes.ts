@@ -15,7 +15,7 @@ import { createAdmission } from '../api/admission.ts'
 import { type ApiError, CallerLeftError } from '../api/errors.ts'
 import type { EventWriter } from '../api/event-stream.ts'
 import { defineRoute, type Route, type RouteCall } from '../api/route.ts'
-import { type ChatRequest, chatRequestWith } from '../chat/chat-request.ts'
+import { type ChatRequest, providersRequestWith } from '../chat/chat-request.ts'
 import {
   estimateChatTokens,
   estimatePromptTokens,
@@ -43,7 +43,7 @@ const CALL_BYTES = 100 * 1024
 const DIGEST_FORM = /^[0-9a-f]{64}$/
 
 /** The enclave checks the caller's demands, with the bytes that it hashes. */
-const verifiedRequest = chatRequestWith({
+const verifiedRequest = providersRequestWith({
   [DEMANDS_MEMBER]: z
     .strictObject({
       nonce: z.string().regex(NONCE_FORM).optional(),

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { CHAT_ROWS } from './conformance/chat-rows.ts'
+import { PLAIN_CHAT_ROWS } from './conformance/chat-rows.ts'
 import { walkChat } from './conformance/chat-walk.ts'
 import { ENDPOINTS, type Endpoint } from './conformance/endpoints.ts'
 import { INTERFACE, tableOf } from './conformance/interface-document.ts'
@@ -131,7 +131,7 @@ describe.runIf(INTERFACE.isMet)(INTERFACE.title('the interface itself'), () => {
   })
 
   it('the fields that are walked are those in 2.1 of the interface, and no others', () => {
-    const walked = new Set(CHAT_ROWS.map(({ field }) => field))
+    const walked = new Set(PLAIN_CHAT_ROWS.map(({ field }) => field))
     expect([...walked]).toEqual(tableOf('### 2.1').map(([field]) => field))
   })
 

@@ -259,7 +259,10 @@ class RemoteCall {
         ? decodeFault(error.detail)
         : new DispatchError('node_lost', 'The gateway that has the node cannot be reached')
     if (error instanceof FormatError)
-      return new DispatchError('node_failed', `The node sent what is no answer: ${error.message}`)
+      return new DispatchError(
+        'node_failed',
+        `The gateway refused the node's answer: ${error.message}`,
+      )
     return error
   }
 }

@@ -299,11 +299,11 @@ function sumOffers(key: string, offers: Iterable<Offer<NodeConnection>>): Shared
     sum.connected++
     sum.large ||= node.takesLargeFrames
     sum.media ||= node.takesRemoteMedia
-    if (!node.isServing()) continue
+    if (!node.isServing(offer.model)) continue
     sum.nodes++
     sum.capacity += node.slots.capacity
     sum.in_use += node.slots.inUse()
-    if (!node.isAvailable()) continue
+    if (!node.isAvailable(offer.model)) continue
     const ms = expectedMs(offer.speed, { inUse: node.slots.inUse(), capacity: node.slots.capacity })
     if (best === null || ms < best.ms) best = { offer, ms }
   }

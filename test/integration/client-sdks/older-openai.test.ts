@@ -70,7 +70,7 @@ describe.each([
     const read = async () => {
       for await (const _ of stream);
     }
-    expect(await shown(read())).toContain('told that its backend failed')
+    expect(await shown(read())).toContain('said that its backend failed')
   })
 
   it('an older openai package finds a choice in each chunk of a stream', async () => {

@@ -9,7 +9,7 @@ import {
   requiredTextRow,
   textRow,
 } from './field-row.ts'
-import { MESSAGES_ROW } from './message-row.ts'
+import { PLAIN_MESSAGES_ROW, VERIFIED_MESSAGES_ROW } from './message-row.ts'
 import { RESPONSE_FORMAT_ROW } from './response-format-row.ts'
 
 /** The smallest chat request. */
@@ -19,8 +19,7 @@ export const CHAT = { model: 'demo/echo', messages: [{ role: 'user', content: 'h
 export const TOOL = { type: 'function', function: { name: 'get_weather' } }
 
 /** Interface, 2.1, 2.4 (the object of a JSON schema) and part 8. */
-export const CHAT_ROWS: readonly FieldRow[] = [
-  MESSAGES_ROW,
+const CHAT_ROWS: readonly FieldRow[] = [
   requiredTextRow('model', 'demo/echo'),
   numberRow('frequency_penalty', { min: -2, max: 2 }),
   {
@@ -108,3 +107,6 @@ export const CHAT_ROWS: readonly FieldRow[] = [
   },
   textRow('user'),
 ]
+
+export const PLAIN_CHAT_ROWS: readonly FieldRow[] = [PLAIN_MESSAGES_ROW, ...CHAT_ROWS]
+export const VERIFIED_CHAT_ROWS: readonly FieldRow[] = [VERIFIED_MESSAGES_ROW, ...CHAT_ROWS]

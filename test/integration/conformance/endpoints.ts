@@ -1,5 +1,5 @@
 import { NODE_HARDWARE } from '../../support/register-node.ts'
-import { CHAT, CHAT_ROWS } from './chat-rows.ts'
+import { CHAT, PLAIN_CHAT_ROWS, VERIFIED_CHAT_ROWS } from './chat-rows.ts'
 import type { FieldRow } from './field-row.ts'
 import {
   EDIT,
@@ -68,7 +68,7 @@ const chat = {
   isKeyed: true,
   scope: 'inference',
   request: () => ({ body: CHAT }),
-  rows: () => ({ body: CHAT_ROWS }),
+  rows: () => ({ body: PLAIN_CHAT_ROWS }),
 } as const
 const get = { method: 'GET', isKeyed: true, scope: null } as const
 const ofInference = { method: 'GET', isKeyed: true, scope: 'inference' } as const
@@ -82,7 +82,13 @@ const nodeQuery = {
 export const ENDPOINTS: readonly Endpoint[] = [
   { ...chat, path: PLAIN_CHAT, section: '2.1', reply: fields.COMPLETION_FIELDS },
   { ...chat, path: DASHBOARD_CHAT, section: '2.1', reply: fields.COMPLETION_FIELDS },
-  { ...chat, path: VERIFIED_CHAT, section: '2.1, 2.3', reply: fields.VERIFIED_FIELDS },
+  {
+    ...chat,
+    path: VERIFIED_CHAT,
+    section: '2.1, 2.3',
+    rows: () => ({ body: VERIFIED_CHAT_ROWS }),
+    reply: fields.VERIFIED_FIELDS,
+  },
   {
     ...ofInference,
     path: VERIFIED_CHAT,

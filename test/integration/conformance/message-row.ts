@@ -12,7 +12,7 @@ const PARTS = [
  * Interface, 2.1: content, role, name and function_call of each message, and what a role cannot do
  * without.
  */
-export const MESSAGES_ROW: FieldRow = {
+const MESSAGES_ROW: FieldRow = {
   field: 'messages',
   accepts: [
     ...['developer', 'system', 'user', 'assistant'].map((role) => [{ role, content: 'hi' }]),
@@ -39,9 +39,6 @@ export const MESSAGES_ROW: FieldRow = {
     ...refuseAt([1, 'role'], 'missing', [HI, { content: 'hi' }]),
     ...refuseAt([0, 'role'], 'literal_error', [{ ...HI, role: 'king' }], [{ ...HI, role: null }]),
     ...refuseAt([0, 'content'], 'string_type', [{ ...HI, content: 5 }], [{ ...HI, content: {} }]),
-    ...refuseAt([0, 'content', 0, 'type'], 'literal_error', [
-      { ...HI, content: [{ type: 'smell' }] },
-    ]),
     ...refuseAt([0, 'content', 0, 'text'], 'missing', [{ ...HI, content: [{ type: 'text' }] }]),
     ...refuseAt([0, 'name'], 'string_type', [{ ...HI, name: 5 }]),
     ...refuseAt([0, 'function_call'], 'dict_type', [{ ...HI, function_call: 'f' }]),
@@ -60,4 +57,21 @@ export const MESSAGES_ROW: FieldRow = {
       ...refuseAt([0, 'name'], 'missing', [{ role: 'function', content: '1' }]),
     ]),
   ],
+}
+
+const OTHER_PART = [{ ...HI, content: [{ type: 'smell' }] }]
+
+/** Of plain calls: a part of another type has no meaning to a node. */
+export const PLAIN_MESSAGES_ROW: FieldRow = {
+  ...MESSAGES_ROW,
+  rejects: [
+    ...MESSAGES_ROW.rejects,
+    ...refuseAt([0, 'content', 0, 'type'], 'literal_error', OTHER_PART),
+  ],
+}
+
+/** Of verified calls: providers take back what they gave out. */
+export const VERIFIED_MESSAGES_ROW: FieldRow = {
+  ...MESSAGES_ROW,
+  accepts: [...MESSAGES_ROW.accepts, OTHER_PART],
 }

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { runCli } from '../../support/run-cli.ts'
-import { CHAT, CHAT_ROWS } from './chat-rows.ts'
+import { CHAT, VERIFIED_CHAT_ROWS } from './chat-rows.ts'
 import { VERIFIED_CHAT, VERIFIED_RECORD } from './endpoints.ts'
 import { missingFields } from './missing-fields.ts'
 import { expectFault, expectRefusal } from './reply-checks.ts'
@@ -47,7 +47,7 @@ export function walkRecords(stage: () => Stage): void {
       expect(messages).toEqual(
         CHAT.messages.map((one) => ({ ...one, name: null, function_call: null })),
       )
-      const unset = CHAT_ROWS.map(({ field }) => field).filter((field) => !(field in CHAT))
+      const unset = VERIFIED_CHAT_ROWS.map(({ field }) => field).filter((field) => !(field in CHAT))
       expect(others).toEqual(Object.fromEntries(unset.map((field) => [field, null])))
     })
 

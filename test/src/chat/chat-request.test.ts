@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { type FaultDetail, ValidationError } from '../../../src/api/errors.ts'
 import { FAULTS_MAX, LOC_NAME_LENGTH_MAX, validateBody } from '../../../src/api/validation.ts'
-import { chatRequest } from '../../../src/chat/chat-request.ts'
+import { chatRequest, providersRequestWith } from '../../../src/chat/chat-request.ts'
 
 const user = { role: 'user', content: 'hello' }
 const minimal = { model: 'demo/echo', messages: [user] }
@@ -137,6 +137,23 @@ describe('parseChatRequest accepts', () => {
     },
     { role: 'user', content: [{ type: 'file', file: { file_id: 'f' } }] },
     { role: 'assistant', content: [{ type: 'refusal', refusal: 'no' }] },
+  ])('parseChatRequest accepts the message %j', (message) =>
+    expect(faultsOfMessage(message)).toEqual([]),
+  )
+})
+
+describe('what goes to a provider', () => {
+  const faultsOfProviders = (message: object) => {
+    try {
+      validateBody(providersRequestWith({}), encode({ ...minimal, messages: [message] }))
+      return []
+    } catch (error) {
+      if (error instanceof ValidationError) return error.detail
+      throw error
+    }
+  }
+
+  it.each([
     // What providers give out can be sent back.
     {
       role: 'assistant',
@@ -146,8 +163,21 @@ describe('parseChatRequest accepts', () => {
     { role: 'user', content: [{ type: 'video_url', video_url: { url: 'data:x' } }] },
     { role: 'user', content: [{ type: 'image_url', image_url: 'data:x' }] },
     { role: 'user', content: [{ type: 'constructor' }] },
-  ])('parseChatRequest accepts the message %j', (message) =>
-    expect(faultsOfMessage(message)).toEqual([]),
+  ])('a request to a provider may have the message %j', (message) =>
+    expect(faultsOfProviders(message)).toEqual([]),
+  )
+
+  it.each([
+    [{ role: 'user', content: [{ type: 7 }] }, 'content.0.type', 'string_type'],
+    [{ role: 'user', content: [{ type: '' }] }, 'content.0.type', 'string_too_short'],
+    [{ role: 'user', content: [{ type: 'text', text: 7 }] }, 'content.0.text', 'string_type'],
+    [
+      { role: 'user', content: [{ type: 'image_url', image_url: { url: 7 } }] },
+      'content.0.image_url.url',
+      'string_type',
+    ],
+  ])('a request to a provider may not have the message %j', (message, loc, type) =>
+    expect(locAndType(faultsOfProviders(message))).toEqual([[`body.messages.0.${loc}`, type]]),
   )
 })
 
@@ -265,7 +295,7 @@ describe('parseChatRequest refuses', () => {
     [{ role: 'user', content: 5 }, 'content', 'string_type'],
     [{ role: 'user', content: ['x'] }, 'content.0', 'dict_type'],
     [{ role: 'user', content: [{ text: 'x' }] }, 'content.0.type', 'missing'],
-    [{ role: 'user', content: [{ type: 7 }] }, 'content.0.type', 'string_type'],
+    [{ role: 'user', content: [{ type: 'video' }] }, 'content.0.type', 'literal_error'],
     [{ role: 'user', content: [{ type: 'text' }] }, 'content.0.text', 'missing'],
     [
       { role: 'user', content: [{ type: 'image_url', image_url: {} }] },

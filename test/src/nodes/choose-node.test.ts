@@ -129,9 +129,11 @@ describe('the index', () => {
           if (offer === null) break
           found.add(offer.node)
         }
-        expect(found).toEqual(new Set(nodes.filter((node) => node.isAvailable())))
+        expect(found).toEqual(new Set(nodes.filter((node) => node.isAvailable('a'))))
         expect(index.connected('a')).toBe(joined.size)
-        expect(index.models()[0]?.nodes ?? 0).toBe(nodes.filter((node) => node.isServing()).length)
+        expect(index.models()[0]?.nodes ?? 0).toBe(
+          nodes.filter((node) => node.isServing('a')).length,
+        )
       }),
       { numRuns: 200 },
     )

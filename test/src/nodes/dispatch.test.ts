@@ -552,6 +552,20 @@ describe('a node that fails again and again', () => {
     expect(node.calls.at(-1)?.chat_request).toMatchObject({ stream: true, max_tokens: 64 })
   })
 
+  // https://github.com/sgl-project/sglang/pull/8417
+  it('a node whose answers the gateway refuses is not set aside for them, but probed', async () => {
+    await stage.close()
+    stage = await openNodesStage({ refusalsMax: 4, failuresMax: 1 })
+    const odd: AnswerScript = ({ id }, node) =>
+      node.sendRun(id, { chunk: { choices: [null] }, status: 1 })
+    const node = await stage.connect({ answer: inTurn(odd, odd, odd, answerWith('one two')) })
+    for (let count = 0; count < 3; count++)
+      await expect(stage.dispatch()).rejects.toMatchObject({ code: 'node_failed' })
+    expect(stage.nodes.status().serving).toBe(1)
+    await expect(stage.dispatch()).resolves.toBeDefined()
+    expect(node.calls).toHaveLength(4)
+  })
+
   it('a node that refuses everything is probed, and set aside when it refuses the probe too', async () => {
     await stage.close()
     stage = await openNodesStage({ refusalsMax: 2, failuresMax: 1 })
