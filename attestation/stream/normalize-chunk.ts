@@ -10,7 +10,7 @@ import {
 import { stripProofMembers } from '../completion-hash.ts'
 import { isJsonObject, type Json, type JsonObject } from '../json/value.ts'
 import { withoutPrototypes } from '../json/without-prototypes.ts'
-import { type ChoiceState, isSameChoice, readChoice } from './read-choice.ts'
+import { type ChoiceState, readChoice } from './read-choice.ts'
 
 /**
  * What the caller asked of a stream, and what stands in for members that the provider never sends.
@@ -49,8 +49,8 @@ export const NO_CHUNKS: ChunkState = {
 /**
  * Brings a chunk of a provider or a backend (any JSON object; attacker-controlled) into the form of
  * interface 2.2 and part 6, as zero to three chunks, in which no two readers see different things
- * (README.md has the rules). Pure. A text may have half a character anywhere but at its end: see
- * makeWellFormed.
+ * (README.md has the rules). Pure; `state.choices` is the same where the next chunk is read alike.
+ * A text may have half a character anywhere but at its end: see makeWellFormed.
  *
  * Throws FormatError `invalid_chunk` for a wrong shape, a choice that was not asked for, more than
  * CARRIED_MEMBERS_MAX members that wait, and what comes after a choice's end; `changed_name`,
@@ -85,7 +85,7 @@ export function normalizeChunk(
     model: before.model ?? (typeof model === 'string' && model !== '' ? model : null),
     usage: isJsonObject(usage) ? usage : before.usage,
   }
-  const read = new Map(before.choices)
+  let read = before.choices
   const groups: JsonObject[][] = []
   const slots = new Map<number, number>()
   for (const [position, item] of listOf(choices).entries()) {
@@ -98,7 +98,7 @@ export function normalizeChunk(
     const reading = readChoice(read.get(index), { ...choice, index }, (place) =>
       callId(terms.fallback, index, place),
     )
-    read.set(index, reading.state)
+    if (reading.state !== read.get(index)) read = new Map(read).set(index, reading.state)
     for (const [phase, part] of reading.parts.entries()) {
       if (part === null) continue
       const slot = Math.max(phase, slots.get(index) ?? 0)
@@ -156,26 +156,13 @@ export function isFinished({ choices }: ChunkState): boolean {
   )
 }
 
-/** SDKs have these as texts. */
+/** SDKs have these two as texts. */
 function withoutOddTexts(members: JsonObject): JsonObject {
-  const { system_fingerprint: print, service_tier: tier, ...rest } = members
-  return {
-    ...rest,
-    ...(typeof print === 'string' ? { system_fingerprint: print } : {}),
-    ...(typeof tier === 'string' ? { service_tier: tier } : {}),
-  }
-}
-
-/**
- * Whether a chunk changed nothing of what the next ones are read by: one of the same form means the
- * same, but for its text.
- */
-export function isSameState(before: ChunkState, after: ChunkState): boolean {
-  if (before.choices.size !== after.choices.size) return false
-  return [...after.choices].every(([index, choice]) => {
-    const known = before.choices.get(index)
-    return known === choice || (known !== undefined && isSameChoice(known, choice))
-  })
+  const odd = ['system_fingerprint', 'service_tier'].filter(
+    (name) => typeof (members[name] ?? '') !== 'string',
+  )
+  if (odd.length === 0) return members
+  return Object.fromEntries(Object.entries(members).filter(([name]) => !odd.includes(name)))
 }
 
 /** Of a call that came without one; OpenAI takes back ids of 40 characters at most. */

@@ -17,20 +17,22 @@ export type ChoiceState = {
   readonly given: ReadonlyMap<string, string>
 }
 
-/** The same while a chunk is read. */
-type OpenChoice = {
-  finishReason: string | null
-  readonly toolCalls: ToolCall[]
-  readonly functionCall: ToolCall[]
-  content: 'text' | 'parts' | null
-  readonly halves: Map<string, string>
-  readonly given: Map<string, string>
+/** The same while a chunk is read: what changes is replaced, never changed in place. */
+type OpenChoice = { -readonly [Name in keyof ChoiceState]: ChoiceState[Name] }
+
+const NEW_CHOICE: ChoiceState = {
+  finishReason: null,
+  toolCalls: [],
+  functionCall: [],
+  content: null,
+  halves: new Map(),
+  given: new Map(),
 }
 
 /**
  * Reads a chunk's part of one choice (attacker-controlled; its index is read already). `parts` are
- * its opening, what it adds, and its end, each null when it is not there. Pure. Throws as
- * normalizeChunk.
+ * its opening, what it adds, and its end, each null when it is not there. `state` is `before`
+ * itself where the next chunk is read alike. Pure. Throws as normalizeChunk.
  */
 export function readChoice(
   before: ChoiceState | undefined,
@@ -46,7 +48,7 @@ export function readChoice(
     message: _,
     ...others
   } = choice
-  const open = openChoice(before)
+  const open: OpenChoice = { ...(before ?? NEW_CHOICE) }
   const finish = readFinishReason(reason)
   const delta = readDelta(open, objectOf(given ?? {}, 'delta'), makeId)
   const logprobs = readLogprobs(stated)
@@ -58,14 +60,14 @@ export function readChoice(
       throw new FormatError('changed_finish', 'expected finish_reason to be the one given before')
     const isMore = finish === null && hasMembers(members)
     const more = { ...members, index, delta: {}, logprobs: null, finish_reason: null }
-    return { state: open, parts: [null, isMore ? more : null, null] }
+    return { state: settled(before, open), parts: [null, isMore ? more : null, null] }
   }
   if (finish !== null) finishTexts(open, delta)
   open.finishReason = finish?.reason ?? null
   const own = finish === null ? members : {}
   const isAdding = hasMembers(delta) || logprobs !== null || hasMembers(own)
   return {
-    state: open,
+    state: settled(before, open),
     parts: [
       before === undefined ? { index, delta: OPENING, logprobs: null, finish_reason: null } : null,
       isAdding ? { ...own, index, delta, logprobs, finish_reason: null } : null,
@@ -83,32 +85,19 @@ export function readChoice(
   }
 }
 
-/** Whether the next chunk of a choice is read alike after both. */
-export function isSameChoice(one: ChoiceState, other: ChoiceState): boolean {
-  const isSameList = (left: readonly ToolCall[], right: readonly ToolCall[]) =>
-    left.length === right.length && left.every((call, at) => call === right[at])
-  return (
-    one.finishReason === other.finishReason &&
-    one.content === other.content &&
-    isSameList(one.toolCalls, other.toolCalls) &&
-    isSameList(one.functionCall, other.functionCall) &&
-    one.halves.size + other.halves.size === 0 &&
-    one.given.size === other.given.size
-  )
+function settled(before: ChoiceState | undefined, open: ChoiceState): ChoiceState {
+  if (before === undefined) return open
+  const isSame =
+    before.finishReason === open.finishReason &&
+    before.toolCalls === open.toolCalls &&
+    before.functionCall === open.functionCall &&
+    before.content === open.content &&
+    before.halves === open.halves &&
+    before.given === open.given
+  return isSame ? before : open
 }
 
 const OPENING = { role: 'assistant', content: '' }
-
-function openChoice(before: ChoiceState | undefined): OpenChoice {
-  return {
-    finishReason: before?.finishReason ?? null,
-    toolCalls: [...(before?.toolCalls ?? [])],
-    functionCall: [...(before?.functionCall ?? [])],
-    content: before?.content ?? null,
-    halves: new Map(before?.halves),
-    given: new Map(before?.given),
-  }
-}
 
 /** Members that are null or empty texts say nothing, and the role was said in the opening. */
 function readDelta(
@@ -135,7 +124,11 @@ function readMember(
   { name, value }: { readonly name: string; readonly value: Json },
   terms: CallTerms,
 ): Json {
-  if (name === 'tool_calls') return readToolCalls(choice.toolCalls, value, terms)
+  if (name === 'tool_calls') {
+    const calls = [...choice.toolCalls]
+    choice.toolCalls = calls
+    return readToolCalls(calls, value, terms)
+  }
   if (name === 'function_call') return readFunctionCall(choice, value, terms)
   if (name === 'content') return readContent(choice, value, terms)
   if (typeof value === 'string') return terms.join(name, value)
@@ -164,7 +157,9 @@ function readContent(choice: OpenChoice, value: Json, { join }: CallTerms): Json
 /** The older form of a tool call: a name, once, and arguments. */
 function readFunctionCall(choice: OpenChoice, value: Json, terms: CallTerms): Json {
   const call = { index: 0, function: objectOf(value, 'function_call') }
-  const read = readToolCalls(choice.functionCall, [call], {
+  const calls = [...choice.functionCall]
+  choice.functionCall = calls
+  const read = readToolCalls(calls, [call], {
     ...terms,
     join: (_, text) => terms.join('function_call arguments', text),
   })
@@ -172,15 +167,17 @@ function readFunctionCall(choice: OpenChoice, value: Json, terms: CallTerms): Js
 }
 
 /** Holds back the half of a character that a text ends with, for the next text of this path. */
-function joinHalves({ halves }: OpenChoice, path: string, text: string): string {
-  const whole = (halves.get(path) ?? '') + text
+function joinHalves(choice: OpenChoice, path: string, text: string): string {
+  const half = choice.halves.get(path) ?? ''
+  const whole = half + text
   const last = whole.charCodeAt(whole.length - 1)
-  if (last >= 0xd800 && last <= 0xdbff) {
-    halves.set(path, whole.slice(-1))
-    return whole.slice(0, -1)
-  }
-  if (whole !== text) halves.delete(path)
-  return whole
+  const isHalf = last >= 0xd800 && last <= 0xdbff
+  if (half === '' && !isHalf) return text
+  const halves = new Map(choice.halves)
+  if (isHalf) halves.set(path, whole.slice(-1))
+  else halves.delete(path)
+  choice.halves = halves
+  return isHalf ? whole.slice(0, -1) : whole
 }
 
 /**
@@ -196,7 +193,7 @@ function readOnce(choice: OpenChoice, path: string, members: JsonObject): JsonOb
     else if (typeof value !== 'string') setMember(read, name, value)
     else if (!GIVEN_ONCE.has(name)) setMember(read, name, joinHalves(choice, place, value))
     else if (choice.given.get(place) !== value) {
-      choice.given.set(place, value)
+      choice.given = new Map(choice.given).set(place, value)
       setMember(read, name, value)
     }
   }
@@ -209,11 +206,12 @@ const GIVEN_ONCE: ReadonlySet<string> = new Set(['id', 'name', 'type', 'format']
 function finishTexts(choice: OpenChoice, delta: Record<string, Json>): void {
   if ([...choice.toolCalls, ...choice.functionCall].some(({ isBegun }) => !isBegun))
     throw invalidChunk('expected a tool call to begin with the name of its function')
+  if (choice.halves.size === 0) return
   for (const [path, half] of choice.halves) {
     const text = delta[path] ?? ''
     if (typeof text === 'string' && !path.includes(' ')) setMember(delta, path, text + half)
   }
-  choice.halves.clear()
+  choice.halves = NEW_CHOICE.halves
 }
 
 /** Lists of tokens or null; Together states one number there, which no reader assembles. */

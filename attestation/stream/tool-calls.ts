@@ -43,7 +43,9 @@ function readToolCall(calls: ToolCall[], given: Json, terms: CallTerms): JsonObj
   const { index, id, type, function: body, ...rest } = objectOf(given, 'each tool call')
   const { name, arguments: text, ...added } = objectOf(body ?? {}, 'the function of a tool call')
   const told = { index: readIndex(index), id: textOf(id, 'an id'), name: textOf(name, 'a name') }
-  const kind = textOf(type, 'the type of a tool call') ?? 'function'
+  // Tools of other types cannot be asked for, and many readers break on calls of them.
+  if ((textOf(type, 'the type of a tool call') ?? 'function') !== 'function')
+    throw invalidChunk('expected tool calls of type function')
   const found = findCall(calls, told)
   const place = found < 0 ? calls.length : found
   if (place > INDEX_MAX) throw invalidChunk(`expected at most ${INDEX_MAX + 1} tool calls`)
@@ -59,12 +61,16 @@ function readToolCall(calls: ToolCall[], given: Json, terms: CallTerms): JsonObj
     calls[place] = { ...call, id: before.id }
     return continueCall(place, members, pieces === '' ? own : { ...own, arguments: pieces })
   }
-  const isBegun = call.name !== null || kind !== 'function'
+  const isBegun = call.name !== null
   calls[place] = { ...call, isBegun, waiting: isBegun ? NOTHING : { text: pieces, members, own } }
   if (!isBegun) return null
-  const head = { index: place, id: call.id ?? terms.makeId(place), type: kind, ...members }
-  if (call.name === null) return head
-  return { ...head, function: { ...own, name: call.name, arguments: pieces } }
+  return {
+    index: place,
+    id: call.id ?? terms.makeId(place),
+    type: 'function',
+    ...members,
+    function: { ...own, name: call.name, arguments: pieces },
+  }
 }
 
 function continueCall(place: number, members: JsonObject, own: JsonObject): JsonObject | null {

@@ -16,7 +16,6 @@ import {
   closingChunk,
   finishChunks,
   isFinished,
-  isSameState,
   NO_CHUNKS,
   normalizeChunk,
   type StreamTerms,
@@ -211,7 +210,7 @@ class StreamRelay {
       const step = normalizeChunk(this.input.stream, this.state, parseChunk(marked))
       const [chunk, ...others] = step.chunks
       if (chunk === undefined || others.length > 0) return null
-      if (!isSameState(this.state, step.state)) return null
+      if (this.state.choices !== step.state.choices) return null
       return makeWellFormed(chunk) as JsonObject
     })
     return template !== null && matchText(template, data)?.given === given ? template : null

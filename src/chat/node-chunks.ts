@@ -6,7 +6,12 @@ import {
   type Json,
   type JsonObject,
 } from '../../attestation/json/value.ts'
-import { isFinished, NO_CHUNKS, normalizeChunk } from '../../attestation/stream/normalize-chunk.ts'
+import {
+  type ChunkState,
+  isFinished,
+  NO_CHUNKS,
+  normalizeChunk,
+} from '../../attestation/stream/normalize-chunk.ts'
 
 /**
  * Brings the chunks of one node's answer into the form that callers are promised. Belongs to one
@@ -38,13 +43,13 @@ export function createNodeChunks(options: {
 }): NodeChunks {
   const { identity, choicesAsked } = options
   const terms = { usageAsked: true, choicesAsked, fallback: identity }
-  let state = NO_CHUNKS
+  // What is known of the identity stays, whatever the node says of it.
+  let state: ChunkState = { ...NO_CHUNKS, ...identity }
   let textLength = 0
   return {
     push(given) {
       if ((given.error ?? null) !== null) throw invalidChunk('expected a chunk, got an error')
-      const { id: _, created: __, model: ___, ...chunk } = given
-      const step = normalizeChunk(terms, state, chunk)
+      const step = normalizeChunk(terms, state, given)
       state = step.state
       return step.chunks.map((made) => {
         textLength += textLengthOf(made)

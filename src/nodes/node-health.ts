@@ -10,7 +10,7 @@ export type NodeHealth = {
   state(): NodeState
   /** By model. */
   circuits(): ReadonlyMap<string, Circuit>
-  /** Whether it is given work for the model, or without one, for any: RUNNING, and not set aside. */
+  /** Whether it is RUNNING, and the model not set aside; without one, whether any is not. */
   isServing(model?: string): boolean
   /** A run was answered to its end. */
   succeeded(model: string): void
@@ -139,7 +139,8 @@ function isProbed(state: NodeState): boolean {
 
 /**
  * Whether a node is given work for one of its models. `closed`: yes. `open`: it failed too often in
- * a row and is set aside; at `retryAtMs` it is probed. `probing`: that probe is under way, and decides.
+ * a row and is set aside; at `retryAtMs` it is probed. `probing`: that probe is under way, and
+ * decides.
  */
 export type Circuit =
   | { readonly kind: 'closed'; readonly failures: number }

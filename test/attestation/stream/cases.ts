@@ -181,19 +181,6 @@ export const STREAM_CASES: readonly StreamCase[] = [
     given: [given(begun(0, 'a', 'f', '{}')), CALLED],
   },
   {
-    name: 'a tool call of another type',
-    events: [
-      calls({ index: 0, id: 'a', type: 'custom', custom: { name: 'f', input: 'x' } }),
-      calls({ index: 0, custom: { name: 'f', input: 'y' } }),
-      end('tool_calls'),
-    ],
-    given: [
-      given({ index: 0, id: 'a', type: 'custom', custom: { name: 'f', input: 'x' } }),
-      given({ index: 0, custom: { input: 'y' } }),
-      CALLED,
-    ],
-  },
-  {
     name: 'a function_call whose name comes again',
     events: [
       choice({ function_call: { name: 'f', arguments: '{' } }),
@@ -286,6 +273,14 @@ export const STREAM_CASES: readonly StreamCase[] = [
 ]
 
 export const REFUSED_CASES: readonly RefusedCase[] = [
+  {
+    name: 'a tool call of another type',
+    events: [
+      text('Hi'),
+      calls({ index: 0, id: 'a', type: 'custom', custom: { name: 'f', input: 'x' } }),
+      end('tool_calls'),
+    ],
+  },
   { name: 'text after the finish_reason', events: [text('Hi'), end(), text('more')] },
   { name: 'two finish_reasons', events: [text('Hi'), end(), end('length')] },
   { name: 'a finish_reason that says that it broke off', events: [text('Hi'), end('abort')] },
