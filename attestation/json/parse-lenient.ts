@@ -14,11 +14,17 @@ import { isJsonArray, type Json, type JsonObject, setMember } from './value.ts'
  * JSON_DEPTH_MAX. Never use it on what a hash or a signature was already made of.
  */
 export function parseLenientJson(input: Uint8Array | string): Json {
-  return makeWellFormed(parseUnsettled(input))
+  return makeWellFormed(parseBounded(input))
 }
 
 /** The same, but that lone surrogates and numbers stay as they are. */
 export function parseUnsettled(input: Uint8Array | string): Json {
+  const value = parseBounded(input)
+  checkDepth(value, 0)
+  return value
+}
+
+function parseBounded(input: Uint8Array | string): Json {
   // Each value takes a byte at least, so a short text cannot have too many.
   const isShort = input.length <= ANSWER_SIZE_MAX.containers
   if (!isShort && !isWithinSize(measureJson(input), ANSWER_SIZE_MAX))
@@ -53,16 +59,20 @@ function normalize(value: Json, depth: number): Json {
   if (typeof value === 'number')
     return Number.isFinite(value) ? value : Math.sign(value) * Number.MAX_VALUE
   if (typeof value !== 'object' || value === null) return value
-  if (depth >= JSON_DEPTH_MAX)
-    throw new JsonError(
-      'too_deep',
-      `expected at most ${JSON_DEPTH_MAX} arrays and objects inside each other`,
-      {
-        path: [],
-        offset: 0,
-      },
-    )
+  if (depth >= JSON_DEPTH_MAX) throw tooDeep()
   return isJsonArray(value) ? normalizeArray(value, depth + 1) : normalizeObject(value, depth + 1)
+}
+
+function checkDepth(value: Json, depth: number): void {
+  if (typeof value !== 'object' || value === null) return
+  if (depth >= JSON_DEPTH_MAX) throw tooDeep()
+  for (const member of isJsonArray(value) ? value : Object.values(value))
+    checkDepth(member, depth + 1)
+}
+
+function tooDeep(): JsonError {
+  const message = `expected at most ${JSON_DEPTH_MAX} arrays and objects inside each other`
+  return new JsonError('too_deep', message, { path: [], offset: 0 })
 }
 
 function normalizeArray(array: readonly Json[], depth: number): Json {

@@ -171,7 +171,7 @@ function joinHalves(choice: OpenChoice, path: string, text: string): string {
   const half = choice.halves.get(path) ?? ''
   const whole = half + text
   const last = whole.charCodeAt(whole.length - 1)
-  const isHalf = last >= 0xd800 && last <= 0xdbff
+  const isHalf = last >= 0xd800 && last <= 0xdbff && choice.halves.size < PLACES_MAX
   if (half === '' && !isHalf) return text
   const halves = new Map(choice.halves)
   if (isHalf) halves.set(path, whole.slice(-1))
@@ -193,12 +193,16 @@ function readOnce(choice: OpenChoice, path: string, members: JsonObject): JsonOb
     else if (typeof value !== 'string') setMember(read, name, value)
     else if (!GIVEN_ONCE.has(name)) setMember(read, name, joinHalves(choice, place, value))
     else if (choice.given.get(place) !== value) {
-      choice.given = new Map(choice.given).set(place, value)
+      if (choice.given.size < PLACES_MAX)
+        choice.given = new Map(choice.given).set(place, value)
       setMember(read, name, value)
     }
   }
   return read
 }
+
+/** Places of ids, and of halves, that are remembered: a map of them is copied for each new one. */
+const PLACES_MAX = 64
 
 const GIVEN_ONCE: ReadonlySet<string> = new Set(['id', 'name', 'type', 'format'])
 

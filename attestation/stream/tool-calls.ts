@@ -62,6 +62,10 @@ function readToolCall(calls: ToolCall[], given: Json, terms: CallTerms): JsonObj
     return continueCall(place, members, pieces === '' ? own : { ...own, arguments: pieces })
   }
   const isBegun = call.name !== null
+  const isWaitingTooLong =
+    pieces.length > WAITING_LENGTH_MAX || Object.keys(members).length > WAITING_MEMBERS_MAX
+  if (!isBegun && isWaitingTooLong)
+    throw invalidChunk('expected the name of a call before its arguments')
   calls[place] = { ...call, isBegun, waiting: isBegun ? NOTHING : { text: pieces, members, own } }
   if (!isBegun) return null
   return {
@@ -78,6 +82,10 @@ function continueCall(place: number, members: JsonObject, own: JsonObject): Json
   if (!isCalled && Object.keys(members).length === 0) return null
   return { index: place, ...members, ...(isCalled ? { function: own } : {}) }
 }
+
+/** Arguments that wait for the name of their call, UTF-16 units. */
+const WAITING_LENGTH_MAX = 64 * 1024
+const WAITING_MEMBERS_MAX = 64
 
 const NOTHING = { text: '', members: {}, own: {} }
 

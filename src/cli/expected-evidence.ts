@@ -8,6 +8,8 @@ import { readConfigurationDigest } from '../../attestation/report/expectation-fi
 import { bundlePolicyOf, type ExpectedEvidence } from '../../attestation/report/judge-evidence.ts'
 import { printable } from '../../attestation/report/printable.ts'
 import type { ListingVerifier } from '../../attestation/revocation/listing-verifier.ts'
+import type { ExpectedPolicy } from '../../client/expectations.ts'
+import { readExpectedPolicy } from './expectations-file.ts'
 import { CliError, EXIT_CODES, telling } from './faults.ts'
 import { isUrl, readSource } from './files.ts'
 import { type AttestationOptions, type BundleOptions, isHash } from './options.ts'
@@ -15,8 +17,8 @@ import { openExpectedReleases } from './release/accepted-releases.ts'
 
 /** Whether any of the options was given. */
 export function demandsAttestation(options: AttestationOptions): boolean {
-  const { pcr, anyMeasurement, allowDebug, root, release, crl } = ownMembers(options)
-  return [pcr, anyMeasurement, allowDebug, root, release, crl].some(
+  const { expect, pcr, anyMeasurement, allowDebug, root, release, crl } = ownMembers(options)
+  return [expect, pcr, anyMeasurement, allowDebug, root, release, crl].some(
     (option) => option !== undefined,
   )
 }
@@ -28,6 +30,15 @@ export function demandsAttestation(options: AttestationOptions): boolean {
  */
 export async function readAttestationPolicy(given: AttestationOptions): Promise<AttestationPolicy> {
   const options = ownMembers(given)
+  if (options.expect !== undefined) {
+    const { measurements = [], releases, roots, allowDebug } = await readExpectFile(options)
+    return {
+      measurements,
+      allowDebug: allowDebug ?? false,
+      ...(releases === undefined ? {} : { releases }),
+      ...(roots === undefined ? {} : { roots }),
+    }
+  }
   const said = [options.pcr, options.anyMeasurement, options.release].filter(
     (option) => option !== undefined,
   )
@@ -41,6 +52,19 @@ export async function readAttestationPolicy(given: AttestationOptions): Promise<
     allowDebug: options.allowDebug ?? false,
     ...(roots.length > 0 ? { roots: roots.flat() } : {}),
   }
+}
+
+/** The file says all of it: an option beside it would say something else. Throws CliError. */
+async function readExpectFile(options: AttestationOptions): Promise<ExpectedPolicy> {
+  const { expect = '', allowDebug = false, ...own } = ownMembers(options)
+  const { pcr, anyMeasurement, root, release, releaseKey, releaseSigners } = own
+  const others = { pcr, anyMeasurement, root, release, releaseKey, releaseSigners }
+  if (Object.values(others).some((value) => value !== undefined))
+    throw new CliError(
+      'expected --expect alone: it says what --pcr, --release, --release-key, --root and --any-measurement would',
+      EXIT_CODES.usage,
+    )
+  return await readExpectedPolicy(expect, { allowDebug })
 }
 
 const ROOT_FILE_BYTES_MAX = 1024 * 1024
@@ -75,11 +99,15 @@ export async function readBundlePolicy(options: BundleOptions): Promise<BundlePo
 /** As readBundlePolicy, for evidence of whatever kind. */
 export async function readExpectedEvidence(options: BundleOptions): Promise<ExpectedEvidence> {
   const attestation = await readAttestationPolicy(options)
-  const { configuration = [], confirmations, allowOutcome } = ownMembers(options)
+  const { expect, configuration = [], confirmations, allowOutcome } = ownMembers(options)
+  const expected = expect === undefined ? null : await readExpectFile(options)
   return {
     attestation,
     isAttestationDemanded: demandsAttestation(options),
-    configurations: await Promise.all(configuration.map(openConfigurationDigest)),
+    configurations: [
+      ...(expected?.configurations ?? []),
+      ...(await Promise.all(configuration.map(openConfigurationDigest))),
+    ],
     confirmationsMin: confirmations ?? null,
     outcomes: allowOutcome ?? null,
   }

@@ -13,6 +13,8 @@ import { isUrl } from './files.ts'
 export type AttestationOptions = ReleaseOptions & {
   readonly pcr?: ReadonlyMap<number, Uint8Array>
   readonly anyMeasurement?: boolean
+  /** A file of all expectations together. */
+  readonly expect?: string
   readonly allowDebug?: boolean
   readonly root?: readonly string[]
   /** Where revocation lists are. */
@@ -44,6 +46,10 @@ export type GatewayOptions = { readonly url?: string; readonly key?: string }
 /** Adds the options that say what is demanded of an attestation document. */
 export function addAttestationOptions(command: Command): Command {
   command
+    .option(
+      '--expect <file>',
+      'all that is expected in one file, as the client takes it: releases or measurements, configurations, roots',
+    )
     .option(
       '--pcr <index=hex>',
       'expected measurement; all that are given must be found',

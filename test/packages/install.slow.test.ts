@@ -155,7 +155,7 @@ describe('affidavit, installed in an empty folder', () => {
     const { stdout } = await affidavit('--help')
     const commands = [...stdout.matchAll(/^ {2}(\w+) .* {2}/gm)].map(([, name]) => name)
     expect(commands).toEqual([
-      ...['verify', 'audit', 'evidence', 'redact', 'attestation', 'measure', 'release'],
+      ...['verify', 'proxy', 'audit', 'evidence', 'redact', 'attestation', 'measure', 'release'],
       'completions',
     ])
     expect((await affidavit('keys', 'list')).code).toBe(2)
@@ -235,7 +235,7 @@ describe('affidavit, installed in an empty folder', () => {
     expect(run).toEqual({
       code: 0,
       stdout:
-        'verify audit evidence redact attestation measure release completions --version --help\nrevoke renew\n',
+        'verify proxy audit evidence redact attestation measure release completions --version --help\nrevoke renew\n',
       stderr: '',
     })
   })

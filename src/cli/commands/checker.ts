@@ -3,6 +3,7 @@ import { registerAttestation } from './attestation.ts'
 import { registerAudit } from './audit.ts'
 import { registerEvidence } from './evidence.ts'
 import { registerMeasure } from './measure.ts'
+import { registerProxy } from './proxy.ts'
 import { registerRedact } from './redact.ts'
 import { registerRelease } from './release.ts'
 import { registerVerify } from './verify.ts'
@@ -13,6 +14,7 @@ import { registerVerify } from './verify.ts'
  */
 export const CHECKER_COMMANDS: readonly ((program: Command) => void)[] = [
   registerVerify,
+  registerProxy,
   registerAudit,
   registerEvidence,
   registerRedact,

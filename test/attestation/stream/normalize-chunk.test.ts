@@ -541,3 +541,17 @@ describe('a caller who kept the chunks', () => {
     )
   })
 })
+
+describe('what a stream makes its reader remember', () => {
+  it('a stream makes its reader remember ids of so many places, and reads on beyond', () => {
+    const members = Object.fromEntries(
+      Array.from({ length: 20_000 }, (_, at) => [`m${at}`, { id: 'x', text: '\ud83d' }]),
+    )
+    const startedAt = performance.now()
+    const { state, given } = run([chunk(members), chunk({ m1: { id: 'x' }, m9999: { id: 'x' } })])
+    expect(performance.now() - startedAt).toBeLessThan(5_000)
+    expect(state.choices.get(0)?.given.size).toBeLessThanOrEqual(64)
+    expect(state.choices.get(0)?.halves.size).toBeLessThanOrEqual(64)
+    expect(deltasOf(given).at(-1)).toEqual({ m9999: { id: 'x' } })
+  })
+})

@@ -449,6 +449,11 @@ describe('a stream that breaks off', () => {
     ['by comments for ever', [...comments()].slice(1), 'provider_timeout'],
     ['by an event that is no JSON', [send(chunked('data: {"choices\n\n'))], 'provider_error'],
     [
+      'by an event that is nested without end',
+      [send(chunked(`data: {"a":${'['.repeat(100_000)}${']'.repeat(100_000)}}\n\n`))],
+      'provider_error',
+    ],
+    [
       'by an event cut at the end of the body',
       [send(chunked('data: {"choi')), send(chunked(''))],
       'provider_error',
@@ -557,6 +562,11 @@ describe('a stream that readers could take in two ways', () => {
       'wrong form',
     ],
     ['a call that never has a name', [calling({ id: 'a' })], 'wrong form'],
+    [
+      'arguments without end before a name',
+      [calling({ function: { arguments: 'x'.repeat(65_537) } })],
+      'wrong form',
+    ],
     ['a finish_reason that says that it broke off', [chunkOf({}, 'abort')], 'wrong form'],
     [
       'a second choice that was not asked for',

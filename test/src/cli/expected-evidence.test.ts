@@ -13,6 +13,7 @@ import {
 } from '../../../src/cli/release/accepted-releases.ts'
 
 const OPTIONS: Readonly<Required<Record<keyof (AttestationOptions & BundleOptions), unknown>>> = {
+  expect: '/nowhere',
   pcr: new Map([[0, new Uint8Array(48).fill(1)]]),
   anyMeasurement: true,
   allowDebug: true,

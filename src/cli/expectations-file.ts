@@ -1,0 +1,56 @@
+import { printable } from '../../attestation/report/printable.ts'
+import { AffidavitError } from '../../client/errors.ts'
+import {
+  type Expectations,
+  type ExpectedPolicy,
+  readExpectations,
+} from '../../client/expectations.ts'
+import { CliError, EXIT_CODES } from './faults.ts'
+import { readSource } from './files.ts'
+
+/** Largest file of expectations, bytes: release lists of years are below. */
+const EXPECT_BYTES_MAX = 8 * 1024 * 1024
+
+/** What a file of expectations holds: what `connect` of the client takes, roots beside it. */
+type ExpectationsFile = {
+  readonly expect: Expectations
+  readonly roots: readonly string[] | undefined
+}
+
+/**
+ * Reads a file of expectations (JSON), whose members `readExpectations` checks one by one. Throws
+ * CliError.
+ */
+export async function openExpectations(file: string): Promise<ExpectationsFile> {
+  const bytes = await readSource(file, { bytesMax: EXPECT_BYTES_MAX })
+  const { roots, ...expect } = parseObject(new TextDecoder().decode(bytes), file)
+  return { expect: expect as Expectations, roots: roots as readonly string[] | undefined }
+}
+
+/** The policy that a file of expectations says. Throws CliError. */
+export async function readExpectedPolicy(
+  file: string,
+  { allowDebug }: { readonly allowDebug: boolean },
+): Promise<ExpectedPolicy> {
+  const { expect, roots } = await openExpectations(file)
+  try {
+    return readExpectations(expect, { roots, allowDebug })
+  } catch (fault) {
+    if (!(fault instanceof AffidavitError)) throw fault
+    throw new CliError(`${printable(file)}: ${printable(fault.message)}`, EXIT_CODES.usage)
+  }
+}
+
+function parseObject(text: string, file: string): Readonly<Record<string, unknown>> {
+  try {
+    const json: unknown = JSON.parse(text)
+    if (typeof json === 'object' && json !== null && !Array.isArray(json))
+      return json as Readonly<Record<string, unknown>>
+  } catch {
+    // Told below.
+  }
+  throw new CliError(
+    `expected ${printable(file)} to be a JSON object of expectations`,
+    EXIT_CODES.usage,
+  )
+}

@@ -1,0 +1,315 @@
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import type { Affidavit } from '../../../client/connect.ts'
+import { AffidavitError, reasonOf } from '../../../client/errors.ts'
+import type { Proof } from '../../../client/proof.ts'
+
+/** One call that the proxy answered, for a line of its own. */
+export type ProxiedCall = {
+  /** What the request asked for; null where it names none. */
+  readonly model: string | null
+  /**
+   * `checked`: every check held. `refused`: one did not, and the caller was given an error.
+   * `error`: the gateway answered with an error, which is no completion. `left`: the caller went
+   * away.
+   */
+  readonly verdict: 'checked' | 'refused' | 'error' | 'left'
+  /** The check that failed, or the status of an error; null for the others. */
+  readonly detail: string | null
+  /** Of a checked call; else null. */
+  readonly proof: Proof | null
+  readonly durationMs: number
+}
+
+export type CheckingProxy = {
+  /** `http://127.0.0.1:PORT/v1`: what clients take for their base URL. */
+  readonly baseURL: string
+  /** Lets no more calls in, ends those under way, and resolves when all are over. */
+  close(): Promise<void>
+}
+
+/** Largest request, bytes: the gateway's own limit is below. */
+const REQUEST_BYTES_MAX = 64 * 1024 * 1024
+
+/** Headers of a caller that go to the gateway. */
+const PASSED_HEADERS = [
+  'authorization',
+  'content-type',
+  'fine-tune-authorization',
+  'idempotency-key',
+  'x-request-id',
+] as const
+
+/** Headers of the gateway that go to the caller, beside the content type. */
+const ANSWERED_HEADERS = [
+  'retry-after',
+  'retry-after-ms',
+  'x-should-retry',
+  'x-request-id',
+] as const
+
+/**
+ * Serves OpenAI's chat completions on a port of loopback, by `affidavit`: every answer that is
+ * given was checked. A whole answer is checked before its status is sent; of a stream each chunk is
+ * given as it comes, and the end only when all holds (all of it then, when the client holds
+ * streams back). What is refused is an error in OpenAI's form that names the check. Rejects when
+ * the port is taken.
+ *
+ * Whoever can reach loopback can use it, with a key of their own. Web pages cannot: requests of
+ * browsers, and those that name another host, are refused.
+ */
+export async function serveProxy(options: {
+  readonly affidavit: Affidavit
+  /** 0: any. */
+  readonly port: number
+  readonly onCall: (call: ProxiedCall) => void
+}): Promise<CheckingProxy> {
+  const { affidavit, onCall } = options
+  const running = new Set<Promise<void>>()
+  const stopping = new AbortController()
+  const server = createServer((request, response) => {
+    const call = answer(request, response, { affidavit, onCall, stop: stopping.signal })
+    running.add(call)
+    void call.finally(() => running.delete(call))
+  })
+  await listen(server, options.port)
+  const { port } = server.address() as AddressInfo
+  return {
+    baseURL: `http://127.0.0.1:${port}/v1`,
+    async close() {
+      const closed = new Promise((resolve) => server.close(resolve))
+      stopping.abort(new Error('the proxy stops'))
+      await Promise.all(running)
+      server.closeAllConnections()
+      await closed
+    },
+  }
+}
+
+function listen(server: Server, port: number): Promise<void> {
+  return new Promise((resolve, reject) => {
+    server.once('error', reject)
+    server.listen(port, '127.0.0.1', () => {
+      server.off('error', reject)
+      resolve()
+    })
+  })
+}
+
+type Serving = {
+  readonly affidavit: Affidavit
+  readonly onCall: (call: ProxiedCall) => void
+  readonly stop: AbortSignal
+}
+
+/** Answers one request. Never rejects. */
+async function answer(
+  request: IncomingMessage,
+  response: ServerResponse,
+  { affidavit, onCall, stop }: Serving,
+): Promise<void> {
+  const startedAtMs = performance.now()
+  const left = new AbortController()
+  response.once('close', () => left.abort(new Error('the caller left')))
+  const signal = AbortSignal.any([left.signal, stop])
+  let model: string | null = null
+  const end = (verdict: ProxiedCall['verdict'], more: Partial<ProxiedCall> = {}) => {
+    const durationMs = performance.now() - startedAtMs
+    onCall({ model, verdict, detail: null, proof: null, durationMs, ...more })
+  }
+  try {
+    const path = pathOf(request)
+    const body = await readRequest(request)
+    if (path === '/chat/completions') model = modelOf(body)
+    const asked = await affidavit.fetch(affidavit.baseURL + path, {
+      method: request.method ?? 'GET',
+      headers: headersOf(request),
+      ...(body === null ? {} : { body }),
+      signal,
+    })
+    const isCompletion = path === '/chat/completions' && asked.ok
+    const hash = await pass(asked, response, signal)
+    if (isCompletion) end('checked', { proof: affidavit.proofs.get(hash ?? '') ?? null })
+    else if (!asked.ok) end('error', { detail: `status ${asked.status}` })
+  } catch (fault) {
+    if (left.signal.aborted) return end('left')
+    refuse(response, fault)
+    end('refused', { detail: fault instanceof AffidavitError ? fault.code : reasonOf(fault) })
+  }
+}
+
+/** A request that no part of this proxy answers: told with its status, and nothing is asked. */
+class Unanswered extends Error {
+  override readonly name = 'Unanswered'
+  readonly status: number
+  readonly code: string
+
+  constructor(status: number, code: string, message: string) {
+    super(message)
+    this.status = status
+    this.code = code
+  }
+}
+
+/** The path below the base URL. Throws Unanswered. */
+function pathOf({ method, url = '/', headers }: IncomingMessage): string {
+  // A page that a browser shows may name any host, and resolve it to this machine.
+  const host = (headers.host ?? '').replace(/:\d+$/, '')
+  if (!['127.0.0.1', 'localhost', '[::1]'].includes(host) || headers.origin !== undefined)
+    throw new Unanswered(403, 'not_local', 'expected a request to 127.0.0.1, and of no web page')
+  const path = /^(?:\/v1)?(\/chat\/completions|\/models(?:\/[^/?#]+)?)(?:\?|$)/.exec(url)?.[1]
+  if (path === undefined)
+    throw new Unanswered(
+      404,
+      'not_found',
+      'expected /v1/chat/completions or /v1/models: nothing else can be checked',
+    )
+  if (method !== (path === '/chat/completions' ? 'POST' : 'GET'))
+    throw new Unanswered(405, 'method_not_allowed', `expected another method than ${method}`)
+  return path
+}
+
+async function readRequest(request: IncomingMessage): Promise<Buffer<ArrayBuffer> | null> {
+  if (request.method !== 'POST') return null
+  const parts: Buffer[] = []
+  let bytes = 0
+  for await (const part of request as AsyncIterable<Buffer>) {
+    bytes += part.length
+    if (bytes > REQUEST_BYTES_MAX)
+      throw new Unanswered(413, 'payload_too_large', `expected at most ${REQUEST_BYTES_MAX} bytes`)
+    parts.push(part)
+  }
+  return Buffer.concat(parts)
+}
+
+function headersOf({ headers }: IncomingMessage): Headers {
+  const passed = new Headers()
+  for (const name of PASSED_HEADERS) {
+    const value = headers[name]
+    if (typeof value === 'string') passed.set(name, value)
+  }
+  return passed
+}
+
+/** For a line of the log alone: the client reads the body strictly. */
+function modelOf(body: Buffer | null): string | null {
+  try {
+    const { model } = JSON.parse(String(body))
+    return typeof model === 'string' ? model : null
+  } catch {
+    return null
+  }
+}
+
+/**
+ * Gives the caller what came. Resolves with the hash of the completion, null when there is none, as
+ * soon as the caller has all. Rejects with the fault of an answer that is refused.
+ */
+async function pass(
+  asked: Response,
+  response: ServerResponse,
+  signal: AbortSignal,
+): Promise<string | null> {
+  const type = asked.headers.get('content-type') ?? 'application/json'
+  const head = { 'content-type': type, 'cache-control': 'no-store' }
+  const more = ANSWERED_HEADERS.flatMap((name) => {
+    const value = asked.headers.get(name)
+    return value === null ? [] : [[name, value] as const]
+  })
+  const headers = { ...head, ...Object.fromEntries(more) }
+  if (!/^text\/event-stream\b/i.test(type)) {
+    const bytes = Buffer.from(await asked.arrayBuffer())
+    response.writeHead(asked.status, headers).end(bytes)
+    return hashIn(bytes.toString('utf8'))
+  }
+  let last = ''
+  if (asked.body === null) throw new AffidavitError('cut_stream', 'expected a stream')
+  for await (const part of asked.body) {
+    // The first part decides: what is refused before it has a status of its own.
+    if (!response.headersSent) response.writeHead(asked.status, headers)
+    const isTaken = response.write(part)
+    last += Buffer.from(part).toString('latin1')
+    if (last.length > 2 * HASH_ROOM) last = last.slice(-HASH_ROOM)
+    if (!isTaken) await drained(response, signal)
+  }
+  response.end()
+  return hashIn(last)
+}
+
+/** The end of a stream has its proof, of which the attestation document is the most: 16 KiB. */
+const HASH_ROOM = 64 * 1024
+
+/** The completion's hash, which the client has checked, in the text of its answer. */
+function hashIn(text: string): string | null {
+  const found = [...text.matchAll(/"hash"\s*:\s*"([0-9a-f]{64})"/g)].at(-1)
+  return found?.[1] ?? null
+}
+
+/** Resolves when the caller has taken what waits; rejects when it left, or the proxy stops. */
+async function drained(response: ServerResponse, signal: AbortSignal): Promise<void> {
+  signal.throwIfAborted()
+  await new Promise<void>((resolve, reject) => {
+    const end = () => {
+      response.off('drain', onDrain)
+      signal.removeEventListener('abort', onAbort)
+    }
+    const onDrain = () => {
+      end()
+      resolve()
+    }
+    const onAbort = () => {
+      end()
+      reject(signal.reason)
+    }
+    response.once('drain', onDrain)
+    signal.addEventListener('abort', onAbort, { once: true })
+  })
+}
+
+/** Tells the caller that the answer is refused: with a status, or in the middle of a stream. */
+function refuse(response: ServerResponse, fault: unknown): void {
+  const { status, error } = describe(fault)
+  const text = JSON.stringify({ error })
+  if (response.headersSent) {
+    response.end(`data: ${text}\n\n`)
+    return
+  }
+  response.writeHead(status, {
+    'content-type': 'application/json',
+    // A repeat would let the gateway choose among answers.
+    ...(status >= 500 && isFinal(fault) ? { 'x-should-retry': 'false' } : {}),
+  })
+  response.end(text)
+}
+
+function isFinal(fault: unknown): boolean {
+  return fault instanceof AffidavitError && fault.status !== undefined
+}
+
+function describe(fault: unknown): {
+  readonly status: number
+  readonly error: {
+    readonly message: string
+    readonly type: string
+    readonly param: null
+    readonly code: string
+  }
+} {
+  const told = (status: number, code: string, message: string) => ({
+    status,
+    error: {
+      message,
+      type: status < 500 ? 'invalid_request_error' : 'affidavit',
+      param: null,
+      code,
+    },
+  })
+  if (fault instanceof Unanswered) return told(fault.status, fault.code, fault.message)
+  if (!(fault instanceof AffidavitError))
+    return told(502, 'unreachable', `the gateway cannot be reached: ${reasonOf(fault)}`)
+  const { code, message, checks } = fault
+  if (code === 'invalid_request' || code === 'unsupported_call') return told(400, code, message)
+  const failed = checks.find(({ outcome }) => outcome === 'failed')
+  const check = failed === undefined ? '' : ` at the check "${failed.name}"`
+  return told(502, code, `Affidavit refused the answer${check}: ${message}`)
+}

@@ -1,0 +1,328 @@
+import { execFileSync, spawn } from 'node:child_process'
+import { mkdtempSync, readdirSync } from 'node:fs'
+import { request as httpRequest } from 'node:http'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import OpenAI from 'openai'
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { type Affidavit as Client, connect } from '../../client/index.ts'
+import {
+  type CheckingProxy,
+  type ProxiedCall,
+  serveProxy,
+} from '../../src/cli/proxy/serve-proxy.ts'
+import { readExpectedService } from '../support/expected-service.ts'
+import { type ForgedNotary, forgeNotary } from '../support/forged-notary.ts'
+import { answerAttacks } from '../support/gateway-attacks/answer-attacks.ts'
+import { EVIL, type ForgerName, json, saying } from '../support/gateway-attacks/attack-case.ts'
+import { streamAttacks } from '../support/gateway-attacks/stream-attacks.ts'
+import { type HostileGateway, startHostileGateway } from '../support/hostile-gateway.ts'
+import { needProgram } from '../support/needs.ts'
+import { runCli } from '../support/run-cli.ts'
+import { until } from '../support/until.ts'
+import { type SharedAffidavit, useAffidavit } from '../support/use-affidavit.ts'
+
+const CLI = join(import.meta.dirname, '../../src/cli/main.ts')
+const HOUR_MS = 3_600_000
+const PYTHON = needProgram('python3')
+
+let service: SharedAffidavit
+let expected: Awaited<ReturnType<typeof readExpectedService>>
+beforeAll(async () => {
+  service = await useAffidavit()
+  expected = await readExpectedService(service)
+})
+
+let prompts = 0
+/** A request that nobody made before. */
+const ask = (more: object = {}) => ({
+  model: 'demo/echo',
+  messages: [{ role: 'user' as const, content: `proxy ${++prompts}: pay Ann 5` }],
+  ...more,
+})
+
+/** A proxy in this process, and the lines that it would print. */
+async function startProxy(
+  client: Client,
+): Promise<CheckingProxy & { readonly calls: ProxiedCall[] }> {
+  const calls: ProxiedCall[] = []
+  const proxy = await serveProxy({
+    affidavit: client,
+    port: 0,
+    onCall: (call) => void calls.push(call),
+  })
+  return { ...proxy, calls }
+}
+
+const post = (proxy: Pick<CheckingProxy, 'baseURL'>, body: object, more: RequestInit = {}) =>
+  fetch(`${proxy.baseURL}/chat/completions`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json', authorization: `Bearer ${service.apiKey}` },
+    body: JSON.stringify(body),
+    ...more,
+  })
+
+describe('the proxy before an honest gateway', () => {
+  let proxy: Awaited<ReturnType<typeof startProxy>>
+  beforeAll(async () => {
+    const { connect: options } = expected
+    // Encrypted, as it is by default.
+    proxy = await startProxy(await connect({ url: service.url, ...options }))
+  })
+  afterEach(() => void proxy.calls.splice(0))
+  afterAll(() => proxy.close())
+
+  const openai = () => new OpenAI({ baseURL: proxy.baseURL, apiKey: service.apiKey })
+  const said = () => `[demonstration] You said: proxy ${prompts}: pay Ann 5`
+
+  it('the proxy gives the openai package whole answers, streams and models', async () => {
+    const whole = await openai().chat.completions.create(ask())
+    expect(whole.choices[0]?.message.content).toBe(said())
+    const stream = openai().chat.completions.stream(ask())
+    const { choices } = await stream.finalChatCompletion()
+    expect(choices[0]?.message.content).toBe(said())
+    const models = []
+    for await (const { id } of openai().models.list()) models.push(id)
+    expect(models).toContain('demo/echo')
+    expect(proxy.calls.map(({ verdict, model }) => [verdict, model])).toEqual([
+      ['checked', 'demo/echo'],
+      ['checked', 'demo/echo'],
+    ])
+    for (const { proof } of proxy.calls) expect(proof?.receipt).toMatchObject({ encrypted: true })
+  })
+
+  it('the proxy answers many calls at once, each with its own answer', async () => {
+    const texts = await Promise.all(
+      Array.from({ length: 20 }, async (_, call) => {
+        const request = ask({ stream: call % 2 === 0 })
+        const text = await (await post(proxy, request)).text()
+        return [request.messages[0]?.content, text] as const
+      }),
+    )
+    for (const [asked, text] of texts) {
+      const [, number = ''] = /proxy (\d+)/.exec(asked ?? '') ?? []
+      expect(text.replaceAll(/"\}.*\s+.*"content":"/g, '')).toContain(number)
+    }
+    await until('all are over', () => proxy.calls.length === 20)
+    expect(new Set(proxy.calls.map(({ proof }) => proof?.hash)).size).toBe(20)
+  })
+
+  it('the proxy takes the key of its caller, and passes errors on with their status', async () => {
+    const headers = { 'content-type': 'application/json', authorization: 'Bearer wrong' }
+    const reply = await post(proxy, ask(), { headers })
+    expect(reply.status).toBe(401)
+    expect(await reply.json()).toMatchObject({ error: { code: 'invalid_credentials' } })
+    expect(proxy.calls).toMatchObject([{ verdict: 'error', detail: 'status 401' }])
+    const unknown = await post(proxy, { ...ask(), model: 'nobody/has' })
+    expect(unknown.status).toBe(404)
+  })
+
+  it('a caller who leaves ends the call at the gateway', async () => {
+    const leaving = new AbortController()
+    const reply = post(proxy, ask({ stream: true, max_tokens: 4_000 }), { signal: leaving.signal })
+    const reader = (await reply).body?.getReader()
+    await reader?.read()
+    leaving.abort()
+    await until('it is noted', () => proxy.calls.length === 1)
+    expect(['left', 'checked']).toContain(proxy.calls[0]?.verdict)
+  })
+
+  it.each([
+    ['POST', '/v1/embeddings', 404],
+    ['GET', '/v1/chat/completions', 405],
+    ['POST', '/v1/models', 405],
+    ['GET', '/', 404],
+  ])('the proxy refuses %s %s by status %d', async (method, path, status) => {
+    const reply = await fetch(new URL(path, proxy.baseURL), { method })
+    expect(reply.status).toBe(status)
+    expect(await reply.json()).toHaveProperty('error.message')
+  })
+
+  it('the proxy refuses what is no JSON of one meaning, and sends nothing', async () => {
+    const reply = await post(proxy, {}, { body: '{"model":"a","model":"b"}' })
+    expect(reply.status).toBe(400)
+    expect(await reply.json()).toMatchObject({ error: { code: 'invalid_request' } })
+  })
+
+  it.each([
+    ['another host', { host: 'evil.example' }],
+    ['a web page', { origin: 'https://evil.example' }],
+  ])('the proxy refuses requests of %s', async (_, headers) => {
+    const { port } = new URL(proxy.baseURL)
+    const status = await new Promise((resolve, reject) => {
+      const request = httpRequest(
+        { host: '127.0.0.1', port, path: '/v1/models', headers },
+        (response) => {
+          response.resume()
+          resolve(response.statusCode)
+        },
+      )
+      request.on('error', reject).end()
+    })
+    expect(status).toBe(403)
+  })
+})
+
+describe('the proxy before a hostile gateway', () => {
+  let hostile: HostileGateway
+  let proxy: Awaited<ReturnType<typeof startProxy>>
+  const forgers = new Map<ForgerName, ForgedNotary>()
+  const forge = (name: ForgerName): ForgedNotary => {
+    const forger = forgers.get(name)
+    if (forger === undefined) throw new Error(`there is no forger ${name}`)
+    return forger
+  }
+
+  beforeAll(async () => {
+    hostile = await startHostileGateway(service.url)
+    const { connect: options, boot, measurements } = expected
+    const evil = { name: 'evil', origin: 'http://evil.example', path: '/', models: ['evil/*'] }
+    const rootFile = join(service.dataFolder, 'nsm', 'root.pem')
+    const asExpected = { rootFile, measurements, boot }
+    const other = new Uint8Array(48).fill(7)
+    const forms: Readonly<Record<ForgerName, Parameters<typeof forgeNotary>[0]>> = {
+      trusted: asExpected,
+      otherCode: { ...asExpected, measurements: { pcr0: other, pcr1: other, pcr2: other } },
+      otherRoot: { ...asExpected, rootFile: null },
+      otherConfiguration: {
+        ...asExpected,
+        boot: { ...boot, providers: [...(boot.providers as readonly object[]), evil] } as never,
+      },
+      expired: { ...asExpected, now: () => Date.now() - 4 * HOUR_MS },
+    }
+    for (const [name, form] of Object.entries(forms))
+      forgers.set(name as ForgerName, await forgeNotary(form))
+    // What it alters it has to read.
+    const client = await connect({ url: hostile.url, encrypt: false, ...options })
+    proxy = await startProxy(client)
+  })
+  afterEach(() => {
+    hostile.set(null)
+    proxy.calls.splice(0)
+  })
+  afterAll(async () => {
+    await proxy.close()
+    await hostile.stop()
+  })
+
+  it.each(answerAttacks(forge).map((one) => [one.name, one.code, one] as const))(
+    'a caller of the proxy gets an error when the gateway %s: %s',
+    async (_, code, { attack, request }) => {
+      hostile.set(attack)
+      const reply = await post(proxy, ask(request))
+      const text = await reply.text()
+      expect(reply.status).toBe(502)
+      expect(reply.headers.get('x-should-retry')).toBe('false')
+      expect(JSON.parse(text)).toMatchObject({ error: { code } })
+      expect(JSON.parse(text)).not.toHaveProperty('choices')
+      expect(proxy.calls).toMatchObject([{ verdict: 'refused', detail: code }])
+    },
+  )
+
+  it.each(streamAttacks(forge).map((one) => [one.name, one.code, one] as const))(
+    'a caller of the proxy gets a stream that ends in an error when the gateway %s: %s',
+    async (_, code, { attack, request }) => {
+      hostile.set(attack)
+      const text = await (await post(proxy, ask({ stream: true, ...request }))).text()
+      expect(text).not.toContain('data: [DONE]')
+      expect(text).toContain(`"code":"${code}"`)
+      expect(proxy.calls).toMatchObject([{ verdict: 'refused', detail: code }])
+    },
+  )
+
+  it('the openai package throws for a stream that the proxy refuses', async () => {
+    hostile.set(saying(() => json({ choices: [{ message: { content: EVIL } }] })))
+    const openai = new OpenAI({ baseURL: proxy.baseURL, apiKey: service.apiKey, maxRetries: 2 })
+    await expect(openai.chat.completions.stream(ask()).finalChatCompletion()).rejects.toMatchObject(
+      { status: 502 },
+    )
+    expect(hostile.counts().met).toBe(1)
+  })
+})
+
+describe('affidavit proxy', () => {
+  /** The program, until its first line is there. */
+  async function startProgram(more: readonly string[] = []) {
+    const args = ['proxy', '--url', service.url, '--expect', service.expectFile, '--port', '0']
+    const child = spawn(process.execPath, [CLI, ...args, ...more])
+    let output = ''
+    for (const stream of [child.stdout, child.stderr])
+      stream.setEncoding('utf8').on('data', (text: string) => (output += text))
+    const exited = new Promise<number | null>((resolve) => child.once('exit', resolve))
+    await until('it serves', () => /Checked answers at (\S+),/.test(output), 30_000)
+    const [, baseURL = ''] = /Checked answers at (\S+),/.exec(output) ?? []
+    const stop = async () => {
+      child.kill('SIGTERM')
+      return { code: await exited, output }
+    }
+    return { baseURL, stop, output: () => output }
+  }
+
+  it('the proxy keeps each proof in a file that the program verifies, and counts at its end', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'affidavit-proofs-'))
+    const program = await startProgram(['--save', folder])
+    expect((await post(program, ask())).status).toBe(200)
+    expect(await (await post(program, ask({ stream: true }))).text()).toContain('[DONE]')
+    await until('both are told', () => program.output().split(' checked ').length === 3)
+    const { code, output } = await program.stop()
+    expect(code).toBe(0)
+    expect(output).toContain('2 checked, 0 refused, 0 errors, 0 left')
+    const files = readdirSync(folder)
+    expect(files).toHaveLength(2)
+    for (const file of files) {
+      expect(output).toContain(`hash ${file.replace('.json', '')}`)
+      const verified = execFileSync(process.execPath, [CLI, 'verify', join(folder, file)], {
+        encoding: 'utf8',
+      })
+      expect(verified).toContain('passed')
+    }
+  })
+
+  it('one file of expectations is taken by proxy, verify and attestation', async () => {
+    const program = await startProgram(['--no-encrypt'])
+    const reply = (await (await post(program, ask())).json()) as {
+      readonly hash: string
+      readonly attestation: string
+    }
+    await program.stop()
+    const { url, apiKey, expectFile } = service
+    const gateway = ['--url', url, '--key', apiKey]
+    const verified = await runCli(['verify', reply.hash, ...gateway, '--expect', expectFile])
+    expect(verified.stdout).toMatch(/passed +measurements/)
+    expect(verified.stdout).toMatch(/passed +expected configuration/)
+    expect(verified.code).toBe(0)
+    const document = ['attestation', '-', '--historical', '--expect', expectFile]
+    const validated = await runCli(document, { input: reply.attestation })
+    expect([validated.code, validated.stderr]).toEqual([0, ''])
+    const twice = await runCli(['verify', reply.hash, '--expect', expectFile, '--any-measurement'])
+    expect(twice.code).toBe(2)
+    expect(twice.stderr).toContain('expected --expect alone')
+  })
+
+  it.skipIf(!PYTHON.isMet)(
+    PYTHON.title("a script in Python's standard library gets a checked stream through the proxy"),
+    async () => {
+      const program = await startProgram()
+      const script = join(import.meta.dirname, '../../client/examples/python/stream.py')
+      const child = spawn('python3', [script, program.baseURL, service.apiKey, 'Hello from Python'])
+      let output = ''
+      child.stdout.setEncoding('utf8').on('data', (text: string) => (output += text))
+      const code = await new Promise((resolve) => child.once('exit', resolve))
+      await program.stop()
+      expect(output.trim()).toBe('[demonstration] You said: Hello from Python')
+      expect(code).toBe(0)
+    },
+  )
+
+  it.each([
+    ['no file of expectations', ['--expect', '/nowhere.json'], 2, 'cannot read'],
+    ['a file that is no JSON', ['--expect', CLI], 2, 'expected'],
+    ['a port that is none', ['--expect', CLI, '--port', '99999'], 2, 'port from 0 to 65535'],
+  ])('the proxy says what is wrong with %s', async (_, args, code, words) => {
+    const child = spawn(process.execPath, [CLI, 'proxy', '--url', service.url, ...args])
+    let output = ''
+    child.stderr.setEncoding('utf8').on('data', (text: string) => (output += text))
+    expect(await new Promise((resolve) => child.once('exit', resolve))).toBe(code)
+    expect(output).toContain(words)
+  })
+})
