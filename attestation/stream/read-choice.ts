@@ -193,8 +193,7 @@ function readOnce(choice: OpenChoice, path: string, members: JsonObject): JsonOb
     else if (typeof value !== 'string') setMember(read, name, value)
     else if (!GIVEN_ONCE.has(name)) setMember(read, name, joinHalves(choice, place, value))
     else if (choice.given.get(place) !== value) {
-      if (choice.given.size < PLACES_MAX)
-        choice.given = new Map(choice.given).set(place, value)
+      if (choice.given.size < PLACES_MAX) choice.given = new Map(choice.given).set(place, value)
       setMember(read, name, value)
     }
   }
