@@ -1,7 +1,6 @@
 import type { PointRecovery } from '../account.ts'
 import { decodeHex, encodeHex, encodeUtf8, HASH_BYTES, sha256 } from '../bytes.ts'
 import { FormatError, ProofError } from '../errors.ts'
-import { attempt } from '../finding.ts'
 import { canonicalizeJson } from '../json/canonical.ts'
 import { formsOf } from '../json/forms.ts'
 import {
@@ -84,11 +83,11 @@ export function verifyBootHeads(
 ): void {
   for (const { notary, size, root, signature } of heads) {
     const head = { size, root: decodeHex(root) }
-    const verified = attempt(() =>
-      verifyTreeHead({ domain, head, signature: decodeHex(signature), notary }, recover),
-    )
-    if ('fault' in verified)
+    try {
+      verifyTreeHead({ domain, head, signature: decodeHex(signature), notary }, recover)
+    } catch {
       throw new ProofError('wrong_signer', `expected ${notary} to have signed its head`)
+    }
   }
 }
 

@@ -4,7 +4,7 @@ import { hashCompletion, type ReceiptVersion, stripUnsetMembers } from '../compl
 import { type ErasureStatement, readErasure } from '../erasure.ts'
 import { FormatError } from '../errors.ts'
 import { isJsonObject, type Json, type JsonObject, memberOf } from '../json/value.ts'
-import { type LogProof, parseLogProof } from '../log-proof.ts'
+import { type LogProof, parseLogProof } from '../log-proof-form.ts'
 import { ownMembers } from '../own-members.ts'
 import { parseReceipt, type Receipt } from '../receipt.ts'
 import { TRANSACTION_BYTES_MAX } from './anchor-transaction.ts'

@@ -1,5 +1,11 @@
 import { concatBytes, sha256 } from '../bytes.ts'
 
+/**
+ * Longest proof there can be: a log has at most 2^53 leaves, and a consistency proof one hash more
+ * than levels.
+ */
+export const PROOF_HASHES_MAX = 54
+
 /** Hash of a leaf over `data`: SHA-256(0x00 || data), RFC 9162 section 2.1.1. */
 export function hashLeaf(data: Uint8Array): Uint8Array {
   return sha256(concatBytes(LEAF_PREFIX, data))

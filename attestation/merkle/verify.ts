@@ -1,13 +1,7 @@
 import { equalBytes, HASH_BYTES } from '../bytes.ts'
 import { FormatError, ProofError } from '../errors.ts'
 import type { TreeHead } from '../tree-head.ts'
-import { foldSubtrees, hashChildren } from './hash.ts'
-
-/**
- * Longest proof there can be: a log has at most 2^53 leaves, and a consistency proof one hash more
- * than levels.
- */
-export const PROOF_HASHES_MAX = 54
+import { foldSubtrees, hashChildren, PROOF_HASHES_MAX } from './hash.ts'
 
 /**
  * Verifies that the leaf with this hash is leaf `index` of the log with head `head` (RFC 9162

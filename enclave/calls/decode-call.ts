@@ -7,7 +7,7 @@ import {
   type Json,
   type JsonObject,
 } from '../../attestation/json/value.ts'
-import { parseLogProof } from '../../attestation/log-proof.ts'
+import { parseLogProof } from '../../attestation/log-proof-form.ts'
 import { CallFault } from '../call-fault.ts'
 import {
   type AnchorProof,

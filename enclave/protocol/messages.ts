@@ -1,6 +1,6 @@
 import type { EncryptionKey } from '../../attestation/encryption-key.ts'
 import type { BootHead } from '../../attestation/evidence/boot-statement.ts'
-import type { LogProof } from '../../attestation/log-proof.ts'
+import type { LogProof } from '../../attestation/log-proof-form.ts'
 import type { Receipt } from '../../attestation/receipt.ts'
 
 /**

@@ -5,11 +5,11 @@ import { FormatError, ProofError } from '../../attestation/errors.ts'
 import type { Json } from '../../attestation/json/value.ts'
 import {
   hashReceipt,
-  parseLogProof,
   verifyLogHead,
   verifyLogProof,
   verifyReceiptInLog,
 } from '../../attestation/log-proof.ts'
+import { parseLogProof } from '../../attestation/log-proof-form.ts'
 import { parseReceipt } from '../../attestation/receipt.ts'
 import { buildRecord, NOTARY } from './build-record.ts'
 import { type JsonPath, placesIn, removeAt, replaceAt, valueAt } from './mutate-json.ts'

@@ -12,7 +12,8 @@ import {
 } from '../../attestation/completion-hash.ts'
 import { parseExactJson } from '../../attestation/json/parse-strict.ts'
 import type { Json, JsonObject } from '../../attestation/json/value.ts'
-import { hashReceipt, parseLogProof } from '../../attestation/log-proof.ts'
+import { hashReceipt } from '../../attestation/log-proof.ts'
+import { parseLogProof } from '../../attestation/log-proof-form.ts'
 import { parseReceipt } from '../../attestation/receipt.ts'
 import { treeHeadDigest } from '../../attestation/tree-head.ts'
 import {

@@ -3,7 +3,7 @@ import { PUBLIC_KEY_BYTES, SIGNATURE_BYTES } from '../../../attestation/account.
 import { decodeHex, HASH_BYTES } from '../../../attestation/bytes.ts'
 import { REANCHORED_MAX } from '../../../attestation/evidence/bundle.ts'
 import { isJsonObject, type Json, type JsonObject } from '../../../attestation/json/value.ts'
-import { PROOF_HASHES_MAX } from '../../../attestation/merkle/verify.ts'
+import { PROOF_HASHES_MAX } from '../../../attestation/merkle/hash.ts'
 import { GatewayFault, type GatewayHttp } from './gateway-http.ts'
 
 /** Most logs of one gateway: a restart of its enclave makes one. */

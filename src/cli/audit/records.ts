@@ -11,7 +11,8 @@ import {
   memberAt,
   memberOf,
 } from '../../../attestation/json/value.ts'
-import { hashReceipt, type LogProof, parseLogProof } from '../../../attestation/log-proof.ts'
+import { hashReceipt } from '../../../attestation/log-proof.ts'
+import { type LogProof, parseLogProof } from '../../../attestation/log-proof-form.ts'
 import { FUTURE_SKEW_MS_DEFAULT } from '../../../attestation/nitro/policy.ts'
 import { parseReceipt, type Receipt } from '../../../attestation/receipt.ts'
 import { nameRelease } from '../../../attestation/release/release-list.ts'

@@ -10,7 +10,7 @@ import {
 import type { BundlePolicy, ChainFacts } from '../../../attestation/evidence/policy.ts'
 import { buildTrieProof } from '../../../attestation/evidence/trie.ts'
 import type { JsonObject } from '../../../attestation/json/value.ts'
-import type { LogProof } from '../../../attestation/log-proof.ts'
+import type { LogProof } from '../../../attestation/log-proof-form.ts'
 import { signAnchorTransaction } from '../../../src/chain/anchor-transaction.ts'
 import { AFFIDAVIT } from '../../../src/chain/contract/artifact.ts'
 import { MADE_AT } from '../../support/nitro-builder/development-pki.ts'

@@ -13,11 +13,15 @@ import { REFUSED_CASES, STREAM_CASES } from './cases.ts'
 const IDENTITY = { id: 'chatcmpl-1', created: 1, model: 'm' }
 const QUESTION = { model: 'hostile', messages: [{ role: 'user', content: 'Hi' }] }
 
-/** The bytes of a stream, one by one. */
-const bytesOf = (events: readonly string[]): readonly Buffer[] =>
-  [...Buffer.from([...events, '[DONE]'].map((data) => `data: ${data}\n\n`).join(''))].map((byte) =>
-    Buffer.of(byte),
-  )
+const eventsOf = (events: readonly string[]): readonly Buffer[] =>
+  [...events, '[DONE]'].map((data) => Buffer.from(`data: ${data}\n\n`))
+
+/** The packets that a stream comes in: all at once, event by event, and byte by byte. */
+const DIVISIONS: readonly ((events: readonly string[]) => readonly Buffer[])[] = [
+  (events) => [Buffer.concat(eventsOf(events))],
+  eventsOf,
+  (events) => [...Buffer.concat(eventsOf(events))].map((byte) => Buffer.of(byte)),
+]
 
 type Choice = JsonObject & { readonly delta: JsonObject }
 const choicesIn = (chunks: readonly JsonObject[]) =>
@@ -45,11 +49,11 @@ function readDirectly(events: readonly string[]): readonly JsonObject[] {
     })
 }
 
-/** Byte by byte through the agent, then as the gateway gives it to callers. */
-function readOfNode(events: readonly string[]): readonly JsonObject[] {
+/** Through the agent, then as the gateway gives it to callers. */
+function readOfNode(packets: readonly Buffer[]): readonly JsonObject[] {
   const parser = new AnswerParser()
   const reader = createNodeChunks({ identity: IDENTITY, choicesAsked: 1 })
-  const steps = [...bytesOf(events).map((packet) => parser.push(packet)), parser.end()]
+  const steps = [...packets.map((packet) => parser.push(packet)), parser.end()]
   const given = steps.flatMap(({ chunks, fault }) => {
     if (fault !== null) throw fault
     return chunks.flatMap(({ text }) => reader.push(JSON.parse(text)))
@@ -60,8 +64,7 @@ function readOfNode(events: readonly string[]): readonly JsonObject[] {
 
 let provider: HostileProvider
 let enclave: TestEnclave
-let events: readonly string[] = []
-let large: Buffer | null = null
+let packets: readonly Buffer[] = []
 let document: string | null = null
 
 beforeAll(async () => {
@@ -70,7 +73,7 @@ beforeAll(async () => {
       document === null
         ? [
             send(EVENT_STREAM_HEAD),
-            ...(large === null ? bytesOf(events) : [large]).map((byte) => send(chunked(byte))),
+            ...packets.map((packet) => send(chunked(packet))),
             send(chunked('')),
           ]
         : [send(document)],
@@ -91,16 +94,16 @@ describe('what providers and backends send, as all readers see it', () => {
   it.each(STREAM_CASES)(
     '$name is read alike by chunks, by nodes and in the enclave',
     async (one) => {
-      const { given, stopReason } = one
-      events = one.events
-      const { chunks, fault, sealed } = await enclave.stream(QUESTION)
-      expect(fault).toBeNull()
-      expect(sealed?.outcome).toBe('complete')
-      for (const read of [
-        readDirectly(events),
-        readOfNode(events),
-        chunks as unknown as readonly JsonObject[],
-      ]) {
+      const { given, stopReason, events } = one
+      const reads = [readDirectly(events)]
+      for (const divide of DIVISIONS) {
+        packets = divide(events)
+        const { chunks, fault, sealed } = await enclave.stream(QUESTION)
+        expect(fault).toBeNull()
+        expect(sealed?.outcome).toBe('complete')
+        reads.push(readOfNode(packets), chunks as unknown as readonly JsonObject[])
+      }
+      for (const read of reads) {
         expect(givenIn(read)).toEqual(given)
         expect(choicesIn(read).at(-1)?.stop_reason).toBe(stopReason)
       }
@@ -111,11 +114,8 @@ describe('what providers and backends send, as all readers see it', () => {
   it('an image of 6 MiB in one event passes the enclave, as it does without a stream', async () => {
     const url = `data:image/png;base64,${'A'.repeat(6 * 2 ** 20)}`
     const delta = { images: [{ type: 'image_url', image_url: { url } }] }
-    large = Buffer.from(
-      `data: ${JSON.stringify({ choices: [{ index: 0, delta, finish_reason: 'stop' }] })}\n\ndata: [DONE]\n\n`,
-    )
+    packets = eventsOf([JSON.stringify({ choices: [{ index: 0, delta, finish_reason: 'stop' }] })])
     const { chunks, sealed } = await enclave.stream(QUESTION)
-    large = null
     expect(sealed?.outcome).toBe('complete')
     expect(givenIn(chunks as unknown as readonly JsonObject[])).toEqual([
       delta,
@@ -138,11 +138,14 @@ describe('what providers and backends send, as all readers see it', () => {
   })
 
   it.each(REFUSED_CASES)('$name is refused by chunks, of nodes and in the enclave', async (one) => {
-    events = one.events
+    const { events } = one
     expect(() => readDirectly(events)).toThrow(FormatError)
-    expect(() => readOfNode(events)).toThrow(FormatError)
-    const { fault, sealed } = await enclave.stream(QUESTION)
-    expect(fault?.code).toBe('provider_error')
-    expect(sealed?.outcome ?? 'upstream_error').toBe('upstream_error')
+    for (const divide of DIVISIONS) {
+      packets = divide(events)
+      expect(() => readOfNode(packets)).toThrow(FormatError)
+      const { fault, sealed } = await enclave.stream(QUESTION)
+      expect(fault?.code).toBe('provider_error')
+      expect(sealed?.outcome ?? 'upstream_error').toBe('upstream_error')
+    }
   })
 })

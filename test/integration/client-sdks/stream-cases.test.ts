@@ -141,3 +141,60 @@ describe.each([
     if (text !== null) expect(said).toBe(text)
   })
 })
+
+/**
+ * The rules by which OpenAI's library for Python puts deltas together (`accumulate_delta` of its
+ * streaming helpers): texts and numbers are added, items of lists found by `index`.
+ */
+function accumulate(before: Record<string, unknown>, delta: Record<string, unknown>): void {
+  for (const [name, value] of Object.entries(delta)) {
+    const known = before[name] ?? null
+    if (known === null || name === 'index' || name === 'type') before[name] = value
+    else if (typeof known === 'string' && typeof value === 'string') before[name] = known + value
+    else if (typeof known === 'number' && typeof value === 'number') before[name] = known + value
+    else if (Array.isArray(known) && Array.isArray(value)) accumulateItems(known, value)
+    else if (isRecord(known) && isRecord(value)) accumulate(known, value)
+  }
+}
+
+function accumulateItems(known: unknown[], items: readonly unknown[]): void {
+  if (!known.some(isRecord)) {
+    known.push(...items)
+    return
+  }
+  for (const item of items) {
+    if (!isRecord(item)) throw new TypeError('unexpected list delta entry is not a dictionary')
+    const { index } = item
+    if (typeof index !== 'number')
+      throw new TypeError('expected list delta entry to have an `index` key')
+    const before = known[index]
+    if (before === undefined) known.splice(index, 0, item)
+    else if (isRecord(before)) accumulate(before, item)
+    else throw new TypeError('not handled yet')
+  }
+}
+
+function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+it.each(STREAM_CASES)(
+  'the rules of the Python library read the stream with $name to its end',
+  (one) => {
+    const { text, calls } = prepare(one)
+    const message: Record<string, unknown> = {}
+    for (const { choices } of structuredClone(chunks) as unknown as readonly {
+      readonly choices: readonly { readonly delta: Record<string, unknown> }[]
+    }[])
+      for (const { delta } of choices) accumulate(message, delta)
+    if (text !== null) expect(message.content).toBe(text)
+    const found = (message.tool_calls ?? []) as Required<Message>['tool_calls']
+    expect(
+      found.map(({ id, function: called }) => ({
+        id,
+        name: called?.name,
+        arguments: called?.arguments,
+      })),
+    ).toEqual(calls)
+  },
+)

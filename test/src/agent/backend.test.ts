@@ -65,6 +65,35 @@ describe('createBackend', () => {
     ])
   })
 
+  // https://github.com/runpod-workers/worker-vllm/issues/57
+  it.each([
+    [{ 'content-type': 'application/json' }, '{"error":{"message":"CUDA out of memory"}}', 'CUDA'],
+    [{ 'content-type': 'application/json' }, '{}', 'application/json'],
+    [{ 'content-type': 'text/html' }, '<html>', 'an HTML page'],
+    // https://github.com/agentgateway/agentgateway/issues/621
+    [{ 'content-type': 'text/event-stream', 'content-encoding': 'gzip' }, 'x', 'compressed'],
+  ])(
+    'a backend that answers a stream with %j and %s is told by what came: %s',
+    async (headers, body, words) => {
+      const { backend } = await start((response) => {
+        response.writeHead(200, headers)
+        response.end(body)
+      })
+      await expect(read(backend)).rejects.toThrow(words)
+    },
+  )
+
+  it('a backend is asked not to compress, and its key is in no message', async () => {
+    let asked = ''
+    const { backend } = await start((response) => {
+      asked = String(response.req.headers['accept-encoding'])
+      response.writeHead(401, { 'content-type': 'application/json' })
+      response.end('{"error":"no such key: backend-key"}')
+    })
+    await expect(read(backend)).rejects.toThrow('no such key: [credential]')
+    expect(asked).toBe('identity')
+  })
+
   it('a connection to a backend is used again after a whole answer, also when it ends after its end mark', async () => {
     const { server, backend } = await start((response) => {
       writeEvents(response, [textChunk('a', 'stop'), '[DONE]'])
