@@ -151,7 +151,7 @@ const SHADOWED_THROWS: readonly RegExp[] = [
   // Not thrown as a refusal of its own: passed on, or put into the words of another one.
   /finding\.ts: attempted\.fault/,
   /verify-bundle\.ts: fault/,
-  /anchor-checks\.ts: new ProofError\('not_mined'/,
+  /anchor-checks\.ts: new ProofError\('no_block'/,
   // The point is needed again for every signature.
   /account\.ts: new FormatError\( 'invalid_public_key'/,
   // What follows cannot go on with what is there, or finds another difference in it.
