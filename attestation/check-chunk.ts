@@ -42,7 +42,8 @@ export type MergedMembers = Map<string, MergedValue>
  *   readers append and some put in place of the first, be the first empty text, or an `id` after
  *   the `name`;
  * - `changed_finish`: another role, call type or reason for the end than before;
- * - `unread_member`: a choice has a `message`, which some readers show and some do not.
+ * - `unread_member`: a choice has a `message`, or a chunk a `chunk` or the type `content.delta`,
+ *   which some readers heed and some do not.
  *
  * Changes nothing, so that a chunk that is refused is no part of the assembly.
  */
@@ -51,6 +52,9 @@ export function checkChunk(assembly: Assembly, chunk: JsonObject): void {
     throw invalidChunk('expected object to be chat.completion.chunk')
   // Null too: some readers ask only whether it is there.
   if (memberOf(chunk, 'error') !== undefined) throw invalidChunk('expected no error')
+  // LangChain for Python skips a chunk of that type, and reads choices in a member `chunk`.
+  if (memberOf(chunk, 'type') === 'content.delta' || isGiven(memberOf(chunk, 'chunk')))
+    throw new FormatError('unread_member', 'expected no chunk that some readers skip or look into')
   checkNames(chunk)
   checkIdentity(assembly, chunk)
   const usage = memberOf(chunk, 'usage')
@@ -64,22 +68,6 @@ export function checkChunk(assembly: Assembly, chunk: JsonObject): void {
     seen.add(index)
     checkChoice(assembly.choices.get(index), choice)
   }
-}
-
-/**
- * Checks that each choice of a kept stream begins with its role, as all that enclaves gave out do:
- * a reader that meets none shows no calls. Throws FormatError `invalid_chunk`. The chunks are those
- * that checkChunk accepted.
- */
-export function checkOpenings(chunks: readonly JsonObject[]): void {
-  const begun = new Set<Json | undefined>()
-  for (const { choices } of chunks)
-    for (const choice of isJsonArray(choices) ? choices.filter(isJsonObject) : []) {
-      const delta = memberOf(choice, 'delta')
-      if (!begun.has(choice.index) && !(isJsonObject(delta) && isGiven(memberOf(delta, 'role'))))
-        throw invalidChunk('expected each choice to begin with its role')
-      begun.add(choice.index)
-    }
 }
 
 /**

@@ -46,8 +46,6 @@ export {
   ENCRYPTION_KEY_SECONDS_MAX,
   type EncryptionKey,
   encryptionKeyDigest,
-  parseEncryptionKey,
-  verifyEncryptionKey,
 } from './encryption-key.ts'
 export { type ErasureStatement, type StatedAbsence, statedAbsence } from './erasure.ts'
 export { FormatError, ProofError } from './errors.ts'
@@ -69,7 +67,6 @@ export {
   type BootHead,
   type BootStatement,
   bootStatementUserData,
-  parseBootStatement,
 } from './evidence/boot-statement.ts'
 export {
   BUNDLE_FORMAT,
@@ -100,6 +97,7 @@ export {
   type BootStatementCheckName,
   type BootStatementFacts,
   type BootStatementReport,
+  parseBootStatement,
   verifyBootStatement,
 } from './evidence/verify-boot-statement.ts'
 export { verifyBundle } from './evidence/verify-bundle.ts'
@@ -186,6 +184,7 @@ export {
   writeSavedProof,
 } from './saved-proof.ts'
 export { type LogDomain, type TreeHead, treeHeadDigest, verifyTreeHead } from './tree-head.ts'
+export { parseEncryptionKey, verifyEncryptionKey } from './verify-encryption-key.ts'
 export {
   type RecordCheck,
   type RecordCheckName,

@@ -1,7 +1,7 @@
 import { addressOf, type PointRecovery, verifyCompletionSignature } from './account.ts'
 import { assembleCompletion } from './assemble-completion.ts'
 import { concatBytes, decodeBase64, decodeHex, encodeHex, equalBytes, sha256 } from './bytes.ts'
-import { checkOpenings } from './check-chunk.ts'
+import { checkOpenings } from './check-openings.ts'
 import {
   asksForUsage,
   hashChunks,

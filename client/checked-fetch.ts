@@ -36,6 +36,8 @@ export type CheckedFetchOptions = {
   readonly bytesMax: number
   /** Takes each proof before the end of its answer is given. What it throws refuses the answer. */
   readonly keep: (proof: Proof) => void | Promise<void>
+  /** Told whose proof that was, before the end of the answer is given. */
+  readonly bind: (answer: Response, proof: Proof) => void
   /** Unix milliseconds. */
   readonly now: () => number
 }
@@ -153,7 +155,10 @@ function readCredential(header: string | null): string | null | AffidavitError {
 }
 
 /** Rejects with the reason of a caller that leaves; what others wait for too goes on. */
-async function leavable<Value>(running: Promise<Value>, signal: AbortSignal): Promise<Value> {
+export async function leavable<Value>(
+  running: Promise<Value>,
+  signal: AbortSignal,
+): Promise<Value> {
   let leave: () => void = () => undefined
   const left = new Promise<never>((_, reject) => {
     leave = () => reject(signal.reason)
@@ -317,20 +322,25 @@ function checkStream(
   { body, ...so }: Answered & { readonly body: ReadableStream<Uint8Array> },
 ): Response {
   const stream = checkedStream(body, {
-    check: (chunks) => prove({ kind: 'stream', chunks, idempotent: so.call.isIdempotent }, so),
+    check: async (chunks) => {
+      const kept = { kind: 'stream', chunks, idempotent: so.call.isIdempotent } as const
+      so.options.bind(checked, await prove(kept, so))
+    },
     hold: so.options.hold,
     bytesMax: so.options.bytesMax,
     signal: so.signal,
   })
-  return likewise(response, stream)
+  const checked = likewise(response, stream)
+  return checked
 }
 
 async function checkWhole(response: Response, so: Answered): Promise<Response> {
   const bytes = await readAtMost(response, so.options.bytesMax)
   if (bytes === null)
     throw new AffidavitError('answer_too_large', `expected at most ${so.options.bytesMax} bytes`)
-  await prove({ kind: 'whole', answer: readAnswer(bytes) }, so)
+  const proof = await prove({ kind: 'whole', answer: readAnswer(bytes) }, so)
   const checked = likewise(response, bytes)
+  so.options.bind(checked, proof)
   // Whatever the gateway calls it: some clients give text in place of an object for other types.
   checked.headers.set('content-type', 'application/json')
   return checked
@@ -352,11 +362,14 @@ function readAnswer(bytes: Uint8Array): JsonObject {
   return answer
 }
 
-/** Resolves when the answer is what an expected enclave signed, and its proof is kept. */
-async function prove(answer: KeptAnswer, { call, options }: Answered): Promise<void> {
+/** The proof, kept, that the answer is what an expected enclave signed. */
+async function prove(answer: KeptAnswer, { call, options }: Answered): Promise<Proof> {
   const { notaries, now, keep } = options
   const checked = await checkAnswer(answer, { call, notaries })
-  await keep(createProof(checked, { request: call.request, answer, checkedAt: new Date(now()) }))
+  const kept = { request: call.request, answer, checkedAt: new Date(now()) }
+  const proof = createProof(checked, kept)
+  await keep(proof)
+  return proof
 }
 
 /** An answer like `response`, with another body, which is neither compressed nor as long. */

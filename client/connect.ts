@@ -105,7 +105,9 @@ export async function connect(given: ConnectOptions): Promise<Affidavit> {
   }
   const now = () => Date.now()
   const notaries = createNotaries(gateway, { policy: releases.policy, now })
-  const { proofs, add } = createProofs(countOf(options.proofsMax, 'proofsMax', PROOFS_MAX_DEFAULT))
+  const { proofs, add, bind } = createProofs(
+    countOf(options.proofsMax, 'proofsMax', PROOFS_MAX_DEFAULT),
+  )
   const listeners = new Set(options.onProof === undefined ? [] : [options.onProof])
   const baseURL = `${url}/v1/verified`
   const checkedFetch = createCheckedFetch({
@@ -120,6 +122,7 @@ export async function connect(given: ConnectOptions): Promise<Affidavit> {
       for (const listener of listeners) await listener(proof)
       add(proof)
     },
+    bind,
   })
   await notaries.refresh(signal)
   if (encrypt) await notaries.encryptionTarget({ gone: null })

@@ -1,6 +1,5 @@
 import { addressOf } from '../attestation/account.ts'
 import { decodeBase64, decodeHex, encodeHex, equalBytes, sha256 } from '../attestation/bytes.ts'
-import { parseEncryptionKey, verifyEncryptionKey } from '../attestation/encryption-key.ts'
 import { FormatError, ProofError } from '../attestation/errors.ts'
 import {
   type BootFacts,
@@ -25,6 +24,7 @@ import {
 } from '../attestation/nitro/verify-attestation.ts'
 import { NOTARIES_MAX } from '../attestation/notary-list.ts'
 import { nameRelease } from '../attestation/release/release-list.ts'
+import { parseEncryptionKey, verifyEncryptionKey } from '../attestation/verify-encryption-key.ts'
 import type { EncryptionTarget } from './encryption.ts'
 import { AffidavitError, type AffidavitErrorCode, reasonOf, shown, telling } from './errors.ts'
 import type { ExpectedPolicy } from './expectations.ts'

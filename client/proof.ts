@@ -70,6 +70,8 @@ export type Proofs = Iterable<Proof> & {
   readonly size: number
   /** The proof of a completion's hash (64 hex digits, with or without 0x). */
   get(hash: string): Proof | undefined
+  /** The proof of an answer of `fetch`, once its body was read to its end. */
+  of(answer: Response): Proof | undefined
   /** The newest one that is there. */
   readonly latest: Proof | undefined
   /** Forgets one, or all. */
@@ -82,15 +84,21 @@ function keyOf(hash: string | undefined): string {
   return String(hash).replace(/^0x/, '').toLowerCase()
 }
 
-/** Keeps up to `max` proofs; `add` takes in another. */
-export function createProofs(max: number): { readonly proofs: Proofs; add(proof: Proof): void } {
+/** Keeps up to `max` proofs; `add` takes in another, of an answer that `bind` names. */
+export function createProofs(max: number): {
+  readonly proofs: Proofs
+  add(proof: Proof): void
+  bind(answer: Response, proof: Proof): void
+} {
   const kept = new Map<string, Proof>()
+  const bound = new WeakMap<Response, Proof>()
   return {
     proofs: {
       get size() {
         return kept.size
       },
       get: (hash) => kept.get(keyOf(hash)),
+      of: (answer) => bound.get(answer),
       get latest() {
         return [...kept.values()].at(-1)
       },
@@ -98,6 +106,7 @@ export function createProofs(max: number): { readonly proofs: Proofs; add(proof:
       clear: () => kept.clear(),
       [Symbol.iterator]: () => kept.values(),
     },
+    bind: (answer, proof) => void bound.set(answer, proof),
     add(proof) {
       kept.delete(proof.hash)
       kept.set(proof.hash, proof)

@@ -12,9 +12,8 @@ import {
   type JsonObject,
 } from '../json/value.ts'
 import { type LogDomain, verifyTreeHead } from '../tree-head.ts'
-import { BUNDLE_DOCUMENT_BYTES_MAX } from './bundle-forms.ts'
 
-const { base64Of, countOf, textOf } = formsOf('invalid_boot_statement', 'boot statement: ')
+const { textOf } = formsOf('invalid_boot_statement', 'boot statement: ')
 
 /** What `format` is in a boot statement. */
 export const BOOT_STATEMENT_FORMAT = 'affidavit-boot-statement'
@@ -57,18 +56,6 @@ export function parseBootHeads(json: Json | undefined): readonly BootHead[] {
   if (heads.some(({ notary }, at) => at > 0 && notary <= (heads[at - 1]?.notary ?? '')))
     throw invalid('heads in ascending order of their notaries, each once')
   return heads
-}
-
-/**
- * The boot statement that attacker-controlled `json` is. Throws FormatError
- * `invalid_boot_statement` naming the member.
- */
-export function parseBootStatement(json: Json): BootStatement {
-  if (!isJsonObject(json) || !hasExactMembers(json, MEMBERS))
-    throw invalid(`exactly ${MEMBERS.join(', ')}`)
-  const createdAt = countOf(json.created_at, 'created_at')
-  const document = base64Of(json.document, 'document', BUNDLE_DOCUMENT_BYTES_MAX)
-  return { heads: parseBootHeads(json.heads), created_at: createdAt, document }
 }
 
 /**
@@ -122,7 +109,6 @@ export function bootStatementUserData({
   return sha256(encodeUtf8(canonicalizeJson(statement)))
 }
 
-const MEMBERS = ['heads', 'created_at', 'document'] as const
 const HEAD_MEMBERS = ['notary', 'size', 'root', 'signature'] as const
 const ADDRESS_FORM = /^0x[0-9a-f]{40}$/
 const ROOT = { form: /^[0-9a-f]{64}$/, expectation: '32 bytes of hex' }

@@ -2,6 +2,7 @@ import type { PointRecovery } from '../account.ts'
 import { decodeBase64, encodeHex, equalBytes } from '../bytes.ts'
 import { ProofError } from '../errors.ts'
 import { attempt, type Check, check, need, reasonOf } from '../finding.ts'
+import { formsOf } from '../json/forms.ts'
 import type { Json } from '../json/value.ts'
 import { decodeAttestationPayload } from '../nitro/document.ts'
 import { hasOwnMembersAlone, ownMembers } from '../own-members.ts'
@@ -13,10 +14,12 @@ import {
 } from './boot-configuration.ts'
 import {
   type BootHead,
+  type BootStatement,
   bootStatementUserData,
-  parseBootStatement,
+  parseBootHeads,
   verifyBootHeads,
 } from './boot-statement.ts'
+import { BUNDLE_DOCUMENT_BYTES_MAX } from './bundle-forms.ts'
 import {
   checkCreatedAt,
   checkDocumentKey,
@@ -156,4 +159,17 @@ function readOwn<Given extends BundleContext>(given: Given): Given {
 
 function domainOf({ chainId, contract }: BootFacts) {
   return { chainId, contract }
+}
+
+const { base64Of, countOf, membersOf } = formsOf('invalid_boot_statement', 'boot statement: ')
+
+/**
+ * The boot statement that attacker-controlled `json` is. Throws FormatError
+ * `invalid_boot_statement` naming the member.
+ */
+export function parseBootStatement(json: Json): BootStatement {
+  const given = membersOf(json, 'it', ['heads', 'created_at', 'document'])
+  const createdAt = countOf(given.created_at, 'created_at')
+  const document = base64Of(given.document, 'document', BUNDLE_DOCUMENT_BYTES_MAX)
+  return { heads: parseBootHeads(given.heads), created_at: createdAt, document }
 }

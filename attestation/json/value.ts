@@ -32,6 +32,12 @@ export function memberAt(value: Json | undefined, ...path: readonly string[]): J
   )
 }
 
+/** Whether `object` has any member. */
+export function hasMembers(object: JsonObject): boolean {
+  for (const _ in object) return true
+  return false
+}
+
 /** Whether `object` has exactly the members `names`: none missing, none more. */
 export function hasExactMembers<Name extends string>(
   object: JsonObject,

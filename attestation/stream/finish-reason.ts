@@ -13,19 +13,25 @@ export function readFinishReason(given: Json | undefined): FinishReason | null {
   if (given === undefined || given === null || given === '') return null
   if (typeof given !== 'string') throw invalidChunk('expected finish_reason to be a string or null')
   const reason = REASONS.get(given.toLowerCase()) ?? 'stop'
-  if (reason === BROKEN_OFF)
+  if (BROKEN_OFF.test(given))
     throw invalidChunk('expected a whole answer, got a finish_reason that says it broke off')
   return { reason, word: reason === given ? null : given }
 }
 
-const BROKEN_OFF = 'broken off'
+/** As DeepSeek's `insufficient_system_resource` and Zhipu's `network_error`. */
+const BROKEN_OFF = /abort|cancel|error|fail|insufficient|interrupt|timed?_?out/i
 
 const REASONS: ReadonlyMap<string, string> = new Map(
   Object.entries({
-    length: ['length', 'max_tokens', 'max_output_tokens', 'model_length'],
+    length: [
+      ...['length', 'max_length', 'max_tokens', 'max_output_tokens', 'model_length'],
+      'model_context_window_exceeded',
+    ],
     tool_calls: ['tool_calls', 'tool_call', 'tool_use'],
     function_call: ['function_call'],
-    content_filter: ['content_filter', 'content_filtered', 'safety', 'sensitive', 'refusal'],
-    [BROKEN_OFF]: ['error', 'abort', 'aborted', 'cancelled', 'canceled', 'timeout'],
+    content_filter: [
+      ...['content_filter', 'content_filtered', 'safety', 'sensitive', 'refusal'],
+      ...['blocklist', 'prohibited_content', 'recitation'],
+    ],
   }).flatMap(([reason, words]) => words.map((word) => [word, reason] as const)),
 )

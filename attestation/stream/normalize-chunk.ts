@@ -62,11 +62,13 @@ export function normalizeChunk(
   given: JsonObject,
 ): { readonly state: ChunkState; readonly chunks: readonly JsonObject[] } {
   // An error that is one ended the stream before; a null one would end it for readers that ask only
-  // whether it is there.
+  // whether it is there. Of type and chunk, see checkChunk.
   const {
     id,
     object: _,
     error: __,
+    type: ___,
+    chunk: ____,
     created,
     model,
     choices,
@@ -76,18 +78,18 @@ export function normalizeChunk(
   const rest = withoutOddTexts(stripProofMembers(others))
   const state: ChunkState = {
     ...before,
-    id: before.id ?? (typeof id === 'string' && id !== '' ? id : null),
+    id: before.id ?? nameOf(id),
     created:
       before.created ??
       (typeof created === 'number' && Number.isSafeInteger(created) && created > 0
         ? created
         : null),
-    model: before.model ?? (typeof model === 'string' && model !== '' ? model : null),
+    model: before.model ?? nameOf(model),
     usage: isJsonObject(usage) ? usage : before.usage,
   }
   let read = before.choices
-  const groups: JsonObject[][] = []
-  const slots = new Map<number, number>()
+  const groups: JsonObject[][] = [[], [], []]
+  const seen = new Set<number>()
   for (const [position, item] of listOf(choices).entries()) {
     const choice = objectOf(item, 'each choice')
     const index = indexOf(choice.index ?? position, 'a choice')
@@ -95,18 +97,16 @@ export function normalizeChunk(
     // never given.
     if (index >= Math.max(1, terms.choicesAsked))
       throw invalidChunk('expected no more choices than were asked for')
+    if (seen.has(index)) throw invalidChunk('expected each choice once in a chunk')
+    seen.add(index)
     const reading = readChoice(read.get(index), { ...choice, index }, (place) =>
       callId(terms.fallback, index, place),
     )
     if (reading.state !== read.get(index)) read = new Map(read).set(index, reading.state)
-    for (const [phase, part] of reading.parts.entries()) {
-      if (part === null) continue
-      const slot = Math.max(phase, slots.get(index) ?? 0)
-      slots.set(index, slot + 1)
-      groups[slot] = [...(groups[slot] ?? []), part]
-    }
+    for (const [phase, part] of reading.parts.entries())
+      if (part !== null) groups[phase]?.push(part)
   }
-  const filled = groups.filter((group) => group !== undefined)
+  const filled = groups.filter((group) => group.length > 0)
   if (filled.length === 0)
     return {
       state: { ...state, choices: read, carried: carryMembers(state.carried, rest) },
@@ -116,7 +116,9 @@ export function normalizeChunk(
   const members = { ...state.carried, ...rest }
   return {
     state: { ...identity, choices: read, carried: {} },
-    chunks: filled.map((group) => makeChunk(identity, { members, choices: group })),
+    chunks: filled.map((group, place) =>
+      makeChunk(identity, { members: place === 0 ? members : {}, choices: group }),
+    ),
   }
 }
 
@@ -155,6 +157,15 @@ export function isFinished({ choices }: ChunkState): boolean {
     choices.size > 0 && [...choices.values()].every(({ finishReason }) => finishReason !== null)
   )
 }
+
+/** Each chunk repeats it. */
+function nameOf(value: Json | undefined): string | null {
+  const isName = typeof value === 'string' && value !== '' && value.length <= NAME_LENGTH_MAX
+  return isName ? value : null
+}
+
+/** UTF-16 units of an id or a model: theirs have at most a hundred. */
+const NAME_LENGTH_MAX = 256
 
 /** SDKs have these two as texts. */
 function withoutOddTexts(members: JsonObject): JsonObject {

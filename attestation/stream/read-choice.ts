@@ -1,6 +1,13 @@
 import { invalidChunk, objectOf } from '../chunk-forms.ts'
 import { FormatError } from '../errors.ts'
-import { isJsonArray, isJsonObject, type Json, type JsonObject, setMember } from '../json/value.ts'
+import {
+  hasMembers,
+  isJsonArray,
+  isJsonObject,
+  type Json,
+  type JsonObject,
+  setMember,
+} from '../json/value.ts'
 import { readFinishReason } from './finish-reason.ts'
 import { type CallTerms, readToolCalls, type ToolCall } from './tool-calls.ts'
 
@@ -13,8 +20,10 @@ export type ChoiceState = {
   readonly content: 'text' | 'parts' | null
   /** Halves of characters that end texts so far, by the paths of these. */
   readonly halves: ReadonlyMap<string, string>
-  /** Ids, names, types and formats that were given, by their paths. */
-  readonly given: ReadonlyMap<string, string>
+  /** Numbers, ids, names, types and formats that were given, by their paths. */
+  readonly given: ReadonlyMap<string, Json>
+  /** What members that are not known here began as, by their paths. */
+  readonly kinds: ReadonlyMap<string, string>
 }
 
 /** The same while a chunk is read: what changes is replaced, never changed in place. */
@@ -27,6 +36,7 @@ const NEW_CHOICE: ChoiceState = {
   content: null,
   halves: new Map(),
   given: new Map(),
+  kinds: new Map(),
 }
 
 /**
@@ -93,7 +103,8 @@ function settled(before: ChoiceState | undefined, open: ChoiceState): ChoiceStat
     before.functionCall === open.functionCall &&
     before.content === open.content &&
     before.halves === open.halves &&
-    before.given === open.given
+    before.given === open.given &&
+    before.kinds === open.kinds
   return isSame ? before : open
 }
 
@@ -131,8 +142,10 @@ function readMember(
   }
   if (name === 'function_call') return readFunctionCall(choice, value, terms)
   if (name === 'content') return readContent(choice, value, terms)
+  if (name === 'refusal' && typeof value !== 'string')
+    throw changed('expected refusal to be text or null')
+  keepKind(choice, name, value)
   if (typeof value === 'string') return terms.join(name, value)
-  if (name === 'refusal') throw changed('expected refusal to be text or null')
   if (!isJsonObject(value)) return value
   const members = terms.once(name, value)
   return hasMembers(members) ? members : null
@@ -151,7 +164,14 @@ function readContent(choice: OpenChoice, value: Json, { join }: CallTerms): Json
   if (value.length === 0) return null
   if (choice.content === 'text') throw changed('expected content to go on as text')
   choice.content = 'parts'
-  return value
+  return value.map(withoutIndex)
+}
+
+/** Parts are appended, but by readers for which an index says where one goes on. */
+function withoutIndex(part: Json): Json {
+  if (!isJsonObject(part) || part.index === undefined) return part
+  const { index: _, ...others } = part
+  return others
 }
 
 /** The older form of a tool call: a name, once, and arguments. */
@@ -171,7 +191,7 @@ function joinHalves(choice: OpenChoice, path: string, text: string): string {
   const half = choice.halves.get(path) ?? ''
   const whole = half + text
   const last = whole.charCodeAt(whole.length - 1)
-  const isHalf = last >= 0xd800 && last <= 0xdbff && choice.halves.size < PLACES_MAX
+  const isHalf = last >= 0xd800 && last <= 0xdbff
   if (half === '' && !isHalf) return text
   const halves = new Map(choice.halves)
   if (isHalf) halves.set(path, whole.slice(-1))
@@ -189,19 +209,34 @@ function readOnce(choice: OpenChoice, path: string, members: JsonObject): JsonOb
   for (const [name, value] of Object.entries(members)) {
     if (value === null) continue
     const place = `${path} ${name}`
+    keepKind(choice, place, value)
     if (isJsonObject(value)) setMember(read, name, readOnce(choice, place, value))
-    else if (typeof value !== 'string') setMember(read, name, value)
-    else if (!GIVEN_ONCE.has(name)) setMember(read, name, joinHalves(choice, place, value))
-    else if (choice.given.get(place) !== value) {
-      if (choice.given.size < PLACES_MAX) choice.given = new Map(choice.given).set(place, value)
+    else if (typeof value === 'string' && !GIVEN_ONCE.has(name))
+      setMember(read, name, joinHalves(choice, place, value))
+    else if (typeof value === 'object' || choice.given.get(place) !== value) {
+      if (typeof value !== 'object') choice.given = new Map(choice.given).set(place, value)
       setMember(read, name, value)
     }
   }
   return read
 }
 
-/** Places of ids, and of halves, that are remembered: a map of them is copied for each new one. */
-const PLACES_MAX = 64
+/** Some readers append what others replace, when a member goes on as another type. */
+function keepKind(choice: OpenChoice, path: string, value: Json): void {
+  if (path.length > PATH_LENGTH_MAX)
+    throw invalidChunk(`expected names of at most ${PATH_LENGTH_MAX} characters`)
+  const kind = isJsonArray(value) ? 'array' : typeof value
+  const known = choice.kinds.get(path)
+  if (known === kind) return
+  if (known !== undefined) throw changed('expected a member to go on in the type it began with')
+  if (choice.kinds.size >= PLACES_MAX)
+    throw invalidChunk(`expected at most ${PLACES_MAX} members beside the known ones`)
+  choice.kinds = new Map(choice.kinds).set(path, kind)
+}
+
+/** Members that are remembered: a map of them is copied for each new one. */
+const PLACES_MAX = 256
+const PATH_LENGTH_MAX = 1_024
 
 const GIVEN_ONCE: ReadonlySet<string> = new Set(['id', 'name', 'type', 'format'])
 
@@ -221,7 +256,7 @@ function finishTexts(choice: OpenChoice, delta: Record<string, Json>): void {
 function readLogprobs(stated: Json | undefined): JsonObject | null {
   if (!isJsonObject(stated)) return null
   const { content, refusal } = stated
-  const read = { ...stated, content: entriesOf(content), refusal: entriesOf(refusal) }
+  const read = { content: entriesOf(content), refusal: entriesOf(refusal) }
   return read.content === null && read.refusal === null ? null : read
 }
 
@@ -248,11 +283,6 @@ export function withoutNulls(members: JsonObject): JsonObject {
   for (const [name, value] of Object.entries(members))
     if (value !== null) setMember(kept, name, value)
   return kept
-}
-
-function hasMembers(object: JsonObject): boolean {
-  for (const _ in object) return true
-  return false
 }
 
 function changed(message: string): FormatError {

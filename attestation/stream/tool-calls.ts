@@ -1,6 +1,14 @@
 import { arrayOf, INDEX_MAX, invalidChunk, objectOf } from '../chunk-forms.ts'
 import { FormatError } from '../errors.ts'
-import { isCount, type Json, type JsonObject } from '../json/value.ts'
+import {
+  hasMembers,
+  isCount,
+  isJsonObject,
+  type Json,
+  type JsonObject,
+  memberOf,
+  setMember,
+} from '../json/value.ts'
 
 /** A tool call as far as its deltas have come. Its place in the list is its index for readers. */
 export type ToolCall = {
@@ -8,13 +16,9 @@ export type ToolCall = {
   readonly index: number | null
   readonly id: string | null
   readonly name: string | null
-  /** Whether its first delta was given out. Before its name has come, the rest waits here. */
+  /** Whether its first delta was given out. What came before its name waits for that. */
   readonly isBegun: boolean
-  readonly waiting: {
-    readonly text: string
-    readonly members: JsonObject
-    readonly own: JsonObject
-  }
+  readonly waiting: readonly JsonObject[]
 }
 
 /** What a choice's calls need beside themselves. */
@@ -30,18 +34,27 @@ export type CallTerms = {
 /**
  * Reads one delta's tool calls (attacker-controlled) and changes `calls`. They are numbered from 0
  * without gaps in the order in which they began, since readers fill arrays by these numbers; each
- * begins with id, type and name, and goes on without them. Null when nothing is to be given out.
- * Throws FormatError `invalid_chunk`, and `changed_name` for a second name of one call.
+ * begins with id, type and name, and goes on without them, once in a chunk. Null when nothing is to
+ * be given out. Throws FormatError `invalid_chunk`, `changed_name` for a second name of one call,
+ * and `changed_type` for a member that goes on as another type.
  */
 export function readToolCalls(calls: ToolCall[], given: Json, terms: CallTerms): Json {
-  const read = arrayOf(given, 'tool_calls').map((item) => readToolCall(calls, item, terms))
-  const told = read.filter((call) => call !== null)
-  return told.length === 0 ? null : told
+  const told = new Map<number, Merged>()
+  for (const item of arrayOf(given, 'tool_calls')) {
+    const { place, deltas } = readToolCall(calls, item, terms)
+    for (const delta of deltas) told.set(place, mergeInto(told.get(place) ?? {}, delta))
+  }
+  return told.size === 0 ? null : [...told].map(([index, call]) => ({ index, ...call }))
 }
 
-function readToolCall(calls: ToolCall[], given: Json, terms: CallTerms): JsonObject | null {
+/** The call's place, and what it adds there. */
+function readToolCall(
+  calls: ToolCall[],
+  given: Json,
+  terms: CallTerms,
+): { readonly place: number; readonly deltas: readonly JsonObject[] } {
   const { index, id, type, function: body, ...rest } = objectOf(given, 'each tool call')
-  const { name, arguments: text, ...added } = objectOf(body ?? {}, 'the function of a tool call')
+  const { name, arguments: stated, ...added } = objectOf(body ?? {}, 'the function of a tool call')
   const told = { index: readIndex(index), id: textOf(id, 'an id'), name: textOf(name, 'a name') }
   // Tools of other types cannot be asked for, and many readers break on calls of them.
   if ((textOf(type, 'the type of a tool call') ?? 'function') !== 'function')
@@ -49,45 +62,55 @@ function readToolCall(calls: ToolCall[], given: Json, terms: CallTerms): JsonObj
   const found = findCall(calls, told)
   const place = found < 0 ? calls.length : found
   if (place > INDEX_MAX) throw invalidChunk(`expected at most ${INDEX_MAX + 1} tool calls`)
-  const before = calls[place] ?? { ...told, name: null, isBegun: false, waiting: NOTHING }
+  const before = calls[place] ?? { ...told, name: null, isBegun: false, waiting: [] }
   if (before.name !== null && told.name !== null && told.name !== before.name)
     throw new FormatError('changed_name', 'expected the name of a call once')
   const path = `tool_calls ${place}`
-  const pieces = before.waiting.text + terms.join(path, textOf(text, 'arguments') ?? '')
-  const members = { ...before.waiting.members, ...terms.once(path, rest) }
-  const own = { ...before.waiting.own, ...added }
+  const text = terms.join(path, textOf(stated, 'arguments') ?? '')
+  const own = {
+    ...terms.once(`${path} function`, added),
+    ...(text === '' ? {} : { arguments: text }),
+  }
+  const delta = { ...terms.once(path, rest), ...(hasMembers(own) ? { function: own } : {}) }
+  const deltas = hasMembers(delta) ? [delta] : []
   const call = { ...before, id: before.id ?? told.id, name: before.name ?? told.name }
-  if (before.isBegun) {
-    calls[place] = { ...call, id: before.id }
-    return continueCall(place, members, pieces === '' ? own : { ...own, arguments: pieces })
+  if (before.isBegun) return { place, deltas }
+  const waiting = [...before.waiting, ...deltas]
+  if (call.name === null) {
+    if (waiting.length > WAITING_MAX || JSON.stringify(waiting).length > WAITING_LENGTH_MAX)
+      throw invalidChunk('expected the name of a call before its arguments')
+    calls[place] = { ...call, waiting }
+    return { place, deltas: [] }
   }
-  const isBegun = call.name !== null
-  const isWaitingTooLong =
-    pieces.length > WAITING_LENGTH_MAX || Object.keys(members).length > WAITING_MEMBERS_MAX
-  if (!isBegun && isWaitingTooLong)
-    throw invalidChunk('expected the name of a call before its arguments')
-  calls[place] = { ...call, isBegun, waiting: isBegun ? NOTHING : { text: pieces, members, own } }
-  if (!isBegun) return null
-  return {
-    index: place,
-    id: call.id ?? terms.makeId(place),
-    type: 'function',
-    ...members,
-    function: { ...own, name: call.name, arguments: pieces },
-  }
+  if (calls[place - 1]?.isBegun === false)
+    throw invalidChunk('expected tool calls to begin in their order')
+  calls[place] = { ...call, isBegun: true, waiting: [] }
+  const opening = { id: call.id ?? terms.makeId(place), type: 'function' }
+  return { place, deltas: [opening, { function: { name: call.name, arguments: '' } }, ...waiting] }
 }
 
-function continueCall(place: number, members: JsonObject, own: JsonObject): JsonObject | null {
-  const isCalled = Object.keys(own).length > 0
-  if (!isCalled && Object.keys(members).length === 0) return null
-  return { index: place, ...members, ...(isCalled ? { function: own } : {}) }
+type Merged = Record<string, Json>
+
+/** Adds a delta as readers do: texts and lists are appended, objects merged member by member. */
+function mergeInto(whole: Merged, delta: JsonObject): Merged {
+  for (const [name, value] of Object.entries(delta))
+    setMember(whole, name, merged(whole, name, value))
+  return whole
 }
 
-/** Arguments that wait for the name of their call, UTF-16 units. */
+function merged(whole: Merged, name: string, value: Json): Json {
+  const known = memberOf(whole, name)
+  if (known === undefined) return isJsonObject(value) ? mergeInto({}, value) : value
+  // What is known was made above.
+  if (isJsonObject(known) && isJsonObject(value)) return mergeInto(known as Merged, value)
+  if (typeof known !== typeof value || typeof known === 'object')
+    throw new FormatError('changed_type', 'expected a member of a call once, or as text')
+  return typeof known === 'string' ? known + String(value) : value
+}
+
+/** Deltas that wait for the name of their call, and the length of their JSON, UTF-16 units. */
+const WAITING_MAX = 64
 const WAITING_LENGTH_MAX = 64 * 1024
-const WAITING_MEMBERS_MAX = 64
-
-const NOTHING = { text: '', members: {}, own: {} }
 
 /**
  * Where the call that goes on stands in `calls`; -1 when another one begins. Some leave the index

@@ -206,14 +206,23 @@ class StreamRelay {
 
   /** The template of an event that was given out as this text; null when it is none. */
   private learn(data: string, given: string): TextTemplate | null {
-    const template = makeTextTemplate(data, (marked) => {
+    const template = makeTextTemplate(data, (marked) => this.giveMarked(marked))
+    return template !== null && matchText(template, data)?.given === given ? template : null
+  }
+
+  /** The one chunk that an event with other text would be given out as; null when it is none. */
+  private giveMarked(marked: string): JsonObject | null {
+    try {
       const step = normalizeChunk(this.input.stream, this.state, parseChunk(marked))
       const [chunk, ...others] = step.chunks
       if (chunk === undefined || others.length > 0) return null
-      if (this.state.choices !== step.state.choices) return null
-      return makeWellFormed(chunk) as JsonObject
-    })
-    return template !== null && matchText(template, data)?.given === given ? template : null
+      return this.state.choices === step.state.choices
+        ? (makeWellFormed(chunk) as JsonObject)
+        : null
+    } catch (error) {
+      if (error instanceof FormatError) return null
+      throw error
+    }
   }
 
   /** Gives the text of the chunk that was given out, if there was one and it was not held. */

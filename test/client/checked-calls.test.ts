@@ -385,6 +385,21 @@ describe('clients', () => {
 })
 
 describe('proofs', () => {
+  it('the proof of an answer is there once it was read, and of no other answer', async () => {
+    for (const stream of [false, true]) {
+      const body = JSON.stringify({ ...REQUEST, stream })
+      const answers = await Promise.all(
+        [1, 2].map(() => client.fetch(client.url, { method: 'POST', body })),
+      )
+      for (const answer of answers) {
+        const text = await answer.text()
+        const proof = client.proofs.of(answer)
+        expect(text).toContain(`"hash":"${proof?.hash}"`)
+      }
+      expect(client.proofs.of(new Response('{}'))).toBeUndefined()
+    }
+  })
+
   it('a proof that was deleted is not the latest proof', async () => {
     await ask()
     await ask()

@@ -160,10 +160,10 @@ export function openMemoryClient(
   )
   const options = { url: URL_OF_GATEWAY, apiKey: null, fetch: gateway, timeoutMs: 10_000 }
   const notaries = createNotaries(options, { policy, now })
-  const { proofs, add } = createProofs(100)
+  const { proofs, add, bind } = createProofs(100)
   const fetch = createCheckedFetch({
     ...{ baseURL: `${URL_OF_GATEWAY}/v1/verified`, fetch: gateway, notaries, now, keep: add },
-    ...{ encrypt, hold, bytesMax: 1_000_000 },
+    ...{ bind, encrypt, hold, bytesMax: 1_000_000 },
   })
   return Object.assign(client, {
     ...{ fetch, notaries, proofs, asked, bodies, enclave, ...kept },

@@ -1,6 +1,7 @@
 import { execFileSync, spawn } from 'node:child_process'
 import { mkdtempSync, readdirSync } from 'node:fs'
 import { request as httpRequest } from 'node:http'
+import { createConnection } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import OpenAI from 'openai'
@@ -105,6 +106,9 @@ describe('the proxy before an honest gateway', () => {
     }
     await until('all are over', () => proxy.calls.length === 20)
     expect(new Set(proxy.calls.map(({ proof }) => proof?.hash)).size).toBe(20)
+    // Each line has the proof of its own call: its request has the model and the form of that.
+    for (const { proof } of proxy.calls)
+      expect(proof?.answer.kind).toBe(proof?.request.stream === true ? 'stream' : 'whole')
   })
 
   it('the proxy takes the key of its caller, and passes errors on with their status', async () => {
@@ -142,11 +146,36 @@ describe('the proxy before an honest gateway', () => {
     const reply = await post(proxy, {}, { body: '{"model":"a","model":"b"}' })
     expect(reply.status).toBe(400)
     expect(await reply.json()).toMatchObject({ error: { code: 'invalid_request' } })
+    expect(proxy.calls).toMatchObject([{ verdict: 'error', detail: 'invalid_request' }])
+  })
+
+  it('the proxy tells whoever sends too much so, when all was sent', async () => {
+    const reply = await post(proxy, {}, { body: Buffer.alloc(64 * 2 ** 20 + 1, ' ') })
+    expect(reply.status).toBe(413)
+    expect(proxy.calls).toMatchObject([{ verdict: 'error', detail: 'payload_too_large' }])
+  })
+
+  it('the proxy stops while a request is still being sent', async () => {
+    const { connect: options } = expected
+    const other = await startProxy(await connect({ url: service.url, ...options }))
+    const { port } = new URL(other.baseURL)
+    const socket = createConnection(Number(port), '127.0.0.1').on('error', () => undefined)
+    socket.write(
+      'POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 9\r\n\r\nab',
+    )
+    const answered = new Promise((resolve) => socket.once('data', (data) => resolve(String(data))))
+    await new Promise<void>((resolve) => socket.once('connect', resolve))
+    expect((await fetch(`${other.baseURL}/models`)).status).toBe(200)
+    await other.close()
+    expect(await answered).toMatch(/^HTTP\/1.1 503 /)
+    expect(other.calls).toMatchObject([{ verdict: 'error', detail: 'stopping' }])
   })
 
   it.each([
     ['another host', { host: 'evil.example' }],
     ['a web page', { origin: 'https://evil.example' }],
+    ['a web page that names no origin', { 'sec-fetch-site': 'cross-site' }],
+    ['a web page of the same site', { 'sec-fetch-site': 'same-site' }],
   ])('the proxy refuses requests of %s', async (_, headers) => {
     const { port } = new URL(proxy.baseURL)
     const status = await new Promise((resolve, reject) => {

@@ -1,5 +1,6 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { leavable } from '../../../client/checked-fetch.ts'
 import type { Affidavit } from '../../../client/connect.ts'
 import { AffidavitError, reasonOf } from '../../../client/errors.ts'
 import type { Proof } from '../../../client/proof.ts'
@@ -10,11 +11,11 @@ export type ProxiedCall = {
   readonly model: string | null
   /**
    * `checked`: every check held. `refused`: one did not, and the caller was given an error.
-   * `error`: the gateway answered with an error, which is no completion. `left`: the caller went
-   * away.
+   * `error`: there was no answer to check: the gateway said so or cannot be reached, or the call
+   * was none. `left`: the caller went away.
    */
   readonly verdict: 'checked' | 'refused' | 'error' | 'left'
-  /** The check that failed, or the status of an error; null for the others. */
+  /** The code of what was refused, or of the error, or its status; null for the others. */
   readonly detail: string | null
   /** Of a checked call; else null. */
   readonly proof: Proof | null
@@ -55,8 +56,8 @@ const ANSWERED_HEADERS = [
  * streams back). What is refused is an error in OpenAI's form that names the check. Rejects when
  * the port is taken.
  *
- * Whoever can reach loopback can use it, with a key of their own. Web pages cannot: requests of
- * browsers, and those that name another host, are refused.
+ * Whoever can reach loopback can use it, with a key of their own. Requests that a browser makes for
+ * a web page, and those that name another host, are refused.
  */
 export async function serveProxy(options: {
   readonly affidavit: Affidavit
@@ -78,7 +79,7 @@ export async function serveProxy(options: {
     baseURL: `http://127.0.0.1:${port}/v1`,
     async close() {
       const closed = new Promise((resolve) => server.close(resolve))
-      stopping.abort(new Error('the proxy stops'))
+      stopping.abort(new Unanswered(503, 'stopping', 'the proxy stops'))
       await Promise.all(running)
       server.closeAllConnections()
       await closed
@@ -119,7 +120,7 @@ async function answer(
   }
   try {
     const path = pathOf(request)
-    const body = await readRequest(request)
+    const body = await leavable(readRequest(request), signal)
     if (path === '/chat/completions') model = modelOf(body)
     const asked = await affidavit.fetch(affidavit.baseURL + path, {
       method: request.method ?? 'GET',
@@ -128,13 +129,14 @@ async function answer(
       signal,
     })
     const isCompletion = path === '/chat/completions' && asked.ok
-    const hash = await pass(asked, response, signal)
-    if (isCompletion) end('checked', { proof: affidavit.proofs.get(hash ?? '') ?? null })
+    await pass(asked, response, signal)
+    if (isCompletion) end('checked', { proof: affidavit.proofs.of(asked) ?? null })
     else if (!asked.ok) end('error', { detail: `status ${asked.status}` })
   } catch (fault) {
     if (left.signal.aborted) return end('left')
-    refuse(response, fault)
-    end('refused', { detail: fault instanceof AffidavitError ? fault.code : reasonOf(fault) })
+    const told = describe(fault)
+    refuse(response, told)
+    end(told.isFinal ? 'refused' : 'error', { detail: told.error.code })
   }
 }
 
@@ -155,7 +157,8 @@ class Unanswered extends Error {
 function pathOf({ method, url = '/', headers }: IncomingMessage): string {
   // A page that a browser shows may name any host, and resolve it to this machine.
   const host = (headers.host ?? '').replace(/:\d+$/, '')
-  if (!['127.0.0.1', 'localhost', '[::1]'].includes(host) || headers.origin !== undefined)
+  const isOfPage = (headers['sec-fetch-site'] ?? 'none') !== 'none' || headers.origin !== undefined
+  if (!['127.0.0.1', 'localhost', '[::1]'].includes(host) || isOfPage)
     throw new Unanswered(403, 'not_local', 'expected a request to 127.0.0.1, and of no web page')
   const path = /^(?:\/v1)?(\/chat\/completions|\/models(?:\/[^/?#]+)?)(?:\?|$)/.exec(url)?.[1]
   if (path === undefined)
@@ -175,10 +178,12 @@ async function readRequest(request: IncomingMessage): Promise<Buffer<ArrayBuffer
   let bytes = 0
   for await (const part of request as AsyncIterable<Buffer>) {
     bytes += part.length
-    if (bytes > REQUEST_BYTES_MAX)
-      throw new Unanswered(413, 'payload_too_large', `expected at most ${REQUEST_BYTES_MAX} bytes`)
-    parts.push(part)
+    // What is too much is read all the same: who still sends would not see the answer.
+    if (bytes > REQUEST_BYTES_MAX) parts.length = 0
+    else parts.push(part)
   }
+  if (bytes > REQUEST_BYTES_MAX)
+    throw new Unanswered(413, 'payload_too_large', `expected at most ${REQUEST_BYTES_MAX} bytes`)
   return Buffer.concat(parts)
 }
 
@@ -201,48 +206,32 @@ function modelOf(body: Buffer | null): string | null {
   }
 }
 
-/**
- * Gives the caller what came. Resolves with the hash of the completion, null when there is none, as
- * soon as the caller has all. Rejects with the fault of an answer that is refused.
- */
-async function pass(
-  asked: Response,
-  response: ServerResponse,
-  signal: AbortSignal,
-): Promise<string | null> {
-  const type = asked.headers.get('content-type') ?? 'application/json'
-  const head = { 'content-type': type, 'cache-control': 'no-store' }
+/** Gives the caller what came. Rejects with the fault of an answer that is refused. */
+async function pass(asked: Response, response: ServerResponse, signal: AbortSignal): Promise<void> {
+  const isStream = /^text\/event-stream\b/i.test(asked.headers.get('content-type') ?? '')
+  const head = {
+    'content-type': isStream ? 'text/event-stream; charset=utf-8' : 'application/json',
+    'cache-control': 'no-store',
+    'x-content-type-options': 'nosniff',
+  }
   const more = ANSWERED_HEADERS.flatMap((name) => {
     const value = asked.headers.get(name)
     return value === null ? [] : [[name, value] as const]
   })
   const headers = { ...head, ...Object.fromEntries(more) }
-  if (!/^text\/event-stream\b/i.test(type)) {
+  if (!isStream) {
     const bytes = Buffer.from(await asked.arrayBuffer())
     response.writeHead(asked.status, headers).end(bytes)
-    return hashIn(bytes.toString('utf8'))
+    return
   }
-  let last = ''
   if (asked.body === null) throw new AffidavitError('cut_stream', 'expected a stream')
   for await (const part of asked.body) {
     // The first part decides: what is refused before it has a status of its own.
     if (!response.headersSent) response.writeHead(asked.status, headers)
     const isTaken = response.write(part)
-    last += Buffer.from(part).toString('latin1')
-    if (last.length > 2 * HASH_ROOM) last = last.slice(-HASH_ROOM)
     if (!isTaken) await drained(response, signal)
   }
   response.end()
-  return hashIn(last)
-}
-
-/** The end of a stream has its proof, of which the attestation document is the most: 16 KiB. */
-const HASH_ROOM = 64 * 1024
-
-/** The completion's hash, which the client has checked, in the text of its answer. */
-function hashIn(text: string): string | null {
-  const found = [...text.matchAll(/"hash"\s*:\s*"([0-9a-f]{64})"/g)].at(-1)
-  return found?.[1] ?? null
 }
 
 /** Resolves when the caller has taken what waits; rejects when it left, or the proxy stops. */
@@ -266,9 +255,21 @@ async function drained(response: ServerResponse, signal: AbortSignal): Promise<v
   })
 }
 
-/** Tells the caller that the answer is refused: with a status, or in the middle of a stream. */
-function refuse(response: ServerResponse, fault: unknown): void {
-  const { status, error } = describe(fault)
+/** What a caller is told in place of an answer. */
+type Told = {
+  readonly status: number
+  /** A check did not hold: a repeat would let the gateway choose among answers. */
+  readonly isFinal: boolean
+  readonly error: {
+    readonly message: string
+    readonly type: string
+    readonly param: null
+    readonly code: string
+  }
+}
+
+/** Tells the caller: with a status, or in the middle of a stream. */
+function refuse(response: ServerResponse, { status, isFinal, error }: Told): void {
   const text = JSON.stringify({ error })
   if (response.headersSent) {
     response.end(`data: ${text}\n\n`)
@@ -276,40 +277,23 @@ function refuse(response: ServerResponse, fault: unknown): void {
   }
   response.writeHead(status, {
     'content-type': 'application/json',
-    // A repeat would let the gateway choose among answers.
-    ...(status >= 500 && isFinal(fault) ? { 'x-should-retry': 'false' } : {}),
+    ...(isFinal ? { 'x-should-retry': 'false' } : {}),
   })
   response.end(text)
 }
 
-function isFinal(fault: unknown): boolean {
-  return fault instanceof AffidavitError && fault.status !== undefined
-}
-
-function describe(fault: unknown): {
-  readonly status: number
-  readonly error: {
-    readonly message: string
-    readonly type: string
-    readonly param: null
-    readonly code: string
+function describe(fault: unknown): Told {
+  const told = (status: number, code: string, message: string, isFinal = false): Told => {
+    const type = status < 500 ? 'invalid_request_error' : 'affidavit'
+    return { status, isFinal, error: { message, type, param: null, code } }
   }
-} {
-  const told = (status: number, code: string, message: string) => ({
-    status,
-    error: {
-      message,
-      type: status < 500 ? 'invalid_request_error' : 'affidavit',
-      param: null,
-      code,
-    },
-  })
   if (fault instanceof Unanswered) return told(fault.status, fault.code, fault.message)
   if (!(fault instanceof AffidavitError))
     return told(502, 'unreachable', `the gateway cannot be reached: ${reasonOf(fault)}`)
   const { code, message, checks } = fault
   if (code === 'invalid_request' || code === 'unsupported_call') return told(400, code, message)
+  if (fault.status === undefined) return told(502, code, message)
   const failed = checks.find(({ outcome }) => outcome === 'failed')
   const check = failed === undefined ? '' : ` at the check "${failed.name}"`
-  return told(502, code, `Affidavit refused the answer${check}: ${message}`)
+  return told(502, code, `Affidavit refused the answer${check}: ${message}`, true)
 }

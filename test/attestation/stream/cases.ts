@@ -261,14 +261,63 @@ export const STREAM_CASES: readonly StreamCase[] = [
     given: [{ content: 'Hi' }, ENDED],
   },
   {
-    name: 'one choice twice in a chunk',
+    name: 'a tool call twice in a chunk',
+    events: [
+      calls(
+        { index: 0, id: 'a', type: 'function', function: { name: 'f', arguments: '' } },
+        { index: 0, function: { arguments: '{' } },
+        { index: 0, function: { arguments: '}' } },
+      ),
+      calls({ index: 0, function: { arguments: ' ' } }, { index: 0, function: { arguments: ' ' } }),
+      end('tool_calls'),
+    ],
+    given: [given(begun(0, 'a', 'f', '{}')), given(goesOn(0, '  ')), CALLED],
+  },
+  {
+    name: 'members of a tool call before its name',
+    events: [
+      calls({ index: 0, extra: { sign: 'ab' }, function: { kind: 'x', arguments: '{' } }),
+      calls({ index: 0, id: 'a', extra: { sign: 'cd' }, function: { name: 'f', arguments: '}' } }),
+      end('tool_calls'),
+    ],
+    given: [
+      given({
+        ...begun(0, 'a', 'f', '{}'),
+        extra: { sign: 'abcd' },
+        function: { name: 'f', arguments: '{}', kind: 'x' },
+      }),
+      CALLED,
+    ],
+  },
+  {
+    // langchain-openai for Python, _convert_chunk_to_generation_chunk.
+    name: 'a type and a chunk that some readers heed',
     events: [
       JSON.stringify({
-        choices: ['H', 'i'].map((content) => ({ index: 0, delta: { content } })),
+        type: 'content.delta',
+        choices: [{ index: 0, delta: { content: 'not ' } }],
       }),
+      text('guilty'),
+      JSON.stringify({ choices: [], chunk: { choices: [{ delta: { content: ' at all' } }] } }),
       end(),
     ],
-    given: [{ content: 'H' }, { content: 'i' }, ENDED],
+    given: [{ content: 'not ' }, { content: 'guilty' }, ENDED],
+  },
+  {
+    name: 'a finish_reason for a context that is full',
+    events: [text('Hi'), end('model_context_window_exceeded')],
+    given: [{ content: 'Hi' }, { content: '', finish_reason: 'length' }],
+    stopReason: 'model_context_window_exceeded',
+  },
+  {
+    name: 'a number that comes with each part',
+    events: [choice({ audio: { expires_at: 7 } }), choice({ audio: { expires_at: 7 } }), end()],
+    given: [{ audio: { expires_at: 7 } }, ENDED],
+  },
+  {
+    name: 'content parts with an index',
+    events: [choice({ content: [{ index: 0, type: 'text', text: 'Hi' }] }), end()],
+    given: [{ content: [{ type: 'text', text: 'Hi' }] }, ENDED],
   },
 ]
 
@@ -283,7 +332,44 @@ export const REFUSED_CASES: readonly RefusedCase[] = [
   },
   { name: 'text after the finish_reason', events: [text('Hi'), end(), text('more')] },
   { name: 'two finish_reasons', events: [text('Hi'), end(), end('length')] },
-  { name: 'a finish_reason that says that it broke off', events: [text('Hi'), end('abort')] },
+  ...['abort', 'ERROR', 'insufficient_system_resource', 'network_error', 'timed_out'].map(
+    (word) => ({
+      name: `the finish_reason ${word}`,
+      events: [text('Hi'), end(word)],
+    }),
+  ),
+  {
+    name: 'one choice twice in a chunk',
+    events: [
+      JSON.stringify({ choices: ['H', 'i'].map((content) => ({ index: 0, delta: { content } })) }),
+      end(),
+    ],
+  },
+  {
+    name: 'a tool call that begins before the one that came first',
+    events: [
+      calls({ index: 0, function: { arguments: '{}' } }),
+      calls({ index: 1, id: 'b', function: { name: 'g', arguments: '' } }),
+      calls({ index: 0, id: 'a', function: { name: 'f' } }),
+      end('tool_calls'),
+    ],
+  },
+  ...[
+    ['text', 'a', { x: 1 }],
+    ['list', [{ x: 1 }], 'a'],
+    ['object', { x: 'a' }, { x: 1 }],
+  ].map(([kind, before, after]) => ({
+    name: `a ${kind} that goes on as another type`,
+    events: [choice({ reasoning: before ?? null }), choice({ reasoning: after ?? null }), end()],
+  })),
+  {
+    name: 'a member of a tool call that goes on as another type',
+    events: [
+      calls({ index: 0, id: 'a', extra: 'x', function: { name: 'f' } }),
+      calls({ index: 0, extra: ['x'] }),
+      end('tool_calls'),
+    ],
+  },
   {
     name: 'a second name of one tool call',
     events: [

@@ -232,9 +232,8 @@ describe('every chunk', () => {
         { stop_reason: 7 },
       ),
     ])
+    expect(given[0]).toMatchObject({ system_fingerprint: 'fp', x_extra: [1] })
     expect(given[1]).toMatchObject({
-      system_fingerprint: 'fp',
-      x_extra: [1],
       choices: [{ stop_reason: 7, delta: { content: 'a', audio: { id: 'x' } } }],
     })
   })
@@ -472,7 +471,7 @@ describe('a caller who kept the chunks', () => {
       id: text,
       created: fc.nat(),
       model: text,
-      choices: fc.array(choice, { maxLength: 3 }),
+      choices: fc.uniqueArray(choice, { maxLength: 3, selector: ({ index }) => index }),
       usage: nullable(fc.record({ total_tokens: fc.nat() })),
       system_fingerprint: nullable(text),
       hash: text,
@@ -543,15 +542,148 @@ describe('a caller who kept the chunks', () => {
 })
 
 describe('what a stream makes its reader remember', () => {
-  it('a stream makes its reader remember ids of so many places, and reads on beyond', () => {
-    const members = Object.fromEntries(
-      Array.from({ length: 20_000 }, (_, at) => [`m${at}`, { id: 'x', text: '\ud83d' }]),
+  it('a stream makes its reader remember so many members, and no long names', () => {
+    const delta = (count: number): JsonObject =>
+      Object.fromEntries(Array.from({ length: count }, (_, at) => [`m${at}`, { id: 'x' }]))
+    expect(() => run([chunk(delta(128)), chunk(delta(128))])).not.toThrow()
+    expect(() => run([chunk(delta(129))])).toThrow('expected at most 256 members')
+    const nested = { ['n'.repeat(1_000)]: { ['m'.repeat(23)]: 1 } }
+    expect(() => run([chunk(nested)])).not.toThrow()
+    expect(() => run([chunk({ ['n'.repeat(1_000)]: { ['m'.repeat(24)]: 1 } })])).toThrow(
+      'expected names of at most 1024 characters',
     )
-    const startedAt = performance.now()
-    const { state, given } = run([chunk(members), chunk({ m1: { id: 'x' }, m9999: { id: 'x' } })])
-    expect(performance.now() - startedAt).toBeLessThan(5_000)
-    expect(state.choices.get(0)?.given.size).toBeLessThanOrEqual(64)
-    expect(state.choices.get(0)?.halves.size).toBeLessThanOrEqual(64)
-    expect(deltasOf(given).at(-1)).toEqual({ m9999: { id: 'x' } })
+  })
+
+  it('a call makes its reader wait for its name through so many deltas, and so much text', () => {
+    const wait = (at: number) => chunk({ tool_calls: [{ index: 0, function: { [`k${at}`]: 1 } }] })
+    const deltas = Array.from({ length: 65 }, (_, at) => wait(at))
+    expect(() => run(deltas.slice(0, 64))).not.toThrow()
+    expect(() => run(deltas)).toThrow('expected the name of a call before its arguments')
+    const long = { tool_calls: [{ index: 0, function: { arguments: 'x'.repeat(64 * 1024) } }] }
+    expect(() => run([chunk(long)])).toThrow('expected the name of a call before its arguments')
+  })
+})
+
+describe('how much is given out', () => {
+  const size = (value: unknown) => JSON.stringify(value).length
+
+  it('a chunk that becomes several has its members in the first of them', () => {
+    const { given } = run([chunk({ content: 'a' }, { padding: 'p' }, { finish_reason: 'stop' })])
+    expect(given.map(({ padding = null }) => padding)).toEqual(['p', null, null])
+  })
+
+  it('an id or a model that is long is not repeated with each chunk', () => {
+    for (const name of ['id', 'model'] as const) {
+      const { given } = run([chunk({ content: 'a' }, { [name]: 'x'.repeat(257) })])
+      expect(given[0]?.[name]).toBe(terms.fallback[name])
+      const long = 'x'.repeat(256)
+      expect(run([chunk({ content: 'a' }, { [name]: long })]).given[0]?.[name]).toBe(long)
+    }
+  })
+
+  it.each([
+    ['many members', { pad: 'p'.repeat(200_000) }, { content: 'a' }],
+    ['long names', { id: 'i'.repeat(200_000), model: 'm'.repeat(200_000) }, { content: 'a' }],
+    [
+      'a long member of a call',
+      {},
+      { tool_calls: [{ function: { name: 'f' }, x: 'x'.repeat(200_000) }] },
+    ],
+  ])('what is given out of a chunk with %s is no multiple of it', (_, members, delta) => {
+    const first = chunk(delta, members, { finish_reason: 'stop' })
+    const { given } = run([first, ...Array.from({ length: 100 }, () => chunk(null, { a: 1 }))])
+    expect(size(given)).toBeLessThan(1.1 * size(first) + 10_000)
+  })
+})
+
+describe('whatever is given out', () => {
+  const name = fc.constantFrom(
+    ...[
+      'content',
+      'reasoning',
+      'refusal',
+      'audio',
+      'id',
+      'name',
+      'type',
+      'index',
+      'x',
+      '__proto__',
+    ],
+  )
+  const value = fc.letrec((tie) => ({
+    any: fc.oneof(
+      { depthSize: 'small' },
+      fc.constantFrom(null, '', 'a', '\ud83d', '\ude00', 0, 7, true),
+      fc.array(tie('any'), { maxLength: 2 }),
+      fc.dictionary(name, tie('any'), { maxKeys: 3 }),
+    ),
+  })).any
+  const body = fc.dictionary(
+    fc.constantFrom('name', 'arguments', 'x', 'id'),
+    fc.oneof(fc.constantFrom('f', '{', ''), value),
+    { maxKeys: 3 },
+  )
+  const call = fc.record(
+    {
+      index: fc.nat(2),
+      id: fc.constantFrom('a', 'b', ''),
+      type: fc.constant('function'),
+      x: value,
+      function: body,
+    },
+    { requiredKeys: [] },
+  )
+  const delta = fc.oneof(
+    fc.dictionary(name, value, { maxKeys: 3 }),
+    fc.record({ tool_calls: fc.array(call, { maxLength: 3 }) }),
+    fc.record({ function_call: body }),
+    fc.record({ content: fc.constantFrom('a', 'b', '') }),
+  )
+  const streamed = fc.record(
+    {
+      choices: fc.uniqueArray(
+        fc.record(
+          {
+            index: fc.nat(1),
+            delta,
+            finish_reason: fc.constantFrom(null, null, null, 'stop', 'error'),
+            logprobs: value,
+            message: value,
+          },
+          { requiredKeys: ['delta'] },
+        ),
+        { maxLength: 2, selector: ({ index }) => index },
+      ),
+      type: fc.constantFrom('content.delta', 'x'),
+      chunk: value,
+      error: fc.constant(null),
+      x: value,
+    },
+    { requiredKeys: ['choices'] },
+  )
+
+  it('whatever is given out of any stream passes checkChunk', () => {
+    let given = 0
+    fc.assert(
+      fc.property(fc.array(streamed, { minLength: 1, maxLength: 5 }), (chunks) => {
+        const assembly = emptyAssembly()
+        let state = NO_CHUNKS
+        for (const one of chunks as unknown as readonly JsonObject[]) {
+          let step: ReturnType<typeof normalizeChunk>
+          try {
+            step = normalizeChunk(three, state, one)
+          } catch (error) {
+            expect(error).toBeInstanceOf(FormatError)
+            return
+          }
+          state = step.state
+          for (const item of step.chunks) addChunk(assembly, makeWellFormed(item) as JsonObject)
+          given += step.chunks.length
+        }
+      }),
+      { numRuns: 5_000 },
+    )
+    expect(given).toBeGreaterThan(2_000)
   })
 })

@@ -65,11 +65,7 @@ describe('tool calls of a stream', () => {
   it('normalizeChunk gives an id, a type and a name once, where the provider repeats them', () => {
     const call = { index: 0, id: 'a', type: 'function', function: { name: 'f', arguments: 'x' } }
     const { given, message } = settle([{ tool_calls: [call] }, { tool_calls: [call, call] }])
-    expect(callsIn(given)).toEqual([
-      call,
-      { index: 0, function: { arguments: 'x' } },
-      { index: 0, function: { arguments: 'x' } },
-    ])
+    expect(callsIn(given)).toEqual([call, { index: 0, function: { arguments: 'xx' } }])
     expect(message).toMatchObject({
       tool_calls: [{ id: 'a', function: { name: 'f', arguments: 'xxx' } }],
     })

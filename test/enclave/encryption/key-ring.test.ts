@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { setImmediate as nextTick } from 'node:timers/promises'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
-import { verifyEncryptionKey } from '../../../attestation/encryption-key.ts'
+import { verifyEncryptionKey } from '../../../attestation/verify-encryption-key.ts'
 import {
   KEYS_MAX,
   type KeyRing,
