@@ -4,8 +4,9 @@ import { type EvidenceBundle, parseEvidenceBundle } from '../attestation/evidenc
 import type { BundleReport } from '../attestation/evidence/bundle-report.ts'
 import { verifyBundle } from '../attestation/evidence/verify-bundle.ts'
 import { canonicalizeJson } from '../attestation/json/canonical.ts'
-import { isJsonObject, type Json } from '../attestation/json/value.ts'
+import { isJsonObject, type Json, type JsonObject } from '../attestation/json/value.ts'
 import { hasOwnMembersAlone, ownMembers } from '../attestation/own-members.ts'
+import { writeSavedProof } from '../attestation/saved-proof.ts'
 import { fetchChainFacts } from './chain-facts.ts'
 import { AffidavitError, telling } from './errors.ts'
 import type { ExpectedPolicy } from './expectations.ts'
@@ -20,6 +21,8 @@ export type AnchoredOptions = {
   readonly confirmations?: number
   /** Default 120,000 ms. */
   readonly timeoutMs?: number
+  /** Key to ask the gateway with, in place of that of `connect`. */
+  readonly apiKey?: string
   readonly signal?: AbortSignal
 }
 
@@ -31,6 +34,11 @@ export type AnchoredEvidence = {
    * encrypted call, which the gateway cannot read, with what was kept of it.
    */
   readonly text: string
+  /**
+   * The text of one file with request, answer and bundle, which `affidavit verify` takes: it needs
+   * no gateway any longer.
+   */
+  save(): string
   /**
    * `verified`, or `consistent` without `rpc`, and of an encrypted stream whose usage was not asked
    * for: its chunks lack what the signed response has, and are bound by the stream hash that the
@@ -60,8 +68,9 @@ export async function awaitAnchor(
     readonly options: AnchoredOptions | string
   },
 ): Promise<AnchoredEvidence> {
-  const { gateway, policy } = so
-  const { timeoutMs, confirmations, rpc, signal } = readOptions(so.options)
+  const { policy } = so
+  const { timeoutMs, confirmations, rpc, signal, apiKey } = readOptions(so.options)
+  const gateway = apiKey === undefined ? so.gateway : { ...so.gateway, apiKey }
   const endMs = performance.now() + timeoutMs
   const path = `/v1/verified/chat/completions/${proof.hash}/evidence`
   for (let pauseMs = POLL_MS_MIN; ; pauseMs = Math.min(2 * pauseMs, POLL_MS_MAX)) {
@@ -86,7 +95,9 @@ export async function awaitAnchor(
           chain === null ? {} : { chain },
         )
         refuseInvalid(report)
-        return { bundle, text, report }
+        const { request, answer } = proof
+        const save = () => writeSavedProof({ request, answer, bundle: { ...(json as JsonObject) } })
+        return { bundle, text, report, save }
       }
     }
     if (performance.now() + pauseMs > endMs)
@@ -105,7 +116,13 @@ function readOptions(given: AnchoredOptions | string) {
   const unknown = Object.keys(asked).find((name) => !OPTIONS.has(name))
   if (unknown !== undefined)
     throw invalid(`expected options without ${unknown}: there are ${[...OPTIONS].join(', ')}`)
-  const { timeoutMs = TIMEOUT_MS_DEFAULT, confirmations = 1, rpc, signal } = ownMembers(asked)
+  const {
+    timeoutMs = TIMEOUT_MS_DEFAULT,
+    confirmations = 1,
+    rpc,
+    signal,
+    apiKey,
+  } = ownMembers(asked)
   if (!(typeof timeoutMs === 'number' && timeoutMs >= 0))
     throw invalid('expected timeoutMs to be 0 or more milliseconds')
   if (!(Number.isSafeInteger(confirmations) && confirmations > 0))
@@ -114,11 +131,13 @@ function readOptions(given: AnchoredOptions | string) {
     throw invalid('expected rpc to be a URL')
   if (signal !== undefined && !(signal instanceof AbortSignal))
     throw invalid('expected signal to be an AbortSignal')
-  return { timeoutMs, confirmations, rpc, signal }
+  if (apiKey !== undefined && typeof apiKey !== 'string')
+    throw invalid('expected apiKey to be text')
+  return { timeoutMs, confirmations, rpc, signal, apiKey }
 }
 
 const OPTIONS: ReadonlySet<string> = new Set<keyof AnchoredOptions>([
-  ...(['rpc', 'confirmations', 'timeoutMs', 'signal'] as const),
+  ...(['rpc', 'confirmations', 'timeoutMs', 'signal', 'apiKey'] as const),
 ])
 
 function invalid(message: string): AffidavitError {

@@ -1,6 +1,7 @@
 import type { KeptAnswer } from '../attestation/compare-exchange.ts'
 import type { JsonObject } from '../attestation/json/value.ts'
 import type { Receipt } from '../attestation/receipt.ts'
+import { sayVerdict } from '../attestation/report/say-verdict.ts'
 import { writeSavedProof } from '../attestation/saved-proof.ts'
 import type { AnswerCheck, CheckedAnswer } from './check-answer.ts'
 
@@ -19,9 +20,12 @@ export type Proof = {
   /** The body as it was sent, with its nonce. */
   readonly request: JsonObject
   readonly answer: KeptAnswer
-  /** The text of a file that `affidavit verify` takes. */
+  /**
+   * The text of a file that `affidavit verify` takes: without boot configuration and anchor, which
+   * `anchored` adds.
+   */
   save(): string
-  /** The checks, one to a line. */
+  /** The verdict, and the checks, one to a line. */
   toString(): string
 }
 
@@ -39,8 +43,14 @@ export function createProof(
     checks,
     ...kept,
     save: () => writeSavedProof({ request, answer }),
-    toString: () => printChecks(checks),
+    toString: () =>
+      `${sayVerdict('consistent', { failed: [], open: openIn(checks) })}\n${printChecks(checks)}`,
   }
+}
+
+/** What is left open of an answer that was taken: its anchor, at least. */
+function openIn(checks: readonly AnswerCheck[]): readonly string[] {
+  return checks.filter(({ outcome }) => outcome === 'not checked').map(({ name }) => name)
 }
 
 const OUTCOME_WIDTH = 'not checked'.length

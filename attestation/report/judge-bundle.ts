@@ -15,6 +15,8 @@ export type BundleJudgement = {
    * The report's; but `invalid` where the evidence is not of the request or answer that was given.
    */
   readonly verdict: BundleReport['verdict']
+  /** The needed checks that were not made, and that what its caller kept does not make up for. */
+  readonly open: BundleReport['open']
   /** Of the bundle by itself. */
   readonly report: BundleReport
   readonly comparison: ComparedExchange['checks']
@@ -48,8 +50,15 @@ export async function judgeBundle(
   })
   const { checks, told } = compareKept(isJsonObject(record) ? record : {}, kept)
   const differences = checks.filter(({ outcome }) => outcome === 'failed').map(({ name }) => name)
+  const isAnswered = checks.some(
+    ({ name, outcome }) => name === 'answer given' && outcome === 'passed',
+  )
+  // Chunks without usage do not make up the response, but the receipt has the hash of the chunks.
+  const open = report.open.filter((name) => !(isAnswered && name === 'response hash'))
+  const shown = report.verdict === 'consistent' && open.length === 0 ? 'verified' : report.verdict
   return {
-    verdict: differences.length > 0 ? 'invalid' : report.verdict,
+    verdict: differences.length > 0 ? 'invalid' : shown,
+    open,
     report,
     comparison: checks,
     differences,

@@ -38,8 +38,8 @@ export type EvidenceJudgement =
 
 /**
  * Judges evidence of whatever kind by what is expected of it, and compares it with what its caller
- * kept. Throws EvidenceError for expectations that evidence of this kind cannot be judged by, and
- * whatever `verifier` and `askChain` throw; never for what the evidence says.
+ * kept. What a record does not hold is not checked, whatever is expected of it. Throws
+ * EvidenceError, and whatever `verifier` and `askChain` throw; never for what the evidence says.
  *
  * Does NOT prove more than verifyBundle and verifyRecord say.
  */
@@ -55,21 +55,21 @@ export async function judgeEvidence(
 ): Promise<EvidenceJudgement> {
   const { expected, kept, verifier, askChain } = demands
   if (evidence.kind === 'bundle') {
+    if (evidence.kept !== undefined && (kept.requestBody ?? kept.answer) !== null)
+      throw new EvidenceError(
+        'answer_twice',
+        'expected no request and no answer beside a saved proof, which has both',
+      )
     const policy = bundlePolicyOf(expected)
     const judged = await judgeBundle(evidence.bundle, {
       policy,
       verifier,
-      kept: keptOf(kept),
+      kept: evidence.kept ?? keptOf(kept),
       askChain,
     })
     return { kind: 'bundle', ...judged }
   }
   const { subjects } = evidence
-  if (expected.configurations.length > 0 || expected.confirmationsMin !== null || askChain !== null)
-    throw new EvidenceError(
-      'bundle_needed',
-      'expected an evidence bundle: a record does not hold enough',
-    )
   checkComparable(subjects, kept)
   const records = await Promise.all(
     subjects.map((subject) =>

@@ -1,4 +1,5 @@
-import { decodeBase64, encodeHex, equalBytes } from '../bytes.ts'
+import { addressOf } from '../account.ts'
+import { decodeBase64, decodeHex, encodeHex, equalBytes } from '../bytes.ts'
 import { completeRecord, type KeptExchange } from '../compare-exchange.ts'
 import { type StatedAbsence, statedAbsence } from '../erasure.ts'
 import type { Judgement } from '../evidence/verdict.ts'
@@ -68,6 +69,8 @@ export type SubjectReport = {
   /** Why it is no more than consistent, though nothing failed. */
   readonly doubts: readonly Doubt[]
   readonly holder: Holder
+  /** Who signed, and when; null of a record that is not in order. */
+  readonly signed: Signed | null
   /** What was asked and said; of a record that is not in order, nothing. */
   readonly exchange: ToldExchange
 }
@@ -103,6 +106,14 @@ export type Holder = {
   readonly root: 'AWS' | 'given'
 } | null
 
+/** Who signed an answer, and when, Unix seconds by the enclave's clock. */
+export type Signed = {
+  readonly notary: string
+  readonly finishedAt: number
+  /** The release that the enclave runs, where one was expected. */
+  readonly release: ReleaseName | null
+}
+
 /**
  * Gives the report of one record from the library's checks and the one of its attestation document.
  */
@@ -131,6 +142,17 @@ function judgeReport(
       ...doubtOutcome(record, allowOutcome),
     ],
     holder: attestation.holder,
+    signed: ok ? signedOf(record, attestation.holder) : null,
+  }
+}
+
+/** By a record whose checks passed. */
+function signedOf(record: Json, holder: Holder): Signed {
+  const [key, finishedAt] = [memberAt(record, 'public_key'), memberAt(record, 'created_at')]
+  return {
+    notary: addressOf(decodeHex(String(key))),
+    finishedAt: Number(finishedAt),
+    release: holder?.release ?? null,
   }
 }
 
@@ -172,13 +194,11 @@ function doubtOutcome(record: Json, allowed: readonly Receipt['outcome'][]): rea
 }
 
 /**
- * What records come to, in the words of a bundle's report. `verified`: nothing failed, who holds
- * the key was established, and nothing else is in doubt.
+ * What records come to, in the words of a bundle's report: never `verified`, since they hold
+ * neither the boot configuration nor the anchor.
  */
 export function verdictOf(reports: readonly SubjectReport[]): Judgement<string>['verdict'] {
-  if (reports.some(({ ok }) => !ok)) return 'invalid'
-  const isOpen = reports.some(({ holder, doubts }) => holder === null || doubts.length > 0)
-  return isOpen ? 'consistent' : 'verified'
+  return reports.some(({ ok }) => !ok) ? 'invalid' : 'consistent'
 }
 
 /**

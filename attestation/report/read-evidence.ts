@@ -23,7 +23,6 @@ export type EvidenceCode =
   | 'answer_unfit' //      something that is no answer was given as the answer that was kept
   | 'answer_twice' //      an answer beside an answer
   | 'several_records' //   a page of records, and a request or answer of one call
-  | 'bundle_needed' //     an expectation that a record does not hold enough for
 
 /** What was given cannot be checked as it was given. Who gave it can mend that. */
 export class EvidenceError extends FormatError {
@@ -45,11 +44,16 @@ export type Subject = {
   readonly chunks?: readonly JsonObject[]
   /** Whether the call was sent with an `Idempotency-Key`. */
   readonly idempotent?: boolean
+  /** Whether it is a saved proof, which can be completed. */
+  readonly isSaved?: true
 }
 
-/** What there is to check: an evidence bundle, of whatever version, or records. */
+/**
+ * What there is to check: an evidence bundle, of whatever version, or records. `kept`: of the saved
+ * proof that has the bundle, the call itself.
+ */
 export type Evidence =
-  | { readonly kind: 'bundle'; readonly bundle: JsonObject }
+  | { readonly kind: 'bundle'; readonly bundle: JsonObject; readonly kept?: KeptExchange }
   | { readonly kind: 'records'; readonly subjects: readonly Subject[] }
 
 /**
@@ -72,19 +76,24 @@ export function readEvidence(
   const value = readJson(() => parseExactJson(input), 'the input')
   if (!isJsonObject(value)) throw unfit('expected the input to be a JSON object')
   if (memberOf(value, 'format') === SAVED_PROOF_FORMAT && requestBody !== null) throw requestTwice()
-  if (memberOf(value, 'format') === SAVED_PROOF_FORMAT)
-    return { kind: 'records', subjects: [readProof(value)] }
+  if (memberOf(value, 'format') === SAVED_PROOF_FORMAT) return readProof(value)
   if (memberOf(value, 'format') !== undefined) return { kind: 'bundle', bundle: value }
   return { kind: 'records', subjects: findSubjects(value, requestBody) }
 }
 
-/** A call that the client saved: its request, and its answer or the chunks of its stream. */
-function readProof(value: JsonObject): Subject {
-  const { request, answer } = parseProof(value)
-  if (answer.kind === 'whole') return { record: answer.answer, request }
+/**
+ * A call that the client saved: its bundle where it has one, else its request, and its answer or
+ * the chunks of its stream.
+ */
+function readProof(value: JsonObject): Evidence {
+  const { request, answer, bundle } = parseProof(value)
+  if (bundle !== undefined) return { kind: 'bundle', bundle, kept: { request, answer } }
+  if (answer.kind === 'whole')
+    return { kind: 'records', subjects: [{ record: answer.answer, request, isSaved: true }] }
   const chunks = answer.chunks.filter(isJsonObject)
   const idempotent = answer.idempotent === true
-  return { record: chunks.at(-1) ?? {}, request, chunks, idempotent }
+  const record = chunks.at(-1) ?? {}
+  return { kind: 'records', subjects: [{ record, request, chunks, idempotent, isSaved: true }] }
 }
 
 function parseProof(value: JsonObject): SavedProof {

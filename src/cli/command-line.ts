@@ -21,7 +21,10 @@ export function createCommandLine({ name, description, commands }: Scope): Comma
     .version(VERSION, '--version', 'print the version')
     .helpCommand(false)
     .showHelpAfterError('(--help tells more)')
-    .addHelpText('after', '\nExit codes: 0 done, 1 failed (or a check did), 2 not understood.')
+    .addHelpText(
+      'after',
+      '\nExit codes: 0 done, 1 failed (or a check did), 2 not understood, 3 not decided: a file or service is not there.',
+    )
   for (const register of commands) register(program)
   return program
 }

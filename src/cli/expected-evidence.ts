@@ -79,14 +79,6 @@ async function readRoots(path: string): Promise<readonly Uint8Array[]> {
   }
 }
 
-/** The options of these that only a bundle can be checked by, as they are written. */
-export function bundleOnlyOptions(options: BundleOptions): readonly string[] {
-  const { configuration, rpc, confirmations, require } = ownMembers(options)
-  return Object.entries({ configuration, rpc, confirmations, require })
-    .filter(([, value]) => value !== undefined)
-    .map(([name]) => `--${name}`)
-}
-
 /**
  * Gives the policy that the options say, reading the files they name. What is not given is not
  * checked; `--any-measurement` leaves the code unchecked too. Throws CliError for files that are

@@ -6,6 +6,8 @@ export const EXIT_CODES = {
   failed: 1,
   /** The command was not understood: nothing was tried. */
   usage: 2,
+  /** Nothing was decided: a file or a service that it takes is not there, or refused. */
+  unavailable: 3,
 } as const
 
 /**

@@ -55,7 +55,7 @@ async function readFile(path: string, bytesMax: number): Promise<Uint8Array> {
     return await collect(file.createReadStream({ autoClose: false }), bytesMax)
   } catch (fault) {
     if (fault instanceof CliError) throw fault
-    throw new CliError(`cannot read ${path}: ${reasonOf(fault)}`, EXIT_CODES.usage)
+    throw new CliError(`cannot read ${path}: ${reasonOf(fault)}`, EXIT_CODES.unavailable)
   }
 }
 
@@ -73,10 +73,13 @@ async function fetchSource(
     const bytes = response.body === null ? new Uint8Array() : await collect(response.body, bytesMax)
     if (response.status === 200) return bytes
     const hint = response.status === 401 && keyHint ? ` (${keyHint})` : ''
-    throw new CliError(`${url.host} answered ${response.status}${describeAnswer(bytes)}${hint}`)
+    throw new CliError(
+      `${url.host} answered ${response.status}${describeAnswer(bytes)}${hint}`,
+      EXIT_CODES.unavailable,
+    )
   } catch (fault) {
     if (fault instanceof CliError) throw fault
-    throw new CliError(`cannot fetch from ${url.host}: ${reasonOf(fault)}`)
+    throw new CliError(`cannot fetch from ${url.host}: ${reasonOf(fault)}`, EXIT_CODES.unavailable)
   }
 }
 

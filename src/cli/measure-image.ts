@@ -41,7 +41,7 @@ async function measureFile(path: string): Promise<MeasureResult> {
   } catch (error) {
     if (error instanceof EifError) return { valid: false, code: error.code, message: error.message }
     if (error instanceof Error && 'syscall' in error)
-      throw new CliError(`cannot read ${printable(path)}: ${error.message}`, EXIT_CODES.usage)
+      throw new CliError(`cannot read ${printable(path)}: ${error.message}`, EXIT_CODES.unavailable)
     throw error
   }
 }

@@ -40,6 +40,13 @@ describe('a saved proof', () => {
     expect(verifyStream(chunks, { request: saved.request }).ok).toBe(true)
   })
 
+  it('the saved proof of a call whose anchor is mined holds the bundle too', () => {
+    const bundle = { format: 'affidavit-evidence' }
+    const saved = { request, answer: { kind: 'whole', answer }, bundle } as const
+    expect(reread(writeSavedProof(saved))).toEqual(saved)
+    expect(JSON.parse(writeSavedProof(saved)).version).toBe(2)
+  })
+
   it('the same call is saved as the same text', () => {
     const { hash, ...rest } = answer as JsonObject
     const text = writeSavedProof({ request, answer: { kind: 'whole', answer } })
@@ -52,8 +59,23 @@ describe('a saved proof', () => {
     ['another format', { format: 'affidavit-evidence', version: 1 }, 'unknown_proof_format'],
     [
       'another version',
-      { format: 'affidavit-proof', version: 2, request: {}, answer: {} },
+      { format: 'affidavit-proof', version: 3, request: {}, answer: {} },
       'unknown_proof_format',
+    ],
+    [
+      'version 2 without a bundle',
+      { format: 'affidavit-proof', version: 2, request: {}, answer: {} },
+      'invalid_proof_file',
+    ],
+    [
+      'a bundle that is no object',
+      { format: 'affidavit-proof', version: 2, request: {}, answer: {}, bundle: [] },
+      'invalid_proof_file',
+    ],
+    [
+      'a bundle in version 1',
+      { format: 'affidavit-proof', version: 1, request: {}, answer: {}, bundle: {} },
+      'invalid_proof_file',
     ],
     ['no answer', { format: 'affidavit-proof', version: 1, request: {} }, 'invalid_proof_file'],
     [

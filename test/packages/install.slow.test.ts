@@ -155,7 +155,17 @@ describe('affidavit, installed in an empty folder', () => {
     const { stdout } = await affidavit('--help')
     const commands = [...stdout.matchAll(/^ {2}(\w+) .* {2}/gm)].map(([, name]) => name)
     expect(commands).toEqual([
-      ...['verify', 'proxy', 'audit', 'evidence', 'redact', 'attestation', 'measure', 'release'],
+      ...[
+        'verify',
+        'proxy',
+        'complete',
+        'audit',
+        'evidence',
+        'redact',
+        'attestation',
+        'measure',
+        'release',
+      ],
       'completions',
     ])
     expect((await affidavit('keys', 'list')).code).toBe(2)

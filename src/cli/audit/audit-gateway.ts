@@ -143,7 +143,10 @@ async function openChain(
   } catch (fault) {
     await rpc.close()
     if (fault instanceof ChainFault)
-      throw new CliError(`the chain cannot be asked: ${printable(fault.message)}`)
+      throw new CliError(
+        `the chain cannot be asked: ${printable(fault.message)}`,
+        EXIT_CODES.unavailable,
+      )
     throw fault
   }
 }

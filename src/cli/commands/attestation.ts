@@ -38,7 +38,7 @@ export function registerAttestation(program: Command): void {
       parseDuration,
     )
     .option('--json', 'print one JSON object {valid, code, message, facts}')
-    .addHelpText('after', '\nExit codes: 0 valid, 1 not valid, 2 usage.')
+    .addHelpText('after', '\nExit codes: 0 valid, 1 not valid, 2 usage, 3 not read.')
     .action(async (file: string, options: AttestationCommandOptions) => {
       const { reportDocument } = await import('../attestation-report.ts')
       const { output, isValid } = await reportDocument(file, options)

@@ -1,6 +1,7 @@
 import type { Command } from 'commander'
 import { registerAttestation } from './attestation.ts'
 import { registerAudit } from './audit.ts'
+import { registerComplete } from './complete.ts'
 import { registerEvidence } from './evidence.ts'
 import { registerMeasure } from './measure.ts'
 import { registerProxy } from './proxy.ts'
@@ -15,6 +16,7 @@ import { registerVerify } from './verify.ts'
 export const CHECKER_COMMANDS: readonly ((program: Command) => void)[] = [
   registerVerify,
   registerProxy,
+  registerComplete,
   registerAudit,
   registerEvidence,
   registerRedact,

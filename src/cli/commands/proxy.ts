@@ -31,7 +31,7 @@ export function registerProxy(program: Command): void {
     .option('--no-encrypt', 'let the gateway read the calls')
     .addHelpText(
       'after',
-      '\nIt prints a line for each call. Exit codes: 0 stopped, 1 no enclave holds, 2 usage.',
+      '\nIt prints a line for each call. Exit codes: 0 stopped, 1 no enclave is an expected one, 2 usage, 3 the gateway was not reached.',
     )
     .action(async (options: ProxyCommandOptions) => {
       const { runProxy } = await import('../proxy/run-proxy.ts')

@@ -3,12 +3,12 @@ import type { ChainFacts } from '../../../attestation/evidence/policy.ts'
 import { printable } from '../../../attestation/report/printable.ts'
 import { fetchBlockHashes } from '../../chain/chain-reads.ts'
 import { createRpc, Quantity, RpcError } from '../../chain/rpc.ts'
-import { CliError } from '../faults.ts'
+import { CliError, EXIT_CODES } from '../faults.ts'
 
 /**
  * Asks the chain's endpoint at `url` for what verifyBundle wants of a chain: its id, its newest
- * block, and its block of the number that the bundle names (null: of none). Throws CliError when
- * the endpoint cannot be asked.
+ * block, and its block of the number that the bundle names (null: of none). Throws ChainUnreached
+ * when the endpoint cannot be asked.
  *
  * Does NOT show that the endpoint tells the truth: it is believed as far as whoever runs it.
  */
@@ -24,12 +24,17 @@ export async function fetchChainFacts(
       blockNumber === null ? new Map<number, string>() : await fetchBlockHashes(rpc, [blockNumber])
     return { chainId, newestBlock, blockHash: hashes.get(blockNumber ?? -1) ?? null }
   } catch (fault) {
-    if (fault instanceof RpcError)
-      throw new CliError(`the chain cannot be asked: ${printable(fault.message)}`)
-    if (fault instanceof z.ZodError)
-      throw new CliError('the chain cannot be asked: expected numbers in hex')
+    if (fault instanceof RpcError) throw new ChainUnreached(printable(fault.message))
+    if (fault instanceof z.ZodError) throw new ChainUnreached('expected numbers in hex')
     throw fault
   } finally {
     await rpc.close()
+  }
+}
+
+/** The chain's endpoint gave no answer that can be used. What needs no chain can be checked. */
+export class ChainUnreached extends CliError {
+  constructor(reason: string) {
+    super(`the chain cannot be asked: ${reason}`, EXIT_CODES.unavailable)
   }
 }

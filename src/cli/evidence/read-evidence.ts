@@ -1,4 +1,5 @@
 import { FormatError } from '../../../attestation/errors.ts'
+import { sayNoBlock } from '../../../attestation/evidence/anchor-checks.ts'
 import { type EvidenceBundle, parseEvidenceBundle } from '../../../attestation/evidence/bundle.ts'
 import { parseExactJson } from '../../../attestation/json/parse-strict.ts'
 import { type EvidenceCode, EvidenceError } from '../../../attestation/report/read-evidence.ts'
@@ -54,13 +55,14 @@ export async function fetchEvidence(hash: string, options: EvidenceOptions): Pro
   const { chooseKey, evidenceUrl } = await import('../gateway-access.ts')
   const url = evidenceUrl(hash, options)
   const bytes = await readSource(url, chooseKey(url, options))
-  const { record, block } = readBundle(bytes, 'the answer')
-  if (record.hash !== hash)
+  const bundle = readBundle(bytes, 'the answer')
+  if (bundle.record.hash !== hash)
     throw new CliError('expected the evidence of this hash, got that of another one')
   const text = new TextDecoder().decode(bytes)
   await writeOutput(text.endsWith('\n') ? text : `${text}\n`, options.output)
-  if (block === null)
-    process.stderr.write(
-      'The transaction is not mined yet: this bundle does not show a block. Ask again later.\n',
-    )
+  if (bundle.block === null) process.stderr.write(`${sentenceOf(sayNoBlock(bundle))}\n`)
+}
+
+function sentenceOf(clause: string): string {
+  return `${clause.slice(0, 1).toUpperCase()}${clause.slice(1)}.`
 }

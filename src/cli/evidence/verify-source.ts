@@ -1,4 +1,5 @@
 import type { EvidenceBundle } from '../../../attestation/evidence/bundle.ts'
+import type { ChainFacts } from '../../../attestation/evidence/policy.ts'
 import {
   type EvidenceJudgement,
   type ExpectedEvidence,
@@ -11,30 +12,35 @@ import {
   readEvidence,
 } from '../../../attestation/report/read-evidence.ts'
 import type { ListingVerifier } from '../../../attestation/revocation/listing-verifier.ts'
-import {
-  bundleOnlyOptions,
-  readExpectedEvidence,
-  readRevocationLists,
-} from '../expected-evidence.ts'
+import { readExpectedEvidence, readRevocationLists } from '../expected-evidence.ts'
 import { CliError, EXIT_CODES } from '../faults.ts'
 import { isUrl, readSource, type SourceOptions } from '../files.ts'
 import { type BundleOptions, type GatewayOptions, hashOf, isHash } from '../options.ts'
 import { type KeptOptions, openKeptFiles } from './kept-exchange.ts'
+import { printJson, printText } from './print-judgement.ts'
 import { readBundle, sayEvidenceFault, tellingEvidence } from './read-evidence.ts'
-import { printBundleJson, printBundleText } from './verify-bundle.ts'
-import { printJson, printText } from './verify-record.ts'
 
 /** What the options say, as commander gives it. */
 export type VerifyOptions = BundleOptions &
   GatewayOptions &
   KeptOptions & { readonly json?: boolean }
 
-/** What `verify` prints, and whether it is good enough for an exit code of 0. */
-export type Outcome = { readonly output: string; readonly isOk: boolean }
+/** What `verify` prints, and its exit code. */
+export type Outcome = {
+  readonly output: string
+  /** Why the chain that was to be asked was not; null when it was, or none was to be. */
+  readonly warning: string | null
+  readonly exitCode: number
+}
 
 /** Checks what a source has, as the options say. Throws CliError for what is no evidence. */
 export async function verifySource(source: string, options: VerifyOptions): Promise<Outcome> {
   // Before anything is fetched: what is wrong with the command is told first.
+  if (options.confirmations !== undefined && options.rpc === undefined)
+    throw new CliError(
+      'expected --rpc with --confirmations: only a chain can tell',
+      EXIT_CODES.usage,
+    )
   const expected = await readExpectedEvidence(options)
   const openVerifier = await readRevocationLists(options, Date.now())
   const hash = isHash(source) ? hashOf(source) : null
@@ -43,30 +49,21 @@ export async function verifySource(source: string, options: VerifyOptions): Prom
   const bytes = await readSource(place, key)
   if (hash !== null) checkAskedFor(hash, readBundle(bytes, "the gateway's answer"))
   const evidence = tellingEvidence(() => readEvidence(bytes, kept.requestBody, options.idempotent))
-  checkOptions(evidence, options)
   const isOfOne = evidence.kind === 'bundle' || evidence.subjects.length === 1
   const verifier = openVerifier({ isOfOne })
-  const judged = await judge(evidence, { expected, kept, verifier, rpc: options.rpc })
+  const { judged, warning } = await judge(evidence, { expected, kept, verifier, rpc: options.rpc })
   const [unused] = isOfOne ? [] : verifier.unused()
   if (unused !== undefined) throw unused
-  return printJudgement(judged, options)
+  const { json, require } = options
+  const isOk = require === undefined ? judged.verdict !== 'invalid' : judged.verdict === require
+  const isSavedProof = evidence.kind === 'records' && evidence.subjects[0]?.isSaved === true
+  const output = json ? printJson(judged, isOk) : printText(judged, { name: source, isSavedProof })
+  const exitCode =
+    isOk && warning !== null ? EXIT_CODES.unavailable : EXIT_CODES[isOk ? 'done' : 'failed']
+  return { output, warning, exitCode }
 }
 
-/** What only the other kind of evidence can be judged by, or only another option gives sense to. */
-function checkOptions({ kind }: Evidence, options: VerifyOptions): void {
-  const [unfit] = kind === 'bundle' ? [] : bundleOnlyOptions(options)
-  if (unfit !== undefined)
-    throw new CliError(
-      `expected an evidence bundle for ${unfit}: a record does not hold enough`,
-      EXIT_CODES.usage,
-    )
-  if (options.confirmations !== undefined && options.rpc === undefined)
-    throw new CliError(
-      'expected --rpc with --confirmations: only a chain can tell',
-      EXIT_CODES.usage,
-    )
-}
-
+/** Without an endpoint that answers, what needs none is judged all the same. */
 async function judge(
   evidence: Evidence,
   given: {
@@ -75,34 +72,27 @@ async function judge(
     readonly verifier: ListingVerifier
     readonly rpc: string | undefined
   },
-): Promise<EvidenceJudgement> {
+): Promise<{ readonly judged: EvidenceJudgement; readonly warning: string | null }> {
   const { rpc, ...demands } = given
+  const judgeBy = async (askChain: AskChain | null) => {
+    try {
+      return await judgeEvidence(evidence, { ...demands, askChain })
+    } catch (fault) {
+      throw fault instanceof EvidenceError ? sayEvidenceFault(fault) : fault
+    }
+  }
+  if (rpc === undefined) return { judged: await judgeBy(null), warning: null }
+  // Loaded where it is used: a check without a chain starts in half the time.
+  const { ChainUnreached, fetchChainFacts } = await import('./chain-facts.ts')
   try {
-    const askChain = rpc === undefined ? null : askChainAt(rpc)
-    return await judgeEvidence(evidence, { ...demands, askChain })
+    return { judged: await judgeBy((block) => fetchChainFacts(rpc, block)), warning: null }
   } catch (fault) {
-    throw fault instanceof EvidenceError ? sayEvidenceFault(fault) : fault
+    if (!(fault instanceof ChainUnreached)) throw fault
+    return { judged: await judgeBy(null), warning: fault.message }
   }
 }
 
-/** Loaded where it is used: a check without a chain starts in half the time. */
-function askChainAt(url: string) {
-  return async (blockNumber: number | null) => {
-    const { fetchChainFacts } = await import('./chain-facts.ts')
-    return await fetchChainFacts(url, blockNumber)
-  }
-}
-
-function printJudgement(judged: EvidenceJudgement, { json, require }: VerifyOptions): Outcome {
-  const { verdict } = judged
-  const isOk = require === undefined ? verdict !== 'invalid' : verdict === require
-  switch (judged.kind) {
-    case 'bundle':
-      return { output: json ? printBundleJson(judged, isOk) : printBundleText(judged), isOk }
-    case 'records':
-      return { output: json ? printJson(judged.records) : printText(judged.records), isOk }
-  }
-}
+type AskChain = (blockNumber: number | null) => Promise<ChainFacts>
 
 /**
  * Where a source is, and with which key it is fetched. The environment is looked at for a URL

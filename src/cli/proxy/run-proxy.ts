@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { memberAt } from '../../../attestation/json/value.ts'
 import { printable } from '../../../attestation/report/printable.ts'
 import { type Affidavit, connect } from '../../../client/connect.ts'
-import { AffidavitError } from '../../../client/errors.ts'
+import { AffidavitError, type AffidavitErrorCode, reasonOf } from '../../../client/errors.ts'
 import type { Proof } from '../../../client/proof.ts'
 import { openExpectations } from '../expectations-file.ts'
 import { CliError, EXIT_CODES } from '../faults.ts'
@@ -27,9 +27,11 @@ export type ProxyCommandOptions = {
 export async function runProxy(options: ProxyCommandOptions): Promise<void> {
   const { save } = options
   if (save !== undefined) await mkdir(save, { recursive: true, mode: 0o700 })
+  const fileOf = (proof: Proof) => join(save ?? '', `${proof.hash}.json`)
   const affidavit = await open(options, async (proof) => {
-    if (save !== undefined) await writeFileWhole(join(save, `${proof.hash}.json`), proof.save())
+    if (save !== undefined) await writeFileWhole(fileOf(proof), proof.save())
   })
+  const completing = createCompleting(affidavit, fileOf)
   const counts: Record<ProxiedCall['verdict'], number> = {
     checked: 0,
     refused: 0,
@@ -39,6 +41,9 @@ export async function runProxy(options: ProxyCommandOptions): Promise<void> {
   const proxy = await serveProxy({
     affidavit,
     port: options.port,
+    onProof: (proof, apiKey) => {
+      if (save !== undefined) completing.add(proof, apiKey)
+    },
     onCall: (call) => {
       counts[call.verdict] += 1
       process.stdout.write(`${printCall(call)}\n`)
@@ -54,9 +59,63 @@ export async function runProxy(options: ProxyCommandOptions): Promise<void> {
   )
   await stopped()
   await proxy.close()
+  const incomplete = await completing.close()
+  if (incomplete > 0)
+    process.stdout.write(
+      `${incomplete} proofs have no evidence bundle yet. Add it later: affidavit complete ${save}/*.json --url ${options.url}\n`,
+    )
   process.stdout.write(
     `${counts.checked} checked, ${counts.refused} refused, ${counts.error} errors, ${counts.left} left\n`,
   )
+}
+
+/** Proofs whose anchors are waited for at once. */
+const COMPLETING_MAX = 64
+/** How long a proxy that stops still waits for anchors, milliseconds. */
+const CLOSE_MS = 15_000
+
+/**
+ * Adds its evidence bundle to the file of each proof, once a block has the anchor. What is not
+ * complete when the proxy stops stays as it was saved: `affidavit complete` adds it later.
+ */
+function createCompleting(
+  affidavit: Pick<Affidavit, 'anchored'>,
+  fileOf: (proof: Proof) => string,
+) {
+  const stopping = new AbortController()
+  const running = new Set<Promise<void>>()
+  let incomplete = 0
+  async function complete(proof: Proof, apiKey: string | null): Promise<void> {
+    const key = apiKey === null ? {} : { apiKey }
+    try {
+      const evidence = await affidavit.anchored(proof, { signal: stopping.signal, ...key })
+      await writeFileWhole(fileOf(proof), evidence.save())
+    } catch (fault) {
+      incomplete += 1
+      if (!stopping.signal.aborted)
+        process.stderr.write(
+          `${proof.hash}: its evidence bundle was not added: ${printable(reasonOf(fault))}\n`,
+        )
+    }
+  }
+  return {
+    add(proof: Proof, apiKey: string | null): void {
+      if (running.size >= COMPLETING_MAX) {
+        incomplete += 1
+        return
+      }
+      const one = complete(proof, apiKey)
+      running.add(one)
+      void one.finally(() => running.delete(one))
+    },
+    /** Resolves with how many are not complete. */
+    async close(): Promise<number> {
+      const timer = setTimeout(() => stopping.abort(new Error('the proxy stops')), CLOSE_MS)
+      await Promise.all(running)
+      clearTimeout(timer)
+      return incomplete
+    },
+  }
 }
 
 async function open(
@@ -75,12 +134,17 @@ async function open(
     })
   } catch (fault) {
     if (!(fault instanceof AffidavitError)) throw fault
-    const isUsage = fault.code === 'invalid_options'
     throw new CliError(
       `${fault.code}: ${printable(fault.message)}`,
-      isUsage ? EXIT_CODES.usage : EXIT_CODES.failed,
+      CONNECT_EXIT_CODES[fault.code] ?? EXIT_CODES.failed,
     )
   }
+}
+
+const CONNECT_EXIT_CODES: Readonly<Partial<Record<AffidavitErrorCode, number>>> = {
+  invalid_options: EXIT_CODES.usage,
+  unreachable: EXIT_CODES.unavailable,
+  gateway_error: EXIT_CODES.unavailable,
 }
 
 const VERDICT_WIDTH = 'checked'.length

@@ -64,12 +64,14 @@ export async function serveProxy(options: {
   /** 0: any. */
   readonly port: number
   readonly onCall: (call: ProxiedCall) => void
+  /** Takes each checked call's proof, with the API key that its caller used. */
+  readonly onProof?: (proof: Proof, apiKey: string | null) => void
 }): Promise<CheckingProxy> {
-  const { affidavit, onCall } = options
+  const { affidavit, onCall, onProof = () => undefined } = options
   const running = new Set<Promise<void>>()
   const stopping = new AbortController()
   const server = createServer((request, response) => {
-    const call = answer(request, response, { affidavit, onCall, stop: stopping.signal })
+    const call = answer(request, response, { affidavit, onCall, onProof, stop: stopping.signal })
     running.add(call)
     void call.finally(() => running.delete(call))
   })
@@ -100,6 +102,7 @@ function listen(server: Server, port: number): Promise<void> {
 type Serving = {
   readonly affidavit: Affidavit
   readonly onCall: (call: ProxiedCall) => void
+  readonly onProof: (proof: Proof, apiKey: string | null) => void
   readonly stop: AbortSignal
 }
 
@@ -107,7 +110,7 @@ type Serving = {
 async function answer(
   request: IncomingMessage,
   response: ServerResponse,
-  { affidavit, onCall, stop }: Serving,
+  { affidavit, onCall, onProof, stop }: Serving,
 ): Promise<void> {
   const startedAtMs = performance.now()
   const left = new AbortController()
@@ -130,8 +133,11 @@ async function answer(
     })
     const isCompletion = path === '/chat/completions' && asked.ok
     await pass(asked, response, signal)
-    if (isCompletion) end('checked', { proof: affidavit.proofs.of(asked) ?? null })
-    else if (!asked.ok) end('error', { detail: `status ${asked.status}` })
+    if (isCompletion) {
+      const proof = affidavit.proofs.of(asked) ?? null
+      if (proof !== null) onProof(proof, keyOf(request))
+      end('checked', { proof })
+    } else if (!asked.ok) end('error', { detail: `status ${asked.status}` })
   } catch (fault) {
     if (left.signal.aborted) return end('left')
     const told = describe(fault)
@@ -194,6 +200,11 @@ function headersOf({ headers }: IncomingMessage): Headers {
     if (typeof value === 'string') passed.set(name, value)
   }
   return passed
+}
+
+/** The caller's API key, null for none. */
+function keyOf({ headers }: IncomingMessage): string | null {
+  return /^bearer\s+(\S+)$/i.exec(headers.authorization ?? '')?.[1] ?? null
 }
 
 /** For a line of the log alone: the client reads the body strictly. */

@@ -208,7 +208,7 @@ function secretOf(key: KeyObject): Uint8Array {
 
 async function checkPrivacy(path: string): Promise<void> {
   const { mode } = await stat(path).catch((fault: unknown) => {
-    throw new CliError(`cannot read ${printable(path)}: ${reasonOf(fault)}`, EXIT_CODES.usage)
+    throw new CliError(`cannot read ${printable(path)}: ${reasonOf(fault)}`, EXIT_CODES.unavailable)
   })
   if ((mode & 0o077) === 0) return
   throw new CliError(

@@ -1,5 +1,6 @@
 import { encodeHex } from '../../../attestation/bytes.ts'
 import type { BundleFacts } from '../../../attestation/evidence/bundle-report.ts'
+import { type Conclusion, conclude } from '../../../attestation/report/conclude.ts'
 import type { BundleJudgement } from '../../../attestation/report/judge-bundle.ts'
 import type { Doubt, SubjectReport } from '../../../attestation/report/judge-record.ts'
 import { sayAbsence } from '../../../attestation/report/say-absence.ts'
@@ -26,12 +27,18 @@ export function EvidenceReport({
   /** Base URL of a block explorer; empty: no links. */
   readonly explorer: string
 }) {
+  const conclusion = conclude(judged)
   return (
     <>
       {judged.kind === 'bundle' ? (
-        <BundleReportView judged={judged} expected={expected} explorer={explorer} />
+        <BundleReportView
+          judged={judged}
+          conclusion={conclusion}
+          expected={expected}
+          explorer={explorer}
+        />
       ) : (
-        <RecordsReport verdict={judged.verdict} records={judged.records} />
+        <RecordsReport conclusion={conclusion} records={judged.records} />
       )}
       {expected.releases.map((line) => (
         <p class="faint" key={line}>
@@ -50,21 +57,21 @@ export function EvidenceReport({
 
 function BundleReportView({
   judged,
+  conclusion,
   expected,
   explorer,
 }: {
   readonly judged: BundleJudgement
+  readonly conclusion: Conclusion
   readonly expected: Expected
   readonly explorer: string
 }) {
-  const { verdict, report, comparison, differences } = judged
+  const { report, comparison } = judged
   const checks = [...report.checks, ...comparison]
   const { facts } = report
   return (
     <>
-      <Verdict verdict={verdict} sentence={sentenceOfBundle(judged)}>
-        {verdict === 'invalid' && differences.length === 0 && rootHint(checks)}
-      </Verdict>
+      <Verdict {...conclusion}>{rootHint(checks)}</Verdict>
       <Told exchange={judged.exchange} />
       <h2>The chain</h2>
       <ChainPicture checks={checks} facts={facts === null ? {} : factsOfBundle(facts, explorer)} />
@@ -77,31 +84,6 @@ function BundleReportView({
       )}
     </>
   )
-}
-
-function sentenceOfBundle({ report, differences, verdict }: BundleJudgement): string {
-  const { checks, open, facts } = report
-  if (report.verdict !== 'invalid' && differences.length > 0)
-    return `This is evidence of something else than what you kept: ${differences.join(', ')} failed.`
-  const named = (outcome: string) =>
-    checks.filter((check) => check.outcome === outcome).map(({ name }) => name)
-  switch (verdict) {
-    case 'invalid':
-      return `Do not trust this. It failed at: ${named('failed').join(', ')}.`
-    case 'consistent':
-      return `Nothing failed, but this was not checked: ${open.join(', ')}.${
-        open.includes('outcome') && facts !== null ? ` The answer was cut (${facts.outcome}).` : ''
-      }`
-    case 'verified': {
-      const rest = named('not checked')
-      const left = rest.length === 0 ? '' : ` Not checked, and not shown: ${rest.join(', ')}.`
-      const anchored =
-        facts?.anchoredIn === null
-          ? 'its anchor fits'
-          : 'it is anchored on the chain that you asked'
-      return `This answer was given to this request by the code that you expect, and ${anchored}.${left}`
-    }
-  }
 }
 
 function factsOfBundle(facts: BundleFacts, explorer: string) {
@@ -192,10 +174,10 @@ function Pair({ name, value }: { readonly name: string; readonly value: string }
 const RECORDS_SHOWN = 20
 
 function RecordsReport({
-  verdict,
+  conclusion,
   records,
 }: {
-  readonly verdict: BundleJudgement['verdict']
+  readonly conclusion: Conclusion
   readonly records: readonly SubjectReport[]
 }) {
   // What failed first: nobody should have to look for it.
@@ -203,8 +185,19 @@ function RecordsReport({
   const shown = sorted.slice(0, RECORDS_SHOWN)
   return (
     <>
-      <Verdict verdict={verdict} sentence={sentenceOfRecords(verdict, records)}>
-        {verdict === 'invalid' && rootHint(records.flatMap(({ checks }) => checks))}
+      <Verdict {...conclusion}>
+        {conclusion.verdict === 'consistent' && (
+          <ul>
+            {[...new Set(records.flatMap(({ doubts }) => doubts.map(sayDoubt)))].map((doubt) => (
+              <li key={doubt}>{doubt}</li>
+            ))}
+            <li>
+              A record has neither the boot configuration nor the anchor: the evidence bundle of
+              this completion has both.
+            </li>
+          </ul>
+        )}
+        {rootHint(records.flatMap(({ checks }) => checks))}
       </Verdict>
       {shown.map((record, at) => (
         <section key={at}>
@@ -236,41 +229,17 @@ function RecordsReport({
   )
 }
 
-function sentenceOfRecords(
-  verdict: BundleJudgement['verdict'],
-  records: readonly SubjectReport[],
-): string {
-  const what = records.length === 1 ? 'the record' : `all ${records.length} records`
-  switch (verdict) {
-    case 'invalid': {
-      const bad = records.filter(({ ok }) => !ok)
-      const names = bad.flatMap(({ checks }) =>
-        checks.filter(({ outcome }) => outcome === 'failed').map(({ name }) => name),
-      )
-      const where = records.length === 1 ? '' : ` in ${bad.length} of ${records.length} records`
-      return `Do not trust this. It failed at: ${[...new Set(names)].join(', ')}${where}.`
-    }
-    case 'consistent': {
-      if (records.some(({ holder }) => holder === null))
-        return `Nothing failed in ${what}, but who holds the key was not established: say which code you expect.`
-      const doubts = new Set(records.flatMap((record) => record.doubts.map(sayDoubt)))
-      return `Nothing failed in ${what}, but ${[...doubts].join('; ')}.`
-    }
-    case 'verified':
-      return records.some(({ holder }) => holder?.code === 'any')
-        ? `Nothing failed in ${what}, and some enclave held the key; you accepted any code.`
-        : `Nothing failed in ${what}, and the code that you expect held the key.`
-  }
-}
-
+/** What can be done about a doubt. */
 function sayDoubt(doubt: Doubt): string {
   switch (doubt.kind) {
     case 'not in log':
-      return 'an answer has no log, and nothing else binds what its receipt says of provider, outcome and times'
-    case 'content missing':
-      return `${sayAbsence(doubt.stated)}: give its ${doubt.parts.join(' and ')} under “What you kept”`
+      return 'An answer without a log: only its record shows provider, outcome and times.'
+    case 'content missing': {
+      const absence = sayAbsence(doubt.stated)
+      return `${absence[0]?.toUpperCase()}${absence.slice(1)}: give its ${doubt.parts.join(' and ')} under “What you kept”.`
+    }
     case 'cut':
-      return `the answer was cut (${doubt.outcome}), and its end is not shown`
+      return `The answer was cut (${doubt.outcome}), and its end is not shown.`
   }
 }
 

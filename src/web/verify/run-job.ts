@@ -297,6 +297,4 @@ const EVIDENCE_ADVICE: Readonly<Record<EvidenceCode, string>> = {
   answer_twice:
     'Take the answer away from “What you kept”, or give the evidence as what is checked.',
   several_records: 'Give one record, or take request and answer away from “What you kept”.',
-  bundle_needed:
-    'Give the evidence bundle of this completion: it holds the block and the boot configuration. Or take those expectations away.',
 }

@@ -11,13 +11,15 @@ const WORDS: Readonly<Record<VerdictName, string>> = {
 }
 const TONES = { verified: 'good', consistent: 'warn', invalid: 'bad' } as const
 
-/** What it comes to, in a word and a sentence. */
+/** What it comes to, in a word, a sentence for anybody, and a line for whoever works with it. */
 export function Verdict({
   verdict,
+  headline,
   sentence,
   children,
 }: {
   readonly verdict: VerdictName
+  readonly headline?: string
   readonly sentence: string
   readonly children?: ComponentChildren
 }) {
@@ -27,6 +29,7 @@ export function Verdict({
         <State tone={TONES[verdict]}>{WORDS[verdict]}</State>
       </p>
       <p class="sentence">{sentence}</p>
+      {headline !== undefined && <p>{headline}</p>}
       {children}
     </div>
   )

@@ -56,14 +56,30 @@ describe('readEvidence', () => {
 
   it('readEvidence takes a call that the client saved, with its request, whole or as chunks', () => {
     const saved = { format: 'affidavit-proof', version: 1, request: asked }
-    expect(read({ ...saved, answer })).toEqual([{ record: answer, request: asked }])
+    expect(read({ ...saved, answer })).toEqual([{ record: answer, request: asked, isSaved: true }])
     const chunks = [chunk('hello'), proof]
-    const stream = { record: proof, request: asked, chunks }
+    const stream = { record: proof, request: asked, chunks, isSaved: true }
     expect(read({ ...saved, chunks })).toEqual([{ ...stream, idempotent: false }])
     expect(read({ ...saved, chunks, idempotent: true })).toEqual([{ ...stream, idempotent: true }])
     expect(() => read({ ...saved, answer, chunks })).toThrow(EvidenceError)
     // It would not be compared with the one that was sent.
     expect(() => read({ ...saved, answer }, asked)).toThrow('the saved proof has the request')
+  })
+
+  it('readEvidence takes a completed proof as its bundle, with the call that it is of', () => {
+    const saved = {
+      format: 'affidavit-proof',
+      version: 2,
+      request: asked,
+      answer,
+      bundle: { a: 1 },
+    }
+    expect(readEvidence(bytes(saved), null)).toEqual({
+      kind: 'bundle',
+      bundle: { a: 1 },
+      kept: { request: asked, answer: { kind: 'whole', answer } },
+    })
+    expect(() => read(saved, asked)).toThrow('the saved proof has the request')
   })
 
   it('readEvidence takes an answer with the body of its request', () => {

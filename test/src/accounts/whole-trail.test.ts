@@ -153,7 +153,10 @@ const OTHERS: Readonly<Record<string, string>> = {
     ].map((name) => [name, 'works on files alone; a gateway notes the list that it reads']),
   ),
   ...Object.fromEntries(
-    ['node run', 'node create', 'node benchmark', 'proxy'].map((name) => [name, 'is a customer’s']),
+    ['node run', 'node create', 'node benchmark', 'proxy', 'complete'].map((name) => [
+      name,
+      'is a customer’s',
+    ]),
   ),
   'contract deploy': 'works on the chain alone, which keeps it',
   'relayer key': 'makes a file',

@@ -1,7 +1,6 @@
 import { afterEach, describe, expect, it } from 'vitest'
 import { readGatewaySettings } from '../../../src/cli/config.ts'
 import {
-  bundleOnlyOptions,
   demandsAttestation,
   readAttestationPolicy,
   readBundlePolicy,
@@ -47,7 +46,6 @@ afterEach(() => {
 
 const readAll = async () => [
   demandsAttestation({}),
-  bundleOnlyOptions({}),
   await readAttestationPolicy({}),
   await readBundlePolicy({}),
   await readReleaseTrust({}),

@@ -49,9 +49,9 @@ describe('readSource', () => {
     expect(await textOf(`${origin}/record`)).toBe('from a URL')
   })
 
-  it('readSource calls a file that is not there a usage error', async () => {
+  it('readSource says of a file that is not there that nothing was decided', async () => {
     const refusal = await refusalOf(join(folder, 'none'))
-    expect(refusal.exitCode).toBe(EXIT_CODES.usage)
+    expect(refusal.exitCode).toBe(EXIT_CODES.unavailable)
     expect(refusal.message).toContain('ENOENT')
   })
 

@@ -77,7 +77,8 @@ describe("the environment's key", () => {
   it("the environment's key is not sent to another origin, which its message explains", async () => {
     for (const words of commandsAt(stranger.origin)) {
       const { code, stdout, stderr } = await run(words)
-      expect([words, code]).toEqual([words, 1])
+      // An audit that cannot read what there is has found that.
+      expect([words, code]).toEqual([words, words[0] === 'audit' ? 1 : 3])
       expect(stdout + stderr).toContain(
         `${ASKS_FOR_KEY} (AFFIDAVIT_API_KEY is for ${gateway.origin}, AFFIDAVIT_URL, and not for ` +
           `${stranger.origin}: give --key to send one there, or set AFFIDAVIT_URL to it)`,

@@ -45,7 +45,6 @@ describe('the command line', () => {
     ['an unknown command', ['nonsense']],
     ['an unknown option', ['verify', 'x', '--nonsense']],
     ['a missing argument', ['verify']],
-    ['a file that is not there', ['verify', '/nowhere/record.json']],
     ['a malformed measurement', ['verify', '-', '--pcr', '0=zz']],
     [
       'a measurement given twice',
@@ -62,6 +61,14 @@ describe('the command line', () => {
     expect(code).toBe(2)
     expect(stderr).not.toBe('')
     expect(stderr).not.toMatch(/^ {4}at /m)
+  })
+
+  it('the command line exits 3 for a file that is not there, and one on a host that is none', async () => {
+    for (const source of ['/nowhere/record.json', 'http://127.0.0.1:1/record.json']) {
+      const { code, stderr } = await runCli(['verify', source])
+      expect([code, stderr]).toEqual([3, expect.stringContaining('cannot ')])
+      expect(stderr).not.toMatch(/^ {4}at /m)
+    }
   })
 
   it('the command line exits 1 for what is not a record, and says why', async () => {

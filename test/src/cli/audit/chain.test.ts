@@ -230,10 +230,10 @@ describe('affidavit audit, with a chain', () => {
     expect([code, outcomes['heads on chain']]).toEqual([0, 'not checked'])
   })
 
-  it('an audit with a chain counts nothing as passed when the chain does not answer, and exits 1', async () => {
+  it('an audit with a chain counts nothing as passed when the chain does not answer, and exits 3', async () => {
     stage.server.serve([await build()])
     const { code, stderr } = await stage.audit('--rpc', stage.server.url)
-    expect([code, stderr]).toEqual([1, expect.stringContaining('the chain cannot be asked')])
+    expect([code, stderr]).toEqual([3, expect.stringContaining('the chain cannot be asked')])
   }, 60_000)
 })
 

@@ -272,7 +272,6 @@ describe('affidavit attestation', () => {
     ['--at and --historical', ['--at', AT, '--historical']],
     ['--max-age and --historical', ['--max-age', '5', '--historical']],
     ['a negative age', ['--max-age', '-5']],
-    ['a root that is not there', ['--root', '/nonexistent', '--any-measurement']],
     ['an unknown option', ['--trust-me']],
   ])('attestation calls %s a usage error', async (_, args) => {
     const file = await save('document.bin', buildDocument())
@@ -284,9 +283,12 @@ describe('affidavit attestation', () => {
     expect(output).toBe('')
   })
 
-  it('attestation calls a file that cannot be read a usage error', async () => {
-    await expect(run(join(folder, 'missing.bin'), '--any-measurement')).rejects.toMatchObject({
-      exitCode: 2,
-    })
+  it('attestation says of files that cannot be read that nothing was decided', async () => {
+    const file = await save('document.bin', buildDocument())
+    for (const words of [
+      [join(folder, 'missing.bin'), '--any-measurement'],
+      [file, '--root', '/nonexistent', '--any-measurement'],
+    ] as const)
+      await expect(run(...words)).rejects.toMatchObject({ exitCode: 3 })
   })
 })

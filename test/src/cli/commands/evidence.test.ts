@@ -57,10 +57,14 @@ describe('affidavit evidence', () => {
     expect(await readdir(folder)).toEqual(['bundle.json'])
   })
 
-  it('evidence says when the transaction is not mined yet', async () => {
-    answer = JSON.stringify({ ...bundle, block: null })
+  it('evidence says why a bundle has no block', async () => {
+    const noBlock = { reason: 'not_mined', transaction: bundle.record.tx_hash }
+    answer = JSON.stringify({ ...bundle, block: null, no_block: noBlock })
     const { code, stderr } = await runCommand('evidence', hash, '--url', url)
-    expect([code, stderr]).toEqual([0, expect.stringContaining('not mined yet')])
+    expect([code, stderr]).toEqual([
+      0,
+      expect.stringMatching(/^The gateway says that the transaction was in no block .*\.\n$/),
+    ])
   })
 
   it.each([
@@ -78,7 +82,7 @@ describe('affidavit evidence', () => {
 
   it('evidence tells what the gateway says when there is no bundle, without its control characters', async () => {
     const { code, stderr } = await runCommand('evidence', 'ab'.repeat(32), '--url', url)
-    expect([code, stderr]).toEqual([1, expect.stringContaining('404: There is none \\u{1b}[2J')])
+    expect([code, stderr]).toEqual([3, expect.stringContaining('404: There is none \\u{1b}[2J')])
   })
 
   it.each([['ab'], ['zz'.repeat(32)], ['']])('evidence refuses the hash %j', async (text) => {

@@ -124,10 +124,10 @@ describe('affidavit measure', () => {
   })
 
   it.each([
-    ['a file that is not there', () => join(folder, 'missing.eif')],
-    ['a folder', () => folder],
-  ])('the measure command refuses %s as usage', async (_, path) => {
-    await expect(run(path())).rejects.toMatchObject({ name: 'CliError', exitCode: 2 })
+    ['a file that is not there', () => join(folder, 'missing.eif'), 3],
+    ['a folder', () => folder, 2],
+  ])('the measure command refuses %s', async (_, path, exitCode) => {
+    await expect(run(path())).rejects.toMatchObject({ name: 'CliError', exitCode })
   })
 
   it('the measure command refuses to be called without an image', async () => {

@@ -177,7 +177,7 @@ describe('affidavit release list', () => {
     ['a release in the place of a list', 2, () => ['add', manifest, manifest]],
     [
       'a list that is not there, to revoke in',
-      2,
+      3,
       () => ['revoke', stage.path('none'), '1.4.0', '--reason', 'x'],
     ],
     ['a revocation without a reason', 2, () => ['revoke', list, '1.4.0']],

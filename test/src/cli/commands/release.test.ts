@@ -142,7 +142,8 @@ describe('affidavit release sign', () => {
     async (_, make, reason) => {
       const file = await stage.save('plain.json', buildRelease())
       const { code, stderr } = await runCommand('release', 'sign', file, '--key', await make())
-      expect([code, stderr]).toEqual([2, expect.stringContaining(reason)])
+      const exitCode = reason === 'ENOENT' ? 3 : 2
+      expect([code, stderr]).toEqual([exitCode, expect.stringContaining(reason)])
       expect(stderr).not.toContain('secret words')
     },
   )

@@ -1,9 +1,10 @@
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { assembleCompletion } from '../../../../attestation/assemble-completion.ts'
 import { encodeHex } from '../../../../attestation/bytes.ts'
-import { isProofMember } from '../../../../attestation/completion-hash.ts'
+import { hashChunks, isProofMember } from '../../../../attestation/completion-hash.ts'
 import { redactBundle } from '../../../../attestation/evidence/bundle.ts'
 import type { JsonObject } from '../../../../attestation/json/value.ts'
 import {
@@ -13,6 +14,7 @@ import {
 } from '../../../attestation/evidence/build-evidence.ts'
 import { PCR_VALUES, standardChain } from '../../../support/nitro-builder/document-builder.ts'
 import { runCommand } from '../../../support/run-command.ts'
+import { startScriptedEndpoint } from '../../../support/scripted-endpoint.ts'
 
 const { bundle: plain } = buildEvidence()
 const { bundle: whole } = buildEvidence({ record: { receipt: { encrypted: true } } })
@@ -65,14 +67,19 @@ describe('affidavit verify, of the evidence of an encrypted call', () => {
       const path = await save('record.json', source)
       const { code, stdout } = await runCommand('verify', path, ...expected)
       expect(code).toBe(0)
-      expect(stdout).toMatch(/CONSISTENT: .*with its caller alone.*--request and --answer/)
+      expect(stdout).toMatch(
+        /^CONSISTENT: .*request hash, response hash(.*\n)*- Content .* with its caller alone.*--request and --answer/,
+      )
     }
   })
 
-  it('an encrypted record is VALID with what its caller kept, and INVALID with anything else', async () => {
+  it('the content of an encrypted record is checked with what its caller kept, and INVALID with anything else', async () => {
     const path = await save('record.json', served)
     const { code, stdout } = await runCommand('verify', path, ...expected, ...(await kept()))
-    expect([code, stdout]).toEqual([0, expect.stringContaining('VALID: nothing failed')])
+    expect([code, stdout]).toEqual([
+      0,
+      expect.stringMatching(/^CONSISTENT: .*: boot configuration, anchor\.\n/),
+    ])
     expect(stdout).toContain('groß')
     const words = ['--request', await save('other.json', { ...request, seed: 7 })]
     const other = await runCommand('verify', path, ...expected, ...words)
@@ -101,5 +108,89 @@ describe('affidavit verify, of the evidence of an encrypted call', () => {
     expect([proven.code, proven.report.bundle.verdict]).toEqual([0, 'verified'])
     const both = await runCommand('verify', ...words, ...(await kept()), '--answer', file)
     expect([both.code, both.stderr]).toEqual([2, expect.stringContaining('expected no --request')])
+  })
+
+  it('a completed proof is VERIFIED alone, and INVALID with the bundle of another call', async () => {
+    const redacted = redactBundle(whole, { request: true, response: true })
+    const saved = { format: 'affidavit-proof', version: 2, request, answer, bundle: redacted }
+    const words = [...expected, ...configuration, '--require', 'verified']
+    const alone = await verify(await save('completed.json', saved), ...words)
+    expect([alone.code, alone.report.verdict]).toEqual([0, 'verified'])
+    const other = { ...saved, request: { ...request, seed: 7 } }
+    const swapped = await verify(await save('swapped.json', other), ...words)
+    expect([swapped.code, swapped.report.conclusion]).toEqual([
+      1,
+      'INVALID: failed at request given.',
+    ])
+    const twice = ['--answer', await save('again.json', answer)]
+    const told = await runCommand('verify', await save('completed.json', saved), ...twice)
+    expect([told.code, told.stderr]).toEqual([2, expect.stringContaining('answer')])
+  })
+
+  it('a completed proof of a stream whose usage was not asked for is VERIFIED by its chunks', async () => {
+    const chunk = (delta: JsonObject, finish: string | null): JsonObject => ({
+      ...{ id: 'c', object: 'chat.completion.chunk', created: 1, model: 'm', usage: null },
+      choices: [{ index: 0, delta, logprobs: null, finish_reason: finish }],
+    })
+    const chunks = [
+      chunk({ role: 'assistant', content: '' }, null),
+      chunk({ content: 'Hi' }, null),
+      chunk({ content: '' }, 'stop'),
+    ]
+    const { request: asked } = plain.record as unknown as { readonly request: JsonObject }
+    const built = buildEvidence({
+      record: {
+        request: { ...asked, stream: true },
+        response: { ...assembleCompletion(chunks), usage: { total_tokens: 3 } },
+        streamHash: hashChunks(chunks),
+        receipt: { encrypted: true },
+      },
+    }).bundle
+    const proof = Object.fromEntries(
+      Object.entries(built.record).filter(([name]) => isProofMember(name)),
+    )
+    const kept = [...chunks.slice(0, -1), { ...chunks.at(-1), ...proof }]
+    const bundle = redactBundle(built, { request: true, response: true })
+    const saved = { format: 'affidavit-proof', version: 2, bundle }
+    const words = [...expected, ...configuration, '--require', 'verified']
+    const streamed = { ...saved, request: { ...asked, stream: true }, chunks: kept }
+    const alone = await verify(await save('streamed.json', streamed), ...words)
+    expect([alone.code, alone.report.verdict, alone.report.bundle.open]).toEqual([
+      0,
+      'verified',
+      [],
+    ])
+    const cut = { ...streamed, chunks: [kept[0], kept[2]] }
+    const told = await verify(await save('cut-stream.json', cut), ...words)
+    expect([told.code, told.report.verdict]).toEqual([1, 'invalid'])
+  })
+
+  it('a proof without its bundle says how to complete it, and complete does', async () => {
+    const gateway = await startScriptedEndpoint()
+    const saved = { format: 'affidavit-proof', version: 1, request, answer }
+    const file = await save('to-complete.json', saved)
+    const before = await runCommand('verify', file, ...expected, ...configuration)
+    expect(before.stdout).toMatch(/^CONSISTENT: .*\n(.*\n)*- .*affidavit complete \S+ --url URL\n/)
+    const complete = () => runCommand('complete', file, '--url', gateway.origin)
+    const redacted = redactBundle(whole, { request: true, response: true })
+    gateway.setScript(() => plain)
+    expect(await complete()).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining('another call'),
+    })
+    gateway.setScript(() => ({
+      ...redacted,
+      block: null,
+      no_block: { reason: 'not_mined', transaction: redacted.record.tx_hash },
+    }))
+    expect(await complete()).toMatchObject({ code: 3, stderr: expect.stringContaining('no block') })
+    expect(JSON.parse(await readFile(file, 'utf8'))).toEqual(saved)
+    gateway.setScript(() => redacted)
+    expect(await complete()).toMatchObject({ code: 0 })
+    expect(await complete()).toMatchObject({ code: 0, stdout: expect.stringContaining('already') })
+    const after = await verify(file, ...expected, ...configuration, '--require', 'verified')
+    expect(after.code).toBe(0)
+    await gateway.stop()
+    expect(await complete()).toMatchObject({ code: 0 })
   })
 })

@@ -95,7 +95,7 @@ describe('affidavit verify, of an evidence bundle', () => {
     )
     expect(code).toBe(0)
     expect(stdout).toMatch(
-      /VERIFIED: nothing failed.* Not checked, and not shown: block on chain\.\n/,
+      /^VERIFIED: nothing failed, .* Not checked: block on chain\.\nAn enclave that runs code that you expect signed this question and this answer at /,
     )
     expect(stdout).toMatch(/not checked {2}block on chain +offline; look up that block/)
     expect(stdout).toContain('not after      not shown')
@@ -180,8 +180,13 @@ describe('affidavit verify, of an evidence bundle', () => {
   ])('verify does not take an endpoint that %s for agreement', async (_, nonsense) => {
     answers = nonsense
     const { code, stderr, report } = await verify(file, ...trust, '--rpc', rpc)
-    expect([code, report]).toEqual([1, null])
+    // What needs no chain was checked, and is told.
+    expect([code, report.verdict]).toEqual([3, 'consistent'])
+    expect(outcomeOf(report, 'block on chain')).toBe('not checked')
     expect(stderr).toContain('the chain cannot be asked')
+    const changed = { ...bundle, record: { ...bundle.record, created_at: 1 } }
+    const forged = await verify(await save('forged.json', changed), ...trust, '--rpc', rpc)
+    expect([forged.code, forged.report.verdict]).toEqual([1, 'invalid'])
   })
 
   describe('of an answer that a gateway cut', () => {
@@ -192,7 +197,8 @@ describe('affidavit verify, of an evidence bundle', () => {
       const { code, stdout } = await runCommand('verify', await save('cut.json', cut), ...words())
       expect(code).toBe(1)
       expect(stdout).toMatch(/not checked {2}outcome +client_disconnected: the answer was cut/)
-      expect(stdout).toMatch(/CONSISTENT: .*outcome.*The answer was cut \(client_disconnected\)/)
+      expect(stdout).toMatch(/^CONSISTENT: .*outcome.*\n.*that the answer is whole/)
+      expect(stdout).toMatch(/- The answer was cut \(client_disconnected\).*--allow-outcome/)
       expect(stdout).toContain('outcome        client_disconnected: the answer was cut')
     })
 
@@ -390,8 +396,8 @@ describe('affidavit verify, with what the caller sent and got', () => {
         const { code, stdout } = await runCommand('verify', source, ...kept, ...trust, ...pcrs)
         expect(code).toBe(1)
         expect(stdout).toMatch(new RegExp(`FAILED {7}${name}`))
-        expect(stdout).toMatch(/\nINVALID: /)
-        expect(stdout).not.toMatch(/VERIFIED|CONSISTENT|\nVALID/)
+        expect(stdout).toMatch(/^INVALID: /)
+        expect(stdout).not.toMatch(/VERIFIED|CONSISTENT/)
         const { report } = await verify(source, ...kept, ...trust, ...pcrs)
         expect([report.ok, report.bundle?.verdict ?? 'invalid']).toEqual([false, 'invalid'])
       }
@@ -440,6 +446,7 @@ describe('affidavit verify, with what the caller sent and got', () => {
       const { stdout } = await runCommand('verify', place, ...trust, ...form)
       expect(stdout).not.toMatch(/[^\n\P{Cc}]|\p{Cf}/u)
       expect(stdout).not.toMatch(/^VERIFIED/m)
+      expect(stdout).toContain('CONSISTENT: ')
     }
     expect((await verify(place, ...trust)).report.bundle.exchange.said[0].text).toBe(content)
   })
@@ -473,12 +480,13 @@ describe('affidavit verify, of a record', () => {
     const place = await save('told-record.json', bundle.record)
     const forged = await save('forged-record.json', { ...bundle.record, created_at: 1 })
     const told = async (...words: readonly string[]) => (await verify(...words)).report.verdict
-    expect(await told(place, ...trust, ...pcrs)).toBe('verified')
+    // A record has neither the boot configuration nor the anchor.
+    expect(await told(place, ...trust, ...pcrs, '--configuration', digest)).toBe('consistent')
     expect(await told(place)).toBe('consistent')
     expect(await told(forged, ...trust, ...pcrs)).toBe('invalid')
   })
 
-  it('verify does not call an answer VALID that came without log, nor tell its provider', async () => {
+  it('verify says of an answer that came without log that nothing shows its provider', async () => {
     const { log: _, ...answer } = { ...RESPONSE, ...proofOf(bundle.record) }
     const request = ['--request', await save('request.json', REQUEST)]
     const { code, stdout } = await runCommand(
@@ -490,42 +498,41 @@ describe('affidavit verify, of a record', () => {
     )
     expect([code, stdout]).toEqual([
       0,
-      expect.stringMatching(/\nCONSISTENT: .*an answer has no log/),
+      expect.stringMatching(/^CONSISTENT: .*receipt in log(.*\n)*- An answer without a log/),
     ])
     expect(stdout).not.toContain('provider demo')
     const whole = { ...RESPONSE, ...proofOf(bundle.record) }
     const kept = await save('with-log.json', whole)
     const good = await runCommand('verify', kept, ...request, ...trust, ...pcrs)
-    expect(good.stdout).toMatch(/\nVALID: /)
+    expect(good.stdout).toMatch(/^CONSISTENT: .*: boot configuration, anchor\.\n/)
     expect(good.stdout).toMatch(/asked\n(.*\n)*said\n +assistant +\| groß\n/)
   })
 
-  it('verify does not call a cut answer VALID, unless told to take it', async () => {
+  it('verify says of a cut answer that its end was not checked, unless told to take it', async () => {
     const { record } = buildEvidence({ record: { receipt: { outcome: 'upstream_error' } } }).bundle
     const words = ['verify', await save('cut-record.json', record), ...trust, ...pcrs]
     const { code, stdout } = await runCommand(...words)
     expect([code, stdout]).toEqual([
       0,
-      expect.stringMatching(/CONSISTENT: .*an answer was cut \(upstream_error\)/),
+      expect.stringMatching(/^CONSISTENT: .*outcome(.*\n)*- The answer was cut \(upstream_error\)/),
     ])
-    expect((await runCommand(...words, '--allow-outcome', 'upstream_error')).stdout).toContain(
-      'VALID: ',
+    expect((await runCommand(...words, '--allow-outcome', 'upstream_error')).stdout).toMatch(
+      /^CONSISTENT: .*: boot configuration, anchor\.\n/,
     )
   })
 
-  it.each([
-    ['--rpc', 'http://127.0.0.1:1'],
-    ['--configuration', digest],
-    ['--confirmations', '3'],
-    ['--require', 'verified'],
-  ])(
-    'verify of a record does not ignore %s, which only a bundle can be checked by',
-    async (...words) => {
-      const record = await save('record.json', buildRecord().stored)
-      const { code, stderr } = await runCommand('verify', record, ...words)
-      expect([code, stderr]).toEqual([2, expect.stringContaining(words[0])])
-    },
-  )
+  it('verify leaves open what only a bundle shows, and says where to get one', async () => {
+    const record = await save('record.json', buildRecord().stored)
+    const words = ['verify', record, '--configuration', digest]
+    const { code, stdout } = await runCommand(...words)
+    expect([code, stdout]).toEqual([
+      0,
+      expect.stringMatching(
+        /^CONSISTENT: .*boot configuration, anchor(.*\n)*- A record has neither/,
+      ),
+    ])
+    expect((await runCommand(...words, '--require', 'verified')).code).toBe(1)
+  })
 })
 
 describe('affidavit verify, usage', () => {

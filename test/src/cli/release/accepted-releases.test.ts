@@ -89,9 +89,11 @@ describe('affidavit verify --release', () => {
 
   it('verify takes a record by a signed release, and names the release', async () => {
     const { code, report } = await verify(recordFile, '--release', manifest, ...trusted)
-    expect([code, report.conclusion]).toEqual([
+    expect([code, report.sentence]).toEqual([
       0,
-      expect.stringMatching(/^VALID: .*code of release 1\.4\.0 \(commit 0123.*\) held the key/),
+      expect.stringMatching(
+        /^An enclave that runs release 1\.4\.0 \(commit 0123.*\) signed this question and this answer /,
+      ),
     ])
     const name = { version: release.version, git_commit: release.git_commit }
     expect(report.records[0].holder).toEqual({ code: 'expected', release: name, root: 'given' })
@@ -214,9 +216,9 @@ describe('affidavit verify --release', () => {
       [['--release', manifest, ...trusted, '--any-measurement'], 2, 'expected one of'],
       [['--release', manifest, ...trusted, '--pcr', `0=${'ab'.repeat(48)}`], 2, 'expected one of'],
       [['--release', bundleFile, ...trusted], 2, 'expected format'],
-      [['--release', stage.path('nothing'), ...trusted], 2, 'cannot read'],
+      [['--release', stage.path('nothing'), ...trusted], 3, 'cannot read'],
       [['--release', manifest, '--release-key', '00'.repeat(32)], 2, 'prime order'],
-      [['--release', manifest, '--release-key', stage.path('nothing')], 2, 'cannot read'],
+      [['--release', manifest, '--release-key', stage.path('nothing')], 3, 'cannot read'],
     ] as const) {
       const run = await verify(bundleFile, ...words)
       expect([run.code, run.report], words.join(' ')).toEqual([code, null])

@@ -1,0 +1,28 @@
+import type { Command } from 'commander'
+import { addGatewayOptions, type GatewayOptions } from '../options.ts'
+
+/** Adds `complete FILE...`, which makes saved proofs stand alone. */
+export function registerComplete(program: Command): void {
+  const command = program
+    .command('complete')
+    .summary('add the evidence bundle to a saved proof')
+    .description(
+      'Ask the gateway for the evidence bundle of each saved proof and add it to its file, which then can be checked for years without the gateway.',
+    )
+    .argument('<file...>', 'proofs that the client, the proxy or the playground saved')
+  addGatewayOptions(command)
+    .addHelpText(
+      'after',
+      `
+Examples:
+  affidavit complete proofs/*.json --url https://gateway.example --key $KEY
+
+Exit codes: 0 all are complete, 1 one could not be completed, 2 usage, 3 its anchor has no block yet, or the gateway
+was not reached.`,
+    )
+    .action(async (files: readonly string[], options: GatewayOptions) => {
+      const { completeProof } = await import('../evidence/complete-proof.ts')
+      for (const file of files)
+        process.stdout.write(`${file} ${await completeProof(file, options)}\n`)
+    })
+}

@@ -1,0 +1,58 @@
+import { compareExchange, type KeptAnswer } from '../../../attestation/compare-exchange.ts'
+import { FormatError } from '../../../attestation/errors.ts'
+import { sayNoBlock } from '../../../attestation/evidence/anchor-checks.ts'
+import { parseExactJson } from '../../../attestation/json/parse-strict.ts'
+import { isJsonObject, memberAt } from '../../../attestation/json/value.ts'
+import { printable } from '../../../attestation/report/printable.ts'
+import {
+  parseSavedProof,
+  type SavedProof,
+  writeSavedProof,
+} from '../../../attestation/saved-proof.ts'
+import { CliError, EXIT_CODES, telling } from '../faults.ts'
+import { readSource, writeFileWhole } from '../files.ts'
+import { type GatewayOptions, hashOf, isHash } from '../options.ts'
+import { readBundle } from './read-evidence.ts'
+
+/**
+ * Adds to a saved proof the evidence bundle of its call, which the gateway is asked for, so that
+ * the file can be checked without any gateway. Gives what was done, in words. Throws CliError, and
+ * then the file is as it was: also for a bundle without a block, and for that of another call.
+ *
+ * Does NOT check the bundle: see verifyBundle.
+ */
+export async function completeProof(file: string, options: GatewayOptions): Promise<string> {
+  const { request, answer, bundle: known } = readProof(await readSource(file), file)
+  if (known !== undefined) return 'has its evidence bundle already'
+  const { chooseKey, evidenceUrl } = await import('../gateway-access.ts')
+  const url = evidenceUrl(hashIn(answer, file), options)
+  const bytes = await readSource(url, chooseKey(url, options))
+  const bundle = readBundle(bytes, "the gateway's answer")
+  const differing = compareExchange({ ...bundle.record }, { request, answer }).find(
+    ({ outcome }) => outcome !== 'passed',
+  )
+  if (differing !== undefined)
+    throw new CliError(
+      `the gateway gave evidence of another call: ${differing.name}: ${printable(differing.detail)}`,
+    )
+  if (bundle.block === null)
+    throw new CliError(`${printable(file)}: ${sayNoBlock(bundle)}`, EXIT_CODES.unavailable)
+  const given = parseExactJson(bytes)
+  if (isJsonObject(given))
+    await writeFileWhole(file, writeSavedProof({ request, answer, bundle: given }))
+  return `has its evidence bundle now, of block ${bundle.block.number}`
+}
+
+function readProof(bytes: Uint8Array, file: string): SavedProof {
+  const tell = ({ message }: FormatError) =>
+    new CliError(`expected ${printable(file)} to be a saved proof: ${message}`, EXIT_CODES.usage)
+  return telling(() => parseSavedProof(parseExactJson(bytes)), FormatError, tell)
+}
+
+/** The hash that the answer carries: whether it is its own, the comparison shows. */
+function hashIn(answer: KeptAnswer, file: string): string {
+  const proof = answer.kind === 'whole' ? answer.answer : answer.chunks.at(-1)
+  const hash = memberAt(proof, 'hash')
+  if (typeof hash === 'string' && isHash(hash)) return hashOf(hash)
+  throw new CliError(`expected ${printable(file)} to have the hash of its completion`)
+}

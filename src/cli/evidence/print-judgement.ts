@@ -1,0 +1,194 @@
+import { styleText } from 'node:util'
+import { encodeHex } from '../../../attestation/bytes.ts'
+import type { BundleFacts, BundleReport } from '../../../attestation/evidence/bundle-report.ts'
+import { nameRelease, releaseName } from '../../../attestation/release/release-list.ts'
+import { type Conclusion, conclude } from '../../../attestation/report/conclude.ts'
+import type { BundleJudgement } from '../../../attestation/report/judge-bundle.ts'
+import type { EvidenceJudgement } from '../../../attestation/report/judge-evidence.ts'
+import type { Doubt, SubjectReport } from '../../../attestation/report/judge-record.ts'
+import { isoOf, printable } from '../../../attestation/report/printable.ts'
+import { describeErasure, sayAbsence } from '../../../attestation/report/say-absence.ts'
+import {
+  type Check,
+  failedDetails,
+  formatChecks,
+  hintAtRoot,
+  printableJson,
+  widthOf,
+} from '../printable.ts'
+import { printExchange } from './kept-exchange.ts'
+
+/** What was checked, for advice: a saved proof without its bundle can be completed. */
+export type CheckedSource = { readonly name: string; readonly isSavedProof: boolean }
+
+/**
+ * Gives the report for people: the verdict, the checks that failed, what can be done about what was
+ * not checked, what was asked and said, facts, and every check.
+ */
+export function printText(judged: EvidenceJudgement, source: CheckedSource): string {
+  const { verdict, headline, sentence } = conclude(judged)
+  const failed = checksOf(judged).filter(({ outcome }) => outcome === 'failed')
+  const blocks = [
+    `${styleText(COLOURS[verdict], headline, { stream: process.stdout })}\n${sentence}\n`,
+    failed.length === 0 ? '' : formatChecks(failed),
+    hintAtRoot(failedDetails(failed)),
+    verdict === 'consistent'
+      ? adviseOn(judged, source)
+          .map((line) => `- ${line}\n`)
+          .join('')
+      : '',
+    ...(judged.kind === 'bundle' ? printBundle(judged) : printRecords(judged.records)),
+  ]
+  return blocks.filter((block) => block !== '').join('\n')
+}
+
+/** Gives the report as one JSON object, for programs. `isOk`: it is good enough for the caller. */
+export function printJson(judged: EvidenceJudgement, isOk: boolean): string {
+  const { verdict, headline, sentence } = conclude(judged)
+  const report =
+    judged.kind === 'bundle' ? { bundle: bundleJson(judged) } : { records: judged.records }
+  return `${printableJson({ ok: isOk, verdict, conclusion: headline, sentence, ...report })}\n`
+}
+
+const COLOURS = {
+  verified: 'green',
+  consistent: 'yellow',
+  invalid: 'red',
+} as const satisfies Record<Conclusion['verdict'], string>
+
+function checksOf(judged: EvidenceJudgement): readonly Check[] {
+  return judged.kind === 'bundle'
+    ? [...judged.report.checks, ...judged.comparison]
+    : judged.records.flatMap(({ checks }) => checks)
+}
+
+function printBundle(judged: BundleJudgement): readonly string[] {
+  return [
+    printExchange(judged.exchange),
+    describeFacts(judged.report),
+    `checks of the evidence bundle\n${formatChecks(checksOf({ kind: 'bundle', ...judged }))}`,
+  ]
+}
+
+function printRecords(records: readonly SubjectReport[]): readonly string[] {
+  const width = widthOf(records.flatMap(({ checks }) => checks))
+  return records.flatMap(({ hash, checks, exchange }) => [
+    printExchange(exchange),
+    `checks of the record ${printable(hash ?? 'without hash')}\n${formatChecks(checks, width)}`,
+  ])
+}
+
+/** What the reader can do about what was not checked, a line each. */
+function adviseOn(judged: EvidenceJudgement, source: CheckedSource): readonly string[] {
+  if (judged.kind === 'records') return adviseOnRecords(judged.records, source)
+  const { open, report } = judged
+  const { facts, redacted } = report
+  const isExpected = !open.includes('measurements') && !open.includes('expected configuration')
+  const outcome = open.includes('outcome') && facts !== null ? facts.outcome : null
+  return [
+    ...(isExpected ? [] : [EXPECT_ADVICE]),
+    ...(redacted.length > 0
+      ? [`This bundle has no ${redacted.join(' and no ')}: ${KEPT_ADVICE}`]
+      : []),
+    ...(outcome === null ? [] : [sayCut(outcome)]),
+  ]
+}
+
+function adviseOnRecords(
+  records: readonly SubjectReport[],
+  { name, isSavedProof }: CheckedSource,
+): readonly string[] {
+  const isKnown = records.every(({ holder }) => holder !== null && holder.code !== 'any')
+  const bundle = isSavedProof
+    ? `This proof has no evidence bundle yet. Add it while the gateway is there: affidavit complete ${name} --url URL`
+    : "A record has neither the boot configuration nor the anchor. Check the completion's evidence bundle: affidavit verify HASH --url URL"
+  return [
+    ...(isKnown ? [] : [EXPECT_ADVICE]),
+    ...new Set(records.flatMap(({ doubts }) => doubts.map(adviseOnDoubt))),
+    bundle,
+  ]
+}
+
+const EXPECT_ADVICE =
+  'Say which enclaves you accept: --expect FILE, which you have from your vendor. (Or --release, --pcr, --configuration.)'
+const KEPT_ADVICE = 'give what you kept with --request and --answer.'
+
+function adviseOnDoubt(doubt: Doubt): string {
+  switch (doubt.kind) {
+    case 'not in log':
+      return 'An answer without a log: only its record shows provider, outcome and times.'
+    case 'content missing': {
+      const options = doubt.parts.map((part) => (part === 'request' ? '--request' : '--answer'))
+      const absence = sayAbsence(doubt.stated)
+      return `${absence[0]?.toUpperCase()}${absence.slice(1)}: give it with ${options.join(' and ')}.`
+    }
+    case 'cut':
+      return sayCut(doubt.outcome)
+  }
+}
+
+function sayCut(outcome: string): string {
+  return `The answer was cut (${outcome}), and its end is not shown. Accept it as it is: --allow-outcome ${outcome}`
+}
+
+function describeFacts({ facts, checks, redacted, erased }: BundleReport): string {
+  if (facts === null) return ''
+  const { anchoredIn } = facts
+  return [
+    `completion     ${printable(facts.hash)}`,
+    `leaf           ${facts.index} of the log of ${facts.notary}`,
+    `provider       ${printable(facts.provider.name)} at ${printable(facts.provider.origin)}`,
+    `model          ${describeModel(facts)}`,
+    `outcome        ${facts.outcome}${facts.outcome === 'complete' ? '' : ': the answer was cut, and its end is not shown'}`,
+    `finished       ${isoOf(facts.finishedAt * 1000, `${facts.finishedAt} s`)}, by the enclave's clock`,
+    `not after      ${anchoredIn === null ? 'not shown: the block was not looked up' : describeBlock(anchoredIn)}`,
+    `code           ${describeCode(facts, checks)}`,
+    `configuration  ${encodeHex(facts.configuration)}`,
+    ...(redacted.length > 0 ? [`left out       ${redacted.join(' and ')}`] : []),
+    ...(erased === null ? [] : [`erased         ${describeErasure(erased)}; the gateway's word`]),
+    '',
+  ].join('\n')
+}
+
+function describeModel({ model }: BundleFacts): string {
+  const returned =
+    model.returned === null ? 'the answer names none' : `answered by ${printable(model.returned)}`
+  return `${printable(model.requested)}, ${returned}`
+}
+
+function describeCode(
+  { release, measurements }: BundleFacts,
+  checks: BundleReport['checks'],
+): string {
+  if (release !== null) return printable(nameRelease(release))
+  const isExpected = checks.some(
+    ({ name, outcome }) => name === 'measurements' && outcome === 'passed',
+  )
+  if (isExpected) return 'of the expected measurements'
+  return `not known to be acceptable: PCR0 ${encodeHex(measurements.get(0) ?? new Uint8Array())}`
+}
+
+function describeBlock({ timestamp, number }: NonNullable<BundleFacts['anchoredIn']>): string {
+  return `${isoOf(timestamp * 1000, `${timestamp} s`)}, block ${number} of the chain`
+}
+
+/** Bytes are hex; times Unix seconds. */
+function bundleJson({ verdict, open, report, comparison, exchange }: BundleJudgement): object {
+  const { facts, checks, redacted, erased } = report
+  return {
+    verdict,
+    exchange: { checks: comparison, ...exchange },
+    checks,
+    open,
+    redacted,
+    erased,
+    facts: facts && {
+      ...facts,
+      release: facts.release && releaseName(facts.release),
+      configuration: encodeHex(facts.configuration),
+      measurements: Object.fromEntries(
+        [...facts.measurements].map(([index, pcr]) => [index, encodeHex(pcr)]),
+      ),
+    },
+  }
+}
