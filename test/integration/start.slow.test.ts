@@ -94,7 +94,7 @@ describe('npm start', () => {
       .toMatchObject({ status: '0x1', to: service.contract })
   })
 
-  it('a record found by its hash verifies in full against the right measurement and root alone', async () => {
+  it('a record found by its hash holds against the right measurement and root alone', async () => {
     const { hash } = await ask(service, 'look me up')
     const { status, body } = await get(service, `/v1/verified/chat/completions/${hash}`)
     expect(status).toBe(200)
@@ -107,7 +107,9 @@ describe('npm start', () => {
     const exact = await runCli(['verify', '-', '--pcr', `0=${pcr0}`, ...trust], { input: body })
     expect(exact).toMatchObject({
       code: 0,
-      stdout: expect.stringContaining('code of the expected measurements'),
+      stdout: expect.stringMatching(
+        /^CONSISTENT: .*: boot configuration, anchor\.\nAn enclave that runs /,
+      ),
     })
     const other = await runCli(['verify', '-', '--pcr', `0=${'ab'.repeat(48)}`, ...trust], {
       input: body,
