@@ -90,10 +90,14 @@ function saySigned(
   const isKnown = !open.includes('measurements')
   const code = release === null ? 'code that you expect' : printable(nameRelease(release))
   const who = isKnown ? `An enclave that runs ${code}` : `The account ${notary}`
-  const time = isoOf(finishedAt * 1000, `${finishedAt} s`)
+  const time = finishedAt === null ? '' : ` at ${timeOf(finishedAt)}`
+  return `${who} signed this question and this answer${time}, and neither was changed since. Not shown: ${rest}.`
+}
+
+function timeOf(seconds: number): string {
+  return isoOf(seconds * 1000, `${seconds} s`)
     .replace('T', ' ')
     .replace('.000Z', ' UTC')
-  return `${who} signed this question and this answer at ${time}, and neither was changed since. Not shown: ${rest}.`
 }
 
 const ANCHORED = 'that the answer was recorded on the chain'

@@ -106,10 +106,11 @@ export type Holder = {
   readonly root: 'AWS' | 'given'
 } | null
 
-/** Who signed an answer, and when, Unix seconds by the enclave's clock. */
+/** Who signed an answer, and when. */
 export type Signed = {
   readonly notary: string
-  readonly finishedAt: number
+  /** Unix seconds by the enclave's clock; null where nothing binds them. */
+  readonly finishedAt: number | null
   /** The release that the enclave runs, where one was expected. */
   readonly release: ReleaseName | null
 }
@@ -142,16 +143,19 @@ function judgeReport(
       ...doubtOutcome(record, allowOutcome),
     ],
     holder: attestation.holder,
-    signed: ok ? signedOf(record, attestation.holder) : null,
+    signed: ok ? signedOf(record, attestation.holder, report) : null,
   }
 }
 
-/** By a record whose checks passed. */
-function signedOf(record: Json, holder: Holder): Signed {
-  const [key, finishedAt] = [memberAt(record, 'public_key'), memberAt(record, 'created_at')]
+/** By a record whose checks passed; the times of its receipt are bound by the log alone. */
+function signedOf(record: Json, holder: Holder, { checks }: RecordReport): Signed {
+  const isInLog = checks.some(
+    ({ name, outcome }) => name === 'receipt in log' && outcome === 'passed',
+  )
+  const finishedAtMs = memberAt(record, 'receipt', 'finished_at')
   return {
-    notary: addressOf(decodeHex(String(key))),
-    finishedAt: Number(finishedAt),
+    notary: addressOf(decodeHex(String(memberAt(record, 'public_key')))),
+    finishedAt: isInLog ? Math.floor(Number(finishedAtMs) / 1000) : null,
     release: holder?.release ?? null,
   }
 }

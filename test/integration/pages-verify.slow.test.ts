@@ -296,7 +296,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/verify'), () => {
     await driver.expect({ releases: [join(VECTORS, 'releases/releases.json')] }, fileOf)
     expect(await saying(bundle)).toContain('no key that signs releases')
     await driver.expect({ configurations: demands.configurations ?? [] }, fileOf)
-    expect(await saying({ request: {}, response: {} })).toContain('Give the evidence bundle')
+    expect(await saying({ request: {}, response: {} })).toContain('Do not rely on this')
     await driver.expect(demands, fileOf)
     await driver.check(jsonFile(bundle))
     const unheard = await driver.askChain('http://127.0.0.1:1')

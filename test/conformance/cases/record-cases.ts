@@ -19,7 +19,6 @@ import {
   type DraftDemands,
   EXPECTED_OF_RECORD,
   invalid,
-  verified,
 } from './draft.ts'
 import { foreignKey, malleated, offCurve, STRANGER } from './signatures.ts'
 
@@ -91,15 +90,15 @@ const UNKNOWN = { ...REQUEST, affidavit: { nonce: NONCE, credential: 'operator',
 const stored: readonly Draft[] = [
   draft('whole', record, {
     about: 'A stored record: what the cases that fail are changed from.',
-    expect: verified(...OF_RECORD),
+    expect: consistent(...OF_RECORD),
   }),
   draft('version-1', storedOf({ record: { version: 1 } }), {
     about: 'A receipt of version 1.',
-    expect: verified(...OF_RECORD),
+    expect: consistent(...OF_RECORD),
   }),
   draft('version-2', storedOf({ record: { version: 2 } }), {
     about: 'A receipt of version 2.',
-    expect: verified(...OF_RECORD),
+    expect: consistent(...OF_RECORD),
   }),
   draft(
     'nothing-expected-of-version-3',
@@ -113,11 +112,11 @@ const stored: readonly Draft[] = [
   ),
   draft('credential/operators-as-demanded', storedOf({ record: { request: OPERATORS } }), {
     about: "The request demands that the provider is shown no caller's credential.",
-    expect: verified(...OF_RECORD),
+    expect: consistent(...OF_RECORD),
   }),
   draft('credential/callers-as-demanded', storedOf({ record: { request: CALLERS } }), {
     about: "The request demands a caller's credential, which the receipt says was shown.",
-    expect: verified(...OF_RECORD),
+    expect: consistent(...OF_RECORD),
   }),
   draft(
     'credential/none-as-demanded',
@@ -126,7 +125,7 @@ const stored: readonly Draft[] = [
     }),
     {
       about: 'The operator has no credential for the provider.',
-      expect: verified(...OF_RECORD),
+      expect: consistent(...OF_RECORD),
     },
   ),
   draft(
@@ -134,7 +133,7 @@ const stored: readonly Draft[] = [
     storedOf({ record: { receipt: { credential: { from: 'caller', demanded: false } } } }),
     {
       about: 'Without a demand, whatever the receipt says of the credential is taken.',
-      expect: verified(...OF_RECORD),
+      expect: consistent(...OF_RECORD),
     },
   ),
   ...(
@@ -178,7 +177,7 @@ const stored: readonly Draft[] = [
   draft(
     'any-measurement',
     record,
-    { about: 'Whatever code runs is accepted.', expect: verified(...OF_RECORD) },
+    { about: 'Whatever code runs is accepted.', expect: consistent(...OF_RECORD) },
     { roots: EXPECTED_OF_RECORD.roots ?? [], any_measurement: true },
   ),
   draft(
@@ -186,7 +185,7 @@ const stored: readonly Draft[] = [
     { ...record, request: { stop: null, ...(record.request as JsonObject) } },
     {
       about: 'A member of null in the request, as records are served: it is not hashed.',
-      expect: verified(...OF_RECORD),
+      expect: consistent(...OF_RECORD),
     },
   ),
   draft(
@@ -195,7 +194,7 @@ const stored: readonly Draft[] = [
       completions: [record, storedOf({ record: { request: { ...REQUEST, seed: 7 } } })],
       next: null,
     },
-    { about: 'A page of the history: every record of it.', expect: verified(...OF_RECORD) },
+    { about: 'A page of the history: every record of it.', expect: consistent(...OF_RECORD) },
   ),
   fails(
     'page-with-one-that-fails',
@@ -209,7 +208,7 @@ const stored: readonly Draft[] = [
   draft(
     'cut-accepted',
     storedOf({ record: { receipt: { outcome: 'upstream_error' } } }),
-    { about: 'The answer was cut, and the checker takes it so.', expect: verified(...OF_RECORD) },
+    { about: 'The answer was cut, and the checker takes it so.', expect: consistent(...OF_RECORD) },
     { ...EXPECTED_OF_RECORD, allow_outcomes: ['upstream_error'] },
   ),
   draft('encrypted', redactedOf(ofEncrypted), {
@@ -221,7 +220,7 @@ const stored: readonly Draft[] = [
     redactedOf(ofEncrypted),
     {
       about: 'An encrypted call, with the request and the answer that its caller kept.',
-      expect: verified(...OF_RECORD),
+      expect: consistent(...OF_RECORD),
     },
     {
       ...EXPECTED_OF_RECORD,
@@ -387,7 +386,7 @@ const stored: readonly Draft[] = [
     record,
     {
       about: 'The evidence is of the request that its caller kept.',
-      expect: verified(...OF_RECORD),
+      expect: consistent(...OF_RECORD),
     },
     { ...EXPECTED_OF_RECORD, request: { json: REQUEST } },
   ),
@@ -437,7 +436,7 @@ const whole = answerOf(record)
 const answers: readonly Draft[] = [
   answerDraft('whole', whole, {
     about: 'An answer of the verified endpoint, with the request that was sent.',
-    expect: verified(...OF_ANSWER),
+    expect: consistent(...OF_ANSWER),
   }),
   answerDraft(
     'published',

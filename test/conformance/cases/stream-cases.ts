@@ -13,7 +13,6 @@ import {
   invalid,
   textOf,
   UNREADABLE,
-  verified,
 } from './draft.ts'
 import { answerOf, storedOf } from './record-cases.ts'
 
@@ -120,14 +119,14 @@ const WRONG = invalid(['response hash', 'stream hash', 'hash', 'signature', 'rec
 const streams: readonly Draft[] = [
   draft('whole', whole, {
     about: 'A kept stream with its usage and its proof.',
-    expect: verified(...NEVER),
+    expect: consistent(...NEVER),
   }),
   draft(
     'without-usage',
     proven(CHUNKS, { request: REQUEST_WITHOUT_USAGE, response: assembleCompletion(GIVEN) }),
     {
       about: 'The signed response has the usage, which was not asked for and is in no chunk.',
-      expect: verified(...NEVER, 'response hash'),
+      expect: consistent(...NEVER, 'response hash'),
     },
     REQUEST_WITHOUT_USAGE,
   ),
@@ -139,7 +138,7 @@ const streams: readonly Draft[] = [
   repeated('repeated', GIVEN, {
     about:
       'Other chunks than those first given out, which assemble to the same: as when an answer is repeated.',
-    expect: verified(...NEVER, 'stream hash'),
+    expect: consistent(...NEVER, 'stream hash'),
   }),
   repeated('stream-hash/repeated-with-a-replaced-member', REPLACED, {
     about:
