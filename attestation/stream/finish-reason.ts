@@ -12,14 +12,19 @@ export type FinishReason = { readonly reason: string; readonly word: string | nu
 export function readFinishReason(given: Json | undefined): FinishReason | null {
   if (given === undefined || given === null || given === '') return null
   if (typeof given !== 'string') throw invalidChunk('expected finish_reason to be a string or null')
-  const reason = REASONS.get(given.toLowerCase()) ?? 'stop'
+  const known = REASONS.get(given.toLowerCase())
+  const reason = known ?? (FILTERED.test(given) ? 'content_filter' : 'stop')
   if (BROKEN_OFF.test(given))
     throw invalidChunk('expected a whole answer, got a finish_reason that says it broke off')
   return { reason, word: reason === given ? null : given }
 }
 
-/** As DeepSeek's `insufficient_system_resource` and Zhipu's `network_error`. */
-const BROKEN_OFF = /abort|cancel|error|fail|insufficient|interrupt|timed?_?out/i
+/** As `content_filter: RECITATION` of Google's endpoint. */
+const FILTERED = /content_filter|safety|sensitive|refusal|blocklist|prohibited|recitation|spii/i
+
+/** As DeepSeek's `insufficient_system_resource`, and calls that Google's endpoint dropped. */
+const BROKEN_OFF =
+  /abort|cancel|error|fail|function_call_filter|insufficient|interrupt|malformed|timed?_?out/i
 
 const REASONS: ReadonlyMap<string, string> = new Map(
   Object.entries({
@@ -29,9 +34,5 @@ const REASONS: ReadonlyMap<string, string> = new Map(
     ],
     tool_calls: ['tool_calls', 'tool_call', 'tool_use'],
     function_call: ['function_call'],
-    content_filter: [
-      ...['content_filter', 'content_filtered', 'safety', 'sensitive', 'refusal'],
-      ...['blocklist', 'prohibited_content', 'recitation'],
-    ],
   }).flatMap(([reason, words]) => words.map((word) => [word, reason] as const)),
 )

@@ -160,12 +160,11 @@ export function isFinished({ choices }: ChunkState): boolean {
 
 /** Each chunk repeats it. */
 function nameOf(value: Json | undefined): string | null {
-  const isName = typeof value === 'string' && value !== '' && value.length <= NAME_LENGTH_MAX
-  return isName ? value : null
+  return typeof value === 'string' && NAME.test(value) ? value : null
 }
 
-/** UTF-16 units of an id or a model: theirs have at most a hundred. */
-const NAME_LENGTH_MAX = 256
+/** An id or a model: theirs have at most a hundred characters. */
+const NAME = /^[^\p{Cc}\p{Cs}]{1,256}$/u
 
 /** SDKs have these two as texts. */
 function withoutOddTexts(members: JsonObject): JsonObject {

@@ -6,6 +6,7 @@ import {
   isJsonObject,
   type Json,
   type JsonObject,
+  memberOf,
   setMember,
 } from '../json/value.ts'
 import { readFinishReason } from './finish-reason.ts'
@@ -135,6 +136,9 @@ function readMember(
   { name, value }: { readonly name: string; readonly value: Json },
   terms: CallTerms,
 ): Json {
+  const isCalled = name === 'tool_calls' ? choice.functionCall : choice.toolCalls
+  if ((name === 'tool_calls' || name === 'function_call') && isCalled.length > 0)
+    throw invalidChunk('expected calls of one form in a choice')
   if (name === 'tool_calls') {
     const calls = [...choice.toolCalls]
     choice.toolCalls = calls
@@ -246,8 +250,10 @@ function finishTexts(choice: OpenChoice, delta: Record<string, Json>): void {
     throw invalidChunk('expected a tool call to begin with the name of its function')
   if (choice.halves.size === 0) return
   for (const [path, half] of choice.halves) {
-    const text = delta[path] ?? ''
-    if (typeof text === 'string' && !path.includes(' ')) setMember(delta, path, text + half)
+    const text = memberOf(delta, path) ?? ''
+    const isText = path !== 'content' || choice.content !== 'parts'
+    if (typeof text === 'string' && isText && !path.includes(' '))
+      setMember(delta, path, text + half)
   }
   choice.halves = NEW_CHOICE.halves
 }

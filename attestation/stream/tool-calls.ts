@@ -19,6 +19,8 @@ export type ToolCall = {
   /** Whether its first delta was given out. What came before its name waits for that. */
   readonly isBegun: boolean
   readonly waiting: readonly JsonObject[]
+  /** Length of the JSON of what waits, UTF-16 units. */
+  readonly waitingLength: number
 }
 
 /** What a choice's calls need beside themselves. */
@@ -42,7 +44,8 @@ export function readToolCalls(calls: ToolCall[], given: Json, terms: CallTerms):
   const told = new Map<number, Merged>()
   for (const item of arrayOf(given, 'tool_calls')) {
     const { place, deltas } = readToolCall(calls, item, terms)
-    for (const delta of deltas) told.set(place, mergeInto(told.get(place) ?? {}, delta))
+    for (const delta of deltas)
+      told.set(place, mergeInto(told.get(place) ?? { function: { arguments: '' } }, delta))
   }
   return told.size === 0 ? null : [...told].map(([index, call]) => ({ index, ...call }))
 }
@@ -62,7 +65,13 @@ function readToolCall(
   const found = findCall(calls, told)
   const place = found < 0 ? calls.length : found
   if (place > INDEX_MAX) throw invalidChunk(`expected at most ${INDEX_MAX + 1} tool calls`)
-  const before = calls[place] ?? { ...told, name: null, isBegun: false, waiting: [] }
+  const before = calls[place] ?? {
+    ...told,
+    name: null,
+    isBegun: false,
+    waiting: [],
+    waitingLength: 0,
+  }
   if (before.name !== null && told.name !== null && told.name !== before.name)
     throw new FormatError('changed_name', 'expected the name of a call once')
   const path = `tool_calls ${place}`
@@ -77,16 +86,18 @@ function readToolCall(
   if (before.isBegun) return { place, deltas }
   const waiting = [...before.waiting, ...deltas]
   if (call.name === null) {
-    if (waiting.length > WAITING_MAX || JSON.stringify(waiting).length > WAITING_LENGTH_MAX)
+    const waitingLength =
+      before.waitingLength + (deltas.length > 0 ? JSON.stringify(deltas).length : 0)
+    if (waiting.length > WAITING_MAX || waitingLength > WAITING_LENGTH_MAX)
       throw invalidChunk('expected the name of a call before its arguments')
-    calls[place] = { ...call, waiting }
+    calls[place] = { ...call, waiting, waitingLength }
     return { place, deltas: [] }
   }
   if (calls[place - 1]?.isBegun === false)
     throw invalidChunk('expected tool calls to begin in their order')
   calls[place] = { ...call, isBegun: true, waiting: [] }
   const opening = { id: call.id ?? terms.makeId(place), type: 'function' }
-  return { place, deltas: [opening, { function: { name: call.name, arguments: '' } }, ...waiting] }
+  return { place, deltas: [opening, { function: { name: call.name } }, ...waiting] }
 }
 
 type Merged = Record<string, Json>

@@ -310,6 +310,41 @@ export const STREAM_CASES: readonly StreamCase[] = [
     stopReason: 'model_context_window_exceeded',
   },
   {
+    name: 'a finish_reason of a filter with its reason',
+    events: [text('Hi'), end('content_filter: RECITATION')],
+    given: [{ content: 'Hi' }, { content: '', finish_reason: 'content_filter' }],
+    stopReason: 'content_filter: RECITATION',
+  },
+  {
+    // The AI SDK takes no delta of a call without its function.
+    name: 'a delta of a call without its function',
+    events: [
+      calls({ index: 0, id: 'a', type: 'function', function: { name: 'f', arguments: '{' } }),
+      calls({ index: 0, extra_content: { google: { thought_signature: 's' } } }),
+      calls({ index: 0, function: { arguments: '}' } }),
+      end('tool_calls'),
+    ],
+    given: [
+      given(begun(0, 'a', 'f', '{')),
+      given({ ...goesOn(0, ''), extra_content: { google: { thought_signature: 's' } } }),
+      given(goesOn(0, '}')),
+      CALLED,
+    ],
+  },
+  {
+    name: 'half a character at the end of content parts',
+    events: [
+      choice({ content: [{ type: 'text', text: 'a' }] }),
+      '{"choices":[{"index":0,"delta":{"content":"x\\ud83d"}}]}',
+      end(),
+    ],
+    given: [
+      { content: [{ type: 'text', text: 'a' }] },
+      { content: [{ type: 'text', text: 'x' }] },
+      ENDED,
+    ],
+  },
+  {
     name: 'a number that comes with each part',
     events: [choice({ audio: { expires_at: 7 } }), choice({ audio: { expires_at: 7 } }), end()],
     given: [{ audio: { expires_at: 7 } }, ENDED],
@@ -332,12 +367,25 @@ export const REFUSED_CASES: readonly RefusedCase[] = [
   },
   { name: 'text after the finish_reason', events: [text('Hi'), end(), text('more')] },
   { name: 'two finish_reasons', events: [text('Hi'), end(), end('length')] },
-  ...['abort', 'ERROR', 'insufficient_system_resource', 'network_error', 'timed_out'].map(
-    (word) => ({
-      name: `the finish_reason ${word}`,
-      events: [text('Hi'), end(word)],
-    }),
-  ),
+  ...[
+    'abort',
+    'ERROR',
+    'function_call_filter: MALFORMED_FUNCTION_CALL',
+    'insufficient_system_resource',
+    'network_error',
+    'timed_out',
+  ].map((word) => ({
+    name: `the finish_reason ${word}`,
+    events: [text('Hi'), end(word)],
+  })),
+  {
+    name: 'calls of both forms',
+    events: [
+      choice({ function_call: { name: 'f', arguments: '{}' } }),
+      calls({ index: 0, id: 'a', function: { name: 'g', arguments: '{}' } }),
+      end('tool_calls'),
+    ],
+  },
   {
     name: 'one choice twice in a chunk',
     events: [

@@ -576,6 +576,8 @@ describe('how much is given out', () => {
     for (const name of ['id', 'model'] as const) {
       const { given } = run([chunk({ content: 'a' }, { [name]: 'x'.repeat(257) })])
       expect(given[0]?.[name]).toBe(terms.fallback[name])
+      const controls = run([chunk({ content: 'a' }, { [name]: '\u0001'.repeat(9) })])
+      expect(controls.given[0]?.[name]).toBe(terms.fallback[name])
       const long = 'x'.repeat(256)
       expect(run([chunk({ content: 'a' }, { [name]: long })]).given[0]?.[name]).toBe(long)
     }
