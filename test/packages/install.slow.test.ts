@@ -245,7 +245,7 @@ describe('affidavit, installed in an empty folder', () => {
     expect(run).toEqual({
       code: 0,
       stdout:
-        'verify proxy audit evidence redact attestation measure release completions --version --help\nrevoke renew\n',
+        'verify proxy complete audit evidence redact attestation measure release completions --version --help\nrevoke renew\n',
       stderr: '',
     })
   })
