@@ -6,6 +6,7 @@ import {
   matchingParts,
   responseOf,
 } from '../compare-exchange.ts'
+import { DEMANDS_MEMBER } from '../demands.ts'
 import { attempt } from '../finding.ts'
 import {
   isJsonArray,
@@ -86,7 +87,9 @@ export function tellExchange(completion: {
 
 function tellRequest(request: JsonObject): readonly ToldMessage[] {
   const messages = listOf(memberOf(request, 'messages'))
-  const rest = Object.keys(request).filter((name) => name !== 'messages' && name !== 'model')
+  // What is null was not set, and what is demanded of the gateway has checks of its own.
+  const { messages: _, model: __, [DEMANDS_MEMBER]: ___, ...parameters } = request
+  const rest = Object.keys(parameters).filter((name) => parameters[name] !== null)
   const earlier = Math.max(0, messages.length - TOLD_MESSAGES_MAX)
   return [
     bound('model', textOf(memberAt(request, 'model'))),

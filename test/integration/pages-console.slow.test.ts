@@ -702,8 +702,10 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the playground'), () => {
       const saved = page.waitForEvent('download')
       await turn.getByRole('button', { name: 'Save the proof' }).click()
       const text = await readFile(await (await saved).path(), 'utf8')
-      expect(parseSavedProof(JSON.parse(text)).request).toMatchObject({
-        messages: [{ content: question }],
+      // Its anchor is mined: the file has the evidence too.
+      expect(parseSavedProof(JSON.parse(text))).toMatchObject({
+        request: { messages: [{ content: question }] },
+        bundle: { format: 'affidavit-evidence' },
       })
       expect({ faults, strangers }).toEqual({ faults: [], strangers: [] })
 

@@ -149,7 +149,15 @@ function Checked({
         </FaultNotice>
       )}
       <p class="row">
-        <button type="button" onClick={() => saveFile(`proof-${name}.json`, proof.save())}>
+        <button
+          type="button"
+          onClick={() =>
+            saveFile(
+              `proof-${name}.json`,
+              anchor.kind === 'mined' ? anchor.evidence.save() : proof.save(),
+            )
+          }
+        >
           Save the proof
         </button>
         {anchor.kind === 'mined' && (
