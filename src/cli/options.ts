@@ -183,7 +183,7 @@ export function collectText(text: string, before: readonly string[] = []): reado
   return [...before, text]
 }
 
-const PCR_FORM = new RegExp(`^(\\d{1,2})=(?:0x)?([0-9a-fA-F]{${2 * PCR_BYTES}})$`)
+const PCR_FORM = new RegExp(`^(?:PCR)?(\\d{1,2})=(?:0x)?([0-9a-fA-F]{${2 * PCR_BYTES}})$`)
 
 function collectPcr(
   text: string,
