@@ -72,7 +72,14 @@ describe('affidavit attestation', () => {
       'document.bin',
       buildDocument({ fields: { something_new: 1, nonce: null } }),
     )
-    const { output, exitCode } = await run(file, ...trust(), '--pcr', pcr(0), '--pcr', `PCR${pcr(8)}`)
+    const { output, exitCode } = await run(
+      file,
+      ...trust(),
+      '--pcr',
+      pcr(0),
+      '--pcr',
+      `PCR${pcr(8)}`,
+    )
     expect(exitCode).toBe(0)
     expect(output).toMatch(/^VALID\n/)
     expect(output).toContain('module    i-0123456789abcdef0-enc0123456789abcdef\n')
