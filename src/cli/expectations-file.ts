@@ -33,11 +33,26 @@ export async function readExpectedPolicy(
   { allowDebug }: { readonly allowDebug: boolean },
 ): Promise<ExpectedPolicy> {
   const { expect, roots } = await openExpectations(file)
+  return readPolicy({ expect, roots, allowDebug }, file)
+}
+
+/** Throws CliError, which names `what`, for a file of expectations that would not be taken. */
+export function checkExpectations(
+  { roots, ...expect }: Expectations & { readonly roots?: readonly string[] },
+  what: string,
+): void {
+  readPolicy({ expect, roots, allowDebug: false }, what)
+}
+
+function readPolicy(
+  { expect, roots, allowDebug }: ExpectationsFile & { readonly allowDebug: boolean },
+  what: string,
+): ExpectedPolicy {
   try {
     return readExpectations(expect, { roots, allowDebug })
   } catch (fault) {
     if (!(fault instanceof AffidavitError)) throw fault
-    throw new CliError(`${printable(file)}: ${printable(fault.message)}`, EXIT_CODES.usage)
+    throw new CliError(`${printable(what)}: ${printable(fault.message)}`, EXIT_CODES.usage)
   }
 }
 

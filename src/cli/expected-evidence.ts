@@ -114,7 +114,7 @@ const CONFIGURATION_BYTES_MAX = 1024 * 1024
  * needs `./` before it. Throws CliError for anything else, and for a URL: what a gateway says its
  * configuration is, is no expectation of it.
  */
-async function openConfigurationDigest(text: string): Promise<Uint8Array> {
+export async function openConfigurationDigest(text: string): Promise<Uint8Array> {
   if (isHash(text)) return decodeHex(text)
   if (isUrl(text))
     throw new CliError(

@@ -185,7 +185,8 @@ export function collectText(text: string, before: readonly string[] = []): reado
 
 const PCR_FORM = new RegExp(`^(?:PCR)?(\\d{1,2})=(?:0x)?([0-9a-fA-F]{${2 * PCR_BYTES}})$`)
 
-function collectPcr(
+/** Collects measurements, each register once. */
+export function collectPcr(
   text: string,
   before: ReadonlyMap<number, Uint8Array> = new Map(),
 ): ReadonlyMap<number, Uint8Array> {

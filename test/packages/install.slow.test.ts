@@ -157,6 +157,7 @@ describe('affidavit, installed in an empty folder', () => {
     expect(commands).toEqual([
       ...[
         'verify',
+        'expect',
         'proxy',
         'complete',
         'audit',
@@ -245,7 +246,7 @@ describe('affidavit, installed in an empty folder', () => {
     expect(run).toEqual({
       code: 0,
       stdout:
-        'verify proxy complete audit evidence redact attestation measure release completions --version --help\nrevoke renew\n',
+        'verify expect proxy complete audit evidence redact attestation measure release completions --version --help\nrevoke renew\n',
       stderr: '',
     })
   })

@@ -3,6 +3,7 @@ import { registerAttestation } from './attestation.ts'
 import { registerAudit } from './audit.ts'
 import { registerComplete } from './complete.ts'
 import { registerEvidence } from './evidence.ts'
+import { registerExpect } from './expect.ts'
 import { registerMeasure } from './measure.ts'
 import { registerProxy } from './proxy.ts'
 import { registerRedact } from './redact.ts'
@@ -15,6 +16,7 @@ import { registerVerify } from './verify.ts'
  */
 export const CHECKER_COMMANDS: readonly ((program: Command) => void)[] = [
   registerVerify,
+  registerExpect,
   registerProxy,
   registerComplete,
   registerAudit,

@@ -153,7 +153,7 @@ const OTHERS: Readonly<Record<string, string>> = {
     ].map((name) => [name, 'works on files alone; a gateway notes the list that it reads']),
   ),
   ...Object.fromEntries(
-    ['node run', 'node create', 'node benchmark', 'proxy', 'complete'].map((name) => [
+    ['node run', 'node create', 'node benchmark', 'proxy', 'complete', 'expect'].map((name) => [
       name,
       'is a customer’s',
     ]),

@@ -87,6 +87,30 @@ describe('affidavit verify --release', () => {
     expect(stdout).toContain(`code           release 1.4.0 (commit ${release.git_commit})`)
   })
 
+  it('expect makes one file of signed releases, by which a bundle is verified', async () => {
+    const made = stage.path('expect.json')
+    const words = ['--release', manifest, ...trusted, ...configuration, ...root]
+    const { code, stderr } = await runCommand('expect', ...words, '--output', made)
+    expect([code, stderr]).toEqual([0, expect.stringContaining('release 1.4.0')])
+    const verified = await runCommand('verify', bundleFile, '--expect', made)
+    expect([verified.code, verified.stdout]).toEqual([0, expect.stringMatching(/^VERIFIED: /)])
+    const strange = await stage.saveRelease('unknown.json', release, STRANGER_SECRET)
+    for (const [given, wrong, reason] of [
+      [['--release', strange, ...trusted, ...configuration], 1, 'release_not_signed'],
+      [['--release', manifest, ...configuration], 2, '--release-key'],
+      [['--release', manifest, ...trusted], 2, 'expect.configurations'],
+      [[...configuration], 2, 'expected --release'],
+      [['--pcr', `1=${'ab'.repeat(48)}`, ...configuration], 2, 'PCR0'],
+    ] as const) {
+      const run = await runCommand('expect', ...given)
+      expect([run.code, run.stdout, run.stderr]).toEqual([
+        wrong,
+        '',
+        expect.stringContaining(reason),
+      ])
+    }
+  })
+
   it('verify takes a record by a signed release, and names the release', async () => {
     const { code, report } = await verify(recordFile, '--release', manifest, ...trusted)
     expect([code, report.sentence]).toEqual([

@@ -1,0 +1,40 @@
+import type { Command } from 'commander'
+import type { ExpectOptions } from '../make-expectations.ts'
+import { addReleaseTrustOptions, collectPcr, collectText } from '../options.ts'
+
+/** Adds `expect`, which makes the one file that says which enclaves are acceptable. */
+export function registerExpect(program: Command): void {
+  const command = program
+    .command('expect')
+    .summary('make the file that says which enclaves are acceptable')
+    .description(
+      "Make a file of expectations from a vendor's signed releases: what verify, audit, attestation and proxy take as --expect, and the client's connect as `expect`.",
+    )
+    .option(
+      '--release <file|url>',
+      'expected: this signed release, or those of this signed list; may be repeated',
+      collectText,
+    )
+  addReleaseTrustOptions(command)
+    .option('--pcr <index=hex>', 'expected measurement, in place of releases', collectPcr)
+    .option(
+      '--configuration <digest|file>',
+      'expected boot configuration, for releases that name none; may be repeated',
+      collectText,
+    )
+    .option('--root <file>', "trust this root instead of AWS's; may be repeated", collectText)
+    .option('--output <file>', 'write it there instead of on standard output')
+    .addHelpText(
+      'after',
+      `
+Example, with the key from where the vendor publishes it, and never from the gateway:
+  affidavit expect --release releases.json --release-key 3b6a27bc… --output expect.json
+
+Exit codes: 0 made, 1 a release is not signed as it must be, 2 usage, 3 a file or URL is not there.`,
+    )
+    .action(async (options: ExpectOptions) => {
+      const { makeExpectations } = await import('../make-expectations.ts')
+      const { writeOutput } = await import('../files.ts')
+      await writeOutput(await makeExpectations(options), options.output)
+    })
+}

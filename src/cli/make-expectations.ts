@@ -1,0 +1,59 @@
+import { createHash } from 'node:crypto'
+import { encodeHex } from '../../attestation/bytes.ts'
+import { parseExactJson } from '../../attestation/json/parse-strict.ts'
+import { ownMembers } from '../../attestation/own-members.ts'
+import { checkExpectations } from './expectations-file.ts'
+import { openConfigurationDigest } from './expected-evidence.ts'
+import { CliError, EXIT_CODES } from './faults.ts'
+import { readSource } from './files.ts'
+import type { ReleaseOptions } from './options.ts'
+import { jsonText } from './printable.ts'
+import { openExpectedReleases } from './release/accepted-releases.ts'
+import { readReleaseKey } from './release/release-files.ts'
+
+/** Options of `affidavit expect`. */
+export type ExpectOptions = ReleaseOptions & {
+  readonly pcr?: ReadonlyMap<number, Uint8Array>
+  readonly configuration?: readonly string[]
+  readonly root?: readonly string[]
+  readonly output?: string
+}
+
+/**
+ * Gives the text of a file of expectations, as `--expect` and the client's `connect` take it. The
+ * signatures of releases are verified. Throws CliError: also when the file would accept any code or
+ * any configuration.
+ */
+export async function makeExpectations(options: ExpectOptions): Promise<string> {
+  const { release = [], releaseKey = [], releaseSigners, pcr, ...more } = ownMembers(options)
+  const { configuration = [], root = [] } = more
+  if (release.length === 0 && pcr === undefined)
+    throw new CliError('expected --release with --release-key, or --pcr', EXIT_CODES.usage)
+  await openExpectedReleases(options)
+  const releases = await Promise.all(
+    release.map(async (source) => parseExactJson(await readSource(source))),
+  )
+  const keys = await Promise.all(releaseKey.map(readReleaseKey))
+  const configurations = await Promise.all(configuration.map(openConfigurationDigest))
+  const roots = await Promise.all(root.map(readRoot))
+  const expectations = {
+    ...(releases.length === 0 ? {} : { releases, releaseKeys: keys.map(encodeHex) }),
+    ...(releaseSigners === undefined ? {} : { releaseSigners }),
+    ...(pcr === undefined ? {} : { measurements: [namesOf(pcr)] }),
+    ...(configurations.length === 0 ? {} : { configurations: configurations.map(encodeHex) }),
+    ...(roots.length === 0 ? {} : { roots }),
+  }
+  checkExpectations(expectations, 'these options')
+  return jsonText(expectations)
+}
+
+function namesOf(pcrs: ReadonlyMap<number, Uint8Array>): Readonly<Record<string, string>> {
+  return Object.fromEntries([...pcrs].map(([index, value]) => [`PCR${index}`, encodeHex(value)]))
+}
+
+/** A root as PEM text; of DER, its digest. */
+async function readRoot(path: string): Promise<string> {
+  const bytes = await readSource(path, { bytesMax: 1024 * 1024 })
+  const text = new TextDecoder().decode(bytes)
+  return text.includes('-----BEGIN') ? text : createHash('sha256').update(bytes).digest('hex')
+}
