@@ -46,7 +46,9 @@ export function printText(judged: EvidenceJudgement, source: CheckedSource): str
 export function printJson(judged: EvidenceJudgement, isOk: boolean): string {
   const { verdict, headline, sentence } = conclude(judged)
   const report =
-    judged.kind === 'bundle' ? { bundle: bundleJson(judged) } : { records: judged.records }
+    judged.kind === 'bundle'
+      ? { bundle: bundleJson(judged) }
+      : { records: judged.records.map(recordJson) }
   return `${printableJson({ ok: isOk, verdict, conclusion: headline, sentence, ...report })}\n`
 }
 
@@ -170,6 +172,10 @@ function describeCode(
 
 function describeBlock({ timestamp, number }: NonNullable<BundleFacts['anchoredIn']>): string {
   return `${isoOf(timestamp * 1000, `${timestamp} s`)}, block ${number} of the chain`
+}
+
+function recordJson(record: SubjectReport): object {
+  return { ...record, doubts: record.doubts.map(adviseOnDoubt) }
 }
 
 /** Bytes are hex; times Unix seconds. */
