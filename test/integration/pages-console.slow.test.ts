@@ -705,7 +705,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the playground'), () => {
       // Its anchor is mined: the file has the evidence too.
       expect(parseSavedProof(JSON.parse(text))).toMatchObject({
         request: { messages: [{ content: question }] },
-        bundle: { format: 'affidavit-evidence' },
+        bundle: { format: 'affidavit-evidence-bundle' },
       })
       expect({ faults, strangers }).toEqual({ faults: [], strangers: [] })
 
