@@ -96,7 +96,7 @@ export async function awaitAnchor(
         )
         refuseInvalid(report)
         const { request, answer } = proof
-        const save = () => writeSavedProof({ request, answer, bundle: { ...(json as JsonObject) } })
+        const save = () => writeSavedProof({ request, answer, bundle: json as JsonObject })
         return { bundle, text, report, save }
       }
     }

@@ -54,7 +54,8 @@ export async function judgeRecord(
   })
   return judgeReport(record, report, {
     attestation: await checkAttestation(record, policy, verifier),
-    ...{ allowOutcome, isStored },
+    allowOutcome,
+    isStored,
     exchange: isStored ? compareKept(record, kept) : tellKept(record, { request, chunks }),
   })
 }
@@ -148,24 +149,23 @@ function judgeReport(
 }
 
 /** By a record whose checks passed; the times of its receipt are bound by the log alone. */
-function signedOf(record: Json, holder: Holder, { checks }: RecordReport): Signed {
-  const isInLog = checks.some(
-    ({ name, outcome }) => name === 'receipt in log' && outcome === 'passed',
-  )
+function signedOf(record: Json, holder: Holder, report: RecordReport): Signed {
   const finishedAtMs = memberAt(record, 'receipt', 'finished_at')
   return {
     notary: addressOf(decodeHex(String(memberAt(record, 'public_key')))),
-    finishedAt: isInLog ? Math.floor(Number(finishedAtMs) / 1000) : null,
+    finishedAt: isInLog(report) ? Math.floor(Number(finishedAtMs) / 1000) : null,
     release: holder?.release ?? null,
   }
 }
 
 /** Without a log, whoever passed the answer on could write provider, outcome and times. */
-function doubtLog({ checks }: RecordReport): readonly Doubt[] {
-  const isInLog = checks.some(
-    ({ name, outcome }) => name === 'receipt in log' && outcome !== 'not checked',
-  )
-  return isInLog ? [] : [{ kind: 'not in log' }]
+function doubtLog(report: RecordReport): readonly Doubt[] {
+  return isInLog(report) ? [] : [{ kind: 'not in log' }]
+}
+
+/** Whether there is a log; of a record that is in order, whether its receipt is in it. */
+function isInLog({ checks }: RecordReport): boolean {
+  return checks.some(({ name, outcome }) => name === 'receipt in log' && outcome !== 'not checked')
 }
 
 /** A record without its content has the hashes of what others may have kept. */

@@ -13,6 +13,11 @@ export function sayAbsence(stated: StatedAbsence | null): string {
     : `content cannot be decrypted by the gateway, as it states (${stated.code}), ${rest}`
 }
 
+/** A clause as the beginning of a sentence. */
+export function beginSentence(clause: string): string {
+  return clause.slice(0, 1).toUpperCase() + clause.slice(1)
+}
+
 /** Says when, at whose request and why content was erased, by what a gateway states. */
 export function describeErasure({ at, by, reason }: ErasureStatement): string {
   const whose = by === 'retention' ? 'by a rule of retention' : `asked for by its ${by}`

@@ -69,7 +69,8 @@ async function readExpectFile(options: AttestationOptions): Promise<ExpectedPoli
 
 const ROOT_FILE_BYTES_MAX = 1024 * 1024
 
-async function readRoots(path: string): Promise<readonly Uint8Array[]> {
+/** Fingerprints of the certificates in a file. Throws CliError for one that has none. */
+export async function readRoots(path: string): Promise<readonly Uint8Array[]> {
   const bytes = await readSource(path, { bytesMax: ROOT_FILE_BYTES_MAX })
   try {
     return parseRoots(bytes)

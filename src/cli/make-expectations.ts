@@ -1,14 +1,11 @@
-import { createHash } from 'node:crypto'
 import { encodeHex } from '../../attestation/bytes.ts'
-import { parseExactJson } from '../../attestation/json/parse-strict.ts'
 import { ownMembers } from '../../attestation/own-members.ts'
 import { checkExpectations } from './expectations-file.ts'
-import { openConfigurationDigest } from './expected-evidence.ts'
+import { openConfigurationDigest, readRoots } from './expected-evidence.ts'
 import { CliError, EXIT_CODES } from './faults.ts'
-import { readSource } from './files.ts'
 import type { ReleaseOptions } from './options.ts'
 import { jsonText } from './printable.ts'
-import { openExpectedReleases } from './release/accepted-releases.ts'
+import { openSignedReleases } from './release/accepted-releases.ts'
 import { readReleaseKey } from './release/release-files.ts'
 
 /** Options of `affidavit expect`. */
@@ -29,13 +26,11 @@ export async function makeExpectations(options: ExpectOptions): Promise<string> 
   const { configuration = [], root = [] } = more
   if (release.length === 0 && pcr === undefined)
     throw new CliError('expected --release with --release-key, or --pcr', EXIT_CODES.usage)
-  await openExpectedReleases(options)
-  const releases = await Promise.all(
-    release.map(async (source) => parseExactJson(await readSource(source))),
-  )
+  const opened = (await openSignedReleases(options)) ?? []
+  const releases = opened.map(({ file }) => file.signed)
   const keys = await Promise.all(releaseKey.map(readReleaseKey))
   const configurations = await Promise.all(configuration.map(openConfigurationDigest))
-  const roots = await Promise.all(root.map(readRoot))
+  const roots = (await Promise.all(root.map(readRoots))).flat().map(encodeHex)
   const expectations = {
     ...(releases.length === 0 ? {} : { releases, releaseKeys: keys.map(encodeHex) }),
     ...(releaseSigners === undefined ? {} : { releaseSigners }),
@@ -49,11 +44,4 @@ export async function makeExpectations(options: ExpectOptions): Promise<string> 
 
 function namesOf(pcrs: ReadonlyMap<number, Uint8Array>): Readonly<Record<string, string>> {
   return Object.fromEntries([...pcrs].map(([index, value]) => [`PCR${index}`, encodeHex(value)]))
-}
-
-/** A root as PEM text; of DER, its digest. */
-async function readRoot(path: string): Promise<string> {
-  const bytes = await readSource(path, { bytesMax: 1024 * 1024 })
-  const text = new TextDecoder().decode(bytes)
-  return text.includes('-----BEGIN') ? text : createHash('sha256').update(bytes).digest('hex')
 }

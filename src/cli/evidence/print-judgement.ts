@@ -7,7 +7,11 @@ import type { BundleJudgement } from '../../../attestation/report/judge-bundle.t
 import type { EvidenceJudgement } from '../../../attestation/report/judge-evidence.ts'
 import type { Doubt, SubjectReport } from '../../../attestation/report/judge-record.ts'
 import { isoOf, printable } from '../../../attestation/report/printable.ts'
-import { describeErasure, sayAbsence } from '../../../attestation/report/say-absence.ts'
+import {
+  beginSentence,
+  describeErasure,
+  sayAbsence,
+} from '../../../attestation/report/say-absence.ts'
 import {
   type Check,
   failedDetails,
@@ -121,8 +125,7 @@ function adviseOnDoubt(doubt: Doubt): string {
       return 'An answer without a log: only its record shows provider, outcome and times.'
     case 'content missing': {
       const options = doubt.parts.map((part) => (part === 'request' ? '--request' : '--answer'))
-      const absence = sayAbsence(doubt.stated)
-      return `${absence[0]?.toUpperCase()}${absence.slice(1)}: give it with ${options.join(' and ')}.`
+      return `${beginSentence(sayAbsence(doubt.stated))}: give it with ${options.join(' and ')}.`
     }
     case 'cut':
       return sayCut(doubt.outcome)

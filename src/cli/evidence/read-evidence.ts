@@ -3,6 +3,7 @@ import { sayNoBlock } from '../../../attestation/evidence/anchor-checks.ts'
 import { type EvidenceBundle, parseEvidenceBundle } from '../../../attestation/evidence/bundle.ts'
 import { parseExactJson } from '../../../attestation/json/parse-strict.ts'
 import { type EvidenceCode, EvidenceError } from '../../../attestation/report/read-evidence.ts'
+import { beginSentence } from '../../../attestation/report/say-absence.ts'
 import { CliError, EXIT_CODES, telling } from '../faults.ts'
 import { readSource, writeOutput } from '../files.ts'
 import type { GatewayOptions } from '../options.ts'
@@ -60,9 +61,5 @@ export async function fetchEvidence(hash: string, options: EvidenceOptions): Pro
     throw new CliError('expected the evidence of this hash, got that of another one')
   const text = new TextDecoder().decode(bytes)
   await writeOutput(text.endsWith('\n') ? text : `${text}\n`, options.output)
-  if (bundle.block === null) process.stderr.write(`${sentenceOf(sayNoBlock(bundle))}\n`)
-}
-
-function sentenceOf(clause: string): string {
-  return `${clause.slice(0, 1).toUpperCase()}${clause.slice(1)}.`
+  if (bundle.block === null) process.stderr.write(`${beginSentence(sayNoBlock(bundle))}.\n`)
 }

@@ -2,7 +2,10 @@ import { ProofError } from '../../../attestation/errors.ts'
 import { ownMembers } from '../../../attestation/own-members.ts'
 import { nameRelease, type ReleaseEntry } from '../../../attestation/release/release-list.ts'
 import type { ReleaseTrust } from '../../../attestation/release/release-signatures.ts'
-import { readExpectedReleases } from '../../../attestation/report/expectation-files.ts'
+import {
+  type ReleaseFile,
+  readExpectedReleases,
+} from '../../../attestation/report/expectation-files.ts'
 import { printable } from '../../../attestation/report/printable.ts'
 import { CliError, EXIT_CODES, telling } from '../faults.ts'
 import type { ReleaseOptions } from '../options.ts'
@@ -36,6 +39,15 @@ export async function readReleaseTrust(options: ReleaseOptions): Promise<Release
 export async function openExpectedReleases(
   options: ReleaseOptions,
 ): Promise<readonly ReleaseEntry[] | undefined> {
+  return (await openSignedReleases(options))?.flatMap(({ entries }) => entries)
+}
+
+/** As openExpectedReleases, with the file that each entry is from. */
+export async function openSignedReleases(
+  options: ReleaseOptions,
+): Promise<
+  readonly { readonly file: ReleaseFile; readonly entries: readonly ReleaseEntry[] }[] | undefined
+> {
   const { release: sources = [] } = ownMembers(options)
   const trust = await readReleaseTrust(options)
   if (sources.length === 0) {
@@ -50,12 +62,12 @@ export async function openExpectedReleases(
       'expected --release-key with --release: anyone can write such a file',
       EXIT_CODES.usage,
     )
-  const entries = await Promise.all(sources.map((source) => readEntries(source, trust)))
-  if (entries.flat().length > 0) return entries.flat()
+  const opened = await Promise.all(sources.map((source) => readEntries(source, trust)))
+  if (opened.some(({ entries }) => entries.length > 0)) return opened
   throw new CliError('expected at least one release: the list accepts none')
 }
 
-async function readEntries(source: string, trust: ReleaseTrust): Promise<readonly ReleaseEntry[]> {
+async function readEntries(source: string, trust: ReleaseTrust) {
   const file = await readReleaseFile(source)
   const refuse = ({ code, message }: ProofError) =>
     new CliError(`--release ${printable(source)}: ${code}: ${message}`)
@@ -67,7 +79,7 @@ async function readEntries(source: string, trust: ReleaseTrust): Promise<readonl
       ? `${nameRelease(file.signed.release)}, ${signed}; whether it was revoked is not known`
       : `${entries.length} releases, issued ${file.signed.list.issued_at}, ${signed}`,
   )
-  return entries
+  return { file, entries }
 }
 
 function tell(source: string, text: string): void {

@@ -3,7 +3,7 @@ import type { BundleFacts } from '../../../attestation/evidence/bundle-report.ts
 import { type Conclusion, conclude } from '../../../attestation/report/conclude.ts'
 import type { BundleJudgement } from '../../../attestation/report/judge-bundle.ts'
 import type { Doubt, SubjectReport } from '../../../attestation/report/judge-record.ts'
-import { sayAbsence } from '../../../attestation/report/say-absence.ts'
+import { beginSentence, sayAbsence } from '../../../attestation/report/say-absence.ts'
 import {
   linesOf,
   type ToldExchange,
@@ -234,10 +234,8 @@ function sayDoubt(doubt: Doubt): string {
   switch (doubt.kind) {
     case 'not in log':
       return 'An answer without a log: only its record shows provider, outcome and times.'
-    case 'content missing': {
-      const absence = sayAbsence(doubt.stated)
-      return `${absence[0]?.toUpperCase()}${absence.slice(1)}: give its ${doubt.parts.join(' and ')} under “What you kept”.`
-    }
+    case 'content missing':
+      return `${beginSentence(sayAbsence(doubt.stated))}: give its ${doubt.parts.join(' and ')} under “What you kept”.`
     case 'cut':
       return `The answer was cut (${doubt.outcome}), and its end is not shown.`
   }
