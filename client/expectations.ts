@@ -33,6 +33,8 @@ export type OneOrMore<Type> = Type | readonly Type[]
  * were booted with. Never take any of it from the gateway that is checked.
  */
 export type Expectations = {
+  /** Where the JSON Schema of a file of expectations is, for editors. Not read. */
+  readonly $schema?: string
   /**
    * Signed releases, or lists of them, as published: text, or the JSON value of it. With
    * `releaseKeys`.
@@ -91,6 +93,7 @@ export function readExpectations(
 }
 
 const MEMBERS: ReadonlySet<string> = new Set([
+  '$schema',
   'releases',
   'releaseKeys',
   'releaseSigners',
@@ -124,6 +127,7 @@ function readReleases({
     if (releaseKeys === undefined && releaseSigners === undefined) return null
     throw invalid('expected expect.releases with expect.releaseKeys: a key says nothing by itself')
   }
+  if (listOf(releases).length === 0) throw invalid('expected expect.releases to have one or more')
   const keys = listOf(releaseKeys).map(parseReleaseKey)
   if (keys.length === 0)
     throw invalid('expected expect.releaseKeys with expect.releases: anyone can write a release')

@@ -81,6 +81,11 @@ async function buildPackage(
   const texts = new Map([
     ['package.json', textFile(writeManifest(contents, project, layout))],
     ['README.md', textFile(await readText(root, contents.readme))],
+    ...(await Promise.all(
+      Object.entries(contents.files).map(
+        async ([path, source]) => [path, textFile(await readText(root, source))] as const,
+      ),
+    )),
     ['LICENSE', textFile(await readText(root, 'LICENSE'))],
     ['NOTICE', textFile(await readText(root, 'packages/NOTICE'))],
     ['THIRD-PARTY-LICENSES.txt', textFile(formatNotices(bundled))],

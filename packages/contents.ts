@@ -11,6 +11,8 @@ export type PackageContents = {
   /** The module of the program, which is called as the package is. */
   readonly program: string
   readonly readme: string
+  /** Files that are in it as they are: where in the package, and where in the repository. */
+  readonly files: Readonly<Record<string, string>>
   /**
    * npm packages that are installed beside this one. All others that it imports are in its files,
    * so that a program starts quickly, and needs no more than was tested with it.
@@ -48,6 +50,7 @@ export const PACKAGES: readonly PackageContents[] = [
     ],
     program: 'packages/affidavit/main.ts',
     readme: 'packages/affidavit/README.md',
+    files: { 'expect.schema.json': 'client/expect.schema.json' },
     dependencies: {
       // The library's own: an application that has them too shares them, and their corrections.
       '@noble/curves': {},
@@ -65,6 +68,7 @@ export const PACKAGES: readonly PackageContents[] = [
     library: [],
     program: 'packages/affidavit-node/main.ts',
     readme: 'packages/affidavit-node/README.md',
+    files: {},
     dependencies: {
       // With worker threads, native parts or programs of the system that they call.
       pino: {},

@@ -66,10 +66,20 @@ export function writeManifest(contents: PackageContents, project: Project, layou
     engines: { node: `>=${NODE_VERSION_MIN}` },
     bin: { [contents.name]: layout.program },
     ...(main === undefined ? {} : { main: `./${main.file}`, types: `./${main.types}` }),
-    exports: { ...Object.fromEntries(subpaths), './package.json': './package.json' },
+    exports: {
+      ...Object.fromEntries(subpaths),
+      ...Object.fromEntries(
+        [...Object.keys(contents.files), 'package.json'].map((path) => [`./${path}`, `./${path}`]),
+      ),
+    },
     // The library's modules do nothing by being loaded: bundlers leave out what is not used.
     sideEffects: ['./bin/*.js'],
-    files: ['bin', ...(layout.exports.length === 0 ? [] : ['lib', 'types']), ...LICENCES],
+    files: [
+      'bin',
+      ...(layout.exports.length === 0 ? [] : ['lib', 'types']),
+      ...Object.keys(contents.files),
+      ...LICENCES,
+    ],
     dependencies: rangesOf(contents, project, { isOptional: false }),
     ...(Object.keys(optional).length === 0
       ? {}

@@ -282,7 +282,7 @@ export const AWS_ROOT_SHA256: Uint8Array = decodeHex(
  * document is verified against them. Throws FormatError `invalid_root` or `invalid_base64`.
  */
 export function parseRoots(file: Uint8Array): readonly Uint8Array[] {
-  if (file[0] === DER_SEQUENCE) return [sha256(file)]
+  if (file[0] === DER_SEQUENCE && (file[1] ?? 0) > ASCII_MAX) return [sha256(file)]
   const text = new TextDecoder().decode(file)
   const blocks = [...text.matchAll(/-----BEGIN CERTIFICATE-----([^-]*)-----END CERTIFICATE-----/g)]
   if (blocks.length === 0)
@@ -290,4 +290,6 @@ export function parseRoots(file: Uint8Array): readonly Uint8Array[] {
   return blocks.map(([, base64 = '']) => sha256(decodeBase64(base64.replaceAll(/\s/g, ''))))
 }
 
+/** Also the digit 0. A certificate is longer than 127 bytes, so its next byte is none of a text. */
 const DER_SEQUENCE = 0x30
+const ASCII_MAX = 0x7f

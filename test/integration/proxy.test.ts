@@ -297,14 +297,21 @@ describe('affidavit proxy', () => {
     expect(code).toBe(0)
     expect(output).toContain('2 checked, 0 refused, 0 errors, 0 left')
     const files = readdirSync(folder)
-    expect(files).toHaveLength(2)
-    for (const file of files) {
+    const proofs = files.filter((file) => file.endsWith('.json'))
+    expect(proofs).toHaveLength(2)
+    for (const file of proofs) {
       expect(output).toContain(`hash ${file.replace('.json', '')}`)
       // Completed by itself: the file and what is expected are all that is needed.
       const words = ['verify', join(folder, file), '--expect', service.expectFile]
       const verified = execFileSync(process.execPath, [CLI, ...words], { encoding: 'utf8' })
       expect(verified).toMatch(/^VERIFIED: /)
     }
+    const session = files.filter((file) => /^session-\d{8}T\d{6}Z-\d+\.jsonl$/.test(file))
+    expect(files).toHaveLength(3)
+    const words = ['verify', join(folder, session[0] ?? ''), '--expect', service.expectFile]
+    const { code: verdict, stdout } = await runCli(words)
+    expect(stdout).toMatch(/^VERIFIED: 2 of 2 proofs of this session\.\n/)
+    expect(verdict).toBe(0)
   })
 
   it('one file of expectations is taken by proxy, verify and attestation', async () => {

@@ -29,6 +29,7 @@ const contents = (more: Partial<PackageContents>): PackageContents => ({
   library: [{ subpath: '.', module: 'pure.ts' }],
   program: 'main.ts',
   readme: 'README.md',
+  files: { 'form.json': 'some/form.json' },
   dependencies: { beside: {} },
   ...more,
 })
@@ -100,7 +101,10 @@ describe('package.json', () => {
       version: '1.2.3',
       license: 'MIT',
       bin: { tool: 'bin/tool.js' },
-      exports: { '.': { types: './types/index.d.ts', default: './lib/index.js' } },
+      exports: {
+        '.': { types: './types/index.d.ts', default: './lib/index.js' },
+        './form.json': './form.json',
+      },
       dependencies: { beside: '^1.0.0', other: '~3.0.0' },
       peerDependencies: { extra: '^2.0.0' },
       peerDependenciesMeta: { extra: { optional: true } },

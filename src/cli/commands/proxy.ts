@@ -25,7 +25,7 @@ export function registerProxy(program: Command): void {
     .option('--port <port>', 'port of 127.0.0.1; 0 for any', parsePort, PORT_DEFAULT)
     .option(
       '--save <folder>',
-      'keep the proof of each call in a file there, for `affidavit verify`',
+      'keep the proof of each call in a file there, and the list of the calls in another, for `affidavit verify`',
     )
     .option('--hold', 'give nothing of a stream before all of it was checked')
     .option('--no-encrypt', 'let the gateway read the calls')

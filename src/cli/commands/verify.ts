@@ -41,7 +41,9 @@ Examples:
   affidavit verify evidence.json --expect expect.json --rpc URL  the same, and that the chain has its block
   affidavit verify HASH --url https://gateway.example --expect expect.json
 
-The source is an evidence bundle, a proof that the client saved, a record, a page of the history, or (with
+  affidavit verify proofs/session-….jsonl --expect expect.json   every call of one run of the proxy
+
+The source is an evidence bundle, a proof that the client saved, a session of the proxy, a record, a page of the history, or (with
 --request) an answer or event stream as it came. With a completion's hash, its bundle is fetched from the gateway at --url, which must give
 the one of this hash: anything else is refused.
 With --request and --answer, what you sent and got is compared with the evidence; a difference is INVALID. Evidence of

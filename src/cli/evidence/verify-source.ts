@@ -1,14 +1,11 @@
 import type { EvidenceBundle } from '../../../attestation/evidence/bundle.ts'
 import type { ChainFacts } from '../../../attestation/evidence/policy.ts'
-import {
-  type EvidenceJudgement,
-  type ExpectedEvidence,
-  judgeEvidence,
-} from '../../../attestation/report/judge-evidence.ts'
+import { type ExpectedEvidence, judgeEvidence } from '../../../attestation/report/judge-evidence.ts'
 import {
   type Evidence,
   EvidenceError,
   type KeptFiles,
+  NOTHING_KEPT,
   readEvidence,
 } from '../../../attestation/report/read-evidence.ts'
 import type { ListingVerifier } from '../../../attestation/revocation/listing-verifier.ts'
@@ -19,19 +16,13 @@ import { type BundleOptions, type GatewayOptions, hashOf, isHash } from '../opti
 import { type KeptOptions, openKeptFiles } from './kept-exchange.ts'
 import { printJson, printText } from './print-judgement.ts'
 import { readBundle, sayEvidenceFault, tellingEvidence } from './read-evidence.ts'
+import { readSession } from './session.ts'
+import { isEnough, type Judged, type Outcome, verifySession } from './verify-session.ts'
 
 /** What the options say, as commander gives it. */
 export type VerifyOptions = BundleOptions &
   GatewayOptions &
   KeptOptions & { readonly json?: boolean }
-
-/** What `verify` prints, and its exit code. */
-export type Outcome = {
-  readonly output: string
-  /** Why the chain that was to be asked was not; null when it was, or none was to be. */
-  readonly warning: string | null
-  readonly exitCode: number
-}
 
 /** Checks what a source has, as the options say. Throws CliError for what is no evidence. */
 export async function verifySource(source: string, options: VerifyOptions): Promise<Outcome> {
@@ -48,19 +39,45 @@ export async function verifySource(source: string, options: VerifyOptions): Prom
   const kept = await openKeptFiles(source, options)
   const bytes = await readSource(place, key)
   if (hash !== null) checkAskedFor(hash, readBundle(bytes, "the gateway's answer"))
+  const session = hash === null ? readSession(bytes) : null
+  if (session !== null) {
+    const verifier = openVerifier({ isOfOne: false })
+    const outcome = await verifySession(session, {
+      source,
+      options,
+      judgeFile: (file) =>
+        judge(
+          tellingEvidence(() => readEvidence(file, null)),
+          {
+            expected,
+            kept: NOTHING_KEPT,
+            verifier,
+            rpc: options.rpc,
+          },
+        ),
+    })
+    checkAllUsed(verifier)
+    return outcome
+  }
   const evidence = tellingEvidence(() => readEvidence(bytes, kept.requestBody, options.idempotent))
   const isOfOne = evidence.kind === 'bundle' || evidence.subjects.length === 1
   const verifier = openVerifier({ isOfOne })
   const { judged, warning } = await judge(evidence, { expected, kept, verifier, rpc: options.rpc })
-  const [unused] = isOfOne ? [] : verifier.unused()
-  if (unused !== undefined) throw unused
-  const { json, require } = options
-  const isOk = require === undefined ? judged.verdict !== 'invalid' : judged.verdict === require
+  if (!isOfOne) checkAllUsed(verifier)
+  const isOk = isEnough(judged.verdict, options)
   const isSavedProof = evidence.kind === 'records' && evidence.subjects[0]?.isSaved === true
-  const output = json ? printJson(judged, isOk) : printText(judged, { name: source, isSavedProof })
+  const output = options.json
+    ? printJson(judged, isOk)
+    : printText(judged, { name: source, isSavedProof })
   const exitCode =
     isOk && warning !== null ? EXIT_CODES.unavailable : EXIT_CODES[isOk ? 'done' : 'failed']
   return { output, warning, exitCode }
+}
+
+/** Of several documents a revocation list must say something of one. */
+function checkAllUsed(verifier: ListingVerifier): void {
+  const [unused] = verifier.unused()
+  if (unused !== undefined) throw unused
 }
 
 /** Without an endpoint that answers, what needs none is judged all the same. */
@@ -72,7 +89,7 @@ async function judge(
     readonly verifier: ListingVerifier
     readonly rpc: string | undefined
   },
-): Promise<{ readonly judged: EvidenceJudgement; readonly warning: string | null }> {
+): Promise<Judged> {
   const { rpc, ...demands } = given
   const judgeBy = async (askChain: AskChain | null) => {
     try {

@@ -5,6 +5,7 @@ import { printable } from '../../../attestation/report/printable.ts'
 import { type Affidavit, connect } from '../../../client/connect.ts'
 import { AffidavitError, type AffidavitErrorCode, reasonOf } from '../../../client/errors.ts'
 import type { Proof } from '../../../client/proof.ts'
+import { createSessionFile, type SessionCall, type SessionFile } from '../evidence/session.ts'
 import { openExpectations } from '../expectations-file.ts'
 import { CliError, EXIT_CODES } from '../faults.ts'
 import { writeFileWhole } from '../files.ts'
@@ -32,6 +33,7 @@ export async function runProxy(options: ProxyCommandOptions): Promise<void> {
     if (save !== undefined) await writeFileWhole(fileOf(proof), proof.save())
   })
   const completing = createCompleting(affidavit, fileOf)
+  const session = save === undefined ? null : await createSession(save, options.url)
   const counts: Record<ProxiedCall['verdict'], number> = {
     checked: 0,
     refused: 0,
@@ -46,6 +48,7 @@ export async function runProxy(options: ProxyCommandOptions): Promise<void> {
     },
     onCall: (call) => {
       counts[call.verdict] += 1
+      session?.add(entryOf(call))
       process.stdout.write(`${printCall(call)}\n`)
     },
   }).catch((fault: unknown) => {
@@ -55,11 +58,12 @@ export async function runProxy(options: ProxyCommandOptions): Promise<void> {
   process.stdout.write(
     `Checked answers at ${proxy.baseURL}, from ${options.url}\n` +
       `Enclaves that are expected: ${notaries.join(', ')}\n` +
-      `${save === undefined ? 'Proofs are not kept: say --save FOLDER' : `Proofs are kept in ${save}`}\n`,
+      `${session === null ? 'Proofs are not kept: say --save FOLDER' : `Proofs are kept in ${save}, and this session in ${session.path}`}\n`,
   )
   await stopped()
   await proxy.close()
   const incomplete = await completing.close()
+  await session?.close()
   if (incomplete > 0)
     process.stdout.write(
       `${incomplete} proofs have no evidence bundle yet. Add it later: affidavit complete ${save}/*.json --url ${options.url}\n`,
@@ -67,6 +71,17 @@ export async function runProxy(options: ProxyCommandOptions): Promise<void> {
   process.stdout.write(
     `${counts.checked} checked, ${counts.refused} refused, ${counts.error} errors, ${counts.left} left\n`,
   )
+}
+
+function createSession(folder: string, gateway: string): Promise<SessionFile> {
+  return createSessionFile(folder, { gateway, startedAt: new Date() }).catch((fault: unknown) => {
+    throw new CliError(`cannot write to ${printable(folder)}: ${reasonOf(fault)}`)
+  })
+}
+
+function entryOf({ verdict, model, detail, proof }: ProxiedCall): SessionCall {
+  const at = new Date().toISOString()
+  return { at, verdict, model, hash: proof?.hash ?? null, detail }
 }
 
 /** Proofs whose anchors are waited for at once. */

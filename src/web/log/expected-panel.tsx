@@ -3,11 +3,8 @@ import type { BundlePolicy } from '../../../attestation/evidence/policy.ts'
 import { bundlePolicyOf } from '../../../attestation/report/judge-evidence.ts'
 import { FaultNotice } from '../kit/notices.tsx'
 import { ExpectationFault } from '../verify/expectation-fault.ts'
-import {
-  ExpectationsForm,
-  type FormExpectations,
-  NO_FORM_EXPECTATIONS,
-} from '../verify/expectations-form.tsx'
+import { ExpectationsForm, NO_FORM_EXPECTATIONS } from '../verify/expectations-form.tsx'
+import type { FormExpectations } from '../verify/job.ts'
 import { readExpectations } from '../verify/read-expectations.ts'
 
 /** What the reader expects of the log's enclave. */

@@ -4,15 +4,7 @@ import { bytesOf, FILE_BYTES_MAX } from './bytes-of.ts'
 import { ExpectationFault } from './expectation-fault.ts'
 import { fillExpectations, readExpectedFile } from './expected-files.ts'
 import { FilesField, TextField, Tick } from './fields.tsx'
-import { type Expectations, NO_EXPECTATIONS } from './job.ts'
-
-/** The expectations as the form holds them: its blobs are files that were chosen. */
-export type FormExpectations = Expectations & {
-  readonly releases: readonly File[]
-  readonly configurationFiles: readonly File[]
-  readonly roots: readonly File[]
-  readonly revocationLists: readonly File[]
-}
+import { type FormExpectations, NO_EXPECTATIONS } from './job.ts'
 
 /** Nothing is expected. */
 export const NO_FORM_EXPECTATIONS: FormExpectations = {
@@ -102,6 +94,7 @@ export function ExpectationsForm({
         />
         <TextField
           label="Or as text"
+          hint="PEM, or the SHA-256 of a certificate, 64 hex digits, on a line of its own"
           rows={2}
           placeholder="-----BEGIN CERTIFICATE-----"
           value={given.rootText}
@@ -160,7 +153,7 @@ function FillFromFile({ onFill }: { readonly onFill: (part: Partial<FormExpectat
     <>
       <FilesField
         label="Fill in from a file"
-        hint="The client’s expectations, or measurements as JSON. A development gateway writes DATA_DIR/expect.json: its own word, for trying."
+        hint="expect.json, as the command line takes it with --expect, or measurements as JSON. A development gateway writes DATA_DIR/expect.json: its own word, for trying."
         isMultiple={false}
         files={files}
         onFiles={(given) => void take(given)}

@@ -8,9 +8,11 @@ import {
   type JsonObject,
   memberOf,
 } from '../../../attestation/json/value.ts'
+import { AffidavitError } from '../../../client/errors.ts'
+import { readExpectations } from '../../../client/expectations.ts'
 import type { ConnectOptions } from '../../../client/index.ts'
 import { ExpectationFault } from './expectation-fault.ts'
-import type { Expectations } from './job.ts'
+import type { FormExpectations } from './job.ts'
 
 /** One file of the reader's, as far as its form tells what it is. */
 export type ExpectedFile = { readonly name: string } & (
@@ -83,21 +85,54 @@ export function combineExpected(
 }
 
 /** The fields that a file fills. */
-type Filled = Pick<Expectations, 'measurements' | 'configurations' | 'rootText'>
+type Filled = Pick<
+  FormExpectations,
+  | 'releases'
+  | 'releaseKeys'
+  | 'releaseSigners'
+  | 'measurements'
+  | 'configurations'
+  | 'configurationFiles'
+  | 'roots'
+  | 'rootText'
+>
 
 /**
  * Gives what a file of expectations, or of measurements, puts into the fields of a form, where the
- * reader sees it. Throws ExpectationFault for any other kind, and for one without measurements.
+ * reader sees it. A file of expectations is held to what the client and the command line hold it
+ * to. Throws ExpectationFault for that, and for any other kind.
  */
 export function fillExpectations(file: ExpectedFile): Filled {
   if (!('value' in file)) throw unfilled(`${file.name} is a ${KIND_WORDS[file.kind]}.`)
   const { kind, value } = file
-  const sets = kind === 'measurements' ? [value] : listOf(memberOf(value, 'measurements'))
-  if (sets.length === 0) throw unfilled(`${file.name} says no measurements.`)
+  if (kind === 'measurements')
+    return { ...fieldsOf({}, file.name), measurements: writeSet(value, file.name) }
+  try {
+    const { roots, ...expect } = value
+    readExpectations(expect, { roots: roots as string | readonly string[] | undefined })
+  } catch (fault) {
+    if (!(fault instanceof AffidavitError)) throw fault
+    throw unfilled(`${file.name} is no file of expectations: ${fault.message}.`)
+  }
+  return fieldsOf(value, file.name)
+}
+
+function fieldsOf(value: JsonObject, name: string): Filled {
+  const configurations = listOf(value.configurations)
+  const isDigest = (one: Json) => typeof one === 'string' && !one.trimStart().startsWith('{')
+  const fileOf = (what: string) => (one: Json, at: number) =>
+    new File([typeof one === 'string' ? one : JSON.stringify(one)], `${what} ${at + 1} of ${name}`)
   return {
-    measurements: sets.map((set) => writeSet(set, file.name)).join('\n\n'),
-    configurations: textsOf(memberOf(value, 'configurations')).join('\n'),
-    rootText: textsOf(memberOf(value, 'roots')).join('\n'),
+    releases: listOf(value.releases).map(fileOf('release')),
+    releaseKeys: textsOf(value.releaseKeys).join('\n'),
+    releaseSigners: String(value.releaseSigners ?? ''),
+    measurements: listOf(value.measurements)
+      .map((set) => writeSet(set, name))
+      .join('\n\n'),
+    configurations: textsOf(configurations.filter(isDigest)).join('\n'),
+    configurationFiles: configurations.filter((one) => !isDigest(one)).map(fileOf('configuration')),
+    roots: [],
+    rootText: textsOf(value.roots).join('\n'),
   }
 }
 
@@ -166,6 +201,6 @@ function unfit(message: string): ExpectationFault {
 function unfilled(message: string): ExpectationFault {
   return new ExpectationFault(
     message,
-    'Give a file of expectations (expect.json), or measurements as JSON. Releases, roots and configurations have fields of their own.',
+    'Give a file of expectations (expect.json) that says code and configuration, or measurements as JSON. Releases, roots and configurations by themselves have fields of their own.',
   )
 }

@@ -45,6 +45,14 @@ export const NO_EXPECTATIONS: Expectations = {
   ...{ nonce: '', time: 'now', at: '', maxAge: '' },
 }
 
+/** The expectations as the form holds them: its blobs are files that were chosen. */
+export type FormExpectations = Expectations & {
+  readonly releases: readonly File[]
+  readonly configurationFiles: readonly File[]
+  readonly roots: readonly File[]
+  readonly revocationLists: readonly File[]
+}
+
 /** What a source is taken for; `auto`: whatever it begins like. */
 export type SourceKind = 'auto' | 'evidence' | 'document' | 'release' | 'image'
 

@@ -180,21 +180,25 @@ async function readConfigurations(given: Expectations): Promise<readonly Uint8Ar
 }
 
 async function readRoots({ roots, rootText }: Expectations): Promise<readonly Uint8Array[] | null> {
-  const texts = rootText.trim() === '' ? [] : [new TextEncoder().encode(rootText)]
+  const fingerprints = linesOf(rootText).filter((line) => FINGERPRINT.test(line))
+  const pem = fingerprints.reduce((text, line) => text.replace(line, ''), rootText).trim()
+  const texts = pem === '' ? [] : [new TextEncoder().encode(pem)]
   const files = await Promise.all(roots.map((blob) => bytesOf(blob, FILE_BYTES_MAX, 'A root')))
-  const all = [...texts, ...files]
-  if (all.length === 0) return null
-  return all.flatMap((bytes) => {
+  const certificates = [...texts, ...files].flatMap((bytes) => {
     try {
       return [...parseRoots(bytes)]
     } catch (fault) {
       throw new ExpectationFault(
         `A root is no certificate: ${fault instanceof Error ? fault.message : 'unreadable'}`,
-        'Give certificates in PEM (-----BEGIN CERTIFICATE-----) or DER.',
+        'Give certificates in PEM (-----BEGIN CERTIFICATE-----) or DER, or the SHA-256 of one as 64 hex digits.',
       )
     }
   })
+  const all = [...fingerprints.map((hex) => decodeHex(hex.toLowerCase())), ...certificates]
+  return all.length === 0 ? null : all
 }
+
+const FINGERPRINT = /^[0-9a-f]{64}$/i
 
 /** Null for a field that is empty. */
 export function readCount(text: string, name: string, max: number): number | null {

@@ -1,4 +1,7 @@
 import { describe, expect, it } from 'vitest'
+import { encodeHex } from '../../../../attestation/bytes.ts'
+import { releaseKeyOf } from '../../../../attestation/release/release-signatures.ts'
+import { signRelease } from '../../../../attestation/release/verify-release.ts'
 import { ExpectationFault } from '../../../../src/web/verify/expectation-fault.ts'
 import {
   combineExpected,
@@ -7,8 +10,10 @@ import {
 } from '../../../../src/web/verify/expected-files.ts'
 import { NO_EXPECTATIONS } from '../../../../src/web/verify/job.ts'
 import { readExpectations } from '../../../../src/web/verify/read-expectations.ts'
+import { buildRelease } from '../../../support/build-release.ts'
 
 const PEM = '-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n'
+const SECRET = new Uint8Array(32).fill(7)
 const PCR0 = 'ab'.repeat(48)
 
 const read = (value: unknown, name = 'a.json') =>
@@ -78,16 +83,39 @@ describe('the fields of a form', () => {
     const filled = fill({
       measurements: [{ PCR0: one, PCR1: other }, { PCR0: other }],
       configurations: ['ef'.repeat(32)],
-      roots: [],
     })
     expect(filled.measurements).toBe(`PCR0=${one}\nPCR1=${other}\n\nPCR0=${other}`)
     const { expected } = await readExpectations({ ...NO_EXPECTATIONS, ...filled })
     expect(expected.attestation.measurements).toHaveLength(2)
     expect(expected.configurations).toHaveLength(1)
     for (const alone of [{ PCR0: one }, { Measurements: { HashAlgorithm: 'Sha384', PCR0: one } }])
-      expect(fill(alone)).toEqual({
-        ...{ measurements: `PCR0=${one}`, configurations: '', rootText: '' },
+      expect(fill(alone)).toMatchObject({
+        measurements: `PCR0=${one}`,
+        releases: [],
+        configurations: '',
+        rootText: '',
       })
+  })
+
+  it('the fields of a form are filled by what a production gateway is held to: releases, keys and roots', async () => {
+    const key = encodeHex(releaseKeyOf(SECRET))
+    const signed = signRelease(buildRelease({ configuration: 'ef'.repeat(32) }), SECRET)
+    const file = {
+      releases: [signed],
+      releaseKeys: [key],
+      releaseSigners: 1,
+      roots: ['ef'.repeat(32)],
+    }
+    const { expected, trust } = await readExpectations({ ...NO_EXPECTATIONS, ...fill(file) })
+    expect(expected.attestation.releases).toHaveLength(1)
+    expect(expected.attestation.roots).toEqual([new Uint8Array(32).fill(0xef)])
+    expect(trust?.keys).toHaveLength(1)
+    for (const other of [
+      { ...file, releaseKeys: ['00'.repeat(32)] },
+      { ...file, releaseKeys: undefined },
+      { ...file, more: 1 },
+    ])
+      expect(() => fill(other)).toThrow(ExpectationFault)
   })
 
   it.each([

@@ -1,0 +1,142 @@
+import { open } from 'node:fs/promises'
+import { join } from 'node:path'
+import { FormatError } from '../../../attestation/errors.ts'
+import { formsOf } from '../../../attestation/json/forms.ts'
+import { JsonError } from '../../../attestation/json/json-error.ts'
+import { parseExactJson } from '../../../attestation/json/parse-strict.ts'
+import { isJsonObject, type JsonObject, memberOf } from '../../../attestation/json/value.ts'
+import { CliError } from '../faults.ts'
+
+const { membersOf, textOf } = formsOf('invalid_session_file')
+
+/** What `format` is in the first line of every session file. */
+const SESSION_FORMAT = 'affidavit-session'
+
+/** One call of a session. The proof of a checked one is in the file `HASH.json` beside it. */
+export type SessionCall = {
+  /** When it ended, RFC 3339, by the clock of the machine that kept it. */
+  readonly at: string
+  readonly verdict: 'checked' | 'refused' | 'error' | 'left'
+  /** What the request asked for; null where it names none. */
+  readonly model: string | null
+  /** Of a checked call, 64 hex digits; null for the others. */
+  readonly hash: string | null
+  /** The code of what was refused, or of the error; null for the others. */
+  readonly detail: string | null
+}
+
+/** A session file that is being written. */
+export type SessionFile = {
+  readonly path: string
+  /** Appends a line. What cannot be written is a CliError at `close`. */
+  add(call: SessionCall): void
+  close(): Promise<void>
+}
+
+/**
+ * Begins a session file in `folder`: JSON Lines, the first of which says what it is
+ * (`{ "format": "affidavit-session", "version": 1, "gateway", "started" }`), and one for each call.
+ * Rejects with the fault of the file system.
+ */
+export async function createSessionFile(
+  folder: string,
+  { gateway, startedAt }: { readonly gateway: string; readonly startedAt: Date },
+): Promise<SessionFile> {
+  const started = startedAt.toISOString()
+  const name = `session-${started.replace(/[-:]|\.\d+/g, '')}-${process.pid}.jsonl`
+  const path = join(folder, name)
+  const file = await open(path, 'ax', 0o600)
+  let fault: unknown = null
+  const write = (line: object) =>
+    file.appendFile(`${JSON.stringify(line)}\n`).catch((caught: unknown) => {
+      fault ??= caught
+    })
+  let written = write({ format: SESSION_FORMAT, version: 1, gateway, started })
+  return {
+    path,
+    add(call) {
+      written = written.then(() => write(call))
+    },
+    async close() {
+      await written
+      await file.close()
+      if (fault !== null)
+        throw new CliError(`cannot write ${path}: ${fault instanceof Error ? fault.message : ''}`)
+    },
+  }
+}
+
+/**
+ * Gives the calls of a session file, or null when attacker-controlled `bytes` are none. Throws
+ * CliError, which names the line, for one that is not of the form.
+ *
+ * Does NOT prove anything: the proofs do, each by itself.
+ */
+export function readSession(bytes: Uint8Array): readonly SessionCall[] | null {
+  const end = bytes.indexOf(LINE_FEED)
+  if (end < 0 || end > FIRST_LINE_BYTES_MAX) return null
+  const head = parseLine(bytes.subarray(0, end))
+  if (head === null || memberOf(head, 'format') !== SESSION_FORMAT) return null
+  if (memberOf(head, 'version') !== 1)
+    throw new CliError('expected a session file of version 1: a later affidavit wrote this one')
+  return splitLines(bytes.subarray(end + 1)).map((line, at) =>
+    readCall(line, `line ${at + 2} of the session file`),
+  )
+}
+
+const LINE_FEED = 0x0a
+/** A proof or a bundle may have all of itself in its first line. */
+const FIRST_LINE_BYTES_MAX = 4096
+
+function splitLines(bytes: Uint8Array): readonly Uint8Array[] {
+  const lines: Uint8Array[] = []
+  for (let at = 0; at < bytes.length; ) {
+    const end = bytes.indexOf(LINE_FEED, at)
+    lines.push(bytes.subarray(at, end < 0 ? bytes.length : end))
+    at = end < 0 ? bytes.length : end + 1
+  }
+  return lines
+}
+
+/** Null for what is no JSON object. */
+function parseLine(line: Uint8Array): JsonObject | null {
+  try {
+    const json = parseExactJson(line)
+    return isJsonObject(json) ? json : null
+  } catch (fault) {
+    if (fault instanceof JsonError) return null
+    throw fault
+  }
+}
+
+/** It names a file, so nothing else will do. */
+const HASH = /^[0-9a-f]{64}$/
+const VERDICTS = ['checked', 'refused', 'error', 'left'] as const
+
+function readCall(line: Uint8Array, where: string): SessionCall {
+  const json = parseLine(line)
+  if (json === null)
+    throw new CliError(`expected ${where} to be a JSON object: it was changed, or cut by a crash`)
+  try {
+    const call = membersOf(json, where, ['at', 'verdict', 'model', 'hash', 'detail'])
+    const verdict = VERDICTS.find((known) => known === call.verdict)
+    const hash = orNull(call.hash, `hash in ${where}`)
+    const isFit = hash === null ? verdict !== 'checked' : verdict === 'checked' && HASH.test(hash)
+    if (verdict === undefined || !isFit)
+      throw new CliError(`expected ${where} to have a verdict, and a hash where it is "checked"`)
+    return {
+      at: textOf(call.at, `at in ${where}`),
+      verdict,
+      model: orNull(call.model, `model in ${where}`),
+      hash,
+      detail: orNull(call.detail, `detail in ${where}`),
+    }
+  } catch (fault) {
+    if (fault instanceof FormatError) throw new CliError(fault.message)
+    throw fault
+  }
+}
+
+function orNull(value: JsonObject[string] | undefined, what: string): string | null {
+  return value === null ? null : textOf(value, what)
+}

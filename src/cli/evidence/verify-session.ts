@@ -1,0 +1,172 @@
+import { dirname, join } from 'node:path'
+import { conclude } from '../../../attestation/report/conclude.ts'
+import type { EvidenceJudgement } from '../../../attestation/report/judge-evidence.ts'
+import { printable } from '../../../attestation/report/printable.ts'
+import { CliError, EXIT_CODES } from '../faults.ts'
+import { isUrl, readSource } from '../files.ts'
+import { printableJson } from '../printable.ts'
+import type { KeptOptions } from './kept-exchange.ts'
+import type { SessionCall } from './session.ts'
+
+/** What `verify` prints, and its exit code. */
+export type Outcome = {
+  readonly output: string
+  /** Why the chain that was to be asked was not; null when it was, or none was to be. */
+  readonly warning: string | null
+  readonly exitCode: number
+}
+
+/** What one file came to; `warning` as in Outcome. */
+export type Judged = {
+  readonly judged: EvidenceJudgement
+  readonly warning: string | null
+}
+
+type SessionOptions = KeptOptions & {
+  readonly json?: boolean
+  readonly require?: 'verified'
+}
+
+/** Whether a verdict is good enough for who asked. */
+export function isEnough(
+  verdict: EvidenceJudgement['verdict'],
+  { require }: Pick<SessionOptions, 'require'>,
+): boolean {
+  return require === undefined ? verdict !== 'invalid' : verdict === require
+}
+
+/** A proof that a session names. `missing`: its file cannot be read. */
+type SessionProof = {
+  readonly call: SessionCall
+  readonly verdict: EvidenceJudgement['verdict'] | 'missing'
+  readonly headline: string
+  readonly sentence: string
+}
+
+/**
+ * Checks the proof of every checked call of a session, each in its file beside the session's. The
+ * session's verdict is that of its worst proof, or `missing`. Rejects with CliError.
+ */
+export async function verifySession(
+  calls: readonly SessionCall[],
+  given: {
+    readonly source: string
+    readonly options: SessionOptions
+    readonly judgeFile: (bytes: Uint8Array) => Promise<Judged>
+  },
+): Promise<Outcome> {
+  const { source, options, judgeFile } = given
+  if (options.request !== undefined || options.answer !== undefined)
+    throw new CliError(
+      'expected no --request and no --answer: each proof of a session has its own',
+      EXIT_CODES.usage,
+    )
+  if (source === '-' || isUrl(source))
+    throw new CliError(
+      'expected the session as a file: its proofs are read from the folder that it is in',
+      EXIT_CODES.usage,
+    )
+  const checked = new Map(calls.map((call) => [call.hash, call]))
+  checked.delete(null)
+  if (checked.size === 0)
+    throw new CliError('the session has no checked call: there is nothing to verify')
+  const proofs: SessionProof[] = []
+  let warning: string | null = null
+  for (const call of checked.values()) {
+    const proof = await verifyProof(call, join(dirname(source), `${call.hash}.json`), judgeFile)
+    warning ??= proof.warning
+    proofs.push(proof)
+  }
+  const verdict = SEVERITY.find((worst) => proofs.some((proof) => proof.verdict === worst))
+  const isMissing = verdict === 'missing' || verdict === undefined
+  const isOk = !isMissing && isEnough(verdict, options)
+  const print = options.json ? sessionJson : sessionText
+  return {
+    output: print({ proofs, calls, isOk, verdict: verdict ?? 'missing' }),
+    warning,
+    exitCode: isMissing
+      ? EXIT_CODES.unavailable
+      : isOk && warning !== null
+        ? EXIT_CODES.unavailable
+        : EXIT_CODES[isOk ? 'done' : 'failed'],
+  }
+}
+
+/** The worst first. */
+const SEVERITY = ['invalid', 'missing', 'consistent', 'verified'] as const
+
+async function verifyProof(
+  call: SessionCall,
+  path: string,
+  judgeFile: (bytes: Uint8Array) => Promise<Judged>,
+): Promise<SessionProof & { readonly warning: string | null }> {
+  const asInvalid = (headline: string) => ({
+    call,
+    verdict: 'invalid' as const,
+    headline,
+    sentence: 'Do not rely on this: the file is not the proof that the session names.',
+    warning: null,
+  })
+  try {
+    const { judged, warning } = await judgeFile(await readSource(path))
+    const { verdict, headline, sentence } = conclude(judged)
+    const hash = hashIn(judged)
+    if (verdict !== 'invalid' && hash !== call.hash)
+      return asInvalid(`INVALID: the file is the proof of another call, ${printable(hash ?? '-')}.`)
+    return { call, verdict, headline, sentence, warning }
+  } catch (fault) {
+    if (!(fault instanceof CliError)) throw fault
+    if (fault.exitCode !== EXIT_CODES.unavailable) return asInvalid(`INVALID: ${fault.message}`)
+    const sentence = 'Nothing was decided about this call.'
+    return {
+      call,
+      verdict: 'missing',
+      headline: `MISSING: ${fault.message}`,
+      sentence,
+      warning: null,
+    }
+  }
+}
+
+function hashIn(judged: EvidenceJudgement): string | null {
+  return judged.kind === 'bundle'
+    ? (judged.report.facts?.hash ?? null)
+    : (judged.records[0]?.hash ?? null)
+}
+
+type SessionReport = {
+  readonly proofs: readonly SessionProof[]
+  readonly calls: readonly SessionCall[]
+  readonly isOk: boolean
+  readonly verdict: SessionProof['verdict']
+}
+
+function sessionText({ proofs, calls, verdict }: SessionReport): string {
+  const of = proofs.filter((proof) => proof.verdict === verdict).length
+  const others = calls.filter(({ hash }) => hash === null)
+  const refused = others.filter((call) => call.verdict === 'refused').length
+  return [
+    `${verdict.toUpperCase()}: ${of} of ${proofs.length} proofs of this session.`,
+    '',
+    ...proofs.flatMap(({ call, headline, sentence }) => [
+      `${call.hash}  ${printable(call.at)}  ${printable(call.model ?? '-')}`,
+      `  ${headline}`,
+      `  ${sentence}`,
+    ]),
+    '',
+    `Calls without a proof: ${others.length}, of which the proxy refused ${refused}.`,
+    'Time and model of each call are what the session file says; verify HASH.json shows what the proof says.',
+    '',
+  ].join('\n')
+}
+
+function sessionJson({ proofs, calls, isOk, verdict }: SessionReport): string {
+  const session = proofs.map(({ call, verdict, headline, sentence }) => ({
+    ...call,
+    verdict,
+    conclusion: headline,
+    sentence,
+  }))
+  const refused = calls.filter((call) => call.verdict === 'refused')
+  return `${printableJson({ ok: isOk, verdict, session, refused })}\n`
+}

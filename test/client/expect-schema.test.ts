@@ -1,0 +1,127 @@
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { Ajv2020 } from 'ajv/dist/2020.js'
+import fc from 'fast-check'
+import { beforeAll, describe, expect, it } from 'vitest'
+import { encodeHex } from '../../attestation/bytes.ts'
+import { releaseKeyOf } from '../../attestation/release/release-signatures.ts'
+import { signRelease, signReleaseList } from '../../attestation/release/verify-release.ts'
+import { AffidavitError } from '../../client/errors.ts'
+import { readExpectations } from '../../client/expectations.ts'
+import { buildEntry, buildRelease } from '../support/build-release.ts'
+import { useAffidavit } from '../support/use-affidavit.ts'
+
+const SECRET = new Uint8Array(32).fill(7)
+const KEY = encodeHex(releaseKeyOf(SECRET))
+const DIGEST = 'c0'.repeat(32)
+const PCRS = { PCR0: 'a0'.repeat(48), PCR1: 'a1'.repeat(48) }
+const boot = { chain_id: 1, contract: `0x${'11'.repeat(20)}`, providers: [] }
+const release = buildRelease({ configuration: DIGEST })
+const signed = signRelease(release, SECRET)
+const list = signReleaseList(
+  { issued_at: '2026-03-01T00:00:00Z', releases: [buildEntry({ release })] },
+  SECRET,
+)
+
+const validate = new Ajv2020().compile(
+  JSON.parse(readFileSync(join(import.meta.dirname, '../../client/expect.schema.json'), 'utf8')),
+)
+
+/** Whether the client and the command line take it. */
+function isRead({ roots, ...expectations }: Readonly<Record<string, unknown>>): boolean {
+  try {
+    readExpectations(expectations, { roots: roots as string[] | undefined })
+    return true
+  } catch (fault) {
+    if (fault instanceof AffidavitError) return false
+    throw fault
+  }
+}
+
+describe('the JSON Schema of expectations', () => {
+  let developmentFile: string
+  beforeAll(async () => {
+    developmentFile = (await useAffidavit()).expectFile
+  })
+
+  it('the schema takes what npm start writes', () => {
+    expect(validate(JSON.parse(readFileSync(developmentFile, 'utf8')))).toBe(true)
+  })
+
+  it.each([
+    ['a release', { releases: signed, releaseKeys: KEY }],
+    ['a list as text', { releases: [JSON.stringify(list)], releaseKeys: [KEY], releaseSigners: 1 }],
+    ['measurements', { measurements: [PCRS], configurations: [boot, DIGEST], roots: [DIGEST] }],
+    ['one set by number', { measurements: { 0: PCRS.PCR0 }, configurations: JSON.stringify(boot) }],
+    ['a schema', { $schema: 'expect.schema.json', releases: signed, releaseKeys: KEY }],
+  ])('schema and client take %s', (_, file) => {
+    expect(validate(file), JSON.stringify(validate.errors)).toBe(true)
+    expect(isRead(file)).toBe(true)
+  })
+
+  it.each([
+    ['nothing', {}],
+    ['a name that is misspelt', { measurements: PCRS, configuration: DIGEST }],
+    ['a release without a key', { releases: signed }],
+    ['a key without a release', { releaseKeys: KEY, measurements: PCRS, configurations: DIGEST }],
+    ['a key that is too short', { releases: signed, releaseKeys: 'ab' }],
+    ['a key in capitals', { releases: signed, releaseKeys: KEY.toUpperCase() }],
+    ['signers that are none', { releases: signed, releaseKeys: KEY, releaseSigners: 0 }],
+    ['measurements without a configuration', { measurements: PCRS }],
+    ['measurements that name no image', { measurements: { PCR1: DIGEST }, configurations: DIGEST }],
+    ['a register twice', { measurements: { ...PCRS, 0: PCRS.PCR0 }, configurations: DIGEST }],
+    ['a register of other size', { measurements: { PCR0: DIGEST }, configurations: DIGEST }],
+    ['a digest that is too short', { measurements: PCRS, configurations: 'c0' }],
+    ['a root that is none', { measurements: PCRS, configurations: DIGEST, roots: ['root.pem'] }],
+  ])('schema and client refuse %s', (_, file) => {
+    expect(isRead(file)).toBe(false)
+    expect(validate(file)).toBe(false)
+  })
+
+  it('the schema refuses nothing that the client takes', () => {
+    const hex = fc.constantFrom(DIGEST, DIGEST.toUpperCase(), 'c0', `0x${DIGEST}`, 7, null)
+    const registers = fc.constantFrom('0', 'PCR1', 'PCR31', 'PCR32', 'x')
+    const register = fc.constantFrom(PCRS.PCR0, PCRS.PCR1, 'A0'.repeat(48), DIGEST, '', 7)
+    const others = fc.dictionary(registers, register, { maxKeys: 2, noNullPrototype: true })
+    const set = fc.oneof(
+      others,
+      others.map((more) => ({ PCR0: PCRS.PCR0, ...more })),
+      fc.constant(PCRS),
+    )
+    const oneOrMore = <Value>(value: fc.Arbitrary<Value>) =>
+      fc.oneof(value, fc.array(value, { maxLength: 2 }))
+    const members: Readonly<Record<string, fc.Arbitrary<unknown>>> = {
+      releases: oneOrMore(fc.constantFrom<unknown>(signed, list, JSON.stringify(signed), 'x', {})),
+      releaseKeys: oneOrMore(fc.constantFrom(KEY, KEY.toUpperCase(), DIGEST, '')),
+      releaseSigners: fc.constantFrom<unknown>(1, 2, 0, '1'),
+      measurements: oneOrMore(set),
+      configurations: oneOrMore(
+        fc.oneof(hex, fc.constantFrom<unknown>(boot, JSON.stringify(boot))),
+      ),
+      roots: oneOrMore(hex),
+      more: fc.constant(1),
+    }
+    const member = fc
+      .constantFrom(...Object.keys(members))
+      .chain((name) => (members[name] ?? fc.constant(1)).map((value) => ({ [name]: value })))
+    const demand = fc.constantFrom<object>(
+      {},
+      { measurements: [PCRS], configurations: [DIGEST] },
+      { releases: signed, releaseKeys: KEY },
+    )
+    // One or two members of a file that is taken are others.
+    const file = fc
+      .tuple(demand, member, fc.option(member))
+      .map(([taken, one, other]) => Object.assign({}, taken, one, other))
+    let taken = 0
+    fc.assert(
+      fc.property(file, (given) => {
+        if (!isRead(given)) return
+        taken += 1
+        expect(validate(given), JSON.stringify(given)).toBe(true)
+      }),
+      { numRuns: 1000 },
+    )
+    expect(taken).toBeGreaterThan(20)
+  })
+})
