@@ -54,8 +54,8 @@ export async function runProxy(options: ProxyCommandOptions): Promise<void> {
   const notaries = affidavit.notaries.map(({ notary }) => notary)
   process.stdout.write(
     `Checked answers at ${proxy.baseURL}, from ${options.url}\n` +
-      `Enclaves that are expected: ${notaries.join(', ')}\n` +
-      `${save === undefined ? 'Proofs are not kept: say --save FOLDER' : `Proofs are kept in ${save}`}\n`,
+      `Expected enclaves: ${notaries.join(', ')}\n` +
+      `${save === undefined ? 'Proofs are not kept: use --save FOLDER to keep them' : `Proofs are kept in ${save}`}\n`,
   )
   await stopped()
   await proxy.close()
