@@ -42,7 +42,7 @@ export const PACKAGES: readonly PackageContents[] = [
   {
     name: 'affidavit',
     description:
-      'Check sworn evidence of model completions: the client, the library and the program',
+      'Check signed evidence of model completions: the client, the library and the program',
     keywords: ['attestation', 'enclave', 'evidence', 'llm', 'nitro', 'transparency', 'verify'],
     library: [
       { subpath: '.', module: 'client/index.ts' },

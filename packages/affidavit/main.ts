@@ -7,7 +7,7 @@ import { registerCompletions } from '../../src/cli/commands/completions.ts'
 await runCommandLine(
   createCommandLine({
     name: 'affidavit',
-    description: 'Check sworn evidence of completions.',
+    description: 'Check signed evidence of completions.',
     commands: [...CHECKER_COMMANDS, registerCompletions],
   }),
 )

@@ -174,8 +174,8 @@ function formatRefusal({
     ...head,
     '',
     error.stage === 'policy'
-      ? 'What the document says (its signature holds; what was demanded does not)'
-      : 'What the document claims (none of it is established)',
+      ? 'What the document says (its signature holds, but it does not meet your expectations)'
+      : 'What the document claims (nothing here is proven)',
     `  module    ${printable(claims.moduleId)}`,
     `  made      ${isoOf(claims.timestampMs)}`,
     ...formatMeasurements(claims.pcrs),
@@ -188,7 +188,7 @@ function formatRefusal({
 function hintFor(code: string): string | null {
   if (code === 'root_untrusted') return ROOT_HINT
   if (code === 'document_too_old' || code === 'certificate_expired')
-    return 'An old document is validated at its own time with --historical: something else must show when it was made.'
+    return 'Use --historical to validate an old document at its own time: other evidence must show when it was made.'
   return null
 }
 
@@ -220,7 +220,7 @@ function formatField(bytes: Uint8Array | null): string {
 
 function formatUnknownKeys(keys: readonly string[]): readonly string[] {
   if (keys.length === 0) return []
-  return ['', 'Unknown keys, not looked at', ...keys.map((key) => `  ${printable(key)}`)]
+  return ['', 'Unknown keys, not checked', ...keys.map((key) => `  ${printable(key)}`)]
 }
 
 function nameCertificate({ subject, sha256, notBeforeMs, notAfterMs }: CertificateFacts): string {

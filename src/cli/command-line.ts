@@ -20,10 +20,10 @@ export function createCommandLine({ name, description, commands }: Scope): Comma
     .description(description)
     .version(VERSION, '--version', 'print the version')
     .helpCommand(false)
-    .showHelpAfterError('(--help tells more)')
+    .showHelpAfterError('(see --help)')
     .addHelpText(
       'after',
-      '\nExit codes: 0 done, 1 failed (or a check did), 2 not understood, 3 not decided: a file or service is not there.',
+      '\nExit codes: 0 done, 1 the command or a check failed, 2 wrong usage, 3 not decided: a file or service cannot be reached.',
     )
   for (const register of commands) register(program)
   return program

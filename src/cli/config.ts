@@ -110,6 +110,6 @@ export function readRelayerKey(environment: Environment = process.env): string {
     environment,
   )
   if (key === undefined)
-    throw new ConfigurationError(['RELAYER_PRIVATE_KEY: expected, of the relayer that is emptied'])
+    throw new ConfigurationError(['RELAYER_PRIVATE_KEY: expected the key of the relayer to empty'])
   return key
 }

@@ -31,11 +31,11 @@ export async function runDeployment({ rpc: url, timeout, json }: DeployOptions):
   const rpc = createRpc({ url })
   try {
     const deployment = await deployContract({ rpc, deployerKey, timeoutMs: timeout * 1000, tell })
-    tell(deployment.sent === null ? 'The contract is there already.' : 'The contract is deployed.')
+    tell(deployment.sent === null ? 'The contract is already there.' : 'The contract is deployed.')
     process.stdout.write(json ? formatDeploymentJson(deployment) : formatDeploymentText(deployment))
   } catch (fault) {
     if (fault instanceof RpcError || fault instanceof ChainFault)
-      throw new CliError(`the chain cannot be asked, or refused: ${printable(fault.message)}`)
+      throw new CliError(`the chain cannot be reached, or it refused: ${printable(fault.message)}`)
     throw fault
   } finally {
     await rpc.close()
@@ -106,7 +106,9 @@ async function deployContract({
   const place = { address: DEPLOYMENT.address, chainId: chain.chainId }
   if (await chain.hasContract(place.address)) return { ...place, sent: null }
   if (deployerKey === null)
-    throw new ConfigurationError(['DEPLOYER_PRIVATE_KEY: expected, to pay for the deployment'])
+    throw new ConfigurationError([
+      'DEPLOYER_PRIVATE_KEY: expected a key, to pay for the deployment',
+    ])
   if (!(await hasCode(rpc, DEPLOYMENT.proxy))) throw proxyMissing(chain.chainId)
   const { raw, txHash } = await signDeployment(rpc, deployerKey)
   await sendTransaction(rpc, { raw, txHash })
@@ -116,7 +118,7 @@ async function deployContract({
 
 function proxyMissing(chainId: number): CliError {
   return new CliError(
-    `chain ${chainId} has no deterministic deployment proxy at ${DEPLOYMENT.proxy}: put it there as ` +
+    `chain ${chainId} has no deterministic deployment proxy at ${DEPLOYMENT.proxy}: deploy it as ` +
       'github.com/Arachnid/deterministic-deployment-proxy says, or send the bytecode yourself (src/chain/contract/README.md)',
   )
 }
@@ -138,7 +140,7 @@ async function signDeployment(
   if (balance < needed)
     throw new CliError(
       `the account of DEPLOYER_PRIVATE_KEY, ${from}, has ${formatEther(balance)} ether on chain ${chainId}, and ` +
-        `${formatEther(needed)} are needed (less will be paid): send it some`,
+        `${formatEther(needed)} are needed (the actual cost is lower): send ether to it`,
     )
   const transaction = Transaction.from({
     ...{ type: 2, chainId, nonce, to, data, gasLimit },
@@ -162,7 +164,7 @@ async function awaitContract(sent: Sent, timeoutMs: number): Promise<Deployment[
     if (typeof found !== 'string') return found
     if (performance.now() > until)
       throw new CliError(
-        `transaction ${sent.txHash} was sent, but after ${timeoutMs / 1000} s ${found}: run the command again later, it tells when the contract is there`,
+        `transaction ${sent.txHash} was sent, but after ${timeoutMs / 1000} s ${found}: run the command again later: it reports when the contract is there`,
       )
     await sleep(RECEIPT_POLL_MS)
   }

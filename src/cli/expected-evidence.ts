@@ -61,7 +61,7 @@ async function readExpectFile(options: AttestationOptions): Promise<ExpectedPoli
   const others = { pcr, anyMeasurement, root, release, releaseKey, releaseSigners }
   if (Object.values(others).some((value) => value !== undefined))
     throw new CliError(
-      'expected --expect alone: it says what --pcr, --release, --release-key, --root and --any-measurement would',
+      'expected --expect alone: it replaces --pcr, --release, --release-key, --root and --any-measurement',
       EXIT_CODES.usage,
     )
   return await readExpectedPolicy(expect, { allowDebug })
@@ -119,7 +119,7 @@ export async function openConfigurationDigest(text: string): Promise<Uint8Array>
   if (isHash(text)) return decodeHex(text)
   if (isUrl(text))
     throw new CliError(
-      `--configuration: expected a digest or a file, got a URL: a gateway's own word is no expectation of it`,
+      `--configuration: expected a digest or a file, got a URL: what a gateway says about itself cannot be your expectation`,
       EXIT_CODES.usage,
     )
   const bytes = await readSource(text, { bytesMax: CONFIGURATION_BYTES_MAX })

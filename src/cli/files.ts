@@ -44,7 +44,7 @@ export function isUrl(source: string): boolean {
 export function checkKeySafety(url: URL, apiKey: string | null): void {
   if (apiKey !== null && url.protocol !== 'https:' && !isLoopback(url.hostname))
     throw new CliError(
-      'expected https for a URL beyond this machine: the API key would be readable',
+      'expected https for a URL on another machine: others could read the API key',
       EXIT_CODES.usage,
     )
 }

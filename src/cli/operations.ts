@@ -64,7 +64,7 @@ export async function withGateway<Result>(
     const gateway = await connectToGateway(dataFolder, controlSocket)
     if (gateway === null)
       throw new CliError(
-        `no gateway answers at ${controlSocket ?? `the socket that ${dataFolder} names`}: set CONTROL_SOCKET or DATA_DIR as it has them`,
+        `no gateway answers at ${controlSocket ?? `the socket that ${dataFolder} names`}: set CONTROL_SOCKET or DATA_DIR as the gateway has them`,
       )
     return await run(gateway).finally(() => gateway.close())
   } catch (error) {
@@ -201,7 +201,7 @@ function operationsThrough(client: Client): GatewayOperations {
             )
             if (error)
               throw new ControlError(
-                'the gateway answers in another form: it is of another version',
+                "the gateway's answer has another form: the gateway has another version than this program",
               )
             return data
           },

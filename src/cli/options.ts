@@ -48,14 +48,10 @@ export function addAttestationOptions(command: Command): Command {
   command
     .option(
       '--expect <file>',
-      'all that is expected in one file, as the client takes it: releases or measurements, configurations, roots',
+      'one file with everything that you expect, in the form of the client: releases or measurements, configurations, roots',
     )
-    .option(
-      '--pcr <index=hex>',
-      'expected measurement; all that are given must be found',
-      collectPcr,
-    )
-    .option('--any-measurement', 'accept whatever code runs in the enclave')
+    .option('--pcr <index=hex>', 'expected measurement; every given one must match', collectPcr)
+    .option('--any-measurement', 'accept any code in the enclave')
     .option('--allow-debug', 'accept an enclave in debug mode, whose memory its host can read')
     .option(
       '--root <file>',
@@ -69,7 +65,7 @@ export function addAttestationOptions(command: Command): Command {
     )
     .option(
       '--release <file|url>',
-      'expected: this signed release, or those of this signed list; may be repeated',
+      'expect this signed release, or the releases of this signed list; may be repeated',
       collectText,
     )
   return addReleaseTrustOptions(command)
@@ -80,7 +76,7 @@ export function addReleaseTrustOptions(command: Command): Command {
   return command
     .option(
       '--release-key <key|file>',
-      'key that signs releases: 64 hex digits, or a file of them; may be repeated',
+      'key that signs releases: 64 hex digits, or a file with them; may be repeated',
       collectText,
     )
     .option(
@@ -98,25 +94,25 @@ export function addBundleOptions(command: Command): Command {
   return addAttestationOptions(command)
     .option(
       '--configuration <digest|file>',
-      'expected boot configuration: its SHA-256, or a file of it as JSON; never from the gateway; may be repeated',
+      'expected boot configuration: its SHA-256, or its JSON file; never from the gateway; may be repeated',
       collectText,
     )
     .option(
       '--rpc <url>',
-      "JSON-RPC endpoint of the chain, to look the anchor's block up",
+      'JSON-RPC endpoint of the chain, to look up the block of the anchor',
       parseRpcUrl,
     )
     .option(
       '--confirmations <count>',
-      'blocks that the anchor must be deep, with --rpc',
+      'how many blocks deep the anchor must be, with --rpc',
       parseConfirmations,
     )
     .addOption(
-      new Option('--require <verdict>', 'fail on any less than this').choices(['verified']),
+      new Option('--require <verdict>', 'fail on a weaker verdict than this').choices(['verified']),
     )
     .option(
       '--allow-outcome <outcomes>',
-      `take answers that were cut, too: ${CUT_OUTCOMES.join(', ')}, separated by commas`,
+      `also accept answers that were cut: ${CUT_OUTCOMES.join(', ')}, separated by commas`,
       parseOutcomes,
     )
 }

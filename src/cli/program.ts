@@ -22,7 +22,7 @@ import { registerUsage } from './commands/usage.ts'
 export function createProgram(): Command {
   return createCommandLine({
     name: 'affidavit',
-    description: 'Check sworn evidence of completions, and run the gateway that hands it out.',
+    description: 'Check signed evidence of completions, and operate the gateway that issues it.',
     commands: [
       ...CHECKER_COMMANDS,
       registerKeys,

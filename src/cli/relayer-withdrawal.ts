@@ -43,7 +43,7 @@ export async function runWithdrawal({ rpc: url, to: given, leave, timeout }: Wit
     process.stdout.write(`${formatEther(sent.valueWei)} ether sent to ${to}\n`)
   } catch (fault) {
     if (fault instanceof RpcError)
-      throw new CliError(`the chain cannot be asked, or refused: ${printable(fault.message)}`)
+      throw new CliError(`the chain cannot be reached, or it refused: ${printable(fault.message)}`)
     throw fault
   } finally {
     await rpc.close()
@@ -53,7 +53,7 @@ export async function runWithdrawal({ rpc: url, to: given, leave, timeout }: Wit
 /** A typing error in an address of mixed case shows in its checksum (EIP-55). */
 function checkAddress(text: string): string {
   const tell = () =>
-    new CliError(`${text} is no address: its checksum does not hold`, EXIT_CODES.usage)
+    new CliError(`${text} is not an address: its checksum is wrong`, EXIT_CODES.usage)
   return telling(() => getAddress(text).toLowerCase(), Error, tell)
 }
 
@@ -69,7 +69,7 @@ async function awaitSettled(address: string): Promise<RelayerDescription> {
         )
       if (relayer.current)
         throw new CliError(
-          `the gateway signs with ${address}: set RELAYER_PRIVATE_KEY to another key, and start all gateways again`,
+          `the gateway signs with ${address}: set RELAYER_PRIVATE_KEY to another key, and restart all gateways`,
         )
       if (relayer.unconfirmed === 0) return relayer
       const line = describeWait(relayer)
@@ -84,7 +84,7 @@ async function awaitSettled(address: string): Promise<RelayerDescription> {
 
 function describeWait({ waiting, unconfirmed, balance_wei: balance, fault }: RelayerDescription) {
   const rest = balance === null ? printable(fault) : `${formatEther(balance)} ether left`
-  return `${unconfirmed} of its anchors not confirmed, ${waiting} of them in no block (${rest}); waiting.\n`
+  return `${unconfirmed} anchors of this account not confirmed, ${waiting} of these in no block (${rest}); waiting.\n`
 }
 
 type Transfer = {
@@ -102,7 +102,7 @@ async function signTransfer(rpc: Rpc, { key, to, leaveWei, nonce: next }: Transf
   const { balanceWei, nonce, pendingNonce } = await fetchAccountFacts(rpc, from)
   if (nonce < (next ?? 0))
     throw new CliError(
-      `the database has given out ${next} nonces of ${from}, chain ${chainId} has ${nonce} of its transactions: is --rpc the gateways' chain?`,
+      `the database has used ${next} nonces of ${from}, but chain ${chainId} has ${nonce} of its transactions: is --rpc the gateways' chain?`,
     )
   if (pendingNonce > nonce)
     throw new CliError(
@@ -113,7 +113,7 @@ async function signTransfer(rpc: Rpc, { key, to, leaveWei, nonce: next }: Transf
   const valueWei = balanceWei - gasLimit * maxFeePerGas - leaveWei
   if (valueWei <= 0n)
     throw new CliError(
-      `${from} has ${formatEther(balanceWei)} ether on chain ${chainId}: too little to be worth its transfer`,
+      `${from} has ${formatEther(balanceWei)} ether on chain ${chainId}: too little to pay for a transfer`,
     )
   const transaction = Transaction.from({
     ...{ type: 2, chainId, nonce, to, value: valueWei, gasLimit },
@@ -131,10 +131,11 @@ async function awaitMined(rpc: Rpc, txHash: string, timeoutSeconds: number): Pro
       throw fault
     })
     if (receipt?.succeeded) return
-    if (receipt) throw new CliError(`transaction ${txHash} reverted: does the account take ether?`)
+    if (receipt)
+      throw new CliError(`transaction ${txHash} reverted: can the account receive ether?`)
     if (performance.now() > until)
       throw new CliError(
-        `transaction ${txHash} was sent, and is in no block after ${timeoutSeconds} s`,
+        `transaction ${txHash} was sent, but it is in no block after ${timeoutSeconds} s`,
       )
     await sleep(POLL_MS)
   }

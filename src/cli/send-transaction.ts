@@ -20,7 +20,7 @@ export async function fetchFees(
   const { baseFeePerGas } = readAs(FeeBlock, block)
   if (baseFeePerGas === undefined)
     throw new CliError(
-      'the chain has no base fee (EIP-1559), which the gateway needs for anchors, too',
+      'the chain has no base fee (EIP-1559); the gateway needs one for its anchors, too',
     )
   const tip = suggested?.kind === 'result' ? toBigInt(suggested.value) : TIP_DEFAULT_WEI
   return { maxFeePerGas: 2n * BigInt(baseFeePerGas) + tip, maxPriorityFeePerGas: tip }
@@ -57,7 +57,7 @@ export async function sendTransaction(
     if (!(fault instanceof RpcError)) throw fault
     if (fault.code !== 'refused')
       throw new CliError(
-        `${printable(fault.message)}: transaction ${txHash} may have been sent; run the command again, which sees to it`,
+        `${printable(fault.message)}: transaction ${txHash} may have been sent; run the command again: it continues from there`,
       )
     // Until a block takes it, an earlier run's has this nonce: the same transaction, or with other
     // fees another one.

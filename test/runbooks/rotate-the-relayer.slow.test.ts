@@ -107,7 +107,7 @@ it('relayer withdraw refuses the key that signs, an unknown key and a mistyped a
   const mistyped = '0x23618e81E3f5cdF7f54C3d65f7FBc0aBf5B21E8F'.replace('E8F', 'e8F')
   expect(await withdraw(current, mistyped)).toMatchObject({
     code: 2,
-    stderr: expect.stringMatching(/its checksum does not hold/),
+    stderr: expect.stringMatching(/its checksum is wrong/),
   })
   expect(await balanceOf(relayerAddress(current))).toBe(before)
 }, 60_000)

@@ -55,12 +55,12 @@ export function createAnchorAudit({ log, ledger, chain, payers, nowMs }: LogCont
     else if (waitedMs < -FUTURE_SKEW_MS_DEFAULT)
       ledger.find('anchor_overdue', {
         where,
-        message: `transaction ${txHash} is in no block, and the gateway dates the head in the future, ${isoOf(saidMs)}`,
+        message: `transaction ${txHash} is in no block, and the time that the gateway gives for the head is in the future, ${isoOf(saidMs)}`,
       })
     else
       ledger.skip(
         'anchors on chain',
-        'heads of the last hour, as the gateway dates them, wait for their anchor',
+        "heads of the last hour, by the gateway's times, wait for their anchor",
       )
     if (waiting.length < WAITING_MAX) waiting.push(head)
   }
@@ -70,7 +70,7 @@ export function createAnchorAudit({ log, ledger, chain, payers, nowMs }: LogCont
     const { txHash, state } = head.anchor
     const receipt = found?.receipt ?? null
     if (found === null || receipt === null) {
-      const told = found === null ? 'the chain does not know' : 'no block has'
+      const told = found === null ? 'the chain does not have' : 'no block has'
       if (state === 'pending') wait(head, attestedAtMs)
       else
         ledger.find('anchor_missing', {
@@ -156,7 +156,7 @@ function compareAnchor(
     ...(isCall
       ? []
       : [`does not bring this head (root ${encodeHex(head.root)}) with its signature`]),
-    ...(hasEvent ? [] : ['has not the event of the contract for this head']),
+    ...(hasEvent ? [] : ['does not have the event of the contract for this head']),
     ...(isInBlock
       ? []
       : [`is in block ${receipt.blockNumber}, ${receipt.blockHash}, not where the gateway says`]),
@@ -236,7 +236,7 @@ export async function auditEvents(
       } else
         ledger.skip(
           'heads on chain',
-          `more than ${LOOKUPS_MAX} heads there are none of those walked`,
+          `more than ${LOOKUPS_MAX} heads in the contract are not among the heads that were read`,
         )
     }
   }
@@ -266,12 +266,12 @@ async function lookUp(
   else if (newest !== null && !(await isConsistent(event, newest, { gateway, notary })))
     reportEquivocation(ledger, where, [
       told,
-      `the head of size ${newest.size}, which it is not consistent with`,
+      `the head of size ${newest.size}, which contradicts it`,
     ])
   else if (index.covers(event.size))
     ledger.find('head_missing', {
       where,
-      message: `the list of heads lacks ${told}, which the gateway serves to whoever asks for its size`,
+      message: `the list of heads lacks ${told}, but the gateway serves it when its size is asked for`,
     })
   else ledger.pass('heads on chain')
 }

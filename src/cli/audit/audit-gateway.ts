@@ -66,7 +66,7 @@ async function audit(url: string, options: AuditOptions): Promise<AuditReport> {
   const interrupt = new AbortController()
   const stop = () =>
     interrupt.abort(
-      new CliError('interrupted; with the same --state, the next run goes on from here'),
+      new CliError('interrupted; with the same --state, the next run continues from here'),
     )
   process.once('SIGINT', stop)
   process.once('SIGTERM', stop)
@@ -144,7 +144,7 @@ async function openChain(
     await rpc.close()
     if (fault instanceof ChainFault)
       throw new CliError(
-        `the chain cannot be asked: ${printable(fault.message)}`,
+        `the chain cannot be reached: ${printable(fault.message)}`,
         EXIT_CODES.unavailable,
       )
     throw fault
@@ -205,7 +205,7 @@ async function runAudit(
 }
 
 /** An audit that checked nothing found no history clean. */
-const NO_LOG = { where: 'logs', message: 'the gateway lists no log: nothing was checked' }
+const NO_LOG = { where: 'logs', message: 'the gateway lists no logs: nothing was checked' }
 
 /** Null without a chain, or when it does not say. */
 async function findNewestBlock(chain: ChainSource | null, ledger: Ledger): Promise<number | null> {
@@ -214,7 +214,7 @@ async function findNewestBlock(chain: ChainSource | null, ledger: Ledger): Promi
   } catch (fault) {
     if (!(fault instanceof ChainFault)) throw fault
     ledger.find(fault.code, fault)
-    ledger.skipAll('the chain did not say which block is its newest')
+    ledger.skipAll('the chain did not give its newest block')
     return null
   }
 }

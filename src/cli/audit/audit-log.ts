@@ -55,7 +55,7 @@ export async function auditLog(
   } finally {
     await run.end()
   }
-  if (!isComplete) ledger.skipAll('the audit of this log did not come to its end')
+  if (!isComplete) ledger.skipAll('the audit of this log was not finished')
   const { startSize, endSize, headCount, matched } = run
   const { notary, size } = log
   const counts = { startSize, endSize, headCount, matched, isComplete }
@@ -150,7 +150,7 @@ class LogRun {
     if (this.walkedSize < end)
       ledger.find('head_missing', {
         where: 'heads',
-        message: `the log has ${log.size} leaves, and the last head that is served and signed has ${this.walkedSize}`,
+        message: `the log has ${log.size} leaves, but the last head that is served and signed has ${this.walkedSize}`,
       })
     if (scope.to !== null) ledger.skip('growth', `heads of over ${end} leaves were left out (--to)`)
     if (this.matched !== null) await auditProofs(this.matched, context)
@@ -184,7 +184,7 @@ class LogRun {
     if (attestedSize > later.size)
       ledger.skip(
         'time attestations',
-        `the enclave attested ${attestedSize} leaves, of which ${later.size} are served: the others were never committed, or are kept back`,
+        `the enclave attested ${attestedSize} leaves, but only ${later.size} are served: the others were never committed, or are withheld`,
       )
   }
 
@@ -221,7 +221,7 @@ class LogRun {
     if (newest?.index !== size - 1 || newest.digest === attestationDigest) return
     this.context.ledger.find('attestation_digest_mismatch', {
       where: 'log',
-      message: `the log names the document ${attestationDigest ?? 'none'}, its newest record carries ${newest.digest}`,
+      message: `the log names the document ${attestationDigest ?? 'none'}, but its newest record has ${newest.digest}`,
     })
   }
 

@@ -69,7 +69,7 @@ function conclude(report: AuditReport): string {
   if (named.length > 0) return `FOUND: ${named.join(', ')}.`
   const own = report.checks.filter(({ outcome, isMoot }) => outcome === 'not checked' && !isMoot)
   const open = new Set([...logs.flatMap(listOpen), ...own.map(({ name }) => name)])
-  const rest = open.size === 0 ? '' : ` Not checked, or not in full: ${[...open].join(', ')}.`
+  const rest = open.size === 0 ? '' : ` Not checked, or only in part: ${[...open].join(', ')}.`
   return `${concludeLogs(logs)}${rest}`
 }
 

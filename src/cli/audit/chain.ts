@@ -268,9 +268,7 @@ function readAs<Value>(form: z.ZodType<Value>, reply: RpcReply | undefined): Val
   if (reply?.kind === 'error') throw new ChainFault(`the endpoint refused: ${reply.message}`)
   const parsed = form.safeParse(reply?.value)
   if (parsed.success) return parsed.data
-  throw new ChainFault(
-    `the endpoint's answer is not what it should be: ${parsed.error.issues[0]?.message}`,
-  )
+  throw new ChainFault(`the endpoint's answer has a wrong form: ${parsed.error.issues[0]?.message}`)
 }
 
 const EVENT_KINDS = ['anchored', 'equivocation'] as const
@@ -352,7 +350,7 @@ export async function* readEventPages(
       continue
     }
     const parsed = Entries.safeParse(entries)
-    if (!parsed.success) throw new ChainFault("the endpoint's events are not what they should be")
+    if (!parsed.success) throw new ChainFault("the endpoint's events have a wrong form")
     yield parsed.data
       .map(decodeAnchorEvent)
       .filter((event) => event !== null)

@@ -68,7 +68,7 @@ export function createHeadJudge({ log, ledger, index }: LogContext, newest: Sign
     else if (known === 'same')
       ledger.find('head_reused', {
         where,
-        message: `the head of size ${head.size} was served before, and stands here in place of one over ${newest?.size}`,
+        message: `the head of size ${head.size} was served before, and is repeated here where a larger one than ${newest?.size} belongs`,
       })
     else
       ledger.find('sizes_not_growing', {
@@ -87,7 +87,7 @@ function describeKnown({ size }: TreeHead, index: HeadIndex): string {
 export function reportEquivocation(ledger: Ledger, where: string, heads: readonly string[]): void {
   ledger.find('equivocation', {
     where,
-    message: `the notary stands by two histories: ${heads.join('; against: ')}`,
+    message: `the notary signed two contradictory histories: ${heads.join('; against: ')}`,
   })
 }
 
@@ -138,7 +138,7 @@ export async function auditResumption(
   if (head !== null && head.size > saved.size && isSigned(head, log)) {
     const reason = await reasonAgainstGrowth(saved, head, { notary: log.notary, gateway })
     if (reason !== null)
-      return report(`the newest head, ${describeHead(head)}, does not go on from there (${reason})`)
+      return report(`the newest head, ${describeHead(head)}, does not continue it (${reason})`)
   }
   ledger.pass('one history')
   return true
@@ -165,7 +165,7 @@ export async function auditConstancy(
     else
       ledger.find('head_missing', {
         where: `head ${size}`,
-        message: `the head of size ${size} was served, and is not when it is asked for again`,
+        message: `the head of size ${size} was served once, and is not served again`,
       })
   }
   const later = await gateway.fetchLog(log.notary)
@@ -177,7 +177,7 @@ export async function auditConstancy(
   if ((later.head?.size ?? 0) < confirmedSize)
     ledger.find('head_reused', {
       where: 'newest head of the log',
-      message: `the log names an anchored head of size ${later.head?.size ?? 0} as its newest, and serves one of ${confirmedSize}`,
+      message: `the log names an anchored head of size ${later.head?.size ?? 0} as its newest, but serves one of size ${confirmedSize}`,
     })
   if (later.head !== null) await auditNewest(later.head, newest, context)
   return later

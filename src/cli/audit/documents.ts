@@ -152,7 +152,7 @@ export function createAttestationAudit({ log, ledger, scope, chain, verifier }: 
   async function checkOne(json: Json, blocks: Blocks | null): Promise<AttestedHead | null> {
     const attestation = tryParse(json)
     if (attestation === null) {
-      const message = 'an entry that is no head attestation'
+      const message = 'an entry that is not a head attestation'
       ledger.find('head_attestation_invalid', { where: 'heads', message })
       return null
     }
@@ -184,7 +184,7 @@ export function createAttestationAudit({ log, ledger, scope, chain, verifier }: 
     if (newest !== null && attested.size > newest.size && attested.timestampMs < newest.timestampMs)
       ledger.find('head_attestation_order', {
         where,
-        message: `made ${isoOf(attested.timestampMs)}, before the one of size ${newest.size}, made ${isoOf(newest.timestampMs)}`,
+        message: `made ${isoOf(attested.timestampMs)}, before the attestation of size ${newest.size}, made ${isoOf(newest.timestampMs)}`,
       })
     newest = attested
   }
@@ -208,7 +208,7 @@ function checkPlace(attestation: HeadAttestation | null, { after, through }: Pag
   if (size > (after ?? -1) && (through === null || size <= through)) return
   throw new GatewayFault('answer_invalid', {
     where: `heads after ${after ?? 'none'}`,
-    message: `expected attestations of sizes over ${after ?? 'none'} up to ${through ?? 'any'}, got one of size ${size}`,
+    message: `expected attestations of sizes over ${after ?? 'none'} up to ${through ?? 'any'}, got size ${size}`,
   })
 }
 
@@ -258,7 +258,7 @@ function checkBlockTime(
   else
     ledger.find('head_attestation_block', {
       where,
-      message: `made ${isoOf(timestampMs)}, before block ${number}, which is of ${isoOf(block.timestamp * 1000)}`,
+      message: `made ${isoOf(timestampMs)}, before block ${number}, which was made ${isoOf(block.timestamp * 1000)}`,
     })
 }
 
@@ -284,7 +284,7 @@ const BOOT_CODES: Readonly<Partial<Record<BootStatementCheckName, FindingCode>>>
 export async function auditBootStatement(audited: LogContext): Promise<void> {
   const { log, gateway, ledger, scope, verifier, named } = audited
   const json = await gateway.fetchBootStatement(log.notary)
-  if (json === null) return ledger.lack('boot statement', 'the gateway serves none')
+  if (json === null) return ledger.lack('boot statement', 'the gateway serves no boot statement')
   const context = { attestations: verifier, recover: recoverPoint }
   const { checks, facts } = await verifyBootStatement(json, log, scope.policy, context)
   const failed = checks.filter(({ outcome }) => outcome === 'failed')
@@ -293,7 +293,8 @@ export async function auditBootStatement(audited: LogContext): Promise<void> {
     'boot statement',
     failed.map((check) => [BOOT_CODES[check.name] ?? 'boot_statement_invalid', check]),
   )
-  if (facts === null) return ledger.skip('boot statement', 'the one that is served is not genuine')
+  if (facts === null)
+    return ledger.skip('boot statement', 'the statement that is served is not genuine')
   ledger.pass('boot statement')
   for (const head of facts.heads) named.add(head, log.notary)
 }

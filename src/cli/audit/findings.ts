@@ -1,9 +1,9 @@
 /** What a log is audited for, in the order of the report. */
 export const AUDIT_CHECKS = {
   'boot configuration':
-    'the key, chain and contract of the log are those of its configuration, an expected one',
+    'the key, chain and contract of the log are those of its boot configuration, and that is expected',
   'boot statement':
-    'the enclave stated which heads of other logs it was shown before its first leaf',
+    'the enclave signed which heads of other logs it was shown before its first leaf',
   'head signatures': 'the notary signed every head, for that chain and contract',
   growth: 'every head has more leaves than the one before, up to the size that the log claims',
   leaves: 'the leaves, without a gap, hash to the root of every head',
@@ -14,7 +14,7 @@ export const AUDIT_CHECKS = {
   'heads on chain': 'every head of the notary in the contract is one that the gateway serves',
   'time attestations': 'the enclave attested the tree at these sizes, after those blocks',
   'blocks of attestations': 'the chain has those blocks, and they are older than the documents',
-  records: 'every record is complete in itself, and is its leaf',
+  records: 'every record is complete, and matches its leaf',
   'attestation documents': "records' documents are genuine, of this key, and were valid then",
   measurements: 'every document has the expected measurements',
 } as const satisfies Readonly<Record<string, string>>
@@ -25,7 +25,7 @@ const GATEWAY_CHECKS = {
     'no relayer of this gateway paid for a log that the gateway does not list',
   'earlier logs':
     'the logs that enclaves were shown when they began are listed, and went on from there',
-  'transactions of relayers': 'every transaction of those relayers is accounted for',
+  'transactions of relayers': 'every transaction of those relayers has a known purpose',
 } as const satisfies Readonly<Record<string, string>>
 
 /** Name of a check, of a log or of the gateway. */

@@ -143,7 +143,7 @@ function readObject(body: Uint8Array, where: string): JsonObject {
     if (isJsonObject(value)) return value
   } catch (fault) {
     if (!(fault instanceof JsonError)) throw fault
-    const message = `expected JSON that means one thing only: ${fault.message}`
+    const message = `expected JSON with one meaning only: ${fault.message}`
     throw new GatewayFault('answer_invalid', { where, message })
   }
   throw new GatewayFault('answer_invalid', { where, message: 'expected a JSON object' })

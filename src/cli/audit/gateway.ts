@@ -227,7 +227,7 @@ export function openGateway(http: GatewayHttp) {
     const isStuck =
       page.cursor !== null &&
       (page.cursor !== page.heads.at(-1)?.size || page.cursor <= (cursor ?? -1))
-    if (isStuck) throw stuck(page, `the cursor ${page.cursor} leads no further`)
+    if (isStuck) throw stuck(page, `the cursor ${page.cursor} does not lead further`)
     return page
   }
 
@@ -246,7 +246,7 @@ export function openGateway(http: GatewayHttp) {
         )
         cursor = page.cursor
         const isNew = page.logs.some(({ notary }) => !found.has(notary))
-        if (cursor !== null && !isNew) throw stuck(page, 'the page has no log that is new')
+        if (cursor !== null && !isNew) throw stuck(page, 'the page has no new log')
         for (const log of page.logs) {
           if (found.has(log.notary)) throw expected(path, `the log of ${log.notary} once`)
           found.set(log.notary, log)
@@ -336,7 +336,7 @@ export function openGateway(http: GatewayHttp) {
       const query = `records?start=${start}&limit=${PAGE_RECORDS_MAX}`
       const page = await askLog(notary, query, RecordsForm, ANSWER_BYTES_MAX.records)
       if (page.next !== null && page.next <= start)
-        throw stuck(page, `next is ${page.next}, which is no further`)
+        throw stuck(page, `next is ${page.next}, which does not lead further`)
       return page
     },
   }

@@ -15,7 +15,7 @@ export async function auditContracts(audited: GatewayContext): Promise<void> {
   const { chain, newestBlock: toBlock, ledger, payers, isOneLog } = audited
   if (chain === null || toBlock === null || isOneLog) {
     const reason = isOneLog
-      ? 'one log alone was asked for (--notary)'
+      ? 'the audit was limited to one log (--notary)'
       : 'no chain was given (--rpc)'
     for (const check of ['logs in the contract', 'transactions of relayers'] as const)
       ledger.skip(check, reason)
@@ -33,7 +33,7 @@ export async function auditContracts(audited: GatewayContext): Promise<void> {
     const context = { ...audited, chain, toBlock, contracts, hidden: new Set<string>() }
     if (!payers.isWhole) ledger.skip('logs in the contract', PAYERS_UNKNOWN)
     if (payers.addresses().length === 0)
-      ledger.lack('logs in the contract', 'no head that is served is anchored')
+      ledger.lack('logs in the contract', 'none of the served heads is anchored')
     else {
       for (const contract of contracts) await auditHiddenLogs(contract, context)
       ledger.pass('logs in the contract', audited.listed.size)
@@ -48,7 +48,8 @@ export async function auditContracts(audited: GatewayContext): Promise<void> {
   }
 }
 
-const PAYERS_UNKNOWN = 'the state file is of a version that did not note who paid for anchors'
+const PAYERS_UNKNOWN =
+  'an older version wrote the state file, without the accounts that paid for anchors'
 
 /** Why there are served heads whose anchors were not looked at. */
 function explainUnwalked({ reports, scope, payers }: GatewayContext): string | null {
@@ -57,7 +58,7 @@ function explainUnwalked({ reports, scope, payers }: GatewayContext): string | n
   if (!payers.isWhole) return PAYERS_UNKNOWN
   return reports.every(({ isComplete }) => isComplete)
     ? null
-    : 'the audit of a log did not come to its end'
+    : 'the audit of a log was not finished'
 }
 
 /** Most anchors of unlisted logs whose senders are asked for at once. */
@@ -88,7 +89,7 @@ async function auditHiddenLogs(contract: string, context: SearchContext): Promis
   if (strangers.length > 0)
     ledger.note(
       'logs in the contract',
-      `${strangers.length} of others, in ${contract}, were not looked at`,
+      `${strangers.length} logs of other gateways, in ${contract}, were not checked`,
     )
 }
 
@@ -114,8 +115,9 @@ async function judge(
  */
 export async function auditEarlierLogs(audited: GatewayContext): Promise<void> {
   const { named, found, reports, listed, isOneLog, ledger } = audited
-  if (isOneLog) return ledger.skip('earlier logs', 'one log alone was asked for (--notary)')
-  if (named.isCut()) ledger.skip('earlier logs', 'more heads were named than are looked at')
+  if (isOneLog) return ledger.skip('earlier logs', 'the audit was limited to one log (--notary)')
+  if (named.isCut())
+    ledger.skip('earlier logs', 'there were more heads than the limit of this check')
   const logs = new Map(found.map((log) => [log.notary, log]))
   const walked = new Map(reports.map((report) => [report.notary, report.matched]))
   for (const head of named.list()) {
@@ -123,7 +125,7 @@ export async function auditEarlierLogs(audited: GatewayContext): Promise<void> {
     if (log === undefined && !listed.has(head.notary)) {
       ledger.find('earlier_log_hidden', {
         where: `boot statement of ${head.by}`,
-        message: `the gateway does not list the log of ${head.notary}, of which it showed ${describe(head)} to an enclave that began`,
+        message: `the gateway does not list the log of ${head.notary}, but it showed ${describe(head)} to an enclave at its start`,
       })
     }
     if (log === undefined) continue
@@ -136,7 +138,7 @@ export async function auditEarlierLogs(audited: GatewayContext): Promise<void> {
     else if (reason !== 'unknown')
       ledger.find('earlier_log_mismatch', {
         where: `boot statement of ${head.by}`,
-        message: `of log ${head.notary} an enclave was shown ${describe(head)}, but ${reason}`,
+        message: `an enclave was shown ${describe(head)} of log ${head.notary}, but ${reason}`,
       })
   }
 }
@@ -150,10 +152,10 @@ async function reasonAgainst(
   const { notary, size } = head
   if (size > log.size) return `it is served with ${log.size} leaves`
   if (matched === null) {
-    ledger.skip('earlier logs', 'some were not walked, so that there is no tree to compare with')
+    ledger.skip('earlier logs', 'some were not read, so there is no tree to compare with')
     return 'unknown'
   }
-  const other = `it is served with another history, of the root of its ${matched.size} leaves`
+  const other = `it is served with another history: its ${matched.size} leaves have another root`
   const root = decodeHex(head.root)
   if (size === matched.size) return equalBytes(root, matched.root) ? null : other
   try {

@@ -28,7 +28,7 @@ export function auditIdentity({ log, ledger, scope }: LogContext): void {
   if (configurations.length === 0)
     ledger.skip(
       'boot configuration',
-      `no expected configurations were given, by releases or otherwise; this one is ${encodeHex(digest)}`,
+      `no expected configurations were given, in releases or by an option; the configuration of this log is ${encodeHex(digest)}`,
     )
   else if (configurations.some((expected) => equalBytes(expected, digest)))
     ledger.pass('boot configuration')
@@ -60,7 +60,7 @@ export function auditConfigurationSource(ledger: Ledger): void {
   if (ledger.passed('time attestations') + ledger.passed('attestation documents') > 0) return
   ledger.lack(
     'boot configuration',
-    'no attestation document was seen that names it: the gateway alone does',
+    'no attestation document that names it was seen: only the gateway names it',
   )
 }
 
@@ -80,7 +80,7 @@ export async function auditContract({
     return null
   }
   if (chain.chainId !== chainId) {
-    const message = `the log is anchored on chain ${chainId}, the endpoint is of chain ${chain.chainId}`
+    const message = `the log is anchored on chain ${chainId}, but the endpoint serves chain ${chain.chainId}`
     ledger.find('wrong_chain', { where: 'log', message })
     return null
   }
@@ -141,7 +141,7 @@ export function auditClaims(
   if (!equalBytes(tree.root, root))
     ledger.find('head_root_mismatch', {
       where,
-      message: `the log claims the root ${encodeHex(root)} for its ${size} leaves, which hash to ${encodeHex(tree.root)}`,
+      message: `the log claims the root ${encodeHex(root)} for its ${size} leaves, but they hash to ${encodeHex(tree.root)}`,
     })
 }
 
@@ -161,7 +161,6 @@ export function auditSameLog(first: ServedLog, later: ServedLog, ledger: Ledger)
   if (isSame) return
   ledger.find('log_identity_invalid', {
     where: 'log, at the end',
-    message:
-      'its key, chain, contract or boot configuration is not the one it had when the audit began',
+    message: 'its key, chain, contract or boot configuration changed during the audit',
   })
 }

@@ -147,7 +147,7 @@ class Walk {
     if (rest > 0)
       ledger.skip(
         'time attestations',
-        `${rest} of more leaves than the ${this.position} that were walked`,
+        `${rest} cover more leaves than the ${this.position} that were read`,
       )
   }
 
@@ -174,7 +174,7 @@ class Walk {
     if (isMatch) for (const one of attested) this.compareAttested(one.attested, one.root)
     else {
       samples.dropLeaves(start)
-      ledger.skip('time attestations', 'some are over leaves that do not match their head')
+      ledger.skip('time attestations', 'some cover leaves that do not match their head')
       this.isWhole = this.isWhole && (await this.explain(head))
     }
     if (!this.isWhole)
@@ -210,7 +210,7 @@ class Walk {
     else
       ledger.find('head_attestation_mismatch', {
         where: `attestation of size ${attested.size}`,
-        message: `the enclave attested the root ${attested.root}, the leaves hash to ${root}`,
+        message: `the enclave attested the root ${attested.root}, but the leaves hash to ${root}`,
       })
   }
 

@@ -117,7 +117,7 @@ export function createRecordAudit(context: LogContext, bracket: TimeBracket) {
 function noteAbsence(record: Json, ledger: Ledger): void {
   const absence = statedAbsence(record)
   if (absence?.kind === 'erased')
-    ledger.tally('records', 'of them with content erased, as the gateway states')
+    ledger.tally('records', 'of them have erased content, as the gateway states')
   if (absence?.kind === 'withheld')
     ledger.skip('records', `the gateway cannot decrypt the content of some (${absence.code})`)
 }
@@ -135,11 +135,11 @@ function createGaps(ledger: Ledger, { ownRecordsOnly }: AuditScope) {
       const { start, end } = gap
       gap = null
       const where = start === end ? `record ${start}` : `records ${start} to ${end}`
-      if (ownRecordsOnly) ledger.skip('records', 'the key sees its own records alone')
+      if (ownRecordsOnly) ledger.skip('records', 'the key can read only its own records')
       else
         ledger.find('record_missing', {
           where,
-          message: `${where}: leaves of the log that no record is given for`,
+          message: `${where}: leaves of the log without a record`,
         })
     },
   }
@@ -204,7 +204,7 @@ function reportHead(proof: LogProof, { where, head, log, ledger }: Compared): vo
   else
     ledger.find('record_head_unserved', {
       where,
-      message: `expected the head that covers its leaf, of size ${head.size}, got one of size ${own.size}`,
+      message: `expected the head that covers its leaf, of size ${head.size}, got a head of size ${own.size}`,
     })
 }
 
@@ -267,7 +267,7 @@ function indexRecords(
     if (typeof index !== 'number' || !Number.isSafeInteger(index) || index < least || index >= to)
       throw new GatewayFault('answer_invalid', {
         where: `/v1/log/${notary}/records?start=${from}`,
-        message: `expected a record of a leaf from ${least} on, got one of ${typeof index === 'number' ? index : 'none'}`,
+        message: `expected a record of a leaf from ${least} on, got leaf ${typeof index === 'number' ? index : 'none'}`,
       })
     least = index + 1
     return { index, record }
@@ -313,7 +313,7 @@ function createTimeline(start: TimeBracket, ledger: Ledger) {
       if (notBeforeMs !== null && finishedMs < notBeforeMs - FUTURE_SKEW_MS_DEFAULT)
         ledger.find('record_time', {
           where: `record ${index}`,
-          message: `finished ${isoOf(finishedMs)}, it says, but was appended after ${isoOf(notBeforeMs)}, as the enclave attested`,
+          message: `the record says that it finished ${isoOf(finishedMs)}, but it was appended after ${isoOf(notBeforeMs)}, as the enclave attested`,
         })
       newestMs = Math.max(newestMs ?? 0, finishedMs)
     },
@@ -322,7 +322,7 @@ function createTimeline(start: TimeBracket, ledger: Ledger) {
       if (newestMs !== null && newestMs > timestampMs + FUTURE_SKEW_MS_DEFAULT)
         ledger.find('record_time', {
           where: `attestation of ${isoOf(timestampMs)}`,
-          message: `a record says it finished ${isoOf(newestMs)}, after the enclave attested that it was there`,
+          message: `a record says that it finished ${isoOf(newestMs)}, but the enclave attested it before that time`,
         })
       notBeforeMs = Math.max(notBeforeMs ?? 0, timestampMs)
     },

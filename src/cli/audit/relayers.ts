@@ -36,7 +36,7 @@ const TRANSACTIONS_LOOKED_UP_MAX = 200
 export async function auditRelayers(parts: SearchContext): Promise<void> {
   const { ledger, payers } = parts
   if (payers.addresses().length === 0)
-    ledger.lack('transactions of relayers', 'no head that is served is anchored')
+    ledger.lack('transactions of relayers', 'none of the served heads is anchored')
   for (const relayer of payers.addresses()) await auditRelayer(relayer, parts)
 }
 
@@ -64,14 +64,14 @@ async function auditRelayer(relayer: string, parts: SearchContext): Promise<void
 function skipOld(ledger: Ledger, what: string): void {
   ledger.skip(
     'transactions of relayers',
-    `the endpoint keeps no state that old, so it cannot say ${what}`,
+    `the endpoint does not keep state of that age, so it cannot say ${what}`,
   )
 }
 
 function reportRest(relayer: string, nonce: number, ledger: Ledger): void {
   ledger.find('relayer_transaction', {
     where: relayer,
-    message: `more than ${TRANSACTIONS_LOOKED_UP_MAX} of its transactions, those looked up here, were sent for no served head; the rest, from nonce ${nonce} on, were not looked at`,
+    message: `more than ${TRANSACTIONS_LOOKED_UP_MAX} of its transactions, which were looked up here, belong to no served head; the rest, from nonce ${nonce} on, were not checked`,
   })
 }
 
@@ -98,8 +98,8 @@ async function judge(
         where: `block ${block}`,
         message:
           txHash === null
-            ? `nonce ${nonce} of the gateway's relayer ${relayer} was taken there, and not by a transaction of its own`
-            : `the gateway's relayer ${relayer} sent transaction ${txHash}, nonce ${nonce}, which is no anchor of a served head, and whose data may be anything`,
+            ? `nonce ${nonce} of the gateway's relayer ${relayer} was used in that block, but not by a transaction from that account`
+            : `the gateway's relayer ${relayer} sent transaction ${txHash}, nonce ${nonce}, which is not an anchor of a served head; its data may be anything`,
       })
   }
 }
@@ -121,7 +121,7 @@ function purposeOf(
 ): Purpose {
   // Without data it brings no head to anybody.
   if (to !== null && input.length === 0)
-    return { kind: 'accounted', words: 'some transfers of coins alone' }
+    return { kind: 'accounted', words: 'some are plain transfers of coins' }
   const made = receipt?.contractAddress ?? null
   const isDeployment =
     (to === null && made !== null && contracts.has(made)) ||
@@ -158,6 +158,6 @@ export function reportHidden(
   hidden.add(anchor.notary)
   ledger.find('hidden_log', {
     where: `block ${anchor.blockNumber}`,
-    message: `the gateway does not list the log of ${anchor.notary}, though its relayer ${sender} paid for a head of it: size ${anchor.size}, in ${anchor.address}, by transaction ${anchor.txHash}`,
+    message: `the gateway does not list the log of ${anchor.notary}, but its relayer ${sender} paid for a head of that log: size ${anchor.size}, in ${anchor.address}, by transaction ${anchor.txHash}`,
   })
 }

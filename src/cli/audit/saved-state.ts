@@ -80,7 +80,7 @@ async function readState(path: string, scope: string): Promise<State> {
   const state = parseState(text, path)
   if (state.scope === scope) return state
   throw new CliError(
-    `${printable(path)} is of an audit with other options (--from, --key, --rpc, --pcr, --release, --root, --configuration): use the same, or another file`,
+    `${printable(path)} was written by an audit with other options (--from, --key, --rpc, --pcr, --release, --root, --configuration): use the same, or another file`,
     EXIT_CODES.usage,
   )
 }
@@ -92,9 +92,9 @@ function parseState(text: string, path: string): State & { readonly scope: strin
     return { scope, relayers, logs: new Map(saved) }
   } catch (fault) {
     if (!(fault instanceof SyntaxError) && !(fault instanceof z.ZodError)) throw fault
-    const reason = fault instanceof z.ZodError ? fault.issues[0]?.message : 'no JSON'
+    const reason = fault instanceof z.ZodError ? fault.issues[0]?.message : 'it is not JSON'
     throw new CliError(
-      `${printable(path)} is no state of an audit (${reason}): remove it to begin anew`,
+      `${printable(path)} is not the state of an audit (${reason}): remove it to start again`,
       EXIT_CODES.usage,
     )
   }

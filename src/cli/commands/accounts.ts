@@ -14,13 +14,11 @@ import { type JsonOption, operations, printList } from './operator.ts'
 export function registerAccounts(program: Command): void {
   const accounts = program
     .command('accounts')
-    .description(
-      'make and list accounts, set the tiers of their limits and how long content is kept',
-    )
+    .description('make and list accounts, set their limits and how long their content is kept')
     .helpCommand(false)
   accounts
     .command('create')
-    .description('make an account; one that there is stays as it is, but for its tier')
+    .description('make an account; of an existing account, only the tier is changed')
     .argument('<name>', 'its name', parseName)
     .option('--tier <name>', 'tier of its limits', parseName)
     .option('--json', 'print one JSON object')
@@ -40,10 +38,10 @@ export function registerAccounts(program: Command): void {
   accounts
     .command('set-tier')
     .description(
-      'put an account into a tier of the tiers file; every gateway heeds it within a second',
+      'put an account into a tier of the tiers file; every gateway applies it within a second',
     )
     .argument('<name>', 'name of the account', parseName)
-    .argument('[tier]', 'name of the tier; without one, the default tier', parseName)
+    .argument('[tier]', 'name of the tier; when left out: the default tier', parseName)
     .action(setTier)
   accounts
     .command('set-retention')
@@ -51,7 +49,7 @@ export function registerAccounts(program: Command): void {
     .argument('<name>', 'name of the account', parseName)
     .argument(
       '[days]',
-      'a number of days, longer or shorter than RETENTION_DAYS; without one, that of the gateway',
+      'a number of days, longer or shorter than RETENTION_DAYS; when left out: as the gateway has it',
       parseDays,
     )
     .action(setRetention)
@@ -88,18 +86,19 @@ const STATES = [
   {
     verb: 'disable',
     state: 'disabled',
-    description: 'refuse the keys of an account with 403, within a second; what runs ends as usual',
+    description:
+      'refuse the keys of an account with 403, within a second; running calls end as usual',
   },
   {
     verb: 'enable',
     state: 'active',
-    description: 'take the keys of an account again',
+    description: 'accept the keys of an account again',
   },
   {
     verb: 'delete',
     state: 'deleted',
     description:
-      'revoke the keys of an account for good and free its name; records and proofs stay (erase them before)',
+      'revoke the keys of an account forever and free its name; records and proofs stay (to erase content, do that before)',
   },
 ] as const
 
@@ -127,7 +126,7 @@ async function setRetention(name: string, days?: number): Promise<void> {
   const outcome = await (await operations()).withOperations(({ retention }) => retention.set(order))
   checkOutcome(outcome, { name, tier: null })
   process.stderr.write(
-    `Content of account ${printable(name)} is kept ${days === undefined ? 'as RETENTION_DAYS has it' : `for ${days} days`}.\n`,
+    `Content of account ${printable(name)} is kept ${days === undefined ? 'for RETENTION_DAYS' : `for ${days} days`}.\n`,
   )
 }
 

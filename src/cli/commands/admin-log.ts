@@ -30,10 +30,10 @@ export function registerAdminLog(program: Command): void {
     .option('--kind <kind>', 'acts of one kind, such as key.create')
     .option('--limit <number>', `how many, at most ${LIMIT_MAX}`, parseLimit, LIMIT)
     .option('--json', 'print one JSON array')
-    .option('--check', 'compute the chain of hashes anew; prints the position and hash of its end')
+    .option('--check', 'compute the chain of hashes again; prints the position and hash of its end')
     .option(
       '--expect <position:hash>',
-      'with --check: what an earlier check printed, which has to be in the chain',
+      'with --check: what an earlier check printed; it must be in the chain',
       parseExpected,
     )
     .action(showLog)
@@ -53,10 +53,10 @@ async function showLog(options: LogOptions): Promise<void> {
 
 function tell(check: AdminLogCheck): void {
   if (check.kind === 'altered')
-    throw new CliError(`act ${check.position} is not as it was noted, or is missing`)
+    throw new CliError(`act ${check.position} was changed, or is missing`)
   const end = `${check.position}:${check.hash}`
   if (check.kind === 'unexpected')
-    throw new CliError(`the chain ends at ${end} and does not have the act that was expected`)
+    throw new CliError(`the chain ends at ${end} and does not have the expected act`)
   process.stdout.write(`${end}\n`)
 }
 

@@ -14,9 +14,9 @@ export function registerAttestation(program: Command): void {
     .command('attestation')
     .summary('validate an AWS Nitro attestation document')
     .description(
-      'Validate an AWS Nitro attestation document: that a security module which AWS certified made it, when, ' +
-        'and for which code. Without --release or --pcr a document is not valid, because nothing was expected of the code, ' +
-        'unless --any-measurement is said.',
+      'Validate an AWS Nitro attestation document: which security module of AWS made it, when, ' +
+        'and for which code. Without --release or --pcr a document is not valid, because you did not say which code you expect, ' +
+        'unless you give --any-measurement.',
     )
     .argument('<file>', 'the document in binary, base64 or hex, or - for standard input')
   addAttestationOptions(command)

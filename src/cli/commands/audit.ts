@@ -16,28 +16,28 @@ import {
 export function registerAudit(program: Command): void {
   const command = program
     .command('audit')
-    .summary("walk a gateway's whole log, and report what is missing or contradictory")
+    .summary("check a gateway's whole log, and report what is missing or contradictory")
     .description(
-      "Walk a gateway's logs as an outsider: every head signed, growing and over the leaves that are served; with --rpc every anchor on the chain, every head there served, and no log there hidden; with a key every record against its leaf.",
+      "Check a gateway's logs from outside: every head must be signed, larger than the one before, and match the served leaves. With --rpc: every anchor must be on the chain, every head there must be served, and no log may be hidden. With a key: every record must match its leaf.",
     )
     .argument('<url>', "the gateway's base URL", parseBaseUrl)
-    .option('--notary <address>', 'this log alone', parseNotary)
+    .option('--notary <address>', 'only this log', parseNotary)
     .option('--rpc <url>', 'JSON-RPC endpoint of the chain', parseRpcUrl)
     .option(
       '--from <leaf>',
-      'look at records and anchors from this leaf on; leaf hashes are read from the first',
+      'check records and anchors from this leaf on; leaf hashes are read from the first leaf on',
       parseCount,
     )
     .option('--to <leaves>', 'end at the first head of at least so many leaves', parseCount)
-    .option('--from-block <number>', 'first block to look for heads in', parseCount)
+    .option('--from-block <number>', 'first block in which heads are looked for', parseCount)
     .option(
       '--key <key>',
       'API key, to check records too (better: in AFFIDAVIT_API_KEY, which goes to AFFIDAVIT_URL alone)',
     )
     .option('--no-records', 'do not check records, even with a key')
-    .option('--own-records', 'the key sees its own records alone: do not report others as missing')
-    .option('--state <file>', 'keep there how far the audit is, and go on from it')
-    .option('--timeout <seconds>', 'longest that one answer may take (default: 60)', parseSeconds)
+    .option('--own-records', 'the key sees only its own records: do not report others as missing')
+    .option('--state <file>', 'keep the state of the audit there, and continue from it')
+    .option('--timeout <seconds>', 'longest wait for one answer (default: 60)', parseSeconds)
     .option('--json', 'print one JSON object')
     .option(
       '--configuration <digest|file>',
@@ -47,7 +47,7 @@ export function registerAudit(program: Command): void {
   addAttestationOptions(command)
     .addHelpText(
       'after',
-      '\nThe conclusion CLEAN is of logs that have leaves; of empty ones alone it is NOTHING TO CHECK.' +
+      '\nThe conclusion is CLEAN for logs that have leaves; when all logs are empty, it is NOTHING TO CHECK.' +
         '\nExit codes: 0 nothing found (also in empty logs), 1 something missing, contradictory or unreadable, 2 usage.',
     )
     .action(async (url: string, options: AuditOptions) => {

@@ -15,11 +15,14 @@ export function registerSetBudget(parent: Command, of: 'account' | 'key'): void 
   const [whose, how] = of === 'account' ? ['an account', 'its name'] : ['a key', 'its id']
   parent
     .command('set-budget')
-    .description(`bound what ${whose} may use; every gateway heeds it within a second`)
+    .description(`set the most that ${whose} may use; every gateway applies it within a second`)
     .argument(`<${of}>`, how)
     .argument('<what>', WHAT.join(', '), (text) => oneOf(WHAT, text))
     .argument('<per>', `${PERIODS.join(', ')} (UTC)`, (text) => oneOf(PERIODS, text))
-    .argument('<bound>', 'a number; of money with up to 9 digits after the point; or none')
+    .argument(
+      '<bound>',
+      'a number, for money with up to 9 digits after the point; or the word none',
+    )
     .action((id: string, what: Budget['what'], per: Budget['per'], bound: string) =>
       setBudget(of, id, { what, per, bound }),
     )
@@ -29,8 +32,8 @@ export function registerSetBudget(parent: Command, of: 'account' | 'key'): void 
 export function registerBudgets(program: Command): void {
   program
     .command('budgets')
-    .description('list the budgets of accounts and keys: bound, what is used and left, renewal')
-    .option('--account <name>', 'of one account and its keys alone')
+    .description('list the budgets of accounts and keys: the most, what is used and left, renewal')
+    .option('--account <name>', 'only one account and its keys')
     .option('--json', 'print one JSON array; money is in billionths')
     .action(listBudgets)
 }
@@ -80,7 +83,10 @@ function parseCount(text: string): bigint | null {
 
 function parseAmount(amount: bigint | null): number {
   if (amount === null || amount > BigInt(Number.MAX_SAFE_INTEGER))
-    throw new CliError('expected a bound such as 1000, for money 12.50, or none', EXIT_CODES.usage)
+    throw new CliError(
+      'expected a number such as 1000, for money 12.50, or the word none',
+      EXIT_CODES.usage,
+    )
   return Number(amount)
 }
 

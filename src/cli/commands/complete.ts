@@ -7,7 +7,7 @@ export function registerComplete(program: Command): void {
     .command('complete')
     .summary('add the evidence bundle to a saved proof')
     .description(
-      'Ask the gateway for the evidence bundle of each saved proof and add it to its file, which then can be checked for years without the gateway.',
+      'Ask the gateway for the evidence bundle of each saved proof and add it to the file. Then the file can be checked for years without the gateway.',
     )
     .argument('<file...>', 'proofs that the client, the proxy or the playground saved')
   addGatewayOptions(command)
@@ -17,8 +17,8 @@ export function registerComplete(program: Command): void {
 Examples:
   affidavit complete proofs/*.json --url https://gateway.example --key $KEY
 
-Exit codes: 0 all are complete, 1 one could not be completed, 2 usage, 3 its anchor has no block yet, or the gateway
-was not reached.`,
+Exit codes: 0 all are complete, 1 a proof could not be completed, 2 usage, 3 an anchor has no block yet, or the
+gateway was not reached.`,
     )
     .action(async (files: readonly string[], options: GatewayOptions) => {
       const { completeProof } = await import('../evidence/complete-proof.ts')

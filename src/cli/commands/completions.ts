@@ -5,7 +5,7 @@ export function registerCompletions(program: Command): void {
   const name = program.name()
   program
     .command('completions')
-    .description('print tab completions for a shell, to be loaded by its start-up file')
+    .description('print tab completions for a shell, for its start-up file')
     .addArgument(new Argument('<shell>', 'the shell').choices(SHELLS))
     .addHelpText(
       'after',

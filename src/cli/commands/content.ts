@@ -11,7 +11,7 @@ import { type JsonOption, operations, printList } from './operator.ts'
 export function registerContent(program: Command): void {
   const content = program
     .command('content')
-    .description('keys that requests and answers are encrypted under in the database')
+    .description('the keys that encrypt requests and answers in the database')
     .helpCommand(false)
   content
     .command('key')
@@ -19,13 +19,13 @@ export function registerContent(program: Command): void {
     .action(() => void process.stdout.write(`${randomBytes(32).toString('base64')}\n`))
   content
     .command('keys')
-    .description('list the ids of the keys that content was encrypted under')
+    .description('list the ids of the keys that content was encrypted with')
     .option('--json', 'print one JSON array')
     .action(listKeys)
   content
     .command('encrypt')
     .description(
-      'encrypt what is stored in the clear, or under another key, under the newest key; what is done is skipped',
+      'encrypt stored content with the newest key; content that already has that key is skipped',
     )
     .action(encryptContent)
 }
@@ -67,6 +67,6 @@ async function encryptContent(): Promise<void> {
   process.stdout.write(`Content of ${encrypted} record${encrypted === 1 ? '' : 's'} encrypted.\n`)
   if (unreadable > 0)
     throw new CliError(
-      `content of ${unreadable} records cannot be decrypted: their keys are missing, or they were altered`,
+      `content of ${unreadable} records cannot be decrypted: their keys are missing, or the records were changed`,
     )
 }

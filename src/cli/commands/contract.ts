@@ -16,16 +16,16 @@ export function registerContract(program: Command): void {
     .helpCommand(false)
   contract
     .command('deploy')
-    .summary('deploy the contract, or find that it is there')
+    .summary('deploy the contract, unless it is already there')
     .description(
-      'Deploy the anchor contract of this release, at the address that it has on every chain, and compare the code that ' +
-        'stands there. Nothing is sent when it is there already. DEPLOYER_PRIVATE_KEY holds the key of the account that ' +
-        'pays; any will do, it gets no rights. Not the relayer of a gateway that runs: an anchor would be lost.',
+      'Deploy the anchor contract of this release, at the same address as on every chain, and compare the code ' +
+        'there. Nothing is sent when the contract is already there. DEPLOYER_PRIVATE_KEY holds the key of the account that ' +
+        'pays; it gets no rights. Do not use the relayer of a running gateway: an anchor would be lost.',
     )
     .requiredOption('--rpc <url>', 'JSON-RPC endpoint of the chain', parseRpcUrl)
     .option(
       '--timeout <seconds>',
-      'longest to wait for the block',
+      'longest wait for the block',
       parseSeconds,
       TIMEOUT_SECONDS_DEFAULT,
     )

@@ -18,25 +18,25 @@ export function registerEnclaves(program: Command): void {
     .helpCommand(false)
   enclaves
     .command('list')
-    .description('list all enclaves, and what state they are in')
+    .description('list all enclaves and their states')
     .option('--json', 'print one JSON array')
     .action(listEnclaves)
   enclaves
     .command('add')
-    .description('check an enclave and take it into use; or one that was drained, again')
+    .description('check an enclave and take it into use; also an enclave that was drained')
     .argument('<url>', 'unix:/path/to/socket')
     .action(addEnclave)
   enclaves
     .command('drain')
     .description(
-      'give it no new calls, and wait until all that it sealed is committed: then it may be stopped',
+      'give it no new calls, and wait until all its records are committed: then it may be stopped',
     )
     .argument('<url>', 'as list shows it')
     .option('--no-wait', 'return at once; list shows when it is drained')
     .action(drainEnclave)
   enclaves
     .command('remove')
-    .description('forget an enclave that is drained, refused or out of reach')
+    .description('remove an enclave that is drained, refused or out of reach')
     .argument('<url>', 'as list shows it')
     .action(removeEnclave)
 }
@@ -63,11 +63,11 @@ async function drainEnclave(url: string, { wait }: { readonly wait: boolean }): 
     checkOutcome(await enclaves.drain(url), url)
     while (wait) {
       const enclave = await find(enclaves, url)
-      if (enclave === undefined) throw new CliError(`${printable(url)} was removed meanwhile`)
+      if (enclave === undefined) throw new CliError(`${printable(url)} was removed in the meantime`)
       if (enclave.state === 'drained') break
       if (enclave.state === 'unreachable')
         throw new CliError(
-          `${printable(url)} is out of reach, and not all of its log may be committed`,
+          `${printable(url)} is out of reach; a part of its log may not be committed`,
         )
       if (enclave.state !== 'draining')
         throw new CliError(`${printable(url)} is ${enclave.state} again`)
@@ -76,14 +76,16 @@ async function drainEnclave(url: string, { wait }: { readonly wait: boolean }): 
   })
   process.stderr.write(
     wait
-      ? `${printable(url)} is drained: all that it sealed is committed, and it may be stopped.\n`
-      : `${printable(url)} gets no more calls; it may be stopped once list shows it drained.\n`,
+      ? `${printable(url)} is drained: all its records are committed, and it may be stopped.\n`
+      : `${printable(url)} gets no new calls; it may be stopped when list shows that it is drained.\n`,
   )
 }
 
 async function removeEnclave(url: string): Promise<void> {
   checkOutcome(await (await operations()).withGateway(({ enclaves }) => enclaves.remove(url)), url)
-  process.stderr.write(`${printable(url)} is removed. A restart goes by ENCLAVE_URL.\n`)
+  process.stderr.write(
+    `${printable(url)} is removed. After a restart, the gateway uses ENCLAVE_URL.\n`,
+  )
 }
 
 async function find(
@@ -104,7 +106,9 @@ function checkOutcome(
     case 'invalid':
       throw new CliError(`expected unix: and the absolute path of a socket, got ${printable(url)}`)
     case 'limit':
-      throw new CliError('the gateway has as many enclaves as it may: remove one first')
+      throw new CliError(
+        'the gateway already has the most enclaves that it can have: remove one first',
+      )
     case 'unknown':
       throw new CliError(`the gateway has no enclave at ${printable(url)}`)
     case 'in_use':

@@ -17,13 +17,13 @@ export function registerErase(program: Command): void {
   program
     .command('erase')
     .description(
-      'erase request and response of a completion, or of all of an account; what proves them stays',
+      'erase request and response of one completion, or of all completions of an account; the proofs stay',
     )
     .argument('[hash]', 'hash of the completion, 64 hex digits', parseHash)
-    .option('--account <name>', 'erase all that the account has asked and was answered', parseName)
+    .option('--account <name>', 'erase all questions and answers of the account', parseName)
     .requiredOption(
       '--reason <text>',
-      'why; everybody who may see the record can read it',
+      'the reason; it is shown to all who may see the record',
       parseReason,
     )
     .option('--json', 'print one JSON object')
@@ -63,7 +63,7 @@ async function eraseAccount(
   if ((await erasures.account({ account, reason })) === 'unknown_account')
     throw new CliError(`no account has the name ${printable(account)}`)
   process.stderr.write(
-    `Content of account ${printable(account)} is given to nobody any more; it is being removed.\n`,
+    `Content of account ${printable(account)} is no longer served; it is being removed.\n`,
   )
   for (let erased = 0; ; ) {
     const { records, is_done: isDone } = await erasures.remove(account)
@@ -79,7 +79,7 @@ const BUSY_PAUSE_MS = 200
 function describe({ found, erased }: Erased): string {
   const count = `${erased} record${erased === 1 ? '' : 's'}`
   const rest = (found ?? erased) - erased
-  const others = rest === 0 ? '' : `; ${rest} had none`
+  const others = rest === 0 ? '' : `; ${rest} had no content`
   return `Content of ${count} erased${others}. Backups and the server's log still have it.\n`
 }
 
@@ -91,5 +91,7 @@ function parseHash(text: string): string {
 
 function parseReason(text: string): string {
   if (isErasureReason(text)) return text
-  throw new InvalidArgumentError(`expected 1 to ${ERASURE_REASON_MAX} characters, none for control`)
+  throw new InvalidArgumentError(
+    `expected 1 to ${ERASURE_REASON_MAX} characters without control characters`,
+  )
 }

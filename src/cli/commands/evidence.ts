@@ -11,12 +11,15 @@ export function registerEvidence(program: Command): void {
     .command('evidence')
     .summary('fetch the evidence bundle of a completion')
     .description(
-      'Fetch the evidence bundle of a completion: one file that can be checked for years, without the gateway. Fetch it again once its transaction is mined.',
+      'Fetch the evidence bundle of a completion: one file that can be checked for years, without the gateway. Fetch it again when its transaction is in a block.',
     )
     .argument('<hash>', "the completion's hash, 64 hex digits", parseHash)
     .option('--output <file>', 'write it there instead of on standard output')
   addGatewayOptions(command)
-    .addHelpText('after', '\nIt is not checked here, but for being of this completion: see verify.')
+    .addHelpText(
+      'after',
+      '\nThis command checks only that the bundle belongs to the completion. To check the rest: affidavit verify.',
+    )
     .action(async (hash: string, options: EvidenceOptions) => {
       const { fetchEvidence } = await import('../evidence/read-evidence.ts')
       await fetchEvidence(hash, options)

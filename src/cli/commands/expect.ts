@@ -8,18 +8,18 @@ export function registerExpect(program: Command): void {
     .command('expect')
     .summary('make the file that says which enclaves are acceptable')
     .description(
-      "Make a file of expectations from a vendor's signed releases: what verify, audit, attestation and proxy take as --expect, and the client's connect as `expect`.",
+      "Make a file of expectations from a vendor's signed releases. The commands verify, audit, attestation and proxy take it as --expect, and the client's connect takes it as `expect`.",
     )
     .option(
       '--release <file|url>',
-      'expected: this signed release, or those of this signed list; may be repeated',
+      'expect this signed release, or the releases of this signed list; may be repeated',
       collectText,
     )
   addReleaseTrustOptions(command)
-    .option('--pcr <index=hex>', 'expected measurement, in place of releases', collectPcr)
+    .option('--pcr <index=hex>', 'expected measurement, instead of releases', collectPcr)
     .option(
       '--configuration <digest|file>',
-      'expected boot configuration, for releases that name none; may be repeated',
+      'expected boot configuration, for releases that do not name one; may be repeated',
       collectText,
     )
     .option('--root <file>', "trust this root instead of AWS's; may be repeated", collectText)
@@ -27,10 +27,10 @@ export function registerExpect(program: Command): void {
     .addHelpText(
       'after',
       `
-Example, with the key from where the vendor publishes it, and never from the gateway:
+Example, with the key from the vendor, and never from the gateway:
   affidavit expect --release releases.json --release-key 3b6a27bc… --output expect.json
 
-Exit codes: 0 made, 1 a release is not signed as it must be, 2 usage, 3 a file or URL is not there.`,
+Exit codes: 0 made, 1 the signatures of a release are not sufficient, 2 usage, 3 a file or URL cannot be read.`,
     )
     .action(async (options: ExpectOptions) => {
       const { makeExpectations } = await import('../make-expectations.ts')

@@ -26,17 +26,17 @@ export function registerKeys(program: Command): void {
     .helpCommand(false)
   keys
     .command('create')
-    .description('make a key; it is printed on standard output, this once')
+    .description('make a key; it is printed once, on standard output')
     .option(
       '--account <name>',
-      'account that it belongs to, made when there is none',
+      'account that it belongs to; a new account is made if necessary',
       parseName,
       'default',
     )
-    .option('--name <text>', 'what it is for, to tell it from others', parseName, 'unnamed')
+    .option('--name <text>', 'a name that says what the key is for', parseName, 'unnamed')
     .option(
       '--scopes <list>',
-      `what it may do, of ${SCOPES.join(',')}`,
+      `what it may do: one or more of ${SCOPES.join(',')}`,
       parseScopes,
       DEFAULT_SCOPES,
     )
@@ -55,15 +55,19 @@ export function registerKeys(program: Command): void {
   registerSetBudget(keys, 'key')
   keys
     .command('revoke')
-    .description('end a key, and those that it made, for good and everywhere within a second')
-    .argument('<id>', 'the id that list shows')
+    .description(
+      'revoke a key, and the keys that it made, forever; it takes effect everywhere within a second',
+    )
+    .argument('<id>', 'its id, as list shows it')
     .action(revokeKey)
 }
 
 /** Name of an account or a key, from the command line. Throws InvalidArgumentError. */
 export function parseName(text: string): string {
   if (isName(text)) return text
-  throw new InvalidArgumentError(`expected 1 to ${NAME_LENGTH_MAX} characters, none for control`)
+  throw new InvalidArgumentError(
+    `expected 1 to ${NAME_LENGTH_MAX} characters without control characters`,
+  )
 }
 
 async function createKey({ account, name, scopes, expires, json }: CreateOptions): Promise<void> {
@@ -76,7 +80,7 @@ async function createKey({ account, name, scopes, expires, json }: CreateOptions
   const until = created.expires_at === null ? '' : `, until ${timeCell(created.expires_at)} UTC`
   process.stderr.write(
     `Key ${created.id} of account ${printable(account)}, for ${created.scopes.join(', ')}${until}. ` +
-      'It is not kept anywhere: keep it yourself.\n',
+      'The gateway does not store it: keep it yourself.\n',
   )
   process.stdout.write(`${created.key}\n`)
 }
@@ -90,7 +94,7 @@ async function revokeKey(id: string): Promise<void> {
   const outcome = await (await operations()).withOperations(({ keys }) => keys.revoke(id))
   if (outcome === 'unknown') throw new CliError(`no key has the id ${printable(id)}`)
   const others = outcome.filter((other) => other !== id)
-  const more = others.length === 0 ? '' : `, and with it ${others.join(', ')}, which it made`
+  const more = others.length === 0 ? '' : `, and the keys that it made: ${others.join(', ')}`
   process.stderr.write(`Key ${printable(id)} is revoked${more}.\n`)
 }
 
@@ -105,7 +109,7 @@ function parseScopes(text: string): readonly Scope[] {
   const names = text.split(',')
   if (names.every(isScope) && new Set(names).size === names.length) return names
   throw new InvalidArgumentError(
-    `expected names of ${SCOPES.join(', ')}, each once, with commas between them`,
+    `expected names from ${SCOPES.join(', ')}, each once, separated by commas`,
   )
 }
 

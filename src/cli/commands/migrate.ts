@@ -7,7 +7,7 @@ export function registerMigrate(program: Command): void {
   program
     .command('migrate')
     .description(
-      'bring the database of DATABASE_URL to the schema of this version, as the start of a gateway does, and end',
+      'migrate the database of DATABASE_URL to the schema of this version, as a gateway does when it starts',
     )
     .action(migrate)
 }
@@ -16,11 +16,11 @@ async function migrate(): Promise<void> {
   const { readCliConfig } = await import('../config.ts')
   const { databaseUrl, dataFolder } = readCliConfig()
   if (databaseUrl === null)
-    throw new CliError('expected DATABASE_URL: an embedded database is migrated by its gateway')
+    throw new CliError('expected DATABASE_URL: a gateway migrates its embedded database itself')
   const names = await (await operations()).migrateDatabase({ databaseUrl, dataFolder })
   const text =
     names.length === 0
-      ? 'The schema is current: nothing was to be done.'
+      ? 'The schema is current: there was nothing to do.'
       : `Ran ${names.length} migrations: ${names.join(', ')}`
   process.stdout.write(`${text}\n`)
 }

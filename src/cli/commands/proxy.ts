@@ -11,27 +11,27 @@ const PORT_DEFAULT = 8787
 export function registerProxy(program: Command): void {
   program
     .command('proxy')
-    .summary('give every program checked answers, by a base URL of this machine')
+    .summary('serve checked answers to every program on this machine')
     .description(
-      "Serve OpenAI's chat completions on this machine, and give out answers that were checked, and no others. " +
-        'Any program in any language that takes a base URL can call it, with its own API key of the gateway. ' +
-        'Calls are encrypted to an enclave that is expected. What is refused is an error that names the check.',
+      "Serve OpenAI's chat completions on this machine, and give out only checked answers. " +
+        'Any program that takes a base URL can call it, with its own API key of the gateway. ' +
+        'Calls are encrypted to an expected enclave. When an answer is refused, the error names the failed check.',
     )
     .requiredOption('--url <url>', "the gateway's URL")
     .requiredOption(
       '--expect <file>',
-      'which enclaves are acceptable, as the client takes it (JSON); never from the gateway',
+      'JSON file that says which enclaves you accept, as for the client; never from the gateway',
     )
-    .option('--port <port>', 'port of 127.0.0.1; 0 for any', parsePort, PORT_DEFAULT)
+    .option('--port <port>', 'port on 127.0.0.1; 0 for any free port', parsePort, PORT_DEFAULT)
     .option(
       '--save <folder>',
       'keep the proof of each call in a file there, and the list of the calls in another, for `affidavit verify`',
     )
-    .option('--hold', 'give nothing of a stream before all of it was checked')
+    .option('--hold', 'hold back each stream until it was checked completely')
     .option('--no-encrypt', 'let the gateway read the calls')
     .addHelpText(
       'after',
-      '\nIt prints a line for each call. Exit codes: 0 stopped, 1 no enclave is an expected one, 2 usage, 3 the gateway was not reached.',
+      '\nIt prints a line for each call. Exit codes: 0 stopped, 1 no enclave is as expected, 2 usage, 3 the gateway was not reached.',
     )
     .action(async (options: ProxyCommandOptions) => {
       const { runProxy } = await import('../proxy/run-proxy.ts')

@@ -7,7 +7,7 @@ export function registerRedact(program: Command): void {
     .command('redact')
     .summary('leave the request or the response out of an evidence bundle')
     .description(
-      'Make an evidence bundle without the request, without the response, or without both: only the hash remains. The rest can still be verified.',
+      'Make an evidence bundle without the request, the response, or both: only their hashes remain. The rest can still be verified.',
     )
     .argument('<file>', 'an evidence bundle, or - for standard input')
     .option('--request', 'leave out the request')
@@ -21,5 +21,5 @@ export function registerRedact(program: Command): void {
 }
 
 const HELP = `
-What this does not hide: the receipt (models, provider, times, outcome), what the other part repeats, and a part
-that can be guessed, since its hash has no salt but the nonce that a caller put into the request.`
+This does not hide the receipt (models, provider, times, outcome) or what the other part repeats. Nor does it hide a
+part that can be guessed: the only salt of its hash is the nonce that a caller put into the request.`

@@ -16,7 +16,7 @@ export function registerRelayer(program: Command): void {
   const relayer = program
     .command('relayer')
     .description(
-      'show the accounts that pay for anchors: balance, nonces, anchors that wait (CONTROL_SOCKET, or DATA_DIR)',
+      'show the accounts that pay for anchors: balance, nonces, waiting anchors (CONTROL_SOCKET, or DATA_DIR)',
     )
     .option('--json', 'print one JSON array')
     .action(showRelayers)
@@ -25,29 +25,29 @@ export function registerRelayer(program: Command): void {
     .command('key')
     .summary("make a relayer's key")
     .description(
-      "Make a relayer's key, as RELAYER_PRIVATE_KEY takes it, in FILE; the account's address, which needs ether, is printed.",
+      "Make a relayer's key for RELAYER_PRIVATE_KEY and write it to FILE. The address of its account, which needs ether, is printed.",
     )
-    .argument('<file>', 'where to write it; nothing there is replaced')
+    .argument('<file>', 'where to write it; an existing file is not replaced')
     .action(createRelayerKey)
   relayer
     .command('withdraw')
-    .summary('bring home what a relayer that was rotated away still has')
+    .summary('withdraw the ether that is left in a retired relayer')
     .description(
-      'Wait until all anchors of the relayer of RELAYER_PRIVATE_KEY are confirmed, and send what is left of its ether to ' +
-        'another account. Of a relayer that no gateway signs with any more: a transfer takes a nonce, and an anchor with ' +
-        'that nonce would have to be made again.',
+      'Wait until all anchors of the relayer of RELAYER_PRIVATE_KEY are confirmed, and send its remaining ether to ' +
+        'another account. Only for a relayer that no gateway uses: a transfer takes a nonce, and an anchor with ' +
+        'the same nonce would have to be made again.',
     )
     .requiredOption('--rpc <url>', "JSON-RPC endpoint of the gateways' chain", parseRpcUrl)
-    .requiredOption('--to <address>', 'account that gets it', parseAddress)
+    .requiredOption('--to <address>', 'account that receives the ether', parseAddress)
     .option(
       '--leave <ether>',
-      'what stays: a rollup charges for data besides gas',
+      'ether to leave in the account: a rollup also charges for data',
       parseAmount,
       '0',
     )
     .option(
       '--timeout <seconds>',
-      "longest to wait for the transfer's block",
+      "longest wait for the transfer's block",
       parseSeconds,
       TIMEOUT_SECONDS_DEFAULT,
     )

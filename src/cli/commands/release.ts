@@ -18,7 +18,7 @@ export function registerRelease(program: Command): void {
     .command('release')
     .summary('sign and show which enclave images are acceptable')
     .description(
-      'Sign the measurements of an enclave image, keep the list of accepted ones, and show either.',
+      'Sign the measurements of an enclave image, keep the list of accepted releases, and show both.',
     )
     .helpCommand(false)
   release
@@ -27,18 +27,18 @@ export function registerRelease(program: Command): void {
     .description(
       'Make a key that signs releases. The private key is written to FILE, the public one to FILE.pub and printed.',
     )
-    .argument('<file>', 'where to write it; nothing there is replaced')
+    .argument('<file>', 'where to write it; an existing file is not replaced')
     .action(async (file: string) => (await releaseFiles()).createKey(file))
   release
     .command('sign')
     .summary("sign an image's measurements.json")
     .description(
-      "Sign an image's measurements.json as the image builder wrote it, in place; or add a signature to one that has others.",
+      "Sign an image's measurements.json in place, as the image builder wrote it. A signed file gets a further signature.",
     )
     .argument('<file>', 'measurements.json')
     .requiredOption('--key <file>', 'private release key, or - for standard input')
     .option('--output <file>', 'write it there instead')
-    .option('--uncommitted', 'sign an image of uncommitted sources, which nobody else can rebuild')
+    .option('--uncommitted', 'sign an image of uncommitted sources, which others cannot rebuild')
     .action(async (file: string, options: SignOptions) =>
       (await releaseFiles()).signFile(file, options),
     )
@@ -48,7 +48,7 @@ export function registerRelease(program: Command): void {
       .description('show a signed release or list, and whether its signatures hold')
       .argument('<source>', 'a file, an http(s) URL, or - for standard input'),
   )
-    .option('--at <time>', 'what of a list is accepted in a document made then (default: now)')
+    .option('--at <time>', 'show what a list accepts for a document of this time (default: now)')
     .option('--json', 'print one JSON object')
     .action(async (source: string, options: ShowOptions) => {
       const { showFile } = await import('../release/release-report.ts')
@@ -71,13 +71,13 @@ function registerReleaseList(release: Command): void {
     .command('list')
     .summary('keep the signed list of accepted releases')
     .description(
-      'Keep the signed list of the releases that are accepted, and when. Each change signs it anew, under a later time of issue; what others signed must be signed by them again (sign).',
+      'Keep the signed list of accepted releases, with their times. Each change signs the list again, with a later time of issue; other signers must sign it again, too (sign).',
     )
     .helpCommand(false)
   editing(
     list
       .command('add')
-      .description('accept a signed release, in a list that is made when there is none'),
+      .description('accept a signed release; the list is made if it does not exist'),
   )
     .argument('<list>', 'releases.json')
     .argument('<release>', 'measurements.json, signed by --key or a --release-key')
@@ -97,20 +97,18 @@ function registerReleaseList(release: Command): void {
       (await lists()).endInList(path, release, options),
     )
   editing(
-    list
-      .command('revoke')
-      .description('never accept a release again, whenever a document was made'),
+    list.command('revoke').description('never accept a release again, for documents of any time'),
   )
     .argument('<list>', 'releases.json')
     .argument('<release>', NAME)
-    .requiredOption('--reason <text>', 'why, for those whose records fail')
+    .requiredOption('--reason <text>', 'the reason, for readers whose records fail')
     .action(async (path: string, release: string, options: RevokeOptions) =>
       (await lists()).revokeInList(path, release, options),
     )
   editing(
     list
       .command('renew')
-      .description('issue a list anew as it is, signed by --key alone: signers are exchanged so'),
+      .description('issue the same list again, signed by --key alone; use it to change signers'),
   )
     .argument('<list>', 'releases.json')
     .action(async (path: string, options: RenewOptions) => (await lists()).renewList(path, options))

@@ -25,8 +25,8 @@ export function registerUsage(program: Command): void {
   program
     .command('usage')
     .description('report what accounts used and what it cost, at the prices of PRICES_FILE')
-    .option('--account <name>', 'of one account; default: of all')
-    .option('--key <id>', 'of one key')
+    .option('--account <name>', 'only one account; default: all')
+    .option('--key <id>', 'only one key')
     .option(
       '--from <date>',
       'from this date on (UTC), such as 2027-01-01; default: this month',
@@ -35,7 +35,7 @@ export function registerUsage(program: Command): void {
     .option('--to <date>', 'before this date; default: until now', parseTime)
     .option(
       '--by <list>',
-      'month, day or hour, and account, key, model or operation, with commas between',
+      'month, day or hour, and account, key, model or operation, separated by commas',
       parseGrouping,
       parseGrouping('month'),
     )
@@ -90,7 +90,7 @@ function parseGrouping(text: string): Grouping {
   const known: readonly string[] = [...PERIODS, ...DIMENSIONS]
   if (periods.length > 1 || words.some((word) => !known.includes(word)))
     throw new InvalidArgumentError(
-      'expected one of month, day, hour, and of account, key, model, operation, with commas between',
+      'expected one of month, day, hour, and any of account, key, model, operation, separated by commas',
     )
   return { per: periods[0] ?? 'total', by }
 }

@@ -12,15 +12,18 @@ export function registerVerify(program: Command): void {
     .description(
       'check an evidence bundle or a record: hashes, signature, receipt, log, anchor, who holds the key',
     )
-    .argument('<source>', "a file, an http(s) URL, - for standard input, or a completion's hash")
-    .option('--request <file>', 'the body that was sent: the evidence must be of this request')
+    .argument(
+      '<source>',
+      'a file, an http(s) URL, - for standard input, or the hash of a completion',
+    )
+    .option('--request <file>', 'the body that was sent: the evidence must belong to this request')
     .option(
       '--answer <file>',
-      'the answer that came, JSON or a kept stream, or a saved proof: the evidence must be of it',
+      'the answer that came, as JSON or as a kept stream, or a saved proof: the evidence must belong to this answer',
     )
     .option(
       '--idempotent',
-      'the call was sent with an Idempotency-Key: its stream may be a repetition, cut otherwise',
+      'the call had an Idempotency-Key: its stream may be a repetition that is divided differently',
     )
     .option('--json', 'print one JSON object')
   addBundleOptions(addGatewayOptions(command))
@@ -36,27 +39,26 @@ export function registerVerify(program: Command): void {
 
 const HELP = `
 Examples:
-  affidavit verify evidence.json --expect expect.json            a bundle, by what your vendor told you to expect
+  affidavit verify evidence.json --expect expect.json            a bundle, by the file from your vendor
   affidavit verify proof.json --expect expect.json               a proof that the client or the proxy saved
   affidavit verify evidence.json --expect expect.json --rpc URL  the same, and that the chain has its block
   affidavit verify HASH --url https://gateway.example --expect expect.json
-
   affidavit verify proofs/session-….jsonl --expect expect.json   every call of one run of the proxy
 
-The source is an evidence bundle, a proof that the client saved, a session of the proxy, a record, a page of the history, or (with
---request) an answer or event stream as it came. With a completion's hash, its bundle is fetched from the gateway at --url, which must give
-the one of this hash: anything else is refused.
-With --request and --answer, what you sent and got is compared with the evidence; a difference is INVALID. Evidence of
-an encrypted call has no content: these files, or the saved proof as --answer, make it whole.
-What was asked and said is printed as the evidence has it, cut to a bounded length and escaped.
-The verdict: VERIFIED, all that is needed was checked; CONSISTENT, nothing failed, but it says what was not
-checked; INVALID, something failed: trust nothing of it.
-What is not said is not checked, and never counts as passed: expected measurements (--expect; --release with
+The source is an evidence bundle, a proof that the client saved, a session of the proxy, a record, a page of the history,
+or (with --request) an answer or event stream as it came. For a completion's hash, the bundle is fetched from the gateway at
+--url. The gateway must give the bundle of this hash: anything else is refused.
+With --request and --answer, what you sent and received is compared with the evidence; a difference is INVALID.
+Evidence of an encrypted call has no content: these files, or the saved proof as --answer, complete it.
+The question and the answer are printed from the evidence, shortened and escaped.
+The verdict: VERIFIED, every necessary check passed; CONSISTENT, nothing failed, but some checks were not made, and
+it names them; INVALID, a check failed: do not trust this evidence.
+What you do not give is not checked, and never counts as passed: expected measurements (--expect; --release with
 --release-key, or --pcr), the expected boot configuration (--expect, --configuration), the chain (--rpc). A bundle's
-attestation document is always verified, under AWS's root or --root; a record's when --release, --pcr,
---any-measurement or --root is given. Both at its own time, with which releases are compared, too.
+attestation document is always verified, with AWS's root or --root; a record's only with --release, --pcr,
+--any-measurement or --root. Both are verified at their own time, and releases are compared with that time, too.
 An answer that was cut (outcome client_disconnected or upstream_error) is CONSISTENT at best, unless
 --allow-outcome names its outcome.
-A record, an answer or a stream by itself is CONSISTENT at best: it has neither the boot configuration nor the anchor.
+A record, an answer or a stream alone is CONSISTENT at best: it has neither the boot configuration nor the anchor.
 Exit codes: 0 nothing failed, 1 a check failed (or less than --require), or the gateway gave other evidence, 2 usage,
 3 not decided: no such file, no answer, no access, or the chain was not reached.`

@@ -35,6 +35,6 @@ export async function fetchChainFacts(
 /** The chain's endpoint gave no answer that can be used. What needs no chain can be checked. */
 export class ChainUnreached extends CliError {
   constructor(reason: string) {
-    super(`the chain cannot be asked: ${reason}`, EXIT_CODES.unavailable)
+    super(`the chain cannot be reached: ${reason}`, EXIT_CODES.unavailable)
   }
 }

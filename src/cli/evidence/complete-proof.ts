@@ -23,7 +23,7 @@ import { readBundle } from './read-evidence.ts'
  */
 export async function completeProof(file: string, options: GatewayOptions): Promise<string> {
   const { request, answer, bundle: known } = readProof(await readSource(file), file)
-  if (known !== undefined) return 'has its evidence bundle already'
+  if (known !== undefined) return 'already has its evidence bundle'
   const { chooseKey, evidenceUrl } = await import('../gateway-access.ts')
   const url = evidenceUrl(hashIn(answer, file), options)
   const bytes = await readSource(url, chooseKey(url, options))
@@ -40,7 +40,7 @@ export async function completeProof(file: string, options: GatewayOptions): Prom
   const given = parseExactJson(bytes)
   if (isJsonObject(given))
     await writeFileWhole(file, writeSavedProof({ request, answer, bundle: given }))
-  return `has its evidence bundle now, of block ${bundle.block.number}`
+  return `now has its evidence bundle, with block ${bundle.block.number}`
 }
 
 function readProof(bytes: Uint8Array, file: string): SavedProof {

@@ -24,7 +24,7 @@ export async function openKeptFiles(
   { request, answer, idempotent = false }: KeptOptions,
 ): Promise<KeptFiles> {
   if ([source, request, answer].filter((place) => place === '-').length > 1)
-    throw new CliError('expected standard input (-) to be named once', EXIT_CODES.usage)
+    throw new CliError('expected standard input (-) only once', EXIT_CODES.usage)
   const files = {
     request: request === undefined ? null : await readSource(request),
     answer: answer === undefined ? null : await readSource(answer),

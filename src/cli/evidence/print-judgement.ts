@@ -106,7 +106,7 @@ function adviseOnRecords(
 ): readonly string[] {
   const isKnown = records.every(({ holder }) => holder !== null && holder.code !== 'any')
   const bundle = isSavedProof
-    ? `This proof has no evidence bundle yet. Add it while the gateway is there: affidavit complete ${name} --url URL`
+    ? `This proof has no evidence bundle yet. Add the bundle while the gateway runs: affidavit complete ${name} --url URL`
     : "A record has neither the boot configuration nor the anchor. Check the completion's evidence bundle: affidavit verify HASH --url URL"
   return [
     ...(isKnown ? [] : [EXPECT_ADVICE]),
@@ -116,13 +116,13 @@ function adviseOnRecords(
 }
 
 const EXPECT_ADVICE =
-  'Say which enclaves you accept: --expect FILE, which you have from your vendor. (Or --release, --pcr, --configuration.)'
+  'Say which enclaves you accept: --expect FILE, with the file from your vendor. (Or --release, --pcr, --configuration.)'
 const KEPT_ADVICE = 'give what you kept with --request and --answer.'
 
 function adviseOnDoubt(doubt: Doubt): string {
   switch (doubt.kind) {
     case 'not in log':
-      return 'An answer without a log: only its record shows provider, outcome and times.'
+      return 'This answer has no log: only its record shows provider, outcome and times.'
     case 'content missing': {
       const options = doubt.parts.map((part) => (part === 'request' ? '--request' : '--answer'))
       return `${beginSentence(sayAbsence(doubt.stated))}: give it with ${options.join(' and ')}.`
@@ -133,7 +133,7 @@ function adviseOnDoubt(doubt: Doubt): string {
 }
 
 function sayCut(outcome: string): string {
-  return `The answer was cut (${outcome}), and its end is not shown. Accept it as it is: --allow-outcome ${outcome}`
+  return `The answer was cut (${outcome}), and its end is not shown. To accept it like this: --allow-outcome ${outcome}`
 }
 
 function describeFacts({ facts, checks, redacted, erased }: BundleReport): string {

@@ -24,12 +24,12 @@ export function sayEvidenceFault({ code, message }: EvidenceError): CliError {
 
 const USAGE: Readonly<Partial<Record<EvidenceCode, string>>> = {
   request_missing:
-    'an answer does not repeat its request: give the body that was sent with --request FILE',
-  request_twice: 'expected no --request: the saved proof has the request that was sent',
+    'an answer does not contain its request: give the body that was sent with --request FILE',
+  request_twice: 'expected no --request: the saved proof already has the request',
   answer_unfit: 'expected --answer to be an answer as JSON, its event stream, or a saved proof',
   answer_twice:
-    'expected no --answer: the source is an answer itself; name the evidence as the source',
-  several_records: 'expected one record with --request and --answer, got a page of them',
+    'expected no --answer: the source itself is an answer; give the evidence as the source',
+  several_records: 'expected one record with --request and --answer, got a page of records',
 }
 
 /**
@@ -58,7 +58,7 @@ export async function fetchEvidence(hash: string, options: EvidenceOptions): Pro
   const bytes = await readSource(url, chooseKey(url, options))
   const bundle = readBundle(bytes, 'the answer')
   if (bundle.record.hash !== hash)
-    throw new CliError('expected the evidence of this hash, got that of another one')
+    throw new CliError('expected the evidence of this hash, got the evidence of another hash')
   const text = new TextDecoder().decode(bytes)
   await writeOutput(text.endsWith('\n') ? text : `${text}\n`, options.output)
   if (bundle.block === null) process.stderr.write(`${beginSentence(sayNoBlock(bundle))}.\n`)

@@ -53,7 +53,7 @@ function partsOf({ request = false, response = false }: RedactOptions): readonly
 function checkWhole({ record }: EvidenceBundle, parts: readonly RedactablePart[]): void {
   const gone = redactedParts(record).find((part) => parts.includes(part))
   if (gone !== undefined)
-    throw new CliError(`the ${gone} is left out of this bundle already: there is nothing to redact`)
+    throw new CliError(`this bundle already has no ${gone}: there is nothing to redact`)
   const withheld = {
     ...('request' in record ? {} : { request: record.request_hash }),
     ...('response' in record ? {} : { response: record.response_hash }),
@@ -64,7 +64,7 @@ function checkWhole({ record }: EvidenceBundle, parts: readonly RedactablePart[]
   )
   if (failed !== undefined)
     throw new CliError(
-      `the ${failed} is not the one that was signed: without it the bundle would still be invalid`,
+      `the ${failed} is not the ${failed} that was signed: the bundle stays invalid without it`,
     )
 }
 
@@ -79,10 +79,7 @@ function guessableParts(
   const isSalted = 'request' in record && hasNonce(record.request)
   return parts
     .filter((part) => part !== 'request' || !isSalted)
-    .map(
-      (part) =>
-        `Warning: ${GUESSABLE[part]} Whoever can guess it can try each guess against its hash.`,
-    )
+    .map((part) => `Warning: ${GUESSABLE[part]} Anyone can try guesses against its hash.`)
 }
 
 /**
@@ -95,10 +92,9 @@ function hasNonce(request: JsonObject): boolean {
 }
 
 const GUESSABLE: Readonly<Record<RedactablePart, string>> = {
-  request:
-    'the request has no nonce of its caller (affidavit.nonce), so that its hash has no salt.',
+  request: 'the request has no nonce from its caller (affidavit.nonce), so its hash has no salt.',
   response:
-    'a response has no salt but the id that its provider gave it, and no nonce of a request covers it.',
+    'the only salt of a response is the id that its provider gave it; the nonce of a request does not cover it.',
 }
 
 /** What a part's absence leaves unchecked (attestation/evidence/README.md, Redaction). */
@@ -108,5 +104,5 @@ const LOST: Readonly<Record<RedactablePart, string>> = {
 }
 
 function lost(part: RedactablePart, name: BundleCheckName, model: string): string {
-  return `Without the ${part}, this can no longer be checked: "${name}" (that a text is the ${part} of this completion), and the receipt's ${model}.`
+  return `Without the ${part}, two checks are no longer possible: "${name}" (that a text is the ${part} of this completion), and the receipt's ${model}.`
 }

@@ -29,7 +29,7 @@ export async function verifySource(source: string, options: VerifyOptions): Prom
   // Before anything is fetched: what is wrong with the command is told first.
   if (options.confirmations !== undefined && options.rpc === undefined)
     throw new CliError(
-      'expected --rpc with --confirmations: only a chain can tell',
+      'expected --rpc with --confirmations: only the chain shows how deep a block is',
       EXIT_CODES.usage,
     )
   const expected = await readExpectedEvidence(options)
@@ -132,6 +132,6 @@ async function locate(
 function checkAskedFor(hash: string, { record }: EvidenceBundle): void {
   if (record.hash !== hash)
     throw new CliError(
-      `expected the evidence of ${hash}, got that of another completion, ${record.hash}`,
+      `expected the evidence of ${hash}, got the evidence of another completion, ${record.hash}`,
     )
 }

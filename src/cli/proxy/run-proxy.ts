@@ -57,8 +57,10 @@ export async function runProxy(options: ProxyCommandOptions): Promise<void> {
   const notaries = affidavit.notaries.map(({ notary }) => notary)
   process.stdout.write(
     `Checked answers at ${proxy.baseURL}, from ${options.url}\n` +
-      `Enclaves that are expected: ${notaries.join(', ')}\n` +
-      `${session === null ? 'Proofs are not kept: say --save FOLDER' : `Proofs are kept in ${save}, and this session in ${session.path}`}\n`,
+      `Expected enclaves: ${notaries.join(', ')}
+` +
+      `${session === null ? 'Proofs are not kept: use --save FOLDER to keep them' : `Proofs are kept in ${save}, and this session in ${session.path}`}
+`,
   )
   await stopped()
   await proxy.close()

@@ -165,13 +165,17 @@ function pathOf({ method, url = '/', headers }: IncomingMessage): string {
   const host = (headers.host ?? '').replace(/:\d+$/, '')
   const isOfPage = (headers['sec-fetch-site'] ?? 'none') !== 'none' || headers.origin !== undefined
   if (!['127.0.0.1', 'localhost', '[::1]'].includes(host) || isOfPage)
-    throw new Unanswered(403, 'not_local', 'expected a request to 127.0.0.1, and of no web page')
+    throw new Unanswered(
+      403,
+      'not_local',
+      'expected a request to 127.0.0.1, and not from a web page',
+    )
   const path = /^(?:\/v1)?(\/chat\/completions|\/models(?:\/[^/?#]+)?)(?:\?|$)/.exec(url)?.[1]
   if (path === undefined)
     throw new Unanswered(
       404,
       'not_found',
-      'expected /v1/chat/completions or /v1/models: nothing else can be checked',
+      'expected /v1/chat/completions or /v1/models: answers of other paths cannot be checked',
     )
   if (method !== (path === '/chat/completions' ? 'POST' : 'GET'))
     throw new Unanswered(405, 'method_not_allowed', `expected another method than ${method}`)

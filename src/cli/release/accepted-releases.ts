@@ -53,7 +53,7 @@ export async function openSignedReleases(
   if (sources.length === 0) {
     if (trust === null) return undefined
     throw new CliError(
-      'expected --release with --release-key: a key says nothing by itself',
+      'expected --release with --release-key: a key alone accepts no release',
       EXIT_CODES.usage,
     )
   }
@@ -64,7 +64,7 @@ export async function openSignedReleases(
     )
   const opened = await Promise.all(sources.map((source) => readEntries(source, trust)))
   if (opened.some(({ entries }) => entries.length > 0)) return opened
-  throw new CliError('expected at least one release: the list accepts none')
+  throw new CliError('expected at least one release: the list has no accepted release')
 }
 
 async function readEntries(source: string, trust: ReleaseTrust) {

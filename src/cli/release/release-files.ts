@@ -47,7 +47,7 @@ export type SignOptions = {
 export async function createKey(file: string): Promise<void> {
   const publicKey = await createKeyFiles(file)
   process.stderr.write(
-    `The private key is in ${printable(file)}: keep it off every machine that serves. Publish this key:\n`,
+    `The private key is in ${printable(file)}: do not keep it on any machine that serves. Publish this key:\n`,
   )
   process.stdout.write(`${publicKey}\n`)
 }
@@ -79,7 +79,7 @@ const UNCOMMITTED = /\+uncommitted$/
 function checkCommitted({ version }: Release, isAllowed: boolean): void {
   if (isAllowed || !UNCOMMITTED.test(version)) return
   throw new CliError(
-    `release ${version} is of uncommitted sources, which nobody else can rebuild: commit and build, or say --uncommitted`,
+    `release ${version} was built from uncommitted sources, so others cannot rebuild it: commit and build, or give --uncommitted`,
   )
 }
 
@@ -212,7 +212,7 @@ async function checkPrivacy(path: string): Promise<void> {
   })
   if ((mode & 0o077) === 0) return
   throw new CliError(
-    `${printable(path)}: expected a private key that nobody else can read: chmod 600 it`,
+    `${printable(path)}: expected a private key file that only its owner can read: run chmod 600 on it`,
     EXIT_CODES.usage,
   )
 }
@@ -228,6 +228,6 @@ function reasonOf(fault: unknown): string {
 export function checkSignaturesHold(file: ReleaseFile, path: string): void {
   if (file.signed.signatures.every((signature) => holds(file, signature))) return
   throw new CliError(
-    `${printable(path)}: it was changed after it was signed: a signature does not hold`,
+    `${printable(path)}: the file was changed after it was signed: a signature is wrong`,
   )
 }

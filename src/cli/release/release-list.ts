@@ -140,7 +140,7 @@ async function editList(
   await writeReleaseFile(path, signed)
   tell(path, list, signed.signatures.length)
   for (const key of before.signers.filter((one) => one !== signed.signatures[0]?.public_key))
-    process.stderr.write(`It had a signature of ${key}, too: have it signed by that key again.\n`)
+    process.stderr.write(`It also had a signature of ${key}: sign it with that key again.\n`)
 }
 
 async function readVerifiedList(
@@ -198,7 +198,7 @@ export function addRelease(list: ReleaseList, entry: ReleaseEntry): ReleaseList 
   const known = list.releases.find(({ release }) => release.measurements.PCR0 === PCR0)
   if (known)
     throw new CliError(
-      `${printable(nameRelease(known.release))} of this image (PCR0) is in the list already`,
+      `${printable(nameRelease(known.release))} of this image (PCR0) is already in the list`,
     )
   return { ...list, releases: [...list.releases, entry] }
 }
@@ -218,7 +218,7 @@ export function changeRelease(
   if (found.length > 1) {
     const images = found.map(({ release }) => release.measurements.PCR0).join(', ')
     throw new CliError(
-      `${printable(name)} stands for several releases: name one by its PCR0, of ${images}`,
+      `${printable(name)} names several releases: give the PCR0 of one, from ${images}`,
     )
   }
   return {

@@ -81,9 +81,9 @@ function printReleaseJson({ file, judgement, atMs }: ReleaseReport): string {
 function conclude({ verdict, fault, trusted, needed }: ReleaseJudgement): string {
   if (fault === 'signature') return 'INVALID: a signature does not hold.'
   if (fault !== null)
-    return `INVALID: signed by ${trusted} of the trusted keys, and ${needed} must have.`
+    return `INVALID: ${trusted} of the trusted keys signed it, but ${needed} must sign it.`
   if (verdict === 'verified') return `VALID: signed by ${trusted} of the trusted keys.`
-  return 'CONSISTENT: the signatures hold. Whose keys these are was not checked: say whom you trust (--release-key).'
+  return 'CONSISTENT: the signatures hold. The owners of the keys were not checked: give the keys that you trust (--release-key).'
 }
 
 /** Of releases that were signed before there was the member. */

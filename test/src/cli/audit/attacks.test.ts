@@ -597,7 +597,7 @@ describe('affidavit audit', () => {
       serveWithout({ erased })
       const { code, codes, outcomes, stdout } = await stage.audit(...trust, '--key', TEST_KEY)
       expect([code, codes, outcomes.records]).toEqual([0, [], 'passed'])
-      expect(stdout).toContain('32 in order; 1 of them with content erased, as the gateway states')
+      expect(stdout).toContain('32 in order; 1 of them have erased content, as the gateway states')
     })
 
     it('content is not checked when the gateway says that it cannot decrypt it', async () => {

@@ -233,7 +233,7 @@ describe('affidavit audit, with a chain', () => {
   it('an audit with a chain counts nothing as passed when the chain does not answer, and exits 3', async () => {
     stage.server.serve([await build()])
     const { code, stderr } = await stage.audit('--rpc', stage.server.url)
-    expect([code, stderr]).toEqual([3, expect.stringContaining('the chain cannot be asked')])
+    expect([code, stderr]).toEqual([3, expect.stringContaining('the chain cannot be reached')])
   }, 60_000)
 })
 

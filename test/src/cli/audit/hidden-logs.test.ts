@@ -96,7 +96,7 @@ describe('affidavit audit, of logs that the gateway does not list', () => {
     expect([code, codes]).toEqual([0, []])
     expect(gateway['logs in the contract']).toMatchObject({
       outcome: 'passed',
-      detail: expect.stringContaining('of others'),
+      detail: expect.stringContaining('of other gateways'),
     })
     expect(gateway['transactions of relayers']?.outcome).toBe('passed')
   })

@@ -200,7 +200,7 @@ describe('affidavit audit', () => {
     stage.server.serve([log], beyond)
     const { code, codes, outcomes, stdout } = await stage.audit(...trust)
     expect([code, codes, outcomes['time attestations']]).toEqual([0, [], 'not checked'])
-    expect(stdout).toContain('the enclave attested 33 leaves, of which 24 are served')
+    expect(stdout).toContain('the enclave attested 33 leaves, but only 24 are served')
   })
 
   it('an audit does not take the word of the gateway for the boot configuration', async () => {

@@ -179,7 +179,7 @@ describe('affidavit audit --state', () => {
     ]) {
       await writeFile(state, broken)
       const { code, stderr } = await audit()
-      expect([code, stderr]).toEqual([2, expect.stringContaining('no state of an audit')])
+      expect([code, stderr]).toEqual([2, expect.stringContaining('is not the state of an audit')])
     }
   })
 })

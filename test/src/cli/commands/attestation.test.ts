@@ -214,7 +214,7 @@ describe('affidavit attestation', () => {
     const { output, exitCode } = await run(file, ...trust(), '--any-measurement')
     expect(exitCode).toBe(1)
     expect(output).toMatch(/^REFUSED {2}signature_invalid\n/)
-    expect(output).toContain('What the document claims (none of it is established)')
+    expect(output).toContain('What the document claims (nothing here is proven)')
     expect(output).toMatch(/FAILED +20 {2}signature of the document \(signature_invalid: /)
     expect(output).toMatch(/not checked +24 /)
   })

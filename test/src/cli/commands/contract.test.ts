@@ -95,7 +95,7 @@ describe('contract deploy', () => {
     expect(again).toMatchObject({
       code: 0,
       stdout: `address      ${DEPLOYMENT.address}\nchain id     ${DEVELOPMENT_CHAIN_ID}\n`,
-      stderr: 'The contract is there already.\n',
+      stderr: 'The contract is already there.\n',
     })
     expect(JSON.parse((await deploy(['--json'])).stdout)).toMatchObject({
       deployed: false,
@@ -217,7 +217,7 @@ describe('a deployment whose end is not seen', () => {
     behaveOn('eth_sendRawTransaction', { kind: 'drop_answer' })
     const lost = await deploy()
     expect([lost.code, lost.stderr]).toEqual([1, expect.stringContaining('may have been sent')])
-    expect(await deploy()).toMatchObject({ code: 0, stderr: 'The contract is there already.\n' })
+    expect(await deploy()).toMatchObject({ code: 0, stderr: 'The contract is already there.\n' })
     expect(await nonce()).toBe(1)
   })
 

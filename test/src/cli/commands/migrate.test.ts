@@ -10,7 +10,7 @@ describe('affidavit migrate', () => {
     expect(first.stdout).toMatch(/^Ran \d+ migrations: 2026-11-21-verified-completions, /)
     expect(await runCommandWith({ DATABASE_URL }, 'migrate')).toEqual({
       code: 0,
-      stdout: 'The schema is current: nothing was to be done.\n',
+      stdout: 'The schema is current: there was nothing to do.\n',
       stderr: '',
     })
   })

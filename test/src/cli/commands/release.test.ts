@@ -34,7 +34,7 @@ describe('affidavit release key', () => {
     const path = stage.path('new.key')
     const { code, stdout, stderr } = await runCommand('release', 'key', path)
     expect([code, stdout]).toEqual([0, expect.stringMatching(/^[0-9a-f]{64}\n$/)])
-    expect(stderr).toContain('keep it off every machine that serves')
+    expect(stderr).toContain('do not keep it on any machine that serves')
     expect([await modeOf(path), await readFile(`${path}.pub`, 'utf8')]).toEqual([0o600, stdout])
     expect(await readFile(path, 'utf8')).toMatch(/^-----BEGIN PRIVATE KEY-----/)
   })
@@ -108,7 +108,7 @@ describe('affidavit release sign', () => {
   it('release sign refuses an image of uncommitted sources, unless told otherwise', async () => {
     const file = await stage.save('dirty.json', buildRelease({ version: '1.4.0+uncommitted' }))
     const { code, stderr } = await runCommand('release', 'sign', file, '--key', key)
-    expect([code, stderr]).toEqual([1, expect.stringContaining('nobody else can rebuild')])
+    expect([code, stderr]).toEqual([1, expect.stringContaining('others cannot rebuild it')])
     expect((await runCommand('release', 'sign', file, '--key', key, '--uncommitted')).code).toBe(0)
   })
 
@@ -164,7 +164,7 @@ describe('affidavit release show', () => {
     const { code, stdout } = await runCommand('release', 'show', file)
     expect(code).toBe(0)
     expect(stdout).toContain('release 1.4.0')
-    expect(stdout).toMatch(/CONSISTENT: .*Whose keys these are was not checked/)
+    expect(stdout).toMatch(/CONSISTENT: .*The owners of the keys were not checked/)
   })
 
   it('a shown release is valid when a trusted key signed, and invalid when none did', async () => {

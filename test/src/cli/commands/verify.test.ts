@@ -183,7 +183,7 @@ describe('affidavit verify, of an evidence bundle', () => {
     // What needs no chain was checked, and is told.
     expect([code, report.verdict]).toEqual([3, 'consistent'])
     expect(outcomeOf(report, 'block on chain')).toBe('not checked')
-    expect(stderr).toContain('the chain cannot be asked')
+    expect(stderr).toContain('the chain cannot be reached')
     const changed = { ...bundle, record: { ...bundle.record, created_at: 1 } }
     const forged = await verify(await save('forged.json', changed), ...trust, '--rpc', rpc)
     expect([forged.code, forged.report.verdict]).toEqual([1, 'invalid'])
@@ -498,7 +498,7 @@ describe('affidavit verify, of a record', () => {
     )
     expect([code, stdout]).toEqual([
       0,
-      expect.stringMatching(/^CONSISTENT: .*receipt in log(.*\n)*- An answer without a log/),
+      expect.stringMatching(/^CONSISTENT: .*receipt in log(.*\n)*- This answer has no log/),
     ])
     expect(stdout).not.toContain('provider demo')
     const whole = { ...RESPONSE, ...proofOf(bundle.record) }

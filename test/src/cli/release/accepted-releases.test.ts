@@ -226,7 +226,7 @@ describe('affidavit verify --release', () => {
     const empty = await stage.saveList('empty.json', [])
     for (const [words, code, reason] of [
       [['--release', strange, ...trusted], 1, 'release_not_signed'],
-      [['--release', empty, ...trusted], 1, 'accepts none'],
+      [['--release', empty, ...trusted], 1, 'the list has no accepted release'],
       [['--release', manifest], 2, '--release-key'],
       [[...trusted], 2, 'expected --release'],
       [['--release', manifest, '--release-signers', '1'], 2, '--release-key'],

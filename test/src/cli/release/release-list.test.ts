@@ -25,7 +25,7 @@ describe('a list of releases', () => {
 
   it('a list of releases does not take an image twice, under whatever version', () => {
     const renamed = entryOf(buildRelease({ version: '2.0.0' }))
-    expect(() => addRelease(list, renamed)).toThrow(/in the list already/)
+    expect(() => addRelease(list, renamed)).toThrow(/already in the list/)
   })
 
   it.each([
