@@ -221,7 +221,7 @@ const schema = z.object({
   /**
    * How long a stop goes on serving before it closes the port, milliseconds; `/readyz` says not
    * ready meanwhile. Default 0, for development: behind a load balancer, more than it takes to
-   * notice (enclave/OPERATING.md, Stopping a gateway).
+   * notice (docs/operating/stop-a-gateway.md).
    */
   DRAIN_DELAY_MS: integer({ min: 0, max: 10 * MINUTE_MS }).default(0),
   /**

@@ -1,57 +1,97 @@
-import { readFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { readdirSync, readFileSync } from 'node:fs'
+import { basename, join } from 'node:path'
 import type { Command } from 'commander'
 import { describe, expect, it } from 'vitest'
 import { createProgram } from '../../src/cli/program.ts'
 
-const GUIDES = [
-  'enclave/OPERATING.md',
-  'deploy/README.md',
-  'deploy/kubernetes/README.md',
-  'src/chain/contract/README.md',
+const root = join(import.meta.dirname, '../..')
+const read = (page: string) => readFileSync(join(root, page), 'utf8')
+
+const OPERATING = readdirSync(join(root, 'docs/operating')).map((name) => `docs/operating/${name}`)
+const OTHERS = ['deploy/README.md', 'deploy/kubernetes/README.md', 'src/chain/contract/README.md']
+
+/** Where a command of the program stands in a page. */
+const COMMANDS = [
+  // In a line that runs it from a checkout.
+  /(?:npm run -s affidavit --|src\/cli\/main\.ts) ([a-z].*)$/gm,
+  // In a block: alone, after another command, after variables.
+  /^ {3,}(?:.*[|;(] )?(?:[A-Z_]+=\S+ )*affidavit ([a-z].*)$/gm,
+  // In a sentence.
+  /`affidavit ([a-z][^`]*)`/g,
 ]
 
-/**
- * The words after the program in every command line of a guide; a backslash goes on in the next
- * line.
- */
-function listCalls(guide: string): readonly (readonly string[])[] {
-  const text = readFileSync(join(import.meta.dirname, '../..', guide), 'utf8').replace(
-    /\\\n\s*/g,
-    '',
+/** The words after the program in every command; a backslash goes on in the next line. */
+function listCalls(text: string): readonly (readonly string[])[] {
+  const joined = text.replace(/\\\n\s*/g, '')
+  return COMMANDS.flatMap((pattern) => [...joined.matchAll(pattern)]).map(([, call = '']) =>
+    call.replace(/\s+[#|>].*$/, '').split(/\s+/),
   )
-  const lines = text.matchAll(/(?:npm run -s affidavit --|src\/cli\/main\.ts) ([a-z].*)$/gm)
-  return [...lines].map(([, call = '']) => call.replace(/\s+#.*$/, '').split(/\s+/))
 }
 
 /** What of a call the program does not know: the command, or options. */
 function listUnknown(words: readonly string[]): readonly string[] {
   let command: Command = createProgram()
-  const rest = [...words]
+  const rest = words.filter((word) => word !== '…')
   for (;;) {
     const next = command.commands.find((child) => child.name() === rest[0])
     if (next === undefined) break
     command = next
     rest.shift()
   }
-  if (command.commands.length > 0) return [`${command.name()} ${rest[0]}`]
+  const [word] = rest
+  if (command.commands.length > 0 && word !== undefined && !word.startsWith('--'))
+    return [`${command.name()} ${word}`]
   return rest.filter(
     (word) => word.startsWith('--') && command.options.every((option) => option.long !== word),
   )
 }
 
 describe('the guides for operators', () => {
-  it.each(GUIDES)(
+  it.each([...OPERATING, ...OTHERS])(
     'a guide for operators calls only commands and options that exist: %s',
-    (guide) => {
-      const calls = listCalls(guide)
-      expect(calls).not.toEqual([])
-      expect(calls.flatMap(listUnknown)).toEqual([])
+    (page) => {
+      expect(listCalls(read(page)).flatMap(listUnknown)).toEqual([])
     },
   )
+
+  it('commands to check are found in the guides', () => {
+    expect(OPERATING.flatMap((page) => listCalls(read(page))).length).toBeGreaterThan(40)
+    expect(OTHERS.filter((page) => listCalls(read(page)).length === 0)).toEqual([])
+  })
+
+  it('every page of docs/operating is in its table of contents', () => {
+    const contents = read('docs/operating/README.md')
+    const pages = OPERATING.map((page) => basename(page)).filter((name) => name !== 'README.md')
+    expect(pages.length).toBeGreaterThan(20)
+    expect(pages.filter((name) => !contents.includes(`](${name})`))).toEqual([])
+  })
 
   it('the check of guides finds an unknown option and an unknown command', () => {
     expect(listUnknown(['contract', 'deploy', '--url', 'x'])).toEqual(['--url'])
     expect(listUnknown(['keys', 'make'])).toEqual(['keys make'])
+    expect(listUnknown(['relayer', 'show'])).toEqual(['relayer show'])
+    expect(listUnknown(['tell', '…'])).toEqual(['affidavit tell'])
+  })
+
+  it('the check of guides reads commands in lines, in blocks and in sentences', () => {
+    const page = [
+      'Run `affidavit keys …`, and read `affidavit_up`:',
+      '',
+      '    npm run -s affidavit -- keys list',
+      '    cat a.json | affidavit attestation - \\',
+      '      --nonce 1    # --comment',
+      '   A=1 B=2 affidavit audit --rpc x > --file',
+      '    (umask 077; affidavit content key >> keys)',
+      '    node src/cli/main.ts migrate',
+      '    createdb --owner affidavit affidavit',
+    ].join('\n')
+    expect(listCalls(page)).toEqual([
+      ['keys', 'list'],
+      ['migrate'],
+      ['attestation', '-', '--nonce', '1'],
+      ['audit', '--rpc', 'x'],
+      ['content', 'key'],
+      ['keys', '…'],
+    ])
   })
 })

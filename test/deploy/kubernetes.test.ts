@@ -194,7 +194,7 @@ describe('the gateway on Kubernetes', () => {
     })
     const [http, metrics] = container.ports
     expect([config.port, config.metrics?.port]).toEqual([http.containerPort, metrics.containerPort])
-    // enclave/OPERATING.md, Stopping a gateway.
+    // docs/operating/stop-a-gateway.md.
     const seconds = (config.drainDelayMs + config.shutdownGraceMs) / 1000 + 20
     expect(spec.terminationGracePeriodSeconds).toBeGreaterThanOrEqual(seconds)
     expect(config.drainDelayMs).toBeGreaterThanOrEqual(10_000)

@@ -21,7 +21,7 @@ const processes: ChildProcess[] = []
 beforeAll(async () => {
   if (!NATS.isMet) return
   const config = join(tmpdir(), `nats-${randomUUID()}.conf`)
-  // As enclave/OPERATING.md asks for.
+  // As docs/operating/several-gateways.md asks for.
   await writeFile(config, 'write_deadline: "2s"')
   nats = await startNatsServer(['-c', config])
 })

@@ -1,0 +1,75 @@
+import { execFileSync } from 'node:child_process'
+import { existsSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, expect, it } from 'vitest'
+import { findLinkFault, listAnchors, listLinks, withFolders } from './markdown-links.ts'
+
+const root = join(import.meta.dirname, '../..')
+const files = execFileSync('git', ['ls-files', '--cached', '--others', '--exclude-standard'], {
+  cwd: root,
+  encoding: 'utf8',
+})
+  .split('\n')
+  .filter((file) => file !== '' && existsSync(join(root, file)))
+const read = (path: string) => readFileSync(join(root, path), 'utf8')
+const pages = files.filter((file) => file.endsWith('.md'))
+
+it('every relative link of every page leads to a file and a heading that exist', () => {
+  const links = pages.flatMap((page) => listLinks(page, read(page)))
+  const repository = { paths: withFolders(files), read }
+  const dead = links.flatMap((link) => {
+    const fault = findLinkFault(link, repository)
+    return fault === null ? [] : [`${link.file}:${link.line}: ${link.target}: ${fault}`]
+  })
+  expect(links.length).toBeGreaterThan(100)
+  expect(dead).toEqual([])
+})
+
+describe('the check of links', () => {
+  const texts = {
+    'a/README.md': '# The `x` part (of A)\n\n## Same\n\n## Same\n',
+    'README.md': '# Top\n',
+    'b.ts': '',
+  }
+  const repository = {
+    paths: withFolders(Object.keys(texts)),
+    read: (path: string) => texts[path as keyof typeof texts],
+  }
+  const faultOf = (target: string) =>
+    findLinkFault({ file: 'a/README.md', line: 1, target }, repository)
+
+  it.each(['../README.md', '../README.md#top', '../b.ts#L7', '..', '#the-x-part-of-a', '#same-1'])(
+    'the link %s leads somewhere',
+    (target) => {
+      expect(faultOf(target)).toBeNull()
+    },
+  )
+
+  it.each(['README.txt', '../readme.md', '../README.md#Top', '../a/c/', '#same-2', '../../b.ts'])(
+    'the link %s leads nowhere',
+    (target) => {
+      expect(faultOf(target)).not.toBeNull()
+    },
+  )
+
+  it('the links of a page are its relative ones outside of code, with their lines', () => {
+    const text = [
+      '[one](a.md) and ![two](b.png "title"), [web](https://example.com), [site](/docs)',
+      '```',
+      '[code](c.md)',
+      '```',
+      '`[code](d.md)` [`three`](e.md#part)',
+    ].join('\n')
+    expect(listLinks('x.md', text)).toEqual([
+      { file: 'x.md', line: 1, target: 'a.md' },
+      { file: 'x.md', line: 1, target: 'b.png' },
+      { file: 'x.md', line: 5, target: 'e.md#part' },
+    ])
+  })
+
+  it('an anchor has no punctuation, a hyphen for each space, and no heading from code', () => {
+    const text =
+      '# Keys: a & `b_c.ts`\n\n```sh\n# a comment\n```\n\n### [Linked](x.md) – Ärger 1.0 #\n'
+    expect([...listAnchors(text)]).toEqual(['keys-a--b_cts', 'linked--ärger-10'])
+  })
+})
