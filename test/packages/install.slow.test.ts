@@ -387,12 +387,12 @@ describe('affidavit-node, installed in an empty folder', () => {
     const run = (...words: readonly string[]) => runIn(agent, 'affidavit-node', ...words)
     expect(await run('--version')).toEqual({ code: 0, stdout: `${version}\n`, stderr: '' })
     const { stdout } = await run('--help')
-    for (const command of ['run', 'create', 'status', 'stats', 'benchmark', 'completions'])
+    for (const command of ['run', 'list', 'create', 'status', 'stats', 'benchmark', 'completions'])
       expect(stdout).toMatch(new RegExp(`^  ${command} `, 'm'))
     const refused = await run('run')
     expect([refused.code, refused.stderr]).toEqual([
       2,
-      expect.stringContaining('NODE_ID: expected'),
+      expect.stringContaining('AFFIDAVIT_API_KEY: expected'),
     ])
     expect((await run('completions', '--help')).stdout).toContain(
       '<(affidavit-node completions bash)',
