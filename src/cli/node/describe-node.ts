@@ -11,7 +11,7 @@ import {
   timeText,
 } from './figures.ts'
 
-/** Members of an answer of the gateway. All of it is text from outside. */
+/** Members of an answer of the gateway. Their texts come from outside. */
 export type Facts = Readonly<Record<string, unknown>>
 
 /** How one member is shown: what it is called, and a figure with its unit. */

@@ -53,7 +53,8 @@ const SENTENCES: Readonly<Record<string, (entry: Entry, context: Context) => str
     `${countText(numberOf(entry, 'left_out'), 'model')} left out: a node serves ${numberOf(entry, 'models_max')} models at most, with names without blanks and commas.`,
   connected: describeConnected,
   disconnected: describeDisconnected,
-  'not registered': (entry) => `Not ready yet: ${textOf(entry, 'fault')}. Trying again.`,
+  'not registered': (entry) =>
+    `Not ready yet: ${textOf(entry, 'fault') || faultOf(entry.err)}. Trying again.`,
   'the backend cannot be used': (entry) =>
     `The inference server cannot be used: ${textOf(entry, 'fault')}. Trying again.`,
   'the backend failed': (entry) =>
@@ -87,6 +88,12 @@ function describeOther({ level: _level, time: _time, msg, ...members }: Entry): 
     ([name, value]) => `${printable(name)}=${printable(JSON.stringify(value) ?? '')}`,
   )
   return [printable(String(msg)), ...shown].join(' ')
+}
+
+/** A fault of ours, as the logger shows errors. */
+function faultOf(err: unknown): string {
+  const { type, message } = (err ?? {}) as Entry
+  return printable(`${type}: ${message}`)
 }
 
 function named(entry: Entry): string {

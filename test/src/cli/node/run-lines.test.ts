@@ -43,12 +43,14 @@ describe('createRunLines', () => {
       const refused = { code: 1008, reason: 'Node is archived', openMs: null, isRequested: false }
       log.info({ ...refused, pause_ms: 800 }, 'disconnected')
       log.warn({ fault: 'the gateway cannot be reached (ECONNREFUSED)' }, 'not registered')
+      log.error({ err: new TypeError('expected a word') }, 'not registered')
     })
     expect(lines).toEqual([
       'Disconnected after 1 h 2 min (1012): restarting. Trying again in 1.2 s.',
       'Disconnected after 1 h 2 min (1012): The gateway asked for a new connection. Trying again in 0 ms.',
       'Not connected: Node is archived. Trying again in 800 ms.',
       'warn: Not ready yet: the gateway cannot be reached (ECONNREFUSED). Trying again.',
+      'error: Not ready yet: TypeError: expected a word. Trying again.',
     ])
   })
 
