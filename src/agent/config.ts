@@ -1,5 +1,8 @@
+import { homedir, hostname } from 'node:os'
+import { isAbsolute, join } from 'node:path'
 import { z } from 'zod'
 import { NODE_TYPES, type NodeType } from '../nodes/protocol/hello.ts'
+import { NODE_NAME_LENGTH_MAX, NODE_NAME_LENGTH_MIN } from '../nodes/protocol/registration.ts'
 import { type TraceConfig, traceFields, tracesOf } from '../observability/trace-settings.ts'
 import { flag, form, integer, oneOf, positiveNumber, secret, text, url } from '../runtime/fields.ts'
 import { type Environment, readSettings } from '../runtime/read-settings.ts'
@@ -13,10 +16,29 @@ const schema = z.object({
   AFFIDAVIT_URL: url(['http', 'https']).default('http://127.0.0.1:3000'),
   /** API key of the account that the node belongs to. */
   AFFIDAVIT_API_KEY: given('an API key of the account that the node belongs to').pipe(secret),
-  /** The node's id, as `affidavit node create` or the dashboard gave it. */
-  NODE_ID: given('the id of the node').pipe(
-    form(/^[A-Za-z0-9_.-]{1,256}$/, 'a node id, such as five words joined by _'),
-  ),
+  /**
+   * The node's id, as `affidavit node create` or the dashboard gave it. Default: `affidavit node
+   * run` finds the node by its name, or makes it; a container (`src/agent/main.ts`) needs the id.
+   */
+  NODE_ID: form(/^[A-Za-z0-9_.-]{1,256}$/, 'a node id, such as five words joined by _').optional(),
+  /**
+   * Name of the node, when NODE_ID is not set: 3 to 40 characters. Two agents of one account need
+   * two names. Default: the machine's host name.
+   */
+  NODE_NAME: form(
+    new RegExp(
+      `^(?=.*\\S)[^\\p{Cc}\\p{Cs}]{${NODE_NAME_LENGTH_MIN},${NODE_NAME_LENGTH_MAX}}$`,
+      'u',
+    ),
+    `${NODE_NAME_LENGTH_MIN} to ${NODE_NAME_LENGTH_MAX} characters without control characters`,
+  ).optional(),
+  /**
+   * File that keeps the ids of this machine's nodes, by gateway and name. It holds no secret.
+   * Default: `affidavit/nodes.json` in XDG_STATE_HOME.
+   */
+  NODES_FILE: text.optional(),
+  /** Absolute path of the folder for state of this user. Default: `~/.local/state`. */
+  XDG_STATE_HOME: text.optional(),
   /**
    * What the node does: LLM chats, DIFFUSION makes images with the one model of NODE_MODELS.
    * Default LLM.
@@ -76,6 +98,18 @@ type Settings = z.output<typeof schema>
 /** Where the gateway is, and the key for it. */
 export type GatewayAccess = { readonly gatewayUrl: string; readonly apiKey: string }
 
+/** Which node is meant. */
+export type NodeChoice = {
+  /** Null: the node of this name, whose id is in the file. */
+  readonly nodeId: string | null
+  readonly nodeName: string
+  /** Path of the file that keeps ids of nodes. */
+  readonly nodesFile: string
+}
+
+/** A gateway with its key, and which node of the account. */
+export type NodeAccess = GatewayAccess & NodeChoice
+
 /** What is measured, and how. */
 type BenchmarkConfig = {
   readonly backend: BackendConfig
@@ -112,11 +146,26 @@ export function readAgentConfig(
   options: Environment = {},
   environment: Environment = process.env,
 ): AgentConfig {
+  const settings = readSettings(schema, merge(environment, options), (given) => [
+    ...(given.NODE_ID === undefined ? ['NODE_ID: expected the id of the node'] : []),
+    ...findAgentFaults(given),
+  ])
+  return { ...agentOf(settings), nodeId: settings.NODE_ID ?? '' }
+}
+
+/** The same, for an agent whose node may still have to be found. Throws as readAgentConfig does. */
+export function readRunConfig(
+  options: Environment = {},
+  environment: Environment = process.env,
+): Omit<AgentConfig, 'nodeId'> & NodeChoice {
   const settings = readSettings(schema, merge(environment, options), findAgentFaults)
+  return { ...agentOf(settings), ...choiceOf(settings) }
+}
+
+function agentOf(settings: Settings): Omit<AgentConfig, 'nodeId'> {
   return {
     ...accessOf(settings),
     ...benchmarkOf(settings),
-    nodeId: settings.NODE_ID,
     nodeType: settings.NODE_TYPE,
     fetchesMedia: settings.FETCH_IMAGE_URLS,
     drainMs: settings.DRAIN_MS,
@@ -145,15 +194,18 @@ export function readGatewayAccess(
 export function readNodeAccess(
   options: Environment = {},
   environment: Environment = process.env,
-): GatewayAccess & { readonly nodeId: string } {
+): NodeAccess {
   const wanted = schema.pick({
     AFFIDAVIT_URL: true,
     AFFIDAVIT_API_KEY: true,
     AFFIDAVIT_PLAIN_HTTP: true,
     NODE_ID: true,
+    NODE_NAME: true,
+    NODES_FILE: true,
+    XDG_STATE_HOME: true,
   })
   const settings = readSettings(wanted, merge(environment, options), findFaults)
-  return { ...accessOf(settings), nodeId: settings.NODE_ID }
+  return { ...accessOf(settings), ...choiceOf(settings) }
 }
 
 /** Gives what it takes to measure a backend. Throws as readAgentConfig does. */
@@ -181,6 +233,30 @@ function merge(environment: Environment, options: Environment): Environment {
 
 function accessOf(settings: Pick<Settings, 'AFFIDAVIT_URL' | 'AFFIDAVIT_API_KEY'>): GatewayAccess {
   return { gatewayUrl: withoutVersion(settings.AFFIDAVIT_URL), apiKey: settings.AFFIDAVIT_API_KEY }
+}
+
+function choiceOf({
+  NODE_ID: nodeId,
+  NODE_NAME: nodeName,
+  NODES_FILE: nodesFile,
+  XDG_STATE_HOME: stateFolder,
+}: Pick<Settings, 'NODE_ID' | 'NODE_NAME' | 'NODES_FILE' | 'XDG_STATE_HOME'>): NodeChoice {
+  return {
+    nodeId: nodeId ?? null,
+    nodeName: nodeName ?? nameOfMachine(hostname()),
+    nodesFile: nodesFile ?? join(chooseStateFolder(stateFolder), 'affidavit/nodes.json'),
+  }
+}
+
+/** The XDG Base Directory Specification has relative paths ignored. */
+function chooseStateFolder(folder: string | undefined): string {
+  return folder !== undefined && isAbsolute(folder) ? folder : join(homedir(), '.local/state')
+}
+
+/** Gives the name of the node of a machine: its host name, made to fit the bounds of names. */
+export function nameOfMachine(host: string): string {
+  const name = host.replace(/[^\x21-\x7e]/g, '').slice(0, NODE_NAME_LENGTH_MAX)
+  return name.length < NODE_NAME_LENGTH_MIN ? `node-${name}` : name
 }
 
 function benchmarkOf(

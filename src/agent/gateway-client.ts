@@ -5,6 +5,8 @@ import { VERSION } from '../runtime/version.ts'
 
 /** Limits of a REST call to the gateway, milliseconds and bytes. */
 const GATEWAY_LIMITS = { timeoutMs: 30_000, bodyBytesMax: 1024 * 1024, keepAliveMs: 4_000 } as const
+/** An account may have 20,000 nodes, which one answer lists. */
+const LIST_BYTES_MAX = 64 * 1024 * 1024
 
 /** A REST call to the gateway failed. The message is for the node's operator and holds no key. */
 export class GatewayError extends Error {
@@ -31,6 +33,8 @@ export class GatewayError extends Error {
 export type GatewayClient = {
   /** Makes a node of the key's account and gives its id. */
   createNode(name: string): Promise<string>
+  /** The nodes of the key's account, oldest first, archived nodes too. */
+  listNodes(): Promise<readonly ListedNode[]>
   /**
    * What the gateway knows of a node, as it sends it; hardware is null before it was saved. Null:
    * no such node.
@@ -48,6 +52,21 @@ export type GatewayClient = {
   close(): Promise<void>
 }
 
+const listedSchema = z.looseObject({
+  node_id: z.string(),
+  name_alias: z.string(),
+  status: z.string().nullish(),
+  is_archived: z.boolean().nullish(),
+  is_connected: z.boolean().nullish(),
+  models: z
+    .array(z.looseObject({ model_name: z.string(), tokens_per_second: z.number().nullish() }))
+    .nullish(),
+  benchmark_tokens_per_second: z.number().nullish(),
+  requests_served: z.number().nullish(),
+  requests_served_day: z.number().nullish(),
+  run_duration_seconds: z.number().nullish(),
+})
+const listSchema = z.looseObject({ nodes: z.array(listedSchema) })
 const infoSchema = z.looseObject({
   node_id: z.string(),
   name_alias: z.string(),
@@ -62,6 +81,8 @@ const refusalSchema = z.looseObject({
   error: z.looseObject({ code: z.string(), message: z.string() }),
 })
 
+/** One of the account's nodes, as the gateway lists it. */
+export type ListedNode = z.output<typeof listedSchema>
 /** Node info as the gateway sends it (interface 2.7). */
 type NodeInfo = z.output<typeof infoSchema>
 /** Node stats as the gateway sends them (interface 2.7). */
@@ -82,7 +103,12 @@ export function createGatewayClient(options: {
     new URLSearchParams(members).toString()
   return {
     createNode: async (name) =>
-      (await send('POST', '/v1/dashboard/node', createdSchema, { node_name: name })).node_id,
+      (await send('POST', '/v1/dashboard/node', createdSchema, { body: { node_name: name } }))
+        .node_id,
+    listNodes: async () => {
+      const options = { bytesMax: LIST_BYTES_MAX }
+      return (await send('GET', '/v1/dashboard/nodes', listSchema, options)).nodes
+    },
     findNode: (nodeId) =>
       orNull(send('GET', `/v1/node/info?${query({ node_id: nodeId })}`, infoSchema)),
     // Other gateways may take a limit that is there for one, whatever it is.
@@ -92,7 +118,7 @@ export function createGatewayClient(options: {
         ...hardware,
         ...(limit === null ? {} : { power_limit: limit }),
       }
-      await send('POST', '/v1/node/info', okSchema, body)
+      await send('POST', '/v1/node/info', okSchema, { body })
     },
     fetchStats: (nodeId) =>
       send('GET', `/v1/node/stats?${query({ node_id: nodeId })}`, statsSchema),
@@ -102,10 +128,16 @@ export function createGatewayClient(options: {
     },
     saveBenchmark: async ({ nodeId, model, tokensPerSecond }) => {
       const body = { node_id: nodeId, model_name: model, tokens_per_second: tokensPerSecond }
-      await send('POST', '/v1/node/benchmark', okSchema, body)
+      await send('POST', '/v1/node/benchmark', okSchema, { body })
     },
     close: () => send.close(),
   }
+}
+
+type SendOptions = {
+  readonly body?: object
+  /** Longest answer that is read. */
+  readonly bytesMax?: number
 }
 
 type Send = {
@@ -113,7 +145,7 @@ type Send = {
     method: 'GET' | 'POST',
     path: string,
     schema: Schema,
-    body?: object,
+    options?: SendOptions,
   ): Promise<z.output<Schema>>
   close(): Promise<void>
 }
@@ -136,7 +168,7 @@ function createSend(origin: string, prefix: string, apiKey: string): Send {
     method: 'GET' | 'POST',
     path: string,
     schema: Schema,
-    body?: object,
+    { body, bytesMax = GATEWAY_LIMITS.bodyBytesMax }: SendOptions = {},
   ): Promise<z.output<Schema>> => {
     const reply = await pool
       .request({
@@ -146,7 +178,10 @@ function createSend(origin: string, prefix: string, apiKey: string): Send {
         body: body === undefined ? null : JSON.stringify(body),
         signal: AbortSignal.timeout(GATEWAY_LIMITS.timeoutMs),
       })
-      .then(async (answer) => ({ status: answer.statusCode, text: await readText(answer.body) }))
+      .then(async (answer) => ({
+        status: answer.statusCode,
+        text: await readText(answer.body, bytesMax),
+      }))
       .catch((error: unknown) => refuseFault(origin, error))
     return parseReply(reply, schema)
   }
@@ -195,13 +230,12 @@ function refuseFault(origin: string, error: unknown): never {
   )
 }
 
-async function readText(body: AsyncIterable<Uint8Array>): Promise<string> {
+async function readText(body: AsyncIterable<Uint8Array>, bytesMax: number): Promise<string> {
   const parts: Uint8Array[] = []
   let size = 0
   for await (const part of body) {
     size += part.length
-    if (size > GATEWAY_LIMITS.bodyBytesMax)
-      throw new GatewayError(`expected an answer of at most ${GATEWAY_LIMITS.bodyBytesMax} bytes`)
+    if (size > bytesMax) throw new GatewayError(`expected an answer of at most ${bytesMax} bytes`)
     parts.push(part)
   }
   return Buffer.concat(parts).toString('utf8')

@@ -120,7 +120,10 @@ async function ensureBenchmark(
 ): Promise<string | null> {
   const { gateway, nodeId, backend, plan, tokensPerSecondMin, onProgress, now, log } = options
   const stored = await gateway.findBenchmark(nodeId, model)
-  if (stored !== null && stored >= tokensPerSecondMin) return null
+  if (stored !== null && stored >= tokensPerSecondMin) {
+    log.info({ model, tokens_per_second: stored }, 'benchmark known')
+    return null
+  }
   log.info({ model, duration_ms: plan.durationMs }, 'benchmark begins')
   const { single, total } = await runBenchmark(backend, model, {
     plan,

@@ -55,13 +55,15 @@ export type ProcessLogger = Logger & { readonly lines: () => LineWriterStatus }
 
 /**
  * Logger of a process, on standard error: readable on a terminal, else a JSON object a line. A
- * terminal gets these too where pino-pretty, an optional package, is not installed. Who does not
- * read, and a full disk, hold nothing up: lines wait, up to a bound, then they are dropped, which a
- * line says later.
+ * terminal gets what `describeLine` makes of each JSON line, by default pino-pretty, an optional
+ * package, and JSON where that is not installed. Who does not read, and a full disk, hold nothing
+ * up: lines wait, up to a bound, then they are dropped, which a line says later.
  */
-export async function openProcessLogger(level: LevelWithSilent): Promise<ProcessLogger> {
-  const pretty = isatty(2) ? await import('pino-pretty').catch(() => null) : null
-  const format = pretty?.prettyFactory({ translateTime: 'SYS:HH:MM:ss.l' })
+export async function openProcessLogger(
+  level: LevelWithSilent,
+  describeLine: ((line: string) => string) | null = null,
+): Promise<ProcessLogger> {
+  const format = isatty(2) ? (describeLine ?? (await loadPretty())) : null
   const writer = openStandardError({
     describeDropped: (lines) => {
       const time = new Date().toISOString()
@@ -71,6 +73,12 @@ export async function openProcessLogger(level: LevelWithSilent): Promise<Process
   })
   const write = (line: string) => writer.write(format?.(line) ?? line)
   return Object.assign(createLogger({ level, destination: { write } }), { lines: writer.status })
+}
+
+/** Null where pino-pretty is not installed. */
+async function loadPretty(): Promise<((line: string) => string) | null> {
+  const pretty = await import('pino-pretty').catch(() => null)
+  return pretty?.prettyFactory({ translateTime: 'SYS:HH:MM:ss.l' }) ?? null
 }
 
 /** Members whose values never reach a log, compared without case, `_` and `-`. */

@@ -1,8 +1,18 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { rm } from 'node:fs/promises'
+import { join } from 'node:path'
 import OpenAI from 'openai'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { listTree, nameProcess } from '../bench/processes.ts'
 import { type Affidavit, makeDataFolder, startAffidavit } from '../support/affidavit.ts'
+import { childEnvironment } from '../support/child-environment.ts'
 import { runCli } from '../support/run-cli.ts'
+import { answerWith, startScriptedBackend } from '../support/scripted-backend.ts'
+
+const MAIN = join(import.meta.dirname, '../../src/cli/main.ts')
+
+type Members = Readonly<Record<string, unknown>>
 
 let service: Affidavit
 let dataFolder = ''
@@ -70,6 +80,45 @@ describe('npm start', () => {
         { timeout: 30_000 },
       )
       .toBeGreaterThan(3)
+  })
+
+  it('a second machine contributes by one command, and its node is listed by its name', async () => {
+    const backend = await startScriptedBackend(answerWith('a', 'b'))
+    const variables = {
+      AFFIDAVIT_URL: service.url,
+      AFFIDAVIT_API_KEY: service.apiKey,
+      NODES_FILE: join(dataFolder, 'nodes.json'),
+      NODE_NAME: 'second machine',
+    }
+    const listNodes = async () => {
+      const { stdout } = await runCli(['node', 'list', '--json'], { variables })
+      return (JSON.parse(stdout) as Members[]).filter(
+        (node) => node.name_alias === 'second machine',
+      )
+    }
+    const runUntilConnected = async () => {
+      const run = spawn(process.execPath, [MAIN, 'node', 'run'], {
+        env: { ...childEnvironment(), ...variables, BACKEND_URL: backend.url, BENCHMARK_MS: '100' },
+        stdio: 'ignore',
+      })
+      try {
+        await expect.poll(listNodes).toMatchObject([{ is_connected: true }])
+      } finally {
+        run.kill('SIGTERM')
+      }
+      expect((await once(run, 'close'))[0]).toBe(0)
+    }
+    try {
+      await runUntilConnected()
+      await rm(variables.NODES_FILE)
+      await expect.poll(listNodes).toMatchObject([{ is_connected: false }])
+      await runUntilConnected()
+      expect(await listNodes()).toHaveLength(1)
+      const status = await runCli(['node', 'status'], { variables })
+      expect(status.stdout).toMatch(/^Name +second machine$/m)
+    } finally {
+      await backend.stop()
+    }
   })
 
   it('the service serves again after its agent was killed', async () => {

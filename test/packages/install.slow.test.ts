@@ -387,12 +387,12 @@ describe('affidavit-node, installed in an empty folder', () => {
     const run = (...words: readonly string[]) => runIn(agent, 'affidavit-node', ...words)
     expect(await run('--version')).toEqual({ code: 0, stdout: `${version}\n`, stderr: '' })
     const { stdout } = await run('--help')
-    for (const command of ['run', 'create', 'status', 'stats', 'benchmark', 'completions'])
+    for (const command of ['run', 'list', 'create', 'status', 'stats', 'benchmark', 'completions'])
       expect(stdout).toMatch(new RegExp(`^  ${command} `, 'm'))
     const refused = await run('run')
     expect([refused.code, refused.stderr]).toEqual([
       2,
-      expect.stringContaining('NODE_ID: expected'),
+      expect.stringContaining('AFFIDAVIT_API_KEY: expected'),
     ])
     expect((await run('completions', '--help')).stdout).toContain(
       '<(affidavit-node completions bash)',
@@ -401,7 +401,7 @@ describe('affidavit-node, installed in an empty folder', () => {
     expect((await runIn(agent, 'bash', '-c', bash)).stdout).toBe('status stats\n')
   })
 
-  it('the installed affidavit-node serves a backend, sends traces and ends in good order', async () => {
+  it('the installed affidavit-node makes its node, serves a backend, sends traces and ends in good order', async () => {
     const gateway = await startScriptedNodeGateway()
     const backend = await startScriptedBackend(answerWith('a', 'b'))
     const collector = await startOtlpCollector()
@@ -409,7 +409,8 @@ describe('affidavit-node, installed in an empty folder', () => {
       AFFIDAVIT_URL: gateway.url,
       AFFIDAVIT_API_KEY: NODE_KEY,
       BACKEND_URL: backend.url,
-      NODE_ID,
+      NODES_FILE: join(agent.folder, 'nodes.json'),
+      NODE_NAME: 'installed',
       BENCHMARK_MS: '100',
       OTEL_EXPORTER_OTLP_ENDPOINT: collector.url,
     }
@@ -426,6 +427,8 @@ describe('affidavit-node, installed in an empty folder', () => {
     const ended = once(child, 'close')
     try {
       await expect.poll(() => gateway.nodes.length).toBe(1)
+      expect(gateway.nodes[0]?.headers['node-id']).toBe(NODE_ID)
+      expect(readFileSync(variables.NODES_FILE, 'utf8')).toContain(NODE_ID)
       const request = { model: 'model-a', messages: [{ role: 'user', content: 'hello' }] }
       const traceparent = `00-${'ab'.repeat(16)}-${'cd'.repeat(8)}-01`
       gateway.nodes[0]?.send({ id: 'r1', model: 'model-a', traceparent, chat_request: request })

@@ -43,7 +43,11 @@ export type ScriptedNodeGateway = {
   /** What is known of nodes and benchmarks; a test may change it. */
   readonly known: {
     node: Members | null
+    /** What the node has served. */
+    stats: Members
     readonly benchmarks: Map<string, number>
+    /** The account's nodes, as they are listed: those that were made, and what a test adds. */
+    readonly listed: Members[]
     /** When set, every REST call is answered so. */
     refusal: { readonly status: number; readonly text: string } | null
     /** Called with each node that dials in, before anything else. */
@@ -64,7 +68,9 @@ export async function startScriptedNodeGateway(port = 0): Promise<ScriptedNodeGa
   const nodes: NodeSocket[] = []
   const known: ScriptedNodeGateway['known'] = {
     node: { node_id: NODE_ID, name_alias: 'one', status: 'Stopped', cpu_model: 'known' },
+    stats: { requests_served: 7, completed_inferences: [] },
     benchmarks: new Map(),
+    listed: [],
     refusal: null,
     onNode: () => undefined,
   }
@@ -135,11 +141,15 @@ function answer(
       response: 'NOK',
       error: { status_code: 401, code: 'invalid_credentials', message: 'This key is not valid' },
     })
-  else if (route === 'POST /v1/dashboard/node') send(200, { response: 'OK', node_id: NODE_ID })
+  else if (route === 'POST /v1/dashboard/node') {
+    const made = known.listed.length
+    const nodeId = made === 0 ? NODE_ID : `${NODE_ID}_${made}`
+    known.listed.push({ node_id: nodeId, name_alias: body?.node_name, is_archived: false })
+    send(200, { response: 'OK', node_id: nodeId })
+  } else if (route === 'GET /v1/dashboard/nodes') send(200, { response: 'OK', nodes: known.listed })
   else if (known.node === null) send(404, notFound)
   else if (route === 'GET /v1/node/info') send(200, known.node)
-  else if (route === 'GET /v1/node/stats')
-    send(200, { requests_served: 7, completed_inferences: [] })
+  else if (route === 'GET /v1/node/stats') send(200, known.stats)
   else if (route === 'GET /v1/node/benchmark') {
     const model = url.searchParams.get('model') ?? ''
     const speed = known.benchmarks.get(model)

@@ -1,8 +1,8 @@
 import type { Command } from 'commander'
-import type { NodeOptions } from '../node-actions.ts'
+import type { NodeOptions } from '../node/node-actions.ts'
 import { addKeyOption, collectText } from '../options.ts'
 
-/** Adds `node run | create | status | stats | benchmark`, for whoever contributes a machine. */
+/** Adds `node run | list | create | status | stats | benchmark`, for owners of machines. */
 export function registerNode(program: Command): void {
   registerNodeCommands(
     program
@@ -12,30 +12,35 @@ export function registerNode(program: Command): void {
   )
 }
 
-/** Adds `run | create | status | stats | benchmark` to a command, or to a program of its own. */
+/** Adds `run | list | create | status | stats | benchmark` to a command or a program. */
 export function registerNodeCommands(node: Command): void {
-  addBackendOptions(addNodeIdOption(addAccessOptions(node.command('run'))))
+  addBackendOptions(addNodeOptions(addAccessOptions(node.command('run'))))
     .description(
-      'serve the models of a local inference server; SIGTERM finishes what runs, then ends',
+      "serve the models of a local inference server as this machine's node, and make that node at first; SIGTERM finishes what runs, then ends",
     )
     .option(
       '--type <type>',
       'LLM chats, DIFFUSION makes images with one model (NODE_TYPE; default LLM)',
     )
     .action((options: NodeOptions) => act((node) => node.run(options)))
+  addAccessOptions(node.command('list'))
+    .description("list the account's nodes")
+    .option('--all', 'archived nodes, too')
+    .option('--json', 'print one JSON array')
+    .action((options: NodeOptions) => act((node) => node.list(options)))
   addAccessOptions(node.command('create'))
     .description('make a node; its id is printed on standard output')
     .argument('<name>', 'name of the node, 3 to 40 characters')
     .action((name: string, options: NodeOptions) => act((node) => node.create(name, options)))
-  addNodeIdOption(addAccessOptions(node.command('status')))
+  addNodeOptions(addAccessOptions(node.command('status')))
     .description('show what the gateway knows of a node')
     .option('--json', 'print one JSON object')
     .action((options: NodeOptions) => act((node) => node.showStatus(options)))
-  addNodeIdOption(addAccessOptions(node.command('stats')))
+  addNodeOptions(addAccessOptions(node.command('stats')))
     .description('show what a node has served')
     .option('--json', 'print one JSON object')
     .action((options: NodeOptions) => act((node) => node.showStats(options)))
-  addBackendOptions(addNodeIdOption(addAccessOptions(node.command('benchmark'))))
+  addBackendOptions(addNodeOptions(addAccessOptions(node.command('benchmark'))))
     .description('measure the tokens per second of a local inference server')
     .option('--save', 'tell the gateway, for the node')
     .option('--json', 'print one JSON object')
@@ -44,9 +49,9 @@ export function registerNodeCommands(node: Command): void {
 
 /** Loaded where it is used, as the agent is: other commands start without them. */
 async function act(
-  action: (node: typeof import('../node-actions.ts')) => Promise<void>,
+  action: (node: typeof import('../node/node-actions.ts')) => Promise<void>,
 ): Promise<void> {
-  const node = await import('../node-actions.ts')
+  const node = await import('../node/node-actions.ts')
   await node.explain(() => action(node))
 }
 
@@ -57,9 +62,11 @@ function addAccessOptions(command: Command): Command {
   )
 }
 
-/** Adds the option that says which node. */
-function addNodeIdOption(command: Command): Command {
-  return command.option('--node-id <id>', 'the node (NODE_ID)')
+/** Adds the options that say which node. */
+function addNodeOptions(command: Command): Command {
+  return command
+    .option('--name <name>', "the node's name (NODE_NAME; default: this machine's host name)")
+    .option('--node-id <id>', "the node's id, in place of its name (NODE_ID)")
 }
 
 /** Adds the options that say which backend, which of its models, and how long to measure them. */

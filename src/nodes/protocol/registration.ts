@@ -14,8 +14,8 @@ import {
  */
 
 /** Interface facts: what a name may be when it is changed. A new node's is bounded alike. */
-const NODE_NAME_LENGTH_MIN = 3
-const NODE_NAME_LENGTH_MAX = 40
+export const NODE_NAME_LENGTH_MIN = 3
+export const NODE_NAME_LENGTH_MAX = 40
 
 /**
  * Not bounded by the interface. A node id has at most 44 characters; more is let through, and is

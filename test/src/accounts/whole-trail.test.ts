@@ -139,6 +139,7 @@ const OTHERS: Readonly<Record<string, string>> = {
         'audit',
         'evidence',
         'attestation',
+        'node list',
         'node status',
         'node stats',
         'usage',

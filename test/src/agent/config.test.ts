@@ -1,6 +1,14 @@
+import { homedir, hostname } from 'node:os'
+import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import manifest from '../../../package.json' with { type: 'json' }
-import { readAgentConfig, readBenchmarkConfig, readNodeAccess } from '../../../src/agent/config.ts'
+import {
+  nameOfMachine,
+  readAgentConfig,
+  readBenchmarkConfig,
+  readNodeAccess,
+  readRunConfig,
+} from '../../../src/agent/config.ts'
 import { ConfigurationError } from '../../../src/runtime/read-settings.ts'
 import { VERSION } from '../../../src/runtime/version.ts'
 
@@ -88,6 +96,50 @@ describe('readAgentConfig', () => {
 
   it('readAgentConfig asks for neither key nor node to measure a backend', () => {
     expect(readBenchmarkConfig({}, {}).durationMs).toBe(60_000)
+  })
+})
+
+describe('readRunConfig', () => {
+  const KEY = { AFFIDAVIT_API_KEY: 'key' }
+
+  it('readRunConfig needs no node id: the node has a name, and a file keeps its id', () => {
+    const { nodeId, nodeName, nodesFile } = readRunConfig({}, KEY)
+    expect([nodeId, nodeName]).toEqual([null, nameOfMachine(hostname())])
+    expect(nodesFile).toBe(join(homedir(), '.local/state/affidavit/nodes.json'))
+  })
+
+  it('readRunConfig takes the name, the file and the folder for state that are set', () => {
+    const placed = { ...KEY, XDG_STATE_HOME: '/state', NODE_NAME: 'gpu 1' }
+    expect(readRunConfig({}, placed)).toMatchObject({
+      nodeName: 'gpu 1',
+      nodesFile: '/state/affidavit/nodes.json',
+    })
+    const named = { ...placed, NODES_FILE: '/nodes.json', NODE_ID: 'a_b' }
+    expect(readRunConfig({ NODE_NAME: 'gpu 2' }, named)).toMatchObject({
+      nodeId: 'a_b',
+      nodeName: 'gpu 2',
+      nodesFile: '/nodes.json',
+    })
+    // A relative one counts as unset (XDG Base Directory Specification).
+    const relative = readRunConfig({}, { ...KEY, XDG_STATE_HOME: 'state' })
+    expect(relative.nodesFile).toBe(readRunConfig({}, KEY).nodesFile)
+  })
+
+  it.each(['ab', 'a'.repeat(41), '   ', 'a\u0007bc'])(
+    'readRunConfig refuses the name %j, as the gateway does',
+    (name) => {
+      expect(() => readRunConfig({ NODE_NAME: name }, KEY)).toThrow('NODE_NAME: expected 3 to 40')
+    },
+  )
+
+  it.each([
+    ['gpu-box.example.org', 'gpu-box.example.org'],
+    ['pc', 'node-pc'],
+    ['', 'node-'],
+    ['a'.repeat(64), 'a'.repeat(40)],
+  ])('the machine %j has a node whose name fits: %s', (host, name) => {
+    expect(nameOfMachine(host)).toBe(name)
+    expect(readRunConfig({ NODE_NAME: name }, KEY).nodeName).toBe(name)
   })
 })
 

@@ -1,8 +1,12 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { mkdtemp, readFile, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { stripVTControlCharacters } from 'node:util'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { childEnvironment } from '../../../support/child-environment.ts'
+import { needProgram } from '../../../support/needs.ts'
 import { runCli } from '../../../support/run-cli.ts'
 import { runCommandWith } from '../../../support/run-command.ts'
 import {
@@ -18,6 +22,9 @@ import {
 } from '../../../support/scripted-node-gateway.ts'
 
 const MAIN = join(import.meta.dirname, '../../../../src/cli/main.ts')
+
+/** A node as it is listed. */
+const STOPPED = { node_id: NODE_ID, name_alias: 'gpu-1', status: 'Stopped', is_connected: false }
 
 let gateway: ScriptedNodeGateway
 let backend: ScriptedBackend
@@ -50,31 +57,130 @@ describe('affidavit node', () => {
 
   it('the node command shows what the gateway knows of a node, for people and for programs', async () => {
     gateway.known.node = {
-      ...{
-        node_id: NODE_ID,
-        name_alias: 'my\u001b[31m node',
-        status: 'Running',
-        run_duration_seconds: 3725,
-      },
-      ...{ vram: null, node_created_at: 1_700_000_000 },
+      node_id: NODE_ID,
+      name_alias: 'my\u001b[31m node',
+      status: 'Running',
+      gpu_model: null,
+      vram: 24_576,
+      gpu_count: 1,
+      cpu_count: 16,
+      ram: 64_205,
+      power_limit: 450,
+      network_download_speed: 1000,
+      run_duration_seconds: 3725,
+      node_created_at: 1_700_000_000,
+      another_member: 7,
     }
     const shown = await node('status')
     expect(shown.code).toBe(0)
     expect(shown.stdout.split('\n')).toEqual([
-      `node_id               ${NODE_ID}`,
-      'name_alias            my\\u{1b}[31m node',
-      'status                Running',
-      'run_duration_seconds  1 h 2 min',
-      'vram                  -',
-      'node_created_at       2023-11-14 22:13:20 UTC',
+      `Node id                  ${NODE_ID}`,
+      'Name                     my\\u{1b}[31m node',
+      'State                    Running',
+      'GPU                      -',
+      'GPU memory               24 GiB',
+      'Number of GPUs           1 GPU',
+      'Processor cores          16 cores',
+      'Memory                   62.7 GiB',
+      'GPU power limit          450 W',
+      'Network card, receiving  1,000 Mbit/s',
+      'Connected for            1 h 2 min',
+      'Made at                  2023-11-14 22:13:20 UTC',
+      'another_member           7',
       '',
     ])
     expect(JSON.parse((await node('status', '--json')).stdout)).toEqual(gateway.known.node)
   })
 
-  it('the node command shows what a node has served', async () => {
-    expect((await node('stats')).stdout).toMatch(/^requests_served +7$/m)
-    expect(JSON.parse((await node('stats', '--json')).stdout)).toMatchObject({ requests_served: 7 })
+  it('the node command shows what a node has served, each figure with its unit', async () => {
+    gateway.known.stats = {
+      requests_served: 1207,
+      requests_served_day: 1,
+      average_time_to_first_token: 0.4123,
+      benchmark_tokens_per_second: 84.53,
+      benchmark_model_name: 'model-a',
+      benchmark_created_at: 1_700_000_000,
+      completed_inferences: [
+        {
+          model_name: 'model-a',
+          prompt_tokens: 12,
+          completion_tokens: 1,
+          total_tokens: 13,
+          created_at: 1_700_000_000,
+        },
+      ],
+    }
+    const lines = (await node('stats')).stdout.replaceAll(/ {2,}/g, '  ').split('\n')
+    expect(lines).toEqual([
+      'Served  1,207 requests',
+      'Served in the last 24 hours  1 request',
+      'Time to the first token, average of the last 24 hours  412 ms',
+      'Newest benchmark  84.5 tokens/s',
+      'Newest benchmark, model  model-a',
+      'Newest benchmark, made at  2023-11-14 22:13:20 UTC',
+      'Last answers  1 answer',
+      '  model-a, 12 prompt tokens, 1 answer token, 13 tokens in all, 2023-11-14 22:13:20 UTC',
+      '',
+    ])
+    expect(JSON.parse((await node('stats', '--json')).stdout)).toEqual(gateway.known.stats)
+  })
+
+  it("the node command lists the account's nodes, archived nodes only when asked to", async () => {
+    const listed = { ...STOPPED, requests_served: 3, requests_served_day: 2 }
+    gateway.known.listed.push(
+      {
+        ...listed,
+        status: 'Running',
+        is_connected: true,
+        run_duration_seconds: 60,
+        models: [{ model_name: 'model-a', tokens_per_second: 84.53 }],
+      },
+      { ...listed, node_id: 'b', name_alias: 'gpu-\u001b[31m2', benchmark_tokens_per_second: 9 },
+      { ...listed, node_id: 'c', is_archived: true },
+    )
+    const shown = await node('list')
+    expect([shown.code, shown.stderr]).toEqual([0, ''])
+    expect(shown.stdout.split('\n').map((line) => line.split(/ {2,}/))).toEqual([
+      ['NAME', 'ID', 'CONNECTED', 'STATE', 'SERVED', 'LAST 24 HOURS', 'MODELS'],
+      [
+        'gpu-1',
+        NODE_ID,
+        'for 1 min',
+        'Running',
+        '3 requests',
+        '2 requests',
+        'model-a (84.5 tokens/s)',
+      ],
+      [
+        'gpu-\\u{1b}[31m2',
+        'b',
+        'no',
+        'Stopped',
+        '3 requests',
+        '2 requests',
+        'none now; measured at 9 tokens/s',
+      ],
+      [''],
+    ])
+    const all = await node('list', '--all')
+    expect(all.stdout).toMatch(/^gpu-1 +c +no +Archived/m)
+    expect(JSON.parse((await node('list', '--json')).stdout)).toEqual(
+      gateway.known.listed.slice(0, 2),
+    )
+  })
+
+  it('the node command asks about the node of its name when no id is set', async () => {
+    const { NODE_ID: _, ...others } = variables
+    variables = { ...others, NODES_FILE: '/nowhere/nodes.json', NODE_NAME: 'gpu-1' }
+    expect((await node('status')).stderr).toContain('no node called gpu-1')
+    gateway.known.listed.push({ ...STOPPED, node_id: 'found_by_name' })
+    expect((await node('status')).code).toBe(0)
+    expect((await node('stats')).code).toBe(0)
+    expect((await node('benchmark', '--save')).code).toBe(0)
+    const paths = gateway.calls.map(({ path }) => path)
+    expect(paths).toContain('/v1/node/info?node_id=found_by_name')
+    expect(paths).toContain('/v1/node/stats?node_id=found_by_name')
+    expect((await node('status', '--name', 'gpu-2')).stderr).toContain('no node called gpu-2')
   })
 
   it('the node command measures a backend, and tells the gateway when asked to', async () => {
@@ -84,7 +190,9 @@ describe('affidavit node', () => {
     expect(single).toBeGreaterThan(0)
     expect(total).toBeGreaterThan(0)
     expect(gateway.calls).toEqual([])
-    expect((await node('benchmark', '--save')).stdout).toMatch(/^model-a +[\d.]+ tokens\/s, /)
+    expect((await node('benchmark', '--save')).stdout).toMatch(
+      /^MODEL +8 REQUESTS AT ONCE +ONE REQUEST\nmodel-a +[\d.,]+ tokens\/s +[\d.,]+ tokens\/s\n$/,
+    )
     expect(gateway.known.benchmarks.get('model-a')).toBeGreaterThan(0)
   })
 
@@ -124,9 +232,11 @@ describe('affidavit node', () => {
       'nonsense',
       '--benchmark-ms',
       '1',
+      '--name',
+      'ab',
     )
     expect(code).toBe(2)
-    for (const name of ['AFFIDAVIT_URL', 'AFFIDAVIT_API_KEY', 'NODE_ID', 'BENCHMARK_MS'])
+    for (const name of ['AFFIDAVIT_URL', 'AFFIDAVIT_API_KEY', 'NODE_NAME', 'BENCHMARK_MS'])
       expect(stderr).toContain(`${name}: expected`)
   })
 
@@ -136,23 +246,41 @@ describe('affidavit node', () => {
 })
 
 describe('affidavit node run', () => {
-  let child: ChildProcess | null = null
-  afterEach(() => {
-    child?.kill('SIGKILL')
+  const children: ChildProcess[] = []
+  let folder = ''
+  beforeEach(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'affidavit-test-'))
   })
+  afterEach(async () => {
+    for (const child of children.splice(0)) child.kill('SIGKILL')
+    await rm(folder, { recursive: true })
+  })
+
+  /** Starts a program; `output` gives what it wrote so far, on both streams. */
+  function start(program: string, words: readonly string[]) {
+    const child = spawn(program, words, {
+      env: { ...childEnvironment(), ...variables },
+      stdio: ['ignore', 'pipe', 'pipe'],
+    })
+    children.push(child)
+    let output = ''
+    for (const stream of [child.stdout, child.stderr])
+      stream.setEncoding('utf8').on('data', (text: string) => {
+        output += text
+      })
+    return { child, output: () => output }
+  }
+
+  /** Sets out without a node id: the file of nodes is in the folder of the test. */
+  function forgetNode(): void {
+    const { NODE_ID: _, ...others } = variables
+    variables = { ...others, XDG_STATE_HOME: folder, NODE_NAME: 'gpu-1' }
+  }
 
   it.each(['SIGTERM', 'SIGINT'] as const)(
     'an agent that node run started serves until %s, and exits 0',
     async (signal) => {
-      child = spawn(process.execPath, [MAIN, 'node', 'run'], {
-        env: { ...childEnvironment(), ...variables },
-        stdio: ['ignore', 'pipe', 'pipe'],
-      })
-      let output = ''
-      for (const stream of [child.stdout, child.stderr])
-        stream?.setEncoding('utf8').on('data', (text: string) => {
-          output += text
-        })
+      const { child, output } = start(process.execPath, [MAIN, 'node', 'run'])
       await expect.poll(() => gateway.nodes.length).toBe(1)
       const request = { model: 'model-a', messages: [{ role: 'user', content: 'planted-prompt' }] }
       gateway.nodes[0]?.send({ id: 'r1', model: 'model-a', chat_request: request })
@@ -161,8 +289,57 @@ describe('affidavit node run', () => {
       const [code] = await once(child, 'close')
       expect(code).toBe(0)
       expect(await gateway.nodes[0]?.closed).toBe(1000)
-      expect(output).toContain('connected')
-      expect(output).not.toMatch(/planted/)
+      expect(output()).toContain('connected')
+      expect(output()).not.toMatch(/planted/)
+    },
+  )
+
+  it('node run makes its node, serves as the same node when it runs again, and logs JSON lines', async () => {
+    forgetNode()
+    for (const run of [1, 2]) {
+      const { child, output } = start(process.execPath, [MAIN, 'node', 'run'])
+      await expect.poll(() => gateway.nodes.length).toBe(run)
+      child.kill('SIGTERM')
+      await once(child, 'close')
+      const messages = output().trim().split('\n')
+      expect(messages.map((line) => JSON.parse(line).msg)).toContain('connected')
+    }
+    expect(gateway.nodes.map(({ headers }) => headers['node-id'])).toEqual([NODE_ID, NODE_ID])
+    expect(gateway.calls.filter(({ path }) => path === '/v1/dashboard/node')).toHaveLength(1)
+    expect(await readFile(join(folder, 'affidavit/nodes.json'), 'utf8')).toContain(NODE_ID)
+  })
+
+  const script = needProgram('script')
+  it.skipIf(!script.isMet)(
+    script.title('node run shows a bar and sentences on a terminal, and no JSON'),
+    async () => {
+      forgetNode()
+      variables = { ...variables, BENCHMARK_MS: '500' }
+      const command = `exec '${process.execPath}' '${MAIN}' node run`
+      const { child, output } = start('script', [
+        '--quiet',
+        '--return',
+        '--command',
+        command,
+        '/dev/null',
+      ])
+      await expect.poll(() => gateway.nodes.length).toBe(1)
+      await expect.poll(output).toContain('Ready')
+      gateway.nodes[0]?.close(1012, 'restarting')
+      await expect.poll(() => gateway.nodes.length).toBe(2)
+      child.kill('SIGTERM')
+      await once(child, 'close')
+      const shown = stripVTControlCharacters(output())
+      expect(shown).toContain(`Made node gpu-1 (${NODE_ID}).`)
+      expect(shown).toMatch(/benchmark model-a \[.+\] \d+% /)
+      expect(shown).toMatch(/\d\d:\d\d:\d\d {2}model-a: [\d.,]+ tokens\/s, /)
+      expect(shown).toMatch(
+        new RegExp(
+          `Connected to ${gateway.url} as node gpu-1. Ready, serving model-a \\(.+ tokens/s\\).`,
+        ),
+      )
+      expect(shown).toMatch(/Disconnected after .+ \(1012\): restarting. Trying again in /)
+      expect(shown).not.toContain('{')
     },
   )
 })

@@ -1,22 +1,30 @@
-import { printable } from '../../attestation/report/printable.ts'
-import { BackendError } from '../agent/backend-error.ts'
-import { type BenchmarkResult, runBenchmark } from '../agent/benchmark.ts'
+import { printable } from '../../../attestation/report/printable.ts'
+import { BackendError } from '../../agent/backend-error.ts'
+import { type BenchmarkResult, runBenchmark } from '../../agent/benchmark.ts'
 import {
   type GatewayAccess,
-  readAgentConfig,
   readBenchmarkConfig,
   readGatewayAccess,
   readNodeAccess,
-} from '../agent/config.ts'
-import { openBackend } from '../agent/find-backend.ts'
-import { createGatewayClient, type GatewayClient, GatewayError } from '../agent/gateway-client.ts'
-import type { ProgressBar } from '../agent/progress-bar.ts'
-import { AgentFailure, chooseModels } from '../agent/registration.ts'
-import { openProcessLogger } from '../observability/logger.ts'
-import type { Environment } from '../runtime/read-settings.ts'
-import { CliError } from './faults.ts'
-import { checkKeyOrigin } from './gateway-access.ts'
-import { jsonText } from './printable.ts'
+  readRunConfig,
+} from '../../agent/config.ts'
+import { openBackend } from '../../agent/find-backend.ts'
+import {
+  createGatewayClient,
+  type GatewayClient,
+  GatewayError,
+} from '../../agent/gateway-client.ts'
+import type { ProgressBar } from '../../agent/progress-bar.ts'
+import { AgentFailure, chooseModels } from '../../agent/registration.ts'
+import { openProcessLogger } from '../../observability/logger.ts'
+import type { Environment } from '../../runtime/read-settings.ts'
+import { CliError } from '../faults.ts'
+import { checkKeyOrigin } from '../gateway-access.ts'
+import { jsonText, textTable } from '../printable.ts'
+import { describeMembers, describeNodes, type Facts } from './describe-node.ts'
+import { speedText } from './figures.ts'
+import { findOwnNode, openOwnNode } from './own-node.ts'
+import { createRunLines } from './run-lines.ts'
 
 /**
  * Options of the `node` commands as commander gives them. Each stands for a variable of
@@ -26,11 +34,13 @@ export type NodeOptions = {
   readonly url?: string
   readonly key?: string
   readonly nodeId?: string
+  readonly name?: string
   readonly type?: string
   readonly backend?: string
   readonly model?: readonly string[]
   readonly benchmarkMs?: string
   readonly save?: boolean
+  readonly all?: boolean
   readonly json?: boolean
 }
 
@@ -49,14 +59,26 @@ export async function explain(action: () => Promise<void>): Promise<void> {
   }
 }
 
-/** Runs a node agent until it is told to end. */
+/**
+ * Runs a node agent until a signal ends it, for this machine's node, which is made when there is
+ * none. On a terminal its log is sentences, else JSON lines.
+ */
 export async function run(options: NodeOptions): Promise<void> {
-  const config = readAgentConfig(toAccessVariables(options))
-  const { runAgent } = await import('../agent/run-agent.ts')
-  const log = await openProcessLogger(config.logLevel)
+  const config = readRunConfig(toAccessVariables(options))
+  const { runAgent } = await import('../../agent/run-agent.ts')
   const bar = await openProgressBar()
+  const describeLine = createRunLines({
+    gatewayUrl: config.gatewayUrl,
+    nodeName: config.nodeId === null ? config.nodeName : null,
+  })
+  const log = await openProcessLogger(config.logLevel, (line) => {
+    // A line that is written after a bar would continue it.
+    bar.stop()
+    return describeLine(line)
+  })
   try {
-    await runAgent(config, { log, onBenchmarkProgress: bar.show })
+    const nodeId = await withGateway(config, (gateway) => openOwnNode(config, { gateway, log }))
+    await runAgent({ ...config, nodeId }, { log, onBenchmarkProgress: bar.show })
   } finally {
     bar.stop()
   }
@@ -64,7 +86,7 @@ export async function run(options: NodeOptions): Promise<void> {
 
 /** Loaded where it is used: not all of these show one. */
 async function openProgressBar(): Promise<ProgressBar> {
-  const { createProgressBar } = await import('../agent/progress-bar.ts')
+  const { createProgressBar } = await import('../../agent/progress-bar.ts')
   return createProgressBar(process.stderr)
 }
 
@@ -86,15 +108,23 @@ export function showStats(options: NodeOptions): Promise<void> {
   return show(options, (gateway, nodeId) => gateway.fetchStats(nodeId))
 }
 
-type Facts = Readonly<Record<string, unknown>>
+/** Lists the account's nodes. */
+export async function list(options: NodeOptions): Promise<void> {
+  const access = readGatewayAccess(toAccessVariables(options))
+  const nodes = await withGateway(access, (gateway) => gateway.listNodes())
+  const shown = nodes.filter((node) => options.all === true || node.is_archived !== true)
+  process.stdout.write(options.json ? jsonText(shown) : describeNodes(shown))
+}
 
 async function show(
   options: NodeOptions,
   fetch: (gateway: GatewayClient, nodeId: string) => Promise<Facts>,
 ): Promise<void> {
   const access = readNodeAccess(toAccessVariables(options))
-  const facts = await withGateway(access, (gateway) => fetch(gateway, access.nodeId))
-  process.stdout.write(options.json ? jsonText(facts) : printMembers(facts))
+  const facts = await withGateway(access, async (gateway) =>
+    fetch(gateway, await findOwnNode(access, gateway)),
+  )
+  process.stdout.write(options.json ? jsonText(facts) : describeMembers(facts))
 }
 
 async function fetchStatus(gateway: GatewayClient, nodeId: string): Promise<Facts> {
@@ -128,13 +158,18 @@ export async function benchmark(options: NodeOptions): Promise<void> {
     bar.stop()
     await backend.close()
   }
-  if (access !== null) await withGateway(access, (gateway) => save(gateway, access.nodeId, results))
+  if (access !== null)
+    await withGateway(access, async (gateway) =>
+      save(gateway, await findOwnNode(access, gateway), results),
+    )
   const rows = Object.entries(results).map(([model, { single, total }]) => [
     model,
-    `${total} tokens/s, ${single} for one request`,
+    speedText(total),
+    speedText(single),
   ])
+  const titles = ['MODEL', `${config.concurrency} REQUESTS AT ONCE`, 'ONE REQUEST']
   const shown = { tokens_per_second: results }
-  process.stdout.write(options.json ? jsonText(shown) : printMembers(Object.fromEntries(rows)))
+  process.stdout.write(options.json ? jsonText(shown) : textTable(titles, rows))
 }
 
 const NEVER = new AbortController().signal
@@ -168,6 +203,7 @@ function toVariables(options: NodeOptions): Environment {
     AFFIDAVIT_URL: options.url,
     AFFIDAVIT_API_KEY: options.key,
     NODE_ID: options.nodeId,
+    NODE_NAME: options.name,
     NODE_TYPE: options.type,
     BACKEND_URL: options.backend,
     NODE_MODELS: options.model?.join(','),
@@ -182,55 +218,4 @@ function toVariables(options: NodeOptions): Environment {
 function toAccessVariables(options: NodeOptions): Environment {
   checkKeyOrigin(options)
   return toVariables(options)
-}
-
-/**
- * Gives the members of an answer of the gateway for people, one a line, in its order. Names that
- * end in `_at` are Unix seconds, those in `_seconds` a length of time. Lists of objects follow, a
- * line each. All of it is text from outside.
- */
-function printMembers(members: Facts): string {
-  const entries = Object.entries(members)
-  const width = Math.max(0, ...entries.map(([name]) => printable(name).length))
-  const lines = entries.flatMap(([name, value]) => {
-    const label = printable(name).padEnd(width)
-    if (!Array.isArray(value)) return [`${label}  ${describeValue(name, value)}`]
-    return [`${label}  ${value.length}`, ...value.map((item) => `  ${describeItem(item)}`)]
-  })
-  return lines.map((line) => `${line}\n`).join('')
-}
-
-function describeValue(name: string, value: unknown): string {
-  if (value === null || value === undefined) return '-'
-  if (typeof value !== 'number')
-    return printable(typeof value === 'string' ? value : JSON.stringify(value))
-  if (name.endsWith('_at')) return value > 0 ? describeTime(value) : '-'
-  return name.endsWith('_seconds') ? describeLength(value) : String(value)
-}
-
-function describeItem(item: unknown): string {
-  if (typeof item !== 'object' || item === null) return printable(JSON.stringify(item))
-  return Object.entries(item)
-    .map(([name, value]) => `${printable(name)} ${describeValue(name, value)}`)
-    .join(', ')
-}
-
-/** Latest second that a Date can hold. */
-const TIME_MAX = 8_640_000_000_000
-
-function describeTime(seconds: number): string {
-  if (seconds > TIME_MAX) return String(seconds)
-  return `${new Date(seconds * 1000).toISOString().slice(0, 19).replace('T', ' ')} UTC`
-}
-
-function describeLength(seconds: number): string {
-  const whole = Math.floor(seconds)
-  const parts = [
-    [Math.floor(whole / 86_400), 'd'],
-    [Math.floor(whole / 3600) % 24, 'h'],
-    [Math.floor(whole / 60) % 60, 'min'],
-    [whole % 60, 's'],
-  ] as const
-  const shown = parts.filter(([count]) => count > 0).map(([count, unit]) => `${count} ${unit}`)
-  return shown.length === 0 ? '0 s' : shown.slice(0, 2).join(' ')
 }

@@ -1,0 +1,49 @@
+// Figures of nodes as people read them, each with its unit.
+
+/** `84.5 tokens/s`. */
+export function speedText(tokensPerSecond: number): string {
+  return `${decimals(tokensPerSecond, tokensPerSecond < 100 ? 1 : 0)} tokens/s`
+}
+
+/** `1 request`, `2,000 requests`; `noun` is the singular. */
+export function countText(count: number, noun: string): string {
+  return `${decimals(count, 0)} ${noun}${count === 1 ? '' : 's'}`
+}
+
+/** `24 GiB` of so many MiB. */
+export function memoryText(mebibytes: number): string {
+  return `${decimals(mebibytes / 1024, 1)} GiB`
+}
+
+/** `412 ms`, `1.2 s`, of milliseconds. */
+export function millisecondsText(ms: number): string {
+  return ms < 1_000 ? `${decimals(ms, 0)} ms` : `${decimals(ms / 1000, 1)} s`
+}
+
+/** `1 h 2 min` of seconds: the two largest units. */
+export function lengthText(seconds: number): string {
+  const whole = Math.floor(seconds)
+  const parts = [
+    [Math.floor(whole / 86_400), 'd'],
+    [Math.floor(whole / 3600) % 24, 'h'],
+    [Math.floor(whole / 60) % 60, 'min'],
+    [whole % 60, 's'],
+  ] as const
+  const shown = parts.filter(([count]) => count > 0).map(([count, unit]) => `${count} ${unit}`)
+  return shown.length === 0 ? '0 s' : shown.slice(0, 2).join(' ')
+}
+
+/** Latest second that a Date can hold. */
+const TIME_MAX = 8_640_000_000_000
+
+/** Day and time, UTC, of Unix seconds; a dash for 0. */
+export function timeText(seconds: number): string {
+  if (!(seconds > 0)) return '-'
+  if (seconds > TIME_MAX) return String(seconds)
+  return `${new Date(seconds * 1000).toISOString().slice(0, 19).replace('T', ' ')} UTC`
+}
+
+/** A number with commas between thousands and so many decimals at most. */
+export function decimals(value: number, maximumFractionDigits: number): string {
+  return value.toLocaleString('en', { maximumFractionDigits })
+}

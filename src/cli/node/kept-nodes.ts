@@ -1,0 +1,107 @@
+import { mkdir, readFile } from 'node:fs/promises'
+import { dirname } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { z } from 'zod'
+import { printable } from '../../../attestation/report/printable.ts'
+import { DataFolderInUse } from '../../storage/errors.ts'
+import { type FolderLock, lockFolder } from '../../storage/folder-lock.ts'
+import { CliError, EXIT_CODES } from '../faults.ts'
+import { writeFileWhole } from '../files.ts'
+
+/** Which node of which gateway. */
+type KeptName = { readonly gateway: string; readonly name: string }
+
+/** The ids of this machine's nodes, by gateway and name, in a file. Methods throw CliError. */
+export type KeptNodes = {
+  /** Null when the file has no node of this name, or does not exist. */
+  find(of: KeptName): Promise<string | null>
+  /** Writes the file whole. To be called under the lock alone. */
+  keep(of: KeptName, nodeId: string): Promise<void>
+  /** Runs something while no other process of this machine does so with this file. */
+  locked<Value>(run: () => Promise<Value>): Promise<Value>
+}
+
+const FORMAT = 'affidavit-nodes'
+
+const form = z.looseObject({
+  format: z.literal(FORMAT),
+  version: z.literal(1),
+  nodes: z.array(z.looseObject({ gateway: z.string(), name: z.string(), node_id: z.string() })),
+})
+
+type Entries = z.output<typeof form>['nodes']
+
+/** Gives the nodes that a file keeps. It need not exist yet; its owner alone can read it. */
+export function keptNodesIn(file: string): KeptNodes {
+  return {
+    async find({ gateway, name }) {
+      const entries = await readEntries(file)
+      return entries.find((entry) => isOf(entry, { gateway, name }))?.node_id ?? null
+    },
+    async keep(of, nodeId) {
+      const others = (await readEntries(file)).filter((entry) => !isOf(entry, of))
+      const nodes = [...others, { gateway: of.gateway, name: of.name, node_id: nodeId }]
+      const state = { format: FORMAT, version: 1, nodes }
+      await writeFileWhole(file, `${JSON.stringify(state, null, 2)}\n`)
+    },
+    async locked(run) {
+      const lock = await takeLock(file)
+      try {
+        return await run()
+      } finally {
+        await lock.release()
+      }
+    },
+  }
+}
+
+function isOf(entry: KeptName, { gateway, name }: KeptName): boolean {
+  return entry.gateway === gateway && entry.name === name
+}
+
+async function readEntries(file: string): Promise<Entries> {
+  const text = await readFile(file, 'utf8').catch((fault: NodeJS.ErrnoException) => {
+    if (fault.code === 'ENOENT') return null
+    throw new CliError(
+      `cannot read ${printable(file)}: ${fault.code ?? fault.message}. Let this user read it, or name another file with NODES_FILE`,
+      EXIT_CODES.unavailable,
+    )
+  })
+  if (text === null) return []
+  try {
+    return form.parse(JSON.parse(text)).nodes
+  } catch (fault) {
+    if (!(fault instanceof SyntaxError) && !(fault instanceof z.ZodError)) throw fault
+    throw new CliError(
+      `${printable(file)} is no file of nodes. Remove it: the node is then found again by its name`,
+    )
+  }
+}
+
+/** Longest that another start may take: it makes two calls of 30 s each at most. */
+const LOCK_TIMEOUT_MS = 60_000
+const LOCK_POLL_MS = 100
+
+async function takeLock(file: string): Promise<FolderLock> {
+  const folder = `${file}.lock`
+  try {
+    await mkdir(dirname(file), { recursive: true, mode: 0o700 })
+    await mkdir(folder, { recursive: true, mode: 0o700 })
+    const deadline = performance.now() + LOCK_TIMEOUT_MS
+    for (;;) {
+      const lock = await lockFolder(folder).catch((fault: unknown) => {
+        if (fault instanceof DataFolderInUse && performance.now() < deadline) return null
+        throw fault
+      })
+      if (lock !== null) return lock
+      await sleep(LOCK_POLL_MS)
+    }
+  } catch (fault) {
+    const reason = fault instanceof Error ? printable(fault.message) : 'unknown fault'
+    throw new CliError(
+      fault instanceof DataFolderInUse
+        ? `another program of this machine has held ${printable(folder)} for ${LOCK_TIMEOUT_MS / 1000} s: end it, then run this again`
+        : `cannot write ${printable(file)}: ${reason}. Name another file with NODES_FILE`,
+    )
+  }
+}
