@@ -7,6 +7,7 @@ import { bundlePackage } from './bundle.ts'
 import { formatNotices, listBundledPackages } from './bundled-packages.ts'
 import { PACKAGES, type PackageContents } from './contents.ts'
 import { type Declarations, declareModules } from './declarations.ts'
+import { isSameLock } from './lock-file.ts'
 import { type Project, rangesOf, readProject, writeManifest } from './manifest.ts'
 import {
   type BuildFacts,
@@ -112,6 +113,8 @@ async function readText(root: string, path: string): Promise<string> {
   return (await readFile(join(root, path), 'utf8')).replaceAll('\r\n', '\n')
 }
 
+const LOCK = 'package-lock.json'
+
 /** What is built by, beside the sources that are in the packages. */
 const BUILT_BY = [
   'packages',
@@ -119,7 +122,7 @@ const BUILT_BY = [
   'client',
   'LICENSE',
   'package.json',
-  'package-lock.json',
+  LOCK,
   'tsconfig.json',
 ]
 
@@ -142,11 +145,15 @@ async function readFacts(root: string, sources: readonly string[]): Promise<Buil
     ...TOOLS.map(async (name) => [name, await readVersion(root, name)] as const),
   ])
   const [commit = '', seconds = ''] = head.trim().split(' ')
+  // Two letters and a space stand before each path.
+  const changed = status.split('\0').flatMap((line) => (line === '' ? [] : [line.slice(3)]))
+  const isSame =
+    changed.includes(LOCK) &&
+    isSameLock(await git('show', `HEAD:./${LOCK}`), await readText(root, LOCK))
   return {
     commit,
     committedAtMs: Number(seconds) * 1000,
-    // Two letters and a space stand before each path.
-    uncommitted: status.split('\0').flatMap((line) => (line === '' ? [] : [line.slice(3)])),
+    uncommitted: changed.filter((path) => path !== LOCK || !isSame),
     tools: { node: process.versions.node, ...Object.fromEntries(tools) },
   }
 }

@@ -404,7 +404,8 @@ export async function compose(
         backendUrl: demoOrigin,
         dataFolder: config.dataFolder,
         drainMs: config.shutdownGraceMs,
-        logLevel: config.logLevel,
+        // What it does of itself is of no interest here; what goes wrong is.
+        logLevel: config.logLevel === 'info' ? 'warn' : config.logLevel,
         variables: config.agentVariables,
         isServed: () => nodes.dispatcher.models().length > 0,
       },

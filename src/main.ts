@@ -105,6 +105,7 @@ async function serve(config: GatewayConfig): Promise<void> {
   process.on('unhandledRejection', (error) => die('unhandled rejection', error))
   // Whoever read the banner may be gone (`npm start | head`): that is no reason to stop.
   process.stdout.on('error', () => undefined)
+  log.info({ data: config.dataFolder }, 'starting')
   const starting = compose(config, log)
   // One that comes while the parts start is heeded when they run: files may have changed since.
   onHangup(async () => {

@@ -69,8 +69,8 @@ export type RequestState = {
   failure: CallFailure | null
   /** What is noted of the call while it runs; null where nobody is told of it. */
   scope: CallScope | null
-  /** Asked by machines all day: logged at debug level when it went well. */
-  isProbe: boolean
+  /** As its route declares it. */
+  isRoutine: boolean
 }
 
 export type ApiContext = ParameterizedContext<RequestState, object>

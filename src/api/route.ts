@@ -63,6 +63,11 @@ type RouteDefinition<Params, Query, Headers, Body> = Declaration<Params, Query, 
   /** Bounds the calls of all routes that it is given to. A route with a body has one. */
   readonly admission?: Admission
   /**
+   * Whether machines call it all day: a call is then logged at debug level when it went well, and
+   * when it found nothing.
+   */
+  readonly isRoutine?: boolean
+  /**
    * Whether its calls end when their callers leave or the process stops, which waits for them until
    * then.
    */
@@ -137,7 +142,8 @@ export type Route = Declaration<unknown, unknown, unknown, unknown> & {
 export function defineRoute<Params, Query, Headers, Body>(
   definition: RouteDefinition<Params, Query, Headers, Body>,
 ): Route {
-  const { handler, raw, admission = UNBOUNDED, isAbortable = false, ...declared } = definition
+  const { handler, raw, admission = UNBOUNDED, ...more } = definition
+  const { isAbortable = false, isRoutine = false, ...declared } = more
   const { body, form } = declared
   if ((body ?? form) !== undefined && admission === UNBOUNDED)
     throw new TypeError(`expected an admission for the bodies of ${declared.path}`)
@@ -188,6 +194,7 @@ export function defineRoute<Params, Query, Headers, Body>(
   return {
     ...declared,
     async serve(context, server) {
+      context.state.isRoutine = isRoutine
       const { caller, client } = context.state
       const owner = caller?.accountId ?? clientGroupOf(client)
       const slot = server.memory.charge(admission, owner)

@@ -47,7 +47,7 @@ export function openRequest(options: {
       firstEventAtMs: null,
       failure: null,
       scope: null,
-      isProbe: false,
+      isRoutine: false,
     } as const
     context.state = { requestId, startedAtMs, client, ...unset }
     context.set('x-request-id', requestId)
@@ -113,7 +113,7 @@ function logRequest(
     isWhole: res.writableFinished,
   }
   if (Math.max(status, state.failure?.status ?? 0) >= 500) log.warn(line, 'request')
-  else if (state.isProbe && status < 400) log.debug(line, 'request')
+  else if (state.isRoutine && (status < 400 || status === 404)) log.debug(line, 'request')
   else log.info(line, 'request')
 }
 

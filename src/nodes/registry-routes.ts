@@ -62,6 +62,8 @@ export function nodeRoutes({
   readonly network: NetworkStats
 }): readonly Route[] {
   const node = { tag: 'Nodes', scope: 'nodes', errors: ['not_found'] } as const
+  /** What every agent asks at each start. */
+  const agent = { ...node, isRoutine: true }
   const admission = createAdmission({ callsMax: REGISTRY_CALLS_MAX, bytesMax: REGISTRY_BYTES_MAX })
   const bytesMax = NODE_BODY_BYTES_MAX
   const ok = { name: 'Done', schema: done }
@@ -72,7 +74,7 @@ export function nodeRoutes({
   }
   return [
     defineRoute({
-      ...node,
+      ...agent,
       method: 'GET',
       path: '/v1/node/info',
       summary: 'What a node is',
@@ -81,7 +83,7 @@ export function nodeRoutes({
       handler: (call) => nodes.info({ accountId: accountOf(call), nodeId: call.query.node_id }),
     }),
     defineRoute({
-      ...node,
+      ...agent,
       method: 'POST',
       path: '/v1/node/info',
       summary: "Report a node's hardware",
@@ -124,7 +126,7 @@ export function nodeRoutes({
         nodes.history({ accountId: caller().accountId, nodeId, hours }),
     }),
     defineRoute({
-      ...node,
+      ...agent,
       method: 'GET',
       path: '/v1/node/benchmark',
       summary: "A node's benchmark of a model",
@@ -136,7 +138,7 @@ export function nodeRoutes({
       },
     }),
     defineRoute({
-      ...node,
+      ...agent,
       method: 'POST',
       path: '/v1/node/benchmark',
       summary: 'Report a benchmark',

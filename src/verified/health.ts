@@ -155,17 +155,14 @@ export function healthRoutes(
     ...describe(report),
     ...(isStaging ? { staging: true } : {}),
   })
-  const probe = { method: 'GET', tag: 'Service', scope: 'public' } as const
+  const probe = { method: 'GET', tag: 'Service', scope: 'public', isRoutine: true } as const
   return [
     defineRoute({
       ...probe,
       path: '/healthz',
       summary: 'The process answers',
       reply: { name: 'Health', schema: health },
-      async handler({ context }) {
-        context.state.isProbe = true
-        return { status: 'ok' }
-      },
+      handler: async () => ({ status: 'ok' }),
     }),
     defineRoute({
       ...probe,
@@ -174,7 +171,6 @@ export function healthRoutes(
       reply: { name: 'Readiness', schema: ready },
       errors: ['not_ready'],
       async handler({ context }) {
-        context.state.isProbe = true
         const report = isDraining() ? withStop(await readiness.read()) : await readiness.read()
         if (report.failing.length === 0) return { status: 'ready', ...describeAll(report) }
         const error = new ApiError('not_ready', `Not ready: ${report.failing.join(', ')}`)
