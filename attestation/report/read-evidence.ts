@@ -17,6 +17,7 @@ import { printable } from './printable.ts'
 
 /** What is wrong with what somebody gave, where it is more than its form. */
 export type EvidenceCode =
+  | 'not_json' //          it is no JSON at all
   | 'not_evidence' //      it has not the form of anything that can be checked
   | 'request_missing' //   an answer, and no request that it answers
   | 'request_twice' //     a request beside a saved call, which has its own
@@ -73,7 +74,7 @@ export function readEvidence(
     const subject = readStream(input, readRequest(requestBody))
     return { kind: 'records', subjects: [{ ...subject, idempotent }] }
   }
-  const value = readJson(() => parseExactJson(input), 'the input')
+  const value = readJson(input, 'the input')
   if (!isJsonObject(value)) throw unfit('expected the input to be a JSON object')
   if (memberOf(value, 'format') === SAVED_PROOF_FORMAT && requestBody !== null) throw requestTwice()
   if (memberOf(value, 'format') === SAVED_PROOF_FORMAT) return readProof(value)
@@ -155,7 +156,7 @@ function readKeptAnswer(
 } {
   if (isEventStream(input))
     return { answer: { kind: 'stream', chunks: readChunks(input), idempotent }, request: null }
-  const answer = readJson(() => parseExactJson(input), 'the answer')
+  const answer = readJson(input, 'the answer')
   if (isJsonObject(answer) && memberOf(answer, 'format') === SAVED_PROOF_FORMAT)
     return parseProof(answer)
   if (!isJsonObject(answer) || memberOf(answer, 'choices') === undefined)
@@ -167,7 +168,7 @@ function readKeptAnswer(
 }
 
 function readKeptRequest(input: Uint8Array): Json {
-  return readJson(() => parseStrictJson(input), 'the request')
+  return readJson(input, 'the request', parseStrictJson)
 }
 
 function findSubjects(value: JsonObject, requestBody: Uint8Array | null): readonly Subject[] {
@@ -221,9 +222,7 @@ function readChunks(input: Uint8Array): readonly JsonObject[] {
     ({ message }) => message,
   )
   const encoder = new TextEncoder()
-  const chunks = texts.map((text) =>
-    readJson(() => parseExactJson(encoder.encode(text)), 'a chunk'),
-  )
+  const chunks = texts.map((text) => readJson(encoder.encode(text), 'a chunk'))
   if (!chunks.every(isJsonObject)) throw unfit('expected every chunk to be a JSON object')
   return chunks
 }
@@ -233,12 +232,24 @@ function isOfVersion1(proof: JsonObject): boolean {
   return memberAt(proof, 'receipt', 'version') === 1
 }
 
-function readJson(parse: () => Json, what: string): Json {
+function readJson(bytes: Uint8Array, what: string, parse = parseExactJson): Json {
   try {
-    return parse()
+    return parse(bytes)
   } catch (fault) {
     if (!(fault instanceof JsonError)) throw fault
+    if (!isAnyJson(bytes))
+      throw new EvidenceError('not_json', `${what} is not JSON: ${fault.message}`)
     throw unfit(`${what} is not JSON that means one thing only: ${fault.message}`)
+  }
+}
+
+/** Whether an ordinary reader, which is less strict, takes it. */
+function isAnyJson(bytes: Uint8Array): boolean {
+  try {
+    JSON.parse(new TextDecoder('utf-8', { fatal: true }).decode(bytes))
+    return true
+  } catch {
+    return false
   }
 }
 

@@ -8,6 +8,6 @@ await runCommandLine(
   createCommandLine({
     name: 'affidavit-node',
     description: 'Contribute a machine: run a node agent, and look at what it does.',
-    commands: [registerNodeCommands, registerCompletions],
+    commands: { 'Commands:': [registerNodeCommands, registerCompletions] },
   }),
 )

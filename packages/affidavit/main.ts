@@ -8,6 +8,6 @@ await runCommandLine(
   createCommandLine({
     name: 'affidavit',
     description: 'Check signed evidence of completions.',
-    commands: [...CHECKER_COMMANDS, registerCompletions],
+    commands: { ...CHECKER_COMMANDS, 'This program:': [registerCompletions] },
   }),
 )

@@ -1,14 +1,18 @@
 import { Command, CommanderError } from 'commander'
 import { ConfigurationError } from '../runtime/read-settings.ts'
 import { VERSION } from '../runtime/version.ts'
+import { addExamples } from './examples.ts'
 import { CliError, EXIT_CODES } from './faults.ts'
+
+/** Commands that the help shows under one heading each; each function adds its command. */
+export type CommandGroups = Readonly<Record<string, readonly ((program: Command) => void)[]>>
 
 /** What makes one program of command files: its name, what it is for, which commands it has. */
 type Scope = {
   readonly name: string
   readonly description: string
-  /** Each adds its command, in the order of the help. */
-  readonly commands: readonly ((program: Command) => void)[]
+  /** By heading, in the order of the help. */
+  readonly commands: CommandGroups
 }
 
 /**
@@ -19,13 +23,17 @@ export function createCommandLine({ name, description, commands }: Scope): Comma
   const program = new Command(name)
     .description(description)
     .version(VERSION, '--version', 'print the version')
-    .helpCommand(false)
+    .helpCommand('help [command]', 'show the help of a command')
     .showHelpAfterError('(see --help)')
     .addHelpText(
       'after',
       '\nExit codes: 0 done, 1 the command or a check failed, 2 wrong usage, 3 not decided: a file or service cannot be reached.',
     )
-  for (const register of commands) register(program)
+  for (const [heading, group] of Object.entries(commands)) {
+    program.commandsGroup(heading)
+    for (const register of group) register(program)
+  }
+  addExamples(program)
   return program
 }
 

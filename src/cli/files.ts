@@ -124,11 +124,21 @@ export async function collectBytes(
   return Buffer.concat(kept)
 }
 
+/** What the system's codes mean, where its own words would not help. */
+const SYSTEM_WORDS: Readonly<Record<string, string>> = {
+  ENOENT: 'there is no such file (ENOENT)',
+  EISDIR: 'it is a folder (EISDIR)',
+  EACCES: 'this user has no access to it (EACCES)',
+  ECONNREFUSED: 'nothing answers there (ECONNREFUSED)',
+  ENOTFOUND: 'there is no such host (ENOTFOUND)',
+}
+
 function reasonOf(fault: unknown): string {
   if (!(fault instanceof Error)) return 'unknown fault'
   if (fault.name === 'TimeoutError') return 'it took too long'
   const cause = fault.cause instanceof Error ? fault.cause : fault
-  return printable('code' in cause && typeof cause.code === 'string' ? cause.code : cause.message)
+  const code = 'code' in cause && typeof cause.code === 'string' ? cause.code : null
+  return printable(code === null ? cause.message : (SYSTEM_WORDS[code] ?? code))
 }
 
 /** Writes text to a file, or to standard output when there is none. Throws CliError. */

@@ -33,10 +33,22 @@ export function chooseKey(
   return { apiKey: null, isWithheld: true, keyHint: explainWithheld(origin, settings) }
 }
 
-/** Gives the URL of a completion's evidence bundle. */
-export function evidenceUrl(hash: string, options: GatewayOptions): string {
-  const base = options.url ?? readGatewaySettings().gatewayUrl
-  return `${base.replace(/\/+$/, '')}/v1/verified/chat/completions/${hashOf(hash)}/evidence`
+/**
+ * Where a completion's evidence bundle is fetched from, and with which key. Without a key it is the
+ * public one, which has neither question nor answer.
+ */
+export function evidenceSource(
+  hash: string,
+  options: GatewayOptions,
+  environment?: Environment,
+): { readonly url: string; readonly key: GatewayKey } {
+  const base = (options.url ?? readGatewaySettings(environment).gatewayUrl).replace(/\/+$/, '')
+  const key = chooseKey(base, options, environment)
+  const path =
+    key.apiKey === null
+      ? `/v1/evidence/${hashOf(hash)}`
+      : `/v1/verified/chat/completions/${hashOf(hash)}/evidence`
+  return { url: base + path, key }
 }
 
 /**

@@ -46,6 +46,7 @@ export type GatewayOptions = { readonly url?: string; readonly key?: string }
 /** Adds the options that say what is demanded of an attestation document. */
 export function addAttestationOptions(command: Command): Command {
   command
+    .optionsGroup('What you expect:')
     .option(
       '--expect <file>',
       'one file with everything that you expect, in the form of the client: releases or measurements, configurations, roots',
@@ -74,6 +75,7 @@ export function addAttestationOptions(command: Command): Command {
 /** Adds the options that say whose signatures on releases are trusted. */
 export function addReleaseTrustOptions(command: Command): Command {
   return command
+    .optionsGroup('What you expect:')
     .option(
       '--release-key <key|file>',
       'key that signs releases: 64 hex digits, or a file with them; may be repeated',
@@ -97,6 +99,7 @@ export function addBundleOptions(command: Command): Command {
       'expected boot configuration: its SHA-256, or its JSON file; never from the gateway; may be repeated',
       collectText,
     )
+    .optionsGroup('The chain:')
     .option(
       '--rpc <url>',
       'JSON-RPC endpoint of the chain, to look up the block of the anchor',
@@ -107,6 +110,7 @@ export function addBundleOptions(command: Command): Command {
       'how many blocks deep the anchor must be, with --rpc',
       parseConfirmations,
     )
+    .optionsGroup('What is enough:')
     .addOption(
       new Option('--require <verdict>', 'fail on a weaker verdict than this').choices(['verified']),
     )
@@ -119,6 +123,7 @@ export function addBundleOptions(command: Command): Command {
 
 /** Adds the options that say where evidence is fetched from. */
 export function addGatewayOptions(command: Command): Command {
+  command.optionsGroup('Which gateway:')
   const about = "gateway's base URL (default: AFFIDAVIT_URL, or http://127.0.0.1:3000)"
   return addKeyOption(command.option('--url <url>', about, parseBaseUrl))
 }

@@ -23,21 +23,23 @@ export function createProgram(): Command {
   return createCommandLine({
     name: 'affidavit',
     description: 'Check signed evidence of completions, and operate the gateway that issues it.',
-    commands: [
+    commands: {
       ...CHECKER_COMMANDS,
-      registerKeys,
-      registerAccounts,
-      registerBudgets,
-      registerAdminLog,
-      registerUsage,
-      registerErase,
-      registerContent,
-      registerEnclaves,
-      registerRelayer,
-      registerContract,
-      registerMigrate,
-      registerNode,
-      registerCompletions,
-    ],
+      'Operate a gateway:': [
+        registerKeys,
+        registerAccounts,
+        registerBudgets,
+        registerAdminLog,
+        registerUsage,
+        registerErase,
+        registerContent,
+        registerEnclaves,
+        registerRelayer,
+        registerContract,
+        registerMigrate,
+      ],
+      'Contribute a machine:': [registerNode],
+      'This program:': [registerCompletions],
+    },
   })
 }

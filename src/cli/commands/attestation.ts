@@ -18,8 +18,10 @@ export function registerAttestation(program: Command): void {
         'and for which code. Without --release or --pcr a document is not valid, because you did not say which code you expect, ' +
         'unless you give --any-measurement.',
     )
+    .option('--json', 'print one JSON object {valid, code, message, facts}')
     .argument('<file>', 'the document in binary, base64 or hex, or - for standard input')
   addAttestationOptions(command)
+    .optionsGroup('Time and nonce:')
     .option('--nonce <hex>', 'the nonce that the document must carry', parseNonce)
     .addOption(
       new Option('--at <unix-seconds>', 'validate as if it were this time (default: now)')
@@ -37,7 +39,6 @@ export function registerAttestation(program: Command): void {
       'longest time since the document was made (default: the 3 hours of its leaf)',
       parseDuration,
     )
-    .option('--json', 'print one JSON object {valid, code, message, facts}')
     .addHelpText('after', '\nExit codes: 0 valid, 1 not valid, 2 usage, 3 not read.')
     .action(async (file: string, options: AttestationCommandOptions) => {
       const { reportDocument } = await import('../attestation-report.ts')

@@ -1,4 +1,4 @@
-import type { Command } from 'commander'
+import type { CommandGroups } from '../command-line.ts'
 import { registerAttestation } from './attestation.ts'
 import { registerAudit } from './audit.ts'
 import { registerComplete } from './complete.ts'
@@ -11,18 +11,19 @@ import { registerRelease } from './release.ts'
 import { registerVerify } from './verify.ts'
 
 /**
- * The commands of whoever checks evidence, and of whoever signs releases for them. They are all
+ * The commands for checkers of evidence, for callers, and for those who sign releases. They are all
  * that the package `affidavit` installs, so they bring no database, no server and no chain client.
  */
-export const CHECKER_COMMANDS: readonly ((program: Command) => void)[] = [
-  registerVerify,
-  registerExpect,
-  registerProxy,
-  registerComplete,
-  registerAudit,
-  registerEvidence,
-  registerRedact,
-  registerAttestation,
-  registerMeasure,
-  registerRelease,
-]
+export const CHECKER_COMMANDS: CommandGroups = {
+  'Check evidence:': [
+    registerVerify,
+    registerExpect,
+    registerComplete,
+    registerAudit,
+    registerEvidence,
+    registerRedact,
+    registerAttestation,
+  ],
+  'Call a gateway:': [registerProxy],
+  'Sign releases:': [registerMeasure, registerRelease],
+}

@@ -14,9 +14,6 @@ export function registerComplete(program: Command): void {
     .addHelpText(
       'after',
       `
-Examples:
-  affidavit complete proofs/*.json --url https://gateway.example --key $KEY
-
 Exit codes: 0 all are complete, 1 a proof could not be completed, 2 usage, 3 an anchor has no block yet, or the
 gateway was not reached.`,
     )

@@ -10,6 +10,8 @@ export function registerExpect(program: Command): void {
     .description(
       "Make a file of expectations from a vendor's signed releases. The commands verify, audit, attestation and proxy take it as --expect, and the client's connect takes it as `expect`.",
     )
+    .option('--output <file>', 'write it there instead of on standard output')
+    .optionsGroup('What you expect:')
     .option(
       '--release <file|url>',
       'expect this signed release, or the releases of this signed list; may be repeated',
@@ -23,13 +25,9 @@ export function registerExpect(program: Command): void {
       collectText,
     )
     .option('--root <file>', "trust this root instead of AWS's; may be repeated", collectText)
-    .option('--output <file>', 'write it there instead of on standard output')
     .addHelpText(
       'after',
       `
-Example, with the key from the vendor, and never from the gateway:
-  affidavit expect --release releases.json --release-key 3b6a27bc… --output expect.json
-
 Exit codes: 0 made, 1 the signatures of a release are not sufficient, 2 usage, 3 a file or URL cannot be read.`,
     )
     .action(async (options: ExpectOptions) => {

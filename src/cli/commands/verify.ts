@@ -16,6 +16,8 @@ export function registerVerify(program: Command): void {
       '<source>',
       'a file, an http(s) URL, - for standard input, or the hash of a completion',
     )
+    .option('--json', 'print one JSON object')
+    .optionsGroup('What you kept of the call:')
     .option('--request <file>', 'the body that was sent: the evidence must belong to this request')
     .option(
       '--answer <file>',
@@ -25,8 +27,7 @@ export function registerVerify(program: Command): void {
       '--idempotent',
       'the call had an Idempotency-Key: its stream may be a repetition that is divided differently',
     )
-    .option('--json', 'print one JSON object')
-  addBundleOptions(addGatewayOptions(command))
+  addGatewayOptions(addBundleOptions(command))
     .addHelpText('after', HELP)
     .action(async (source: string, options: VerifyOptions) => {
       const { verifySource } = await import('../evidence/verify-source.ts')
@@ -38,13 +39,6 @@ export function registerVerify(program: Command): void {
 }
 
 const HELP = `
-Examples:
-  affidavit verify evidence.json --expect expect.json            a bundle, by the file from your vendor
-  affidavit verify proof.json --expect expect.json               a proof that the client or the proxy saved
-  affidavit verify evidence.json --expect expect.json --rpc URL  the same, and that the chain has its block
-  affidavit verify HASH --url https://gateway.example --expect expect.json
-  affidavit verify proofs/session-….jsonl --expect expect.json   every call of one run of the proxy
-
 The source is an evidence bundle, a proof that the client saved, a session of the proxy, a record, a page of the history,
 or (with --request) an answer or event stream as it came. For a completion's hash, the bundle is fetched from the gateway at
 --url. The gateway must give the bundle of this hash: anything else is refused.
@@ -61,4 +55,5 @@ An answer that was cut (outcome client_disconnected or upstream_error) is CONSIS
 --allow-outcome names its outcome.
 A record, an answer or a stream alone is CONSISTENT at best: it has neither the boot configuration nor the anchor.
 Exit codes: 0 nothing failed, 1 a check failed (or less than --require), or the gateway gave other evidence, 2 usage,
+or a file that is not JSON,
 3 not decided: no such file, no answer, no access, or the chain was not reached.`

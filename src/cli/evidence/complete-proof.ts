@@ -24,9 +24,9 @@ import { readBundle } from './read-evidence.ts'
 export async function completeProof(file: string, options: GatewayOptions): Promise<string> {
   const { request, answer, bundle: known } = readProof(await readSource(file), file)
   if (known !== undefined) return 'already has its evidence bundle'
-  const { chooseKey, evidenceUrl } = await import('../gateway-access.ts')
-  const url = evidenceUrl(hashIn(answer, file), options)
-  const bytes = await readSource(url, chooseKey(url, options))
+  const { evidenceSource } = await import('../gateway-access.ts')
+  const { url, key } = evidenceSource(hashIn(answer, file), options)
+  const bytes = await readSource(url, key)
   const bundle = readBundle(bytes, "the gateway's answer")
   const differing = compareExchange({ ...bundle.record }, { request, answer }).find(
     ({ outcome }) => outcome !== 'passed',

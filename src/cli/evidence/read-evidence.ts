@@ -18,6 +18,7 @@ export function tellingEvidence<Value>(run: () => Value): Value {
 
 /** The library's fault in the words of the command line. */
 export function sayEvidenceFault({ code, message }: EvidenceError): CliError {
+  if (code === 'not_json') return new CliError(message, EXIT_CODES.usage)
   const said = USAGE[code]
   return said === undefined ? new CliError(message) : new CliError(said, EXIT_CODES.usage)
 }
@@ -53,9 +54,9 @@ export type EvidenceOptions = GatewayOptions & { readonly output?: string }
  */
 export async function fetchEvidence(hash: string, options: EvidenceOptions): Promise<void> {
   // Loaded where it is used: checks of files need none of it.
-  const { chooseKey, evidenceUrl } = await import('../gateway-access.ts')
-  const url = evidenceUrl(hash, options)
-  const bytes = await readSource(url, chooseKey(url, options))
+  const { evidenceSource } = await import('../gateway-access.ts')
+  const { url, key } = evidenceSource(hash, options)
+  const bytes = await readSource(url, key)
   const bundle = readBundle(bytes, 'the answer')
   if (bundle.record.hash !== hash)
     throw new CliError('expected the evidence of this hash, got the evidence of another hash')

@@ -120,9 +120,10 @@ async function locate(
   { hash, options }: { readonly hash: string | null; readonly options: VerifyOptions },
 ): Promise<{ readonly place: string; readonly key: SourceOptions }> {
   if (hash === null && !isUrl(source)) return { place: source, key: {} }
-  const { chooseKey, evidenceUrl } = await import('../gateway-access.ts')
-  const place = hash === null ? source : evidenceUrl(hash, options)
-  return { place, key: chooseKey(place, options) }
+  const { chooseKey, evidenceSource } = await import('../gateway-access.ts')
+  if (hash === null) return { place: source, key: chooseKey(source, options) }
+  const { url, key } = evidenceSource(hash, options)
+  return { place: url, key }
 }
 
 /**

@@ -11,6 +11,8 @@ const { bundle } = buildEvidence()
 const { hash } = bundle.record
 const path = `/gateway/v1/verified/chat/completions/${hash}/evidence`
 
+const publicPath = `/gateway/v1/evidence/${hash}`
+
 let folder: string
 let server: Server
 let url: string
@@ -21,8 +23,9 @@ beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'affidavit-evidence-'))
   server = createServer((request, response) => {
     asked.push({ path: request.url, authorization: request.headers.authorization })
-    response.statusCode = request.url === path ? 200 : 404
-    response.end(request.url === path ? answer : '{"error":{"message":"There is none \\u001b[2J"}}')
+    const isThere = [path, publicPath].includes(String(request.url))
+    response.statusCode = isThere ? 200 : 404
+    response.end(isThere ? answer : '{"error":{"message":"There is none \\u001b[2J"}}')
   })
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/gateway/`
@@ -45,6 +48,15 @@ describe('affidavit evidence', () => {
     )
     expect([code, stdout, stderr]).toEqual([0, `${answer}\n`, ''])
     expect(asked.at(-1)).toEqual({ path, authorization: 'Bearer sk-1' })
+  })
+
+  it('evidence and verify ask for the public bundle where they have no key', async () => {
+    answer = JSON.stringify(bundle)
+    for (const command of ['evidence', 'verify']) {
+      const { code } = await runCommand(command, hash, '--url', url)
+      expect([command, code]).toEqual([command, command === 'verify' ? 1 : 0])
+      expect(asked.at(-1)).toEqual({ path: publicPath, authorization: undefined })
+    }
   })
 
   it('evidence writes a file that only its owner can read, and leaves nothing else behind', async () => {

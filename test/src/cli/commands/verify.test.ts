@@ -276,12 +276,31 @@ describe('affidavit verify HASH, of a gateway that lies', () => {
       ...words,
     )
 
+  it.each([
+    ['text', 'hello', 'the input is not JSON: expected a value, at offset 0'],
+    ['half of a bundle', '{"format":"affidavit-evid', 'the input is not JSON'],
+    ['a picture', '\u0000PNG', 'the input is not JSON'],
+  ])('a file that is no JSON is called that, and is no forgery: %s', async (_, text, words) => {
+    const { code, stderr } = await runCommand('verify', await saveBytes('no.json', text))
+    expect([code, stderr]).toEqual([2, expect.stringContaining(words)])
+  })
+
+  it('JSON that readers understand differently is no evidence', async () => {
+    const { code, stderr } = await runCommand(
+      'verify',
+      await saveBytes('no.json', '{"format":1,"format":2}'),
+    )
+    expect([code, stderr]).toEqual([1, expect.stringContaining('one thing only')])
+  })
+
   it('verify takes the bundle of the hash that was asked for, in either form', async () => {
     gateway.setScript(() => bundle)
     for (const asked of [hash, `0x${hash}`, `0x${hash.toUpperCase()}`]) {
       const { code, stdout } = await ask(asked, '--require', 'verified')
       expect([code, stdout]).toEqual([0, expect.stringContaining('VERIFIED: ')])
     }
+    expect(gateway.requests.at(-1)?.url).toBe(`/v1/evidence/${hash}`)
+    await ask(hash, '--key', 'sk-1')
     expect(gateway.requests.at(-1)?.url).toBe(`/v1/verified/chat/completions/${hash}/evidence`)
   })
 

@@ -1,0 +1,114 @@
+import type { Command } from 'commander'
+
+/**
+ * Examples of each command, by its words after the program's name: what stands after these words,
+ * and what the example does.
+ */
+export const EXAMPLES: Readonly<Record<string, Readonly<Record<string, string>>>> = {
+  verify: {
+    'evidence.json --expect expect.json': 'a bundle, by the file from your vendor',
+    'proof.json --expect expect.json': 'a proof that the client or the proxy saved',
+    'proofs/session-….jsonl --expect expect.json': 'every call of one run of the proxy',
+    'evidence.json --expect expect.json --rpc URL': 'also that the chain has its block',
+    'HASH --url https://gateway.example --expect expect.json': 'the evidence that a gateway has',
+  },
+  expect: {
+    '--release releases.json --release-key 3b6a27bc… --output expect.json':
+      'the key is from where the vendor publishes it, and never from the gateway',
+  },
+  complete: { 'proofs/*.json --url https://gateway.example --key $KEY': 'all proofs of a folder' },
+  audit: {
+    'https://gateway.example --rpc https://chain.example --expect expect.json': 'all logs',
+    'https://gateway.example --notary 0x… --state audit.json': 'one log; go on where it ended',
+  },
+  evidence: {
+    'HASH --url https://gateway.example --output evidence.json': 'without question and answer',
+    'HASH --url https://gateway.example --key $KEY': 'with question and answer, if not encrypted',
+  },
+  redact: { 'evidence.json --request --output redacted.json': 'leave out the question' },
+  attestation: {
+    'document.b64 --expect expect.json': 'a document that was just made',
+    '- --historical --any-measurement < document.b64': 'an old one, whatever code it names',
+  },
+  proxy: {
+    '--url https://gateway.example --expect expect.json --save proofs':
+      'serve http://127.0.0.1:8787/v1, and keep the proofs',
+  },
+  measure: { 'enclave.eif': 'print PCR0, PCR1 and PCR2' },
+  'release key': { 'release.key.pem': 'make a key, and print its public half' },
+  'release sign': { 'measurements.json --key release.key.pem': 'sign what a build measured' },
+  'release show': { 'releases.json --release-key 3b6a27bc…': 'what a list accepts now' },
+  'release list add': {
+    'releases.json measurements.json --key release.key.pem --release-key 3b6a27bc…': '',
+  },
+  'release list end': {
+    'releases.json measurements.json --key release.key.pem --release-key 3b6a27bc… --at now': '',
+  },
+  'release list revoke': {
+    'releases.json measurements.json --key release.key.pem --release-key 3b6a27bc… --reason "…"':
+      '',
+  },
+  'release list renew': {
+    'releases.json --key new.key.pem --release-key 3b6a27bc…': 'change who signs',
+  },
+  'release list sign': { 'releases.json --key second.key.pem': 'a second signature' },
+  'keys create': {
+    '--account acme --name "billing service"': 'a key that may call',
+    '--account acme --scopes nodes --expires 90d': 'a key for a node agent',
+  },
+  'keys list': { '': 'every key, without its secret' },
+  'keys set-budget': { 'ID requests day 1000': 'at most 1000 requests a day (UTC)' },
+  'keys revoke': { ID: 'the key ends at once' },
+  'accounts create': { 'acme --tier large': 'an account with the limits of a tier' },
+  'accounts list': { '': '' },
+  'accounts disable': { acme: 'its keys no longer work' },
+  'accounts enable': { acme: 'its keys work again' },
+  'accounts delete': { acme: 'the account and its keys; its records stay' },
+  'accounts set-budget': { 'acme money month 250': 'at most 250 a month, by PRICES_FILE' },
+  'accounts set-tier': { 'acme large': '' },
+  'accounts set-retention': { 'acme 30': 'erase questions and answers after 30 days' },
+  budgets: { '--account acme': 'what is used and left' },
+  'admin-log': { '--since 2027-01-01 --kind key.create': 'who made keys', '--check': '' },
+  usage: { '--from 2027-01-01 --to 2027-02-01 --by account --csv': 'a month, for an invoice' },
+  erase: { 'HASH --reason "asked by the customer"': 'one completion', '--account acme': 'all' },
+  'content key': { '': 'a line for CONTENT_KEYS_FILE' },
+  'content keys': { '': '' },
+  'content encrypt': { '': 'encrypt with the newest key what another key encrypted' },
+  'enclaves list': { '': '' },
+  'enclaves add': { 'unix:/run/affidavit/enclave-2.sock': '' },
+  'enclaves drain': { 'unix:/run/affidavit/enclave-1.sock': 'wait until its calls have ended' },
+  'enclaves remove': { 'unix:/run/affidavit/enclave-1.sock': '' },
+  'relayer key': { 'relayer.key': 'make a key, and print its address' },
+  'relayer withdraw': { '--rpc https://chain.example --to 0x…': 'of the key in the environment' },
+  'contract deploy': { '--rpc https://chain.example': 'by RELAYER_PRIVATE_KEY' },
+  migrate: { '': 'before the gateways of a new version start' },
+  'node run': {
+    '--url https://gateway.example --key $KEY': 'all models of the server that it finds here',
+    '--backend http://127.0.0.1:11434 --model llama3.2': 'one model of one server',
+  },
+  'node list': { '': 'the nodes of your account' },
+  'node create': { '"my machine"': 'print its id' },
+  'node status': { '': 'is it connected, and what does it serve' },
+  'node stats': { '': 'requests, tokens and times' },
+  'node benchmark': { '--model llama3.2': 'measure, and tell nobody' },
+  completions: { 'bash >> ~/.bashrc': '' },
+}
+
+/** Adds its examples to the help of `command` and of all below it. */
+export function addExamples(command: Command, words: readonly string[] = []): void {
+  for (const child of command.commands) addExamples(child, [...words, child.name()])
+  const examples = EXAMPLES[words.join(' ')] ?? EXAMPLES[['node', ...words].join(' ')]
+  if (examples === undefined) return
+  const lines = Object.entries(examples).map(([rest, what]) => ({
+    call: [nameOf(command), rest].join(' ').trim(),
+    what,
+  }))
+  const width = Math.max(...lines.map(({ call }) => call.length))
+  const text = lines.map(({ call, what }) => `  ${call.padEnd(width)}  ${what}`.trimEnd())
+  command.addHelpText('after', `\nExamples:\n${text.join('\n')}`)
+}
+
+/** `affidavit keys create`. */
+function nameOf(command: Command): string {
+  return command.parent === null ? command.name() : `${nameOf(command.parent)} ${command.name()}`
+}
