@@ -35,7 +35,7 @@ export function openSession(so: Omit<Session, 'ask' | 'askText'>): Session {
       return await answer
     } catch (fault) {
       if (fault instanceof GatewayFault && fault.status === 401)
-        signOut('This key is not valid any more: it was revoked, or its time is over.')
+        signOut('This key is no longer valid: it was revoked, or it expired.')
       throw fault
     }
   }

@@ -39,7 +39,7 @@ export function readExpectedFile(name: string, bytes: Uint8Array): ExpectedFile 
   if (text?.trimStart().startsWith('-----BEGIN CERTIFICATE-----'))
     return { name, kind: 'roots', text }
   if (text === null || json === null)
-    throw unfit(`${name} is neither JSON nor a certificate in PEM.`)
+    throw unfit(`${name} is not JSON, and not a certificate in PEM.`)
   const format = memberOf(json, 'format')
   if (typeof format === 'string' && format.startsWith('affidavit-release'))
     return { name, kind: 'release', text }
@@ -48,9 +48,7 @@ export function readExpectedFile(name: string, bytes: Uint8Array): ExpectedFile 
   const value = registersOf(json)
   if (value !== null) return { name, kind: 'measurements', value }
   if (Object.hasOwn(json, 'providers')) return { name, kind: 'configuration', text }
-  throw unfit(
-    `${name} is neither a release, nor expectations, measurements or a boot configuration.`,
-  )
+  throw unfit(`${name} is not a release, expectations, measurements or a boot configuration.`)
 }
 
 /** What the client is to expect of an enclave, as `connect` takes it. */
@@ -93,7 +91,7 @@ export function fillExpectations(file: ExpectedFile): Filled {
   if (!('value' in file)) throw unfilled(`${file.name} is a ${KIND_WORDS[file.kind]}.`)
   const { kind, value } = file
   const sets = kind === 'measurements' ? [value] : listOf(memberOf(value, 'measurements'))
-  if (sets.length === 0) throw unfilled(`${file.name} says no measurements.`)
+  if (sets.length === 0) throw unfilled(`${file.name} has no measurements.`)
   return {
     measurements: sets.map((set) => writeSet(set, file.name)).join('\n\n'),
     configurations: textsOf(memberOf(value, 'configurations')).join('\n'),
@@ -138,7 +136,7 @@ function writeSet(set: Json, file: string): string {
   if (registers === null) throw unfilled(`${file} has a set without measurements.`)
   return Object.entries(registers)
     .map(([name, value]) => {
-      if (typeof value !== 'string') throw unfilled(`${file} has a ${name} that is no text.`)
+      if (typeof value !== 'string') throw unfilled(`${file} has a ${name} that is not text.`)
       return `${name}=${value}`
     })
     .join('\n')
@@ -166,6 +164,6 @@ function unfit(message: string): ExpectationFault {
 function unfilled(message: string): ExpectationFault {
   return new ExpectationFault(
     message,
-    'Give a file of expectations (expect.json), or measurements as JSON. Releases, roots and configurations have fields of their own.',
+    'Give a file of expectations (expect.json), or measurements as JSON. Releases, roots and configurations have their own fields.',
   )
 }

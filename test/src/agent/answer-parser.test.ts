@@ -190,7 +190,7 @@ describe('refusalError', () => {
   })
 
   // https://github.com/runpod-workers/worker-vllm/issues/57
-  it('refusalError has the words of a document that came in the place of a stream', () => {
+  it('refusalError has the words of a document that came in place of a stream', () => {
     const headers = { 'content-type': 'application/json' }
     const failed = refuse('{"error":{"message":"CUDA out of memory"}}', 200, headers)
     expect(failed).toMatchObject({ message: 'CUDA out of memory', statusCode: 500 })
