@@ -66,7 +66,7 @@ const UNLIMITED: Limits = {
 export const UNLIMITED_TIERS: Tiers = assembleTiers('unlimited', [
   {
     name: 'unlimited',
-    description: 'No limits, for development; calls are counted all the same',
+    description: 'No limits, for development; calls are still counted',
     groups: [
       {
         name: 'all',
@@ -93,7 +93,7 @@ const FREE_LIMITS: Limits = {
 export const FREE_TIERS: Tiers = assembleTiers('free', [
   {
     name: 'free',
-    description: 'For everybody who was put into no other tier',
+    description: 'For all accounts without another tier',
     groups: CALL_KINDS.map((kind) => ({
       name: kind,
       calls: [kind],
