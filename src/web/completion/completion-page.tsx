@@ -179,7 +179,7 @@ function OtherNotice({ got }: { readonly got: string | null }) {
           'something else'
         ) : (
           <>
-            that of <OutsideText text={got} isOneLine={true} shownMax={80} />
+            the evidence of <OutsideText text={got} isOneLine={true} shownMax={80} />
           </>
         )}
         .

@@ -56,6 +56,6 @@ export const SessionContext = createContext<Session | null>(null)
 /** The session, in parts that are shown to those who are signed in alone. */
 export function useSession(): Session {
   const session = useContext(SessionContext)
-  if (session === null) throw new TypeError('expected somebody to be signed in')
+  if (session === null) throw new TypeError('expected a signed-in key')
   return session
 }

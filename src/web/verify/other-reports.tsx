@@ -219,7 +219,7 @@ function ReleaseFacts({ release }: { readonly release: Release }) {
       </dd>
       <dt>Inputs</dt>
       <dd>
-        <Count value={Object.keys(release.inputs).length} /> files beside the sources
+        <Count value={Object.keys(release.inputs).length} /> files besides the sources
       </dd>
     </dl>
   )

@@ -197,7 +197,7 @@ describe('a completion that its account erases', () => {
     expect([ok, verdict]).toEqual([true, 'consistent'])
     expect(records[0].doubts).toEqual([
       expect.stringMatching(
-        /^Content was erased, as the gateway states \(20.*Z, asked for by its account: not needed any more\)/,
+        /^Content was erased, as the gateway states \(20.*Z, at the request of its account: not needed any more\)/,
       ),
     ])
   })

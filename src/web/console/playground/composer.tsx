@@ -122,7 +122,7 @@ export function Composer({
         </span>
       </label>
       <details class="own-credential">
-        <summary>A provider credential of your own</summary>
+        <summary>Your own provider credential</summary>
         <div class="field">
           <label for="credential">Credential</label>
           <input
