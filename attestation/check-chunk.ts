@@ -91,7 +91,7 @@ function checkIdentity(assembly: Assembly, chunk: JsonObject): void {
       throw invalidChunk(`expected ${name} to be a ${type}`)
     const known = assembly.members.get(name)
     if (known !== undefined && known !== value)
-      throw new FormatError('changed_identity', `expected ${name} to be the one of the first chunk`)
+      throw new FormatError('changed_identity', `expected ${name} as in the first chunk`)
   }
 }
 

@@ -136,7 +136,7 @@ function compareRequest(record: JsonObject, request: Json): Finding {
   if (requestHash !== expected)
     throw new ProofError(
       'other_request',
-      `expected the request of the evidence, whose hash is ${expected}; that of the one given is ${requestHash}`,
+      `expected the request of the evidence, whose hash is ${expected}; the hash of the given request is ${requestHash}`,
     )
   return `the request of the evidence, SHA-256 ${requestHash}`
 }
@@ -192,7 +192,7 @@ function compareProof(record: JsonObject, answer: KeptAnswer): Finding {
   if (other !== undefined)
     throw new ProofError(
       'other_proof',
-      `expected ${other[0]} of the answer to be that of the evidence`,
+      `expected ${other[0]} of the answer to be the same as in the evidence`,
     )
   return `${members.map(([name]) => name).join(', ')} as in the evidence`
 }

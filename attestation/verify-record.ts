@@ -305,7 +305,7 @@ function checkStreamHash(subject: Subject): Finding {
   const receipt = need(subject.receipt)
   if (receipt.version === 1) {
     if (chunks !== null) refuseAmbiguous(chunks)
-    return skip('a receipt of version 1 has none')
+    return skip('a receipt of version 1 has no stream hash')
   }
   if (receipt.stream_hash === null) {
     if (chunks !== null)

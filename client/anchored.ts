@@ -168,7 +168,7 @@ function completeBundle(
 function sayWhyNot(bundle: EvidenceBundle): string {
   return bundle.block === null
     ? sayNoBlock(bundle)
-    : `the endpoint does not have block ${bundle.block.number}, ${bundle.block.hash}, or not deep enough`
+    : `the endpoint does not have block ${bundle.block.number}, ${bundle.block.hash}, or the block is not deep enough`
 }
 
 function refuseInvalid({ verdict, checks }: BundleReport): void {

@@ -31,7 +31,7 @@ export function createAnswerSize(): { add(json: Uint8Array | string): void } {
       if (!isWithinSize(sum, SIZE_MAX))
         throw new AffidavitError(
           'answer_too_large',
-          'the answer has more arrays, objects or members than any that an enclave signs',
+          'the answer has more arrays, objects or members than an enclave signs',
         )
     },
   }

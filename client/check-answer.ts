@@ -80,7 +80,7 @@ export async function checkAnswer(
     ...checks,
     passed(
       'notary',
-      `${notary.notary}, shown to be an expected one at ${notary.attestedAt.toISOString()}`,
+      `${notary.notary}, shown to be an expected enclave at ${notary.attestedAt.toISOString()}`,
     ),
     passed('attestation document', document),
     check('log domain', () => checkDomain(proof, notaries.bootFactsOf(notary))),
@@ -205,18 +205,18 @@ function checkProvider(
   { providers }: ReturnType<Notaries['bootFactsOf']>,
 ): string {
   if (!providers.some((entry) => entry.name === name && entry.origin === origin))
-    throw new Error('expected a provider that the enclave was booted with')
+    throw new Error("expected a provider from the enclave's boot configuration")
   return `${name} at ${origin}`
 }
 
 function checkAttempt(receipt: Receipt, { sends }: SentCall) {
   const attempt = receipt.version === 1 ? null : receipt.attempt
-  if (attempt === null) return { notChecked: 'a receipt of version 1 has none' }
+  if (attempt === null) return { notChecked: 'a receipt of version 1 has no count of attempts' }
   if (sends === null)
     return { notChecked: `the nonce is the caller's own; the enclave was asked ${attempt} times` }
   if (attempt > sends)
     throw new Error(
-      `expected the enclave to be asked ${sends} times, it was asked ${attempt} times: a gateway can ask until it likes the answer`,
+      `expected the enclave to be asked ${sends} times, it was asked ${attempt} times: a gateway can repeat a call until it likes the answer`,
     )
   return `asked ${attempt} times, sent ${sends} times`
 }
@@ -225,7 +225,7 @@ function checkAttempt(receipt: Receipt, { sends }: SentCall) {
 function checkCredential(receipt: Receipt, { credential: demand }: SentCall): string {
   const used = receipt.version === 3 ? receipt.credential : null
   if (used === null || !used.demanded || (demand === 'operator') === (used.from === 'caller'))
-    throw new Error('expected a receipt that says that the credential was used that was demanded')
+    throw new Error('expected a receipt that says that the demanded credential was used')
   return demand === 'operator' ? "the operator's, as demanded" : "the caller's, as demanded"
 }
 

@@ -110,7 +110,7 @@ function cut(hasProof: boolean): AffidavitError {
     'cut_stream',
     hasProof
       ? 'expected the stream to end with [DONE]'
-      : 'the stream ended without its proof: what is missing is not known',
+      : 'the stream ended without its proof: it is not known how much is missing',
   )
 }
 

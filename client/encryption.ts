@@ -223,7 +223,7 @@ async function openFrame(open: Opener, frame: Uint8Array): Promise<Uint8Array<Ar
     return await open(frame)
   } catch (cause) {
     throw notEncrypted(
-      `a frame is not the enclave's, or not in its place: ${reasonOf(cause)}`,
+      `a frame is not from the enclave, or not in the right order: ${reasonOf(cause)}`,
       cause,
     )
   }

@@ -39,6 +39,6 @@ function readJson(bytes: Uint8Array): Json | null {
 }
 
 function unknownError(status: number): JsonObject {
-  const message = `the gateway answered with status ${status} and no error of its own`
+  const message = `the gateway answered with status ${status} and without an error message`
   return { error: { message, type: 'gateway_error', param: null, code: 'gateway_error' } }
 }

@@ -108,11 +108,13 @@ function checkDemands({
   configurations = [],
 }: BundlePolicy): void {
   if (measurements.length === 0 && releases.length === 0)
-    throw invalid('expected expect to name releases or measurements: who signs must be known')
+    throw invalid(
+      'expected expect to name releases or measurements: without them, any enclave could sign',
+    )
   const isConfigured = ({ release }: ReleaseEntry) => configurationOf(release) !== null
   if (configurations.length === 0 && (measurements.length > 0 || !releases.every(isConfigured)))
     throw invalid(
-      'expected expect.configurations, or releases that all name theirs: an operator could boot expected code with providers of its own',
+      'expected expect.configurations, or releases that all name a configuration: an operator could start expected code with other providers',
     )
 }
 
@@ -125,7 +127,9 @@ function readReleases({
   | null {
   if (releases === undefined) {
     if (releaseKeys === undefined && releaseSigners === undefined) return null
-    throw invalid('expected expect.releases with expect.releaseKeys: a key says nothing by itself')
+    throw invalid(
+      'expected expect.releases with expect.releaseKeys: a key alone accepts no release',
+    )
   }
   if (listOf(releases).length === 0) throw invalid('expected expect.releases to have one or more')
   const keys = listOf(releaseKeys).map(parseReleaseKey)
@@ -187,7 +191,7 @@ function readConfiguration(value: string | Uint8Array | object): Uint8Array {
   if (value instanceof Uint8Array) return value
   if (typeof value === 'string' && DIGEST.test(value)) return decodeHex(value)
   if (typeof value === 'string' && !value.trimStart().startsWith('{'))
-    throw invalid('expected each configuration to be a digest, 64 hex digits, or the JSON of one')
+    throw invalid('expected each configuration to be a digest, 64 hex digits, or its JSON')
   const json = jsonOf(value)
   parseBootConfiguration(json)
   return digestBootConfiguration(json as JsonObject)

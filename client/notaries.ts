@@ -241,7 +241,7 @@ export function createNotaries(
     if (held !== policy) return await encryptionTarget({ gone })
     throw new AffidavitError(
       'no_encryption_key',
-      'no expected enclave vouches for a key that calls can be encrypted to; encrypt: false sends them in the clear',
+      'no expected enclave signed a key to encrypt calls with; encrypt: false sends calls without encryption',
     )
   }
 
@@ -262,7 +262,7 @@ export function createNotaries(
       reasons.length > 0 && reasons.every(isEarly) ? 'document_not_yet_valid' : 'no_notary',
       reasons.length === 0
         ? 'the gateway has no enclave in use'
-        : `no enclave of the gateway is an expected one: ${named.map((notary, at) => `${notary}: ${reasons[at]?.code}: ${reasons[at]?.message}`).join('; ')}`,
+        : `no enclave of the gateway is as expected: ${named.map((notary, at) => `${notary}: ${reasons[at]?.code}: ${reasons[at]?.message}`).join('; ')}`,
       { cause: reasons[0] },
     )
   }
@@ -287,7 +287,7 @@ export function createNotaries(
       const { code, message } = faultOf(fault)
       throw new AffidavitError(
         'unknown_notary',
-        `the answer is signed by ${notary}, which no expected enclave was shown to be: ${code}: ${message}`,
+        `the answer is signed by ${notary}, but ${notary} was not shown to be an expected enclave: ${code}: ${message}`,
         { cause: fault },
       )
     }
@@ -335,7 +335,7 @@ export function createNotaries(
       if (!equalBytes(facts.userData ?? EMPTY, userData ?? EMPTY))
         throw new AffidavitError(
           'unexpected_configuration',
-          'expected the document to state the configuration that its enclave stated before',
+          'expected the document to state the same configuration as before',
         )
       return `${facts.moduleId} at ${new Date(facts.timestampMs).toISOString()}, ${nameCode(facts)}`
     },
@@ -427,7 +427,7 @@ async function askNotary(
         'attestation document',
         `${facts.moduleId}, made ${new Date(facts.timestampMs).toISOString()}`,
       ),
-      passed('nonce', `made over ${encodeHex(nonce)}, which was chosen here`),
+      passed('nonce', `it contains the number ${encodeHex(nonce)}, which this client chose`),
       passed('measurements', nameCode(facts)),
       passed('configuration', checkConfiguration(configuration, { facts, bytes, policy })),
     ],

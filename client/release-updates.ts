@@ -41,10 +41,10 @@ export function createReleaseUpdates(
       if (first.releases === undefined)
         throw new AffidavitError(
           'invalid_options',
-          'expected connect to be given expect.releases and expect.releaseKeys: no key is known that may sign newer releases',
+          'expected connect to have expect.releases and expect.releaseKeys: without them, no key may sign newer releases',
         )
       if (releases === undefined)
-        throw new AffidavitError('invalid_options', 'expected releases: a list, or several')
+        throw new AffidavitError('invalid_options', 'expected releases: one list, or several lists')
       const next = readExpectations({ ...first, releases }, options)
       const lists = releaseLists(releases)
       checkNewer(lists, takenMs)
@@ -77,7 +77,7 @@ function checkNewer(lists: readonly ReleaseList[], takenMs: readonly number[]): 
 function older(message: string, cause?: unknown): AffidavitError {
   return new AffidavitError(
     'older_releases',
-    `${message}: the releases before stay in use`,
+    `${message}: the earlier releases stay in use`,
     cause === undefined ? {} : { cause },
   )
 }

@@ -43,7 +43,9 @@ function formatReport({ packages, commit, uncommitted }: PackageReport, output: 
   const warning =
     uncommitted.length === 0
       ? []
-      : [`uncommitted, so that nobody else can build the same: ${uncommitted.join(', ')}`]
+      : [
+          `these files are not committed, so others cannot build the same packages: ${uncommitted.join(', ')}`,
+        ]
   return `${[`in ${output}, of commit ${commit}`, ...lines, ...warning].join('\n')}\n`
 }
 

@@ -416,7 +416,7 @@ function stagingFaults(given: Environment): readonly string[] {
     faults.push('LOG_LEVEL: expected debug, info or warn in staging, which says so in its log')
   for (const name of ['ENCLAVE_RELEASES_FILE', 'RELEASE_KEY'])
     if (given[name] !== undefined)
-      faults.push(`${name}: unexpected in staging, whose enclaves measure what they were told`)
+      faults.push(`${name}: unexpected in staging, whose enclaves report given measurements`)
   return faults
 }
 
@@ -446,7 +446,7 @@ function productionFaults(given: Environment): readonly string[] {
     faults.push('LOCAL_ENCLAVES: unexpected in production, which refuses simulated enclaves')
   if (given.HISTORY_ALL === undefined)
     faults.push(
-      "HISTORY_ALL: expected in production: false, and each account sees its own completions; true, and everybody reads everybody's prompts",
+      'HISTORY_ALL: expected in production: false, then each account sees only its own completions; or true, then every account reads the prompts of all accounts',
     )
   if (given.DEV_API_KEY !== undefined)
     faults.push('DEV_API_KEY: unexpected in production, which refuses a fixed key')

@@ -66,7 +66,7 @@ const NO_BLOCK_WORDS: Readonly<Record<NoBlockReason | 'not_said', string>> = {
     'the gateway says that the transaction was in no block when it made the bundle: ask for a newer one',
   not_read: 'the gateway says that it did not read the block in time: ask for a newer bundle',
   not_readable:
-    'the gateway says that it cannot read the block that the transaction is in, which is for its operator to mend: ask for a bundle later',
+    'the gateway says that it cannot read the block that the transaction is in, a fault that its operator must repair: ask for a bundle later',
 }
 
 /**

@@ -146,10 +146,7 @@ function checkUnprotectedHeader(value: unknown): void {
     throw new AttestationError('unprotected_header_malformed', 'expected a map')
   }
   if (value.size !== 0) {
-    throw new AttestationError(
-      'unprotected_header_not_empty',
-      'expected no label that nobody signed',
-    )
+    throw new AttestationError('unprotected_header_not_empty', 'expected no unsigned label')
   }
 }
 

@@ -52,7 +52,7 @@ export function parseDocument(payload: Uint8Array): AttestationDocument {
   if (fields.has('nitrotpm_pcrs')) {
     throw new AttestationError(
       'nitrotpm_document',
-      'expected a document of an enclave, got one of a NitroTPM',
+      'expected a document of an enclave, got a document of a NitroTPM',
     )
   }
   checkDigest(fields)

@@ -160,7 +160,7 @@ const OPTIONS: Readonly<Record<keyof AttestationPolicy, true>> = {
 function checkMembers(policy: AttestationPolicy): void {
   if (!hasOwnMembersAlone(policy))
     throw new PolicyError(
-      'expected a policy: an object with members of its own, and no prototype but the usual one',
+      'expected a policy: an object with its own members, and the usual prototype',
     )
   for (const [name, value] of Object.entries(policy)) {
     if (!Object.hasOwn(OPTIONS, name)) throw new PolicyError(`expected no option ${name}`)

@@ -109,7 +109,7 @@ export function checkNotRolledBack({ issued_at }: ReleaseList, newestMs: number)
   if (millisecondsOf(issued_at) < newestMs)
     throw new ProofError(
       'release_list_older',
-      `expected a list issued at ${new Date(newestMs).toISOString()} or later, got one of ${issued_at}`,
+      `expected a list issued at ${new Date(newestMs).toISOString()} or later, got a list of ${issued_at}`,
     )
 }
 

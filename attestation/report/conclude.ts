@@ -26,7 +26,7 @@ function concludeBundle({ verdict, open, report, differences }: BundleJudgement)
     return {
       verdict,
       headline: `INVALID: failed at ${differences.join(', ')}.`,
-      sentence: 'This is evidence of something else than what you kept.',
+      sentence: 'This is not evidence of the texts that you kept.',
     }
   const named = (outcome: string) =>
     checks.filter((check) => check.outcome === outcome).map(({ name }) => name)

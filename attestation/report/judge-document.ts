@@ -59,7 +59,7 @@ export function decodeDocumentFile(bytes: Uint8Array): Uint8Array {
   if (wrapping !== null)
     throw new FormatError(
       'wrapped_document',
-      `expected the bytes of a document, or their hex or base64 alone, got ${wrapping}`,
+      `expected the bytes of a document, or only their hex or base64, got ${wrapping}`,
     )
   if (bytes.length > DOCUMENT_TEXT_BYTES_MAX || !isText(bytes)) return bytes
   const text = new TextDecoder().decode(bytes).replaceAll(/\s/g, '')

@@ -111,11 +111,11 @@ function checkComparable(subjects: readonly Subject[], { requestBody, answer }: 
   if (subjects.length > 1)
     throw new EvidenceError(
       'several_records',
-      'expected one record beside a request or an answer, got a page of them',
+      'expected one record with a request or an answer, got a page of records',
     )
   if (answer !== null && subjects[0]?.request !== undefined)
     throw new EvidenceError(
       'answer_twice',
-      'expected no answer beside an answer: give the evidence that it is to be compared with',
+      'expected no answer beside an answer: give the evidence to compare it with',
     )
 }

@@ -263,7 +263,7 @@ function checkConfiguration({ release, userData }: AttestationFacts): void {
   const expected = release && configurationOf(release)
   if (expected === null || (userData !== null && equalBytes(userData, expected))) return
   throw new RangeError(
-    `expected the configuration of the release, ${encodeHex(expected)}, got ${userData === null ? 'none' : encodeHex(userData)}`,
+    `expected the configuration of the release, ${encodeHex(expected)}, got ${userData === null ? 'no configuration' : encodeHex(userData)}`,
   )
 }
 

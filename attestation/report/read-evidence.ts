@@ -138,7 +138,7 @@ export function keptOf({ requestBody, answer, savedRequest }: KeptFiles): KeptEx
 }
 
 function requestTwice(): EvidenceError {
-  return new EvidenceError('request_twice', 'the saved proof has the request that was sent')
+  return new EvidenceError('request_twice', 'the saved proof already has the request')
 }
 
 /**
@@ -195,7 +195,7 @@ function readRequest(body: Uint8Array | null): Json {
   if (body !== null) return readKeptRequest(body)
   throw new EvidenceError(
     'request_missing',
-    'an answer does not repeat its request: give the body that was sent',
+    'an answer does not contain its request: give the body that was sent',
   )
 }
 
@@ -210,7 +210,7 @@ function readStream(input: Uint8Array, request: Json): Subject {
     throw unfit('expected the last chunk before [DONE] to carry the proof')
   if (isOfVersion1(proof) && !(isJsonObject(request) && asksForUsage(request)))
     throw unfit(
-      'the request did not ask for usage (stream_options.include_usage), which is hashed all the same: ' +
+      'the request did not ask for usage (stream_options.include_usage), but the hash covers the usage: ' +
         `fetch the record of hash ${printable(String(proof.hash))} instead`,
     )
   return { record: proof, request, chunks }
@@ -239,7 +239,7 @@ function readJson(bytes: Uint8Array, what: string, parse = parseExactJson): Json
     if (!(fault instanceof JsonError)) throw fault
     if (!isAnyJson(bytes))
       throw new EvidenceError('not_json', `${what} is not JSON: ${fault.message}`)
-    throw unfit(`${what} is not JSON that means one thing only: ${fault.message}`)
+    throw unfit(`${what} is not JSON with one meaning only: ${fault.message}`)
   }
 }
 

@@ -6,8 +6,8 @@ import { isoOf, printable } from './printable.ts'
  * binds; `stated` is null of an encrypted call. A clause without its full stop.
  */
 export function sayAbsence(stated: StatedAbsence | null): string {
-  if (stated === null) return 'content of an encrypted call is with its caller alone'
-  const rest = 'and is with those who kept it'
+  if (stated === null) return 'only the caller has the content of an encrypted call'
+  const rest = 'and only those who kept it have it'
   return stated.kind === 'erased'
     ? `content was erased, as the gateway states (${describeErasure(stated)}), ${rest}`
     : `content cannot be decrypted by the gateway, as it states (${stated.code}), ${rest}`
@@ -20,6 +20,6 @@ export function beginSentence(clause: string): string {
 
 /** Says when, at whose request and why content was erased, by what a gateway states. */
 export function describeErasure({ at, by, reason }: ErasureStatement): string {
-  const whose = by === 'retention' ? 'by a rule of retention' : `asked for by its ${by}`
+  const whose = by === 'retention' ? 'by a retention rule' : `at the request of its ${by}`
   return `${isoOf(at * 1000)}, ${whose}: ${printable(reason)}`
 }

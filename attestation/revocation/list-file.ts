@@ -250,7 +250,7 @@ function scopeOf(value: DerNode | undefined, source: string): ListScope {
   const point = members.find(({ tag }) => tag === POINT_TAGS.distributionPoint)
   const addresses = point === undefined ? null : addressesOf(point)
   if (point !== undefined && addresses === null)
-    throw unsupported(source, 'a distribution point with an address of its own')
+    throw unsupported(source, 'a distribution point with its own address')
   return {
     points: addresses,
     only: has(POINT_TAGS.onlyAuthorities)

@@ -103,7 +103,7 @@ function explainTime(
   { timestampMs }: ReadDocument,
 ): RevocationListError | null {
   if (nextUpdateMs >= timestampMs && thisUpdateMs <= notAfterMs) return null
-  const message = `expected a list in force when documents were made, got one of ${isoOf(thisUpdateMs)} to ${isoOf(nextUpdateMs)}`
+  const message = `expected a list in force when documents were made, got a list for ${isoOf(thisUpdateMs)} to ${isoOf(nextUpdateMs)}`
   return new RevocationListError('unused', { source, message })
 }
 
@@ -116,6 +116,6 @@ function nothingRead({ source }: ParsedList): RevocationListError {
 export function checkBegun(lists: readonly ParsedList[], nowMs: number): void {
   const early = lists.find(({ thisUpdateMs }) => thisUpdateMs > nowMs)
   if (early === undefined) return
-  const message = `expected a list that is in force, got one that begins ${isoOf(early.thisUpdateMs)}`
+  const message = `expected a list that is in force, got a list that begins ${isoOf(early.thisUpdateMs)}`
   throw new RevocationListError('not_yet_valid', { source: early.source, message })
 }

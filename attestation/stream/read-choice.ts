@@ -66,7 +66,7 @@ export function readChoice(
   const members = withoutNulls(others)
   const isSaying = hasMembers(delta) || logprobs !== null
   if (open.finishReason !== null) {
-    if (isSaying) throw invalidChunk('expected nothing of a choice after its finish_reason')
+    if (isSaying) throw invalidChunk('expected no part of a choice after its finish_reason')
     if (finish !== null && finish.reason !== open.finishReason)
       throw new FormatError('changed_finish', 'expected finish_reason to be the one given before')
     const isMore = finish === null && hasMembers(members)

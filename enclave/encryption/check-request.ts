@@ -209,10 +209,10 @@ const chatRequest = members(
   },
   (request) => [
     ...(!isUnset(memberOf(request, 'top_logprobs')) && memberOf(request, 'logprobs') !== true
-      ? fault(['top_logprobs'], 'value_error', 'Only to be set when logprobs is true')
+      ? fault(['top_logprobs'], 'value_error', 'Set this only when logprobs is true')
       : []),
     ...(!isUnset(memberOf(request, 'stream_options')) && memberOf(request, 'stream') !== true
-      ? fault(['stream_options'], 'value_error', 'Only to be set when stream is true')
+      ? fault(['stream_options'], 'value_error', 'Set this only when stream is true')
       : []),
   ],
 )

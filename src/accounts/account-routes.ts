@@ -28,7 +28,7 @@ const accountsQuery = z.object({ limit, cursor: accountCursor.nullable().default
 
 const accountPage = z.strictObject({
   accounts: z.array(accountDescription).describe('Newest first'),
-  cursor: z.uuid().nullable().describe('To be given for the next page; null at the end'),
+  cursor: z.uuid().nullable().describe('Send it to get the next page; null at the end'),
 })
 export type AccountPageReply = z.output<typeof accountPage>
 
@@ -51,7 +51,7 @@ const budgetsQuery = z.object({
 
 const budgetPage = z.strictObject({
   budgets: z.array(budgetDescription),
-  cursor: z.string().nullable().describe('To be given for the next page; null at the end'),
+  cursor: z.string().nullable().describe('Send it to get the next page; null at the end'),
 })
 export type BudgetPageReply = z.output<typeof budgetPage>
 
@@ -90,7 +90,7 @@ export function accountRoutes(
       ...admin,
       method: 'POST',
       path: '/v1/admin/accounts',
-      summary: 'Open an account, when there is none of that name',
+      summary: 'Open an account, unless there is already an account with this name',
       body: {
         name: 'AdminOpenAccount',
         schema: z.looseObject({ name: adminName }),
@@ -108,7 +108,7 @@ export function accountRoutes(
       ...changes,
       method: 'PUT',
       path: '/v1/admin/accounts',
-      summary: "Set an account's tier; null is the standard one",
+      summary: "Set an account's tier; null means the default tier",
       body: {
         name: 'AdminSetTier',
         schema: z.looseObject({ name: adminName, tier: adminName.nullable() }),
@@ -141,7 +141,7 @@ export function accountRoutes(
       ...changes,
       method: 'DELETE',
       path: '/v1/admin/accounts',
-      summary: 'Revoke the keys of an account for good and free its name; its records stay',
+      summary: 'Revoke the keys of an account forever and free its name; its records stay',
       query: z.looseObject({ name: adminName }),
       async handler({ query: { name }, ...call }) {
         return settled(await by(call).accounts.setState({ name, state: 'deleted' }))
@@ -151,7 +151,7 @@ export function accountRoutes(
       ...admin,
       method: 'GET',
       path: '/v1/admin/budgets',
-      summary: 'Budgets of accounts and keys, and what is used and left of them',
+      summary: 'Budgets of accounts and keys, with what is used and left',
       query: budgetsQuery,
       reply: { name: 'AdminBudgets', schema: budgetPage },
       async handler({ query }) {
@@ -166,7 +166,7 @@ export function accountRoutes(
       ...changes,
       method: 'PUT',
       path: '/v1/admin/budgets',
-      summary: 'Set a budget of an account or of a key; every gateway heeds it within a second',
+      summary: 'Set a budget of an account or of a key; every gateway applies it within a second',
       body: {
         name: 'AdminSetBudget',
         schema: budget,
@@ -224,7 +224,7 @@ function nameBudget(
 /** Throws what an outcome is to the caller that is not what was asked for. */
 function settled(outcome: 'set' | 'unknown_account' | 'unknown_key') {
   if (outcome === 'unknown_account')
-    throw new ApiError('not_found', 'There is no account of this name')
+    throw new ApiError('not_found', 'There is no account with this name')
   if (outcome === 'unknown_key') throw new ApiError('not_found', 'There is no key with this id')
   return { outcome: 'done' }
 }

@@ -13,7 +13,7 @@ const number = integerText({ min: 0, max: Number.MAX_SAFE_INTEGER }).nullable().
 const actsQuery = z.object({
   before: number.describe('A position: acts older than it'),
   since: number.describe('Unix seconds'),
-  until: number.describe('Unix seconds; what was done from then on is left out'),
+  until: number.describe('Unix seconds; acts from this time on are left out'),
   kind: boundedText({ min: 1, max: 100 }).nullable().default(null),
   limit: integerText({ min: 1, max: LIMIT_MAX }).default(LIMIT),
 })

@@ -123,8 +123,8 @@ function refuse({ what, per, is_of_key, amount, renews_at }: BudgetRefusal): Api
   return new ApiError(
     'insufficient_quota',
     amount === null
-      ? `${capital(whose)} has a budget of money, and there is no price for this model`
-      : `The ${period}budget of ${what} of ${whose} does not suffice for this call; ${until}`,
+      ? `${capital(whose)} has a budget of money, but this model has no price`
+      : `The ${period}budget of ${what} of ${whose} is too small for this call; ${until}`,
   )
 }
 

@@ -21,7 +21,7 @@ const IDEMPOTENCY_KEY_LENGTH_MAX = 255
 const idempotencyKey = described(
   z.string().check(({ value, issues }) => {
     if (/^[\x21-\x7e]{1,255}$/.test(value)) return
-    const expected = `1 to ${IDEMPOTENCY_KEY_LENGTH_MAX} printable ASCII characters without blanks`
+    const expected = `1 to ${IDEMPOTENCY_KEY_LENGTH_MAX} printable ASCII characters without spaces`
     issues.push(faultIssue([], 'value_error', `Input should be ${expected}`))
   }),
   () => ({
@@ -29,7 +29,7 @@ const idempotencyKey = described(
     minLength: 1,
     maxLength: IDEMPOTENCY_KEY_LENGTH_MAX,
     description:
-      'Names the call, so that it is made once: the same key and body are answered with what is stored',
+      'Names the call, so that it is made only once: the same key and body get the stored answer',
   }),
 ).optional()
 
@@ -231,7 +231,9 @@ export function createIdempotency<Stored extends WholeOrNot>(
     // A verified call is not made by another while this one may be.
     for (const { abort, isVerified } of running.values())
       if (!isVerified)
-        abort.abort(new ApiError('not_ready', 'This instance was away for too long, try again'))
+        abort.abort(
+          new ApiError('not_ready', 'This instance was not reachable for too long, try again'),
+        )
   })
 
   function open(call: KeyedCall): Claim {
@@ -386,12 +388,12 @@ function reused(): ApiError {
 }
 
 function inProgress(retryAfterSeconds = 1): ApiError {
-  const message = 'The call with this Idempotency-Key is under way, ask again in a moment'
+  const message = 'The call with this Idempotency-Key is still running, ask again in a moment'
   return new ApiError('idempotency_in_progress', message, { retryAfterSeconds })
 }
 
 function outcomeUnknown(): ApiError {
   const message =
-    'The call with this Idempotency-Key was made, or may have been, and has no whole answer: look into the history, or use a new key to make another'
+    'The call with this Idempotency-Key was made, or may have been made, but its answer is not complete: look into the history, or use a new key for a new call'
   return new ApiError('idempotency_outcome_unknown', message)
 }

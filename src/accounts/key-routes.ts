@@ -79,7 +79,7 @@ const managedKey = z.strictObject({
 const keyList = z.strictObject({ keys: z.array(managedKey) })
 export type KeyListReply = z.output<typeof keyList>
 
-const newKey = managedKey.extend({ key: z.string().describe('The secret, shown this once') })
+const newKey = managedKey.extend({ key: z.string().describe('The secret, shown only once') })
 export type NewKeyReply = z.output<typeof newKey>
 
 /** Whose key it is that asks, and what it is for. */
@@ -88,15 +88,15 @@ const keyHolder = z.strictObject({
   account_name: z.string(),
   key_id: z.string(),
   scopes: z.array(z.enum(SCOPES)),
-  tier: z.string().nullable().describe("Tier of the account's limits; null for the standard one"),
+  tier: z.string().nullable().describe("Tier of the account's limits; null for the default tier"),
   expires_at: unixSeconds.nullable(),
   budgets: z
     .array(
-      budgetDescription
-        .omit({ account: true, key: true })
-        .extend({ key_id: z.string().nullable().describe('Null: of all of the account') }),
+      budgetDescription.omit({ account: true, key: true }).extend({
+        key_id: z.string().nullable().describe('Null: the budget covers the whole account'),
+      }),
     )
-    .describe('What the account and this key may use; of money in billionths'),
+    .describe('What the account and this key may use; money in billionths'),
 })
 export type KeyHolderReply = z.output<typeof keyHolder>
 
@@ -114,7 +114,7 @@ export function keyRoutes(
       ...account,
       method: 'GET',
       path: '/v1/dashboard/me',
-      summary: 'Whose API key this is, and what it is for',
+      summary: 'The account and the scopes of this API key',
       reply: { name: 'KeyHolder', schema: keyHolder },
       handler: ({ caller }) => keys.describeHolder(caller()),
     }),

@@ -89,7 +89,7 @@ export function createManagedKeys({
   /** A key that it makes would spend beside its budget. Its account's budgets hold them both. */
   async function checkBudget({ accountId, keyId }: KeyManager): Promise<void> {
     if ((await budgets.list({ accountId, keyId })).length > 0)
-      throw new ApiError('insufficient_scope', 'A key with a budget makes no keys')
+      throw new ApiError('insufficient_scope', 'A key with a budget cannot make keys')
   }
 
   return {
@@ -140,7 +140,7 @@ export function createManagedKeys({
       const find = async () => (await keys.list(whose)).find((facts) => facts.id === id)
       const scopes = (await find())?.scopes ?? []
       if (!isAdmin(manager))
-        checkScopes(manager, scopes, 'A key cannot end one with more scopes than its own')
+        checkScopes(manager, scopes, 'A key cannot revoke a key with more scopes')
       const isRevoked = await adminLog.within(actorOf(manager, from), async (database, note) => {
         const ids = await keysOver(createKeysStore(database)).revoke(id, {
           accountId: whose,
@@ -187,10 +187,10 @@ function checkGrant(
   { scopes, expiresAt }: Omit<ManagedKeyRequest, 'accountId'>,
 ): void {
   if (!manager.scopes.includes('keys'))
-    throw new ApiError('insufficient_scope', 'Making keys needs a key with the scope keys')
-  checkScopes(manager, scopes, 'A key cannot make one with more scopes than its own')
+    throw new ApiError('insufficient_scope', 'To make keys, you need a key with the scope keys')
+  checkScopes(manager, scopes, 'A key cannot make a key with more scopes')
   if (manager.expiresAt !== null && (expiresAt === null || expiresAt > manager.expiresAt))
-    throw unfit('expires_at', 'Input should not be after the expiry of the key that asks')
+    throw unfit('expires_at', 'Input should not be after the expiry of the calling key')
 }
 
 function checkScopes(manager: KeyManager, scopes: readonly Scope[], rule: string): void {

@@ -36,7 +36,7 @@ export function rateLimitRoutes(limiter: Pick<RateLimiter, 'report'>): readonly 
       method: 'GET',
       path: '/v1/dashboard/rate-limits',
       tag: 'Account',
-      summary: 'Limits, and what was used of them',
+      summary: 'Limits, and how much of each was used',
       scope: 'any',
       reply: { name: 'RateLimits', schema: rateLimits },
       handler: ({ caller }) => limiter.report(caller()),

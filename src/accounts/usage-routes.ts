@@ -32,7 +32,7 @@ function dimensions(names: readonly [string, ...string[]], unasked: string) {
   return patternText(
     new RegExp(`^${one}(,${one}){0,3}$`),
     'value_error',
-    `some of ${names.join(', ')}, with commas between them`,
+    `some of ${names.join(', ')}, separated by commas`,
   ).default(unasked)
 }
 
@@ -61,7 +61,9 @@ const sums = {
   tokens: count,
   prompt_tokens: count
     .nullable()
-    .describe('Of calls whose prompt and answer somebody told apart; null: of none'),
+    .describe(
+      'Tokens of calls with separate counts for prompt and answer; null: there are no such calls',
+    ),
   completion_tokens: count.nullable(),
   unsplit_tokens: count.describe('Tokens of the other calls'),
   money: z
@@ -72,8 +74,8 @@ const sums = {
 }
 
 const usageReply = z.strictObject({
-  since: unixSeconds.describe('Begin of the first period'),
-  until: unixSeconds.describe('What begins from here on is left out'),
+  since: unixSeconds.describe('Start of the first period'),
+  until: unixSeconds.describe('Periods that begin from here on are left out'),
   per: z.enum(['hour', 'day', 'month']),
   ...sums,
   usage: z
@@ -92,11 +94,13 @@ const usageReply = z.strictObject({
           .string()
           .nullable()
           .optional()
-          .describe('Empty without one; `*`: further ones of an hour with many; null: unknown'),
+          .describe(
+            'Empty for calls without a key; `*`: the other keys of an hour with many keys; null: unknown',
+          ),
         ...sums,
       }),
     )
-    .describe('Oldest first; what was not used is left out. It has the members that `by` names'),
+    .describe('Oldest first; rows without use are left out. A row has the members that `by` names'),
 })
 export type UsageReply = z.output<typeof usageReply>
 
@@ -130,7 +134,7 @@ export function usageRoutes({
     if (rows === 'too_many')
       throw unfitFor('query', 'by', `Input should give at most ${USAGE_ROWS_MAX} rows`)
     if (rows === 'unknown_account')
-      throw new ApiError('not_found', 'There is no account of this name')
+      throw new ApiError('not_found', 'There is no account with this name')
     if (isCsvWanted(context, query)) {
       context.set('content-disposition', 'attachment; filename="usage.csv"')
       context.type = `${CSV_TYPE}; charset=utf-8; header=present`
@@ -151,7 +155,7 @@ export function usageRoutes({
       method: 'GET',
       path: '/v1/dashboard/usage',
       tag: 'Account',
-      summary: 'What the account used, over time, and what it cost',
+      summary: 'Use and cost of the account over time',
       scope: 'any',
       query: usageQuery,
       reply,
@@ -162,7 +166,7 @@ export function usageRoutes({
       scope: ADMIN_ROUTE.scope,
       method: 'GET',
       path: '/v1/admin/usage',
-      summary: 'What accounts used, over time, and what it cost',
+      summary: 'Use and cost of accounts over time',
       query: adminQuery,
       reply,
       errors: ['not_found'],

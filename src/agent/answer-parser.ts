@@ -112,7 +112,8 @@ function takeEvent(data: string, answer: Answer): AnswerChunk | null {
   const isWithout = isJsonObject(usage) || memberOf(chunk, 'object') === CHUNK
   const choices = memberOf(chunk, 'choices') ?? (isWithout ? [] : null)
   if (isJsonObject(usage)) answer.usage = { ...chunk, choices: [], usage }
-  if (!isJsonArray(choices)) throw new BackendError('the backend sent something that is no chunk')
+  if (!isJsonArray(choices))
+    throw new BackendError('the backend sent something that is not a chunk')
   for (const choice of choices) noteChoice(choice, answer)
   if (choices.length === 0) return null
   return isJsonObject(usage) ? encode({ ...chunk, usage: null }) : { chunk, text: data }
@@ -123,7 +124,8 @@ function encode(chunk: JsonObject): AnswerChunk {
 }
 
 function noteChoice(choice: Json, answer: Answer): void {
-  if (!isJsonObject(choice)) throw new BackendError('the backend sent a choice that is no object')
+  if (!isJsonObject(choice))
+    throw new BackendError('the backend sent a choice that is not an object')
   const index = memberOf(choice, 'index')
   const reason = memberOf(choice, 'finish_reason')
   if (typeof reason === 'string' && reason !== '') {
@@ -140,7 +142,7 @@ function isComplete({ isEnded, open, hasFinished }: Answer): boolean {
 function parseChunk(data: string): JsonObject {
   const chunk = parseJson(data)
   if (!isJsonObject(chunk))
-    throw new BackendError('the backend sent an event that is no JSON object')
+    throw new BackendError('the backend sent an event that is not a JSON object')
   const error = memberOf(chunk, 'error')
   if (error !== undefined && error !== null) throw errorOf(readReason(chunk))
   // What llama.cpp puts into its `error` line is the error itself.

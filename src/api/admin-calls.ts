@@ -30,7 +30,7 @@ export const adminDone = {
 export const adminName = described(
   z.string().check(({ value, issues }) => {
     if (isName(value)) return
-    const expected = `1 to ${NAME_LENGTH_MAX} characters, none for control`
+    const expected = `1 to ${NAME_LENGTH_MAX} characters without control characters`
     issues.push(faultIssue([], 'value_error', `Input should be ${expected}`))
   }),
   () => ({ type: 'string', minLength: 1, maxLength: NAME_LENGTH_MAX }),

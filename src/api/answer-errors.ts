@@ -74,7 +74,7 @@ function absenceText(path: string, paths: readonly string[]): string {
     const start = `${segments.slice(0, shared).join('/')}/`
     const beside = [...new Set(paths)].filter((pattern) => pattern.startsWith(start))
     if (beside.length > 0)
-      return `There is nothing at this path. There is ${beside.map(shownPath).join(', ')}; all is at /docs`
+      return `There is nothing at this path. Similar paths: ${beside.map(shownPath).join(', ')}. See /docs for all paths`
   }
   return OPERATION.test(path) ? BASE_URLS : 'There is nothing at this path'
 }
@@ -84,7 +84,7 @@ const OPERATION =
   /\/(chat\/completions|completions|models|embeddings|images\/\w+|responses|messages)\/?$/
 
 const BASE_URLS =
-  'There is nothing at this path: is the base URL right? It ends with /v1 for plain calls (/v1/chat/completions), and with /v1/verified for verified ones (/v1/verified/chat/completions); all is at /docs'
+  'There is nothing at this path: is the base URL right? It ends with /v1 for plain calls (/v1/chat/completions), and with /v1/verified for verified calls (/v1/verified/chat/completions). See /docs for all paths'
 
 /** Below `/v1` alone there is nearly everything. */
 const SHARED_MIN = 2

@@ -46,7 +46,7 @@ function hintAt(header: string): string {
   if (/^(bearer\s+){2}/i.test(header)) return ': the header has "Bearer" twice'
   if (/["'\u2018-\u201d]/.test(header)) return ': the header has a quotation mark'
   if (!/^bearer\s/i.test(header)) return ': expected the header Authorization: Bearer <API_KEY>'
-  return /\s\S+\s/.test(header) ? ': the header has a blank within the key' : ''
+  return /\s\S+\s/.test(header) ? ': the header has a space within the key' : ''
 }
 
 const KEY_HEADER = /^Bearer +([\x21-\x7e]{1,512})$/i

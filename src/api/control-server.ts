@@ -58,7 +58,7 @@ export async function openControlAt(
   } catch (error) {
     if (error instanceof StartFailure) throw error
     throw new StartFailure(
-      `control: CONTROL_SOCKET ${socketPath} cannot be listened on (${systemCodeOf(error) ?? 'unknown fault'})`,
+      `control: the gateway cannot listen on CONTROL_SOCKET ${socketPath} (${systemCodeOf(error) ?? 'unknown fault'})`,
     )
   }
   return async () => {
@@ -113,7 +113,7 @@ function createControlServer(operations: OperatorOf<ServedOperations>): Server {
     answer(operations, request)
       .catch(() => ({
         status: 500,
-        body: { message: 'the gateway could not do it; its log says more' },
+        body: { message: 'the gateway could not do this; see its log for the reason' },
       }))
       .then(({ status, body }) => send(response, status, body))
   })

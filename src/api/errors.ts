@@ -282,7 +282,7 @@ export function asApiError(error: unknown): ApiError {
   if (error instanceof ContentUnavailable)
     return new ApiError(error.code, CONTENT_FAULTS[error.code], { cause: error })
   if (error instanceof DatabaseAwayError)
-    return new ApiError('not_ready', 'What is stored cannot be reached at the moment, try again', {
+    return new ApiError('not_ready', 'The stored data cannot be reached at the moment, try again', {
       cause: error,
     })
   return new ApiError('internal_server_error', 'Internal server error')

@@ -180,7 +180,7 @@ function checkMediaType({ headers }: IncomingMessage): void {
   if ((headers['content-encoding'] ?? 'identity').toLowerCase() !== 'identity')
     throw new ApiError(
       'unsupported_media_type',
-      'Expected no content-encoding: the bytes are hashed as they are sent',
+      'Expected no content-encoding: the gateway hashes the bytes as they are sent',
     )
 }
 

@@ -186,7 +186,7 @@ const MALFORMED: Readonly<Record<string, readonly [ErrorCode, string]>> = {
     'headers_too_large',
     `Expected at most ${HEADER_BYTES_MAX} bytes of headers`,
   ],
-  ERR_HTTP_REQUEST_TIMEOUT: ['request_timeout', 'Expected the request to be sent sooner'],
+  ERR_HTTP_REQUEST_TIMEOUT: ['request_timeout', 'The request was sent too slowly'],
 }
 
 /** Where to listen; port 0 takes a free one. */
@@ -222,7 +222,7 @@ function refuseAddress({ host, port }: Address, error: unknown): never {
   const code = systemCodeOf(error)
   const reason =
     code === 'EADDRINUSE'
-      ? `PORT ${port} is in use by another program; end it, or set PORT to another port (0 takes a free one)`
-      : `HOST ${host} and PORT ${port} cannot be listened on (${code})`
+      ? `PORT ${port} is in use by another program; stop that program, or set PORT to another port (0 means any free port)`
+      : `the gateway cannot listen on HOST ${host} and PORT ${port} (${code})`
   throw new StartFailure(`gateway: ${reason}`)
 }

@@ -272,7 +272,7 @@ class NatsBus implements Bus {
     for await (const status of connection.status()) {
       if (status.type === 'reconnect') this.rise()
       else if (status.type === 'disconnect') this.fall('the connection to the bus ended')
-      else if (status.type === 'error') this.warn(status.error, 'the bus told an error')
+      else if (status.type === 'error') this.warn(status.error, 'the bus reported an error')
     }
     this.fall('the connection to the bus was closed')
     this.connection = null
@@ -466,10 +466,10 @@ class BusRefusal extends Error {
 }
 
 const REFUSAL_HINTS: Readonly<Record<Refusal, string>> = {
-  unsealed: ': it is of a gateway before version 2 of the bus, or of somebody else',
-  forged: ': it is of somebody who does not have the key in the database of this service',
-  stale: ': the clocks of two gateways are too far apart, or somebody repeats it',
-  replayed: ': somebody repeats it',
+  unsealed: ': it comes from a gateway before version 2 of the bus, or from a stranger',
+  forged: ': its sender does not have the key in the database of this service',
+  stale: ': the clocks of two gateways are too far apart, or the message was repeated',
+  replayed: ': the message was repeated',
 }
 
 function bytesOf(value: unknown): Uint8Array {

@@ -73,7 +73,7 @@ function openFaults(given: Environment, servers: readonly string[]): readonly st
   return missing.length === 0
     ? []
     : [
-        `NATS_URL: expected ${missing.join(' and ')} in production, or NATS_CLOSED_NETWORK=true where nobody but the gateways reaches the servers`,
+        `NATS_URL: expected ${missing.join(' and ')} in production, or NATS_CLOSED_NETWORK=true where only the gateways can reach the servers`,
       ]
 }
 

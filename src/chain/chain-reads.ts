@@ -93,7 +93,7 @@ export async function fetchReceipts(
     if (receipt.transactionHash !== txHash) {
       throw new RpcError(
         'bad_answer',
-        `expected the receipt of ${txHash}, got that of another transaction`,
+        `expected the receipt of ${txHash}, got the receipt of another transaction`,
       )
     }
     return {

@@ -226,11 +226,11 @@ const chatMembers = z
   .check(({ value, issues }) => {
     if (!isUnset(value.top_logprobs) && value.logprobs !== true)
       issues.push(
-        faultIssue(['top_logprobs'], 'value_error', 'Only to be set when logprobs is true'),
+        faultIssue(['top_logprobs'], 'value_error', 'Set this only when logprobs is true'),
       )
     if (!isUnset(value.stream_options) && value.stream !== true)
       issues.push(
-        faultIssue(['stream_options'], 'value_error', 'Only to be set when stream is true'),
+        faultIssue(['stream_options'], 'value_error', 'Set this only when stream is true'),
       )
   })
 

@@ -171,7 +171,7 @@ export function modelListRoutes<Headers>({
       ...ofCaller,
       path: `${path}/*model`,
       summary: ofOne,
-      description: 'The id may have slashes.',
+      description: 'The id may contain slashes.',
       // As they are, or in percents.
       params: z.object({ model: z.string() }),
       reply: { name: 'Model', schema: listedModel },

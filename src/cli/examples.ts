@@ -28,7 +28,7 @@ export const EXAMPLES: Readonly<Record<string, Readonly<Record<string, string>>>
   redact: { 'evidence.json --request --output redacted.json': 'leave out the question' },
   attestation: {
     'document.b64 --expect expect.json': 'a document that was just made',
-    '- --historical --any-measurement < document.b64': 'an old one, whatever code it names',
+    '- --historical --any-measurement < document.b64': 'an old one, with any code',
   },
   proxy: {
     '--url https://gateway.example --expect expect.json --save proofs':
@@ -90,7 +90,7 @@ export const EXAMPLES: Readonly<Record<string, Readonly<Record<string, string>>>
   'node create': { '"my machine"': 'print its id' },
   'node status': { '': 'is it connected, and what does it serve' },
   'node stats': { '': 'requests, tokens and times' },
-  'node benchmark': { '--model llama3.2': 'measure, and tell nobody' },
+  'node benchmark': { '--model llama3.2': 'measure, without a report to the gateway' },
   completions: { 'bash >> ~/.bashrc': '' },
 }
 

@@ -89,11 +89,12 @@ export function createEmbeddings({ source, counter }: EmbeddingsOptions): Embedd
     async count({ request, signal }) {
       const model = models.find(({ id }) => id === request.model)
       if (model === undefined)
-        throw new ApiError('unsupported_model', 'Nothing here makes embeddings with this model')
+        throw new ApiError('unsupported_model', 'This service makes no embeddings with this model')
       return countInputs(request.inputs, { max: model.inputTokensMax, counter, signal })
     },
     async create(call, counted) {
-      if (source === null) throw new ApiError('unsupported_model', 'Nothing here makes embeddings')
+      if (source === null)
+        throw new ApiError('unsupported_model', 'This service makes no embeddings')
       const batches = splitBatches(counted.tokens, source.batchInputsMax)
       const answers = await runAll(
         batches.map(

@@ -60,7 +60,7 @@ export function findReleaseFault(
   const atDocument = matchRelease({ pcrs, timestampMs }, entries)
   return atDocument.kind === 'accepted'
     ? null
-    : `expected a document made while ${nameRelease(atPresent.release)} is accepted, got one of ${new Date(timestampMs).toISOString()}`
+    : `expected a document made while ${nameRelease(atPresent.release)} is accepted, got a document of ${new Date(timestampMs).toISOString()}`
 }
 
 /** Notes for administrators that a list was taken into use while the gateway runs. */
@@ -95,7 +95,7 @@ export async function startReleases(
       )
     })
   const warn = () =>
-    log.warn({}, 'ENCLAVE_RELEASES_FILE is not set: enclaves are used whatever code they measure')
+    log.warn({}, 'ENCLAVE_RELEASES_FILE is not set: enclaves are used with any code')
   const stop = isProduction ? onHangup(warn) : () => undefined
   if (isProduction) warn()
   return { entries: () => null, onChange: () => undefined, reload: async () => undefined, stop }

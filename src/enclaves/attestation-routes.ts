@@ -29,7 +29,7 @@ export function attestationRoutes(attestations: Attestations): readonly Route[] 
       ...open,
       path: '/v1/attestation',
       knowsKeys: true,
-      summary: "An enclave's attestation document, fresh over a nonce",
+      summary: 'A new attestation document of an enclave, with a nonce',
       query: attestationQuery,
       reply: { name: 'Attestation', schema: attestationReply },
       errors: ['enclave_unavailable', 'not_found', 'overloaded'],
@@ -65,9 +65,9 @@ export function encryptionKeyRoutes(
       path: '/.well-known/hpke-keys',
       tag: 'Service',
       scope: 'public',
-      summary: "One enclave's newest key for encrypted calls, as EHBP has it",
+      summary: 'The newest key of one enclave for encrypted calls, in the form of EHBP',
       description:
-        'One key configuration of RFC 9458. Nothing shows whose key it is: a client that must know takes those of `/v1/notaries`, which notaries sign.',
+        'One key configuration of RFC 9458. It does not show whose key it is: a client that must know uses the keys from `/v1/notaries`, which notaries sign.',
       reply: { name: 'EncryptionKeyConfiguration', schema: z.string(), types: [KEYS_TYPE] },
       errors: ['enclave_unavailable'],
       handler: async ({ context }) => {

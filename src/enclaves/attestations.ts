@@ -47,7 +47,10 @@ export function createAttestations(options: {
 
   function admit(nonce: string | null, caller: FreshCaller): void {
     if (nonce !== null && !takeShare(caller))
-      throw new ApiError('overloaded', 'Too many fresh attestations at once, try again in a moment')
+      throw new ApiError(
+        'overloaded',
+        'Too many requests for new attestations at once, try again in a moment',
+      )
   }
 
   /** Null when no enclave of this gateway has the notary. */
@@ -106,7 +109,7 @@ async function attestFresh(enclave: AttestingEnclave, nonce: string): Promise<At
 const ATTEMPTS = 3
 
 function unknownNotary(): ApiError {
-  return new ApiError('not_found', 'No enclave that is in use has this notary')
+  return new ApiError('not_found', 'No enclave in use has this notary')
 }
 
 function describe({

@@ -53,7 +53,7 @@ export function checkedConnector({
     if (!isExpected(parseIdentity(value)))
       throw new EnclaveError(
         'unavailable',
-        'another enclave answers at the socket than the one that was checked',
+        'the enclave that answers at the socket is not the enclave that was checked',
       )
   }
 

@@ -288,7 +288,7 @@ export class EnclaveEndpoint extends EnclaveClient {
       { enclave: this.socketPath, calls: this.#underWay.size, silentMs: Math.round(silentMs) },
       'enclave hangs: its calls are ended',
     )
-    const error = new EnclaveError('timeout', 'the enclave hangs: it says nothing any more')
+    const error = new EnclaveError('timeout', 'the enclave hangs: it no longer answers')
     for (const call of this.#underWay) call.abort(error)
   }
 

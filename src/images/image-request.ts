@@ -62,7 +62,7 @@ export function parseImageEdit(parts: readonly FormPart[]): EditRequest {
       faults.push(
         name === 'image'
           ? fault(name, 'Only one image can be changed by a request', 'value_error')
-          : fault(name, 'Field is given twice', 'value_error'),
+          : fault(name, 'The field is given twice', 'value_error'),
       )
     else if (name === 'image') image = bytes
     else

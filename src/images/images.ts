@@ -149,7 +149,7 @@ async function makeAtOneOf(
 ): Promise<readonly MadeImage[]> {
   const [source, ...others] = sources
   if (source === undefined)
-    throw new ApiError('unsupported_model', 'Nothing here makes images with this model')
+    throw new ApiError('unsupported_model', 'This service makes no images with this model')
   try {
     return await source.make(call)
   } catch (error) {
@@ -166,7 +166,7 @@ async function keep(store: ImageStore, image: MadeImage): Promise<string> {
     if (!(cause instanceof StoreFullError)) return throwAway(cause)
     throw new ApiError(
       'image_store_full',
-      'No more images can be kept now: ask for b64_json, or later',
+      'The service cannot store more images now: ask for b64_json, or try again later',
       {
         cause,
       },
@@ -177,7 +177,7 @@ async function keep(store: ImageStore, image: MadeImage): Promise<string> {
 /** What is told of a bucket that cannot be used; why, the log says. */
 function throwAway(cause: unknown): never {
   if (!(cause instanceof BucketError)) throw cause
-  throw new ApiError('not_ready', 'Images cannot be kept or fetched at the moment, try again', {
+  throw new ApiError('not_ready', 'Images cannot be stored or fetched at the moment, try again', {
     cause,
   })
 }

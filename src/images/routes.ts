@@ -93,7 +93,7 @@ export function imageRoutes({
     defineRoute({
       ...made,
       path: '/v1/images/generations',
-      summary: 'Make images of a prompt',
+      summary: 'Make images from a prompt',
       body: {
         name: 'ImageGenerationRequest',
         schema: generation,
@@ -121,7 +121,7 @@ export function imageRoutes({
       method: 'GET',
       path: `${IMAGE_FILES_PATH}/:id`,
       tag: 'Images',
-      summary: 'An image that was made, until it expires; whoever has its address needs no key',
+      summary: 'A generated image, until it expires; its address works without a key',
       // The id is what only whoever asked for the image was told.
       scope: 'public',
       params: z.object({ id: z.string() }),
@@ -136,7 +136,7 @@ export function imageRoutes({
         const isRead = context.method === 'GET'
         const content = isRead ? ((await image?.open()) ?? null) : null
         if (image === null || (isRead && content === null))
-          throw new ApiError('not_found', 'There is no such image, or no longer')
+          throw new ApiError('not_found', 'There is no such image, or it has expired')
         const leftSeconds = Math.max(0, Math.floor((image.expiresAtMs - now()) / 1000))
         context.status = 200
         context.set('content-type', mediaTypeOf(image.type))

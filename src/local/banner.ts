@@ -67,7 +67,7 @@ function listAddresses(
     ['data', config.dataFolder],
     ...(expectFile === null
       ? []
-      : [['expect', `${expectFile} (what the client is to expect of this enclave)`] as const]),
+      : [['expect', `${expectFile} (the client's expectations of this enclave)`] as const]),
   ]
 }
 
@@ -82,14 +82,16 @@ function listStandIns({
     isDatabaseEmbedded ? ['database', 'EMBEDDED: PGlite in the data folder'] : null,
     chain.url === null
       ? null
-      : ['chain', 'SIMULATED: a local anvil, which anybody on this machine can rewrite'],
+      : ['chain', 'SIMULATED: a local anvil; every program on this machine can rewrite it'],
     rootFile === null
       ? null
-      : ['enclave', 'SIMULATED: a plain process, whose attestation proves nothing'],
+      : ['enclave', 'SIMULATED: a plain process; its attestation proves nothing'],
     demoOrigin === null
       ? null
       : ['provider', `DEMONSTRATION: demo/… at ${demoOrigin}; no model answers there`],
-    nodeId === null ? null : ['node', `DEMONSTRATION: ${nodeId}, an agent in front of the same`],
+    nodeId === null
+      ? null
+      : ['node', `DEMONSTRATION: ${nodeId}, an agent for the same demo provider`],
   ]
   const rows = standIns.filter((row) => row !== null)
   if (rows.length === 0) return []
@@ -111,7 +113,7 @@ function listTries({ url, apiKey, rootFile, demoOrigin, nodeId }: GatewayFacts):
     `  npm run -s affidavit -- verify '${base}/v1/verified/chat/completions?limit=1' --key '${key}'${trust}`,
     ...(nodeId === null
       ? []
-      : ['Ask for a plain one, which the node answers:', curl('/v1/chat/completions')]),
+      : ['Ask for a plain completion, which the node answers:', curl('/v1/chat/completions')]),
   ]
 }
 

@@ -34,7 +34,7 @@ export async function awaitFreePort(port: number): Promise<number> {
     }
     if (performance.now() > until) {
       throw new StartFailure(
-        `local chain: CHAIN_PORT ${port} is in use by another program; end it, or set CHAIN_PORT to another port (0 takes any free one)`,
+        `local chain: CHAIN_PORT ${port} is in use by another program; stop that program, or set CHAIN_PORT to another port (0 means any free port)`,
       )
     }
     await sleep(PORT_POLL_MS)

@@ -208,7 +208,7 @@ class KeptChain implements LocalChain {
       const file = await state.setAside()
       log.error(
         { err: error, file },
-        'local chain refused its state and starts anew; anchors are sent again',
+        'local chain refused its state and starts again without it; anchors are sent again',
       )
       return await startAnvilProcess({ port, rpc: this.#rpc, stateFile: null })
     }

@@ -224,7 +224,7 @@ export class ChatRun extends Run {
       this.give(facts.usage === undefined ? chunk : { ...chunk, usage: this.usage }, bytes)
       if (this.queue.waitingBytes() > limits.queueBytesMax) this.overflow()
       if (this.queue.silentBytes() > limits.queueBytesMax)
-        this.failAndDrain('node_failed', 'The node sent too much that says nothing')
+        this.failAndDrain('node_failed', 'The node sent too many empty chunks')
     }
     if (facts.isToken) this.noteToken(facts)
     if (facts.isUsageOnly) this.finish()
@@ -273,8 +273,8 @@ export class ChatRun extends Run {
   /** A slow reader is no fault of the node; one that sends this much before its first token is. */
   private overflow(): void {
     if (this.phase === 'waiting')
-      this.failAndDrain('node_failed', 'The node sent too much before its first token')
-    else this.failAndDrain('caller_too_slow', 'The answer was read too slowly')
+      this.failAndDrain('node_failed', 'The node sent too much data before its first token')
+    else this.failAndDrain('caller_too_slow', 'The caller read the answer too slowly')
   }
 
   /** The node says it is done. Without any token, that is no answer. */

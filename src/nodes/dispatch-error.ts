@@ -77,7 +77,7 @@ export function faultError(fault: NodeFault | null): DispatchError {
   const nodeMessage = fault === null || fault.message === '' ? null : fault.message
   const retryAfterSeconds = fault?.retryAfterSeconds ?? null
   if (status === BUSY)
-    return new DispatchError('node_busy', "The node's backend takes no more at the moment", {
+    return new DispatchError('node_busy', "The node's backend takes no more calls at the moment", {
       ...{ status, nodeMessage, retryAfterSeconds },
     })
   return CALLER_FAULTS.has(status)
@@ -172,9 +172,9 @@ export function callErrorOf(error: DispatchError): ApiError {
       return new ApiError('node_error', failureText(error))
     case 'first_token_timeout':
     case 'token_timeout':
-      return new ApiError('node_timeout', 'The node fell silent')
+      return new ApiError('node_timeout', 'The node stopped answering')
     case 'caller_too_slow':
-      return new ApiError('caller_too_slow', 'The answer was read too slowly')
+      return new ApiError('caller_too_slow', 'The caller read the answer too slowly')
     case 'answer_too_large':
       // In words of ours, which give the limit.
       return new ApiError('answer_too_large', error.message)
@@ -185,7 +185,9 @@ export function callErrorOf(error: DispatchError): ApiError {
 
 /** In words of ours: the node's, where it says that its backend failed, are not shown. */
 function failureText({ status, message }: DispatchError): string {
-  return status === null ? message : `The node said that its backend failed, with status ${status}`
+  return status === null
+    ? message
+    : `The node reported that its backend failed, with status ${status}`
 }
 
 function refusalOf({ status, nodeMessage }: DispatchError): ApiError {

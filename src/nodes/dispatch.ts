@@ -277,7 +277,7 @@ async function attemptImages<Images>(
     }
     const fault = new DispatchError(
       'node_failed',
-      `The node sent what are no images: ${error.message}`,
+      `The node's answer is not images: ${error.message}`,
     )
     run.conclude(fault)
     // The gateway that called has judged them, and asks elsewhere.

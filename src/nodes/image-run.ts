@@ -104,7 +104,7 @@ export class ImageRun extends Run {
  */
 function refusalOf({ statusCode, retryAfterSeconds }: ImageRunFrame, words: string): DispatchError {
   return statusCode === null
-    ? new DispatchError('node_refused', 'The node could not draw', {
+    ? new DispatchError('node_refused', 'The node could not make the images', {
         nodeMessage: words === '' ? null : words,
       })
     : faultError({ statusCode, retryAfterSeconds, message: words })

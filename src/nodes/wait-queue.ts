@@ -71,7 +71,7 @@ export function createWaitQueue<Node extends OfferingNode<Node>>({
       const queue = queues.get(waiting.model) ?? new Set()
       if (waiting.signal.aborted) return Promise.reject(waiting.signal.reason)
       if (queue.size >= waitersMax)
-        return Promise.reject(noNodes('Too many calls wait for a node of this model'))
+        return Promise.reject(noNodes('Too many calls wait for a node with this model'))
       const { waiter, held } = createWaiter({ ...waiting, enteredAs: entered++ }, leave)
       queues.set(waiting.model, queue.add(waiter))
       return held
@@ -89,7 +89,7 @@ export function createWaitQueue<Node extends OfferingNode<Node>>({
       if (queues.size === 0) return
       for (const waiter of everybody())
         if (nowMs >= waiter.deadlineMs)
-          waiter.reject(noNodes('No node of this model was free in time'))
+          waiter.reject(noNodes('No node with this model was free in time'))
     },
     rejectAll(error) {
       for (const waiter of everybody()) waiter.reject(error)

@@ -56,7 +56,7 @@ export function parseContentKeys(text: string): readonly [ContentKey, ...Content
       return `expected ${KEY_BYTES} bytes in hex or base64 in line ${at + 1}, and nothing else`
     const id = idOf(key)
     if (keys.some((known) => known.id === id))
-      return `expected each key once, got that of line ${at + 1} again`
+      return `expected each key once, got the key of line ${at + 1} again`
     keys.push({ id, key })
   }
   const [first, ...others] = keys
@@ -89,7 +89,7 @@ async function readKeyFile(path: string): Promise<string> {
     const { mode, size } = facts
     if ((mode & OTHERS) !== 0)
       throw new StartFailure(
-        `content: CONTENT_KEY_FILE ${path} can be used by everybody: take the rights of others away (chmod o=)`,
+        `content: CONTENT_KEY_FILE ${path} can be used by all users: remove the rights of others (chmod o=)`,
       )
     if (size > KEY_TEXT_BYTES_MAX)
       throw new StartFailure(

@@ -22,7 +22,7 @@ export function callErrorOf(error: EndpointError): ApiError {
       })
     case 'bad_answer':
     case 'refused':
-      return new ApiError('provider_error', 'The provider answered something else than asked', {
+      return new ApiError('provider_error', "The provider's answer has a wrong form", {
         cause: error,
       })
   }

@@ -54,7 +54,7 @@ export function createBootStatements({
     } catch (error) {
       const code = error instanceof EnclaveError ? error.fault?.code : undefined
       if (code === undefined || PASSING.has(code)) throw error
-      log.warn({ notary, code }, 'the enclave states nothing of the logs before its own')
+      log.warn({ notary, code }, 'the enclave states no heads of earlier logs')
       return null
     }
   }

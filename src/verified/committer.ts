@@ -343,7 +343,10 @@ class LogFollower implements Committer {
       this.committed.keep(session.notary, size, head)
     } catch (error) {
       // Read from the database instead.
-      options.log.warn({ err: asError(error), size }, 'another gateway told no head of this log')
+      options.log.warn(
+        { err: asError(error), size },
+        'another gateway reported no head of this log',
+      )
     }
   }
 

@@ -91,7 +91,7 @@ export function chooseCredential(
   if (credential === null && !entry.origin.startsWith('http://'))
     throw new ApiError(
       'provider_credential_missing',
-      `This service has no key for the provider ${provider}: send yours as Fine-Tune-Authorization`,
+      `This service has no key for the provider ${provider}: send your own key as Fine-Tune-Authorization`,
     )
   return { provider, credential, isOperators: credential !== null }
 }

@@ -53,8 +53,8 @@ const verifiedRequest = providersRequestWith({
     })
     .describe(
       'What the caller demands of the enclave: hashed with the request, not sent to the provider. `nonce`: 16 to 64 bytes in hex; ' +
-        "the receipt's `attempt` then says how often this very call was made. `credential`, beside a nonce: `operator`, or " +
-        '`{ "sha256": … }` of the credential in `Fine-Tune-Authorization`; the enclave uses that one, or refuses the call (`credential_mismatch`).',
+        "the receipt's `attempt` then says how often this same call was made. `credential`, beside a nonce: `operator`, or " +
+        '`{ "sha256": … }` of the credential in `Fine-Tune-Authorization`; the enclave uses that credential, or refuses the call (`credential_mismatch`).',
     )
     .nullish(),
 })
@@ -90,8 +90,8 @@ export function verifiedCompletionRoutes({
       description:
         'The answer is hashed and signed inside the enclave, and stored with its anchor, before it is given. Streamed, the proof is in the last chunk. ' +
         'This gateway reads request, answer and provider credential, unless the call is encrypted (EHBP, with `Ehbp-Encapsulated-Key` and `Affidavit-Notary`): ' +
-        'then it passes on what it cannot read, its errors until an enclave has opened the call are in the clear, and a key that no enclave has is a 422 of ' +
-        'type `application/problem+json`, upon which keys are fetched again. The evidence shows that these words were exchanged, not who asked.',
+        'then it forwards data that it cannot read. Errors before an enclave has opened the call are not encrypted, and an unknown key gives a 422 of ' +
+        'type `application/problem+json`: fetch the keys again. The evidence shows that these words were exchanged, not who asked.',
       scope: 'inference',
       headers: callHeaders,
       body: {

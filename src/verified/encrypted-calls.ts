@@ -61,7 +61,7 @@ const UNREAD_PROMPT_TOKENS_MAX = 100_000
 /** The enclave, or the key, is gone: the caller fetches keys again and repeats its call (EHBP). */
 const KEY_CONFIG_BODY = JSON.stringify({
   type: KEY_CONFIG_PROBLEM,
-  title: 'This key is not one of an enclave in use. Nothing was processed: fetch the keys again.',
+  title: 'No enclave in use has this key. The call was not processed: fetch the keys again.',
 })
 
 const sealedCredential = described(
@@ -129,7 +129,7 @@ export async function serveEncryptedCall(
   if (context.req.headers['idempotency-key'] !== undefined)
     throw new ApiError(
       'unsupported_request_parameter',
-      'Expected no Idempotency-Key with an encrypted call: no answer is kept that could be repeated',
+      'Expected no Idempotency-Key with an encrypted call: the service keeps no answer that it could repeat',
     )
   const encapsulatedKey = context.get(ENCAPSULATED_KEY_HEADER)
   if (!ENCAPSULATED_KEY_FORM.test(encapsulatedKey))

@@ -85,7 +85,7 @@ export function createHeadAttestations(options: HeadAttestationsOptions): HeadAt
     const { notary, boot_configuration: boot } = identity
     if (block.chainId !== boot.chain_id)
       throw new Error(
-        `expected a block of chain ${boot.chain_id}, got one of chain ${block.chainId}`,
+        `expected a block of chain ${boot.chain_id}, got a block of chain ${block.chainId}`,
       )
     const attestation = readReply(await enclave.attestHead(block.hash, signal), { identity, block })
     const { size, root } = attestation
@@ -100,10 +100,7 @@ export function createHeadAttestations(options: HeadAttestationsOptions): HeadAt
     const stored = await findLog({ notary, size }, signal)
     if (!equalBytes(stored.root, root)) {
       const roots = { attestedRoot: encodeHex(root), storedRoot: encodeHex(stored.root) }
-      log.error(
-        { ...facts, ...roots },
-        'the enclave attests another log than the one that is stored',
-      )
+      log.error({ ...facts, ...roots }, 'the enclave attests a log that is not the stored log')
       return 'contradictions'
     }
     await store.keep({ ...attestation, logId: stored.logId })
@@ -184,7 +181,7 @@ function readReply(
   const document = decodeBase64(reply.document)
   const { publicKey, userData, nonce, timestampMs } = decodeAttestationPayload(document)
   if (publicKey === null || addressOf(publicKey) !== notary)
-    throw new EnclaveReplaced(`expected a document of ${notary}, got one of another key`)
+    throw new EnclaveReplaced(`expected a document of ${notary}, got a document of another key`)
   const blockHash = decodeHex(block.hash)
   const configuration = digestBootConfiguration(boot)
   const expected = headAttestationUserData({ configuration, notary, size, root })

@@ -74,7 +74,7 @@ const erasureQuery = z.object({
   reason: described(
     z.string().check(({ value, issues }) => {
       if (isErasureReason(value)) return
-      const expected = `1 to ${ERASURE_REASON_MAX} characters, none for control`
+      const expected = `1 to ${ERASURE_REASON_MAX} characters without control characters`
       issues.push(faultIssue([], 'value_error', `Input should be ${expected}`))
     }),
     () => ({ type: 'string', minLength: 1, maxLength: ERASURE_REASON_MAX }),
@@ -112,9 +112,9 @@ export function historyRoutes({
       path: '/v1/verified/chat/completions',
       summary: 'List stored completions, newest first',
       description:
-        '`model`, `outcome`, `since` and `until` (Unix seconds) and `encrypted` choose among them; `q` finds own ones whose messages have the text, ' +
-        'whatever the case of its letters. A page of 10,000 completions that were looked at, or of 500 whose content was searched, ends there: ' +
-        'while `cursor` is not null there is more, be the page empty.',
+        '`model`, `outcome`, `since` and `until` (Unix seconds) and `encrypted` filter the list; `q` finds your own completions whose messages contain the text, ' +
+        'in upper or lower case. A page ends after 10,000 completions were read, or after the content of 500 was searched: ' +
+        'while `cursor` is not null there is more, even after an empty page.',
       query: historyQuery,
       reply: { name: 'StoredCompletionList', schema: recordList },
       errors: ['history_restricted', 'overloaded', 'content_key_missing'],
@@ -146,10 +146,10 @@ export function historyRoutes({
       ...stored,
       method: 'DELETE',
       path: '/v1/verified/chat/completions/:hash',
-      summary: 'Erase what was asked and answered in one completion',
+      summary: 'Erase question and answer of one completion',
       description:
-        "Request and response of the caller's own completions with this hash are erased, for good. The record stays, with its proofs and `erased`: " +
-        'its hashes are in a public log. It says nothing of copies: backups, and whoever was given the answer.',
+        "Request and response of the caller's own completions with this hash are erased forever. The record stays, with its proofs and `erased`: " +
+        'its hashes are in a public log. Copies elsewhere are not erased: backups, and the answer that the caller received.',
       params: hashParameter,
       query: erasureQuery,
       reply: { name: 'StoredCompletion', schema: storedRecord },
@@ -162,7 +162,7 @@ export function historyRoutes({
     defineRoute({
       ...stored,
       path: '/v1/verified/chat/completions/:hash/evidence',
-      summary: 'Everything that an offline check of one completion needs',
+      summary: 'All the evidence for an offline check of one completion',
       params: hashParameter,
       reply: { name: 'EvidenceBundle', schema: evidenceBundle },
       errors: ['not_found'],
@@ -183,7 +183,7 @@ export function historyRoutes({
         if (isEvidencePublic) return found(await evidence.findPublic(params.hash))
         throw new ApiError(
           'evidence_restricted',
-          'This service gives evidence only to who may read the completion: ask for it with a key at /v1/verified/chat/completions/{hash}/evidence',
+          'This service gives evidence only to accounts that may read the completion: ask with a key at /v1/verified/chat/completions/{hash}/evidence',
         )
       },
     }),

@@ -108,7 +108,7 @@ function known<Page>(page: Page | 'unknown_cursor'): Page {
 }
 
 function notOwn(): ValidationError {
-  const msg = 'Input should come with filter=mine: only own completions are searched'
+  const msg = 'Input should come with filter=mine: a search covers only your own completions'
   return new ValidationError([{ loc: ['query', 'q'], msg, type: 'value_error' }])
 }
 
@@ -129,5 +129,8 @@ export function warnOfOpenHistory(
   log: Pick<Logger, 'warn'>,
 ): void {
   if (isHistoryOpen && isProduction)
-    log.warn({}, "HISTORY_ALL is true: every account reads everybody's prompts and answers")
+    log.warn(
+      {},
+      'HISTORY_ALL is true: every account can read the prompts and answers of all accounts',
+    )
 }

@@ -99,7 +99,7 @@ export function logRoutes(logs: Logs): readonly Route[] {
     defineRoute({
       ...ofLog,
       path: '/v1/log/:notary/boot-statement',
-      summary: 'What its enclave stated of the logs before it',
+      summary: 'The heads of earlier logs that its enclave was shown',
       reply: { name: 'BootStatement', schema: bootStatement },
       handler: ({ params }) => logs.bootStatement(params.notary),
     }),
@@ -139,7 +139,7 @@ export function logRoutes(logs: Logs): readonly Route[] {
       method: 'GET',
       path: '/v1/log/:notary/records',
       tag: 'Logs',
-      summary: "Records of leaves, those that the key's account may see",
+      summary: "Records of leaves that the key's account may see",
       scope: 'inference',
       params: notaryParameter,
       query: recordsQuery,

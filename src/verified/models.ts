@@ -63,7 +63,7 @@ export function verifiedModelRoutes(list: VerifiedModels): readonly Route[] {
     path: '/v1/verified/models',
     summaries: ['Models that can be verified now', 'One model that can be verified now'],
     description:
-      "Of providers whose credential is there; with a Fine-Tune-Authorization of the caller's own, of every provider. A provider may serve more: ids of its patterns are listed when the operator names them, or when a completion of theirs was made.",
+      'The models of providers for which this service has a credential; with your own Fine-Tune-Authorization, the models of every provider. A provider may serve more models: an id that matches its patterns is listed when the operator names it, or when a completion with it was made.',
     headers: credentialHeaders,
     list: (headers) => list(headers['fine-tune-authorization'] ?? null),
   })

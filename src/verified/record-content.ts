@@ -70,6 +70,6 @@ export function readContent(row: ContentRow, cipher: ContentCipher | null): Reco
 /** What an answer that needs the withheld content is refused with. */
 export function refusalOf(withheld: Withheld): Error {
   return withheld.kind === 'erased'
-    ? new ApiError('content_erased', 'What was asked and answered has been erased')
+    ? new ApiError('content_erased', 'Question and answer were erased')
     : new ContentUnavailable(withheld.code)
 }

@@ -30,7 +30,7 @@ const receiptMembers = {
 const streamMembers = {
   stream_hash: digest
     .nullable()
-    .describe('Over the chunks that were given out; null when not streamed'),
+    .describe('Hash over the chunks that were sent; null when not streamed'),
   attempt: z
     .int()
     .min(1)
@@ -47,7 +47,9 @@ const receipt = z.union([
       .strictObject({ from: z.enum(['caller', 'operator', 'none']), demanded: z.boolean() })
       .describe('Whose credential the provider was shown, and whether the request demanded it'),
     dialect: z.literal('chat'),
-    headers: z.strictObject({}).describe('Headers of the call that are hashed: none in chat'),
+    headers: z
+      .strictObject({})
+      .describe('Headers of the call that are hashed: chat calls have no such headers'),
   }),
   z.strictObject({ version: z.literal(2), ...receiptMembers, ...streamMembers }),
   z.strictObject({ version: z.literal(1), ...receiptMembers }),
@@ -69,7 +71,7 @@ const proof = {
   public_key: z.string().regex(/^0x04[0-9a-f]{128}$/),
   signature: z.string().regex(/^0x[0-9a-f]{130}$/),
   tx_hash: hash32.describe(
-    'Transaction of the anchor of `log`: of the first head that was anchored with this completion in it',
+    'Transaction of the anchor of `log`: the first anchored head that contains this completion',
   ),
   attestation: base64.describe('Attestation document of the enclave'),
   receipt,
@@ -91,10 +93,12 @@ export const storedRecord = z.strictObject({
   request: z
     .looseObject({ model: z.string(), messages: z.array(z.looseObject({})) })
     .nullable()
-    .describe('Null of an encrypted call, which only its caller has, and of what was erased'),
+    .describe(
+      'Null for an encrypted call, whose content only its caller has, and for erased content',
+    ),
   response: chatCompletion.nullable(),
-  redacted: z.literal(true).optional().describe('There when request and response are null'),
-  usage: tokenUsage.nullish().describe('Of an encrypted call: what its provider stated'),
+  redacted: z.literal(true).optional().describe('Present when request and response are null'),
+  usage: tokenUsage.nullish().describe('Only for an encrypted call: what its provider stated'),
   erased: z
     .strictObject({
       at: unixSeconds,
@@ -109,14 +113,14 @@ export const storedRecord = z.strictObject({
       message: z.string(),
     })
     .optional()
-    .describe('Why request and response are stored, but cannot be given'),
+    .describe('Why this service has request and response, but cannot give them'),
   ...proof,
   reanchored: z
     .array(hash32)
     .min(1)
     .optional()
     .describe(
-      'Transactions that anchor the head in the place of tx_hash, which cannot be mined; in order, absent when there is none',
+      'Transactions that anchor the head in the place of tx_hash, which cannot be mined; in order; absent when there are no such transactions',
     ),
   created_at: unixSeconds,
 })
@@ -126,7 +130,7 @@ export type StoredRecordReply = z.output<typeof storedRecord>
 /** A page of the history. */
 export const recordList = z.strictObject({
   completions: z.array(storedRecord),
-  cursor: z.uuid().nullable().describe('To be given for the next page; null at the end'),
+  cursor: z.uuid().nullable().describe('Send it to get the next page; null at the end'),
 })
 
 export type RecordListReply = z.output<typeof recordList>

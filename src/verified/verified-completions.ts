@@ -111,7 +111,7 @@ export function createVerifiedCompletions(
       if (answer.kind !== 'sealed') throw unexpected(options, call, answer, chosen)
       const record = await commitOf(options, call, answer.notice)
       if (record.outcome !== 'complete')
-        throw new ApiError('provider_error', 'The provider broke off its answer', {
+        throw new ApiError('provider_error', 'The provider ended its answer early', {
           mayBeMade: true,
         })
       noteServed(options, call)
@@ -214,7 +214,7 @@ async function* relay(
   } else
     yield {
       kind: 'fault',
-      error: new ApiError('provider_error', 'The answer was not read to its end', {
+      error: new ApiError('provider_error', 'The caller did not read the whole answer', {
         mayBeMade: true,
       }),
     }
@@ -287,7 +287,7 @@ const COMMIT_ERRORS: Readonly<Record<CommitErrorCode, readonly [ErrorCode, strin
 function commitDelayed(): ApiError {
   return new ApiError(
     'commit_delayed',
-    'The completion is sealed but not stored yet: it will be in the history, unless its enclave ends first',
+    'The completion is signed but not stored yet: it will be in the history, unless its enclave stops first',
   )
 }
 

@@ -16,11 +16,11 @@ export const waitingAnchors = z.strictObject({
         state: z
           .enum(['pending', 'mined', 'taken'])
           .describe(
-            'In no block yet; in one that is young; its nonce was used by another transaction, and it is to be made again',
+            'pending: in no block yet; mined: in a young block; taken: another transaction used its nonce, and the anchor will be made again',
           ),
         block_number: z.int().nullable(),
         created_at: unixSeconds,
-        replaced: count.describe('How many anchors of the same head were before it'),
+        replaced: count.describe('How many earlier anchors the same head had'),
       }),
     )
     .describe('Oldest first'),
@@ -36,12 +36,12 @@ export const waitingStatus = z.strictObject({
       failing_seconds: z.number(),
       waiting_calls: count,
     })
-    .describe('Of the log that is worst off'),
+    .describe('Of the log in the worst state'),
   anchors: z.strictObject({
     state: z.enum(['stopped', 'idle', 'working', 'failing']),
     fault: z.string().nullable(),
     chain: z.enum(['ok', 'failing']),
-    waiting: count.describe('In no block, as of the last look at the chain'),
+    waiting: count.describe('In no block, when the chain was last read'),
     unconfirmed: count,
     oldest_at: unixSeconds.nullable(),
   }),

@@ -42,7 +42,7 @@ export function waitingRoutes({
     defineRoute({
       ...admin,
       path: '/v1/admin/status',
-      summary: 'What waits to be committed and anchored, and why',
+      summary: 'The completions that wait to be committed or anchored, and the reason',
       reply: { name: 'AdminStatus', schema: waitingStatus },
       async handler() {
         const worst = commits.worst()

@@ -22,7 +22,7 @@ ${imports.map((name) => `<link rel="modulepreload" href="${ASSETS_PATH}/${name}"
 <script type="module" src="${ASSETS_PATH}/${script}"></script>
 </head>
 <body>
-<div id="page"><noscript><p>This page checks evidence in your browser, so it needs JavaScript. Without: <code>affidavit verify</code>, and <a href="/docs">the API</a>.</p></noscript></div>
+<div id="page"><noscript><p>This page checks evidence in your browser, so it needs JavaScript. Without JavaScript, use <code>affidavit verify</code>, and <a href="/docs">the API</a>.</p></noscript></div>
 </body>
 </html>
 `

@@ -85,7 +85,7 @@ export function createPages(bundle: () => Promise<Bundle> = bundlePages): Pages 
       defineRoute({
         ...given,
         path: '/verify/copy',
-        summary: 'The page that checks evidence as one file, to be saved',
+        summary: 'The page that checks evidence, as one file to save',
         reply: html,
         handler: async ({ context }) => {
           context.status = 200
@@ -109,7 +109,7 @@ export function createPages(bundle: () => Promise<Bundle> = bundlePages): Pages 
         handler: async ({ context, params }) => {
           const asset = (await open()).assets.get(params.name)
           if (asset === undefined)
-            throw new ApiError('not_found', 'There is no such part of a page; load the page again')
+            throw new ApiError('not_found', 'The page has no such part; load the page again')
           context.status = 200
           context.set({
             'content-type': asset.type,

@@ -74,7 +74,7 @@ describe('the public node client', () => {
     await stage.connect({ model, answer: answerError(500, 'unexpected keyword argument') })
     const whole = await faultOf(client.chat.completions.create({ model, messages }))
     expect([whole.status, whole.code]).toEqual([502, 'node_error'])
-    expect(whole.message).toContain('said that its backend failed, with status 500')
+    expect(whole.message).toContain('reported that its backend failed, with status 500')
     expect(whole.message).not.toContain('keyword')
   })
 })

@@ -53,7 +53,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('signing in'), () => {
     const { page } = await openPage(`${service.url}/console`)
     const field = page.getByLabel('API key')
     for (const [key, words] of [
-      [service.apiKey.replace(/.$/, (last) => (last === 'A' ? 'B' : 'A')), 'copied whole'],
+      [service.apiKey.replace(/.$/, (last) => (last === 'A' ? 'B' : 'A')), 'copied the whole key'],
       ['two words', 'copy it again'],
     ] as const) {
       await field.fill(key)
@@ -118,7 +118,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('signing in'), () => {
     await fetch(`${service.url}/v1/dashboard/keys/${keys.at(-1)?.id}`, {
       ...{ method: 'DELETE', headers: { authorization: `Bearer ${operator.key}` } },
     })
-    await page.getByText('This key is not valid any more').waitFor()
+    await page.getByText('This key is no longer valid').waitFor()
     expect(await page.locator('table').count()).toBe(0)
     await page.context().close()
   })
@@ -137,7 +137,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('signing in'), () => {
     await tabTo(page, page.getByLabel('Name'))
     await page.keyboard.type('made by keys')
     await page.keyboard.press('Enter')
-    await page.getByText('It is shown this once').waitFor()
+    await page.getByText('It is shown only once').waitFor()
     const id = (await page.locator('code.secret').textContent())?.split('_')[1] ?? ''
     await tabTo(page, page.getByRole('button', { name: `Revoke key ${id}` }))
     await page.keyboard.press('Enter')
@@ -209,11 +209,11 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('keys'), () => {
     await page.getByLabel('Name').fill(HOSTILE)
     await page.getByLabel('inference').uncheck()
     await page.getByRole('button', { name: 'Make the key' }).click()
-    await page.getByText('Choose at least one thing that it is for').waitFor()
+    await page.getByText('Choose at least one use').waitFor()
     await page.getByLabel('inference').check()
     await page.getByLabel('It ends after').selectOption('7 days')
     await page.getByRole('button', { name: 'Make the key' }).click()
-    await page.getByText('It is shown this once').waitFor()
+    await page.getByText('It is shown only once').waitFor()
     const key = (await page.locator('code.secret').textContent()) ?? ''
     const made = { url: service.url, key }
     expect((await getPath(made, VERIFIED_PATH)).status).toBe(200)
@@ -251,7 +251,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('nodes'), () => {
     expect(await page.evaluate('shifted')).toBe(0)
     await page.getByRole('button', { name: `Details of ${nodeId}` }).click()
     await page.getByText('AMD EPYC 7B13').waitFor()
-    await page.getByText('It serves none now.').waitFor()
+    await page.getByText('The node serves no models now.').waitFor()
     for (const title of ['Requests by hour', 'First token after (median)']) {
       const chart = page.getByRole('figure', { name: title })
       await chart.locator('canvas').waitFor()
@@ -277,7 +277,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('nodes'), () => {
     await page.getByRole('button', { name: `Archive ${nodeId}` }).click()
     await page.getByRole('dialog').getByRole('button', { name: 'Archive' }).click()
     await row.waitFor({ state: 'detached' })
-    await page.getByLabel('Show those that are archived').check()
+    await page.getByLabel('Show archived nodes').check()
     await row.getByText('Archived').waitFor()
     await page.context().close()
   })
@@ -350,7 +350,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('searching the history'), () => {
       await page.getByRole('button', { name: 'Search' }).click()
       await expect.poll(() => found.count()).toBe(count)
     }
-    await page.getByLabel('Words in it').fill(word.toUpperCase())
+    await page.getByLabel('Words in the text').fill(word.toUpperCase())
     await search(2)
     await page.getByLabel('Model').fill('demo/lorem')
     await search(1)
@@ -358,7 +358,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('searching the history'), () => {
     await page.getByLabel('Model').fill('')
     await page.getByLabel('Encrypted').selectOption('encrypted')
     await search(0)
-    await page.getByText('Nothing matches. Search for less.').waitFor()
+    await page.getByText('Nothing matches. Use fewer filters.').waitFor()
     await page.getByLabel('Encrypted').selectOption('not encrypted')
     await page.getByLabel('Outcome').selectOption('complete')
     await search(2)
@@ -377,10 +377,10 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('searching the history'), () => {
         answer.choices[0].message.content = [{ type: { toString: 1, valueOf: 1 } }]
       return route.fulfill({ response, json })
     })
-    await page.getByLabel('Words in it').fill(word)
+    await page.getByLabel('Words in the text').fill(word)
     await page.getByRole('button', { name: 'Search' }).click()
     await found.getByText('[part]').first().waitFor()
-    await page.getByLabel('Words in it').fill('gone')
+    await page.getByLabel('Words in the text').fill('gone')
     await search(0)
     await page.getByRole('button', { name: 'Try again' }).waitFor()
     await page.context().close()
@@ -462,7 +462,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('operating'), () => {
     ).json()) as { readonly key: string }
     const { page } = await signIn(service.apiKey, '/accounts')
     await page.getByRole('button', { name: `Budgets of ${name}` }).click()
-    await page.getByText('It has none.').waitFor()
+    await page.getByText('The account has no budgets.').waitFor()
     const set = async (what: string, per: string, bound: string) => {
       await page.getByLabel('Of what').selectOption(what)
       await page.getByLabel('In', { exact: true }).selectOption(per)
@@ -470,7 +470,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('operating'), () => {
       await page.getByRole('button', { name: 'Set the budget' }).click()
     }
     await set('requests', 'a day', '1.5')
-    await page.getByText('This is no amount.').waitFor()
+    await page.getByText('This is not an amount.').waitFor()
     await set('requests', 'a day', '1200')
     const row = (what: string) => page.getByRole('row', { name: new RegExp(`the account ${what}`) })
     await row('requests').getByText('1,200').first().waitFor()
@@ -510,13 +510,13 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('operating'), () => {
     await page.getByText(name).first().waitFor()
     await page.getByRole('button', { name: 'Show older ones' }).click()
     await expect.poll(() => rows.count()).toBeGreaterThan(52)
-    await page.getByLabel('What (as key.create)').fill('key.create')
+    await page.getByLabel('What (such as key.create)').fill('key.create')
     await page.getByRole('button', { name: 'Search' }).click()
     await expect.poll(() => page.getByText('account.set_tier').count()).toBe(0)
     await page.getByText('key.create', { exact: true }).first().waitFor()
-    await page.getByLabel('What (as key.create)').fill('no.such')
+    await page.getByLabel('What (such as key.create)').fill('no.such')
     await page.getByRole('button', { name: 'Search' }).click()
-    await page.getByText('There is nothing of this.').waitFor()
+    await page.getByText('There are no such entries.').waitFor()
     // What a database that somebody wrote to would say.
     await page.route(/\/v1\/admin\/log/, async (route) => {
       const response = await route.fetch()
@@ -532,7 +532,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('operating'), () => {
         json: { acts: acts.map((act: object) => ({ ...act, ...hostile })) },
       })
     })
-    await page.getByLabel('What (as key.create)').fill('')
+    await page.getByLabel('What (such as key.create)').fill('')
     await page.getByRole('button', { name: 'Search' }).click()
     await page.getByText(HOSTILE_SHOWN).first().waitFor()
     await expectText(page)
@@ -652,7 +652,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the playground'), () => {
 
   it('the playground sends nothing while nothing is expected, and says that nothing is established', async () => {
     const { page } = await signIn(service.apiKey)
-    await page.getByText('nobody knows who holds the key that signs answers').waitFor()
+    await page.getByText('it is not known who holds the key that signs answers').waitFor()
     await page.getByRole('textbox', { name: 'Message' }).fill('secret')
     expect(await page.getByRole('button', { name: 'Send' }).isDisabled()).toBe(true)
     await page.context().close()

@@ -116,7 +116,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/log/{notary}'), () => {
     await page.getByLabel('Leaf, from 0').focus()
     await page.keyboard.type('1')
     await page.keyboard.press('Enter')
-    await page.getByText(/under a head that the notary signed/).waitFor()
+    await page.getByText(/the notary signed the head/).waitFor()
     // That the notary signed it was checked here; that it is on the chain was not.
     expect(await page.locator('.heads td:nth-child(3) .state.good').count()).toBeGreaterThan(0)
     expect(await page.locator('.heads td:nth-child(4) .state').count()).toBeGreaterThan(0)
@@ -134,7 +134,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/log/{notary}'), () => {
     await expect.poll(() => outcome('attestation document')).toBe('passed')
     expect(await outcome('measurements')).toBe('not checked')
     expect(await page.getByText('does not hold', { exact: true }).count()).toBe(0)
-    await page.getByRole('button', { name: 'fresh document' }).click()
+    await page.getByRole('button', { name: 'new document' }).click()
     await expect.poll(() => outcome('fresh')).toBe('passed')
 
     await alterAnswers(page, /\/v1\/attestation/, (answer) => {
@@ -143,7 +143,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/log/{notary}'), () => {
     const { attestation: stale } = (await (
       await fetch(`${service.url}/v1/attestation?notary=${notary}&nonce=${'00'.repeat(32)}`)
     ).json()) as { readonly attestation: string }
-    await page.getByRole('button', { name: 'fresh document' }).click()
+    await page.getByRole('button', { name: 'new document' }).click()
     await expect.poll(() => outcome('fresh')).toBe('failed')
     await page.context().close()
   })
@@ -158,10 +158,10 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/log/{notary}'), () => {
     await page.getByText('expected 64 hex digits, or nothing').waitFor()
     await page.getByLabel('Its hash').fill('0'.repeat(64))
     await page.getByRole('button', { name: 'Check inclusion' }).click()
-    await page.getByText('not the one that you expect').waitFor()
+    await page.getByText('not the hash that you expect').waitFor()
     // The verdict is of what was asked, not of what stands in the form since.
     await page.getByLabel('Its hash').fill('1'.repeat(64))
-    await page.getByText('not the one that you expect').waitFor({ state: 'detached' })
+    await page.getByText('not the hash that you expect').waitFor({ state: 'detached' })
     await page.context().close()
   })
 
@@ -246,7 +246,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/log/{notary}'), () => {
       for (const head of heads) head.root = flip(head.root)
     })
     await page.goto(`${service.url}/log/${notary}`)
-    await page.getByText('This log does not continue what it was.').waitFor()
+    await page.getByText('This log does not continue its earlier state.').waitFor()
     expect(await page.locator('.heads .state.bad').count()).toBeGreaterThan(0)
     expect(await page.locator('.heads td:nth-child(3) .state.good').count()).toBe(0)
     expect(await page.evaluate('localStorage.length')).toBe(0)
@@ -257,7 +257,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/log/{notary}'), () => {
 describe.runIf(BROWSER.isMet)(BROWSER.title('the next visit'), () => {
   it('the next visit checks that the log only grew since the last one', async () => {
     const { page } = await openLog()
-    await page.getByText('First visit: nothing to compare with yet.').waitFor()
+    await page.getByText('First visit: there is nothing to compare with yet.').waitFor()
     await complete()
     await page.reload()
     await page.getByText('Since your last visit this log only grew: checked.').waitFor()
@@ -286,7 +286,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the next visit'), () => {
     await complete()
     await alterAnswers(page, path, alter)
     await page.reload()
-    await page.getByText('This log does not continue what it was.').waitFor()
+    await page.getByText('This log does not continue its earlier state.').waitFor()
     expect(await page.locator('.growth.bad').count()).toBe(1)
     expect(await page.evaluate(`localStorage.getItem('affidavit:seen:${notary}')`)).toBe(kept)
     await page.context().close()
@@ -299,7 +299,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the next visit'), () => {
       const seen = JSON.parse(localStorage.getItem(name))
       localStorage.setItem(name, JSON.stringify({ ...seen, root: '${'0'.repeat(64)}' }))`)
     await page.reload()
-    await page.getByText('This log does not continue what it was.').waitFor()
+    await page.getByText('This log does not continue its earlier state.').waitFor()
     await page.context().close()
   })
 
@@ -315,9 +315,9 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the next visit'), () => {
       answer.logs = []
     })
     await page.goto(`${service.url}/log`)
-    await page.getByText('A log is gone.').waitFor()
+    await page.getByText('A log is missing.').waitFor()
     await page.goto(`${service.url}/log/${notary}`)
-    await page.getByText('This log does not continue what it was.').waitFor()
+    await page.getByText('This log does not continue its earlier state.').waitFor()
     await page.context().close()
   })
 
@@ -374,7 +374,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('what comes from outside'), () => {
     await alterAnswers(page, /\/v1\/attestation/, () => ({ attestation: hostile }))
     await page.goto(`${service.url}/log/${notary}`)
     await page.getByText('The boot configuration: which providers').click()
-    await page.getByRole('button', { name: 'fresh document' }).click()
+    await page.getByRole('button', { name: 'new document' }).click()
     await page
       .getByText(/^attestation document/)
       .first()
@@ -417,7 +417,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/log'), () => {
       'https://{tx}.example/',
     ]) {
       await field.fill(unfit)
-      await page.getByText('is not used: it has to be').waitFor()
+      await page.getByText('is not used: it must be').waitFor()
       expect(await page.getByRole('link', { name: 'Look up transaction' }).count()).toBe(0)
     }
     await field.fill('https://explorer.example/tx/{tx}')
@@ -475,7 +475,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/'), () => {
       }),
     )
     await page.goto(service.url)
-    await page.getByText('Answers with evidence cannot be served now').waitFor()
+    await page.getByText('The gateway cannot serve answers with evidence now').waitFor()
     const part = (name: string) => page.locator('.parts > div').filter({ hasText: name })
     expect(await part('Database').textContent()).toContain('fails')
     expect(await part('Attestation').textContent()).toContain('is valid')
@@ -622,7 +622,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/c/{hash}'), () => {
     expect(await outcomeOf(page, 'answer given')).toBe('failed')
     await drop(page, '<html>')
     await page.getByText('This was not checked.').waitFor()
-    await page.getByRole('button', { name: 'Take it away' }).click()
+    await page.getByRole('button', { name: 'Remove it' }).click()
     await page.locator('[data-verdict=consistent]').waitFor()
     await page.context().close()
   })
@@ -633,7 +633,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/c/{hash}'), () => {
     const evidence = await (await fetch(`${service.url}/v1/evidence/${other}`)).json()
     await page.route(EVIDENCE, (route) => route.fulfill({ json: evidence }))
     await page.goto(`${service.url}/c/${hash}`)
-    await page.getByText('This is not its evidence.').waitFor()
+    await page.getByText('This is the evidence of another completion.').waitFor()
     expect(await page.locator('.chain').count()).toBe(0)
     await page.context().close()
   })
@@ -651,7 +651,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/c/{hash}'), () => {
 
   it('the page of a completion says what to do about an unknown hash, and evidence that is not public', async () => {
     const { page } = await openCompletion('1'.repeat(64))
-    await page.getByText('Check the hash: it may be of another gateway').waitFor()
+    await page.getByText('Check the hash: it may belong to another gateway').waitFor()
     await page.route(EVIDENCE, (route) =>
       route.fulfill({
         status: 403,
@@ -659,7 +659,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/c/{hash}'), () => {
       }),
     )
     await page.reload()
-    await page.getByText('Give an API key that may read it, below.').waitFor()
+    await page.getByText('Enter an API key that may read it, below.').waitFor()
     await page.getByLabel('API key').waitFor()
     await page.context().close()
   })

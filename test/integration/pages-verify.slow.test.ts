@@ -221,7 +221,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/verify'), () => {
     await driver.expect({ ...demands, request }, fileOf)
     const foreign = await driver.check(jsonFile(bundle))
     expect([foreign.verdict, foreign.failed]).toEqual(['invalid', ['request given']])
-    expect(foreign.sentence).toContain('something else')
+    expect(foreign.sentence).toContain('not evidence of the texts that you kept')
     await page.context().close()
   })
 
@@ -272,7 +272,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/verify'), () => {
     const image = await driver.check(join(VECTORS, 'eif/synthetic-signed.eif'))
     expect([image.verdict, image.sentence]).toEqual([
       'consistent',
-      'The image was measured. You said no measurements to compare with.',
+      'The image was measured. You gave no measurements to compare with.',
     ])
     expect((await driver.check(join(VECTORS, 'eif/synthetic-badcrc.eif'))).sentence).toContain(
       'crc',
@@ -318,9 +318,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/verify'), () => {
     await page.keyboard.press('Enter')
     await page.locator('[data-round="1"]').waitFor()
     // Whoever hears the page is told where the report begins.
-    await expect
-      .poll(() => page.evaluate('document.activeElement.textContent'))
-      .toBe('What it comes to')
+    await expect.poll(() => page.evaluate('document.activeElement.textContent')).toBe('The result')
     await page.keyboard.press('Tab')
     await page.keyboard.press('Enter')
     expect(await page.locator('[data-link="request"] details').getAttribute('open')).toBeNull()
@@ -331,7 +329,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/verify'), () => {
     const { page } = await openPage(
       `${site.url}/verify#measurements=PCR0%3D${'ab'.repeat(48)}&roots=x&anyMeasurement=true`,
     )
-    await page.getByText('The link that brought you here').waitFor()
+    await page.getByText('The link that you followed').waitFor()
     const keys = page.getByLabel('Keys that sign releases')
     expect(await page.getByLabel('Or measurements').inputValue()).toBe('')
     await page.getByText('What you expect: code, configuration, roots').click()
@@ -340,7 +338,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/verify'), () => {
     expect(await keys.inputValue()).toBe('cd'.repeat(32))
     await keys.fill('')
     expect(await page.getByLabel('Or measurements').inputValue()).toBe(`PCR0=${'ab'.repeat(48)}`)
-    expect(await page.getByLabel('Accept whatever code').isChecked()).toBe(false)
+    expect(await page.getByLabel('Accept any code').isChecked()).toBe(false)
     await page.context().grantPermissions(['clipboard-read', 'clipboard-write'])
     await page.getByRole('button', { name: 'a link with these expectations' }).click()
     await expect

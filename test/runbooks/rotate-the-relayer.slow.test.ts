@@ -60,7 +60,9 @@ it('the runbook for the relayer is followed with anchors that wait, on a chain t
       await machine.callChain('anvil_dropAllTransactions', [])
       const home = walk.section('Wait, and bring the rest home')
       const [, told] = await Promise.all([mineLate(() => relayerAt(old)), home])
-      expect(told.at(-1)?.output).toMatch(/anchors not confirmed, \d+ of them in no block/)
+      expect(told.at(-1)?.output).toMatch(
+        /anchors of this account not confirmed, \d+ of these in no block/,
+      )
       expect(await balanceOf(HOME_ACCOUNT)).toBeGreaterThan(9_000n * 10n ** 18n)
       expect(await balanceOf(old)).toBeLessThan(10n ** 16n)
       await walk.section('How to know that it worked')

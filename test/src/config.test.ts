@@ -246,7 +246,7 @@ describe('readGatewayConfig', () => {
       ' which refuses the local chain',
       ' which refuses an enclave with a simulated security module',
       ' which refuses the demo provider',
-      " and everybody reads everybody's prompts",
+      ' then every account reads the prompts of all accounts',
       ' which refuses a fixed key',
     ])
   })

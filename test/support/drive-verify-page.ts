@@ -73,7 +73,7 @@ export async function driveVerifyPage(page: Page): Promise<VerifyPageDriver> {
       await text('Keys that sign releases', demands.release_keys?.join('\n') ?? '')
       await text('How many of them must have signed', String(demands.release_signers ?? ''))
       await text('Or measurements', pcrs.join('\n'))
-      await tick('Accept whatever code runs in the enclave', demands.any_measurement ?? false)
+      await tick('Accept any code in the enclave', demands.any_measurement ?? false)
       await tick(
         'Accept an enclave in debug mode, whose memory its host can read',
         demands.allow_debug ?? false,
@@ -83,7 +83,7 @@ export async function driveVerifyPage(page: Page): Promise<VerifyPageDriver> {
       await files('Certificate revocation lists', demands.crls?.map(fileOf) ?? [])
       for (const outcome of ['client_disconnected', 'upstream_error'])
         await tick(
-          `Take those that ended as ${outcome}`,
+          `Accept answers that ended as ${outcome}`,
           demands.allow_outcomes?.includes(outcome) ?? false,
         )
       await files('Request', demands.request === undefined ? [] : [fileOf(demands.request)])
@@ -94,16 +94,16 @@ export async function driveVerifyPage(page: Page): Promise<VerifyPageDriver> {
       )
       const time = demands.historical ? 'own' : demands.at === undefined ? 'now' : 'given'
       await once('time', time, async () => {
-        await page.getByLabel('When it has to be valid').selectOption(time)
+        await page.getByLabel('When it must be valid').selectOption(time)
       })
       if (time === 'given') await text('That time', String(demands.at ?? ''))
       else before.delete('That time')
-      await text('Most seconds that it may be old', String(demands.max_age ?? ''))
+      await text('Its greatest age in seconds', String(demands.max_age ?? ''))
       await text('Nonce', demands.nonce === '' ? '0x' : (demands.nonce ?? ''))
     },
     async take(kind) {
       await once('kind', kind, async () => {
-        await page.getByLabel('Take it for').selectOption(kind)
+        await page.getByLabel('Treat it as').selectOption(kind)
       })
     },
     async askChain(url, confirmations) {

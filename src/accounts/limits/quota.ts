@@ -60,7 +60,7 @@ export function describeRefusal(usage: Usage, estimate: number): Refusal {
     message:
       impossible === undefined
         ? `Rate limit reached: ${inTheWay.map((measure) => describe(measure, estimate)).join('; ')}. Try again in ${retryAfterSeconds} s`
-        : `The request may use ${estimate} tokens, and the limit is ${impossible.limit} ${impossible.what}: ` +
+        : `The request may use ${estimate} tokens, but the limit is ${impossible.limit} ${impossible.what}: ` +
           'shorten it, or ask for a shorter answer with max_tokens',
   }
 }

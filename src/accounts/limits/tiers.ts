@@ -66,7 +66,7 @@ const UNLIMITED: Limits = {
 export const UNLIMITED_TIERS: Tiers = assembleTiers('unlimited', [
   {
     name: 'unlimited',
-    description: 'No limits, for development; calls are counted all the same',
+    description: 'No limits, for development; calls are still counted',
     groups: [
       {
         name: 'all',
@@ -93,7 +93,7 @@ const FREE_LIMITS: Limits = {
 export const FREE_TIERS: Tiers = assembleTiers('free', [
   {
     name: 'free',
-    description: 'For everybody who was put into no other tier',
+    description: 'For all accounts without another tier',
     groups: CALL_KINDS.map((kind) => ({
       name: kind,
       calls: [kind],
@@ -174,8 +174,7 @@ function readJson(text: string): unknown {
 
 /** Names sort alike here and in the database, which locks by them: ASCII only. */
 const NAME = z.string().regex(/^[A-Za-z0-9][A-Za-z0-9._:/ -]{0,63}$/, {
-  error:
-    'expected 1 to 64 of letters, digits, blanks and . _ : / -, beginning with a letter or digit',
+  error: 'expected 1 to 64 letters, digits, spaces and . _ : / -, beginning with a letter or digit',
 })
 const bound = z.int().min(1).max(1_000_000_000_000).nullable()
 

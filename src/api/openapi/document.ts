@@ -146,7 +146,7 @@ const BODY_ERRORS: readonly ErrorCode[] = [
 
 /** Interface, part 6. */
 const STREAM_RULES =
-  'A stream ends with the data [DONE]; one that fails ends without, with `event: error` and an Error as its data.'
+  'A stream ends with the data [DONE]. A failed stream ends without it, with `event: error` and an Error as its data.'
 
 function contentOf(named: NamedSchema, type: string = JSON_TYPE, example?: object): JsonSchema {
   return { [type]: { schema: refTo(named), ...(example === undefined ? {} : { example }) } }

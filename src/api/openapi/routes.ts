@@ -7,12 +7,12 @@ import { createDocument } from './document.ts'
 const API_INFORMATION = {
   title: 'Affidavit',
   description:
-    'Inference gateway whose answers come with sworn evidence: hash, signature, attestation document and transaction.',
+    'Inference gateway whose answers come with signed evidence: hash, signature, attestation document and transaction.',
 } as const
 
 /** Production with a simulated security module: nobody is to take it for the other. */
 const STAGING_NOTICE =
-  'Staging: the security module is simulated, and nothing that this service signs is evidence.'
+  'Staging: the security module is simulated, so the signatures of this service are not evidence.'
 
 /**
  * `GET /`: what this is, as JSON; whoever asks for HTML first, as browsers do, is answered by
@@ -27,7 +27,7 @@ export function rootRoute(
     method: 'GET',
     path: '/',
     tag: 'Service',
-    summary: 'What this is',
+    summary: 'What this service is',
     scope: 'public',
     reply: {
       name: 'ApiInformation',

@@ -73,7 +73,7 @@ export function createHeadJudge({ log, ledger, index }: LogContext, newest: Sign
     else
       ledger.find('sizes_not_growing', {
         where,
-        message: `expected a head of more than ${newest?.size ?? 0} leaves, got one of ${head.size}`,
+        message: `expected a head of more than ${newest?.size ?? 0} leaves, got a head of ${head.size}`,
       })
   }
 }

@@ -35,7 +35,7 @@ export function registerRelayer(program: Command): void {
     .description(
       'Wait until all anchors of the relayer of RELAYER_PRIVATE_KEY are confirmed, and send its remaining ether to ' +
         'another account. Only for a relayer that no gateway uses: a transfer takes a nonce, and an anchor with ' +
-        'the same nonce would have to be made again.',
+        'the same nonce would be lost until a gateway makes it again.',
     )
     .requiredOption('--rpc <url>', "JSON-RPC endpoint of the gateways' chain", parseRpcUrl)
     .requiredOption('--to <address>', 'account that receives the ether', parseAddress)

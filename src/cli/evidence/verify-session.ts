@@ -117,7 +117,7 @@ async function verifyProof(
   } catch (fault) {
     if (!(fault instanceof CliError)) throw fault
     if (fault.exitCode !== EXIT_CODES.unavailable) return asInvalid(`INVALID: ${fault.message}`)
-    const sentence = 'Nothing was decided about this call.'
+    const sentence = 'This call was not checked.'
     return {
       call,
       verdict: 'missing',

@@ -73,7 +73,7 @@ async function readEntries(file: string): Promise<Entries> {
   } catch (fault) {
     if (!(fault instanceof SyntaxError) && !(fault instanceof z.ZodError)) throw fault
     throw new CliError(
-      `${printable(file)} is no file of nodes. Remove it: the node is then found again by its name`,
+      `${printable(file)} is not a file of nodes. Remove it: the node is then found again by its name`,
     )
   }
 }

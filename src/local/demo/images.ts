@@ -38,7 +38,7 @@ export async function parseEdit(body: Uint8Array, contentType: string): Promise<
   })
     .formData()
     .catch(() => {
-      throw new DemoError({ status: 400, message: 'The body of the request is no form.' })
+      throw new DemoError({ status: 400, message: 'The body of the request is not a form.' })
     })
   const picture = form.get('image')
   if (!(picture instanceof Blob))

@@ -48,7 +48,7 @@ export function createCertificateChain(
     if (root.notAfter - now < CERTIFICATE_PROFILES.root.renewSeconds)
       throw new SoftwareNsmError(
         'invalid_root',
-        'the development root is about to expire; remove it to have a new one made',
+        'the development root expires soon; remove it, then a new root is made',
       )
     links = renewLinks({ links, root, identity, now })
     const leaf = links.at(-1)

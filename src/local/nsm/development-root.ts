@@ -117,7 +117,7 @@ function parseDevelopmentRoot(
       notAfter - nowMs / 1000 < CERTIFICATE_PROFILES.root.renewSeconds
     )
       throw new Error(
-        `valid ${certificate.validFrom} to ${certificate.validTo} only; remove it to have a new one made`,
+        `valid ${certificate.validFrom} to ${certificate.validTo} only; remove it, then a new root is made`,
       )
     return {
       name: ROOT_NAME,

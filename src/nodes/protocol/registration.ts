@@ -138,7 +138,7 @@ export const nodeListReply = z.looseObject({
       is_connected: z.boolean(),
       models: z
         .array(z.strictObject({ model_name: z.string(), tokens_per_second: z.number().nullable() }))
-        .describe('What it serves now; speeds are its own benchmarks'),
+        .describe('What the node serves now; the speeds come from its own benchmarks'),
     }),
   ),
 })
@@ -181,7 +181,7 @@ export const nodeHistoryQuery = z.object({
 /** `GET /v1/node/stats/history`. */
 export const nodeHistoryReply = z.strictObject({
   node_id: z.string(),
-  since: unixSeconds.describe('Begin of the first hour that was asked for'),
+  since: unixSeconds.describe('Start of the first requested hour'),
   hours: z
     .array(
       z.strictObject({
@@ -192,7 +192,7 @@ export const nodeHistoryReply = z.strictObject({
         time_to_first_token: z
           .strictObject({ p50: z.number(), p95: z.number() })
           .nullable()
-          .describe("Seconds, of the hour's last 200 calls; null when none was timed"),
+          .describe('Seconds, from the last 200 calls of the hour; null when no call was timed'),
       }),
     )
     .describe('Oldest first; hours without calls are left out'),

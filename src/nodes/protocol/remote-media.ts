@@ -42,7 +42,7 @@ export function remoteMediaOf(request: JsonObject): RemoteMedia | null {
 /** What is wrong with a request whose media are fetched by no one, and what to do about it. */
 export function remoteMediaFault({ path, isWeb }: RemoteMedia): string {
   const what = isWeb ? 'no node of this model fetches addresses' : 'no node fetches such addresses'
-  return `${path}: expected a data URL, got an address, and ${what}: send the image itself, as data:image/png;base64,…`
+  return `${path}: expected a data URL, got an address, but ${what}: send the image itself, as data:image/png;base64,…`
 }
 
 /** A stack of its own: what a caller nests may be deeper than that of calls. */

@@ -34,8 +34,8 @@ export function CompletionPage({ name }: { readonly name: string }) {
             <OutsideText text={text} isOneLine={true} shownMax={100} />
           </p>
           <p>
-            It is the member <code>hash</code> of a verified answer. A file of evidence is checked
-            at <a href="/verify">Verify</a>.
+            The hash is the member <code>hash</code> of a verified answer. A file of evidence is
+            checked at <a href="/verify">Verify</a>.
           </p>
         </div>
       </>
@@ -90,14 +90,14 @@ function Completion({ hash }: { readonly hash: string }) {
       {given === null && fetched.fault === null && <Busy what="Fetching the evidence" />}
       {judged.fault !== null && <FaultNotice fault={judged.fault} onRetry={judged.reload} />}
       {given !== null && judged.value === null && judged.fault === null && (
-        <Busy what="Checking it" />
+        <Busy what="Checking the evidence" />
       )}
       {judged.value !== null && judged.fault === null && (
         <>
           <div role="status">
             {isOther(judged.value.of, asked) && (
               <p class="notice warn" data-outdated>
-                Checking again. What stands below is of what was given before.
+                Checking again. The results below belong to the earlier check.
               </p>
             )}
           </div>
@@ -164,9 +164,9 @@ function isForbidden(fault: unknown): boolean {
 }
 
 function adviceFor(fault: unknown): string | undefined {
-  if (isForbidden(fault)) return 'Give an API key that may read it, below.'
+  if (isForbidden(fault)) return 'Enter an API key that may read it, below.'
   if (fault instanceof GatewayFault && fault.status === 404)
-    return 'Check the hash: it may be of another gateway, or of an answer that was not committed.'
+    return 'Check the hash: it may belong to another gateway, or to an answer that was not committed.'
   return undefined
 }
 
@@ -174,12 +174,12 @@ function OtherNotice({ got }: { readonly got: string | null }) {
   return (
     <div class="notice bad" role="alert">
       <p>
-        <strong>This is not its evidence.</strong> The gateway gave{' '}
+        <strong>This is the evidence of another completion.</strong> The gateway gave{' '}
         {got === null ? (
           'something else'
         ) : (
           <>
-            that of <OutsideText text={got} isOneLine={true} shownMax={80} />
+            the evidence of <OutsideText text={got} isOneLine={true} shownMax={80} />
           </>
         )}
         .
@@ -204,12 +204,12 @@ function Facts({ facts }: { readonly facts: BundleFacts }) {
           shownMax={200}
         />
       </Fact>
-      <Fact name="Model that was asked for">
+      <Fact name="Requested model">
         <OutsideText text={model.requested} isOneLine={true} shownMax={200} />
       </Fact>
-      <Fact name="Model that answered">
+      <Fact name="Model in the answer">
         {model.returned === null ? (
-          'the answer names none'
+          'the answer names no model'
         ) : (
           <OutsideText text={model.returned} isOneLine={true} shownMax={200} />
         )}

@@ -25,8 +25,8 @@ export function ContentForms({
     <section aria-labelledby="content">
       <h2 id="content">What was asked and answered</h2>
       <p>
-        Public evidence has hashes in its place. Whoever may read it sees it here, checked against
-        them.
+        Public evidence has only hashes of question and answer. If you may read them, you see them
+        here, checked against these hashes.
       </p>
       <div class="cards">
         <KeyForm hash={hash} onWhole={onWhole} />
@@ -64,7 +64,7 @@ function KeyForm({
       <h3>With an API key</h3>
       <div class="field">
         <label for="key">
-          API key <span class="hint">sent to this gateway alone, kept in this tab's memory</span>
+          API key <span class="hint">sent only to this gateway, kept in this tab's memory</span>
         </label>
         <input
           id="key"
@@ -87,7 +87,7 @@ function KeyForm({
       {fault !== null && (
         <FaultNotice fault={fault}>
           {fault instanceof GatewayFault && fault.status === 404
-            ? 'This key may not see it: it is of another account.'
+            ? 'This key may not see the content: it belongs to another account.'
             : undefined}
         </FaultNotice>
       )}
@@ -127,7 +127,9 @@ function KeptForm({
       <div class="field">
         <label for="kept">
           Saved proof, or the answer{' '}
-          <span class="hint">dropped or chosen; compared in this page, sent nowhere</span>
+          <span class="hint">
+            drop or choose a file; this page compares it and sends it nowhere
+          </span>
         </label>
         <input
           id="kept"
@@ -139,13 +141,13 @@ function KeptForm({
       </div>
       <p>
         <button type="button" disabled={kept === null} onClick={leave}>
-          Take it away
+          Remove it
         </button>
       </p>
       {kept !== null && (
         <p class="faint">
-          Compared: <OutsideText text={kept.name} isOneLine={true} shownMax={100} />. What came of
-          it stands above.
+          Compared: <OutsideText text={kept.name} isOneLine={true} shownMax={100} />. The result is
+          shown above.
         </p>
       )}
     </section>

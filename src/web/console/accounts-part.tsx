@@ -34,16 +34,16 @@ export function AccountsPart() {
     <>
       <h1 tabIndex={-1}>Accounts</h1>
       <p>
-        The customers of this service. An account has keys, a history of its own, budgets, and a
-        tier, which says how much it may use.
+        The customers of this service. An account has keys, its own history, budgets, and a tier.
+        The tier says how much it may use.
       </p>
       <OpenAccount onOpened={reload} />
       <h2>Existing accounts</h2>
       <Table
         label="Accounts"
-        columns={[...['Name', 'Id', 'Made', 'State', 'Tier'], { hidden: 'What to do' }]}
+        columns={[...['Name', 'Id', 'Made', 'State', 'Tier'], { hidden: 'Actions' }]}
         isLoaded={accounts !== null}
-        empty={accounts?.length === 0 ? 'There is none yet. Make one above.' : null}
+        empty={accounts?.length === 0 ? 'There are no accounts yet. Make an account above.' : null}
       >
         {accounts?.map((account) => (
           <tr key={account.id}>
@@ -103,7 +103,7 @@ function StateButtons({
   const session = useSession()
   const shown = <OutsideText text={name} isOneLine={true} shownMax={100} />
   const own = id === session.holder.account_id && (
-    <p>You are signed in with a key of this account: it is refused, too.</p>
+    <p>You are signed in with a key of this account: this key is refused, too.</p>
   )
   const set = (state: 'active' | 'disabled') => async () => {
     await session.ask(`${ACCOUNTS_PATH}/state`, { method: 'PUT', body: { name, state } })
@@ -120,20 +120,20 @@ function StateButtons({
         <ConfirmButton
           {...{ label: 'Disable', what, title: 'Disable this account?', act: set('disabled') }}
         >
-          <p>Calls with keys of {shown} get 403 within a second. What runs ends as usual.</p>
+          <p>Calls with keys of {shown} get 403 within a second. Running calls end as usual.</p>
           {own}
         </ConfirmButton>
       ) : (
         <ConfirmButton
           {...{ label: 'Enable', what, title: 'Enable this account?', act: set('active') }}
         >
-          <p>Keys of {shown} are taken again within a second.</p>
+          <p>Keys of {shown} are accepted again within a second.</p>
         </ConfirmButton>
       )}{' '}
       <ConfirmButton {...{ label: 'Delete', what, title: 'Delete this account?', act: remove }}>
         <p>
-          The keys of {shown} are revoked for good, and its name is free. It does not come back. Its
-          records and their proofs stay: erase its content before, if that is to go.
+          The keys of {shown} are revoked forever, and its name is free. This cannot be undone. Its
+          records and their proofs stay. To remove its content, erase the content first.
         </p>
         {own}
       </ConfirmButton>
@@ -174,7 +174,8 @@ function TierForm({
         Set
       </button>
       <ActionState action={action} what="Setting the tier…">
-        Give the name of a tier of the gateway's file of tiers, or nothing for the standard one.
+        Give the name of a tier from the gateway's tiers file. Leave the field empty for the default
+        tier.
       </ActionState>
     </form>
   )

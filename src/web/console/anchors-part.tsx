@@ -30,11 +30,11 @@ export function AnchorsPart() {
     <>
       <h1 tabIndex={-1}>Anchors</h1>
       <p>
-        Answers are given when they are committed to the database; their anchors follow on the
-        chain.
+        Answers are sent when they are committed to the database. Their anchors on the chain follow
+        later.
       </p>
       {fault !== null && <FaultNotice fault={fault} onRetry={reload} />}
-      {value === null && fault === null && <Busy what="Asking what waits…" />}
+      {value === null && fault === null && <Busy what="Asking for waiting anchors…" />}
       <div class="waiting">{value !== null && <Waiting {...value.status} />}</div>
       <h2>Relayers</h2>
       <Table
@@ -44,7 +44,7 @@ export function AnchorsPart() {
           ...['Next nonce', 'On the chain'],
         ]}
         isLoaded={value !== null}
-        empty={value?.relayers.length === 0 ? 'There is none.' : null}
+        empty={value?.relayers.length === 0 ? 'There are no relayers.' : null}
       >
         {value?.relayers.map((relayer) => (
           <RelayerRow key={relayer.address} {...relayer} />
@@ -55,7 +55,7 @@ export function AnchorsPart() {
         label="Anchors that are not confirmed"
         columns={['Made', 'State', 'Transaction', 'Log', 'Size', 'Nonce', 'Made again']}
         isLoaded={value !== null}
-        empty={value?.anchors.length === 0 ? 'None: all are confirmed.' : null}
+        empty={value?.anchors.length === 0 ? 'All anchors are confirmed.' : null}
       >
         {value?.anchors.map((anchor) => (
           <tr key={anchor.tx_hash}>

@@ -17,7 +17,7 @@ const BUDGETS_MAX = 500
 
 type Budget = Omit<BudgetDescription, 'account'>
 
-const COLUMNS: readonly Column[] = ['Of', 'What', 'In', 'Bound', 'Used', 'Left', 'Renews']
+const COLUMNS: readonly Column[] = ['Of', 'What', 'In', 'At most', 'Used', 'Left', 'Renews']
 
 /** What the holder of a key may still use, of his account's budgets and his key's. */
 export function OwnBudgets({ budgets }: Pick<KeyHolderReply, 'budgets'>) {
@@ -28,7 +28,7 @@ export function OwnBudgets({ budgets }: Pick<KeyHolderReply, 'budgets'>) {
         label="Budgets"
         columns={COLUMNS}
         isLoaded={true}
-        empty={budgets.length === 0 ? 'There is none: nothing but the limits bounds you.' : null}
+        empty={budgets.length === 0 ? 'You have no budgets. Only the limits apply.' : null}
       >
         {budgets.map(({ key_id: key, ...budget }) => (
           <tr key={nameOf({ ...budget, key })}>
@@ -37,8 +37,8 @@ export function OwnBudgets({ budgets }: Pick<KeyHolderReply, 'budgets'>) {
         ))}
       </Table>
       <p class="faint">
-        A call reserves what it may use, and gives back what it did not. Days and months are those
-        of UTC. Beyond a budget, calls are answered with 429.
+        A call reserves the most that it may use, and returns the rest. Days and months are in UTC.
+        Calls beyond a budget get 429.
       </p>
     </>
   )
@@ -70,9 +70,9 @@ export function AccountBudgets({ account }: { readonly account: string }) {
       {value === null && fault === null && <Busy what="Asking for the budgets…" />}
       <Table
         label="Budgets"
-        columns={[...COLUMNS, { hidden: 'What to do' }]}
+        columns={[...COLUMNS, { hidden: 'Actions' }]}
         isLoaded={value !== null}
-        empty={value?.budgets.length === 0 ? 'It has none.' : null}
+        empty={value?.budgets.length === 0 ? 'The account has no budgets.' : null}
       >
         {value?.budgets.map((budget) => (
           <tr key={nameOf(budget)}>
@@ -84,14 +84,14 @@ export function AccountBudgets({ account }: { readonly account: string }) {
                 title="Remove this budget?"
                 act={() => remove(budget)}
               >
-                <p>Nothing of it bounds calls any more, and what was used is forgotten.</p>
+                <p>It no longer limits calls, and its count of use is deleted.</p>
               </ConfirmButton>
             </td>
           </tr>
         ))}
       </Table>
       {value !== null && value.cursor !== null && (
-        <p class="faint">There are more; `affidavit budgets` lists all.</p>
+        <p class="faint">There are more budgets; `affidavit budgets` lists all.</p>
       )}
     </section>
   )
@@ -140,7 +140,7 @@ function SetBudget({ account, onSet }: { readonly account: string; readonly onSe
     const text = (name: string) => String(fields.get(name) ?? '').trim()
     void action.run(async () => {
       const bound = parseAmount(text('what'), text('bound'))
-      if (bound === null) throw new Error('This is no amount.')
+      if (bound === null) throw new Error('This is not an amount.')
       const whose = text('key') === '' ? { account } : { account, key: text('key') }
       const body = { ...whose, what: text('what'), per: text('per'), bound }
       await session.ask(BUDGETS_PATH, { method: 'PUT', body })
@@ -173,15 +173,15 @@ function SetBudget({ account, onSet }: { readonly account: string; readonly onSe
         <input id="budget-bound" name="bound" required inputmode="decimal" autocomplete="off" />
       </div>
       <div class="field">
-        <label for="budget-key">Of one key alone (its id)</label>
+        <label for="budget-key">Only for one key (its id)</label>
         <input id="budget-key" name="key" maxlength={16} autocomplete="off" />
       </div>
       <button type="submit" class="primary" disabled={action.isActing}>
         Set the budget
       </button>
       <ActionState action={action} what="Setting the budget…">
-        Give a whole number, of money one with at most 9 digits after the point; and of a key the id
-        that the list of keys shows.
+        Give a whole number, or for money a number with at most 9 digits after the point. For a key,
+        give the id from the list of keys.
       </ActionState>
     </form>
   )

@@ -73,7 +73,7 @@ export function Chart({
         ref={place}
         class="chart-place"
         role="img"
-        aria-label={`${title}: ${filled.length} values, at most ${numberText(most)} ${unit}. The table has them all.`}
+        aria-label={`${title}: ${filled.length} values, at most ${numberText(most)} ${unit}. The table has all values.`}
       />
       <p class="faint chart-line" aria-hidden="true">
         {pointed !== null && pointed < times.length && write(pointed)}

@@ -35,7 +35,7 @@ export function ConsolePage() {
       (fault: unknown) => {
         if (abort.signal.aborted) return
         if (fault instanceof GatewayFault && fault.status === 401)
-          signOut('The key that this tab kept is not valid any more.')
+          signOut('The key that this tab kept is no longer valid.')
         else setState({ kind: 'unknown', key, fault })
       },
     )
@@ -58,7 +58,7 @@ export function ConsolePage() {
       return (
         <>
           <h1>Console</h1>
-          <Busy what="Asking whose key this tab has…" />
+          <Busy what="Asking for the account of this key…" />
         </>
       )
     case 'unknown':

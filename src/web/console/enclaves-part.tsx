@@ -26,8 +26,8 @@ export function EnclavesPart() {
     <>
       <h1 tabIndex={-1}>Enclaves</h1>
       <p>
-        Those of the gateway that answers here, until it stops: its configuration says which it
-        begins with.
+        The enclaves of this gateway. A change here lasts until the gateway stops: its configuration
+        says which enclaves it starts with.
       </p>
       <AddEnclave onAdded={reload} />
       <h2>Existing enclaves</h2>
@@ -35,9 +35,11 @@ export function EnclavesPart() {
       {value === null && fault === null && <Busy what="Asking for the enclaves…" />}
       <Table
         label="Enclaves"
-        columns={['Where', 'State', 'Notary', 'Calls', 'Committed', { hidden: 'What to do' }]}
+        columns={['Where', 'State', 'Notary', 'Calls', 'Committed', { hidden: 'Actions' }]}
         isLoaded={value !== null}
-        empty={value?.enclaves.length === 0 ? 'There is none: verified calls are refused.' : null}
+        empty={
+          value?.enclaves.length === 0 ? 'There are no enclaves: verified calls are refused.' : null
+        }
       >
         {value?.enclaves.map((enclave) => (
           <EnclaveRow key={enclave.url} {...{ enclave, onChange: reload }} />
@@ -100,19 +102,19 @@ function EnclaveRow({
         <span class="row">
           {isOrdered ? (
             <ConfirmButton label="Use again" what={url} title="Use this enclave again?" act={use}>
-              <p>It gets calls once it is checked.</p>
+              <p>It gets calls after it is checked.</p>
             </ConfirmButton>
           ) : (
             <ConfirmButton label="Drain" what={url} title="Drain this enclave?" act={drain}>
               <p>
-                It gets no more calls. Those that it has finish, and its log is committed; then it
-                is drained, and may be ended. When it is the only one, verified calls are refused.
+                It gets no new calls. Its running calls finish, and its log is committed. Then it is
+                drained, and you may stop it. If it is the only enclave, verified calls are refused.
               </p>
             </ConfirmButton>
           )}
           {state !== 'usable' && state !== 'draining' && (
-            <ConfirmButton label="Remove" what={url} title="Forget this enclave?" act={remove}>
-              <p>The gateway does not look for it any more, until it is added again.</p>
+            <ConfirmButton label="Remove" what={url} title="Remove this enclave?" act={remove}>
+              <p>The gateway no longer uses it, until you add it again.</p>
             </ConfirmButton>
           )}
         </span>

@@ -35,8 +35,8 @@ export function HistoryPart() {
     <>
       <h1 tabIndex={-1}>History</h1>
       <p>
-        Verified completions as they are stored. Of encrypted ones there is no content here: only
-        who made the call has it.
+        Verified completions as they are stored. Encrypted completions have no content here: only
+        their caller has the content.
       </p>
       <Filters onSearch={setQuery} onReload={reload} />
       <p class="line-place" role="status">
@@ -60,10 +60,10 @@ function foundText(
 ): string {
   if (count > 0) return `${count} shown, ${hasMore ? 'there are more' : 'all there are'}.`
   // A search looks into so many at a time.
-  if (hasMore) return 'Nothing so far, and there are older ones.'
+  if (hasMore) return 'Nothing matches so far, but there are older completions.'
   return isFiltered
-    ? 'Nothing matches. Search for less.'
-    : 'Nothing yet. Ask something in the playground.'
+    ? 'Nothing matches. Use fewer filters.'
+    : 'There are no completions yet. Ask something in the playground.'
 }
 
 function Filters({
@@ -85,7 +85,7 @@ function Filters({
     <search>
       <form ref={form} class="card filters" onSubmit={search}>
         <div class="field">
-          <label for="history-q">Words in it</label>
+          <label for="history-q">Words in the text</label>
           <input id="history-q" name="q" type="search" maxlength={200} />
         </div>
         <div class="field">
@@ -140,7 +140,7 @@ function Filters({
 const OUTCOMES: Readonly<Record<StoredRecordReply['receipt']['outcome'], readonly [Tone, string]>> =
   {
     complete: ['good', 'complete'],
-    client_disconnected: ['warn', 'caller left'],
+    client_disconnected: ['warn', 'caller disconnected'],
     upstream_error: ['warn', 'provider failed'],
   }
 
@@ -201,7 +201,7 @@ function Missing({
   if (erased !== undefined)
     return (
       <p class="faint">
-        Erased by {erased.by === 'retention' ? 'a rule of retention' : `the ${erased.by}`} on{' '}
+        Erased by {erased.by === 'retention' ? 'a retention rule' : `the ${erased.by}`} on{' '}
         <Time ms={erased.at * 1000} />:{' '}
         <OutsideText text={erased.reason} isOneLine={true} shownMax={300} />
       </p>
@@ -209,7 +209,7 @@ function Missing({
   if (withheld !== undefined)
     return (
       <p class="notice warn">
-        It is stored, and cannot be read now:{' '}
+        The content is stored, but cannot be read now:{' '}
         <OutsideText text={withheld.message} isOneLine={true} shownMax={300} /> Tell the operator.
       </p>
     )
@@ -217,7 +217,7 @@ function Missing({
   const isEncrypted = receipt.version !== 1 && receipt.encrypted
   return (
     <p class="faint">
-      {isEncrypted ? 'No content is stored of an encrypted call.' : 'There is no content.'}
+      {isEncrypted ? 'The content of an encrypted call is not stored.' : 'There is no content.'}
     </p>
   )
 }
@@ -258,8 +258,8 @@ function RecordActions({
             act={erase}
           >
             <p>
-              They are gone from this service for good. The proofs stay: save the evidence first if
-              you want to show later what was said. Backups may still have them.
+              This service deletes them forever. The proofs stay. If you want to show the text
+              later, save the evidence first. Backups may still have the text.
             </p>
           </ConfirmButton>
         )}

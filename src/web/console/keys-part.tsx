@@ -32,9 +32,9 @@ export function KeysPart() {
     <>
       <h1 tabIndex={-1}>Keys</h1>
       <p>
-        {isAdmin ? 'The keys of all accounts.' : "Your account's keys."} A key makes no key that
-        could do more than itself, or that would outlast it. When it is revoked, the keys that it
-        made for its account are revoked too.
+        {isAdmin ? 'The keys of all accounts.' : "Your account's keys."} A key cannot make a key
+        with more rights or a later end. When a key is revoked, the keys that it made for its
+        account are revoked too.
       </p>
       {hindranceOf(session) === null ? (
         <MakeKey onMade={reload} />
@@ -50,7 +50,7 @@ export function KeysPart() {
           'Name',
           ...(isAdmin ? ['Account'] : []),
           ...['Id', 'State', 'For', 'Last used', 'Made'],
-          { hidden: 'What to do' },
+          { hidden: 'Actions' },
         ]}
         isLoaded={value !== null}
         empty={null}
@@ -74,9 +74,9 @@ export function KeysPart() {
 function hindranceOf(session: Session): string | null {
   const { budgets, key_id: id } = session.holder
   if (budgets.some((budget) => budget.key_id === id))
-    return 'The key that you are signed in with has a budget, so it makes no keys.'
+    return 'The key that you are signed in with has a budget, so it cannot make keys.'
   if (may(session, 'admin') || may(session, 'keys')) return null
-  return 'The key that you are signed in with lacks the scope keys, so it makes no keys.'
+  return 'The key that you are signed in with does not have the scope keys, so it cannot make keys.'
 }
 
 function KeyRow({
@@ -127,11 +127,11 @@ function KeyRow({
           >
             <p>
               <OutsideText text={key.name} isOneLine={true} shownMax={100} /> (
-              <span class="hex">{key.id}</span>) is refused within a second, for good. Programs that
-              use it get 401. So are the keys that it made for its account, but for the one that you
-              are signed in with.
+              <span class="hex">{key.id}</span>) is refused within a second, forever. Programs that
+              use it get 401. The keys that it made for its account are refused too, except the key
+              that you are signed in with.
             </p>
-            {isOwn && <p>You are signed in with it: you will be signed out.</p>}
+            {isOwn && <p>You are signed in with this key: you will be signed out.</p>}
           </ConfirmButton>
         )}
       </td>
@@ -177,8 +177,8 @@ function orderKeys(keys: readonly Key[], nowSeconds: number): readonly Key[] {
 const SCOPE_WORDS: readonly (readonly [Scope, string])[] = [
   ['inference', 'chats, embeddings, images, search, the history'],
   ['nodes', 'making, running and watching nodes'],
-  ['history:all', "everybody's completions"],
-  ['keys', 'making keys that may do no more'],
+  ['history:all', 'the completions of all accounts'],
+  ['keys', 'making keys with no more rights than this key'],
   ['admin', 'running this service: accounts, keys, enclaves, anchors'],
 ]
 
@@ -207,7 +207,7 @@ function MakeKey({ onMade }: { readonly onMade: () => void }) {
     const scopes = fields.getAll('scopes')
     setMade(null)
     await action.run(async () => {
-      if (scopes.length === 0) throw new Error('This key would be for nothing.')
+      if (scopes.length === 0) throw new Error('This key would have no use.')
       const key = await session.ask<NewKeyReply>(KEYS_PATH, {
         method: 'POST',
         body: {
@@ -265,9 +265,7 @@ function MakeKey({ onMade }: { readonly onMade: () => void }) {
         </p>
       </form>
       <ActionState action={action} what="Making the key…">
-        {action.fault instanceof GatewayFault
-          ? undefined
-          : 'Choose at least one thing that it is for.'}
+        {action.fault instanceof GatewayFault ? undefined : 'Choose at least one use.'}
       </ActionState>
       {made !== null && <NewKey of={made} onDone={() => setMade(null)} />}
     </details>
@@ -279,7 +277,7 @@ function NewKey({ of: key, onDone }: { readonly of: NewKeyReply; readonly onDone
     <div class="notice good" role="status">
       <p>
         This is the key <OutsideText text={key.name} isOneLine={true} shownMax={100} />. It is shown
-        this once: copy it now.
+        only once: copy it now.
       </p>
       <p class="row">
         <code class="secret">{key.key}</code>

@@ -43,7 +43,7 @@ export function LimitsPart() {
           ...['Requests today', 'Tokens today', 'Requests a minute', 'Tokens a minute'],
         ]}
         isLoaded={value !== null}
-        empty={value?.usages.length === 0 ? 'No group of models is limited or counted.' : null}
+        empty={value?.usages.length === 0 ? 'There are no limits or counts for models.' : null}
       >
         {value?.usages.map((usage) => (
           <tr key={usage.full_model}>
@@ -65,7 +65,7 @@ export function LimitsPart() {
           </tr>
         ))}
       </Table>
-      <p class="faint">A day is one of UTC. Beyond a limit, calls are answered with 429.</p>
+      <p class="faint">Days are in UTC. Calls beyond a limit get 429.</p>
       {holder !== null && <OwnBudgets budgets={holder.budgets} />}
       <UsageCharts />
     </>

@@ -44,14 +44,14 @@ export function NodeDetails({ node }: { readonly node: Node }) {
           name="First token after"
           value={firstToken === null ? null : `${firstToken.toFixed(2)} s on average`}
         />
-        <Fact name="Up in all" value={lengthOf(node.total_uptime_seconds ?? 0)} />
+        <Fact name="Total time online" value={lengthOf(node.total_uptime_seconds ?? 0)} />
       </dl>
       <h3>Models</h3>
       <Table
         label="Models of the node"
-        columns={['Model', 'Speed, as it measured itself']}
+        columns={['Model', 'Speed, measured by the node itself']}
         isLoaded={true}
-        empty={node.models.length === 0 ? 'It serves none now.' : null}
+        empty={node.models.length === 0 ? 'The node serves no models now.' : null}
       >
         {node.models.map(({ model_name: name, tokens_per_second: speed }) => (
           <tr key={name}>
@@ -63,12 +63,12 @@ export function NodeDetails({ node }: { readonly node: Node }) {
         ))}
       </Table>
       <NodeCharts nodeId={node.node_id} />
-      <h3>What it served last</h3>
+      <h3>Latest requests</h3>
       <Table
-        label="What it served last"
+        label="Latest requests"
         columns={['When', 'Model', 'Tokens in', 'Tokens out']}
         isLoaded={value !== null}
-        empty={value?.completed_inferences.length === 0 ? 'Nothing yet.' : null}
+        empty={value?.completed_inferences.length === 0 ? 'There are no requests yet.' : null}
       >
         {value?.completed_inferences.map((inference, index) => (
           <tr key={`${inference.created_at} ${index}`}>
@@ -173,7 +173,7 @@ function NodeCharts({ nodeId }: { readonly nodeId: string }) {
       <h3>Over time</h3>
       <SpanSelect id="node-span" spans={SPANS} span={span} onSpan={setSpan} />
       {fault !== null && <FaultNotice fault={fault} onRetry={reload} />}
-      {value === null && fault === null && <Busy what="Asking what it served…" />}
+      {value === null && fault === null && <Busy what="Asking for the requests…" />}
       <div class="charts">
         <Chart title="Requests by hour" shape="bars" unit="requests" data={requests} />
         <Chart title="First token after (median)" shape="line" unit="seconds" data={firstTokens} />

@@ -34,7 +34,7 @@ export function NodesPart() {
     <>
       <h1 tabIndex={-1}>Nodes</h1>
       <p>
-        Machines of your own that answer plain chats and draw images, without evidence.{' '}
+        Your own machines that answer plain chats and make images, without evidence.{' '}
         <span role="status">
           {value !== null && `${running} of ${all.length - archived} running.`}
         </span>
@@ -47,7 +47,7 @@ export function NodesPart() {
         label="Nodes"
         columns={['Name', 'State', 'Speed', 'Served today', 'Served', 'Up', { hidden: 'More' }]}
         isLoaded={value !== null}
-        empty={nodes.length === 0 ? 'There is none yet. Make one above.' : null}
+        empty={nodes.length === 0 ? 'There are no nodes yet. Make a node above.' : null}
       >
         {nodes.map((node) => (
           <NodeRow
@@ -65,7 +65,7 @@ export function NodesPart() {
             checked={isArchiveShown}
             onChange={({ currentTarget }) => setIsArchiveShown(currentTarget.checked)}
           />{' '}
-          Show those that are archived ({archived})
+          Show archived nodes ({archived})
         </label>
       )}
       {opened !== undefined && <NodeDetails key={opened.node_id} node={opened} />}
@@ -144,7 +144,7 @@ function NodeRow({
             >
               <p>
                 <OutsideText text={node.name_alias} isOneLine={true} shownMax={100} /> is
-                disconnected, and refused until you bring it back. What it served stays counted.
+                disconnected, and refused until you bring it back. Its past use stays counted.
               </p>
             </ConfirmButton>
           )}
@@ -219,10 +219,10 @@ function StartNode({ onMade }: { readonly onMade: () => void }) {
       </div>
       {nodeId !== null && <Command text={commandFor(nodeId)} what="the command" />}
       <p class="faint">
-        Put a key of this account that is for <code>nodes</code> in the place of{' '}
-        <code>YOUR_KEY</code>. The agent finds vLLM, SGLang, llama.cpp, Ollama and LM Studio by
-        their usual ports; <code>--backend URL</code> names another. In a checkout,{' '}
-        <code>npm run -s affidavit -- node run</code> is the same.
+        Put a key of this account that is for <code>nodes</code> in place of <code>YOUR_KEY</code>.
+        The agent finds vLLM, SGLang, llama.cpp, Ollama and LM Studio at their usual ports;{' '}
+        <code>--backend URL</code> names another server. In a checkout,{' '}
+        <code>npm run -s affidavit -- node run</code> does the same.
       </p>
     </details>
   )

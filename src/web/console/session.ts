@@ -35,7 +35,7 @@ export function openSession(so: Omit<Session, 'ask' | 'askText'>): Session {
       return await answer
     } catch (fault) {
       if (fault instanceof GatewayFault && fault.status === 401)
-        signOut('This key is not valid any more: it was revoked, or its time is over.')
+        signOut('This key is no longer valid: it was revoked, or it expired.')
       throw fault
     }
   }
@@ -56,6 +56,6 @@ export const SessionContext = createContext<Session | null>(null)
 /** The session, in parts that are shown to those who are signed in alone. */
 export function useSession(): Session {
   const session = useContext(SessionContext)
-  if (session === null) throw new TypeError('expected somebody to be signed in')
+  if (session === null) throw new TypeError('expected a signed-in key')
   return session
 }

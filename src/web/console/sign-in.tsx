@@ -58,7 +58,7 @@ export function SignIn({
       <h1 tabIndex={-1} ref={heading}>
         Console
       </h1>
-      <p>Sign in with an API key. What you can do here is what the key is for.</p>
+      <p>Sign in with an API key. The key decides what you can do here.</p>
       {reason !== null && (
         <div class="notice warn" role="status">
           <p>{reason}</p>
@@ -78,7 +78,7 @@ export function SignIn({
             aria-invalid={fault !== null}
           />
           <p class="hint" id="key-hint">
-            It stays in this tab's memory, and is sent to this gateway alone.
+            It stays in this tab's memory, and is sent only to this gateway.
           </p>
         </div>
         <label class="choice">
@@ -90,12 +90,12 @@ export function SignIn({
             Sign in
           </button>
         </p>
-        {isAsking && <Busy what="Asking whose key this is…" />}
+        {isAsking && <Busy what="Asking for the account of this key…" />}
         {fault !== null && <FaultNotice fault={fault}>{adviceFor(fault)}</FaultNotice>}
       </form>
       <p class="faint">
-        No key yet? Who runs this gateway makes one with <code>affidavit keys create</code>;{' '}
-        <code>npm start</code> prints one.
+        No key yet? The operator of this gateway makes a key with <code>affidavit keys create</code>
+        ; <code>npm start</code> prints one.
       </p>
     </>
   )
@@ -105,6 +105,6 @@ function adviceFor(fault: unknown): string | undefined {
   if (!(fault instanceof GatewayFault))
     return 'A key is one word of letters, digits and signs, like afd_…: copy it again.'
   if (fault.status === 401)
-    return 'Check that it was copied whole, and that it was neither revoked nor ended.'
+    return 'Check that you copied the whole key, and that the key was not revoked and has not expired.'
   return undefined
 }

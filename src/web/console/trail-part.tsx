@@ -36,14 +36,14 @@ export function TrailPart() {
     <>
       <h1 tabIndex={-1}>Administration</h1>
       <p>
-        What was done to accounts, keys, budgets, enclaves and stored content: by whom, from where.
-        The service adds to it and changes nothing; whether its database's owner did is told by{' '}
-        <code>affidavit admin-log --check</code>.
+        This list shows who changed accounts, keys, budgets, enclaves and stored content, and from
+        where. The service only adds entries. To check that the owner of the database changed
+        nothing, use <code>affidavit admin-log --check</code>.
       </p>
       <search>
         <form ref={form} class="card filters" onSubmit={search}>
           <div class="field">
-            <label for="trail-kind">What (as key.create)</label>
+            <label for="trail-kind">What (such as key.create)</label>
             <input id="trail-kind" name="kind" maxlength={100} autocomplete="off" />
           </div>
           <div class="field">
@@ -63,7 +63,7 @@ export function TrailPart() {
         label="What administrators did"
         columns={['When', 'Who', 'From', 'What', 'To what', 'Outcome', 'Details']}
         isLoaded={acts !== null}
-        empty={acts?.length === 0 ? 'There is nothing of this.' : null}
+        empty={acts?.length === 0 ? 'There are no such entries.' : null}
       >
         {acts?.map((act) => (
           <tr key={act.position}>

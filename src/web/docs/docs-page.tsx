@@ -91,7 +91,7 @@ function Reference({
         <p role="status" class="hidden-text">
           {found.length} operations
         </p>
-        {found.length === 0 && <p>Nothing has these words.</p>}
+        {found.length === 0 && <p>No call has these words.</p>}
         {byTag.map(([tag, operations]) => (
           <section key={tag}>
             <h2>{tag}</h2>

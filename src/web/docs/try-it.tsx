@@ -72,7 +72,9 @@ export function TryIt({
       )}
       <Sample {...{ id, call, language, onLanguage }} />
       {isForm ? (
-        <p class="faint">It takes files: call it from your own machine, as the sample does.</p>
+        <p class="faint">
+          This call takes files: make it from your own machine, as the sample does.
+        </p>
       ) : (
         <Call {...{ id, call, parameters, values }} />
       )}
@@ -183,8 +185,7 @@ function Call({
       {call.hasKey && (
         <div class="field">
           <label for={`${id}-key`}>
-            API key{' '}
-            <span class="hint">it stays in this tab, and is sent to this gateway alone</span>
+            API key <span class="hint">it stays in this tab, and is sent only to this gateway</span>
           </label>
           <input
             id={`${id}-key`}

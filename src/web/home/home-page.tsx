@@ -12,9 +12,9 @@ export function HomePage() {
       <h1>Affidavit</h1>
       <p class="lead">
         An inference gateway whose answers come with evidence that anyone can check. A verifier in
-        an enclave forwards the chat to the model provider, hashes and signs what was asked and
-        answered, and enters it in a log that is anchored on a blockchain. The check needs nobody's
-        word, and works offline, years later.
+        an enclave forwards the chat to the model provider, hashes and signs question and answer,
+        and adds them to a log that is anchored on a blockchain. Anyone can make the check, without
+        trust in the operator, offline and years later.
       </p>
 
       <h2>This service</h2>
@@ -43,22 +43,22 @@ const PLACES = [
   {
     path: '/verify',
     name: 'Check evidence',
-    what: 'Somebody sent you a bundle or a record? Your browser checks it, link by link; no server does.',
+    what: 'Did you receive a bundle or a record? Your browser checks it, step by step, without a server.',
   },
   {
     path: '/log',
     name: 'Look into the logs',
-    what: 'Every answer is a leaf. See the logs grow, and have them proved to have only grown.',
+    what: 'Every answer is a leaf. See the logs grow, and check that they only grow.',
   },
   {
     path: '/console',
     name: 'Try and operate',
-    what: 'Verified chat, history, keys, limits and nodes, with an API key that stays in its tab.',
+    what: 'Verified chat, history, keys, limits and nodes, with an API key that stays in this tab.',
   },
   {
     path: '/docs',
     name: 'Read the interface',
-    what: 'For any OpenAI client: each call with samples to copy, and to try.',
+    what: 'For any OpenAI client: each call has samples that you can copy and try.',
   },
 ] as const
 
@@ -79,14 +79,14 @@ function FirstSteps({ model }: { readonly model: string | null }) {
     <ol class="steps">
       <li>
         <p>
-          <strong>Have an API key.</strong> The operator makes them; <code>npm start</code> prints
+          <strong>Get an API key.</strong> The operator makes keys; <code>npm start</code> prints
           one.
         </p>
         <Command text="export AFFIDAVIT_API_KEY=…" what="the line for the key" />
       </li>
       <li>
         <p>
-          <strong>Ask.</strong> The answer is the provider's, with its proof beside it: hash,
+          <strong>Ask.</strong> You get the provider's answer together with its proof: hash,
           signature, attestation, receipt and log.
         </p>
         <Command text={ask} what="the call" />
@@ -94,8 +94,8 @@ function FirstSteps({ model }: { readonly model: string | null }) {
       <li>
         <p>
           <strong>Check.</strong> Take the answer's <code>hash</code>: its evidence stands at{' '}
-          <code>/c/HASH</code> here, for everyone and without its content, and the command line
-          checks all of it. Say what you expect of the enclave, and it is verified.
+          <code>/c/HASH</code> here, for everyone and without the content. The command line checks
+          the complete evidence. Give your expectations of the enclave, and the answer is verified.
         </p>
         <Command
           text={`AFFIDAVIT_URL=${location.origin} npx affidavit verify HASH --release FILE --release-key KEY`}

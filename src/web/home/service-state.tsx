@@ -99,8 +99,8 @@ export function ServiceParts({
     <>
       {state?.isStaging && (
         <p class="service-line">
-          <State tone="bad">Staging</State> The security module is simulated, and nothing that this
-          service signs is evidence.
+          <State tone="bad">Staging</State> The security module is simulated, so the signatures of
+          this service are not evidence.
         </p>
       )}
       <p class="service-line" role="status">
@@ -177,14 +177,18 @@ function Summary({
   if (state === null) return <span class="faint">Asking for its state…</span>
   if (state.failing.includes('stopping'))
     return (
-      <Line tone="warn" state="stopping" text="It ends its calls, and takes no new ones soon." />
+      <Line
+        tone="warn"
+        state="stopping"
+        text="The gateway is stopping: it finishes its calls, and will soon take no new calls."
+      />
     )
   if (state.failing.length > 0)
     return (
       <Line
         tone="bad"
         state="not ready"
-        text="Answers with evidence cannot be served now; what is stored can be read and checked."
+        text="The gateway cannot serve answers with evidence now. You can read and check stored answers."
       />
     )
   return (
@@ -193,7 +197,7 @@ function Summary({
       state="ready"
       text={
         state.isChainFailing
-          ? 'Answers with evidence are served; their anchors wait until the chain is there.'
+          ? 'Answers with evidence are served. Their anchors wait until the chain can be reached.'
           : 'Answers with evidence are served.'
       }
     />

@@ -117,9 +117,9 @@ export function BlockExplorerForm({
     <details class="card">
       <summary>Look anchors up in a block explorer of your choice</summary>
       <p>
-        What is said here of transactions and blocks is what the gateway says. Look them up where
-        you trust the answer. The addresses are kept in this browser, and nothing is loaded from
-        there until you follow a link.
+        Transactions and blocks are shown here as the gateway reports them. Look them up at a site
+        that you trust. This browser keeps the addresses, and loads nothing from there until you
+        follow a link.
       </p>
       <TemplateField
         {...{ explorer, onChange, place: 'tx', name: 'Address of a transaction' }}
@@ -169,7 +169,7 @@ function TemplateField({
       />
       <p id={`explorer-${place}-fault`} class="fault-line" aria-live="polite">
         {isUnfit
-          ? `${escapeLine(text.slice(0, 80))} is not used: it has to be an http or https address with {${place}} in it.`
+          ? `${escapeLine(text.slice(0, 80))} is not used: it must be an http or https address that contains {${place}}.`
           : ''}
       </p>
     </div>

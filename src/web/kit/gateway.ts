@@ -78,7 +78,7 @@ export async function askEvidence(path: string, call: GatewayCall = {}): Promise
     return parseExactJson(bytes)
   } catch (fault) {
     const reason = fault instanceof Error ? fault.message : 'unreadable'
-    throw new GatewayFault(`The gateway's answer is not JSON as evidence is: ${reason}.`, {
+    throw new GatewayFault(`The gateway's answer is not valid JSON: ${reason}.`, {
       ...{ status: response.status, code: 'bad_answer' },
       requestId: response.headers.get('x-request-id'),
     })
@@ -125,7 +125,7 @@ async function readBody(response: Response): Promise<Uint8Array> {
     length += read.value.length
     if (length <= ANSWER_BYTES_MAX) continue
     await reader?.cancel()
-    throw new GatewayFault(`The gateway's answer has over ${ANSWER_BYTES_MAX} bytes.`, {
+    throw new GatewayFault(`The gateway's answer has more than ${ANSWER_BYTES_MAX} bytes.`, {
       ...{ status: response.status, code: 'too_large', requestId: null },
     })
   }

@@ -64,11 +64,11 @@ function adviceFor(fault: unknown): string {
   const { status, code } = fault
   if (status === 0) return 'Check your connection, then try again.'
   if (status === 401) return 'Sign in with another API key.'
-  if (code === 'insufficient_scope') return 'Sign in with a key that has the scope it names.'
-  if (status === 404) return 'Check the address: it may be of another gateway.'
+  if (code === 'insufficient_scope') return 'Sign in with a key that has this scope.'
+  if (status === 404) return 'Check the address: it may belong to another gateway.'
   if (status === 429) return 'Wait a minute, then try again.'
-  if (status >= 500) return 'Try again; tell the operator if it stays.'
-  return 'Change what you gave, then try again.'
+  if (status >= 500) return 'Try again. If the problem stays, tell the operator.'
+  return 'Change your input, then try again.'
 }
 
 /** Shown from the second on: what is faster needs no notice, and does not flicker. */

@@ -72,7 +72,7 @@ const LOGS_ASKED = 100
 export async function readLog(notary: string, signal: AbortSignal): Promise<Log | null> {
   try {
     const log = parseLog(await askEvidence(`/v1/log/${notary}`, { signal }))
-    if (log.notary !== notary) throw invalid('notary', 'the one that was asked for')
+    if (log.notary !== notary) throw invalid('notary', 'the requested notary')
     return log
   } catch (fault) {
     if (fault instanceof GatewayFault && fault.status === 404) return null

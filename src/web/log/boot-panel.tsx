@@ -21,13 +21,13 @@ export function BootPanel({
 }) {
   return (
     <section aria-labelledby="boot">
-      <h2 id="boot">Logs before it</h2>
+      <h2 id="boot">Earlier logs</h2>
       <p>
-        When an enclave starts, it is shown the heads of the logs before its own and signs what it
-        was shown: a log that is dropped later stays on record here.
+        When an enclave starts, the gateway shows it the heads of earlier logs, and the enclave
+        signs them. So a log that is removed later is still named here.
       </p>
       {boot === null ? (
-        <p>Its enclave stated nothing.</p>
+        <p>The enclave of this log signed no such statement.</p>
       ) : (
         <Statement {...{ log, policy }} statement={boot.statement} heads={boot.heads} />
       )}
@@ -53,7 +53,10 @@ function Statement({
   return (
     <>
       {heads.length === 0 ? (
-        <p>It was shown none: there were no logs before it, or its gateway showed none.</p>
+        <p>
+          The enclave was shown no heads: there were no earlier logs, or the gateway did not show
+          them.
+        </p>
       ) : (
         <ul class="plain">
           {heads.slice(0, HEADS_MAX).map(({ notary, size, root }) => (

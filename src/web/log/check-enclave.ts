@@ -50,8 +50,8 @@ export async function checkEnclaveDocument(
       check('attestation key', () => checkDocumentKey(need(document), log.notary)),
       check('fresh', () =>
         nonce === null
-          ? { notChecked: 'a document may be some hours old; ask for a fresh one' }
-          : `made over this page's number, at ${new Date(need(facts).timestampMs).toISOString()}`,
+          ? { notChecked: 'a document may be some hours old; you can ask for a new one' }
+          : `it contains the number of this page, and was made at ${new Date(need(facts).timestampMs).toISOString()}`,
       ),
       check('boot configuration', () => {
         const { userData } = need(document)

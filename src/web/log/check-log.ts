@@ -63,6 +63,6 @@ export function checkLeaf(
   if (expected !== null && !equalBytes(expected, leafHash))
     throw new ProofError(
       'other_leaf',
-      `leaf ${index} is ${encodeHex(leafHash)}, not the one that you expect`,
+      `leaf ${index} is ${encodeHex(leafHash)}, not the hash that you expect`,
     )
 }

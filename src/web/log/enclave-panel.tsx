@@ -26,9 +26,9 @@ export function EnclavePanel({
       <h2 id="enclave">Enclave</h2>
       {enclave === null ? (
         <p>
-          <State tone="open">not in use</State> The enclave of this log is gone, and its key with
-          it: nobody can add to the log. The document it had then stands in each record's evidence
-          (SHA-256 <Hex value={log.attestation_sha256} />
+          <State tone="open">not in use</State> The enclave of this log has ended, and its key was
+          lost with it, so the log cannot grow. The enclave's last document is in the evidence of
+          each record (SHA-256 <Hex value={log.attestation_sha256} />
           ).
         </p>
       ) : (
@@ -36,14 +36,15 @@ export function EnclavePanel({
           <p>
             {enclave.status === 'in_use' ? (
               <>
-                <State tone="good">in use</State> It takes calls now.
+                <State tone="good">in use</State> The enclave takes calls now.
               </>
             ) : (
               <>
-                <State tone="warn">draining</State> It ends its calls, and takes no new ones.
+                <State tone="warn">draining</State> The enclave finishes its calls, and takes no new
+                calls.
               </>
             )}{' '}
-            What follows is read from its attestation document, and checked in this page.
+            The facts below come from its attestation document. This page checks the document.
           </p>
           <DocumentReport log={log} enclave={enclave} policy={policy} />
         </>
@@ -88,12 +89,12 @@ function DocumentReport({
       {value === null ? <Busy what="Checking the document" /> : <Report report={value} />}
       <p class="row">
         <button type="button" disabled={isAsking} onClick={() => void askFresh()}>
-          Ask it for a fresh document
+          Ask it for a new document
         </button>
         <span class="faint">
           {given.nonce === null
-            ? 'Over a number that this page makes up: only the enclave itself can answer, now.'
-            : 'Fresh: over a number that this page made up.'}
+            ? 'The document will contain a random number from this page, so only the enclave itself can make it, and only now.'
+            : 'New: the document contains the random number of this page.'}
         </span>
       </p>
       {isAsking && <Busy what="Asking the enclave" />}

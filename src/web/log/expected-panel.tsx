@@ -23,8 +23,8 @@ export function useExpected(): Expected {
     try {
       if (given.revocationLists.length > 0)
         throw new ExpectationFault(
-          'Revocation lists are not looked at on this page.',
-          'Leave them out here, and check a completion of this log with them at /verify.',
+          'This page does not use revocation lists.',
+          'Leave them out here. You can check a completion of this log with them at /verify.',
         )
       // Of an enclave's statements nothing is looked up on a chain, and none has an outcome.
       const { confirmationsMin, outcomes, ...demanded } = bundlePolicyOf(

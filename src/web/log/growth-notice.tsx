@@ -12,14 +12,14 @@ export function GrowthNotice({
   readonly notary: string
 }) {
   if (growth === null)
-    return <Place tone="">Checking the log against what this browser saw of it…</Place>
+    return <Place tone="">Comparing the log with what this browser saw before…</Place>
   if (growth.kind === 'first')
     return (
       <Place tone="">
-        First visit: nothing to compare with yet.{' '}
+        First visit: there is nothing to compare with yet.{' '}
         {growth.isKept
-          ? 'This browser keeps the newest head, and checks on your next visit that the log only grew.'
-          : 'This browser lets the page keep nothing, so your next visit will be a first one, too.'}
+          ? 'This browser keeps the newest head. At your next visit it checks that the log only grew.'
+          : 'This browser does not let the page keep anything, so your next visit will also count as the first.'}
       </Place>
     )
   const { since } = growth
@@ -42,18 +42,17 @@ export function GrowthNotice({
   return (
     <div class="notice bad growth" role="alert">
       <p>
-        <strong>This log does not continue what it was.</strong>{' '}
+        <strong>This log does not continue its earlier state.</strong>{' '}
         <OutsideText text={growth.reason} shownMax={300} />.
       </p>
       {since !== null && (
         <p>
-          <SeenAt since={since} />. That head is signed by its notary, and stays kept in this
-          browser.
+          <SeenAt since={since} />. The notary signed that head, and this browser keeps it.
         </p>
       )}
       <p>
-        An honest log never does this. Keep both heads, and ask the operator; do not rely on newer
-        evidence of this notary.{' '}
+        An honest log never does this. Keep both heads, and ask the operator. Do not rely on newer
+        evidence from this notary.{' '}
         <CopyButton text={proof} what="both heads, with their signatures" />
       </p>
     </div>

@@ -50,14 +50,14 @@ export function createGrowthWatch(options: {
   async function compare(log: Log, head: Head | null, signal: AbortSignal): Promise<void> {
     const before = last
     if (head === null) {
-      if (before !== null && before.size > 0) throw cut('no head at all', before)
+      if (before !== null && before.size > 0) throw cut('no head', before)
       return
     }
     const owner = { notary, domain: domainOf(log) }
     openHead(owner, head)
     if (before !== null) {
       if (before.chainId !== log.chain_id || before.contract !== log.contract)
-        throw new ProofError('other_domain', 'its heads are now for another chain or contract')
+        throw new ProofError('other_domain', 'its heads now name another chain or contract')
       if (head.size < before.size) throw cut(`a head of ${head.size} leaves`, before)
       const { size: from } = before
       const path = from === head.size ? [] : await readPath({ from, to: head.size, signal })

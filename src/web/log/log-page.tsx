@@ -123,7 +123,8 @@ function NoLog({ notary }: { readonly notary: string }) {
     <div class="notice warn" role="alert">
       <p>This gateway has no log of this notary.</p>
       <p>
-        Check the address: it may be of another gateway. <a href="/log">These are the logs here</a>.
+        Check the address: the log may belong to another gateway.{' '}
+        <a href="/log">These are the logs here</a>.
       </p>
     </div>
   )
@@ -164,8 +165,9 @@ function LogParts({
     <>
       <h2 id="heads">Heads</h2>
       <p>
-        Each head is the Merkle root of all leaves up to its size, signed by the notary. The
-        signatures are checked here; anchors are what the gateway says of them.
+        Each head is the Merkle root of all leaves up to its size, signed by the notary. This page
+        checks the signatures. It does not check the anchors: they are shown as the gateway reports
+        them.
       </p>
       <HeadsTable log={log} heads={page.heads} explorer={explorer} />
       <p class="row">
@@ -175,14 +177,16 @@ function LogParts({
         <button type="button" disabled={page.cursor === null} onClick={() => setBelow(page.cursor)}>
           Older
         </button>
-        {below !== null && <span class="faint">Older heads; the newest are still being read.</span>}
+        {below !== null && (
+          <span class="faint">These are older heads; the page still looks for new heads.</span>
+        )}
       </p>
       {older.fault !== null && <FaultNotice fault={older.fault} onRetry={older.reload} />}
 
       <h2>Check it yourself</h2>
       <p>
-        Heads and proofs are fetched from the gateway, and verified in this page: it cannot answer
-        these in a way that pleases.
+        This page gets heads and proofs from the gateway and verifies them itself, so the gateway
+        cannot give false ones.
       </p>
       <div class="cards">
         <ConsistencyForm log={log} newest={newest} />
@@ -202,9 +206,9 @@ function LogParts({
           <DomainPanel log={log} />
           <BlockExplorerForm explorer={explorer} onChange={onExplorer} />
           <p class="faint">
-            This page comes from the gateway whose log it checks. Whoever does not trust it audits
-            with a copy of his own: <code>affidavit audit</code> checks the whole log, and its
-            anchors on the chain.
+            This page comes from the gateway whose log it checks. If you do not trust the gateway,
+            use your own copy of the program: <code>affidavit audit</code> checks the whole log and
+            its anchors on the chain.
           </p>
         </>
       )}

@@ -56,8 +56,7 @@ export function LogsPage() {
       <h1>Logs</h1>
       <p class="lead">
         Every verified answer is a leaf of its notary's log, signed in an enclave. A log only grows,
-        and its heads are anchored on a blockchain: so nothing can be taken out again, or put in
-        earlier, without showing.
+        and its heads are anchored on a blockchain. So a later change of the log can be detected.
       </p>
       {fault !== null && <FaultNotice fault={fault} onRetry={reload} />}
       {value?.missing.map(({ notary, seen }) => (
@@ -68,7 +67,8 @@ export function LogsPage() {
           fault === null && <Busy what="Loading the logs" />
         ) : value.logs.length === 0 ? (
           <p>
-            There is no log yet: the first verified answer begins one. <a href="/">How to ask</a>
+            There is no log yet: the first verified answer starts the first log.{' '}
+            <a href="/">How to ask</a>
           </p>
         ) : (
           <ul class="log-list">
@@ -80,7 +80,7 @@ export function LogsPage() {
           </ul>
         )}
         {value !== null && !value.isWhole && (
-          <p>There are more logs than are shown here: /v1/log has them all.</p>
+          <p>There are more logs than this page shows: /v1/log has all logs.</p>
         )}
         {value !== null && <BlockExplorerForm explorer={explorer} onChange={setExplorer} />}
       </section>
@@ -172,12 +172,12 @@ function SeenBefore({ log }: { readonly log: Log }) {
   if (log.size < seen.size)
     return (
       <State tone="bad">
-        had {seen.size.toLocaleString('en')} when you were here: leaves are gone
+        had {seen.size.toLocaleString('en')} at your last visit: leaves are missing
       </State>
     )
   const added = log.size - seen.size
   return added === 0 ? null : (
-    <span class="faint">{added.toLocaleString('en')} more than when you were here</span>
+    <span class="faint">{added.toLocaleString('en')} more than at your last visit</span>
   )
 }
 
@@ -185,13 +185,13 @@ function MissingNotice({ notary, seen }: { readonly notary: string; readonly see
   return (
     <div class="notice bad" role="alert">
       <p>
-        <strong>A log is gone.</strong> On <Time ms={seen.atMs} /> this browser saw{' '}
-        {seen.size.toLocaleString('en')} leaves of the log of <span class="hex">{notary}</span>, and
-        now the gateway says that it has no such log.
+        <strong>A log is missing.</strong> On <Time ms={seen.atMs} /> this browser saw{' '}
+        {seen.size.toLocaleString('en')} leaves of the log of <span class="hex">{notary}</span>. Now
+        the gateway says that it has no such log.
       </p>
       <p>
-        Ask its operator. <a href={`/log/${notary}`}>The head that was seen</a>, with its notary's
-        signature, is proof that there were leaves.
+        Ask its operator. <a href={`/log/${notary}`}>The head that was seen</a> has its notary's
+        signature. It proves that there were leaves.
       </p>
     </div>
   )

@@ -81,7 +81,8 @@ function VerdictPlace({ verdict }: { readonly verdict: Verdict }) {
             <OutsideText text={verdict.reason} shownMax={300} />
           </p>
           <p>
-            What the gateway gave does not prove it. Do not rely on this log, and ask its operator.
+            The gateway's answer is not a valid proof. Do not rely on this log, and ask its
+            operator.
           </p>
         </div>
       )}
@@ -110,7 +111,7 @@ export function ConsistencyForm({ log, newest }: { readonly log: Log; readonly n
       to: readCount(to, String(size), { name: 'Second size', max: size }),
     }
     if (range.from >= range.to)
-      throw new UnfitInput('The first size has to be smaller than the second one.')
+      throw new UnfitInput('The first size must be smaller than the second size.')
     const [first, second] = await Promise.all([
       needHead(log, range.from, signal),
       needHead(log, range.to, signal),
@@ -163,8 +164,8 @@ export function InclusionForm({ log, newest }: { readonly log: Log; readonly new
     return (
       <>
         Leaf <Count value={at} />, <Hex value={encodeHex(leafHash)} digits={8} />, is in the log of{' '}
-        <Count value={size} /> leaves, under a head that the notary signed
-        {expected === null ? '.' : ', and is the one that you expect.'}
+        <Count value={size} /> leaves, and the notary signed the head
+        {expected === null ? '.' : '. The leaf is as you expect.'}
       </>
     )
   })
@@ -252,7 +253,7 @@ async function needHead(log: Log, size: number, signal: AbortSignal): Promise<He
   const head = await readHeadAt(log.notary, size, signal)
   if (head === null)
     throw new UnfitInput(
-      `There is no signed head of ${size} leaves: take a size from the list above.`,
+      `There is no signed head with ${size} leaves: choose a size from the list above.`,
     )
   return head
 }

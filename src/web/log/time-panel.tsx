@@ -33,13 +33,13 @@ export function TimePanel({
     <section aria-labelledby="times">
       <h2 id="times">Time attestations</h2>
       <p>
-        Each was made by the enclave over the hash of a block: leaves from its size on are younger
-        than that block, and those below are older than the document.
+        The enclave made each attestation with the hash of a block. Leaves from its size on are
+        newer than that block, and the leaves before are older than the document.
       </p>
       {value === null ? (
         <Busy what="Checking the attestations" />
       ) : value.length === 0 ? (
-        <p>None stand by the heads above.</p>
+        <p>There are no attestations for the heads above.</p>
       ) : (
         <ul class="plain times">
           {value.map(({ report, given }, at) => (

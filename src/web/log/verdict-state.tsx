@@ -8,5 +8,5 @@ export function VerdictState({
 }) {
   if (verdict === 'invalid') return <State tone="bad">does not hold</State>
   if (verdict === 'verified') return <State tone="good">verified</State>
-  return <State tone="open">holds, but for what was not checked</State>
+  return <State tone="open">holds, but not everything was checked</State>
 }

@@ -11,8 +11,8 @@ export async function bytesOf(
 ): Promise<Uint8Array<ArrayBuffer>> {
   if (blob.size > bytesMax)
     throw new ExpectationFault(
-      `${name} has ${blob.size} bytes, and may have ${bytesMax}.`,
-      'Give another file: this one is something else.',
+      `${name} has ${blob.size} bytes; the limit is ${bytesMax}.`,
+      'Choose another file: this file is something else.',
     )
   return new Uint8Array(await blob.arrayBuffer())
 }

@@ -33,7 +33,7 @@ export function ChainPicture({
             <div class="link-facts">
               {facts[link.name]}
               {link.checks.length === 0 ? (
-                <p class="faint">There is no check of this here.</p>
+                <p class="faint">This step has no check here.</p>
               ) : (
                 <CheckList checks={link.checks} explain={explain} />
               )}
@@ -53,9 +53,9 @@ function aboutOf({ state, why, about }: LinkState): string {
 function explain({ name, outcome }: Check<string>): string {
   const shows = wordsOf(name)?.shows ?? ''
   if (outcome === 'passed') return shows
-  if (outcome === 'failed') return `Not so: “${shows}” The evidence shows something else.`
+  if (outcome === 'failed') return `This is wrong: “${shows}” The evidence shows something else.`
   const advice = Object.hasOwn(CHECK_WORDS, name)
     ? OPEN_ADVICE[name as keyof typeof OPEN_ADVICE]
     : undefined
-  return `Would show: “${shows}”${advice === undefined ? '' : ` ${advice}`}`
+  return `This check would show: “${shows}”${advice === undefined ? '' : ` ${advice}`}`
 }

@@ -4,16 +4,16 @@ import type { RecordCheckName } from '../../../attestation/verify-record.ts'
 
 /** The links of the chain, from what was asked to the block. */
 export const LINKS = [
-  { name: 'request', title: 'Request and answer', about: 'what was asked, and what came back' },
+  { name: 'request', title: 'Request and answer', about: 'the question and the answer' },
   { name: 'hash', title: 'Hash', about: 'one fingerprint of both' },
   { name: 'signature', title: 'Signature', about: 'a key signed that fingerprint' },
   { name: 'notary', title: 'Notary', about: 'the key was made in a genuine enclave' },
   {
     name: 'code',
     title: 'Enclave code',
-    about: 'which code the enclave ran, and how it was set up',
+    about: 'the code and the settings of the enclave',
   },
-  { name: 'log', title: 'Log', about: 'the answer is an entry of the notary’s public log' },
+  { name: 'log', title: 'Log', about: 'the answer is an entry in the notary’s public log' },
   { name: 'anchor', title: 'Anchor', about: 'a transaction holds that log’s state' },
   { name: 'block', title: 'Block', about: 'the transaction is in a block of the chain' },
 ] as const
@@ -34,35 +34,38 @@ export const CHECK_WORDS: Readonly<Record<CheckName, CheckWords>> = {
   format: { link: 'hash', shows: 'The file has the form of evidence, with nothing hidden in it.' },
   'request hash': {
     link: 'request',
-    shows: 'The request is, to the letter, the one that was signed.',
+    shows: 'This is exactly the request that was signed.',
   },
   'response hash': {
     link: 'request',
-    shows: 'The answer is, to the letter, the one that was signed.',
+    shows: 'This is exactly the answer that was signed.',
   },
   'stream hash': {
     link: 'request',
-    shows: 'The parts of the stream are those that the enclave gave out, all of them, in order.',
+    shows: 'The stream has all the parts that the enclave sent, in the same order.',
   },
-  outcome: { link: 'request', shows: 'The answer is whole: nobody cut it off.' },
+  outcome: { link: 'request', shows: 'The answer is complete: it was not cut.' },
   'request given': {
     link: 'request',
-    shows: 'The request that you kept is the one of the evidence.',
+    shows: 'The request that you kept is the request of the evidence.',
   },
   'answer given': {
     link: 'request',
-    shows: 'The answer that you kept is the one of the evidence.',
+    shows: 'The answer that you kept is the answer of the evidence.',
   },
   'proof given': {
     link: 'request',
-    shows: 'The proof in the answer that you kept is that of the evidence.',
+    shows: 'The proof in the answer that you kept is the proof of the evidence.',
   },
-  hash: { link: 'hash', shows: 'The fingerprint is of this request and this answer together.' },
+  hash: {
+    link: 'hash',
+    shows: 'The fingerprint belongs to this request and this answer together.',
+  },
   receipt: { link: 'hash', shows: 'The receipt belongs to this request and this answer.' },
-  created_at: { link: 'hash', shows: 'The time shown is the one that the receipt states.' },
+  created_at: { link: 'hash', shows: 'The time is the same as in the receipt.' },
   'public key': { link: 'signature', shows: 'The key is a well-formed key.' },
   signature: { link: 'signature', shows: 'The holder of that key signed the fingerprint.' },
-  'attestation key': { link: 'notary', shows: 'The attestation document names that very key.' },
+  'attestation key': { link: 'notary', shows: 'The attestation document names this key.' },
   'attestation document': {
     link: 'notary',
     shows: 'The document is genuine: signed by the hardware’s own chain of certificates.',
@@ -75,35 +78,35 @@ export const CHECK_WORDS: Readonly<Record<CheckName, CheckWords>> = {
   attestation: {
     link: 'notary',
     also: 'code',
-    shows: 'The document is genuine, was valid then, and is of code that you expect.',
+    shows: 'The document is genuine, it was valid then, and its code is as you expect.',
   },
   measurements: { link: 'code', shows: 'The enclave ran code that you expect.' },
   'boot configuration': {
     link: 'code',
     shows: 'The document names the configuration that the enclave was started with.',
   },
-  'expected configuration': { link: 'code', shows: 'That configuration is one that you expect.' },
-  provider: { link: 'code', shows: 'The provider that answered is one of that configuration.' },
+  'expected configuration': { link: 'code', shows: 'You expect this configuration.' },
+  provider: { link: 'code', shows: 'The provider that answered is in this configuration.' },
   'receipt in log': {
     link: 'log',
-    shows: 'The receipt is an entry of the notary’s log, at its place.',
+    shows: 'The receipt is in the notary’s log, at its position.',
   },
   'tree head': { link: 'log', shows: 'The notary signed the state of the log.' },
   'transaction hash': {
     link: 'anchor',
-    shows: 'The transaction is the one that the record names.',
+    shows: 'The record names this transaction.',
   },
   anchor: {
     link: 'anchor',
-    shows: 'The transaction brings that state of the log to the contract.',
+    shows: 'The transaction brings this state of the log to the contract.',
   },
   'anchor outcome': {
     link: 'anchor',
-    shows: 'The contract accepted it, and said so in the block.',
+    shows: 'The contract accepted it, as the block shows.',
   },
   'block header': {
     link: 'block',
-    shows: 'The block’s header has the number and hash that are named.',
+    shows: 'The block’s header has the stated number and hash.',
   },
   'anchor time': { link: 'block', shows: 'The block is not older than the answer.' },
   'transaction in block': { link: 'block', shows: 'The transaction is in that block.' },
@@ -126,11 +129,11 @@ export const OPEN_ADVICE: Readonly<Partial<Record<CheckName, string>>> = {
   measurements: 'Say which code you expect: a signed release and its key, or measurements.',
   attestation: 'Say which code you expect: a signed release and its key, or measurements.',
   'expected configuration': 'Say which boot configuration you expect, by its digest or as a file.',
-  outcome: 'The answer was cut. Say that you take it as it is, under “What you expect”, if you do.',
-  'receipt in log': 'Ask the gateway for the record or the evidence bundle: they have the log.',
-  'tree head': 'Ask the gateway for the record or the evidence bundle: they have the log.',
+  outcome: 'The answer was cut. If you accept it like this, say so under “What you expect”.',
+  'receipt in log': 'Ask the gateway for the record or the evidence bundle: both have the log.',
+  'tree head': 'Ask the gateway for the record or the evidence bundle: both have the log.',
   anchor: 'Ask the gateway for the evidence bundle of this completion: it has the transaction.',
-  'block on chain': 'Give the URL of a chain’s endpoint that you trust, and press “Ask the chain”.',
+  'block on chain': 'Give the URL of a chain endpoint that you trust, and press “Ask the chain”.',
 }
 
 /** Words for a check of a name that may be none of these: then it is told as it is. */

@@ -47,8 +47,8 @@ export function EvidenceReport({
       ))}
       {expected.roots === 'given' && (
         <p class="faint">
-          All of this holds only if the root that you gave is to be trusted. That of a development
-          enclave proves nothing to anybody else.
+          These results are valid only if you can trust the root that you gave. The root of a
+          development enclave proves nothing to other people.
         </p>
       )}
     </>
@@ -77,9 +77,9 @@ function BundleReportView({
       <ChainPicture checks={checks} facts={facts === null ? {} : factsOfBundle(facts, explorer)} />
       {facts !== null && !expected.code && (
         <p>
-          Which code this is you did not say: its PCR0 is{' '}
+          You did not say which code you expect. The PCR0 of this code is{' '}
           <Hex value={encodeHex(facts.measurements.get(0) ?? new Uint8Array())} />. Anyone can run
-          an enclave with code of his own.
+          an enclave with their own code.
         </p>
       )}
     </>
@@ -140,7 +140,7 @@ function factsOfBundle(facts: BundleFacts, explorer: string) {
     block: (
       <>
         {anchoredIn === null ? (
-          <p>When it was anchored is not shown: the block was not looked up.</p>
+          <p>The time of the anchor is not shown: the block was not looked up.</p>
         ) : (
           <p>
             Not after <Time ms={anchoredIn.timestamp * 1000} />, block {anchoredIn.number}{' '}
@@ -192,8 +192,8 @@ function RecordsReport({
               <li key={doubt}>{doubt}</li>
             ))}
             <li>
-              A record has neither the boot configuration nor the anchor: the evidence bundle of
-              this completion has both.
+              A record has no boot configuration and no anchor. The evidence bundle of this
+              completion has both.
             </li>
           </ul>
         )}
@@ -223,7 +223,7 @@ function RecordsReport({
         </section>
       ))}
       {records.length > shown.length && (
-        <p>{records.length - shown.length} more records were checked and are not shown.</p>
+        <p>{records.length - shown.length} more records were checked, but are not shown.</p>
       )}
     </>
   )
@@ -233,9 +233,9 @@ function RecordsReport({
 function sayDoubt(doubt: Doubt): string {
   switch (doubt.kind) {
     case 'not in log':
-      return 'An answer without a log: only its record shows provider, outcome and times.'
+      return 'This answer has no log: only its record shows provider, outcome and times.'
     case 'content missing':
-      return `${beginSentence(sayAbsence(doubt.stated))}: give its ${doubt.parts.join(' and ')} under “What you kept”.`
+      return `${beginSentence(sayAbsence(doubt.stated))}: give the ${doubt.parts.join(' and ')} under “What you kept”.`
     case 'cut':
       return `The answer was cut (${doubt.outcome}), and its end is not shown.`
   }
@@ -249,8 +249,8 @@ function rootHint(checks: readonly { readonly outcome: string; readonly detail: 
   if (!isUntrusted) return null
   return (
     <p>
-      Is this of a development enclave? Its root is in <code>DATA_DIR/nsm/root.crt.pem</code>: give
-      it under “What you expect”, “Roots”.
+      Does this come from a development enclave? The root is in{' '}
+      <code>DATA_DIR/nsm/root.crt.pem</code>: give it under “What you expect”, “Roots”.
     </p>
   )
 }

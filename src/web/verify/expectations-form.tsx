@@ -24,8 +24,9 @@ export function ExpectationsForm({
   return (
     <>
       <p>
-        Without expectations the page can say that evidence fits together, and not that the right
-        code made it. Take them from somebody you trust, never from whoever sent the evidence.
+        Without expectations this page can show that the parts of the evidence match, but not that
+        the right code made it. Get your expectations from a source that you trust, never from the
+        sender of the evidence.
       </p>
       <FillFromFile onFill={set} />
       <fieldset>
@@ -38,7 +39,7 @@ export function ExpectationsForm({
         />
         <TextField
           label="Keys that sign releases"
-          hint="64 hex digits each, on lines of their own"
+          hint="64 hex digits each, on separate lines"
           rows={2}
           value={given.releaseKeys}
           onValue={(releaseKeys) => set({ releaseKeys })}
@@ -52,13 +53,13 @@ export function ExpectationsForm({
         />
         <TextField
           label="Or measurements"
-          hint="PCR0=…, PCR1=…, PCR2=…, on lines of their own; all that are given must be found. An empty line between sets: one of them must be."
+          hint="PCR0=…, PCR1=…, PCR2=…, on separate lines; every given value must match. An empty line separates sets: one of the sets must match."
           rows={3}
           value={given.measurements}
           onValue={(measurements) => set({ measurements })}
         />
         <Tick
-          label="Accept whatever code runs in the enclave"
+          label="Accept any code in the enclave"
           isTicked={given.anyMeasurement}
           onTick={(anyMeasurement) => set({ anyMeasurement })}
         />
@@ -72,14 +73,14 @@ export function ExpectationsForm({
         <legend>Boot configuration</legend>
         <TextField
           label="Digests"
-          hint="SHA-256 of the configuration, 64 hex digits, on lines of their own. A release may name its own."
+          hint="SHA-256 of the configuration, 64 hex digits, each on a separate line. A release may already name its configuration."
           rows={2}
           value={given.configurations}
           onValue={(configurations) => set({ configurations })}
         />
         <FilesField
           label="Or the configuration itself"
-          hint="As JSON; not as the gateway tells it"
+          hint="As JSON; do not take it from the gateway"
           files={given.configurationFiles}
           onFiles={(configurationFiles) => set({ configurationFiles })}
         />
@@ -88,13 +89,13 @@ export function ExpectationsForm({
         <legend>Roots</legend>
         <FilesField
           label="Trust these roots, instead of AWS’s"
-          hint="PEM or DER. That of a development enclave is DATA_DIR/nsm/root.crt.pem"
+          hint="PEM or DER. The root of a development enclave is DATA_DIR/nsm/root.crt.pem"
           files={given.roots}
           onFiles={(roots) => set({ roots })}
         />
         <TextField
           label="Or as text"
-          hint="PEM, or the SHA-256 of a certificate, 64 hex digits, on a line of its own"
+          hint="PEM, or one SHA-256 of a certificate (64 hex digits) in each line"
           rows={2}
           placeholder="-----BEGIN CERTIFICATE-----"
           value={given.rootText}
@@ -102,7 +103,7 @@ export function ExpectationsForm({
         />
         <FilesField
           label="Certificate revocation lists"
-          hint="DER or PEM; each must say something of the document’s chain"
+          hint="DER or PEM; each must belong to the document’s chain"
           files={given.revocationLists}
           onFiles={(revocationLists) => set({ revocationLists })}
         />
@@ -114,7 +115,7 @@ export function ExpectationsForm({
             key={outcome}
             label={
               <>
-                Take those that ended as <code>{outcome}</code>
+                Accept answers that ended as <code>{outcome}</code>
               </>
             }
             isTicked={given.outcomes.includes(outcome)}
@@ -153,7 +154,7 @@ function FillFromFile({ onFill }: { readonly onFill: (part: Partial<FormExpectat
     <>
       <FilesField
         label="Fill in from a file"
-        hint="expect.json, as the command line takes it with --expect, or measurements as JSON. A development gateway writes DATA_DIR/expect.json: its own word, for trying."
+        hint="expect.json, as the command line takes it with --expect, or measurements as JSON. A development gateway writes DATA_DIR/expect.json, for tests only: the gateway describes itself there."
         isMultiple={false}
         files={files}
         onFiles={(given) => void take(given)}
@@ -177,9 +178,9 @@ function DocumentFields({
   const id = useId()
   return (
     <fieldset>
-      <legend>Of an attestation document by itself</legend>
+      <legend>For an attestation document alone</legend>
       <div class="field">
-        <label for={id}>When it has to be valid</label>
+        <label for={id}>When it must be valid</label>
         <select
           id={id}
           value={given.time}
@@ -188,7 +189,7 @@ function DocumentFields({
           }
         >
           <option value="now">now</option>
-          <option value="own">its own time, for documents of the past</option>
+          <option value="own">at its own time, for old documents</option>
           <option value="given">at a time that I give</option>
         </select>
       </div>
@@ -201,7 +202,7 @@ function DocumentFields({
         />
       )}
       <TextField
-        label="Most seconds that it may be old"
+        label="Its greatest age in seconds"
         hint="Empty: three hours"
         inputMode="numeric"
         value={given.maxAge}
@@ -209,7 +210,7 @@ function DocumentFields({
       />
       <TextField
         label="Nonce"
-        hint="Hex; 0x for one without bytes; empty: not checked"
+        hint="Hex; 0x for a nonce without bytes; empty: not checked"
         value={given.nonce}
         onValue={(nonce) => set({ nonce })}
       />

@@ -41,7 +41,7 @@ export function readExpectedFile(name: string, bytes: Uint8Array): ExpectedFile 
   if (text?.trimStart().startsWith('-----BEGIN CERTIFICATE-----'))
     return { name, kind: 'roots', text }
   if (text === null || json === null)
-    throw unfit(`${name} is neither JSON nor a certificate in PEM.`)
+    throw unfit(`${name} is not JSON, and not a certificate in PEM.`)
   const format = memberOf(json, 'format')
   if (typeof format === 'string' && format.startsWith('affidavit-release'))
     return { name, kind: 'release', text }
@@ -50,9 +50,7 @@ export function readExpectedFile(name: string, bytes: Uint8Array): ExpectedFile 
   const value = registersOf(json)
   if (value !== null) return { name, kind: 'measurements', value }
   if (Object.hasOwn(json, 'providers')) return { name, kind: 'configuration', text }
-  throw unfit(
-    `${name} is neither a release, nor expectations, measurements or a boot configuration.`,
-  )
+  throw unfit(`${name} is not a release, expectations, measurements or a boot configuration.`)
 }
 
 /** What the client is to expect of an enclave, as `connect` takes it. */
@@ -112,7 +110,7 @@ export function fillExpectations(file: ExpectedFile): Filled {
     readExpectations(expect, { roots: roots as string | readonly string[] | undefined })
   } catch (fault) {
     if (!(fault instanceof AffidavitError)) throw fault
-    throw unfilled(`${file.name} is no file of expectations: ${fault.message}.`)
+    throw unfilled(`${file.name} is not a file of expectations: ${fault.message}.`)
   }
   return fieldsOf(value, file.name)
 }
@@ -173,7 +171,7 @@ function writeSet(set: Json, file: string): string {
   if (registers === null) throw unfilled(`${file} has a set without measurements.`)
   return Object.entries(registers)
     .map(([name, value]) => {
-      if (typeof value !== 'string') throw unfilled(`${file} has a ${name} that is no text.`)
+      if (typeof value !== 'string') throw unfilled(`${file} has a ${name} that is not text.`)
       return `${name}=${value}`
     })
     .join('\n')
@@ -201,6 +199,6 @@ function unfit(message: string): ExpectationFault {
 function unfilled(message: string): ExpectationFault {
   return new ExpectationFault(
     message,
-    'Give a file of expectations (expect.json) that says code and configuration, or measurements as JSON. Releases, roots and configurations by themselves have fields of their own.',
+    'Give a file of expectations (expect.json) that has code and configuration, or measurements as JSON. Releases, roots and configurations have their own fields.',
   )
 }

@@ -90,7 +90,7 @@ export function FilesField({
         />
         {files.length > 0 && (
           <button type="button" class="small" onClick={clear}>
-            Take away<span class="hidden-text">: {label}</span>
+            Remove<span class="hidden-text">: {label}</span>
           </button>
         )}
       </div>

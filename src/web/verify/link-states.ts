@@ -38,7 +38,7 @@ function judgeLink(checks: readonly Check<string>[]): Pick<LinkState, 'state' | 
   if (failed.length > 0) return { state: 'broken', why: failed.join(', ') }
   const open = namesOf('not checked')
   if (open.length > 0) return { state: 'open', why: open.join(', ') }
-  if (checks.length === 0) return { state: 'open', why: 'this kind of evidence does not hold it' }
+  if (checks.length === 0) return { state: 'open', why: 'this kind of evidence does not have it' }
   return { state: 'holds', why: '' }
 }
 

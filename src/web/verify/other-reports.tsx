@@ -32,10 +32,10 @@ export function DocumentReport({ found }: { readonly found: DocumentFound }) {
         verdict="verified"
         sentence={
           facts.isDebugMode
-            ? 'The document is genuine, of an enclave in debug mode: nothing is known of its code.'
+            ? 'The document is genuine, but its enclave is in debug mode: its code is unknown.'
             : anyCode
               ? 'The document is genuine. You accepted any code: see the measurements below.'
-              : 'The document is genuine, and of code that you expect.'
+              : 'The document is genuine, and its code is as you expect.'
         }
       />
       <dl class="pairs">
@@ -76,12 +76,12 @@ export function DocumentReport({ found }: { readonly found: DocumentFound }) {
 
 function documentAdvice(code: string): string {
   if (code === 'root_untrusted')
-    return 'Is it of a development enclave? Its root is in DATA_DIR/nsm/root.crt.pem: give it under “What you expect”, “Roots”.'
+    return 'Does it come from a development enclave? The root is in DATA_DIR/nsm/root.crt.pem: give it under “What you expect”, “Roots”.'
   if (code === 'measurement_mismatch')
-    return 'Say under “What you expect” which code you expect: a release with its key, or measurements. To see what the document says, accept any code.'
+    return 'Give the expected code under “What you expect”: a release with its key, or measurements. To see what the document says, accept any code.'
   if (/not_yet|future/.test(code)) return 'Is this machine’s clock right? Set it, and check again.'
   if (/expired|too_old/.test(code))
-    return 'An old document can be checked at its own time: under “What you expect”, choose “its own time”. Then something else must show when it was made.'
+    return 'An old document can be checked at its own time: under “What you expect”, choose “at its own time”. Then other evidence must show when it was made.'
   return 'Ask for the document again, from its source.'
 }
 
@@ -130,11 +130,12 @@ export function ReleaseReport({ file, judged, statuses }: Extract<Outcome, { kin
   const { verdict, fault, signers, trusted, needed } = judged
   const sentence = {
     verified: `Signed by ${trusted} of the keys that you trust.`,
-    consistent: 'The signatures hold. Whose keys these are was not checked: say whom you trust.',
+    consistent:
+      'The signatures hold. The owners of the keys were not checked: give the keys that you trust.',
     invalid:
       fault === 'signature'
         ? 'Do not trust this: a signature does not hold.'
-        : `Do not trust this: ${trusted} of the keys that you trust signed it, and ${needed} must have.`,
+        : `Do not trust this: ${trusted} of the keys that you trust signed it, but ${needed} must sign it.`,
   }[verdict]
   const entries = file.kind === 'release' ? [] : file.signed.list.releases
   return (
@@ -211,14 +212,14 @@ function ReleaseFacts({ release }: { readonly release: Release }) {
       <dt>Configuration</dt>
       <dd>
         {release.configuration === undefined ? (
-          'not named: expect one yourself'
+          'not named: give your own expectation'
         ) : (
           <Hex value={release.configuration} />
         )}
       </dd>
       <dt>Inputs</dt>
       <dd>
-        <Count value={Object.keys(release.inputs).length} /> files beside the sources
+        <Count value={Object.keys(release.inputs).length} /> files besides the sources
       </dd>
     </dl>
   )
@@ -232,7 +233,7 @@ export function ImageReport({ found }: { readonly found: ImageFound }) {
         <p>
           <OutsideText text={found.message} isOneLine={true} shownMax={500} />
         </p>
-        <p>Is it whole? Fetch or build it again, and compare its size.</p>
+        <p>Is the file complete? Fetch or build it again, and compare its size.</p>
       </Verdict>
     )
   const { report, matches } = found
@@ -244,7 +245,7 @@ export function ImageReport({ found }: { readonly found: ImageFound }) {
         verdict={matches === null ? 'consistent' : matches ? 'verified' : 'invalid'}
         sentence={
           matches === null
-            ? 'The image was measured. You said no measurements to compare with.'
+            ? 'The image was measured. You gave no measurements to compare with.'
             : matches
               ? 'This image measures what you expect.'
               : 'This image does not measure what you expect.'
@@ -266,8 +267,8 @@ export function ImageReport({ found }: { readonly found: ImageFound }) {
         </dd>
       </dl>
       <p>
-        <CopyButton text={lines.join('\n')} what="the measurements" /> PCR0, 1 and 2, as “What you
-        expect” takes them
+        <CopyButton text={lines.join('\n')} what="the measurements" /> PCR0, 1 and 2, in the form
+        for “What you expect”
       </p>
       <h2>What the measurements do not say</h2>
       <ul>

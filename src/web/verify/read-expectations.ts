@@ -39,8 +39,8 @@ export async function readExpectations(given: Expectations): Promise<ReadExpecta
   const said = [entries !== null, sets !== null, given.anyMeasurement].filter(Boolean).length
   if (said > 1)
     throw new ExpectationFault(
-      'There is more than one expectation of the code.',
-      'Keep one of: releases, measurements, “any code”.',
+      'You gave more than one expectation for the code.',
+      'Keep only one: releases, measurements, or “any code”.',
     )
   const attestation: AttestationPolicy = {
     measurements: given.anyMeasurement ? 'any' : (sets ?? []),
@@ -68,22 +68,22 @@ function readTrust({ releaseKeys, releaseSigners }: Expectations): ReleaseTrust 
   const keys = linesOf(releaseKeys).map((line) =>
     mending(
       () => parseReleaseKey(line.toLowerCase()),
-      'A release key is none',
-      'Give each key as 64 hex digits on a line of its own.',
+      'A release key is not valid',
+      'Give each key as 64 hex digits on a separate line.',
     ),
   )
   const signersMin = readCount(releaseSigners, 'How many must have signed', 16)
   if (keys.length === 0) {
     if (signersMin === null) return null
     throw new ExpectationFault(
-      'There is a number of signers, and no key.',
-      'Give the keys that sign releases, or empty the number.',
+      'You gave a number of signers, but no key.',
+      'Give the keys that sign releases, or clear the number.',
     )
   }
   const different = new Set(keys.map(encodeHex)).size
   if (signersMin !== null && signersMin > different)
     throw new ExpectationFault(
-      `${signersMin} keys must have signed, and ${different} are given.`,
+      `${signersMin} keys must have signed, but you gave only ${different}.`,
       'Give more keys, or a smaller number.',
     )
   return { keys, ...(signersMin === null ? {} : { signersMin }) }
@@ -99,15 +99,15 @@ async function readReleases(
   if (files.length === 0) return { entries: null, lines: [] }
   if (trust === null)
     throw new ExpectationFault(
-      'A release is given, and no key that signs releases: anyone can write such a file.',
-      'Give the key of whoever signs releases, from a source that you trust.',
+      'You gave a release, but no key that signs releases. Without a key, anyone could write such a file.',
+      'Give the key of the signer of the releases, from a source that you trust.',
     )
   const read = await Promise.all(files.map((file) => readReleaseFile(file, trust)))
   const entries = read.flatMap(({ entries }) => entries)
   if (entries.length === 0)
     throw new ExpectationFault(
-      'The list of releases accepts none.',
-      'Give a list that has one, or a release.',
+      'The list has no accepted release.',
+      'Give a list that accepts at least one release, or give a release.',
     )
   return { entries, lines: read.map(({ line }) => line) }
 }
@@ -122,7 +122,7 @@ async function readReleaseFile(blob: Blob, trust: ReleaseTrust) {
   const { entries, signers } = mending(
     () => readExpectedReleases(file, trust),
     'A release is not signed as you expect',
-    'Take neither the file nor evidence of it, until you know why. Are the keys the right ones?',
+    'Do not accept this file or its evidence until you know why. Are the keys correct?',
   )
   const signed = `signed by ${signers.map((key) => `${key.slice(0, 12)}…`).join(', ')}`
   const line =
@@ -150,8 +150,8 @@ function readSet(lines: readonly string[]): MeasurementSet {
     const [, index = '', hex = ''] = PCR_LINE.exec(line) ?? []
     if (hex === '' || Number(index) >= PCRS_MAX || pcrs.has(Number(index)))
       throw new ExpectationFault(
-        'A line of the measurements is none, or a register is there twice.',
-        `Give lines such as PCR0=… with ${2 * PCR_BYTES} hex digits, each register once; an empty line between sets of which one must be found.`,
+        'A line of the measurements is not valid, or a register is there twice.',
+        `Give lines such as PCR0=… with ${2 * PCR_BYTES} hex digits, each register once. Put an empty line between sets, if one of several sets must match.`,
       )
     pcrs.set(Number(index), decodeHex(hex.toLowerCase()))
   }
@@ -163,8 +163,8 @@ async function readConfigurations(given: Expectations): Promise<readonly Uint8Ar
     const hex = line.replace(/^0x/i, '').toLowerCase()
     if (!/^[0-9a-f]{64}$/.test(hex))
       throw new ExpectationFault(
-        'A digest of a boot configuration is none.',
-        'Give 64 hex digits on a line, or the configuration as a file.',
+        'A digest of a boot configuration is not valid.',
+        'Give 64 hex digits on a separate line, or the configuration as a file.',
       )
     return decodeHex(hex)
   })
@@ -173,7 +173,7 @@ async function readConfigurations(given: Expectations): Promise<readonly Uint8Ar
     return mending(
       () => readConfigurationDigest(bytes),
       'A boot configuration cannot be read',
-      'Give it as JSON, as the enclave was booted with it.',
+      'Give the JSON with which the enclave was started.',
     )
   })
   return [...digests, ...(await Promise.all(files))]
@@ -189,8 +189,8 @@ async function readRoots({ roots, rootText }: Expectations): Promise<readonly Ui
       return [...parseRoots(bytes)]
     } catch (fault) {
       throw new ExpectationFault(
-        `A root is no certificate: ${fault instanceof Error ? fault.message : 'unreadable'}`,
-        'Give certificates in PEM (-----BEGIN CERTIFICATE-----) or DER, or the SHA-256 of one as 64 hex digits.',
+        `A root is not a certificate: ${fault instanceof Error ? fault.message : 'unreadable'}`,
+        'Give certificates in PEM (-----BEGIN CERTIFICATE-----) or DER, or the SHA-256 of a certificate as 64 hex digits.',
       )
     }
   })
@@ -208,7 +208,7 @@ export function readCount(text: string, name: string, max: number): number | nul
   if (count >= 1 && count <= max) return count
   throw new ExpectationFault(
     `${name}: expected a whole number from 1 to ${max}.`,
-    'Change the number, or empty the field.',
+    'Change the number, or clear the field.',
   )
 }
 

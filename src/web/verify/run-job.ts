@@ -66,7 +66,7 @@ export async function runJob(job: Job, tell: (done: number) => void): Promise<Ou
 function checkContext(): void {
   if (globalThis.isSecureContext) return
   throw new ExpectationFault(
-    'This browser checks no signatures on a page that came unencrypted from another machine.',
+    'This page came from another machine without encryption. On such a page this browser cannot check signatures.',
     'Open the page over https. Or save it with the button below and open the file from your disk.',
   )
 }
@@ -94,8 +94,8 @@ async function judgeOne(job: Job, read: ReadExpectations): Promise<Outcome> {
   const { expected } = read
   if (expected.confirmationsMin !== null && rpc === null)
     throw new ExpectationFault(
-      'Confirmations are expected, and no chain is asked: only a chain can tell.',
-      'Give the URL of a chain’s endpoint and press “Ask the chain”, or empty the number.',
+      'You expect confirmations, but you ask no chain: only a chain can confirm a block.',
+      'Give the URL of a chain endpoint and press “Ask the chain”, or clear the number.',
     )
   const bytes = await bytesOf(source, SOURCE_BYTES_MAX, 'The evidence')
   const kept = readKeptFiles({
@@ -149,8 +149,11 @@ async function judgeOneDocument(job: Job, read: ReadExpectations): Promise<Docum
   const at = expectations.time === 'given' ? readTime(expectations.at) : new Date()
   const nonce = expectations.nonce.trim()
   if (!/^(0x)?([0-9a-f]{2})*$/i.test(nonce))
-    throw new ExpectationFault('The nonce is no hex.', 'Give pairs of hex digits, or nothing.')
-  const maxAge = readCount(expectations.maxAge, 'Most seconds of age', 999_999_999)
+    throw new ExpectationFault(
+      'The nonce is not hex.',
+      'Give pairs of hex digits, or leave the field empty.',
+    )
+  const maxAge = readCount(expectations.maxAge, 'The greatest age in seconds', 999_999_999)
   const verifier = await openVerifier(expectations, { isOfOne: true, nowMs: at.getTime() })
   const judged = await judgeDocument(document, {
     at,
@@ -177,8 +180,8 @@ function readTime(text: string): Date {
   const time = /^\d{1,12}$/.test(trimmed) ? new Date(Number(trimmed) * 1000) : new Date(trimmed)
   if (trimmed !== '' && !Number.isNaN(time.getTime())) return time
   throw new ExpectationFault(
-    'The time is none.',
-    'Give one such as 2026-11-21T14:00:00Z, or seconds since 1970.',
+    'This is not a valid time.',
+    'Give a time such as 2026-11-21T14:00:00Z, or seconds since 1970.',
   )
 }
 
@@ -262,28 +265,26 @@ function refusalOf(fault: unknown): Outcome {
       kind: 'refused',
       message: fault.message,
       advice:
-        'Is the URL right, and does the endpoint answer pages of other origins (CORS)? Nothing was decided: check without the chain, or ask another endpoint.',
+        'There is no result. Is the URL right? Does the endpoint answer pages of other origins (CORS)? Check without the chain, or ask another endpoint.',
     }
   if (fault instanceof RevocationListError)
     return {
       kind: 'refused',
       message: `${fault.source}: ${fault.message}`,
       advice:
-        'Give a list of an issuer in the document’s chain that is in force, or take it away: then nothing is looked up.',
+        'Give a valid list from an issuer in the document’s chain, or remove the list: then revocation is not checked.',
     }
   if (fault instanceof FormatError)
     return {
       kind: 'refused',
       message: fault.message,
-      advice:
-        'Give the file as it was published. A part of it, or a copy with changes, will not do.',
+      advice: 'Give the complete file, without changes, as it was published.',
     }
   const message = fault instanceof Error ? `${fault.name}: ${fault.message}` : 'unknown fault'
   return {
     kind: 'refused',
     message: `The check could not be finished: ${message}`,
-    advice:
-      'Nothing was decided. Try again, or check with the command line: affidavit verify FILE.',
+    advice: 'There is no result. Try again, or check with the command line: affidavit verify FILE.',
   }
 }
 
@@ -293,10 +294,10 @@ const EVIDENCE_ADVICE: Readonly<Record<EvidenceCode, string>> = {
   not_evidence:
     'Give the file as it came: an evidence bundle, a record, an answer, a kept stream, a saved proof, an attestation document, a release or an image.',
   request_missing: 'Give the request that was sent, under “What you kept”.',
-  request_twice: 'Take the request away from “What you kept”: the saved proof has it.',
+  request_twice: 'Remove the request from “What you kept”: the saved proof already has it.',
   answer_unfit:
     'Under “What you kept”, give the answer as JSON, its event stream, or a saved proof.',
   answer_twice:
-    'Take the answer away from “What you kept”, or give the evidence as what is checked.',
-  several_records: 'Give one record, or take request and answer away from “What you kept”.',
+    'Remove the answer from “What you kept”, or check the evidence instead of the answer.',
+  several_records: 'Give one record, or remove request and answer from “What you kept”.',
 }

@@ -73,10 +73,7 @@ export function VerifyPage() {
   return (
     <>
       <h1>Verify</h1>
-      <p>
-        Check a piece of evidence: every check runs in this browser, and nothing that you give here
-        is sent anywhere.
-      </p>
+      <p>Check evidence. Every check runs in this browser, and your files are not sent anywhere.</p>
       {linked !== null && (
         <LinkedNotice
           linked={linked}
@@ -93,7 +90,7 @@ export function VerifyPage() {
         <summary>What you kept: the request, the answer</summary>
         <FilesField
           label="Request"
-          hint="The body that was sent, to be compared with the evidence. An answer or a kept stream cannot be checked without it."
+          hint="The body that was sent. It is compared with the evidence. An answer or a kept stream cannot be checked without the request."
           isMultiple={false}
           files={request}
           onFiles={setRequest}
@@ -127,8 +124,8 @@ export function VerifyPage() {
               text={`${location.origin}${location.pathname}${writeFragment(expectations)}`}
               what="a link with these expectations"
             />{' '}
-            a link with keys, measurements and configurations of these. It holds no evidence, and
-            neither roots nor whatever else would widen what is trusted.
+            a link with these keys, measurements and configurations. It contains no evidence, no
+            roots, and no option that accepts more than these.
           </p>
         )}
       </details>
@@ -147,7 +144,7 @@ export function VerifyPage() {
           Check{progress.kind === 'done' ? ' again' : ''}
         </button>
         <label class="as">
-          Take it for{' '}
+          Treat it as{' '}
           <select
             value={kind}
             onChange={({ currentTarget }) => setKind(currentTarget.value as SourceKind)}
@@ -232,21 +229,21 @@ function Result({
   if (progress.kind === 'failed')
     return (
       <FaultNotice fault={progress.fault}>
-        Load the page again. If it stays, save the page and open the copy from disk, or use the
-        command line: affidavit verify FILE.
+        Load the page again. If the problem stays, save the page and open the copy from disk, or use
+        the command line: affidavit verify FILE.
       </FaultNotice>
     )
   if (progress.kind !== 'done') return null
   return (
     <section aria-labelledby="result" class="result" data-round={progress.round}>
       <h2 id="result" tabIndex={-1} ref={heading}>
-        What it comes to
+        The result
       </h2>
       <div role="status">
         {isOutdated && (
           <p class="notice warn" data-outdated>
-            You have changed something since: this is what it came to before. Press “Check again”,
-            or “Ask the chain”.
+            You changed something after this check, so this result is old. Press “Check again”, or
+            “Ask the chain”.
           </p>
         )}
       </div>
@@ -291,8 +288,8 @@ function LinkedNotice({
   return (
     <div class="notice warn">
       <p>
-        The link that brought you here says what to expect. Use that only if you trust whoever gave
-        you the link: who expects what a forger names will find it.
+        The link that you followed contains expectations. Use them only if you trust the person who
+        gave you the link: a forger can choose expectations that match a forgery.
       </p>
       <dl class="pairs">
         {Object.entries(linked)
@@ -341,11 +338,11 @@ function ChainPanel({
   const explorer = given.explorer.trim()
   return (
     <details class="panel">
-      <summary>The chain: whom to ask about the block</summary>
+      <summary>The chain: which endpoint to ask about the block</summary>
       <p>
-        Whether the block is on the chain, only somebody who has the chain can tell. Name an
-        endpoint that you trust: your own node, or a provider’s. It learns your address and the
-        number of the block, and is asked when you press the button, not before.
+        Only an endpoint of the chain can confirm that the block is on the chain. Name an endpoint
+        that you trust: your own node, or the node of a provider. It sees your address and the
+        number of the block, and is asked only when you press the button.
       </p>
       <TextField
         label="JSON-RPC endpoint"
@@ -356,7 +353,7 @@ function ChainPanel({
       />
       <TextField
         label="Confirmations"
-        hint="How many blocks deep it must be, itself included. Empty: 1; Ethereum calls 64 final."
+        hint="How many blocks deep the block must be, counted with itself. Empty: 1; Ethereum calls 64 final."
         inputMode="numeric"
         value={given.confirmations}
         onValue={(confirmations) => onChange({ confirmations })}
@@ -365,17 +362,17 @@ function ChainPanel({
         <button type="button" disabled={!isUrl || onAsk === null} onClick={() => onAsk?.()}>
           Ask the chain
         </button>{' '}
-        {given.rpc.trim() !== '' && !isUrl && <span>The endpoint is no http(s) URL.</span>}
+        {given.rpc.trim() !== '' && !isUrl && <span>The endpoint is not an http(s) URL.</span>}
         {isUrl && onAsk === null && <span>Choose the evidence first.</span>}
       </p>
       <TextField
         label="Block explorer"
-        hint="Its address, such as https://explorer.example: the report then has a link to the block"
+        hint="Its address, such as https://explorer.example. Then the report has a link to the block"
         inputMode="url"
         value={given.explorer}
         onValue={(text) => onChange({ explorer: text })}
       />
-      {explorer !== '' && explorerOf(explorer) === '' && <p>The explorer is no http(s) URL.</p>}
+      {explorer !== '' && explorerOf(explorer) === '' && <p>The explorer is not an http(s) URL.</p>}
     </details>
   )
 }
@@ -394,17 +391,17 @@ function SavePage() {
   if (IS_COPY)
     return (
       <p class="faint">
-        This is a saved copy of the page, in one file. It works without a network, and asks nobody
-        but a chain that you name.
+        This is a saved copy of the page, in one file. It works without a network. It connects only
+        to a chain endpoint that you name.
       </p>
     )
   return (
     <section>
       <h2>Without this gateway</h2>
       <p>
-        You need not trust the one who serves this page: save it, and open the file from your disk,
-        also without a network. Or use the command line: <code>affidavit verify FILE</code>. Both
-        judge by the same code.
+        You do not have to trust the server of this page: save the page, and open the file from your
+        disk, also without a network. Or use the command line: <code>affidavit verify FILE</code>.
+        Both use the same code.
       </p>
       <p>
         <a class="button" href="/verify/copy" download="affidavit-verify.html">

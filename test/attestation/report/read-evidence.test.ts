@@ -63,7 +63,9 @@ describe('readEvidence', () => {
     expect(read({ ...saved, chunks, idempotent: true })).toEqual([{ ...stream, idempotent: true }])
     expect(() => read({ ...saved, answer, chunks })).toThrow(EvidenceError)
     // It would not be compared with the one that was sent.
-    expect(() => read({ ...saved, answer }, asked)).toThrow('the saved proof has the request')
+    expect(() => read({ ...saved, answer }, asked)).toThrow(
+      'the saved proof already has the request',
+    )
   })
 
   it('readEvidence takes a completed proof as its bundle, with the call that it is of', () => {
@@ -79,7 +81,7 @@ describe('readEvidence', () => {
       bundle: { a: 1 },
       kept: { request: asked, answer: { kind: 'whole', answer } },
     })
-    expect(() => read(saved, asked)).toThrow('the saved proof has the request')
+    expect(() => read(saved, asked)).toThrow('the saved proof already has the request')
   })
 
   it('readEvidence takes an answer with the body of its request', () => {
@@ -98,7 +100,7 @@ describe('readEvidence', () => {
 
   it.each<[string, unknown, unknown, RegExp]>([
     ['what is no JSON', '{', null, /not JSON/],
-    ['a duplicate member', '{"request":{},"request":{}}', null, /means one thing only/],
+    ['a duplicate member', '{"request":{},"request":{}}', null, /with one meaning only/],
     ['a list', [], null, /JSON object/],
     ['something else', { a: 1 }, null, /expected a record/],
     ['an empty page', { completions: [] }, null, /nothing to check/],

@@ -377,7 +377,7 @@ describe('chunks of the wrong form', () => {
 
   it.each<[string, JsonObject]>([
     ['choices that are no array', { choices: {} }],
-    ['a choice that is no object', { choices: ['a'] }],
+    ['a choice that is not an object', { choices: ['a'] }],
     ['a delta that is no object', { choices: [{ delta: 'a' }] }],
     ['a negative index', { choices: [{ index: -1, delta: {} }] }],
     ['an index with a fraction', { choices: [{ index: 0.5, delta: {} }] }],

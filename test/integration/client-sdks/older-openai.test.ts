@@ -58,7 +58,7 @@ describe.each([
     ).toContain('401 ')
     expect(
       await shown(open('/v1/verified').embeddings.create({ model: 'e', input: 'x' })),
-    ).toContain('404 There is nothing at this path. There is /v1/verified/chat/completions')
+    ).toContain('404 There is nothing at this path. Similar paths: /v1/verified/chat/completions')
   })
 
   it('an older openai package shows the message of an error event', async () => {
@@ -70,7 +70,7 @@ describe.each([
     const read = async () => {
       for await (const _ of stream);
     }
-    expect(await shown(read())).toContain('said that its backend failed')
+    expect(await shown(read())).toContain('reported that its backend failed')
   })
 
   it('an older openai package finds a choice in each chunk of a stream', async () => {

@@ -93,7 +93,7 @@ describe('budgets of 64 parallel callers over two gateways', () => {
       await stage.first.store.set({ ...stage.budget, what, bound })
       const { permits, refused } = await crowd(stage)
       expect([permits.length, refused.length]).toEqual([10, 54])
-      const message = `The daily budget of ${what} of this account does not suffice for this call; it renews at 2027-05-16T00:00:00.000Z`
+      const message = `The daily budget of ${what} of this account is too small for this call; it renews at 2027-05-16T00:00:00.000Z`
       for (const error of refused)
         expect(error).toMatchObject({ code: 'insufficient_quota', status: 429, message })
       for (const permit of permits) permit.settle(30, undefined, 20)
@@ -126,7 +126,7 @@ describe('a budget', () => {
     expect(await first.store.set(ofKey)).toBe('set')
     await first.limiter.admit(call)
     await expect(first.limiter.admit(call)).rejects.toThrow(
-      'monthly budget of requests of this API key does not suffice for this call; it renews at 2027-06-01T00:00:00.000Z',
+      'monthly budget of requests of this API key is too small for this call; it renews at 2027-06-01T00:00:00.000Z',
     )
     clockSeconds = Date.UTC(2027, 5, 1) / 1000
     await expect(first.limiter.admit(call)).resolves.toMatchObject({ kind: 'admitted' })

@@ -251,7 +251,7 @@ describe('keys that keys make', () => {
     const reply = await make(caller)
     expect(reply.status).toBe(403)
     expect(await reply.json()).toMatchObject({
-      error: { code: 'insufficient_scope', message: 'A key with a budget makes no keys' },
+      error: { code: 'insufficient_scope', message: 'A key with a budget cannot make keys' },
     })
     expect((await listOf(caller)).filter((key) => key.made_by === caller.id)).toEqual([])
   })

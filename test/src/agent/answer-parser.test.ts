@@ -75,7 +75,7 @@ describe('AnswerParser', () => {
     ['an array', '[1]'],
     ['an object without choices', '{"a":1}'],
     ['choices that are no list', '{"choices":{}}'],
-    ['a choice that is no object', '{"choices":[1]}'],
+    ['a choice that is not an object', '{"choices":[1]}'],
   ])('AnswerParser throws BackendError for %s', async (_, event) => {
     await expect(read(event, '[DONE]')).rejects.toThrow(BackendError)
   })
@@ -190,7 +190,7 @@ describe('refusalError', () => {
   })
 
   // https://github.com/runpod-workers/worker-vllm/issues/57
-  it('refusalError has the words of a document that came in the place of a stream', () => {
+  it('refusalError has the words of a document that came in place of a stream', () => {
     const headers = { 'content-type': 'application/json' }
     const failed = refuse('{"error":{"message":"CUDA out of memory"}}', 200, headers)
     expect(failed).toMatchObject({ message: 'CUDA out of memory', statusCode: 500 })

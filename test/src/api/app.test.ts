@@ -103,7 +103,7 @@ describe('every answer', () => {
     ['Bearer Bearer sk-x', 'the header has "Bearer" twice'],
     ['Bearer "sk-x"', 'a quotation mark'],
     ['sk-x', 'expected the header Authorization: Bearer <API_KEY>'],
-    ['Bearer sk x', 'a blank within the key'],
+    ['Bearer sk x', 'a space within the key'],
   ])('an answer to the header %j says what is wrong with it', async (authorization, hint) => {
     const reply = await fetch(gateway.url + VERIFIED_PATH, { headers: { authorization } })
     const text = await reply.text()

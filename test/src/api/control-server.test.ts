@@ -153,7 +153,7 @@ describe('the control socket', () => {
     await writeFile(path, 'a file')
     await expect(openControlAt(() => operations, path)).rejects.toThrow('is in use')
     await expect(openControlAt(() => operations, join(path, 'x'))).rejects.toThrow(
-      'cannot be listened on',
+      'the gateway cannot listen on',
     )
   })
 

@@ -145,8 +145,7 @@ describe('what is documented is what is validated', () => {
   )
 
   /** With the depth of the member. */
-  const TOGETHER =
-    /Only to be set when|^[2-9] Field required|name each scope once|white space alone/
+  const TOGETHER = /Set this only when|^[2-9] Field required|name each scope once|white space alone/
 })
 
 describe('jsonSchemaOf', () => {

@@ -31,7 +31,7 @@ describe('parseContentKeys', () => {
     ['a short key', `${HEX}\n${HEX.slice(2)}`, 'in line 2, and nothing else'],
     ['two keys on a line', `${HEX} ${HEX}`, 'in line 1, and nothing else'],
     ['base64 with bits that are not used', `${BASE64.slice(0, 42)}9=`, 'in line 1'],
-    ['the same key twice', `${HEX}\n${BASE64}`, 'each key once, got that of line 2 again'],
+    ['the same key twice', `${HEX}\n${BASE64}`, 'each key once, got the key of line 2 again'],
   ])('parseContentKeys refuses %s without showing it', (_, text, message) => {
     const fault = parseContentKeys(text)
     expect(fault).toContain(message)
@@ -58,7 +58,7 @@ describe('the keys of stored content', () => {
     await writeFile(file, `${HEX}\n`, { mode: 0o640 })
     expect((await openContentCipher({ file }))?.keyIds).toHaveLength(1)
     await chmod(file, 0o644)
-    expect(await failureOf({ file })).toContain('can be used by everybody')
+    expect(await failureOf({ file })).toContain('can be used by all users')
     expect(await failureOf({ file: join(folder, 'none') })).toContain('cannot be read (ENOENT)')
   })
 

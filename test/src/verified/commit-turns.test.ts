@@ -217,7 +217,7 @@ describe('two gateways on one database', () => {
     )
     expect(heard).toEqual(committed)
     const complaints = second.complaints.map(({ message }) => message)
-    expect(complaints).toEqual(['another gateway told no head of this log'])
+    expect(complaints).toEqual(['another gateway reported no head of this log'])
   })
 
   it('two gateways answer from what is stored when notices are lost', async () => {

@@ -197,7 +197,7 @@ describe('a completion that its account erases', () => {
     expect([ok, verdict]).toEqual([true, 'consistent'])
     expect(records[0].doubts).toEqual([
       expect.stringMatching(
-        /^Content was erased, as the gateway states \(20.*Z, asked for by its account: not needed any more\)/,
+        /^Content was erased, as the gateway states \(20.*Z, at the request of its account: not needed any more\)/,
       ),
     ])
   })
@@ -236,7 +236,7 @@ describe('affidavit erase', () => {
     expect([done.code, JSON.parse(done.stdout)]).toEqual([0, { found: 1, erased: 1 }])
     expect(await recordOf(hash)).toMatchObject({ erased: { by: 'operator', reason: 'law' } })
     const again = await affidavit('erase', hash, '--reason', 'law')
-    expect(again.stdout).toMatch(/^Content of 0 records erased; 1 had none\./)
+    expect(again.stdout).toMatch(/^Content of 0 records erased; 1 had no content\./)
     const none = await affidavit('erase', 'ab'.repeat(32), '--reason', 'law')
     expect(none).toMatchObject({ code: 1, stderr: expect.stringContaining('no completion has') })
   })
@@ -258,7 +258,7 @@ describe('affidavit erase', () => {
     [['erase', 'ab'.repeat(32), '--account', 'tests', '--reason', 'x'], 'either a hash or'],
     [['erase', 'ab'.repeat(32)], '--reason'],
     [['erase', 'nonsense', '--reason', 'x'], '64 hex digits'],
-    [['erase', 'ab'.repeat(32), '--reason', 'two\nlines'], 'none for control'],
+    [['erase', 'ab'.repeat(32), '--reason', 'two\nlines'], 'without control characters'],
     [['accounts', 'set-retention', 'tests', '0'], 'from 1 to 36500'],
   ])('affidavit erase does not understand %j', async (words, message) => {
     expect(await affidavit(...words)).toMatchObject({

@@ -257,7 +257,7 @@ describe('head attestations', () => {
     start({ fetchBlock: async () => ({ chainId: 1, number: 1, hash: `0x${'01'.repeat(32)}` }) })
     await until('it fails', () => attester.status().fault !== null)
     expect([attester.status().fault?.message, asks]).toEqual([
-      'expected a block of chain 31337, got one of chain 1',
+      'expected a block of chain 31337, got a block of chain 1',
       0,
     ])
   })

@@ -108,7 +108,7 @@ it.each(['/v1/verified/embeddings', '/v1/verified/images/generations', '/v1/veri
     const reply = await getPath(gateway, path)
     expect(await outcomeOf(reply.clone())).toEqual([404, 'not_found'])
     const { error } = (await reply.json()) as { error: { message: string } }
-    expect(error.message).toContain('There is /v1/verified/')
+    expect(error.message).toContain('Similar paths: /v1/verified/')
     for (const there of ['/v1/verified/chat/completions', PATH, `${PATH}/{model}`])
       expect(error.message).toContain(there)
   },

@@ -87,7 +87,7 @@ export function Composer({
             <label for="other-model">
               Its id{' '}
               <span class="hint">
-                {ids.length === 0 && 'the gateway lists none until one was used'}
+                {ids.length === 0 && 'the gateway lists no models until one was used'}
               </span>
             </label>
             <input
@@ -122,7 +122,7 @@ export function Composer({
         </span>
       </label>
       <details class="own-credential">
-        <summary>A provider credential of your own</summary>
+        <summary>Your own provider credential</summary>
         <div class="field">
           <label for="credential">Credential</label>
           <input
@@ -134,7 +134,7 @@ export function Composer({
           />
           <p class="hint" id="credential-hint">
             Your key at the model provider, in place of the operator's. It stays in this tab's
-            memory, and goes along with each message as Fine-Tune-Authorization.
+            memory, and is sent with each message as Fine-Tune-Authorization.
           </p>
         </div>
       </details>
@@ -148,7 +148,7 @@ export function Composer({
         <button type="button" disabled={isRunning || !hasTurns} onClick={onClear}>
           New conversation
         </button>
-        {!canSend && <span class="faint">First say who has to answer, above.</span>}
+        {!canSend && <span class="faint">First say above which enclave must answer.</span>}
       </div>
     </form>
   )

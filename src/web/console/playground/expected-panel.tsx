@@ -40,15 +40,15 @@ export function ExpectedPanel({
   const isRelease = files.some(({ kind }) => kind === 'release')
   return (
     <section class="card expected" aria-labelledby="expected-heading">
-      <h2 id="expected-heading">Who has to answer</h2>
+      <h2 id="expected-heading">Which enclave must answer</h2>
       <p>
-        You say which enclave you expect; this page has it show that it is that one, and refuses
-        what any other signs. Never take this from the gateway itself.
+        You say which enclave you expect. This page checks that the enclave is the expected one, and
+        refuses answers from any other. Never take this from the gateway itself.
       </p>
       {!isSecureContext && (
         <div class="notice bad">
           <p>
-            This page came over plain http from another machine, so the browser gives it no
+            This page came over plain http from another machine, so it cannot use the browser's
             cryptography. Open it over https.
           </p>
         </div>
@@ -57,7 +57,7 @@ export function ExpectedPanel({
       {isRelease && (
         <div class="field">
           <label for="release-keys">
-            Keys that sign releases <span class="hint">64 hex digits each, one to a line</span>
+            Keys that sign releases <span class="hint">64 hex digits each, one on each line</span>
           </label>
           <textarea
             id="release-keys"
@@ -128,7 +128,7 @@ function DropZone({
         certificate.
       </p>
       {fault !== null && (
-        <FaultNotice fault={fault}>Give one of the files that are named above.</FaultNotice>
+        <FaultNotice fault={fault}>Give a file of a kind that is named above.</FaultNotice>
       )}
       {files.length > 0 && (
         <ul class="plain">
@@ -181,15 +181,16 @@ function ConnectionWords({
     case 'none':
       return (
         <p>
-          <State tone="open">Not established</State> Nothing is expected, so nobody knows who holds
-          the key that signs answers. Nothing is sent until an enclave showed that it is yours.
+          <State tone="open">Not established</State> You expect no enclave yet, so it is not known
+          who holds the key that signs answers. Nothing is sent until an enclave proved that it is
+          the expected one.
         </p>
       )
     case 'connecting':
       return (
         <>
           <p>
-            <State tone="open">Asking</State> the enclaves to show themselves.
+            <State tone="open">Asking</State> the enclaves for their documents.
           </p>
           <Busy what="The enclaves make their documents…" />
         </>

@@ -43,7 +43,7 @@ function RefusedText({ text }: { readonly text: string }) {
   if (text === '') return null
   return (
     <details>
-      <summary>What came before it was refused</summary>
+      <summary>Text that came before the answer was refused</summary>
       <p class="refused">
         <OutsideText text={text} shownMax={TEXT_SHOWN_MAX} />
       </p>
@@ -74,7 +74,8 @@ function AnswerState({
     case 'stopped':
       return (
         <p>
-          <State tone="warn">Stopped</State> What came was not checked: only a whole answer can be.
+          <State tone="warn">Stopped</State> The text that came was not checked: only a complete
+          answer can be checked.
         </p>
       )
     case 'failed':
@@ -133,19 +134,18 @@ function Checked({
         <details>
           <summary>Checks of its evidence: {countChecks(anchor.evidence.report.checks)}</summary>
           <p class="faint">
-            This page asks nobody but the gateway, so whether the block is on the chain is not
-            checked here.{' '}
+            This page asks only the gateway. So it does not check whether the block is on the chain.{' '}
             <a {...ELSEWHERE} href="/verify">
               Verify
             </a>{' '}
-            does, with a chain endpoint of yours.
+            does, with a chain endpoint of your choice.
           </p>
           <CheckList checks={anchor.evidence.report.checks} />
         </details>
       )}
       {anchor.kind === 'unknown' && (
         <FaultNotice fault={anchor.fault} onRetry={onLookAgain}>
-          The answer holds. Only when it was made is the enclave's word so far.
+          The answer passed its checks. So far, its time is only a statement of the enclave.
         </FaultNotice>
       )}
       <p class="row">
@@ -177,7 +177,7 @@ function Checked({
       </p>
       {turn.isEncrypted && (
         <p class="faint">
-          Nobody else keeps this question and answer: save the proof to keep them.
+          Only this page has the question and answer: save the proof to keep them.
         </p>
       )}
     </>

@@ -40,28 +40,28 @@ export type Turn = {
 export function adviceFor({ code }: Refusal): string {
   switch (code) {
     case 'invalid_options':
-      return 'Give other expectations: the message says what these lack.'
+      return 'Give other expectations: the message says what is missing.'
     case 'unreachable':
     case 'gateway_error':
-      return 'Try again; tell the operator if it stays.'
+      return 'Try again. If the problem stays, tell the operator.'
     case 'not_anchored':
-      return 'Look again later. If it stays, the chain or the relayer has stopped: tell the operator.'
+      return 'Look again later. If the problem stays, the chain or the relayer has stopped: tell the operator.'
     case 'no_notary':
     case 'unknown_notary':
     case 'unexpected_code':
     case 'unexpected_configuration':
     case 'invalid_document':
     case 'document_expired':
-      return 'Send nothing secret here. Is the file of this gateway, and of its latest start? If it is, the gateway has another enclave than you expect.'
+      return 'Do not send secrets here. Does your file come from this gateway, and from its latest start? If so, the gateway has another enclave than you expect.'
     case 'document_not_yet_valid':
-      return 'Send nothing secret here. Is this machine’s clock right? Set it, and try again.'
+      return 'Do not send secrets here. Is this machine’s clock right? Set the clock, and try again.'
     case 'no_encryption_key':
-      return 'Wait a minute and try again. No enclave that you expect vouches for a key now.'
+      return 'Wait a minute and try again. No enclave that you expect offers an encryption key now.'
     case 'invalid_request':
     case 'unsupported_call':
       return 'Change the message, the model or the credential.'
     default:
-      return 'Do not use this answer: it is not what an enclave signed. Keep the message, and tell the operator.'
+      return 'Do not use this answer: no enclave signed it. Keep the message, and tell the operator.'
   }
 }
 

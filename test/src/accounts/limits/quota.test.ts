@@ -97,7 +97,7 @@ describe('a refusal', () => {
   it('a refusal of a call that no window has room for says so', () => {
     expect(describeRefusal(usage({ tokensPerMinute: 10 }), 11)).toMatchObject({
       isHopeless: true,
-      message: expect.stringContaining('11 tokens, and the limit is 10 tokens per minute'),
+      message: expect.stringContaining('11 tokens, but the limit is 10 tokens per minute'),
     })
   })
 })

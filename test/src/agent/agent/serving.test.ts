@@ -128,7 +128,7 @@ describe('a connected agent', () => {
       (): BackendScript => (response) => {
         response.end('data: {{{\n\n')
       },
-      'no JSON object',
+      'not a JSON object',
     ],
   ])(
     'an agent tells %s of its backend with status code %d',

@@ -241,7 +241,7 @@ describe('affidavit attestation', () => {
     const document = Buffer.from(buildDocument()).toString('base64')
     const file = await save('wrapped', wrap(document))
     await expect(run(file, '--root', root, '--any-measurement', '--at', AT)).rejects.toThrow(
-      `expected the bytes of a document, or their hex or base64 alone, got ${told}`,
+      `expected the bytes of a document, or only their hex or base64, got ${told}`,
     )
   })
 

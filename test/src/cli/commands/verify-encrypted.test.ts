@@ -68,7 +68,7 @@ describe('affidavit verify, of the evidence of an encrypted call', () => {
       const { code, stdout } = await runCommand('verify', path, ...expected)
       expect(code).toBe(0)
       expect(stdout).toMatch(
-        /^CONSISTENT: .*request hash, response hash(.*\n)*- Content .* with its caller alone.*--request and --answer/,
+        /^CONSISTENT: .*request hash, response hash(.*\n)*- Only the caller has the content .*--request and --answer/,
       )
     }
   })

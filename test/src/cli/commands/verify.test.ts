@@ -290,7 +290,7 @@ describe('affidavit verify HASH, of a gateway that lies', () => {
       'verify',
       await saveBytes('no.json', '{"format":1,"format":2}'),
     )
-    expect([code, stderr]).toEqual([1, expect.stringContaining('one thing only')])
+    expect([code, stderr]).toEqual([1, expect.stringContaining('one meaning only')])
   })
 
   it('verify takes the bundle of the hash that was asked for, in either form', async () => {

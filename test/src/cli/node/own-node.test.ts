@@ -106,8 +106,8 @@ describe('openOwnNode', () => {
   })
 
   it.each([
-    ['is no JSON', () => keep('{'), 'is no file of nodes'],
-    ['has another form', () => keep('{"nodes":1}'), 'is no file of nodes'],
+    ['is no JSON', () => keep('{'), 'is not a file of nodes'],
+    ['has another form', () => keep('{"nodes":1}'), 'is not a file of nodes'],
     ['cannot be read', () => mkdir(access.nodesFile, { recursive: true }), 'EISDIR'],
     ['is in a place that is no folder', () => writeFile(join(folder, 'state'), ''), 'ENOTDIR'],
   ])(

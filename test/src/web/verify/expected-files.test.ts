@@ -35,12 +35,14 @@ describe('a file of expectations', () => {
   it.each(['', 'text', '[]', 'null', '{"a": 1}', '{"measurements"'])(
     'a text that is no file of expectations is refused: %s',
     (text) => {
-      expect(() => read(text, 'given.json')).toThrow(/^given\.json is neither/)
+      expect(() => read(text, 'given.json')).toThrow(/^given\.json is not/)
     },
   )
 
   it('a file where readers of JSON would not agree, or that is no text, is refused', () => {
-    expect(() => read(`{"measurements":[],"measurements":[{"PCR0":"${PCR0}"}]}`)).toThrow(/neither/)
+    expect(() => read(`{"measurements":[],"measurements":[{"PCR0":"${PCR0}"}]}`)).toThrow(
+      /is not JSON/,
+    )
     expect(() => readExpectedFile('image', Buffer.from([0x7b, 0xff, 0x7d]))).toThrow(/^image/)
   })
 })

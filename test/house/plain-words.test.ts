@@ -1,0 +1,73 @@
+import { execFileSync } from 'node:child_process'
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { expect, it } from 'vitest'
+import { findPhrases, LEFT_OUT, listTexts, PHRASES, READ_BY_USERS } from './plain-words.ts'
+
+const root = join(import.meta.dirname, '../..')
+const isIn = (file: string, paths: readonly string[]): boolean =>
+  paths.some((path) => file === path || file.startsWith(`${path}/`))
+const files = execFileSync(
+  'git',
+  ['ls-files', '--cached', '--others', '--exclude-standard', '*.ts', '*.tsx', '*.md'],
+  { cwd: root, encoding: 'utf8' },
+)
+  .split('\n')
+  .filter((file) => isIn(file, READ_BY_USERS) && !isIn(file, LEFT_OUT))
+  // Pages for users are the README of the root and docs/; the other READMEs are for developers.
+  .filter((file) => !file.endsWith('/README.md'))
+
+it('every text that users read is in plain words', () => {
+  const texts = files.flatMap((file) => listTexts(file, readFileSync(join(root, file), 'utf8')))
+  const faults = texts.flatMap(({ file, line, text }) =>
+    findPhrases(text).map(
+      ({ phrase, said }) => `${file}:${line}: "${said}", better: ${phrase.instead}: ${text}`,
+    ),
+  )
+  expect(texts.length).toBeGreaterThan(3_000)
+  expect(faults).toEqual([])
+})
+
+it.each(LEFT_OUT)('the path %s that is left out exists and would be read', (path) => {
+  const known = execFileSync('git', ['ls-files', path], { cwd: root, encoding: 'utf8' })
+  expect([known === '', isIn(path, READ_BY_USERS)]).toEqual([false, true])
+})
+
+it.each([
+  ['There is none: nothing but the limits bounds you.', ['there is none', 'bounds you']],
+  ['The time is none.', ['is none']],
+  ['What those show is not shown.', ['what those show']],
+  ['Whoever has its address needs no key', ['whoever']],
+  ['The gateway does not look for it any more, until it is added.', ['any more']],
+  ['Nothing of it bounds calls', ['nothing of', 'bounds you']],
+  ['Read all of it.', ['of it']],
+  ['The nonce is no hex.', ['is no …']],
+  ['kept for good; nobody is told', ['nobody', 'for good', 'told']],
+])('the text "%s" is refused', (text, names) => {
+  expect(findPhrases(text).map(({ phrase }) => phrase.name)).toEqual(names)
+})
+
+it.each([
+  'There is no such image, or it has expired',
+  'This key is no longer valid',
+  'An erased part of its content is not shown.',
+  'The gateway cannot store any more images now',
+])('the text "%s" is accepted', (text) => {
+  expect(findPhrases(text)).toEqual([])
+})
+
+it('each phrase has a name of its own', () => {
+  expect(new Set(PHRASES.map(({ name }) => name)).size).toBe(PHRASES.length)
+})
+
+it.each([
+  ['a.ts', "throw new Error('a b')", ['1: a b']],
+  ['a.ts', `const a =\n  \`a \u0024{b} c\``, ['2: a … c']],
+  ['a.ts', "f('a is ' +\n  'none.')", ['1: a is none.']],
+  ['a.ts', "import { a } from './a b.ts'; f('name')", ['1: ./a b.ts']],
+  ['a.ts', '// a b\nf(1)', []],
+  ['a.tsx', "const a = <p>\n  a is{' '}\n  <b>c d</b> none.\n</p>", ['1: a is … none.', '3: c d']],
+  ['a.md', 'a is\nnone.\n\n    is none\n\n- `is none` b', ['1: a is none.', '6: - … b']],
+])('the texts of %s with %j are found', (file, source, texts) => {
+  expect(listTexts(file, source).map(({ line, text }) => `${line}: ${text}`)).toEqual(texts)
+})

@@ -1,0 +1,156 @@
+import { type JSXChild, type Node, parseSync, type TemplateLiteral, Visitor } from 'oxc-parser'
+
+/** A text that a user reads, as one file writes it; `…` stands for each part that is computed. */
+export type UserText = { readonly file: string; readonly line: number; readonly text: string }
+
+/** A way of speaking that a reader of English as a second language does not understand at once. */
+export type Phrase = { readonly name: string; readonly pattern: RegExp; readonly instead: string }
+
+/** Folders and files whose messages and pages users read. A folder stands for all in it. */
+export const READ_BY_USERS: readonly string[] = [
+  'src/web',
+  'src/cli',
+  'src/api',
+  'src/verified',
+  'src/accounts',
+  'src/chat',
+  'src/images',
+  'src/embeddings',
+  'src/search',
+  'src/nodes',
+  'src/enclaves',
+  'src/local',
+  'src/agent',
+  'client',
+  'attestation',
+  'packages',
+  'README.md',
+  'docs',
+]
+
+/** Left out for now: their texts are being rewritten. Remove a path when they are plain. */
+export const LEFT_OUT: readonly string[] = ['README.md', 'docs']
+
+/** The end of a clause. */
+const END = String.raw`(?=\s*(?:[.,;:!?)”"]|$))`
+
+export const PHRASES: readonly Phrase[] = [
+  phrase('there is none', 'there (?:is|are) none', 'there are no …'),
+  phrase('is none', `(?<!there )(?:is|are|was|were|has|have|had) none${END}`, 'is not a valid …'),
+  phrase('is no …', String.raw`(?<!there )is no (?!longer\b|more than\b)\w+`, 'is not a …'),
+  phrase('whoever', 'who(?:m|so|se)?ever', 'the person who, if you'),
+  phrase('whatever', 'whatever', 'any'),
+  phrase('nobody', 'nobody', 'no account, not … by anyone'),
+  phrase('somebody', '(?:some|every)body', 'the account, all accounts'),
+  phrase('any more', `any more${END}`, 'no longer'),
+  phrase('of it', `of it${END}`, 'the name of the thing'),
+  phrase('nothing of', 'nothing of', 'no …'),
+  phrase('what those show', 'what (?:those|these) show', 'the name of the things'),
+  phrase('tells of', 'tells? of', 'reports, shows'),
+  phrase('bounds you', 'bounds (?:you|calls|it)', 'limits'),
+  phrase('heed', 'heeds?', 'applies'),
+  phrase('reckon', String.raw`reckon\w*`, 'computes'),
+  phrase('vouch', String.raw`vouch\w*`, 'signs'),
+  phrase('stand by', 'stands? by', 'signs'),
+  phrase('for good', `for good${END}`, 'forever'),
+  phrase('anew', 'anew', 'again'),
+  phrase('told', 'told', 'reported'),
+  phrase('one that', '(?<=^|[.;:,] )one that', 'a … that'),
+  phrase('those that', '(?:those that|the one (?:that|of))', 'the … that'),
+  phrase('got one of', 'got one (?:of|that|over)', 'got a … of'),
+  phrase('none for', `none (?:for|twice)`, 'without'),
+  phrase('of its own', 'of (?:his|its|their|your) own', 'its own …'),
+  phrase('says nothing', 'says nothing', 'has no effect'),
+  phrase('nothing was decided', 'nothing (?:was|is) decided', 'there is no result'),
+  phrase('has to be', 'ha(?:s|ve) to be', 'must be'),
+  phrase('all the same', 'all the same', 'still'),
+]
+
+/** Gives the texts of a source that may hold prose: literals, templates and the text of JSX. */
+export function listTexts(file: string, source: string): readonly UserText[] {
+  if (file.endsWith('.md')) return listProse(file, source)
+  const { program, errors } = parseSync(file, source)
+  const fault = errors[0]
+  if (fault) throw new Error(`${file}: ${fault.message}`)
+  const texts: UserText[] = []
+  // The literals of a sum are one text, so that no phrase hides where a line ends.
+  const summed = new Set<Node>()
+  const add = (node: { readonly start: number }, written: string): void => {
+    const text = written.replace(/\s+/g, ' ').trim()
+    // A name, a path or a code is no prose.
+    if (!text.includes(' ')) return
+    texts.push({ file, line: source.slice(0, node.start).split('\n').length, text })
+  }
+  const addOnce = (node: Node): void => {
+    if (!summed.has(node)) add(node, textOf(node))
+  }
+  new Visitor({
+    BinaryExpression(sum) {
+      if (sum.operator !== '+') return
+      const parts = partsOf(sum)
+      if (!summed.has(sum)) add(sum, parts.map(textOf).join(''))
+      for (const part of [sum.left, sum.right, ...parts]) summed.add(part)
+    },
+    Literal: addOnce,
+    TemplateLiteral: addOnce,
+    JSXElement: (element) => add(element, element.children.map(textInJsx).join('')),
+    JSXFragment: (fragment) => add(fragment, fragment.children.map(textInJsx).join('')),
+  }).visit(program)
+  return texts
+}
+
+/** The phrases in a text, with what it says there. */
+export function findPhrases(text: string): readonly { phrase: Phrase; said: string }[] {
+  return PHRASES.flatMap((each) => {
+    const said = text.match(each.pattern)?.[0]
+    return said === undefined ? [] : [{ phrase: each, said }]
+  })
+}
+
+function phrase(name: string, words: string, instead: string): Phrase {
+  return { name, pattern: new RegExp(String.raw`(?<![\w-])(?:${words})(?![\w-])`, 'i'), instead }
+}
+
+/** The parts of `a + b + c`, from left to right. */
+function partsOf(node: Node): readonly Node[] {
+  return node.type === 'BinaryExpression' && node.operator === '+'
+    ? [...partsOf(node.left), ...partsOf(node.right)]
+    : [node]
+}
+
+function textOf(node: Node): string {
+  if (node.type === 'Literal') return typeof node.value === 'string' ? node.value : '…'
+  return node.type === 'TemplateLiteral' ? templateText(node) : '…'
+}
+
+function templateText({ quasis }: TemplateLiteral): string {
+  return quasis.map(({ value }) => value.cooked ?? '').join('…')
+}
+
+/** What an element says itself; an element within is visited by itself. */
+function textInJsx(child: JSXChild): string {
+  if (child.type === 'JSXText') return child.value
+  const isSpace =
+    child.type === 'JSXExpressionContainer' &&
+    child.expression.type === 'Literal' &&
+    child.expression.value === ' '
+  return isSpace ? ' ' : '…'
+}
+
+/** The paragraphs of a page without its code. */
+function listProse(file: string, source: string): readonly UserText[] {
+  const texts: UserText[] = []
+  let isFenced = false
+  let isOpen = false
+  source.split('\n').forEach((line, at) => {
+    if (line.startsWith('```')) isFenced = !isFenced
+    const isProse = !isFenced && !/^(?: {4}|```)|^\s*$/.test(line)
+    const text = line.replace(/`[^`]*`/g, '…').trim()
+    const last = texts.at(-1)
+    if (isProse && isOpen && last !== undefined && !/^(?:[-*#|]|\d+\.)/.test(text))
+      texts[texts.length - 1] = { ...last, text: `${last.text} ${text}` }
+    else if (isProse) texts.push({ file, line: at + 1, text })
+    isOpen = isProse
+  })
+  return texts
+}
