@@ -36,7 +36,7 @@ const STOP_MARGIN_MS = 3_000
  * A demonstration answers at once, however long it is measured: every model of it, in less than a
  * second.
  */
-const BENCHMARK_MS = 150
+const BENCHMARK_MS = 100
 const BENCHMARK_CONCURRENCY = 2
 
 /**
