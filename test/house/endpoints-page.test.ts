@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { expect, it } from 'vitest'
 import { ROUTES } from '../support/api-routes.ts'
 
-const readme = readFileSync(join(import.meta.dirname, '../../README.md'), 'utf8')
+const page = readFileSync(join(import.meta.dirname, '../../docs/endpoints.md'), 'utf8')
 
 /**
  * ``| `GET`, `POST /a`, `DELETE …/{id}` | … |`` → GET /a, POST /a, DELETE /a/{id}; `…` is the row's
@@ -28,8 +28,8 @@ function endpointsOf(row: string): readonly string[] {
   })
 }
 
-it("the README's table names every endpoint and no endpoint that does not exist", () => {
-  const rows = readme.split('\n').filter((line) => /^\| `[A-Z]+[ `]/.test(line))
+it('the table of docs/endpoints.md names every endpoint and no endpoint that does not exist', () => {
+  const rows = page.split('\n').filter((line) => /^\| `[A-Z]+[ `]/.test(line))
   const documented = ROUTES.filter(({ path }) => !/^\/(docs|openapi\.json)$/.test(path))
   const served = documented.map(
     ({ method, path }) => `${method.toUpperCase()} ${path.replace(/[:*](\w+)/g, '{$1}')}`,

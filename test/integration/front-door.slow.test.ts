@@ -1,0 +1,124 @@
+import { execFileSync } from 'node:child_process'
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import {
+  type Block,
+  isPrinted,
+  listBlocks,
+  listSteps,
+  type Reader,
+  startReader,
+} from '../support/documents.ts'
+import { needProgram } from '../support/needs.ts'
+
+const ROOT = join(import.meta.dirname, '../..')
+const PYTHON = needProgram('python3')
+
+/** The longest that a reader with the package in a folder may take to a checked answer. */
+const DOOR_MS = 60_000
+
+const blocksOf = (page: string): readonly Block[] =>
+  listBlocks(readFileSync(join(ROOT, page), 'utf8'))
+const [readme, calling, checking] = [
+  blocksOf('README.md'),
+  blocksOf('docs/calling.md'),
+  blocksOf('docs/checking.md'),
+]
+
+/** The block of a page in which these words are. */
+function blockWith(blocks: readonly Block[], words: string): Block {
+  const block = blocks.find(({ text }) => text.includes(words))
+  if (block === undefined) throw new Error(`expected a block with ${words}`)
+  return block
+}
+
+/**
+ * A newcomer on a machine with Node.js, npm and git: in a clone, then in a folder with nothing but
+ * the package and expect.json. Every command is the pages' own, and runs in the order of the pages.
+ */
+describe('the front door', () => {
+  let folder: string
+  let reader: Reader
+  beforeAll(() => {
+    folder = mkdtempSync(join(tmpdir(), 'affidavit-door-'))
+    execFileSync('git', ['clone', '--quiet', ROOT, join(folder, 'affidavit')])
+    const { PATH = '', HOME = folder } = process.env
+    // As a machine has it: without the Node.js of this checkout.
+    const path = PATH.split(':').filter((one) => !one.includes('node_modules'))
+    reader = startReader(join(folder, 'affidavit'), { PATH: path.join(':'), HOME })
+  })
+  afterAll(async () => {
+    await reader.close()
+    rmSync(folder, { recursive: true })
+  }, 60_000)
+
+  const follow = async (blocks: readonly Block[]) => {
+    for (const block of blocks) await reader.follow(block)
+  }
+
+  it('a newcomer installs, starts and packs as the README says, and the clone stays as it was', async () => {
+    const start = readme.indexOf(blockWith(readme, '$ npm install'))
+    const shells = readme.slice(start).filter(({ language }) => language === 'console')
+    expect(shells).toHaveLength(3)
+    await follow(shells)
+    expect(await reader.run('git -C ../affidavit status --short')).toBe('')
+    expect(await reader.run('ls')).toBe('affidavit-0.1.0.tgz\nexpect.json\n')
+  }, 600_000)
+
+  it.skipIf(!PYTHON.isMet)(
+    PYTHON.title(
+      'a caller with nothing but the package gets checked answers in Python, by curl and in Node.js as docs/calling.md says',
+    ),
+    async () => {
+      const node = calling.indexOf(blockWith(calling, '$ npm install openai'))
+      const begin = performance.now()
+      await follow(calling.slice(0, node))
+      expect(performance.now() - begin).toBeLessThan(DOOR_MS)
+      await follow(calling.slice(node))
+    },
+    300_000,
+  )
+
+  it('somebody with a mailed bundle gets VERIFIED as README.md and docs/checking.md say', async () => {
+    const ask = `{"model":"demo/echo","messages":[{"role":"user","content":"Hello"}]}`
+    const hash = await reader.run(
+      `curl -sS "$AFFIDAVIT_URL/v1/verified/chat/completions" -H "Authorization: Bearer $AFFIDAVIT_API_KEY" -H 'Content-Type: application/json' -d '${ask}' | sed 's/.*"hash":"\\([0-9a-f]*\\)".*/\\1/'`,
+    )
+    // The gateway waits for the block, and gives the bundle that is mailed.
+    await reader.run(`npx affidavit evidence ${hash.trim()} --output evidence.json`)
+    await reader.run('unset AFFIDAVIT_URL AFFIDAVIT_API_KEY')
+    const begin = performance.now()
+    await reader.follow(blockWith(readme, 'affidavit verify evidence.json'))
+    expect(performance.now() - begin).toBeLessThan(DOOR_MS)
+    await follow(checking)
+  }, 300_000)
+
+  it('the proxy of the README is the one of docs/calling.md', () => {
+    const command = listSteps(blockWith(readme, 'affidavit proxy').text)[0]?.command
+    expect(command).toBe(listSteps(blockWith(calling, 'affidavit proxy').text)[0]?.command)
+  })
+})
+
+describe('what a page prints', () => {
+  it.each([
+    ['a\nb\n', ['a', 'b'], true],
+    ['a\nb\n', ['a'], false],
+    ['a 17 c\n', ['a … c'], true],
+    ['x\ny\na\nz\n', ['…', 'a', '…'], true],
+    ['a\n', ['…', 'a', '…'], true],
+    ['a.c\n', ['abc'], false],
+    ['abc\n', ['a.c'], false],
+    ['anything\n', [], true],
+  ])('%j is held against %j', (output, printed, isSame) => {
+    expect(isPrinted(output, printed)).toBe(isSame)
+  })
+
+  it('commands and what is printed below them are told apart', () => {
+    expect(listSteps('$ a \\\n    b\nc\n\nd\n$ e\n')).toEqual([
+      { command: 'a b', printed: ['c', '', 'd'] },
+      { command: 'e', printed: [] },
+    ])
+  })
+})
