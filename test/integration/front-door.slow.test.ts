@@ -81,6 +81,22 @@ describe('the front door', () => {
     300_000,
   )
 
+  it.skipIf(!PYTHON.isMet)(
+    PYTHON.title(
+      'a caller with the openai package of Python gets checked answers, where pip installs it',
+    ),
+    async (context) => {
+      const made = await reader.run(
+        'python3 -m venv ../python && ../python/bin/pip install --quiet openai && echo made',
+      )
+      if (!made.endsWith('made\n')) context.skip('pip installs nothing here')
+      const block = blockWith(calling, '$ python3 ask_openai.py')
+      const text = block.text.replace('python3', '../python/bin/python3')
+      await reader.follow({ ...block, info: '', text })
+    },
+    300_000,
+  )
+
   it('somebody with a mailed bundle gets VERIFIED as README.md and docs/checking.md say', async () => {
     const ask = `{"model":"demo/echo","messages":[{"role":"user","content":"Hello"}]}`
     const hash = await reader.run(

@@ -61,7 +61,8 @@ export type Reader = {
   /**
    * Does what a block says: runs the commands of a `console` block in one shell, each of which
    * succeeds and prints what the page prints; those of `console terminal` in a terminal of its own,
-   * where it stays; saves a block whose first line is a comment with a file's name.
+   * where it stays; saves a block whose first line is a comment with a file's name. Leaves out a
+   * block that is for some readers alone, such as `console pip`.
    */
   follow(block: Block): Promise<void>
   /** Runs one command of the test's own in the shell. */
@@ -118,7 +119,7 @@ export function startReader(folder: string, environment: NodeJS.ProcessEnv): Rea
       await writeFile(join(place.trim(), name), text)
       return
     }
-    if (language !== 'console') return
+    if (language !== 'console' || !['', 'terminal'].includes(info)) return
     for (const step of listSteps(text)) {
       if (info === 'terminal') await stay(step)
       else {
