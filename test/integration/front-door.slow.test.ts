@@ -87,7 +87,7 @@ describe('the front door', () => {
     ),
     async (context) => {
       const made = await reader.run(
-        'python3 -m venv ../python && ../python/bin/pip install --quiet openai && echo made',
+        'python3 -m venv ../python && ../python/bin/pip install --quiet --retries 1 --timeout 15 openai && echo made',
       )
       if (!made.endsWith('made\n')) context.skip('pip installs nothing here')
       const block = blockWith(calling, '$ python3 ask_openai.py')
