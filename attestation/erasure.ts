@@ -1,4 +1,5 @@
 import { isJsonObject, type Json, memberOf } from './json/value.ts'
+import { isStatedText } from './stated-text.ts'
 
 /** Longest reason that a gateway may state, code points. */
 export const ERASURE_REASON_MAX = 500
@@ -33,11 +34,8 @@ export function readErasure(json: Json | undefined): ErasureStatement | null {
  * control.
  */
 export function isErasureReason(text: string): boolean {
-  if (text.length === 0 || text.length > 2 * ERASURE_REASON_MAX) return false
-  return [...text].length <= ERASURE_REASON_MAX && !CONTROL.test(text)
+  return isStatedText(text, ERASURE_REASON_MAX)
 }
-
-const CONTROL = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/u
 
 /** Why a gateway may say that it stores content and cannot give it. */
 export const WITHHOLDING_CODES = ['content_key_missing', 'content_unreadable'] as const

@@ -84,6 +84,7 @@ export type {
   BundleFacts,
   BundleReport,
 } from './evidence/bundle-report.ts'
+export type { BundleSource } from './evidence/bundle-source.ts'
 export {
   HEAD_ATTESTATION_FORMAT,
   type HeadAttestation,

@@ -1,5 +1,6 @@
 import { resolve } from 'node:path'
 import { z } from 'zod'
+import type { BundleSource } from '../attestation/evidence/bundle-source.ts'
 import { BUS_FIELDS, type BusConfig, busFaults, busOf } from './bus/settings.ts'
 import {
   anchoringOf,
@@ -47,6 +48,7 @@ import {
   upstreamFaults,
   upstreamOf,
 } from './upstream/settings.ts'
+import { SOURCE_FIELDS, sourceOf } from './verified/settings.ts'
 
 const MINUTE_MS = 60_000
 
@@ -237,6 +239,7 @@ const schema = z.object({
    */
   SHUTDOWN_GRACE_MS: integer({ min: 0, max: 60 * MINUTE_MS }).default(25_000),
   ...UPSTREAM_FIELDS,
+  ...SOURCE_FIELDS,
 })
 
 type Settings = z.output<typeof schema>
@@ -300,6 +303,8 @@ export type GatewayConfig = {
   readonly drainDelayMs: number
   readonly shutdownGraceMs: number
   readonly upstream: UpstreamConfig
+  /** What evidence bundles say of where they are from; null for nothing. */
+  readonly source: BundleSource | null
 }
 
 /**
@@ -311,6 +316,7 @@ export function readGatewayConfig(
   warn?: (sentence: string) => void,
 ): GatewayConfig {
   const settings = readSettings(schema, environment, findFaults, warn)
+  const upstream = upstreamOf(settings)
   return {
     isProduction: settings.NODE_ENV === 'production',
     isStaging: settings.AFFIDAVIT_STAGING,
@@ -349,7 +355,8 @@ export function readGatewayConfig(
     verifiedCallsMax: settings.VERIFIED_CALLS_MAX ?? callsMaxOf(settings, descriptorsMax()),
     drainDelayMs: settings.DRAIN_DELAY_MS,
     shutdownGraceMs: settings.SHUTDOWN_GRACE_MS,
-    upstream: upstreamOf(settings),
+    upstream,
+    source: sourceOf(settings, upstream.publicOrigin),
   }
 }
 

@@ -167,7 +167,13 @@ export function listRoutes(config: GatewayConfig, capabilities: Capabilities): r
         erasures: { eraseRecords: recordErasures(adminLog) },
       }),
       operatorOf: operateBy((operator) => operator, clientOf),
-      evidence: createEvidence({ ...anchoring.evidence, records, isOpen, log }),
+      evidence: createEvidence({
+        ...anchoring.evidence,
+        records,
+        isOpen,
+        source: config.source,
+        log,
+      }),
       isEvidencePublic: config.isEvidencePublic,
     }),
     ...imageRoutes({

@@ -3,6 +3,7 @@ import type { Check } from '../finding.ts'
 import type { Receipt } from '../receipt.ts'
 import type { Release } from '../release/release.ts'
 import type { RedactablePart } from './bundle.ts'
+import type { BundleSource } from './bundle-source.ts'
 import type { CheckTable, Judgement } from './verdict.ts'
 
 /** What a bundle is checked for, in the order of the report. */
@@ -89,6 +90,11 @@ export type BundleReport = Judgement<BundleCheckName> & {
   readonly redacted: readonly RedactablePart[]
   /** What its gateway states of parts that it erased, which nothing binds; null for nothing. */
   readonly erased: ErasureStatement | null
+  /**
+   * Where the bundle says that it is from: a hint for its reader, which nothing binds and no check
+   * reads. Null for nothing, and of a bundle that is not of its form.
+   */
+  readonly source: BundleSource | null
   /** What the bundle says, as far as its checks passed; null when it is invalid. */
   readonly facts: BundleFacts | null
 }

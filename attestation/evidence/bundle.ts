@@ -11,6 +11,7 @@ import { TRANSACTION_BYTES_MAX } from './anchor-transaction.ts'
 import { HEADER_BYTES_MAX, TRANSACTION_RECEIPT_BYTES_MAX } from './block.ts'
 import { parseBootConfiguration } from './boot-configuration.ts'
 import { BUNDLE_DOCUMENT_BYTES_MAX, bundleForms, hexOf, originOf } from './bundle-forms.ts'
+import { type BundleSource, parseSource } from './bundle-source.ts'
 import { TRIE_NODES_MAX } from './trie.ts'
 
 const { arrayOf, base64Of, countOf, invalid, membersOf, objectOf } = bundleForms
@@ -35,6 +36,8 @@ export type EvidenceBundle = {
   readonly block: BundleBlock | null
   /** Why there is no block, as its gateway states; absent when it says nothing of it. */
   readonly no_block?: NoBlock
+  /** Where it is from, as its gateway states; absent when its operator said nothing of that. */
+  readonly source?: BundleSource
 }
 
 /** Why a bundle has no block. Nothing binds it. */
@@ -116,9 +119,11 @@ export function parseEvidenceBundle(json: Json): EvidenceBundle {
       `expected format to be ${BUNDLE_FORMAT} and version to be 1, 2 or 3`,
     )
   const isExplained = version === 3 && Object.hasOwn(members, 'no_block')
+  const isSourced = version === 3 && Object.hasOwn(members, 'source')
   const bundle = membersOf(json, 'the bundle', [
     ...BUNDLE_MEMBERS,
     ...(isExplained ? (['no_block'] as const) : []),
+    ...(isSourced ? (['source'] as const) : []),
   ])
   parseBootConfiguration(bundle.boot_configuration)
   const record = parseRecord(bundle.record, version)
@@ -131,6 +136,7 @@ export function parseEvidenceBundle(json: Json): EvidenceBundle {
     transaction: hexOf(bundle.transaction, 'transaction', { max: TRANSACTION_BYTES_MAX }),
     block,
     ...(isExplained ? { no_block: parseNoBlock(bundle.no_block, { record, block }) } : {}),
+    ...(isSourced ? { source: parseSource(bundle.source) } : {}),
   }
 }
 
@@ -279,8 +285,8 @@ function parseNodes(json: Json, name: string): readonly string[] {
 /**
  * The bundle of a stored record as it is served (interface 2.4, with `receipt` and `log`), with
  * what the gateway keeps beside it. Leaves out the record's `id` and the request's unset members,
- * which nothing binds, and why there is no block, for which versions before 3 have no place. Throws
- * FormatError as parseEvidenceBundle.
+ * which nothing binds; in versions before 3, which have no place for them, also why there is no
+ * block, and the source. Throws FormatError as parseEvidenceBundle.
  *
  * Does NOT check that the parts belong together: see verifyBundle.
  */
@@ -291,8 +297,10 @@ export function createBundle(parts: {
   readonly transaction: string
   /** The block, or why there is none; null says nothing of it. */
   readonly block: BundleBlock | NoBlock | null
+  /** Where the bundle is from; absent or null says nothing of it. */
+  readonly source?: BundleSource | null
 }): EvidenceBundle {
-  const { block } = parts
+  const { block, source = null } = parts
   const record = withoutContent(parts.record)
   const request: Json = memberOf(record, 'request') ?? null
   const receipt = memberOf(record, 'receipt')
@@ -308,6 +316,7 @@ export function createBundle(parts: {
     ...(block !== null && 'reason' in block
       ? { block: null, ...(version === 3 ? { no_block: block } : {}) }
       : { block }),
+    ...(source !== null && version === 3 ? { source } : {}),
   })
 }
 

@@ -46,7 +46,7 @@ export async function verifyBundle(
       subject: 'the bundle',
       detail: reasonOf(parsed.fault),
     })
-    return { ...refusal, redacted: [], erased: null, facts: null }
+    return { ...refusal, redacted: [], erased: null, source: null, facts: null }
   }
   const bundle = parsed.value
   const made: readonly BundleCheck[] = [
@@ -63,6 +63,7 @@ export async function verifyBundle(
     checks,
     redacted: redactedParts(bundle.record),
     erased: bundle.record.erased ?? null,
+    source: bundle.source ?? null,
     facts: judgement.verdict === 'invalid' ? null : gatherFacts(bundle, { checks, policy }),
   }
 }

@@ -1,4 +1,5 @@
 import type { z } from 'zod'
+import { isSourceUrl, SOURCE_URL_LENGTH_MAX } from '../../attestation/evidence/bundle-source.ts'
 import { form, integer, list, oneOf, secret, url } from '../runtime/fields.ts'
 import type { Environment } from '../runtime/read-settings.ts'
 
@@ -102,11 +103,16 @@ export const UPSTREAM_FIELDS = {
   /** The key's secret. */
   IMAGE_STORE_S3_SECRET_ACCESS_KEY: secret.optional(),
   /**
-   * Origin under which callers reach this service, `https://api.example.com`, for the addresses of
-   * images. Default: the one that each caller called, with http; behind a proxy that ends TLS it
-   * has to be set.
+   * Origin under which callers reach this service, `https://api.example.com`: for the addresses of
+   * images, and in evidence bundles as a hint of where they are from, which nothing checks.
+   * Default: images have the one that each caller called, with http, so that it must be set behind
+   * a proxy that ends TLS; bundles have none.
    */
-  PUBLIC_URL: baseUrl().optional(),
+  PUBLIC_URL: baseUrl()
+    .refine((text) => !URL.canParse(text) || isSourceUrl(text), {
+      error: `expected an ASCII URL of at most ${SOURCE_URL_LENGTH_MAX} characters`,
+    })
+    .optional(),
 }
 
 type Settings = z.output<z.ZodObject<typeof UPSTREAM_FIELDS>>

@@ -5,6 +5,7 @@ import {
   createBundle,
   type NoBlockReason,
 } from '../../attestation/evidence/bundle.ts'
+import type { BundleSource } from '../../attestation/evidence/bundle-source.ts'
 import type {
   AnchorBlocksStore,
   AnchorEvidence,
@@ -58,11 +59,14 @@ export function createEvidence(
   options: EvidenceSources & {
     readonly records: Pick<RecordsStore, 'findByHash' | 'findProof'>
     readonly isOpen: boolean
+    /** What each bundle says of where it is from; null for nothing. */
+    readonly source: BundleSource | null
     readonly log: Logger
     readonly waitMs?: number
   },
 ): Evidence {
-  const { records, anchors, proofs, chainId, isOpen, log, waitMs = BLOCK_WAIT_MS } = options
+  const { records, anchors, proofs, chainId, isOpen, source, log } = options
+  const { waitMs = BLOCK_WAIT_MS } = options
   const publicWait = boundWaits(PUBLIC_WAITS_MAX)
 
   async function findProof(
@@ -100,6 +104,7 @@ export function createEvidence(
         typeof proof === 'string'
           ? { reason: proof, transaction: anchor.txHash }
           : describeProof(proof),
+      source,
     })
     return JSON.stringify(bundle)
   }

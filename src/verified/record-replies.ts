@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { SOURCE_URL_LENGTH_MAX } from '../../attestation/evidence/bundle-source.ts'
 import { address, base64, digest, hash32, hexBytes, unixSeconds } from '../api/schemas.ts'
 import { chatCompletion } from '../chat/completion-replies.ts'
 
@@ -135,7 +136,19 @@ export const recordList = z.strictObject({
 
 export type RecordListReply = z.output<typeof recordList>
 
+const sourceUrl = z.string().max(SOURCE_URL_LENGTH_MAX)
+
 /** The schema of the bundle itself is attestation/evidence/bundle.schema.json. */
 export const evidenceBundle = z
-  .looseObject({ version: z.int() })
+  .looseObject({
+    version: z.int(),
+    source: z
+      .strictObject({
+        gateway: sourceUrl.optional().describe('URL of this service'),
+        operator: z.string().optional().describe('Who runs it'),
+        releases: sourceUrl.optional().describe('URL of its signed list of releases'),
+      })
+      .optional()
+      .describe('Where the bundle is from: a hint for its reader, which nothing checks'),
+  })
   .describe('Evidence bundle: record, proof, anchor, block and attestation, to be checked offline')

@@ -40,6 +40,7 @@ const SPREADS: Readonly<Record<string, string>> = {
   CONTENT_KEY_FIELDS: 'src/storage/settings.ts',
   ENCLAVE_FIELDS: 'src/enclaves/settings.ts',
   UPSTREAM_FIELDS: 'src/upstream/settings.ts',
+  SOURCE_FIELDS: 'src/verified/settings.ts',
 }
 
 /** Gives docs/settings.md, made of the declarations in the sources: there they are changed. */

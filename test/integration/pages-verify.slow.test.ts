@@ -456,6 +456,35 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('what strangers write'), () => {
     await page.context().close()
   })
 
+  it('the page /verify shows where a bundle says it is from as text, not checked, and asks no one there', async () => {
+    const { page, faults } = await openPage(`${site.url}/verify`)
+    const asked: string[] = []
+    page.on('request', (request) => asked.push(request.url()))
+    const driver = await driveVerifyPage(page)
+    const source = {
+      gateway: 'https://gateway.example',
+      operator: '<a href="javascript:hacked=1">Example</a>',
+      releases: 'https://gateway.example/releases.json',
+    }
+    const named = jsonFile({ ...built('hello'), source })
+    const text = () => page.locator('main').textContent()
+    await driver.expect({ ...(await expected()), pcrs: {}, configurations: [] }, fileOf)
+    expect((await driver.check(named)).verdict).toBe('consistent')
+    expect(await text()).toContain(
+      `This bundle says it is from https://gateway.example (“${source.operator}”; releases at ${source.releases}): a hint, not checked. Ask who runs https://gateway.example`,
+    )
+    await driver.expect(await expected(), fileOf)
+    expect((await driver.check(named)).verdict).toBe('verified')
+    expect(await text()).toContain(': a hint, not checked.')
+    expect(await text()).not.toContain('Ask who runs')
+    expect(
+      await page.locator('main a[href*="gateway.example"], main a[href^="javascript"]').count(),
+    ).toBe(0)
+    expect(asked.filter((url) => url.includes('gateway.example'))).toEqual([])
+    expect(faults).toEqual([])
+    await page.context().close()
+  })
+
   it('text of strangers may be megabytes: the page stays quick, and shows a bounded part', async () => {
     const { page, faults } = await openPage(`${site.url}/verify`)
     const driver = await driveVerifyPage(page)

@@ -48,6 +48,36 @@ describe('readGatewayConfig', () => {
     expect(config.credentials.size).toBe(0)
   })
 
+  it('readGatewayConfig has what bundles say of their source only where the operator said it', () => {
+    expect(readGatewayConfig({}).source).toBeNull()
+    expect(readGatewayConfig({ ...PRODUCTION, HISTORY_ALL: 'false' }).source).toBeNull()
+    const releases = 'https://example.com/releases.json?all'
+    const all = { PUBLIC_URL: 'https://api.example.com/base/', OPERATOR_NAME: 'Beispiel & Söhne' }
+    expect(readGatewayConfig({ ...all, RELEASES_URL: releases }).source).toEqual({
+      gateway: 'https://api.example.com/base',
+      operator: 'Beispiel & Söhne',
+      releases,
+    })
+    expect(readGatewayConfig({ RELEASES_URL: releases }).source).toEqual({ releases })
+  })
+
+  it.each([
+    ['PUBLIC_URL', 'https://beispiel-söhne.example', 'expected an ASCII URL'],
+    ['PUBLIC_URL', `https://h/${'x'.repeat(300)}`, 'at most 300 characters'],
+    ['PUBLIC_URL', 'https://user:secret@h', 'without user, password'],
+    ['PUBLIC_URL', 'api.example.com', 'expected a URL that begins with http: or https:'],
+    ['RELEASES_URL', 'javascript:alert(1)', 'expected a URL that begins with http: or https:'],
+    ['RELEASES_URL', 'https://user:secret@h/list', 'without user and password'],
+    ['RELEASES_URL', 'https://h/a list', 'expected an ASCII URL'],
+    ['OPERATOR_NAME', 'Example\u001b[2J', 'without control characters'],
+    ['OPERATOR_NAME', 'x'.repeat(201), 'a name of 1 to 200 characters'],
+  ])('readGatewayConfig refuses a %s of %j and says what is expected', (name, text, said) => {
+    expect(faultsOf({ [name]: text })).toContainEqual(
+      expect.stringMatching(new RegExp(`^${name}: .*${said}`)),
+    )
+    expect(faultsOf({ [name]: text }).join()).not.toContain('secret')
+  })
+
   it('readGatewayConfig takes several processes only with parts that they can share', () => {
     expect(faultsOf({ GATEWAY_PROCESSES: '2' })).toEqual([
       'DATABASE_URL: expected together with GATEWAY_PROCESSES',

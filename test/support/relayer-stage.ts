@@ -190,7 +190,7 @@ async function startGateway(
     fetchBlock: (hash, signal) => fetchBlock(rpc, hash, signal),
   })
   const evidence = createEvidence({
-    ...{ records, anchors: blocks, proofs, chainId, isOpen: true, log: logger },
+    ...{ records, anchors: blocks, proofs, chainId, isOpen: true, source: null, log: logger },
   })
   if (!isSilent) for (const part of [followers, reanchorer]) part.start()
   committer.start()

@@ -12,6 +12,7 @@ import {
   describeErasure,
   sayAbsence,
 } from '../../../attestation/report/say-absence.ts'
+import { adviseOnSource, saySource } from '../../../attestation/report/say-source.ts'
 import {
   type Check,
   failedDetails,
@@ -90,9 +91,11 @@ function adviseOn(judged: EvidenceJudgement, source: CheckedSource): readonly st
   const { open, report } = judged
   const { facts, redacted } = report
   const isExpected = !open.includes('measurements') && !open.includes('expected configuration')
+  const sourceAdvice = adviseOnSource(judged)
   const outcome = open.includes('outcome') && facts !== null ? facts.outcome : null
   return [
     ...(isExpected ? [] : [EXPECT_ADVICE]),
+    ...(sourceAdvice === null ? [] : [sourceAdvice]),
     ...(redacted.length > 0
       ? [`This bundle has no ${redacted.join(' and no ')}: ${KEPT_ADVICE}`]
       : []),
@@ -136,7 +139,8 @@ function sayCut(outcome: string): string {
   return `The answer was cut (${outcome}), and its end is not shown. To accept it like this: --allow-outcome ${outcome}`
 }
 
-function describeFacts({ facts, checks, redacted, erased }: BundleReport): string {
+function describeFacts(report: BundleReport): string {
+  const { facts, checks, redacted, erased, source } = report
   if (facts === null) return ''
   const { anchoredIn } = facts
   return [
@@ -151,6 +155,7 @@ function describeFacts({ facts, checks, redacted, erased }: BundleReport): strin
     `configuration  ${encodeHex(facts.configuration)}`,
     ...(redacted.length > 0 ? [`left out       ${redacted.join(' and ')}`] : []),
     ...(erased === null ? [] : [`erased         ${describeErasure(erased)}; the gateway's word`]),
+    ...(source === null ? [] : [`says it is from  ${saySource(source)}: a hint, not checked`]),
     '',
   ].join('\n')
 }
@@ -183,7 +188,7 @@ function recordJson(record: SubjectReport): object {
 
 /** Bytes are hex; times Unix seconds. */
 function bundleJson({ verdict, open, report, comparison, exchange }: BundleJudgement): object {
-  const { facts, checks, redacted, erased } = report
+  const { facts, checks, redacted, erased, source } = report
   return {
     verdict,
     exchange: { checks: comparison, ...exchange },
@@ -191,6 +196,7 @@ function bundleJson({ verdict, open, report, comparison, exchange }: BundleJudge
     open,
     redacted,
     erased,
+    source,
     facts: facts && {
       ...facts,
       release: facts.release && releaseName(facts.release),

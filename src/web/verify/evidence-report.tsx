@@ -4,6 +4,7 @@ import { type Conclusion, conclude } from '../../../attestation/report/conclude.
 import type { BundleJudgement } from '../../../attestation/report/judge-bundle.ts'
 import type { Doubt, SubjectReport } from '../../../attestation/report/judge-record.ts'
 import { beginSentence, sayAbsence } from '../../../attestation/report/say-absence.ts'
+import { adviseOnSource, saySource } from '../../../attestation/report/say-source.ts'
 import {
   linesOf,
   type ToldExchange,
@@ -68,7 +69,7 @@ function BundleReportView({
 }) {
   const { report, comparison } = judged
   const checks = [...report.checks, ...comparison]
-  const { facts } = report
+  const { facts, source } = report
   return (
     <>
       <Verdict {...conclusion}>{rootHint(checks)}</Verdict>
@@ -82,8 +83,19 @@ function BundleReportView({
           an enclave with their own code.
         </p>
       )}
+      {facts !== null && source !== null && (
+        <p>
+          This bundle says it is from <OneLine text={saySource(source)} />: a hint, not checked.{' '}
+          <OneLine text={adviseOnSource(judged) ?? ''} />
+        </p>
+      )}
     </>
   )
+}
+
+/** A sentence with text from outside in it, never a link. */
+function OneLine({ text }: { readonly text: string }) {
+  return <OutsideText text={text} isOneLine={true} shownMax={2_000} />
 }
 
 function factsOfBundle(facts: BundleFacts, explorer: string) {

@@ -51,6 +51,8 @@ const KEYWORDS: Readonly<Record<string, Rule>> = {
   maximum: ({ argument, value }) => typeof value !== 'number' || value <= Number(argument),
   minItems: ({ argument, value }) => !isJsonArray(value) || value.length >= Number(argument),
   maxItems: ({ argument, value }) => !isJsonArray(value) || value.length <= Number(argument),
+  minProperties: ({ argument, value }) =>
+    !isJsonObject(value) || Object.keys(value).length >= Number(argument),
   maxProperties: ({ argument, value }) =>
     !isJsonObject(value) || Object.keys(value).length <= Number(argument),
   items: ({ argument, value, valid }) =>

@@ -84,6 +84,13 @@ const withoutBlock = (changes: JsonObject): JsonObject =>
     ...unmined,
     no_block: { reason: 'not_mined', transaction: unmined.record.tx_hash, ...changes },
   }) as unknown as JsonObject
+const SOURCE: JsonObject = {
+  gateway: 'https://gateway.example',
+  operator: 'Example Ltd',
+  releases: 'https://gateway.example/releases.json',
+}
+const withSource = (source: JsonObject): JsonObject =>
+  ({ ...bundle, source }) as unknown as JsonObject
 const later = built({ record: { after: 9 } })
 const other = built({ record: { response: { ...RESPONSE, id: 'other' } } })
 
@@ -277,6 +284,19 @@ const open: readonly Draft[] = [
       about: 'The gateway says why there is no block, which nothing binds.',
       expect: consistent(...MINED_CHECKS, OFFLINE),
     }),
+  ),
+  draft('with-source', withSource(SOURCE), {
+    about: 'The bundle says where it is from, which nothing binds: the verdict is the same.',
+    expect: verified(OFFLINE),
+  }),
+  draft(
+    'with-source-and-nothing-expected',
+    withSource(SOURCE),
+    {
+      about: 'The bundle names a list of releases, from which no expectation is taken.',
+      expect: consistent('measurements', 'expected configuration', OFFLINE),
+    },
+    { roots: EXPECTED.roots ?? [] },
   ),
   ...(['client_disconnected', 'upstream_error'] as const).flatMap((outcome) => [
     draft(`cut-${outcome}`, cut(outcome), {
@@ -889,6 +909,32 @@ const forms: readonly Draft[] = (
         no_block: withoutBlock({}).no_block,
       } as unknown as Json,
       'Bundles of version 2 have no no_block.',
+    ],
+    ['source-of-no-member', withSource({}), 'The source says nothing.'],
+    [
+      'source-with-one-more-member',
+      withSource({ ...SOURCE, expect: 'https://gateway.example/expect.json' }),
+      'The source has a member that the format does not name.',
+    ],
+    [
+      'source-of-a-script',
+      withSource({ gateway: 'javascript:alert(1)' }),
+      'The gateway of the source has neither http nor https.',
+    ],
+    [
+      'source-with-a-user',
+      withSource({ gateway: 'https://gateway.example@other.example' }),
+      'The gateway of the source has a user before its host.',
+    ],
+    [
+      'source-with-a-terminal-escape',
+      withSource({ operator: 'Example\u001b[2J' }),
+      'The operator of the source has a control character.',
+    ],
+    [
+      'source-in-version-2',
+      { ...built({ record: { version: 2 } }), source: SOURCE } as unknown as Json,
+      'Bundles of version 2 have no source.',
     ],
     [
       'configuration-with-a-format',

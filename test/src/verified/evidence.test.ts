@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { parseEvidenceBundle, redactBundle } from '../../../attestation/evidence/bundle.ts'
+import type { BundleSource } from '../../../attestation/evidence/bundle-source.ts'
 import { parseExactJson } from '../../../attestation/json/parse-strict.ts'
 import type { AnchorEvidence, BlockProof } from '../../../src/chain/anchor-blocks-store.ts'
 import type { BlockProofs } from '../../../src/chain/block-proofs.ts'
@@ -58,6 +59,7 @@ function evidenceOf(
     readonly prove?: BlockProofs['prove']
     readonly isOpen?: boolean
     readonly waitMs?: number
+    readonly source?: BundleSource
   } = {},
 ) {
   const asked: string[] = []
@@ -89,6 +91,7 @@ function evidenceOf(
     },
     chainId: CHAIN_ID,
     isOpen: options.isOpen ?? true,
+    source: options.source ?? null,
     log: recordLog().log,
     waitMs: options.waitMs ?? 50,
   })
@@ -136,6 +139,16 @@ describe('createEvidence', () => {
     const { read, asked } = evidenceOf({ proof: PROOF })
     expect(await read()).toEqual(WHOLE)
     expect(asked).toEqual([])
+  })
+
+  it('every bundle, also a public one and one without a block, says where it is from', async () => {
+    const source = { gateway: 'https://gateway.example', operator: 'Example Ltd' }
+    const { read, evidence } = evidenceOf({ proof: PROOF }, { source })
+    expect(await read()).toEqual({ ...WHOLE, source })
+    const text = await evidence.findPublic(STORED.hash)
+    expect(parseEvidenceBundle(parseExactJson(Buffer.from(text ?? ''))).source).toEqual(source)
+    const pending = evidenceOf({ block: null }, { source })
+    expect(await pending.read()).toEqual({ ...without('not_mined'), source })
   })
 
   it('createEvidence reads a block at once whose proofs are not stored', async () => {

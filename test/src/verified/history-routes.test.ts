@@ -206,6 +206,24 @@ describe('public evidence', () => {
     for (const hidden of [gateway.accountId, 'hello', 'first']) expect(text).not.toContain(hidden)
   })
 
+  it('evidence says where it is from as the operator set it, with a key and without one', async () => {
+    const source = { gateway: 'https://gateway.example', operator: 'Example Ltd' }
+    const named = await startGateway({ settings: { source } })
+    named.enclave.setScript(answerWhole({}))
+    const { hash } = (await (await postChat(named, CHAT_REQUEST)).json()) as { hash: string }
+    const replies = [
+      await getPath(named, `${VERIFIED_PATH}/${hash}/evidence`),
+      await fetch(`${named.url}/v1/evidence/${hash}`),
+      await getPath(gateway, `${VERIFIED_PATH}/${hashes[0]}/evidence`),
+    ]
+    const bundles = replies.map(async (reply) =>
+      parseEvidenceBundle(parseExactJson(new Uint8Array(await reply.arrayBuffer()))),
+    )
+    const sources = (await Promise.all(bundles)).map((bundle) => bundle.source)
+    expect(sources).toEqual([source, source, undefined])
+    await named.stop()
+  })
+
   it.each([
     ['00'.repeat(32), 404, 'not_found'],
     ['xyz', 422, ['path.hash']],

@@ -49,6 +49,13 @@ describe('affidavit redact', () => {
     },
   )
 
+  it('redact keeps what a bundle says of where it is from', async () => {
+    const source = { gateway: 'https://gateway.example', operator: 'Example Ltd' }
+    const named = await save('named.json', { ...bundle, source })
+    const { code, stdout } = await runCommand('redact', named, '--request', '--response')
+    expect([code, JSON.parse(stdout).source]).toEqual([0, source])
+  })
+
   it('redact warns of a part that can be guessed, because its hash is over nothing random', async () => {
     const { stderr } = await runCommand('redact', file, '--request', '--response')
     expect(stderr).toMatch(

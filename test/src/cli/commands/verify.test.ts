@@ -228,6 +228,61 @@ describe('affidavit verify, of an evidence bundle', () => {
     })
   })
 
+  it('verify shows where a bundle says it is from as a hint, and whom to ask where expectations are missing', async () => {
+    const gateway = await startScriptedEndpoint()
+    const source = {
+      gateway: gateway.origin,
+      operator: 'Example Ltd',
+      releases: `${gateway.origin}/releases.json`,
+    }
+    const path = await save('from.json', { ...bundle, source })
+    const said = `says it is from  ${gateway.origin} (“Example Ltd”; releases at ${source.releases}): a hint, not checked\n`
+    const advice = `- Ask who runs ${gateway.origin} (“Example Ltd”) for expect.json, and compare what you get with what they publish elsewhere`
+    const unsure = await runCommand('verify', path, ...trust)
+    expect(unsure.stdout).toMatch(/^CONSISTENT: /)
+    expect(unsure.stdout).toContain(said)
+    expect(unsure.stdout).toContain(advice)
+    const sure = await runCommand('verify', path, ...trust, ...pcrs, '--configuration', digest)
+    expect(sure.stdout).toMatch(/^VERIFIED: /)
+    expect(sure.stdout).toContain(said)
+    expect(sure.stdout).not.toContain('Ask who runs')
+    const changed = { ...bundle, source, boot_configuration: { ...BOOT_CONFIGURATION, more: 1 } }
+    const broken = await runCommand('verify', await save('broken-from.json', changed), ...trust)
+    expect([broken.code, broken.stdout]).toEqual([1, expect.not.stringContaining(gateway.origin)])
+    expect(gateway.requests).toEqual([])
+    await gateway.stop()
+  })
+
+  it('verify gives the same report of a bundle with a source and without it, but for the source', async () => {
+    const source = { operator: 'Example Ltd' }
+    const path = await save('named.json', { ...bundle, source })
+    for (const words of [[], [...pcrs, '--configuration', digest]]) {
+      const named = await verify(path, ...trust, ...words)
+      const plain = await verify(file, ...trust, ...words)
+      expect(plain.report.bundle.source).toBeNull()
+      expect(named).toEqual({
+        ...plain,
+        report: { ...plain.report, bundle: { ...plain.report.bundle, source } },
+      })
+    }
+  })
+
+  it.each([
+    { gateway: 'javascript:alert(1)' },
+    { gateway: 'https://gateway.example/\u001b[2J' },
+    { operator: 'Example\u001b]8;;https://gateway.example\u0007' },
+    { releases: `https://gateway.example/${'x'.repeat(10_000)}` },
+  ])(
+    'verify refuses a bundle with the hostile source %j, and shows nothing from it',
+    async (source) => {
+      const path = await save('hostile-from.json', { ...bundle, source })
+      const { code, stdout } = await runCommand('verify', path, ...trust)
+      expect([code, stdout]).toEqual([1, expect.stringMatching(/^INVALID: failed at format\./)])
+      expect(stdout).not.toContain('\u001b')
+      expect(stdout).not.toMatch(/javascript|gateway\.example/)
+    },
+  )
+
   it('verify says what was left out of a redacted bundle, which is never verified', async () => {
     const redacted = await save('redacted.json', redactBundle(bundle, { request: true }))
     const { code, report } = await verify(redacted, ...trust, ...pcrs, '--configuration', digest)

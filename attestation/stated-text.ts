@@ -1,0 +1,10 @@
+/**
+ * Whether text is one that a gateway may state on one line: 1 to `lengthMax` code points, none for
+ * control.
+ */
+export function isStatedText(text: string, lengthMax: number): boolean {
+  if (text.length === 0 || text.length > 2 * lengthMax) return false
+  return [...text].length <= lengthMax && !CONTROL.test(text)
+}
+
+const CONTROL = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/u

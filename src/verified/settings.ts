@@ -1,0 +1,47 @@
+import type { z } from 'zod'
+import {
+  type BundleSource,
+  isOperatorName,
+  isSourceUrl,
+  OPERATOR_LENGTH_MAX,
+  SOURCE_URL_LENGTH_MAX,
+} from '../../attestation/evidence/bundle-source.ts'
+import { text, url } from '../runtime/fields.ts'
+
+/** Variables of what bundles say of their source; part of src/config.ts. */
+export const SOURCE_FIELDS = {
+  /**
+   * Name of the person or company that runs this service, `Example Ltd`. Evidence bundles have it,
+   * as a hint for readers who want to know whom to ask: nothing checks it. Default: none.
+   */
+  OPERATOR_NAME: text
+    .refine(isOperatorName, {
+      error: `expected a name of 1 to ${OPERATOR_LENGTH_MAX} characters without control characters`,
+    })
+    .optional(),
+  /**
+   * URL where the operator publishes the signed list of releases,
+   * `https://example.com/releases.json`. Evidence bundles have it, as a hint as well. Default:
+   * none.
+   */
+  RELEASES_URL: url(['http', 'https'])
+    .refine(isSourceUrl, {
+      error: `expected an ASCII URL of at most ${SOURCE_URL_LENGTH_MAX} characters without user and password`,
+    })
+    .optional(),
+}
+
+type SourceSettings = z.output<z.ZodObject<typeof SOURCE_FIELDS>>
+
+/** What bundles say of their source; null where the operator said nothing. */
+export function sourceOf(
+  { OPERATOR_NAME: operator, RELEASES_URL: releases }: SourceSettings,
+  gateway: string | null,
+): BundleSource | null {
+  const source = {
+    ...(gateway === null ? {} : { gateway }),
+    ...(operator === undefined ? {} : { operator }),
+    ...(releases === undefined ? {} : { releases }),
+  }
+  return Object.keys(source).length === 0 ? null : source
+}
