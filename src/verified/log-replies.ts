@@ -36,7 +36,11 @@ export const log = z.strictObject({
   size,
   root: digest,
   head: head.nullable(),
-  attestation_sha256: digest,
+  attestation_sha256: digest
+    .nullable()
+    .describe(
+      'SHA-256 of the latest attestation document in a record; null while the log is empty',
+    ),
 })
 
 export const logList = z.strictObject({ logs: z.array(log), cursor: address.nullable() })

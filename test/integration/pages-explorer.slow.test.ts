@@ -407,6 +407,22 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/log'), () => {
     await page.context().close()
   })
 
+  it('the page /log shows a log that is empty, and the others when one cannot be read', async () => {
+    const { page } = await openPage(`${service.url}/docs`)
+    const empty = `0x${'e'.repeat(40)}`
+    await alterAnswers(page, /\/v1\/log\?/, (answer) => {
+      const [log] = answer.logs
+      const fresh = { ...log, notary: empty, size: 0, head: null, attestation_sha256: null }
+      answer.logs = [fresh, { ...log, size: 'many' }, log]
+    })
+    await page.goto(`${service.url}/log`)
+    await page.getByRole('article').filter({ hasText: empty }).waitFor()
+    await page.getByRole('article').filter({ hasText: notary }).waitFor()
+    await page.getByText('One log in the list cannot be read.').waitFor()
+    expect(await page.getByRole('alert').count()).toBe(1)
+    await page.context().close()
+  })
+
   it("the page /log looks anchors up where the reader says, and takes no address but the web's", async () => {
     const { page } = await openPage(`${service.url}/log`)
     await page.getByText('Look anchors up in a block explorer').click()

@@ -1,4 +1,5 @@
 import { decodeHex, HASH_BYTES } from '../../../attestation/bytes.ts'
+import { FormatError } from '../../../attestation/errors.ts'
 import type { BootHead } from '../../../attestation/evidence/boot-statement.ts'
 import { formsOf } from '../../../attestation/json/forms.ts'
 import {
@@ -43,11 +44,17 @@ export function domainOf({ chain_id: chainId, contract }: Log): LogDomain {
   return { chainId, contract }
 }
 
-/** All logs, up to `LOGS_MAX`; `isWhole`: there are no more. */
-export async function readLogs(
-  signal: AbortSignal,
-): Promise<{ readonly logs: readonly Log[]; readonly isWhole: boolean }> {
+/**
+ * All logs, up to `LOGS_MAX`; `isWhole`: there are no more. `faults`: why others in the list cannot
+ * be read.
+ */
+export async function readLogs(signal: AbortSignal): Promise<{
+  readonly logs: readonly Log[]
+  readonly faults: readonly FormatError[]
+  readonly isWhole: boolean
+}> {
   const logs: Log[] = []
+  const faults: FormatError[] = []
   let cursor: string | null = null
   // Of empty pages, too, there may be any number.
   let asked = 0
@@ -57,11 +64,17 @@ export async function readLogs(
       await askEvidence(`/v1/log?limit=${LOGS_ASKED}${after}`, { signal }),
       'it',
     )
-    logs.push(...arrayOf(json.logs, 'logs', { min: 0, max: LOGS_ASKED }).map(parseLog))
+    for (const one of arrayOf(json.logs, 'logs', { min: 0, max: LOGS_ASKED }))
+      try {
+        logs.push(parseLog(one))
+      } catch (fault) {
+        if (!(fault instanceof FormatError)) throw fault
+        faults.push(fault)
+      }
     cursor = json.cursor === null ? null : addressOf(json.cursor, 'cursor')
     asked += 1
   } while (cursor !== null && asked < LOGS_MAX / LOGS_ASKED)
-  return { logs, isWhole: cursor === null }
+  return { logs, faults, isWhole: cursor === null }
 }
 
 /** Logs that a page shows at most. */
@@ -232,7 +245,10 @@ function parseLog(json: Json): Log {
     size: countOf(log.size, 'size'),
     root: hexOf(log.root, 'root', HASH_BYTES),
     head: log.head === null || log.head === undefined ? null : parseHead(log.head),
-    attestation_sha256: hexOf(log.attestation_sha256, 'attestation_sha256', HASH_BYTES),
+    attestation_sha256:
+      log.attestation_sha256 === null
+        ? null
+        : hexOf(log.attestation_sha256, 'attestation_sha256', HASH_BYTES),
   }
 }
 

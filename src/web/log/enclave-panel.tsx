@@ -27,9 +27,15 @@ export function EnclavePanel({
       {enclave === null ? (
         <p>
           <State tone="open">not in use</State> The enclave of this log has ended, and its key was
-          lost with it, so the log cannot grow. The enclave's last document is in the evidence of
-          each record (SHA-256 <Hex value={log.attestation_sha256} />
-          ).
+          lost with it, so the log cannot grow.
+          {log.attestation_sha256 !== null && (
+            <>
+              {' '}
+              The enclave's last document is in the evidence of each record (SHA-256{' '}
+              <Hex value={log.attestation_sha256} />
+              ).
+            </>
+          )}
         </p>
       ) : (
         <>

@@ -20,6 +20,7 @@ const seenHeads = createSeenHeads(openStorage())
 
 type Overview = {
   readonly logs: readonly Log[]
+  readonly faults: readonly Error[]
   readonly isWhole: boolean
   readonly enclaves: ReadonlyMap<string, ServedEnclave['status']>
   /** Logs that this browser has seen here, and that the gateway says it does not have. */
@@ -27,7 +28,10 @@ type Overview = {
 }
 
 async function readOverview(signal: AbortSignal): Promise<Overview> {
-  const [{ logs, isWhole }, enclaves] = await Promise.all([readLogs(signal), readEnclaves(signal)])
+  const [{ logs, faults, isWhole }, enclaves] = await Promise.all([
+    readLogs(signal),
+    readEnclaves(signal),
+  ])
   const listed = new Set(logs.map(({ notary }) => notary))
   const unlisted = seenHeads
     .list()
@@ -39,7 +43,7 @@ async function readOverview(signal: AbortSignal): Promise<Overview> {
     if (seen !== null && (await readLog(notary, signal)) === null) missing.push({ notary, seen })
   }
   return {
-    ...{ logs, isWhole, missing },
+    ...{ logs, faults, isWhole, missing },
     enclaves: new Map(enclaves.map(({ notary, status }) => [notary, status])),
   }
 }
@@ -59,13 +63,19 @@ export function LogsPage() {
         and its heads are anchored on a blockchain. So a later change of the log can be detected.
       </p>
       {fault !== null && <FaultNotice fault={fault} onRetry={reload} />}
+      {value?.faults.map((one, at) => (
+        <FaultNotice key={at} fault={one}>
+          One log in the list cannot be read. The other logs are below. Ask the operator of this
+          gateway.
+        </FaultNotice>
+      ))}
       {value?.missing.map(({ notary, seen }) => (
         <MissingNotice key={notary} notary={notary} seen={seen} />
       ))}
       <section class="logs" aria-label="All logs">
         {value === null ? (
           fault === null && <Busy what="Loading the logs" />
-        ) : value.logs.length === 0 ? (
+        ) : value.logs.length + value.faults.length === 0 ? (
           <p>
             There is no log yet: the first verified answer starts the first log.{' '}
             <a href="/">How to ask</a>
