@@ -303,6 +303,7 @@ export async function compose(
     anchoring,
     records,
     enclaves,
+    demoModels: local?.models ?? [],
     peerEnclaves,
     commits,
     keys,

@@ -64,6 +64,8 @@ export type Capabilities = {
   readonly anchoring: Anchoring
   readonly records: RecordsStore
   readonly enclaves: EnclavePool
+  /** Models of the demo provider; none in production. */
+  readonly demoModels: readonly string[]
   /** Those of the other gateways; null for a gateway that is alone. */
   readonly peerEnclaves: PeerEnclaves | null
   readonly commits: EnclaveCommits
@@ -120,7 +122,7 @@ export function listRoutes(config: GatewayConfig, capabilities: Capabilities): r
   const outcomes = createModelOutcomes(now)
   const verified = { enclaves, committer: commits, credentials, outcomes, now, log }
   const dispatcher = { dispatch: timed({ phase: 'node', now }, nodes.dispatcher.dispatch) }
-  const { providerModels } = config
+  const providerModels = [...config.providerModels, ...capabilities.demoModels]
   const offered = { enclaves, providerModels, startedAt: Math.floor(now() / 1000) }
   const models = createModels({
     ...offered,

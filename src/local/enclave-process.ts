@@ -3,6 +3,7 @@ import type { LogDomain } from '../../attestation/tree-head.ts'
 import type { Logger } from '../observability/logger.ts'
 import { StartFailure, settleAll } from '../runtime/starting.ts'
 import type { Home } from '../storage/data-folder.ts'
+import { DEMO_MODELS } from './demo/models.ts'
 import { startDemoProvider } from './demo-provider.ts'
 import { SoftwareNsmError } from './nsm/development-root.ts'
 import { type NsmServer, serveSoftwareNsm } from './nsm/nsm-server.ts'
@@ -28,6 +29,8 @@ export type LocalEnclaves = {
   readonly rootFile: string
   /** Where the demo provider listens. */
   readonly demoOrigin: string
+  /** Which chat models it has: the provider table has a pattern. */
+  readonly models: readonly string[]
   stop(): Promise<void>
 }
 
@@ -71,6 +74,7 @@ export async function startLocalEnclaves(
       socketPaths,
       rootFile: join(rootFolder, 'root.crt.pem'),
       demoOrigin,
+      models: DEMO_MODELS,
       stop: async () => {
         await Promise.all(enclaves.map((enclave) => enclave.stop()))
         await demo.stop()

@@ -50,7 +50,9 @@ export function createVerifiedModels({
 
   return (callerCredential) => {
     const table = providersOf(enclaves)
-    const owners = new Map(offersOf(table, [...providerModels, ...outcomes.served()]))
+    // In an order that no call changes: a client takes the first for its default.
+    const served = outcomes.served().toSorted()
+    const owners = new Map(offersOf(table, [...providerModels, ...served]))
     return [...owners]
       .filter(([model]) => isVerifiable(table, { model, callerCredential }))
       .map(([id, owner]) => describeModel({ id, owner, startedAt }))

@@ -65,6 +65,20 @@ it('the list of verified models has one of a pattern once a completion of it was
   expect(await ids()).toContain('gpt-new')
 })
 
+it('the order of the verified models does not change by calls', async () => {
+  const list = async () => {
+    const reply = await fetch(gateway.url + PATH)
+    return ((await reply.json()) as { data: { id: string }[] }).data.map(({ id }) => id)
+  }
+  for (const model of ['gpt-b', 'gpt-a']) await (await ask(model)).json()
+  const before = await list()
+  expect(before.indexOf('gpt-a')).toBeLessThan(before.indexOf('gpt-b'))
+  for (const model of ['gpt-b', 'gpt-a', 'demo/echo']) {
+    await (await ask(model)).json()
+    expect(await list()).toEqual(before)
+  }
+})
+
 it('the list of verified models lists no model that the provider said it does not have, until it does', async () => {
   const fault = { status: 404, code: 'provider_refused', message: 'no such model' } as const
   gateway.enclave.setScript(answerFault(fault))
