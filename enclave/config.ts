@@ -36,7 +36,7 @@ export type EnclaveConfig = {
   /**
    * NSM: `device` (/dev/nsm of a Nitro enclave) or `software` (proves nothing; development).
    * Default: software, since a developer's machine has no device; in production it must be set, to
-   * device, so that nobody gets it by omission.
+   * device, so that no enclave gets it by omission.
    */
   readonly nsm: 'device' | 'software'
   /**
@@ -87,7 +87,7 @@ export type Limits = {
   readonly connectTimeoutMs: number
   /**
    * FIRST_BYTE_TIMEOUT_MS: from the request to the first data of the answer (white space and
-   * comments are none). Default 600000 (10 min): reasoning models think that long before a
+   * comments do not count). Default 600000 (10 min): reasoning models think that long before a
    * non-streamed answer, and the common SDKs themselves give up after 10 min.
    */
   readonly firstByteTimeoutMs: number

@@ -70,7 +70,7 @@ const schema = z.object({
    * in the metrics (deploy/STAGING.md). Default false.
    */
   AFFIDAVIT_STAGING: flag.default(false),
-  /** Address to listen on. Default 127.0.0.1: whoever opens it to others should have decided to. */
+  /** Address to listen on. Default 127.0.0.1: another address opens it to other machines. */
   HOST: text.default('127.0.0.1'),
   /** TCP port to listen on. Default 3000; 0 takes any free one, which is printed. */
   PORT: port.default(3000),
@@ -161,13 +161,13 @@ const schema = z.object({
     form(/^[\x21-\x7e]{8,200}$/, '8 to 200 printable characters without blanks'),
   ).optional(),
   /**
-   * Whether every account may read everybody's completions, prompts and answers, with `filter=all`
-   * and by hash. Required in production, where true warns at each start. Default in development:
-   * true, as the interface has it.
+   * Whether every account may read the completions, prompts and answers of all accounts, with
+   * `filter=all` and by hash. Required in production, where true warns at each start. Default in
+   * development: true, as the interface has it.
    */
   HISTORY_ALL: flag.default(true),
   /**
-   * Whether whoever has a completion's hash gets its evidence without its content, at
+   * Whether anyone with a completion's hash gets its evidence without its content, at
    * `/v1/evidence/{hash}`, with no key: provider, models, times, outcome, hashes, place in the log.
    * Default true, for pages that show it. Who knows the hash can then try guesses of a request that
    * has no nonce.
@@ -181,8 +181,8 @@ const schema = z.object({
   CORS_ORIGINS: origins({ itemsMax: 100 }).default([]),
   /**
    * Addresses and CIDRs of the reverse proxies in front, comma-separated: `10.0.0.0/8, ::1`. Of a
-   * call that comes from one of them, the log line has the client that its `x-forwarded-for` names
-   * last and that is no proxy of these. Default: none, since any caller can send that header.
+   * call that comes from one of them, the log line has the last client in its `x-forwarded-for` that
+   * is not one of these proxies. Default: none, since any caller can send that header.
    */
   TRUSTED_PROXIES: addressRanges({ itemsMax: 100 }).default([]),
   /**
@@ -204,7 +204,7 @@ const schema = z.object({
   KEEP_ALIVE_MS: integer({ min: 100, max: 10 * MINUTE_MS }).default(15_000),
   /**
    * Largest request body, bytes. Default 10485760 (10 MiB), as the interface has it. A larger one
-   * lets plain calls be larger: the enclave takes 10 MiB, whatever is set here (REQUEST_BYTES_MAX).
+   * lets plain calls be larger: the enclave takes 10 MiB in any case (REQUEST_BYTES_MAX).
    */
   BODY_BYTES_MAX: integer({ min: 1024, max: 64 * 1024 * 1024 }).default(10 * 1024 * 1024),
   /**
@@ -229,8 +229,8 @@ const schema = z.object({
   /**
    * How many processes serve, each a whole gateway, behind the one PORT: one uses one core. More
    * than one needs DATABASE_URL, ENCLAVE_URL and CHAIN_RPC_URL; NATS_URL too where nodes are to
-   * serve all of them. Each has METRICS_PORT, and CONTROL_SOCKET, of its own: the port counted up
-   * from the first, the path with `.0`, `.1` and so on behind it. Default 1.
+   * serve all of them. Each has its own METRICS_PORT and CONTROL_SOCKET: the port counted up from
+   * the first, the path with `.0`, `.1` and so on behind it. Default 1.
    */
   GATEWAY_PROCESSES: integer({ min: 1, max: 64 }).default(1),
   /**

@@ -47,7 +47,7 @@ const schema = z.object({
   /**
    * The local inference server, `http://host:port`, with or without `/v1`. Default: the first of
    * vLLM, SGLang, llama.cpp, Ollama and LM Studio that answers on its usual port of this machine;
-   * servers of images have none, so there it has to be given.
+   * servers of images have no usual port, so set it for them.
    */
   BACKEND_URL: url(['http', 'https']).optional(),
   /** Key that the backend asks for. Default: none. */

@@ -30,8 +30,8 @@ export const BUS_FIELDS = {
     '1 to 64 letters, digits, dashes and underscores',
   ).default('affidavit'),
   /**
-   * Whether nobody but the gateways reaches the NATS servers: then production takes them without
-   * TLS and login. Plain calls pass over them, prompts among it. Default: false.
+   * Whether only the gateways reach the NATS servers: then production takes them without TLS and
+   * login. Plain calls pass over them, with their prompts. Default: false.
    */
   NATS_CLOSED_NETWORK: flag.default(false),
 }

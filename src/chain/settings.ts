@@ -29,8 +29,8 @@ export const CHAIN_FIELDS = {
   CONTRACT_ADDRESS: form(/^0x[0-9a-fA-F]{40}$/, '0x and 40 hex digits').optional(),
   /**
    * Chain id that CHAIN_RPC_URL must have, so that a wrong endpoint is found before anything is
-   * signed for it. Default: whatever the endpoint says; with it, the gateway also starts while the
-   * endpoint cannot be reached.
+   * signed for it. Default: the id that the endpoint says; with it, the gateway also starts while
+   * the endpoint cannot be reached.
    */
   CHAIN_ID: integer({ min: 1, max: 999_999_999_999_999 }).optional(),
   /**

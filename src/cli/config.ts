@@ -16,7 +16,7 @@ const schema = z.object({
    * gateway's.
    */
   DATA_DIR: text.default('.affidavit'),
-  /** The gateway's control socket, for `enclaves`. Default: the one that DATA_DIR names. */
+  /** The gateway's control socket, for `enclaves`. Default: the socket that DATA_DIR names. */
   CONTROL_SOCKET: text.optional(),
   ...CONTENT_KEY_FIELDS,
   /**
@@ -42,8 +42,8 @@ const schema = z.object({
    */
   DEPLOYER_PRIVATE_KEY: privateKey.optional(),
   /**
-   * Key of the relayer whose rest `relayer withdraw` brings home, 0x and 64 hex digits: of one that
-   * no gateway signs with any more.
+   * Key of the relayer whose rest `relayer withdraw` brings home, 0x and 64 hex digits: a key with
+   * which gateways no longer sign.
    */
   RELAYER_PRIVATE_KEY: privateKey.optional(),
 })

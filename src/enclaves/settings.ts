@@ -22,9 +22,9 @@ export const ENCLAVE_FIELDS = {
   LOCAL_ENCLAVES: integer({ min: 1, max: 8 }).default(1),
   /**
    * Signed list of accepted releases (affidavit-releases/v1, attestation/release/README.md): an
-   * enclave that does not show the measurements of one that is accepted now is never used, one that
-   * is in use is drained. Read again when it changes, and on SIGHUP. Default: any measurements are
-   * used, with a warning in production. Needs RELEASE_KEY.
+   * enclave that does not show the measurements of a release that is accepted now is never used; if
+   * it is in use, it is drained. Read again when it changes, and on SIGHUP. Default: any
+   * measurements are used, with a warning in production. Needs RELEASE_KEY.
    */
   ENCLAVE_RELEASES_FILE: text.optional(),
   /** Public keys that may sign that list, 64 hex digits each, comma-separated: one is enough. */

@@ -410,7 +410,7 @@ function logSource({ lines }: MeasuredParts) {
     name: 'log',
     gauges: {
       log_lines_dropped_total: {
-        help: 'Log lines that nobody took in time, and no disk, since the start',
+        help: 'Log lines that no reader and no disk took in time, since the start',
       },
       log_waiting_bytes: { help: 'Bytes of log lines that wait to be written' },
     },

@@ -40,7 +40,7 @@ export function countInferences(registry: Registry): (report: CallReport, end: C
   })
   const errors = new Counter({
     name: `${METRICS_PREFIX}call_errors_total`,
-    help: "Errors that callers were told, by the API's error codes; faults of a request's form (422) have none",
+    help: "Errors that callers received, by the API's error codes; faults of a request's form (422) are without a code",
     labelNames: ['route', 'provider', 'code'] as const,
     registers,
   })

@@ -5,8 +5,8 @@ import { confidential, text, url } from '../runtime/fields.ts'
 export const traceFields = {
   /**
    * OTLP collector that traces are sent to over HTTP, `https://collector:4318`; `/v1/traces` is
-   * added. Default: nothing is traced. Calls are told to it by route, model and times; never a key,
-   * a prompt or an answer.
+   * added. Default: nothing is traced. It receives route, model and times of calls; never a key, a
+   * prompt or an answer.
    */
   OTEL_EXPORTER_OTLP_ENDPOINT: url(['http', 'https']).optional(),
   /**

@@ -51,13 +51,13 @@ export const UPSTREAM_FIELDS = {
   EMBEDDINGS_TIMEOUT_MS: integer({ min: 100, max: 60 * MINUTE_MS }).default(MINUTE_MS),
 
   /**
-   * Whom `POST /v1/tool/search` asks: searxng, brave, tavily or serpapi. Default: nobody, and it
-   * answers 503.
+   * Whom `POST /v1/tool/search` asks: searxng, brave, tavily or serpapi. Default: no service, and
+   * it answers 503.
    */
   SEARCH_PROVIDER: oneOf(SEARCH_PROVIDERS).optional(),
   /**
-   * Base address of the search provider. Default: the provider's own; SearXNG has none, and needs
-   * it: `http://searxng:8080`.
+   * Base address of the search provider. Default: the provider's own; SearXNG needs this setting:
+   * `http://searxng:8080`.
    */
   SEARCH_URL: baseUrl().optional(),
   /** Key of the search provider. All but SearXNG need one. */
@@ -82,8 +82,8 @@ export const UPSTREAM_FIELDS = {
   /** How long an image can be fetched from its address, seconds. Default 3600, as at OpenAI. */
   IMAGE_TTL_SECONDS: integer({ min: 1, max: 30 * 24 * 3600 }).default(3600),
   /**
-   * Bytes of the images that are kept in DATA_DIR/images, together; with IMAGE_STORE_S3_URL of
-   * those that this process has put there and that are not over. Default 2147483648 (2 GiB).
+   * Bytes of the images that are kept in DATA_DIR/images, together; with IMAGE_STORE_S3_URL, of the
+   * images that this process has put there and that have not expired. Default 2147483648 (2 GiB).
    */
   IMAGE_STORE_BYTES_MAX: integer({ min: 1024 * 1024, max: 2 ** 49 }).default(2 * 1024 ** 3),
   /**
@@ -105,8 +105,8 @@ export const UPSTREAM_FIELDS = {
   /**
    * Origin under which callers reach this service, `https://api.example.com`: for the addresses of
    * images, and in evidence bundles as a hint of where they are from, which nothing checks.
-   * Default: images have the one that each caller called, with http, so that it must be set behind
-   * a proxy that ends TLS; bundles have none.
+   * Default: images have the origin that each caller called, with http, so set it behind a proxy
+   * that ends TLS; bundles name no origin.
    */
   PUBLIC_URL: baseUrl()
     .refine((text) => !URL.canParse(text) || isSourceUrl(text), {

@@ -28,9 +28,6 @@ export const READ_BY_USERS: readonly string[] = [
   'docs',
 ]
 
-/** Left out for now: they are made of the settings' and the metrics' own descriptions. */
-export const LEFT_OUT: readonly string[] = ['docs/settings.md', 'docs/metrics.md']
-
 /** The end of a clause. */
 const END = String.raw`(?=\s*(?:[.,;:!?)”"]|$))`
 

@@ -67,7 +67,7 @@ Every variable of the environment that a process of Affidavit reads, as its decl
 A process that is set up wrongly does not start, and says all that is wrong.
 
 A secret may be in a file, so that it is in no environment: \`NAME_FILE\` names the file for \`NAME\`. It has one line, whose end is left out;
-both variables together are a fault, and so is a file that is missing or has more lines. One that every user of the machine may read is warned of.
+both variables together are a fault, and so is a file that is missing or has more lines. A warning names a file that every user of the machine may read.
 Each process below says for which variables there is one.
 
 This page is written by \`npm run docs\` from the declarations; a test holds it to be current.
