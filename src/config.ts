@@ -181,8 +181,8 @@ const schema = z.object({
   CORS_ORIGINS: origins({ itemsMax: 100 }).default([]),
   /**
    * Addresses and CIDRs of the reverse proxies in front, comma-separated: `10.0.0.0/8, ::1`. Of a
-   * call that comes from one of them, the log line has the last client in its `x-forwarded-for` that
-   * is not one of these proxies. Default: none, since any caller can send that header.
+   * call that comes from one of them, the log line has the last client in its `x-forwarded-for`
+   * that is not one of these proxies. Default: none, since any caller can send that header.
    */
   TRUSTED_PROXIES: addressRanges({ itemsMax: 100 }).default([]),
   /**
