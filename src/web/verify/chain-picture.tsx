@@ -5,8 +5,13 @@ import { State } from '../kit/notices.tsx'
 import { CHECK_WORDS, OPEN_ADVICE, wordsOf } from './check-words.ts'
 import { type LinkState, linkStates } from './link-states.ts'
 
-const TONES = { holds: 'good', broken: 'bad', open: 'open' } as const
-const WORDS = { holds: 'holds', broken: 'broken', open: 'not checked' } as const
+const TONES = { holds: 'good', broken: 'bad', open: 'open', void: 'open' } as const
+const WORDS = {
+  holds: 'holds',
+  broken: 'broken',
+  open: 'not checked',
+  void: 'shows nothing here',
+} as const
 
 /**
  * The chain from request to block: each link with its state, opening to its checks. `facts`: more
@@ -35,7 +40,10 @@ export function ChainPicture({
               {link.checks.length === 0 ? (
                 <p class="faint">This step has no check here.</p>
               ) : (
-                <CheckList checks={link.checks} explain={explain} />
+                <CheckList
+                  checks={link.checks}
+                  explain={link.state === 'void' ? explainVoid : explain}
+                />
               )}
             </div>
           </details>
@@ -47,7 +55,13 @@ export function ChainPicture({
 
 function aboutOf({ state, why, about }: LinkState): string {
   if (state === 'holds') return about
+  if (state === 'void') return `depends on a broken step: ${why}`
   return state === 'broken' ? `failed: ${why}` : `not checked: ${why}`
+}
+
+/** What passed is true of what was signed, and not of what is shown. */
+function explainVoid(): string {
+  return 'This is true of something else than what this page shows: an earlier step is broken.'
 }
 
 function explain({ name, outcome }: Check<string>): string {

@@ -2,20 +2,44 @@ import type { ExchangeCheckName } from '../../../attestation/compare-exchange.ts
 import type { BundleCheckName } from '../../../attestation/evidence/bundle-report.ts'
 import type { RecordCheckName } from '../../../attestation/verify-record.ts'
 
-/** The links of the chain, from what was asked to the block. */
+/**
+ * The links of the chain, from what was asked to the block. `needs`: links without which it says
+ * nothing of the question and answer that are shown.
+ */
 export const LINKS = [
-  { name: 'request', title: 'Request and answer', about: 'the question and the answer' },
-  { name: 'hash', title: 'Hash', about: 'one fingerprint of both' },
-  { name: 'signature', title: 'Signature', about: 'a key signed that fingerprint' },
-  { name: 'notary', title: 'Notary', about: 'the key was made in a genuine enclave' },
+  { name: 'request', title: 'Request and answer', about: 'the question and the answer', needs: [] },
+  { name: 'hash', title: 'Hash', about: 'one fingerprint of both', needs: ['request'] },
+  {
+    name: 'signature',
+    title: 'Signature',
+    about: 'a key signed that fingerprint',
+    needs: ['hash'],
+  },
+  { name: 'notary', title: 'Notary', about: 'the key was made in a genuine enclave', needs: [] },
   {
     name: 'code',
     title: 'Enclave code',
     about: 'the code and the settings of the enclave',
+    needs: ['notary'],
   },
-  { name: 'log', title: 'Log', about: 'the answer is an entry in the notary’s public log' },
-  { name: 'anchor', title: 'Anchor', about: 'a transaction holds that log’s state' },
-  { name: 'block', title: 'Block', about: 'the transaction is in a block of the chain' },
+  {
+    name: 'log',
+    title: 'Log',
+    about: 'the answer is an entry in the notary’s public log',
+    needs: ['signature'],
+  },
+  {
+    name: 'anchor',
+    title: 'Anchor',
+    about: 'a transaction holds that log’s state',
+    needs: ['log'],
+  },
+  {
+    name: 'block',
+    title: 'Block',
+    about: 'the transaction is in a block of the chain',
+    needs: ['anchor'],
+  },
 ] as const
 
 export type LinkName = (typeof LINKS)[number]['name']

@@ -6,21 +6,35 @@ export type LinkState = {
   readonly name: LinkName
   readonly title: string
   readonly about: string
-  readonly state: 'holds' | 'broken' | 'open'
-  /** Why it is broken or open, in a few words; empty when it holds. */
+  readonly state: 'holds' | 'broken' | 'open' | 'void'
+  /** Why it does not hold, in a few words; empty when it holds. */
   readonly why: string
   readonly checks: readonly Check<string>[]
 }
 
 /**
  * Gives every link of the chain with its checks, in the order of the chain. A link is broken when a
- * check of it failed, and open when one that it needs was not made, or when there is none.
+ * check of it failed, open when one that it needs was not made, or when there is none, and void when
+ * all of its checks passed, and a link that it needs is broken: they then say nothing of what is
+ * shown.
  */
 export function linkStates(checks: readonly Check<string>[]): readonly LinkState[] {
-  return LINKS.map((link) => {
+  const states = new Map<LinkName, LinkState>()
+  for (const { needs, ...link } of LINKS) {
     const own = checks.filter(({ name }) => linksOf(name).includes(link.name))
-    return { ...link, checks: own, ...judgeLink(own) }
-  })
+    const judged = judgeLink(own)
+    const lost = needs.flatMap((name) => states.get(name) ?? []).find(isLost)
+    const state =
+      judged.state === 'holds' && lost !== undefined
+        ? { state: 'void' as const, why: lost.state === 'void' ? lost.why : lost.title }
+        : judged
+    states.set(link.name, { ...link, checks: own, ...state })
+  }
+  return [...states.values()]
+}
+
+function isLost({ state }: LinkState): boolean {
+  return state === 'broken' || state === 'void'
 }
 
 /** A check that has no words is shown where nobody overlooks it. */

@@ -29,10 +29,33 @@ describe('the chain', () => {
         NAMES.map((name) => ({ name, outcome: name === failed ? 'failed' : 'passed', detail: '' })),
       )
       const { link, also = link } = wordsOf(failed) ?? {}
-      expect(links.filter(({ state }) => state !== 'holds').map(({ name }) => name)).toEqual([
+      expect(links.filter(({ state }) => state === 'broken').map(({ name }) => name)).toEqual([
         ...new Set([link, also]),
       ])
     }
+  })
+
+  it('a link that rests on a broken one does not hold, and a link beside it does', () => {
+    const statesOf = (failed: string) =>
+      Object.fromEntries(
+        linkStates(
+          NAMES.map((name) => ({
+            name,
+            outcome: name === failed ? 'failed' : 'passed',
+            detail: '',
+          })),
+        ).map(({ name, state }) => [name, state]),
+      )
+    const after = { hash: 'void', signature: 'void', log: 'void', anchor: 'void', block: 'void' }
+    const beside = { notary: 'holds', code: 'holds' }
+    expect(statesOf('request hash')).toEqual({ request: 'broken', ...after, ...beside })
+    expect(statesOf('attestation document')).toMatchObject({
+      request: 'holds',
+      notary: 'broken',
+      code: 'void',
+      log: 'holds',
+    })
+    expect(statesOf('block header')).toMatchObject({ anchor: 'holds', block: 'broken' })
   })
 
   it('the chain is open where a check was not made, or where there is none', () => {
