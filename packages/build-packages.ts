@@ -149,7 +149,10 @@ async function readFacts(root: string, sources: readonly string[]): Promise<Buil
   const changed = status.split('\0').flatMap((line) => (line === '' ? [] : [line.slice(3)]))
   const isSame =
     changed.includes(LOCK) &&
-    isSameLock(await git('show', `HEAD:./${LOCK}`), await readText(root, LOCK))
+    isSameLock(await git('show', `HEAD:./${LOCK}`), await readText(root, LOCK), {
+      os: process.platform,
+      cpu: process.arch,
+    })
   return {
     commit,
     committedAtMs: Number(seconds) * 1000,

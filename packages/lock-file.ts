@@ -1,21 +1,39 @@
 import { z } from 'zod'
 
 const lockSchema = z.object({
-  packages: z.record(z.string(), z.looseObject({ optional: z.boolean().optional() })),
+  packages: z.record(
+    z.string(),
+    z.looseObject({
+      optional: z.boolean().optional(),
+      os: z.array(z.string()).optional(),
+      cpu: z.array(z.string()).optional(),
+    }),
+  ),
 })
 
+type Entry = z.output<typeof lockSchema>['packages'][string]
+type Platform = { readonly os: string; readonly cpu: string }
+
 /**
- * Whether two texts of package-lock.json install the same packages. npm lists, or leaves out,
- * optional packages for other platforms as its version has it; no build takes anything from those.
+ * Whether two texts of package-lock.json install the same packages on this platform. npm lists, or
+ * leaves out, optional packages for other platforms as its version has it.
  */
-export function isSameLock(one: string, other: string): boolean {
+export function isSameLock(one: string, other: string, platform: Platform): boolean {
   const [first, second] = [one, other].map((text) => packagesOf(text))
   if (first === undefined || second === undefined) return false
   return [...first.keys(), ...second.keys()].every((name) => {
     const [a, b] = [first.get(name), second.get(name)]
-    if (a === undefined || b === undefined) return (a ?? b)?.optional === true
-    return JSON.stringify(a) === JSON.stringify(b)
+    if (a !== undefined && b !== undefined) return JSON.stringify(a) === JSON.stringify(b)
+    const single = a ?? b
+    return single?.optional === true && isForOthers(single, platform)
   })
+}
+
+/** Whether npm never installs it here. */
+function isForOthers({ os, cpu }: Entry, platform: Platform): boolean {
+  const excludes = (named: readonly string[] | undefined, own: string) =>
+    named !== undefined && !named.includes(own) && !named.some((name) => name.startsWith('!'))
+  return excludes(os, platform.os) || excludes(cpu, platform.cpu)
 }
 
 function packagesOf(text: string) {

@@ -68,8 +68,11 @@ export function isSourceUrl(text: string): boolean {
 
 /** Whether text can be the name of an operator in a source. */
 export function isOperatorName(text: string): boolean {
-  return isStatedText(text, OPERATOR_LENGTH_MAX)
+  return isStatedText(text, OPERATOR_LENGTH_MAX) && !ODD_BLANKS.test(text)
 }
+
+/** Blanks that could lay out a line of their own, and letters that are not seen. */
+const ODD_BLANKS = /^\p{Zs}|\p{Zs}{2}|\p{Zs}$|\p{Default_Ignorable_Code_Point}/u
 
 /** No user before the host, which could name another host; printable ASCII behind it. */
 const SOURCE_URL = /^https?:\/\/[-.:0-9A-Z_a-z[\]]+([/?][!-~]*)?$/

@@ -26,18 +26,23 @@ export function adviseOnSource({ verdict, open, report }: BundleJudgement): stri
   const runner = runnerOf(source)
   const whom =
     runner.length === 0
-      ? `who publishes the releases at ${printable(source.releases ?? '')}`
-      : `who runs ${joinNames(runner)}`
-  return `Ask ${whom} for expect.json, and compare what you get with what they publish elsewhere: the bundle names them, and that was not checked.`
+      ? `the publisher of the releases at ${printable(source.releases ?? '')}`
+      : `${joinNames(runner)} as its source`
+  return `The bundle names ${whom}, and anyone can write that. If it is your vendor, take expect.json from where you know the vendor, and not from an address in the bundle.`
 }
 
 function runnerOf({ gateway, operator }: BundleSource): readonly string[] {
   return [
     ...(gateway === undefined ? [] : [printable(gateway)]),
-    ...(operator === undefined ? [] : [`“${printable(operator)}”`]),
+    ...(operator === undefined ? [] : [`“${printable(operator).replace(/[“”"]/g, escapeQuote)}”`]),
   ]
 }
 
 function joinNames([name = '', ...more]: readonly string[]): string {
   return more.length === 0 ? name : `${name} (${more.join('; ')})`
+}
+
+/** A name cannot end its own quotation. */
+function escapeQuote(mark: string): string {
+  return `\\u{${mark.charCodeAt(0).toString(16)}}`
 }

@@ -1,4 +1,5 @@
 import { Command, CommanderError } from 'commander'
+import { printable } from '../../attestation/report/printable.ts'
 import { ConfigurationError } from '../runtime/read-settings.ts'
 import { VERSION } from '../runtime/version.ts'
 import { addExamples } from './examples.ts'
@@ -23,7 +24,7 @@ export function createCommandLine({ name, description, commands }: Scope): Comma
   const program = new Command(name)
     .description(description)
     .version(VERSION, '--version', 'print the version')
-    .helpCommand('help [command]', 'show the help of a command')
+    .helpCommand(false)
     .showHelpAfterError('(see --help)')
     .addHelpText(
       'after',
@@ -33,8 +34,28 @@ export function createCommandLine({ name, description, commands }: Scope): Comma
     program.commandsGroup(heading)
     for (const register of group) register(program)
   }
+  registerHelp(program)
   addExamples(program)
   return program
+}
+
+/** Adds `help`, which takes all the words of a command. */
+function registerHelp(program: Command): void {
+  program
+    .command('help')
+    .description('show the help of a command')
+    .argument('[command...]', 'its words, such as: keys create')
+    .action((words: readonly string[]) => {
+      const command = words.reduce<Command>((above, word) => {
+        const below = above.commands.find((one) => one.name() === word)
+        if (below !== undefined) return below
+        throw new CliError(
+          `there is no command ${printable(words.join(' '))}: ${program.name()} help lists them`,
+          EXIT_CODES.usage,
+        )
+      }, program)
+      command.outputHelp()
+    })
 }
 
 /**

@@ -92,6 +92,7 @@ export const EXAMPLES: Readonly<Record<string, Readonly<Record<string, string>>>
   'node stats': { '': 'requests, tokens and times' },
   'node benchmark': { '--model llama3.2': 'measure, without a report to the gateway' },
   completions: { 'bash >> ~/.bashrc': '' },
+  help: { verify: 'the same as affidavit verify --help', 'keys create': '' },
 }
 
 /** Adds its examples to the help of `command` and of all below it. */

@@ -1,3 +1,6 @@
+import { JsonError } from '../../attestation/json/json-error.ts'
+import { parseExactJson } from '../../attestation/json/parse-strict.ts'
+import { isJsonObject } from '../../attestation/json/value.ts'
 import { printable } from '../../attestation/report/printable.ts'
 import { AffidavitError } from '../../client/errors.ts'
 import {
@@ -23,7 +26,7 @@ type ExpectationsFile = {
  */
 export async function openExpectations(file: string): Promise<ExpectationsFile> {
   const bytes = await readSource(file, { bytesMax: EXPECT_BYTES_MAX })
-  const { roots, ...expect } = parseObject(new TextDecoder().decode(bytes), file)
+  const { roots, ...expect } = parseObject(bytes, file)
   return { expect: expect as Expectations, roots: roots as readonly string[] | undefined }
 }
 
@@ -56,13 +59,16 @@ function readPolicy(
   }
 }
 
-function parseObject(text: string, file: string): Readonly<Record<string, unknown>> {
+function parseObject(bytes: Uint8Array, file: string): Readonly<Record<string, unknown>> {
   try {
-    const json: unknown = JSON.parse(text)
-    if (typeof json === 'object' && json !== null && !Array.isArray(json))
-      return json as Readonly<Record<string, unknown>>
-  } catch {
-    // Told below.
+    const json = parseExactJson(bytes)
+    if (isJsonObject(json)) return json
+  } catch (fault) {
+    if (!(fault instanceof JsonError)) throw fault
+    throw new CliError(
+      `expected ${printable(file)} to be a JSON object of expectations: ${fault.message}`,
+      EXIT_CODES.usage,
+    )
   }
   throw new CliError(
     `expected ${printable(file)} to be a JSON object of expectations`,

@@ -1,5 +1,5 @@
 import { existsSync } from 'node:fs'
-import { rm, writeFile } from 'node:fs/promises'
+import { open as openFile, rm, writeFile } from 'node:fs/promises'
 import path from 'node:path'
 import { parentPort, workerData } from 'node:worker_threads'
 import { PGlite } from '@electric-sql/pglite'
@@ -27,12 +27,22 @@ async function open(dataDir: string): Promise<PGlite> {
   const unfinished = `${dataDir}.unfinished`
   if (existsSync(unfinished)) await rm(dataDir, { recursive: true, force: true })
   if (existsSync(dataDir)) return PGlite.create({ dataDir })
-  await writeFile(unfinished, '')
-  const packed = await import('@electric-sql/pglite-prepopulatedfs').catch(() => null)
-  const template = packed === null ? {} : { loadDataDir: await packed.dataDir() }
+  await writeFile(unfinished, '', { flush: true })
+  await syncFolder(path.dirname(dataDir))
+  const packed = await import('@electric-sql/pglite-prepopulatedfs')
+    .then(({ dataDir: read }) => read())
+    .catch(() => null)
+  const template = packed === null ? {} : { loadDataDir: packed }
   const made = await PGlite.create({ dataDir, ...template })
   await rm(unfinished)
+  await syncFolder(path.dirname(dataDir))
   return made
+}
+
+/** That a file is there, or is gone, is in its folder. */
+async function syncFolder(folder: string): Promise<void> {
+  await using handle = await openFile(folder)
+  await handle.sync()
 }
 
 async function answer(message: Uint8Array): Promise<void> {

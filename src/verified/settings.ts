@@ -43,5 +43,6 @@ export function sourceOf(
     ...(operator === undefined ? {} : { operator }),
     ...(releases === undefined ? {} : { releases }),
   }
-  return Object.keys(source).length === 0 ? null : source
+  // An address by itself says nothing that the reader of a bundle could not ask its sender.
+  return operator === undefined && releases === undefined ? null : source
 }

@@ -473,12 +473,12 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('what strangers write'), () => {
     await driver.expect({ roots: demanded.roots ?? [] }, fileOf)
     expect((await driver.check(named)).verdict).toBe('consistent')
     expect(await text()).toContain(
-      `This bundle says it is from https://gateway.example (“${source.operator}”; releases at ${source.releases}): a hint, not checked. Ask who runs https://gateway.example`,
+      `This bundle says it is from https://gateway.example (“${source.operator}”; releases at ${source.releases}): a hint, not checked. The bundle names https://gateway.example`,
     )
     await driver.expect(demanded, fileOf)
     expect((await driver.check(named)).verdict).toBe('verified')
     expect(await text()).toContain(': a hint, not checked.')
-    expect(await text()).not.toContain('Ask who runs')
+    expect(await text()).not.toContain('The bundle names')
     expect(
       await page.locator('main a[href*="gateway.example"], main a[href^="javascript"]').count(),
     ).toBe(0)

@@ -13,7 +13,7 @@ export function registerVerify(program: Command): void {
       'check an evidence bundle or a record: hashes, signature, receipt, log, anchor, who holds the key',
     )
     .argument(
-      '<source>',
+      '<source...>',
       'a file, an http(s) URL, - for standard input, or the hash of a completion',
     )
     .option('--json', 'print one JSON object')
@@ -29,12 +29,9 @@ export function registerVerify(program: Command): void {
     )
   addGatewayOptions(addBundleOptions(command))
     .addHelpText('after', HELP)
-    .action(async (source: string, options: VerifyOptions) => {
-      const { verifySource } = await import('../evidence/verify-source.ts')
-      const { output, warning, exitCode } = await verifySource(source, options)
-      process.stdout.write(output)
-      if (warning !== null) process.stderr.write(`${warning}; the rest was checked\n`)
-      process.exitCode = exitCode
+    .action(async (sources: readonly string[], options: VerifyOptions) => {
+      const { verifySources } = await import('../evidence/verify-source.ts')
+      process.exitCode = await verifySources(sources, options)
     })
 }
 

@@ -45,6 +45,11 @@ export function readBundle(bytes: Uint8Array, what: string): EvidenceBundle {
   return telling(() => parseEvidenceBundle(parseExactJson(bytes)), FormatError, tell)
 }
 
+/** Says that what was fetched without a key has no content. */
+export function sayPublic({ keyHint }: { readonly keyHint?: string | null }): string {
+  return `Public evidence, without question and answer. To get these: ${keyHint ?? '--key'}.\n`
+}
+
 /** What the options say, as commander gives it. */
 export type EvidenceOptions = GatewayOptions & { readonly output?: string }
 
@@ -57,6 +62,7 @@ export async function fetchEvidence(hash: string, options: EvidenceOptions): Pro
   const { evidenceSource } = await import('../gateway-access.ts')
   const { url, key } = evidenceSource(hash, options)
   const bytes = await readSource(url, key)
+  if (key.apiKey === null) process.stderr.write(sayPublic(key))
   const bundle = readBundle(bytes, 'the answer')
   if (bundle.record.hash !== hash)
     throw new CliError('expected the evidence of this hash, got the evidence of another hash')

@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto'
 import { open } from 'node:fs/promises'
 import { join } from 'node:path'
 import { FormatError } from '../../../attestation/errors.ts'
@@ -11,6 +12,9 @@ const { membersOf, textOf } = formsOf('invalid_session_file')
 
 /** What `format` is in the first line of every session file. */
 const SESSION_FORMAT = 'affidavit-session'
+
+/** Longest name of a model that is kept, characters. */
+const MODEL_LENGTH_MAX = 200
 
 /** One call of a session. The proof of a checked one is in the file `HASH.json` beside it. */
 export type SessionCall = {
@@ -43,7 +47,8 @@ export async function createSessionFile(
   { gateway, startedAt }: { readonly gateway: string; readonly startedAt: Date },
 ): Promise<SessionFile> {
   const started = startedAt.toISOString()
-  const name = `session-${started.replace(/[-:]|\.\d+/g, '')}-${process.pid}.jsonl`
+  const time = started.replace(/[-:]|\.\d+/g, '')
+  const name = `session-${time}-${randomBytes(4).toString('hex')}.jsonl`
   const path = join(folder, name)
   const file = await open(path, 'ax', 0o600)
   let fault: unknown = null
@@ -55,10 +60,13 @@ export async function createSessionFile(
   return {
     path,
     add(call) {
-      written = written.then(() => write(call))
+      // The caller chose it: what no strict reader takes, or is long, would spoil the file.
+      const model = call.model?.toWellFormed().slice(0, MODEL_LENGTH_MAX) ?? null
+      written = written.then(() => write({ ...call, model }))
     },
     async close() {
       await written
+      await file.sync().catch(() => undefined)
       await file.close()
       if (fault !== null)
         throw new CliError(`cannot write ${path}: ${fault instanceof Error ? fault.message : ''}`)
@@ -66,22 +74,29 @@ export async function createSessionFile(
   }
 }
 
+/** The calls of a session; `isCut`: the last line was not written to its end. */
+export type Session = { readonly calls: readonly SessionCall[]; readonly isCut: boolean }
+
 /**
- * Gives the calls of a session file, or null when attacker-controlled `bytes` are none. Throws
- * CliError, which names the line, for one that is not of the form.
+ * Gives the calls of a session file, or null when attacker-controlled `bytes` are none. A last line
+ * without its end, which a crash leaves, is left out. Throws CliError, which names the line, for
+ * one that is not of the form.
  *
  * Does NOT prove anything: the proofs do, each by itself.
  */
-export function readSession(bytes: Uint8Array): readonly SessionCall[] | null {
+export function readSession(bytes: Uint8Array): Session | null {
   const end = bytes.indexOf(LINE_FEED)
   if (end < 0 || end > FIRST_LINE_BYTES_MAX) return null
   const head = parseLine(bytes.subarray(0, end))
   if (head === null || memberOf(head, 'format') !== SESSION_FORMAT) return null
   if (memberOf(head, 'version') !== 1)
     throw new CliError('expected a session file of version 1: a later affidavit wrote this one')
-  return splitLines(bytes.subarray(end + 1)).map((line, at) =>
-    readCall(line, `line ${at + 2} of the session file`),
-  )
+  const last = bytes.lastIndexOf(LINE_FEED)
+  const lines = splitLines(bytes.subarray(end + 1, last + 1))
+  return {
+    calls: lines.map((line, at) => readCall(line, `line ${at + 2} of the session file`)),
+    isCut: last < bytes.length - 1,
+  }
 }
 
 const LINE_FEED = 0x0a
@@ -115,8 +130,7 @@ const VERDICTS = ['checked', 'refused', 'error', 'left'] as const
 
 function readCall(line: Uint8Array, where: string): SessionCall {
   const json = parseLine(line)
-  if (json === null)
-    throw new CliError(`expected ${where} to be a JSON object: it was changed, or cut by a crash`)
+  if (json === null) throw new CliError(`expected ${where} to be a JSON object`)
   try {
     const call = membersOf(json, where, ['at', 'verdict', 'model', 'hash', 'detail'])
     const verdict = VERDICTS.find((known) => known === call.verdict)

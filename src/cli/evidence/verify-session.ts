@@ -1,3 +1,4 @@
+import { stat } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { conclude } from '../../../attestation/report/conclude.ts'
 import type { EvidenceJudgement } from '../../../attestation/report/judge-evidence.ts'
@@ -6,7 +7,7 @@ import { CliError, EXIT_CODES } from '../faults.ts'
 import { isUrl, readSource } from '../files.ts'
 import { printableJson } from '../printable.ts'
 import type { KeptOptions } from './kept-exchange.ts'
-import type { SessionCall } from './session.ts'
+import type { Session, SessionCall } from './session.ts'
 
 /** What `verify` prints, and its exit code. */
 export type Outcome = {
@@ -41,6 +42,8 @@ type SessionProof = {
   readonly verdict: EvidenceJudgement['verdict'] | 'missing'
   readonly headline: string
   readonly sentence: string
+  /** Which model the proof is of; null where it is not known. */
+  readonly model: string | null
 }
 
 /**
@@ -48,7 +51,7 @@ type SessionProof = {
  * session's verdict is that of its worst proof, or `missing`. Rejects with CliError.
  */
 export async function verifySession(
-  calls: readonly SessionCall[],
+  { calls, isCut }: Session,
   given: {
     readonly source: string
     readonly options: SessionOptions
@@ -82,7 +85,7 @@ export async function verifySession(
   const isOk = !isMissing && isEnough(verdict, options)
   const print = options.json ? sessionJson : sessionText
   return {
-    output: print({ proofs, calls, isOk, verdict: verdict ?? 'missing' }),
+    output: print({ proofs, calls, isCut, isOk, verdict: verdict ?? 'missing' }),
     warning,
     exitCode: isMissing
       ? EXIT_CODES.unavailable
@@ -105,15 +108,22 @@ async function verifyProof(
     verdict: 'invalid' as const,
     headline,
     sentence: 'Do not rely on this: the file is not the proof that the session names.',
+    model: null,
     warning: null,
   })
   try {
+    const isFile = await stat(path).then(
+      (found) => found.isFile() || found.isDirectory(),
+      () => true,
+    )
+    if (!isFile) throw new CliError(`${printable(path)} is not a file`, EXIT_CODES.unavailable)
     const { judged, warning } = await judgeFile(await readSource(path))
     const { verdict, headline, sentence } = conclude(judged)
     const hash = hashIn(judged)
     if (verdict !== 'invalid' && hash !== call.hash)
       return asInvalid(`INVALID: the file is the proof of another call, ${printable(hash ?? '-')}.`)
-    return { call, verdict, headline, sentence, warning }
+    const model = judged.kind === 'bundle' ? (judged.report.facts?.model.requested ?? null) : null
+    return { call, verdict, headline, sentence, model, warning }
   } catch (fault) {
     if (!(fault instanceof CliError)) throw fault
     if (fault.exitCode !== EXIT_CODES.unavailable) return asInvalid(`INVALID: ${fault.message}`)
@@ -123,6 +133,7 @@ async function verifyProof(
       verdict: 'missing',
       headline: `MISSING: ${fault.message}`,
       sentence,
+      model: null,
       warning: null,
     }
   }
@@ -137,36 +148,41 @@ function hashIn(judged: EvidenceJudgement): string | null {
 type SessionReport = {
   readonly proofs: readonly SessionProof[]
   readonly calls: readonly SessionCall[]
+  readonly isCut: boolean
   readonly isOk: boolean
   readonly verdict: SessionProof['verdict']
 }
 
-function sessionText({ proofs, calls, verdict }: SessionReport): string {
+function sessionText({ proofs, calls, isCut, verdict }: SessionReport): string {
   const of = proofs.filter((proof) => proof.verdict === verdict).length
   const others = calls.filter(({ hash }) => hash === null)
   const refused = others.filter((call) => call.verdict === 'refused').length
   return [
     `${verdict.toUpperCase()}: ${of} of ${proofs.length} proofs of this session.`,
     '',
-    ...proofs.flatMap(({ call, headline, sentence }) => [
-      `${call.hash}  ${printable(call.at)}  ${printable(call.model ?? '-')}`,
+    ...proofs.flatMap(({ call, headline, sentence, model }) => [
+      [call.hash, ...(model === null ? [] : [printable(model)])].join('  '),
       `  ${headline}`,
       `  ${sentence}`,
     ]),
     '',
     `Calls without a proof: ${others.length}, of which the proxy refused ${refused}.`,
-    'Time and model of each call are what the session file says; verify HASH.json shows what the proof says.',
+    ...(isCut ? ['The last line of the session file is not complete, and was left out.'] : []),
+    'The list of calls is not signed: a call that was left out of it is not shown.',
     '',
   ].join('\n')
 }
 
-function sessionJson({ proofs, calls, isOk, verdict }: SessionReport): string {
-  const session = proofs.map(({ call, verdict, headline, sentence }) => ({
-    ...call,
+function sessionJson({ proofs, calls, isCut, isOk, verdict }: SessionReport): string {
+  const session = proofs.map(({ call, verdict, headline, sentence, model }) => ({
+    hash: call.hash,
     verdict,
     conclusion: headline,
     sentence,
+    model,
+    // What the file says, which nothing signs.
+    listed: { at: call.at, model: call.model },
   }))
   const refused = calls.filter((call) => call.verdict === 'refused')
-  return `${printableJson({ ok: isOk, verdict, session, refused })}\n`
+  return `${printableJson({ ok: isOk, verdict, isCut, session, refused })}\n`
 }

@@ -1,6 +1,7 @@
 import type { EvidenceBundle } from '../../../attestation/evidence/bundle.ts'
 import type { ChainFacts } from '../../../attestation/evidence/policy.ts'
 import { type ExpectedEvidence, judgeEvidence } from '../../../attestation/report/judge-evidence.ts'
+import { printable } from '../../../attestation/report/printable.ts'
 import {
   type Evidence,
   EvidenceError,
@@ -15,7 +16,7 @@ import { isUrl, readSource, type SourceOptions } from '../files.ts'
 import { type BundleOptions, type GatewayOptions, hashOf, isHash } from '../options.ts'
 import { type KeptOptions, openKeptFiles } from './kept-exchange.ts'
 import { printJson, printText } from './print-judgement.ts'
-import { readBundle, sayEvidenceFault, tellingEvidence } from './read-evidence.ts'
+import { readBundle, sayEvidenceFault, sayPublic, tellingEvidence } from './read-evidence.ts'
 import { readSession } from './session.ts'
 import { isEnough, type Judged, type Outcome, verifySession } from './verify-session.ts'
 
@@ -23,6 +24,34 @@ import { isEnough, type Judged, type Outcome, verifySession } from './verify-ses
 export type VerifyOptions = BundleOptions &
   GatewayOptions &
   KeptOptions & { readonly json?: boolean }
+
+/**
+ * Checks each source, and prints what it came to; of several, behind its name. Gives the exit code:
+ * of several, that of the worst. Throws CliError for what is no evidence, of several after the
+ * others.
+ */
+export async function verifySources(
+  sources: readonly string[],
+  options: VerifyOptions,
+): Promise<number> {
+  const isOne = sources.length === 1
+  if (!isOne && (options.request !== undefined || options.answer !== undefined))
+    throw new CliError('expected one source with --request and --answer', EXIT_CODES.usage)
+  const codes: number[] = []
+  for (const source of sources)
+    try {
+      const { output, warning, exitCode } = await verifySource(source, options)
+      process.stdout.write(isOne ? output : `${printable(source)}\n${output}\n`)
+      if (warning !== null) process.stderr.write(`${warning}; the rest was checked\n`)
+      codes.push(exitCode)
+    } catch (fault) {
+      if (isOne || !(fault instanceof CliError)) throw fault
+      process.stderr.write(`${printable(source)}: ${fault.message}\n`)
+      codes.push(fault.exitCode)
+    }
+  const { failed, usage, unavailable, done } = EXIT_CODES
+  return [failed, usage, unavailable].find((code) => codes.includes(code)) ?? done
+}
 
 /** Checks what a source has, as the options say. Throws CliError for what is no evidence. */
 export async function verifySource(source: string, options: VerifyOptions): Promise<Outcome> {
@@ -39,6 +68,7 @@ export async function verifySource(source: string, options: VerifyOptions): Prom
   const kept = await openKeptFiles(source, options)
   const bytes = await readSource(place, key)
   if (hash !== null) checkAskedFor(hash, readBundle(bytes, "the gateway's answer"))
+  if (hash !== null && key.apiKey === null) process.stderr.write(sayPublic(key))
   const session = hash === null ? readSession(bytes) : null
   if (session !== null) {
     const verifier = openVerifier({ isOfOne: false })

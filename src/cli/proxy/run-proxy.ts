@@ -33,7 +33,7 @@ export async function runProxy(options: ProxyCommandOptions): Promise<void> {
     if (save !== undefined) await writeFileWhole(fileOf(proof), proof.save())
   })
   const completing = createCompleting(affidavit, fileOf)
-  const session = save === undefined ? null : await createSession(save, options.url)
+  let session: SessionFile | null = null
   const counts: Record<ProxiedCall['verdict'], number> = {
     checked: 0,
     refused: 0,
@@ -54,6 +54,7 @@ export async function runProxy(options: ProxyCommandOptions): Promise<void> {
   }).catch((fault: unknown) => {
     throw new CliError(`cannot serve on port ${options.port}: ${(fault as Error).message}`)
   })
+  if (save !== undefined) session = await createSession(save, options.url)
   const notaries = affidavit.notaries.map(({ notary }) => notary)
   process.stdout.write(
     `Checked answers at ${proxy.baseURL}, from ${options.url}\n` +
@@ -65,7 +66,6 @@ export async function runProxy(options: ProxyCommandOptions): Promise<void> {
   await stopped()
   await proxy.close()
   const incomplete = await completing.close()
-  await session?.close()
   if (incomplete > 0)
     process.stdout.write(
       `${incomplete} proofs have no evidence bundle yet. Add it later: affidavit complete ${save}/*.json --url ${options.url}\n`,
@@ -73,6 +73,7 @@ export async function runProxy(options: ProxyCommandOptions): Promise<void> {
   process.stdout.write(
     `${counts.checked} checked, ${counts.refused} refused, ${counts.error} errors, ${counts.left} left\n`,
   )
+  await session?.close()
 }
 
 function createSession(folder: string, gateway: string): Promise<SessionFile> {

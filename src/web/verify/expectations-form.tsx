@@ -1,8 +1,8 @@
 import { useId, useState } from 'preact/hooks'
 import { FaultNotice } from '../kit/notices.tsx'
-import { bytesOf, FILE_BYTES_MAX } from './bytes-of.ts'
+import { bytesOf } from './bytes-of.ts'
 import { ExpectationFault } from './expectation-fault.ts'
-import { fillExpectations, readExpectedFile } from './expected-files.ts'
+import { EXPECTED_FILE_BYTES_MAX, fillExpectations, readExpectedFile } from './expected-files.ts'
 import { FilesField, TextField, Tick } from './fields.tsx'
 import { type FormExpectations, NO_EXPECTATIONS } from './job.ts'
 
@@ -144,7 +144,7 @@ function FillFromFile({ onFill }: { readonly onFill: (part: Partial<FormExpectat
     const [file] = given
     if (file === undefined) return
     try {
-      const bytes = await bytesOf(file, FILE_BYTES_MAX, 'The file')
+      const bytes = await bytesOf(file, EXPECTED_FILE_BYTES_MAX, 'The file')
       onFill(fillExpectations(readExpectedFile('The file', bytes)))
     } catch (thrown) {
       setFault(thrown)

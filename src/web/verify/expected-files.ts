@@ -21,7 +21,7 @@ export type ExpectedFile = { readonly name: string } & (
 )
 
 /** Largest file that is read, bytes: releases may be as large. */
-export const EXPECTED_FILE_BYTES_MAX = 4 * 1024 * 1024
+export const EXPECTED_FILE_BYTES_MAX = 8 * 1024 * 1024
 
 /** What each kind is called. */
 export const KIND_WORDS: Readonly<Record<ExpectedFile['kind'], string>> = {
@@ -117,6 +117,8 @@ export function fillExpectations(file: ExpectedFile): Filled {
 
 function fieldsOf(value: JsonObject, name: string): Filled {
   const configurations = listOf(value.configurations)
+  const roots = listOf(value.roots)
+  const isFingerprint = (one: Json) => typeof one === 'string' && /^[0-9a-f]{64}$/i.test(one)
   const isDigest = (one: Json) => typeof one === 'string' && !one.trimStart().startsWith('{')
   const fileOf = (what: string) => (one: Json, at: number) =>
     new File([typeof one === 'string' ? one : JSON.stringify(one)], `${what} ${at + 1} of ${name}`)
@@ -129,8 +131,8 @@ function fieldsOf(value: JsonObject, name: string): Filled {
       .join('\n\n'),
     configurations: textsOf(configurations.filter(isDigest)).join('\n'),
     configurationFiles: configurations.filter((one) => !isDigest(one)).map(fileOf('configuration')),
-    roots: [],
-    rootText: textsOf(value.roots).join('\n'),
+    roots: roots.filter((one) => !isFingerprint(one)).map(fileOf('roots')),
+    rootText: textsOf(roots.filter(isFingerprint)).join('\n'),
   }
 }
 
@@ -154,16 +156,29 @@ function read(bytes: Uint8Array): {
   }
 }
 
-/** `{"PCR0": "…"}`, or what builders of images print: the same in `Measurements`. */
+/**
+ * Registers by name, `PCR0`, of `{"PCR0": "…"}`, `{"0": "…"}`, or what builders of images print:
+ * the same in `Measurements`. Null for an object without any. One that is left out would not be
+ * demanded, so what looks like a register and is none is refused.
+ */
 function registersOf(json: JsonObject): JsonObject | null {
   const inner = memberOf(json, 'Measurements')
-  const registers = Object.entries(isJsonObject(inner) ? inner : json).filter(([name]) =>
-    REGISTER.test(name),
-  )
-  return registers.length === 0 ? null : Object.fromEntries(registers)
+  const registers = new Map<string, Json>()
+  for (const [name, value] of Object.entries(isJsonObject(inner) ? inner : json)) {
+    const [, index] = REGISTER.exec(name) ?? []
+    if (index === undefined && !LIKE_REGISTER.test(name)) continue
+    if (index === undefined || registers.has(`PCR${index}`))
+      throw unfit(
+        `The measurements have a register “${name}” that does not exist, or is there twice.`,
+      )
+    registers.set(`PCR${index}`, value)
+  }
+  return registers.size === 0 ? null : Object.fromEntries(registers)
 }
 
-const REGISTER = /^PCR\d{1,2}$/i
+/** As the client reads them. */
+const REGISTER = /^(?:PCR)?([0-9]|[12][0-9]|3[01])$/
+const LIKE_REGISTER = /^(?:pcr)?\d+$/i
 
 /** One register to a line. One that is no text would be left out, and then not be demanded. */
 function writeSet(set: Json, file: string): string {

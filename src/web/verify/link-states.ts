@@ -14,9 +14,9 @@ export type LinkState = {
 
 /**
  * Gives every link of the chain with its checks, in the order of the chain. A link is broken when a
- * check of it failed, open when one that it needs was not made, or when there is none, and void when
- * all of its checks passed, and a link that it needs is broken: they then say nothing of what is
- * shown.
+ * check of it failed, open when one that it needs was not made, or when there is none. It is void
+ * when all of its checks passed, and a link that it needs is broken: they then say nothing of what
+ * is shown.
  */
 export function linkStates(checks: readonly Check<string>[]): readonly LinkState[] {
   const states = new Map<LinkName, LinkState>()

@@ -36,8 +36,8 @@ export async function readExpectations(given: Expectations): Promise<ReadExpecta
   const { entries, lines } = await readReleases(given.releases, trust)
   const sets = readMeasurements(given.measurements)
   const roots = await readRoots(given)
-  const said = [entries !== null, sets !== null, given.anyMeasurement].filter(Boolean).length
-  if (said > 1)
+  const isCodeSaid = entries !== null || sets !== null
+  if (isCodeSaid && given.anyMeasurement)
     throw new ExpectationFault(
       'You gave more than one expectation for the code.',
       'Keep only one: releases, measurements, or “any code”.',
@@ -49,7 +49,11 @@ export async function readExpectations(given: Expectations): Promise<ReadExpecta
     ...(roots === null ? {} : { roots }),
   }
   const isAttestationDemanded =
-    said > 0 || given.allowDebug || roots !== null || given.revocationLists.length > 0
+    isCodeSaid ||
+    given.anyMeasurement ||
+    given.allowDebug ||
+    roots !== null ||
+    given.revocationLists.length > 0
   return {
     trust,
     releases: lines,

@@ -6,6 +6,7 @@ import {
   parseEvidenceBundle,
   redactBundle,
 } from '../../../attestation/evidence/bundle.ts'
+import { isOperatorName } from '../../../attestation/evidence/bundle-source.ts'
 import { verifyBundle } from '../../../attestation/evidence/verify-bundle.ts'
 import type { Json, JsonObject } from '../../../attestation/json/value.ts'
 import { createAttestationVerifier } from '../../../attestation/nitro/verify-attestation.ts'
@@ -187,11 +188,26 @@ describe('what is said of a source', () => {
   })
 
   it.each([
-    [SOURCE, 'Ask who runs https://gateway.example (“Example Ltd”) for expect.json, and compare'],
-    [{ operator: 'Example Ltd' }, 'Ask who runs “Example Ltd” for expect.json'],
-    [{ releases: 'https://e.example/l' }, 'Ask who publishes the releases at https://e.example/l'],
+    [
+      SOURCE,
+      'The bundle names https://gateway.example (“Example Ltd”) as its source, and anyone can write',
+    ],
+    [{ operator: 'Example Ltd' }, 'The bundle names “Example Ltd” as its source'],
+    [
+      { releases: 'https://e.example/l' },
+      'The bundle names the publisher of the releases at https://e.example/l',
+    ],
   ])('a reader without expectations is told whom to ask by the source %j', async (source, said) => {
     expect(adviseOnSource(await judgedWith(source))).toContain(said)
+  })
+
+  it('the name of an operator cannot end its quotation, and lays out no line', () => {
+    expect(saySource({ operator: 'A”; checked (“B"' })).toBe(
+      '“A\\u{201d}; checked (\\u{201c}B\\u{22}”',
+    )
+    for (const name of [' ', 'A  B', ' A', 'A\u00a0', 'A\u3164', '\u115fA'])
+      expect([name, isOperatorName(name)]).toEqual([name, false])
+    expect(isOperatorName('Größe & Söhne GmbH')).toBe(true)
   })
 
   it('the reader is told to ask no one where no expectation is missing, or the bundle has no source', async () => {

@@ -50,6 +50,12 @@ describe('the commands', () => {
     const [one, other] = [await runCommand('help', 'verify'), await runCommand('verify', '--help')]
     expect(one).toEqual(other)
     expect(one.code).toBe(0)
+    expect((await runCommand('help', 'keys', 'create')).stdout).toContain('affidavit keys create')
+    const unknown = await runCommand('help', 'keys', 'make')
+    expect([unknown.code, unknown.stderr]).toEqual([
+      2,
+      expect.stringContaining('there is no command keys make'),
+    ])
     expect(one.stdout).toMatch(/\nExamples:\n( {2}affidavit verify .*\n)+$/)
   })
 

@@ -75,7 +75,7 @@ describe('affidavit evidence', () => {
     const { code, stderr } = await runCommand('evidence', hash, '--url', url)
     expect([code, stderr]).toEqual([
       0,
-      expect.stringMatching(/^The gateway says that the transaction was in no block .*\.\n$/),
+      expect.stringMatching(/\nThe gateway says that the transaction was in no block .*\.\n$/),
     ])
   })
 

@@ -237,7 +237,7 @@ describe('affidavit verify, of an evidence bundle', () => {
     }
     const path = await save('from.json', { ...bundle, source })
     const said = `says it is from  ${gateway.origin} (“Example Ltd”; releases at ${source.releases}): a hint, not checked\n`
-    const advice = `- Ask who runs ${gateway.origin} (“Example Ltd”) for expect.json, and compare what you get with what they publish elsewhere`
+    const advice = `- The bundle names ${gateway.origin} (“Example Ltd”) as its source, and anyone can write that. If it is your vendor, take expect.json from where you know the vendor`
     const unsure = await runCommand('verify', path, ...trust)
     expect(unsure.stdout).toMatch(/^CONSISTENT: /)
     expect(unsure.stdout).toContain(said)
@@ -245,7 +245,7 @@ describe('affidavit verify, of an evidence bundle', () => {
     const sure = await runCommand('verify', path, ...trust, ...pcrs, '--configuration', digest)
     expect(sure.stdout).toMatch(/^VERIFIED: /)
     expect(sure.stdout).toContain(said)
-    expect(sure.stdout).not.toContain('Ask who runs')
+    expect(sure.stdout).not.toContain('The bundle names')
     const changed = { ...bundle, source, boot_configuration: { ...BOOT_CONFIGURATION, more: 1 } }
     const broken = await runCommand('verify', await save('broken-from.json', changed), ...trust)
     expect([broken.code, broken.stdout]).toEqual([1, expect.not.stringContaining(gateway.origin)])
@@ -330,6 +330,18 @@ describe('affidavit verify HASH, of a gateway that lies', () => {
       digest,
       ...words,
     )
+
+  it('verify of several sources checks each, and exits as the worst of them does', async () => {
+    const good = await save('one of several.json', bundle)
+    const bad = await save('other of several.json', { ...bundle, version: 9 })
+    const nothing = join(folder, 'no such file')
+    const both = await runCommand('verify', good, nothing, ...trust)
+    expect(both.stdout).toMatch(/one of several\.json\nCONSISTENT: /)
+    expect([both.code, both.stderr]).toEqual([3, expect.stringContaining('no such file')])
+    expect((await runCommand('verify', nothing, bad, good, ...trust)).code).toBe(1)
+    expect((await runCommand('verify', good, good, ...trust)).code).toBe(0)
+    expect((await runCommand('verify', good, good, '--request', good)).code).toBe(2)
+  })
 
   it.each([
     ['text', 'hello', 'the input is not JSON: expected a value, at offset 0'],

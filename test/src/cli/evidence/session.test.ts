@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process'
 import { copyFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -102,10 +103,10 @@ describe('a session of the proxy', () => {
   })
 
   it.each([
-    ['a line that was cut', '{"at":"2026', 'line 5 of the session file to be a JSON object'],
+    ['a line that was cut', '{"at":"2026\n', 'line 5 of the session file to be a JSON object'],
     [
       'a member that nothing says',
-      '{"at":"","more":1}',
+      '{"at":"","more":1}\n',
       'line 5 of the session file to be an object',
     ],
   ])('a session with %s is refused, and the line is named', async (_, line, words) => {
@@ -113,6 +114,44 @@ describe('a session of the proxy', () => {
     const { code, stderr } = await verify()
     expect(stderr).toContain(words)
     expect(code).toBe(1)
+  })
+
+  it('a last line that a crash cut is left out, and the rest is checked', async () => {
+    writeFileSync(path, `${readFileSync(path, 'utf8')}{"at":"2026`)
+    const { code, stdout } = await verify()
+    expect(stdout).toMatch(/^VERIFIED: 2 of 2 proofs/)
+    expect(stdout).toContain('The last line of the session file is not complete')
+    expect(code).toBe(0)
+  })
+
+  it('a model that no strict reader takes does not spoil the file, and is not what is printed', async () => {
+    const session = await createSessionFile(folder, { gateway: 'x', startedAt: new Date(1) })
+    const [hash = ''] = proofs.keys()
+    const call = { at: 'then', detail: null }
+    session.add({ ...call, model: '\ud800'.repeat(300), verdict: 'error', hash: null })
+    session.add({ ...call, model: 'another', verdict: 'checked', hash })
+    await session.close()
+    const read = readSession(readFileSync(session.path))
+    expect(read?.calls[0]?.model).toBe('\ufffd'.repeat(200))
+    const { code, stdout } = await runCli([
+      'verify',
+      session.path,
+      path,
+      '--expect',
+      service.expectFile,
+    ])
+    expect(stdout).toContain(`${hash}  demo/echo\n`)
+    expect(stdout).not.toContain('another')
+    expect([code, stdout.match(/VERIFIED: \d of/g)]).toEqual([
+      0,
+      ['VERIFIED: 1 of', 'VERIFIED: 2 of'],
+    ])
+  })
+
+  it('a proof that is no file is not waited for', async () => {
+    rmSync(fileOf(1))
+    execFileSync('mkfifo', [fileOf(1)])
+    expect((await verify()).code).toBe(3)
   })
 
   it('a session of a later version is refused', async () => {

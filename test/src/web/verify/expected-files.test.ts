@@ -120,6 +120,20 @@ describe('the fields of a form', () => {
       expect(() => fill(other)).toThrow(ExpectationFault)
   })
 
+  it('a register is demanded under its name and under its number, and what is none is refused', () => {
+    const configurations = ['ef'.repeat(32)]
+    expect(fill({ measurements: { PCR0: one, 2: other }, configurations }).measurements).toBe(
+      `PCR2=${other}\nPCR0=${one}`,
+    )
+    expect(fill({ 0: one, PCR8: other }).measurements).toBe(`PCR0=${one}\nPCR8=${other}`)
+    for (const wrong of [
+      { PCR0: one, pcr1: other },
+      { PCR0: one, PCR32: other },
+      { PCR0: one, 0: one },
+    ])
+      expect(() => fill(wrong)).toThrow(/register/)
+  })
+
   it.each([
     [{ measurements: [] }],
     [{ measurements: ['PCR0'] }],
