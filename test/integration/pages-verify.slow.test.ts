@@ -473,7 +473,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('what strangers write'), () => {
     await driver.expect({ roots: demanded.roots ?? [] }, fileOf)
     expect((await driver.check(named)).verdict).toBe('consistent')
     expect(await text()).toContain(
-      `This bundle says it is from https://gateway.example (“${source.operator}”; releases at ${source.releases}): a hint, not checked. The bundle names https://gateway.example`,
+      `This bundle says it is from https://gateway.example (“${source.operator.replaceAll('"', '\\u{22}')}”; releases at ${source.releases}): a hint, not checked. The bundle names https://gateway.example`,
     )
     await driver.expect(demanded, fileOf)
     expect((await driver.check(named)).verdict).toBe('verified')
