@@ -102,8 +102,10 @@ describe('the front door', () => {
     const hash = await reader.run(
       `curl -sS "$AFFIDAVIT_URL/v1/verified/chat/completions" -H "Authorization: Bearer $AFFIDAVIT_API_KEY" -H 'Content-Type: application/json' -d '${ask}' | sed 's/.*"hash":"\\([0-9a-f]*\\)".*/\\1/'`,
     )
-    // The gateway waits for the block, and gives the bundle that is mailed.
-    await reader.run(`npx affidavit evidence ${hash.trim()} --output evidence.json`)
+    // The bundle that is mailed has its block, which may take a while on a busy machine.
+    await reader.run(
+      `for i in $(seq 30); do npx affidavit evidence ${hash.trim()} --output evidence.json; grep -q '"block":{' evidence.json && break; sleep 1; done`,
+    )
     await reader.run('unset AFFIDAVIT_URL AFFIDAVIT_API_KEY')
     const begin = performance.now()
     await reader.follow(blockWith(readme, 'affidavit verify evidence.json'))
