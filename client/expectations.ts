@@ -173,12 +173,15 @@ function readMeasurements(
 
 const IMAGE_REGISTER = 0
 
+/** A register by its name, `PCR8`, or by its number, `8`, which the group has. */
+export const REGISTER_NAME = /^(?:PCR)?([0-9]|[12][0-9]|3[01])$/
+
 function readSet(set: MeasurementSet | Readonly<Record<string, string>>): MeasurementSet {
   if (set instanceof Map) return new Map(set)
   if (!hasOwnMembersAlone(set)) throw invalid('expected each set to be an object or a Map')
   const read = new Map<number, Uint8Array>()
   for (const [name, value] of Object.entries(set)) {
-    const [, index] = /^(?:PCR)?([0-9]|[12][0-9]|3[01])$/.exec(name) ?? []
+    const [, index] = REGISTER_NAME.exec(name) ?? []
     if (index === undefined || typeof value !== 'string')
       throw invalid('expected each measurement to be hex by name, as in { PCR0: "…" }')
     if (read.has(Number(index))) throw invalid(`expected PCR${index} once in each set`)

@@ -1,6 +1,6 @@
 import { JsonError } from '../../attestation/json/json-error.ts'
 import { parseExactJson } from '../../attestation/json/parse-strict.ts'
-import { isJsonObject } from '../../attestation/json/value.ts'
+import { isJsonObject, type JsonObject } from '../../attestation/json/value.ts'
 import { printable } from '../../attestation/report/printable.ts'
 import { AffidavitError } from '../../client/errors.ts'
 import {
@@ -8,7 +8,7 @@ import {
   type ExpectedPolicy,
   readExpectations,
 } from '../../client/expectations.ts'
-import { CliError, EXIT_CODES } from './faults.ts'
+import { CliError, EXIT_CODES, telling } from './faults.ts'
 import { readSource } from './files.ts'
 
 /** Largest file of expectations, bytes: release lists of years are below. */
@@ -59,19 +59,13 @@ function readPolicy(
   }
 }
 
-function parseObject(bytes: Uint8Array, file: string): Readonly<Record<string, unknown>> {
-  try {
-    const json = parseExactJson(bytes)
-    if (isJsonObject(json)) return json
-  } catch (fault) {
-    if (!(fault instanceof JsonError)) throw fault
-    throw new CliError(
-      `expected ${printable(file)} to be a JSON object of expectations: ${fault.message}`,
-      EXIT_CODES.usage,
-    )
-  }
-  throw new CliError(
-    `expected ${printable(file)} to be a JSON object of expectations`,
-    EXIT_CODES.usage,
+function parseObject(bytes: Uint8Array, file: string): JsonObject {
+  const expected = `expected ${printable(file)} to be a JSON object of expectations`
+  const json = telling(
+    () => parseExactJson(bytes),
+    JsonError,
+    ({ message }) => new CliError(`${expected}: ${message}`, EXIT_CODES.usage),
   )
+  if (!isJsonObject(json)) throw new CliError(expected, EXIT_CODES.usage)
+  return json
 }

@@ -6,7 +6,7 @@ import { formsOf } from '../../../attestation/json/forms.ts'
 import { JsonError } from '../../../attestation/json/json-error.ts'
 import { parseExactJson } from '../../../attestation/json/parse-strict.ts'
 import { isJsonObject, type JsonObject, memberOf } from '../../../attestation/json/value.ts'
-import { CliError } from '../faults.ts'
+import { CliError, orNull } from '../faults.ts'
 
 const { membersOf, textOf } = formsOf('invalid_session_file')
 
@@ -115,13 +115,8 @@ function splitLines(bytes: Uint8Array): readonly Uint8Array[] {
 
 /** Null for what is no JSON object. */
 function parseLine(line: Uint8Array): JsonObject | null {
-  try {
-    const json = parseExactJson(line)
-    return isJsonObject(json) ? json : null
-  } catch (fault) {
-    if (fault instanceof JsonError) return null
-    throw fault
-  }
+  const json = orNull(() => parseExactJson(line), JsonError)
+  return json !== null && isJsonObject(json) ? json : null
 }
 
 /** It names a file, so nothing else will do. */
@@ -134,16 +129,16 @@ function readCall(line: Uint8Array, where: string): SessionCall {
   try {
     const call = membersOf(json, where, ['at', 'verdict', 'model', 'hash', 'detail'])
     const verdict = VERDICTS.find((known) => known === call.verdict)
-    const hash = orNull(call.hash, `hash in ${where}`)
+    const hash = textOrNull(call.hash, `hash in ${where}`)
     const isFit = hash === null ? verdict !== 'checked' : verdict === 'checked' && HASH.test(hash)
     if (verdict === undefined || !isFit)
       throw new CliError(`expected ${where} to have a verdict, and a hash where it is "checked"`)
     return {
       at: textOf(call.at, `at in ${where}`),
       verdict,
-      model: orNull(call.model, `model in ${where}`),
+      model: textOrNull(call.model, `model in ${where}`),
       hash,
-      detail: orNull(call.detail, `detail in ${where}`),
+      detail: textOrNull(call.detail, `detail in ${where}`),
     }
   } catch (fault) {
     if (fault instanceof FormatError) throw new CliError(fault.message)
@@ -151,6 +146,6 @@ function readCall(line: Uint8Array, where: string): SessionCall {
   }
 }
 
-function orNull(value: JsonObject[string] | undefined, what: string): string | null {
+function textOrNull(value: JsonObject[string] | undefined, what: string): string | null {
   return value === null ? null : textOf(value, what)
 }

@@ -36,6 +36,12 @@ export function isEnough(
   return require === undefined ? verdict !== 'invalid' : verdict === require
 }
 
+/** Of a check that was made: without the chain that was to be asked, a good outcome is none. */
+export function exitCodeOf(isOk: boolean, warning: string | null): number {
+  if (isOk && warning !== null) return EXIT_CODES.unavailable
+  return EXIT_CODES[isOk ? 'done' : 'failed']
+}
+
 /** A proof that a session names. `missing`: its file cannot be read. */
 type SessionProof = {
   readonly call: SessionCall
@@ -87,11 +93,7 @@ export async function verifySession(
   return {
     output: print({ proofs, calls, isCut, isOk, verdict: verdict ?? 'missing' }),
     warning,
-    exitCode: isMissing
-      ? EXIT_CODES.unavailable
-      : isOk && warning !== null
-        ? EXIT_CODES.unavailable
-        : EXIT_CODES[isOk ? 'done' : 'failed'],
+    exitCode: isMissing ? EXIT_CODES.unavailable : exitCodeOf(isOk, warning),
   }
 }
 

@@ -18,7 +18,7 @@ import { type KeptOptions, openKeptFiles } from './kept-exchange.ts'
 import { printJson, printText } from './print-judgement.ts'
 import { readBundle, sayEvidenceFault, sayPublic, tellingEvidence } from './read-evidence.ts'
 import { readSession } from './session.ts'
-import { isEnough, type Judged, type Outcome, verifySession } from './verify-session.ts'
+import { exitCodeOf, isEnough, type Judged, type Outcome, verifySession } from './verify-session.ts'
 
 /** What the options say, as commander gives it. */
 export type VerifyOptions = BundleOptions &
@@ -99,9 +99,7 @@ export async function verifySource(source: string, options: VerifyOptions): Prom
   const output = options.json
     ? printJson(judged, isOk)
     : printText(judged, { name: source, isSavedProof })
-  const exitCode =
-    isOk && warning !== null ? EXIT_CODES.unavailable : EXIT_CODES[isOk ? 'done' : 'failed']
-  return { output, warning, exitCode }
+  return { output, warning, exitCode: exitCodeOf(isOk, warning) }
 }
 
 /** Of several documents a revocation list must say something of one. */

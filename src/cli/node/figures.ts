@@ -1,3 +1,5 @@
+import { timeCell } from '../printable.ts'
+
 // Figures of nodes as people read them, each with its unit.
 
 /** `84.5 tokens/s`. */
@@ -40,7 +42,7 @@ const TIME_MAX = 8_640_000_000_000
 export function timeText(seconds: number): string {
   if (!(seconds > 0)) return '-'
   if (seconds > TIME_MAX) return String(seconds)
-  return `${new Date(seconds * 1000).toISOString().slice(0, 19).replace('T', ' ')} UTC`
+  return `${timeCell(seconds)} UTC`
 }
 
 /** A number with commas between thousands and so many decimals at most. */

@@ -9,10 +9,11 @@ import {
   memberOf,
 } from '../../../attestation/json/value.ts'
 import { AffidavitError } from '../../../client/errors.ts'
-import { readExpectations } from '../../../client/expectations.ts'
+import { REGISTER_NAME, readExpectations } from '../../../client/expectations.ts'
 import type { ConnectOptions } from '../../../client/index.ts'
 import { ExpectationFault } from './expectation-fault.ts'
 import type { FormExpectations } from './job.ts'
+import { FINGERPRINT } from './read-expectations.ts'
 
 /** One file of the reader's, as far as its form tells what it is. */
 export type ExpectedFile = { readonly name: string } & (
@@ -118,7 +119,7 @@ export function fillExpectations(file: ExpectedFile): Filled {
 function fieldsOf(value: JsonObject, name: string): Filled {
   const configurations = listOf(value.configurations)
   const roots = listOf(value.roots)
-  const isFingerprint = (one: Json) => typeof one === 'string' && /^[0-9a-f]{64}$/i.test(one)
+  const isFingerprint = (one: Json) => typeof one === 'string' && FINGERPRINT.test(one)
   const isDigest = (one: Json) => typeof one === 'string' && !one.trimStart().startsWith('{')
   const fileOf = (what: string) => (one: Json, at: number) =>
     new File([typeof one === 'string' ? one : JSON.stringify(one)], `${what} ${at + 1} of ${name}`)
@@ -165,7 +166,7 @@ function registersOf(json: JsonObject): JsonObject | null {
   const inner = memberOf(json, 'Measurements')
   const registers = new Map<string, Json>()
   for (const [name, value] of Object.entries(isJsonObject(inner) ? inner : json)) {
-    const [, index] = REGISTER.exec(name) ?? []
+    const [, index] = REGISTER_NAME.exec(name) ?? []
     if (index === undefined && !LIKE_REGISTER.test(name)) continue
     if (index === undefined || registers.has(`PCR${index}`))
       throw unfit(
@@ -176,8 +177,6 @@ function registersOf(json: JsonObject): JsonObject | null {
   return registers.size === 0 ? null : Object.fromEntries(registers)
 }
 
-/** As the client reads them. */
-const REGISTER = /^(?:PCR)?([0-9]|[12][0-9]|3[01])$/
 const LIKE_REGISTER = /^(?:pcr)?\d+$/i
 
 /** One register to a line. One that is no text would be left out, and then not be demanded. */

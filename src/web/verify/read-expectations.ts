@@ -202,7 +202,8 @@ async function readRoots({ roots, rootText }: Expectations): Promise<readonly Ui
   return all.length === 0 ? null : all
 }
 
-const FINGERPRINT = /^[0-9a-f]{64}$/i
+/** The SHA-256 of a root, in the place of its certificate. */
+export const FINGERPRINT = /^[0-9a-f]{64}$/i
 
 /** Null for a field that is empty. */
 export function readCount(text: string, name: string, max: number): number | null {
