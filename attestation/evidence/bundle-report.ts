@@ -121,13 +121,15 @@ export type BundleFacts = {
   readonly release: Release | null
   /** Digest of the boot configuration, 32 bytes, for BundlePolicy.configurations. */
   readonly configuration: Uint8Array
-  /**
-   * Not after: the block that holds the anchor, when the chain has it. Timestamp: Unix seconds, the
-   * chain's.
-   */
-  readonly anchoredIn: {
-    readonly number: number
-    readonly hash: string
-    readonly timestamp: number
-  } | null
+  /** The block that the bundle brings, with the anchor in it; null when it brings no whole one. */
+  readonly block: BlockFacts | null
+  /** Not after: that block, when the chain has it. */
+  readonly anchoredIn: BlockFacts | null
+}
+
+/** A block by its header. Timestamp: Unix seconds, the chain's. */
+export type BlockFacts = {
+  readonly number: number
+  readonly hash: string
+  readonly timestamp: number
 }

@@ -13,6 +13,7 @@ import {
   redactedParts,
 } from './bundle.ts'
 import {
+  type BlockFacts,
   BUNDLE_CHECKS,
   type BundleCheck,
   type BundleFacts,
@@ -88,10 +89,9 @@ function gatherFacts(
 ): BundleFacts {
   const { record, boot_configuration } = bundle
   const { receipt } = record
-  const isOnChain = checks.some(
-    ({ name, outcome }) => name === 'block on chain' && outcome === 'passed',
-  )
-  const { number, hash, timestamp } = isOnChain ? headerOf(bundle) : NO_BLOCK
+  const hasPassed = (wanted: BundleCheck['name']) =>
+    checks.some(({ name, outcome }) => name === wanted && outcome === 'passed')
+  const block = hasPassed('anchor outcome') ? blockOf(bundle) : null
   const document = decodeAttestationPayload(decodeBase64(record.attestation))
   return {
     hash: record.hash,
@@ -104,8 +104,12 @@ function gatherFacts(
     measurements: document.pcrs,
     release: findExpectedCode(document, policy)?.release ?? null,
     configuration: digestBootConfiguration(boot_configuration),
-    anchoredIn: isOnChain ? { number, hash, timestamp } : null,
+    block,
+    anchoredIn: hasPassed('block on chain') ? block : null,
   }
 }
 
-const NO_BLOCK = { number: 0, hash: '', timestamp: 0 }
+function blockOf(bundle: EvidenceBundle): BlockFacts {
+  const { number, hash, timestamp } = headerOf(bundle)
+  return { number, hash, timestamp }
+}

@@ -1,3 +1,4 @@
+import type { BundleFacts } from '../evidence/bundle-report.ts'
 import type { Judgement } from '../evidence/verdict.ts'
 import { nameRelease } from '../release/release-list.ts'
 import type { BundleJudgement } from './judge-bundle.ts'
@@ -5,14 +6,24 @@ import type { EvidenceJudgement } from './judge-evidence.ts'
 import type { Signed, SubjectReport } from './judge-record.ts'
 import { isoOf, printable } from './printable.ts'
 import { sayVerdict } from './say-verdict.ts'
+import { isUndetermined } from './unknown-root.ts'
 
 /** What evidence of any kind comes to, in words that are the same everywhere. */
 export type Conclusion = {
   readonly verdict: Judgement<string>['verdict']
-  /** `VERIFIED`, `CONSISTENT` or `INVALID`, and what that rests on, on one line. */
+  /**
+   * The verdict for people. `undetermined`: nothing failed but that the attestation document leads
+   * to a root that the reader does not trust. For programs that is `invalid`.
+   */
+  readonly standing: Judgement<string>['verdict'] | 'undetermined'
+  /**
+   * `VERIFIED`, `CONSISTENT`, `NOT DETERMINED` or `INVALID`, and what that rests on, on one line.
+   */
   readonly headline: string
-  /** The same for a reader who is no engineer: who signed, when, and what is not shown. */
-  readonly sentence: string
+  /** The same for a reader who is no engineer: who signed what, and when. */
+  readonly finding: string
+  /** What is not shown, clauses for the same reader; empty when nothing is shown. */
+  readonly notShown: readonly string[]
 }
 
 /** Puts a judgement into words. Text from outside is escaped. */
@@ -20,26 +31,35 @@ export function conclude(judged: EvidenceJudgement): Conclusion {
   return judged.kind === 'bundle' ? concludeBundle(judged) : concludeRecords(judged)
 }
 
+/** Gives what was found and what is not shown as one text. */
+export function saySentence({ finding, notShown }: Conclusion): string {
+  return notShown.length === 0 ? finding : `${finding} Not shown: ${notShown.join('; ')}.`
+}
+
 function concludeBundle({ verdict, open, report, differences }: BundleJudgement): Conclusion {
   const { checks, facts } = report
   if (report.verdict !== 'invalid' && differences.length > 0)
     return {
       verdict,
+      standing: verdict,
       headline: `INVALID: failed at ${differences.join(', ')}.`,
-      sentence: 'This is not evidence of the texts that you kept.',
+      finding: 'This is not evidence of the texts that you kept.',
+      notShown: [],
     }
+  if (differences.length === 0 && isUndetermined(checks)) return undetermined(verdict)
   const named = (outcome: string) =>
     checks.filter((check) => check.outcome === outcome).map(({ name }) => name)
+  const headline = sayVerdict(verdict, {
+    failed: named('failed'),
+    open: verdict === 'verified' ? named('not checked') : open,
+  })
+  if (verdict === 'invalid' || facts === null) return refuted(verdict, headline)
   return {
     verdict,
-    headline: sayVerdict(verdict, {
-      failed: named('failed'),
-      open: verdict === 'verified' ? named('not checked') : open,
-    }),
-    sentence: saySigned(verdict, {
-      open,
-      signed: facts,
-    }),
+    standing: verdict,
+    headline,
+    finding: `${saySigned(facts, open)} ${sayAnswered(facts)}`,
+    notShown: listNotShown(open),
   }
 }
 
@@ -47,18 +67,44 @@ function concludeRecords({
   verdict,
   records,
 }: Extract<EvidenceJudgement, { kind: 'records' }>): Conclusion {
+  const checks = records.flatMap((record) => record.checks)
+  if (isUndetermined(checks)) return undetermined(verdict)
   const bad = records.filter(({ ok }) => !ok)
-  const failed = bad.flatMap(({ checks }) =>
-    checks.filter(({ outcome }) => outcome === 'failed').map(({ name }) => name),
-  )
+  const failed = checks.filter(({ outcome }) => outcome === 'failed').map(({ name }) => name)
   const open = records.flatMap(openOf)
   const [record] = records
   const isOne = records.length === 1 && record !== undefined
   const where = isOne ? '' : ` in ${bad.length || 'any'} of ${records.length} records`
+  const headline = sayVerdict(verdict, { failed, open, where })
+  if (verdict === 'invalid') return refuted(verdict, headline)
+  const signed = isOne ? record.signed : null
   return {
     verdict,
-    headline: sayVerdict(verdict, { failed, open, where }),
-    sentence: saySigned(verdict, { open, signed: isOne ? record.signed : null }),
+    standing: verdict,
+    headline,
+    finding: signed === null ? 'Nothing was found to be changed.' : saySigned(signed, open),
+    notShown: listNotShown(open),
+  }
+}
+
+function undetermined(verdict: Conclusion['verdict']): Conclusion {
+  return {
+    verdict,
+    standing: 'undetermined',
+    headline: 'NOT DETERMINED: the attestation document leads to a root that you do not trust.',
+    finding:
+      'It is not determined who signed this, so do not rely on it. Nothing was found to be changed. A development enclave has such a root, and a forger can make one.',
+    notShown: [],
+  }
+}
+
+function refuted(verdict: Conclusion['verdict'], headline: string): Conclusion {
+  return {
+    verdict,
+    standing: verdict,
+    headline,
+    finding: 'Do not rely on this: it was changed, or it is not what it claims to be.',
+    notShown: [],
   }
 }
 
@@ -77,21 +123,25 @@ function openOf({ holder, doubts }: SubjectReport): readonly string[] {
   ]
 }
 
-function saySigned(
-  verdict: Conclusion['verdict'],
-  { open, signed }: { readonly open: readonly string[]; readonly signed: Signed | null },
-): string {
-  if (verdict === 'invalid')
-    return 'Do not rely on this: it was changed, or it is not what it claims to be.'
-  const notShown = [...new Set(open.map((name) => PLAIN_WORDS[name] ?? name))]
-  const rest = [...notShown, 'that the answer is true'].join('; ')
-  if (signed === null) return `Nothing was found to be changed. Not shown: ${rest}.`
-  const { notary, finishedAt, release } = signed
+function listNotShown(open: readonly string[]): readonly string[] {
+  return [...new Set(open.map((name) => PLAIN_WORDS[name] ?? name)), 'that the answer is true']
+}
+
+function saySigned({ notary, finishedAt, release }: Signed, open: readonly string[]): string {
   const isKnown = !open.includes('measurements')
   const code = release === null ? 'code that you expect' : printable(nameRelease(release))
   const who = isKnown ? `An enclave that runs ${code}` : `The account ${notary}`
   const time = finishedAt === null ? '' : ` at ${timeOf(finishedAt)}`
-  return `${who} signed this question and this answer${time}, and neither was changed since. Not shown: ${rest}.`
+  return `${who} signed this question and this answer${time}, and neither was changed since.`
+}
+
+/** Who answered, by which model, and the other clock: the block's. */
+function sayAnswered({ provider, model, block, anchoredIn }: BundleFacts): string {
+  const name = printable(model.returned ?? model.requested)
+  const answered = `${printable(provider.name)} answered with ${name}`
+  if (block === null) return `${answered}; the evidence has no block.`
+  const known = anchoredIn === null ? ', which was not looked up on the chain' : ', which the chain has'
+  return `${answered}; block ${block.number} of ${timeOf(block.timestamp)} records it${known}.`
 }
 
 function timeOf(seconds: number): string {

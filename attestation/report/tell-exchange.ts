@@ -93,11 +93,35 @@ function tellRequest(request: JsonObject): readonly ToldMessage[] {
   const earlier = Math.max(0, messages.length - TOLD_MESSAGES_MAX)
   return [
     bound('model', textOf(memberAt(request, 'model'))),
-    ...(rest.length > 0 ? [bound('with', rest.join(', '))] : []),
+    ...tellParameters(rest.map((name) => [name, textOf(parameters[name])])),
     ...(earlier > 0 ? [bound('…', `${earlier} earlier messages`)] : []),
     ...messages.slice(-TOLD_MESSAGES_MAX).map(tellMessage),
   ]
 }
+
+/**
+ * A line a parameter, and a long or many-lined value in a message of its own. A name is written as
+ * JSON unless it is plain, so that it cannot pose as another line.
+ */
+function tellParameters(given: readonly (readonly [string, string])[]): readonly ToldMessage[] {
+  const lines = given.map(([name, value]) => {
+    const shown = /^[\w.-]{1,64}$/.test(name) ? name : JSON.stringify(name)
+    return `${shown}: ${value}`
+  })
+  const isShort = (line: string) => line.length <= PARAMETER_LENGTH_MAX && !line.includes('\n')
+  const short = lines.filter(isShort)
+  const long = lines.filter((line) => !isShort(line))
+  return [
+    ...(short.length > 0 ? [bound('with', short.join('\n'))] : []),
+    ...long.slice(0, TOLD_MESSAGES_MAX).map((line) => bound('with', line)),
+    ...(long.length > TOLD_MESSAGES_MAX
+      ? [bound('…', `${long.length - TOLD_MESSAGES_MAX} parameters more`)]
+      : []),
+  ]
+}
+
+/** A parameter up to this many characters is told on a line beside others. */
+const PARAMETER_LENGTH_MAX = 120
 
 function tellResponse(response: JsonObject): readonly ToldMessage[] {
   const choices = listOf(memberOf(response, 'choices'))

@@ -2,7 +2,7 @@ import { styleText } from 'node:util'
 import { encodeHex } from '../../../attestation/bytes.ts'
 import type { BundleFacts, BundleReport } from '../../../attestation/evidence/bundle-report.ts'
 import { nameRelease, releaseName } from '../../../attestation/release/release-list.ts'
-import { type Conclusion, conclude } from '../../../attestation/report/conclude.ts'
+import { type Conclusion, conclude, saySentence } from '../../../attestation/report/conclude.ts'
 import type { BundleJudgement } from '../../../attestation/report/judge-bundle.ts'
 import type { EvidenceJudgement } from '../../../attestation/report/judge-evidence.ts'
 import type { Doubt, SubjectReport } from '../../../attestation/report/judge-record.ts'
@@ -31,10 +31,11 @@ export type CheckedSource = { readonly name: string; readonly isSavedProof: bool
  * not checked, what was asked and said, facts, and every check.
  */
 export function printText(judged: EvidenceJudgement, source: CheckedSource): string {
-  const { verdict, headline, sentence } = conclude(judged)
+  const conclusion = conclude(judged)
+  const { verdict, standing, headline } = conclusion
   const failed = checksOf(judged).filter(({ outcome }) => outcome === 'failed')
   const blocks = [
-    `${styleText(COLOURS[verdict], headline, { stream: process.stdout })}\n${sentence}\n`,
+    `${styleText(COLOURS[standing], headline, { stream: process.stdout })}\n${saySentence(conclusion)}\n`,
     failed.length === 0 ? '' : formatChecks(failed),
     hintAtRoot(failedDetails(failed)),
     verdict === 'consistent'
@@ -49,19 +50,21 @@ export function printText(judged: EvidenceJudgement, source: CheckedSource): str
 
 /** Gives the report as one JSON object, for programs. `isOk`: it is good enough for the caller. */
 export function printJson(judged: EvidenceJudgement, isOk: boolean): string {
-  const { verdict, headline, sentence } = conclude(judged)
+  const conclusion = conclude(judged)
+  const { verdict, headline } = conclusion
   const report =
     judged.kind === 'bundle'
       ? { bundle: bundleJson(judged) }
       : { records: judged.records.map(recordJson) }
-  return `${printableJson({ ok: isOk, verdict, conclusion: headline, sentence, ...report })}\n`
+  return `${printableJson({ ok: isOk, verdict, conclusion: headline, sentence: saySentence(conclusion), ...report })}\n`
 }
 
 const COLOURS = {
   verified: 'green',
   consistent: 'yellow',
+  undetermined: 'yellow',
   invalid: 'red',
-} as const satisfies Record<Conclusion['verdict'], string>
+} as const satisfies Record<Conclusion['standing'], string>
 
 function checksOf(judged: EvidenceJudgement): readonly Check[] {
   return judged.kind === 'bundle'

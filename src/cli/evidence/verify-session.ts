@@ -1,6 +1,6 @@
 import { stat } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
-import { conclude } from '../../../attestation/report/conclude.ts'
+import { conclude, saySentence } from '../../../attestation/report/conclude.ts'
 import type { EvidenceJudgement } from '../../../attestation/report/judge-evidence.ts'
 import { printable } from '../../../attestation/report/printable.ts'
 import { CliError, EXIT_CODES } from '../faults.ts'
@@ -46,6 +46,7 @@ export function exitCodeOf(isOk: boolean, warning: string | null): number {
 type SessionProof = {
   readonly call: SessionCall
   readonly verdict: EvidenceJudgement['verdict'] | 'missing'
+  readonly isUndetermined: boolean
   readonly headline: string
   readonly sentence: string
   /** Which model the proof is of; null where it is not known. */
@@ -108,6 +109,7 @@ async function verifyProof(
   const asInvalid = (headline: string) => ({
     call,
     verdict: 'invalid' as const,
+    isUndetermined: false,
     headline,
     sentence: 'Do not rely on this: the file is not the proof that the session names.',
     model: null,
@@ -120,12 +122,21 @@ async function verifyProof(
     )
     if (!isFile) throw new CliError(`${printable(path)} is not a file`, EXIT_CODES.unavailable)
     const { judged, warning } = await judgeFile(await readSource(path))
-    const { verdict, headline, sentence } = conclude(judged)
+    const conclusion = conclude(judged)
+    const { verdict, standing, headline } = conclusion
     const hash = hashIn(judged)
     if (verdict !== 'invalid' && hash !== call.hash)
       return asInvalid(`INVALID: the file is the proof of another call, ${printable(hash ?? '-')}.`)
     const model = judged.kind === 'bundle' ? (judged.report.facts?.model.requested ?? null) : null
-    return { call, verdict, headline, sentence, model, warning }
+    return {
+      call,
+      verdict,
+      isUndetermined: standing === 'undetermined',
+      headline,
+      sentence: saySentence(conclusion),
+      model,
+      warning,
+    }
   } catch (fault) {
     if (!(fault instanceof CliError)) throw fault
     if (fault.exitCode !== EXIT_CODES.unavailable) return asInvalid(`INVALID: ${fault.message}`)
@@ -133,6 +144,7 @@ async function verifyProof(
     return {
       call,
       verdict: 'missing',
+      isUndetermined: false,
       headline: `MISSING: ${fault.message}`,
       sentence,
       model: null,
@@ -156,11 +168,12 @@ type SessionReport = {
 }
 
 function sessionText({ proofs, calls, isCut, verdict }: SessionReport): string {
-  const of = proofs.filter((proof) => proof.verdict === verdict).length
+  const worst = proofs.filter((proof) => proof.verdict === verdict)
+  const word = worst.every((proof) => proof.isUndetermined) ? 'not determined' : verdict
   const others = calls.filter(({ hash }) => hash === null)
   const refused = others.filter((call) => call.verdict === 'refused').length
   return [
-    `${verdict.toUpperCase()}: ${of} of ${proofs.length} proofs of this session.`,
+    `${word.toUpperCase()}: ${worst.length} of ${proofs.length} proofs of this session.`,
     '',
     ...proofs.flatMap(({ call, headline, sentence, model }) => [
       [call.hash, ...(model === null ? [] : [printable(model)])].join('  '),

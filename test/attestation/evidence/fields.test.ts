@@ -36,7 +36,7 @@ const FIELDS: readonly Row[] = [
   ['record.public_key', otherKey, ['signature', 'attestation key', 'tree head', 'anchor outcome']],
   ['record.signature', flipLast, ['signature']],
   ['record.tx_hash', flipLast, ['transaction hash']],
-  ['record.attestation', flipSignature, ['attestation document', 'attestation time']],
+  ['record.attestation', flipSignature, ['attestation document']],
   ['record.created_at', add, ['created_at']],
   ['record.receipt.version', add, ['format']],
   ['record.receipt.index', add, LEAF],

@@ -66,6 +66,11 @@ describe('verifyBundle', () => {
 
   it('verifyBundle gives the facts that were established', async () => {
     const { facts } = await verifyBundle(bundle, policy, { chain })
+    const block = {
+      number: 21_000_000,
+      hash: bundle.block?.hash,
+      timestamp: Math.ceil(FINISHED_AT / 1000 + 12),
+    }
     expect(facts).toEqual({
       hash: bundle.record.hash,
       notary: NOTARY.address.toLowerCase(),
@@ -77,11 +82,8 @@ describe('verifyBundle', () => {
       measurements: new Map([...PCR_VALUES].map(([index, pcr]) => [index, new Uint8Array(pcr)])),
       release: null,
       configuration: new Uint8Array(digestOf(BOOT_CONFIGURATION)),
-      anchoredIn: {
-        number: 21_000_000,
-        hash: bundle.block?.hash,
-        timestamp: Math.ceil(FINISHED_AT / 1000 + 12),
-      },
+      block,
+      anchoredIn: block,
     })
   })
 

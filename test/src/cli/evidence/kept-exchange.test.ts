@@ -33,7 +33,7 @@ describe('what was asked and said', () => {
       [
         'asked',
         '  model        | demo/echo',
-        '  with         | temperature',
+        '  with         | temperature: 1',
         '  user         | Look:',
         '               | here',
         '               | [part: {"type":"image_url","image_url":{}}]',

@@ -1,0 +1,19 @@
+import type { Check } from '../finding.ts'
+
+/**
+ * Whether nothing failed but that the attestation document leads to a root that the reader does not
+ * trust. It is then not determined who signed: a development enclave has such a root, and a forger
+ * can make one.
+ *
+ * Does NOT show that the rest of the document is in order: without its root nothing of it is shown.
+ */
+export function isUndetermined(checks: readonly Check<string>[]): boolean {
+  const failed = checks.filter(({ outcome }) => outcome === 'failed')
+  return failed.length > 0 && failed.every(isOfUnknownRoot)
+}
+
+/** Whether a check failed because the document leads to a root that the reader does not trust. */
+export function isOfUnknownRoot({ name, outcome, detail }: Check<string>): boolean {
+  const isOfDocument = name === 'attestation document' || name === 'attestation'
+  return isOfDocument && outcome === 'failed' && detail.startsWith('root_untrusted: ')
+}
