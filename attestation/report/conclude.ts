@@ -135,13 +135,14 @@ function saySigned({ notary, finishedAt, release }: Signed, open: readonly strin
   return `${who} signed this question and this answer${time}, and neither was changed since.`
 }
 
-/** Who answered, by which model, and the other clock: the block's. */
+/** Who answered, with which model, and the time by the other clock: the block's. */
 function sayAnswered({ provider, model, block, anchoredIn }: BundleFacts): string {
   const name = printable(model.returned ?? model.requested)
-  const answered = `${printable(provider.name)} answered with ${name}`
-  if (block === null) return `${answered}; the evidence has no block.`
-  const known = anchoredIn === null ? ', which was not looked up on the chain' : ', which the chain has'
-  return `${answered}; block ${block.number} of ${timeOf(block.timestamp)} records it${known}.`
+  const answered = `${printable(provider.name)} answered with model ${name}.`
+  if (block === null) return `${answered} The evidence has no block.`
+  const found =
+    anchoredIn === null ? 'was not looked up on the chain' : 'is on the chain that you asked'
+  return `${answered} Block ${block.number}, made at ${timeOf(block.timestamp)}, records this, and ${found}.`
 }
 
 function timeOf(seconds: number): string {

@@ -3,8 +3,11 @@ import type { Demands, Verdict } from '../conformance/manifest.ts'
 
 /** What the page says of one source. */
 export type PageReport = {
-  /** `refused`: it could not be checked as it was given. */
-  readonly verdict: Verdict | 'refused'
+  /**
+   * `refused`: it could not be checked as it was given. `undetermined`: nothing failed but that its
+   * root is not trusted, which programs are told as `invalid`.
+   */
+  readonly verdict: Verdict | 'refused' | 'undetermined'
   readonly sentence: string
   /** Names of checks; of a document, its code. */
   readonly failed: readonly string[]
@@ -36,8 +39,11 @@ export async function driveVerifyPage(page: Page): Promise<VerifyPageDriver> {
   async function once(label: string, value: string, fill: () => Promise<void>): Promise<void> {
     if ((before.get(label) ?? '') === value) return
     before.set(label, value)
+    await openForms()
     await fill()
   }
+  /** The forms fold away under a verdict. */
+  const openForms = () => openDetails(page, '.forms')
   const text = (label: string, value: string) =>
     once(label, value, () => page.getByLabel(label, { exact: true }).fill(value))
   const files = (label: string, paths: readonly string[]) =>
@@ -109,10 +115,18 @@ export async function driveVerifyPage(page: Page): Promise<VerifyPageDriver> {
     async askChain(url, confirmations) {
       await text('JSON-RPC endpoint', url)
       await text('Confirmations', String(confirmations ?? ''))
+      await openForms()
       await page.getByRole('button', { name: 'Ask the chain' }).click()
       return await report()
     },
   }
+}
+
+/** Opens a part of the page that is folded, as a reader does. */
+export async function openDetails(page: Page, selector: string): Promise<void> {
+  const part = page.locator(selector)
+  if ((await part.getAttribute('open')) === null) await part.locator(':scope > summary').click()
+  await page.locator(`${selector}[open]`).waitFor()
 }
 
 /** What of an element of the page is used. */
@@ -144,7 +158,9 @@ const READ_REPORT = (result: PageElement): PageReport => {
     links: Object.fromEntries(
       [...result.querySelectorAll('[data-link]')].map((link) => [
         link.getAttribute('data-link'),
-        ['holds', 'broken', 'open'].find((state) => link.classList.contains(state)) ?? '',
+        ['holds', 'broken', 'open', 'void', 'undetermined'].find((state) =>
+          link.classList.contains(state),
+        ) ?? '',
       ]),
     ),
   }

@@ -79,9 +79,10 @@ function Completion({ hash }: { readonly hash: string }) {
   }, asked)
   return (
     <div class="completion">
-      <h1>
+      {judged.value === null && <h1>Completion</h1>}
+      <p class="faint">
         Completion <span class="hex">{hash}</span> <CopyButton text={hash} what="the hash" />
-      </h1>
+      </p>
       {given === null && fetched.fault !== null && (
         <FaultNotice fault={fetched.fault} onRetry={fetched.reload}>
           {adviceFor(fetched.fault)}
@@ -151,10 +152,9 @@ function Judgement({ judgement }: { readonly judgement: CompletionJudgement }) {
   const { judged } = outcome
   const facts = judged.kind === 'bundle' ? judged.report.facts : null
   return (
-    <>
+    <EvidenceReport judged={judged} expected={outcome.expected} explorer="">
       {facts !== null && <Facts facts={facts} />}
-      <EvidenceReport judged={judged} expected={outcome.expected} explorer="" />
-    </>
+    </EvidenceReport>
   )
 }
 
@@ -172,9 +172,12 @@ function adviceFor(fault: unknown): string | undefined {
 
 function OtherNotice({ got }: { readonly got: string | null }) {
   return (
-    <div class="notice bad" role="alert">
-      <p>
-        <strong>This is the evidence of another completion.</strong> The gateway gave{' '}
+    <div class="verdict bad" role="alert">
+      <h1>
+        <span aria-hidden="true">✗ </span>ANOTHER COMPLETION
+      </h1>
+      <p class="sentence">
+        This is the evidence of another completion. The gateway gave{' '}
         {got === null ? (
           'something else'
         ) : (
@@ -189,7 +192,7 @@ function OtherNotice({ got }: { readonly got: string | null }) {
   )
 }
 
-/** What the evidence says: worth as much as the verdict below it. */
+/** What the evidence says: worth as much as the verdict above it. */
 function Facts({ facts }: { readonly facts: BundleFacts }) {
   const { provider, model, notary } = facts
   return (

@@ -9,30 +9,41 @@ export const TONE_OF: Readonly<Record<Check<string>['outcome'], Tone>> = {
   'not checked': 'open',
 }
 
-/**
- * What was checked, each with its outcome and what was found; `explain` says of a check what its
- * outcome shows.
- */
+/** How a check is shown, and what its outcome shows. */
+export type CheckView = {
+  readonly tone: Tone
+  readonly word: string
+  readonly about: string
+}
+
+/** What was checked, each with its outcome and what was found. */
 export function CheckList({
   checks,
-  explain,
+  view,
 }: {
   readonly checks: readonly Check<string>[]
-  readonly explain?: (check: Check<string>) => string
+  readonly view?: (check: Check<string>) => CheckView
 }) {
   return (
     <ul class="checks">
-      {checks.map((check) => (
-        <li key={check.name} data-check={check.name} data-outcome={check.outcome}>
-          <State tone={TONE_OF[check.outcome]}>{check.outcome}</State>
-          <div>
-            <strong>{check.name}</strong> {explain !== undefined && <p>{explain(check)}</p>}
-            <span class="faint">
-              <OutsideText text={check.detail} shownMax={500} />
-            </span>
-          </div>
-        </li>
-      ))}
+      {checks.map((check) => {
+        const { tone, word, about } = view?.(check) ?? plainView(check)
+        return (
+          <li key={check.name} data-check={check.name} data-outcome={check.outcome}>
+            <State tone={tone}>{word}</State>
+            <div>
+              <strong>{check.name}</strong> {about !== '' && <p>{about}</p>}
+              <span class="faint">
+                <OutsideText text={check.detail} shownMax={500} />
+              </span>
+            </div>
+          </li>
+        )
+      })}
     </ul>
   )
+}
+
+function plainView({ outcome }: Check<string>): CheckView {
+  return { tone: TONE_OF[outcome], word: outcome, about: '' }
 }

@@ -1,38 +1,52 @@
 import type { ComponentChildren } from 'preact'
 import type { Check } from '../../../attestation/finding.ts'
-import { CheckList } from '../kit/check-list.tsx'
-import { State } from '../kit/notices.tsx'
+import { isOfUnknownRoot } from '../../../attestation/report/unknown-root.ts'
+import { CheckList, type CheckView, TONE_OF } from '../kit/check-list.tsx'
+import { State, type Tone } from '../kit/notices.tsx'
 import { CHECK_WORDS, OPEN_ADVICE, wordsOf } from './check-words.ts'
 import { type LinkState, linkStates } from './link-states.ts'
 
-const TONES = { holds: 'good', broken: 'bad', open: 'open', void: 'open' } as const
+const TONES = {
+  holds: 'good',
+  broken: 'bad',
+  open: 'open',
+  void: 'open',
+  undetermined: 'warn',
+} as const satisfies Record<LinkState['state'], Tone>
 const WORDS = {
   holds: 'holds',
   broken: 'broken',
   open: 'not checked',
   void: 'shows nothing here',
-} as const
+  undetermined: 'not determined',
+} as const satisfies Record<LinkState['state'], string>
 
 /**
- * The chain from request to block: each link with its state, opening to its checks. `facts`: more
- * about a link in plain words.
+ * The evidence from request to block: each link with its state, opening to its checks. `facts`:
+ * more about a link in plain words. Under a development root nothing is green.
  */
 export function ChainPicture({
   checks,
   facts,
+  isDevelopment,
 }: {
   readonly checks: readonly Check<string>[]
   readonly facts: Readonly<Partial<Record<LinkState['name'], ComponentChildren>>>
+  readonly isDevelopment: boolean
 }) {
+  const toneOf = (tone: Tone) => (isDevelopment && tone === 'good' ? 'development' : tone)
   const links = linkStates(checks)
   return (
-    <ol class="chain" aria-label="The chain of evidence, from request to block">
+    <ol
+      class={`chain ${isDevelopment ? 'development' : ''}`}
+      aria-label="The links from request to block"
+    >
       {links.map((link) => (
         <li key={link.name} class={`link ${link.state}`} data-link={link.name}>
           <details open={link.state === 'broken'}>
             <summary>
               <span class="link-title">{link.title}</span>{' '}
-              <State tone={TONES[link.state]}>{WORDS[link.state]}</State>{' '}
+              <State tone={toneOf(TONES[link.state])}>{WORDS[link.state]}</State>{' '}
               <span class="faint">{aboutOf(link)}</span>
             </summary>
             <div class="link-facts">
@@ -42,7 +56,10 @@ export function ChainPicture({
               ) : (
                 <CheckList
                   checks={link.checks}
-                  explain={link.state === 'void' ? explainVoid : explain}
+                  view={(check) => {
+                    const view = link.state === 'void' ? viewVoid(check) : viewCheck(check)
+                    return { ...view, tone: toneOf(view.tone) }
+                  }}
                 />
               )}
             </div>
@@ -54,22 +71,48 @@ export function ChainPicture({
 }
 
 function aboutOf({ state, why, about }: LinkState): string {
-  if (state === 'holds') return about
-  if (state === 'void') return `depends on a broken step: ${why}`
-  return state === 'broken' ? `failed: ${why}` : `not checked: ${why}`
+  switch (state) {
+    case 'holds':
+      return about
+    case 'void':
+      return `depends on a broken step: ${why}`
+    case 'undetermined':
+      return why
+    case 'broken':
+      return `failed: ${why}`
+    case 'open':
+      return `not checked: ${why}`
+  }
 }
 
 /** What passed is true of what was signed, and not of what is shown. */
-function explainVoid(): string {
-  return 'This is true of something else than what this page shows: an earlier step is broken.'
+function viewVoid({ outcome }: Check<string>): CheckView {
+  return {
+    tone: 'open',
+    word: outcome,
+    about: 'This is true of something else than what this page shows: an earlier step is broken.',
+  }
 }
 
-function explain({ name, outcome }: Check<string>): string {
+function viewCheck(check: Check<string>): CheckView {
+  const { name, outcome } = check
   const shows = wordsOf(name)?.shows ?? ''
-  if (outcome === 'passed') return shows
-  if (outcome === 'failed') return `This is wrong: “${shows}” The evidence shows something else.`
+  if (isOfUnknownRoot(check))
+    return {
+      tone: 'warn',
+      word: 'not determined',
+      about:
+        'The document leads to a root that you do not trust. If you know and trust that root, give it under “What you expect”, “Roots”.',
+    }
+  const seen = { tone: TONE_OF[outcome], word: outcome }
+  if (outcome === 'passed') return { ...seen, about: shows }
+  if (outcome === 'failed')
+    return { ...seen, about: `This is wrong: “${shows}” The evidence shows something else.` }
   const advice = Object.hasOwn(CHECK_WORDS, name)
     ? OPEN_ADVICE[name as keyof typeof OPEN_ADVICE]
     : undefined
-  return `This check would show: “${shows}”${advice === undefined ? '' : ` ${advice}`}`
+  return {
+    ...seen,
+    about: `This check would show: “${shows}”${advice === undefined ? '' : ` ${advice}`}`,
+  }
 }

@@ -1,7 +1,9 @@
+import type { ComponentChildren } from 'preact'
 import { encodeHex } from '../../../attestation/bytes.ts'
 import type { BundleFacts } from '../../../attestation/evidence/bundle-report.ts'
-import { type Conclusion, conclude } from '../../../attestation/report/conclude.ts'
+import { conclude } from '../../../attestation/report/conclude.ts'
 import type { BundleJudgement } from '../../../attestation/report/judge-bundle.ts'
+import type { EvidenceJudgement } from '../../../attestation/report/judge-evidence.ts'
 import type { Doubt, SubjectReport } from '../../../attestation/report/judge-record.ts'
 import { beginSentence, sayAbsence } from '../../../attestation/report/say-absence.ts'
 import { adviseOnSource, saySource } from '../../../attestation/report/say-source.ts'
@@ -17,72 +19,122 @@ import type { Expected, Outcome } from './job.ts'
 import { ReleaseName } from './release-name.tsx'
 import { Verdict } from './verdict.tsx'
 
-/** The report on a bundle, or on records. */
+/**
+ * The report on a bundle, or on records: the verdict, what was asked and answered, each link, and
+ * what is not shown.
+ */
 export function EvidenceReport({
   judged,
   expected,
   explorer,
+  children,
 }: {
   readonly judged: Extract<Outcome, { kind: 'evidence' }>['judged']
   readonly expected: Expected
   /** Base URL of a block explorer; empty: no links. */
   readonly explorer: string
+  /** Shown under the verdict. */
+  readonly children?: ComponentChildren
 }) {
-  const conclusion = conclude(judged)
+  const { standing, headline, finding, notShown } = conclude(judged)
+  const isMarked = expected.isDevelopment || standing === 'undetermined'
+  const exchange = judged.kind === 'bundle' ? judged.exchange : exchangeOfOne(judged.records)
   return (
     <>
+      <Verdict
+        standing={standing}
+        isDevelopment={expected.isDevelopment}
+        sentence={finding}
+        headline={headline}
+      >
+        {exchange !== null && <Gist exchange={exchange} />}
+        {standing === 'undetermined' && (
+          <p>
+            Does this come from a development enclave? Its root is in{' '}
+            <code>DATA_DIR/nsm/root.crt.pem</code>: give it under “What you expect”, “Roots”.
+          </p>
+        )}
+      </Verdict>
+      {children}
       {judged.kind === 'bundle' ? (
-        <BundleReportView
-          judged={judged}
-          conclusion={conclusion}
-          expected={expected}
-          explorer={explorer}
-        />
+        <BundleReportView judged={judged} explorer={explorer} isMarked={isMarked} />
       ) : (
-        <RecordsReport conclusion={conclusion} records={judged.records} />
+        <RecordsReport records={judged.records} isMarked={isMarked} />
+      )}
+      {notShown.length > 0 && (
+        <section aria-labelledby="not-shown">
+          <h2 id="not-shown">What this does not show</h2>
+          <ul>
+            {[...notShown, ...adviceOf(judged, expected)].map((line) => (
+              <li key={line}>{line}</li>
+            ))}
+          </ul>
+        </section>
       )}
       {expected.releases.map((line) => (
         <p class="faint" key={line}>
           Expected: <OutsideText text={line} isOneLine={true} shownMax={500} />
         </p>
       ))}
-      {expected.roots === 'given' && (
-        <p class="faint">
-          These results are valid only if you can trust the root that you gave. The root of a
-          development enclave proves nothing to other people.
-        </p>
-      )}
+    </>
+  )
+}
+
+/** Several records have no one question. */
+function exchangeOfOne(records: readonly SubjectReport[]): ToldExchange | null {
+  const [record, another] = records
+  return record === undefined || another !== undefined ? null : record.exchange
+}
+
+/** Longest beginning of a question or an answer beside the verdict, characters. */
+const GIST_LENGTH_MAX = 160
+
+/** The beginning of the question and of the answer: what the verdict is about. */
+function Gist({ exchange: { asked, said } }: { readonly exchange: ToldExchange }) {
+  const question = asked?.findLast(({ who }) => who === 'user') ?? null
+  const answer = said?.[0] ?? null
+  if (question === null && answer === null) return null
+  return (
+    <dl class="pairs gist">
+      {question !== null && <GistLine name="Asked" message={question} />}
+      {answer !== null && <GistLine name="Answered" message={answer} />}
+    </dl>
+  )
+}
+
+function GistLine({ name, message }: { readonly name: string; readonly message: ToldMessage }) {
+  const [line = ''] = linesOf(message).lines.filter((one) => one.trim() !== '')
+  const isCut = line.length > GIST_LENGTH_MAX
+  return (
+    <>
+      <dt>{name}</dt>
+      <dd>
+        <bdi class="outside">{isCut ? `${line.slice(0, GIST_LENGTH_MAX)}…` : line}</bdi>
+      </dd>
     </>
   )
 }
 
 function BundleReportView({
   judged,
-  conclusion,
-  expected,
   explorer,
+  isMarked,
 }: {
   readonly judged: BundleJudgement
-  readonly conclusion: Conclusion
-  readonly expected: Expected
   readonly explorer: string
+  readonly isMarked: boolean
 }) {
   const { report, comparison } = judged
-  const checks = [...report.checks, ...comparison]
   const { facts, source } = report
   return (
     <>
-      <Verdict {...conclusion}>{rootHint(checks)}</Verdict>
       <Told exchange={judged.exchange} />
-      <h2>The chain</h2>
-      <ChainPicture checks={checks} facts={facts === null ? {} : factsOfBundle(facts, explorer)} />
-      {facts !== null && !expected.code && (
-        <p>
-          You did not say which code you expect. The PCR0 of this code is{' '}
-          <Hex value={encodeHex(facts.measurements.get(0) ?? new Uint8Array())} />. Anyone can run
-          an enclave with their own code.
-        </p>
-      )}
+      <h2>Each link, from request to block</h2>
+      <ChainPicture
+        checks={[...report.checks, ...comparison]}
+        facts={facts === null ? {} : factsOfBundle(facts, explorer)}
+        isDevelopment={isMarked}
+      />
       {facts !== null && source !== null && (
         <p>
           This bundle says it is from <OneLine text={saySource(source)} />: a hint, not checked.{' '}
@@ -93,13 +145,28 @@ function BundleReportView({
   )
 }
 
+/** What else has to be said of what is not shown. */
+function adviceOf(judged: EvidenceJudgement, expected: Expected): readonly string[] {
+  if (judged.kind === 'records')
+    return [
+      ...new Set(judged.records.flatMap(({ doubts }) => doubts.map(sayDoubt))),
+      'A record has no boot configuration and no anchor. The evidence bundle of this completion has both.',
+    ]
+  const { facts } = judged.report
+  if (facts === null || expected.code) return []
+  const pcr0 = encodeHex(facts.measurements.get(0) ?? new Uint8Array())
+  return [
+    `You did not say which code you expect. The PCR0 of this code is ${pcr0}. Anyone can run an enclave with their own code.`,
+  ]
+}
+
 /** A sentence with text from outside in it, never a link. */
 function OneLine({ text }: { readonly text: string }) {
   return <OutsideText text={text} isOneLine={true} shownMax={2_000} />
 }
 
 function factsOfBundle(facts: BundleFacts, explorer: string) {
-  const { provider, model, anchoredIn, release } = facts
+  const { provider, model, block, anchoredIn, release } = facts
   return {
     request: (
       <p>
@@ -151,17 +218,20 @@ function factsOfBundle(facts: BundleFacts, explorer: string) {
     ),
     block: (
       <>
-        {anchoredIn === null ? (
-          <p>The time of the anchor is not shown: the block was not looked up.</p>
+        {block === null ? (
+          <p>The evidence has no block, so the time of the anchor is not shown.</p>
         ) : (
           <p>
-            Not after <Time ms={anchoredIn.timestamp * 1000} />, block {anchoredIn.number}{' '}
-            <Hex value={anchoredIn.hash} />
+            Block {block.number} <Hex value={block.hash} />, made{' '}
+            <Time ms={block.timestamp * 1000} /> by its own word.{' '}
+            {anchoredIn === null
+              ? 'Whether the chain has this block was not looked up.'
+              : 'The chain has this block: the answer is not younger.'}
           </p>
         )}
-        {anchoredIn !== null && explorer !== '' && (
+        {block !== null && explorer !== '' && (
           <p>
-            <a href={`${explorer}/block/${anchoredIn.number}`} target="_blank" rel="noreferrer">
+            <a href={`${explorer}/block/${block.number}`} target="_blank" rel="noreferrer">
               Open this block in the explorer that you named
             </a>
           </p>
@@ -186,31 +256,17 @@ function Pair({ name, value }: { readonly name: string; readonly value: string }
 const RECORDS_SHOWN = 20
 
 function RecordsReport({
-  conclusion,
   records,
+  isMarked,
 }: {
-  readonly conclusion: Conclusion
   readonly records: readonly SubjectReport[]
+  readonly isMarked: boolean
 }) {
   // What failed first: nobody should have to look for it.
   const sorted = records.toSorted((one, other) => Number(one.ok) - Number(other.ok))
   const shown = sorted.slice(0, RECORDS_SHOWN)
   return (
     <>
-      <Verdict {...conclusion}>
-        {conclusion.verdict === 'consistent' && (
-          <ul>
-            {[...new Set(records.flatMap(({ doubts }) => doubts.map(sayDoubt)))].map((doubt) => (
-              <li key={doubt}>{doubt}</li>
-            ))}
-            <li>
-              A record has no boot configuration and no anchor. The evidence bundle of this
-              completion has both.
-            </li>
-          </ul>
-        )}
-        {rootHint(records.flatMap(({ checks }) => checks))}
-      </Verdict>
       {shown.map((record, at) => (
         <section key={at}>
           {records.length > 1 && (
@@ -220,7 +276,7 @@ function RecordsReport({
             </h2>
           )}
           <Told exchange={record.exchange} />
-          {records.length === 1 && <h2>The chain</h2>}
+          {records.length === 1 && <h2>Each link, from request to block</h2>}
           <ChainPicture
             checks={record.checks}
             facts={{
@@ -231,6 +287,7 @@ function RecordsReport({
                   </p>
                 ),
             }}
+            isDevelopment={isMarked}
           />
         </section>
       ))}
@@ -251,20 +308,6 @@ function sayDoubt(doubt: Doubt): string {
     case 'cut':
       return `The answer was cut (${doubt.outcome}), and its end is not shown.`
   }
-}
-
-/** Where the document leads to a root that nobody named: often a development enclave. */
-function rootHint(checks: readonly { readonly outcome: string; readonly detail: string }[]) {
-  const isUntrusted = checks.some(
-    ({ outcome, detail }) => outcome === 'failed' && /(^|: |; )root_untrusted: /.test(detail),
-  )
-  if (!isUntrusted) return null
-  return (
-    <p>
-      Does this come from a development enclave? The root is in{' '}
-      <code>DATA_DIR/nsm/root.crt.pem</code>: give it under “What you expect”, “Roots”.
-    </p>
-  )
 }
 
 function Told({ exchange }: { readonly exchange: ToldExchange }) {

@@ -89,14 +89,21 @@ export type Outcome =
 export type Expected = {
   readonly code: boolean
   readonly configuration: boolean
-  readonly roots: 'AWS' | 'given'
+  /** Whether a root is trusted that is not AWS's. */
+  readonly isDevelopment: boolean
   readonly chain: boolean
   /** Lines about files of releases: who signed what. */
   readonly releases: readonly string[]
 }
 
 export type DocumentFound =
-  | { readonly valid: true; readonly facts: AttestationFacts; readonly anyCode: boolean }
+  | {
+      readonly valid: true
+      readonly facts: AttestationFacts
+      readonly anyCode: boolean
+      /** Whether a root is trusted that is not AWS's. */
+      readonly isDevelopment: boolean
+    }
   | {
       readonly valid: false
       readonly code: string

@@ -1,4 +1,5 @@
 import type { Check } from '../../../attestation/finding.ts'
+import { isUndetermined } from '../../../attestation/report/unknown-root.ts'
 import { LINKS, type LinkName, OPTIONAL_CHECKS, wordsOf } from './check-words.ts'
 
 /** What is known of one link of the chain. */
@@ -6,7 +7,7 @@ export type LinkState = {
   readonly name: LinkName
   readonly title: string
   readonly about: string
-  readonly state: 'holds' | 'broken' | 'open' | 'void'
+  readonly state: 'holds' | 'broken' | 'open' | 'void' | 'undetermined'
   /** Why it does not hold, in a few words; empty when it holds. */
   readonly why: string
   readonly checks: readonly Check<string>[]
@@ -14,9 +15,10 @@ export type LinkState = {
 
 /**
  * Gives every link of the chain with its checks, in the order of the chain. A link is broken when a
- * check of it failed, open when one that it needs was not made, or when there is none. It is void
- * when all of its checks passed, and a link that it needs is broken: they then say nothing of what
- * is shown.
+ * check of it failed, open when one that it needs was not made, or when there is none. It is
+ * undetermined when nothing of it failed but that the document leads to a root that the reader does
+ * not trust. It is void when all of its checks passed, and a link that it needs is broken: they
+ * then say nothing of what is shown.
  */
 export function linkStates(checks: readonly Check<string>[]): readonly LinkState[] {
   const states = new Map<LinkName, LinkState>()
@@ -48,8 +50,10 @@ function judgeLink(checks: readonly Check<string>[]): Pick<LinkState, 'state' | 
     checks
       .filter((check) => check.outcome === outcome && !isOptional(check))
       .map(({ name }) => name)
-  const failed = checks.filter(({ outcome }) => outcome === 'failed').map(({ name }) => name)
-  if (failed.length > 0) return { state: 'broken', why: failed.join(', ') }
+  const failed = checks.filter(({ outcome }) => outcome === 'failed')
+  if (isUndetermined(checks))
+    return { state: 'undetermined', why: 'the document leads to a root that you do not trust' }
+  if (failed.length > 0) return { state: 'broken', why: failed.map(({ name }) => name).join(', ') }
   const open = namesOf('not checked')
   if (open.length > 0) return { state: 'open', why: open.join(', ') }
   if (checks.length === 0) return { state: 'open', why: 'this kind of evidence does not have it' }

@@ -14,8 +14,8 @@ export function DocumentReport({ found }: { readonly found: DocumentFound }) {
     return (
       <>
         <Verdict
-          verdict="invalid"
-          sentence={`Do not trust this document. It was refused: ${found.code}.`}
+          standing={found.code === 'root_untrusted' ? 'undetermined' : 'invalid'}
+          sentence={`Do not rely on this document. It was refused: ${found.code}.`}
         >
           <p>
             <OutsideText text={found.message} isOneLine={true} shownMax={500} />
@@ -25,11 +25,12 @@ export function DocumentReport({ found }: { readonly found: DocumentFound }) {
         <RuleList rules={found.rules} />
       </>
     )
-  const { facts, anyCode } = found
+  const { facts, anyCode, isDevelopment } = found
   return (
     <>
       <Verdict
-        verdict="verified"
+        standing="verified"
+        isDevelopment={isDevelopment}
         sentence={
           facts.isDebugMode
             ? 'The document is genuine, but its enclave is in debug mode: its code is unknown.'
@@ -134,13 +135,13 @@ export function ReleaseReport({ file, judged, statuses }: Extract<Outcome, { kin
       'The signatures hold. The owners of the keys were not checked: give the keys that you trust.',
     invalid:
       fault === 'signature'
-        ? 'Do not trust this: a signature does not hold.'
-        : `Do not trust this: ${trusted} of the keys that you trust signed it, but ${needed} must sign it.`,
+        ? 'Do not rely on this: a signature does not hold.'
+        : `Do not rely on this: ${trusted} of the keys that you trust signed it, but ${needed} must sign it.`,
   }[verdict]
   const entries = file.kind === 'release' ? [] : file.signed.list.releases
   return (
     <>
-      <Verdict verdict={verdict} sentence={sentence}>
+      <Verdict standing={verdict} sentence={sentence}>
         {verdict === 'consistent' && (
           <p>Under “What you expect”, give the keys that sign releases.</p>
         )}
@@ -229,7 +230,7 @@ function ReleaseFacts({ release }: { readonly release: Release }) {
 export function ImageReport({ found }: { readonly found: ImageFound }) {
   if (!found.valid)
     return (
-      <Verdict verdict="invalid" sentence={`This image was not measured: ${found.code}.`}>
+      <Verdict standing="invalid" sentence={`This image was not measured: ${found.code}.`}>
         <p>
           <OutsideText text={found.message} isOneLine={true} shownMax={500} />
         </p>
@@ -242,7 +243,7 @@ export function ImageReport({ found }: { readonly found: ImageFound }) {
   return (
     <>
       <Verdict
-        verdict={matches === null ? 'consistent' : matches ? 'verified' : 'invalid'}
+        standing={matches === null ? 'consistent' : matches ? 'verified' : 'invalid'}
         sentence={
           matches === null
             ? 'The image was measured. You gave no measurements to compare with.'

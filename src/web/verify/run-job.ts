@@ -4,6 +4,7 @@ import { EifError } from '../../../attestation/eif/eif-error.ts'
 import { type EifReport, measureEif } from '../../../attestation/eif/measure-eif.ts'
 import { FormatError } from '../../../attestation/errors.ts'
 import { parseExactJson } from '../../../attestation/json/parse-strict.ts'
+import { AWS_ROOT_SHA256 } from '../../../attestation/nitro/policy.ts'
 import { createAttestationVerifier } from '../../../attestation/nitro/verify-attestation.ts'
 import { RELEASE_FORMAT } from '../../../attestation/release/release.ts'
 import { RELEASES_FORMAT } from '../../../attestation/release/release-list.ts'
@@ -117,11 +118,16 @@ async function judgeOne(job: Job, read: ReadExpectations): Promise<Outcome> {
     expected: {
       code: releases !== undefined || (measurements !== 'any' && measurements.length > 0),
       configuration: expected.configurations.length > 0,
-      roots: roots === undefined ? 'AWS' : 'given',
+      isDevelopment: isOtherRoot(roots),
       chain: rpc !== null,
       releases: read.releases,
     },
   }
+}
+
+/** Whether a root is trusted that is not AWS's: a development enclave's, as far as anyone knows. */
+function isOtherRoot(roots: readonly Uint8Array[] | undefined): boolean {
+  return roots?.some((root) => !equalBytes(root, AWS_ROOT_SHA256)) ?? false
 }
 
 /** A verifier that looks certificates up in the lists that the reader gave. */
@@ -169,6 +175,7 @@ async function judgeOneDocument(job: Job, read: ReadExpectations): Promise<Docum
     return {
       valid: true,
       facts: judged.facts,
+      isDevelopment: isOtherRoot(read.expected.attestation.roots),
       anyCode: read.expected.attestation.measurements === 'any',
     }
   const { error, rules } = judged

@@ -1,36 +1,66 @@
 import type { ComponentChildren } from 'preact'
-import { State } from '../kit/notices.tsx'
+import type { Conclusion } from '../../../attestation/report/conclude.ts'
 import { OutsideText } from '../kit/outside-text.tsx'
 
-type VerdictName = 'verified' | 'consistent' | 'invalid'
+type Standing = Conclusion['standing']
 
-const WORDS: Readonly<Record<VerdictName, string>> = {
-  verified: 'Verified',
-  consistent: 'Consistent',
-  invalid: 'Invalid',
+const WORDS: Readonly<Record<Standing, string>> = {
+  verified: 'VERIFIED',
+  consistent: 'CONSISTENT',
+  undetermined: 'NOT DETERMINED',
+  invalid: 'INVALID',
 }
-const TONES = { verified: 'good', consistent: 'warn', invalid: 'bad' } as const
+const TONES = {
+  verified: 'good',
+  consistent: 'warn',
+  undetermined: 'warn',
+  invalid: 'bad',
+} as const satisfies Record<Standing, string>
+const SIGNS = { good: '✓', warn: '!', bad: '✗' } as const
 
-/** What it comes to, in a word, a sentence for anybody, and a line for whoever works with it. */
+/** The heading of a result has this id, so that the page can move the focus there. */
+export const RESULT_ID = 'result'
+
+/**
+ * The verdict in the largest type, and a sentence for anybody; `headline` is a line for engineers.
+ * What a development enclave signed is never green.
+ */
 export function Verdict({
-  verdict,
-  headline,
+  standing,
+  isDevelopment = false,
   sentence,
+  headline,
   children,
 }: {
-  readonly verdict: VerdictName
-  readonly headline?: string
+  readonly standing: Standing
+  readonly isDevelopment?: boolean
   readonly sentence: string
+  readonly headline?: string
   readonly children?: ComponentChildren
 }) {
+  const isMarked = isDevelopment && TONES[standing] !== 'bad'
+  const tone = isMarked ? 'warn' : TONES[standing]
   return (
-    <div class={`notice verdict ${TONES[verdict]}`} data-verdict={verdict}>
-      <p>
-        <State tone={TONES[verdict]}>{WORDS[verdict]}</State>
-      </p>
+    <div class={`verdict ${tone}`} data-verdict={standing}>
+      <h1 id={RESULT_ID} tabIndex={-1}>
+        <span aria-hidden="true">{SIGNS[TONES[standing]]} </span>
+        {WORDS[standing]}
+        {isMarked && (
+          <>
+            {' '}
+            <span class="kind">development</span>
+          </>
+        )}
+      </h1>
       <p class="sentence">{sentence}</p>
-      {headline !== undefined && <p>{headline}</p>}
+      {isMarked && (
+        <p>
+          This rests on a root that you gave, not on AWS’s. A development enclave has such a root,
+          and it proves nothing to other people.
+        </p>
+      )}
       {children}
+      {headline !== undefined && <p class="faint">{headline}</p>}
     </div>
   )
 }
@@ -42,10 +72,10 @@ export function Refused({
   readonly outcome: { readonly message: string; readonly advice: string }
 }) {
   return (
-    <div class="notice bad" role="alert" data-verdict="refused">
-      <p>
-        <strong>This was not checked.</strong>
-      </p>
+    <div class="verdict bad" role="alert" data-verdict="refused">
+      <h1 id={RESULT_ID} tabIndex={-1}>
+        <span aria-hidden="true">✗ </span>NOT CHECKED
+      </h1>
       <p>
         <OutsideText text={outcome.message} isOneLine={true} shownMax={600} />
       </p>

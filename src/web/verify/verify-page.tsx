@@ -11,7 +11,7 @@ import { type Linked, readFragment, takeLinked, writeFragment } from './link.ts'
 import { DocumentReport, ImageReport, ReleaseReport } from './other-reports.tsx'
 import { SourceInput } from './source-input.tsx'
 import { type Checker, createChecker } from './start-worker.ts'
-import { Refused } from './verdict.tsx'
+import { RESULT_ID, Refused } from './verdict.tsx'
 
 /** Where a check is. */
 type Progress =
@@ -37,9 +37,13 @@ export function VerifyPage() {
   const [idempotent, setIdempotent] = useState(false)
   const [expectations, setExpectations] = useState(NO_FORM_EXPECTATIONS)
   const [isExpecting, setIsExpecting] = useState(false)
+  // The forms fold away under a verdict, until the reader wants them.
+  const [isOpen, setIsOpen] = useState(true)
   const [chain, setChain] = useState({ rpc: '', confirmations: '', explorer: '' })
   const [linked, setLinked] = useState(() => readFragment(location.hash))
-  const { progress, run, stop } = useChecker()
+  const { progress, run, stop } = useChecker((outcome) => setIsOpen(outcome.kind === 'refused'))
+  const isDone = progress.kind === 'done'
+  const isJudged = isDone && progress.outcome.kind !== 'refused'
   const asGiven = (checked: Blob | null, isChainAsked: boolean): Given => ({
     values: [
       ...[checked, kind, request, answer, idempotent, expectations],
@@ -72,105 +76,120 @@ export function VerifyPage() {
 
   return (
     <>
-      <h1>Verify</h1>
-      <p>Check evidence. Every check runs in this browser, and your files are not sent anywhere.</p>
+      {progress.kind === 'running' && <Busy what="Checking" done={progress.done} />}
+      <Result
+        progress={progress}
+        isOutdated={isDone && isOther(progress.given, asGiven(source, progress.given.isChainAsked))}
+        explorer={explorerOf(chain.explorer)}
+      />
       {linked !== null && (
         <LinkedNotice
           linked={linked}
           onUse={() => {
             setExpectations(takeLinked(expectations, linked))
             setIsExpecting(true)
+            setIsOpen(true)
             setLinked(null)
           }}
           onLeave={() => setLinked(null)}
         />
       )}
-      <SourceInput source={source} onSource={choose} />
-      <details class="panel">
-        <summary>What you kept: the request, the answer</summary>
-        <FilesField
-          label="Request"
-          hint="The body that was sent. It is compared with the evidence. An answer or a kept stream cannot be checked without the request."
-          isMultiple={false}
-          files={request}
-          onFiles={setRequest}
-        />
-        <FilesField
-          label="Answer"
-          hint="The answer as JSON, its event stream as it came, or a saved proof"
-          isMultiple={false}
-          files={answer}
-          onFiles={setAnswer}
-        />
-        <Tick
-          label="The call had an Idempotency-Key, so its stream may be a repetition"
-          isTicked={idempotent}
-          onTick={setIdempotent}
-        />
-      </details>
-      <details
-        class="panel"
-        open={isExpecting}
-        onToggle={({ currentTarget }) => setIsExpecting(currentTarget.open)}
-      >
-        <summary>What you expect: code, configuration, roots</summary>
-        <ExpectationsForm
-          given={expectations}
-          onChange={(part) => setExpectations((before) => ({ ...before, ...part }))}
-        />
-        {!IS_COPY && writeFragment(expectations) !== '' && (
+      {!isDone && (
+        <>
+          <h1>{isRunning ? 'Checking' : 'Verify'}</h1>
           <p>
-            <CopyButton
-              text={`${location.origin}${location.pathname}${writeFragment(expectations)}`}
-              what="a link with these expectations"
-            />{' '}
-            a link with these keys, measurements and configurations. It contains no evidence, no
-            roots, and no option that accepts more than these.
+            Check evidence. Every check runs in this browser, and your files are not sent anywhere.
           </p>
-        )}
-      </details>
-      <ChainPanel
-        given={chain}
-        onChange={(part) => setChain((before) => ({ ...before, ...part }))}
-        onAsk={source === null || isRunning ? null : () => check(source, { rpc: chain.rpc.trim() })}
-      />
-      <div class="row check-row">
-        <button
-          type="button"
-          class="primary"
-          disabled={source === null || isRunning}
-          onClick={() => check(source)}
+        </>
+      )}
+      <details
+        class={isJudged ? 'panel forms' : 'forms'}
+        open={isOpen}
+        onToggle={({ currentTarget }) => setIsOpen(currentTarget.open)}
+      >
+        <summary hidden={isOpen && !isJudged}>
+          Check something else, say what you expect, or ask a chain
+        </summary>
+        <SourceInput source={source} onSource={choose} />
+        <details class="panel">
+          <summary>What you kept: the request, the answer</summary>
+          <FilesField
+            label="Request"
+            hint="The body that was sent. It is compared with the evidence. An answer or a kept stream cannot be checked without the request."
+            isMultiple={false}
+            files={request}
+            onFiles={setRequest}
+          />
+          <FilesField
+            label="Answer"
+            hint="The answer as JSON, its event stream as it came, or a saved proof"
+            isMultiple={false}
+            files={answer}
+            onFiles={setAnswer}
+          />
+          <Tick
+            label="The call had an Idempotency-Key, so its stream may be a repetition"
+            isTicked={idempotent}
+            onTick={setIdempotent}
+          />
+        </details>
+        <details
+          class="panel"
+          open={isExpecting}
+          onToggle={({ currentTarget }) => setIsExpecting(currentTarget.open)}
         >
-          Check{progress.kind === 'done' ? ' again' : ''}
-        </button>
-        <label class="as">
-          Treat it as{' '}
-          <select
-            value={kind}
-            onChange={({ currentTarget }) => setKind(currentTarget.value as SourceKind)}
+          <summary>What you expect: code, configuration, roots</summary>
+          <ExpectationsForm
+            given={expectations}
+            onChange={(part) => setExpectations((before) => ({ ...before, ...part }))}
+          />
+          {!IS_COPY && writeFragment(expectations) !== '' && (
+            <p>
+              <CopyButton
+                text={`${location.origin}${location.pathname}${writeFragment(expectations)}`}
+                what="a link with these expectations"
+              />{' '}
+              a link with these keys, measurements and configurations. It contains no evidence, no
+              roots, and no option that accepts more than these.
+            </p>
+          )}
+        </details>
+        <ChainPanel
+          given={chain}
+          onChange={(part) => setChain((before) => ({ ...before, ...part }))}
+          onAsk={
+            source === null || isRunning ? null : () => check(source, { rpc: chain.rpc.trim() })
+          }
+        />
+        <div class="row check-row">
+          <button
+            type="button"
+            class="primary"
+            disabled={source === null || isRunning}
+            onClick={() => check(source)}
           >
-            <option value="auto">what it looks like</option>
-            <option value="evidence">evidence of a completion</option>
-            <option value="document">an attestation document</option>
-            <option value="release">a release, or a list of them</option>
-            <option value="image">an image (.eif)</option>
-          </select>
-        </label>
-        {isRunning && (
-          <button type="button" onClick={stop}>
-            Stop
+            Check{progress.kind === 'done' ? ' again' : ''}
           </button>
-        )}
-      </div>
-      {progress.kind === 'running' && <Busy what="Checking" done={progress.done} />}
-      <Result
-        progress={progress}
-        isOutdated={
-          progress.kind === 'done' &&
-          isOther(progress.given, asGiven(source, progress.given.isChainAsked))
-        }
-        explorer={explorerOf(chain.explorer)}
-      />
+          <label class="as">
+            Treat it as{' '}
+            <select
+              value={kind}
+              onChange={({ currentTarget }) => setKind(currentTarget.value as SourceKind)}
+            >
+              <option value="auto">what it looks like</option>
+              <option value="evidence">evidence of a completion</option>
+              <option value="document">an attestation document</option>
+              <option value="release">a release, or a list of them</option>
+              <option value="image">an image (.eif)</option>
+            </select>
+          </label>
+          {isRunning && (
+            <button type="button" onClick={stop}>
+              Stop
+            </button>
+          )}
+        </div>
+      </details>
       <SavePage />
     </>
   )
@@ -181,7 +200,7 @@ function isOther(one: Given, other: Given): boolean {
 }
 
 /** Runs one check at a time, in a worker that starts with the first. */
-function useChecker() {
+function useChecker(onOutcome: (outcome: Outcome) => void) {
   const [progress, setProgress] = useState<Progress>({ kind: 'idle' })
   const checker = useRef<Checker | null>(null)
   const round = useRef(0)
@@ -197,7 +216,9 @@ function useChecker() {
       const outcome = await checker.current.run(job, (done) => {
         if (isLatest()) setProgress({ kind: 'running', done })
       })
-      if (isLatest()) setProgress({ kind: 'done', outcome, round: mine, given })
+      if (!isLatest()) return
+      onOutcome(outcome)
+      setProgress({ kind: 'done', outcome, round: mine, given })
     } catch (fault) {
       if (isLatest()) setProgress({ kind: 'failed', fault })
     }
@@ -210,7 +231,7 @@ function useChecker() {
   return { progress, run, stop }
 }
 
-/** What came of it; whoever uses a keyboard or hears the page is brought to it. */
+/** The result. The focus moves to its heading, so that readers of keyboard and ear find it. */
 function Result({
   progress,
   isOutdated,
@@ -221,10 +242,9 @@ function Result({
   readonly isOutdated: boolean
   readonly explorer: string
 }) {
-  const heading = useRef<HTMLHeadingElement>(null)
   const round = progress.kind === 'done' ? progress.round : null
   useEffect(() => {
-    if (round !== null) heading.current?.focus()
+    if (round !== null) document.getElementById(RESULT_ID)?.focus()
   }, [round])
   if (progress.kind === 'failed')
     return (
@@ -235,10 +255,7 @@ function Result({
     )
   if (progress.kind !== 'done') return null
   return (
-    <section aria-labelledby="result" class="result" data-round={progress.round}>
-      <h2 id="result" tabIndex={-1} ref={heading}>
-        The result
-      </h2>
+    <section aria-labelledby={RESULT_ID} class="result" data-round={progress.round}>
       <div role="status">
         {isOutdated && (
           <p class="notice warn" data-outdated>

@@ -47,11 +47,7 @@ describe('verifyBundle on evidence of other enclaves', () => {
       forgedDocument({ signature: new Uint8Array(96) }),
       ['attestation document'],
     ],
-    [
-      'of another root',
-      forgedDocument({ chain: forgedChain }),
-      ['attestation document'],
-    ],
+    ['of another root', forgedDocument({ chain: forgedChain }), ['attestation document']],
     [
       'of other code',
       documentFor(BOOT_CONFIGURATION, {
@@ -72,12 +68,7 @@ describe('verifyBundle on evidence of other enclaves', () => {
     [
       'that is none',
       'AAAA',
-      [
-        'attestation key',
-        'attestation document',
-        'boot configuration',
-        'anchor time',
-      ],
+      ['attestation key', 'attestation document', 'boot configuration', 'anchor time'],
     ],
   ])('verifyBundle fails an attestation document %s', async (_, attestation, failed) => {
     expect(await failedOf(buildEvidence({ stored: { attestation } }).bundle)).toEqual(failed)
@@ -123,7 +114,9 @@ describe('verifyBundle on evidence of other enclaves', () => {
 
   it('a genuine document of a development root fails under AWS’s root', async () => {
     const { measurements = [], configurations = [] } = policy
-    expect(await failedOf(bundle, { measurements, configurations })).toEqual(['attestation document'])
+    expect(await failedOf(bundle, { measurements, configurations })).toEqual([
+      'attestation document',
+    ])
   })
 
   it('a document with a revoked certificate fails', async () => {
