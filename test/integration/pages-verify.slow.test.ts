@@ -21,6 +21,7 @@ import type { Demands } from '../conformance/manifest.ts'
 import { VECTORS } from '../conformance/manifest.ts'
 import { BROWSER, findBarriers, openPage } from '../support/browser.ts'
 import { driveVerifyPage, openDetails } from '../support/drive-verify-page.ts'
+import { SCREENS, standInView } from '../support/in-view.ts'
 import { PCR_VALUES, standardChain } from '../support/nitro-builder/document-builder.ts'
 import { type ServedPages, serveVerifyPage } from '../support/served-pages.ts'
 import { type SharedAffidavit, useAffidavit } from '../support/use-affidavit.ts'
@@ -161,6 +162,29 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/verify'), () => {
     expect(faults.filter((fault) => !/CORS|Failed to load resource/.test(fault))).toEqual([])
     await page.context().close()
   })
+
+  it.each(SCREENS)(
+    'the first screen of a verdict says who, when and what, $width wide',
+    async (viewport) => {
+      const { page, driver } = await openVerify({ viewport })
+      await driver.expect(demands, fileOf)
+      await driver.check(jsonFile(bundle))
+      const heading = page.getByRole('heading', { level: 1 })
+      expect(await heading.innerText()).toMatch(/VERIFIED development$/)
+      // What comes from a development enclave is amber and says so.
+      expect(await page.locator('main .good').count()).toBe(0)
+      const { sentence } = await driver.check(jsonFile(bundle))
+      expect(sentence).toMatch(/^An enclave that runs code that you expect signed .* at 20\d\d-/)
+      expect(sentence).toMatch(/ answered with model demo\/echo\. Block \d+, made at 20\d\d-/)
+      const gist = page.locator('.gist')
+      expect(await gist.innerText()).toMatch(/Asked\s+Is this page right\?\s+Answered\s+/)
+      expect(await page.evaluate(LARGEST_TEXT)).toMatch(/VERIFIED development$/)
+      const parts = { heading, sentence: page.locator('.sentence'), gist }
+      expect(await standInView(page, parts)).toEqual({ heading: true, sentence: true, gist: true })
+      expect(await page.locator('.forms').getAttribute('open')).toBeNull()
+      await page.context().close()
+    },
+  )
 
   it('the page /verify tells what was not said, link by link, and what to do', async () => {
     const { page, driver } = await openVerify()
@@ -363,6 +387,13 @@ async function readReleaseKey(): Promise<{ readonly trusted: string }> {
 
 const HAS_FOCUS = (field: { readonly ownerDocument: { readonly activeElement: unknown } }) =>
   field.ownerDocument.activeElement === field
+
+/** The text of the element with the largest type. */
+const LARGEST_TEXT = `
+  [...document.querySelectorAll('body *')]
+    .filter(({ innerText }) => innerText?.trim())
+    .map((element) => [parseFloat(getComputedStyle(element).fontSize), element.innerText])
+    .sort(([one], [other]) => other - one)[0][1]`
 
 /** Opens every link of the chain. */
 const OPEN_LINKS = "for (const one of document.querySelectorAll('.link details')) one.open = true"

@@ -43,7 +43,8 @@ With --request and --answer, what you sent and received is compared with the evi
 Evidence of an encrypted call has no content: these files, or the saved proof as --answer, complete it.
 The question and the answer are printed from the evidence, shortened and escaped.
 The verdict: VERIFIED, every necessary check passed; CONSISTENT, nothing failed, but some checks were not made, and
-it names them; INVALID, a check failed: do not trust this evidence.
+it names them; NOT DETERMINED, the document leads to a root that you do not trust (for programs: invalid); INVALID, a
+check failed: do not trust this evidence.
 What you do not give is not checked, and never counts as passed: expected measurements (--expect; --release with
 --release-key, or --pcr), the expected boot configuration (--expect, --configuration), the chain (--rpc). A bundle's
 attestation document is always verified, with AWS's root or --root; a record's only with --release, --pcr,
