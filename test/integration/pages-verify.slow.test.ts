@@ -168,12 +168,11 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/verify'), () => {
     async (viewport) => {
       const { page, driver } = await openVerify({ viewport })
       await driver.expect(demands, fileOf)
-      await driver.check(jsonFile(bundle))
+      const { sentence } = await driver.check(jsonFile(bundle))
       const heading = page.getByRole('heading', { level: 1 })
       expect(await heading.textContent()).toMatch(/VERIFIED development$/)
       // What comes from a development enclave is amber and says so.
       expect(await page.locator('main .good').count()).toBe(0)
-      const { sentence } = await driver.check(jsonFile(bundle))
       expect(sentence).toMatch(/^An enclave that runs code that you expect signed .* at 20\d\d-/)
       expect(sentence).toMatch(/ answered with model demo\/echo\. Block \d+, made at 20\d\d-/)
       const gist = page.locator('.gist')

@@ -92,7 +92,7 @@ export const CHECK_WORDS: Readonly<Record<CheckName, CheckWords>> = {
   'attestation key': { link: 'notary', shows: 'The attestation document names this key.' },
   'attestation document': {
     link: 'notary',
-    shows: 'The document is genuine: signed by the hardware’s own chain of certificates.',
+    shows: 'The document is genuine: signed under the hardware’s own certificates.',
   },
   'attestation time': {
     link: 'notary',

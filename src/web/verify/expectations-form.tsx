@@ -103,7 +103,7 @@ export function ExpectationsForm({
         />
         <FilesField
           label="Certificate revocation lists"
-          hint="DER or PEM; each must belong to the document’s chain"
+          hint="DER or PEM; each from an issuer of the document’s certificates"
           files={given.revocationLists}
           onFiles={(revocationLists) => set({ revocationLists })}
         />

@@ -279,7 +279,7 @@ function refusalOf(fault: unknown): Outcome {
       kind: 'refused',
       message: `${fault.source}: ${fault.message}`,
       advice:
-        'Give a valid list from an issuer in the document’s chain, or remove the list: then revocation is not checked.',
+        'Give a valid list from an issuer of the document’s certificates, or remove the list: then revocation is not checked.',
     }
   if (fault instanceof FormatError)
     return {
