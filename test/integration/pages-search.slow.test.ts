@@ -62,8 +62,10 @@ const SIZES = [
   [390, 844],
 ] as const
 
+const searchOf = (page: Page) => page.getByRole('searchbox', { name: 'Look up' })
+
 async function search(page: Page, text: string): Promise<void> {
-  await page.getByRole('searchbox').fill(text)
+  await searchOf(page).fill(text)
   await page.keyboard.press('Enter')
 }
 
@@ -92,7 +94,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the search'), () => {
     for (const path of ['/', '/verify', '/docs', '/console', '/log', `/log/${notary}`])
       for (const [width, height] of SIZES) {
         const { page } = await openPage(service.url + path, { viewport: { width, height } })
-        const box = await page.getByRole('searchbox').boundingBox()
+        const box = await searchOf(page).boundingBox()
         expect([path, box === null ? null : box.y + box.height < 200]).toEqual([path, true])
         expect(await page.evaluate('document.documentElement.scrollWidth')).toBeLessThanOrEqual(
           width,
@@ -106,7 +108,15 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the search'), () => {
     await search(page, ` 0x${answer.hash} `)
     await page.waitForURL(`**/c/${answer.hash}`)
     const { index } = answer.receipt
-    await page.getByRole('link', { name: `leaf ${index} of ${notary}` }).click()
+    const link = page.getByRole('link', { name: `leaf ${index} of ${notary}` })
+    await page.locator('[data-verdict]').waitFor()
+    // What failed states no facts: the root of a development enclave is not known.
+    if ((await link.count()) === 0) {
+      await page.locator('summary', { hasText: 'What you expect' }).click()
+      await page.getByLabel('Trust these roots').setInputFiles(service.rootFile)
+      await page.getByRole('button', { name: 'Check by this' }).click()
+    }
+    await link.click()
     await page.waitForURL(`**/log/${notary}#leaf-${index}`)
     const row = page.locator(`#leaf-${index}`)
     await row.waitFor()
@@ -196,7 +206,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the search'), () => {
     await page.getByText(words).waitFor()
     expect(asked.filter((url) => url.includes('/v1/find'))).toEqual([])
     // What is typed next is not what was refused.
-    await page.getByRole('searchbox').pressSequentially('1')
+    await searchOf(page).pressSequentially('1')
     await page.getByText(words).waitFor({ state: 'detached' })
     await page.context().close()
   })
@@ -250,11 +260,9 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('leaves of a log'), () => {
 
   it('leaves of a log are listed newest first, in pages, and name no answer in public', async () => {
     const { page } = await openLog()
-    const indexes = async () =>
-      (await page
-        .locator('[id^=leaf-]')
-        .evaluateAll(`(rows) => rows.map(({ id }) => id)`)) as string[]
-    const newest = await indexes()
+    const newest = (await page.evaluate(
+      "[...document.querySelectorAll('[id^=leaf-]')].map(({ id }) => id)",
+    )) as string[]
     expect(newest).toHaveLength(10)
     const size = Number(newest[0]?.replace('leaf-', '')) + 1
     expect(newest).toEqual(newest.map((_, at) => `leaf-${size - 1 - at}`))
@@ -331,7 +339,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('leaves of a log'), () => {
           expect([words, await isWithin(figures.getByText(words), height)]).toEqual([words, true])
         await figures.getByText('✓ confirmed').waitFor()
         expect(await isWithin(figures.locator('.state.good').first(), height)).toBe(true)
-        expect(await isWithin(page.getByRole('searchbox'), height)).toBe(true)
+        expect(await isWithin(searchOf(page), height)).toBe(true)
         await page.context().close()
       }
     },
@@ -400,7 +408,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('a file that is dropped'), () => {
     const { page } = await openPage(pathToFileURL(file).href)
     await drop(page, 'h1', await evidence())
     await page.locator('[data-verdict]').waitFor()
-    expect(await page.getByRole('searchbox').count()).toBe(0)
+    expect(await searchOf(page).count()).toBe(0)
     await page.context().close()
     await rm(folder, { recursive: true })
   })

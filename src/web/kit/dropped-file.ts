@@ -40,8 +40,8 @@ export function useDroppedFiles(take: Take): void {
 }
 
 /**
- * Has files that are dropped anywhere checked. Gives whether one is being dragged over the page, and
- * why the last one could not be taken along. What takes drops itself keeps them.
+ * Has files that are dropped anywhere checked. `isOver`: one is dragged over the page; `isLost`:
+ * the last one could not be taken along. A part of the page that takes drops itself keeps them.
  */
 export function useFileDrops(): { readonly isOver: boolean; readonly isLost: boolean } {
   const [isOver, setIsOver] = useState(false)

@@ -6,7 +6,7 @@ export type SearchQuery =
 
 /** Reads what a reader typed or pasted. What is not to be asked never leaves the page. */
 export function readSearchQuery(typed: string): SearchQuery {
-  const text = typed.trim().replace(/^["'“]|["'”,]$/g, '')
+  const text = typed.trim().replace(/^["'“]+|["'”,]+$/g, '')
   if (/^(0x)?[0-9a-f]{64}$/i.test(text)) return { kind: 'hash', text: text.toLowerCase() }
   if (/^(0x)?[0-9a-f]{40}$/i.test(text))
     return { kind: 'notary', text: `0x${text.slice(-40).toLowerCase()}` }

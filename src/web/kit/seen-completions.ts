@@ -1,6 +1,6 @@
 /*
- * Completions whose pages this tab opened, by their leaves: the public log does not lead from a leaf
- * to a completion, and this tab's reader knows the hash. They end with the tab.
+ * Completions whose pages this tab opened, by their leaves: the public log does not lead from a
+ * leaf to a completion, and this tab's reader knows the hash. They end with the tab.
  */
 
 const NAME = 'affidavit:completions'

@@ -56,8 +56,8 @@ export function HeadsTable({
             <th scope="col">Anchor</th>
             <th scope="col">Block</th>
             <th scope="col">Transaction</th>
-            <th scope="col">Committed</th>
             <th scope="col">Newest leaf</th>
+            <th scope="col">Committed</th>
           </tr>
         </thead>
         <tbody>
@@ -114,14 +114,14 @@ function HeadCells({
         <TransactionLink hash={anchor.tx_hash} explorer={explorer} />
       </td>
       <td>
-        <Time ms={1_000 * head.created_at} />
-      </td>
-      <td>
         {size > 0 && (
           <a href={`#leaf-${size - 1}`}>
             leaf <Count value={size - 1} />
           </a>
         )}
+      </td>
+      <td>
+        <Time ms={1_000 * head.created_at} />
       </td>
     </>
   )

@@ -33,7 +33,7 @@ type LeafPage = {
   readonly keyFault: unknown
 }
 
-/** The leaves of a log, newest first, in pages, each with the way to its head and its completion. */
+/** The leaves of a log, newest first, in pages; each leads to its head and to its completion. */
 export function LeavesPart({
   notary,
   newest,
@@ -47,8 +47,7 @@ export function LeavesPart({
   const size = newest.heads[0]?.size ?? 0
   const wanted = place?.kind === 'leaf' ? place.index : null
   const [page, turnTo] = usePageOf(place, wanted === null ? null : endOfPage(wanted, size))
-  const end = Math.min(page ?? size, size)
-  const range = { start: Math.max(0, end - LEAVES_SHOWN), end }
+  const range = rangeBefore(page ?? size, size)
   const states = newest.heads.map(({ size, anchor }) => `${size} ${anchor.state}`).join()
   const { value, fault, reload } = useLoaded(
     (signal) => readPage(notary, range, signal),
@@ -69,7 +68,7 @@ export function LeavesPart({
       )}
       <LeavesTable leaves={value?.leaves ?? []} place={place} />
       <p class="row">
-        <button type="button" disabled={end >= size} onClick={() => turnTo(null)}>
+        <button type="button" disabled={range.end === size} onClick={() => turnTo(null)}>
           Newest leaves
         </button>
         <button type="button" disabled={range.start === 0} onClick={() => turnTo(range.start)}>
@@ -96,6 +95,12 @@ export function LeavesPart({
 function endOfPage(index: number, size: number): number | null {
   if (index >= size) return null
   return size - LEAVES_SHOWN * Math.floor((size - 1 - index) / LEAVES_SHOWN)
+}
+
+/** As many leaves as are shown, before `end` if there are as many. */
+function rangeBefore(end: number, size: number): LeafRange {
+  const start = Math.max(0, Math.min(end, size) - LEAVES_SHOWN)
+  return { start, end: Math.min(size, start + LEAVES_SHOWN) }
 }
 
 async function readPage(notary: string, range: LeafRange, signal: AbortSignal): Promise<LeafPage> {
@@ -139,7 +144,7 @@ function LeavesTable({
   return (
     // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls is reached by keyboard.
     <section class="scroll rows-place" aria-label="Leaves, newest first" tabIndex={0}>
-      <table class="rows">
+      <table class="rows leaves">
         <thead>
           <tr>
             <th scope="col" class="number">
@@ -148,8 +153,8 @@ function LeavesTable({
             <th scope="col">Answer</th>
             <th scope="col">Anchor</th>
             <th scope="col">First head</th>
-            <th scope="col">Committed</th>
             <th scope="col">Hash of the receipt</th>
+            <th scope="col">Committed</th>
           </tr>
         </thead>
         <tbody>
@@ -201,10 +206,10 @@ function LeafCells({ leaf: { index, hash, head, completion } }: { readonly leaf:
           </a>
         )}
       </td>
-      <td>{head === null ? <None /> : <Time ms={1_000 * head.created_at} />}</td>
       <td>
         <Hex value={hash} digits={12} />
       </td>
+      <td>{head === null ? <None /> : <Time ms={1_000 * head.created_at} />}</td>
     </>
   )
 }

@@ -26,7 +26,7 @@ export function usePlace(): Place | null {
 }
 
 /**
- * The page of a list: `named`, which is where the place of the address is, until the reader turns to
+ * The page of a list: `named`, which has the place of the address, until the reader turns to
  * another page, and again when the address names another place. Null is the newest page.
  */
 export function usePageOf(
