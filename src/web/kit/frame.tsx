@@ -1,5 +1,7 @@
 import './theme.css'
 import { type ComponentChildren, render } from 'preact'
+import { useFileDrops } from './dropped-file.ts'
+import { SearchBox } from './search-box.tsx'
 
 /** Where each page is, as the frame's navigation has it. */
 const PLACES = [
@@ -12,7 +14,7 @@ const PLACES = [
 /** Whether this is a page that was saved as one file: no gateway is behind it. */
 export const IS_COPY = document.querySelector('meta[name="affidavit-copy"]') !== null
 
-/** A page in its frame: navigation above, what it is below. */
+/** A page in its frame: navigation and search above, what it is below. */
 function Frame({ children }: { readonly children: ComponentChildren }) {
   const isHere = (path: string) =>
     location.pathname === path || location.pathname.startsWith(`${path}/`)
@@ -43,8 +45,10 @@ function Frame({ children }: { readonly children: ComponentChildren }) {
               </ul>
             </nav>
           )}
+          {!IS_COPY && <SearchBox />}
         </div>
       </header>
+      <DropPlace />
       <main id="main" tabIndex={-1}>
         {children}
       </main>
@@ -53,6 +57,28 @@ function Frame({ children }: { readonly children: ComponentChildren }) {
           Affidavit: an inference gateway whose answers come with evidence that anyone can check.
         </div>
       </footer>
+    </>
+  )
+}
+
+/** The whole page takes files. */
+function DropPlace() {
+  const { isOver, isLost } = useFileDrops()
+  return (
+    <>
+      {isOver && (
+        <p class="drop-hint" aria-hidden="true">
+          Drop the file. It is checked in this browser, and not sent anywhere.
+        </p>
+      )}
+      {isLost && (
+        <div class="frame-notice" role="alert">
+          <p class="notice warn">
+            This browser does not keep a file between two pages. <a href="/verify">Open Verify</a>,
+            and drop the file there.
+          </p>
+        </div>
+      )}
     </>
   )
 }

@@ -1,6 +1,7 @@
-import { decodeHex, HASH_BYTES } from '../../../attestation/bytes.ts'
+import { decodeHex, encodeHex, encodeUtf8, HASH_BYTES } from '../../../attestation/bytes.ts'
 import { FormatError } from '../../../attestation/errors.ts'
 import type { BootHead } from '../../../attestation/evidence/boot-statement.ts'
+import { canonicalizeJson } from '../../../attestation/json/canonical.ts'
 import { formsOf } from '../../../attestation/json/forms.ts'
 import {
   isJsonObject,
@@ -8,6 +9,7 @@ import {
   type JsonObject,
   memberOf,
 } from '../../../attestation/json/value.ts'
+import { hashLeaf } from '../../../attestation/merkle/hash.ts'
 import type { LogDomain } from '../../../attestation/tree-head.ts'
 import type {
   ConsistencyReply,
@@ -124,10 +126,57 @@ export async function readHeadAt(
   signal: AbortSignal,
 ): Promise<Head | null> {
   if (size === 0) return null
-  const path = `/v1/log/${notary}/heads?limit=1&cursor=${size - 1}`
-  const json = objectOf(await askEvidence(path, { signal }), 'it')
-  const [head] = arrayOf(json.heads, 'heads', { min: 0, max: 1 }).map(parseHead)
+  const [head] = await readHeadsAbove(notary, { above: size - 1, limit: 1, signal })
   return head?.size === size ? head : null
+}
+
+/** The first heads of more than `above` leaves, by their sizes. */
+export async function readHeadsAbove(
+  notary: string,
+  {
+    above,
+    limit,
+    signal,
+  }: { readonly above: number; readonly limit: number; readonly signal: AbortSignal },
+): Promise<readonly Head[]> {
+  const path = `/v1/log/${notary}/heads?limit=${limit}&cursor=${above}`
+  const json = objectOf(await askEvidence(path, { signal }), 'it')
+  return arrayOf(json.heads, 'heads', { min: 0, max: limit }).map(parseHead)
+}
+
+/** Leaves from `start` to before `end`. */
+export type LeafRange = { readonly start: number; readonly end: number }
+
+/** The hashes of leaves, hex, in their order. */
+export async function readLeaves(
+  notary: string,
+  { start, end }: LeafRange,
+  signal: AbortSignal,
+): Promise<readonly string[]> {
+  const path = `/v1/log/${notary}/leaves?start=${start}&end=${end}`
+  const json = objectOf(await askEvidence(path, { signal }), 'it')
+  const count = { min: end - start, max: end - start }
+  return arrayOf(json.leaves, 'leaves', count).map((hash) => hexOf(hash, 'leaves', HASH_BYTES))
+}
+
+/**
+ * Receipts of the leaves of a range whose completions an API key may read; `hash`: the leaf that
+ * the receipt makes, `completion`: what it says whose receipt it is.
+ */
+export async function readOwnLeaves(
+  notary: string,
+  { start, end }: LeafRange,
+  { key, signal }: { readonly key: string; readonly signal: AbortSignal },
+): Promise<readonly { readonly hash: string; readonly completion: string }[]> {
+  const path = `/v1/log/${notary}/records?start=${start}&limit=${end - start}`
+  const json = objectOf(await askEvidence(path, { key, signal }), 'it')
+  return arrayOf(json.records, 'records', { min: 0, max: end - start }).map((record) => {
+    const receipt = objectOf(objectOf(record, 'a record').receipt, 'receipt')
+    return {
+      hash: encodeHex(hashLeaf(encodeUtf8(canonicalizeJson(receipt)))),
+      completion: hexOf(receipt.hash, 'hash', HASH_BYTES),
+    }
+  })
 }
 
 /** The path from the log of `from` leaves to that of `to`. */

@@ -5,12 +5,13 @@ import { State, type Tone } from '../kit/notices.tsx'
 import { Count, Hex, Time } from '../kit/values.tsx'
 import { domainOf, type Head, type Log } from './answers.ts'
 import { openHead } from './check-log.ts'
+import { type Place, useArrival } from './place.ts'
 
-/** None is good: nothing here asked a chain. */
+/** As the gateway reports them: no page here asks a chain. */
 const TONES: Readonly<Record<Head['anchor']['state'], Tone>> = {
   pending: 'open',
   mined: 'open',
-  confirmed: 'open',
+  confirmed: 'good',
   reverted: 'bad',
 }
 
@@ -26,17 +27,25 @@ export function AnchorState({ state }: { readonly state: Head['anchor']['state']
 export function HeadsTable({
   log,
   heads,
+  place,
   explorer,
 }: {
   readonly log: Log
   readonly heads: readonly Head[]
+  /** What the address names. */
+  readonly place: Place | null
   readonly explorer: BlockExplorer
 }) {
   const isSigned = useSignatureCheck(log)
+  const wanted = place?.kind === 'head' ? place.size : null
+  const row = useArrival(
+    place,
+    heads.some(({ size }) => size === wanted),
+  )
   return (
     // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls is reached by keyboard.
-    <section class="scroll heads-place" aria-label="Heads, newest first" tabIndex={0}>
-      <table class="heads">
+    <section class="scroll rows-place" aria-label="Heads, newest first" tabIndex={0}>
+      <table class="heads rows">
         <thead>
           <tr>
             <th scope="col" class="number">
@@ -47,13 +56,22 @@ export function HeadsTable({
             <th scope="col">Anchor</th>
             <th scope="col">Block</th>
             <th scope="col">Transaction</th>
+            <th scope="col">Newest leaf</th>
             <th scope="col">Committed</th>
           </tr>
         </thead>
         <tbody>
           {heads.map((head, at) => (
             // The row of a place, whatever stands there: rows that moved would shift the page.
-            <HeadRow key={at} head={head} isSigned={isSigned} explorer={explorer} />
+            <tr
+              key={at}
+              id={`head-${head.size}`}
+              tabIndex={-1}
+              ref={head.size === wanted ? row : null}
+              aria-current={head.size === wanted ? 'true' : undefined}
+            >
+              <HeadCells head={head} isSigned={isSigned} explorer={explorer} />
+            </tr>
           ))}
         </tbody>
       </table>
@@ -61,7 +79,7 @@ export function HeadsTable({
   )
 }
 
-function HeadRow({
+function HeadCells({
   head,
   isSigned,
   explorer,
@@ -70,11 +88,13 @@ function HeadRow({
   readonly isSigned: (head: Head) => boolean
   readonly explorer: BlockExplorer
 }) {
-  const { anchor } = head
+  const { anchor, size } = head
   return (
-    <tr>
+    <>
       <th scope="row" class="number">
-        <Count value={head.size} />
+        <a href={`#head-${size}`}>
+          <Count value={size} />
+        </a>
       </th>
       <td>
         <Hex value={head.root} digits={8} />
@@ -94,9 +114,16 @@ function HeadRow({
         <TransactionLink hash={anchor.tx_hash} explorer={explorer} />
       </td>
       <td>
+        {size > 0 && (
+          <a href={`#leaf-${size - 1}`}>
+            leaf <Count value={size - 1} />
+          </a>
+        )}
+      </td>
+      <td>
         <Time ms={1_000 * head.created_at} />
       </td>
-    </tr>
+    </>
   )
 }
 

@@ -17,9 +17,13 @@ import {
   readHeads,
   readLog,
 } from './answers.ts'
+import { EnclaveState } from './enclave-state.tsx'
 import { createGrowthWatch, type Growth } from './growth.ts'
 import { GrowthNotice } from './growth-notice.tsx'
-import { AnchorState, HeadsTable } from './heads-table.tsx'
+import { HeadsPart, useHeadPages } from './heads-part.tsx'
+import { AnchorState } from './heads-table.tsx'
+import { LeavesPart } from './leaves-part.tsx'
+import { usePlace } from './place.ts'
 import { ConsistencyForm, InclusionForm } from './proof-forms.tsx'
 import { createSeenHeads, openStorage } from './seen-heads.ts'
 
@@ -79,6 +83,7 @@ function LogOf({ notary }: { readonly notary: string }) {
   }
   const loaded = useLoaded(load, [notary], { everyMs: isLive ? EVERY_MS : null })
   const { value, fault, reload } = loaded
+  const beside = useLoaded((signal) => readBeside(notary, signal), [notary])
   return (
     <div class="log-page">
       <p class="crumb">
@@ -94,12 +99,12 @@ function LogOf({ notary }: { readonly notary: string }) {
       ) : (
         <>
           <GrowthNotice growth={value?.growth ?? null} notary={notary} />
-          <Figures shown={value} />
+          <Figures shown={value} beside={beside.value} />
           <LiveLine loaded={loaded} shown={value} isLive={isLive} onChange={setIsLive} />
           {value === null ? (
             <Busy what="Loading the log" />
           ) : (
-            <LogParts shown={value} explorer={explorer} onExplorer={setExplorer} />
+            <LogParts shown={value} {...{ beside, explorer }} onExplorer={setExplorer} />
           )}
         </>
       )}
@@ -130,58 +135,39 @@ function NoLog({ notary }: { readonly notary: string }) {
   )
 }
 
-/** What is loaded once the log is: none of it moves what stands above. */
+/** What the page shows of the log's enclave, which is loaded once. */
+type Beside = Awaited<ReturnType<typeof readBeside>>
+
+async function readBeside(notary: string, signal: AbortSignal) {
+  const [enclaves, boot, { EnclaveParts }, { readCode }] = await Promise.all([
+    readEnclaves(signal),
+    readBootStatement(notary, signal),
+    // What reads and checks documents is half of the page, and stands below what is seen first.
+    import('./enclave-parts.tsx'),
+    import('./enclave-code.ts'),
+  ])
+  const enclave = enclaves.find((one) => one.notary === notary) ?? null
+  return { enclave, boot, EnclaveParts, code: enclave && readCode(enclave.attestation) }
+}
+
+/** What is loaded once the log is: it does not move the parts above. */
 function LogParts({
   shown: { log, newest },
+  beside,
   explorer,
   onExplorer,
 }: {
   readonly shown: Shown
+  readonly beside: Loaded<Beside>
   readonly explorer: BlockExplorer
   readonly onExplorer: (explorer: BlockExplorer) => void
 }) {
-  const { notary } = log
-  // Null: the newest, live.
-  const [below, setBelow] = useState<number | null>(null)
-  const older = useLoaded(
-    async (signal) => (below === null ? null : await readHeads(notary, { below, signal })),
-    [notary, below],
-  )
-  const beside = useLoaded(
-    async (signal) => {
-      const [enclaves, boot, { EnclaveParts }] = await Promise.all([
-        readEnclaves(signal),
-        readBootStatement(notary, signal),
-        // What checks documents is half of the page, and stands below what is seen first.
-        import('./enclave-parts.tsx'),
-      ])
-      const enclave = enclaves.find((one) => one.notary === notary) ?? null
-      return { enclave, boot, EnclaveParts }
-    },
-    [notary],
-  )
-  const page = below === null ? newest : (older.value ?? newest)
+  const place = usePlace()
+  const pages = useHeadPages(log.notary, newest, place)
   return (
     <>
-      <h2 id="heads">Heads</h2>
-      <p>
-        Each head is the Merkle root of all leaves up to its size, signed by the notary. This page
-        checks the signatures. It does not check the anchors: they are shown as the gateway reports
-        them.
-      </p>
-      <HeadsTable log={log} heads={page.heads} explorer={explorer} />
-      <p class="row">
-        <button type="button" disabled={below === null} onClick={() => setBelow(null)}>
-          Newest
-        </button>
-        <button type="button" disabled={page.cursor === null} onClick={() => setBelow(page.cursor)}>
-          Older
-        </button>
-        {below !== null && (
-          <span class="faint">These are older heads; the page still looks for new heads.</span>
-        )}
-      </p>
-      {older.fault !== null && <FaultNotice fault={older.fault} onRetry={older.reload} />}
+      <LeavesPart {...{ notary: log.notary, newest, place }} />
+      <HeadsPart {...{ log, place, pages, explorer }} />
 
       <h2>Check it yourself</h2>
       <p>
@@ -201,7 +187,7 @@ function LogParts({
           <beside.value.EnclaveParts
             {...{ log, explorer }}
             {...beside.value}
-            attestations={page.attestations}
+            attestations={pages.page.attestations}
           />
           <DomainPanel log={log} />
           <BlockExplorerForm explorer={explorer} onChange={onExplorer} />
@@ -216,13 +202,20 @@ function LogParts({
   )
 }
 
-function Figures({ shown }: { readonly shown: Shown | null }) {
+/** What is asked first: how many answers, which enclave, since when, and how far it is anchored. */
+function Figures({
+  shown,
+  beside,
+}: {
+  readonly shown: Shown | null
+  readonly beside: Beside | null
+}) {
   const { log, newest } = shown ?? { log: null, newest: null }
   const [head] = newest?.heads ?? []
   return (
     <dl class="figures">
       <div>
-        <dt>Leaves</dt>
+        <dt>Answers, a leaf each</dt>
         <dd class="big" data-testid="leaves">
           {head ? <Count value={head.size} /> : log ? '0' : '…'}
         </dd>
@@ -232,9 +225,12 @@ function Figures({ shown }: { readonly shown: Shown | null }) {
         <dd>
           {head ? (
             <>
-              <Hex value={head.root} digits={8} />
+              <AnchorState state={head.anchor.state} />
               <br />
-              <Time ms={1_000 * head.created_at} />
+              <a href={`#head-${head.size}`}>
+                <Count value={head.size} /> {head.size === 1 ? 'leaf' : 'leaves'}
+              </a>
+              {head.anchor.block_number !== null && <>, block {head.anchor.block_number}</>}
             </>
           ) : log ? (
             'none yet'
@@ -244,23 +240,11 @@ function Figures({ shown }: { readonly shown: Shown | null }) {
         </dd>
       </div>
       <div>
-        <dt>In a block up to</dt>
-        <dd>
-          {log?.head ? (
-            <>
-              <Count value={log.head.size} /> leaves
-              <br />
-              <AnchorState state={log.head.anchor.state} />
-            </>
-          ) : log ? (
-            'none yet'
-          ) : (
-            '…'
-          )}
-        </dd>
+        <dt>Enclave</dt>
+        <dd>{beside === null ? '…' : <EnclaveState {...beside} />}</dd>
       </div>
       <div>
-        <dt>Begun</dt>
+        <dt>Log started</dt>
         <dd>{log ? <Time ms={1_000 * log.created_at} /> : '…'}</dd>
       </div>
     </dl>

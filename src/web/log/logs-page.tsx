@@ -8,8 +8,9 @@ import {
 } from '../kit/block-explorer.tsx'
 import { Busy, FaultNotice, State } from '../kit/notices.tsx'
 import { useLoaded } from '../kit/use-loaded.ts'
-import { Count, Hex, Time } from '../kit/values.tsx'
+import { Count, Time } from '../kit/values.tsx'
 import { type Log, readEnclaves, readLog, readLogs, type ServedEnclave } from './answers.ts'
+import { EnclaveState } from './enclave-state.tsx'
 import { AnchorState } from './heads-table.tsx'
 import { createSeenHeads, openStorage, type SeenHead } from './seen-heads.ts'
 
@@ -22,15 +23,19 @@ type Overview = {
   readonly logs: readonly Log[]
   readonly faults: readonly Error[]
   readonly isWhole: boolean
-  readonly enclaves: ReadonlyMap<string, ServedEnclave['status']>
+  /** By notary. */
+  readonly enclaves: ReadonlyMap<string, ShownEnclave>
   /** Logs that this browser has seen here, and that the gateway says it does not have. */
   readonly missing: readonly { readonly notary: string; readonly seen: SeenHead }[]
 }
 
+type ShownEnclave = ServedEnclave & { readonly code: string | null }
+
 async function readOverview(signal: AbortSignal): Promise<Overview> {
-  const [{ logs, faults, isWhole }, enclaves] = await Promise.all([
+  const [{ logs, faults, isWhole }, enclaves, { readCode }] = await Promise.all([
     readLogs(signal),
     readEnclaves(signal),
+    import('./enclave-code.ts'),
   ])
   const listed = new Set(logs.map(({ notary }) => notary))
   const unlisted = seenHeads
@@ -44,7 +49,9 @@ async function readOverview(signal: AbortSignal): Promise<Overview> {
   }
   return {
     ...{ logs, faults, isWhole, missing },
-    enclaves: new Map(enclaves.map(({ notary, status }) => [notary, status])),
+    enclaves: new Map(
+      enclaves.map((one) => [one.notary, { ...one, code: readCode(one.attestation) }]),
+    ),
   }
 }
 
@@ -84,7 +91,11 @@ export function LogsPage() {
           <ul class="log-list">
             {value.logs.map((log) => (
               <li key={log.notary}>
-                <LogCard log={log} status={value.enclaves.get(log.notary)} explorer={explorer} />
+                <LogCard
+                  log={log}
+                  enclave={value.enclaves.get(log.notary) ?? null}
+                  explorer={explorer}
+                />
               </li>
             ))}
           </ul>
@@ -100,11 +111,11 @@ export function LogsPage() {
 
 function LogCard({
   log,
-  status,
+  enclave,
   explorer,
 }: {
   readonly log: Log
-  readonly status: ServedEnclave['status'] | undefined
+  readonly enclave: ShownEnclave | null
   readonly explorer: BlockExplorer
 }) {
   const { notary, head, size } = log
@@ -117,61 +128,71 @@ function LogCard({
       </h2>
       <dl class="facts">
         <div>
-          <dt>Leaves</dt>
+          <dt>Answers, a leaf each</dt>
           <dd>
-            <Count value={size} /> <SeenBefore log={log} />
+            <strong>
+              <Count value={size} />
+            </strong>{' '}
+            <SeenBefore log={log} />
+          </dd>
+        </div>
+        <div>
+          <dt>Newest head</dt>
+          <dd>
+            <NewestHead log={log} />
           </dd>
         </div>
         <div>
           <dt>Enclave</dt>
           <dd>
-            {status === 'in_use' ? (
-              <State tone="good">in use</State>
-            ) : status === 'draining' ? (
-              <State tone="warn">draining</State>
-            ) : (
-              <State tone="open">not in use</State>
-            )}
+            <EnclaveState enclave={enclave} code={enclave?.code ?? null} />
           </dd>
         </div>
         <div>
-          <dt>Begun</dt>
+          <dt>Log started</dt>
           <dd>
             <Time ms={1_000 * log.created_at} />
           </dd>
         </div>
-        <div>
-          <dt>Newest head in a block</dt>
-          <dd>
-            {head === null ? (
-              'none yet'
-            ) : (
-              <>
-                <Count value={head.size} /> leaves, root <Hex value={head.root} digits={8} />
-              </>
-            )}
-          </dd>
-        </div>
-        <div>
-          <dt>Its anchor</dt>
-          <dd>
-            {head === null ? (
-              'none yet'
-            ) : (
-              <>
-                <AnchorState state={head.anchor.state} />{' '}
-                {head.anchor.block_number !== null && (
-                  <>
-                    in block <BlockLink number={head.anchor.block_number} explorer={explorer} />
-                  </>
-                )}{' '}
-                by <TransactionLink hash={head.anchor.tx_hash} explorer={explorer} />
-              </>
-            )}
-          </dd>
-        </div>
+        {head !== null && (
+          <div>
+            <dt>Newest anchor in a block</dt>
+            <dd>
+              {head.anchor.block_number !== null && (
+                <>
+                  block <BlockLink number={head.anchor.block_number} explorer={explorer} />
+                  <br />
+                </>
+              )}
+              <TransactionLink hash={head.anchor.tx_hash} explorer={explorer} />
+            </dd>
+          </div>
+        )}
       </dl>
     </article>
+  )
+}
+
+/** How far the newest head is anchored. `log.head` is the newest head that is in a block. */
+function NewestHead({ log: { notary, size, head } }: { readonly log: Log }) {
+  if (size === 0) return <>none yet</>
+  const inBlock = head === null ? 0 : head.size
+  return (
+    <>
+      {head !== null && inBlock === size ? (
+        <AnchorState state={head.anchor.state} />
+      ) : (
+        <AnchorState state="pending" />
+      )}
+      <br />
+      {head === null ? (
+        'no head in a block yet'
+      ) : (
+        <a href={`/log/${notary}#head-${inBlock}`}>
+          {inBlock === size ? 'all' : <Count value={inBlock} />} leaves in a block
+        </a>
+      )}
+    </>
   )
 }
 

@@ -1,4 +1,4 @@
-import { useEffect, useId, useRef, useState } from 'preact/hooks'
+import { useId, useRef, useState } from 'preact/hooks'
 import { FileName } from './fields.tsx'
 
 /** Text up to this many characters is put into the field; a longer one is taken as it is. */
@@ -16,7 +16,6 @@ export function SourceInput({
   const [text, setText] = useState('')
   const [isOver, setIsOver] = useState(false)
   const input = useRef<HTMLInputElement>(null)
-  useForeignDrops()
 
   const takeText = (given: string) => onSource(new Blob([given], { type: 'text/plain' }))
   return (
@@ -86,17 +85,4 @@ export function SourceInput({
       </p>
     </div>
   )
-}
-
-/** A file that misses the place must not replace the page. */
-function useForeignDrops(): void {
-  useEffect(() => {
-    const refuse = (event: DragEvent) => event.preventDefault()
-    document.addEventListener('dragover', refuse)
-    document.addEventListener('drop', refuse)
-    return () => {
-      document.removeEventListener('dragover', refuse)
-      document.removeEventListener('drop', refuse)
-    }
-  }, [])
 }

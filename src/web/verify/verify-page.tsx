@@ -1,4 +1,5 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
+import { useDroppedFiles } from '../kit/dropped-file.ts'
 import { IS_COPY } from '../kit/frame.tsx'
 import { Busy, FaultNotice } from '../kit/notices.tsx'
 import { OutsideText } from '../kit/outside-text.tsx'
@@ -72,6 +73,7 @@ export function VerifyPage() {
     setSource(given)
     check(given)
   }
+  useDroppedFiles(choose)
   const isRunning = progress.kind === 'running'
 
   return (

@@ -181,6 +181,7 @@ describe('real replies are as documented', () => {
       ['/v1/dashboard/me', '/v1/dashboard/me'],
       ['/v1/dashboard/usage', '/v1/dashboard/usage?per=hour'],
       ['/v1/evidence/{hash}', `/v1/evidence/${hash}`],
+      ['/v1/find', `/v1/find?q=${hash}`],
     ]
   }
 

@@ -1,0 +1,109 @@
+import { formsOf } from '../../../attestation/json/forms.ts'
+import type { Json } from '../../../attestation/json/value.ts'
+import type { SearchQuery } from './search-query.ts'
+
+/** A place that a search leads to. */
+export type SearchHit = {
+  /** A path of this gateway's pages. */
+  readonly href: string
+  readonly what: string
+}
+
+/** What a search found; `isCut`: there is more than the hits. */
+export type SearchAnswer = {
+  readonly hits: readonly SearchHit[]
+  readonly isCut: boolean
+  /** Completions were not looked for: the operator gives evidence only to accounts. */
+  readonly isRestricted: boolean
+}
+
+const { arrayOf, countOf, hexOf, objectOf, textOf } = formsOf(
+  'bad_answer',
+  "the gateway's answer: ",
+)
+
+/**
+ * Reads what the gateway found, which may be anything. Throws FormatError `bad_answer`. A hit leads
+ * nowhere but to this gateway's pages.
+ */
+export function readSearchAnswer(json: Json): SearchAnswer {
+  const found = objectOf(json, 'it')
+  const hits: SearchHit[] = []
+  if (found.completion !== null) {
+    const { hash, index, notary } = objectOf(found.completion, 'completion')
+    const name = hexOf(hash, 'hash', 32)
+    hits.push({
+      href: `/c/${name}`,
+      what: `Completion ${shorten(name)}: leaf ${countOf(index, 'index')} of the log of ${shorten(addressOf(notary))}`,
+    })
+  }
+  if (found.log !== null) {
+    const log = objectOf(found.log, 'log')
+    const notary = addressOf(log.notary)
+    const size = countOf(log.size, 'size')
+    hits.push({
+      href: `/log/${notary}`,
+      what: `Log of ${shorten(notary)}: ${countText(size, 'leaf', 'leaves')}`,
+    })
+  }
+  for (const one of arrayOf(found.heads, 'heads', { min: 0, max: 100 })) {
+    const { notary: address, size: leaves } = objectOf(one, 'a head')
+    const [notary, size] = [addressOf(address), countOf(leaves, 'size')]
+    hits.push({
+      href: `/log/${notary}#head-${size}`,
+      what: `Head of ${countText(size, 'leaf', 'leaves')} in the log of ${shorten(notary)}, and its anchor`,
+    })
+  }
+  return {
+    hits,
+    isCut: found.more_heads === true,
+    isRestricted: found.restricted === true,
+  }
+}
+
+/** What was looked for, where, and what else to try; of what was not found. */
+export function notFoundWords(
+  { kind, text }: Exclude<SearchQuery, { kind: 'unfit' }>,
+  { isRestricted }: Pick<SearchAnswer, 'isRestricted'>,
+): { readonly found: string; readonly advice: string } {
+  switch (kind) {
+    case 'hash':
+      return isRestricted
+        ? {
+            found:
+              'This gateway has no anchor whose transaction or block has this hash. It shows completions only to accounts.',
+            advice: 'If this is the hash of your completion, open its page with your API key.',
+          }
+        : {
+            found:
+              'This gateway has no completion with this hash, and no anchor whose transaction or block has it.',
+            advice:
+              'The answer may be of another gateway, or not committed yet. The hashes of a leaf, a request or a response are not looked up. If you have the evidence as a file, drop it on this page.',
+          }
+    case 'notary':
+      return {
+        found: 'This gateway has no log of this notary.',
+        advice: 'The log may be at another gateway.',
+      }
+    case 'block':
+      return {
+        found: `No head of the logs here is anchored in block ${text}.`,
+        advice: 'Only blocks with an anchor are found. The newest anchors stand in each log.',
+      }
+  }
+}
+
+function addressOf(json: Json | undefined): string {
+  return textOf(json, 'notary', {
+    form: /^0x[0-9a-f]{40}$/,
+    expectation: '0x and 40 lower-case hex digits',
+  })
+}
+
+function shorten(hex: string): string {
+  return `${hex.slice(0, 10)}…${hex.slice(-4)}`
+}
+
+function countText(count: number, one: string, many: string): string {
+  return `${count.toLocaleString('en')} ${count === 1 ? one : many}`
+}

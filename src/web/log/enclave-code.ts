@@ -1,0 +1,12 @@
+import { decodeBase64, encodeHex } from '../../../attestation/bytes.ts'
+import { attempt } from '../../../attestation/finding.ts'
+import { decodeAttestationPayload } from '../../../attestation/nitro/document.ts'
+
+/**
+ * PCR0 (hex) that an attestation document states, which names the enclave's whole image; null when
+ * it cannot be read. Does NOT verify the document.
+ */
+export function readCode(document: string): string | null {
+  const found = attempt(() => decodeAttestationPayload(decodeBase64(document)).pcrs.get(0))
+  return 'fault' in found || found.value === undefined ? null : encodeHex(found.value)
+}

@@ -1,0 +1,38 @@
+import { State } from '../kit/notices.tsx'
+import { Hex } from '../kit/values.tsx'
+import type { ServedEnclave } from './answers.ts'
+
+/** Whether the enclave of a log is there, and which code its document states. */
+export function EnclaveState({
+  enclave,
+  code,
+}: {
+  /** Null: it has ended. */
+  readonly enclave: Pick<ServedEnclave, 'status'> | null
+  /** PCR0, hex, as its document has it; null when it is not known. */
+  readonly code: string | null
+}) {
+  return (
+    <>
+      {enclave === null ? (
+        <State tone="open">not in use</State>
+      ) : enclave.status === 'in_use' ? (
+        <State tone="good">in use</State>
+      ) : (
+        <State tone="warn">draining</State>
+      )}
+      {code !== null && (
+        <>
+          <br />
+          {/^0+$/.test(code) ? (
+            'debug mode: not measured'
+          ) : (
+            <>
+              PCR0 <Hex value={code} digits={8} />
+            </>
+          )}
+        </>
+      )}
+    </>
+  )
+}
