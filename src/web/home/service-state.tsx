@@ -19,6 +19,8 @@ export type ServiceState = {
   readonly isChainFailing: boolean
   /** The security module is simulated: no evidence of this service proves anything. */
   readonly isStaging: boolean
+  /** The enclave, the chain and the models may be simulated, too. */
+  readonly isDevelopment: boolean
   readonly anchorsWaiting: number
   readonly enclavesInUse: number
   /** Leaves of its newest logs. */
@@ -27,6 +29,14 @@ export type ServiceState = {
   readonly hasMoreLogs: boolean
   /** Ids of models that answer with evidence now. */
   readonly models: readonly string[]
+  /** The providers that the enclaves in use pass calls on to. */
+  readonly providers: readonly Provider[]
+}
+
+type Provider = {
+  readonly name: string
+  /** Ids, and patterns of ids (`gpt-*`), of the models that are asked for there. */
+  readonly patterns: readonly string[]
 }
 
 /** The service's state, read anew every some seconds. */
@@ -41,20 +51,35 @@ async function readState(signal: AbortSignal): Promise<ServiceState> {
     askEvidence('/v1/log?limit=100', { signal }),
     askEvidence('/v1/verified/models', { signal }),
   ])
+  const inUse = arrayOf(objectOf(notaries, 'it').notaries, 'notaries').filter(
+    (one) => isJsonObject(one) && one.status === 'in_use',
+  )
   const sizes = arrayOf(objectOf(logs, 'it').logs, 'logs').map((log) =>
     countOf(objectOf(log, 'a log').size, 'size'),
   )
   return {
     ...ready,
-    enclavesInUse: arrayOf(objectOf(notaries, 'it').notaries, 'notaries').filter(
-      (one) => isJsonObject(one) && one.status === 'in_use',
-    ).length,
+    enclavesInUse: inUse.length,
+    providers: providersOf(inUse),
     hasMoreLogs: objectOf(logs, 'it').cursor !== null,
     leaves: sizes.reduce((sum, size) => sum + size, 0),
     models: arrayOf(objectOf(models, 'it').data, 'data').map((model) =>
       textOf(objectOf(model, 'a model').id, 'id'),
     ),
   }
+}
+
+/** The providers of all enclaves together, each once. */
+function providersOf(notaries: readonly Json[]): readonly Provider[] {
+  const all = notaries.flatMap((notary) => {
+    const boot = objectOf(objectOf(notary, 'a notary').boot_configuration, 'boot_configuration')
+    return arrayOf(boot.providers, 'providers').map((provider) => objectOf(provider, 'a provider'))
+  })
+  const byName = Map.groupBy(all, ({ name }) => textOf(name, 'name'))
+  return [...byName].map(([name, entries]) => {
+    const patterns = entries.flatMap(({ models }) => arrayOf(models, 'models'))
+    return { name, patterns: [...new Set(patterns.map((pattern) => textOf(pattern, 'models')))] }
+  })
 }
 
 async function readReadiness(signal: AbortSignal) {
@@ -64,6 +89,7 @@ async function readReadiness(signal: AbortSignal) {
     failing: arrayOf(json.failing, 'failing').map((part) => textOf(part, 'failing')),
     isChainFailing: chain.status !== 'ok',
     isStaging: json.staging === true,
+    isDevelopment: json.development === true,
     anchorsWaiting: countOf(chain.anchors_waiting, 'anchors_waiting'),
   }
 }
@@ -79,14 +105,15 @@ async function askReadiness(signal: AbortSignal): Promise<Json> {
   }
 }
 
-const PARTS = [
-  { id: 'enclave', name: 'Enclave', what: 'answers' },
-  { id: 'attestation', name: 'Attestation', what: 'is valid' },
-  { id: 'commits', name: 'Commits', what: 'are made' },
-  { id: 'database', name: 'Database', what: 'answers' },
-] as const
+/** Names of the parts, as a fault of theirs is told. */
+const PARTS: Readonly<Record<string, string>> = {
+  enclave: 'the enclave does not answer',
+  attestation: 'its attestation is not valid',
+  commits: 'answers cannot be committed to the log',
+  database: 'the database does not answer',
+}
 
-/** The parts of the service, each with its state; `state` is null before it is known. */
+/** The state of the service; `state` is null before it is known. */
 export function ServiceParts({
   state,
   isLost,
@@ -97,27 +124,30 @@ export function ServiceParts({
 }) {
   return (
     <>
-      {state?.isStaging && (
-        <p class="service-line">
-          <State tone="bad">Staging</State> The security module is simulated, so the signatures of
-          this service are not evidence.
-        </p>
-      )}
       <p class="service-line" role="status">
         <Summary state={state} isLost={isLost} />
       </p>
-      <dl class="figures parts">
-        {PARTS.map(({ id, name, what }) => (
-          <Part key={id} name={name}>
-            {state === null || isLost ? (
-              '…'
-            ) : state.failing.includes(id) ? (
-              <State tone="bad">fails</State>
-            ) : (
-              <State tone="good">{what}</State>
-            )}
-          </Part>
-        ))}
+      {state !== null && <Simulated {...state} />}
+      <dl class="figures">
+        <Part name="Enclaves that sign">
+          {state === null ? (
+            '…'
+          ) : (
+            <a href="/log">
+              <Count value={state.enclavesInUse} />
+            </a>
+          )}
+        </Part>
+        <Part name="Answers in the logs">
+          {state === null ? (
+            '…'
+          ) : (
+            <a href="/log">
+              <Count value={state.leaves} />
+              {state.hasMoreLogs && ' and more'}
+            </a>
+          )}
+        </Part>
         <Part name="Chain">
           {state === null || isLost ? (
             '…'
@@ -136,24 +166,31 @@ export function ServiceParts({
             </>
           )}
         </Part>
-        <Part name="Enclaves in use">
-          {state === null ? '…' : <Count value={state.enclavesInUse} />}
-        </Part>
-        <Part name="Answers in its logs">
-          {state === null ? (
-            '…'
-          ) : (
-            <a href="/log">
-              <Count value={state.leaves} />
-              {state.hasMoreLogs && ' and more'}
-            </a>
-          )}
-        </Part>
-        <Part name="Models with evidence">
-          {state === null ? '…' : <Models ids={state.models} />}
-        </Part>
       </dl>
+      {state !== null && <Models {...state} />}
     </>
+  )
+}
+
+/** Says plainly that evidence of this service proves nothing, where that is so. */
+function Simulated({ isStaging, isDevelopment }: ServiceState) {
+  if (!isStaging && !isDevelopment) return null
+  return (
+    <p class="service-line">
+      {isStaging ? (
+        <Line
+          tone="warn"
+          state="staging"
+          text="The security module of the enclave is simulated, so its signatures are not evidence."
+        />
+      ) : (
+        <Line
+          tone="warn"
+          state="development"
+          text="This gateway runs on one machine with a simulated enclave, so its signatures are not evidence."
+        />
+      )}
+    </p>
   )
 }
 
@@ -188,7 +225,15 @@ function Summary({
       <Line
         tone="bad"
         state="not ready"
-        text="The gateway cannot serve answers with evidence now. You can read and check stored answers."
+        text={`No answers with evidence now: ${state.failing.map((part) => PARTS[part] ?? part).join(', ')}. You can read and check stored answers.`}
+      />
+    )
+  if (state.models.length === 0 && state.providers.length === 0)
+    return (
+      <Line
+        tone="warn"
+        state="no models"
+        text="All parts work, but the enclave has no provider, so no model can be called."
       />
     )
   return (
@@ -220,19 +265,64 @@ function Line({
   )
 }
 
-/** Ids of models are the operator's, and his providers'. */
-function Models({ ids }: { readonly ids: readonly string[] }) {
-  const shown = ids.slice(0, 3)
+/** Ids, names and patterns are the operator's, and his providers'. */
+function Models({ models, providers }: ServiceState) {
+  const shown = models.slice(0, MODELS_SHOWN_MAX)
   return (
-    <>
-      {ids.length === 0 ? 'none now' : ''}
-      {shown.map((id, at) => (
-        <span key={id}>
-          {at > 0 && ', '}
-          <OutsideText text={id} isOneLine={true} shownMax={60} />
-        </span>
-      ))}
-      {ids.length > shown.length && ` and ${ids.length - shown.length} more`}
-    </>
+    <div class="models">
+      {models.length > 0 && (
+        <>
+          <h3>Models that answer with evidence</h3>
+          <p>
+            {shown.map((id, at) => (
+              <span key={id}>
+                {at > 0 && ', '}
+                <OutsideText text={id} isOneLine={true} shownMax={60} />
+              </span>
+            ))}
+            {models.length > shown.length && (
+              <>
+                {' '}
+                and <a href="/v1/verified/models">{models.length - shown.length} more</a>
+              </>
+            )}
+          </p>
+        </>
+      )}
+      {providers.length > 0 && (
+        <details open={models.length === 0}>
+          <summary>
+            {models.length === 0 ? 'Models that answer with evidence' : 'Other models'}: any model
+            of a provider whose name matches a pattern
+          </summary>
+          <p class="faint">
+            A call needs a credential of the provider: the operator’s, or yours in the header{' '}
+            <code>Fine-Tune-Authorization</code>.
+          </p>
+          <table class="patterns">
+            <thead>
+              <tr>
+                <th scope="col">Any model of</th>
+                <th scope="col">whose name matches</th>
+              </tr>
+            </thead>
+            <tbody>
+              {providers.map(({ name, patterns }) => (
+                <tr key={name}>
+                  <th scope="row">
+                    <OutsideText text={name} isOneLine={true} shownMax={60} />
+                  </th>
+                  <td>
+                    <OutsideText text={patterns.join(', ')} isOneLine={true} shownMax={400} />
+                  </td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </details>
+      )}
+    </div>
   )
 }
+
+const MODELS_SHOWN_MAX = 6
