@@ -45,10 +45,11 @@ export function CallSample({
     content?.['application/json'] === undefined ? null : JSON.stringify(example ?? {}, null, 2),
   )
   const call = sampleOf(operation, { values, body, schemas })
+  const title = `${operation.method} ${operation.path}`
   return (
     <>
       <LanguageTabs {...{ id, language, onLanguage }}>
-        <CodeBlock label={`the call in ${language}`} text={writeSample(language, call)} />
+        <CodeBlock label={`${title} in ${language}`} text={writeSample(language, call)} />
       </LanguageTabs>
       <details class="try">
         <summary>Fill it in, and try it</summary>
@@ -77,7 +78,7 @@ export function CallSample({
             This call takes files: make it from your own machine, as the sample does.
           </p>
         ) : (
-          <Call {...{ id, call, parameters, values }} />
+          <Call {...{ id, title, call, parameters, values }} />
         )}
       </details>
     </>
@@ -116,11 +117,14 @@ function ParameterField({
 
 function Call({
   id,
+  title,
   call,
   parameters,
   values,
 }: {
   readonly id: string
+  /** `GET /v1/log`. */
+  readonly title: string
   readonly call: SampleCall
   readonly parameters: readonly Parameter[]
   readonly values: Readonly<Record<string, string>>
@@ -184,12 +188,18 @@ function Call({
       </div>
       {isRunning && <Busy what="Waiting for the gateway" />}
       {fault !== null && <FaultNotice fault={fault} />}
-      {reply !== null && <ReplyView {...reply} />}
+      {reply !== null && <ReplyView title={title} {...reply} />}
     </>
   )
 }
 
-function ReplyView({ status, requestId, text, isWhole }: Reply) {
+function ReplyView({
+  title,
+  status,
+  requestId,
+  text,
+  isWhole,
+}: Reply & { readonly title: string }) {
   return (
     <div class="reply">
       <p role="status">
@@ -201,7 +211,7 @@ function ReplyView({ status, requestId, text, isWhole }: Reply) {
         )}
         {!isWhole && ' …'}
       </p>
-      <CodeBlock label="the answer" text={isWhole ? layOut(text) : text} />
+      <CodeBlock label={`the answer to ${title}`} text={isWhole ? layOut(text) : text} />
     </div>
   )
 }

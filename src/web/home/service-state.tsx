@@ -1,6 +1,6 @@
 import type { ComponentChildren } from 'preact'
 import { formsOf } from '../../../attestation/json/forms.ts'
-import { isJsonObject, type Json } from '../../../attestation/json/value.ts'
+import { isJsonObject, type Json, type JsonObject } from '../../../attestation/json/value.ts'
 import { askEvidence, GatewayFault } from '../kit/gateway.ts'
 import { State, type Tone } from '../kit/notices.tsx'
 import { OutsideText } from '../kit/outside-text.tsx'
@@ -29,14 +29,8 @@ export type ServiceState = {
   readonly hasMoreLogs: boolean
   /** Ids of models that answer with evidence now. */
   readonly models: readonly string[]
-  /** The providers that the enclaves in use pass calls on to. */
-  readonly providers: readonly Provider[]
-}
-
-type Provider = {
-  readonly name: string
-  /** Ids, and patterns of ids (`gpt-*`), of the models that are asked for there. */
-  readonly patterns: readonly string[]
+  /** What other models answer with evidence: by provider, patterns of their ids (`gpt-*`). */
+  readonly patterns: ReadonlyMap<string, readonly string[]>
 }
 
 /** The service's state, read anew every some seconds. */
@@ -51,16 +45,15 @@ async function readState(signal: AbortSignal): Promise<ServiceState> {
     askEvidence('/v1/log?limit=100', { signal }),
     askEvidence('/v1/verified/models', { signal }),
   ])
-  const inUse = arrayOf(objectOf(notaries, 'it').notaries, 'notaries').filter(
-    (one) => isJsonObject(one) && one.status === 'in_use',
-  )
   const sizes = arrayOf(objectOf(logs, 'it').logs, 'logs').map((log) =>
     countOf(objectOf(log, 'a log').size, 'size'),
   )
   return {
     ...ready,
-    enclavesInUse: inUse.length,
-    providers: providersOf(inUse),
+    enclavesInUse: arrayOf(objectOf(notaries, 'it').notaries, 'notaries').filter(
+      (one) => isJsonObject(one) && one.status === 'in_use',
+    ).length,
+    patterns: patternsOf(objectOf(models, 'it')),
     hasMoreLogs: objectOf(logs, 'it').cursor !== null,
     leaves: sizes.reduce((sum, size) => sum + size, 0),
     models: arrayOf(objectOf(models, 'it').data, 'data').map((model) =>
@@ -69,17 +62,16 @@ async function readState(signal: AbortSignal): Promise<ServiceState> {
   }
 }
 
-/** The providers of all enclaves together, each once. */
-function providersOf(notaries: readonly Json[]): readonly Provider[] {
-  const all = notaries.flatMap((notary) => {
-    const boot = objectOf(objectOf(notary, 'a notary').boot_configuration, 'boot_configuration')
-    return arrayOf(boot.providers, 'providers').map((provider) => objectOf(provider, 'a provider'))
-  })
-  const byName = Map.groupBy(all, ({ name }) => textOf(name, 'name'))
-  return [...byName].map(([name, entries]) => {
-    const patterns = entries.flatMap(({ models }) => arrayOf(models, 'models'))
-    return { name, patterns: [...new Set(patterns.map((pattern) => textOf(pattern, 'models')))] }
-  })
+/** The patterns of an answer, by provider; a gateway that tells none has none. */
+function patternsOf({ patterns = [] }: JsonObject): ServiceState['patterns'] {
+  const all = arrayOf(patterns, 'patterns').map((one) => objectOf(one, 'a pattern'))
+  const byOwner = Map.groupBy(all, ({ owned_by }) => textOf(owned_by, 'owned_by'))
+  return new Map(
+    [...byOwner].map(([owner, own]) => [
+      owner,
+      own.map(({ pattern }) => textOf(pattern, 'pattern')),
+    ]),
+  )
 }
 
 async function readReadiness(signal: AbortSignal) {
@@ -187,7 +179,7 @@ function Simulated({ isStaging, isDevelopment }: ServiceState) {
         <Line
           tone="warn"
           state="development"
-          text="This gateway runs on one machine with a simulated enclave, so its signatures are not evidence."
+          text="This gateway is for development: its enclave may be a simulation, so its signatures are not evidence."
         />
       )}
     </p>
@@ -228,12 +220,12 @@ function Summary({
         text={`No answers with evidence now: ${state.failing.map((part) => PARTS[part] ?? part).join(', ')}. You can read and check stored answers.`}
       />
     )
-  if (state.models.length === 0 && state.providers.length === 0)
+  if (state.models.length === 0 && state.patterns.size === 0)
     return (
       <Line
         tone="warn"
         state="no models"
-        text="All parts work, but the enclave has no provider, so no model can be called."
+        text="All parts work, but the operator pays for no model: send a provider’s key with each call, in the header Fine-Tune-Authorization."
       />
     )
   return (
@@ -266,7 +258,7 @@ function Line({
 }
 
 /** Ids, names and patterns are the operator's, and his providers'. */
-function Models({ models, providers }: ServiceState) {
+function Models({ models, patterns }: ServiceState) {
   const shown = models.slice(0, MODELS_SHOWN_MAX)
   return (
     <div class="models">
@@ -289,16 +281,12 @@ function Models({ models, providers }: ServiceState) {
           </p>
         </>
       )}
-      {providers.length > 0 && (
+      {patterns.size > 0 && (
         <details open={models.length === 0}>
           <summary>
             {models.length === 0 ? 'Models that answer with evidence' : 'Other models'}: any model
             of a provider whose name matches a pattern
           </summary>
-          <p class="faint">
-            A call needs a credential of the provider: the operator’s, or yours in the header{' '}
-            <code>Fine-Tune-Authorization</code>.
-          </p>
           <table class="patterns">
             <thead>
               <tr>
@@ -307,13 +295,13 @@ function Models({ models, providers }: ServiceState) {
               </tr>
             </thead>
             <tbody>
-              {providers.map(({ name, patterns }) => (
-                <tr key={name}>
+              {[...patterns].map(([provider, own]) => (
+                <tr key={provider}>
                   <th scope="row">
-                    <OutsideText text={name} isOneLine={true} shownMax={60} />
+                    <OutsideText text={provider} isOneLine={true} shownMax={60} />
                   </th>
                   <td>
-                    <OutsideText text={patterns.join(', ')} isOneLine={true} shownMax={400} />
+                    <OutsideText text={own.join(', ')} isOneLine={true} shownMax={400} />
                   </td>
                 </tr>
               ))}
