@@ -321,6 +321,7 @@ export async function compose(
   const app = createApp({
     routes: listRoutes(config, { ...capabilities, isDraining, makeId, now: unixMs, log }),
     pages: capabilities.pages.routes,
+    showMissing: capabilities.pages.showMissing,
     keys: { authenticate: timed({ phase: 'authenticate', now: unixMs }, keys.authenticate) },
     sockets: {
       path: NODE_SOCKET_PATH,

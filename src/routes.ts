@@ -154,10 +154,6 @@ export function listRoutes(config: GatewayConfig, capabilities: Capabilities): r
   const calls = { limiter, idempotency, bodyBytesMax, now }
   const completions = createVerifiedCompletions(verified)
   return [
-    ...chatRoutes({
-      ...calls,
-      completions: createChatCompletions({ dispatcher, log, now, makeId }),
-    }),
     ...verifiedCompletionRoutes({
       ...{ ...calls, completions, callsMax: config.verifiedCallsMax },
       encrypted: {
@@ -181,6 +177,10 @@ export function listRoutes(config: GatewayConfig, capabilities: Capabilities): r
         log,
       }),
       isEvidencePublic: config.isEvidencePublic,
+    }),
+    ...chatRoutes({
+      ...calls,
+      completions: createChatCompletions({ dispatcher, log, now, makeId }),
     }),
     ...imageRoutes({
       ...calls,

@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { ADMIN_ROUTE } from '../api/admin-calls.ts'
 import { adminAct } from '../api/control-operations.ts'
 import { defineRoute, type Route } from '../api/route.ts'
 import { boundedText, integerText } from '../api/schemas.ts'
@@ -26,7 +27,7 @@ export function adminLogRoutes(adminLog: Pick<AdminLog, 'list'>): readonly Route
     defineRoute({
       method: 'GET',
       path: '/v1/admin/log',
-      tag: 'Account',
+      tag: ADMIN_ROUTE.tag,
       summary: 'What administrators did',
       scope: 'admin',
       query: actsQuery,

@@ -14,7 +14,7 @@ const ADMIN_CALLS_BYTES_MAX = 1024 * 1024
 
 /** What all of them declare. A body holds some names. */
 export const ADMIN_ROUTE = {
-  tag: 'Operation',
+  tag: 'Administration',
   scope: 'admin',
   admission: createAdmission({ callsMax: ADMIN_CALLS_MAX, bytesMax: ADMIN_CALLS_BYTES_MAX }),
   bytesMax: 4096,

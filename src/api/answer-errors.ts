@@ -4,23 +4,32 @@ import { ApiError, CallerLeftError, type ErrorCode, errorReply, ValidationError 
 import { discardBody } from './read-body.ts'
 import { noteFailure, noteProcessingTime } from './track-calls.ts'
 
+/** Shows in a browser that there is nothing at the path that it asked for. */
+export type MissingPage = (context: ApiContext) => Promise<unknown>
+
 /**
  * Answers whatever is thrown behind it, and whatever no route answered, in the error envelope. What
  * is not ours is logged and answered with a 500 that says nothing. Where the answer has begun, the
  * connection is cut: half an answer must not look whole. `now` gives milliseconds; `paths` are the
- * router's patterns, for whoever asks for another one.
+ * router's patterns, for a caller of another one. A browser that asks for a path outside the API's
+ * is shown a page.
  */
 export function answerErrors(options: {
   readonly now: () => number
   readonly log: Logger
   readonly paths?: readonly string[]
+  readonly showMissing?: MissingPage | undefined
 }): ApiMiddleware {
-  const { now, log, paths = [] } = options
+  const { now, log, paths = [], showMissing } = options
   return async (context, next) => {
     try {
       await next()
-      if (context.status >= 400 && !context.body && context.respond !== false)
-        throw unanswered(context, paths)
+      if (context.status >= 400 && !context.body && context.respond !== false) {
+        const error = unanswered(context, paths)
+        if (showMissing === undefined || !isForBrowser(context)) throw error
+        await showMissing(context)
+        noteFailure(context, error, log)
+      }
     } catch (error) {
       answer(context, error, log)
     }
@@ -54,6 +63,14 @@ function answer(context: ApiContext, error: unknown, log: Logger): void {
   if (status === 408) context.set('connection', 'close')
   context.set('content-type', JSON_TYPE)
   context.body = body
+}
+
+/** Whether it is a browser's question for a page that does not exist; of the API none is a page. */
+function isForBrowser(context: ApiContext): boolean {
+  const { status, method, path } = context
+  if (status !== 404 || path === '/v1' || path.startsWith('/v1/')) return false
+  context.vary('accept')
+  return (method === 'GET' || method === 'HEAD') && context.accepts('json', 'html') === 'html'
 }
 
 /** The router leaves only a status: 404, 405 or 501. */

@@ -6,7 +6,7 @@ import Koa from 'koa'
 import type { CallObserver } from '../observability/call-scope.ts'
 import type { Logger } from '../observability/logger.ts'
 import { createMemoryBudget, type MemoryBudget } from './admission.ts'
-import { answerErrors } from './answer-errors.ts'
+import { answerErrors, type MissingPage } from './answer-errors.ts'
 import { type Authenticator, authenticate, recognize } from './authenticate.ts'
 import { createCallSignals } from './call-signals.ts'
 import { compressAnswers } from './compress.ts'
@@ -25,6 +25,8 @@ type AppParts = {
   readonly routes: readonly Route[]
   /** Routes that are for browsers, and in no documentation. */
   readonly pages?: readonly Route[]
+  /** Answers a browser that asks for a path that does not exist. */
+  readonly showMissing?: MissingPage
   readonly keys: Authenticator
   readonly sockets: AppSockets
   readonly settings: ApiSettings
@@ -173,7 +175,7 @@ function guardsOf(
 }
 
 function createKoa(
-  { now, log, makeRequestId, settings, observers, isDraining = () => false }: AppParts,
+  { now, log, makeRequestId, settings, observers, showMissing, isDraining = () => false }: AppParts,
   {
     router,
     paths,
@@ -193,7 +195,7 @@ function createKoa(
   koa.use(observeCalls({ observers, logsRequests, now }))
   koa.use(allowOrigins(settings.corsOrigins))
   koa.use(compressAnswers())
-  koa.use(answerErrors({ now, log, paths }))
+  koa.use(answerErrors({ now, log, paths, showMissing }))
   koa.use(closeConnections(isDraining))
   koa.use(refuseWhenClosing(isClosing))
   koa.use(router.routes())

@@ -138,22 +138,25 @@ const ready = z.strictObject({
     blocks_unreadable: z.int(),
   }),
   staging: z.literal(true).optional(),
+  development: z.literal(true).optional(),
 })
 
 /**
  * Routes for whoever keeps this process running; they need no key and name parts, nothing of them.
  * `GET /healthz`: the process answers, 200. A restart helps when it does not. `GET /readyz`: 200
  * when verified completions can be served, else 503 with the failing parts. While `isDraining`,
- * calls are served, and it is not ready: `stopping`. Staging says so in both answers.
+ * calls are served, and it is not ready: `stopping`. Staging and development say so in both
+ * answers.
  */
 export function healthRoutes(
   readiness: Readiness,
   isDraining: () => boolean,
-  { isStaging }: { readonly isStaging: boolean },
+  { isStaging, isProduction }: { readonly isStaging: boolean; readonly isProduction: boolean },
 ): readonly Route[] {
   const describeAll = (report: ReadinessReport) => ({
     ...describe(report),
     ...(isStaging ? { staging: true } : {}),
+    ...(isProduction ? {} : { development: true }),
   })
   const probe = { method: 'GET', tag: 'Service', scope: 'public', isRoutine: true } as const
   return [

@@ -18,7 +18,7 @@ export function waitingRoutes({
   readonly anchoring: Pick<Anchoring, 'status' | 'figures'>
   readonly listAnchors: (limit: number) => Promise<readonly WaitingAnchor[]>
 }): readonly Route[] {
-  const admin = { method: 'GET', tag: 'Operation', scope: 'admin' } as const
+  const admin = { method: 'GET', tag: 'Administration', scope: 'admin' } as const
   return [
     defineRoute({
       ...admin,

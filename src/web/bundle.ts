@@ -24,7 +24,7 @@ export type PageAssets = {
 }
 
 /** The pages; `<name>/start.tsx` is where each begins. */
-export const PAGES = ['home', 'verify', 'docs', 'console', 'log', 'completion'] as const
+export const PAGES = ['home', 'verify', 'docs', 'console', 'log', 'completion', 'missing'] as const
 export type PageName = (typeof PAGES)[number]
 
 /** Where browsers ask for assets. */

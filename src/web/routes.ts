@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import type { RouteContext } from '../api/context.ts'
+import type { ApiContext, RouteContext } from '../api/context.ts'
 import { ApiError } from '../api/errors.ts'
 import { defineRoute, type Route } from '../api/route.ts'
 import { ASSETS_PATH, type Bundle, bundlePages, type PageName } from './bundle.ts'
@@ -14,15 +14,10 @@ import {
 } from './page.ts'
 
 /** Every page: where it is, and what it is called. */
-const PAGE_PATHS: readonly {
-  readonly path: string
-  readonly page: PageName
-  readonly title: string
-  /** Left out: pageHeaders(). */
-  readonly headers?: PageHeaders
-}[] = [
+const PAGE_PATHS: readonly (ShownPage & { readonly path: string })[] = [
   { path: '/verify', page: 'verify', title: 'Verify', headers: pageHeaders(VERIFY_ALLOWANCES) },
   { path: '/docs', page: 'docs', title: 'API' },
+  { path: '/docs/:group', page: 'docs', title: 'API' },
   { path: '/console', page: 'console', title: 'Console' },
   { path: '/console/:part', page: 'console', title: 'Console' },
   { path: '/log', page: 'log', title: 'Logs' },
@@ -35,11 +30,22 @@ const PAGE_PATHS: readonly {
   },
 ]
 
+type ShownPage = {
+  readonly page: PageName
+  readonly title: string
+  /** Left out: pageHeaders(). */
+  readonly headers?: PageHeaders
+  /** Left out: 200. */
+  readonly status?: number
+}
+
 /** What browsers are shown. */
 export type Pages = {
   readonly routes: readonly Route[]
   /** Answers with the page of `/`. */
   readonly showHome: (context: RouteContext) => Promise<undefined>
+  /** Answers with the page of a path that does not exist, status 404. */
+  readonly showMissing: (context: ApiContext) => Promise<undefined>
 }
 
 /**
@@ -58,12 +64,12 @@ export function createPages(bundle: () => Promise<Bundle> = bundlePages): Pages 
   }
 
   async function show(
-    context: RouteContext,
-    { page, title, headers }: { page: PageName; title: string; headers?: PageHeaders | undefined },
+    context: ApiContext,
+    { page, title, headers, status = 200 }: ShownPage,
   ): Promise<undefined> {
     const assets = (await open()).pages.get(page)
     if (assets === undefined) throw new TypeError(`expected ${page} to be bundled`)
-    context.status = 200
+    context.status = status
     context.set({ 'content-type': 'text/html; charset=utf-8', ...(headers ?? pageHeaders()) })
     context.body = renderShell(title, assets)
   }
@@ -72,6 +78,7 @@ export function createPages(bundle: () => Promise<Bundle> = bundlePages): Pages 
   const given = { method: 'GET', tag: 'Pages', scope: 'public' } as const
   return {
     showHome: (context) => show(context, { page: 'home', title: 'Home' }),
+    showMissing: (context) => show(context, { page: 'missing', title: 'Not found', status: 404 }),
     routes: [
       ...PAGE_PATHS.map(({ path, ...shown }) =>
         defineRoute({

@@ -1,41 +1,354 @@
-import { beforeAll, describe, expect, it } from 'vitest'
+import { execFileSync, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import {
+  chmodSync,
+  copyFileSync,
+  mkdirSync,
+  mkdtempSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
+import { tmpdir } from 'node:os'
+import { delimiter, join } from 'node:path'
+import type { Page } from 'playwright-core'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { BROWSER, findBarriers, openPage } from '../support/browser.ts'
+import { SCREENS, standInView } from '../support/in-view.ts'
+import { runIn } from '../support/machine-node.ts'
+import { needNo, needProgram } from '../support/needs.ts'
 import { type SharedAffidavit, useAffidavit } from '../support/use-affidavit.ts'
 
+const ROOT = join(import.meta.dirname, '../..')
+const CURL = needProgram('curl')
+const OPENAI_FOR_PYTHON = needNo(hasPythonOpenai() ? null : 'the package openai for python3')
+
 let service: SharedAffidavit
+/** The folder of a caller: `expect.json`, the packages of the samples, and the command line. */
+let folder = ''
 
 beforeAll(async () => {
   service = await useAffidavit()
+  folder = mkdtempSync(join(tmpdir(), 'affidavit-samples-'))
+  copyFileSync(service.expectFile, join(folder, 'expect.json'))
+  // The sources stand for the package: test/packages installs that itself.
+  const client = join(folder, 'client')
+  const bin = join(folder, 'node_modules/.bin')
+  mkdirSync(client)
+  mkdirSync(bin, { recursive: true })
+  writeFileSync(join(client, 'package.json'), '{"type":"module","exports":"./index.ts"}')
+  writeFileSync(join(client, 'index.ts'), `export * from '${ROOT}/client/index.ts'\n`)
+  symlinkSync(client, join(folder, 'node_modules/affidavit'))
+  symlinkSync(join(ROOT, 'node_modules/openai'), join(folder, 'node_modules/openai'))
+  writeFileSync(
+    join(bin, 'affidavit'),
+    `#!/bin/sh\nexec '${process.execPath}' '${ROOT}/src/cli/main.ts' "$@"\n`,
+  )
+  chmodSync(join(bin, 'affidavit'), 0o755)
+})
+afterAll(() => rmSync(folder, { recursive: true, force: true }))
+
+function hasPythonOpenai(): boolean {
+  try {
+    execFileSync('python3', ['-c', 'import openai'], { stdio: 'ignore' })
+    return true
+  } catch {
+    return false
+  }
+}
+
+/** Runs a command of the page in the caller's folder, with his key. */
+const runShell = (command: string) =>
+  runIn(
+    {
+      folder,
+      path: [join(process.execPath, '..'), process.env.PATH ?? ''].join(delimiter),
+      variables: { AFFIDAVIT_API_KEY: service.apiKey },
+    },
+    'sh',
+    '-c',
+    command,
+  )
+
+const groupPaths = (page: Page) =>
+  page
+    .locator('.contents > details > ul:last-of-type > li > a')
+    .evaluateAll((links) => links.map((link) => link.getAttribute('href') ?? ''))
+
+const readDocument = async () =>
+  (await (await fetch(`${service.url}/openapi.json`)).json()) as {
+    readonly paths: Readonly<
+      Record<string, Readonly<Record<string, { readonly operationId: string }>>>
+    >
+  }
+
+describe.runIf(BROWSER.isMet)(BROWSER.title('the first page of the API'), () => {
+  const openStart = async (options?: Parameters<typeof openPage>[1]) => {
+    const opened = await openPage(`${service.url}/docs`, options)
+    const { page } = opened
+    await page.getByText('demo/echo').waitFor()
+    await page.getByRole('link', { name: 'Images' }).first().waitFor({ state: 'attached' })
+    return opened
+  }
+
+  it.each(SCREENS)(
+    'the first page of the API shows the verified call with its sample open, at $width × $height',
+    async (viewport) => {
+      const { page, faults } = await openStart({ viewport })
+      const parts = {
+        heading: page.getByRole('heading', { level: 1, name: 'The verified call' }),
+        lead: page.locator('.lead'),
+        curl: page.getByRole('tab', { name: 'curl' }),
+        node: page.getByRole('tab', { name: 'Node' }),
+        python: page.getByRole('tab', { name: 'Python' }),
+        sample: page.locator('.code-block').first(),
+        copy: page.getByRole('button', { name: 'Copy the verified call, for curl' }),
+        check: page.getByRole('heading', { name: 'Check the answer' }),
+      }
+      const all = Object.fromEntries(Object.keys(parts).map((name) => [name, true]))
+      expect(await standInView(page, parts)).toEqual(all)
+      await page.getByRole('tab', { name: 'curl' }).focus()
+      for (const [language, code] of [
+        ['Node', 'affidavit.fetch'],
+        ['Python', 'http://127.0.0.1:8787/v1'],
+      ] as const) {
+        await page.keyboard.press('ArrowRight')
+        const sample = page.getByLabel(`the verified call, for ${language}`, { exact: true })
+        expect(await sample.textContent()).toContain(code)
+        expect(await findBarriers(page)).toEqual([])
+      }
+      expect(faults).toEqual([])
+      await page.context().close()
+    },
+  )
+
+  it('the first page of the API says what each word of a check means, and what to do', async () => {
+    const { page } = await openPage(`${service.url}/docs#words`, { viewport: SCREENS[1] })
+    const rows = page.locator('.words > div')
+    const words = ['verified', 'consistent', 'invalid', 'not determined', 'not checked']
+    expect(await rows.locator('dt').allInnerTexts()).toEqual(
+      words.map((word) => expect.stringMatching(new RegExp(`${word}$`))),
+    )
+    for (const texts of await rows.evaluateAll((all) =>
+      all.map((row) => Array.from(row.querySelectorAll('dd'), ({ textContent }) => textContent)),
+    ))
+      expect(texts).toEqual([expect.stringMatching(/\.$/), expect.stringMatching(/\.$/)])
+    expect(await standInView(page, { first: rows.first() })).toEqual({ first: true })
+    await page.context().close()
+  })
+
+  it('the first page of the API puts no model in a sample that could end its text', async () => {
+    const { page } = await openPage(`${service.url}/verify`)
+    await page.route('**/v1/verified/models', (route) =>
+      route.fulfill({ json: { data: [{ id: `x'; touch y; '` }, { id: 'plain-1' }] } }),
+    )
+    await page.goto(`${service.url}/docs`)
+    await page.getByText('"model":"plain-1"').waitFor()
+    await page.context().close()
+  })
+
+  describe('each of its samples', () => {
+    /** What the page gives to copy. */
+    const readSample = async (language: string) => {
+      const { page } = await openStart()
+      await page.getByRole('tab', { name: language }).click()
+      const textOf = async (label: string) =>
+        (await page.getByLabel(label, { exact: true }).textContent()) ?? ''
+      const sample = {
+        before: language === 'curl' ? '' : await textOf(`the command before it, for ${language}`),
+        code: await textOf(`the verified call, for ${language}`),
+        checkFile: await textOf('the command that checks a file'),
+        checkHash: await textOf('the command that checks a hash'),
+      }
+      await page.context().close()
+      return sample
+    }
+
+    it.runIf(CURL.isMet)(
+      CURL.title('the sample for curl is answered with a proof that the command below checks'),
+      async () => {
+        const { code, checkHash } = await readSample('curl')
+        const { stdout } = await runShell(code)
+        const answer = JSON.parse(stdout)
+        expect(answer.choices[0].message.content).toBe('[demonstration] You said: Hello')
+        const check = checkHash.replace('HASH', answer.hash)
+        await expect
+          .poll(async () => (await runShell(check)).stdout, { timeout: 60_000, interval: 1_000 })
+          .toMatch(/^VERIFIED/)
+      },
+    )
+
+    it('the sample for Node prints a checked answer, and saves a proof that the command below checks', async () => {
+      const { before, code, checkFile } = await readSample('Node')
+      expect(before).toBe('npm install ./affidavit-*.tgz openai')
+      writeFileSync(join(folder, 'ask.mjs'), code)
+      const run = await runShell(`'${process.execPath}' ask.mjs`)
+      expect(run).toMatchObject({ code: 0, stdout: '[demonstration] You said: Hello\n' })
+      expect((await runShell(checkFile)).stdout).toMatch(/^VERIFIED/)
+    })
+
+    it.runIf(OPENAI_FOR_PYTHON.isMet)(
+      OPENAI_FOR_PYTHON.title('the sample for Python gets a checked answer through the proxy'),
+      async () => {
+        const { before, code } = await readSample('Python')
+        const { url, stop } = await startProxy(before)
+        try {
+          writeFileSync(join(folder, 'ask.py'), code.replace('http://127.0.0.1:8787/v1', url))
+          const run = await runShell('python3 ask.py')
+          expect(run).toMatchObject({ code: 0, stdout: '[demonstration] You said: Hello\n' })
+        } finally {
+          await stop()
+        }
+      },
+    )
+
+    it('the proxy that the sample for Python calls begins as the page writes it', async () => {
+      const { before, code } = await readSample('Python')
+      expect(code).toContain('http://127.0.0.1:8787/v1')
+      await (await startProxy(before)).stop()
+    })
+  })
+
+  /**
+   * Starts the proxy by the page's command, at a port that is free here, and waits until it serves;
+   * gives where, and how to end it.
+   */
+  async function startProxy(command: string) {
+    const run = `${command.replace(/^npx /, 'exec node_modules/.bin/')} --port 0`
+    const child = spawn('sh', ['-c', run], {
+      cwd: folder,
+      stdio: ['ignore', 'pipe', 'inherit'],
+    })
+    let said = ''
+    child.stdout.setEncoding('utf8').on('data', (text: string) => {
+      said += text
+    })
+    const ended = once(child, 'exit')
+    await expect.poll(() => said).toMatch(/^Checked answers at http/)
+    return {
+      url: said.match(/http[^,\s]+/)?.[0] ?? '',
+      async stop() {
+        child.kill('SIGTERM')
+        await ended
+      },
+    }
+  }
 })
 
 describe.runIf(BROWSER.isMet)(BROWSER.title('the reference of the API'), () => {
-  const open = async (hash: string) => {
-    const opened = await openPage(`${service.url}/docs${hash}`)
-    const section = opened.page.locator(hash === '' ? '.operation' : `.operation${hash}`)
-    await section.first().waitFor()
+  const open = async (fragment: string) => {
+    const opened = await openPage(`${service.url}/docs${fragment}`)
+    const section = opened.page.locator(`.operation#${fragment.split('#')[1]}`)
+    await section.waitFor()
     return { ...opened, section }
   }
 
-  it('the API reference has every operation of the document, and finds them by words', async () => {
-    const { page, section, faults } = await open('')
-    const document = (await (await fetch(`${service.url}/openapi.json`)).json()) as {
-      readonly paths: Readonly<Record<string, object>>
+  it('the API reference has every operation of the document, a page a group, those of administrators last', async () => {
+    const { page, faults } = await openPage(`${service.url}/docs`)
+    await page.getByRole('link', { name: 'Images' }).first().waitFor()
+    const paths = await groupPaths(page)
+    expect(paths[0]).toBe('/docs/verified-chat')
+    expect(paths.at(-1)).toBe('/docs/administration')
+    const shown: string[] = []
+    for (const path of paths) {
+      await page.goto(`${service.url}${path}`)
+      await page.locator('.operation').first().waitFor()
+      shown.push(
+        ...(await page.locator('.operation').evaluateAll((all) => all.map(({ id }) => id))),
+      )
     }
-    const count = Object.values(document.paths).flatMap((methods) => Object.keys(methods)).length
-    expect(await section.count()).toBe(count)
-    expect(await page.locator('nav[aria-label=Operations] a').count()).toBe(count)
-    await page.getByLabel('Find').fill('post embeddings')
-    await expect.poll(() => section.count()).toBe(1)
-    await section.getByText('Request: EmbeddingRequest').click()
-    await section.getByText('encoding_format', { exact: true }).waitFor()
+    const { paths: documented } = await readDocument()
+    const ids = Object.values(documented).flatMap((methods) =>
+      Object.values(methods).map(({ operationId }) => operationId),
+    )
+    expect(shown.toSorted()).toEqual(ids.toSorted())
     expect(faults).toEqual([])
     await page.context().close()
   })
 
+  it('the API reference is free of raw backticks and barriers, and fits a phone, on every page', async () => {
+    const { page, faults } = await openPage(`${service.url}/docs`, { viewport: SCREENS[1] })
+    await page.getByRole('link', { name: 'Images' }).first().waitFor({ state: 'attached' })
+    for (const path of ['/docs', ...(await groupPaths(page))]) {
+      await page.goto(`${service.url}${path}`)
+      await page
+        .locator(path === '/docs' ? '.groups li' : '.operation')
+        .first()
+        .waitFor()
+      expect(await findBarriers(page), path).toEqual([])
+      // Errors, schemas and fields are made when they are opened, some within others.
+      for (let round = 0; round < 4; round++)
+        await page.evaluate(
+          "for (const one of document.querySelectorAll('details')) one.open = true",
+        )
+      const prose = await page.evaluate(PROSE)
+      expect(prose, path).not.toContain('`')
+      expect(await page.evaluate('document.documentElement.scrollWidth'), path).toBeLessThanOrEqual(
+        390,
+      )
+    }
+    expect(faults).toEqual([])
+    await page.context().close()
+  })
+
+  it.each(SCREENS)(
+    'a page of the API reference shows its first operation with its sample open, at $width × $height',
+    async (viewport) => {
+      const { page } = await openPage(`${service.url}/docs/verified-chat`, { viewport })
+      const first = page.locator('.operation').first()
+      const parts = {
+        heading: page.getByRole('heading', { level: 1, name: 'Verified chat' }),
+        path: first.getByRole('heading', { name: 'POST /v1/verified/chat/completions' }),
+        summary: first.getByText('Complete a chat at an external provider'),
+        tabs: first.getByRole('tablist'),
+        sample: first.locator('.code-block'),
+        contents: page.getByText('Contents', { exact: true }),
+      }
+      expect(await standInView(page, parts)).toEqual(
+        Object.fromEntries(Object.keys(parts).map((name) => [name, true])),
+      )
+      expect(await first.getByText('encoding_format').count()).toBe(0)
+      await first.getByText('tool_choice', { exact: true }).waitFor()
+      const errors = first.locator('.errors')
+      expect(await errors.getByText('insufficient_scope').isVisible()).toBe(false)
+      await errors.locator('summary').click()
+      await errors.getByText('insufficient_scope').waitFor()
+      await page.context().close()
+    },
+  )
+
+  it('the API reference finds operations by words, in all groups', async () => {
+    const { page } = await openPage(`${service.url}/docs`)
+    const found = page.locator('.contents .operations a')
+    await page.getByLabel('Find an operation').fill('post embeddings')
+    await expect.poll(() => found.count()).toBe(1)
+    await found.click()
+    await page.waitForURL('**/docs/embeddings#postV1Embeddings')
+    await page.locator('#postV1Embeddings').getByText('encoding_format', { exact: true }).waitFor()
+    await page.context().close()
+  })
+
+  it('the API reference leads fragments of old links to their operation', async () => {
+    const { page, section } = await open('#postV1VerifiedChatCompletions')
+    expect(new URL(page.url()).pathname).toBe('/docs/verified-chat')
+    expect(await standInView(page, { heading: section.locator('h2') })).toEqual({ heading: true })
+    await page.evaluate("location.hash = '#getV1LogNotary'")
+    await page.locator('.operation#getV1LogNotary').waitFor()
+    expect(new URL(page.url()).pathname).toBe('/docs/logs')
+    await page.context().close()
+  })
+
+  it('the API reference says so where there is no such group', async () => {
+    const { page } = await openPage(`${service.url}/docs/nothing`)
+    await page.getByRole('heading', { level: 1, name: 'No such group' }).waitFor()
+    await page.context().close()
+  })
+
   it('the API reference makes a call with the key of the tab, streams its answer, and keeps the key to itself', async () => {
-    const { page, section, faults } = await open('#postV1VerifiedChatCompletions')
+    const { page, section, faults } = await open('/verified-chat#postV1VerifiedChatCompletions')
     const urls: string[] = []
     page.on('request', (request) => urls.push(request.url()))
+    await section.getByText('Fill it in, and try it').click()
     const body = section.getByLabel('Body', { exact: true })
     const call = { ...JSON.parse(await body.inputValue()), stream: true }
     await body.fill(JSON.stringify(call))
@@ -55,16 +368,24 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the reference of the API'), () => {
   })
 
   it('the API reference shows what the gateway refuses, as text', async () => {
-    const { page, section } = await open('#getV1LogNotary')
+    const { page, section } = await open('/logs#getV1LogNotary')
     const hostile = '<img src=x onerror=alert(1)>\u202e'
-    await section.getByLabel('notary').fill(hostile)
+    const sample = section.getByLabel('GET /v1/log/{notary} in curl', { exact: true })
+    expect(await sample.textContent()).toContain('/v1/log/{notary}')
+    await section.getByText('Fill it in, and try it').click()
+    await section.getByRole('textbox', { name: 'notary' }).fill(hostile)
     await section.getByRole('button', { name: 'Send GET' }).click()
     await section.getByText('Status 422').waitFor()
     await section.getByText('"detail"').waitFor()
     expect(await section.locator('img').count()).toBe(0)
-    expect(await section.getByLabel('The call in curl', { exact: true }).textContent()).toContain(
-      `/v1/log/${encodeURIComponent(hostile)}`,
-    )
+    expect(await sample.textContent()).toContain(`/v1/log/${encodeURIComponent(hostile)}`)
     await page.context().close()
   })
 })
+
+/** The page's text without its code. */
+const PROSE = `(() => {
+  const copy = document.body.cloneNode(true)
+  for (const code of copy.querySelectorAll('pre, code, textarea, script')) code.remove()
+  return copy.textContent
+})()`

@@ -1,8 +1,12 @@
 import { beforeAll, describe, expect, it } from 'vitest'
 import { BROWSER, findBarriers, openPage } from '../support/browser.ts'
+import { SCREENS, standInView } from '../support/in-view.ts'
 import { type SharedAffidavit, useAffidavit } from '../support/use-affidavit.ts'
 
 let service: SharedAffidavit
+
+/** What browsers accept of a page. */
+const BROWSER_ACCEPT = 'text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8'
 
 beforeAll(async () => {
   service = await useAffidavit()
@@ -16,10 +20,37 @@ describe('what is served', () => {
       expect(answer.headers.get('content-type')).toContain('application/json')
       expect(answer.headers.get('vary')?.toLowerCase()).toContain('accept')
     }
-    const page = await ask('text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8')
+    const page = await ask(BROWSER_ACCEPT)
     expect(page.headers.get('content-type')).toBe('text/html; charset=utf-8')
     expect(page.headers.get('content-security-policy')).toContain("script-src 'self'")
     expect(page.headers.get('x-content-type-options')).toBe('nosniff')
+  })
+
+  it('a path that does not exist is a page for a browser, and JSON for programs and in the API', async () => {
+    const ask = (path: string, { accept = BROWSER_ACCEPT, method = 'GET' } = {}) =>
+      fetch(`${service.url}${path}`, { method, headers: { accept } })
+    const page = await ask('/nothing')
+    expect(page.status).toBe(404)
+    expect(page.headers.get('content-type')).toBe('text/html; charset=utf-8')
+    expect(page.headers.get('content-security-policy')).toContain("script-src 'self'")
+    expect(page.headers.get('vary')?.toLowerCase()).toContain('accept')
+    expect(await page.text()).toContain('<title>Not found · Affidavit</title>')
+    const head = await ask('/nothing', { method: 'HEAD' })
+    expect([head.status, head.headers.get('content-type')]).toEqual([
+      404,
+      'text/html; charset=utf-8',
+    ])
+    for (const answer of [
+      await ask('/nothing', { accept: '*/*' }),
+      await ask('/nothing', { accept: 'application/json' }),
+      await ask('/nothing', { method: 'POST' }),
+      await ask('/v1'),
+      await ask('/v1/nothing'),
+      await ask(`/v1/images/files/${'0'.repeat(32)}`),
+    ]) {
+      expect(answer.status).toBe(404)
+      expect(await answer.json()).toMatchObject({ error: { code: 'not_found' } })
+    }
   })
 
   it('an asset that does not exist is answered as any path that does not exist', async () => {
@@ -30,7 +61,7 @@ describe('what is served', () => {
 })
 
 describe.runIf(BROWSER.isMet)(BROWSER.title('every page'), () => {
-  const PATHS = ['/', '/verify', '/docs', '/console', '/log']
+  const PATHS = ['/', '/verify', '/docs', '/docs/verified-chat', '/console', '/log']
 
   it.each(
     PATHS.flatMap(
@@ -51,6 +82,126 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('every page'), () => {
       expect(await findBarriers(page)).toEqual([])
       expect(await page.evaluate('document.documentElement.scrollWidth')).toBeLessThanOrEqual(width)
       expect({ faults, strangers }).toEqual({ faults: [], strangers: [] })
+      await page.context().close()
+    },
+  )
+})
+
+describe.runIf(BROWSER.isMet)(BROWSER.title('the home page'), () => {
+  it.each(SCREENS)(
+    'the home page begins with what a visitor can do, then the state, at $width × $height',
+    async (viewport) => {
+      const { page } = await openPage(service.url, { viewport })
+      const link = (name: string) => page.getByRole('link', { name, exact: true })
+      const parts = {
+        check: link('Check an answer'),
+        words: link('What “not checked” means'),
+        logs: link('Look at the logs'),
+        call: link('Call the API'),
+        playground: link('try it in the playground'),
+        state: page.getByText('Answers with evidence are served.'),
+        development: page.getByText('its enclave may be a simulation'),
+      }
+      expect(await standInView(page, parts)).toEqual(
+        Object.fromEntries(Object.keys(parts).map((name) => [name, true])),
+      )
+      const order = await page
+        .locator('main :is(.actions a, .service-line)')
+        .evaluateAll((all) => all.map(({ className }) => className))
+      expect(order).toEqual(['', '', '', '', '', 'service-line', 'service-line'])
+      await page.context().close()
+    },
+  )
+
+  it('the home page leads to what a visitor asks for, in three clicks at most', async () => {
+    const { page } = await openPage(service.url)
+    const click = (name: string) => page.getByRole('link', { name, exact: true }).click()
+    await click('What “not checked” means')
+    await page.locator('.words').getByText('not checked').waitFor()
+    await page.goBack()
+    await click('Check an answer')
+    await page.waitForURL('**/verify')
+    await page.goBack()
+    await click('Look at the logs')
+    await page.locator('main a[href^="/log/0x"]').first().waitFor()
+    await page.goBack()
+    await click('try it in the playground')
+    await page.waitForURL('**/console/playground')
+    await page.context().close()
+  })
+
+  /** The home page of a gateway that answers this about its models. */
+  const openWithModels = async (models: object) => {
+    const opened = await openPage(`${service.url}/verify`)
+    await opened.page.route('**/v1/verified/models', (route) => route.fulfill({ json: models }))
+    await opened.page.goto(service.url)
+    return opened
+  }
+  const PATTERNS = [
+    { pattern: 'gpt-*', owned_by: 'openai' },
+    { pattern: 'o1-*', owned_by: 'openai' },
+    { pattern: '<img src=x>*', owned_by: 'other' },
+  ]
+
+  it('the home page names models that answer', async () => {
+    const { page } = await openPage(service.url)
+    await page.getByText('demo/echo').waitFor()
+    await page.context().close()
+  })
+
+  it('the home page tells patterns of models as patterns, beside models or alone', async () => {
+    for (const [data, title] of [
+      [[{ id: 'plain-1' }], 'Other models: any model of a provider whose name matches'],
+      [[], 'Models that answer with evidence: any model of a provider whose name matches'],
+    ] as const) {
+      const { page } = await openWithModels({ data, patterns: PATTERNS })
+      const summary = page.locator('summary').getByText(title)
+      await summary.waitFor()
+      if (data.length > 0) await summary.click()
+      await page.getByRole('row', { name: 'openai gpt-*, o1-*' }).waitFor()
+      await page.getByText('Answers with evidence are served.').waitFor()
+      expect(await page.locator('main').textContent()).not.toMatch(/\bnone\b/)
+      expect(await page.locator('main img').count()).toBe(0)
+      expect(await findBarriers(page)).toEqual([])
+      await page.context().close()
+    }
+  })
+
+  it('the home page of a gateway without any model does not say that it is ready', async () => {
+    const { page } = await openWithModels({ data: [], patterns: [] })
+    await page.getByText('the operator pays for no model').waitFor()
+    expect(await page.getByText('ready', { exact: true }).count()).toBe(0)
+    await page.context().close()
+  })
+})
+
+describe.runIf(BROWSER.isMet)(BROWSER.title('the page of a path that does not exist'), () => {
+  it.each(SCREENS)(
+    'the page of a path that does not exist says so and where to go, at $width × $height',
+    async (viewport) => {
+      const path = '/no/%3Cimg%20src=x%3E'
+      const { page, strangers } = await openPage(`${service.url}${path}`, { viewport })
+      const main = page.getByRole('main')
+      const parts = {
+        heading: page.getByRole('heading', { level: 1, name: 'This page does not exist' }),
+        path: main.getByText(path),
+        navigation: page.getByRole('navigation', { name: 'Pages' }),
+        ...Object.fromEntries(
+          ['Home', 'Check an answer', 'Look at the logs', 'Call the API'].map((name) => [
+            name,
+            main.getByRole('link', { name, exact: true }),
+          ]),
+        ),
+      }
+      expect(await standInView(page, parts)).toEqual(
+        Object.fromEntries(Object.keys(parts).map((name) => [name, true])),
+      )
+      expect(await main.locator('img').count()).toBe(0)
+      expect(await page.evaluate('document.documentElement.scrollWidth')).toBeLessThanOrEqual(
+        viewport.width,
+      )
+      expect(await findBarriers(page)).toEqual([])
+      expect(strangers).toEqual([])
       await page.context().close()
     },
   )

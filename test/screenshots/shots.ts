@@ -27,7 +27,12 @@ export const SHOTS: readonly Shot[] = [
   },
   {
     name: 'docs',
-    path: () => '/docs#postV1VerifiedChatCompletions',
+    path: () => '/docs',
+    prepare: (page) => page.locator('.groups li').first().waitFor(),
+  },
+  {
+    name: 'docs-group',
+    path: () => '/docs/verified-chat',
     prepare: (page) => page.locator('.operation').first().waitFor(),
   },
   { name: 'logs', path: () => '/log' },

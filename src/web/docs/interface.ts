@@ -37,7 +37,7 @@ export type Schemas = Readonly<Record<string, JsonSchema>>
 /** One method of one path. */
 export type Operation = Described & { readonly method: string; readonly path: string }
 
-export function operationsOf({ paths }: InterfaceDocument): readonly Operation[] {
+function operationsOf({ paths }: InterfaceDocument): readonly Operation[] {
   return Object.entries(paths).flatMap(([path, methods]) =>
     Object.entries(methods).map(([method, described]) => ({
       ...described,
@@ -45,6 +45,31 @@ export function operationsOf({ paths }: InterfaceDocument): readonly Operation[]
       method: method.toUpperCase(),
     })),
   )
+}
+
+/** The operations of one tag, which are on one page. */
+export type Group = {
+  readonly name: string
+  /** Where its page is. */
+  readonly path: string
+  readonly operations: readonly Operation[]
+}
+
+/** The groups in the document's order; those that only administrators can call are last. */
+export function groupsOf(document: InterfaceDocument): readonly Group[] {
+  const byTag = Map.groupBy(operationsOf(document), ({ tags }) => tags[0] ?? '')
+  return [...byTag]
+    .map(([name, operations]) => ({ name, path: pathOf(name), operations }))
+    .toSorted((one, other) => Number(isForAdmins(one)) - Number(isForAdmins(other)))
+}
+
+/** `Verified chat` → `/docs/verified-chat`. */
+function pathOf(name: string): string {
+  return `/docs/${name.toLowerCase().replaceAll(/[^a-z0-9]+/g, '-')}`
+}
+
+function isForAdmins({ operations }: Pick<Group, 'operations'>): boolean {
+  return operations.every((operation) => keyOf(operation).includes('admin'))
 }
 
 /** Which key it takes: none, any, or one with the scopes. */

@@ -15,7 +15,7 @@ export type SampleCall = {
 
 type Fields = Readonly<Record<string, string>>
 
-export const LANGUAGES = ['curl', 'JavaScript', 'Python'] as const
+export const LANGUAGES = ['curl', 'Node', 'Python'] as const
 export type Language = (typeof LANGUAGES)[number]
 
 /**
@@ -46,7 +46,7 @@ const WRITERS: Readonly<Record<Language, (call: SampleCall) => string>> = {
     return lines.join(' \\\n  ')
   },
 
-  JavaScript({ url, method, hasKey, headers, body, form }) {
+  Node({ url, method, hasKey, headers, body, form }) {
     const given = [
       ...(hasKey ? [`    authorization: \`Bearer \${process.env.AFFIDAVIT_API_KEY}\`,`] : []),
       ...headersOf(headers, body).map(

@@ -1,34 +1,76 @@
+import { useState } from 'preact/hooks'
 import type { JsonSchema } from './interface.ts'
+import { Prose } from './prose.tsx'
 
-/** A JSON Schema: what it is in a line, then its members, items and forms, each in turn. */
+/** A JSON Schema: a line on what it is, then its members, items and forms, each folded away. */
 export function SchemaView({ schema }: { readonly schema: JsonSchema }) {
-  const forms = [...listOf(schema.oneOf), ...listOf(schema.anyOf)].filter(
-    (form) => form.type !== 'null',
-  )
+  const hasLine = describeInLine(schema) !== 'object' || typeof schema.description === 'string'
   return (
     <>
-      <span>{describeInLine(schema)}</span>
-      <Members schema={schema} />
-      {isSchema(schema.items) && hasDepth(schema.items) && (
-        <Forms label="Each" forms={[schema.items]} />
+      {hasLine && (
+        <p>
+          <Line schema={schema} />
+        </p>
       )}
-      {forms.length > 0 && <Forms label={forms.length > 1 ? 'One of' : 'Is'} forms={forms} />}
-      <Forms label="All of" forms={listOf(schema.allOf)} />
+      <Parts schema={schema} />
+    </>
+  )
+}
+
+/** A schema within another one. What is inside is made when it is opened: it may be much. */
+export function InnerSchema({ schema }: { readonly schema: JsonSchema }) {
+  const [isOpen, setIsOpen] = useState(false)
+  if (!hasParts(schema)) return <Line schema={schema} />
+  return (
+    <details open={isOpen} onToggle={({ currentTarget }) => setIsOpen(currentTarget.open)}>
+      <summary>
+        {describeInLine(schema) === '' && 'one of several forms '}
+        <Line schema={schema} />
+      </summary>
+      {isOpen && <Parts schema={schema} />}
+    </details>
+  )
+}
+
+function Line({ schema }: { readonly schema: JsonSchema }) {
+  const line = describeInLine(schema)
+  const { description } = schema
+  if (typeof description !== 'string') return <>{line}</>
+  return (
+    <>
+      {line}
+      {line !== '' && '. '}
+      <Prose text={description} />
+    </>
+  )
+}
+
+function Parts({ schema }: { readonly schema: JsonSchema }) {
+  const { schema: inner } = withoutNull(schema)
+  const forms = formsOf(inner)
+  return (
+    <>
+      <Members schema={inner} />
+      {isSchema(inner.items) && hasParts(inner.items) && (
+        <Forms label="Each" forms={[inner.items]} />
+      )}
+      <Forms label="One of" forms={forms} />
+      <Forms label="All of" forms={listOf(inner.allOf)} />
     </>
   )
 }
 
 function Members({ schema: { properties, required } }: { readonly schema: JsonSchema }) {
-  if (!isSchema(properties) || Object.keys(properties).length === 0) return null
+  if (!isSchema(properties)) return null
   const needed: readonly unknown[] = Array.isArray(required) ? required : []
   return (
-    <dl>
+    <dl class="members">
       {Object.entries(properties).map(([name, member]) => (
         <div key={name}>
           <dt>
             <code>{name}</code> {needed.includes(name) && <small>required</small>}
           </dt>
-          <dd>{isSchema(member) && <SchemaView schema={member} />}</dd>
+          <dd>{isSchema(member) && <InnerSchema schema={member} />}</dd>
         </div>
       ))}
     </dl>
@@ -44,53 +86,92 @@ function Forms({
 }) {
   if (forms.length === 0) return null
   return (
-    <dl>
-      <dt>{label}</dt>
-      {forms.map((form) => (
-        <dd key={JSON.stringify(form)}>
-          <SchemaView schema={form} />
-        </dd>
-      ))}
+    <dl class="members">
+      <div>
+        <dt>{label}</dt>
+        {forms.map((form) => (
+          <dd key={JSON.stringify(form)}>
+            <InnerSchema schema={form} />
+          </dd>
+        ))}
+      </div>
     </dl>
   )
 }
 
-function describeInLine(schema: JsonSchema): string {
+function describeInLine(given: JsonSchema): string {
+  const { schema, isNullable } = withoutNull(given)
   const words = [
     typeWords(schema),
     'const' in schema ? `always ${JSON.stringify(schema.const)}` : '',
     Array.isArray(schema.enum)
       ? schema.enum.map((value) => JSON.stringify(value)).join(' or ')
       : '',
-    ...BOUNDS.map(([keyword, word]) =>
-      keyword in schema ? `${word} ${String(schema[keyword])}` : '',
-    ),
-    'default' in schema ? `default ${JSON.stringify(schema.default)}` : '',
-    typeof schema.description === 'string' ? `(${schema.description})` : '',
+    ...RANGES.map(([least, most, unit]) => rangeWords(schema[least], schema[most], unit)),
+    'pattern' in schema ? `of the form ${String(schema.pattern)}` : '',
+    'format' in schema ? `format ${String(schema.format)}` : '',
+    'default' in given ? `default ${JSON.stringify(given.default)}` : '',
+    isNullable ? 'may be null' : '',
   ]
   return words.filter((word) => word !== '').join(', ')
 }
 
-function typeWords({ type, anyOf, items }: JsonSchema): string {
+function typeWords({ type, items }: JsonSchema): string {
   const types = Array.isArray(type) ? type.join(' or ') : typeof type === 'string' ? type : ''
-  const inner = isSchema(items) && !hasDepth(items) ? ` of ${describeInLine(items)}` : ''
-  const orNull = listOf(anyOf).some((form) => form.type === 'null') ? 'may be null' : ''
-  return [types + inner, orNull].filter((word) => word !== '').join(', ')
+  const inner = isSchema(items) && !hasParts(items) ? ` of ${describeInLine(items)}` : ''
+  return types + inner
 }
 
-const BOUNDS = [
-  ['minimum', 'from'],
-  ['maximum', 'to'],
-  ['minLength', 'characters from'],
-  ['maxLength', 'characters up to'],
-  ['minItems', 'items from'],
-  ['maxItems', 'items up to'],
-  ['pattern', 'of the form'],
-  ['format', 'format'],
+const RANGES = [
+  ['minimum', 'maximum', ''],
+  ['minLength', 'maxLength', 'characters'],
+  ['minItems', 'maxItems', 'items'],
 ] as const
 
-function hasDepth(schema: JsonSchema): boolean {
-  return ['properties', 'items', 'oneOf', 'anyOf', 'allOf'].some((keyword) => keyword in schema)
+/** `1 to 512 characters`; empty without bounds. What every safe integer is between is no bound. */
+function rangeWords(least: unknown, most: unknown, unit: string): string {
+  const bounds = [least, most].map((bound) =>
+    typeof bound === 'number' && Math.abs(bound) < Number.MAX_SAFE_INTEGER ? bound : null,
+  )
+  const [from, to] = bounds
+  const words =
+    from !== null && to !== null
+      ? `${from} to ${to}`
+      : from !== null
+        ? `at least ${from}`
+        : to !== null
+          ? `at most ${to}`
+          : ''
+  return words === '' || unit === '' ? words : `${words} ${unit}`
+}
+
+/** Of a schema that may be null, or another one: the other one. */
+function withoutNull(schema: JsonSchema): {
+  readonly schema: JsonSchema
+  readonly isNullable: boolean
+} {
+  const forms = listOf(schema.anyOf)
+  const others = forms.filter(({ type }) => type !== 'null')
+  const [other] = others
+  const isNullable = others.length < forms.length
+  return isNullable && others.length === 1 && other !== undefined
+    ? { schema: other, isNullable }
+    : { schema, isNullable }
+}
+
+function formsOf(schema: JsonSchema): readonly JsonSchema[] {
+  return [...listOf(schema.oneOf), ...listOf(schema.anyOf)].filter(({ type }) => type !== 'null')
+}
+
+/** Whether there is more to say than a line. */
+function hasParts(given: JsonSchema): boolean {
+  const { schema } = withoutNull(given)
+  const { properties, items, allOf } = schema
+  return (
+    (isSchema(properties) && Object.keys(properties).length > 0) ||
+    (isSchema(items) && hasParts(items)) ||
+    [...formsOf(schema), ...listOf(allOf)].length > 0
+  )
 }
 
 function listOf(value: unknown): readonly JsonSchema[] {

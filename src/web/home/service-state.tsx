@@ -1,6 +1,6 @@
 import type { ComponentChildren } from 'preact'
 import { formsOf } from '../../../attestation/json/forms.ts'
-import { isJsonObject, type Json } from '../../../attestation/json/value.ts'
+import { isJsonObject, type Json, type JsonObject } from '../../../attestation/json/value.ts'
 import { askEvidence, GatewayFault } from '../kit/gateway.ts'
 import { State, type Tone } from '../kit/notices.tsx'
 import { OutsideText } from '../kit/outside-text.tsx'
@@ -19,6 +19,8 @@ export type ServiceState = {
   readonly isChainFailing: boolean
   /** The security module is simulated: no evidence of this service proves anything. */
   readonly isStaging: boolean
+  /** The enclave, the chain and the models may be simulated, too. */
+  readonly isDevelopment: boolean
   readonly anchorsWaiting: number
   readonly enclavesInUse: number
   /** Leaves of its newest logs. */
@@ -27,6 +29,8 @@ export type ServiceState = {
   readonly hasMoreLogs: boolean
   /** Ids of models that answer with evidence now. */
   readonly models: readonly string[]
+  /** What other models answer with evidence: by provider, patterns of their ids (`gpt-*`). */
+  readonly patterns: ReadonlyMap<string, readonly string[]>
 }
 
 /** The service's state, read anew every some seconds. */
@@ -49,12 +53,25 @@ async function readState(signal: AbortSignal): Promise<ServiceState> {
     enclavesInUse: arrayOf(objectOf(notaries, 'it').notaries, 'notaries').filter(
       (one) => isJsonObject(one) && one.status === 'in_use',
     ).length,
+    patterns: patternsOf(objectOf(models, 'it')),
     hasMoreLogs: objectOf(logs, 'it').cursor !== null,
     leaves: sizes.reduce((sum, size) => sum + size, 0),
     models: arrayOf(objectOf(models, 'it').data, 'data').map((model) =>
       textOf(objectOf(model, 'a model').id, 'id'),
     ),
   }
+}
+
+/** The patterns of an answer, by provider; a gateway that tells none has none. */
+function patternsOf({ patterns = [] }: JsonObject): ServiceState['patterns'] {
+  const all = arrayOf(patterns, 'patterns').map((one) => objectOf(one, 'a pattern'))
+  const byOwner = Map.groupBy(all, ({ owned_by }) => textOf(owned_by, 'owned_by'))
+  return new Map(
+    [...byOwner].map(([owner, own]) => [
+      owner,
+      own.map(({ pattern }) => textOf(pattern, 'pattern')),
+    ]),
+  )
 }
 
 async function readReadiness(signal: AbortSignal) {
@@ -64,6 +81,7 @@ async function readReadiness(signal: AbortSignal) {
     failing: arrayOf(json.failing, 'failing').map((part) => textOf(part, 'failing')),
     isChainFailing: chain.status !== 'ok',
     isStaging: json.staging === true,
+    isDevelopment: json.development === true,
     anchorsWaiting: countOf(chain.anchors_waiting, 'anchors_waiting'),
   }
 }
@@ -79,14 +97,15 @@ async function askReadiness(signal: AbortSignal): Promise<Json> {
   }
 }
 
-const PARTS = [
-  { id: 'enclave', name: 'Enclave', what: 'answers' },
-  { id: 'attestation', name: 'Attestation', what: 'is valid' },
-  { id: 'commits', name: 'Commits', what: 'are made' },
-  { id: 'database', name: 'Database', what: 'answers' },
-] as const
+/** Names of the parts, as a fault of theirs is told. */
+const PARTS: Readonly<Record<string, string>> = {
+  enclave: 'the enclave does not answer',
+  attestation: 'its attestation is not valid',
+  commits: 'answers cannot be committed to the log',
+  database: 'the database does not answer',
+}
 
-/** The parts of the service, each with its state; `state` is null before it is known. */
+/** The state of the service; `state` is null before it is known. */
 export function ServiceParts({
   state,
   isLost,
@@ -97,27 +116,30 @@ export function ServiceParts({
 }) {
   return (
     <>
-      {state?.isStaging && (
-        <p class="service-line">
-          <State tone="bad">Staging</State> The security module is simulated, so the signatures of
-          this service are not evidence.
-        </p>
-      )}
       <p class="service-line" role="status">
         <Summary state={state} isLost={isLost} />
       </p>
-      <dl class="figures parts">
-        {PARTS.map(({ id, name, what }) => (
-          <Part key={id} name={name}>
-            {state === null || isLost ? (
-              '…'
-            ) : state.failing.includes(id) ? (
-              <State tone="bad">fails</State>
-            ) : (
-              <State tone="good">{what}</State>
-            )}
-          </Part>
-        ))}
+      {state !== null && <Simulated {...state} />}
+      <dl class="figures">
+        <Part name="Enclaves that sign">
+          {state === null ? (
+            '…'
+          ) : (
+            <a href="/log">
+              <Count value={state.enclavesInUse} />
+            </a>
+          )}
+        </Part>
+        <Part name="Answers in the logs">
+          {state === null ? (
+            '…'
+          ) : (
+            <a href="/log">
+              <Count value={state.leaves} />
+              {state.hasMoreLogs && ' and more'}
+            </a>
+          )}
+        </Part>
         <Part name="Chain">
           {state === null || isLost ? (
             '…'
@@ -136,24 +158,31 @@ export function ServiceParts({
             </>
           )}
         </Part>
-        <Part name="Enclaves in use">
-          {state === null ? '…' : <Count value={state.enclavesInUse} />}
-        </Part>
-        <Part name="Answers in its logs">
-          {state === null ? (
-            '…'
-          ) : (
-            <a href="/log">
-              <Count value={state.leaves} />
-              {state.hasMoreLogs && ' and more'}
-            </a>
-          )}
-        </Part>
-        <Part name="Models with evidence">
-          {state === null ? '…' : <Models ids={state.models} />}
-        </Part>
       </dl>
+      {state !== null && <Models {...state} />}
     </>
+  )
+}
+
+/** Says plainly that evidence of this service proves nothing, where that is so. */
+function Simulated({ isStaging, isDevelopment }: ServiceState) {
+  if (!isStaging && !isDevelopment) return null
+  return (
+    <p class="service-line">
+      {isStaging ? (
+        <Line
+          tone="warn"
+          state="staging"
+          text="The security module of the enclave is simulated, so its signatures are not evidence."
+        />
+      ) : (
+        <Line
+          tone="warn"
+          state="development"
+          text="This gateway is for development: its enclave may be a simulation, so its signatures are not evidence."
+        />
+      )}
+    </p>
   )
 }
 
@@ -188,7 +217,15 @@ function Summary({
       <Line
         tone="bad"
         state="not ready"
-        text="The gateway cannot serve answers with evidence now. You can read and check stored answers."
+        text={`No answers with evidence now: ${state.failing.map((part) => PARTS[part] ?? part).join(', ')}. You can read and check stored answers.`}
+      />
+    )
+  if (state.models.length === 0 && state.patterns.size === 0)
+    return (
+      <Line
+        tone="warn"
+        state="no models"
+        text="All parts work, but the operator pays for no model: send a provider’s key with each call, in the header Fine-Tune-Authorization."
       />
     )
   return (
@@ -220,19 +257,60 @@ function Line({
   )
 }
 
-/** Ids of models are the operator's, and his providers'. */
-function Models({ ids }: { readonly ids: readonly string[] }) {
-  const shown = ids.slice(0, 3)
+/** Ids, names and patterns are the operator's, and his providers'. */
+function Models({ models, patterns }: ServiceState) {
+  const shown = models.slice(0, MODELS_SHOWN_MAX)
   return (
-    <>
-      {ids.length === 0 ? 'none now' : ''}
-      {shown.map((id, at) => (
-        <span key={id}>
-          {at > 0 && ', '}
-          <OutsideText text={id} isOneLine={true} shownMax={60} />
-        </span>
-      ))}
-      {ids.length > shown.length && ` and ${ids.length - shown.length} more`}
-    </>
+    <div class="models">
+      {models.length > 0 && (
+        <>
+          <h3>Models that answer with evidence</h3>
+          <p>
+            {shown.map((id, at) => (
+              <span key={id}>
+                {at > 0 && ', '}
+                <OutsideText text={id} isOneLine={true} shownMax={60} />
+              </span>
+            ))}
+            {models.length > shown.length && (
+              <>
+                {' '}
+                and <a href="/v1/verified/models">{models.length - shown.length} more</a>
+              </>
+            )}
+          </p>
+        </>
+      )}
+      {patterns.size > 0 && (
+        <details open={models.length === 0}>
+          <summary>
+            {models.length === 0 ? 'Models that answer with evidence' : 'Other models'}: any model
+            of a provider whose name matches a pattern
+          </summary>
+          <table class="patterns">
+            <thead>
+              <tr>
+                <th scope="col">Any model of</th>
+                <th scope="col">whose name matches</th>
+              </tr>
+            </thead>
+            <tbody>
+              {[...patterns].map(([provider, own]) => (
+                <tr key={provider}>
+                  <th scope="row">
+                    <OutsideText text={provider} isOneLine={true} shownMax={60} />
+                  </th>
+                  <td>
+                    <OutsideText text={own.join(', ')} isOneLine={true} shownMax={400} />
+                  </td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </details>
+      )}
+    </div>
   )
 }
+
+const MODELS_SHOWN_MAX = 6

@@ -54,7 +54,8 @@ function Frame({ children }: { readonly children: ComponentChildren }) {
       </main>
       <footer class="frame-end">
         <div>
-          Affidavit: an inference gateway whose answers come with evidence that anyone can check.
+          Affidavit: an inference gateway whose answers come with evidence that anyone can check.{' '}
+          {!IS_COPY && <a href="/docs#words">What the words mean</a>}
         </div>
       </footer>
     </>

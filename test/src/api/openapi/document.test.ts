@@ -244,12 +244,9 @@ describe('real replies are as documented', () => {
 })
 
 it('two schemas of one name are refused', () => {
-  const [first, second] = ROUTES
-  if (first === undefined || second === undefined) throw new TypeError('expected routes')
-  const other = {
-    ...second,
-    reply: { ...second.reply, schema: first.body?.schema ?? first.reply.schema },
-  }
+  const [first] = ROUTES
+  if (first === undefined) throw new TypeError('expected routes')
+  const other = { ...first, reply: { ...first.reply, schema: first.reply.schema.nullable() } }
   expect(() => createDocument([first, other], { title: '', description: '' })).toThrow(
     'two schemas named',
   )

@@ -64,7 +64,7 @@ describe('samples say what they are made of, whatever is in it', () => {
     expect(asked).toEqual(calls.map(expected))
   })
 
-  it('samples for JavaScript say what they are made of', async () => {
+  it('samples for Node say what they are made of', async () => {
     for (const call of calls) {
       let asked: unknown = null
       const fetch = async (url: string, options: RequestInit = {}) => {
@@ -74,7 +74,7 @@ describe('samples say what they are made of, whatever is in it', () => {
       }
       const run = Function(
         ...['fetch', 'console', 'process'],
-        `return (async () => {${writeSample('JavaScript', call)}\n})()`,
+        `return (async () => {${writeSample('Node', call)}\n})()`,
       )
       await run(fetch, { log: () => undefined }, { env: environment })
       expect(asked).toEqual(expected(call))

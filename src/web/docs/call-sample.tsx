@@ -2,7 +2,7 @@ import { useRef, useState } from 'preact/hooks'
 import { Busy, FaultNotice, State } from '../kit/notices.tsx'
 import { OutsideText } from '../kit/outside-text.tsx'
 import { holdKey, tabKey } from '../kit/tab-key.ts'
-import { CopyButton } from '../kit/values.tsx'
+import { CodeBlock } from './code-block.tsx'
 import {
   type JsonSchema,
   keyOf,
@@ -11,7 +11,8 @@ import {
   resolve,
   type Schemas,
 } from './interface.ts'
-import { LANGUAGES, type Language, type SampleCall, writeSample } from './samples.ts'
+import { LanguageTabs } from './language-tabs.tsx'
+import { type Language, type SampleCall, writeSample } from './samples.ts'
 
 /** What came back, so far. */
 type Reply = {
@@ -23,11 +24,9 @@ type Reply = {
 
 /** Most of an answer that is read, characters: a page is no place for more. */
 const REPLY_LENGTH_MAX = 1_000_000
-/** A proof has some ten thousand characters, most of them its attestation document. */
-const REPLY_SHOWN_MAX = 50_000
 
-/** Fills in a call, shows it as code, and makes it with the key of this tab. */
-export function TryIt({
+/** A call as code; behind it, its fields, and a button that makes it with the key of this tab. */
+export function CallSample({
   operation,
   schemas,
   language,
@@ -46,45 +45,49 @@ export function TryIt({
     content?.['application/json'] === undefined ? null : JSON.stringify(example ?? {}, null, 2),
   )
   const call = sampleOf(operation, { values, body, schemas })
-  const isForm = call.form !== null
+  const title = `${operation.method} ${operation.path}`
   return (
-    <fieldset>
-      <legend>Call it</legend>
-      {parameters.map((parameter) => (
-        <ParameterField
-          {...{ key: parameter.name, id: `${id}-${parameter.name}`, parameter }}
-          value={values[parameter.name] ?? ''}
-          onChange={(value) => setValues({ ...values, [parameter.name]: value })}
-        />
-      ))}
-      {body !== null && (
-        <div class="field">
-          <label for={`${id}-body`}>Body</label>
-          <textarea
-            id={`${id}-body`}
-            class="mono"
-            rows={Math.min(16, body.split('\n').length + 1)}
-            spellcheck={false}
-            value={body}
-            onInput={({ currentTarget }) => setBody(currentTarget.value)}
+    <>
+      <LanguageTabs {...{ id, language, onLanguage }}>
+        <CodeBlock label={`${title} in ${language}`} text={writeSample(language, call)} />
+      </LanguageTabs>
+      <details class="try">
+        <summary>Fill it in, and try it</summary>
+        {parameters.map((parameter) => (
+          <ParameterField
+            {...{ key: parameter.name, id: `${id}-${parameter.name}`, parameter }}
+            value={values[parameter.name] ?? ''}
+            onChange={(value) => setValues({ ...values, [parameter.name]: value })}
           />
-        </div>
-      )}
-      <Sample {...{ id, call, language, onLanguage }} />
-      {isForm ? (
-        <p class="faint">
-          This call takes files: make it from your own machine, as the sample does.
-        </p>
-      ) : (
-        <Call {...{ id, call, parameters, values }} />
-      )}
-    </fieldset>
+        ))}
+        {body !== null && (
+          <div class="field">
+            <label for={`${id}-body`}>Body</label>
+            <textarea
+              id={`${id}-body`}
+              class="mono"
+              rows={Math.min(16, body.split('\n').length + 1)}
+              spellcheck={false}
+              value={body}
+              onInput={({ currentTarget }) => setBody(currentTarget.value)}
+            />
+          </div>
+        )}
+        {call.form !== null ? (
+          <p class="faint">
+            This call takes files: make it from your own machine, as the sample does.
+          </p>
+        ) : (
+          <Call {...{ id, title, call, parameters, values }} />
+        )}
+      </details>
+    </>
   )
 }
 
 function ParameterField({
   id,
-  parameter: { name, in: place, required, schema },
+  parameter: { name, in: place, required },
   value,
   onChange,
 }: {
@@ -100,7 +103,6 @@ function ParameterField({
         <span class="hint">
           {place}
           {required ? ', required' : ''}
-          {typeof schema.description === 'string' ? `: ${schema.description}` : ''}
         </span>
       </label>
       <input
@@ -113,46 +115,16 @@ function ParameterField({
   )
 }
 
-function Sample({
-  id,
-  call,
-  language,
-  onLanguage,
-}: {
-  readonly id: string
-  readonly call: SampleCall
-  readonly language: Language
-  readonly onLanguage: (language: Language) => void
-}) {
-  const text = writeSample(language, call)
-  return (
-    <>
-      <div class="row">
-        {LANGUAGES.map((name) => (
-          <label key={name} class="choice">
-            <input
-              type="radio"
-              name={`${id}-language`}
-              checked={name === language}
-              onChange={() => onLanguage(name)}
-            />{' '}
-            {name}
-          </label>
-        ))}
-        <CopyButton text={text} what={`the call in ${language}`} />
-      </div>
-      <CodeView label={`The call in ${language}`} text={text} />
-    </>
-  )
-}
-
 function Call({
   id,
+  title,
   call,
   parameters,
   values,
 }: {
   readonly id: string
+  /** `GET /v1/log`. */
+  readonly title: string
   readonly call: SampleCall
   readonly parameters: readonly Parameter[]
   readonly values: Readonly<Record<string, string>>
@@ -216,12 +188,18 @@ function Call({
       </div>
       {isRunning && <Busy what="Waiting for the gateway" />}
       {fault !== null && <FaultNotice fault={fault} />}
-      {reply !== null && <ReplyView {...reply} />}
+      {reply !== null && <ReplyView title={title} {...reply} />}
     </>
   )
 }
 
-function ReplyView({ status, requestId, text, isWhole }: Reply) {
+function ReplyView({
+  title,
+  status,
+  requestId,
+  text,
+  isWhole,
+}: Reply & { readonly title: string }) {
   return (
     <div class="reply">
       <p role="status">
@@ -233,19 +211,8 @@ function ReplyView({ status, requestId, text, isWhole }: Reply) {
         )}
         {!isWhole && ' …'}
       </p>
-      <CodeView label="The answer" text={isWhole ? layOut(text) : text} />
+      <CodeBlock label={`the answer to ${title}`} text={isWhole ? layOut(text) : text} />
     </div>
-  )
-}
-
-function CodeView({ label, text }: { readonly label: string; readonly text: string }) {
-  return (
-    // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls is to be reached by keys.
-    <section class="scroll" aria-label={label} tabIndex={0}>
-      <pre>
-        <OutsideText text={text} shownMax={REPLY_SHOWN_MAX} />
-      </pre>
-    </section>
   )
 }
 
@@ -325,7 +292,7 @@ function sampleOf(
   )
   const filled = given('path').reduce(
     (at, { name }) =>
-      at.replace(`{${name}}`, () => encodeURIComponent(values[name] || `{${name}}`)),
+      at.replace(`{${name}}`, (place) => (values[name] ? encodeURIComponent(values[name]) : place)),
     path,
   )
   const form = requestBody?.content['multipart/form-data']

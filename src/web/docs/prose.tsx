@@ -1,0 +1,6 @@
+/** A sentence of the interface: what stands in backticks there is code here. */
+export function Prose({ text }: { readonly text: string }) {
+  return (
+    <>{text.split('`').map((part, at) => (at % 2 === 1 ? <code key={at}>{part}</code> : part))}</>
+  )
+}

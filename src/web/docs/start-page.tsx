@@ -1,0 +1,137 @@
+import { useState } from 'preact/hooks'
+import { askGateway } from '../kit/gateway.ts'
+import { useLoaded } from '../kit/use-loaded.ts'
+import { CodeBlock } from './code-block.tsx'
+import type { Group } from './interface.ts'
+import { LanguageTabs } from './language-tabs.tsx'
+import { Prose } from './prose.tsx'
+import type { Language } from './samples.ts'
+import { writeVerifiedSample } from './verified-samples.ts'
+import { Words } from './words.tsx'
+
+/** The first page: the verified call, how its answer is checked, and what the words mean. */
+export function StartPage({ groups }: { readonly groups: readonly Group[] }) {
+  return (
+    <>
+      <h1 id="call">The verified call</h1>
+      <p class="lead">
+        You call a model with any OpenAI client; an enclave passes the call on to the model provider
+        and signs a hash of question and answer. The answer comes with that proof, and anyone can
+        check it years later without trust in this gateway.
+      </p>
+      <VerifiedCall />
+      <p>
+        You need an API key from the operator, in <code>AFFIDAVIT_API_KEY</code>. For Node and
+        Python you also need the package <code>affidavit</code>, and <code>expect.json</code>, which
+        says which enclaves you accept. Take both from your vendor, and never from this gateway.
+      </p>
+      <Check />
+      <Words />
+      <AllCalls groups={groups} />
+    </>
+  )
+}
+
+function VerifiedCall() {
+  const [language, onLanguage] = useState<Language>('curl')
+  const { value: model } = useLoaded(readModel, [])
+  const { before, code, after } = writeVerifiedSample(language, {
+    origin: location.origin,
+    model: model ?? 'MODEL',
+  })
+  return (
+    <LanguageTabs {...{ id: 'verified-call', language, onLanguage }}>
+      {before !== null && (
+        <>
+          <p>
+            <Prose text={before.what} />
+          </p>
+          <CodeBlock label={`the command before it, for ${language}`} text={before.command} />
+        </>
+      )}
+      <CodeBlock label={`the verified call, for ${language}`} text={code} />
+      <p>
+        <Prose text={after} />
+      </p>
+    </LanguageTabs>
+  )
+}
+
+/** The first model that answers with evidence; null when there is no such model. */
+async function readModel(signal: AbortSignal): Promise<string | null> {
+  const { data } = await askGateway<{ readonly data: readonly { readonly id: string }[] }>(
+    '/v1/verified/models',
+    { signal },
+  )
+  return data.find(({ id }) => SAFE_ID.test(id))?.id ?? null
+}
+
+/** Ids come from providers: another one might mean something to a shell or a language. */
+const SAFE_ID = /^[\w.:/@+-]{1,100}$/
+
+function Check() {
+  return (
+    <>
+      <h2 id="check">Check the answer</h2>
+      <p>
+        Client and proxy check each answer before your program gets it. Check the evidence again
+        wherever you like, also on a machine without a network:
+      </p>
+      <dl class="ways">
+        <div>
+          <dt>In a browser</dt>
+          <dd>
+            Open <a href="/verify">Verify</a> and drop the answer, a saved proof or a bundle there,
+            with <code>expect.json</code>. The page checks it without a server.
+          </dd>
+        </div>
+        <div>
+          <dt>On the command line</dt>
+          <dd>
+            A file: what the client or the proxy saved, or a bundle.
+            <CodeBlock
+              label="the command that checks a file"
+              text="npx affidavit verify proof.json --expect expect.json"
+            />
+            An answer of this gateway, by its <code>hash</code>:
+            <CodeBlock
+              label="the command that checks a hash"
+              text={`AFFIDAVIT_URL=${location.origin} npx affidavit verify HASH --expect expect.json`}
+            />
+          </dd>
+        </div>
+        <div>
+          <dt>Without a key</dt>
+          <dd>
+            The page <code>{location.origin}/c/HASH</code> shows which enclave signed the answer and
+            when, without the question and the answer. Give it to anyone.
+          </dd>
+        </div>
+      </dl>
+    </>
+  )
+}
+
+function AllCalls({ groups }: { readonly groups: readonly Group[] }) {
+  return (
+    <>
+      <h2>All calls</h2>
+      <p>
+        The base URL for OpenAI clients is <code>{location.origin}/v1/verified</code> for answers
+        with evidence, and <code>{location.origin}/v1</code> for answers without. A key is sent as{' '}
+        <code>Authorization: Bearer …</code>. For machines there is{' '}
+        <a href="/openapi.json">openapi.json</a> (OpenAPI 3.1).
+      </p>
+      <ul class="plain groups">
+        {groups.map(({ name, path, operations }) => (
+          <li key={path}>
+            <a href={path}>{name}</a>{' '}
+            <span class="faint">
+              {operations.length} {operations.length === 1 ? 'call' : 'calls'}
+            </span>
+          </li>
+        ))}
+      </ul>
+    </>
+  )
+}

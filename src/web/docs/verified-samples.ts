@@ -1,0 +1,78 @@
+import { type Language, writeSample } from './samples.ts'
+
+/** A verified call in one language, and what it takes and gives. */
+export type VerifiedSample = {
+  /** What runs before it, in a shell; null: nothing. */
+  readonly before: { readonly what: string; readonly command: string } | null
+  readonly code: string
+  readonly after: string
+}
+
+/** Gives the verified call for a gateway, as it runs as it stands. */
+export function writeVerifiedSample(
+  language: Language,
+  call: { readonly origin: string; readonly model: string },
+): VerifiedSample {
+  return WRITERS[language](call)
+}
+
+const WRITERS: Readonly<
+  Record<Language, (call: { origin: string; model: string }) => VerifiedSample>
+> = {
+  curl: ({ origin, model }) => ({
+    before: null,
+    code: writeSample('curl', {
+      url: `${origin}/v1/verified/chat/completions`,
+      method: 'POST',
+      hasKey: true,
+      headers: {},
+      body: JSON.stringify({ model, messages: [{ role: 'user', content: 'Hello' }] }),
+      form: null,
+    }),
+    after:
+      'The proof stands beside the answer: `hash`, `signature`, `attestation`, `receipt`, `log`, `tx_hash`. The gateway reads this call, and no program has checked the answer yet.',
+  }),
+
+  Node: ({ origin, model }) => ({
+    before: {
+      what: 'Once, with the package and `expect.json` in this folder:',
+      command: 'npm install ./affidavit-*.tgz openai',
+    },
+    code: `// ask.mjs
+import { readFileSync, writeFileSync } from 'node:fs'
+import { connect } from 'affidavit'
+import OpenAI from 'openai'
+
+const apiKey = process.env.AFFIDAVIT_API_KEY
+const { roots, ...expect } = JSON.parse(readFileSync('expect.json', 'utf8'))
+const affidavit = await connect({ url: '${origin}', apiKey, expect, roots })
+const openai = new OpenAI({ baseURL: affidavit.baseURL, apiKey, fetch: affidavit.fetch })
+
+const messages = [{ role: 'user', content: 'Hello' }]
+const answer = await openai.chat.completions.create({ model: '${model}', messages })
+console.log(answer.choices[0].message.content)
+
+const anchored = await affidavit.anchored(affidavit.proofs.latest)
+writeFileSync('proof.json', anchored.save())`,
+    after:
+      'The client encrypts the call to an enclave that `expect.json` accepts and checks the answer: an answer that fails a check is an error. `proof.json` is your evidence.',
+  }),
+
+  Python: ({ origin, model }) => ({
+    before: {
+      what: 'In a second terminal, with the package and `expect.json` in this folder:',
+      command: `npx affidavit proxy --url ${origin} --expect expect.json --save proofs`,
+    },
+    code: `# ask.py (pip install openai)
+import os
+from openai import OpenAI
+
+client = OpenAI(base_url="http://127.0.0.1:8787/v1", api_key=os.environ["AFFIDAVIT_API_KEY"])
+answer = client.chat.completions.create(
+    model="${model}", messages=[{"role": "user", "content": "Hello"}]
+)
+print(answer.choices[0].message.content)`,
+    after:
+      'The proxy encrypts the call to an enclave that `expect.json` accepts and checks the answer: an answer that fails a check is an error. The proof is a file in `proofs`.',
+  }),
+}

@@ -1,0 +1,66 @@
+import { State, type Tone } from '../kit/notices.tsx'
+import { Prose } from './prose.tsx'
+
+/** What each verdict and each state of a check means, and what its reader does then. */
+const WORDS: readonly {
+  readonly word: string
+  readonly tone: Tone
+  readonly means: string
+  readonly next: string
+}[] = [
+  {
+    word: 'verified',
+    tone: 'good',
+    means:
+      'All necessary checks passed: an enclave that you accept signed exactly this question and this answer, and the chain fixed them in time.',
+    next: 'Rely on what was asked, what was answered, by which provider, and when. It does not show that the answer is true.',
+  },
+  {
+    word: 'consistent',
+    tone: 'open',
+    means:
+      'No check failed, but a necessary check was not made, most often because you did not say which enclaves you accept.',
+    next: 'Give the `expect.json` of your vendor and check again. Until then, any person could have signed it.',
+  },
+  {
+    word: 'invalid',
+    tone: 'bad',
+    means: 'A check failed: the evidence was changed, or it is not what it claims to be.',
+    next: 'Do not rely on it. Ask for it again at the place it came from.',
+  },
+  {
+    word: 'not determined',
+    tone: 'warn',
+    means:
+      'The check was made, but what you gave cannot decide it: for example, the document ends in a root that you did not name.',
+    next: 'Give the expectations that decide it, from a source that you trust, and check again.',
+  },
+  {
+    word: 'not checked',
+    tone: 'open',
+    means:
+      'The check was not made, because something for it is missing: your expectations, the question and the answer, or a view of the chain. It never counts as passed.',
+    next: 'Give what the line names, such as `expect.json` or the endpoint of a chain, and check again.',
+  },
+]
+
+export function Words() {
+  return (
+    <>
+      <h2 id="words">What the words mean</h2>
+      <dl class="words">
+        {WORDS.map(({ word, tone, means, next }) => (
+          <div key={word}>
+            <dt>
+              <State tone={tone}>{word}</State>
+            </dt>
+            <dd>{means}</dd>
+            <dd>
+              <Prose text={next} />
+            </dd>
+          </div>
+        ))}
+      </dl>
+    </>
+  )
+}
