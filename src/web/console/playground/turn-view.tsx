@@ -118,9 +118,13 @@ function Checked({
   return (
     <>
       <p class="row">
-        <State tone="good">Checked</State>
+        {turn.isDevelopment ? (
+          <State tone="warn">Checked, development only</State>
+        ) : (
+          <State tone="good">Checked</State>
+        )}
         {turn.isEncrypted ? (
-          <State tone="good">Encrypted</State>
+          <State tone={turn.isDevelopment ? 'open' : 'good'}>Encrypted</State>
         ) : (
           <State tone="open">Not encrypted</State>
         )}
