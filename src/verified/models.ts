@@ -76,6 +76,7 @@ function patternsOf(table: readonly ProviderEntry[]): VerifiedModels['patterns']
   return offersOf(table, [...new Set(patterns)])
     .filter(([pattern]) => pattern.includes('*'))
     .map(([pattern, owned_by]) => ({ pattern, owned_by }))
+    .toSorted((one, other) => compare(one.owned_by, other.owned_by))
 }
 
 /** By code units, in every locale alike. */

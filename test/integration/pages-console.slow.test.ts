@@ -652,6 +652,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the playground'), () => {
 
   it('the playground sends nothing while nothing is expected, and says that nothing is established', async () => {
     const { page } = await signIn(service.apiKey)
+    await page.getByRole('button', { name: 'Do not use them' }).click()
     await page.getByText('it is not known who holds the key that signs answers').waitFor()
     await page.getByRole('textbox', { name: 'Message' }).fill('secret')
     expect(await page.getByRole('button', { name: 'Send' }).isDisabled()).toBe(true)
