@@ -188,8 +188,11 @@ function Checked({
   )
 }
 
-/** Another tab: this one would lose its key, and what was said here. */
-const ELSEWHERE = { target: '_blank', rel: 'noopener' }
+/**
+ * Another tab: this one would lose its key, and what was said here. Its opener gives it what is
+ * expected (showPage).
+ */
+const ELSEWHERE = { target: '_blank', rel: 'opener' }
 
 function AnchorState({
   anchor,
