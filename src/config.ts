@@ -149,7 +149,7 @@ const schema = z.object({
   /**
    * Ids of models that `GET /v1/models` and `GET /v1/verified/models` list as providers' besides
    * those the enclave's provider table names in full, comma-separated. Default none: a table has
-   * patterns (`gpt-*`), and what a provider offers under one is the operator's to say.
+   * patterns (`gpt-*`), and providers are asked what they have under one (PROVIDER_MODELS_ASK).
    */
   PROVIDER_MODELS: list({ itemsMax: 1_000, lengthMax: 512 }).default([]),
   /**

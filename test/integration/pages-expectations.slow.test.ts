@@ -190,7 +190,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('expectations of the reader'), () =>
   it('expectations of the reader go along into a tab that the playground opens, and the key does not', async () => {
     const { page } = await openPage(`${service.url}/console`)
     await page.getByLabel('API key').fill(service.apiKey)
-    await page.getByLabel(/^Keep/).check()
+    await page.getByLabel(/Keep it when this page/).check()
     await page.getByRole('button', { name: 'Sign in' }).click()
     await page.getByLabel('Drop files here').setInputFiles(service.expectFile)
     await page.getByText('One enclave is as you expect').waitFor()
