@@ -31,8 +31,8 @@ type VerifiedModels = {
 type ListVerifiedModels = (callerCredential: string | null) => VerifiedModels
 
 /**
- * Verified models, by the enclaves' provider tables. None while the enclaves are away. In the order
- * of providers' names, then of ids, which no call changes: a client takes the first for its default.
+ * Verified models, by the enclaves' provider tables. None while the enclaves are away. The order is
+ * that of providers' names, then of ids. No call changes it: a client takes the first as default.
  */
 export function createVerifiedModels({
   enclaves,

@@ -68,7 +68,7 @@ export function summaryOf(given: FormExpectations): readonly string[] {
   return [
     counted(given.releases.length, 'release file'),
     counted(keys, 'release key'),
-    given.releaseSigners.trim() === '' ? null : `a number of signers`,
+    given.releaseSigners.trim() === '' ? null : 'a number of signers',
     counted(sets, 'set of measurements', 'sets of measurements'),
     given.anyMeasurement ? 'any code' : null,
     given.allowDebug ? 'debug mode accepted' : null,

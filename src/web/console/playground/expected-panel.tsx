@@ -38,14 +38,16 @@ export function ExpectedPanel({
   readonly connection: Connection
   readonly onRetry: () => void
 }) {
-  const { own } = useExpectations()
+  const { own, inForce } = useExpectations()
   return (
     <section class="card expected" aria-labelledby="expected-heading">
       <h2 id="expected-heading">Which enclave must answer</h2>
-      <p>
-        You say which enclave you expect. This page checks that the enclave is the expected one, and
-        refuses answers from any other. Never take this from the gateway itself.
-      </p>
+      {inForce.kind !== 'development' && (
+        <p>
+          You say which enclave you expect. This page checks that the enclave is the expected one,
+          and refuses answers from any other. Never take this from the gateway itself.
+        </p>
+      )}
       {!isSecureContext && (
         <div class="notice bad">
           <p>
