@@ -55,7 +55,13 @@ export function createVerifiedModels({
   return (callerCredential) => {
     const table = providersOf(enclaves)
     const own = credentials()
-    const isPaid = (model: string) => hasCredential({ model, callerCredential }, table, own)
+    const paid = new Map<string, boolean>()
+    /** One credential is for all models of a provider. */
+    const isPaid = (model: string, owner: string) => {
+      const known = paid.get(owner) ?? hasCredential({ model, callerCredential }, table, own)
+      paid.set(owner, known)
+      return known
+    }
     // A provider said to the operator's credential that it does not have a model: that is nothing
     // to a caller's own.
     const isThere = (model: string) => callerCredential !== null || !outcomes.isMissing(model)
@@ -63,10 +69,11 @@ export function createVerifiedModels({
       offersOf(table, [...providerModels, ...lists.listed(), ...outcomes.served()]),
     )
     const data = [...owners]
-      .filter(([model]) => isPaid(model) && isThere(model))
+      .filter(([model, owner]) => isPaid(model, owner) && isThere(model))
       .map(([id, owner]) => describeModel({ id, owner, startedAt }))
       .toSorted((one, other) => compare(one.owned_by, other.owned_by) || compare(one.id, other.id))
-    return { data, patterns: patternsOf(table).filter(({ pattern }) => isPaid(pattern)) }
+    const patterns = patternsOf(table).filter((one) => isPaid(one.pattern, one.owned_by))
+    return { data, patterns }
   }
 }
 

@@ -18,8 +18,8 @@ const LOOK_MS = 1_000
 const TIMEOUT_MS = 10_000
 /** Of one answer: the longest list that is known, OpenRouter's, is about 1 MB. */
 const ANSWER_BYTES_MAX = 8 * 1024 * 1024
-/** Of one provider. */
-export const LISTED_MAX = 1_000
+/** Of one provider: the list is made anew for each of its readers, who need no key. */
+export const LISTED_MAX = 500
 /** Printable, without spaces. */
 const MODEL_ID = /^[\x21-\x7e]{1,256}$/
 

@@ -187,6 +187,21 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('expectations of the reader'), () =>
     await page.context().close()
   })
 
+  it('expectations of the reader that are too large for the tab end with their page, and older ones do not come back', async () => {
+    const { page } = await openPage(`${service.url}/verify`)
+    await fillFrom(page, await otherExpectations())
+    await untilKept(page, 'PCR0=0000')
+    await page.getByLabel('Signed releases').setInputFiles({
+      name: 'large.json',
+      mimeType: 'application/json',
+      buffer: Buffer.alloc(7 * 1024 * 1024, 0x61),
+    })
+    await page.locator(OWN).getByText('They are too large to be kept').waitFor()
+    await go(page, `/c/${hash}`)
+    await page.locator(DEVELOPMENT).waitFor()
+    await page.context().close()
+  })
+
   it('expectations of the reader go along into a tab that the playground opens, and the key does not', async () => {
     const { page } = await openPage(`${service.url}/console`)
     await page.getByLabel('API key').fill(service.apiKey)

@@ -95,11 +95,13 @@ type KeptFile = { readonly name: string; readonly text?: string; readonly base64
 const FILES = ['releases', 'configurationFiles', 'roots', 'revocationLists'] as const
 
 /** Writes what outlasts the page as text. What a development gateway says is asked for anew. */
-export async function writeHeld({ development, ...held }: Held): Promise<string> {
+export async function writeHeld(held: Held): Promise<string> {
+  const { own, place, isLinked, isDevelopmentRefused } = held
   const files = await Promise.all(
-    FILES.map(async (name) => [name, await Promise.all(held.own[name].map(keepFile))] as const),
+    FILES.map(async (name) => [name, await Promise.all(own[name].map(keepFile))] as const),
   )
-  return JSON.stringify({ ...held, own: { ...held.own, ...Object.fromEntries(files) } })
+  const written = { ...own, ...Object.fromEntries(files) }
+  return JSON.stringify({ own: written, place, isLinked, isDevelopmentRefused })
 }
 
 async function keepFile(file: File): Promise<KeptFile> {

@@ -25,7 +25,8 @@ type TabExpectations = Held & {
   readonly isKept: boolean
 }
 
-let current: TabExpectations = { ...load(), isKept: true }
+const stored = readHeld(storedText())
+let current: TabExpectations = { ...stored, inForce: inForceOf(stored), isKept: true }
 const listeners = new Set<(now: TabExpectations) => void>()
 
 /** Expectations now, and whenever they change. */
@@ -68,8 +69,12 @@ function change(part: Partial<Held>): void {
   void keep()
 }
 
-function set({ inForce: _, isKept, ...held }: TabExpectations): void {
-  current = { ...held, isKept, inForce: inForceOf(held) }
+function set(next: Held): void {
+  tell({ ...next, isKept: current.isKept, inForce: inForceOf(next) })
+}
+
+function tell(next: TabExpectations): void {
+  current = next
   for (const listener of listeners) listener(current)
 }
 
@@ -81,19 +86,19 @@ async function keep(): Promise<void> {
   const mine = ++writes
   const text = await writeHeld(current)
   if (mine !== writes) return
-  let isKept = true
-  try {
-    sessionStorage.setItem(NAME, text)
-  } catch {
-    // Full, or the browser allows no storage.
-    isKept = false
-  }
-  set({ ...current, isKept })
+  const isKept = store(text)
+  if (isKept !== current.isKept) tell({ ...current, isKept })
 }
 
-function load(): Held & { readonly inForce: InForce } {
-  const held = readHeld(storedText())
-  return { ...held, inForce: inForceOf(held) }
+/** False when the storage is full, or there is none. Then older expectations do not come back. */
+function store(text: string): boolean {
+  try {
+    sessionStorage.removeItem(NAME)
+    sessionStorage.setItem(NAME, text)
+    return true
+  } catch {
+    return false
+  }
 }
 
 function storedText(): string {
@@ -108,8 +113,7 @@ function storedText(): string {
 /** A page that the browser brings back by itself missed what was given on others meanwhile. */
 addEventListener('pageshow', ({ persisted }) => {
   if (!persisted) return
-  const { development, isKept } = current
-  set({ ...load(), development, isKept })
+  set({ ...readHeld(storedText()), development: current.development })
 })
 
 function placeOf(path: string): string {
