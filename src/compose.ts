@@ -71,6 +71,7 @@ import { proofOf } from './verified/encrypted-calls.ts'
 import { createErasureOperations, createErasureSweeper } from './verified/erasures.ts'
 import { createErasuresStore } from './verified/erasures-store.ts'
 import { warnOfOpenHistory } from './verified/history.ts'
+import { askProviderLists, NO_PROVIDER_LISTS } from './verified/provider-lists.ts'
 import { createRecordsStore } from './verified/records-store.ts'
 import { createContentOperations } from './verified/reencryption-store.ts'
 import { createPages } from './web/routes.ts'
@@ -298,6 +299,26 @@ export async function compose(
       : openTraces(config.traces, { version: VERSION, now: Date.now, log })
   onStarted(async () => traces?.close())
 
+  const development =
+    home === null || local === null
+      ? null
+      : await writeExpectations({
+          dataFolder: home.dataFolder,
+          rootFile: local.rootFile,
+          documents: enclaves.notaries().map(({ attestation }) => attestation),
+        })
+
+  const providerLists = config.asksProviderModels
+    ? askProviderLists({
+        enclaves,
+        credentials,
+        onAsked: (asked) => meter?.countModelList(asked),
+        now: () => performance.now(),
+        log,
+      })
+    : NO_PROVIDER_LISTS
+  onStarted(() => providerLists.stop())
+
   const capabilities = {
     database,
     anchoring,
@@ -309,12 +330,14 @@ export async function compose(
     keys,
     adminLog,
     credentials,
+    providerLists,
     limits,
     operations,
     registry,
     nodes,
     upstream,
-    pages: createPages(),
+    pages: createPages({ isDevelopment: development !== null }),
+    developmentExpectations: development?.expectations ?? null,
   }
   const draining = new AbortController()
   const isDraining = () => draining.signal.aborted
@@ -383,14 +406,6 @@ export async function compose(
     log,
   )
   onStarted(async () => stopWatching())
-  const expectFile =
-    home === null || local === null
-      ? null
-      : await writeExpectations({
-          dataFolder: home.dataFolder,
-          rootFile: local.rootFile,
-          documents: enclaves.notaries().map(({ attestation }) => attestation),
-        })
   const url = await listenAt(config, app)
   // The app is closed first, because the agent may be serving its last calls.
   let agent: Awaited<ReturnType<typeof startDemoAgent>> | null = null
@@ -429,7 +444,7 @@ export async function compose(
       nodeId: agent?.ready.nodeId ?? null,
       demoOrigin,
       rootFile: local?.rootFile ?? null,
-      expectFile,
+      expectFile: development?.file ?? null,
       isDatabaseEmbedded: config.databaseUrl === null,
     },
     drain: async (skip) => {

@@ -149,9 +149,15 @@ const schema = z.object({
   /**
    * Ids of models that `GET /v1/models` and `GET /v1/verified/models` list as providers' besides
    * those the enclave's provider table names in full, comma-separated. Default none: a table has
-   * patterns (`gpt-*`), and what a provider offers under one is the operator's to say.
+   * patterns (`gpt-*`), and providers are asked what they have under one (PROVIDER_MODELS_ASK).
    */
   PROVIDER_MODELS: list({ itemsMax: 1_000, lengthMax: 512 }).default([]),
+  /**
+   * Whether the gateway asks each provider for which it has a credential which models it has, once
+   * an hour, so that `GET /v1/verified/models` lists them. Default true. With false, models that
+   * match a pattern are listed once they were used.
+   */
+  PROVIDER_MODELS_ASK: flag.default(true),
 
   /**
    * Fixes the API key that is made on first start, for scripts. Default: a random one, kept in
@@ -282,6 +288,8 @@ export type GatewayConfig = {
   readonly credentials: ReadonlyMap<string, string>
   /** Model ids. */
   readonly providerModels: readonly string[]
+  /** Whether providers are asked which models they have. */
+  readonly asksProviderModels: boolean
   readonly devApiKey: string | null
   readonly isHistoryOpen: boolean
   /** Whether evidence without content is given without a key. */
@@ -341,6 +349,7 @@ export function readGatewayConfig(
     controlSocket: settings.CONTROL_SOCKET ?? null,
     credentials: credentialsOf(settings),
     providerModels: settings.PROVIDER_MODELS,
+    asksProviderModels: settings.PROVIDER_MODELS_ASK,
     devApiKey: settings.DEV_API_KEY ?? null,
     isHistoryOpen: settings.HISTORY_ALL,
     isEvidencePublic: settings.PUBLIC_EVIDENCE,

@@ -31,6 +31,8 @@ import type { PeerEnclaves } from './enclaves/peer-enclaves.ts'
 import { joinEnclaves } from './enclaves/service-enclaves.ts'
 import type { Images } from './images/images.ts'
 import { imageRoutes } from './images/routes.ts'
+import { developmentRoutes } from './local/development-routes.ts'
+import type { DevelopmentExpectations } from './local/expectations.ts'
 import { createNetworkStats } from './nodes/network-stats.ts'
 import type { NodeRegistry, ServingNodes } from './nodes/open-nodes.ts'
 import { createOwnedNodes } from './nodes/owned-nodes.ts'
@@ -56,6 +58,7 @@ import { logRoutes } from './verified/log-routes.ts'
 import { createLogs } from './verified/logs.ts'
 import { createLogsStore } from './verified/logs-store.ts'
 import { createVerifiedModels, verifiedModelRoutes } from './verified/models.ts'
+import type { ProviderLists } from './verified/provider-lists.ts'
 import type { RecordsStore, StoredRecord } from './verified/records-store.ts'
 import { createModelOutcomes, createVerifiedCompletions } from './verified/verified-completions.ts'
 import { waitingRoutes } from './verified/waiting-routes.ts'
@@ -85,6 +88,10 @@ export type Capabilities = {
   readonly nodes: ServingNodes
   readonly upstream: UpstreamServices
   readonly pages: Pages
+  /** What providers say of their models. */
+  readonly providerLists: Pick<ProviderLists, 'listed'>
+  /** Null when the enclaves are the operator's. */
+  readonly developmentExpectations: DevelopmentExpectations | null
   /** Unix milliseconds, with a fraction. */
   readonly now: () => number
   /** A new id that nobody can guess, letters and digits. */
@@ -188,8 +195,16 @@ export function listRoutes(config: GatewayConfig, capabilities: Capabilities): r
       publicOrigin: config.upstream.publicOrigin,
     }),
     rootRoute(capabilities.pages.showHome, config),
+    ...developmentRoutes(capabilities.developmentExpectations),
     ...modelRoutes(models),
-    ...verifiedModelRoutes(createVerifiedModels({ ...offered, credentials, outcomes })),
+    ...verifiedModelRoutes(
+      createVerifiedModels({
+        ...offered,
+        credentials,
+        outcomes,
+        lists: capabilities.providerLists,
+      }),
+    ),
     ...attestationRoutes(
       createAttestations({
         ...{ enclaves, peers, listNotaries: service.notaries },

@@ -26,7 +26,11 @@ const listedModel = z.strictObject({
   pricing: z.looseObject({ prompt: z.string(), completion: z.string() }),
 })
 
-const modelList = z.strictObject({ object: z.literal('list'), data: z.array(listedModel) })
+/** A list of models, as OpenAI's clients read it. */
+export const listedModels = z.strictObject({
+  object: z.literal('list'),
+  data: z.array(listedModel),
+})
 
 /**
  * A model as a list has it: the union of what OpenAI's clients and those of this interface read.
@@ -135,24 +139,34 @@ export function describeModel({
 
 /** `GET /v1/models`: what can be asked for, and `…/{model}`, as OpenAI's clients ask for one. */
 export function modelRoutes(list: () => readonly ListedModel[]): readonly Route[] {
-  return modelListRoutes({ path: '/v1/models', summaries: ['Models', 'One model'], list })
+  return modelListRoutes({
+    path: '/v1/models',
+    summaries: ['Models', 'One model'],
+    reply: { name: 'ModelList', schema: listedModels },
+    list: () => ({ data: list() }),
+  })
 }
 
 /**
  * Routes of a list of models, and of one of them below it. None needs a key (interface, part 4).
  */
-export function modelListRoutes<Headers>({
+export function modelListRoutes<Headers, List extends { readonly data: readonly ListedModel[] }>({
   path,
   summaries: [ofList, ofOne],
   description,
   headers,
+  reply,
   list,
 }: {
   readonly path: string
   readonly summaries: readonly [ofList: string, ofOne: string]
   readonly description?: string
   readonly headers?: z.ZodType<Headers>
-  readonly list: (headers: Headers) => readonly ListedModel[]
+  readonly reply: {
+    readonly name: string
+    readonly schema: z.ZodType<List & { readonly object: 'list' }>
+  }
+  readonly list: (headers: Headers) => List
 }): readonly Route[] {
   const open = { method: 'GET', tag: 'Service', scope: 'public' } as const
   const ofCaller = headers === undefined ? {} : { headers }
@@ -163,8 +177,8 @@ export function modelListRoutes<Headers>({
       path,
       summary: ofList,
       ...(description === undefined ? {} : { description }),
-      reply: { name: 'ModelList', schema: modelList },
-      handler: async (call) => ({ object: 'list', data: list(call.headers) }),
+      reply,
+      handler: async (call) => ({ object: 'list', ...list(call.headers) }),
     }),
     defineRoute({
       ...open,
@@ -177,7 +191,7 @@ export function modelListRoutes<Headers>({
       reply: { name: 'Model', schema: listedModel },
       errors: ['not_found'],
       handler: async (call) => {
-        const found = list(call.headers).find(({ id }) => id === call.params.model)
+        const found = list(call.headers).data.find(({ id }) => id === call.params.model)
         if (found === undefined) throw new ApiError('not_found', 'There is no such model')
         return found
       },

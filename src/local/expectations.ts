@@ -3,6 +3,16 @@ import { join } from 'node:path'
 import { decodeBase64, encodeHex } from '../../attestation/bytes.ts'
 import { decodeAttestationPayload } from '../../attestation/nitro/document.ts'
 
+/** What a development gateway says of its enclaves, as `connect` of the client takes it. */
+export type DevelopmentExpectations = {
+  /** Sets of measurements, hex by register name. */
+  readonly measurements: readonly Readonly<Record<string, string>>[]
+  /** Digests of boot configurations, hex. */
+  readonly configurations: readonly string[]
+  /** The root of their documents, PEM. */
+  readonly roots: readonly string[]
+}
+
 /** File of the data folder that says what the development enclaves are. */
 const EXPECTATIONS_FILE = 'expect.json'
 
@@ -12,8 +22,8 @@ const CODE_REGISTERS = [0, 1, 2] as const
 /**
  * Writes what the enclaves of a development gateway are into its data folder, as `connect` of the
  * client takes it: measurements, digests of boot configurations, and the root of their documents.
- * Gives the file's path. Each start has another configuration, since the demonstration provider
- * listens elsewhere.
+ * Gives the file's path, and what it says. Each start has
+ * another configuration, since the demonstration provider listens elsewhere.
  *
  * It is the gateway's own word, so it shows nothing: whoever checks a real gateway takes a release.
  */
@@ -22,7 +32,7 @@ export async function writeExpectations(so: {
   readonly rootFile: string
   /** Attestation documents of the enclaves, standard base64. */
   readonly documents: readonly string[]
-}): Promise<string> {
+}): Promise<{ readonly file: string; readonly expectations: DevelopmentExpectations }> {
   const enclaves = so.documents.map((text) => decodeAttestationPayload(decodeBase64(text)))
   const measurements = enclaves.map(({ pcrs }) =>
     Object.fromEntries(
@@ -35,14 +45,14 @@ export async function writeExpectations(so: {
   const configurations = enclaves.flatMap(({ userData }) =>
     userData === null ? [] : [encodeHex(userData)],
   )
-  const expectations = {
+  const expectations: DevelopmentExpectations = {
     measurements: distinct(measurements),
     configurations: distinct(configurations),
     roots: [await readFile(so.rootFile, 'utf8')],
   }
   const file = join(so.dataFolder, EXPECTATIONS_FILE)
   await writeFile(file, `${JSON.stringify(expectations, null, 2)}\n`)
-  return file
+  return { file, expectations }
 }
 
 function distinct<Value>(values: readonly Value[]): readonly Value[] {

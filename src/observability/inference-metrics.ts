@@ -81,7 +81,7 @@ function statedTokens({ inputTokens, outputTokens }: InferenceFacts) {
 }
 
 /** The first so many names stay; they are of the enclaves' measured tables, and of our own code. */
-function boundProviders(): (name: string | undefined) => string {
+export function boundProviders(): (name: string | undefined) => string {
   const known = new Set<string>()
   return (name) => {
     if (name === undefined || name === '') return 'none'

@@ -7,7 +7,7 @@ import { StartFailure, systemCodeOf } from '../runtime/starting.ts'
 import { VERSION } from '../runtime/version.ts'
 import type { CallObserver, CallReport } from './call-scope.ts'
 import { type GaugeSource, registerSources } from './gauges.ts'
-import { countInferences } from './inference-metrics.ts'
+import { boundProviders, countInferences } from './inference-metrics.ts'
 import { type CallEnd, DURATION_BUCKETS, METRICS_PREFIX } from './metric-forms.ts'
 
 /** Records in one commit, up to the committer's limit. */
@@ -23,6 +23,8 @@ type Meter = {
   countCommit(commit: { readonly records: number; readonly durationMs: number }): void
   /** A commit that another gateway on the database made first, or whose nonce it took. */
   countRace(): void
+  /** A provider was asked for its models: `listed`, or why it gave no list. */
+  countModelList(asked: { readonly provider: string; readonly outcome: string }): void
 }
 
 /**
@@ -36,7 +38,12 @@ export function createMeter({ isStaging = false }: { readonly isStaging?: boolea
   for (const name of MISNAMED) registry.removeSingleMetric(name)
   describeBuild(registry)
   describeMode(registry, isStaging)
-  return { registry, calls: observeCalls(registry), ...countCommits(registry) }
+  return {
+    registry,
+    calls: observeCalls(registry),
+    ...countCommits(registry),
+    ...countModelLists(registry),
+  }
 }
 
 /**
@@ -161,6 +168,20 @@ function countCommits(registry: Registry): Pick<Meter, 'countCommit' | 'countRac
       durations.observe(commit.durationMs / 1000)
     },
     countRace: () => races.inc(),
+  }
+}
+
+function countModelLists(registry: Registry): Pick<Meter, 'countModelList'> {
+  const lists = new Counter({
+    name: `${METRICS_PREFIX}provider_model_lists_total`,
+    help: 'Times that a provider was asked which models it has; outcome: listed, refused, unreachable, timeout, answer_too_large, bad_answer',
+    labelNames: ['provider', 'outcome'] as const,
+    registers: [registry],
+  })
+  const providerOf = boundProviders()
+  return {
+    countModelList: ({ provider, outcome }) =>
+      lists.inc({ provider: providerOf(provider), outcome }),
   }
 }
 

@@ -6,15 +6,19 @@ export type PageHeaders = Readonly<Record<string, string>>
 
 /**
  * The HTML of a page: its frame, and what it loads. What it shows, its script makes. Titles are
- * ours.
+ * ours. A page of a development gateway is marked, and asks for that gateway's expectations.
  */
-export function renderShell(title: string, { script, imports, styles }: PageAssets): string {
+export function renderShell(
+  title: string,
+  { script, imports, styles }: PageAssets,
+  { isDevelopment = false } = {},
+): string {
   return `<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
+<meta name="color-scheme" content="light dark">${isDevelopment ? '\n<meta name="affidavit-development" content="yes">' : ''}
 <title>${title} · Affidavit</title>
 <link rel="icon" href="data:image/svg+xml,${encodeURIComponent(ICON.trim())}">
 ${styles.map((name) => `<link rel="stylesheet" href="${ASSETS_PATH}/${name}">`).join('\n')}

@@ -52,7 +52,14 @@ export type Pages = {
  * The pages, and what they load. They are bundled when the first of them is asked for: most
  * processes never are.
  */
-export function createPages(bundle: () => Promise<Bundle> = bundlePages): Pages {
+export function createPages({
+  bundle = bundlePages,
+  isDevelopment = false,
+}: {
+  readonly bundle?: () => Promise<Bundle>
+  /** Whether pages take this gateway's own expectations (src/local/development-routes.ts). */
+  readonly isDevelopment?: boolean
+} = {}): Pages {
   let bundling: Promise<Bundle> | null = null
   const open = (): Promise<Bundle> => {
     bundling ??= bundle().catch((fault: unknown) => {
@@ -71,7 +78,7 @@ export function createPages(bundle: () => Promise<Bundle> = bundlePages): Pages 
     if (assets === undefined) throw new TypeError(`expected ${page} to be bundled`)
     context.status = status
     context.set({ 'content-type': 'text/html; charset=utf-8', ...(headers ?? pageHeaders()) })
-    context.body = renderShell(title, assets)
+    context.body = renderShell(title, assets, { isDevelopment })
   }
 
   const html = { name: 'Page', schema: z.string(), types: ['text/html'] }

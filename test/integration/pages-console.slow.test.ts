@@ -652,10 +652,29 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the playground'), () => {
 
   it('the playground sends nothing while nothing is expected, and says that nothing is established', async () => {
     const { page } = await signIn(service.apiKey)
+    await page.getByRole('button', { name: 'Do not use them' }).click()
     await page.getByText('it is not known who holds the key that signs answers').waitFor()
     await page.getByRole('textbox', { name: 'Message' }).fill('secret')
     expect(await page.getByRole('button', { name: 'Send' }).isDisabled()).toBe(true)
     await page.context().close()
+  })
+
+  it('the playground begins with the same model after calls of others, and offers ids by their patterns', async () => {
+    const chosen = async () => {
+      const { page } = await signIn(service.apiKey)
+      const options = page.getByLabel('Model').locator('option')
+      await expect.poll(() => options.count()).toBeGreaterThan(1)
+      const value = await page.getByLabel('Model').inputValue()
+      await page.getByLabel('Model').selectOption('Another model')
+      await page.getByText('such as demo/*').waitFor()
+      await page.context().close()
+      return value
+    }
+    const first = await chosen()
+    const gateway = { url: service.url, key: service.apiKey }
+    for (const model of ['demo/lorem', 'demo/zz', 'demo/aa'])
+      await (await postChat(gateway, { ...CHAT_REQUEST, model })).text()
+    expect(await chosen()).toBe(first)
   })
 
   it('the playground refuses an enclave that is not the expected one', async () => {

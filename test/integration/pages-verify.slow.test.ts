@@ -108,8 +108,10 @@ const jsonFile = (value: unknown, name = 'bundle.json') => ({
   bytes: Buffer.from(JSON.stringify(value)),
 })
 
+/** Without the expectations that a development gateway gives of itself. */
 async function openVerify(options: Parameters<typeof openPage>[1] = {}) {
   const opened = await openPage(`${service.url}/verify`, options)
+  await opened.page.getByRole('button', { name: 'Do not use them' }).click()
   return { ...opened, driver: await driveVerifyPage(opened.page) }
 }
 

@@ -107,6 +107,8 @@ export async function startGateway(
       ENCLAVE_URL: `unix:${options.enclaveSocket ?? enclave.socketPath}`,
       LOG_LEVEL: 'debug',
       SHUTDOWN_GRACE_MS: '500',
+      // Tables of tests name providers on the internet.
+      PROVIDER_MODELS_ASK: 'false',
     }),
     credentials: options.credentials ?? new Map(),
     ...options.settings,

@@ -5,15 +5,17 @@ import { useEffect, useMemo, useState } from 'preact/hooks'
 import type { BundleFacts } from '../../../attestation/evidence/bundle-report.ts'
 import { canonicalizeJson } from '../../../attestation/json/canonical.ts'
 import type { Json } from '../../../attestation/json/value.ts'
+import { ExpectationsNotice } from '../kit/expectations-notice.tsx'
 import { askEvidence, GatewayFault } from '../kit/gateway.ts'
 import { Busy, FaultNotice } from '../kit/notices.tsx'
 import { OutsideText } from '../kit/outside-text.tsx'
 import { saveFile } from '../kit/save-file.ts'
 import { keepCompletion } from '../kit/seen-completions.ts'
+import { useExpectations } from '../kit/tab-expectations.ts'
 import { useLoaded } from '../kit/use-loaded.ts'
 import { CopyButton, Count, Time } from '../kit/values.tsx'
 import { EvidenceReport } from '../verify/evidence-report.tsx'
-import { ExpectationsForm, NO_FORM_EXPECTATIONS } from '../verify/expectations-form.tsx'
+import { ExpectedDemand } from '../verify/expected-demand.tsx'
 import { createChecker } from '../verify/start-worker.ts'
 import { Refused } from '../verify/verdict.tsx'
 import { ContentForms } from './content-forms.tsx'
@@ -57,9 +59,7 @@ function Completion({ hash }: { readonly hash: string }) {
   const [whole, setWhole] = useState<Json | null>(null)
   const [kept, setKept] = useState<File | null>(null)
   const [isFinal, setIsFinal] = useState(false)
-  const [expectations, setExpectations] = useState(NO_FORM_EXPECTATIONS)
-  // Those that the reader asked to be checked by.
-  const [demanded, setDemanded] = useState(NO_FORM_EXPECTATIONS)
+  const { expectations } = useExpectations().inForce
   const checker = useMemo(createChecker, [])
   const fetched = useLoaded(
     async (signal) => {
@@ -72,10 +72,10 @@ function Completion({ hash }: { readonly hash: string }) {
   )
   const given = whole ?? fetched.value
   const text = given === null ? '' : canonicalizeJson(given)
-  const asked = [text, demanded, kept] as const
+  const asked = [text, expectations, kept] as const
   const judged = useLoaded(async () => {
     if (given === null) return null
-    const demands = { hash, expectations: demanded, kept, checker }
+    const demands = { hash, expectations, kept, checker }
     return { judgement: await judgeCompletion(given, demands), of: asked }
   }, asked)
   return (
@@ -108,18 +108,7 @@ function Completion({ hash }: { readonly hash: string }) {
       )}
       {given !== null && judged.value !== null && (
         <>
-          <details class="panel">
-            <summary>What you expect: code, configuration, roots</summary>
-            <ExpectationsForm
-              given={expectations}
-              onChange={(part) => setExpectations((before) => ({ ...before, ...part }))}
-            />
-            <p>
-              <button type="button" class="primary" onClick={() => setDemanded(expectations)}>
-                Check by this
-              </button>
-            </p>
-          </details>
+          <ExpectedDemand />
           <p class="row">
             <button
               type="button"
@@ -160,6 +149,7 @@ function Judgement({
   const facts = judged.kind === 'bundle' ? judged.report.facts : null
   return (
     <EvidenceReport judged={judged} expected={outcome.expected} explorer="">
+      <ExpectationsNotice />
       {facts !== null && <Facts hash={hash} facts={facts} />}
     </EvidenceReport>
   )

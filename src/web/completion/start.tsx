@@ -1,4 +1,7 @@
 import { showPage } from '../kit/frame.tsx'
+import { takeDevelopmentExpectations } from '../verify/development-expectations.ts'
 import { CompletionPage } from './completion-page.tsx'
 
-showPage(<CompletionPage name={location.pathname.replace(/^\/c\//, '')} />)
+void takeDevelopmentExpectations().then(() =>
+  showPage(<CompletionPage name={location.pathname.replace(/^\/c\//, '')} />),
+)

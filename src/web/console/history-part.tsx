@@ -244,10 +244,10 @@ function RecordActions({
         <button type="button" disabled={action.isActing} onClick={() => void save()}>
           Save the evidence
         </button>
-        <a href={`/c/${hash}`} target="_blank" rel="noopener">
+        <a href={`/c/${hash}`} target="_blank" rel="noopener opener">
           Public evidence
         </a>
-        <a href="/verify" target="_blank" rel="noopener">
+        <a href="/verify" target="_blank" rel="noopener opener">
           Verify a saved file
         </a>
         {request !== null && (

@@ -1,5 +1,6 @@
 import './console.css'
 import { showPage } from '../kit/frame.tsx'
+import { takeDevelopmentExpectations } from '../verify/development-expectations.ts'
 import { ConsolePage } from './console-page.tsx'
 
-showPage(<ConsolePage />)
+void takeDevelopmentExpectations().then(() => showPage(<ConsolePage />))

@@ -2,6 +2,7 @@ import './theme.css'
 import { type ComponentChildren, render } from 'preact'
 import { useFileDrops } from './dropped-file.ts'
 import { SearchBox } from './search-box.tsx'
+import { forgetKey } from './tab-key.ts'
 
 /** Where each page is, as the frame's navigation has it. */
 const PLACES = [
@@ -89,5 +90,15 @@ export function showPage(page: ComponentChildren): void {
   const root = document.getElementById('page')
   if (root === null) throw new TypeError('expected an element with the id page')
   root.replaceChildren()
+  if (window.opener !== null) leaveOpener()
   render(<Frame>{page}</Frame>, root)
+}
+
+/**
+ * A tab that a page of ours opened begins with a copy of that tab's storage, for what is expected.
+ * The key stays in its own tab, and neither tab has a hold on the other.
+ */
+function leaveOpener(): void {
+  forgetKey()
+  window.opener = null
 }

@@ -23,6 +23,7 @@ export function EnclaveParts({
 }) {
   const expected = useExpected()
   const { policy } = expected
+  if (policy === null) return null
   return (
     <>
       <EnclavePanel {...{ log, enclave, policy }} />

@@ -4,6 +4,7 @@ import { useEffect, useMemo, useState } from 'preact/hooks'
 import { encodeHex } from '../../../attestation/bytes.ts'
 import { digestBootConfiguration } from '../../../attestation/evidence/boot-configuration.ts'
 import { type BlockExplorer, BlockExplorerForm, useBlockExplorer } from '../kit/block-explorer.tsx'
+import { ExpectationsNotice } from '../kit/expectations-notice.tsx'
 import { Busy, FaultNotice } from '../kit/notices.tsx'
 import { OutsideText } from '../kit/outside-text.tsx'
 import { type Loaded, useLoaded } from '../kit/use-loaded.ts'
@@ -92,6 +93,7 @@ function LogOf({ notary }: { readonly notary: string }) {
       <h1>
         Log of <span class="hex">{notary}</span> <CopyButton text={notary} what="the address" />
       </h1>
+      <ExpectationsNotice isRevocationUsed={false} />
       {value === 'none' ? (
         <NoLog notary={notary} />
       ) : value === null && fault !== null ? (

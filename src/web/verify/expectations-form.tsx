@@ -4,13 +4,7 @@ import { bytesOf } from './bytes-of.ts'
 import { ExpectationFault } from './expectation-fault.ts'
 import { EXPECTED_FILE_BYTES_MAX, fillExpectations, readExpectedFile } from './expected-files.ts'
 import { FilesField, TextField, Tick } from './fields.tsx'
-import { type FormExpectations, NO_EXPECTATIONS } from './job.ts'
-
-/** Nothing is expected. */
-export const NO_FORM_EXPECTATIONS: FormExpectations = {
-  ...NO_EXPECTATIONS,
-  ...{ releases: [], configurationFiles: [], roots: [], revocationLists: [] },
-}
+import type { FormExpectations } from './job.ts'
 
 /** What the reader expects, to be given before or after the evidence. */
 export function ExpectationsForm({

@@ -10,7 +10,6 @@ import {
 } from '../../../attestation/json/value.ts'
 import { AffidavitError } from '../../../client/errors.ts'
 import { REGISTER_NAME, readExpectations } from '../../../client/expectations.ts'
-import type { ConnectOptions } from '../../../client/index.ts'
 import { ExpectationFault } from './expectation-fault.ts'
 import type { FormExpectations } from './job.ts'
 import { FINGERPRINT } from './read-expectations.ts'
@@ -25,7 +24,7 @@ export type ExpectedFile = { readonly name: string } & (
 export const EXPECTED_FILE_BYTES_MAX = 8 * 1024 * 1024
 
 /** What each kind is called. */
-export const KIND_WORDS: Readonly<Record<ExpectedFile['kind'], string>> = {
+const KIND_WORDS: Readonly<Record<ExpectedFile['kind'], string>> = {
   expectations: 'expectations',
   release: 'signed release',
   measurements: 'measurements',
@@ -54,33 +53,36 @@ export function readExpectedFile(name: string, bytes: Uint8Array): ExpectedFile 
   throw unfit(`${name} is not a release, expectations, measurements or a boot configuration.`)
 }
 
-/** What the client is to expect of an enclave, as `connect` takes it. */
-export type Expected = Required<Pick<ConnectOptions, 'expect'>> & {
-  /** None: AWS's root. */
-  readonly roots: readonly string[]
-}
-
-/** Puts files and keys together; null while nothing is given. Later ones add to earlier ones. */
-export function combineExpected(
-  files: readonly ExpectedFile[],
-  releaseKeys: readonly string[],
-): Expected | null {
-  if (files.length === 0) return null
-  const given = files.flatMap((file) => (file.kind === 'expectations' ? [file.value] : []))
-  const textsOf = (kind: 'release' | 'configuration' | 'roots') =>
-    files.flatMap((file) => (file.kind === kind && 'text' in file ? [file.text] : []))
-  const sets = files.flatMap((file) => (file.kind === 'measurements' ? [file.value] : []))
-  const { roots: ownRoots, ...own }: Readonly<Record<string, Json>> = Object.assign({}, ...given)
-  const merged = {
-    ...own,
-    ...listMember('releases', [...listOf(own.releases), ...textsOf('release')]),
-    ...listMember('releaseKeys', [...listOf(own.releaseKeys), ...releaseKeys]),
-    ...listMember('measurements', [...listOf(own.measurements), ...sets]),
-    ...listMember('configurations', [...listOf(own.configurations), ...textsOf('configuration')]),
+/**
+ * Gives what a file of any kind adds to what the reader expects already. Of two files of one name
+ * the later one counts; expectations take the place of the fields that they fill. Throws
+ * ExpectationFault as fillExpectations does.
+ */
+export function addExpectedFile(
+  own: FormExpectations,
+  file: ExpectedFile,
+): Partial<FormExpectations> {
+  const added = (files: readonly File[], text: string) => [
+    ...files.filter(({ name }) => name !== file.name),
+    new File([text], file.name),
+  ]
+  switch (file.kind) {
+    case 'release':
+      return { releases: added(own.releases, file.text) }
+    case 'configuration':
+      return { configurationFiles: added(own.configurationFiles, file.text) }
+    case 'roots':
+      return { roots: added(own.roots, file.text) }
+    case 'measurements': {
+      const { measurements } = fillExpectations(file)
+      const sets = own.measurements.split(/\n[ \t]*\n/).filter((set) => set.trim() !== '')
+      return { measurements: [...new Set([...sets, measurements])].join('\n\n') }
+    }
+    case 'expectations': {
+      const filled = Object.entries(fillExpectations(file))
+      return Object.fromEntries(filled.filter(([, value]) => value.length > 0))
+    }
   }
-  // A key by itself is a mistake to the client; here it may be typed before its release is given.
-  if (merged.releases === undefined) delete merged.releaseKeys
-  return { expect: merged, roots: [...listOf(ownRoots), ...textsOf('roots')] as string[] }
 }
 
 /** The fields that a file fills. */
@@ -197,10 +199,6 @@ function listOf(given: Json | undefined): readonly Json[] {
 
 function textsOf(value: Json | undefined): readonly string[] {
   return listOf(value).flatMap((one) => (typeof one === 'string' ? [one] : []))
-}
-
-function listMember(name: string, values: readonly Json[]): Readonly<Record<string, unknown>> {
-  return values.length === 0 ? {} : { [name]: values }
 }
 
 function unfit(message: string): ExpectationFault {

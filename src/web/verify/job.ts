@@ -37,20 +37,33 @@ export type Expectations = {
   readonly maxAge: string
 }
 
-/** Nothing is expected. */
-export const NO_EXPECTATIONS: Expectations = {
-  ...{ releases: [], releaseKeys: '', releaseSigners: '', measurements: '' },
-  ...{ anyMeasurement: false, allowDebug: false, configurations: '', configurationFiles: [] },
-  ...{ rootText: '', roots: [], revocationLists: [], outcomes: [], confirmations: '' },
-  ...{ nonce: '', time: 'now', at: '', maxAge: '' },
-}
-
 /** The expectations as the form holds them: its blobs are files that were chosen. */
 export type FormExpectations = Expectations & {
   readonly releases: readonly File[]
   readonly configurationFiles: readonly File[]
   readonly roots: readonly File[]
   readonly revocationLists: readonly File[]
+}
+
+/** Nothing is expected. */
+export const NO_EXPECTATIONS: FormExpectations = {
+  releases: [],
+  releaseKeys: '',
+  releaseSigners: '',
+  measurements: '',
+  anyMeasurement: false,
+  allowDebug: false,
+  configurations: '',
+  configurationFiles: [],
+  rootText: '',
+  roots: [],
+  revocationLists: [],
+  outcomes: [],
+  confirmations: '',
+  nonce: '',
+  time: 'now',
+  at: '',
+  maxAge: '',
 }
 
 /** What a source is taken for; `auto`: whatever it begins like. */

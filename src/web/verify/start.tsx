@@ -1,5 +1,6 @@
 import './verify.css'
 import { showPage } from '../kit/frame.tsx'
+import { takeDevelopmentExpectations } from './development-expectations.ts'
 import { VerifyPage } from './verify-page.tsx'
 
-showPage(<VerifyPage />)
+void takeDevelopmentExpectations().then(() => showPage(<VerifyPage />))

@@ -1,11 +1,13 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { useDroppedFiles } from '../kit/dropped-file.ts'
+import { ExpectationsNotice } from '../kit/expectations-notice.tsx'
 import { IS_COPY } from '../kit/frame.tsx'
 import { Busy, FaultNotice } from '../kit/notices.tsx'
 import { OutsideText } from '../kit/outside-text.tsx'
+import { giveExpectations, useExpectations } from '../kit/tab-expectations.ts'
 import { CopyButton } from '../kit/values.tsx'
 import { EvidenceReport } from './evidence-report.tsx'
-import { ExpectationsForm, NO_FORM_EXPECTATIONS } from './expectations-form.tsx'
+import { ExpectationsForm } from './expectations-form.tsx'
 import { FilesField, TextField, Tick } from './fields.tsx'
 import type { Job, Outcome, SourceKind } from './job.ts'
 import { type Linked, readFragment, takeLinked, writeFragment } from './link.ts'
@@ -36,7 +38,8 @@ export function VerifyPage() {
   const [request, setRequest] = useState<readonly File[]>([])
   const [answer, setAnswer] = useState<readonly File[]>([])
   const [idempotent, setIdempotent] = useState(false)
-  const [expectations, setExpectations] = useState(NO_FORM_EXPECTATIONS)
+  const { own, inForce } = useExpectations()
+  const { expectations } = inForce
   const [isExpecting, setIsExpecting] = useState(false)
   // The forms fold away under a verdict, until the reader wants them.
   const [isOpen, setIsOpen] = useState(true)
@@ -88,7 +91,7 @@ export function VerifyPage() {
         <LinkedNotice
           linked={linked}
           onUse={() => {
-            setExpectations(takeLinked(expectations, linked))
+            giveExpectations(takeLinked(own, linked), { isLinked: true })
             setIsExpecting(true)
             setIsOpen(true)
             setLinked(null)
@@ -104,6 +107,7 @@ export function VerifyPage() {
           </p>
         </>
       )}
+      {!isJudged && <ExpectationsNotice />}
       <details
         class={isJudged ? 'panel forms' : 'forms'}
         open={isOpen}
@@ -141,14 +145,11 @@ export function VerifyPage() {
           onToggle={({ currentTarget }) => setIsExpecting(currentTarget.open)}
         >
           <summary>What you expect: code, configuration, roots</summary>
-          <ExpectationsForm
-            given={expectations}
-            onChange={(part) => setExpectations((before) => ({ ...before, ...part }))}
-          />
-          {!IS_COPY && writeFragment(expectations) !== '' && (
+          <ExpectationsForm given={own} onChange={giveExpectations} />
+          {!IS_COPY && writeFragment(own) !== '' && (
             <p>
               <CopyButton
-                text={`${location.origin}${location.pathname}${writeFragment(expectations)}`}
+                text={`${location.origin}${location.pathname}${writeFragment(own)}`}
                 what="a link with these expectations"
               />{' '}
               a link with these keys, measurements and configurations. It contains no evidence, no
@@ -281,7 +282,9 @@ function OutcomeView({
   switch (outcome.kind) {
     case 'evidence':
       return (
-        <EvidenceReport judged={outcome.judged} expected={outcome.expected} explorer={explorer} />
+        <EvidenceReport judged={outcome.judged} expected={outcome.expected} explorer={explorer}>
+          <ExpectationsNotice />
+        </EvidenceReport>
       )
     case 'document':
       return <DocumentReport found={outcome.found} />

@@ -45,10 +45,12 @@ describe('the frame of a page', () => {
 describe('bundling', () => {
   it('bundling of a page is done once for all who ask, and tried again after it failed', async () => {
     let runs = 0
-    const pages = createPages(async () => {
-      runs++
-      if (runs === 1) throw new Error('no memory')
-      return bundle
+    const pages = createPages({
+      bundle: async () => {
+        runs++
+        if (runs === 1) throw new Error('no memory')
+        return bundle
+      },
     })
     const show = () =>
       pages.showHome({ set: () => undefined } as unknown as Parameters<typeof pages.showHome>[0])

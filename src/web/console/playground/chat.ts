@@ -1,7 +1,8 @@
 import type { AnchoredEvidence } from '../../../../client/anchored.ts'
 import { type Affidavit, AffidavitError, connect, type Proof } from '../../../../client/index.ts'
 import { GatewayFault, readFault } from '../../kit/gateway.ts'
-import type { Expected } from '../../verify/expected-files.ts'
+import type { FormExpectations } from '../../verify/job.ts'
+import { clientExpectations } from './client-expectations.ts'
 import type { Refusal } from './turn.ts'
 
 /*
@@ -9,24 +10,20 @@ import type { Refusal } from './turn.ts'
  * bytes.
  */
 
-/** Connects to this page's own gateway. Throws Refused, and what `signal` was aborted with. */
+/**
+ * Connects to this page's own gateway. Throws Refused, ExpectationFault, and what `signal` was
+ * aborted with.
+ */
 export async function openClient(so: {
   readonly key: string
-  readonly expected: Expected
+  readonly expectations: FormExpectations
   readonly isEncrypted: boolean
   readonly signal: AbortSignal
 }): Promise<Affidavit> {
-  const { key, expected, isEncrypted, signal } = so
-  const { expect, roots } = expected
+  const { key, expectations, isEncrypted, signal } = so
+  const expected = await clientExpectations(expectations)
   return telling(() =>
-    connect({
-      url: location.origin,
-      apiKey: key,
-      expect,
-      ...(roots.length === 0 ? {} : { roots }),
-      encrypt: isEncrypted,
-      signal,
-    }),
+    connect({ ...expected, url: location.origin, apiKey: key, encrypt: isEncrypted, signal }),
   )
 }
 

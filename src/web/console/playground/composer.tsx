@@ -4,7 +4,11 @@ import { escapeLine } from '../../kit/outside-text.tsx'
 import type { Loaded } from '../../kit/use-loaded.ts'
 
 /** Models as the gateway lists them. */
-export type ModelList = { readonly data: readonly { readonly id: string }[] }
+export type ModelList = {
+  readonly data: readonly { readonly id: string }[]
+  /** An older gateway tells none. */
+  readonly patterns?: readonly { readonly pattern: string }[]
+}
 
 /** What is asked, and of which model. */
 export type Question = {
@@ -17,6 +21,8 @@ export type Question = {
 const OTHER = '(other)'
 /** A name of a model is some dozen characters. */
 const NAME_SHOWN_MAX = 100
+/** A provider table has about a dozen. */
+const PATTERNS_SHOWN_MAX = 12
 
 /** Where a question is written: to which model, and whether it is encrypted. */
 export function Composer({
@@ -45,6 +51,10 @@ export function Composer({
   const question = useRef<HTMLTextAreaElement>(null)
   const credential = useRef<HTMLInputElement>(null)
   const ids = models.value?.data.map(({ id }) => id) ?? []
+  const patterns = (models.value?.patterns ?? [])
+    .slice(0, PATTERNS_SHOWN_MAX)
+    .map(({ pattern }) => escapeLine(pattern.slice(0, NAME_SHOWN_MAX)))
+    .join(', ')
   const chosen = model ?? ids[0] ?? OTHER
 
   const send = (event: Event) => {
@@ -87,7 +97,7 @@ export function Composer({
             <label for="other-model">
               Its id{' '}
               <span class="hint">
-                {ids.length === 0 && 'the gateway lists no models until one was used'}
+                {patterns === '' ? 'the gateway names no pattern of ids' : `such as ${patterns}`}
               </span>
             </label>
             <input

@@ -1,50 +1,53 @@
 import { useRef, useState } from 'preact/hooks'
 import type { Affidavit } from '../../../../client/index.ts'
 import { CheckList } from '../../kit/check-list.tsx'
+import { ExpectationsNotice } from '../../kit/expectations-notice.tsx'
 import { Busy, FaultNotice, State } from '../../kit/notices.tsx'
 import { OutsideText } from '../../kit/outside-text.tsx'
+import { giveExpectations, useExpectations } from '../../kit/tab-expectations.ts'
 import { Hex, Time } from '../../kit/values.tsx'
 import { bytesOf } from '../../verify/bytes-of.ts'
+import { ExpectationFault } from '../../verify/expectation-fault.ts'
 import {
+  addExpectedFile,
   EXPECTED_FILE_BYTES_MAX,
   type ExpectedFile,
-  KIND_WORDS,
   readExpectedFile,
 } from '../../verify/expected-files.ts'
+import type { FormExpectations } from '../../verify/job.ts'
 import { adviceFor, type Refusal } from './turn.ts'
 
 /** Whether the gateway showed an enclave that is expected. */
 export type Connection =
   | { readonly kind: 'none' }
   | { readonly kind: 'connecting' }
-  | { readonly kind: 'ready'; readonly affidavit: Affidavit }
+  | {
+      readonly kind: 'ready'
+      readonly affidavit: Affidavit
+      /** Whether it is expected by the word of a development gateway alone. */
+      readonly isDevelopment: boolean
+    }
   | { readonly kind: 'refused'; readonly refusal: Refusal }
   | { readonly kind: 'failed'; readonly fault: unknown }
 
 /** Asks what is expected of the enclaves, and says whether they are. */
 export function ExpectedPanel({
-  files,
-  onFiles,
-  releaseKeys,
-  onReleaseKeys,
   connection,
   onRetry,
 }: {
-  readonly files: readonly ExpectedFile[]
-  readonly onFiles: (files: readonly ExpectedFile[]) => void
-  readonly releaseKeys: string
-  readonly onReleaseKeys: (text: string) => void
   readonly connection: Connection
   readonly onRetry: () => void
 }) {
-  const isRelease = files.some(({ kind }) => kind === 'release')
+  const { own, inForce } = useExpectations()
   return (
     <section class="card expected" aria-labelledby="expected-heading">
       <h2 id="expected-heading">Which enclave must answer</h2>
-      <p>
-        You say which enclave you expect. This page checks that the enclave is the expected one, and
-        refuses answers from any other. Never take this from the gateway itself.
-      </p>
+      {inForce.kind !== 'development' && (
+        <p>
+          You say which enclave you expect. This page checks that the enclave is the expected one,
+          and refuses answers from any other. Never take this from the gateway itself.
+        </p>
+      )}
       {!isSecureContext && (
         <div class="notice bad">
           <p>
@@ -53,8 +56,10 @@ export function ExpectedPanel({
           </p>
         </div>
       )}
-      <DropZone {...{ files, onFiles }} />
-      {isRelease && (
+      <ExpectationsNotice isRevocationUsed={false} />
+      <ConnectionState {...{ connection, onRetry }} />
+      <DropZone own={own} />
+      {own.releases.length > 0 && (
         <div class="field">
           <label for="release-keys">
             Keys that sign releases <span class="hint">64 hex digits each, one on each line</span>
@@ -64,35 +69,31 @@ export function ExpectedPanel({
             class="mono"
             rows={2}
             spellcheck={false}
-            value={releaseKeys}
-            onInput={({ currentTarget }) => onReleaseKeys(currentTarget.value)}
+            value={own.releaseKeys}
+            onInput={({ currentTarget }) => giveExpectations({ releaseKeys: currentTarget.value })}
           />
         </div>
       )}
-      <ConnectionState {...{ connection, onRetry }} />
     </section>
   )
 }
 
-function DropZone({
-  files,
-  onFiles,
-}: {
-  readonly files: readonly ExpectedFile[]
-  readonly onFiles: (files: readonly ExpectedFile[]) => void
-}) {
+function DropZone({ own }: { readonly own: FormExpectations }) {
   const input = useRef<HTMLInputElement>(null)
   const [isOver, setIsOver] = useState(false)
-  const [fault, setFault] = useState<Error | null>(null)
+  const [fault, setFault] = useState<unknown>(null)
 
   const take = async (given: FileList | null | undefined) => {
     setFault(null)
     try {
       const read = await Promise.all(Array.from(given ?? [], readFile))
-      const names = new Set(read.map(({ name }) => name))
-      onFiles([...files.filter(({ name }) => !names.has(name)), ...read])
+      const add = (before: FormExpectations, file: ExpectedFile) => ({
+        ...before,
+        ...addExpectedFile(before, file),
+      })
+      giveExpectations(read.reduce(add, own))
     } catch (unfit) {
-      setFault(unfit instanceof Error ? unfit : new Error(String(unfit)))
+      setFault(unfit)
     }
     if (input.current !== null) input.current.value = ''
   }
@@ -123,30 +124,14 @@ function DropZone({
         onChange={({ currentTarget }) => void take(currentTarget.files)}
       />
       <p class="hint" id="expected-hint">
-        A signed release, from its publisher. For a gateway that <code>npm start</code> started:{' '}
-        <code>.affidavit/expect.json</code>. Also: measurements, boot configuration, root
-        certificate.
+        A signed release, from its publisher. Also: expectations (<code>expect.json</code>),
+        measurements, boot configuration, root certificate. They add up, and hold on all pages of
+        this tab.
       </p>
       {fault !== null && (
-        <FaultNotice fault={fault}>Give a file of a kind that is named above.</FaultNotice>
-      )}
-      {files.length > 0 && (
-        <ul class="plain">
-          {files.map((file) => (
-            <li key={file.name}>
-              <OutsideText text={file.name} isOneLine={true} shownMax={80} />{' '}
-              <span class="faint">{KIND_WORDS[file.kind]}</span>{' '}
-              <button
-                type="button"
-                class="small"
-                aria-label={`Remove ${file.name.slice(0, 80)}`}
-                onClick={() => onFiles(files.filter((other) => other !== file))}
-              >
-                Remove
-              </button>
-            </li>
-          ))}
-        </ul>
+        <FaultNotice fault={fault}>
+          {fault instanceof ExpectationFault ? fault.advice : undefined}
+        </FaultNotice>
       )}
     </div>
   )
@@ -196,7 +181,11 @@ function ConnectionWords({
         </>
       )
     case 'failed':
-      return <FaultNotice fault={connection.fault} onRetry={onRetry} />
+      return (
+        <FaultNotice fault={connection.fault} onRetry={onRetry}>
+          {connection.fault instanceof ExpectationFault ? connection.fault.advice : undefined}
+        </FaultNotice>
+      )
     case 'refused':
       return (
         <FaultNotice fault={new Error(connection.refusal.message)} onRetry={onRetry}>
@@ -204,18 +193,30 @@ function ConnectionWords({
         </FaultNotice>
       )
     case 'ready':
-      return <Enclaves affidavit={connection.affidavit} />
+      return <Enclaves {...connection} />
   }
 }
 
-function Enclaves({ affidavit: { notaries, refused } }: { readonly affidavit: Affidavit }) {
+function Enclaves({
+  affidavit: { notaries, refused },
+  isDevelopment,
+}: {
+  readonly affidavit: Affidavit
+  readonly isDevelopment: boolean
+}) {
+  const [are, by] = [
+    notaries.length === 1 ? 'One enclave is' : `${notaries.length} enclaves are`,
+    isDevelopment ? 'this development gateway says' : 'you expect',
+  ]
   return (
     <>
       <p>
-        <State tone="good">Established</State>{' '}
-        {notaries.length === 1
-          ? 'One enclave is as you expect.'
-          : `${notaries.length} enclaves are as you expect.`}
+        {isDevelopment ? (
+          <State tone="warn">Development</State>
+        ) : (
+          <State tone="good">Established</State>
+        )}{' '}
+        {are} as {by}.
       </p>
       {notaries.map(({ notary, validUntil, checks }) => (
         <details key={notary}>

@@ -1,7 +1,9 @@
-import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
+import { useEffect, useRef, useState } from 'preact/hooks'
 import type { Affidavit, Proof } from '../../../../client/index.ts'
+import { useExpectations } from '../../kit/tab-expectations.ts'
 import { useLoaded } from '../../kit/use-loaded.ts'
-import { combineExpected, type ExpectedFile } from '../../verify/expected-files.ts'
+import { takeDevelopmentExpectations } from '../../verify/development-expectations.ts'
+import type { FormExpectations } from '../../verify/job.ts'
 import { useSession } from '../session.ts'
 import type { Message } from './chat.ts'
 import { Composer, type ModelList, type Question } from './composer.tsx'
@@ -15,10 +17,8 @@ const loadChat = () => import('./chat.ts')
 /** Verified chat: the client runs in this page, and shows what it checks. */
 export function PlaygroundPart() {
   const session = useSession()
-  const [files, setFiles] = useState<readonly ExpectedFile[]>([])
-  const [releaseKeys, setReleaseKeys] = useState('')
   const [isEncrypted, setIsEncrypted] = useState(true)
-  const { connection, reconnect } = useConnection({ files, releaseKeys, isEncrypted })
+  const { connection, reconnect } = useConnection(isEncrypted)
   const models = useLoaded(
     (signal) => session.ask<ModelList>('/v1/verified/models', { signal }),
     [session],
@@ -39,12 +39,7 @@ export function PlaygroundPart() {
         Every check is made here, in your browser.
       </p>
       <div class="playground">
-        <ExpectedPanel
-          {...{ files, releaseKeys, connection }}
-          onFiles={setFiles}
-          onReleaseKeys={setReleaseKeys}
-          onRetry={reconnect}
-        />
+        <ExpectedPanel connection={connection} onRetry={() => void reconnect()} />
         <div class="chat">
           {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls is to be reached by keys. */}
           <section class="turns" aria-label="Conversation" tabIndex={0} ref={log}>
@@ -62,8 +57,9 @@ export function PlaygroundPart() {
             hasTurns={turns.length > 0}
             onEncrypted={setIsEncrypted}
             onSend={(given) => {
-              if (connection.kind === 'ready')
-                void send(connection.affidavit, { ...given, isEncrypted })
+              if (connection.kind !== 'ready') return
+              const { affidavit, isDevelopment } = connection
+              void send(affidavit, { ...given, isEncrypted, isDevelopment })
             }}
             onStop={stop}
             onClear={clear}
@@ -75,24 +71,13 @@ export function PlaygroundPart() {
 }
 
 /** Has the enclaves show themselves whenever something else is expected. */
-function useConnection({
-  files,
-  releaseKeys,
-  isEncrypted,
-}: {
-  readonly files: readonly ExpectedFile[]
-  readonly releaseKeys: string
-  readonly isEncrypted: boolean
-}) {
+function useConnection(isEncrypted: boolean) {
   const { key } = useSession()
+  const { kind, expectations } = useExpectations().inForce
   const [connection, setConnection] = useState<Connection>({ kind: 'none' })
   const [round, setRound] = useState(0)
-  const expected = useMemo(
-    () => combineExpected(files, releaseKeys.split(/\s+/).filter(Boolean)),
-    [files, releaseKeys],
-  )
   useEffect(() => {
-    if (expected === null) {
+    if (!namesCode(expectations)) {
       setConnection({ kind: 'none' })
       return
     }
@@ -102,8 +87,9 @@ function useConnection({
       setConnection({ kind: 'connecting' })
       const { openClient, Refused } = await loadChat()
       try {
-        const affidavit = await openClient({ key, expected, isEncrypted, signal })
-        if (!signal.aborted) setConnection({ kind: 'ready', affidavit })
+        const affidavit = await openClient({ key, expectations, isEncrypted, signal })
+        if (!signal.aborted)
+          setConnection({ kind: 'ready', affidavit, isDevelopment: kind === 'development' })
       } catch (fault) {
         if (signal.aborted) return
         if (fault instanceof Refused) setConnection({ kind: 'refused', refusal: fault.refusal })
@@ -114,8 +100,18 @@ function useConnection({
       if (!signal.aborted) setConnection({ kind: 'failed', fault })
     })
     return () => abort.abort()
-  }, [expected, isEncrypted, key, round])
-  return { connection, reconnect: () => setRound(round + 1) }
+  }, [expectations, isEncrypted, key, round])
+  const reconnect = async () => {
+    // A development gateway that was started again has other enclaves.
+    if (kind === 'development') await takeDevelopmentExpectations()
+    setRound(round + 1)
+  }
+  return { connection, reconnect }
+}
+
+/** Whether the enclaves can be asked: a key may be typed before its release is given. */
+function namesCode({ releases, measurements, anyMeasurement }: FormExpectations): boolean {
+  return releases.length > 0 || measurements.trim() !== '' || anyMeasurement
 }
 
 /** The conversation. One call runs at a time; anchors of earlier ones are waited for beside it. */
@@ -135,7 +131,12 @@ function useTurns(key: string) {
 
   async function send(
     affidavit: Affidavit,
-    { question, model, credential, isEncrypted }: Question & Pick<Turn, 'isEncrypted'>,
+    {
+      question,
+      model,
+      credential,
+      ...made
+    }: Question & Pick<Turn, 'isEncrypted' | 'isDevelopment'>,
   ): Promise<void> {
     const id = nextId.current++
     const abort = new AbortController()
@@ -145,7 +146,7 @@ function useTurns(key: string) {
     setIsRunning(true)
     setSaid('The answer is coming.')
     const answer: Answer = { kind: 'arriving' }
-    setTurns((all) => [...all, { id, question, model, isEncrypted, text: '', answer }])
+    setTurns((all) => [...all, { id, question, model, ...made, text: '', answer }])
     const messages = [...turns.flatMap(messagesOf), { role: 'user', content: question } as const]
     const show = createPainter((text) => change(id, { text }))
     const { ask, Refused } = await loadChat()

@@ -118,9 +118,13 @@ function Checked({
   return (
     <>
       <p class="row">
-        <State tone="good">Checked</State>
+        {turn.isDevelopment ? (
+          <State tone="warn">Checked, development only</State>
+        ) : (
+          <State tone="good">Checked</State>
+        )}
         {turn.isEncrypted ? (
-          <State tone="good">Encrypted</State>
+          <State tone={turn.isDevelopment ? 'open' : 'good'}>Encrypted</State>
         ) : (
           <State tone="open">Not encrypted</State>
         )}
@@ -184,8 +188,11 @@ function Checked({
   )
 }
 
-/** Another tab: this one would lose its key, and what was said here. */
-const ELSEWHERE = { target: '_blank', rel: 'noopener' }
+/**
+ * Another tab: this one would lose its key, and what was said here. Its opener gives it what is
+ * expected (showPage).
+ */
+const ELSEWHERE = { target: '_blank', rel: 'opener' }
 
 function AnchorState({
   anchor,

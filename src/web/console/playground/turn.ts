@@ -31,6 +31,8 @@ export type Turn = {
   readonly question: string
   readonly model: string
   readonly isEncrypted: boolean
+  /** Whether its enclave is expected by the word of a development gateway alone. */
+  readonly isDevelopment: boolean
   /** As far as it came. */
   readonly text: string
   readonly answer: Answer

@@ -4,7 +4,7 @@ import { releaseKeyOf } from '../../../../attestation/release/release-signatures
 import { signRelease } from '../../../../attestation/release/verify-release.ts'
 import { ExpectationFault } from '../../../../src/web/verify/expectation-fault.ts'
 import {
-  combineExpected,
+  addExpectedFile,
   fillExpectations,
   readExpectedFile,
 } from '../../../../src/web/verify/expected-files.ts'
@@ -47,33 +47,40 @@ describe('a file of expectations', () => {
   })
 })
 
-describe('files and keys together', () => {
-  it('files and keys together expect nothing when there is none', () => {
-    expect(combineExpected([], ['00'.repeat(32)])).toBeNull()
-  })
+describe('files that add up', () => {
+  const digest = 'ef'.repeat(32)
+  const expected = { measurements: { PCR0 }, configurations: digest }
+  const addUp = (files: readonly ReturnType<typeof read>[]) => {
+    let own = NO_EXPECTATIONS
+    for (const file of files) own = { ...own, ...addExpectedFile(own, file) }
+    return own
+  }
 
-  it('files and keys together add up, whatever their order', () => {
-    const files = [
-      read({ PCR0 }),
-      read({ measurements: { PCR0: '00' }, roots: PEM, configurations: 'c' }),
-      read(PEM),
-      read({ providers: [] }),
-    ]
-    for (const given of [files, files.toReversed()])
-      expect(combineExpected(given, ['k'])).toEqual({
-        expect: {
-          measurements: [{ PCR0: '00' }, { PCR0 }],
-          configurations: ['c', '{"providers":[]}'],
-        },
-        roots: [PEM, PEM],
-      })
-  })
-
-  it('keys are taken along with the release that they sign', () => {
+  it('files add up, each kind in its field, and later expectations take the place of earlier ones', async () => {
     const release = JSON.stringify({ format: 'affidavit-release/v1' })
-    expect(combineExpected([read(release)], ['k'])).toEqual({
-      ...{ expect: { releases: [release], releaseKeys: ['k'] }, roots: [] },
-    })
+    const own = addUp([
+      read({ ...expected, configurations: '00'.repeat(32) }, 'old.json'),
+      read(release, 'release.json'),
+      read(PEM, 'root.pem'),
+      read({ providers: [] }, 'boot.json'),
+      read(expected, 'expect.json'),
+    ])
+    expect(own).toMatchObject({ measurements: `PCR0=${PCR0}`, configurations: digest })
+    expect(await own.releases[0]?.text()).toBe(release)
+    expect(await own.roots[0]?.text()).toBe(PEM)
+    expect(await own.configurationFiles[0]?.text()).toBe('{"providers":[]}')
+  })
+
+  it('a file that is given again takes its own place, and a set of measurements stands once', async () => {
+    const other = { PCR0: 'cd'.repeat(48) }
+    const own = addUp([read({ PCR0 }), read(other), read(other), read(PEM), read(`${PEM}\n`)])
+    expect(own.measurements).toBe(`PCR0=${PCR0}\n\nPCR0=${other.PCR0}`)
+    expect(await Promise.all(own.roots.map((file) => file.text()))).toEqual([`${PEM}\n`])
+  })
+
+  it('expectations that the client would refuse are not added', () => {
+    expect(() => addUp([read({ ...expected, more: 1 })])).toThrow(ExpectationFault)
+    expect(() => addUp([read({ measurements: { PCR0 } })])).toThrow(/configurations/)
   })
 })
 

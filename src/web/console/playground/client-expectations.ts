@@ -1,0 +1,36 @@
+import type { ConnectOptions } from '../../../../client/index.ts'
+import { ExpectationFault } from '../../verify/expectation-fault.ts'
+import type { FormExpectations } from '../../verify/job.ts'
+import { readExpectations } from '../../verify/read-expectations.ts'
+
+/**
+ * Gives what this tab expects as the client takes it, which reads releases by itself. Throws
+ * ExpectationFault for what makes no sense, and for any code: messages are not sent to that.
+ */
+export async function clientExpectations(
+  given: FormExpectations,
+): Promise<Pick<ConnectOptions, 'expect' | 'roots' | 'allowDebug'>> {
+  const { expected } = await readExpectations(given)
+  const { measurements, roots } = expected.attestation
+  if (measurements === 'any')
+    throw new ExpectationFault(
+      'You accept any code, so anyone could read what you send.',
+      'Name the code that you expect: a signed release, or measurements.',
+    )
+  const releases = await Promise.all(given.releases.map((file) => file.text()))
+  const releaseSigners = Number(given.releaseSigners.trim())
+  return {
+    allowDebug: given.allowDebug,
+    expect: {
+      ...(measurements.length === 0 ? {} : { measurements }),
+      ...(expected.configurations.length === 0 ? {} : { configurations: expected.configurations }),
+      ...(releases.length === 0 ? {} : { releases, releaseKeys: linesOf(given.releaseKeys) }),
+      ...(releaseSigners === 0 ? {} : { releaseSigners }),
+    },
+    ...(roots === undefined ? {} : { roots }),
+  }
+}
+
+function linesOf(text: string): readonly string[] {
+  return text.split(/[\s,]+/).filter((line) => line !== '')
+}

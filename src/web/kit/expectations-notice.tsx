@@ -1,0 +1,59 @@
+import { summaryOf } from './expectations.ts'
+import { clearExpectations, refuseDevelopment, useExpectations } from './tab-expectations.ts'
+
+/** Says by whose expectations a page checks, and lets the reader end that. */
+export function ExpectationsNotice({
+  isRevocationUsed = true,
+}: {
+  /** Whether this page uses revocation lists. */
+  readonly isRevocationUsed?: boolean
+}) {
+  const { inForce, place, isLinked, isKept, development, isDevelopmentRefused } = useExpectations()
+  switch (inForce.kind) {
+    case 'development':
+      return (
+        <div class="notice warn expecting" data-expectations="development">
+          <p>
+            <strong>Development gateway:</strong> this page uses the expectations that this gateway
+            gives of itself. They prove nothing to other people.
+          </p>
+          <p>
+            <button type="button" class="small" onClick={() => refuseDevelopment(true)}>
+              Do not use them
+            </button>
+          </p>
+        </div>
+      )
+    case 'own':
+      return (
+        <div class="notice expecting" data-expectations="own">
+          <p>
+            <strong>Your expectations hold on all pages of this tab:</strong>{' '}
+            {summaryOf(inForce.expectations).join(', ')}. You{' '}
+            {isLinked ? 'accepted them from a link, or changed them,' : 'gave them'} on {place}.
+            {!isKept && ' They are too large to be kept, and end when you leave this page.'}
+            {!isRevocationUsed && inForce.expectations.revocationLists.length > 0 && (
+              <> This page does not use revocation lists, so revocation is not checked here.</>
+            )}
+          </p>
+          <p>
+            <button type="button" class="small" onClick={clearExpectations}>
+              Clear<span class="hidden-text"> your expectations</span>
+            </button>
+          </p>
+        </div>
+      )
+    case 'none':
+      if (development === null || !isDevelopmentRefused) return null
+      return (
+        <div class="notice expecting" data-expectations="refused">
+          <p>You do not use the expectations that this development gateway gives of itself.</p>
+          <p>
+            <button type="button" class="small" onClick={() => refuseDevelopment(false)}>
+              Use them
+            </button>
+          </p>
+        </div>
+      )
+  }
+}

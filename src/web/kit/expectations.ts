@@ -1,0 +1,144 @@
+import { decodeBase64, encodeBase64 } from '../../../attestation/bytes.ts'
+import { decodeUtf8 } from '../../../attestation/json/decode-utf8.ts'
+import { JsonError } from '../../../attestation/json/json-error.ts'
+import { type FormExpectations, NO_EXPECTATIONS } from '../verify/job.ts'
+
+/** What this tab knows of expectations. */
+export type Held = {
+  /** What the reader gave. */
+  readonly own: FormExpectations
+  /** The page where the reader changed them last. */
+  readonly place: string
+  /** Whether the reader accepted part of them from a link. */
+  readonly isLinked: boolean
+  /** What a development gateway says of its own enclaves; null: there is none. */
+  readonly development: FormExpectations | null
+  readonly isDevelopmentRefused: boolean
+}
+
+export const NOTHING_HELD: Held = {
+  own: NO_EXPECTATIONS,
+  place: '',
+  isLinked: false,
+  development: null,
+  isDevelopmentRefused: false,
+}
+
+/** What pages check by. */
+export type InForce = {
+  readonly kind: 'none' | 'own' | 'development'
+  readonly expectations: FormExpectations
+}
+
+/**
+ * Gives what is in force. A development gateway's word counts only while the reader has not said
+ * which enclaves to expect; what he demands beside that is added to it.
+ */
+export function inForceOf({ own, development, isDevelopmentRefused }: Held): InForce {
+  if (development !== null && !isDevelopmentRefused && !saysWhich(own)) {
+    const { revocationLists, outcomes, nonce, time, at, maxAge } = own
+    return {
+      kind: 'development',
+      expectations: { ...development, revocationLists, outcomes, nonce, time, at, maxAge },
+    }
+  }
+  return { kind: summaryOf(own).length === 0 ? 'none' : 'own', expectations: own }
+}
+
+/** Whether code, configuration or roots are named. */
+function saysWhich(given: FormExpectations): boolean {
+  return (
+    given.anyMeasurement ||
+    given.allowDebug ||
+    [given.releases, given.configurationFiles, given.roots].some(({ length }) => length > 0) ||
+    [given.releaseKeys, given.measurements, given.configurations, given.rootText].some(
+      (text) => text.trim() !== '',
+    )
+  )
+}
+
+/** What is expected, a few words each. */
+export function summaryOf(given: FormExpectations): readonly string[] {
+  const keys = countLines(given.releaseKeys)
+  const sets = given.measurements.split(/\n[ \t]*\n/).filter((set) => set.trim() !== '').length
+  const configurations = countLines(given.configurations) + given.configurationFiles.length
+  const roots = given.roots.length + (given.rootText.trim() === '' ? 0 : 1)
+  const isDocumentBound =
+    given.time !== 'now' || given.nonce.trim() !== '' || given.maxAge.trim() !== ''
+  return [
+    counted(given.releases.length, 'release file'),
+    counted(keys, 'release key'),
+    given.releaseSigners.trim() === '' ? null : 'a number of signers',
+    counted(sets, 'set of measurements', 'sets of measurements'),
+    given.anyMeasurement ? 'any code' : null,
+    given.allowDebug ? 'debug mode accepted' : null,
+    counted(configurations, 'boot configuration'),
+    roots === 0 ? null : 'own roots',
+    counted(given.revocationLists.length, 'revocation list'),
+    given.outcomes.length === 0 ? null : 'cut answers accepted',
+    isDocumentBound ? 'conditions for a document alone' : null,
+  ].filter((words) => words !== null)
+}
+
+function countLines(text: string): number {
+  return text.split(/[\n,]/).filter((line) => line.trim() !== '').length
+}
+
+function counted(count: number, one: string, several = `${one}s`): string | null {
+  return count === 0 ? null : `${count} ${count === 1 ? one : several}`
+}
+
+/** A file as the tab's storage has it: its text, or its bytes when it is no text. */
+type KeptFile = { readonly name: string; readonly text?: string; readonly base64?: string }
+
+/** The members of the form that are files. */
+const FILES = ['releases', 'configurationFiles', 'roots', 'revocationLists'] as const
+
+/** Writes what outlasts the page as text. What a development gateway says is asked for anew. */
+export async function writeHeld(held: Held): Promise<string> {
+  const { own, place, isLinked, isDevelopmentRefused } = held
+  const files = await Promise.all(
+    FILES.map(async (name) => [name, await Promise.all(own[name].map(keepFile))] as const),
+  )
+  const written = { ...own, ...Object.fromEntries(files) }
+  return JSON.stringify({ own: written, place, isLinked, isDevelopmentRefused })
+}
+
+async function keepFile(file: File): Promise<KeptFile> {
+  const { name } = file
+  const bytes = new Uint8Array(await file.arrayBuffer())
+  try {
+    return { name, text: decodeUtf8(bytes) }
+  } catch (fault) {
+    if (fault instanceof JsonError) return { name, base64: encodeBase64(bytes) }
+    throw fault
+  }
+}
+
+/** Reads what writeHeld wrote; nothing is held in what it did not write. */
+export function readHeld(text: string): Held {
+  try {
+    const { own, place, isLinked, isDevelopmentRefused } = JSON.parse(text)
+    const files = FILES.map((name) => [name, own[name].map(fileOf)] as const)
+    const read: FormExpectations = { ...NO_EXPECTATIONS, ...own, ...Object.fromEntries(files) }
+    const isForm = Object.entries(NO_EXPECTATIONS).every(
+      ([name, value]) => typeof read[name as keyof FormExpectations] === typeof value,
+    )
+    return isForm && Array.isArray(read.outcomes)
+      ? {
+          own: read,
+          place: String(place),
+          isLinked: isLinked === true,
+          development: null,
+          isDevelopmentRefused: isDevelopmentRefused === true,
+        }
+      : NOTHING_HELD
+  } catch {
+    // Another version of this page wrote it.
+    return NOTHING_HELD
+  }
+}
+
+function fileOf({ name, text, base64 }: KeptFile): File {
+  return new File([text ?? Uint8Array.from(decodeBase64(base64 ?? ''))], name)
+}

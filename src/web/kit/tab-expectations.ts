@@ -1,0 +1,124 @@
+import { useEffect, useState } from 'preact/hooks'
+import type { FormExpectations } from '../verify/job.ts'
+import {
+  type Held,
+  type InForce,
+  inForceOf,
+  NOTHING_HELD,
+  readHeld,
+  writeHeld,
+} from './expectations.ts'
+import { IS_COPY } from './frame.tsx'
+
+/*
+ * What the reader expects of enclaves, one for all pages of this tab. It stands in the tab's own
+ * storage, which ends with the tab. A saved copy of a page holds it in memory alone: other files
+ * on the reader's disk may write the storage that the copy would read.
+ */
+
+const NAME = 'affidavit-expectations'
+
+/** Expectations as pages use them. */
+type TabExpectations = Held & {
+  readonly inForce: InForce
+  /** False: they are too large for the tab's storage, and end with this page. */
+  readonly isKept: boolean
+}
+
+const stored = readHeld(storedText())
+let current: TabExpectations = { ...stored, inForce: inForceOf(stored), isKept: true }
+const listeners = new Set<(now: TabExpectations) => void>()
+
+/** Expectations now, and whenever they change. */
+export function useExpectations(): TabExpectations {
+  const [now, setNow] = useState(current)
+  useEffect(() => {
+    setNow(current)
+    listeners.add(setNow)
+    return () => void listeners.delete(setNow)
+  }, [])
+  return now
+}
+
+/** The reader gave a part, by himself or by accepting it from a link. */
+export function giveExpectations(
+  part: Partial<FormExpectations>,
+  { isLinked = current.isLinked } = {},
+): void {
+  change({ own: { ...current.own, ...part }, isLinked, place: placeOf(location.pathname) })
+}
+
+/** The reader expects nothing again; what a development gateway says is in force then. */
+export function clearExpectations(): void {
+  const { own, place, isLinked } = NOTHING_HELD
+  change({ own, place, isLinked })
+}
+
+/** Holds what a development gateway says of its enclaves. */
+export function holdDevelopment(development: FormExpectations): void {
+  set({ ...current, development })
+}
+
+/** Whether the reader wants what the development gateway says to count for nothing. */
+export function refuseDevelopment(isDevelopmentRefused: boolean): void {
+  change({ isDevelopmentRefused })
+}
+
+function change(part: Partial<Held>): void {
+  set({ ...current, ...part })
+  void keep()
+}
+
+function set(next: Held): void {
+  tell({ ...next, isKept: current.isKept, inForce: inForceOf(next) })
+}
+
+function tell(next: TabExpectations): void {
+  current = next
+  for (const listener of listeners) listener(current)
+}
+
+let writes = 0
+
+/** Files are read for it, so that a later change may overtake it. */
+async function keep(): Promise<void> {
+  if (IS_COPY) return
+  const mine = ++writes
+  const text = await writeHeld(current)
+  if (mine !== writes) return
+  const isKept = store(text)
+  if (isKept !== current.isKept) tell({ ...current, isKept })
+}
+
+/** False when the storage is full, or there is none. Then older expectations do not come back. */
+function store(text: string): boolean {
+  try {
+    sessionStorage.removeItem(NAME)
+    sessionStorage.setItem(NAME, text)
+    return true
+  } catch {
+    return false
+  }
+}
+
+function storedText(): string {
+  if (IS_COPY) return ''
+  try {
+    return sessionStorage.getItem(NAME) ?? ''
+  } catch {
+    return ''
+  }
+}
+
+/** A page that the browser brings back by itself missed what was given on others meanwhile. */
+addEventListener('pageshow', ({ persisted }) => {
+  if (!persisted) return
+  set({ ...readHeld(storedText()), development: current.development })
+})
+
+function placeOf(path: string): string {
+  if (path.startsWith('/console')) return 'the playground'
+  if (path.startsWith('/log')) return 'the page of a log'
+  if (path.startsWith('/c/')) return 'the page of a completion'
+  return 'Verify'
+}

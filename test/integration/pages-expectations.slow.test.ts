@@ -1,0 +1,257 @@
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import type { Page } from 'playwright-core'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { BROWSER, findBarriers, openPage } from '../support/browser.ts'
+import { CHAT_REQUEST, postChat } from '../support/calls.ts'
+import { type SharedAffidavit, useAffidavit } from '../support/use-affidavit.ts'
+
+let service: SharedAffidavit
+let folder = ''
+let hash = ''
+let notary = ''
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'affidavit-expectations-'))
+  service = await useAffidavit()
+  const gateway = { url: service.url, key: service.apiKey }
+  const reply = await postChat(gateway, { ...CHAT_REQUEST, model: 'demo/echo' })
+  hash = ((await reply.json()) as { readonly hash: string }).hash
+  const { notaries } = (await (await fetch(`${service.url}/v1/notaries`)).json()) as {
+    readonly notaries: readonly { readonly notary: string }[]
+  }
+  notary = notaries[0]?.notary ?? ''
+})
+afterAll(() => rm(folder, { recursive: true, force: true }))
+
+const DEVELOPMENT = '[data-expectations=development]'
+const OWN = '[data-expectations=own]'
+const BANNER =
+  'Development gateway: this page uses the expectations that this gateway gives of itself. They prove nothing to other people.'
+
+/** Whether the code of the completion's enclave is the expected one, on the page of a completion. */
+const codeOf = (page: Page) =>
+  page.locator('[data-check="measurements"]').getAttribute('data-outcome')
+
+/** Opens a page in the same tab, as a link does. */
+const go = (page: Page, path: string) => page.goto(service.url + path)
+
+async function signIn(page: Page): Promise<void> {
+  await page.getByLabel('API key').fill(service.apiKey)
+  await page.getByRole('button', { name: 'Sign in' }).click()
+}
+
+/** Expectations of this gateway's form that its enclaves do not meet. */
+async function otherExpectations(): Promise<Buffer> {
+  const expected = JSON.parse(await readFile(service.expectFile, 'utf8'))
+  return Buffer.from(JSON.stringify({ ...expected, measurements: [{ PCR0: '00'.repeat(48) }] }))
+}
+
+async function fillFrom(page: Page, buffer: Buffer): Promise<void> {
+  await page.getByText('What you expect: code').click()
+  const file = { name: 'expect.json', mimeType: 'application/json', buffer }
+  await page.getByLabel('Fill in from a file').setInputFiles(file)
+  await page.locator(OWN).waitFor()
+}
+
+/** What the tab keeps is written after the files were read. */
+const untilKept = (page: Page, text: string) =>
+  expect.poll(() => page.evaluate('JSON.stringify(sessionStorage)')).toContain(text)
+
+describe.runIf(BROWSER.isMet)(BROWSER.title('a development gateway'), () => {
+  it('a development gateway gives its own pages what its file says, and each says so in words', async () => {
+    const reply = await fetch(`${service.url}/development/expectations`)
+    expect(await reply.json()).toEqual(JSON.parse(await readFile(service.expectFile, 'utf8')))
+    for (const [colorScheme, width] of [
+      ['light', 1280],
+      ['dark', 390],
+    ] as const) {
+      const { page, faults, strangers } = await openPage(`${service.url}/c/${hash}`, {
+        colorScheme,
+        viewport: { width, height: 844 },
+      })
+      await expect.poll(() => codeOf(page)).toBe('passed')
+      for (const path of [`/c/${hash}`, '/verify', `/log/${notary}`]) {
+        await go(page, path)
+        const banner = page.locator(DEVELOPMENT)
+        await banner.getByText(BANNER).waitFor()
+        expect(await banner.getByText(BANNER).isVisible()).toBe(true)
+        expect(await findBarriers(page)).toEqual([])
+        expect(await page.evaluate('document.documentElement.scrollWidth')).toBeLessThanOrEqual(
+          width,
+        )
+      }
+      await page
+        .locator(
+          'section[aria-labelledby=enclave] [data-check="measurements"][data-outcome=passed]',
+        )
+        .waitFor()
+      expect({ faults, strangers }).toEqual({ faults: [], strangers: [] })
+      await page.context().close()
+    }
+  })
+
+  it('the playground of a development gateway answers at once, calls nothing established, and its public page agrees', async () => {
+    const { page, faults } = await openPage(`${service.url}/console`)
+    await signIn(page)
+    await page.locator(DEVELOPMENT).waitFor()
+    await page.getByText('One enclave is as this development gateway says.').waitFor()
+    await page.getByRole('textbox', { name: 'Message' }).fill('hello')
+    await page.getByRole('button', { name: 'Send' }).click()
+    const turn = page.getByRole('article', { name: 'Question 1' })
+    await turn.getByText('Checked, development only').waitFor()
+    expect(await turn.textContent()).toContain('[demonstration] You said: hello')
+    expect(await turn.locator('.row .state.good').count()).toBe(0)
+    expect(await page.locator('.connection > p .state.good').count()).toBe(0)
+    await turn.getByText(/^. Anchored in block \d+$/).waitFor()
+    const opening = page.context().waitForEvent('page')
+    await turn.getByRole('link', { name: 'Public evidence' }).click()
+    const opened = await opening
+    await opened.locator(DEVELOPMENT).waitFor()
+    await expect.poll(() => codeOf(opened)).toBe('passed')
+    expect(await opened.locator('[data-verdict=invalid]').count()).toBe(0)
+    expect(faults).toEqual([])
+    await page.context().close()
+  })
+
+  it('a reader who does not use what the gateway says is asked on no page of the tab, and may change his mind', async () => {
+    const { page } = await openPage(`${service.url}/verify`)
+    await page.getByRole('button', { name: 'Do not use them' }).click()
+    await untilKept(page, 'affidavit-expectations')
+    await go(page, `/c/${hash}`)
+    await expect.poll(() => codeOf(page)).toBe('not checked')
+    expect(await page.locator(DEVELOPMENT).count()).toBe(0)
+    await page.getByRole('button', { name: 'Use them' }).click()
+    await expect.poll(() => codeOf(page)).toBe('passed')
+    await page.context().close()
+  })
+
+  it('a page whose gateway gives no expectations shows what it can, without them', async () => {
+    const { page } = await openPage(`${service.url}/docs`)
+    await page.route('**/development/expectations', (route) => route.abort())
+    await go(page, `/c/${hash}`)
+    await expect.poll(() => codeOf(page)).toBe('not checked')
+    expect(await page.locator('[data-expectations]').count()).toBe(0)
+    await page.context().close()
+  })
+})
+
+describe.runIf(BROWSER.isMet)(BROWSER.title('expectations of the reader'), () => {
+  it("expectations of the reader take the place of the gateway's on every page of the tab, until they are cleared", async () => {
+    const { page, faults } = await openPage(`${service.url}/verify`)
+    await fillFrom(page, await otherExpectations())
+    expect(await page.locator(DEVELOPMENT).count()).toBe(0)
+    await untilKept(page, 'PCR0=0000')
+
+    await go(page, `/c/${hash}`)
+    const notice = page.locator(OWN)
+    await notice.getByText('Your expectations hold on all pages of this tab').waitFor()
+    expect(await notice.textContent()).toContain(
+      '1 set of measurements, 1 boot configuration, own roots. You gave them on Verify.',
+    )
+    await expect.poll(() => codeOf(page)).toBe('failed')
+    expect(await findBarriers(page)).toEqual([])
+
+    await go(page, `/log/${notary}`)
+    await page
+      .locator('section[aria-labelledby=enclave] [data-check="measurements"][data-outcome=failed]')
+      .waitFor()
+
+    await go(page, '/console')
+    await signIn(page)
+    await page.getByText('has another enclave than you expect').waitFor()
+    await page.getByRole('button', { name: 'Clear your expectations' }).click()
+    await page.getByText('One enclave is as this development gateway says.').waitFor()
+    await expect
+      .poll(() => page.evaluate('JSON.stringify(sessionStorage)'))
+      .not.toContain('PCR0=0000')
+    await go(page, `/c/${hash}`)
+    await expect.poll(() => codeOf(page)).toBe('passed')
+    expect(faults).toEqual([])
+    await page.context().close()
+  })
+
+  it('expectations of the reader survive a navigation with their files, also those that are no text', async () => {
+    const { page } = await openPage(`${service.url}/verify`)
+    await page.getByText('What you expect: code').click()
+    await page.getByLabel('Certificate revocation lists').setInputFiles({
+      name: 'list.crl',
+      mimeType: 'application/octet-stream',
+      buffer: Buffer.from([0x30, 0xff, 0x00]),
+    })
+    await untilKept(page, 'MP8A')
+    await go(page, '/verify')
+    await page.getByText('What you expect: code').click()
+    await page.getByText('list.crl, 3 bytes').waitFor()
+    await page.context().close()
+  })
+
+  it('expectations of the reader that are too large for the tab end with their page, and older ones do not come back', async () => {
+    const { page } = await openPage(`${service.url}/verify`)
+    await fillFrom(page, await otherExpectations())
+    await untilKept(page, 'PCR0=0000')
+    await page.getByLabel('Signed releases').setInputFiles({
+      name: 'large.json',
+      mimeType: 'application/json',
+      buffer: Buffer.alloc(7 * 1024 * 1024, 0x61),
+    })
+    await page.locator(OWN).getByText('They are too large to be kept').waitFor()
+    await go(page, `/c/${hash}`)
+    await page.locator(DEVELOPMENT).waitFor()
+    await page.context().close()
+  })
+
+  it('expectations of the reader go along into a tab that the playground opens, and the key does not', async () => {
+    const { page } = await openPage(`${service.url}/console`)
+    await page.getByLabel('API key').fill(service.apiKey)
+    await page.getByLabel(/Keep it when this page/).check()
+    await page.getByRole('button', { name: 'Sign in' }).click()
+    await page.getByLabel('Drop files here').setInputFiles(service.expectFile)
+    await page.getByText('One enclave is as you expect').waitFor()
+    await page.getByRole('textbox', { name: 'Message' }).fill('hello')
+    await page.getByRole('button', { name: 'Send' }).click()
+    const opening = page.context().waitForEvent('page')
+    await page.getByRole('link', { name: 'Public evidence' }).click()
+    const opened = await opening
+    await opened.locator(OWN).getByText('You gave them on the playground.').waitFor()
+    await expect.poll(() => codeOf(opened)).toBe('passed')
+    expect(await opened.evaluate('[opener, JSON.stringify(sessionStorage)]')).toEqual([
+      null,
+      expect.not.stringContaining(service.apiKey),
+    ])
+    expect(await page.evaluate('JSON.stringify(sessionStorage)')).toContain(service.apiKey)
+    await page.context().close()
+  })
+
+  it('expectations of a link count for nothing before the reader accepts them, and then on every page', async () => {
+    const measurements = encodeURIComponent(`PCR0=${'00'.repeat(48)}`)
+    const { page } = await openPage(`${service.url}/verify#measurements=${measurements}`)
+    await page.getByRole('button', { name: 'Expect this' }).waitFor()
+    expect(await page.locator(DEVELOPMENT).count()).toBe(1)
+    expect(await page.evaluate('JSON.stringify(sessionStorage)')).not.toContain('0000')
+    await page.getByRole('button', { name: 'Expect this' }).click()
+    await untilKept(page, 'PCR0=0000')
+    await go(page, `/c/${hash}`)
+    await page.locator(OWN).getByText('You accepted them from a link').waitFor()
+    await page.context().close()
+  })
+
+  it('a saved copy asks no gateway, and takes nothing from the storage of its place', async () => {
+    const copy = join(folder, 'copy.html')
+    await writeFile(copy, await (await fetch(`${service.url}/verify/copy`)).text())
+    const { page, strangers } = await openPage(String(pathToFileURL(copy)))
+    await fillFrom(page, await otherExpectations())
+    expect(await page.evaluate('JSON.stringify(sessionStorage)')).toBe('{}')
+    const { page: served } = await openPage(`${service.url}/verify`)
+    await fillFrom(served, await otherExpectations())
+    await untilKept(served, 'PCR0=0000')
+    const kept = String(await served.evaluate('sessionStorage.getItem("affidavit-expectations")'))
+    await page.evaluate(`sessionStorage.setItem("affidavit-expectations", ${JSON.stringify(kept)})`)
+    await page.reload()
+    await page.getByText('This is a saved copy').waitFor()
+    expect(await page.locator('[data-expectations]').count()).toBe(0)
+    expect(strangers).toEqual([])
+    await Promise.all([page.context().close(), served.context().close()])
+  })
+})
