@@ -15,15 +15,15 @@ export function StartPage({ groups }: { readonly groups: readonly Group[] }) {
     <>
       <h1 id="call">The verified call</h1>
       <p class="lead">
-        You call a model with any OpenAI client; an enclave passes the call on to the model provider
-        and signs a hash of question and answer. The answer comes with that proof, and anyone can
-        check it years later without trust in this gateway.
+        You call a model with any OpenAI client; an enclave passes the call on to the provider and
+        signs question and answer. The answer comes with that proof, and anyone can check it years
+        later without trust in this gateway.
       </p>
       <VerifiedCall />
       <p>
-        You need an API key from the operator, in <code>AFFIDAVIT_API_KEY</code>. For Node and
-        Python you also need the package <code>affidavit</code>, and <code>expect.json</code>, which
-        says which enclaves you accept. Take both from your vendor, and never from this gateway.
+        You need an API key and, for Node and Python, the package <code>affidavit</code> and{' '}
+        <code>expect.json</code>, which says which enclaves you accept. Take both from your vendor,
+        never from this gateway.
       </p>
       <Check />
       <Words />
