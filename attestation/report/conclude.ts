@@ -1,5 +1,5 @@
 import type { Judgement } from '../evidence/verdict.ts'
-import { nameRelease } from '../release/release-list.ts'
+import { nameRelease } from '../release/release-name.ts'
 import type { BundleJudgement } from './judge-bundle.ts'
 import type { EvidenceJudgement } from './judge-evidence.ts'
 import type { Signed, SubjectReport } from './judge-record.ts'

@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { type Maker, makePage, writeMadeBy } from '../../attestation/report/evidence-page.ts'
 import type { RouteContext } from '../api/context.ts'
 import { ApiError } from '../api/errors.ts'
 import { defineRoute, type Route } from '../api/route.ts'
@@ -7,11 +8,12 @@ import {
   CHECKER_ALLOWANCES,
   type PageHeaders,
   pageHeaders,
-  renderSavedPage,
   renderShell,
+  renderVerifier,
   SAFE_HEADERS,
   VERIFY_ALLOWANCES,
 } from './page.ts'
+import { readMaker } from './verifier.ts'
 
 /** Every page: where it is, and what it is called. */
 const PAGE_PATHS: readonly {
@@ -35,6 +37,15 @@ const PAGE_PATHS: readonly {
   },
 ]
 
+/** What a saved page names of its maker, too. */
+const VERIFIER_SCHEMA = z.object({
+  version: z.string(),
+  commit: z.string().nullable().describe('Null: not known, or the sources differ from it'),
+  verifier_sha256: z
+    .string()
+    .describe('Of a saved page without its lines of data (docs/checking.md), hex'),
+})
+
 /** What browsers are shown. */
 export type Pages = {
   readonly routes: readonly Route[]
@@ -46,7 +57,10 @@ export type Pages = {
  * The pages, and what they load. They are bundled when the first of them is asked for: most
  * processes never are.
  */
-export function createPages(bundle: () => Promise<Bundle> = bundlePages): Pages {
+export function createPages(
+  bundle: () => Promise<Bundle> = bundlePages,
+  maker: () => Promise<Maker> = readMaker,
+): Pages {
   let bundling: Promise<Bundle> | null = null
   const open = (): Promise<Bundle> => {
     bundling ??= bundle().catch((fault: unknown) => {
@@ -95,9 +109,17 @@ export function createPages(bundle: () => Promise<Bundle> = bundlePages): Pages 
             'cache-control': 'no-cache',
             ...SAFE_HEADERS,
           })
-          context.body = renderSavedPage((await open()).saved)
+          const verifier = renderVerifier((await open()).saved)
+          context.body = makePage(verifier, writeMadeBy(verifier, await maker()))
           return undefined
         },
+      }),
+      defineRoute({
+        ...given,
+        path: '/verify/digest',
+        summary: 'Version, commit and digest of the page that /verify/copy gives',
+        reply: { name: 'Verifier', schema: VERIFIER_SCHEMA },
+        handler: async () => writeMadeBy(renderVerifier((await open()).saved), await maker()),
       }),
       defineRoute({
         ...given,

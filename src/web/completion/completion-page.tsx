@@ -13,7 +13,9 @@ import { useLoaded } from '../kit/use-loaded.ts'
 import { CopyButton, Count, Time } from '../kit/values.tsx'
 import { EvidenceReport } from '../verify/evidence-report.tsx'
 import { ExpectationsForm, NO_FORM_EXPECTATIONS } from '../verify/expectations-form.tsx'
-import { createChecker } from '../verify/start-worker.ts'
+import { PrintNote } from '../verify/print-note.tsx'
+import { SaveEvidence } from '../verify/save-evidence.tsx'
+import { createChecker, fillInWorker } from '../verify/start-worker.ts'
 import { Refused } from '../verify/verdict.tsx'
 import { ContentForms } from './content-forms.tsx'
 import { type CompletionJudgement, isWaiting, judgeCompletion } from './judge-completion.ts'
@@ -71,6 +73,7 @@ function Completion({ hash }: { readonly hash: string }) {
   )
   const given = whole ?? fetched.value
   const text = given === null ? '' : canonicalizeJson(given)
+  const source = useMemo(() => new Blob([text], { type: 'application/json' }), [text])
   const asked = [text, demanded, kept] as const
   const judged = useLoaded(async () => {
     if (given === null) return null
@@ -101,6 +104,7 @@ function Completion({ hash }: { readonly hash: string }) {
               </p>
             )}
           </div>
+          <PrintNote />
           <Judgement judgement={judged.value.judgement} />
         </>
       )}
@@ -110,6 +114,7 @@ function Completion({ hash }: { readonly hash: string }) {
             <summary>What you expect: code, configuration, roots</summary>
             <ExpectationsForm
               given={expectations}
+              readFile={fillInWorker}
               onChange={(part) => setExpectations((before) => ({ ...before, ...part }))}
             />
             <p>
@@ -130,6 +135,7 @@ function Completion({ hash }: { readonly hash: string }) {
               choice.
             </span>
           </p>
+          {judged.value.judgement.kind === 'judged' && <SaveEvidence source={source} hash={hash} />}
         </>
       )}
       {(given !== null || isForbidden(fetched.fault)) && (

@@ -4,6 +4,7 @@ import { bundlePolicyOf } from '../../../attestation/report/judge-evidence.ts'
 import { FaultNotice } from '../kit/notices.tsx'
 import { ExpectationFault } from '../verify/expectation-fault.ts'
 import { ExpectationsForm, NO_FORM_EXPECTATIONS } from '../verify/expectations-form.tsx'
+import { fillHere } from '../verify/fill-here.ts'
 import type { FormExpectations } from '../verify/job.ts'
 import { readExpectations } from '../verify/read-expectations.ts'
 
@@ -47,6 +48,7 @@ export function ExpectedPanel({ expected: { fault, demand } }: { readonly expect
       <summary>What you expect: code, configuration, roots</summary>
       <ExpectationsForm
         given={given}
+        readFile={fillHere}
         onChange={(part) => setGiven((before) => ({ ...before, ...part }))}
       />
       {fault !== null && (

@@ -12,7 +12,7 @@ import { AffidavitError } from '../../../client/errors.ts'
 import { REGISTER_NAME, readExpectations } from '../../../client/expectations.ts'
 import type { ConnectOptions } from '../../../client/index.ts'
 import { ExpectationFault } from './expectation-fault.ts'
-import type { FormExpectations } from './job.ts'
+import type { Filled } from './job.ts'
 import { FINGERPRINT } from './read-expectations.ts'
 
 /** One file of the reader's, as far as its form tells what it is. */
@@ -82,19 +82,6 @@ export function combineExpected(
   if (merged.releases === undefined) delete merged.releaseKeys
   return { expect: merged, roots: [...listOf(ownRoots), ...textsOf('roots')] as string[] }
 }
-
-/** The fields that a file fills. */
-type Filled = Pick<
-  FormExpectations,
-  | 'releases'
-  | 'releaseKeys'
-  | 'releaseSigners'
-  | 'measurements'
-  | 'configurations'
-  | 'configurationFiles'
-  | 'roots'
-  | 'rootText'
->
 
 /**
  * Gives what a file of expectations, or of measurements, puts into the fields of a form, where the

@@ -53,6 +53,19 @@ export type FormExpectations = Expectations & {
   readonly revocationLists: readonly File[]
 }
 
+/** The fields that a file fills. */
+export type Filled = Pick<
+  FormExpectations,
+  | 'releases'
+  | 'releaseKeys'
+  | 'releaseSigners'
+  | 'measurements'
+  | 'configurations'
+  | 'configurationFiles'
+  | 'roots'
+  | 'rootText'
+>
+
 /** What a source is taken for; `auto`: whatever it begins like. */
 export type SourceKind = 'auto' | 'evidence' | 'document' | 'release' | 'image'
 
@@ -108,8 +121,12 @@ export type ImageFound =
   | { readonly valid: true; readonly report: EifReport; readonly matches: boolean | null }
   | { readonly valid: false; readonly code: string; readonly message: string }
 
-/** What the page sends its worker, and what comes back. */
-export type Asked = { readonly id: number; readonly job: Job }
+/** What the page sends its worker: a job, or a file that fills fields of expectations. */
+export type Asked = { readonly id: number; readonly job: Job } | { readonly fill: Blob }
+/** What comes back. */
 export type Told =
   | { readonly id: number; readonly done: number }
   | { readonly id: number; readonly outcome: Outcome }
+export type ToldFilled =
+  | { readonly filled: Filled }
+  | { readonly message: string; readonly advice: string }

@@ -1,4 +1,5 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
+import type { EvidenceJudgement } from '../../../attestation/report/judge-evidence.ts'
 import { IS_COPY } from '../kit/frame.tsx'
 import { Busy, FaultNotice } from '../kit/notices.tsx'
 import { OutsideText } from '../kit/outside-text.tsx'
@@ -9,8 +10,12 @@ import { FilesField, TextField, Tick } from './fields.tsx'
 import type { Job, Outcome, SourceKind } from './job.ts'
 import { type Linked, readFragment, takeLinked, writeFragment } from './link.ts'
 import { DocumentReport, ImageReport, ReleaseReport } from './other-reports.tsx'
+import { PrintNote } from './print-note.tsx'
+import { SaveEvidence } from './save-evidence.tsx'
+import { OWN_EVIDENCE } from './saved-file.ts'
 import { SourceInput } from './source-input.tsx'
-import { type Checker, createChecker } from './start-worker.ts'
+import { type Checker, createChecker, fillInWorker } from './start-worker.ts'
+import { ThisFile } from './this-file.tsx'
 import { Refused } from './verdict.tsx'
 
 /** Where a check is. */
@@ -69,6 +74,9 @@ export function VerifyPage() {
     check(given)
   }
   const isRunning = progress.kind === 'running'
+  useEffect(() => {
+    if (OWN_EVIDENCE !== null) choose(OWN_EVIDENCE)
+  }, [])
 
   return (
     <>
@@ -116,6 +124,7 @@ export function VerifyPage() {
         <summary>What you expect: code, configuration, roots</summary>
         <ExpectationsForm
           given={expectations}
+          readFile={fillInWorker}
           onChange={(part) => setExpectations((before) => ({ ...before, ...part }))}
         />
         {!IS_COPY && writeFragment(expectations) !== '' && (
@@ -171,9 +180,21 @@ export function VerifyPage() {
         }
         explorer={explorerOf(chain.explorer)}
       />
-      <SavePage />
+      {progress.kind === 'done' &&
+        progress.outcome.kind === 'evidence' &&
+        source !== null &&
+        progress.given.values[0] === source && (
+          <SaveEvidence source={source} hash={hashOf(progress.outcome.judged)} />
+        )}
+      {IS_COPY ? <ThisFile /> : <SavePage />}
     </>
   )
+}
+
+function hashOf(judged: EvidenceJudgement): string | null {
+  return judged.kind === 'bundle'
+    ? (judged.report.facts?.hash ?? null)
+    : (judged.records[0]?.hash ?? null)
 }
 
 function isOther(one: Given, other: Given): boolean {
@@ -247,6 +268,7 @@ function Result({
           </p>
         )}
       </div>
+      <PrintNote />
       <OutcomeView outcome={progress.outcome} explorer={explorer} />
     </section>
   )
@@ -388,13 +410,6 @@ function explorerOf(text: string): string {
 }
 
 function SavePage() {
-  if (IS_COPY)
-    return (
-      <p class="faint">
-        This is a saved copy of the page, in one file. It works without a network. It connects only
-        to a chain endpoint that you name.
-      </p>
-    )
   return (
     <section>
       <h2>Without this gateway</h2>
