@@ -135,7 +135,7 @@ function Completion({ hash }: { readonly hash: string }) {
               choice.
             </span>
           </p>
-          {judged.value.judgement.kind === 'judged' && <SaveEvidence source={source} hash={hash} />}
+          {judged.value.judgement.kind === 'judged' && <SaveEvidence source={source} />}
         </>
       )}
       {(given !== null || isForbidden(fetched.fault)) && (

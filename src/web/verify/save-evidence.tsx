@@ -6,20 +6,14 @@ import { writeEvidencePage } from './saved-file.ts'
 /** What came of the button. */
 type Saved = { readonly contents: string } | { readonly fault: unknown }
 
-/** Saves the evidence, its report and the page that checks it as one file; `hash` names it. */
-export function SaveEvidence({
-  source,
-  hash,
-}: {
-  readonly source: Blob
-  readonly hash: string | null
-}) {
+/** Saves the evidence, its report and the page that checks it as one file. */
+export function SaveEvidence({ source }: { readonly source: Blob }) {
   const [saved, setSaved] = useState<Saved | null>(null)
   const save = async () => {
     setSaved(null)
     try {
-      const { page, hasQuestion, hasAnswer } = await writeEvidencePage(source)
-      saveFile(`affidavit-${shortOf(hash)}.html`, page, 'text/html')
+      const { page, hash, hasQuestion, hasAnswer } = await writeEvidencePage(source)
+      saveFile(`affidavit-${hash?.slice(0, 16) ?? 'evidence'}.html`, page, 'text/html')
       setSaved({ contents: sayContents(hasQuestion, hasAnswer) })
     } catch (fault) {
       setSaved({ fault })
@@ -56,9 +50,4 @@ function sayContents(hasQuestion: boolean, hasAnswer: boolean): string {
   return parts.length === 0
     ? 'Neither question nor answer can be read in the file.'
     : `Each reader of the file can read the ${parts.join(' and the ')}.`
-}
-
-/** For the name of a file: enough of a hash, and nothing else of the evidence. */
-function shortOf(hash: string | null): string {
-  return hash !== null && /^[0-9a-f]{64}$/.test(hash) ? hash.slice(0, 16) : 'evidence'
 }

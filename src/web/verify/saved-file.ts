@@ -30,11 +30,13 @@ function findOwnEvidence(): File | null {
 
 /**
  * Gives the saved page with the evidence in `source`: a bundle, record or saved proof, or a page
- * that has one; and whether question and answer can be read in it. Nothing else is put in. Rejects
- * for evidence that is no JSON.
+ * that has one. Nothing else is put in. Also the completion's hash that it names, and whether
+ * question and answer can be read in it. Rejects for evidence that is no JSON.
  */
 export async function writeEvidencePage(source: Blob): Promise<{
   readonly page: string
+  /** 64 hex digits; null where it names none. */
+  readonly hash: string | null
   readonly hasQuestion: boolean
   readonly hasAnswer: boolean
 }> {
@@ -44,9 +46,16 @@ export async function writeEvidencePage(source: Blob): Promise<{
   const evidence = parseExactJson(text)
   return {
     page: putEvidence(IS_COPY ? writeOwnPage() : await fetchPage(), evidence),
+    hash: hashIn(evidence),
     hasQuestion: hasMember(evidence, ['request']),
     hasAnswer: hasMember(evidence, ['response', 'answer', 'chunks', 'choices']),
   }
+}
+
+function hashIn(evidence: Json): string | null {
+  const bundle = memberAt(evidence, 'bundle') ?? evidence
+  const hash = memberAt(bundle, 'record', 'hash') ?? memberAt(evidence, 'hash')
+  return typeof hash === 'string' && /^[0-9a-f]{64}$/.test(hash) ? hash : null
 }
 
 /** Whether a bundle, its record, a saved proof or a record, also of a page, has one of these. */

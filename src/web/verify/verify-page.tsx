@@ -1,5 +1,4 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
-import type { EvidenceJudgement } from '../../../attestation/report/judge-evidence.ts'
 import { IS_COPY } from '../kit/frame.tsx'
 import { Busy, FaultNotice } from '../kit/notices.tsx'
 import { OutsideText } from '../kit/outside-text.tsx'
@@ -183,18 +182,10 @@ export function VerifyPage() {
       {progress.kind === 'done' &&
         progress.outcome.kind === 'evidence' &&
         source !== null &&
-        progress.given.values[0] === source && (
-          <SaveEvidence source={source} hash={hashOf(progress.outcome.judged)} />
-        )}
+        progress.given.values[0] === source && <SaveEvidence source={source} />}
       {IS_COPY ? <ThisFile /> : <SavePage />}
     </>
   )
-}
-
-function hashOf(judged: EvidenceJudgement): string | null {
-  return judged.kind === 'bundle'
-    ? (judged.report.facts?.hash ?? null)
-    : (judged.records[0]?.hash ?? null)
 }
 
 function isOther(one: Given, other: Given): boolean {
