@@ -163,7 +163,6 @@ export {
   acceptedMeasurements,
   checkNotRolledBack,
   entryOf,
-  nameRelease,
   parseReleaseList,
   parseSignedReleaseList,
   RELEASES_FORMAT,
@@ -171,6 +170,7 @@ export {
   type ReleaseList,
   type SignedReleaseList,
 } from './release/release-list.ts'
+export { nameRelease } from './release/release-name.ts'
 export { parseReleaseKey, type ReleaseTrust } from './release/release-signatures.ts'
 export {
   signRelease,

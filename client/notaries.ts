@@ -23,7 +23,7 @@ import {
   createAttestationVerifier,
 } from '../attestation/nitro/verify-attestation.ts'
 import { NOTARIES_MAX } from '../attestation/notary-list.ts'
-import { nameRelease } from '../attestation/release/release-list.ts'
+import { nameRelease } from '../attestation/release/release-name.ts'
 import { parseEncryptionKey, verifyEncryptionKey } from '../attestation/verify-encryption-key.ts'
 import type { EncryptionTarget } from './encryption.ts'
 import { AffidavitError, type AffidavitErrorCode, reasonOf, shown, telling } from './errors.ts'

@@ -3,9 +3,11 @@ import { join } from 'node:path'
 import { z } from 'zod'
 import { type FileTree, mergeTrees, textFile } from '../enclave/image/file-tree.ts'
 import { runCommand } from '../enclave/image/run-command.ts'
-import { bundlePackage } from './bundle.ts'
+import { bundleSaved } from '../src/web/bundle.ts'
+import { renderVerifier } from '../src/web/page.ts'
+import { type Bundle, bundlePackage } from './bundle.ts'
 import { formatNotices, listBundledPackages } from './bundled-packages.ts'
-import { PACKAGES, type PackageContents } from './contents.ts'
+import { PACKAGES, type PackageContents, VERIFIER_FILE } from './contents.ts'
 import { type Declarations, declareModules } from './declarations.ts'
 import { isSameLock } from './lock-file.ts'
 import { type Project, rangesOf, readProject, writeManifest } from './manifest.ts'
@@ -36,17 +38,22 @@ export type PackageReport = {
  * Builds all packages of `root`, a git checkout with its npm packages, into the folder `output`, in
  * place of earlier ones: for each a tarball that npm publishes and installs, an SBOM and a
  * provenance statement, and for all of these SHA256SUMS. The tarballs' bytes follow from the
- * sources alone, not from the machine, the folder or the time. Throws BuildError.
+ * commit alone, not from the machine, the folder or the time. Throws BuildError.
  */
 export async function buildPackages(root: string, output: string): Promise<PackageReport> {
   const project = await readProject(root)
   const modules = PACKAGES.flatMap(({ library }) => library.map(({ module }) => module))
   const declarations = await declareModules(root, modules)
-  const made = await Promise.all(
-    PACKAGES.map((contents) => buildPackage(root, { contents, project, declarations })),
+  const verifier = await bundleSaved()
+  const bundles = await Promise.all(
+    PACKAGES.map(async (contents) => ({ contents, bundle: await bundlePackage(root, contents) })),
   )
-  const facts = await readFacts(root, [...new Set(made.flatMap(({ sources }) => sources))])
-  const packages = made.map(({ built }) => built)
+  const sources = [...verifier.sources, ...bundles.flatMap(({ bundle }) => bundle.sources)]
+  const facts = await readFacts(root, [...new Set(sources)])
+  const commit = facts.uncommitted.length === 0 ? facts.commit : null
+  const packages = await Promise.all(
+    bundles.map((made) => buildPackage(root, { ...made, project, declarations, verifier, commit })),
+  )
   await writePackages(output, packages, facts)
   return {
     packages: packages.map(({ file, tarball, files }) => ({
@@ -64,14 +71,20 @@ async function buildPackage(
   root: string,
   made: {
     readonly contents: PackageContents
+    readonly bundle: Bundle
     readonly project: Project
     readonly declarations: Declarations
+    readonly verifier: Awaited<ReturnType<typeof bundleSaved>>
+    readonly commit: string | null
   },
-): Promise<{ readonly built: BuiltPackage; readonly sources: readonly string[] }> {
-  const { contents, project, declarations } = made
-  const bundle = await bundlePackage(root, contents)
-  const bundled = await listBundledPackages(root, bundle.sources)
+): Promise<BuiltPackage> {
+  const { contents, bundle, project, declarations, verifier, commit } = made
+  const bundled = await listBundledPackages(root, [
+    ...bundle.sources,
+    ...(contents.bringsVerifier ? verifier.sources : []),
+  ])
   const layout = {
+    commit,
     program: bundle.program,
     exports: contents.library.map(({ subpath, module }) => ({
       subpath,
@@ -87,6 +100,9 @@ async function buildPackage(
         async ([path, source]) => [path, textFile(await readText(root, source))] as const,
       ),
     )),
+    ...(contents.bringsVerifier
+      ? [[VERIFIER_FILE, textFile(renderVerifier(verifier.saved))] as const]
+      : []),
     ['LICENSE', textFile(await readText(root, 'LICENSE'))],
     ['NOTICE', textFile(await readText(root, 'packages/NOTICE'))],
     ['THIRD-PARTY-LICENSES.txt', textFile(formatNotices(bundled))],
@@ -95,17 +111,14 @@ async function buildPackage(
   const files = mergeTrees(bundle.files, types, texts)
   const { name } = contents
   return {
-    built: {
-      name,
-      version: project.version,
-      license: project.license,
-      file: `${name}-${project.version}.tgz`,
-      tarball: packTarball(files),
-      files,
-      bundled,
-      dependencies: rangesOf(contents, project, { isOptional: false }),
-    },
-    sources: bundle.sources,
+    name,
+    version: project.version,
+    license: project.license,
+    file: `${name}-${project.version}.tgz`,
+    tarball: packTarball(files),
+    files,
+    bundled,
+    dependencies: rangesOf(contents, project, { isOptional: false }),
   }
 }
 

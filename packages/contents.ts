@@ -13,6 +13,8 @@ export type PackageContents = {
   readonly readme: string
   /** Files that are in it as they are: where in the package, and where in the repository. */
   readonly files: Readonly<Record<string, string>>
+  /** Whether it brings VERIFIER_FILE. */
+  readonly bringsVerifier: boolean
   /**
    * npm packages that are installed beside this one. All others that it imports are in its files,
    * so that a program starts quickly, and needs no more than was tested with it.
@@ -34,6 +36,14 @@ type Dependency = {
  */
 export const NODE_VERSION_MIN = '20.19.0'
 
+/** The page that checks evidence, before data is put in: its SHA-256 is the one it is known by. */
+export const VERIFIER_FILE = 'verify.html'
+
+/** Files of a package beside its programs and licences. */
+export function filesOf({ files, bringsVerifier }: PackageContents): readonly string[] {
+  return [...Object.keys(files), ...(bringsVerifier ? [VERIFIER_FILE] : [])]
+}
+
 /** undici 8 is for Node.js 22 and later; its line 7 has the same calls, and is for 20, too. */
 const UNDICI: Dependency = { range: '^7.30.0' }
 
@@ -51,6 +61,7 @@ export const PACKAGES: readonly PackageContents[] = [
     program: 'packages/affidavit/main.ts',
     readme: 'packages/affidavit/README.md',
     files: { 'expect.schema.json': 'client/expect.schema.json' },
+    bringsVerifier: true,
     dependencies: {
       // The library's own: an application that has them too shares them, and their corrections.
       '@noble/curves': {},
@@ -69,6 +80,7 @@ export const PACKAGES: readonly PackageContents[] = [
     program: 'packages/affidavit-node/main.ts',
     readme: 'packages/affidavit-node/README.md',
     files: {},
+    bringsVerifier: false,
     dependencies: {
       // With worker threads, native parts or programs of the system that they call.
       pino: {},

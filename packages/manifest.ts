@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { z } from 'zod'
 import { BuildError } from '../enclave/image/build-error.ts'
-import { NODE_VERSION_MIN, type PackageContents } from './contents.ts'
+import { filesOf, NODE_VERSION_MIN, type PackageContents } from './contents.ts'
 
 const rangesSchema = z.record(z.string(), z.string())
 const projectSchema = z.object({
@@ -48,8 +48,12 @@ export function rangesOf(
   )
 }
 
-/** Gives the package.json of a package. */
-export function writeManifest(contents: PackageContents, project: Project, layout: Layout): string {
+/** Gives the package.json of a package. `commit`: null when its sources differ from every one. */
+export function writeManifest(
+  contents: PackageContents,
+  project: Project,
+  layout: Layout & { readonly commit: string | null },
+): string {
   const optional = rangesOf(contents, project, { isOptional: true })
   const subpaths = layout.exports.map(({ subpath, file, types }) => [
     subpath,
@@ -62,6 +66,7 @@ export function writeManifest(contents: PackageContents, project: Project, layou
     description: contents.description,
     keywords: contents.keywords,
     license: project.license,
+    ...(layout.commit === null ? {} : { gitHead: layout.commit }),
     type: 'module',
     engines: { node: `>=${NODE_VERSION_MIN}` },
     bin: { [contents.name]: layout.program },
@@ -69,7 +74,7 @@ export function writeManifest(contents: PackageContents, project: Project, layou
     exports: {
       ...Object.fromEntries(subpaths),
       ...Object.fromEntries(
-        [...Object.keys(contents.files), 'package.json'].map((path) => [`./${path}`, `./${path}`]),
+        [...filesOf(contents), 'package.json'].map((path) => [`./${path}`, `./${path}`]),
       ),
     },
     // The library's modules do nothing by being loaded: bundlers leave out what is not used.
@@ -77,7 +82,7 @@ export function writeManifest(contents: PackageContents, project: Project, layou
     files: [
       'bin',
       ...(layout.exports.length === 0 ? [] : ['lib', 'types']),
-      ...Object.keys(contents.files),
+      ...filesOf(contents),
       ...LICENCES,
     ],
     dependencies: rangesOf(contents, project, { isOptional: false }),

@@ -9,7 +9,7 @@ import { type AttestationPolicy, FUTURE_SKEW_MS_DEFAULT, PolicyError } from '../
 import { type AttestationVerifier, verifyAttestation } from '../nitro/verify-attestation.ts'
 import type { Receipt } from '../receipt.ts'
 import { configurationOf, type Release } from '../release/release.ts'
-import { nameRelease } from '../release/release-list.ts'
+import { nameRelease } from '../release/release-name.ts'
 import { digestBootConfiguration, parseBootConfiguration } from './boot-configuration.ts'
 import type { EvidenceBundle } from './bundle.ts'
 import type { BundleCheck } from './bundle-report.ts'

@@ -1,7 +1,7 @@
 import { sha384 } from '@noble/hashes/sha2.js'
 import { concatBytes, encodeUtf8, equalBytes } from '../bytes.ts'
 import type { Release } from '../release/release.ts'
-import { nameRelease } from '../release/release-list.ts'
+import { nameRelease } from '../release/release-name.ts'
 import {
   type AttestationError,
   type AttestationStage,

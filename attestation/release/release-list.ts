@@ -3,6 +3,7 @@ import { FormatError, ProofError } from '../errors.ts'
 import { isJsonObject, type Json, memberOf } from '../json/value.ts'
 import { ownMembers } from '../own-members.ts'
 import { parseRelease, type Release } from './release.ts'
+import { nameRelease } from './release-name.ts'
 import {
   millisecondsOf,
   parseSignatures,
@@ -232,19 +233,6 @@ export function matchRelease(
   if (good) return { kind: 'accepted', release: good.release }
   const bad = refused.find(isFound)
   return bad ? { kind: 'refused', ...bad } : { kind: 'unknown' }
-}
-
-/** By what a release is known: version and commit. */
-export type ReleaseName = Pick<Release, 'version' | 'git_commit'>
-
-/** The name of a release, without the rest. */
-export function releaseName({ version, git_commit }: Release): ReleaseName {
-  return { version, git_commit }
-}
-
-/** A release in a few words. */
-export function nameRelease({ version, git_commit }: ReleaseName): string {
-  return `release ${version} (commit ${git_commit})`
 }
 
 /** The measurements of a release as a policy takes them: 48 bytes each by PCR index. */

@@ -1,6 +1,6 @@
 import type { BundleFacts } from '../evidence/bundle-report.ts'
 import type { Judgement } from '../evidence/verdict.ts'
-import { nameRelease } from '../release/release-list.ts'
+import { nameRelease } from '../release/release-name.ts'
 import type { BundleJudgement } from './judge-bundle.ts'
 import type { EvidenceJudgement } from './judge-evidence.ts'
 import type { Signed, SubjectReport } from './judge-record.ts'

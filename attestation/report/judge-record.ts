@@ -11,7 +11,7 @@ import { type AttestationPolicy, FUTURE_SKEW_MS_DEFAULT } from '../nitro/policy.
 import { type AttestationVerifier, verifyAttestation } from '../nitro/verify-attestation.ts'
 import { OUTCOMES, type Receipt } from '../receipt.ts'
 import { configurationOf } from '../release/release.ts'
-import { nameRelease, type ReleaseName, releaseName } from '../release/release-list.ts'
+import { nameRelease, type ReleaseName, releaseName } from '../release/release-name.ts'
 import { type RecordReport, verifyRecord } from '../verify-record.ts'
 import { isoOf } from './printable.ts'
 import type { Subject } from './read-evidence.ts'

@@ -13,6 +13,7 @@ import {
 } from '../json/value.ts'
 import { parseSavedProof, SAVED_PROOF_FORMAT, type SavedProof } from '../saved-proof.ts'
 import { splitEvents } from '../verify-stream.ts'
+import { isHtml, readEvidencePage } from './evidence-page.ts'
 import { printable } from './printable.ts'
 
 /** What is wrong with what somebody gave, where it is more than its form. */
@@ -61,9 +62,10 @@ export type Evidence =
  * Gives what there is to check in attacker-controlled `input`: an evidence bundle (it has a
  * `format`), a call that the client saved, a stored record, a page of the history (each of its
  * records), an answer of the verified endpoint, or the event stream of one as it came; the last two
- * with the request's body. `idempotent`: whether the call of an event stream was sent with an
- * `Idempotency-Key`; a saved call says so itself. Throws EvidenceError for anything else, and for
- * the body beside a saved call, which has its own.
+ * with the request's body; or any of these but a stream in a page that was saved. `idempotent`:
+ * whether the call of an event stream was sent with an `Idempotency-Key`; a saved call says so
+ * itself. Throws EvidenceError for anything else, and for the body beside a saved call, which has
+ * its own.
  */
 export function readEvidence(
   input: Uint8Array,
@@ -74,12 +76,23 @@ export function readEvidence(
     const subject = readStream(input, readRequest(requestBody))
     return { kind: 'records', subjects: [{ ...subject, idempotent }] }
   }
-  const value = readJson(input, 'the input')
+  const value = readJson(isHtml(input) ? evidenceIn(input) : input, 'the input')
   if (!isJsonObject(value)) throw unfit('expected the input to be a JSON object')
   if (memberOf(value, 'format') === SAVED_PROOF_FORMAT && requestBody !== null) throw requestTwice()
   if (memberOf(value, 'format') === SAVED_PROOF_FORMAT) return readProof(value)
   if (memberOf(value, 'format') !== undefined) return { kind: 'bundle', bundle: value }
   return { kind: 'records', subjects: findSubjects(value, requestBody) }
+}
+
+/** The evidence in a page that was saved, which is trusted no more than any. */
+function evidenceIn(page: Uint8Array): Uint8Array {
+  const { evidence } = telling(
+    () => readEvidencePage(page),
+    ({ message }) => message,
+  )
+  if (evidence === null)
+    throw unfit('this is the page that checks evidence, and no evidence is in it')
+  return evidence
 }
 
 /**

@@ -1,6 +1,8 @@
 #!/usr/bin/env node
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import { createCommandLine, runCommandLine } from '../../src/cli/command-line.ts'
-import { CHECKER_COMMANDS } from '../../src/cli/commands/checker.ts'
+import { checkerCommands } from '../../src/cli/commands/checker.ts'
 import { registerCompletions } from '../../src/cli/commands/completions.ts'
 
 // The program of the package `affidavit`: the checkout's without what only an operator needs.
@@ -8,6 +10,13 @@ await runCommandLine(
   createCommandLine({
     name: 'affidavit',
     description: 'Check signed evidence of completions.',
-    commands: { ...CHECKER_COMMANDS, 'This program:': [registerCompletions] },
+    commands: { ...checkerCommands(openVerifier), 'This program:': [registerCompletions] },
   }),
 )
+
+/** The package brings the page, and names the commit that it was built of. */
+async function openVerifier() {
+  const read = (name: string) => readFile(join(import.meta.dirname, '..', name), 'utf8')
+  const { version, gitHead } = JSON.parse(await read('package.json'))
+  return { verifier: await read('verify.html'), maker: { version, commit: gitHead ?? null } }
+}

@@ -6,7 +6,7 @@ import type {
   RuleOutcome,
 } from '../../attestation/nitro/facts.ts'
 import type { AttestationPolicy } from '../../attestation/nitro/policy.ts'
-import { nameRelease, releaseName } from '../../attestation/release/release-list.ts'
+import { nameRelease, releaseName } from '../../attestation/release/release-name.ts'
 import {
   type DocumentJudgement,
   decodeDocumentFile,

@@ -11,6 +11,7 @@ export const EXAMPLES: Readonly<Record<string, Readonly<Record<string, string>>>
     'proofs/session-….jsonl --expect expect.json': 'every call of one run of the proxy',
     'evidence.json --expect expect.json --rpc URL': 'also that the chain has its block',
     'HASH --url https://gateway.example --expect expect.json': 'the evidence that a gateway has',
+    'evidence.html --expect expect.json': 'the evidence in a saved page',
   },
   expect: {
     '--release releases.json --release-key 3b6a27bc… --output expect.json':
@@ -24,11 +25,16 @@ export const EXAMPLES: Readonly<Record<string, Readonly<Record<string, string>>>
   evidence: {
     'HASH --url https://gateway.example --output evidence.json': 'without question and answer',
     'HASH --url https://gateway.example --key $KEY': 'with question and answer, if not encrypted',
+    'HASH --url https://gateway.example --html --output evidence.html': 'to open in a browser',
   },
   redact: { 'evidence.json --request --output redacted.json': 'leave out the question' },
   attestation: {
     'document.b64 --expect expect.json': 'a document that was just made',
     '- --historical --any-measurement < document.b64': 'an old one, with any code',
+  },
+  verifier: {
+    '': 'to compare with what a saved page names',
+    '--output verify.html': 'the page itself, to check files in a browser without a network',
   },
   proxy: {
     '--url https://gateway.example --expect expect.json --save proofs':

@@ -3,7 +3,7 @@ import { createCommandLine } from './command-line.ts'
 import { registerAccounts } from './commands/accounts.ts'
 import { registerAdminLog } from './commands/admin-log.ts'
 import { registerBudgets } from './commands/budgets.ts'
-import { CHECKER_COMMANDS } from './commands/checker.ts'
+import { checkerCommands } from './commands/checker.ts'
 import { registerCompletions } from './commands/completions.ts'
 import { registerContent } from './commands/content.ts'
 import { registerContract } from './commands/contract.ts'
@@ -17,14 +17,15 @@ import { registerUsage } from './commands/usage.ts'
 
 /**
  * Gives the whole command line. Every command is a file of commands/ that registers itself here, or
- * in CHECKER_COMMANDS when the installed program has it, too.
+ * in checkerCommands when the installed program has it, too.
  */
 export function createProgram(): Command {
   return createCommandLine({
     name: 'affidavit',
     description: 'Check signed evidence of completions, and operate the gateway that issues it.',
     commands: {
-      ...CHECKER_COMMANDS,
+      // Loaded where it is used: it bundles.
+      ...checkerCommands(async () => (await import('../web/verifier.ts')).openVerifier()),
       'Operate a gateway:': [
         registerKeys,
         registerAccounts,

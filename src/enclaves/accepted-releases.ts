@@ -7,11 +7,11 @@ import { RELEASE_FILE_BYTES_MAX } from '../../attestation/release/release.ts'
 import {
   checkNotRolledBack,
   matchRelease,
-  nameRelease,
   parseSignedReleaseList,
   type ReleaseEntry,
   type ReleaseList,
 } from '../../attestation/release/release-list.ts'
+import { nameRelease } from '../../attestation/release/release-name.ts'
 import { millisecondsOf, parseReleaseKey } from '../../attestation/release/release-signatures.ts'
 import { verifyReleaseList } from '../../attestation/release/verify-release.ts'
 import { asError } from '../api/errors.ts'

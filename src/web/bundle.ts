@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
-import type { BuildOptions, Plugin } from 'esbuild'
+import type { BuildOptions, build, Plugin } from 'esbuild'
 
 /** What browsers load: its name has a digest of its content, so that it never changes. */
 export type Asset = { readonly type: string; readonly text: string }
@@ -51,25 +51,50 @@ export async function bundlePages(): Promise<Bundle> {
       outputFiles.map(({ path, text }) => [basename(path), { type: typeOf(path), text }]),
     )
     const pages = new Map(PAGES.map((name) => [name, findAssets(metafile, startOf(name))]))
-    const saved = await build({
-      ...BROWSER_OPTIONS,
-      entryPoints: { verify: startOf('verify') },
-      format: 'iife',
-      outdir: OUT,
-    })
-    const textOf = (extension: string) =>
-      saved.outputFiles.find(({ path }) => path.endsWith(extension))?.text ?? ''
-    return { assets, pages, saved: { script: textOf('.js'), style: textOf('.css') } }
+    return { assets, pages, saved: (await buildSaved(build)).saved }
   } finally {
     await stop()
+  }
+}
+
+/** Bundles the page to be saved alone, and names its sources, from the repository's root. */
+export async function bundleSaved(): Promise<{
+  readonly saved: SavedAssets
+  readonly sources: readonly string[]
+}> {
+  const { build, stop } = await import('esbuild')
+  try {
+    return await buildSaved(build)
+  } finally {
+    await stop()
+  }
+}
+
+async function buildSaved(run: typeof build) {
+  const sources: string[] = []
+  const { outputFiles, metafile } = await run({
+    ...BROWSER_OPTIONS,
+    plugins: [workerTexts((more) => sources.push(...more))],
+    entryPoints: { verify: startOf('verify') },
+    format: 'iife',
+    outdir: OUT,
+  })
+  const textOf = (extension: string) =>
+    outputFiles.find(({ path }) => path.endsWith(extension))?.text ?? ''
+  return {
+    saved: { script: textOf('.js'), style: textOf('.css') },
+    sources: [...Object.keys(metafile.inputs), ...sources].filter((path) => !path.includes(':')),
   }
 }
 
 /** Where the sources are. */
 const ROOT = join(import.meta.dirname, '../..')
 
-/** What is imported with `?text` is the text of one script, for a worker. */
-const WORKER_TEXTS: Plugin = {
+/**
+ * What is imported with `?text` is the text of one script, for a worker; `note` is told its
+ * sources.
+ */
+const workerTexts = (note: (sources: readonly string[]) => void): Plugin => ({
   name: 'worker-texts',
   setup({ onResolve, onLoad, esbuild }) {
     onResolve({ filter: /\.ts\?text$/ }, ({ path, resolveDir }) => ({
@@ -77,18 +102,22 @@ const WORKER_TEXTS: Plugin = {
       namespace: 'worker-text',
     }))
     onLoad({ filter: /.*/, namespace: 'worker-text' }, async ({ path }) => {
-      const { outputFiles } = await esbuild.build({
+      const { outputFiles, metafile } = await esbuild.build({
         ...SCRIPT_OPTIONS,
         entryPoints: [path],
         format: 'iife',
       })
+      note(Object.keys(metafile.inputs))
       return { contents: outputFiles[0]?.text ?? '', loader: 'text' }
     })
   },
-}
+})
 
 const SCRIPT_OPTIONS = {
   absWorkingDir: ROOT,
+  // The bytes follow from the sources alone, wherever the packages are and whatever is above them.
+  preserveSymlinks: true,
+  tsconfigRaw: '{}',
   bundle: true,
   minify: true,
   platform: 'browser',
@@ -105,7 +134,7 @@ const SCRIPT_OPTIONS = {
 /** How scripts and styles of pages are made of their sources. */
 export const BROWSER_OPTIONS = {
   ...SCRIPT_OPTIONS,
-  plugins: [WORKER_TEXTS],
+  plugins: [workerTexts(() => undefined)],
 } satisfies BuildOptions
 
 /** Nothing is written there. */

@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto'
+import { writeVerifier } from '../../attestation/report/verifier-page.ts'
 import { ASSETS_PATH, ICON, type PageAssets, type SavedAssets } from './bundle.ts'
 
 /** What a page is served with. */
@@ -20,7 +21,7 @@ export function renderShell(
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">${isDevelopment ? '\n<meta name="affidavit-development" content="yes">' : ''}
 <title>${title} · Affidavit</title>
-<link rel="icon" href="data:image/svg+xml,${encodeURIComponent(ICON.trim())}">
+<link rel="icon" href="${ICON_URL}">
 ${styles.map((name) => `<link rel="stylesheet" href="${ASSETS_PATH}/${name}">`).join('\n')}
 ${imports.map((name) => `<link rel="modulepreload" href="${ASSETS_PATH}/${name}">`).join('\n')}
 <script type="module" src="${ASSETS_PATH}/${script}"></script>
@@ -93,12 +94,11 @@ export const VERIFY_ALLOWANCES = {
 } satisfies Allowances
 
 /**
- * The HTML of the page that checks evidence as one file, which needs nothing else: its policy
- * stands in it, and names its script and its style by their hashes. Throws for texts that would
- * end their element.
+ * The verifier: the page that checks evidence as one file, whose policy stands in it. Throws for
+ * texts that would end their element, or that a browser would read otherwise than they are hashed.
  */
-export function renderSavedPage({ script, style }: SavedAssets): string {
-  if (/<\/script|<!--/i.test(script) || /<\/style/i.test(style))
+export function renderVerifier({ script, style }: SavedAssets): string {
+  if (/<\/script|<!--|[\r\0]/i.test(script) || /<\/style|[\r\0]/i.test(style))
     throw new TypeError('expected a script and a style that stand in a page as they are')
   const hashOf = (text: string) => `'sha256-${createHash('sha256').update(text).digest('base64')}'`
   const policy = writePolicy({
@@ -112,26 +112,10 @@ export function renderSavedPage({ script, style }: SavedAssets): string {
     'form-action': ["'none'"],
     ...trustedTypesOf(VERIFY_ALLOWANCES.trustedTypes),
   })
-  return `<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="content-security-policy" content="${policy}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<meta name="referrer" content="no-referrer">
-<meta name="affidavit-copy" content="verify">
-<title>Verify · Affidavit, saved</title>
-<link rel="icon" href="data:image/svg+xml,${encodeURIComponent(ICON.trim())}">
-<style>${style}</style>
-</head>
-<body>
-<div id="page"><noscript><p>This page checks evidence in your browser, so it needs JavaScript.</p></noscript></div>
-<script>${script}</script>
-</body>
-</html>
-`
+  return writeVerifier({ policy, icon: ICON_URL, script, style })
 }
+
+const ICON_URL = `data:image/svg+xml,${encodeURIComponent(ICON.trim())}`
 
 /** Of whatever a browser shows or runs, beside what every answer has (src/api/track-calls.ts). */
 export const SAFE_HEADERS: PageHeaders = {

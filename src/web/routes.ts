@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { type Maker, makePage, writeMadeBy } from '../../attestation/report/evidence-page.ts'
 import type { ApiContext, RouteContext } from '../api/context.ts'
 import { ApiError } from '../api/errors.ts'
 import { defineRoute, type Route } from '../api/route.ts'
@@ -7,11 +8,12 @@ import {
   CHECKER_ALLOWANCES,
   type PageHeaders,
   pageHeaders,
-  renderSavedPage,
   renderShell,
+  renderVerifier,
   SAFE_HEADERS,
   VERIFY_ALLOWANCES,
 } from './page.ts'
+import { readMaker } from './verifier.ts'
 
 /** Every page: where it is, and what it is called. */
 const PAGE_PATHS: readonly (ShownPage & { readonly path: string })[] = [
@@ -38,6 +40,14 @@ type ShownPage = {
   /** Left out: 200. */
   readonly status?: number
 }
+/** What a saved page names of its maker, too. */
+const VERIFIER_SCHEMA = z.object({
+  version: z.string(),
+  commit: z.string().nullable().describe('Null: not known, or the sources differ from it'),
+  verifier_sha256: z
+    .string()
+    .describe('Of a saved page without its lines of data (docs/checking.md), hex'),
+})
 
 /** What browsers are shown. */
 export type Pages = {
@@ -54,9 +64,11 @@ export type Pages = {
  */
 export function createPages({
   bundle = bundlePages,
+  maker = readMaker,
   isDevelopment = false,
 }: {
   readonly bundle?: () => Promise<Bundle>
+  readonly maker?: () => Promise<Maker>
   /** Whether pages take this gateway's own expectations (src/local/development-routes.ts). */
   readonly isDevelopment?: boolean
 } = {}): Pages {
@@ -109,9 +121,17 @@ export function createPages({
             'cache-control': 'no-cache',
             ...SAFE_HEADERS,
           })
-          context.body = renderSavedPage((await open()).saved)
+          const verifier = renderVerifier((await open()).saved)
+          context.body = makePage(verifier, writeMadeBy(verifier, await maker()))
           return undefined
         },
+      }),
+      defineRoute({
+        ...given,
+        path: '/verify/digest',
+        summary: 'Version, commit and digest of the page that /verify/copy gives',
+        reply: { name: 'Verifier', schema: VERIFIER_SCHEMA },
+        handler: async () => writeMadeBy(renderVerifier((await open()).saved), await maker()),
       }),
       defineRoute({
         ...given,

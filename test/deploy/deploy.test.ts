@@ -130,7 +130,11 @@ describe('container images', () => {
     const bases = dockerfile.match(/^FROM .*$/gm) ?? []
     expect(bases).toHaveLength(2)
     for (const base of bases) expect(base).toMatch(/^FROM \$\{NODE_IMAGE\}( AS build)?$/)
-    expect(dockerfile.match(/^ARG .*$/gm)).toEqual(['ARG NODE_IMAGE', 'ARG NODE_IMAGE'])
+    expect(dockerfile.match(/^ARG .*$/gm)).toEqual([
+      'ARG NODE_IMAGE',
+      'ARG NODE_IMAGE',
+      'ARG COMMIT',
+    ])
     expect(read('deploy/gateway/compose.yaml')).toMatch(/image: \$\{POSTGRES_IMAGE:\?/)
   })
 

@@ -10,6 +10,7 @@ import { decodeTar } from '../../enclave/image/tar.ts'
 import { buildPackages, type PackageReport } from '../../packages/build-packages.ts'
 import { PACKAGES } from '../../packages/contents.ts'
 import { digestsOf } from '../../packages/provenance.ts'
+import { openVerifier } from '../../src/web/verifier.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
 const { version } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'))
@@ -18,6 +19,7 @@ const names = PACKAGES.map(({ name }) => name)
 const temporary = mkdtempSync(join(tmpdir(), 'affidavit-packages-'))
 const here = join(temporary, 'here')
 const there = join(temporary, 'there')
+const elsewhere = join(temporary, 'elsewhere')
 let report: PackageReport
 
 const tarball = (folder: string, name: string) =>
@@ -30,10 +32,12 @@ const textOf = (files: FileTree, path: string) => {
 const readJson = (name: string, kind: string) =>
   JSON.parse(readFileSync(join(here, `${name}-${version}.${kind}.json`), 'utf8'))
 
-/** The sources of this checkout in another folder, as a commit of their own. */
+/** The sources of this checkout in another folder: the same commit wherever that is. */
 function copySources(folder: string): void {
+  const date = '2026-01-01T00:00:00Z'
+  const env = { ...process.env, GIT_AUTHOR_DATE: date, GIT_COMMITTER_DATE: date }
   const git = (cwd: string, ...words: readonly string[]) =>
-    execFileSync('git', words, { cwd, encoding: 'utf8' })
+    execFileSync('git', words, { cwd, env, encoding: 'utf8' })
   const files = git(ROOT, 'ls-files', '-z', '--cached', '--others', '--exclude-standard')
   for (const file of files
     .split('\0')
@@ -54,19 +58,43 @@ beforeAll(async () => {
 afterAll(() => rmSync(temporary, { recursive: true, force: true }))
 
 describe('npm run package', () => {
-  it('npm run package gives the same bytes from the same sources in another folder', async () => {
-    const sources = join(temporary, 'deeper/checkout')
-    mkdirSync(sources, { recursive: true })
-    copySources(sources)
-    // In a process of its own, with that folder's modules, as another builder would.
-    const main = join(sources, 'packages/main.ts')
-    execFileSync(process.execPath, [main, '--output', there], { cwd: tmpdir(), stdio: 'pipe' })
+  it('npm run package gives the same bytes from the same commit in another folder', () => {
+    for (const [folder, output] of [
+      ['deeper/checkout', there],
+      ['other', elsewhere],
+    ] as const) {
+      const sources = join(temporary, folder)
+      mkdirSync(sources, { recursive: true })
+      copySources(sources)
+      // In a process of its own, with that folder's modules, as another builder would.
+      const main = join(sources, 'packages/main.ts')
+      execFileSync(process.execPath, [main, '--output', output], { cwd: tmpdir(), stdio: 'pipe' })
+    }
     for (const name of names)
-      expect(digestsOf(tarball(there, name))).toEqual(digestsOf(tarball(here, name)))
+      expect(digestsOf(tarball(there, name))).toEqual(digestsOf(tarball(elsewhere, name)))
     const statement = JSON.parse(
       readFileSync(join(there, `affidavit-${version}.provenance.json`), 'utf8'),
     )
-    expect(statement.predicate.buildDefinition.internalParameters.uncommitted).toEqual([])
+    const { internalParameters, resolvedDependencies } = statement.predicate.buildDefinition
+    expect(internalParameters.uncommitted).toEqual([])
+    const files = decodeTar(gunzipSync(tarball(there, 'affidavit')))
+    expect(JSON.parse(textOf(files, 'package.json')).gitHead).toBe(
+      resolvedDependencies[0].digest.gitCommit,
+    )
+    // The page does not depend on the commit: its digest is that of the page that is served.
+    expect(textOf(files, 'verify.html')).toBe(textOf(unpack('affidavit'), 'verify.html'))
+  })
+
+  it('the package brings the page that the gateway serves, with the licences of its parts', async () => {
+    const files = unpack('affidavit')
+    const { verifier } = await openVerifier()
+    expect(textOf(files, 'verify.html')).toBe(verifier)
+    const { components } = readJson('affidavit', 'cdx')
+    const parts = components.map((part: { name: string; version?: string }) => [
+      part.name,
+      part.version !== undefined,
+    ])
+    for (const name of ['preact', 'curves', 'hashes']) expect(parts).toContainEqual([name, true])
   })
 
   it('npm run package replaces the files of an earlier version and nothing else', async () => {
@@ -189,7 +217,7 @@ describe.each(names)('the package %s', (name) => {
 })
 
 const MAY_BE_IN =
-  /^package\/(package\.json|README\.md|LICENSE|NOTICE|expect\.schema\.json|THIRD-PARTY-LICENSES\.txt|(bin|lib)\/[\w-]+\.js(\.map)?|types\/(attestation|client)\/[\w/-]+\.d\.ts)$/
+  /^package\/(package\.json|README\.md|LICENSE|NOTICE|expect\.schema\.json|verify\.html|THIRD-PARTY-LICENSES\.txt|(bin|lib)\/[\w-]+\.js(\.map)?|types\/(attestation|client)\/[\w/-]+\.d\.ts)$/
 
 it('the sums in SHA256SUMS hold', () => {
   expect(

@@ -30,6 +30,7 @@ const contents = (more: Partial<PackageContents>): PackageContents => ({
   program: 'main.ts',
   readme: 'README.md',
   files: { 'form.json': 'some/form.json' },
+  bringsVerifier: true,
   dependencies: { beside: {} },
   ...more,
 })
@@ -92,6 +93,7 @@ describe('package.json', () => {
   it("package.json has the repository's ranges, given ranges, and optional dependencies as peers", () => {
     const dependencies = { other: { range: '~3.0.0' }, beside: {}, extra: { isOptional: true } }
     const layout = {
+      commit: 'ab'.repeat(20),
       program: 'bin/tool.js',
       exports: [{ subpath: '.', file: 'lib/index.js', types: 'types/index.d.ts' }],
     }
@@ -104,7 +106,9 @@ describe('package.json', () => {
       exports: {
         '.': { types: './types/index.d.ts', default: './lib/index.js' },
         './form.json': './form.json',
+        './verify.html': './verify.html',
       },
+      gitHead: layout.commit,
       dependencies: { beside: '^1.0.0', other: '~3.0.0' },
       peerDependencies: { extra: '^2.0.0' },
       peerDependenciesMeta: { extra: { optional: true } },

@@ -16,8 +16,10 @@ import { delimiter, join } from 'node:path'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { decodeBase64 } from '../../attestation/bytes.ts'
 import { decodeAttestationPayload } from '../../attestation/nitro/document.ts'
+import { putEvidence } from '../../attestation/report/evidence-page.ts'
 import { buildPackages } from '../../packages/build-packages.ts'
 import { NODE_VERSION_MIN } from '../../packages/contents.ts'
+import { digestsOf } from '../../packages/provenance.ts'
 import { findMachineNode, type Place, runIn } from '../support/machine-node.ts'
 import { needNo } from '../support/needs.ts'
 import { startOtlpCollector } from '../support/otlp-collector.ts'
@@ -156,7 +158,7 @@ describe('affidavit, installed in an empty folder', () => {
     const commands = [...stdout.matchAll(/^ {2}(\w+) .* {2}/gm)].map(([, name]) => name)
     expect(commands).toEqual([
       ...['verify', 'expect', 'complete', 'audit', 'evidence', 'redact', 'attestation'],
-      ...['proxy', 'measure', 'release', 'completions', 'help'],
+      ...['verifier', 'proxy', 'measure', 'release', 'completions', 'help'],
     ])
     expect((await affidavit('keys', 'list')).code).toBe(2)
   })
@@ -202,6 +204,24 @@ describe('affidavit, installed in an empty folder', () => {
       expect([words, await affidavit(...words)]).toEqual([words, await runCli(words)])
   })
 
+  it('the installed affidavit saves the page that it brings, and checks a page with evidence', async () => {
+    const file = join(checker.folder, 'page.html')
+    const named = await affidavit('verifier', '--json', '--output', file)
+    expect([named.code, named.stderr]).toEqual([0, ''])
+    const own = JSON.parse((await runCli(['verifier', '--json'])).stdout)
+    const { gitHead } = JSON.parse(
+      readFileSync(join(checker.folder, 'node_modules/affidavit/package.json'), 'utf8'),
+    )
+    expect(JSON.parse(named.stdout)).toEqual({ ...own, commit: gitHead ?? null })
+    const verifier = readFileSync(join(checker.folder, 'node_modules/affidavit/verify.html'))
+    expect(digestsOf(verifier).sha256).toBe(own.verifier_sha256)
+    const bundle = JSON.parse(readFileSync(join(VECTORS, 'bundle.json'), 'utf8'))
+    writeFileSync(file, putEvidence(readFileSync(file, 'utf8'), bundle))
+    const run = await affidavit('verify', file, ...expected(checker.folder))
+    expect(run.code).toBe(0)
+    expect(run.stderr).toContain(`The SHA-256 of its verifier is ${own.verifier_sha256}`)
+  })
+
   it('the installed affidavit makes a release key that only its owner may read', async () => {
     const key = join(checker.folder, 'release.key')
     const made = await affidavit('release', 'key', key)
@@ -235,7 +255,7 @@ describe('affidavit, installed in an empty folder', () => {
     expect(run).toEqual({
       code: 0,
       stdout:
-        'verify expect complete audit evidence redact attestation proxy measure release completions help --version --help\nrevoke renew\n',
+        'verify expect complete audit evidence redact attestation verifier proxy measure release completions help --version --help\nrevoke renew\n',
       stderr: '',
     })
   })

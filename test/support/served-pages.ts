@@ -2,7 +2,7 @@ import { once } from 'node:events'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { bundlePages } from '../../src/web/bundle.ts'
-import { pageHeaders, renderSavedPage, renderShell, VERIFY_ALLOWANCES } from '../../src/web/page.ts'
+import { pageHeaders, renderShell, renderVerifier, VERIFY_ALLOWANCES } from '../../src/web/page.ts'
 
 /** The page `/verify` as a gateway serves it, without a gateway. */
 export type ServedPages = {
@@ -28,7 +28,7 @@ export async function serveVerifyPage(): Promise<ServedPages> {
   await once(server, 'listening')
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
-    saved: renderSavedPage(saved),
+    saved: renderVerifier(saved),
     close: async () => {
       server.closeAllConnections()
       server.close()

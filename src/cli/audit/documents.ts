@@ -25,7 +25,7 @@ import {
 } from '../../../attestation/nitro/document.ts'
 import { FUTURE_SKEW_MS_DEFAULT } from '../../../attestation/nitro/policy.ts'
 import type { Release } from '../../../attestation/release/release.ts'
-import { nameRelease } from '../../../attestation/release/release-list.ts'
+import { nameRelease } from '../../../attestation/release/release-name.ts'
 import { isoOf } from '../../../attestation/report/printable.ts'
 import { recoverPoint } from '../../../enclave/protocol/recover-point.ts'
 import { LruMap } from '../../runtime/lru-map.ts'

@@ -1,4 +1,5 @@
 import type { CommandGroups } from '../command-line.ts'
+import type { OpenVerifier } from '../evidence/evidence-page.ts'
 import { registerAttestation } from './attestation.ts'
 import { registerAudit } from './audit.ts'
 import { registerComplete } from './complete.ts'
@@ -8,22 +9,27 @@ import { registerMeasure } from './measure.ts'
 import { registerProxy } from './proxy.ts'
 import { registerRedact } from './redact.ts'
 import { registerRelease } from './release.ts'
+import { registerVerifier } from './verifier.ts'
 import { registerVerify } from './verify.ts'
 
 /**
  * The commands for checkers of evidence, for callers, and for those who sign releases. They are all
  * that the package `affidavit` installs, so they bring no database, no server and no chain client.
+ * `openVerifier`: how this program opens the page that it saves.
  */
-export const CHECKER_COMMANDS: CommandGroups = {
-  'Check evidence:': [
-    registerVerify,
-    registerExpect,
-    registerComplete,
-    registerAudit,
-    registerEvidence,
-    registerRedact,
-    registerAttestation,
-  ],
-  'Call a gateway:': [registerProxy],
-  'Sign releases:': [registerMeasure, registerRelease],
+export function checkerCommands(openVerifier: OpenVerifier): CommandGroups {
+  return {
+    'Check evidence:': [
+      registerVerify,
+      registerExpect,
+      registerComplete,
+      registerAudit,
+      (program) => registerEvidence(program, openVerifier),
+      registerRedact,
+      registerAttestation,
+      (program) => registerVerifier(program, openVerifier),
+    ],
+    'Call a gateway:': [registerProxy],
+    'Sign releases:': [registerMeasure, registerRelease],
+  }
 }

@@ -1,12 +1,13 @@
 import { type Command, InvalidArgumentError } from 'commander'
+import type { OpenVerifier } from '../evidence/evidence-page.ts'
 import type { EvidenceOptions } from '../evidence/read-evidence.ts'
 import { addGatewayOptions, hashOf, isHash } from '../options.ts'
 
 /**
  * Adds `evidence HASH`, which fetches the evidence bundle of one completion, exactly as the gateway
- * gives it.
+ * gives it, or in a page that checks it.
  */
-export function registerEvidence(program: Command): void {
+export function registerEvidence(program: Command, openVerifier: OpenVerifier): void {
   const command = program
     .command('evidence')
     .summary('fetch the evidence bundle of a completion')
@@ -14,6 +15,7 @@ export function registerEvidence(program: Command): void {
       'Fetch the evidence bundle of a completion: one file that can be checked for years, without the gateway. Fetch it again when its transaction is in a block.',
     )
     .argument('<hash>', "the completion's hash, 64 hex digits", parseHash)
+    .option('--html', 'as one HTML file, which shows the report and checks itself in a browser')
     .option('--output <file>', 'write it there instead of on standard output')
   addGatewayOptions(command)
     .addHelpText(
@@ -22,7 +24,7 @@ export function registerEvidence(program: Command): void {
     )
     .action(async (hash: string, options: EvidenceOptions) => {
       const { fetchEvidence } = await import('../evidence/read-evidence.ts')
-      await fetchEvidence(hash, options)
+      await fetchEvidence(hash, options, openVerifier)
     })
 }
 

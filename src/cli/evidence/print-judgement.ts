@@ -1,7 +1,7 @@
 import { styleText } from 'node:util'
 import { encodeHex } from '../../../attestation/bytes.ts'
 import type { BundleFacts, BundleReport } from '../../../attestation/evidence/bundle-report.ts'
-import { nameRelease, releaseName } from '../../../attestation/release/release-list.ts'
+import { nameRelease, releaseName } from '../../../attestation/release/release-name.ts'
 import { type Conclusion, conclude, saySentence } from '../../../attestation/report/conclude.ts'
 import type { BundleJudgement } from '../../../attestation/report/judge-bundle.ts'
 import type { EvidenceJudgement } from '../../../attestation/report/judge-evidence.ts'

@@ -7,6 +7,7 @@ import { beginSentence } from '../../../attestation/report/say-absence.ts'
 import { CliError, EXIT_CODES, telling } from '../faults.ts'
 import { readSource, writeOutput } from '../files.ts'
 import type { GatewayOptions } from '../options.ts'
+import { type OpenVerifier, writePage } from './evidence-page.ts'
 
 /**
  * What `run` gives. What cannot be checked as it was given is thrown as a CliError that names the
@@ -51,13 +52,20 @@ export function sayPublic({ keyHint }: { readonly keyHint?: string | null }): st
 }
 
 /** What the options say, as commander gives it. */
-export type EvidenceOptions = GatewayOptions & { readonly output?: string }
+export type EvidenceOptions = GatewayOptions & {
+  readonly html?: boolean
+  readonly output?: string
+}
 
 /**
- * Writes the evidence bundle of a completion, exactly as the gateway gives it. Throws CliError for
- * any other answer.
+ * Writes the evidence bundle of a completion, exactly as the gateway gives it, or in a page. Throws
+ * CliError for any other answer.
  */
-export async function fetchEvidence(hash: string, options: EvidenceOptions): Promise<void> {
+export async function fetchEvidence(
+  hash: string,
+  options: EvidenceOptions,
+  openVerifier: OpenVerifier,
+): Promise<void> {
   // Loaded where it is used: checks of files need none of it.
   const { evidenceSource } = await import('../gateway-access.ts')
   const { url, key } = evidenceSource(hash, options)
@@ -66,7 +74,9 @@ export async function fetchEvidence(hash: string, options: EvidenceOptions): Pro
   const bundle = readBundle(bytes, 'the answer')
   if (bundle.record.hash !== hash)
     throw new CliError('expected the evidence of this hash, got the evidence of another hash')
-  const text = new TextDecoder().decode(bytes)
+  const text = options.html
+    ? await writePage(openVerifier, parseExactJson(bytes))
+    : new TextDecoder().decode(bytes)
   await writeOutput(text.endsWith('\n') ? text : `${text}\n`, options.output)
   if (bundle.block === null) process.stderr.write(`${beginSentence(sayNoBlock(bundle))}.\n`)
 }

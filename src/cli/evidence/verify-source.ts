@@ -1,5 +1,6 @@
 import type { EvidenceBundle } from '../../../attestation/evidence/bundle.ts'
 import type { ChainFacts } from '../../../attestation/evidence/policy.ts'
+import { isHtml } from '../../../attestation/report/evidence-page.ts'
 import { type ExpectedEvidence, judgeEvidence } from '../../../attestation/report/judge-evidence.ts'
 import { printable } from '../../../attestation/report/printable.ts'
 import {
@@ -14,6 +15,7 @@ import { readExpectedEvidence, readRevocationLists } from '../expected-evidence.
 import { CliError, EXIT_CODES } from '../faults.ts'
 import { isUrl, readSource, type SourceOptions } from '../files.ts'
 import { type BundleOptions, type GatewayOptions, hashOf, isHash } from '../options.ts'
+import { sayPage } from './evidence-page.ts'
 import { type KeptOptions, openKeptFiles } from './kept-exchange.ts'
 import { printJson, printText } from './print-judgement.ts'
 import { readBundle, sayEvidenceFault, sayPublic, tellingEvidence } from './read-evidence.ts'
@@ -90,6 +92,7 @@ export async function verifySource(source: string, options: VerifyOptions): Prom
     return outcome
   }
   const evidence = tellingEvidence(() => readEvidence(bytes, kept.requestBody, options.idempotent))
+  if (isHtml(bytes)) process.stderr.write(sayPage(bytes))
   const isOfOne = evidence.kind === 'bundle' || evidence.subjects.length === 1
   const verifier = openVerifier({ isOfOne })
   const { judged, warning } = await judge(evidence, { expected, kept, verifier, rpc: options.rpc })

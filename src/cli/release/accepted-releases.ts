@@ -1,6 +1,7 @@
 import { ProofError } from '../../../attestation/errors.ts'
 import { ownMembers } from '../../../attestation/own-members.ts'
-import { nameRelease, type ReleaseEntry } from '../../../attestation/release/release-list.ts'
+import type { ReleaseEntry } from '../../../attestation/release/release-list.ts'
+import { nameRelease } from '../../../attestation/release/release-name.ts'
 import type { ReleaseTrust } from '../../../attestation/release/release-signatures.ts'
 import {
   type ReleaseFile,

@@ -13,13 +13,13 @@ import {
   type SignedRelease,
 } from '../../../attestation/release/release.ts'
 import {
-  nameRelease,
   parseReleaseList,
   parseSignedReleaseList,
   RELEASES_FORMAT,
   type ReleaseList,
   type SignedReleaseList,
 } from '../../../attestation/release/release-list.ts'
+import { nameRelease } from '../../../attestation/release/release-name.ts'
 import {
   parseReleaseKey,
   RELEASE_KEY_BYTES,

@@ -2,11 +2,11 @@ import { access } from 'node:fs/promises'
 import { FormatError, ProofError } from '../../../attestation/errors.ts'
 import {
   entryOf,
-  nameRelease,
   parseReleaseList,
   type ReleaseEntry,
   type ReleaseList,
 } from '../../../attestation/release/release-list.ts'
+import { nameRelease } from '../../../attestation/release/release-name.ts'
 import {
   formatTime,
   millisecondsOf,

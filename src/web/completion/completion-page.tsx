@@ -16,7 +16,9 @@ import { useLoaded } from '../kit/use-loaded.ts'
 import { CopyButton, Count, Time } from '../kit/values.tsx'
 import { EvidenceReport } from '../verify/evidence-report.tsx'
 import { ExpectedDemand } from '../verify/expected-demand.tsx'
-import { createChecker } from '../verify/start-worker.ts'
+import { PrintNote } from '../verify/print-note.tsx'
+import { SaveEvidence } from '../verify/save-evidence.tsx'
+import { createChecker, fillInWorker } from '../verify/start-worker.ts'
 import { Refused } from '../verify/verdict.tsx'
 import { ContentForms } from './content-forms.tsx'
 import { type CompletionJudgement, isWaiting, judgeCompletion } from './judge-completion.ts'
@@ -72,6 +74,7 @@ function Completion({ hash }: { readonly hash: string }) {
   )
   const given = whole ?? fetched.value
   const text = given === null ? '' : canonicalizeJson(given)
+  const source = useMemo(() => new Blob([text], { type: 'application/json' }), [text])
   const asked = [text, expectations, kept] as const
   const judged = useLoaded(async () => {
     if (given === null) return null
@@ -103,12 +106,13 @@ function Completion({ hash }: { readonly hash: string }) {
               </p>
             )}
           </div>
+          <PrintNote />
           <Judgement hash={hash} judgement={judged.value.judgement} />
         </>
       )}
       {given !== null && judged.value !== null && (
         <>
-          <ExpectedDemand />
+          <ExpectedDemand readFile={fillInWorker} />
           <p class="row">
             <button
               type="button"
@@ -121,6 +125,7 @@ function Completion({ hash }: { readonly hash: string }) {
               choice.
             </span>
           </p>
+          {judged.value.judgement.kind === 'judged' && <SaveEvidence source={source} />}
         </>
       )}
       {(given !== null || isForbidden(fetched.fault)) && (

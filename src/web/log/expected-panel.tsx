@@ -5,6 +5,7 @@ import { useExpectations } from '../kit/tab-expectations.ts'
 import { useLoaded } from '../kit/use-loaded.ts'
 import { ExpectationFault } from '../verify/expectation-fault.ts'
 import { ExpectedDemand } from '../verify/expected-demand.tsx'
+import { fillHere } from '../verify/fill-here.ts'
 import type { FormExpectations } from '../verify/job.ts'
 import { readExpectations } from '../verify/read-expectations.ts'
 
@@ -43,7 +44,7 @@ export function ExpectedPanel({ expected: { fault } }: { readonly expected: Expe
           {fault instanceof ExpectationFault ? fault.advice : undefined}
         </FaultNotice>
       )}
-      <ExpectedDemand />
+      <ExpectedDemand readFile={fillHere} />
     </>
   )
 }

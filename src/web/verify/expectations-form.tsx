@@ -1,17 +1,18 @@
 import { useId, useState } from 'preact/hooks'
 import { FaultNotice } from '../kit/notices.tsx'
-import { bytesOf } from './bytes-of.ts'
 import { ExpectationFault } from './expectation-fault.ts'
-import { EXPECTED_FILE_BYTES_MAX, fillExpectations, readExpectedFile } from './expected-files.ts'
 import { FilesField, TextField, Tick } from './fields.tsx'
 import type { FormExpectations } from './job.ts'
 
 /** What the reader expects, to be given before or after the evidence. */
 export function ExpectationsForm({
   given,
+  readFile,
   onChange: set,
 }: {
   readonly given: FormExpectations
+  /** Reads a file that fills fields: in a worker, where the page holds no cryptography. */
+  readonly readFile: (file: File) => Promise<Partial<FormExpectations>>
   /** Is told what changed: two changes may come before the page is drawn again. */
   readonly onChange: (part: Partial<FormExpectations>) => void
 }) {
@@ -22,7 +23,7 @@ export function ExpectationsForm({
         the right code made it. Get your expectations from a source that you trust, never from the
         sender of the evidence.
       </p>
-      <FillFromFile onFill={set} />
+      <FillFromFile readFile={readFile} onFill={set} />
       <fieldset>
         <legend>Code</legend>
         <FilesField
@@ -129,7 +130,13 @@ export function ExpectationsForm({
 }
 
 /** Fills fields from a file, so that the reader sees what it says. */
-function FillFromFile({ onFill }: { readonly onFill: (part: Partial<FormExpectations>) => void }) {
+function FillFromFile({
+  readFile,
+  onFill,
+}: {
+  readonly readFile: (file: File) => Promise<Partial<FormExpectations>>
+  readonly onFill: (part: Partial<FormExpectations>) => void
+}) {
   const [files, setFiles] = useState<readonly File[]>([])
   const [fault, setFault] = useState<unknown>(null)
   const take = async (given: readonly File[]) => {
@@ -138,8 +145,7 @@ function FillFromFile({ onFill }: { readonly onFill: (part: Partial<FormExpectat
     const [file] = given
     if (file === undefined) return
     try {
-      const bytes = await bytesOf(file, EXPECTED_FILE_BYTES_MAX, 'The file')
-      onFill(fillExpectations(readExpectedFile('The file', bytes)))
+      onFill(await readFile(file))
     } catch (thrown) {
       setFault(thrown)
     }

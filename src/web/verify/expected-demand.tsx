@@ -1,9 +1,15 @@
 import { useEffect, useState } from 'preact/hooks'
 import { giveExpectations, useExpectations } from '../kit/tab-expectations.ts'
 import { ExpectationsForm } from './expectations-form.tsx'
+import type { Filled } from './job.ts'
 
 /** Where the reader says what to expect, on a page that checks again at a button alone. */
-export function ExpectedDemand() {
+export function ExpectedDemand({
+  readFile,
+}: {
+  /** Gives what a file puts into the fields. */
+  readonly readFile: (file: File) => Promise<Filled>
+}) {
   const { own } = useExpectations()
   const [given, setGiven] = useState(own)
   useEffect(() => setGiven(own), [own])
@@ -12,6 +18,7 @@ export function ExpectedDemand() {
       <summary>What you expect: code, configuration, roots</summary>
       <ExpectationsForm
         given={given}
+        readFile={readFile}
         onChange={(part) => setGiven((before) => ({ ...before, ...part }))}
       />
       <p>

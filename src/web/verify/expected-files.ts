@@ -11,7 +11,7 @@ import {
 import { AffidavitError } from '../../../client/errors.ts'
 import { REGISTER_NAME, readExpectations } from '../../../client/expectations.ts'
 import { ExpectationFault } from './expectation-fault.ts'
-import type { FormExpectations } from './job.ts'
+import type { Filled, FormExpectations } from './job.ts'
 import { FINGERPRINT } from './read-expectations.ts'
 
 /** One file of the reader's, as far as its form tells what it is. */
@@ -84,19 +84,6 @@ export function addExpectedFile(
     }
   }
 }
-
-/** The fields that a file fills. */
-type Filled = Pick<
-  FormExpectations,
-  | 'releases'
-  | 'releaseKeys'
-  | 'releaseSigners'
-  | 'measurements'
-  | 'configurations'
-  | 'configurationFiles'
-  | 'roots'
-  | 'rootText'
->
 
 /**
  * Gives what a file of expectations, or of measurements, puts into the fields of a form, where the

@@ -65,6 +65,18 @@ export const NO_EXPECTATIONS: FormExpectations = {
   at: '',
   maxAge: '',
 }
+/** The fields that a file fills. */
+export type Filled = Pick<
+  FormExpectations,
+  | 'releases'
+  | 'releaseKeys'
+  | 'releaseSigners'
+  | 'measurements'
+  | 'configurations'
+  | 'configurationFiles'
+  | 'roots'
+  | 'rootText'
+>
 
 /** What a source is taken for; `auto`: whatever it begins like. */
 export type SourceKind = 'auto' | 'evidence' | 'document' | 'release' | 'image'
@@ -128,8 +140,12 @@ export type ImageFound =
   | { readonly valid: true; readonly report: EifReport; readonly matches: boolean | null }
   | { readonly valid: false; readonly code: string; readonly message: string }
 
-/** What the page sends its worker, and what comes back. */
-export type Asked = { readonly id: number; readonly job: Job }
+/** What the page sends its worker: a job, or a file that fills fields of expectations. */
+export type Asked = { readonly id: number; readonly job: Job } | { readonly fill: Blob }
+/** What comes back. */
 export type Told =
   | { readonly id: number; readonly done: number }
   | { readonly id: number; readonly outcome: Outcome }
+export type ToldFilled =
+  | { readonly filled: Filled }
+  | { readonly message: string; readonly advice: string }

@@ -8,7 +8,8 @@ import {
   parseRoots,
 } from '../../../attestation/nitro/policy.ts'
 import { RELEASE_FILE_BYTES_MAX } from '../../../attestation/release/release.ts'
-import { nameRelease, type ReleaseEntry } from '../../../attestation/release/release-list.ts'
+import type { ReleaseEntry } from '../../../attestation/release/release-list.ts'
+import { nameRelease } from '../../../attestation/release/release-name.ts'
 import {
   parseReleaseKey,
   type ReleaseTrust,

@@ -1,4 +1,4 @@
-import type { ReleaseName as NamedRelease } from '../../../attestation/release/release-list.ts'
+import type { ReleaseName as NamedRelease } from '../../../attestation/release/release-name.ts'
 import { OutsideText } from '../kit/outside-text.tsx'
 import { Hex } from '../kit/values.tsx'
 

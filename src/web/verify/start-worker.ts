@@ -1,4 +1,5 @@
-import type { Asked, Job, Outcome, Told } from './job.ts'
+import { ExpectationFault } from './expectation-fault.ts'
+import type { Asked, Filled, Job, Outcome, Told, ToldFilled } from './job.ts'
 
 /** Runs jobs beside the page, one at a time. */
 export type Checker = {
@@ -53,13 +54,37 @@ export function createChecker(): Checker {
           resolve(data.outcome)
         }
         worker.onerror = ({ message }) => {
-          give(new Error(message || 'the worker that checks did not start'))
+          give(startFault(message))
         }
         const asked: Asked = { id, job }
         worker.postMessage(asked)
       })
     },
   }
+}
+
+/**
+ * Gives what a file puts into the fields of a form, read by a worker of its own: a check that runs
+ * goes on. Rejects with ExpectationFault for a file that fills none.
+ */
+export async function fillInWorker(file: Blob): Promise<Filled> {
+  const worker = await startWorker()
+  try {
+    const told = await new Promise<ToldFilled>((resolve, reject) => {
+      worker.onmessage = ({ data }: MessageEvent<ToldFilled>) => resolve(data)
+      worker.onerror = ({ message }) => reject(startFault(message))
+      const asked: Asked = { fill: file }
+      worker.postMessage(asked)
+    })
+    if ('filled' in told) return told.filled
+    throw new ExpectationFault(told.message, told.advice)
+  } finally {
+    worker.terminate()
+  }
+}
+
+function startFault(message: string): Error {
+  return new Error(message || 'the worker that checks did not start')
 }
 
 function aborted(): DOMException {

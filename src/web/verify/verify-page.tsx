@@ -12,8 +12,12 @@ import { FilesField, TextField, Tick } from './fields.tsx'
 import type { Job, Outcome, SourceKind } from './job.ts'
 import { type Linked, readFragment, takeLinked, writeFragment } from './link.ts'
 import { DocumentReport, ImageReport, ReleaseReport } from './other-reports.tsx'
+import { PrintNote } from './print-note.tsx'
+import { SaveEvidence } from './save-evidence.tsx'
+import { OWN_EVIDENCE } from './saved-file.ts'
 import { SourceInput } from './source-input.tsx'
-import { type Checker, createChecker } from './start-worker.ts'
+import { type Checker, createChecker, fillInWorker } from './start-worker.ts'
+import { ThisFile } from './this-file.tsx'
 import { RESULT_ID, Refused } from './verdict.tsx'
 
 /** Where a check is. */
@@ -78,6 +82,9 @@ export function VerifyPage() {
   }
   useDroppedFiles(choose)
   const isRunning = progress.kind === 'running'
+  useEffect(() => {
+    if (OWN_EVIDENCE !== null) choose(OWN_EVIDENCE)
+  }, [])
 
   return (
     <>
@@ -87,6 +94,10 @@ export function VerifyPage() {
         isOutdated={isDone && isOther(progress.given, asGiven(source, progress.given.isChainAsked))}
         explorer={explorerOf(chain.explorer)}
       />
+      {isDone &&
+        progress.outcome.kind === 'evidence' &&
+        source !== null &&
+        progress.given.values[0] === source && <SaveEvidence source={source} />}
       {linked !== null && (
         <LinkedNotice
           linked={linked}
@@ -145,7 +156,7 @@ export function VerifyPage() {
           onToggle={({ currentTarget }) => setIsExpecting(currentTarget.open)}
         >
           <summary>What you expect: code, configuration, roots</summary>
-          <ExpectationsForm given={own} onChange={giveExpectations} />
+          <ExpectationsForm given={own} readFile={fillInWorker} onChange={giveExpectations} />
           {!IS_COPY && writeFragment(own) !== '' && (
             <p>
               <CopyButton
@@ -193,7 +204,7 @@ export function VerifyPage() {
           )}
         </div>
       </details>
-      <SavePage />
+      {IS_COPY ? <ThisFile /> : <SavePage />}
     </>
   )
 }
@@ -267,6 +278,7 @@ function Result({
           </p>
         )}
       </div>
+      <PrintNote />
       <OutcomeView outcome={progress.outcome} explorer={explorer} />
     </section>
   )
@@ -410,13 +422,6 @@ function explorerOf(text: string): string {
 }
 
 function SavePage() {
-  if (IS_COPY)
-    return (
-      <p class="faint">
-        This is a saved copy of the page, in one file. It works without a network. It connects only
-        to a chain endpoint that you name.
-      </p>
-    )
   return (
     <section>
       <h2>Without this gateway</h2>

@@ -1,4 +1,6 @@
-import type { Asked, Told } from './job.ts'
+import { ExpectationFault } from './expectation-fault.ts'
+import { fillHere } from './fill-here.ts'
+import type { Asked, Told, ToldFilled } from './job.ts'
 import { runJob } from './run-job.ts'
 
 /*
@@ -9,12 +11,26 @@ import { runJob } from './run-job.ts'
 /** What of a worker's scope is used: the types of pages do not have it. */
 type Scope = {
   onmessage: ((event: MessageEvent<Asked>) => void) | null
-  postMessage(message: Told): void
+  postMessage(message: Told | ToldFilled): void
 }
 
 const scope = globalThis as unknown as Scope
 
-scope.onmessage = async ({ data: { id, job } }) => {
+scope.onmessage = async ({ data }) => {
+  if ('fill' in data) {
+    scope.postMessage(await fill(data.fill))
+    return
+  }
+  const { id, job } = data
   const outcome = await runJob(job, (done) => scope.postMessage({ id, done }))
   scope.postMessage({ id, outcome })
+}
+
+async function fill(file: Blob): Promise<ToldFilled> {
+  try {
+    return { filled: await fillHere(file) }
+  } catch (fault) {
+    if (!(fault instanceof ExpectationFault)) throw fault
+    return { message: fault.message, advice: fault.advice }
+  }
 }

@@ -148,7 +148,16 @@ const OTHERS: Readonly<Record<string, string>> = {
   ),
   ...Object.fromEntries(
     [
-      ...['redact', 'measure', 'content key', 'completions', 'help', 'release key', 'release sign'],
+      ...[
+        'redact',
+        'verifier',
+        'measure',
+        'content key',
+        'completions',
+        'help',
+        'release key',
+        'release sign',
+      ],
       ...['release show', 'release list add', 'release list end', 'release list revoke'],
       ...['release list sign', 'release list renew'],
     ].map((name) => [name, 'works on files alone; a gateway notes the list that it reads']),

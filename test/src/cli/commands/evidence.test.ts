@@ -1,10 +1,14 @@
-import { mkdtemp, readdir, readFile, rm, stat } from 'node:fs/promises'
+import { execFileSync } from 'node:child_process'
+import { mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { makePage, putEvidence, writeMadeBy } from '../../../../attestation/report/evidence-page.ts'
+import { openVerifier } from '../../../../src/web/verifier.ts'
 import { buildEvidence } from '../../../attestation/evidence/build-evidence.ts'
+import { runCli } from '../../../support/run-cli.ts'
 import { runCommand } from '../../../support/run-command.ts'
 
 const { bundle } = buildEvidence()
@@ -99,5 +103,92 @@ describe('affidavit evidence', () => {
 
   it.each([['ab'], ['zz'.repeat(32)], ['']])('evidence refuses the hash %j', async (text) => {
     expect((await runCommand('evidence', text, '--url', url)).code).toBe(2)
+  })
+
+  it('evidence --html writes a page that verify takes, from a file and from standard input', async () => {
+    answer = JSON.stringify(bundle, null, 1)
+    const file = join(folder, 'evidence.html')
+    const words = ['evidence', hash, '--url', url, '--html'] as const
+    const run = await runCommand(...words, '--output', file)
+    expect([run.code, run.stdout]).toEqual([0, ''])
+    expect((await stat(file)).mode & 0o777).toBe(0o600)
+    const page = await readFile(file, 'utf8')
+    expect((await runCommand(...words)).stdout).toBe(page)
+    expect(page.startsWith('<!doctype html>')).toBe(true)
+
+    const json = join(folder, 'evidence.json')
+    await writeFile(json, answer)
+    const ofPage = await runCommand('verify', file, '--json')
+    const ofJson = await runCommand('verify', json, '--json')
+    expect(ofPage.stdout).toBe(ofJson.stdout)
+    expect(ofPage.code).toBe(ofJson.code)
+    const named = JSON.parse((await runCommand('verifier', '--json')).stdout)
+    expect(ofPage.stderr).toContain(`The SHA-256 of its verifier is ${named.verifier_sha256}`)
+    const piped = await runCli(['verify', '-', '--json'], { input: page })
+    expect([piped.code, piped.stdout]).toEqual([ofJson.code, ofJson.stdout])
+  })
+
+  it('evidence --html gives the page that the gateway gives, and the evidence in one line', async () => {
+    answer = JSON.stringify(bundle)
+    const { stdout } = await runCommand('evidence', hash, '--url', url, '--html')
+    const file = join(folder, 'verify.html')
+    await runCommand('verifier', '--output', file)
+    const empty = await readFile(file, 'utf8')
+    const lines = stdout.split('\n').filter((line) => !line.includes(' id="evidence">'))
+    expect(lines.join('\n') === empty).toBe(true)
+    const { verifier, maker } = await openVerifier()
+    expect(empty === makePage(verifier, writeMadeBy(verifier, maker))).toBe(true)
+  })
+
+  it('verifier prints the digest that the command of its help computes of a saved page', async () => {
+    const file = join(folder, 'page.html')
+    const { stdout } = await runCommand('verifier', '--output', file)
+    const [, digest] = /^verifier {2}SHA-256 ([0-9a-f]{64})$/m.exec(stdout) ?? []
+    await writeFile(file, putEvidence(await readFile(file, 'utf8'), { a: '</script>' }))
+    const help = (await runCommand('verifier', '--help')).stdout
+    const [, command = ''] = /^ {2}(LC_ALL=C grep .*)$/m.exec(help) ?? []
+    const computed = execFileSync('sh', ['-c', command.replace('FILE.html', file)], {
+      encoding: 'utf8',
+    })
+    expect(computed).toBe(`${digest}  -\n`)
+  })
+
+  it.each([
+    [
+      'without evidence',
+      (page: string) => page.replace(/^.* id="evidence">.*\n/m, ''),
+      1,
+      'no evidence is in it',
+    ],
+    [
+      'with two blocks',
+      (page: string) => page.replace(/^(.* id="evidence">.*\n)/m, '$1$1'),
+      1,
+      'got more',
+    ],
+    [
+      'with a broken block',
+      (page: string) => page.replace(' id="evidence">{', ' id="evidence">'),
+      2,
+      'not JSON',
+    ],
+    ['that is other HTML', () => '<!doctype html>\n<title>404</title>\n', 1, 'got other HTML'],
+  ])('verify refuses a page %s, and says why', async (_, change, code, why) => {
+    answer = JSON.stringify(bundle)
+    const page = await runCommand('evidence', hash, '--url', url, '--html')
+    const file = join(folder, 'changed.html')
+    await writeFile(file, change(page.stdout))
+    const run = await runCommand('verify', file)
+    expect([run.code, run.stdout, run.stderr]).toEqual([code, '', expect.stringContaining(why)])
+  })
+
+  it('verify says of a page that was changed that its digest is another, and reads its evidence', async () => {
+    answer = JSON.stringify(bundle)
+    const page = await runCommand('evidence', hash, '--url', url, '--html')
+    const file = join(folder, 'forged.html')
+    await writeFile(file, page.stdout.replace('<body>', '<body><h1>VERIFIED</h1>'))
+    const run = await runCommand('verify', file)
+    expect(run.stdout).toContain('INVALID')
+    expect(run.stderr).toContain('The page was changed')
   })
 })

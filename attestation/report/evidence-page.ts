@@ -1,0 +1,146 @@
+import { encodeHex, encodeUtf8, sha256 } from '../bytes.ts'
+import { FormatError } from '../errors.ts'
+import { canonicalizeJson } from '../json/canonical.ts'
+import { decodeUtf8 } from '../json/decode-utf8.ts'
+import { parseExactJson } from '../json/parse-strict.ts'
+import { type Json, memberAt } from '../json/value.ts'
+
+/** Which program made a page. */
+export type Maker = {
+  readonly version: string
+  /** Hex of git; null where it is not known, or where sources differ from every commit. */
+  readonly commit: string | null
+}
+
+/** What a page names of its maker. It is the page's own word. */
+export type MadeBy = Maker & {
+  /** As digestVerifier gives it, hex. */
+  readonly verifierSha256: string
+}
+
+/** A page that was saved, as it was read: attacker-controlled. */
+export type EvidencePage = {
+  /** JSON text in UTF-8; null in a page without evidence. */
+  readonly evidence: Uint8Array | null
+  readonly madeBy: MadeBy
+  /** Computed of the page, hex. */
+  readonly verifierSha256: string
+}
+
+/*
+ * A saved page is a verifier, which is HTML, and data in lines of their own after its title:
+ *
+ *   <script type="application/json" id="made-by">{…}</script>
+ *   <script type="application/json" id="evidence">{…}</script>
+ *
+ * Browsers run no element of that type, and hash none for a policy. The JSON is canonical, and its
+ * `<` are written \u003c: no text of evidence can end its element or begin another.
+ */
+const LINE = /^<script type="application\/json" id="(made-by|evidence)">([^<\r\n]*)<\/script>\n$/
+const LINE_START = '<script type="application/json" id="'
+const BEFORE_DATA = '</title>\n'
+
+/** Whether attacker-controlled `input` begins as HTML does, and so never as evidence by itself. */
+export function isHtml(input: Uint8Array): boolean {
+  const start = String.fromCharCode(...input.subarray(0, 64))
+  return /^(\u00ef\u00bb\u00bf)?\s*<!doctype html/i.test(start)
+}
+
+/** SHA-256, hex, of the UTF-8 text of a verifier: a saved page without its lines of data. */
+export function digestVerifier(verifier: string): string {
+  return encodeHex(sha256(encodeUtf8(verifier)))
+}
+
+/** Gives what a page names of its maker, in the form that pages and gateways publish it in. */
+export function writeMadeBy(verifier: string, { version, commit }: Maker) {
+  return { version, commit, verifier_sha256: digestVerifier(verifier) }
+}
+
+/** Gives the page of a verifier, without evidence. Throws TypeError for what is no verifier. */
+export function makePage(verifier: string, madeBy: Json): string {
+  const at = verifier.indexOf(BEFORE_DATA) + BEFORE_DATA.length
+  if (at < BEFORE_DATA.length || readLine(verifier, at) !== null)
+    throw new TypeError('expected a verifier with a title and without data')
+  return `${verifier.slice(0, at)}${writeLine('made-by', madeBy)}${verifier.slice(at)}`
+}
+
+/**
+ * Gives `page` with this evidence in place of any that it has. Throws FormatError for what is no
+ * page. The evidence is put in whole, and nothing beside it.
+ */
+export function putEvidence(page: string, evidence: Json): string {
+  const { madeBy, evidence: before } = locate(page)
+  const line = writeLine('evidence', evidence)
+  return `${page.slice(0, madeBy.end)}${line}${page.slice((before ?? madeBy).end)}`
+}
+
+/**
+ * Reads an attacker-controlled page: its evidence, and what it names of its maker. Nothing else in
+ * it is used. Throws FormatError for other HTML, for evidence in another form or place, and for
+ * more than one block.
+ *
+ * Does NOT show who made the page, nor that it shows what its evidence is worth: it may be forged.
+ */
+export function readEvidencePage(input: Uint8Array): EvidencePage {
+  const page = decodeUtf8(input)
+  const { madeBy, evidence } = locate(page)
+  return {
+    evidence: evidence === null ? null : encodeUtf8(evidence.json),
+    madeBy: readMadeBy(madeBy.json),
+    verifierSha256: digestVerifier(
+      page.slice(0, madeBy.start) + page.slice((evidence ?? madeBy).end),
+    ),
+  }
+}
+
+function writeLine(name: 'made-by' | 'evidence', value: Json): string {
+  return `${LINE_START}${name}">${canonicalizeJson(value).replaceAll('<', '\\u003c')}</script>\n`
+}
+
+/** A line of data in a page, its end of line included. */
+type Line = {
+  readonly name: string
+  readonly json: string
+  readonly start: number
+  readonly end: number
+}
+
+function locate(page: string): { readonly madeBy: Line; readonly evidence: Line | null } {
+  const start = page.indexOf(BEFORE_DATA) + BEFORE_DATA.length
+  const madeBy = readLine(page, start)
+  if (start < BEFORE_DATA.length || madeBy?.name !== 'made-by')
+    throw new FormatError('not_a_page', 'expected a page that Affidavit saved, got other HTML')
+  const evidence = readLine(page, madeBy.end)
+  const rest = page.slice((evidence ?? madeBy).end)
+  const isMore = OTHER_DATA.test(page.slice(0, start)) || OTHER_DATA.test(rest)
+  if (isMore && evidence === null)
+    throw new FormatError('evidence_unfit', 'expected the evidence as one line after the title')
+  if (isMore || (evidence !== null && evidence.name !== 'evidence'))
+    throw new FormatError('data_twice', 'expected one block of evidence in the page, got more')
+  return { madeBy, evidence }
+}
+
+/** An element that a browser could take for data. A verifier has no such text. */
+const OTHER_DATA = /\bid\s*=\s*["']?(?:evidence|made-by)\b/i
+
+/** The line of data that begins at `start`; null where there is another one. */
+function readLine(page: string, start: number): Line | null {
+  if (!page.startsWith(LINE_START, start)) return null
+  const end = page.indexOf('\n', start) + 1
+  const [, name, json] = LINE.exec(page.slice(start, end)) ?? []
+  return name === undefined || json === undefined ? null : { name, json, start, end }
+}
+
+function readMadeBy(json: string): MadeBy {
+  const value = parseExactJson(encodeUtf8(json))
+  const version = memberAt(value, 'version')
+  const commit = memberAt(value, 'commit')
+  const verifierSha256 = memberAt(value, 'verifier_sha256')
+  if (
+    !(typeof version === 'string' && /^[\w.+-]{1,64}$/.test(version)) ||
+    !(commit === null || (typeof commit === 'string' && /^[0-9a-f]{40,64}$/.test(commit))) ||
+    !(typeof verifierSha256 === 'string' && /^[0-9a-f]{64}$/.test(verifierSha256))
+  )
+    throw new FormatError('made_by_unfit', 'expected the page to name version, commit and digest')
+  return { version, commit, verifierSha256 }
+}

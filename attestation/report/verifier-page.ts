@@ -1,0 +1,36 @@
+/** What a saved page is put together of: texts of ours. */
+export type SavedParts = {
+  /** The policy of its content, which names script and style by their hashes. */
+  readonly policy: string
+  /** URL of its icon, a data URL. */
+  readonly icon: string
+  readonly script: string
+  readonly style: string
+}
+
+/**
+ * Gives the HTML of a verifier: the page that checks evidence as one file, which needs nothing
+ * else, before any data is put in (attestation/report/evidence-page.ts). The gateway makes it of
+ * what was bundled, and a saved page of itself.
+ */
+export function writeVerifier({ policy, icon, script, style }: SavedParts): string {
+  return `<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="content-security-policy" content="${policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta name="referrer" content="no-referrer">
+<meta name="affidavit-copy" content="verify">
+<title>Verify · Affidavit, saved</title>
+<link rel="icon" href="${icon}">
+<style>${style}</style>
+</head>
+<body>
+<div id="page"><noscript><p>This page checks evidence in your browser, so it needs JavaScript. Without JavaScript, use <code>affidavit verify</code> with this file.</p></noscript></div>
+<script>${script}</script>
+</body>
+</html>
+`
+}

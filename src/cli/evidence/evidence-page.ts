@@ -1,0 +1,59 @@
+import type { Json } from '../../../attestation/json/value.ts'
+import {
+  type Maker,
+  makePage,
+  putEvidence,
+  readEvidencePage,
+  writeMadeBy,
+} from '../../../attestation/report/evidence-page.ts'
+import { writeFileWhole } from '../files.ts'
+import { jsonText } from '../printable.ts'
+
+/** Opens the page that checks evidence, before data is put in, and says what it is made by. */
+export type OpenVerifier = () => Promise<{ readonly verifier: string; readonly maker: Maker }>
+
+/** What the options say, as commander gives it. */
+export type VerifierOptions = { readonly output?: string; readonly json?: boolean }
+
+/** Gives the page with this evidence. */
+export async function writePage(openVerifier: OpenVerifier, evidence: Json): Promise<string> {
+  return putEvidence(emptyPage(await openVerifier()), evidence)
+}
+
+/** Prints what the page is, and writes it where the options say so. Throws CliError. */
+export async function printVerifier(
+  openVerifier: OpenVerifier,
+  { output, json = false }: VerifierOptions,
+): Promise<void> {
+  const opened = await openVerifier()
+  const madeBy = writeMadeBy(opened.verifier, opened.maker)
+  if (output !== undefined) await writeFileWhole(output, emptyPage(opened), PAGE_MODE)
+  process.stdout.write(json ? jsonText(madeBy) : sayMadeBy(madeBy))
+}
+
+/** A page without evidence is no secret. */
+const PAGE_MODE = 0o644
+
+function emptyPage({ verifier, maker }: Awaited<ReturnType<OpenVerifier>>): string {
+  return makePage(verifier, writeMadeBy(verifier, maker))
+}
+
+function sayMadeBy({ version, commit, verifier_sha256 }: ReturnType<typeof writeMadeBy>): string {
+  return `version   ${version}\ncommit    ${commit ?? 'not known'}\nverifier  SHA-256 ${verifier_sha256}\n`
+}
+
+/**
+ * Says what an attacker-controlled page names of its maker, beside its digest. Throws FormatError
+ * for what is no page.
+ */
+export function sayPage(page: Uint8Array): string {
+  const { madeBy, verifierSha256 } = readEvidencePage(page)
+  const commit = madeBy.commit === null ? 'an unknown commit' : `commit ${madeBy.commit}`
+  return [
+    `Only the evidence in the page was read. The page says that Affidavit ${madeBy.version}, ${commit}, made it.`,
+    verifierSha256 === madeBy.verifierSha256
+      ? `The SHA-256 of its verifier is ${verifierSha256}: compare it with "affidavit verifier" of that version before you open the page.`
+      : `The page was changed: it names another digest than its own, ${verifierSha256}. Do not open it.`,
+    '',
+  ].join('\n')
+}

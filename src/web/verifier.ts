@@ -1,0 +1,56 @@
+import { execFile } from 'node:child_process'
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import type { Maker } from '../../attestation/report/evidence-page.ts'
+import { VERSION } from '../runtime/version.ts'
+import { bundleSaved } from './bundle.ts'
+import { renderVerifier } from './page.ts'
+
+/**
+ * The verifier of this checkout, bundled from its sources, and what it is made by. Rejects with
+ * esbuild's error when the sources are broken.
+ */
+export async function openVerifier(): Promise<{
+  readonly verifier: string
+  readonly maker: Maker
+}> {
+  const [{ saved }, maker] = await Promise.all([bundleSaved(), readMaker()])
+  return { verifier: renderVerifier(saved), maker }
+}
+
+const ROOT = join(import.meta.dirname, '../..')
+const run = promisify(execFile)
+
+/**
+ * What pages are made by: this version, and the commit that `gitHead` of package.json names, else
+ * the one that is checked out at `root`. The commit is null where there is neither, and where what
+ * pages are made of differs from it.
+ */
+export async function readMaker(root: string = ROOT): Promise<Maker> {
+  return { version: VERSION, commit: (await readGitHead(root)) ?? (await readCheckout(root)) }
+}
+
+/** As npm writes it into packages, and deploy/gateway/Dockerfile into images. */
+async function readGitHead(root: string): Promise<string | null> {
+  const { gitHead } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'))
+  return typeof gitHead === 'string' && COMMIT.test(gitHead) ? gitHead : null
+}
+
+const COMMIT = /^[0-9a-f]{40,64}$/
+
+async function readCheckout(root: string): Promise<string | null> {
+  const git = async (...words: readonly string[]) =>
+    (await run('git', ['--no-optional-locks', ...words], { cwd: root })).stdout.split('\n')
+  try {
+    // A folder above may be another repository's.
+    const [commit = '', prefix] = await git('rev-parse', 'HEAD', '--show-prefix')
+    const [changed] = await git('status', '--porcelain', '--', ...MADE_OF)
+    return COMMIT.test(commit) && prefix === '' && changed === '' ? commit : null
+  } catch {
+    // No git, or no checkout.
+    return null
+  }
+}
+
+const MADE_OF = ['attestation', 'client', 'src/web', 'src/runtime/version.ts', 'package-lock.json']

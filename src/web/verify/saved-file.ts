@@ -1,0 +1,108 @@
+import { encodeBase64, encodeUtf8, sha256 } from '../../../attestation/bytes.ts'
+import { parseExactJson } from '../../../attestation/json/parse-strict.ts'
+import { isJsonArray, type Json, memberAt } from '../../../attestation/json/value.ts'
+import {
+  type EvidencePage,
+  isHtml,
+  makePage,
+  putEvidence,
+  readEvidencePage,
+} from '../../../attestation/report/evidence-page.ts'
+import { writeVerifier } from '../../../attestation/report/verifier-page.ts'
+import { IS_COPY } from '../kit/frame.tsx'
+
+/** Largest page that a gateway may give to be saved, characters: far over what it is. */
+const PAGE_LENGTH_MAX = 4 * 1024 * 1024
+
+/**
+ * The evidence that the document itself holds, as a page of nothing but its data, so that it is
+ * read as strictly as a file that was dropped; null in a page without evidence.
+ */
+export const OWN_EVIDENCE: File | null = findOwnEvidence()
+
+function findOwnEvidence(): File | null {
+  if (!IS_COPY || document.querySelector('#evidence') === null) return null
+  const lines = [...document.querySelectorAll('#made-by, #evidence')].map(
+    ({ id, textContent }) => `<script type="application/json" id="${id}">${textContent}</script>\n`,
+  )
+  return new File(['<!doctype html>\n<title></title>\n', ...lines], 'this file')
+}
+
+/**
+ * Gives the saved page with the evidence in `source`: a bundle, record or saved proof, or a page
+ * that has one. Nothing else is put in. Also the completion's hash that it names, and whether
+ * question and answer can be read in it. Rejects for evidence that is no JSON.
+ */
+export async function writeEvidencePage(source: Blob): Promise<{
+  readonly page: string
+  /** 64 hex digits; null where it names none. */
+  readonly hash: string | null
+  readonly hasQuestion: boolean
+  readonly hasAnswer: boolean
+}> {
+  const bytes = new Uint8Array(await source.arrayBuffer())
+  const text = isHtml(bytes) ? readEvidencePage(bytes).evidence : bytes
+  if (text === null) throw new Error('There is no evidence in the page.')
+  const evidence = parseExactJson(text)
+  return {
+    page: putEvidence(IS_COPY ? writeOwnPage() : await fetchPage(), evidence),
+    hash: hashIn(evidence),
+    hasQuestion: hasMember(evidence, ['request']),
+    hasAnswer: hasMember(evidence, ['response', 'answer', 'chunks', 'choices']),
+  }
+}
+
+function hashIn(evidence: Json): string | null {
+  const bundle = memberAt(evidence, 'bundle') ?? evidence
+  const hash = memberAt(bundle, 'record', 'hash') ?? memberAt(evidence, 'hash')
+  return typeof hash === 'string' && /^[0-9a-f]{64}$/.test(hash) ? hash : null
+}
+
+/** Whether a bundle, its record, a saved proof or a record, also of a page, has one of these. */
+function hasMember(evidence: Json, names: readonly string[]): boolean {
+  const page = memberAt(evidence, 'completions')
+  const places = [evidence, memberAt(evidence, 'record'), ...(isJsonArray(page) ? page : [])]
+  return places.some((place) => names.some((name) => memberAt(place, name) !== undefined))
+}
+
+async function fetchPage(): Promise<string> {
+  const response = await fetch('/verify/copy')
+  const page = await response.text()
+  if (!response.ok || page.length > PAGE_LENGTH_MAX)
+    throw new Error('The gateway did not give the page to save.')
+  return page
+}
+
+/** What this file says of its maker, and the digest that it has; null where it is no whole page. */
+export function readOwnPage(): EvidencePage | null {
+  try {
+    return readEvidencePage(encodeUtf8(writeOwnPage()))
+  } catch {
+    return null
+  }
+}
+
+/** Writes this document again, without its evidence: a page from the disk cannot be fetched. */
+function writeOwnPage(): string {
+  const policy = attributeOf('meta[http-equiv="content-security-policy"]', 'content')
+  // Extensions of browsers add elements of their own: the policy names ours.
+  const textOf = (name: 'script' | 'style') =>
+    [...document.querySelectorAll(name)]
+      .map(({ textContent }) => textContent ?? '')
+      .find((text) => policy.includes(encodeBase64(sha256(encodeUtf8(text))))) ?? ''
+  const verifier = writeVerifier({
+    policy,
+    icon: attributeOf('link[rel="icon"]', 'href'),
+    script: textOf('script'),
+    style: textOf('style'),
+  })
+  return makePage(verifier, readMadeBy())
+}
+
+function readMadeBy(): Json {
+  return parseExactJson(encodeUtf8(document.querySelector('#made-by')?.textContent ?? ''))
+}
+
+function attributeOf(selector: string, name: string): string {
+  return document.querySelector(selector)?.getAttribute(name) ?? ''
+}
