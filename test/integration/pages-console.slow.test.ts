@@ -295,12 +295,12 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the history'), () => {
     }
     const { page, faults } = await openPage(`${service.url}/console/history`)
     // Pages of two, so that five are three pages.
-    await page.route(/[?&]limit=20/, (route) =>
-      route.continue({ url: route.request().url().replace('limit=20', 'limit=2') }),
+    await page.route(/[?&]limit=50/, (route) =>
+      route.continue({ url: route.request().url().replace('limit=50', 'limit=2') }),
     )
     await page.getByLabel('API key').fill(service.apiKey)
     await page.getByRole('button', { name: 'Sign in' }).click()
-    const all = page.getByRole('article')
+    const all = page.getByRole('button', { name: /^Details of/ })
     for (const count of [2, 4]) {
       await expect.poll(() => all.count()).toBe(count)
       await page.getByRole('button', { name: 'Show older ones' }).click()
@@ -308,26 +308,34 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the history'), () => {
     await expect.poll(() => all.count()).toBeGreaterThanOrEqual(5)
     for (const [index, hash] of hashes.entries())
       expect(await all.nth(index).getAttribute('aria-label')).toBe(
-        `Completion ${hash.slice(0, 12)}`,
+        `Details of ${hash.slice(0, 12)}`,
       )
-    await all.nth(4).getByText(`first ${HOSTILE_SHOWN}`, { exact: true }).waitFor()
-    await all.nth(3).getByText('Everything that is stored').click()
-    await all.nth(3).getByRole('button', { name: 'Show more' }).first().waitFor()
+    const rowOf = (hash: string | undefined) =>
+      page.getByRole('row').filter({ hasText: hash?.slice(0, 12) ?? '' })
+    const panel = page.getByRole('dialog', { name: /^Call/ })
+    await rowOf(hashes[4]).getByText(`first ${HOSTILE_SHOWN}`, { exact: true }).waitFor()
+    await all.nth(3).click()
+    await panel.getByText('Everything that is stored').click()
+    await panel.getByRole('button', { name: 'Show more' }).first().waitFor()
     await expectText(page)
     expect(await findBarriers(page)).toEqual([])
 
+    await all.nth(4).click()
     const saved = page.waitForEvent('download')
-    await all.nth(4).getByRole('button', { name: 'Save the evidence' }).click()
+    await panel.getByRole('button', { name: 'Save the evidence' }).click()
     const text = await readFile(await (await saved).path(), 'utf8')
     const path = `${VERIFIED_PATH}/${hashes[4]}/evidence`
     expect(text).toBe(await (await getPath(operator, path)).text())
 
-    await page
+    await panel
       .getByRole('button', { name: `Erase the content of ${hashes[4]?.slice(0, 12)}` })
       .click()
-    await page.getByRole('dialog').getByRole('button', { name: 'Erase' }).click()
-    await all.nth(4).getByText('Erased by the account').waitFor()
-    expect(await all.nth(4).textContent()).not.toContain(HOSTILE_SHOWN)
+    const question = page.getByRole('dialog', { name: 'Erase question and answer?' })
+    await question.getByRole('button', { name: 'Erase' }).click()
+    await panel.getByText('Erased by the account').waitFor()
+    await page.keyboard.press('Escape')
+    await rowOf(hashes[4]).getByText('erased').waitFor()
+    expect(await page.locator('main').textContent()).not.toContain('first')
     expect(await (await getPath(operator, `${VERIFIED_PATH}/${hashes[4]}`)).text()).not.toContain(
       'first',
     )
@@ -345,7 +353,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('searching the history'), () => {
     ])
       await postChat(operator, { model, messages: [{ role: 'user', content }] })
     const { page } = await signIn(service.apiKey, '/history')
-    const found = page.getByRole('article')
+    const found = page.getByRole('button', { name: /^Details of/ })
     const search = async (count: number) => {
       await page.getByRole('button', { name: 'Search' }).click()
       await expect.poll(() => found.count()).toBe(count)
@@ -354,7 +362,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('searching the history'), () => {
     await search(2)
     await page.getByLabel('Model').fill('demo/lorem')
     await search(1)
-    await found.getByText('demo/lorem').waitFor()
+    await page.getByRole('rowheader', { name: 'demo/lorem' }).waitFor()
     await page.getByLabel('Model').fill('')
     await page.getByLabel('Encrypted').selectOption('encrypted')
     await search(0)
@@ -369,7 +377,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('searching the history'), () => {
     await search(2)
 
     // What nobody could find is not shown as found, nor what has another form as it comes.
-    await page.route(/[?&]limit=20/, async (route) => {
+    await page.route(/[?&]limit=50/, async (route) => {
       if (route.request().url().includes('gone')) return route.fulfill({ status: 503, json: {} })
       const response = await route.fetch()
       const json = await response.json()
@@ -379,7 +387,8 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('searching the history'), () => {
     })
     await page.getByLabel('Words in the text').fill(word)
     await page.getByRole('button', { name: 'Search' }).click()
-    await found.getByText('[part]').first().waitFor()
+    await found.first().click()
+    await page.getByRole('dialog').getByText('[part]').first().waitFor()
     await page.getByLabel('Words in the text').fill('gone')
     await search(0)
     await page.getByRole('button', { name: 'Try again' }).waitFor()
@@ -626,7 +635,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('usage'), () => {
     await expect.poll(() => money.getByRole('row').count()).toBe(25)
     const spent = await money.getByRole('row').last().getByRole('cell').allTextContents()
     expect(Number(spent[1])).toBeGreaterThan(0)
-    const row = page.getByRole('row', { name: /^verified/ })
+    const row = page.getByRole('row', { name: /^demo\/.* verified/ }).first()
     expect(Number(await row.getByRole('cell').last().textContent())).toBeGreaterThan(0)
     expect(scripts.filter((url) => url.includes('/assets/')).length).toBeGreaterThan(0)
     expect(faults).toEqual([])

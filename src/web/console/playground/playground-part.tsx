@@ -1,13 +1,16 @@
+import './playground.css'
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import type { Affidavit, Proof } from '../../../../client/index.ts'
 import { useLoaded } from '../../kit/use-loaded.ts'
 import { combineExpected, type ExpectedFile } from '../../verify/expected-files.ts'
 import { useSession } from '../session.ts'
 import type { Message } from './chat.ts'
-import { Composer, type ModelList, type Question } from './composer.tsx'
+import { Composer } from './composer.tsx'
 import { type Connection, ExpectedPanel } from './expected-panel.tsx'
+import { type Asked, FIRST_ASKED, ModelForm, type ModelList, modelOf } from './model-form.tsx'
 import type { Anchor, Answer, Turn } from './turn.ts'
 import { TurnView } from './turn-view.tsx'
+import { WhoAnswers } from './who-answers.tsx'
 
 /** Loaded when it is first needed. */
 const loadChat = () => import('./chat.ts')
@@ -17,7 +20,8 @@ export function PlaygroundPart() {
   const session = useSession()
   const [files, setFiles] = useState<readonly ExpectedFile[]>([])
   const [releaseKeys, setReleaseKeys] = useState('')
-  const [isEncrypted, setIsEncrypted] = useState(true)
+  const [asked, setAsked] = useState<Asked>(FIRST_ASKED)
+  const { isEncrypted } = asked
   const { connection, reconnect } = useConnection({ files, releaseKeys, isEncrypted })
   const models = useLoaded(
     (signal) => session.ask<ModelList>('/v1/verified/models', { signal }),
@@ -26,29 +30,34 @@ export function PlaygroundPart() {
   const { turns, isRunning, said, send, stop, lookAgain, clear } = useTurns(session.key)
   const log = useRef<HTMLElement>(null)
   const newest = turns.at(-1)
+  const model = modelOf(asked, models.value)
   useEffect(() => {
     const { current } = log
     if (current !== null) current.scrollTop = current.scrollHeight
-  }, [newest?.text, newest?.answer.kind, turns.length])
+  }, [newest?.text, newest?.answer, turns.length])
 
   return (
     <>
       <h1 tabIndex={-1}>Playground</h1>
-      <p>
-        Chat at the model providers, through an enclave that signs what was asked and answered.
-        Every check is made here, in your browser.
-      </p>
       <div class="playground">
-        <ExpectedPanel
-          {...{ files, releaseKeys, connection }}
-          onFiles={setFiles}
-          onReleaseKeys={setReleaseKeys}
-          onRetry={reconnect}
-        />
+        <WhoAnswers {...{ model, connection }}>
+          <ModelForm {...{ asked, models, isRunning }} onChange={setAsked} />
+          <ExpectedPanel
+            {...{ files, releaseKeys, connection }}
+            onFiles={setFiles}
+            onReleaseKeys={setReleaseKeys}
+            onRetry={reconnect}
+          />
+        </WhoAnswers>
         <div class="chat">
           {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls is to be reached by keys. */}
           <section class="turns" aria-label="Conversation" tabIndex={0} ref={log}>
-            {turns.length === 0 && <p class="faint">Nothing was asked yet.</p>}
+            {turns.length === 0 && (
+              <p class="faint">
+                Chat at the model providers, through an enclave that signs what was asked and
+                answered. Every check is made here, in your browser.
+              </p>
+            )}
             {turns.map((turn) => (
               <TurnView key={turn.id} turn={turn} onLookAgain={() => lookAgain(turn)} />
             ))}
@@ -57,13 +66,13 @@ export function PlaygroundPart() {
             {said}
           </p>
           <Composer
-            {...{ models, isEncrypted, isRunning }}
-            canSend={connection.kind === 'ready'}
+            isRunning={isRunning}
+            canSend={connection.kind === 'ready' && model !== ''}
             hasTurns={turns.length > 0}
-            onEncrypted={setIsEncrypted}
-            onSend={(given) => {
+            onSend={(question) => {
+              const credential = asked.credential.trim()
               if (connection.kind === 'ready')
-                void send(connection.affidavit, { ...given, isEncrypted })
+                void send(connection.affidavit, { question, model, credential, isEncrypted })
             }}
             onStop={stop}
             onClear={clear}
@@ -135,7 +144,12 @@ function useTurns(key: string) {
 
   async function send(
     affidavit: Affidavit,
-    { question, model, credential, isEncrypted }: Question & Pick<Turn, 'isEncrypted'>,
+    {
+      question,
+      model,
+      credential,
+      isEncrypted,
+    }: Pick<Turn, 'question' | 'model' | 'isEncrypted'> & Pick<Asked, 'credential'>,
   ): Promise<void> {
     const id = nextId.current++
     const abort = new AbortController()
