@@ -90,15 +90,15 @@ export function HistoryFilters({ onSearch }: { readonly onSearch: (wanted: Wante
             </select>
           </div>
         )}
-        <div class="field">
-          <label for="history-since">From</label>
-          <input id="history-since" name="since" type="datetime-local" />
-        </div>
-        <div class="field">
-          <label for="history-until">Until</label>
-          <input id="history-until" name="until" type="datetime-local" />
-        </div>
         <div class="row">
+          <div class="field">
+            <label for="history-since">From</label>
+            <input id="history-since" name="since" type="datetime-local" />
+          </div>
+          <div class="field">
+            <label for="history-until">Until</label>
+            <input id="history-until" name="until" type="datetime-local" />
+          </div>
           <button type="submit" class="primary">
             Search
           </button>

@@ -41,7 +41,7 @@ export function TrailPart() {
         nothing, use <code>affidavit admin-log --check</code>.
       </p>
       <search>
-        <form ref={form} class="card filters" onSubmit={search}>
+        <form ref={form} class="filters dense" onSubmit={search}>
           <div class="field">
             <label for="trail-kind">What (such as key.create)</label>
             <input id="trail-kind" name="kind" maxlength={100} autocomplete="off" />

@@ -15,6 +15,9 @@ import { WhoAnswers } from './who-answers.tsx'
 /** Loaded when it is first needed. */
 const loadChat = () => import('./chat.ts')
 
+/** So near its end, a conversation is followed. */
+const END_PX = 40
+
 /** Verified chat: the client runs in this page, and shows what it checks. */
 export function PlaygroundPart() {
   const session = useSession()
@@ -29,12 +32,20 @@ export function PlaygroundPart() {
   )
   const { turns, isRunning, said, send, stop, lookAgain, clear } = useTurns(session.key)
   const log = useRef<HTMLElement>(null)
-  const newest = turns.at(-1)
   const model = modelOf(asked, models.value)
+  // What comes is followed, unless the reader went back to what was said before.
+  const isFollowed = useRef(true)
+  useEffect(() => {
+    isFollowed.current = true
+  }, [turns.length])
   useEffect(() => {
     const { current } = log
-    if (current !== null) current.scrollTop = current.scrollHeight
-  }, [newest?.text, newest?.answer, turns.length])
+    if (current !== null && isFollowed.current) current.scrollTop = current.scrollHeight
+  }, [turns])
+  const follow = () => {
+    const { scrollHeight = 0, scrollTop = 0, clientHeight = 0 } = log.current ?? {}
+    isFollowed.current = scrollHeight - scrollTop - clientHeight < END_PX
+  }
 
   return (
     <>
@@ -51,7 +62,7 @@ export function PlaygroundPart() {
         </WhoAnswers>
         <div class="chat">
           {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls is to be reached by keys. */}
-          <section class="turns" aria-label="Conversation" tabIndex={0} ref={log}>
+          <section class="turns" aria-label="Conversation" tabIndex={0} ref={log} onScroll={follow}>
             {turns.length === 0 && (
               <p class="faint">
                 Chat at the model providers, through an enclave that signs what was asked and

@@ -19,13 +19,13 @@ export function TurnView({
   const { question, model, text, answer } = turn
   return (
     <article class="turn" aria-label={`Question ${turn.id}`}>
-      <h3>You</h3>
+      <h2>You</h2>
       <p>
         <OutsideText text={question} shownMax={TEXT_SHOWN_MAX} />
       </p>
-      <h3>
+      <h2>
         <OutsideText text={model} isOneLine={true} shownMax={100} />
-      </h3>
+      </h2>
       {answer.kind === 'refused' ? (
         <RefusedText text={text} />
       ) : (
