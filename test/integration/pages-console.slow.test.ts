@@ -398,7 +398,8 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('searching the history'), () => {
       const response = await route.fetch()
       const json = await response.json()
       for (const { response: answer } of json.completions)
-        answer.choices[0].message.content = [{ type: { toString: 1, valueOf: 1 } }]
+        if (answer !== null)
+          answer.choices[0].message.content = [{ type: { toString: 1, valueOf: 1 } }]
       return route.fulfill({ response, json })
     })
     await page.getByLabel('Words in the text').fill(word)

@@ -35,6 +35,7 @@ export function PlaygroundPart() {
   const model = modelOf(asked, models.value)
   // What comes is followed, unless the reader went back to what was said before.
   const isFollowed = useRef(true)
+  const lastTop = useRef(0)
   useEffect(() => {
     isFollowed.current = true
   }, [turns.length])
@@ -44,7 +45,10 @@ export function PlaygroundPart() {
   }, [turns])
   const follow = () => {
     const { scrollHeight = 0, scrollTop = 0, clientHeight = 0 } = log.current ?? {}
-    isFollowed.current = scrollHeight - scrollTop - clientHeight < END_PX
+    const isAtEnd = scrollHeight - scrollTop - clientHeight < END_PX
+    // Text that came meanwhile also moves the end away, but only the reader scrolls back.
+    if (isAtEnd || scrollTop < lastTop.current) isFollowed.current = isAtEnd
+    lastTop.current = scrollTop
   }
 
   return (
