@@ -1,13 +1,18 @@
 /** A cell: text, or a number; null for an empty one. */
 type Cell = string | number | null
 
-/**
- * Gives a table as CSV (RFC 4180): a line of names, then one for each row, each ended by CRLF. Text
- * that a spreadsheet would take for a formula has an apostrophe before it, so that what a stranger
- * named does nothing on the machine of whoever opens the file (OWASP, CSV injection).
- */
+/** Gives a table as CSV (RFC 4180): a line of names, then one for each row. */
 export function writeCsv(columns: readonly string[], rows: readonly (readonly Cell[])[]): string {
-  return [columns, ...rows].map((row) => `${row.map(writeCell).join(',')}\r\n`).join('')
+  return [columns, ...rows].map(writeCsvLine).join('')
+}
+
+/**
+ * Gives one line of CSV, ended by CRLF. Text that a spreadsheet would take for a formula has an
+ * apostrophe before it, so that what a stranger named does nothing on the machine of whoever opens
+ * the file (OWASP, CSV injection).
+ */
+export function writeCsvLine(cells: readonly Cell[]): string {
+  return `${cells.map(writeCell).join(',')}\r\n`
 }
 
 const FORMULA = /^[=+\-@\t\r\n]/

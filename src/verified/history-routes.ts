@@ -33,6 +33,9 @@ const cursor = patternText(
 /** Longest text that is searched for, characters. */
 const SEARCHED_TEXT_LENGTH_MAX = 200
 
+/** Longest name of a provider that is asked for, characters. */
+const PROVIDER_LENGTH_MAX = 100
+
 /** Unix seconds, to the year 9999. */
 const time = integerText({ min: 0, max: 253_402_300_799 }).nullable().default(null)
 
@@ -45,6 +48,7 @@ export const historyQuery = z.object({
   cursor: cursor.nullable().default(null),
   filter: z.enum(['all', 'mine']).default('mine'),
   model: boundedText({ min: 1, max: MODEL_LENGTH_MAX }).nullable().default(null),
+  provider: boundedText({ min: 1, max: PROVIDER_LENGTH_MAX }).nullable().default(null),
   outcome: z.enum(OUTCOMES).nullable().default(null),
   since: time,
   until: time,
@@ -112,7 +116,7 @@ export function historyRoutes({
       path: '/v1/verified/chat/completions',
       summary: 'List stored completions, newest first',
       description:
-        '`model`, `outcome`, `since` and `until` (Unix seconds) and `encrypted` filter the list; `q` finds your own completions whose messages contain the text, ' +
+        '`model`, `provider` (its name), `outcome`, `since` and `until` (Unix seconds) and `encrypted` filter the list; `q` finds your own completions whose messages contain the text, ' +
         'in upper or lower case. A page ends after 10,000 completions were read, or after the content of 500 was searched: ' +
         'while `cursor` is not null there is more, even after an empty page.',
       query: historyQuery,

@@ -100,6 +100,8 @@ type RecordPage = {
 export type RecordFilters = {
   /** The requested one, or the one that was returned. */
   readonly model: string | null
+  /** By its name. */
+  readonly provider: string | null
   readonly outcome: Receipt['outcome'] | null
   /** Unix seconds: made from then on, and before then. */
   readonly since: number | null
@@ -108,7 +110,12 @@ export type RecordFilters = {
 }
 
 export const NO_FILTERS: RecordFilters = {
-  ...{ model: null, outcome: null, since: null, until: null, isEncrypted: null },
+  model: null,
+  provider: null,
+  outcome: null,
+  since: null,
+  until: null,
+  isEncrypted: null,
 }
 
 /** Records that a page with filters looks at, at most. */
@@ -327,7 +334,14 @@ function isWithin({ accountId }: RecordScope): RawBuilder<unknown> {
   return accountId === null ? sql`true` : sql`account_id = ${accountId}::uuid`
 }
 
-function fits({ model, outcome, since, until, isEncrypted }: RecordFilters): RawBuilder<unknown> {
+function fits({
+  model,
+  provider,
+  outcome,
+  since,
+  until,
+  isEncrypted,
+}: RecordFilters): RawBuilder<unknown> {
   const named = sql`receipt::json -> 'model'`
   const all = [
     ...(outcome === null ? [] : [sql`outcome = ${outcome}`]),
@@ -340,6 +354,7 @@ function fits({ model, outcome, since, until, isEncrypted }: RecordFilters): Raw
     ...(model === null
       ? []
       : [sql`${model} in (${named} ->> 'requested', ${named} ->> 'returned')`]),
+    ...(provider === null ? [] : [sql`receipt::json -> 'provider' ->> 'name' = ${provider}::text`]),
   ]
   return sql.join(all, sql` and `)
 }

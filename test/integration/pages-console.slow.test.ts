@@ -295,12 +295,12 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the history'), () => {
     }
     const { page, faults } = await openPage(`${service.url}/console/history`)
     // Pages of two, so that five are three pages.
-    await page.route(/[?&]limit=20/, (route) =>
-      route.continue({ url: route.request().url().replace('limit=20', 'limit=2') }),
+    await page.route(/[?&]limit=50/, (route) =>
+      route.continue({ url: route.request().url().replace('limit=50', 'limit=2') }),
     )
     await page.getByLabel('API key').fill(service.apiKey)
     await page.getByRole('button', { name: 'Sign in' }).click()
-    const all = page.getByRole('article')
+    const all = page.getByRole('button', { name: /^Details of/ })
     for (const count of [2, 4]) {
       await expect.poll(() => all.count()).toBe(count)
       await page.getByRole('button', { name: 'Show older ones' }).click()
@@ -308,26 +308,34 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the history'), () => {
     await expect.poll(() => all.count()).toBeGreaterThanOrEqual(5)
     for (const [index, hash] of hashes.entries())
       expect(await all.nth(index).getAttribute('aria-label')).toBe(
-        `Completion ${hash.slice(0, 12)}`,
+        `Details of ${hash.slice(0, 12)}`,
       )
-    await all.nth(4).getByText(`first ${HOSTILE_SHOWN}`, { exact: true }).waitFor()
-    await all.nth(3).getByText('Everything that is stored').click()
-    await all.nth(3).getByRole('button', { name: 'Show more' }).first().waitFor()
+    const rowOf = (hash: string | undefined) =>
+      page.getByRole('row').filter({ hasText: hash?.slice(0, 12) ?? '' })
+    const panel = page.getByRole('dialog', { name: /^Call/ })
+    await rowOf(hashes[4]).getByText(`first ${HOSTILE_SHOWN}`, { exact: true }).waitFor()
+    await all.nth(3).click()
+    await panel.getByText('Everything that is stored').click()
+    await panel.getByRole('button', { name: 'Show more' }).first().waitFor()
     await expectText(page)
     expect(await findBarriers(page)).toEqual([])
 
+    await all.nth(4).click()
     const saved = page.waitForEvent('download')
-    await all.nth(4).getByRole('button', { name: 'Save the evidence' }).click()
+    await panel.getByRole('button', { name: 'Save the evidence' }).click()
     const text = await readFile(await (await saved).path(), 'utf8')
     const path = `${VERIFIED_PATH}/${hashes[4]}/evidence`
     expect(text).toBe(await (await getPath(operator, path)).text())
 
-    await page
+    await panel
       .getByRole('button', { name: `Erase the content of ${hashes[4]?.slice(0, 12)}` })
       .click()
-    await page.getByRole('dialog').getByRole('button', { name: 'Erase' }).click()
-    await all.nth(4).getByText('Erased by the account').waitFor()
-    expect(await all.nth(4).textContent()).not.toContain(HOSTILE_SHOWN)
+    const question = page.getByRole('dialog', { name: 'Erase question and answer?' })
+    await question.getByRole('button', { name: 'Erase' }).click()
+    await panel.getByText('Erased by the account').waitFor()
+    await page.keyboard.press('Escape')
+    await rowOf(hashes[4]).getByText('erased').waitFor()
+    expect(await page.locator('main').textContent()).not.toContain('first')
     expect(await (await getPath(operator, `${VERIFIED_PATH}/${hashes[4]}`)).text()).not.toContain(
       'first',
     )
@@ -339,13 +347,16 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the history'), () => {
 describe.runIf(BROWSER.isMet)(BROWSER.title('searching the history'), () => {
   it('the search of the history finds by words, model, outcome, encryption and time', async () => {
     const word = `word${crypto.randomUUID()}`
+    let hash = ''
     for (const [model, content] of [
       ['demo/echo', `Echo this ${word}`],
       ['demo/lorem', `Write 9 words ${word}`],
-    ])
-      await postChat(operator, { model, messages: [{ role: 'user', content }] })
+    ]) {
+      const reply = await postChat(operator, { model, messages: [{ role: 'user', content }] })
+      hash = ((await reply.json()) as { readonly hash: string }).hash
+    }
     const { page } = await signIn(service.apiKey, '/history')
-    const found = page.getByRole('article')
+    const found = page.getByRole('button', { name: /^Details of/ })
     const search = async (count: number) => {
       await page.getByRole('button', { name: 'Search' }).click()
       await expect.poll(() => found.count()).toBe(count)
@@ -354,7 +365,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('searching the history'), () => {
     await search(2)
     await page.getByLabel('Model').fill('demo/lorem')
     await search(1)
-    await found.getByText('demo/lorem').waitFor()
+    await page.getByRole('rowheader', { name: 'demo/lorem' }).waitFor()
     await page.getByLabel('Model').fill('')
     await page.getByLabel('Encrypted').selectOption('encrypted')
     await search(0)
@@ -367,22 +378,257 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('searching the history'), () => {
     await search(0)
     await page.getByLabel('Until').fill('')
     await search(2)
+    await page.getByLabel('Provider').fill('another')
+    await search(0)
+    await page.getByLabel('Provider').fill('demo')
+    await search(2)
+    await page.getByLabel('a hash').fill(`0x${hash}`)
+    await search(1)
+    await page.getByRole('button', { name: `Details of ${hash.slice(0, 12)}` }).waitFor()
+    await page.getByRole('button', { name: 'Reset' }).click()
+    await expect.poll(() => found.count()).toBeGreaterThanOrEqual(2)
+    await page.getByLabel('a hash').fill(hash.replaceAll(/./g, '0'))
+    await search(0)
+    await page.getByText('Nothing matches.').waitFor()
+    await page.getByRole('button', { name: 'Reset' }).click()
 
     // What nobody could find is not shown as found, nor what has another form as it comes.
-    await page.route(/[?&]limit=20/, async (route) => {
+    await page.route(/[?&]limit=50/, async (route) => {
       if (route.request().url().includes('gone')) return route.fulfill({ status: 503, json: {} })
       const response = await route.fetch()
       const json = await response.json()
       for (const { response: answer } of json.completions)
-        answer.choices[0].message.content = [{ type: { toString: 1, valueOf: 1 } }]
+        if (answer !== null)
+          answer.choices[0].message.content = [{ type: { toString: 1, valueOf: 1 } }]
       return route.fulfill({ response, json })
     })
     await page.getByLabel('Words in the text').fill(word)
     await page.getByRole('button', { name: 'Search' }).click()
-    await found.getByText('[part]').first().waitFor()
+    await found.first().click()
+    await page.getByRole('dialog').getByText('[part]').first().waitFor()
     await page.getByLabel('Words in the text').fill('gone')
     await search(0)
     await page.getByRole('button', { name: 'Try again' }).waitFor()
+    await page.context().close()
+  })
+})
+
+describe.runIf(BROWSER.isMet)(BROWSER.title('calls in the history'), () => {
+  const WIDE = { width: 1280, height: 800 }
+  const PHONE = { width: 390, height: 844 }
+
+  /** Makes calls that a word finds; gives the word, and their hashes, newest first. */
+  const makeCalls = async (count: number) => {
+    const word = `word${crypto.randomUUID()}`
+    const hashes: string[] = []
+    for (let n = 0; n < count; n++) {
+      const messages = [{ role: 'user', content: `${word} ${n}` }]
+      const reply = await postChat(operator, { model: 'demo/echo', messages })
+      hashes.unshift(((await reply.json()) as { readonly hash: string }).hash)
+    }
+    return { word, hashes }
+  }
+
+  it.each([
+    ['beside the list', WIDE],
+    ['over the list, on a phone', PHONE],
+  ] as const)('the details of a call open %s, and Escape closes them', async (_, viewport) => {
+    const { hashes } = await makeCalls(1)
+    const { page } = await signIn(service.apiKey, '/history', { viewport })
+    const button = page.getByRole('button', { name: `Details of ${hashes[0]?.slice(0, 12)}` })
+    await button.click()
+    const panel = page.getByRole('dialog', { name: /^Call/ })
+    await expect.poll(() => hasFocus(panel.getByRole('heading', { level: 2 }))).toBe(true)
+    if (viewport === PHONE) {
+      const { x, y, width = 0, height } = (await panel.boundingBox()) ?? {}
+      expect({ x, y, height }).toEqual({ x: 0, y: 0, height: 844 })
+      // All but the place of a scroll bar.
+      expect(width).toBeGreaterThanOrEqual(390 - 15)
+    } else await expectInView(page, page.getByRole('row').nth(1).getByText('confirmed'))
+    for (const name of ['Close', 'Save the evidence', /^Erase/])
+      await expectInView(page, panel.getByRole('button', { name }))
+    const evidence = panel.getByRole('link', { name: 'Public evidence' })
+    expect(await evidence.getAttribute('href')).toBe(`/c/${hashes[0]}`)
+    const log = panel.getByRole('link', { name: 'Log of its notary' })
+    const href = await log.getAttribute('href')
+    const { logs } = (await (await fetch(`${service.url}/v1/log`)).json()) as {
+      readonly logs: readonly { readonly notary: string }[]
+    }
+    expect(logs.map(({ notary }) => `/log/${notary}`)).toContain(href)
+    await panel.getByText('confirmed').waitFor()
+    expect(await findBarriers(page)).toEqual([])
+    // Escape closes what asks first, and then the panel.
+    await panel.getByRole('button', { name: /^Erase/ }).click()
+    await page.keyboard.press('Escape')
+    await page.getByText('Erase question and answer?').waitFor({ state: 'hidden' })
+    expect(await panel.isVisible()).toBe(true)
+    await page.keyboard.press('Escape')
+    await panel.waitFor({ state: 'detached' })
+    await expect.poll(() => hasFocus(button)).toBe(true)
+    await page.context().close()
+  })
+
+  it('the selected calls are exported, or all that match, as records, table and evidence', async () => {
+    const { word, hashes } = await makeCalls(3)
+    const { page, faults } = await signIn(service.apiKey, '/history')
+    await page.getByLabel('Words in the text').fill(word)
+    await page.getByRole('button', { name: 'Search' }).click()
+    await expect.poll(() => page.getByRole('button', { name: /^Details of/ }).count()).toBe(3)
+    const save = async (name: string) => {
+      const saved = page.waitForEvent('download')
+      await page.getByRole('group', { name: 'Export' }).getByRole('button', { name }).click()
+      return readFile(await (await saved).path(), 'utf8')
+    }
+    const linesOf = (text: string) => text.trimEnd().split(/\r?\n/)
+    const hashesOf = (text: string) => linesOf(text).map((line) => JSON.parse(line).hash)
+
+    await page.getByLabel('Select all shown').check()
+    await page.getByText('Export 3 selected:').waitFor()
+    await page.getByLabel(`Select ${hashes[1]?.slice(0, 12)}`).uncheck()
+    await page.getByText('Export 2 selected:').waitFor()
+    expect(await page.getByLabel('Select all shown').isChecked()).toBe(false)
+    const records = await save('Records')
+    const own = await getPath(operator, `${VERIFIED_PATH}/${hashes[0]}`)
+    expect(JSON.parse(linesOf(records)[0] ?? '')).toEqual(await own.json())
+    expect(hashesOf(records)).toEqual([hashes[0], hashes[2]])
+    await page.getByText('2 saved.').waitFor()
+
+    const table = linesOf(await save('Table'))
+    expect(table[0]).toMatch(/^time,hash,model,/)
+    for (const [line, hash] of [
+      [1, hashes[0]],
+      [2, hashes[2]],
+    ] as const)
+      expect(table[line]).toMatch(new RegExp(`Z,${hash},demo/echo,.*,demo,.*,complete,false,`))
+    expect(table[1]).toMatch(/,0x[0-9a-f]{40},\d+,(pending|mined|confirmed),0x[0-9a-f]{64},\d*$/)
+
+    const bundles = linesOf(await save('Evidence')).map((line) => JSON.parse(line))
+    expect(bundles.map(({ format }) => format)).toEqual([
+      'affidavit-evidence-bundle',
+      'affidavit-evidence-bundle',
+    ])
+    expect(JSON.stringify(bundles[1])).toContain(`${word} 0`)
+
+    await page.getByRole('button', { name: 'Clear 2 selected' }).click()
+    await page.getByText('Export all:').waitFor()
+    // Pages of two, so that three are two pages.
+    await page.route(/[?&]limit=100/, (route) =>
+      route.continue({ url: route.request().url().replace('limit=100', 'limit=2') }),
+    )
+    expect(hashesOf(await save('Records'))).toEqual(hashes)
+    expect(await findBarriers(page)).toEqual([])
+    expect(faults).toEqual([])
+    await page.context().close()
+  })
+})
+
+describe.runIf(BROWSER.isMet)(BROWSER.title('the first screen'), () => {
+  const open = async (part: string, [width, height]: readonly [number, number]) => {
+    const { page } = await signIn(service.apiKey, part, { viewport: { width, height } })
+    return page
+  }
+  /** A row is in view with all of these cells, and nothing is wider than the screen. */
+  const expectRow = async (page: Page, row: Locator, labels: readonly string[]) => {
+    await row.waitFor()
+    for (const label of labels) await expectInView(page, row.locator(`[data-label="${label}"]`))
+    const wide = await page.evaluate(
+      'document.documentElement.scrollWidth - document.documentElement.clientWidth',
+    )
+    expect(wide).toBeLessThanOrEqual(0)
+    expect(await findBarriers(page)).toEqual([])
+  }
+
+  it.each([
+    ['a desktop', [1280, 800]],
+    ['a phone', [390, 844]],
+  ] as const)('the first screens on %s show what each part is for', async (name, size) => {
+    const isPhone = name === 'a phone'
+    await postChat(operator, CHAT_REQUEST)
+    const history = await open('/history', size)
+    const call = history.locator('.calls tbody tr').first()
+    const confirmed = call.locator('.state.good', { hasText: 'confirmed' })
+    await confirmed.waitFor()
+    expect(await confirmed.textContent()).toBe('✓ confirmed')
+    const cells = ['Selected', 'Time', 'Provider', 'Outcome', 'Tokens', 'Hash', 'Anchor']
+    await expectRow(history, call, cells)
+    await expectInView(history, call.getByRole('rowheader'))
+    await expectInView(history, history.getByLabel('Select all shown'))
+    for (const kind of ['Records', 'Table', 'Evidence'])
+      await expectInView(history, history.getByRole('button', { name: kind, exact: true }))
+    const height = (await call.boundingBox())?.height ?? Number.POSITIVE_INFINITY
+    expect(height).toBeLessThan(isPhone ? 100 : 36)
+    const fold = history.getByRole('button', { name: 'Filters' })
+    if (isPhone) await fold.click()
+    for (const filter of ['a hash', 'Model', 'Provider', 'Outcome', 'From', 'Until'])
+      await expectInView(history, history.getByLabel(filter))
+    await expectInView(history, history.getByRole('button', { name: 'Search' }))
+    expect(await findBarriers(history)).toEqual([])
+    await history.context().close()
+
+    const keys = await open('/keys', size)
+    const key = keys.locator('tbody tr').first()
+    await expectRow(keys, key, ['Account', 'Id', 'State', 'For', 'Last used', 'Made'])
+    await expectInView(keys, key.getByRole('button', { name: /^Revoke/ }))
+    await keys.context().close()
+
+    const accounts = await open('/accounts', size)
+    const account = accounts.locator('tbody tr').first()
+    await expectRow(accounts, account, ['Id', 'Made', 'State', 'Tier'])
+    for (const action of [/^Set/, /^Budgets/, /^Disable/, /^Delete/])
+      await expectInView(accounts, account.getByRole('button', { name: action }))
+    await accounts.context().close()
+
+    const limits = await open('/limits', size)
+    const used = limits.getByRole('region', { name: 'Usage by model' })
+    await expectRow(limits, used.locator('tbody tr').first(), ['Requests', 'Tokens', 'Cost'])
+    await used.getByRole('rowheader', { name: CHAT_REQUEST.model }).first().waitFor()
+    await limits.context().close()
+  })
+
+  it.each([
+    ['a desktop', [1280, 800]],
+    ['a phone', [390, 844]],
+  ] as const)('the playground on %s keeps its message box in view', async (name, size) => {
+    const page = await open('/playground', size)
+    const who = page.locator('.who')
+    const fold = who.locator('> summary')
+    const toggle = async () => {
+      if (name === 'a phone') await fold.click()
+    }
+    const box = page.getByRole('textbox', { name: 'Message' })
+    const conversation = page.getByRole('region', { name: 'Conversation' })
+    const expectPlaces = async () => {
+      await expectInView(page, box)
+      await expectInView(page, page.getByRole('button', { name: 'Send' }))
+      await expectInView(page, conversation)
+      await expectInView(page, name === 'a phone' ? fold : page.getByLabel('Model'))
+      await expectInView(page, who.locator('.state').first())
+      expect(await page.evaluate('scrollY')).toBe(0)
+    }
+    await expectPlaces()
+    await toggle()
+    await page.getByLabel('Drop files here').setInputFiles(service.expectFile)
+    await page.getByText('One enclave is as you expect').waitFor()
+    await page.getByLabel('Model').selectOption('Another model')
+    await page.getByLabel('Its id').fill('demo/echo')
+    await toggle()
+    await page.evaluate('scrollTo(0, 0)')
+    for (let turn = 1; turn <= 3; turn++) {
+      await box.fill(`Question of turn ${turn}`)
+      await page.getByRole('button', { name: 'Send' }).click()
+      const answer = page.getByRole('article', { name: `Question ${turn}` })
+      await answer.getByText(/^. Checked$/).waitFor()
+    }
+    await page
+      .getByText(/^. Anchored in block \d+$/)
+      .nth(2)
+      .waitFor()
+    await expectPlaces()
+    const left = () =>
+      conversation.evaluate((log) => log.scrollHeight - log.scrollTop - log.clientHeight)
+    await expect.poll(left).toBeLessThan(2)
+    expect(await conversation.evaluate((log) => log.scrollTop)).toBeGreaterThan(0)
+    expect(await findBarriers(page)).toEqual([])
     await page.context().close()
   })
 })
@@ -626,7 +872,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('usage'), () => {
     await expect.poll(() => money.getByRole('row').count()).toBe(25)
     const spent = await money.getByRole('row').last().getByRole('cell').allTextContents()
     expect(Number(spent[1])).toBeGreaterThan(0)
-    const row = page.getByRole('row', { name: /^verified/ })
+    const row = page.getByRole('row', { name: /^demo\/.* verified/ }).first()
     expect(Number(await row.getByRole('cell').last().textContent())).toBeGreaterThan(0)
     expect(scripts.filter((url) => url.includes('/assets/')).length).toBeGreaterThan(0)
     expect(faults).toEqual([])
@@ -831,6 +1077,22 @@ const storageOf = (page: Page): Promise<string> =>
     Object.entries(localStorage), Object.entries(sessionStorage), document.cookie,
     await indexedDB.databases(), await caches.keys(), history.state, name,
   ]))()`)
+
+/** All of an element is on the screen, without a scroll. */
+async function expectInView(page: Page, element: Locator): Promise<void> {
+  await element.waitFor()
+  const { x, y, width, height } = (await element.boundingBox()) ?? {
+    x: -1,
+    y: -1,
+    width: 0,
+    height: 0,
+  }
+  const screen = page.viewportSize() ?? { width: 0, height: 0 }
+  expect({
+    element: String(element),
+    isInView: x >= 0 && y >= 0 && x + width <= screen.width && y + height <= screen.height,
+  }).toEqual({ element: String(element), isInView: true })
+}
 
 const hasFocus = async (element: Locator) =>
   (await element.and(element.page().locator(':focus')).count()) === 1

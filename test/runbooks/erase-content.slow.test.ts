@@ -39,7 +39,9 @@ async function readHistory(key: string): Promise<string> {
   const { page } = await openPage(`${machine.gateways[0].origin}/console/history`)
   await page.getByLabel('API key').fill(key)
   await page.getByRole('button', { name: 'Sign in' }).click()
-  await page.getByRole('article').first().waitFor()
+  const erased = page.getByRole('row').filter({ hasText: 'erased' }).first()
+  await erased.getByRole('button', { name: /^Details of/ }).click()
+  await page.getByRole('dialog').getByText('Erased by').waitFor()
   const text = await page.locator('main').textContent()
   await page.context().close()
   return text ?? ''

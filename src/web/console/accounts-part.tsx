@@ -3,12 +3,13 @@ import type { AccountPageReply } from '../../accounts/account-routes.ts'
 import type { AccountDescription } from '../../api/control-operations.ts'
 import { State } from '../kit/notices.tsx'
 import { escapeLine, OutsideText } from '../kit/outside-text.tsx'
-import { Time } from '../kit/values.tsx'
+import { Hex } from '../kit/values.tsx'
 import { AccountBudgets } from './budgets.tsx'
 import { ConfirmButton } from './confirm-button.tsx'
 import { MoreOfIt } from './more-of-it.tsx'
 import { useSession } from './session.ts'
-import { Table } from './table.tsx'
+import { ShortTime } from './short-time.tsx'
+import { type Column, Table } from './table.tsx'
 import { ActionState, useAction } from './use-action.tsx'
 import { usePages } from './use-pages.ts'
 
@@ -30,6 +31,10 @@ export function AccountsPart() {
     [session],
   )
   const { items: accounts, reload } = pages
+  const closeAndReload = () => {
+    setChosen(null)
+    reload()
+  }
   return (
     <>
       <h1 tabIndex={-1}>Accounts</h1>
@@ -41,53 +46,62 @@ export function AccountsPart() {
       <h2>Existing accounts</h2>
       <Table
         label="Accounts"
-        columns={[...['Name', 'Id', 'Made', 'State', 'Tier'], { hidden: 'Actions' }]}
-        isLoaded={accounts !== null}
-        empty={accounts?.length === 0 ? 'There are no accounts yet. Make an account above.' : null}
-      >
-        {accounts?.map((account) => (
-          <tr key={account.id}>
-            <th scope="row">
-              <OutsideText text={account.name} isOneLine={true} shownMax={100} />
-            </th>
-            <td class="hex">{account.id}</td>
-            <td>
-              <Time ms={account.created_at * 1000} />
-            </td>
-            <td>
-              {account.disabled_at === null ? (
-                <State tone="good">active</State>
-              ) : (
-                <>
-                  <State tone="warn">disabled</State> <Time ms={account.disabled_at * 1000} />
-                </>
-              )}
-            </td>
-            <td>
-              <TierForm {...{ account, onSet: reload }} />
-            </td>
-            <td>
-              <button
-                type="button"
-                class="small"
-                aria-label={`Budgets of ${escapeLine(account.name)}`}
-                onClick={() => setChosen(account.name)}
-              >
-                Budgets
-              </button>{' '}
-              <StateButtons
-                {...{ account }}
-                onSet={() => {
-                  setChosen(null)
-                  reload()
-                }}
-              />
-            </td>
-          </tr>
-        ))}
-      </Table>
+        columns={columnsOf({ onBudgets: setChosen, onSet: reload, onGone: closeAndReload })}
+        rows={accounts}
+        keyOf={({ id }) => id}
+        empty="There are no accounts yet. Make an account above."
+      />
       <MoreOfIt of={pages} what="accounts" />
       {chosen !== null && <AccountBudgets key={chosen} account={chosen} />}
+    </>
+  )
+}
+
+function columnsOf({
+  onBudgets,
+  onSet,
+  onGone,
+}: {
+  readonly onBudgets: (name: string) => void
+  readonly onSet: () => void
+  /** Another state: its budgets may be gone. */
+  readonly onGone: () => void
+}): readonly Column<AccountDescription>[] {
+  return [
+    {
+      title: 'Name',
+      kind: 'name',
+      cell: ({ name }) => <OutsideText text={name} isOneLine={true} shownMax={100} />,
+    },
+    { title: 'Id', cell: ({ id }) => <Hex value={id} digits={8} /> },
+    { title: 'Made', cell: ({ created_at: at }) => <ShortTime seconds={at} to="day" /> },
+    { title: 'State', cell: (account) => <AccountState {...account} /> },
+    { title: 'Tier', cell: (account) => <TierForm {...{ account, onSet }} /> },
+    {
+      title: 'Actions',
+      kind: 'actions',
+      cell: (account) => (
+        <>
+          <button
+            type="button"
+            class="small"
+            aria-label={`Budgets of ${escapeLine(account.name)}`}
+            onClick={() => onBudgets(account.name)}
+          >
+            Budgets
+          </button>
+          <StateButtons account={account} onSet={onGone} />
+        </>
+      ),
+    },
+  ]
+}
+
+function AccountState({ disabled_at: at }: Pick<AccountDescription, 'disabled_at'>) {
+  if (at === null) return <State tone="good">active</State>
+  return (
+    <>
+      <State tone="warn">disabled</State> <ShortTime seconds={at} to="day" />
     </>
   )
 }
@@ -129,7 +143,7 @@ function StateButtons({
         >
           <p>Keys of {shown} are accepted again within a second.</p>
         </ConfirmButton>
-      )}{' '}
+      )}
       <ConfirmButton {...{ label: 'Delete', what, title: 'Delete this account?', act: remove }}>
         <p>
           The keys of {shown} are revoked forever, and its name is free. This cannot be undone. Its

@@ -4,8 +4,11 @@ import { Busy, FaultNotice, State, type Tone } from '../kit/notices.tsx'
 import { OutsideText } from '../kit/outside-text.tsx'
 import { useLoaded } from '../kit/use-loaded.ts'
 import { Count, Hex, Time } from '../kit/values.tsx'
+import { AnchorState } from './anchor-state.tsx'
+import { NotaryLink } from './notary-link.tsx'
 import { useSession } from './session.ts'
-import { Table } from './table.tsx'
+import { ShortTime } from './short-time.tsx'
+import { type Column, Table } from './table.tsx'
 
 const EVERY_MS = 5_000
 
@@ -39,62 +42,42 @@ export function AnchorsPart() {
       <h2>Relayers</h2>
       <Table
         label="Relayers"
-        columns={[
-          ...['Account', 'Balance', 'Waiting', 'Unconfirmed', 'Oldest'],
-          ...['Next nonce', 'On the chain'],
-        ]}
-        isLoaded={value !== null}
-        empty={value?.relayers.length === 0 ? 'There are no relayers.' : null}
-      >
-        {value?.relayers.map((relayer) => (
-          <RelayerRow key={relayer.address} {...relayer} />
-        ))}
-      </Table>
+        columns={RELAYER_COLUMNS}
+        rows={value === null ? null : value.relayers}
+        keyOf={({ address }) => address}
+        empty="There are no relayers."
+      />
       <h2>Anchors that are not confirmed</h2>
       <Table
         label="Anchors that are not confirmed"
-        columns={['Made', 'State', 'Transaction', 'Log', 'Size', 'Nonce', 'Made again']}
-        isLoaded={value !== null}
-        empty={value?.anchors.length === 0 ? 'All anchors are confirmed.' : null}
-      >
-        {value?.anchors.map((anchor) => (
-          <tr key={anchor.tx_hash}>
-            <td>
-              <Time ms={anchor.created_at * 1000} />
-            </td>
-            <td class="steady">
-              <State tone={ANCHOR_STATES[anchor.state][0]}>{ANCHOR_STATES[anchor.state][1]}</State>
-              {anchor.block_number !== null && ` block ${anchor.block_number}`}
-            </td>
-            <td>
-              <Hex value={anchor.tx_hash} />
-            </td>
-            <td>
-              <Hex value={anchor.notary} />
-            </td>
-            <td>
-              <Count value={anchor.size} />
-            </td>
-            <td>
-              <Count value={anchor.nonce} />
-            </td>
-            <td>
-              <Count value={anchor.replaced} />
-            </td>
-          </tr>
-        ))}
-      </Table>
+        columns={ANCHOR_COLUMNS}
+        rows={value === null ? null : value.anchors}
+        keyOf={({ tx_hash: hash }) => hash}
+        empty={
+          <>
+            <AnchorState state="confirmed" /> There are no other anchors.
+          </>
+        }
+      />
     </>
   )
 }
 
-const ANCHOR_STATES: Readonly<
-  Record<WaitingAnchorsReply['anchors'][number]['state'], readonly [Tone, string]>
-> = {
-  pending: ['open', 'in no block'],
-  mined: ['good', 'young'],
-  taken: ['warn', 'nonce was taken'],
-}
+type WaitingAnchor = WaitingAnchorsReply['anchors'][number]
+
+const ANCHOR_COLUMNS: readonly Column<WaitingAnchor>[] = [
+  { title: 'Transaction', kind: 'name', cell: ({ tx_hash: hash }) => <Hex value={hash} /> },
+  {
+    title: 'State',
+    isSteady: true,
+    cell: ({ state, block_number: block }) => <AnchorState state={state} block={block} />,
+  },
+  { title: 'Made', cell: ({ created_at: at }) => <ShortTime seconds={at} /> },
+  { title: 'Log', cell: ({ notary }) => <NotaryLink notary={notary} /> },
+  { title: 'Size', kind: 'number', cell: ({ size }) => <Count value={size} /> },
+  { title: 'Nonce', kind: 'number', cell: ({ nonce }) => <Count value={nonce} /> },
+  { title: 'Made again', kind: 'number', cell: ({ replaced }) => <Count value={replaced} /> },
+]
 
 function Waiting({ commits, anchors }: WaitingStatusReply) {
   return (
@@ -162,36 +145,44 @@ function Why({ fault }: { readonly fault: string | null }) {
   )
 }
 
-function RelayerRow({
-  address,
-  current,
-  next_nonce: nextNonce,
-  waiting,
-  unconfirmed,
-  oldest_at: oldestAt,
-  balance_wei: balanceWei,
-  chain_nonce: chainNonce,
-  fault,
-}: RelayerDescription) {
-  return (
-    <tr>
-      <th scope="row">
+const RELAYER_COLUMNS: readonly Column<RelayerDescription>[] = [
+  {
+    title: 'Account',
+    kind: 'name',
+    cell: ({ address, current, fault }) => (
+      <>
         <Hex value={address} /> {current && <State tone="good">pays now</State>}
         <Why fault={fault === '' ? null : fault} />
-      </th>
-      <td>{balanceWei === null ? <span class="faint">not known</span> : etherText(balanceWei)}</td>
-      <td>
-        <Count value={waiting} />
-      </td>
-      <td>
-        <Count value={unconfirmed} />
-      </td>
-      <td>{oldestAt === null ? '–' : <Time ms={oldestAt * 1000} />}</td>
-      <td>{nextNonce === null ? '–' : <Count value={nextNonce} />}</td>
-      <td>{chainNonce === null ? '–' : <Count value={chainNonce} />}</td>
-    </tr>
-  )
-}
+      </>
+    ),
+  },
+  {
+    title: 'Balance',
+    kind: 'number',
+    cell: ({ balance_wei: wei }) =>
+      wei === null ? <span class="faint">not known</span> : etherText(wei),
+  },
+  { title: 'Waiting', kind: 'number', cell: ({ waiting }) => <Count value={waiting} /> },
+  {
+    title: 'Unconfirmed',
+    kind: 'number',
+    cell: ({ unconfirmed }) => <Count value={unconfirmed} />,
+  },
+  {
+    title: 'Oldest',
+    cell: ({ oldest_at: at }) => (at === null ? '–' : <ShortTime seconds={at} />),
+  },
+  {
+    title: 'Next nonce',
+    kind: 'number',
+    cell: ({ next_nonce: nonce }) => (nonce === null ? '–' : <Count value={nonce} />),
+  },
+  {
+    title: 'On the chain',
+    kind: 'number',
+    cell: ({ chain_nonce: nonce }) => (nonce === null ? '–' : <Count value={nonce} />),
+  },
+]
 
 const WEI_DIGITS = 18
 const SHOWN_DIGITS = 6

@@ -5,9 +5,9 @@ import type { BudgetDescription } from '../../api/control-operations.ts'
 import { Busy, FaultNotice } from '../kit/notices.tsx'
 import { escapeLine, OutsideText } from '../kit/outside-text.tsx'
 import { useLoaded } from '../kit/use-loaded.ts'
-import { Time } from '../kit/values.tsx'
 import { ConfirmButton } from './confirm-button.tsx'
 import { useSession } from './session.ts'
+import { ShortTime } from './short-time.tsx'
 import { type Column, Table } from './table.tsx'
 import { ActionState, useAction } from './use-action.tsx'
 
@@ -17,7 +17,18 @@ const BUDGETS_MAX = 500
 
 type Budget = Omit<BudgetDescription, 'account'>
 
-const COLUMNS: readonly Column[] = ['Of', 'What', 'In', 'At most', 'Used', 'Left', 'Renews']
+const COLUMNS: readonly Column<Budget>[] = [
+  { title: 'Of', kind: 'name', cell: ({ key }) => <Owner of={key} /> },
+  { title: 'What', cell: ({ what }) => what },
+  { title: 'In', cell: ({ per }) => PERIODS[per] },
+  { title: 'At most', kind: 'number', cell: ({ what, bound }) => formatAmount(what, bound) },
+  { title: 'Used', kind: 'number', cell: ({ what, used }) => formatAmount(what, used) },
+  { title: 'Left', kind: 'number', cell: ({ what, left }) => formatAmount(what, left) },
+  {
+    title: 'Renews',
+    cell: ({ renews_at: at }) => (at === null ? 'never' : <ShortTime seconds={at} />),
+  },
+]
 
 /** What the holder of a key may still use, of his account's budgets and his key's. */
 export function OwnBudgets({ budgets }: Pick<KeyHolderReply, 'budgets'>) {
@@ -27,15 +38,10 @@ export function OwnBudgets({ budgets }: Pick<KeyHolderReply, 'budgets'>) {
       <Table
         label="Budgets"
         columns={COLUMNS}
-        isLoaded={true}
-        empty={budgets.length === 0 ? 'You have no budgets. Only the limits apply.' : null}
-      >
-        {budgets.map(({ key_id: key, ...budget }) => (
-          <tr key={nameOf({ ...budget, key })}>
-            <Cells budget={{ ...budget, key }} />
-          </tr>
-        ))}
-      </Table>
+        rows={budgets.map(({ key_id: key, ...budget }) => ({ ...budget, key }))}
+        keyOf={nameOf}
+        empty="You have no budgets. Only the limits apply."
+      />
       <p class="faint">
         A call reserves the most that it may use, and returns the rest. Days and months are in UTC.
         Calls beyond a budget get 429.
@@ -60,6 +66,20 @@ export function AccountBudgets({ account }: { readonly account: string }) {
     await session.ask(`${BUDGETS_PATH}?${query}`, { method: 'DELETE' })
     reload()
   }
+  const removal: Column<Budget> = {
+    title: 'Actions',
+    kind: 'actions',
+    cell: (budget) => (
+      <ConfirmButton
+        label="Remove"
+        what={`the budget of ${budget.what} ${PERIODS[budget.per]} of ${budget.key ?? escapeLine(account)}`}
+        title="Remove this budget?"
+        act={() => remove(budget)}
+      >
+        <p>It no longer limits calls, and its count of use is deleted.</p>
+      </ConfirmButton>
+    ),
+  }
   return (
     <section aria-labelledby="budgets">
       <h2 id="budgets">
@@ -70,26 +90,11 @@ export function AccountBudgets({ account }: { readonly account: string }) {
       {value === null && fault === null && <Busy what="Asking for the budgets…" />}
       <Table
         label="Budgets"
-        columns={[...COLUMNS, { hidden: 'Actions' }]}
-        isLoaded={value !== null}
-        empty={value?.budgets.length === 0 ? 'The account has no budgets.' : null}
-      >
-        {value?.budgets.map((budget) => (
-          <tr key={nameOf(budget)}>
-            <Cells budget={budget} />
-            <td>
-              <ConfirmButton
-                label="Remove"
-                what={`the budget of ${budget.what} ${PERIODS[budget.per]} of ${budget.key ?? escapeLine(account)}`}
-                title="Remove this budget?"
-                act={() => remove(budget)}
-              >
-                <p>It no longer limits calls, and its count of use is deleted.</p>
-              </ConfirmButton>
-            </td>
-          </tr>
-        ))}
-      </Table>
+        columns={[...COLUMNS, removal]}
+        rows={value === null ? null : value.budgets}
+        keyOf={nameOf}
+        empty="The account has no budgets."
+      />
       {value !== null && value.cursor !== null && (
         <p class="faint">There are more budgets; `affidavit budgets` lists all.</p>
       )}
@@ -101,28 +106,11 @@ function nameOf({ key, what, per }: Pick<Budget, 'key' | 'what' | 'per'>): strin
   return `${key} ${what} ${per}`
 }
 
-function Cells({
-  budget: { key, what, per, bound, used, left, renews_at },
-}: {
-  readonly budget: Budget
-}) {
+function Owner({ of: key }: { readonly of: Budget['key'] }) {
+  if (key === null) return <>the account</>
   return (
     <>
-      <th scope="row">
-        {key === null ? (
-          'the account'
-        ) : (
-          <>
-            key <span class="hex">{key}</span>
-          </>
-        )}
-      </th>
-      <td>{what}</td>
-      <td>{PERIODS[per]}</td>
-      <td>{formatAmount(what, bound)}</td>
-      <td>{formatAmount(what, used)}</td>
-      <td>{formatAmount(what, left)}</td>
-      <td>{renews_at === null ? 'never' : <Time ms={renews_at * 1000} />}</td>
+      key <span class="hex">{key}</span>
     </>
   )
 }

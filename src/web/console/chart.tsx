@@ -82,17 +82,19 @@ export function Chart({
         <summary>As a table</summary>
         <Table
           label={title}
-          columns={['When', unit]}
-          isLoaded={data !== null}
-          empty={times.length === 0 ? 'Nothing.' : null}
-        >
-          {times.map((time, index) => (
-            <tr key={time}>
-              <td>{writeTime(time, isUtc)}</td>
-              <td>{textOf(data?.values[index] ?? null)}</td>
-            </tr>
-          ))}
-        </Table>
+          columns={[
+            { title: 'When', cell: (index) => writeTime(times[index] ?? 0, isUtc) },
+            {
+              title: unit,
+              kind: 'number',
+              cell: (index) => textOf(data?.values[index] ?? null),
+            },
+          ]}
+          rows={data === null ? null : times.map((_, index) => index)}
+          keyOf={(index) => index}
+          empty="There are no values."
+          isSmall={true}
+        />
       </details>
     </figure>
   )

@@ -95,37 +95,38 @@ function SignedInPage({
   const isShown = part !== undefined && shown.includes(part)
   const seen = useRef(new Set<Part>())
   if (isShown) seen.current.add(part)
+  const list = useRef<HTMLUListElement>(null)
   useEffect(() => {
+    // On a narrow screen the list scrolls sideways.
+    list.current?.querySelector('[aria-current]')?.scrollIntoView({ block: 'nearest' })
     document.title = `${part?.name ?? 'Console'} · Console · Affidavit`
   }, [part])
   return (
     <SessionContext.Provider value={session}>
-      <div class="signed-in">
-        <p>
+      <div class="console-top">
+        <nav aria-label="Parts of the console">
+          <ul class="parts" ref={list}>
+            {shown.map((one) => (
+              <li key={one.id}>
+                <a
+                  href={pathOf(one)}
+                  aria-current={one === part ? 'page' : undefined}
+                  onClick={(event) => follow(event, () => go(one))}
+                >
+                  {one.name}
+                </a>
+              </li>
+            ))}
+          </ul>
+        </nav>
+        <p class="signed-in" title={`For ${holder.scopes.join(', ')}`}>
           <OutsideText text={holder.account_name} isOneLine={true} shownMax={80} />{' '}
-          <span class="faint">
-            · key <span class="hex">{holder.key_id}</span> · {holder.scopes.join(', ')}
-          </span>
+          <span class="hex faint">{holder.key_id}</span>{' '}
+          <button type="button" class="small" onClick={() => signOut()}>
+            Sign out
+          </button>
         </p>
-        <button type="button" onClick={() => signOut()}>
-          Sign out
-        </button>
       </div>
-      <nav aria-label="Parts of the console">
-        <ul class="parts">
-          {shown.map((one) => (
-            <li key={one.id}>
-              <a
-                href={pathOf(one)}
-                aria-current={one === part ? 'page' : undefined}
-                onClick={(event) => follow(event, () => go(one))}
-              >
-                {one.name}
-              </a>
-            </li>
-          ))}
-        </ul>
-      </nav>
       <div ref={place} class="part">
         {shown
           .filter((one) => one === part || (one.isKept && seen.current.has(one)))

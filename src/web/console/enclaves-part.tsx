@@ -3,10 +3,11 @@ import type { EnclaveDescription } from '../../api/control-operations.ts'
 import { Busy, FaultNotice, State, type Tone } from '../kit/notices.tsx'
 import { OutsideText } from '../kit/outside-text.tsx'
 import { useLoaded } from '../kit/use-loaded.ts'
-import { Count, Hex } from '../kit/values.tsx'
+import { Count } from '../kit/values.tsx'
 import { ConfirmButton } from './confirm-button.tsx'
+import { NotaryLink } from './notary-link.tsx'
 import { useSession } from './session.ts'
-import { Table } from './table.tsx'
+import { type Column, Table } from './table.tsx'
 import { ActionState, useAction } from './use-action.tsx'
 
 const ENCLAVES_PATH = '/v1/admin/enclaves'
@@ -35,16 +36,11 @@ export function EnclavesPart() {
       {value === null && fault === null && <Busy what="Asking for the enclaves…" />}
       <Table
         label="Enclaves"
-        columns={['Where', 'State', 'Notary', 'Calls', 'Committed', { hidden: 'Actions' }]}
-        isLoaded={value !== null}
-        empty={
-          value?.enclaves.length === 0 ? 'There are no enclaves: verified calls are refused.' : null
-        }
-      >
-        {value?.enclaves.map((enclave) => (
-          <EnclaveRow key={enclave.url} {...{ enclave, onChange: reload }} />
-        ))}
-      </Table>
+        columns={columnsOf(reload)}
+        rows={value === null ? null : value.enclaves}
+        keyOf={({ url }) => url}
+        empty="There are no enclaves: verified calls are refused."
+      />
     </>
   )
 }
@@ -59,8 +55,48 @@ const TONES: Readonly<Record<string, Tone>> = {
   connecting: 'open',
 }
 
-function EnclaveRow({
-  enclave: { url, state, notary, calls, committed, fault },
+function columnsOf(onChange: () => void): readonly Column<EnclaveDescription>[] {
+  return [
+    {
+      title: 'Where',
+      kind: 'name',
+      cell: ({ url }) => <OutsideText text={url} isOneLine={true} shownMax={120} />,
+    },
+    { title: 'State', isSteady: true, cell: (enclave) => <EnclaveState {...enclave} /> },
+    {
+      title: 'Notary',
+      cell: ({ notary }) =>
+        notary === null ? <span class="faint">not known</span> : <NotaryLink notary={notary} />,
+    },
+    { title: 'Calls', kind: 'number', cell: ({ calls }) => <Count value={calls} /> },
+    {
+      title: 'Committed',
+      kind: 'number',
+      cell: ({ committed }) => (committed === null ? '–' : <Count value={committed} />),
+    },
+    {
+      title: 'Actions',
+      kind: 'actions',
+      cell: (enclave) => <EnclaveButtons {...{ enclave, onChange }} />,
+    },
+  ]
+}
+
+function EnclaveState({ state, fault }: EnclaveDescription) {
+  return (
+    <>
+      <State tone={TONES[state] ?? 'open'}>{state}</State>
+      {fault !== '' && (
+        <p class="fault-line">
+          <OutsideText text={fault} isOneLine={true} shownMax={300} />
+        </p>
+      )}
+    </>
+  )
+}
+
+function EnclaveButtons({
+  enclave: { url, state },
   onChange,
 }: {
   readonly enclave: EnclaveDescription
@@ -79,47 +115,26 @@ function EnclaveRow({
     await session.ask(`${ENCLAVES_PATH}?url=${encodeURIComponent(url)}`, { method: 'DELETE' })
     onChange()
   }
-  const isOrdered = state === 'draining' || state === 'drained'
   return (
-    <tr>
-      <th scope="row">
-        <OutsideText text={url} isOneLine={true} shownMax={120} />
-      </th>
-      <td class="steady">
-        <State tone={TONES[state] ?? 'open'}>{state}</State>
-        {fault !== '' && (
-          <p class="fault-line">
-            <OutsideText text={fault} isOneLine={true} shownMax={300} />
+    <>
+      {state === 'draining' || state === 'drained' ? (
+        <ConfirmButton label="Use again" what={url} title="Use this enclave again?" act={use}>
+          <p>It gets calls after it is checked.</p>
+        </ConfirmButton>
+      ) : (
+        <ConfirmButton label="Drain" what={url} title="Drain this enclave?" act={drain}>
+          <p>
+            It gets no new calls. Its running calls finish, and its log is committed. Then it is
+            drained, and you may stop it. If it is the only enclave, verified calls are refused.
           </p>
-        )}
-      </td>
-      <td>{notary === null ? <span class="faint">not known</span> : <Hex value={notary} />}</td>
-      <td>
-        <Count value={calls} />
-      </td>
-      <td>{committed === null ? '–' : <Count value={committed} />}</td>
-      <td>
-        <span class="row">
-          {isOrdered ? (
-            <ConfirmButton label="Use again" what={url} title="Use this enclave again?" act={use}>
-              <p>It gets calls after it is checked.</p>
-            </ConfirmButton>
-          ) : (
-            <ConfirmButton label="Drain" what={url} title="Drain this enclave?" act={drain}>
-              <p>
-                It gets no new calls. Its running calls finish, and its log is committed. Then it is
-                drained, and you may stop it. If it is the only enclave, verified calls are refused.
-              </p>
-            </ConfirmButton>
-          )}
-          {state !== 'usable' && state !== 'draining' && (
-            <ConfirmButton label="Remove" what={url} title="Remove this enclave?" act={remove}>
-              <p>The gateway no longer uses it, until you add it again.</p>
-            </ConfirmButton>
-          )}
-        </span>
-      </td>
-    </tr>
+        </ConfirmButton>
+      )}
+      {state !== 'usable' && state !== 'draining' && (
+        <ConfirmButton label="Remove" what={url} title="Remove this enclave?" act={remove}>
+          <p>The gateway no longer uses it, until you add it again.</p>
+        </ConfirmButton>
+      )}
+    </>
   )
 }
 

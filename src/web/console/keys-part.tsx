@@ -5,10 +5,11 @@ import { GatewayFault } from '../kit/gateway.ts'
 import { Busy, FaultNotice, State } from '../kit/notices.tsx'
 import { OutsideText } from '../kit/outside-text.tsx'
 import { useLoaded } from '../kit/use-loaded.ts'
-import { CopyButton, Count, Time } from '../kit/values.tsx'
+import { CopyButton, Count } from '../kit/values.tsx'
 import { ConfirmButton } from './confirm-button.tsx'
 import { may, type Session, useSession } from './session.ts'
-import { Table } from './table.tsx'
+import { ShortTime } from './short-time.tsx'
+import { type Column, Table } from './table.tsx'
 import { ActionState, useAction } from './use-action.tsx'
 
 type Key = KeyListReply['keys'][number]
@@ -46,19 +47,11 @@ export function KeysPart() {
       {value === null && fault === null && <Busy what="Asking for the keys…" />}
       <Table
         label="Keys"
-        columns={[
-          'Name',
-          ...(isAdmin ? ['Account'] : []),
-          ...['Id', 'State', 'For', 'Last used', 'Made'],
-          { hidden: 'Actions' },
-        ]}
-        isLoaded={value !== null}
-        empty={null}
-      >
-        {keys.slice(0, shownMax).map((key) => (
-          <KeyRow key={key.id} {...{ of: key, isAdmin, nowSeconds, reload }} />
-        ))}
-      </Table>
+        columns={columnsOf({ isAdmin, nowSeconds, reload })}
+        rows={value === null ? null : keys.slice(0, shownMax)}
+        keyOf={({ id }) => id}
+        empty="There are no keys."
+      />
       {keys.length > shownMax && (
         <p>
           <button type="button" onClick={() => setShownMax(shownMax * 4)}>
@@ -79,17 +72,51 @@ function hindranceOf(session: Session): string | null {
   return 'The key that you are signed in with does not have the scope keys, so it cannot make keys.'
 }
 
-function KeyRow({
-  of: key,
+function columnsOf({
   isAdmin,
   nowSeconds,
   reload,
 }: {
-  readonly of: Key
   readonly isAdmin: boolean
   readonly nowSeconds: number
   readonly reload: () => void
-}) {
+}): readonly Column<Key>[] {
+  const account: Column<Key> = {
+    title: 'Account',
+    cell: (key) => <OutsideText text={key.account_name} isOneLine={true} shownMax={100} />,
+  }
+  return [
+    { title: 'Name', kind: 'name', cell: (key) => <KeyName of={key} /> },
+    ...(isAdmin ? [account] : []),
+    { title: 'Id', cell: ({ id }) => <span class="hex">{id}</span> },
+    { title: 'State', cell: (key) => <KeyState of={key} nowSeconds={nowSeconds} /> },
+    { title: 'For', cell: ({ scopes }) => <span class="words">{scopes.join(', ')}</span> },
+    {
+      title: 'Last used',
+      cell: ({ last_used_at: at }) =>
+        at === null ? <span class="faint">never</span> : <ShortTime seconds={at} />,
+    },
+    { title: 'Made', cell: ({ created_at: at }) => <ShortTime seconds={at} to="day" /> },
+    {
+      title: 'Actions',
+      kind: 'actions',
+      cell: (key) =>
+        stateOf(key, nowSeconds) === 'active' && <RevokeButton of={key} reload={reload} />,
+    },
+  ]
+}
+
+function KeyName({ of: { id, name } }: { readonly of: Key }) {
+  const { holder } = useSession()
+  return (
+    <>
+      <OutsideText text={name} isOneLine={true} shownMax={100} />
+      {id === holder.key_id && <span class="faint"> (this key)</span>}
+    </>
+  )
+}
+
+function RevokeButton({ of: key, reload }: { readonly of: Key; readonly reload: () => void }) {
   const session = useSession()
   const isOwn = key.id === session.holder.key_id
   const revoke = async () => {
@@ -98,78 +125,42 @@ function KeyRow({
     else reload()
   }
   return (
-    <tr>
-      <th scope="row">
-        <OutsideText text={key.name} isOneLine={true} shownMax={100} />
-        {isOwn && <span class="faint"> (this key)</span>}
-      </th>
-      {isAdmin && (
-        <td>
-          <OutsideText text={key.account_name} isOneLine={true} shownMax={100} />
-        </td>
-      )}
-      <td class="hex">{key.id}</td>
-      <td>
-        <KeyState of={key} nowSeconds={nowSeconds} />
-      </td>
-      <td>{key.scopes.join(', ')}</td>
-      <td>{key.last_used_at === null ? 'never' : <Time ms={key.last_used_at * 1000} />}</td>
-      <td>
-        <Time ms={key.created_at * 1000} />
-      </td>
-      <td>
-        {stateOf(key, nowSeconds) === 'good' && (
-          <ConfirmButton
-            label="Revoke"
-            what={`key ${key.id}`}
-            title="Revoke this key?"
-            act={revoke}
-          >
-            <p>
-              <OutsideText text={key.name} isOneLine={true} shownMax={100} /> (
-              <span class="hex">{key.id}</span>) is refused within a second, forever. Programs that
-              use it get 401. The keys that it made for its account are refused too, except the key
-              that you are signed in with.
-            </p>
-            {isOwn && <p>You are signed in with this key: you will be signed out.</p>}
-          </ConfirmButton>
-        )}
-      </td>
-    </tr>
+    <ConfirmButton label="Revoke" what={`key ${key.id}`} title="Revoke this key?" act={revoke}>
+      <p>
+        <OutsideText text={key.name} isOneLine={true} shownMax={100} /> (
+        <span class="hex">{key.id}</span>) is refused within a second, forever. Programs that use it
+        get 401. The keys that it made for its account are refused too, except the key that you are
+        signed in with.
+      </p>
+      {isOwn && <p>You are signed in with this key: you will be signed out.</p>}
+    </ConfirmButton>
   )
 }
 
 function KeyState({ of: key, nowSeconds }: { readonly of: Key; readonly nowSeconds: number }) {
   const state = stateOf(key, nowSeconds)
-  if (state === 'revoked')
-    return (
-      <>
-        <State tone="open">revoked</State>{' '}
-        {key.revoked_at !== null && <Time ms={key.revoked_at * 1000} />}
-      </>
-    )
-  const end = key.expires_at
+  const at = state === 'revoked' ? key.revoked_at : key.expires_at
   return (
     <>
-      {state === 'good' ? <State tone="good">good</State> : <State tone="open">ended</State>}{' '}
-      {end !== null && (
-        <>
-          {state === 'good' ? 'until ' : ''}
-          <Time ms={end * 1000} />
-        </>
+      <State tone={state === 'active' ? 'good' : 'open'}>{state}</State>{' '}
+      {at !== null && (
+        <span class="faint">
+          {state === 'active' && 'until '}
+          <ShortTime seconds={at} to="day" />
+        </span>
       )}
     </>
   )
 }
 
-function stateOf(key: Key, nowSeconds: number): 'good' | 'revoked' | 'ended' {
+function stateOf(key: Key, nowSeconds: number): 'active' | 'revoked' | 'ended' {
   if (key.revoked_at !== null) return 'revoked'
-  return key.expires_at !== null && key.expires_at <= nowSeconds ? 'ended' : 'good'
+  return key.expires_at !== null && key.expires_at <= nowSeconds ? 'ended' : 'active'
 }
 
-/** Those that are good first, and of each kind the newest. */
+/** Active keys first, and of each kind the newest. */
 function orderKeys(keys: readonly Key[], nowSeconds: number): readonly Key[] {
-  const rank = (key: Key) => (stateOf(key, nowSeconds) === 'good' ? 0 : 1)
+  const rank = (key: Key) => (stateOf(key, nowSeconds) === 'active' ? 0 : 1)
   return keys.toReversed().toSorted((one, other) => rank(one) - rank(other))
 }
 

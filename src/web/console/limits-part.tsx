@@ -5,8 +5,8 @@ import { useLoaded } from '../kit/use-loaded.ts'
 import { Count } from '../kit/values.tsx'
 import { OwnBudgets } from './budgets.tsx'
 import { askHolder, useSession } from './session.ts'
-import { Table } from './table.tsx'
-import { UsageCharts } from './usage-charts.tsx'
+import { type Column, Table } from './table.tsx'
+import { UsageReport } from './usage-report.tsx'
 
 const LIMITS_PATH = '/v1/dashboard/rate-limits'
 const EVERY_MS = 10_000
@@ -35,42 +35,48 @@ export function LimitsPart() {
       </p>
       {fault !== null && <FaultNotice fault={fault} onRetry={reload} />}
       {value === null && fault === null && <Busy what="Asking for the limits…" />}
-      <h2>Today</h2>
+      <UsageReport />
+      <h2>Limits</h2>
       <Table
         label="Limits"
-        columns={[
-          'Models',
-          ...['Requests today', 'Tokens today', 'Requests a minute', 'Tokens a minute'],
-        ]}
-        isLoaded={value !== null}
-        empty={value?.usages.length === 0 ? 'There are no limits or counts for models.' : null}
-      >
-        {value?.usages.map((usage) => (
-          <tr key={usage.full_model}>
-            <th scope="row">
-              <OutsideText text={usage.model} isOneLine={true} shownMax={100} />
-            </th>
-            <td>
-              <Used used={usage.requests_used_day} of={usage.max_requests_per_day} />
-            </td>
-            <td>
-              <Used used={usage.tokens_used_day} of={usage.max_tokens_per_day} />
-            </td>
-            <td>
-              <Bound value={usage.max_requests_per_minute} />
-            </td>
-            <td>
-              <Bound value={usage.max_tokens_per_minute} />
-            </td>
-          </tr>
-        ))}
-      </Table>
+        columns={COLUMNS}
+        rows={value === null ? null : value.usages}
+        keyOf={({ full_model: models }) => models}
+        empty="There are no limits or counts for models."
+      />
       <p class="faint">Days are in UTC. Calls beyond a limit get 429.</p>
       {holder !== null && <OwnBudgets budgets={holder.budgets} />}
-      <UsageCharts />
     </>
   )
 }
+
+type Limit = RateLimitsReply['usages'][number]
+
+const COLUMNS: readonly Column<Limit>[] = [
+  {
+    title: 'Models',
+    kind: 'name',
+    cell: ({ model }) => <OutsideText text={model} isOneLine={true} shownMax={100} />,
+  },
+  {
+    title: 'Requests today',
+    cell: (limit) => <Used used={limit.requests_used_day} of={limit.max_requests_per_day} />,
+  },
+  {
+    title: 'Tokens today',
+    cell: (limit) => <Used used={limit.tokens_used_day} of={limit.max_tokens_per_day} />,
+  },
+  {
+    title: 'Requests a minute',
+    kind: 'number',
+    cell: ({ max_requests_per_minute: value }) => <Bound value={value} />,
+  },
+  {
+    title: 'Tokens a minute',
+    kind: 'number',
+    cell: ({ max_tokens_per_minute: value }) => <Bound value={value} />,
+  },
+]
 
 function Used({ used, of: max }: { readonly used: number; readonly of: number | null }) {
   if (max === null)

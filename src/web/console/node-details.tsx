@@ -7,10 +7,11 @@ import type {
 import { Busy, FaultNotice } from '../kit/notices.tsx'
 import { OutsideText } from '../kit/outside-text.tsx'
 import { useLoaded } from '../kit/use-loaded.ts'
-import { Count, Time } from '../kit/values.tsx'
+import { Count } from '../kit/values.tsx'
 import { Chart, type ChartData, SpanSelect } from './chart.tsx'
 import { useSession } from './session.ts'
-import { Table } from './table.tsx'
+import { ShortTime } from './short-time.tsx'
+import { type Column, Table } from './table.tsx'
 
 export type Node = NodeListReply['nodes'][number]
 
@@ -49,47 +50,51 @@ export function NodeDetails({ node }: { readonly node: Node }) {
       <h3>Models</h3>
       <Table
         label="Models of the node"
-        columns={['Model', 'Speed, measured by the node itself']}
-        isLoaded={true}
-        empty={node.models.length === 0 ? 'The node serves no models now.' : null}
-      >
-        {node.models.map(({ model_name: name, tokens_per_second: speed }) => (
-          <tr key={name}>
-            <th scope="row">
-              <OutsideText text={name} isOneLine={true} shownMax={100} />
-            </th>
-            <td>{speed === null ? 'not measured' : speedText(speed)}</td>
-          </tr>
-        ))}
-      </Table>
+        columns={MODEL_COLUMNS}
+        rows={node.models}
+        keyOf={({ model_name: name }) => name}
+        empty="The node serves no models now."
+        isSmall={true}
+      />
       <NodeCharts nodeId={node.node_id} />
       <h3>Latest requests</h3>
       <Table
         label="Latest requests"
-        columns={['When', 'Model', 'Tokens in', 'Tokens out']}
-        isLoaded={value !== null}
-        empty={value?.completed_inferences.length === 0 ? 'There are no requests yet.' : null}
-      >
-        {value?.completed_inferences.map((inference, index) => (
-          <tr key={`${inference.created_at} ${index}`}>
-            <td>
-              <Time ms={inference.created_at * 1000} />
-            </td>
-            <td>
-              <OutsideText text={inference.model_name} isOneLine={true} shownMax={100} />
-            </td>
-            <td>
-              <Count value={inference.prompt_tokens} />
-            </td>
-            <td>
-              <Count value={inference.completion_tokens} />
-            </td>
-          </tr>
-        ))}
-      </Table>
+        columns={INFERENCE_COLUMNS}
+        rows={value === null ? null : value.completed_inferences}
+        keyOf={({ created_at: at }, place) => `${at} ${place}`}
+        empty="There are no requests yet."
+      />
     </section>
   )
 }
+
+const MODEL_COLUMNS: readonly Column<Node['models'][number]>[] = [
+  {
+    title: 'Model',
+    kind: 'name',
+    cell: ({ model_name: name }) => <OutsideText text={name} isOneLine={true} shownMax={100} />,
+  },
+  {
+    title: 'Speed, measured by the node itself',
+    kind: 'number',
+    cell: ({ tokens_per_second: speed }) => (speed === null ? 'not measured' : speedText(speed)),
+  },
+]
+
+const INFERENCE_COLUMNS: readonly Column<NodeStatsReply['completed_inferences'][number]>[] = [
+  { title: 'When', cell: ({ created_at: at }) => <ShortTime seconds={at} to="second" /> },
+  {
+    title: 'Model',
+    cell: ({ model_name: name }) => <OutsideText text={name} isOneLine={true} shownMax={100} />,
+  },
+  { title: 'Tokens in', kind: 'number', cell: ({ prompt_tokens: sum }) => <Count value={sum} /> },
+  {
+    title: 'Tokens out',
+    kind: 'number',
+    cell: ({ completion_tokens: sum }) => <Count value={sum} />,
+  },
+]
 
 /** Null: not known. */
 function Fact({ name, value }: { readonly name: string; readonly value: string | null }) {

@@ -7,7 +7,7 @@ import { CopyButton, Count } from '../kit/values.tsx'
 import { ConfirmButton } from './confirm-button.tsx'
 import { lengthOf, type Node, NodeDetails, speedText } from './node-details.tsx'
 import { useSession } from './session.ts'
-import { Table } from './table.tsx'
+import { type Column, Table } from './table.tsx'
 import { ActionState, useAction } from './use-action.tsx'
 
 const NODES_PATH = '/v1/dashboard/nodes'
@@ -45,19 +45,12 @@ export function NodesPart() {
       {value === null && fault === null && <Busy what="Asking for the nodes…" />}
       <Table
         label="Nodes"
-        columns={['Name', 'State', 'Speed', 'Served today', 'Served', 'Up', { hidden: 'More' }]}
-        isLoaded={value !== null}
-        empty={nodes.length === 0 ? 'There are no nodes yet. Make a node above.' : null}
-      >
-        {nodes.map((node) => (
-          <NodeRow
-            key={node.node_id}
-            {...{ node, reload }}
-            isOpen={node.node_id === chosen}
-            onOpen={() => setChosen(node.node_id === chosen ? null : node.node_id)}
-          />
-        ))}
-      </Table>
+        columns={columnsOf({ chosen, onChosen: setChosen, reload })}
+        rows={value === null ? null : nodes}
+        keyOf={({ node_id: id }) => id}
+        currentKey={chosen}
+        empty="There are no nodes yet. Make a node above."
+      />
       {archived > 0 && (
         <label class="choice">
           <input
@@ -73,84 +66,101 @@ export function NodesPart() {
   )
 }
 
-function NodeRow({
-  node,
+function columnsOf({
+  chosen,
+  onChosen,
   reload,
-  isOpen,
-  onOpen,
 }: {
-  readonly node: Node
+  readonly chosen: string | null
+  readonly onChosen: (nodeId: string | null) => void
   readonly reload: () => void
-  readonly isOpen: boolean
-  readonly onOpen: () => void
-}) {
+}): readonly Column<Node>[] {
+  return [
+    {
+      title: 'Name',
+      kind: 'name',
+      cell: ({ name_alias: name, node_id: id }) => (
+        <>
+          <OutsideText text={name} isOneLine={true} shownMax={100} /> <span class="hex">{id}</span>
+        </>
+      ),
+    },
+    {
+      title: 'State',
+      isSteady: true,
+      cell: ({ is_archived: isArchived, status }) =>
+        isArchived ? <State tone="open">Archived</State> : <NodeState status={status} />,
+    },
+    {
+      title: 'Speed',
+      kind: 'number',
+      cell: ({ benchmark_tokens_per_second: speed }) =>
+        speed === null ? <span class="faint">not measured</span> : speedText(speed),
+    },
+    {
+      title: 'Served today',
+      kind: 'number',
+      cell: ({ requests_served_day: served }) => <Count value={served} />,
+    },
+    {
+      title: 'Served',
+      kind: 'number',
+      cell: ({ requests_served: served }) => <Count value={served} />,
+    },
+    {
+      title: 'Up',
+      isSteady: true,
+      cell: ({ run_duration_seconds: seconds }) => lengthOf(seconds),
+    },
+    {
+      title: 'Actions',
+      kind: 'actions',
+      cell: (node) => {
+        const isOpen = node.node_id === chosen
+        return (
+          <>
+            <button
+              type="button"
+              class="small"
+              aria-expanded={isOpen}
+              aria-label={`Details of ${node.node_id}`}
+              onClick={() => onChosen(isOpen ? null : node.node_id)}
+            >
+              Details
+            </button>
+            <ArchiveButton {...{ node, reload }} />
+          </>
+        )
+      },
+    },
+  ]
+}
+
+function ArchiveButton({ node, reload }: { readonly node: Node; readonly reload: () => void }) {
   const session = useSession()
+  const { node_id: id, name_alias: name } = node
   const change = async (isArchived: boolean) => {
-    await session.ask(NODE_PATH, {
-      method: 'PUT',
-      body: { node_id: node.node_id, is_archived: isArchived },
-    })
+    await session.ask(NODE_PATH, { method: 'PUT', body: { node_id: id, is_archived: isArchived } })
     reload()
   }
-  const { benchmark_tokens_per_second: speed } = node
+  if (node.is_archived)
+    return (
+      <ConfirmButton
+        label="Bring back"
+        what={id}
+        title="Bring this node back?"
+        act={() => change(false)}
+      >
+        <p>Its agent may connect again.</p>
+      </ConfirmButton>
+    )
   return (
-    <tr>
-      <th scope="row">
-        <OutsideText text={node.name_alias} isOneLine={true} shownMax={100} />
-        <br />
-        <span class="hex">{node.node_id}</span>
-      </th>
-      <td class="steady">
-        {node.is_archived ? (
-          <State tone="open">Archived</State>
-        ) : (
-          <NodeState status={node.status} />
-        )}
-      </td>
-      <td>{speed === null ? <span class="faint">not measured</span> : speedText(speed)}</td>
-      <td>
-        <Count value={node.requests_served_day} />
-      </td>
-      <td>
-        <Count value={node.requests_served} />
-      </td>
-      <td class="steady">{lengthOf(node.run_duration_seconds)}</td>
-      <td>
-        <span class="row">
-          <button
-            type="button"
-            class="small"
-            aria-expanded={isOpen}
-            aria-label={`Details of ${node.node_id}`}
-            onClick={onOpen}
-          >
-            Details
-          </button>
-          {node.is_archived ? (
-            <ConfirmButton
-              label="Bring back"
-              what={node.node_id}
-              title="Bring this node back?"
-              act={() => change(false)}
-            >
-              <p>Its agent may connect again.</p>
-            </ConfirmButton>
-          ) : (
-            <ConfirmButton
-              label="Archive"
-              what={node.node_id}
-              title="Archive this node?"
-              act={() => change(true)}
-            >
-              <p>
-                <OutsideText text={node.name_alias} isOneLine={true} shownMax={100} /> is
-                disconnected, and refused until you bring it back. Its past use stays counted.
-              </p>
-            </ConfirmButton>
-          )}
-        </span>
-      </td>
-    </tr>
+    <ConfirmButton label="Archive" what={id} title="Archive this node?" act={() => change(true)}>
+      <p>
+        <OutsideText text={name} isOneLine={true} shownMax={100} /> is disconnected, and refused
+        until you bring it back. Its past use stays counted.
+      </p>
+    </ConfirmButton>
   )
 }
 

@@ -1,10 +1,10 @@
 import { useRef, useState } from 'preact/hooks'
 import type { AdminAct } from '../../api/control-operations.ts'
 import { OutsideText } from '../kit/outside-text.tsx'
-import { Time } from '../kit/values.tsx'
 import { MoreOfIt } from './more-of-it.tsx'
 import { useSession } from './session.ts'
-import { Table } from './table.tsx'
+import { ShortTime } from './short-time.tsx'
+import { type Column, Table } from './table.tsx'
 import { queryOf, usePages } from './use-pages.ts'
 
 const LOG_PATH = '/v1/admin/log'
@@ -41,7 +41,7 @@ export function TrailPart() {
         nothing, use <code>affidavit admin-log --check</code>.
       </p>
       <search>
-        <form ref={form} class="card filters" onSubmit={search}>
+        <form ref={form} class="filters dense" onSubmit={search}>
           <div class="field">
             <label for="trail-kind">What (such as key.create)</label>
             <input id="trail-kind" name="kind" maxlength={100} autocomplete="off" />
@@ -61,29 +61,37 @@ export function TrailPart() {
       </search>
       <Table
         label="What administrators did"
-        columns={['When', 'Who', 'From', 'What', 'To what', 'Outcome', 'Details']}
-        isLoaded={acts !== null}
-        empty={acts?.length === 0 ? 'There are no such entries.' : null}
-      >
-        {acts?.map((act) => (
-          <tr key={act.position}>
-            <td>
-              <Time ms={act.at * 1000} />
-            </td>
-            {[act.who, act.from, act.kind, act.target, act.outcome, detailsOf(act)].map(
-              (text, place) => (
-                <td key={place}>
-                  <OutsideText text={text} isOneLine={true} shownMax={200} />
-                </td>
-              ),
-            )}
-          </tr>
-        ))}
-      </Table>
+        columns={COLUMNS}
+        rows={acts}
+        keyOf={({ position }) => position}
+        empty="There are no such entries."
+      />
       <MoreOfIt of={pages} what="what was done" />
     </>
   )
 }
+
+function textColumn(
+  title: string,
+  textOf: (act: AdminAct) => string,
+  kind?: 'name',
+): Column<AdminAct> {
+  return {
+    title,
+    ...(kind === undefined ? {} : { kind }),
+    cell: (act) => <OutsideText text={textOf(act)} isOneLine={true} shownMax={200} />,
+  }
+}
+
+const COLUMNS: readonly Column<AdminAct>[] = [
+  { title: 'When', cell: ({ at }) => <ShortTime seconds={at} to="second" /> },
+  textColumn('Who', ({ who }) => who),
+  textColumn('From', ({ from }) => from),
+  textColumn('What', ({ kind }) => kind, 'name'),
+  textColumn('To what', ({ target }) => target),
+  textColumn('Outcome', ({ outcome }) => outcome),
+  textColumn('Details', detailsOf),
+]
 
 function detailsOf({ details }: AdminAct): string {
   return Object.entries(details)

@@ -6,7 +6,13 @@ import { hashParameter, historyQuery } from '../../../src/verified/history-route
 const id = '6f1c8f0e-6f0b-4a55-9b0e-3f7a1f0f3a11'
 
 const UNFILTERED = {
-  ...{ model: null, outcome: null, since: null, until: null, encrypted: null, q: null },
+  model: null,
+  provider: null,
+  outcome: null,
+  since: null,
+  until: null,
+  encrypted: null,
+  q: null,
 }
 
 function faultsOf(run: () => unknown) {

@@ -247,7 +247,11 @@ describe.each(DATABASE_KINDS)('records store on %s', (kind) => {
   it('a page gives the records that fit, newest first', async () => {
     const accountId = crypto.randomUUID()
     const receipt = (requested: string, encrypted?: boolean) =>
-      JSON.stringify({ model: { requested, returned: 'b' }, encrypted })
+      JSON.stringify({
+        model: { requested, returned: 'b' },
+        provider: { name: `of ${requested}` },
+        encrypted,
+      })
     const { stored } = await storeCommits(commits, makeLog(), [
       [
         { accountId, receipt: receipt('a'), createdAt: 10 },
@@ -265,6 +269,8 @@ describe.each(DATABASE_KINDS)('records store on %s', (kind) => {
     expect(await found({ model: 'a' })).toEqual([0, null])
     expect(await found({ model: 'b' })).toEqual([2, 1, 0, null])
     expect(await found({ model: "a' or true --" })).toEqual([2, null])
+    expect(await found({ provider: 'of a' })).toEqual([0, null])
+    expect(await found({ provider: 'of' })).toEqual([null])
     expect(await found({ outcome: 'upstream_error' })).toEqual([1, null])
     expect(await found({ isEncrypted: false })).toEqual([2, 0, null])
     expect(await found({ isEncrypted: true, model: 'b' })).toEqual([1, null])

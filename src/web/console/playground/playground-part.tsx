@@ -1,4 +1,5 @@
-import { useEffect, useRef, useState } from 'preact/hooks'
+import './playground.css'
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import type { Affidavit, Proof } from '../../../../client/index.ts'
 import { useExpectations } from '../../kit/tab-expectations.ts'
 import { useLoaded } from '../../kit/use-loaded.ts'
@@ -6,18 +7,24 @@ import { takeDevelopmentExpectations } from '../../verify/development-expectatio
 import type { FormExpectations } from '../../verify/job.ts'
 import { useSession } from '../session.ts'
 import type { Message } from './chat.ts'
-import { Composer, type ModelList, type Question } from './composer.tsx'
+import { Composer } from './composer.tsx'
 import { type Connection, ExpectedPanel } from './expected-panel.tsx'
+import { type Asked, FIRST_ASKED, ModelForm, type ModelList, modelOf } from './model-form.tsx'
 import type { Anchor, Answer, Turn } from './turn.ts'
 import { TurnView } from './turn-view.tsx'
+import { WhoAnswers } from './who-answers.tsx'
 
 /** Loaded when it is first needed. */
 const loadChat = () => import('./chat.ts')
 
+/** So near its end, a conversation is followed. */
+const END_PX = 40
+
 /** Verified chat: the client runs in this page, and shows what it checks. */
 export function PlaygroundPart() {
   const session = useSession()
-  const [isEncrypted, setIsEncrypted] = useState(true)
+  const [asked, setAsked] = useState<Asked>(FIRST_ASKED)
+  const { isEncrypted } = asked
   const { connection, reconnect } = useConnection(isEncrypted)
   const models = useLoaded(
     (signal) => session.ask<ModelList>('/v1/verified/models', { signal }),
@@ -25,25 +32,42 @@ export function PlaygroundPart() {
   )
   const { turns, isRunning, said, send, stop, lookAgain, clear } = useTurns(session.key)
   const log = useRef<HTMLElement>(null)
-  const newest = turns.at(-1)
+  const model = modelOf(asked, models.value)
+  // What comes is followed, unless the reader went back to what was said before.
+  const isFollowed = useRef(true)
+  const lastTop = useRef(0)
+  useEffect(() => {
+    isFollowed.current = true
+  }, [turns.length])
   useEffect(() => {
     const { current } = log
-    if (current !== null) current.scrollTop = current.scrollHeight
-  }, [newest?.text, newest?.answer.kind, turns.length])
+    if (current !== null && isFollowed.current) current.scrollTop = current.scrollHeight
+  }, [turns])
+  const follow = () => {
+    const { scrollHeight = 0, scrollTop = 0, clientHeight = 0 } = log.current ?? {}
+    const isAtEnd = scrollHeight - scrollTop - clientHeight < END_PX
+    // Text that came meanwhile also moves the end away, but only the reader scrolls back.
+    if (isAtEnd || scrollTop < lastTop.current) isFollowed.current = isAtEnd
+    lastTop.current = scrollTop
+  }
 
   return (
     <>
       <h1 tabIndex={-1}>Playground</h1>
-      <p>
-        Chat at the model providers, through an enclave that signs what was asked and answered.
-        Every check is made here, in your browser.
-      </p>
       <div class="playground">
-        <ExpectedPanel connection={connection} onRetry={() => void reconnect()} />
+        <WhoAnswers model={model} connection={connection}>
+          <ModelForm asked={asked} models={models} isRunning={isRunning} onChange={setAsked} />
+          <ExpectedPanel connection={connection} onRetry={() => void reconnect()} />
+        </WhoAnswers>
         <div class="chat">
           {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls is to be reached by keys. */}
-          <section class="turns" aria-label="Conversation" tabIndex={0} ref={log}>
-            {turns.length === 0 && <p class="faint">Nothing was asked yet.</p>}
+          <section class="turns" aria-label="Conversation" tabIndex={0} ref={log} onScroll={follow}>
+            {turns.length === 0 && (
+              <p class="faint">
+                Chat at the model providers, through an enclave that signs what was asked and
+                answered. Every check is made here, in your browser.
+              </p>
+            )}
             {turns.map((turn) => (
               <TurnView key={turn.id} turn={turn} onLookAgain={() => lookAgain(turn)} />
             ))}
@@ -52,14 +76,14 @@ export function PlaygroundPart() {
             {said}
           </p>
           <Composer
-            {...{ models, isEncrypted, isRunning }}
-            canSend={connection.kind === 'ready'}
+            isRunning={isRunning}
+            canSend={connection.kind === 'ready' && model !== ''}
             hasTurns={turns.length > 0}
-            onEncrypted={setIsEncrypted}
-            onSend={(given) => {
+            onSend={(question) => {
               if (connection.kind !== 'ready') return
               const { affidavit, isDevelopment } = connection
-              void send(affidavit, { ...given, isEncrypted, isDevelopment })
+              const credential = asked.credential.trim()
+              void send(affidavit, { question, model, credential, isEncrypted, isDevelopment })
             }}
             onStop={stop}
             onClear={clear}
@@ -136,7 +160,8 @@ function useTurns(key: string) {
       model,
       credential,
       ...made
-    }: Question & Pick<Turn, 'isEncrypted' | 'isDevelopment'>,
+    }: Pick<Turn, 'question' | 'model' | 'isEncrypted' | 'isDevelopment'> &
+      Pick<Asked, 'credential'>,
   ): Promise<void> {
     const id = nextId.current++
     const abort = new AbortController()

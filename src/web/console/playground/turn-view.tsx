@@ -2,6 +2,7 @@ import { CheckList } from '../../kit/check-list.tsx'
 import { Busy, FaultNotice, State } from '../../kit/notices.tsx'
 import { OutsideText } from '../../kit/outside-text.tsx'
 import { saveFile } from '../../kit/save-file.ts'
+import { NEW_TAB } from '../new-tab.ts'
 import { type Answer, adviceFor, countChecks, type Refusal, type Turn } from './turn.ts'
 
 /** Characters of a text that are shown at first. */
@@ -19,13 +20,13 @@ export function TurnView({
   const { question, model, text, answer } = turn
   return (
     <article class="turn" aria-label={`Question ${turn.id}`}>
-      <h3>You</h3>
+      <h2>You</h2>
       <p>
         <OutsideText text={question} shownMax={TEXT_SHOWN_MAX} />
       </p>
-      <h3>
+      <h2>
         <OutsideText text={model} isOneLine={true} shownMax={100} />
-      </h3>
+      </h2>
       {answer.kind === 'refused' ? (
         <RefusedText text={text} />
       ) : (
@@ -139,7 +140,7 @@ function Checked({
           <summary>Checks of its evidence: {countChecks(anchor.evidence.report.checks)}</summary>
           <p class="faint">
             This page asks only the gateway. So it does not check whether the block is on the chain.{' '}
-            <a {...ELSEWHERE} href="/verify">
+            <a {...NEW_TAB} href="/verify">
               Verify
             </a>{' '}
             does, with a chain endpoint of your choice.
@@ -172,10 +173,10 @@ function Checked({
             Save the evidence
           </button>
         )}
-        <a {...ELSEWHERE} href={`/c/${hash}`}>
+        <a {...NEW_TAB} href={`/c/${hash}`}>
           Public evidence
         </a>
-        <a {...ELSEWHERE} href="/verify">
+        <a {...NEW_TAB} href="/verify">
           Verify a saved file
         </a>
       </p>
@@ -187,12 +188,6 @@ function Checked({
     </>
   )
 }
-
-/**
- * Another tab: this one would lose its key, and what was said here. Its opener gives it what is
- * expected (showPage).
- */
-const ELSEWHERE = { target: '_blank', rel: 'opener' }
 
 function AnchorState({
   anchor,

@@ -1,0 +1,93 @@
+import type { RecordListReply, StoredRecordReply } from '../../verified/record-replies.ts'
+import { GatewayFault } from '../kit/gateway.ts'
+import type { Session } from './session.ts'
+import type { Page } from './use-pages.ts'
+
+export const HISTORY_PATH = '/v1/verified/chat/completions'
+
+/** A stored call, as the history has it. */
+export type Call = StoredRecordReply
+
+/** What calls are listed: those that a query finds, or the one with this hash. */
+export type Wanted =
+  | { readonly kind: 'query'; readonly query: string }
+  | { readonly kind: 'hash'; readonly hash: string }
+
+export const ALL_CALLS: Wanted = { kind: 'query', query: '' }
+
+/** A page of the calls that are wanted. */
+export async function readCalls(
+  session: Pick<Session, 'ask'>,
+  {
+    wanted,
+    cursor,
+    limit,
+    signal,
+  }: {
+    readonly wanted: Wanted
+    readonly cursor: string | null
+    readonly limit: number
+    readonly signal: AbortSignal
+  },
+): Promise<Page<Call>> {
+  if (wanted.kind === 'hash') return { items: await findCall(session, wanted.hash), cursor: null }
+  const more = cursor === null ? '' : `&cursor=${encodeURIComponent(cursor)}`
+  const path = `${HISTORY_PATH}?limit=${limit}${wanted.query}${more}`
+  const { completions, ...page } = await session.ask<RecordListReply>(path, { signal })
+  return { items: completions, cursor: page.cursor }
+}
+
+async function findCall(session: Pick<Session, 'ask'>, hash: string): Promise<readonly Call[]> {
+  try {
+    return [await session.ask<Call>(`${HISTORY_PATH}/${hash}`)]
+  } catch (fault) {
+    if (fault instanceof GatewayFault && fault.status === 404) return []
+    throw fault
+  }
+}
+
+/** Of a hash, the digits by which people tell calls apart. */
+export function shortHash({ hash }: Pick<Call, 'hash'>): string {
+  return hash.slice(0, 12)
+}
+
+/** Whether only the caller and the enclave could read it. */
+export function isEncrypted({ receipt }: Call): boolean {
+  return receipt.version !== 1 && receipt.encrypted
+}
+
+/** The text of its last message; null when the service does not give it. */
+export function questionOf({ request }: Call): string | null {
+  return request === null ? null : textOf(request.messages.at(-1)?.content)
+}
+
+/** The text of its first answer, or of the refusal; null when the service does not give it. */
+export function answerOf({ response }: Call): string | null {
+  if (response === null) return null
+  const message: unknown = response.choices[0]?.message
+  const { content, refusal } = Object(message) as {
+    readonly content?: unknown
+    readonly refusal?: unknown
+  }
+  return textOf(content) || textOf(refusal)
+}
+
+/** Tokens of question and answer, as the provider stated them; null when it did not. */
+export function tokensOf({
+  usage,
+  response,
+}: Call): { readonly prompt_tokens: number; readonly completion_tokens: number } | null {
+  return usage ?? response?.usage ?? null
+}
+
+/** Of a message: its text, or that of its parts; other parts are named. */
+function textOf(content: unknown): string {
+  if (typeof content === 'string') return content
+  if (!Array.isArray(content)) return ''
+  return content
+    .map((part: unknown) => {
+      const { type, text } = Object(part) as { readonly type?: unknown; readonly text?: unknown }
+      return typeof text === 'string' ? text : `[${typeof type === 'string' ? type : 'part'}]`
+    })
+    .join(' ')
+}

@@ -1,0 +1,133 @@
+import { FaultNotice } from '../../kit/notices.tsx'
+import { escapeLine } from '../../kit/outside-text.tsx'
+import type { Loaded } from '../../kit/use-loaded.ts'
+
+/** Models as the gateway lists them. */
+export type ModelList = {
+  readonly data: readonly { readonly id: string }[]
+  /** An older gateway gives none. */
+  readonly patterns?: readonly { readonly pattern: string }[]
+}
+
+/** Which model is asked, and how. */
+export type Asked = {
+  /** Null: the first that is listed. */
+  readonly listed: string | null
+  /** A model that is not listed; asked when `listed` is OTHER. */
+  readonly other: string
+  readonly isEncrypted: boolean
+  /** The caller's own at the provider; empty for none. */
+  readonly credential: string
+}
+
+export const FIRST_ASKED: Asked = { listed: null, other: '', isEncrypted: true, credential: '' }
+
+const OTHER = '(other)'
+/** A name of a model is some dozen characters. */
+const NAME_SHOWN_MAX = 100
+/** A provider table has about a dozen. */
+const PATTERNS_SHOWN_MAX = 12
+
+/** The model that is asked; empty while it has no name. */
+export function modelOf(asked: Asked, models: ModelList | null): string {
+  const choice = choiceOf(asked, models)
+  return choice === OTHER ? asked.other.trim() : choice
+}
+
+function choiceOf({ listed }: Asked, models: ModelList | null): string {
+  return listed ?? models?.data[0]?.id ?? OTHER
+}
+
+/** Which model answers, whether the call is encrypted, and with whose credential. */
+export function ModelForm({
+  asked,
+  models,
+  isRunning,
+  onChange,
+}: {
+  readonly asked: Asked
+  readonly models: Loaded<ModelList>
+  readonly isRunning: boolean
+  readonly onChange: (asked: Asked) => void
+}) {
+  const ids = models.value?.data.map(({ id }) => id) ?? []
+  const patterns = (models.value?.patterns ?? [])
+    .slice(0, PATTERNS_SHOWN_MAX)
+    .map(({ pattern }) => escapeLine(pattern.slice(0, NAME_SHOWN_MAX)))
+    .join(', ')
+  const choice = choiceOf(asked, models.value)
+  return (
+    <>
+      <div class="field">
+        <label for="model">Model</label>
+        <select
+          id="model"
+          class="wide"
+          value={choice}
+          onChange={({ currentTarget }) => onChange({ ...asked, listed: currentTarget.value })}
+        >
+          {ids.map((id) => (
+            <option key={id} value={id}>
+              {escapeLine(id.slice(0, NAME_SHOWN_MAX))}
+            </option>
+          ))}
+          <option value={OTHER}>Another model</option>
+        </select>
+      </div>
+      {choice === OTHER && (
+        <div class="field">
+          <label for="other-model">
+            Its id{' '}
+            <span class="hint">
+              {patterns === '' ? 'the gateway names no pattern of ids' : `such as ${patterns}`}
+            </span>
+          </label>
+          <input
+            id="other-model"
+            class="wide"
+            value={asked.other}
+            maxlength={256}
+            autocomplete="off"
+            onInput={({ currentTarget }) => onChange({ ...asked, other: currentTarget.value })}
+          />
+        </div>
+      )}
+      {models.fault !== null && <FaultNotice fault={models.fault} onRetry={models.reload} />}
+      <label class="choice">
+        <input
+          type="checkbox"
+          checked={asked.isEncrypted}
+          disabled={isRunning}
+          onChange={({ currentTarget }) =>
+            onChange({ ...asked, isEncrypted: currentTarget.checked })
+          }
+        />{' '}
+        Encrypt to the enclave{' '}
+        <span class="hint">
+          {asked.isEncrypted
+            ? 'The gateway cannot read the message, the answer or the credential.'
+            : 'The gateway reads the message, the answer and the credential, and keeps the chat in its history.'}
+        </span>
+      </label>
+      <details class="own-credential">
+        <summary>Your own provider credential</summary>
+        <div class="field">
+          <label for="credential">Credential</label>
+          <input
+            id="credential"
+            class="wide"
+            type="password"
+            value={asked.credential}
+            autocomplete="off"
+            aria-describedby="credential-hint"
+            onInput={({ currentTarget }) => onChange({ ...asked, credential: currentTarget.value })}
+          />
+          <p class="hint" id="credential-hint">
+            Your key at the model provider, in place of the operator's. It stays in this tab's
+            memory, and is sent with each message as Fine-Tune-Authorization.
+          </p>
+        </div>
+      </details>
+    </>
+  )
+}

@@ -1,0 +1,56 @@
+import type { ComponentChildren } from 'preact'
+import { State, type Tone } from '../../kit/notices.tsx'
+import { OutsideText } from '../../kit/outside-text.tsx'
+import { useNarrow } from '../use-narrow.ts'
+import type { Connection } from './expected-panel.tsx'
+
+const STATES: Readonly<Record<Connection['kind'], readonly [Tone, string]>> = {
+  none: ['open', 'not established'],
+  connecting: ['open', 'asking'],
+  ready: ['good', 'established'],
+  refused: ['bad', 'refused'],
+  failed: ['bad', 'failed'],
+}
+
+function stateOf(connection: Connection): readonly [Tone, string] {
+  return connection.kind === 'ready' && connection.isDevelopment
+    ? ['development', 'development only']
+    : STATES[connection.kind]
+}
+
+/**
+ * Who answers: the model, the enclave, and what is expected. It stands beside the conversation; on
+ * a narrow screen it is folded under one line, which says who it is and in what state.
+ */
+export function WhoAnswers({
+  model,
+  connection,
+  children,
+}: {
+  readonly model: string
+  readonly connection: Connection
+  readonly children: ComponentChildren
+}) {
+  const isFolded = useNarrow()
+  const [tone, words] = stateOf(connection)
+  if (!isFolded)
+    return (
+      <section class="who" aria-labelledby="who-heading">
+        <div class="heading-row">
+          <h2 id="who-heading">Who answers</h2>
+          <State tone={tone}>{words}</State>
+        </div>
+        {children}
+      </section>
+    )
+  return (
+    <details class="who card">
+      <summary>
+        Who answers:{' '}
+        <OutsideText text={model === '' ? 'no model' : model} isOneLine={true} shownMax={40} />{' '}
+        <State tone={tone}>{words}</State>
+      </summary>
+      {children}
+    </details>
+  )
+}

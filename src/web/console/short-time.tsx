@@ -1,0 +1,31 @@
+/** How exact a table has a time. */
+type Exactness = 'day' | 'minute' | 'second'
+
+const LENGTHS: Readonly<Record<Exactness, number>> = { day: 10, minute: 16, second: 19 }
+
+/**
+ * A time as a table has it, `2026-11-26 14:41` by the reader's clock; whole and in UTC as its
+ * title.
+ */
+export function ShortTime({
+  seconds,
+  to = 'minute',
+}: {
+  readonly seconds: number
+  readonly to?: Exactness
+}) {
+  const time = new Date(seconds * 1000)
+  if (Number.isNaN(time.getTime())) return <span>{seconds} s</span>
+  const iso = time.toISOString()
+  return (
+    <time dateTime={iso} title={iso} class="value">
+      {localText(time).slice(0, LENGTHS[to])}
+    </time>
+  )
+}
+
+function localText(time: Date): string {
+  const two = (value: number) => String(value).padStart(2, '0')
+  const day = [time.getFullYear(), two(time.getMonth() + 1), two(time.getDate())].join('-')
+  return `${day} ${[time.getHours(), time.getMinutes(), time.getSeconds()].map(two).join(':')}`
+}

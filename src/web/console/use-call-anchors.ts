@@ -1,0 +1,105 @@
+import { useRef } from 'preact/hooks'
+import { decodeHex } from '../../../attestation/bytes.ts'
+import type { HeadListReply } from '../../verified/log-replies.ts'
+import { askGateway } from '../kit/gateway.ts'
+import { useLoaded } from '../kit/use-loaded.ts'
+import type { Call } from './calls.ts'
+
+/** Where the anchor of a call is now. */
+export type CallAnchor = {
+  /** Whose log has the call. */
+  readonly notary: string
+  readonly state: HeadListReply['heads'][number]['anchor']['state']
+  readonly txHash: string
+  readonly block: number | null
+}
+
+/** By public key and size of the head: calls of one head have one anchor. */
+export type CallAnchors = ReadonlyMap<string, CallAnchor>
+
+/** Heads that are asked for at once: those of neighbouring calls are neighbours. */
+const HEADS_MAX = 100
+/** Anchors are mined and confirmed by themselves. */
+const EVERY_MS = 5_000
+
+/** Follows the anchors of calls until each is confirmed, as the public log has them. */
+export function useCallAnchors(calls: readonly Call[] | null): CallAnchors {
+  const known = useRef<CallAnchors>(new Map())
+  const { value } = useLoaded(
+    async (signal) => {
+      known.current = await readCallAnchors(calls ?? [], { known: known.current, signal })
+      return known.current
+    },
+    [calls],
+    { everyMs: EVERY_MS },
+  )
+  return value ?? known.current
+}
+
+/** Adds to what is known the anchors of calls that may still change. */
+export async function readCallAnchors(
+  calls: readonly Call[],
+  { known, signal }: { readonly known: CallAnchors; readonly signal: AbortSignal },
+): Promise<CallAnchors> {
+  const anchors = new Map(known)
+  for (const [publicKey, sizes] of openHeads(calls, known))
+    await readAnchors(publicKey, { sizes, signal, anchors })
+  return anchors
+}
+
+/** The anchor of one call; undefined when it is not known. */
+export function anchorOf(anchors: CallAnchors, call: Call): CallAnchor | undefined {
+  return anchors.get(nameOf(call.public_key, call.log.size))
+}
+
+function nameOf(publicKey: string, size: number): string {
+  return `${publicKey} ${size}`
+}
+
+/** By public key, the sizes of the heads whose anchors may still change, ascending. */
+function openHeads(calls: readonly Call[], known: CallAnchors): ReadonlyMap<string, Set<number>> {
+  const open = new Map<string, Set<number>>()
+  for (const { public_key: publicKey, log } of calls.toSorted(
+    (one, other) => one.log.size - other.log.size,
+  )) {
+    if (known.get(nameOf(publicKey, log.size))?.state === 'confirmed') continue
+    open.set(publicKey, (open.get(publicKey) ?? new Set()).add(log.size))
+  }
+  return open
+}
+
+/** Asks for heads from the smallest size on, page by page, until each was asked for. */
+async function readAnchors(
+  publicKey: string,
+  {
+    sizes,
+    signal,
+    anchors,
+  }: {
+    readonly sizes: Set<number>
+    readonly signal: AbortSignal
+    readonly anchors: Map<string, CallAnchor>
+  },
+): Promise<void> {
+  const notary = await notaryOf(publicKey)
+  if (notary === null) return
+  for (const size of sizes) {
+    const path = `/v1/log/${notary}/heads?cursor=${size - 1}&limit=${HEADS_MAX}`
+    const { heads } = await askGateway<HeadListReply>(path, { signal })
+    for (const { size: found, anchor } of heads) {
+      if (!sizes.delete(found)) continue
+      const { state, tx_hash: txHash, block_number: block } = anchor
+      anchors.set(nameOf(publicKey, found), { notary, state, txHash, block })
+    }
+  }
+}
+
+/** Null for what is not a public key. Its cryptography is loaded when it is first needed. */
+async function notaryOf(publicKey: string): Promise<string | null> {
+  const { addressOf } = await import('../../../attestation/account.ts')
+  try {
+    return addressOf(decodeHex(publicKey))
+  } catch {
+    return null
+  }
+}

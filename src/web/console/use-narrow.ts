@@ -1,0 +1,17 @@
+import { useEffect, useState } from 'preact/hooks'
+
+/** Where rows become cards and panels sheets; the same width as in console.css. */
+const NARROW = '(max-width: 47.99rem)'
+
+/** Whether the screen is as narrow as a phone's, now and when it changes. */
+export function useNarrow(): boolean {
+  const [isNarrow, setIsNarrow] = useState(() => matchMedia(NARROW).matches)
+  useEffect(() => {
+    const query = matchMedia(NARROW)
+    const read = () => setIsNarrow(query.matches)
+    read()
+    query.addEventListener('change', read)
+    return () => query.removeEventListener('change', read)
+  }, [])
+  return isNarrow
+}
