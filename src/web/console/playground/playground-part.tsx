@@ -1,5 +1,5 @@
 import './playground.css'
-import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
+import { useEffect, useRef, useState } from 'preact/hooks'
 import type { Affidavit, Proof } from '../../../../client/index.ts'
 import { useExpectations } from '../../kit/tab-expectations.ts'
 import { useLoaded } from '../../kit/use-loaded.ts'
