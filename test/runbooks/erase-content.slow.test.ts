@@ -39,9 +39,11 @@ async function readHistory(key: string): Promise<string> {
   const { page } = await openPage(`${machine.gateways[0].origin}/console/history`)
   await page.getByLabel('API key').fill(key)
   await page.getByRole('button', { name: 'Sign in' }).click()
-  const erased = page.getByRole('row').filter({ hasText: 'erased' }).first()
-  await erased.getByRole('button', { name: /^Details of/ }).click()
-  await page.getByRole('dialog').getByText('Erased by').waitFor()
+  await page
+    .getByRole('button', { name: /^Details of/ })
+    .first()
+    .click()
+  await page.getByRole('dialog').waitFor()
   const text = await page.locator('main').textContent()
   await page.context().close()
   return text ?? ''
