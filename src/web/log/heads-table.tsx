@@ -48,9 +48,7 @@ export function HeadsTable({
       <table class="heads rows">
         <thead>
           <tr>
-            <th scope="col" class="number">
-              Leaves
-            </th>
+            <th scope="col">Leaves</th>
             <th scope="col">Root</th>
             <th scope="col">Signature</th>
             <th scope="col">Anchor</th>
@@ -91,7 +89,7 @@ function HeadCells({
   const { anchor, size } = head
   return (
     <>
-      <th scope="row" class="number">
+      <th scope="row">
         <a href={`#head-${size}`}>
           <Count value={size} />
         </a>

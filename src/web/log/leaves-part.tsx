@@ -147,9 +147,7 @@ function LeavesTable({
       <table class="rows leaves">
         <thead>
           <tr>
-            <th scope="col" class="number">
-              Leaf
-            </th>
+            <th scope="col">Leaf</th>
             <th scope="col">Answer</th>
             <th scope="col">Anchor</th>
             <th scope="col">First head</th>
@@ -182,7 +180,7 @@ function LeavesTable({
 function LeafCells({ leaf: { index, hash, head, completion } }: { readonly leaf: Leaf }) {
   return (
     <>
-      <th scope="row" class="number">
+      <th scope="row">
         <a href={`#leaf-${index}`}>
           <Count value={index} />
         </a>
