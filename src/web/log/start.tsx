@@ -1,11 +1,12 @@
 import { showPage } from '../kit/frame.tsx'
 import { takeDevelopmentExpectations } from '../verify/development-expectations.ts'
+import { fillHere } from '../verify/fill-here.ts'
 import { LogPage } from './log-page.tsx'
 import { LogsPage } from './logs-page.tsx'
 
 /** What follows `/log/`, as it stands there; null on the page of all logs. */
 const [, name = null] = /^\/log\/(.*)$/.exec(location.pathname) ?? []
 
-void takeDevelopmentExpectations().then(() =>
+void takeDevelopmentExpectations(fillHere).then(() =>
   showPage(name === null || name === '' ? <LogsPage /> : <LogPage name={name} />),
 )

@@ -1,6 +1,6 @@
 import { askText } from '../kit/gateway.ts'
 import { holdDevelopment } from '../kit/tab-expectations.ts'
-import { NO_EXPECTATIONS } from './job.ts'
+import { type Filled, NO_EXPECTATIONS } from './job.ts'
 
 /** The page waits for it, so that nothing is checked twice at its start. */
 const TIMEOUT_MS = 3_000
@@ -8,17 +8,17 @@ const TIMEOUT_MS = 3_000
 /**
  * On a page of a development gateway, takes what that gateway says of its own enclaves. Elsewhere,
  * in production and in a saved copy, asks nothing. Never rejects: without an answer the page
- * expects nothing.
+ * expects nothing. `readFile` gives what a file puts into the fields, in a worker where the page has
+ * one.
  */
-export async function takeDevelopmentExpectations(): Promise<void> {
+export async function takeDevelopmentExpectations(
+  readFile: (file: File) => Promise<Filled>,
+): Promise<void> {
   if (document.querySelector('meta[name="affidavit-development"]') === null) return
   try {
-    const [text, { fillExpectations, readExpectedFile }] = await Promise.all([
-      askText('/development/expectations', { signal: AbortSignal.timeout(TIMEOUT_MS) }),
-      import('./expected-files.ts'),
-    ])
-    const file = readExpectedFile('expect.json', new TextEncoder().encode(text))
-    holdDevelopment({ ...NO_EXPECTATIONS, ...fillExpectations(file) })
+    const signal = AbortSignal.timeout(TIMEOUT_MS)
+    const text = await askText('/development/expectations', { signal })
+    holdDevelopment({ ...NO_EXPECTATIONS, ...(await readFile(new File([text], 'expect.json'))) })
   } catch (fault) {
     console.warn('the development gateway gave no expectations', fault)
   }

@@ -4,6 +4,7 @@ import type { Affidavit, Proof } from '../../../../client/index.ts'
 import { useExpectations } from '../../kit/tab-expectations.ts'
 import { useLoaded } from '../../kit/use-loaded.ts'
 import { takeDevelopmentExpectations } from '../../verify/development-expectations.ts'
+import { fillHere } from '../../verify/fill-here.ts'
 import type { FormExpectations } from '../../verify/job.ts'
 import { useSession } from '../session.ts'
 import type { Message } from './chat.ts'
@@ -127,7 +128,7 @@ function useConnection(isEncrypted: boolean) {
   }, [expectations, isEncrypted, key, round])
   const reconnect = async () => {
     // A development gateway that was started again has other enclaves.
-    if (kind === 'development') await takeDevelopmentExpectations()
+    if (kind === 'development') await takeDevelopmentExpectations(fillHere)
     setRound(round + 1)
   }
   return { connection, reconnect }
