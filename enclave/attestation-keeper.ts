@@ -1,6 +1,6 @@
 import { createHash, X509Certificate } from 'node:crypto'
-import { decode } from 'cbor-x'
 import { encodeBase64 } from '../attestation/bytes.ts'
+import { decodeCbor } from '../attestation/nitro/cbor.ts'
 import { CallFault } from './call-fault.ts'
 import { describeError, type Log } from './logger.ts'
 import type { Nsm } from './nsm/nsm.ts'
@@ -157,16 +157,15 @@ type Calls = { running: number }
 function describeDocument(
   bytes: Uint8Array,
 ): AttestationDocument & { readonly timestampMs: number } {
-  const [, , payload] = decode(bytes) as readonly [unknown, unknown, Uint8Array]
-  const { certificate, timestamp } = decode(payload) as {
-    readonly certificate: Uint8Array
-    readonly timestamp: number | bigint
-  }
+  const [, , payload] = decodeCbor(bytes).value as readonly [unknown, unknown, Uint8Array]
+  const fields = decodeCbor(payload, { indefinite: 'top' }).value as ReadonlyMap<string, unknown>
   return {
     digest: createHash('sha256').update(bytes).digest('hex'),
     base64: encodeBase64(bytes),
-    leafNotAfterMs: new X509Certificate(certificate).validToDate.getTime(),
-    timestampMs: Number(timestamp),
+    leafNotAfterMs: new X509Certificate(
+      fields.get('certificate') as Uint8Array,
+    ).validToDate.getTime(),
+    timestampMs: Number(fields.get('timestamp')),
   }
 }
 

@@ -1,7 +1,6 @@
 import { decodeBase64, equalBytes } from '../bytes.ts'
-import { CborError, scanCbor } from '../nitro/cbor-scanner.ts'
+import { CborError, decodeCbor } from '../nitro/cbor.ts'
 import { signedBytes } from '../nitro/cose.ts'
-import { decodeScannedCbor } from '../nitro/decode-cbor.ts'
 import {
   DER_TAGS,
   DerError,
@@ -103,8 +102,8 @@ const ALGORITHM_LABEL = 1
 /** One strict CBOR item, read in the one way there is to read it. */
 function decodeStrict(bytes: Uint8Array, code: EifErrorCode): unknown {
   try {
-    if (scanCbor(bytes, { offset: 0, indefiniteTop: false }) === bytes.length)
-      return decodeScannedCbor(bytes)
+    const { value, end } = decodeCbor(bytes)
+    if (end === bytes.length) return value
   } catch (error) {
     if (error instanceof CborError) throw new EifError(code, error.message)
     throw error

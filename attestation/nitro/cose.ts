@@ -1,7 +1,6 @@
 import { concatBytes } from '../bytes.ts'
 import { AttestationError } from './attestation-error.ts'
-import { CborError, type CborFault, scanCbor } from './cbor-scanner.ts'
-import { decodeScannedCbor } from './decode-cbor.ts'
+import { CborError, type CborFault, decodeCbor } from './cbor.ts'
 import { isSignatureInRange, type P384Key, verifyP384 } from './p384.ts'
 
 /**
@@ -36,8 +35,7 @@ export function decodeCose(bytes: Uint8Array): CoseSign1 {
   }
   const own = new Uint8Array(bytes)
   const start = own[0] === TAG_18 ? 1 : 0
-  const end = scanEnvelope(own, start)
-  const parts: unknown = decodeScannedCbor(own.subarray(start, end))
+  const { value: parts, end } = decodeEnvelope(own, start)
   if (!Array.isArray(parts) || parts.length !== 4) {
     throw new AttestationError('envelope_shape', 'expected an array of exactly four items')
   }
@@ -89,9 +87,9 @@ const CODE_OF_FAULT = {
   invalid_utf8: 'cbor_invalid_utf8',
 } as const satisfies Readonly<Record<CborFault, string>>
 
-function scanEnvelope(bytes: Uint8Array, offset: number): number {
+function decodeEnvelope(bytes: Uint8Array, offset: number): ReturnType<typeof decodeCbor> {
   try {
-    return scanCbor(bytes, { offset, indefiniteTop: false })
+    return decodeCbor(bytes, { offset })
   } catch (error) {
     if (!(error instanceof CborError)) throw error
     if (error.fault === 'tag' && error.offset <= 1 && error.path.length === 0) {
@@ -130,8 +128,9 @@ function protectedHeaderOf(value: unknown): Uint8Array<ArrayBuffer> {
 /** Null when the byte string does not hold exactly one item. */
 function decodeHeader(bytes: Uint8Array): unknown {
   try {
-    const end = bytes.length === 0 ? 0 : scanCbor(bytes, { offset: 0, indefiniteTop: false })
-    return end === 0 || end !== bytes.length ? null : decodeScannedCbor(bytes)
+    if (bytes.length === 0) return null
+    const { value, end } = decodeCbor(bytes)
+    return end === bytes.length ? value : null
   } catch (error) {
     if (!(error instanceof CborError)) throw error
     if (error.fault === 'duplicate_key' && error.path.length === 0) {

@@ -1,7 +1,6 @@
 import { AttestationError } from './attestation-error.ts'
-import { CborError, scanCbor } from './cbor-scanner.ts'
+import { CborError, decodeCbor } from './cbor.ts'
 import { decodeCose, refuseCbor } from './cose.ts'
-import { decodeScannedCbor } from './decode-cbor.ts'
 
 /**
  * Limits of the fields, inclusive. AWS's text says 512 bytes in one place; AWS signs documents with
@@ -92,8 +91,7 @@ const KNOWN_KEYS: ReadonlySet<string> = new Set([
 ])
 
 function decodePayload(payload: Uint8Array): Fields {
-  const end = scanPayload(payload)
-  const value = decodeScannedCbor(payload.subarray(0, end))
+  const { value, end } = decodePayloadItem(payload)
   if (!(value instanceof Map))
     throw new AttestationError('payload_not_map', 'expected the payload to be a map')
   if (end !== payload.length) {
@@ -112,9 +110,9 @@ function decodePayload(payload: Uint8Array): Fields {
 }
 
 /** Since mid-2025 the payload's map, and nothing else, arrives with indefinite length. */
-function scanPayload(payload: Uint8Array): number {
+function decodePayloadItem(payload: Uint8Array): ReturnType<typeof decodeCbor> {
   try {
-    return scanCbor(payload, { offset: 0, indefiniteTop: true })
+    return decodeCbor(payload, { indefinite: 'top' })
   } catch (error) {
     if (!(error instanceof CborError)) throw error
     throw refusePayload(error)

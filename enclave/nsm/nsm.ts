@@ -1,4 +1,4 @@
-import { Decoder } from 'cbor-x'
+import { decodeCbor } from '../../attestation/nitro/cbor.ts'
 import { encodeMap, encodeOptionalBytes, encodeText } from '../protocol/cbor.ts'
 import {
   type AttestationInput,
@@ -112,12 +112,7 @@ export function encodeRequest(request: NsmRequest): Uint8Array {
 
 /** Reads a response; member order does not matter. Throws NsmError InvalidResponse. */
 export function decodeResponse(bytes: Uint8Array): NsmResponse {
-  let value: unknown
-  try {
-    value = decoder.decode(bytes)
-  } catch (error) {
-    throw new NsmError('InvalidResponse', 'expected one CBOR item', { cause: error })
-  }
+  const value = decodeItem(bytes)
   const entry = value instanceof Map && value.size === 1 ? [...value][0] : undefined
   const [kind, members]: readonly unknown[] = entry ?? [value]
   switch (kind) {
@@ -137,7 +132,15 @@ export function decodeResponse(bytes: Uint8Array): NsmResponse {
   }
 }
 
-const decoder = new Decoder({ useRecords: false, mapsAsObjects: false })
+function decodeItem(bytes: Uint8Array): unknown {
+  try {
+    const { value, end } = decodeCbor(bytes, { indefinite: 'all' })
+    if (end === bytes.length) return value
+  } catch (cause) {
+    throw new NsmError('InvalidResponse', 'expected one CBOR item', { cause })
+  }
+  throw new NsmError('InvalidResponse', 'expected nothing after the CBOR item')
+}
 
 function bytesOf(kind: string, members: unknown, name: string): Uint8Array {
   const value: unknown = members instanceof Map ? members.get(name) : undefined

@@ -16,7 +16,7 @@ const PAGE_PACKAGES = ['preact', 'uplot']
 const PAGE_ROOMS = ['src/web', 'client', 'attestation']
 /** Files of other rooms that run anywhere. */
 const PAGE_FILES = ['src/runtime/csv.ts']
-const ENCLAVE_PACKAGES = [...ATTESTATION_PACKAGES, 'cbor-x', 'koffi', 'tiny-secp256k1']
+const ENCLAVE_PACKAGES = [...ATTESTATION_PACKAGES, 'koffi', 'tiny-secp256k1']
 
 /**
  * The rooms, from the ground up: a room imports those before it, never one after it. A folder of

@@ -37,10 +37,10 @@ export const PATCHES: Readonly<Record<string, readonly Patch[]>> = {
       to: "    return isSkipped$('verification attestation document') ? attempt(() => ({ ...decodeAttestationPayload(need(bytes)), certificates: [{ notAfterMs: 8e15 }] })) : { fault }\n",
     },
   ],
-  'attestation/nitro/decode-cbor.ts': [
+  'attestation/nitro/cbor.ts': [
     {
-      from: 'return readItem({ bytes, view, at: 0 })',
-      to: 'return decode$(bytes, () => readItem({ bytes, view, at: 0 }))',
+      from: 'return readItem({ bytes, indefinite, path: [] }, offset, 1)',
+      to: 'return decode$(bytes, offset, () => readItem({ bytes, indefinite, path: [] }, offset, 1))',
     },
   ],
   [RECORD_REPORT]: [
@@ -65,23 +65,23 @@ const FALLBACKS: readonly {
     (thrown) => ({
       file: 'attestation/nitro/cose.ts',
       thrown,
-      value: 'bytes.length',
+      value: 'lenient$(bytes, offset)',
     }),
   ),
   {
     file: 'attestation/nitro/cose.ts',
     thrown: /protected_header_duplicate_key/,
-    value: 'decodeScannedCbor(bytes)',
+    value: 'lenient$(bytes, 0).value',
   },
   {
     file: 'attestation/nitro/cose.ts',
     thrown: /^refuseCbor\(error, 'protected header'\)/,
-    value: 'decodeScannedCbor(bytes)',
+    value: 'lenient$(bytes, 0).value',
   },
   {
     file: 'attestation/nitro/document.ts',
     thrown: /^refusePayload\(error\)/,
-    value: 'payload.length',
+    value: 'lenient$(payload, 0)',
   },
   {
     file: 'attestation/nitro/document.ts',

@@ -41,6 +41,10 @@ type Made = { readonly name: string; readonly outcome: string; readonly detail: 
 
 const LENIENT = new Decoder({ mapsAsObjects: false, useRecords: false })
 
+function decodeLeniently(bytes: Uint8Array, offset: number) {
+  return { value: LENIENT.decode(bytes.subarray(offset)) as unknown, end: bytes.length }
+}
+
 /** What the changed sources call, under names that no source has. */
 const CALLED = {
   /** In place of `throw error`: whether to go on instead. */
@@ -51,13 +55,14 @@ const CALLED = {
     if (isSkipped(`code ${codeOf(error)}`)) return giveValue()
     throw error
   },
-  /** A verifier that does not scan CBOR strictly takes whatever a library makes of it. */
-  decode$: (bytes: Uint8Array, decodeStrictly: () => unknown): unknown =>
+  /** A verifier that does not read CBOR strictly takes whatever a library makes of it. */
+  decode$: (bytes: Uint8Array, offset: number, decodeStrictly: () => unknown): unknown =>
     /^code (cbor_|protected_header_duplicate_key|payload_duplicate_key|pcr_)/.test(
       state.active ?? '',
     )
-      ? LENIENT.decode(bytes)
+      ? decodeLeniently(bytes, offset)
       : decodeStrictly(),
+  lenient$: decodeLeniently,
   /** Of what a check found: that, or that it passed. */
   found$: <Check extends Made>(made: Check): Check => {
     if (made.outcome === 'passed') return made

@@ -1,14 +1,13 @@
 import { describe, expect, it } from 'vitest'
-import { CborError, scanCbor } from '../../../attestation/nitro/cbor-scanner.ts'
-import { decodeScannedCbor } from '../../../attestation/nitro/decode-cbor.ts'
+import { CborError, decodeCbor } from '../../../attestation/nitro/cbor.ts'
 
 const bytesOf = (hex: string) => new Uint8Array(Buffer.from(hex.replaceAll(' ', ''), 'hex'))
-const scan = (hex: string, indefiniteTop = false) =>
-  scanCbor(bytesOf(hex), { offset: 0, indefiniteTop })
+const decode = (hex: string, indefiniteTop = false) =>
+  decodeCbor(bytesOf(hex), { indefinite: indefiniteTop ? 'top' : 'none' })
 
 function faultOf(hex: string, indefiniteTop = false): unknown {
   try {
-    return scan(hex, indefiniteTop)
+    return decode(hex, indefiniteTop)
   } catch (error) {
     expect(error).toBeInstanceOf(CborError)
     return error instanceof CborError
@@ -17,7 +16,7 @@ function faultOf(hex: string, indefiniteTop = false): unknown {
   }
 }
 
-describe('the CBOR scanner', () => {
+describe('the CBOR decoder', () => {
   it.each([
     ['00', 0],
     ['17', 23],
@@ -41,15 +40,14 @@ describe('the CBOR scanner', () => {
     ['63e282ac', '€'],
     ['80', []],
     ['82008101', [0, [1]]],
-  ])('the CBOR scanner accepts the bytes %s, which decode to %s', (hex, value) => {
-    expect(scan(hex)).toBe(hex.length / 2)
-    expect(decodeScannedCbor(bytesOf(hex))).toEqual(value)
+  ])('the CBOR decoder accepts the bytes %s, which decode to %s', (hex, value) => {
+    expect(decode(hex)).toEqual({ value, end: hex.length / 2 })
   })
 
   it('byte strings and maps are decoded as such, whatever their keys are called', () => {
     const hex = 'a3 00 4101 69 5f5f70726f746f5f5f 01 61 61 a0'
-    expect(scan(hex)).toBe(bytesOf(hex).length)
-    expect(decodeScannedCbor(bytesOf(hex))).toEqual(
+    expect(decode(hex).end).toBe(bytesOf(hex).length)
+    expect(decode(hex).value).toEqual(
       new Map<unknown, unknown>([
         [0, Uint8Array.of(1)],
         ['__proto__', 1],
@@ -58,12 +56,12 @@ describe('the CBOR scanner', () => {
     )
   })
 
-  it('the CBOR scanner stops after the item and leaves what follows to its caller', () => {
-    expect(scan('00ff')).toBe(1)
+  it('the CBOR decoder stops after the item and leaves what follows to its caller', () => {
+    expect(decode('00ff').end).toBe(1)
   })
 
   it('the outermost map alone may have indefinite length, and only when that is asked for', () => {
-    expect(scan('bf00f6ff', true)).toBe(4)
+    expect(decode('bf00f6ff', true).end).toBe(4)
     expect(faultOf('bf00f6ff')).toMatchObject({ fault: 'indefinite', offset: 0 })
     expect(faultOf('9f00ff', true)).toMatchObject({ fault: 'indefinite', offset: 0 })
     expect(faultOf('bf00bfffff', true)).toMatchObject({ fault: 'indefinite', offset: 2, path: [0] })
@@ -138,28 +136,28 @@ describe('the CBOR scanner', () => {
     ['62c080', 'invalid_utf8'],
     ['64f4908080', 'invalid_utf8'],
     ['a161ff00', 'invalid_utf8'],
-  ])('the CBOR scanner refuses the bytes %s as %s', (hex, fault) => {
+  ])('the CBOR decoder refuses the bytes %s as %s', (hex, fault) => {
     expect(faultOf(hex, true)).toMatchObject({ fault })
   })
 
   it('keys of a map that only look the same count as different', () => {
-    expect(scan('a2 61 61 00 64 efbbbf61 00')).toBe(10)
-    expect(scan('a2 01 00 61 31 00')).toBe(6)
+    expect(decode('a2 61 61 00 64 efbbbf61 00').end).toBe(10)
+    expect(decode('a2 01 00 61 31 00').end).toBe(6)
   })
 
-  it('the CBOR scanner accepts nesting of 16 and refuses deeper nesting', () => {
-    expect(scan(`${'81'.repeat(16)}00`)).toBe(17)
+  it('the CBOR decoder accepts nesting of 16 and refuses deeper nesting', () => {
+    expect(decode(`${'81'.repeat(16)}00`).end).toBe(17)
     expect(faultOf(`${'81'.repeat(17)}00`)).toMatchObject({ fault: 'too_deep', offset: 16 })
     expect(faultOf(`${'a100'.repeat(17)}00`)).toMatchObject({ fault: 'too_deep', offset: 32 })
   })
 
-  it('a map of 8000 keys is scanned in less than 200 ms of processor time', () => {
+  it('a map of 8000 keys is decoded in less than 200 ms of processor time', () => {
     const pairs = Array.from({ length: 8000 }, (_, index) =>
       Buffer.of(0x19, (index + 256) >> 8, index & 0xff, 0),
     )
     const bytes = new Uint8Array(Buffer.concat([Buffer.of(0xb9, 8000 >> 8, 8000 & 0xff), ...pairs]))
     const before = process.cpuUsage()
-    expect(scanCbor(bytes, { offset: 0, indefiniteTop: false })).toBe(bytes.length)
+    expect(decodeCbor(bytes).end).toBe(bytes.length)
     expect(process.cpuUsage(before).user).toBeLessThan(200_000)
   })
 })
