@@ -39,6 +39,12 @@ export type EvidencePage = {
 const LINE = /^<script type="application\/json" id="(made-by|evidence)">([^<\r\n]*)<\/script>\n$/
 const LINE_START = '<script type="application/json" id="'
 const BEFORE_DATA = '</title>\n'
+/**
+ * All that stands before the data. In front of anything else a browser may see no data, or other
+ * data: in a comment, in an attribute that does not end, in another encoding.
+ */
+const HEAD =
+  /^\ufeff?<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n(?:<meta(?: [a-z-]+="[^"<>]*")+>\n)*<title>[^<>]*<\/title>\n$/
 
 /** Whether attacker-controlled `input` begins as HTML does, and so never as evidence by itself. */
 export function isHtml(input: Uint8Array): boolean {
@@ -59,8 +65,8 @@ export function writeMadeBy(verifier: string, { version, commit }: Maker) {
 /** Gives the page of a verifier, without evidence. Throws TypeError for what is no verifier. */
 export function makePage(verifier: string, madeBy: Json): string {
   const at = verifier.indexOf(BEFORE_DATA) + BEFORE_DATA.length
-  if (at < BEFORE_DATA.length || readLine(verifier, at) !== null)
-    throw new TypeError('expected a verifier with a title and without data')
+  if (!HEAD.test(verifier.slice(0, at)) || readLine(verifier, at) !== null)
+    throw new TypeError('expected a verifier with a head of its form, and without data')
   return `${verifier.slice(0, at)}${writeLine('made-by', madeBy)}${verifier.slice(at)}`
 }
 
@@ -108,8 +114,7 @@ type Line = {
 function locate(page: string): { readonly madeBy: Line; readonly evidence: Line | null } {
   const start = page.indexOf(BEFORE_DATA) + BEFORE_DATA.length
   const madeBy = readLine(page, start)
-  if (start < BEFORE_DATA.length || madeBy?.name !== 'made-by')
-    throw new FormatError('not_a_page', 'expected a page that Affidavit saved, got other HTML')
+  if (start < BEFORE_DATA.length || madeBy?.name !== 'made-by') throw otherHtml()
   const evidence = readLine(page, madeBy.end)
   const rest = page.slice((evidence ?? madeBy).end)
   const isMore = OTHER_DATA.test(page.slice(0, start)) || OTHER_DATA.test(rest)
@@ -117,7 +122,12 @@ function locate(page: string): { readonly madeBy: Line; readonly evidence: Line 
     throw new FormatError('evidence_unfit', 'expected the evidence as one line after the title')
   if (isMore || (evidence !== null && evidence.name !== 'evidence'))
     throw new FormatError('data_twice', 'expected one block of evidence in the page, got more')
+  if (!HEAD.test(page.slice(0, start))) throw otherHtml()
   return { madeBy, evidence }
+}
+
+function otherHtml(): FormatError {
+  return new FormatError('not_a_page', 'expected a page that Affidavit saved, got other HTML')
 }
 
 /** An element that a browser could take for data. A verifier has no such text. */

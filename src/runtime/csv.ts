@@ -9,18 +9,19 @@ export function writeCsv(columns: readonly string[], rows: readonly (readonly Ce
 /**
  * Gives one line of CSV, ended by CRLF. Text that a spreadsheet would take for a formula has an
  * apostrophe before it, so that what a stranger named does nothing on the machine of whoever opens
- * the file (OWASP, CSV injection).
+ * the file (OWASP, CSV injection). In many countries a spreadsheet ends cells at `;`, also of
+ * quoted ones.
  */
 export function writeCsvLine(cells: readonly Cell[]): string {
   return `${cells.map(writeCell).join(',')}\r\n`
 }
 
-const FORMULA = /^[=+\-@\t\r\n]/
+const FORMULA = /^(?=[\t\r\n])|(?<=^|[;\t\r\n])(?=[=+\-@＝＋－＠])/g
 const QUOTED = /[",\r\n]/
 
 function writeCell(cell: Cell): string {
   if (cell === null) return ''
   if (typeof cell === 'number') return String(cell)
-  const text = FORMULA.test(cell) ? `'${cell}` : cell
+  const text = cell.replace(FORMULA, "'")
   return QUOTED.test(text) || text !== cell ? `"${text.replaceAll('"', '""')}"` : text
 }

@@ -617,7 +617,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the first screen'), () => {
       await box.fill(`Question of turn ${turn}`)
       await page.getByRole('button', { name: 'Send' }).click()
       const answer = page.getByRole('article', { name: `Question ${turn}` })
-      await answer.getByText(/^. Checked$/).waitFor()
+      await answer.getByText('Checked, development only').waitFor()
     }
     await page
       .getByText(/^. Anchored in block \d+$/)
@@ -979,7 +979,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the playground'), () => {
       await page.getByRole('link', { name: 'Playground', exact: true }).click()
       await ask(page, 'and again')
       const next = page.getByRole('article', { name: 'Question 2' })
-      await next.getByText(/^. Checked$/).waitFor()
+      await next.getByText('Checked, development only').waitFor()
       await page.context().close()
     },
   )

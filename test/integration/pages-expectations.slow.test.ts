@@ -154,9 +154,9 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('expectations of the reader'), () =>
     expect(await findBarriers(page)).toEqual([])
 
     await go(page, `/log/${notary}`)
-    await page
-      .locator('section[aria-labelledby=enclave] [data-check="measurements"][data-outcome=failed]')
-      .waitFor()
+    const enclave = page.locator('section[aria-labelledby=enclave]')
+    await enclave.locator('[data-check="measurements"][data-outcome=failed]').waitFor()
+    expect(await enclave.locator('[data-outcome=passed] .state.good').count()).toBe(0)
 
     await go(page, '/console')
     await signIn(page)
@@ -211,6 +211,10 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('expectations of the reader'), () =>
     await page.getByText('One enclave is as you expect').waitFor()
     await page.getByRole('textbox', { name: 'Message' }).fill('hello')
     await page.getByRole('button', { name: 'Send' }).click()
+    // The reader trusts a root that is not AWS's: nothing that rests on it is green.
+    const turn = page.getByRole('article', { name: 'Question 1' })
+    await turn.getByText('Checked, development only').waitFor()
+    expect(await page.locator('.turn .state.good, .who .state.good').count()).toBe(0)
     const opening = page.context().waitForEvent('page')
     await page.getByRole('link', { name: 'Public evidence' }).click()
     const opened = await opening

@@ -1,5 +1,5 @@
-import type { ComponentChildren } from 'preact'
-import { useEffect, useState } from 'preact/hooks'
+import { type ComponentChildren, createContext } from 'preact'
+import { useContext, useEffect, useState } from 'preact/hooks'
 import { GatewayFault } from './gateway.ts'
 import { OutsideText } from './outside-text.tsx'
 
@@ -15,6 +15,9 @@ const SIGNS: Readonly<Record<Tone, string>> = {
   development: '✓',
 }
 
+/** Whether what stands inside rests on a root that is not AWS's: no state in it is green. */
+export const Development = createContext(false)
+
 /** A state in a word or two. */
 export function State({
   tone,
@@ -23,9 +26,11 @@ export function State({
   readonly tone: Tone
   readonly children: ComponentChildren
 }) {
+  const isDevelopment = useContext(Development)
+  const shown = isDevelopment && tone === 'good' ? 'development' : tone
   return (
-    <span class={`state ${tone}`}>
-      <span aria-hidden="true">{SIGNS[tone]} </span>
+    <span class={`state ${shown}`}>
+      <span aria-hidden="true">{SIGNS[shown]} </span>
       {children}
     </span>
   )

@@ -1,6 +1,7 @@
 import type { BootHead } from '../../../attestation/evidence/boot-statement.ts'
 import type { Json, JsonObject } from '../../../attestation/json/value.ts'
 import type { BlockExplorer } from '../kit/block-explorer.tsx'
+import { Development } from '../kit/notices.tsx'
 import type { Log, ServedEnclave } from './answers.ts'
 import { BootPanel } from './boot-panel.tsx'
 import { EnclavePanel } from './enclave-panel.tsx'
@@ -22,14 +23,14 @@ export function EnclaveParts({
   readonly explorer: BlockExplorer
 }) {
   const expected = useExpected()
-  const { policy } = expected
+  const { policy, isDevelopment } = expected
   if (policy === null) return null
   return (
-    <>
+    <Development.Provider value={isDevelopment}>
       <EnclavePanel {...{ log, enclave, policy }} />
       <ExpectedPanel expected={expected} />
       <BootPanel {...{ log, boot, policy }} />
       <TimePanel {...{ log, attestations, explorer, policy }} />
-    </>
+    </Development.Provider>
   )
 }

@@ -7,12 +7,14 @@ import { ExpectationFault } from '../verify/expectation-fault.ts'
 import { ExpectedDemand } from '../verify/expected-demand.tsx'
 import { fillHere } from '../verify/fill-here.ts'
 import type { FormExpectations } from '../verify/job.ts'
-import { readExpectations } from '../verify/read-expectations.ts'
+import { isOtherRoot, readExpectations } from '../verify/read-expectations.ts'
 
 /** What the reader expects of the log's enclave. */
 type Expected = {
   /** Null while it is read. */
   readonly policy: BundlePolicy | null
+  /** Whether a root is trusted that is not AWS's. */
+  readonly isDevelopment: boolean
   /** Why what is expected makes no sense; null when it does. */
   readonly fault: unknown
 }
@@ -21,7 +23,7 @@ type Expected = {
 export function useExpected(): Expected {
   const { expectations } = useExpectations().inForce
   const { value } = useLoaded(async () => readPolicy(expectations), [expectations])
-  return value ?? { policy: null, fault: null }
+  return value ?? { policy: null, isDevelopment: false, fault: null }
 }
 
 async function readPolicy(given: FormExpectations): Promise<Expected> {
@@ -29,9 +31,9 @@ async function readPolicy(given: FormExpectations): Promise<Expected> {
     const read = await readExpectations({ ...given, revocationLists: [] })
     // Of an enclave's statements nothing is looked up on a chain, and none has an outcome.
     const { confirmationsMin, outcomes, ...policy } = bundlePolicyOf(read.expected)
-    return { policy, fault: null }
+    return { policy, isDevelopment: isOtherRoot(read.expected.attestation.roots), fault: null }
   } catch (fault) {
-    return { policy: {}, fault }
+    return { policy: {}, isDevelopment: false, fault }
   }
 }
 

@@ -1,4 +1,5 @@
-import { State } from '../kit/notices.tsx'
+import { useContext } from 'preact/hooks'
+import { Development, State } from '../kit/notices.tsx'
 
 /** What the checks of an enclave's statement come to, without an expectation of its code. */
 export function VerdictState({
@@ -6,7 +7,9 @@ export function VerdictState({
 }: {
   readonly verdict: 'verified' | 'consistent' | 'invalid'
 }) {
+  const isDevelopment = useContext(Development)
   if (verdict === 'invalid') return <State tone="bad">does not hold</State>
-  if (verdict === 'verified') return <State tone="good">verified</State>
+  if (verdict === 'verified')
+    return <State tone="good">verified{isDevelopment && ', development only'}</State>
   return <State tone="open">holds, but not everything was checked</State>
 }

@@ -1,7 +1,7 @@
 import { encodeHex } from '../../../attestation/bytes.ts'
 import type { RuleOutcome } from '../../../attestation/nitro/facts.ts'
 import type { Release } from '../../../attestation/release/release.ts'
-import { State, type Tone } from '../kit/notices.tsx'
+import { Development, State, type Tone } from '../kit/notices.tsx'
 import { OutsideText } from '../kit/outside-text.tsx'
 import { CopyButton, Count, Hex, Time } from '../kit/values.tsx'
 import type { DocumentFound, ImageFound, Outcome } from './job.ts'
@@ -70,7 +70,9 @@ export function DocumentReport({ found }: { readonly found: DocumentFound }) {
         <HexPair name="User data" bytes={facts.userData} />
         <HexPair name="Nonce" bytes={facts.nonce} />
       </dl>
-      <RuleList rules={facts.rules} />
+      <Development.Provider value={isDevelopment}>
+        <RuleList rules={facts.rules} />
+      </Development.Provider>
     </>
   )
 }

@@ -1,9 +1,10 @@
-import { decodeHex, encodeHex } from '../../../attestation/bytes.ts'
+import { decodeHex, encodeHex, equalBytes } from '../../../attestation/bytes.ts'
 import { FormatError, ProofError } from '../../../attestation/errors.ts'
 import { parseExactJson } from '../../../attestation/json/parse-strict.ts'
 import { PCR_BYTES, PCRS_MAX } from '../../../attestation/nitro/document.ts'
 import {
   type AttestationPolicy,
+  AWS_ROOT_SHA256,
   type MeasurementSet,
   parseRoots,
 } from '../../../attestation/nitro/policy.ts'
@@ -66,6 +67,11 @@ export async function readExpectations(given: Expectations): Promise<ReadExpecta
       outcomes: given.outcomes.length === 0 ? null : given.outcomes,
     },
   }
+}
+
+/** Whether a root is trusted that is not AWS's: a development enclave's, as far as anyone knows. */
+export function isOtherRoot(roots: readonly Uint8Array[] | undefined): boolean {
+  return roots?.some((root) => !equalBytes(root, AWS_ROOT_SHA256)) ?? false
 }
 
 /** Whom the reader trusts to sign releases; null: nobody was named. */

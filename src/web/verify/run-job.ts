@@ -4,7 +4,6 @@ import { EifError } from '../../../attestation/eif/eif-error.ts'
 import { type EifReport, measureEif } from '../../../attestation/eif/measure-eif.ts'
 import { FormatError } from '../../../attestation/errors.ts'
 import { parseExactJson } from '../../../attestation/json/parse-strict.ts'
-import { AWS_ROOT_SHA256 } from '../../../attestation/nitro/policy.ts'
 import { createAttestationVerifier } from '../../../attestation/nitro/verify-attestation.ts'
 import { RELEASE_FORMAT } from '../../../attestation/release/release.ts'
 import { RELEASES_FORMAT } from '../../../attestation/release/release-list.ts'
@@ -30,7 +29,12 @@ import { AffidavitError } from '../../../client/errors.ts'
 import { bytesOf } from './bytes-of.ts'
 import { ExpectationFault } from './expectation-fault.ts'
 import type { DocumentFound, Expectations, ImageFound, Job, Outcome, SourceKind } from './job.ts'
-import { type ReadExpectations, readCount, readExpectations } from './read-expectations.ts'
+import {
+  isOtherRoot,
+  type ReadExpectations,
+  readCount,
+  readExpectations,
+} from './read-expectations.ts'
 
 /** Largest source that is read whole, bytes, as on the command line. Images are read in parts. */
 const SOURCE_BYTES_MAX = 256 * 1024 * 1024
@@ -123,11 +127,6 @@ async function judgeOne(job: Job, read: ReadExpectations): Promise<Outcome> {
       releases: read.releases,
     },
   }
-}
-
-/** Whether a root is trusted that is not AWS's: a development enclave's, as far as anyone knows. */
-function isOtherRoot(roots: readonly Uint8Array[] | undefined): boolean {
-  return roots?.some((root) => !equalBytes(root, AWS_ROOT_SHA256)) ?? false
 }
 
 /** A verifier that looks certificates up in the lists that the reader gave. */

@@ -14,6 +14,9 @@ import { IS_COPY } from '../kit/frame.tsx'
 /** Largest page that a gateway may give to be saved, characters: far over what it is. */
 const PAGE_LENGTH_MAX = 4 * 1024 * 1024
 
+/** The least that may stand before data in a page. */
+const HEAD = '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title></title>\n'
+
 /**
  * The evidence that the document itself holds, as a page of nothing but its data, so that it is
  * read as strictly as a file that was dropped; null in a page without evidence.
@@ -25,7 +28,7 @@ function findOwnEvidence(): File | null {
   const lines = [...document.querySelectorAll('#made-by, #evidence')].map(
     ({ id, textContent }) => `<script type="application/json" id="${id}">${textContent}</script>\n`,
   )
-  return new File(['<!doctype html>\n<title></title>\n', ...lines], 'this file')
+  return new File([HEAD, ...lines], 'this file')
 }
 
 /**

@@ -15,6 +15,8 @@ import { EvidenceError, readEvidence } from '../../../attestation/report/read-ev
 const VERIFIER = `<!doctype html>
 <html lang="en">
 <head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
 <title>Verify</title>
 <style>p{}</style>
 </head>
@@ -120,6 +122,22 @@ describe('a page that is not as it was made', () => {
       'data_twice',
     ],
     ['a second block before the first', PAGE.replace('<head>', `<head>\n${LINE}`), 'data_twice'],
+    [
+      'data in a comment, where no browser sees it',
+      PAGE.replace('<title>', '<!--\n<title>').replace(LINE, `${LINE}-->\n`),
+      'not_a_page',
+    ],
+    [
+      'data in an attribute, where no browser sees it',
+      PAGE.replace('<title>', '<meta name="x>\n<title>'),
+      'not_a_page',
+    ],
+    ['data in the text of a style', PAGE.replace('<title>', '<style>\n<title>'), 'not_a_page'],
+    [
+      'data that browsers would decode otherwise',
+      PAGE.replace('charset="utf-8"', 'charset="gbk"'),
+      'not_a_page',
+    ],
     ['two makers', EMPTY.replace(/^(<script.*"made-by".*\n)/m, '$1$1'), 'data_twice'],
     ['a tag in the block', PAGE.replace('"hash"', '"<b>"'), 'evidence_unfit'],
     ['a block over two lines', PAGE.replace(',"request"', ',\n"request"'), 'evidence_unfit'],

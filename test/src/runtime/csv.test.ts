@@ -14,10 +14,18 @@ it('CSV ends lines by CRLF, and quotes what would end a cell', () => {
   ).toBe('a,b\r\n"x,y","say ""hi"""\r\n"two\r\nlines",\r\n12,0.5\r\n')
 })
 
-it.each(['=1+1', '+1', '-1', '@SUM(A1)', '\t=1', '\r=1', '\n=1'])(
+it.each(['=1+1', '+1', '-1', '@SUM(A1)', '\t1', '\r1', '\n1', '＝1', '＠1'])(
   'writeCsv disarms the cell %j',
   (text) => {
     expect(writeCsv([], [[text]])).toBe(`\r\n"'${text}"\r\n`)
+  },
+)
+
+it.each([';', '\t', '\r', '\n'])(
+  'writeCsv disarms what begins behind %j, where some spreadsheets begin a cell',
+  (separator) => {
+    const text = ['gpt', "=cmd|' /C calc'!A0", 'x'].join(separator)
+    expect(writeCsv([], [[text]])).toBe(`\r\n"gpt${separator}'=cmd|' /C calc'!A0${separator}x"\r\n`)
   },
 )
 

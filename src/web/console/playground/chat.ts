@@ -11,7 +11,8 @@ import type { Refusal } from './turn.ts'
  */
 
 /**
- * Connects to this page's own gateway. Throws Refused, ExpectationFault, and what `signal` was
+ * Connects to this page's own gateway. `isDevelopment`: what its enclaves show may rest on a root
+ * that is not AWS's. Throws Refused, ExpectationFault, and what `signal` was
  * aborted with.
  */
 export async function openClient(so: {
@@ -19,12 +20,13 @@ export async function openClient(so: {
   readonly expectations: FormExpectations
   readonly isEncrypted: boolean
   readonly signal: AbortSignal
-}): Promise<Affidavit> {
+}): Promise<{ readonly affidavit: Affidavit; readonly isDevelopment: boolean }> {
   const { key, expectations, isEncrypted, signal } = so
-  const expected = await clientExpectations(expectations)
-  return telling(() =>
-    connect({ ...expected, url: location.origin, apiKey: key, encrypt: isEncrypted, signal }),
+  const { options, isDevelopment } = await clientExpectations(expectations)
+  const affidavit = await telling(() =>
+    connect({ ...options, url: location.origin, apiKey: key, encrypt: isEncrypted, signal }),
   )
+  return { affidavit, isDevelopment }
 }
 
 /** One message of a chat. */

@@ -1,15 +1,17 @@
 import type { ConnectOptions } from '../../../../client/index.ts'
 import { ExpectationFault } from '../../verify/expectation-fault.ts'
 import type { FormExpectations } from '../../verify/job.ts'
-import { readExpectations } from '../../verify/read-expectations.ts'
+import { isOtherRoot, readExpectations } from '../../verify/read-expectations.ts'
 
 /**
- * Gives what this tab expects as the client takes it, which reads releases by itself. Throws
- * ExpectationFault for what makes no sense, and for any code: messages are not sent to that.
+ * Gives what this tab expects as the client takes it, which reads releases by itself, and whether
+ * a root is trusted that is not AWS's. Throws ExpectationFault for what makes no sense, and for any
+ * code: messages are not sent to that.
  */
-export async function clientExpectations(
-  given: FormExpectations,
-): Promise<Pick<ConnectOptions, 'expect' | 'roots' | 'allowDebug'>> {
+export async function clientExpectations(given: FormExpectations): Promise<{
+  readonly options: Pick<ConnectOptions, 'expect' | 'roots' | 'allowDebug'>
+  readonly isDevelopment: boolean
+}> {
   const { expected } = await readExpectations(given)
   const { measurements, roots } = expected.attestation
   if (measurements === 'any')
@@ -19,15 +21,19 @@ export async function clientExpectations(
     )
   const releases = await Promise.all(given.releases.map((file) => file.text()))
   const releaseSigners = Number(given.releaseSigners.trim())
+  const { configurations } = expected
   return {
-    allowDebug: given.allowDebug,
-    expect: {
-      ...(measurements.length === 0 ? {} : { measurements }),
-      ...(expected.configurations.length === 0 ? {} : { configurations: expected.configurations }),
-      ...(releases.length === 0 ? {} : { releases, releaseKeys: linesOf(given.releaseKeys) }),
-      ...(releaseSigners === 0 ? {} : { releaseSigners }),
+    isDevelopment: isOtherRoot(roots),
+    options: {
+      allowDebug: given.allowDebug,
+      expect: {
+        ...(measurements.length === 0 ? {} : { measurements }),
+        ...(configurations.length === 0 ? {} : { configurations }),
+        ...(releases.length === 0 ? {} : { releases, releaseKeys: linesOf(given.releaseKeys) }),
+        ...(releaseSigners === 0 ? {} : { releaseSigners }),
+      },
+      ...(roots === undefined ? {} : { roots }),
     },
-    ...(roots === undefined ? {} : { roots }),
   }
 }
 

@@ -2,7 +2,7 @@ import { useRef, useState } from 'preact/hooks'
 import type { Affidavit } from '../../../../client/index.ts'
 import { CheckList } from '../../kit/check-list.tsx'
 import { ExpectationsNotice } from '../../kit/expectations-notice.tsx'
-import { Busy, FaultNotice, State } from '../../kit/notices.tsx'
+import { Busy, Development, FaultNotice, State } from '../../kit/notices.tsx'
 import { OutsideText } from '../../kit/outside-text.tsx'
 import { giveExpectations, useExpectations } from '../../kit/tab-expectations.ts'
 import { Hex, Time } from '../../kit/values.tsx'
@@ -24,8 +24,10 @@ export type Connection =
   | {
       readonly kind: 'ready'
       readonly affidavit: Affidavit
-      /** Whether it is expected by the word of a development gateway alone. */
+      /** Whether it may rest on a root that is not AWS's. */
       readonly isDevelopment: boolean
+      /** Whether it is expected by the word of a development gateway alone. */
+      readonly isGatewaysWord: boolean
     }
   | { readonly kind: 'refused'; readonly refusal: Refusal }
   | { readonly kind: 'failed'; readonly fault: unknown }
@@ -200,16 +202,14 @@ function ConnectionWords({
 function Enclaves({
   affidavit: { notaries, refused },
   isDevelopment,
-}: {
-  readonly affidavit: Affidavit
-  readonly isDevelopment: boolean
-}) {
+  isGatewaysWord,
+}: Extract<Connection, { kind: 'ready' }>) {
   const [are, by] = [
     notaries.length === 1 ? 'One enclave is' : `${notaries.length} enclaves are`,
-    isDevelopment ? 'this development gateway says' : 'you expect',
+    isGatewaysWord ? 'this development gateway says' : 'you expect',
   ]
   return (
-    <>
+    <Development.Provider value={isDevelopment}>
       <p>
         {isDevelopment ? (
           <State tone="warn">Development</State>
@@ -237,6 +237,6 @@ function Enclaves({
           </p>
         </div>
       ))}
-    </>
+    </Development.Provider>
   )
 }

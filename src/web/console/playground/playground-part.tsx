@@ -112,9 +112,9 @@ function useConnection(isEncrypted: boolean) {
       setConnection({ kind: 'connecting' })
       const { openClient, Refused } = await loadChat()
       try {
-        const affidavit = await openClient({ key, expectations, isEncrypted, signal })
+        const opened = await openClient({ key, expectations, isEncrypted, signal })
         if (!signal.aborted)
-          setConnection({ kind: 'ready', affidavit, isDevelopment: kind === 'development' })
+          setConnection({ kind: 'ready', ...opened, isGatewaysWord: kind === 'development' })
       } catch (fault) {
         if (signal.aborted) return
         if (fault instanceof Refused) setConnection({ kind: 'refused', refusal: fault.refusal })

@@ -1,5 +1,5 @@
 import { CheckList } from '../../kit/check-list.tsx'
-import { Busy, FaultNotice, State } from '../../kit/notices.tsx'
+import { Busy, Development, FaultNotice, State } from '../../kit/notices.tsx'
 import { OutsideText } from '../../kit/outside-text.tsx'
 import { saveFile } from '../../kit/save-file.ts'
 import { NEW_TAB } from '../new-tab.ts'
@@ -117,7 +117,7 @@ function Checked({
   const { hash, checks } = proof
   const name = hash.slice(0, 12)
   return (
-    <>
+    <Development.Provider value={turn.isDevelopment}>
       <p class="row">
         {turn.isDevelopment ? (
           <State tone="warn">Checked, development only</State>
@@ -185,7 +185,7 @@ function Checked({
           Only this page has the question and answer: save the proof to keep them.
         </p>
       )}
-    </>
+    </Development.Provider>
   )
 }
 

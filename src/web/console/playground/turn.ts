@@ -31,7 +31,7 @@ export type Turn = {
   readonly question: string
   readonly model: string
   readonly isEncrypted: boolean
-  /** Whether its enclave is expected by the word of a development gateway alone. */
+  /** Whether it may rest on a root that is not AWS's. */
   readonly isDevelopment: boolean
   /** As far as it came. */
   readonly text: string
