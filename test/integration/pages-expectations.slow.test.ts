@@ -256,7 +256,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('expectations of the reader'), () =>
     const kept = String(await served.evaluate('sessionStorage.getItem("affidavit-expectations")'))
     await page.evaluate(`sessionStorage.setItem("affidavit-expectations", ${JSON.stringify(kept)})`)
     await page.reload()
-    await page.getByText('This is a saved copy').waitFor()
+    await page.getByText('This is a saved page').waitFor()
     expect(await page.locator('[data-expectations]').count()).toBe(0)
     expect(strangers).toEqual([])
     await Promise.all([page.context().close(), served.context().close()])

@@ -86,7 +86,7 @@ export const SHOTS: readonly Shot[] = [
       await signIn(page, scene)
       await page
         .getByRole('button', { name: /^Details of/ })
-        .first()
+        .last()
         .click()
       await page.getByRole('heading', { name: /^Call / }).waitFor()
     },

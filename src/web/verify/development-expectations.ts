@@ -8,8 +8,8 @@ const TIMEOUT_MS = 3_000
 /**
  * On a page of a development gateway, takes what that gateway says of its own enclaves. Elsewhere,
  * in production and in a saved copy, asks nothing. Never rejects: without an answer the page
- * expects nothing. `readFile` gives what a file puts into the fields, in a worker where the page has
- * one.
+ * expects nothing. `readFile` gives what a file puts into the fields, in a worker where the page
+ * has one.
  */
 export async function takeDevelopmentExpectations(
   readFile: (file: File) => Promise<Filled>,
