@@ -93,7 +93,7 @@ function undetermined(verdict: Conclusion['verdict']): Conclusion {
     standing: 'undetermined',
     headline: 'NOT DETERMINED: the attestation document leads to a root that you do not trust.',
     finding:
-      'It is not determined who signed this, so do not rely on it. Nothing was found to be changed. A development enclave has such a root, and a forger can make one.',
+      'It is not determined who signed this, so do not rely on it. Nothing was found to be changed. The root of its attestation document is not one that you trust: a development enclave has its own root, and a forger can make one.',
     notShown: [],
   }
 }

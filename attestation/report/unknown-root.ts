@@ -2,7 +2,7 @@ import type { Check } from '../finding.ts'
 
 /**
  * Whether nothing failed but that the attestation document leads to a root that the reader does not
- * trust. It is then not determined who signed: a development enclave has such a root, and a forger
+ * trust. It is then not determined who signed: a development enclave has its own root, and a forger
  * can make one.
  *
  * Does NOT show that the rest of the document is in order: without its root nothing of it is shown.

@@ -28,7 +28,10 @@ afterAll(() => rm(folder, { recursive: true, force: true }))
 const DEVELOPMENT = '[data-expectations=development]'
 const OWN = '[data-expectations=own]'
 const BANNER =
-  'Development gateway: this page uses the expectations that this gateway gives of itself. They prove nothing to other people.'
+  'Development gateway: this page uses the expectations of this gateway. They prove nothing to other people.'
+/** Under a verdict, which says itself that development proves nothing. */
+const BANNER_UNDER_VERDICT =
+  'Checked by the expectations that this development gateway gives of itself.'
 
 /** Whether the code of the completion's enclave is the expected one, on the page of a completion. */
 const codeOf = (page: Page) =>
@@ -74,9 +77,13 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('a development gateway'), () => {
       await expect.poll(() => codeOf(page)).toBe('passed')
       for (const path of [`/c/${hash}`, '/verify', `/log/${notary}`]) {
         await go(page, path)
-        const banner = page.locator(DEVELOPMENT)
-        await banner.getByText(BANNER).waitFor()
-        expect(await banner.getByText(BANNER).isVisible()).toBe(true)
+        const words = path.startsWith('/c/') ? BANNER_UNDER_VERDICT : BANNER
+        const banner = page.locator(DEVELOPMENT).getByText(words)
+        await banner.waitFor()
+        expect(await banner.isVisible()).toBe(true)
+        expect(await page.getByText('proves nothing to other people').count()).toBe(
+          path.startsWith('/c/') ? 1 : 0,
+        )
         expect(await findBarriers(page)).toEqual([])
         expect(await page.evaluate('document.documentElement.scrollWidth')).toBeLessThanOrEqual(
           width,

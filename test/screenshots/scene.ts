@@ -1,3 +1,6 @@
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { pathToFileURL } from 'node:url'
 import type { Affidavit } from '../support/affidavit.ts'
 import { runCli } from '../support/run-cli.ts'
 
@@ -10,6 +13,8 @@ export type Scene = {
   readonly hash: string
   /** Its evidence bundle, as text. */
   readonly bundle: string
+  /** The URL of the evidence, saved as one HTML file. */
+  readonly savedFile: string
   /** A key for everything. */
   readonly adminKey: string
 }
@@ -24,10 +29,17 @@ const QUESTIONS = [
 
 /** Makes completions, and a key of the operator's. */
 export async function prepareScene(service: Affidavit): Promise<Scene> {
+  const scopes = 'inference,nodes,history:all,admin'
+  const created = await runCli(['keys', 'create', '--name', 'operator', '--scopes', scopes], {
+    variables: { DATA_DIR: service.dataFolder },
+  })
+  const adminKey = created.stdout.trim().split('\n').at(-1) ?? ''
+  if (created.code !== 0) throw new Error(`no key was made: ${created.stderr}`)
+  const caller: Caller = { url: service.url, apiKey: adminKey }
   const hashes: string[] = []
   for (const content of QUESTIONS) {
     const answer = await ask<{ readonly hash: string }>(
-      service,
+      caller,
       '/v1/verified/chat/completions',
       JSON.stringify({ model: 'demo/echo', messages: [{ role: 'user', content }] }),
     )
@@ -35,33 +47,39 @@ export async function prepareScene(service: Affidavit): Promise<Scene> {
   }
   const hash = hashes[2] ?? ''
   const { logs } = await ask<{ readonly logs: readonly { readonly notary: string }[] }>(
-    service,
+    caller,
     '/v1/log',
   )
   const evidence = `/v1/verified/chat/completions/${hash}/evidence`
-  let bundle = await ask<{ readonly anchor?: { readonly block?: unknown } }>(service, evidence)
-  for (let tries = 0; tries < 60 && !bundle.anchor?.block; tries++) {
+  let bundle = await ask<{ readonly block: unknown }>(caller, evidence)
+  for (let tries = 0; tries < 60 && bundle.block === null; tries++) {
     await new Promise((resolve) => setTimeout(resolve, 500))
-    bundle = await ask(service, evidence)
+    bundle = await ask(caller, evidence)
   }
-  const scopes = 'inference,nodes,history:all,admin'
-  const created = await runCli(['keys', 'create', '--name', 'operator', '--scopes', scopes], {
-    variables: { DATA_DIR: service.dataFolder },
+  const saved = await runCli(['evidence', hash, '--html'], {
+    variables: { AFFIDAVIT_URL: service.url, AFFIDAVIT_API_KEY: adminKey },
   })
-  const adminKey = created.stdout.trim().split('\n').at(-1) ?? ''
-  if (created.code !== 0) throw new Error(`no key was made: ${created.stderr}`)
+  if (saved.code !== 0) throw new Error(`no file was saved: ${saved.stderr}`)
+  // It goes with the service's folder.
+  const savedFile = join(service.dataFolder, 'evidence.html')
+  await writeFile(savedFile, saved.stdout)
   return {
-    ...{ service, hash, adminKey },
+    service,
+    hash,
+    adminKey,
     notary: logs[0]?.notary ?? '',
     bundle: JSON.stringify(bundle),
+    savedFile: String(pathToFileURL(savedFile)),
   }
 }
 
-async function ask<Answer>(service: Affidavit, path: string, body?: string): Promise<Answer> {
-  const response = await fetch(`${service.url}${path}`, {
+type Caller = Pick<Affidavit, 'url' | 'apiKey'>
+
+async function ask<Answer>({ url, apiKey }: Caller, path: string, body?: string): Promise<Answer> {
+  const response = await fetch(`${url}${path}`, {
     method: body === undefined ? 'GET' : 'POST',
     headers: {
-      authorization: `Bearer ${service.apiKey}`,
+      authorization: `Bearer ${apiKey}`,
       'content-type': 'application/json',
     },
     ...(body === undefined ? {} : { body }),

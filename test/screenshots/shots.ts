@@ -4,26 +4,56 @@ import type { Scene } from './scene.ts'
 /** A page in a state that is worth to be looked at. */
 type Shot = {
   readonly name: string
+  /** Its path, or its whole URL. */
   readonly path: (scene: Scene) => string
-  /** Does what a reader would do before he sees it. */
+  /** Does what a reader would do first. */
   readonly prepare?: (page: Page, scene: Scene) => Promise<void>
-  /** What of it stands in the README, as a selector; left out: nothing. */
-  readonly shown?: string
+  /** Documents show its first screen, wide and light. */
+  readonly isShown?: boolean
+  /** What a browser says of this page although nothing is wrong. */
+  readonly expects?: RegExp
 }
+
+const QUESTION = 'Is clause 7.2 compatible with the framework agreement?'
 
 export const SHOTS: readonly Shot[] = [
   { name: 'home', path: () => '/' },
+  {
+    name: 'home-search',
+    path: () => '/',
+    prepare: async (page) => {
+      await page.getByRole('searchbox', { name: 'Look up' }).fill('999999999')
+      await page.keyboard.press('Enter')
+      await page.getByRole('link', { name: 'See all logs' }).waitFor()
+    },
+  },
+  { name: 'missing', path: () => '/no/such/page', expects: /404/ },
   { name: 'verify', path: () => '/verify' },
   {
-    name: 'verify-good',
+    name: 'verified',
     path: () => '/verify',
-    prepare: (page, scene) => verify(page, scene, scene.bundle),
-    shown: 'section.result',
+    prepare: (page, scene) => check(page, scene.bundle),
+    isShown: true,
+  },
+  { name: 'verify-consistent', path: () => '/verify', prepare: checkByRootAlone },
+  {
+    name: 'verify-undetermined',
+    path: () => '/verify',
+    prepare: async (page, scene) => {
+      await page.getByRole('button', { name: 'Do not use them' }).click()
+      await check(page, scene.bundle)
+    },
   },
   {
-    name: 'verify-damaged',
+    name: 'verify-invalid',
     path: () => '/verify',
-    prepare: (page, scene) => verify(page, scene, scene.bundle.replace('clause 7.2', 'clause 7.3')),
+    prepare: (page, scene) => check(page, scene.bundle.replace('clause 7.2', 'clause 7.3')),
+  },
+  { name: 'verify-refused', path: () => '/verify', prepare: (page) => check(page, 'no JSON') },
+  {
+    name: 'saved-evidence',
+    path: ({ savedFile }) => savedFile,
+    prepare: (page) => page.locator('[data-verdict]').waitFor(),
   },
   {
     name: 'docs',
@@ -47,7 +77,20 @@ export const SHOTS: readonly Shot[] = [
     prepare: (page) => page.locator('[data-verdict]').waitFor(),
   },
   { name: 'sign-in', path: () => '/console' },
-  { name: 'playground', path: () => '/console/playground', prepare: chat, shown: 'main' },
+  { name: 'playground-empty', path: () => '/console/playground', prepare: connect },
+  { name: 'playground', path: () => '/console/playground', prepare: chat, isShown: true },
+  {
+    name: 'console-call',
+    path: () => '/console/history',
+    prepare: async (page, scene) => {
+      await signIn(page, scene)
+      await page
+        .getByRole('button', { name: /^Details of/ })
+        .last()
+        .click()
+      await page.getByRole('heading', { name: /^Call / }).waitFor()
+    },
+  },
   ...(
     [
       'history',
@@ -69,11 +112,17 @@ export const SHOTS: readonly Shot[] = [
 ]
 
 async function chat(page: Page, scene: Scene): Promise<void> {
-  await signIn(page, scene)
-  await page.getByLabel('Drop files here, or choose them').setInputFiles(scene.service.expectFile)
-  await page.locator('#question').fill('Is clause 7.2 compatible with the framework agreement?')
+  await connect(page, scene)
+  await page.getByRole('textbox', { name: 'Message' }).fill(QUESTION)
   await page.getByRole('button', { name: 'Send' }).click()
-  await page.getByRole('button', { name: 'Save the proof' }).first().waitFor()
+  await page.getByText(/Anchored in block \d+$/).waitFor()
+}
+
+async function connect(page: Page, scene: Scene): Promise<void> {
+  await signIn(page, scene)
+  // On a narrow screen it is folded.
+  const connected = page.getByText('One enclave is as this development gateway says.')
+  await connected.waitFor({ state: 'attached' })
 }
 
 async function signIn(page: Page, { adminKey }: Scene): Promise<void> {
@@ -82,16 +131,21 @@ async function signIn(page: Page, { adminKey }: Scene): Promise<void> {
   await page.getByRole('button', { name: 'Sign out' }).waitFor()
 }
 
-/** Gives the page a bundle, and what is to be expected. */
-async function verify(page: Page, { service }: Scene, bundle: string): Promise<void> {
-  const panel = page.getByText('What you expect: code, configuration, roots')
-  await panel.click()
-  await page.getByLabel('Fill in from a file').setInputFiles(service.expectFile)
-  const field = page.getByLabel('Or measurements')
-  while ((await field.inputValue()) === '') await page.waitForTimeout(50)
-  await panel.click()
-  await page.getByLabel('Drop a file here').setInputFiles({
-    ...{ name: 'evidence.json', mimeType: 'application/json', buffer: Buffer.from(bundle) },
-  })
+/** Gives the page evidence, which it checks. */
+async function check(page: Page, text: string): Promise<void> {
+  const evidence = {
+    name: 'evidence.json',
+    mimeType: 'application/json',
+    buffer: Buffer.from(text),
+  }
+  await page.getByLabel('Drop a file here').setInputFiles(evidence)
   await page.locator('.result').waitFor()
+}
+
+/** Without the code that a reader expects, the evidence is consistent, and no more. */
+async function checkByRootAlone(page: Page, { service, bundle }: Scene): Promise<void> {
+  await page.getByText('What you expect: code, configuration, roots').click()
+  await page.getByLabel('Trust these roots').setInputFiles(service.rootFile)
+  await page.locator('[data-expectations=own]').waitFor()
+  await check(page, bundle)
 }

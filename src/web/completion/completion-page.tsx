@@ -83,10 +83,12 @@ function Completion({ hash }: { readonly hash: string }) {
   }, asked)
   return (
     <div class="completion">
-      {judged.value === null && <h1>Completion</h1>}
-      <p class="faint">
-        Completion <span class="hex">{hash}</span> <CopyButton text={hash} what="the hash" />
-      </p>
+      {judged.value === null && (
+        <>
+          <h1>Completion</h1>
+          <Name hash={hash} />
+        </>
+      )}
       {given === null && fetched.fault !== null && (
         <FaultNotice fault={fetched.fault} onRetry={fetched.reload}>
           {adviceFor(fetched.fault)}
@@ -146,17 +148,35 @@ function Judgement({
   readonly hash: string
   readonly judgement: CompletionJudgement
 }) {
-  if (judgement.kind === 'other') return <OtherNotice got={judgement.got} />
-  const { outcome } = judgement
-  if (outcome.kind === 'refused') return <Refused outcome={outcome} />
-  if (outcome.kind !== 'evidence') return <OtherNotice got={null} />
+  const outcome = judgement.kind === 'other' ? null : judgement.outcome
+  if (outcome?.kind !== 'evidence')
+    return (
+      <>
+        {outcome?.kind === 'refused' ? (
+          <Refused outcome={outcome} />
+        ) : (
+          <OtherNotice got={judgement.kind === 'other' ? judgement.got : null} />
+        )}
+        <Name hash={hash} />
+      </>
+    )
   const { judged } = outcome
   const facts = judged.kind === 'bundle' ? judged.report.facts : null
   return (
     <EvidenceReport judged={judged} expected={outcome.expected} explorer="">
-      <ExpectationsNotice />
+      <ExpectationsNotice isUnderVerdict={true} />
+      <Name hash={hash} />
       {facts !== null && <Facts hash={hash} facts={facts} />}
     </EvidenceReport>
+  )
+}
+
+/** Of which completion the page is. */
+function Name({ hash }: { readonly hash: string }) {
+  return (
+    <p class="faint">
+      Completion <span class="hex">{hash}</span> <CopyButton text={hash} what="the hash" />
+    </p>
   )
 }
 

@@ -49,7 +49,7 @@ export function NodesPart() {
         rows={value === null ? null : nodes}
         keyOf={({ node_id: id }) => id}
         currentKey={chosen}
-        empty="There are no nodes yet. Make a node above."
+        empty="There are no nodes yet. Start a node above."
       />
       {archived > 0 && (
         <label class="choice">

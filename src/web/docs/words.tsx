@@ -50,7 +50,7 @@ export function Words() {
       <h2 id="words">What the words mean</h2>
       <dl class="words">
         {WORDS.map(({ word, tone, means, next }) => (
-          <div key={word}>
+          <div key={word} id={word.toLowerCase().replaceAll(' ', '-')}>
             <dt>
               <State tone={tone}>{word}</State>
             </dt>

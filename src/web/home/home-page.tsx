@@ -17,7 +17,7 @@ export function HomePage() {
           <a href="/verify">Check an answer</a>
           <p>
             Is it genuine? Who signed it, and when?{' '}
-            <a href="/docs#words">What “not checked” means</a>
+            <a href="/docs#not-checked">What “not checked” means</a>
           </p>
         </li>
         <li>

@@ -4,19 +4,27 @@ import { clearExpectations, refuseDevelopment, useExpectations } from './tab-exp
 /** Says by whose expectations a page checks, and lets the reader end that. */
 export function ExpectationsNotice({
   isRevocationUsed = true,
+  isUnderVerdict = false,
 }: {
   /** Whether this page uses revocation lists. */
   readonly isRevocationUsed?: boolean
+  /** A line under a verdict, which says itself what development is worth. */
+  readonly isUnderVerdict?: boolean
 }) {
+  const box = isUnderVerdict ? 'under-verdict' : 'notice'
   const { inForce, place, isLinked, isKept, development, isDevelopmentRefused } = useExpectations()
   switch (inForce.kind) {
     case 'development':
       return (
-        <div class="notice warn expecting" data-expectations="development">
-          <p>
-            <strong>Development gateway:</strong> this page uses the expectations that this gateway
-            gives of itself. They prove nothing to other people.
-          </p>
+        <div class={`${box} warn expecting`} data-expectations="development">
+          {isUnderVerdict ? (
+            <p>Checked by the expectations that this development gateway gives of itself.</p>
+          ) : (
+            <p>
+              <strong>Development gateway:</strong> this page uses the expectations of this gateway.
+              They prove nothing to other people.
+            </p>
+          )}
           <p>
             <button type="button" class="small" onClick={() => refuseDevelopment(true)}>
               Do not use them
@@ -26,7 +34,7 @@ export function ExpectationsNotice({
       )
     case 'own':
       return (
-        <div class="notice expecting" data-expectations="own">
+        <div class={`${box} expecting`} data-expectations="own">
           <p>
             <strong>Your expectations hold on all pages of this tab:</strong>{' '}
             {summaryOf(inForce.expectations).join(', ')}. You{' '}
@@ -46,7 +54,7 @@ export function ExpectationsNotice({
     case 'none':
       if (development === null || !isDevelopmentRefused) return null
       return (
-        <div class="notice expecting" data-expectations="refused">
+        <div class={`${box} expecting`} data-expectations="refused">
           <p>You do not use the expectations that this development gateway gives of itself.</p>
           <p>
             <button type="button" class="small" onClick={() => refuseDevelopment(false)}>

@@ -296,7 +296,7 @@ function refusalOf(fault: unknown): Outcome {
 
 const EVIDENCE_ADVICE: Readonly<Record<EvidenceCode, string>> = {
   not_json:
-    'Give the file as it came: evidence, saved proofs and answers are JSON. Of a PDF or a picture of it nothing can be checked.',
+    'Give the file as it came: evidence, saved proofs and answers are JSON. Nothing can be checked in a PDF or a picture.',
   not_evidence:
     'Give the file as it came: an evidence bundle, a record, an answer, a kept stream, a saved proof, an attestation document, a release or an image.',
   request_missing: 'Give the request that was sent, under “What you kept”.',

@@ -35,14 +35,16 @@ export function SourceInput({
         else takeText(event.dataTransfer?.getData('text') ?? '')
       }}
     >
-      <p>
-        <label for={`${id}-file`}>
-          Drop a file here, or choose one: an evidence bundle, a record, a kept stream, a saved
-          proof, an attestation document, a release, an image
-        </label>
+      <p class="field">
+        <label for={`${id}-file`}>Drop a file here, or choose one</label>
+        <span class="hint" id={`${id}-hint`}>
+          An evidence bundle, a record, a kept stream, a saved proof, an attestation document, a
+          release, an image
+        </span>
         <input
           ref={input}
           id={`${id}-file`}
+          aria-describedby={`${id}-hint`}
           type="file"
           onChange={({ currentTarget }) => {
             const [file] = currentTarget.files ?? []

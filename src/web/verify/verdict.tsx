@@ -55,8 +55,8 @@ export function Verdict({
       <p class="sentence">{sentence}</p>
       {isMarked && (
         <p>
-          This rests on a root that is not AWS’s. A development enclave has such a root, and it
-          proves nothing to other people.
+          This rests on a root that is not AWS’s, as a development enclave has it: it proves nothing
+          to other people.
         </p>
       )}
       {children}

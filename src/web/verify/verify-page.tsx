@@ -295,7 +295,7 @@ function OutcomeView({
     case 'evidence':
       return (
         <EvidenceReport judged={outcome.judged} expected={outcome.expected} explorer={explorer}>
-          <ExpectationsNotice />
+          <ExpectationsNotice isUnderVerdict={true} />
         </EvidenceReport>
       )
     case 'document':

@@ -74,7 +74,7 @@ export function countChecks(checks: readonly Check<string>[]): string {
   const words = [
     [count('passed'), 'passed'],
     [count('failed'), 'failed'],
-    [count('not checked'), 'not made'],
+    [count('not checked'), 'not checked'],
   ] as const
   return words
     .filter(([sum]) => sum > 0)
