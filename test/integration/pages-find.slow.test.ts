@@ -35,7 +35,7 @@ async function read<Json>(path: string): Promise<Json> {
 }
 
 /** A visitor on the home page, who clicks and searches a few times and then has to see the answer. */
-async function visit([width, height]: (typeof SIZES)[number]) {
+async function visit([width, height]: readonly [number, number]) {
   const { page, faults } = await openPage(service.url, { viewport: { width, height } })
   let acts = 0
   const act = () => expect(++acts).toBeLessThanOrEqual(ACTS_MAX)
