@@ -132,12 +132,7 @@ function CallButtons({
   return (
     <>
       <div class="row">
-        <button
-          type="button"
-          class="small"
-          disabled={action.isActing}
-          onClick={() => void save()}
-        >
+        <button type="button" class="small" disabled={action.isActing} onClick={() => void save()}>
           Save the evidence
         </button>
         {call.request !== null && (
