@@ -4,6 +4,7 @@ import type { LogDomain, TreeHead } from '../../attestation/tree-head.ts'
 import type { PullReply } from '../../enclave/protocol/messages.ts'
 import type { RelayerNonces } from '../chain/relayer-nonces.ts'
 import type { EnclaveClient } from '../enclaves/enclave-client.ts'
+import { parseCallContext } from './call-context.ts'
 import {
   type CheckedCompletion,
   checkBatch,
@@ -14,7 +15,6 @@ import {
 import type { CommitTurns } from './commit-turns.ts'
 import type { CommitsStore, LogState, NewRecord } from './commits-store.ts'
 import { type CommittedHead, recordsUnder } from './committed-heads.ts'
-import { parseCallContext } from './completion-call.ts'
 import type { IntervalAnchors } from './interval-anchors.ts'
 import type { StoredRecord } from './records-store.ts'
 

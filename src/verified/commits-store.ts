@@ -14,7 +14,7 @@ import type { ContentCipher } from '../storage/content-cipher.ts'
 import type { Database } from '../storage/database.ts'
 import { NOTICE_CHANNEL } from '../storage/postgres-session.ts'
 import { PREPARED } from '../storage/prepared.ts'
-import { readNodes } from './logs-store.ts'
+import { readNodes } from './log-nodes-store.ts'
 import { recordIdentity } from './record-content.ts'
 import type { StoredRecord } from './records-store.ts'
 

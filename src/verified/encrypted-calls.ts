@@ -34,7 +34,7 @@ import type { EncryptedEndpoint } from '../enclaves/peer-enclaves.ts'
 import type { ServiceEnclaves } from '../enclaves/service-enclaves.ts'
 import { timed } from '../observability/call-scope.ts'
 import type { Logger } from '../observability/logger.ts'
-import { encodeCallContext } from './completion-call.ts'
+import { encodeCallContext } from './call-context.ts'
 import type { AnsweredRecord } from './records-store.ts'
 import type { ModelOutcomes } from './verified-completions.ts'
 

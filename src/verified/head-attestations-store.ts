@@ -2,7 +2,7 @@ import { sql } from 'kysely'
 import { foldSubtrees } from '../../attestation/merkle/hash.ts'
 import { edgeNodes } from '../../attestation/merkle/proof-nodes.ts'
 import type { Database } from '../storage/database.ts'
-import { readNodes } from './logs-store.ts'
+import { readNodes } from './log-nodes-store.ts'
 
 /** A state of a log that its enclave attested. */
 export type StoredHeadAttestation = {

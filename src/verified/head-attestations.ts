@@ -12,7 +12,6 @@ import { backOffMs } from '../runtime/back-off.ts'
 import { createFaultLog } from '../runtime/fault-log.ts'
 import { createLoop, pause } from '../runtime/loop.ts'
 import { CommitError } from './commit-error.ts'
-import type { Committer } from './committer.ts'
 import type { HeadAttestationsStore, StoredHeadAttestation } from './head-attestations-store.ts'
 
 /**
@@ -48,7 +47,10 @@ export type HeadAttestations = {
 
 export type HeadAttestationsOptions = {
   readonly enclave: Pick<EnclaveClient, 'identity' | 'forgetIdentity' | 'attestHead'>
-  readonly committer: Pick<Committer, 'waitFor'>
+  /** Resolves once a leaf is committed; rejects with CommitError when it never will be. */
+  readonly committer: {
+    waitFor(notary: string, index: number, signal: AbortSignal): Promise<unknown>
+  }
   readonly store: Pick<HeadAttestationsStore, 'findRoot' | 'keep'>
   /**
    * A recent block that is expected to stay. Not the newest: one that a reorganisation takes away

@@ -9,7 +9,7 @@ import type { Database } from '../storage/database.ts'
 import { PREPARED } from '../storage/prepared.ts'
 import type { Queries, Tables } from '../storage/tables.ts'
 import { erasureOf } from './erasures-store.ts'
-import { type HashLookup, readNodes, type StoredNodeCoordinate } from './logs-store.ts'
+import { type HashLookup, readNodes, type StoredNodeCoordinate } from './log-nodes-store.ts'
 import { type ContentRow, readContent, type Withheld } from './record-content.ts'
 
 /**

@@ -23,14 +23,10 @@ import type { EnclaveEvent } from '../enclaves/enclave-replies.ts'
 import { type InferenceFacts, noteInference, timed } from '../observability/call-scope.ts'
 import type { Logger } from '../observability/logger.ts'
 import { LruMap } from '../runtime/lru-map.ts'
+import { type CallContext, encodeCallContext } from './call-context.ts'
 import { CommitError, type CommitErrorCode } from './commit-error.ts'
 import type { Committer } from './committer.ts'
-import {
-  type CallContext,
-  type ChosenCredential,
-  chooseCredential,
-  encodeCallContext,
-} from './completion-call.ts'
+import { type ChosenCredential, chooseCredential } from './completion-call.ts'
 import type { AnsweredRecord } from './records-store.ts'
 
 /** A valid call for a verified completion. */

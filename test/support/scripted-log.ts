@@ -19,7 +19,7 @@ import type {
 } from '../../enclave/protocol/messages.ts'
 import type { EnclaveClient } from '../../src/enclaves/enclave-client.ts'
 import { EnclaveError } from '../../src/enclaves/enclave-errors.ts'
-import { encodeCallContext } from '../../src/verified/completion-call.ts'
+import { encodeCallContext } from '../../src/verified/call-context.ts'
 import { buildDocument } from './nitro-builder/document-builder.ts'
 
 export const TEST_DOMAIN: LogDomain = { chainId: 31337, contract: `0x${'ab'.repeat(20)}` }
