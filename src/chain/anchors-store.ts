@@ -67,7 +67,7 @@ export type AnchorsStore = {
 }
 
 /**
- * Anchors as the broadcaster sees them; src/verified/commits-store.ts stores them. Throws the
+ * Anchors as the broadcaster sees them; commits-store.ts of src/verified stores them. Throws the
  * driver's error when the database fails.
  */
 export function createAnchorsStore({ queries }: Pick<Database, 'queries'>): AnchorsStore {

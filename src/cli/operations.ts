@@ -23,9 +23,9 @@ import {
 import { StartFailure } from '../runtime/starting.ts'
 import { admitContentKeys } from '../storage/content-keys-store.ts'
 import { startDatabase } from '../storage/database.ts'
-import { createErasureOperations } from '../verified/erasures.ts'
-import { createErasuresStore } from '../verified/erasures-store.ts'
-import { createContentOperations } from '../verified/reencryption-store.ts'
+import { createErasureOperations } from '../verified/records/erasures.ts'
+import { createErasuresStore } from '../verified/records/erasures-store.ts'
+import { createContentOperations } from '../verified/records/reencryption-store.ts'
 import { type CliConfig, readCliConfig } from './config.ts'
 import { CliError } from './faults.ts'
 

@@ -5,18 +5,18 @@ import { sql } from 'kysely'
 import { type ContentCipher, createContentCipher } from '../../src/storage/content-cipher.ts'
 import { parseContentKeys } from '../../src/storage/content-keys.ts'
 import { type Database, openDatabase } from '../../src/storage/database.ts'
-import { type CommitsStore, createCommitsStore } from '../../src/verified/commits-store.ts'
-import { createErasureSweeper } from '../../src/verified/erasures.ts'
-import { createErasuresStore } from '../../src/verified/erasures-store.ts'
-import { createRecordsStore } from '../../src/verified/records-store.ts'
-import { createContentOperations } from '../../src/verified/reencryption-store.ts'
+import { type CommitsStore, createCommitsStore } from '../../src/verified/commits/commits-store.ts'
+import { createErasureSweeper } from '../../src/verified/records/erasures.ts'
+import { createErasuresStore } from '../../src/verified/records/erasures-store.ts'
+import { createRecordsStore } from '../../src/verified/records/records-store.ts'
+import { createContentOperations } from '../../src/verified/records/reencryption-store.ts'
 import {
   buildCommit,
   CREATED_AT,
   makeLog,
   openLog,
   stateAfter,
-} from '../src/verified/build-commit.ts'
+} from '../src/verified/commits/build-commit.ts'
 import { startPostgres } from '../support/postgres.ts'
 
 /**

@@ -1,12 +1,12 @@
 import { performance } from 'node:perf_hooks'
 import { parseArgs } from 'node:util'
 import { type Database, openDatabase } from '../../src/storage/database.ts'
-import { createCommitsStore } from '../../src/verified/commits-store.ts'
-import { createErasuresStore } from '../../src/verified/erasures-store.ts'
-import { createHistory } from '../../src/verified/history.ts'
-import { createLogsStore } from '../../src/verified/logs-store.ts'
-import { createRecordsStore } from '../../src/verified/records-store.ts'
-import { buildCommit, makeLog, openLog, stateAfter } from '../src/verified/build-commit.ts'
+import { createCommitsStore } from '../../src/verified/commits/commits-store.ts'
+import { createLogsStore } from '../../src/verified/logs/logs-store.ts'
+import { createErasuresStore } from '../../src/verified/records/erasures-store.ts'
+import { createHistory } from '../../src/verified/records/history.ts'
+import { createRecordsStore } from '../../src/verified/records/records-store.ts'
+import { buildCommit, makeLog, openLog, stateAfter } from '../src/verified/commits/build-commit.ts'
 import { startPostgres } from '../support/postgres.ts'
 
 /**

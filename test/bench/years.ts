@@ -5,8 +5,11 @@ import { Kysely, sql } from 'kysely'
 import { type Database, openDatabase } from '../../src/storage/database.ts'
 import { openPostgres } from '../../src/storage/postgres.ts'
 import type { Queries } from '../../src/storage/tables.ts'
-import { createErasureSweeper } from '../../src/verified/erasures.ts'
-import { createErasuresStore, type ErasuresStore } from '../../src/verified/erasures-store.ts'
+import { createErasureSweeper } from '../../src/verified/records/erasures.ts'
+import {
+  createErasuresStore,
+  type ErasuresStore,
+} from '../../src/verified/records/erasures-store.ts'
 import { type Affidavit, makeDataFolder, startAffidavit } from '../support/affidavit.ts'
 import { VERIFIED_PATH } from '../support/calls.ts'
 import { startPostgres } from '../support/postgres.ts'

@@ -53,7 +53,7 @@ describe('import directions', () => {
     ['src/x.ts', "import '../test/x.ts'"],
     ['src/cli/x.ts', "import { a } from '../../packages/contents.ts'"],
     ['src/x.ts', 'await import(name)'],
-    ['src/verified/committer.ts', "import { Kysely } from 'kysely'"],
+    ['src/verified/commits/committer.ts', "import { Kysely } from 'kysely'"],
     ['src/storage/x.ts', "import { a } from '../verified/committer.ts'"],
     ['src/runtime/x.ts', "import { a } from '../observability/logger.ts'"],
     ['src/accounts/x.ts', "import { a } from '../nodes/nodes.ts'"],
@@ -75,7 +75,7 @@ describe('import directions', () => {
       'client/examples/x.ts',
       "import { b } from '../index.ts'; import OpenAI from 'openai'; import 'node:fs'",
     ],
-    ['src/verified/records-store.ts', "import { Kysely } from 'kysely'"],
+    ['src/verified/records/records-store.ts', "import { Kysely } from 'kysely'"],
   ])('the file %s may contain: %s', (file, source) => {
     expect(violationsOf(file, source)).toEqual([])
   })

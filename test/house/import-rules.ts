@@ -52,6 +52,14 @@ export const ROOMS: readonly string[] = [
 ]
 
 /**
+ * Rooms with rooms in them, from the ground up, as above: what stands beside these is below all of
+ * them.
+ */
+const INNER_ROOMS: Readonly<Record<string, readonly string[]>> = {
+  'src/verified': ['records', 'logs', 'commits', 'calls'],
+}
+
+/**
  * Gives the imports of a TypeScript source: static imports, re-exports and `import()` with a
  * literal. An `import()` whose argument is no literal is given as the specifier `<computed>`, which
  * no rule allows.
@@ -160,13 +168,22 @@ function brokenRoomRule(file: string, target: string, typeOnly: boolean): string
   const from = roomOf(file)
   const to = roomOf(target)
   if (to === null) return 'sources import sources alone'
-  if (from === null || from === to) return null
+  if (from === null) return null
+  if (from === to) return brokenInnerRule(from, file, target)
   if (from === 'client' && to !== 'attestation')
     return 'client/ runs in browsers: it imports attestation/ alone'
   if (inside(from, 'src') && to === 'enclave')
     return 'of the enclave, src/ knows its protocol alone'
   if (ROOMS.indexOf(to) > ROOMS.indexOf(from)) return `${from} stands below ${to}`
   return null
+}
+
+function brokenInnerRule(room: string, file: string, target: string): string | null {
+  const floorOf = (one: string) => {
+    const inner = INNER_ROOMS[room] ?? []
+    return inner.findIndex((name) => inside(one, `${room}/${name}`))
+  }
+  return floorOf(target) > floorOf(file) ? `${file} stands below ${target}` : null
 }
 
 /** The room that a file (path from the repository's root) belongs to; null when it is in none. */

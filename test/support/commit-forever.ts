@@ -1,5 +1,5 @@
 import { openDatabase } from '../../src/storage/database.ts'
-import { runCommitter } from '../src/verified/run-committer.ts'
+import { runCommitter } from '../src/verified/commits/run-committer.ts'
 import { createScriptedLog } from './scripted-log.ts'
 
 /*

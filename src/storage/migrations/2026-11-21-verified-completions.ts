@@ -74,7 +74,7 @@ async function createAnchors(db: Kysely<unknown>): Promise<void> {
       next_nonce bigint not null check (next_nonce >= 0)
     )`.execute(db)
   // relayer and log_id are null in a commit that lost its race: their NOT NULL is what undoes it
-  // (src/verified/commits-store.ts).
+  // (src/verified/commits/commits-store.ts).
   await sql`
     create table anchors (
       relayer text not null,

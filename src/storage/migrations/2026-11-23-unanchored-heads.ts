@@ -6,7 +6,7 @@ import { type Kysely, sql } from 'kysely'
  */
 export async function up(db: Kysely<unknown>): Promise<void> {
   // first_index leaves are anchored, and have anchored_root. log_id is null in a commit that lost
-  // its race: the key undoes it (src/verified/commits-store.ts).
+  // its race: the key undoes it (src/verified/commits/commits-store.ts).
   await sql`
     create table unanchored_heads (
       log_id integer primary key,

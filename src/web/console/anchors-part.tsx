@@ -1,5 +1,8 @@
 import type { RelayerDescription } from '../../api/control-operations.ts'
-import type { WaitingAnchorsReply, WaitingStatusReply } from '../../verified/waiting-replies.ts'
+import type {
+  WaitingAnchorsReply,
+  WaitingStatusReply,
+} from '../../verified/calls/waiting-replies.ts'
 import { Busy, FaultNotice, State, type Tone } from '../kit/notices.tsx'
 import { OutsideText } from '../kit/outside-text.tsx'
 import { useLoaded } from '../kit/use-loaded.ts'

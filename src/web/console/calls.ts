@@ -1,4 +1,4 @@
-import type { RecordListReply, StoredRecordReply } from '../../verified/record-replies.ts'
+import type { RecordListReply, StoredRecordReply } from '../../verified/records/record-replies.ts'
 import { GatewayFault } from '../kit/gateway.ts'
 import type { Session } from './session.ts'
 import type { Page } from './use-pages.ts'

@@ -1,6 +1,6 @@
 import { useRef } from 'preact/hooks'
 import { decodeHex } from '../../../attestation/bytes.ts'
-import type { HeadListReply } from '../../verified/log-replies.ts'
+import type { HeadListReply } from '../../verified/logs/log-replies.ts'
 import { askGateway } from '../kit/gateway.ts'
 import { useLoaded } from '../kit/use-loaded.ts'
 import type { Call } from './calls.ts'

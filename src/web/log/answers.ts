@@ -16,7 +16,7 @@ import type {
   HeadReply,
   InclusionReply,
   LogReply,
-} from '../../verified/log-replies.ts'
+} from '../../verified/logs/log-replies.ts'
 import { askEvidence, GatewayFault } from '../kit/gateway.ts'
 
 /*

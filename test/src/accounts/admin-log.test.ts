@@ -7,8 +7,8 @@ import { keysOver } from '../../../src/accounts/open-keys.ts'
 import { createOperations } from '../../../src/accounts/operations.ts'
 import { recordOperations } from '../../../src/accounts/recorded-operations.ts'
 import type { Database } from '../../../src/storage/database.ts'
-import { createErasureOperations } from '../../../src/verified/erasures.ts'
-import { createErasuresStore } from '../../../src/verified/erasures-store.ts'
+import { createErasureOperations } from '../../../src/verified/records/erasures.ts'
+import { createErasuresStore } from '../../../src/verified/records/erasures-store.ts'
 import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../support/databases.ts'
 
 const OPERATOR = { who: 'operator (uid 7)', accountId: null, from: 'command line' } as const

@@ -15,7 +15,7 @@ import { ApiError, CallerLeftError } from '../../../src/api/errors.ts'
 import { createLogger } from '../../../src/observability/logger.ts'
 import type { Database } from '../../../src/storage/database.ts'
 import { createProcessesStore } from '../../../src/storage/processes-store.ts'
-import type { StoredRecord } from '../../../src/verified/records-store.ts'
+import type { StoredRecord } from '../../../src/verified/records/records-store.ts'
 import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../support/databases.ts'
 import { until } from '../../support/until.ts'
 

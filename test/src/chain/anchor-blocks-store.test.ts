@@ -9,9 +9,9 @@ import {
 import type { AnchorsStore } from '../../../src/chain/anchors-store.ts'
 import { createAnchorsStore } from '../../../src/chain/anchors-store.ts'
 import type { Database } from '../../../src/storage/database.ts'
-import { createCommitsStore } from '../../../src/verified/commits-store.ts'
+import { createCommitsStore } from '../../../src/verified/commits/commits-store.ts'
 import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../support/databases.ts'
-import { makeLog, OPENING, randomHex, storeCommits } from '../verified/build-commit.ts'
+import { makeLog, OPENING, randomHex, storeCommits } from '../verified/commits/build-commit.ts'
 
 const { chainId } = OPENING.domain
 

@@ -3,9 +3,14 @@ import { encodeHex } from '../../../attestation/bytes.ts'
 import type { AnchorsStore } from '../../../src/chain/anchors-store.ts'
 import { createAnchorsStore } from '../../../src/chain/anchors-store.ts'
 import type { Database } from '../../../src/storage/database.ts'
-import { createCommitsStore } from '../../../src/verified/commits-store.ts'
+import { createCommitsStore } from '../../../src/verified/commits/commits-store.ts'
 import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../support/databases.ts'
-import { makeLog, randomAddress, randomHex, storeCommits } from '../verified/build-commit.ts'
+import {
+  makeLog,
+  randomAddress,
+  randomHex,
+  storeCommits,
+} from '../verified/commits/build-commit.ts'
 
 describe.each(DATABASE_KINDS)('anchors store on %s', (kind) => {
   let source: DatabaseSource

@@ -17,12 +17,12 @@ import {
 import { BlockUnreadable, fetchBlock } from '../../../src/chain/read-block.ts'
 import { type Rpc, RpcError } from '../../../src/chain/rpc.ts'
 import type { Database } from '../../../src/storage/database.ts'
-import { createCommitsStore } from '../../../src/verified/commits-store.ts'
+import { createCommitsStore } from '../../../src/verified/commits/commits-store.ts'
 import { AT_ONCE_MS } from '../../support/at-once.ts'
 import { recordLog, signAnchors, startTestChain, type TestChain } from '../../support/chain.ts'
 import { type DatabaseSource, startDatabases } from '../../support/databases.ts'
 import { until } from '../../support/until.ts'
-import { buildCommit, makeLog, OPENING, stateAfter } from '../verified/build-commit.ts'
+import { buildCommit, makeLog, OPENING, stateAfter } from '../verified/commits/build-commit.ts'
 
 const ANCHORS = 6
 

@@ -5,9 +5,9 @@ import { createAnchorsStore } from '../../../src/chain/anchors-store.ts'
 import { createReanchorsStore } from '../../../src/chain/reanchors-store.ts'
 import { CommitRaceLost, createRelayersStore } from '../../../src/chain/relayers-store.ts'
 import type { Database } from '../../../src/storage/database.ts'
-import { createCommitsStore } from '../../../src/verified/commits-store.ts'
-import { createLogsStore } from '../../../src/verified/logs-store.ts'
-import { createRecordsStore } from '../../../src/verified/records-store.ts'
+import { createCommitsStore } from '../../../src/verified/commits/commits-store.ts'
+import { createLogsStore } from '../../../src/verified/logs/logs-store.ts'
+import { createRecordsStore } from '../../../src/verified/records/records-store.ts'
 import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../support/databases.ts'
 import {
   CREATED_AT,
@@ -16,7 +16,7 @@ import {
   randomAddress,
   randomHex,
   storeCommits,
-} from '../verified/build-commit.ts'
+} from '../verified/commits/build-commit.ts'
 
 const { chainId } = OPENING.domain
 const blockHash = `0x${'bb'.repeat(32)}`

@@ -10,12 +10,15 @@ import { EnclavePool } from '../../../src/enclaves/enclave-pool.ts'
 import { ENCLAVES_MAX } from '../../../src/enclaves/settings.ts'
 import { createLogger } from '../../../src/observability/logger.ts'
 import type { Database } from '../../../src/storage/database.ts'
-import { ALWAYS_OURS } from '../../../src/verified/commit-turns.ts'
-import { createCommitsStore } from '../../../src/verified/commits-store.ts'
-import { createCommitter } from '../../../src/verified/committer.ts'
-import { createEnclaveCommits, type EnclaveCommits } from '../../../src/verified/enclave-commits.ts'
-import { createLogsStore } from '../../../src/verified/logs-store.ts'
-import { createRecordsStore } from '../../../src/verified/records-store.ts'
+import { ALWAYS_OURS } from '../../../src/verified/commits/commit-turns.ts'
+import { createCommitsStore } from '../../../src/verified/commits/commits-store.ts'
+import { createCommitter } from '../../../src/verified/commits/committer.ts'
+import {
+  createEnclaveCommits,
+  type EnclaveCommits,
+} from '../../../src/verified/commits/enclave-commits.ts'
+import { createLogsStore } from '../../../src/verified/logs/logs-store.ts'
+import { createRecordsStore } from '../../../src/verified/records/records-store.ts'
 import { type DatabaseSource, startDatabases } from '../../support/databases.ts'
 import {
   answerWhole,
@@ -24,7 +27,7 @@ import {
   send,
   startScriptedEnclave,
 } from '../../support/scripted-enclave.ts'
-import { ANCHORED_AT_ONCE, randomRelayer, signFake } from '../verified/run-committer.ts'
+import { ANCHORED_AT_ONCE, randomRelayer, signFake } from '../verified/commits/run-committer.ts'
 
 const BODY = Buffer.from('{"model":"demo/echo","messages":[]}')
 const log = createLogger({ level: 'silent', destination: { write: () => undefined } })

@@ -7,7 +7,7 @@ import { openDatabase } from '../../../src/storage/database.ts'
 import { DatabaseAwayError, DatabaseUnfit } from '../../../src/storage/errors.ts'
 import { openPostgres, POSTGRES_LIMITS } from '../../../src/storage/postgres.ts'
 import { PREPARED } from '../../../src/storage/prepared.ts'
-import { createRecordsStore } from '../../../src/verified/records-store.ts'
+import { createRecordsStore } from '../../../src/verified/records/records-store.ts'
 import { startFaultyProxy } from '../../support/faulty-proxy.ts'
 import { createTestDatabase } from '../../support/test-database.ts'
 

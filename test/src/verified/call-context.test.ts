@@ -27,7 +27,3 @@ describe('call context', () => {
     expect(() => encodeCallContext({ ...context, requestId: 'x'.repeat(5000) })).toThrow(RangeError)
   })
 })
-
-const operators = new Map([['openai', 'sk-operator']])
-const choose = (model: string, callerCredential: string | null, credentials = operators) =>
-  chooseCredential({ model, callerCredential }, SCRIPTED_PROVIDERS, credentials)

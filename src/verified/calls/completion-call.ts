@@ -1,0 +1,82 @@
+import { z } from 'zod'
+import { chooseProvider } from '../../../enclave/protocol/choose-provider.ts'
+import type { ProviderEntry } from '../../../enclave/protocol/messages.ts'
+import { ApiError } from '../../api/errors.ts'
+import { described, faultIssue } from '../../api/schemas.ts'
+
+/*
+ * What goes to the enclave with a caller's bytes (CompletionCall of the protocol): for which
+ * provider a call is, and with which credential. Whose it is: call-context.ts.
+ */
+
+/** Which provider a call is for, and what it is shown. */
+export type ChosenCredential = {
+  readonly provider: string
+  readonly credential: string | null
+  /** The operator's own key, and not the caller's. */
+  readonly isOperators: boolean
+}
+
+/**
+ * Chooses the credential for a call: the caller's own, else the operator's for the provider that
+ * serves the model, else none for a provider on plain http, which only development has. Throws
+ * ApiError `unsupported_model`, `provider_credential_missing`. `credentials` are the operator's, by
+ * provider name.
+ */
+export function chooseCredential(
+  call: { readonly model: string; readonly callerCredential: string | null },
+  providers: readonly ProviderEntry[],
+  credentials: ReadonlyMap<string, string>,
+): ChosenCredential {
+  const entry = chooseProvider(providers, call.model)
+  if (entry === null) throw new ApiError('unsupported_model', 'No provider serves this model')
+  const provider = entry.name
+  if (call.callerCredential !== null)
+    return { provider, credential: call.callerCredential, isOperators: false }
+  const credential = credentials.get(provider) ?? null
+  if (credential === null && !entry.origin.startsWith('http://'))
+    throw new ApiError(
+      'provider_credential_missing',
+      `This service has no key for the provider ${provider}: send your own key as Fine-Tune-Authorization`,
+    )
+  return { provider, credential, isOperators: credential !== null }
+}
+
+/** Whether chooseCredential finds a provider and a credential for the call. */
+export function hasCredential(...call: Parameters<typeof chooseCredential>): boolean {
+  try {
+    chooseCredential(...call)
+    return true
+  } catch (error) {
+    if (error instanceof ApiError) return false
+    throw error
+  }
+}
+
+/** Longer credentials are refused: the call's header to the enclave has to hold one, in base64. */
+const CREDENTIAL_LENGTH_MAX = 4096
+
+/**
+ * Credential for the provider from the header Fine-Tune-Authorization, with or without `Bearer `
+ * before it; null when the header is missing. The fault of one that cannot be a credential does not
+ * repeat it.
+ */
+const providerCredential = described(
+  z
+    .string()
+    .transform((header) => header.replace(/^bearer(?:\s+|$)/i, '').trim())
+    .check(({ value, issues }) => {
+      // Printable ASCII without spaces (RFC 9110, token68 and what providers use beyond it).
+      if (value.length <= CREDENTIAL_LENGTH_MAX && /^[\x21-\x7e]+$/.test(value)) return
+      const expected = `a bearer credential of at most ${CREDENTIAL_LENGTH_MAX} printable characters`
+      issues.push(faultIssue([], 'value_error', `Input should be ${expected}`))
+    }),
+  () => ({
+    type: 'string',
+    maxLength: CREDENTIAL_LENGTH_MAX,
+    description: "`Bearer <PROVIDER_API_KEY>`: the caller's own credential at the provider",
+  }),
+).optional()
+
+/** Headers of a call that may bring the caller's own credential at the provider. */
+export const credentialHeaders = z.object({ 'fine-tune-authorization': providerCredential })

@@ -1,0 +1,315 @@
+import { z } from 'zod'
+import { DEMANDS_MEMBER, NONCE_FORM } from '../../../attestation/demands.ts'
+import {
+  type Claim,
+  claimKey,
+  claimOf,
+  IDEMPOTENCY_ERRORS,
+  type Idempotency,
+  idempotencyHeaders,
+  isWithoutResult,
+  underClaim,
+} from '../../accounts/idempotency.ts'
+import { admitCall, type Permit, type RateLimiter } from '../../accounts/limits/limiter.ts'
+import { createAdmission } from '../../api/admission.ts'
+import { type ApiError, CallerLeftError } from '../../api/errors.ts'
+import type { EventWriter } from '../../api/event-stream.ts'
+import { defineRoute, type Route, type RouteCall } from '../../api/route.ts'
+import { type ChatRequest, providersRequestWith } from '../../chat/chat-request.ts'
+import {
+  estimateChatTokens,
+  estimatePromptTokens,
+  readUsage,
+  usedTokensOf,
+} from '../../chat/chat-tokens.ts'
+import { chatChunk } from '../../chat/completion-replies.ts'
+import { replayEvents } from '../../chat/replay.ts'
+import { verifiedCompletion } from '../records/record-replies.ts'
+import {
+  createReplyText,
+  lastChunkText,
+  proofChunkText,
+  responseOf,
+} from '../records/record-text.ts'
+import type { AnsweredRecord, StoredRecord } from '../records/records-store.ts'
+import { credentialHeaders } from './completion-call.ts'
+import { type EncryptedCalls, isEncryptedCall, serveEncryptedCall } from './encrypted-calls.ts'
+import type { VerifiedCall, VerifiedCompletions } from './verified-completions.ts'
+
+/** Bytes of the bodies of all calls together; beyond that they are refused with 503. */
+const BODIES_BYTES_MAX = 512 * 1024 * 1024
+/**
+ * Memory that a call takes while it waits, beside its body: two connections, and what waits on
+ * them. Measured of open streams (`npm run bench -- peers --rows open-gateway`).
+ */
+const CALL_BYTES = 100 * 1024
+
+/** SHA-256 in hex. */
+const DIGEST_FORM = /^[0-9a-f]{64}$/
+
+/** The enclave checks the caller's demands, with the bytes that it hashes. */
+const verifiedRequest = providersRequestWith({
+  [DEMANDS_MEMBER]: z
+    .strictObject({
+      nonce: z.string().regex(NONCE_FORM).optional(),
+      credential: z
+        .union([z.literal('operator'), z.strictObject({ sha256: z.string().regex(DIGEST_FORM) })])
+        .optional(),
+    })
+    .describe(
+      'What the caller demands of the enclave: hashed with the request, not sent to the provider. `nonce`: 16 to 64 bytes in hex; ' +
+        "the receipt's `attempt` then says how often this same call was made. `credential`, beside a nonce: `operator`, or " +
+        '`{ "sha256": … }` of the credential in `Fine-Tune-Authorization`; the enclave uses that credential, or refuses the call (`credential_mismatch`).',
+    )
+    .nullish(),
+})
+
+const callHeaders = idempotencyHeaders.extend(credentialHeaders.shape)
+
+/**
+ * `POST /v1/verified/chat/completions`: a verified completion, whole or streamed (interface, parts
+ * 2.1–2.3 and 6).
+ */
+export function verifiedCompletionRoutes({
+  completions,
+  encrypted,
+  limiter,
+  idempotency,
+  bodyBytesMax,
+  callsMax,
+}: {
+  readonly completions: VerifiedCompletions
+  readonly encrypted: EncryptedCalls
+  readonly limiter: Pick<RateLimiter, 'admit'>
+  readonly idempotency: Idempotency<StoredRecord>
+  readonly bodyBytesMax: number
+  /** Calls at once, beside what memory bounds; beyond that they are refused with 503. */
+  readonly callsMax: number
+}): readonly Route[] {
+  return [
+    defineRoute({
+      method: 'POST',
+      path: '/v1/verified/chat/completions',
+      tag: 'Verified chat',
+      summary: 'Complete a chat at an external provider, with evidence',
+      description:
+        'The answer is hashed and signed inside the enclave, and stored with its anchor, before it is given. Streamed, the proof is in the last chunk. ' +
+        'This gateway reads request, answer and provider credential, unless the call is encrypted (EHBP, with `Ehbp-Encapsulated-Key` and `Affidavit-Notary`): ' +
+        'then it forwards data that it cannot read. Errors before an enclave has opened the call are not encrypted, and an unknown key gives a 422 of ' +
+        'type `application/problem+json`: fetch the keys again. The evidence shows that these words were exchanged, not who asked.',
+      scope: 'inference',
+      headers: callHeaders,
+      body: {
+        name: 'VerifiedChatCompletionRequest',
+        schema: verifiedRequest,
+        bytesMax: bodyBytesMax,
+        example: { model: 'demo/echo', messages: [{ role: 'user', content: 'Hello' }] },
+      },
+      reply: { name: 'VerifiedCompletion', schema: verifiedCompletion },
+      events: { name: 'ChatCompletionChunk', schema: chatChunk },
+      errors: [
+        ...IDEMPOTENCY_ERRORS,
+        ...([
+          'rate_limit_exceeded',
+          'insufficient_quota',
+          'unsupported_model',
+          'provider_credential_missing',
+        ] as const),
+        ...([
+          'provider_refused',
+          'provider_error',
+          'provider_unreachable',
+          'provider_timeout',
+        ] as const),
+        ...(['enclave_unavailable', 'commit_delayed', 'completion_lost', 'overloaded'] as const),
+        ...(['bad_ciphertext', 'replayed_call', 'unsupported_request_parameter'] as const),
+        ...(['content_erased', 'content_key_missing', 'content_unreadable'] as const),
+      ],
+      admission: createAdmission({
+        ...{ callsMax, bytesMax: BODIES_BYTES_MAX, callBytes: CALL_BYTES },
+      }),
+      isAbortable: true,
+      raw: {
+        isFor: isEncryptedCall,
+        handler: (call) => serveEncryptedCall(encrypted, call),
+      },
+      async handler(call) {
+        const { context, body: request, bytes, headers, abort } = call
+        const { model } = request
+        const estimate = estimateChatTokens(request.size)
+        const promptTokens = estimatePromptTokens(request.size)
+        const asked = { kind: 'verified', model, estimate, promptTokens } as const
+        const permit = await admitCall(context, limiter, asked)
+        try {
+          const key = headers['idempotency-key']
+          const keyed = { key, body: bytes, isVerified: true, model, abort }
+          const claimed = await claimKey(context, idempotency, keyed)
+          return claimed?.kind === 'record'
+            ? await answerAgain(call, claimed.record)
+            : await answer(completions, call, { permit, claim: claimOf(claimed) })
+        } finally {
+          permit.settle(0)
+        }
+      },
+    }),
+  ]
+}
+
+type CompletionCall = RouteCall<unknown, unknown, z.output<typeof callHeaders>, ChatRequest>
+
+async function answer(
+  completions: VerifiedCompletions,
+  { context, caller, headers, body: request, bytes, abort, stream }: CompletionCall,
+  // Without an Idempotency-Key there is no claim.
+  { permit, claim }: { readonly permit: Permit; readonly claim: Claim | null },
+): Promise<string | undefined> {
+  const { accountId } = caller()
+  const { requestId } = context.state
+  const isKept = claim !== null
+  const call: VerifiedCall = {
+    request,
+    body: bytes,
+    callerCredential: headers['fine-tune-authorization'] ?? null,
+    abort: isKept ? outlivingCaller(abort) : abort,
+    context: { accountId, requestId, ...(claim === null ? {} : { callId: claim.callId }) },
+    notary: claim?.notary ?? null,
+  }
+  if (request.isStream)
+    return stream((writer) =>
+      underClaim(claim, () =>
+        writeEvents(completions, isKept ? outlivingReader(writer) : writer, {
+          call,
+          request,
+          permit,
+        }),
+      ),
+    )
+  let text: string | undefined
+  await underClaim(claim, async () => {
+    text = createReplyText(await settling(permit, request, () => completions.complete(call)))
+    return null
+  })
+  return text
+}
+
+/**
+ * Aborted as `abort` is, but not because the caller left: whoever asks again with the key gets the
+ * answer then.
+ */
+function outlivingCaller(abort: AbortController): AbortController {
+  const kept = new AbortController()
+  const { signal } = abort
+  const follow = () => {
+    if (!(signal.reason instanceof CallerLeftError)) kept.abort(signal.reason)
+  }
+  signal.addEventListener('abort', follow, { signal: kept.signal })
+  if (signal.aborted) follow()
+  return kept
+}
+
+/** A writer that writes while there is a reader, and then nothing. */
+function outlivingReader(writer: EventWriter): EventWriter {
+  const whileRead = (error: unknown) => {
+    if (!(error instanceof CallerLeftError)) throw error
+  }
+  return {
+    ...writer,
+    write: (events) => writer.write(events).catch(whileRead),
+    end(events) {
+      try {
+        writer.end(events)
+      } catch (error) {
+        whileRead(error)
+      }
+    },
+  }
+}
+
+type StreamedCall = {
+  readonly call: VerifiedCall
+  readonly request: ChatRequest
+  readonly permit: Permit
+}
+
+async function writeEvents(
+  completions: VerifiedCompletions,
+  writer: EventWriter,
+  { call, request, permit }: StreamedCall,
+): Promise<null> {
+  let chunks = 0
+  await settling(
+    permit,
+    request,
+    async () => {
+      const events = await completions.stream(call)
+      let fault: ApiError | null = null
+      writer.open()
+      for await (const event of events) {
+        if (event.kind === 'chunks') {
+          chunks += countEvents(event.bytes)
+          await writer.write(event.bytes)
+        } else if (event.kind === 'fault') fault = event.error
+        else {
+          const { record, last } = event
+          const text = last === null ? proofChunkText(record, request) : lastChunkText(last, record)
+          writer.end(`data: ${text}\n\ndata: [DONE]\n\n`)
+          return record
+        }
+      }
+      throw fault ?? new TypeError('expected a record or a fault at the end of a stream')
+    },
+    () => chunks,
+  )
+  return null
+}
+
+/**
+ * Settles the permit with what the record says was used. When there is none: nothing, if the
+ * provider made nothing; else the prompt and the `chunks` that came, for whoever leaves shortly
+ * before the end has had his answer.
+ */
+async function settling(
+  permit: Permit,
+  { size }: ChatRequest,
+  run: () => Promise<AnsweredRecord>,
+  chunks: () => number = () => 0,
+): Promise<AnsweredRecord> {
+  const promptTokens = estimatePromptTokens(size)
+  try {
+    const record = await run()
+    const response = responseOf(record)
+    const prompt = readUsage(response)?.prompt ?? promptTokens
+    permit.settle(usedTokensOf(response, promptTokens), undefined, prompt)
+    return record
+  } catch (error) {
+    const isNothing = isWithoutResult(error) && chunks() === 0
+    permit.settle(isNothing ? 0 : promptTokens + chunks(), undefined, promptTokens)
+    throw error
+  }
+}
+
+/** A chunk holds about one token. */
+function countEvents(bytes: Uint8Array): number {
+  const text = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
+  let count = 0
+  for (
+    let at = text.indexOf(EVENT_END);
+    at >= 0;
+    at = text.indexOf(EVENT_END, at + EVENT_END.length)
+  )
+    count++
+  return count
+}
+
+const EVENT_END = '\n\n'
+
+/** The answer that was given before, in the form that is asked for, which is the same. */
+async function answerAgain(
+  { body: { isStream, includesUsage }, stream }: CompletionCall,
+  record: StoredRecord,
+): Promise<string | undefined> {
+  if (!isStream) return createReplyText(record)
+  const withProof = (chunk: string) => lastChunkText(chunk, record)
+  const response = responseOf(record)
+  return stream((writer) => replayEvents(writer, response, { includesUsage, withProof }))
+}

@@ -1,0 +1,370 @@
+import { z } from 'zod'
+import {
+  ENCAPSULATED_KEY_HEADER,
+  KEY_CONFIG_PROBLEM,
+  NOTARY_HEADER,
+  RESPONSE_NONCE_HEADER,
+} from '../../../attestation/ehbp.ts'
+import {
+  type EnclaveFaultCode,
+  type EncryptedFault,
+  type EncryptedHead,
+  type EncryptedSealed,
+  SEALED_CREDENTIAL_BYTES_MAX,
+} from '../../../enclave/protocol/messages.ts'
+import { admitCall, type RateLimiter } from '../../accounts/limits/limiter.ts'
+import type { RouteContext } from '../../api/context.ts'
+import {
+  ApiError,
+  asError,
+  CallerLeftError,
+  ERROR_RULES,
+  type ErrorCode,
+  retryHeaders,
+} from '../../api/errors.ts'
+import { drained } from '../../api/event-stream.ts'
+import { type PassedBody, passBody } from '../../api/read-body.ts'
+import type { RawCall } from '../../api/route.ts'
+import { described, faultIssue } from '../../api/schemas.ts'
+import { noteFailure, noteProcessingTime } from '../../api/track-calls.ts'
+import { validate } from '../../api/validation.ts'
+import { callErrorOf, EnclaveError, outageErrorOf } from '../../enclaves/enclave-errors.ts'
+import type { EncryptedAnswer, EncryptedEvent } from '../../enclaves/encrypted-answer.ts'
+import type { EncryptedEndpoint } from '../../enclaves/peer-enclaves.ts'
+import type { ServiceEnclaves } from '../../enclaves/service-enclaves.ts'
+import { timed } from '../../observability/call-scope.ts'
+import type { Logger } from '../../observability/logger.ts'
+import { encodeCallContext } from '../call-context.ts'
+import type { AnsweredRecord } from '../records/records-store.ts'
+import type { ModelOutcomes } from './verified-completions.ts'
+
+/**
+ * Encrypted calls (EHBP): the gateway sees headers, lengths and times, and passes on what it cannot
+ * read. What an enclave is to be asked with, and what limits need to know, is all it handles.
+ */
+
+/** A reader that lets nothing be written for so long is cut off, milliseconds. */
+const DRAIN_TIMEOUT_MS = 30_000
+
+/** What frames may add to a body, bytes: 20 each, and clients make one of each write. */
+const FRAMING_BYTES_MAX = 1024 * 1024
+
+/** Bytes of a prompt that make about one token. */
+const BYTES_PER_TOKEN = 4
+
+/**
+ * Most tokens that the prompt of a call counts for whose answer nobody read to its end: nothing
+ * tells words from pictures, whose bytes are many.
+ */
+const UNREAD_PROMPT_TOKENS_MAX = 100_000
+
+/** The enclave, or the key, is gone: the caller fetches keys again and repeats its call (EHBP). */
+const KEY_CONFIG_BODY = JSON.stringify({
+  type: KEY_CONFIG_PROBLEM,
+  title: 'No enclave in use has this key. The call was not processed: fetch the keys again.',
+})
+
+const sealedCredential = described(
+  z.string().transform((header, context) => {
+    const [, sealed = ''] = /^hpke +([A-Za-z0-9_-]+)$/i.exec(header.trim()) ?? []
+    const length = Math.floor((sealed.length * 3) / 4)
+    if (sealed !== '' && length <= SEALED_CREDENTIAL_BYTES_MAX) return sealed
+    context.issues.push(
+      faultIssue([], 'value_error', 'Input should be `hpke` and a sealed credential in base64url'),
+    )
+    return z.NEVER
+  }),
+  () => ({
+    type: 'string',
+    description: '`hpke <base64url>`: the credential at the provider, sealed to the same key',
+  }),
+).optional()
+
+const encryptedHeaders = z.object({
+  [NOTARY_HEADER]: z
+    .string()
+    .regex(/^0x[0-9a-fA-F]{40}$/)
+    .transform((text) => text.toLowerCase())
+    .optional(),
+  'fine-tune-authorization': sealedCredential,
+})
+
+const ENCAPSULATED_KEY_FORM = /^[0-9a-f]{64}$/
+
+/** What encrypted calls need of the service. */
+export type EncryptedCalls = {
+  readonly enclaves: Pick<ServiceEnclaves, 'findEncrypted' | 'wellKnownKeys'>
+  /** Longest body, bytes, without its frames. */
+  readonly bodyBytesMax: number
+  /** Throws what refuses calls while nothing can be committed. */
+  readonly requireCommits: () => void
+  /** Resolves with the record of a sealed completion, once it is stored. Throws ApiError. */
+  readonly recordOf: (
+    sealed: Pick<EncryptedSealed, 'notary' | 'index'>,
+    abort: AbortController,
+  ) => Promise<AnsweredRecord>
+  /** The operator's credentials by provider name: all of them, since the model is not known. */
+  readonly credentials: () => ReadonlyMap<string, string>
+  readonly limiter: Pick<RateLimiter, 'admit'>
+  /** Told of models that completions were made of. */
+  readonly outcomes: Pick<ModelOutcomes, 'noteServed'>
+  /** Milliseconds. */
+  readonly now: () => number
+  readonly log: Logger
+}
+
+/** Whether a call is encrypted: its header says so, whatever its body is. */
+export function isEncryptedCall(context: RouteContext): boolean {
+  return context.req.headers[ENCAPSULATED_KEY_HEADER] !== undefined
+}
+
+/**
+ * Serves one encrypted call. Until its enclave has opened it, faults are answered in the clear;
+ * then all of the answer is the enclave's.
+ */
+export async function serveEncryptedCall(
+  service: EncryptedCalls,
+  { context, rate, abort }: RawCall,
+): Promise<void> {
+  if (context.req.headers['idempotency-key'] !== undefined)
+    throw new ApiError(
+      'unsupported_request_parameter',
+      'Expected no Idempotency-Key with an encrypted call: the service keeps no answer that it could repeat',
+    )
+  const encapsulatedKey = context.get(ENCAPSULATED_KEY_HEADER)
+  if (!ENCAPSULATED_KEY_FORM.test(encapsulatedKey))
+    throw new ApiError('bad_ciphertext', `Expected ${ENCAPSULATED_KEY_HEADER} to be 64 hex digits`)
+  const headers = validate('header', encryptedHeaders, context.headers)
+  service.requireCommits()
+  const bytesMax = service.bodyBytesMax + FRAMING_BYTES_MAX
+  const body = passBody(context.req, context.res, { bytesMax, rate })
+  // Of a call that nobody can measure, one token: who has none left is refused.
+  const admitted = { kind: 'verified', model: '', estimate: 1 } as const
+  const permit = await admitCall(context, service.limiter, admitted)
+  const call = { context, abort, headers, encapsulatedKey, body, tally: createTally() }
+  try {
+    const answer = await ask(service, call)
+    if (answer === null) answerKeyConfig(context)
+    else await passOn(service, { ...call, ...answer })
+  } finally {
+    const { tokens, prompt } = usedTokens(call.tally, body)
+    permit.settle(tokens, call.tally.model ?? undefined, prompt)
+  }
+}
+
+type ServedCall = {
+  readonly context: RouteContext
+  readonly abort: AbortController
+  readonly headers: z.output<typeof encryptedHeaders>
+  readonly encapsulatedKey: string
+  readonly body: PassedBody
+  readonly tally: Tally
+}
+
+/** What is known of a call for its account's limits. */
+type Tally = {
+  /** Whether a provider may have been asked. */
+  isOpened: boolean
+  /** Told by the enclave, once it has sealed; null before, and of a call that it refused. */
+  model: string | null
+  usage: EncryptedSealed['usage']
+  frames: number
+}
+
+function createTally(): Tally {
+  return { isOpened: false, model: null, usage: null, frames: 0 }
+}
+
+/**
+ * Tokens that a call counts for, and how many of them are the prompt's: those that its provider
+ * stated; where nobody heard of them, as of a caller who leaves shortly before the end, those that
+ * its bytes and frames make about.
+ */
+function usedTokens(
+  { isOpened, usage, frames }: Tally,
+  body: PassedBody,
+): { readonly tokens: number; readonly prompt: number } {
+  if (usage !== null) return { tokens: usage.total_tokens, prompt: usage.prompt_tokens }
+  if (!isOpened) return { tokens: 0, prompt: 0 }
+  const prompt = Math.min(Math.ceil(body.bytes() / BYTES_PER_TOKEN), UNREAD_PROMPT_TOKENS_MAX)
+  return { tokens: prompt + frames, prompt }
+}
+
+type OpenAnswer = {
+  readonly answer: Extract<EncryptedAnswer, { kind: 'answer' }>
+  readonly endpoint: EncryptedEndpoint
+}
+
+/** Null when the key that was used is of no enclave that takes calls, though others do. */
+async function ask(
+  { enclaves, credentials, now, log }: EncryptedCalls,
+  { context, abort, headers, encapsulatedKey, body, tally }: ServedCall,
+): Promise<OpenAnswer | null> {
+  const endpoint = enclaves.findEncrypted(headers[NOTARY_HEADER] ?? null)
+  if (endpoint === null) return refuseWithoutKeys(enclaves)
+  const { requestId, caller } = context.state
+  const encrypted = {
+    context: encodeCallContext({ accountId: caller?.accountId ?? '', requestId }),
+    credentials: Object.fromEntries(credentials()),
+    encapsulated_key: encapsulatedKey,
+    sealed_credential: headers['fine-tune-authorization'] ?? null,
+  }
+  let answer: EncryptedAnswer
+  try {
+    answer = await timed({ phase: 'enclave', now }, () =>
+      endpoint.encrypted(encrypted, body, abort.signal),
+    )()
+  } catch (error) {
+    const isUnsent = error instanceof EnclaveError && !error.wasSent
+    // A provider may be at work on what was sent whole.
+    tally.isOpened = context.req.complete && body.fault() === null && !isUnsent
+    if (!(error instanceof EnclaveError)) throw error
+    log.warn({ requestId, err: error }, 'encrypted call failed')
+    // Nothing of it was sent: another key may be another enclave's.
+    if (isUnsent) return refuseWithoutKeys(enclaves)
+    throw outageErrorOf(error)
+  }
+  if (answer.kind === 'answer') return { answer, endpoint }
+  if (answer.fault.code === 'unknown_key') return null
+  throw callErrorOf(answer.fault, true)
+}
+
+/** Whoever is told to fetch keys again must find some. */
+function refuseWithoutKeys(enclaves: EncryptedCalls['enclaves']): null {
+  if (enclaves.wellKnownKeys().length > 0) return null
+  throw new ApiError('enclave_unavailable', 'No enclave in use takes encrypted calls, try again', {
+    leavesNoResult: true,
+  })
+}
+
+function answerKeyConfig(context: RouteContext): void {
+  context.status = ERROR_RULES.unknown_encryption_key.status
+  context.state.failure = { code: 'unknown_encryption_key', status: context.status }
+  context.set('content-type', 'application/problem+json')
+  context.body = KEY_CONFIG_BODY
+}
+
+/** Passes frames on as they come, and brings the enclave what its proof lacks. */
+async function passOn(service: EncryptedCalls, call: ServedCall & OpenAnswer): Promise<void> {
+  const { context, answer, tally } = call
+  const { res } = context
+  context.respond = false
+  res.on('error', () => undefined)
+  tally.isOpened = true
+  try {
+    for await (const event of answer.events) {
+      if (event.kind === 'head') begin(service, call, event.head)
+      else if (event.kind === 'frames') await write(service, call, event)
+      else if (event.kind === 'fault') noteFault(service, call, event.fault)
+      else await bringProof(service, call, event.sealed)
+    }
+    if (!res.headersSent) throw new EnclaveError('protocol', 'the enclave ended an answer unbegun')
+    res.end()
+  } catch (error) {
+    if (!res.headersSent && !res.destroyed) context.respond = true
+    // Where the answer has begun it is cut: half of one must not look whole.
+    throw error instanceof EnclaveError ? outageErrorOf(error) : asError(error)
+  }
+}
+
+/**
+ * Notes what was used, waits until the completion is stored, and brings the enclave what its proof
+ * lacks. One that is not stored in time is the enclave's to tell, in a frame.
+ */
+async function bringProof(
+  service: EncryptedCalls,
+  { context, abort, headers, tally, endpoint }: ServedCall & OpenAnswer,
+  sealed: EncryptedSealed,
+): Promise<void> {
+  Object.assign(tally, { usage: sealed.usage, model: sealed.model })
+  // A stream that was cut: it is in the log, and its caller is given no proof of it.
+  if (sealed.call === '') return
+  const noteServed = () => {
+    // A call with its caller's own credential says nothing of the operator's.
+    if (headers['fine-tune-authorization'] === undefined) service.outcomes.noteServed(sealed.model)
+  }
+  if (endpoint.giveProof === null) {
+    noteServed()
+    return
+  }
+  const waiting = new AbortController()
+  const end = () => waiting.abort(abort.signal.reason)
+  abort.signal.addEventListener('abort', end)
+  if (abort.signal.aborted) end()
+  try {
+    const record = await service.recordOf(sealed, waiting)
+    await endpoint.giveProof(proofOf(sealed.call, record), abort.signal)
+    noteServed()
+  } catch (error) {
+    if (!(error instanceof ApiError && error.code === 'commit_delayed')) throw error
+    noteFailure(context, error, service.log)
+  } finally {
+    abort.signal.removeEventListener('abort', end)
+  }
+}
+
+function begin(
+  { now }: EncryptedCalls,
+  { context, answer }: ServedCall & OpenAnswer,
+  head: EncryptedHead,
+): void {
+  const { retry_after_seconds: wait } = head
+  noteProcessingTime(context, now)
+  for (const [name, value] of Object.entries({
+    'content-type': head.content_type,
+    'cache-control': 'no-store',
+    'x-accel-buffering': 'no',
+    [RESPONSE_NONCE_HEADER]: answer.responseNonce,
+    ...(wait === null ? {} : retryHeaders(wait)),
+    ...(head.should_retry ? {} : { 'x-should-retry': 'false' }),
+  }))
+    context.res.setHeader(name, value)
+  context.res.writeHead(head.status)
+  context.res.flushHeaders()
+}
+
+async function write(
+  { now }: EncryptedCalls,
+  { context, tally }: ServedCall,
+  { bytes }: Extract<EncryptedEvent, { kind: 'frames' }>,
+): Promise<void> {
+  const { res, state } = context
+  if (res.destroyed) throw new CallerLeftError()
+  state.firstEventAtMs ??= now()
+  tally.frames++
+  if (!res.write(bytes)) await drained(res, DRAIN_TIMEOUT_MS)
+}
+
+/** The caller is told in the frames; here it is counted, without words. */
+function noteFault(
+  { log }: EncryptedCalls,
+  { context, tally }: ServedCall,
+  { code }: EncryptedFault,
+): void {
+  const { state, res } = context
+  const told = errorCodeOf(code)
+  // Refused before anything of an answer was there.
+  if (tally.model === null && tally.frames === 0) tally.isOpened = false
+  // What is wrong with a request has no code: its status says all.
+  if (code === 'invalid_request') return
+  const isWithin = tally.frames > 0
+  state.failure ??= {
+    code: told,
+    status: isWithin ? ERROR_RULES[told].status : res.statusCode,
+  }
+  if (told === 'internal_server_error')
+    log.error({ requestId: state.requestId, code }, 'encrypted call failed in its enclave')
+}
+
+/** What is logged and counted of a fault that the caller alone can read. */
+function errorCodeOf(code: EnclaveFaultCode): ErrorCode {
+  if (code === 'too_busy') return 'overloaded'
+  if (code === 'provider_mismatch') return 'not_ready'
+  return Object.hasOwn(ERROR_RULES, code) ? (code as ErrorCode) : 'internal_server_error'
+}
+
+/** What the proof of an encrypted call lacks, from its record. */
+export function proofOf(call: string, { txHash, logProof }: AnsweredRecord) {
+  const { chainId, ...proof } = logProof
+  return { call, tx_hash: txHash, log: { ...proof, chain_id: chainId } }
+}

@@ -1,0 +1,213 @@
+import { z } from 'zod'
+import { sendJson } from '../../api/context.ts'
+import { ApiError, errorReply } from '../../api/errors.ts'
+import { defineRoute, type Route } from '../../api/route.ts'
+import type { BlockProofs } from '../../chain/block-proofs.ts'
+import type { BroadcasterStatus } from '../../chain/broadcaster.ts'
+import { BLOCK_FAULTS } from '../../chain/read-block.ts'
+import { NonceUnknown } from '../../chain/relayer-nonces.ts'
+import { singleFlight } from '../../runtime/single-flight.ts'
+import type { CommitterStatus } from '../commits/committer.ts'
+
+/** An answer is this old at most, whoever asks and however often. */
+export const READINESS_AGE_MAX_MS = 1_000
+
+/** A part that does not answer within this is failing. */
+export const CHECK_TIMEOUT_MS = 2_000
+
+/** The database has less, so that whoever asks once a second is told within two. */
+export const DATABASE_TIMEOUT_MS = 1_000
+
+/** Commits that have been failing for less are a hiccup, which callers wait out. */
+export const COMMITS_FAILING_MS_MAX = 2_000
+
+/** What verified completions cannot do without, and that nobody asked the gateway to stop. */
+type ReadinessPart = 'database' | 'enclave' | 'attestation' | 'commits' | 'stopping'
+
+type ReadinessReport = {
+  /** Parts that fail; empty: ready. */
+  readonly failing: readonly ReadinessPart[]
+  /**
+   * Whether anchors reach the chain, and how many are in no block yet. Not a part: an anchor is
+   * signed and stored with its record and sent later, so a chain that is away costs no completion.
+   */
+  readonly chain: { readonly isFailing: boolean; readonly anchorsWaiting: number }
+  /** Why `commits` fails; null when it does not. */
+  readonly commitFault: CommitFault | null
+  /** Blocks with anchors that cannot be read; no part either, evidence lacks its block by it. */
+  readonly unreadableBlocks: ReturnType<BlockProofs['unreadable']>
+}
+
+/** Why commits do not work. */
+export type CommitFault =
+  | 'relayer_nonce_unknown' // the chain has to be reached once, to show that the database is not behind it
+  | 'log_diverged' //          the database and the log contradict each other
+  | 'failing'
+
+type Readiness = {
+  /** What can be served now. Never rejects, and takes CHECK_TIMEOUT_MS at most. */
+  read(): Promise<ReadinessReport>
+}
+
+/** How the parts are asked. The first three reject, or do not answer, when they fail. */
+export type ReadinessChecks = {
+  readonly database: () => Promise<void>
+  /** Gives the enclave's current document, standard base64, asked for anew. */
+  readonly enclave: () => Promise<string>
+  /** Whether a document (standard base64) is valid now. */
+  readonly attestation: (document: string) => Promise<void>
+  readonly commits: () => Pick<CommitterStatus, 'phase' | 'failingForMs' | 'fault'>
+  readonly chain: () => Pick<BroadcasterStatus, 'isChainFailing' | 'waitingCount'>
+  readonly unreadableBlocks: BlockProofs['unreadable']
+}
+
+/**
+ * Asks the parts what they can do, all at once and never twice at a time: a part that hangs is
+ * asked again only when it answered, so that probes cannot pile up in front of it. `now` gives
+ * milliseconds of a clock that is never set.
+ */
+export function createReadiness(checks: ReadinessChecks, now: () => number): Readiness {
+  const database = singleFlight(checks.database)
+  const enclave = singleFlight(checks.enclave)
+  const attestation = singleFlight(async () => checks.attestation(await enclave()))
+  let last: { readonly report: Promise<ReadinessReport>; readonly atMs: number } | null = null
+
+  async function ask(): Promise<ReadinessReport> {
+    const outcomes = await Promise.all([
+      settle('database', database(), DATABASE_TIMEOUT_MS),
+      settle('enclave', enclave()),
+      settle('attestation', attestation()),
+    ])
+    const { isChainFailing, waitingCount } = checks.chain()
+    const commitFault = findCommitFault(checks.commits())
+    return {
+      failing: [
+        ...outcomes.filter((outcome) => outcome !== null),
+        ...(commitFault === null ? [] : (['commits'] as const)),
+      ],
+      commitFault,
+      chain: { isFailing: isChainFailing, anchorsWaiting: waitingCount },
+      unreadableBlocks: checks.unreadableBlocks(),
+    }
+  }
+
+  return {
+    read() {
+      if (last === null || now() - last.atMs >= READINESS_AGE_MAX_MS)
+        last = { report: ask(), atMs: now() }
+      return last.report
+    },
+  }
+}
+
+function findCommitFault({
+  phase,
+  failingForMs,
+  fault,
+}: Pick<CommitterStatus, 'phase' | 'failingForMs' | 'fault'>): CommitFault | null {
+  if (phase === 'following') return null
+  if (phase === 'refusing') return 'log_diverged'
+  if (fault?.name === NonceUnknown.name) return 'relayer_nonce_unknown'
+  return phase === 'failing' && failingForMs < COMMITS_FAILING_MS_MAX ? null : 'failing'
+}
+
+/** Null when the check came out well in time. */
+async function settle(
+  part: ReadinessPart,
+  check: Promise<unknown>,
+  timeoutMs = CHECK_TIMEOUT_MS,
+): Promise<ReadinessPart | null> {
+  const timeout = Promise.withResolvers<ReadinessPart>()
+  const timer = setTimeout(() => timeout.resolve(part), timeoutMs)
+  const outcome = check.then(
+    () => null,
+    () => part,
+  )
+  return Promise.race([outcome, timeout.promise]).finally(() => clearTimeout(timer))
+}
+
+const health = z.strictObject({ status: z.literal('ok') })
+
+const ready = z.strictObject({
+  status: z.literal('ready'),
+  failing: z.array(z.string()).max(0),
+  reasons: z.strictObject({ blocks: z.enum(BLOCK_FAULTS) }).optional(),
+  chain: z.strictObject({
+    status: z.enum(['ok', 'failing']),
+    anchors_waiting: z.int(),
+    blocks_unreadable: z.int(),
+  }),
+  staging: z.literal(true).optional(),
+  development: z.literal(true).optional(),
+})
+
+/**
+ * Routes for whoever keeps this process running; they need no key and name parts, nothing of them.
+ * `GET /healthz`: the process answers, 200. A restart helps when it does not. `GET /readyz`: 200
+ * when verified completions can be served, else 503 with the failing parts. While `isDraining`,
+ * calls are served, and it is not ready: `stopping`. Staging and development say so in both
+ * answers.
+ */
+export function healthRoutes(
+  readiness: Readiness,
+  isDraining: () => boolean,
+  { isStaging, isProduction }: { readonly isStaging: boolean; readonly isProduction: boolean },
+): readonly Route[] {
+  const describeAll = (report: ReadinessReport) => ({
+    ...describe(report),
+    ...(isStaging ? { staging: true } : {}),
+    ...(isProduction ? {} : { development: true }),
+  })
+  const probe = { method: 'GET', tag: 'Service', scope: 'public', isRoutine: true } as const
+  return [
+    defineRoute({
+      ...probe,
+      path: '/healthz',
+      summary: 'The process answers',
+      reply: { name: 'Health', schema: health },
+      handler: async () => ({ status: 'ok' }),
+    }),
+    defineRoute({
+      ...probe,
+      path: '/readyz',
+      summary: 'Verified completions can be served',
+      reply: { name: 'Readiness', schema: ready },
+      errors: ['not_ready'],
+      async handler({ context }) {
+        const report = isDraining() ? withStop(await readiness.read()) : await readiness.read()
+        if (report.failing.length === 0) return { status: 'ready', ...describeAll(report) }
+        const error = new ApiError('not_ready', `Not ready: ${report.failing.join(', ')}`)
+        const { status, headers, body } = errorReply(error)
+        sendJson(
+          context,
+          JSON.stringify({ ...JSON.parse(body), status: 'failing', ...describeAll(report) }),
+        )
+        context.status = status
+        context.set(headers)
+        context.state.failure = error
+        return undefined
+      },
+    }),
+  ]
+}
+
+/** What is failing is told with it, whatever whoever asks makes of that. */
+function withStop(report: ReadinessReport): ReadinessReport {
+  return { ...report, failing: ['stopping', ...report.failing] }
+}
+
+function describe({ failing, chain, commitFault, unreadableBlocks }: ReadinessReport): object {
+  const reasons = {
+    ...(commitFault === null ? {} : { commits: commitFault }),
+    ...(unreadableBlocks.reason === null ? {} : { blocks: unreadableBlocks.reason }),
+  }
+  return {
+    failing,
+    ...(Object.keys(reasons).length === 0 ? {} : { reasons }),
+    chain: {
+      status: chain.isFailing ? 'failing' : 'ok',
+      anchors_waiting: chain.anchorsWaiting,
+      blocks_unreadable: unreadableBlocks.count,
+    },
+  }
+}

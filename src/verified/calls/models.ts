@@ -1,0 +1,105 @@
+import { z } from 'zod'
+import type { ProviderEntry } from '../../../enclave/protocol/messages.ts'
+import type { Route } from '../../api/route.ts'
+import {
+  describeModel,
+  type ListedModel,
+  listedModels,
+  modelListRoutes,
+  offersOf,
+  providersOf,
+} from '../../chat/models.ts'
+import type { EnclavePool } from '../../enclaves/enclave-pool.ts'
+import { credentialHeaders, hasCredential } from './completion-call.ts'
+import type { ProviderLists } from './provider-lists.ts'
+import type { ModelOutcomes } from './verified-completions.ts'
+
+const verifiedModels = listedModels.extend({
+  patterns: z.array(z.strictObject({ pattern: z.string(), owned_by: z.string() })),
+})
+
+/** Models that can be asked for by their ids, and patterns of ids that can be asked for too. */
+type VerifiedModels = {
+  readonly data: readonly ListedModel[]
+  readonly patterns: readonly { readonly pattern: string; readonly owned_by: string }[]
+}
+
+/**
+ * Lists what can be verified now: what a provider serves whose credential is there, or what every
+ * provider does with a caller's own.
+ */
+type ListVerifiedModels = (callerCredential: string | null) => VerifiedModels
+
+/**
+ * Verified models, by the enclaves' provider tables. None while the enclaves are away. The order is
+ * that of providers' names, then of ids. No call changes it: a client takes the first as default.
+ */
+export function createVerifiedModels({
+  enclaves,
+  providerModels,
+  credentials,
+  outcomes,
+  lists,
+  startedAt,
+}: {
+  readonly enclaves: Pick<EnclavePool, 'identities'>
+  /** Model ids, by configuration. */
+  readonly providerModels: readonly string[]
+  /** The operator's credentials, by provider name. */
+  readonly credentials: () => ReadonlyMap<string, string>
+  readonly outcomes: Pick<ModelOutcomes, 'served' | 'isMissing'>
+  readonly lists: Pick<ProviderLists, 'listed'>
+  /** When the gateway started, Unix seconds. */
+  readonly startedAt: number
+}): ListVerifiedModels {
+  return (callerCredential) => {
+    const table = providersOf(enclaves)
+    const own = credentials()
+    const paid = new Map<string, boolean>()
+    /** One credential is for all models of a provider. */
+    const isPaid = (model: string, owner: string) => {
+      const known = paid.get(owner) ?? hasCredential({ model, callerCredential }, table, own)
+      paid.set(owner, known)
+      return known
+    }
+    // A provider said to the operator's credential that it does not have a model: that is nothing
+    // to a caller's own.
+    const isThere = (model: string) => callerCredential !== null || !outcomes.isMissing(model)
+    const owners = new Map(
+      offersOf(table, [...providerModels, ...lists.listed(), ...outcomes.served()]),
+    )
+    const data = [...owners]
+      .filter(([model, owner]) => isPaid(model, owner) && isThere(model))
+      .map(([id, owner]) => describeModel({ id, owner, startedAt }))
+      .toSorted((one, other) => compare(one.owned_by, other.owned_by) || compare(one.id, other.id))
+    const patterns = patternsOf(table).filter((one) => isPaid(one.pattern, one.owned_by))
+    return { data, patterns }
+  }
+}
+
+/** A pattern matches itself, so that what routes ids routes it, too. */
+function patternsOf(table: readonly ProviderEntry[]): VerifiedModels['patterns'] {
+  const patterns = table.flatMap(({ models }) => models.filter((model) => model.includes('*')))
+  return offersOf(table, [...new Set(patterns)])
+    .filter(([pattern]) => pattern.includes('*'))
+    .map(([pattern, owned_by]) => ({ pattern, owned_by }))
+    .toSorted((one, other) => compare(one.owned_by, other.owned_by))
+}
+
+/** By code units, in every locale alike. */
+function compare(one: string, other: string): number {
+  return one < other ? -1 : one > other ? 1 : 0
+}
+
+/** `GET /v1/verified/models`: what can be verified, and `…/{model}`, one of them. */
+export function verifiedModelRoutes(list: ListVerifiedModels): readonly Route[] {
+  return modelListRoutes({
+    path: '/v1/verified/models',
+    summaries: ['Models that can be verified now', 'One model that can be verified now'],
+    description:
+      'The models of providers for which this service has a credential; with your own Fine-Tune-Authorization, the models of every provider. The service asks its providers which models they have. `patterns`: you can also ask for a model that is not listed when its id matches a pattern, where `*` stands for any characters; the provider decides whether it has the model.',
+    headers: credentialHeaders,
+    reply: { name: 'VerifiedModelList', schema: verifiedModels },
+    list: (headers) => list(headers['fine-tune-authorization'] ?? null),
+  })
+}

@@ -1,0 +1,171 @@
+import { setImmediate as nextTurn } from 'node:timers/promises'
+import { chooseProvider } from '../../../enclave/protocol/choose-provider.ts'
+import type { ProviderEntry } from '../../../enclave/protocol/messages.ts'
+import { providersOf } from '../../chat/models.ts'
+import type { EnclavePool } from '../../enclaves/enclave-pool.ts'
+import type { Logger } from '../../observability/logger.ts'
+import { type BackOffBounds, backOffMs } from '../../runtime/back-off.ts'
+import { createLoop } from '../../runtime/loop.ts'
+import { createEndpoint, type Endpoint, EndpointError } from '../../upstream/endpoint.ts'
+
+/** How long a list is used before its provider is asked again. */
+const REFRESH_MS = 3_600_000
+/** Pauses after a provider gave no list. */
+const RETRY: BackOffBounds = { minMs: 10_000, maxMs: REFRESH_MS }
+/** How soon a provider is noticed that is new in the table, or has another credential. */
+const LOOK_MS = 1_000
+/** For one whole answer. */
+const TIMEOUT_MS = 10_000
+/** Of one answer: the longest list that is known, OpenRouter's, is about 1 MB. */
+const ANSWER_BYTES_MAX = 8 * 1024 * 1024
+/** Of one provider: the list is made anew for each of its readers, who need no key. */
+export const LISTED_MAX = 500
+/** Printable, without spaces. */
+const MODEL_ID = /^[\x21-\x7e]{1,256}$/
+
+/** What became of asking one provider. */
+export type ListOutcome = 'listed' | EndpointError['code']
+
+/** Which models providers say they have. */
+export type ProviderLists = {
+  /** Ids that are valid and match the table, at most LISTED_MAX of each provider. */
+  listed(): readonly string[]
+  /** Ends what runs. */
+  stop(): Promise<void>
+}
+
+/** Of a gateway that asks no provider. */
+export const NO_PROVIDER_LISTS: ProviderLists = { listed: () => [], stop: async () => undefined }
+
+type ListedProvider = {
+  readonly credential: string | null
+  readonly ids: readonly string[]
+  /** In a row. */
+  readonly failures: number
+  /** When it is asked next, monotonic milliseconds. */
+  readonly dueMs: number
+}
+
+/**
+ * Asks providers for their models (`GET …/models`, as OpenAI's) in the background, with the
+ * operator's credential, which their enclave is given for each call anyway. A provider that gives
+ * no list keeps the one it gave before, and nobody but a metric and a debug line says so. What a
+ * provider says is bounded and matched with the table: one provider cannot list another's models.
+ */
+export function askProviderLists({
+  enclaves,
+  credentials,
+  onAsked,
+  now,
+  log,
+}: {
+  readonly enclaves: Pick<EnclavePool, 'identities'>
+  /** The operator's, by provider name. */
+  readonly credentials: () => ReadonlyMap<string, string>
+  readonly onAsked: (asked: { readonly provider: string; readonly outcome: ListOutcome }) => void
+  /** Monotonic milliseconds. */
+  readonly now: () => number
+  readonly log: Logger
+}): ProviderLists {
+  /** By where they are asked for. */
+  const lists = new Map<string, ListedProvider>()
+
+  async function ask(
+    [url, entry]: readonly [string, ProviderEntry],
+    credential: string | null,
+    signal: AbortSignal,
+  ): Promise<ListedProvider> {
+    const { ids = [], failures = 0 } = lists.get(url) ?? {}
+    const endpoint = createEndpoint({
+      url,
+      headers: credential === null ? NO_HEADERS : { authorization: `Bearer ${credential}` },
+      timeoutMs: TIMEOUT_MS,
+      answerBytesMax: ANSWER_BYTES_MAX,
+    })
+    try {
+      const offered = await fetchIds(endpoint, signal)
+      const table = providersOf(enclaves)
+      const served = await matchIds(offered, (id) => chooseProvider(table, id)?.name === entry.name)
+      onAsked({ provider: entry.name, outcome: 'listed' })
+      return { credential, ids: served, failures: 0, dueMs: now() + REFRESH_MS }
+    } catch (error) {
+      if (!signal.aborted) {
+        const outcome = error instanceof EndpointError ? error.code : 'bad_answer'
+        onAsked({ provider: entry.name, outcome })
+        log.debug({ provider: entry.name, code: outcome }, 'provider gave no list of its models')
+      }
+      const pauseMs = backOffMs(failures + 1, RETRY, { jitter: 'half' })
+      return { credential, ids, failures: failures + 1, dueMs: now() + pauseMs }
+    } finally {
+      await endpoint.close()
+    }
+  }
+
+  const loop = createLoop(async (signal) => {
+    const own = credentials()
+    const asked = [...listUrls(providersOf(enclaves))].filter(
+      ([, { name, origin }]) => own.has(name) || origin.startsWith('http://'),
+    )
+    const urls = new Set(asked.map(([url]) => url))
+    for (const url of lists.keys()) if (!urls.has(url)) lists.delete(url)
+    await Promise.all(
+      asked.map(async (provider) => {
+        const [url, { name }] = provider
+        const credential = own.get(name) ?? null
+        const known = lists.get(url)
+        if (known?.credential === credential && known.dueMs > now()) return
+        lists.set(url, await ask(provider, credential, signal))
+      }),
+    )
+    return LOOK_MS
+  })
+  loop.start()
+
+  return { listed: () => [...lists.values()].flatMap(({ ids }) => ids), stop: loop.stop }
+}
+
+const NO_HEADERS: Readonly<Record<string, string>> = {}
+
+/** Where each provider of a table lists its models, beside its chat endpoint. */
+function listUrls(table: readonly ProviderEntry[]): ReadonlyMap<string, ProviderEntry> {
+  return new Map(
+    table.flatMap((entry) => {
+      const [, base] = /^(.*)\/chat\/completions$/.exec(entry.path) ?? []
+      return base === undefined ? [] : [[`${entry.origin}${base}`, entry] as const]
+    }),
+  )
+}
+
+/** What the answer has in the places of ids, of any form. Throws EndpointError. */
+async function fetchIds(endpoint: Endpoint, signal: AbortSignal): Promise<readonly unknown[]> {
+  const answer = await endpoint.ask({
+    method: 'GET',
+    path: '/models',
+    signal,
+    reserve: () => undefined,
+  })
+  const data: unknown = (answer as { readonly data?: unknown } | null)?.data
+  if (!Array.isArray(data)) throw new EndpointError('bad_answer', 'expected a list of models')
+  return data.map((model: { readonly id?: unknown } | null) => model?.id)
+}
+
+/** Ids between two turns of the event loop. */
+const IDS_AT_ONCE = 1_000
+
+/**
+ * The ids that are valid and served, in order, each once. Google puts `models/` before its ids, and
+ * takes them without it. The name of a fine-tuned model says whose it is, and the list is public.
+ */
+async function matchIds(
+  offered: readonly unknown[],
+  isServed: (id: string) => boolean,
+): Promise<readonly string[]> {
+  const ids = new Set<string>()
+  for (const [index, id] of offered.entries()) {
+    if (index % IDS_AT_ONCE === 0) await nextTurn()
+    if (typeof id !== 'string' || !MODEL_ID.test(id) || id.startsWith('ft:')) continue
+    const served = [id, id.replace(/^models\//, '')].find(isServed)
+    if (served !== undefined) ids.add(served)
+  }
+  return [...ids].toSorted().slice(0, LISTED_MAX)
+}

@@ -1,0 +1,193 @@
+import { canonicalizeJson } from '../../../attestation/json/canonical.ts'
+import { rootOf } from '../../../attestation/merkle/edge.ts'
+import type { LogDomain, TreeHead } from '../../../attestation/tree-head.ts'
+import type { PullReply } from '../../../enclave/protocol/messages.ts'
+import type { RelayerNonces } from '../../chain/relayer-nonces.ts'
+import type { EnclaveClient } from '../../enclaves/enclave-client.ts'
+import { parseCallContext } from '../call-context.ts'
+import type { StoredRecord } from '../records/records-store.ts'
+import {
+  type CheckedCompletion,
+  checkBatch,
+  checkIdentity,
+  type GivenDocument,
+  type Notary,
+} from './check-batch.ts'
+import type { CommitTurns } from './commit-turns.ts'
+import type { CommitsStore, LogState, NewRecord } from './commits-store.ts'
+import { type CommittedHead, recordsUnder } from './committed-heads.ts'
+import type { IntervalAnchors } from './interval-anchors.ts'
+
+/**
+ * The enclave was told that more is safe than the database holds: it was restored from a backup, or
+ * failed over to a replica that was behind. The enclave has forgotten what is missing, so to go on
+ * would hide the loss.
+ */
+export class LogDiverged extends Error {
+  override readonly name = 'LogDiverged'
+}
+
+/** Signs the anchor of a head with the relayer's key: the raw transaction and its hash, 0x hex. */
+type SignAnchor = (
+  nonce: number,
+  head: TreeHead & { readonly signature: Uint8Array },
+) => SignedAnchor
+type SignedAnchor = { readonly raw: string; readonly hash: string }
+
+/** Whom the committer follows, and all that its next commit builds on. */
+export type CommitSession = {
+  readonly notary: Notary
+  readonly log: LogState
+  /** A document that is in the database for certain, so the enclave need not send it again. */
+  readonly known: GivenDocument | null
+}
+
+/** A durable commit. */
+type Committed = {
+  /** What the next commit builds on. */
+  readonly session: CommitSession
+  /** First of its leaves, and how many there are. */
+  readonly from: number
+  readonly count: number
+  /**
+   * Gives the record of one of its leaves, as the history will; null while they wait for their
+   * anchor.
+   */
+  readonly recordOf: ((index: number) => StoredRecord) | null
+}
+
+export type SessionOptions = {
+  readonly turns: Pick<CommitTurns, 'encodeNotice'>
+  readonly enclave: Pick<EnclaveClient, 'identity' | 'forgetIdentity'>
+  readonly commits: CommitsStore
+  /** Chain and contract that heads are signed for. */
+  readonly domain: LogDomain
+  /** Of the relayer that pays, shared by all its committers. */
+  readonly nonces: RelayerNonces
+  readonly signAnchor: SignAnchor
+  /** Whether commits have their anchors at once, with them. */
+  readonly anchors: Pick<IntervalAnchors, 'intervalMs'>
+  /** Unix milliseconds. */
+  readonly now: () => number
+}
+
+/**
+ * Asks the enclave who it is and the database where that log stands. Throws LogDiverged,
+ * BatchRefused (an enclave that is not ours to follow), LogCorrupt, and what either of both throws.
+ */
+export async function openSession({
+  enclave,
+  commits,
+  domain,
+  nonces,
+  now,
+}: SessionOptions): Promise<CommitSession> {
+  enclave.forgetIdentity()
+  const identity = await enclave.identity()
+  const notary = checkIdentity(identity, domain)
+  // After the identity: the log only grows, so it can then not be behind what was acknowledged
+  // before.
+  const log = await commits.openLog({
+    notary: notary.address,
+    publicKey: notary.publicKey,
+    domain,
+    bootConfiguration: canonicalizeJson(identity.boot_configuration),
+    createdAt: unixSeconds(now),
+  })
+  if (identity.log.acknowledged > log.edge.size)
+    throw new LogDiverged(
+      `expected at least ${identity.log.acknowledged} leaves of log ${notary.address} in the database, got ${log.edge.size}: ` +
+        'it lost committed records; restore them, or restart the enclave to begin a new log',
+    )
+  await nonces.refresh()
+  return { notary, log, known: null }
+}
+
+/**
+ * Checks a reply with at least one completion, and stores it all, with its anchor or, where anchors
+ * have intervals, without. Throws
+ * BatchRefused and CommitRaceLost, after which nothing is stored; after any other error the outcome
+ * is unknown.
+ */
+export async function commitReply(
+  session: CommitSession,
+  reply: PullReply,
+  { commits, nonces, turns, signAnchor, anchors, now }: SessionOptions,
+): Promise<Committed> {
+  const { notary, log } = session
+  const batch = checkBatch(reply, { notary, edge: log.edge, known: session.known })
+  const { completions, documents, head, edge, nodes } = batch
+  const records = completions.map(toNewRecord)
+  const known = completions.at(-1)?.document ?? session.known
+  const commit = {
+    ...{ logId: log.logId, from: log.edge.size, head, nodes, documents, records },
+    committedAt: unixSeconds(now),
+  }
+  const committed = {
+    session: { notary, log: { logId: log.logId, edge }, known },
+    from: log.edge.size,
+    count: records.length,
+  }
+  if (anchors.intervalMs > 0) {
+    await commits.commitUnanchored({ ...commit, rootBefore: rootOf(log.edge) })
+    return { ...committed, recordOf: null }
+  }
+  const anchored = await nonces.use(async (nonce): Promise<CommittedHead> => {
+    const signed = await signAnchor(nonce, head)
+    const told = { before: log.edge, nodes, head, txHash: signed.hash }
+    await commits.commit({
+      ...commit,
+      anchor: { relayer: nonces.relayer, nonce, ...signed },
+      notice: turns.encodeNotice({
+        ...{ notary: notary.address, size: head.size, head: told },
+        ...{ relayer: nonces.relayer, nextNonce: nonce + 1 },
+      }),
+    })
+    return told
+  })
+  const recordUnder = recordsUnder(anchored, notary)
+  return {
+    ...committed,
+    recordOf(index) {
+      const fresh = records[index - log.edge.size]
+      const completion = completions[index - log.edge.size]
+      if (fresh === undefined || completion === undefined)
+        throw new RangeError(`expected a leaf of this commit, got ${index}`)
+      const { document: _, callId: __, ...stored } = fresh
+      return recordUnder({ ...stored, attestation: completion.document.base64 })
+    },
+  }
+}
+
+function toNewRecord({ sealed, receipt, document }: CheckedCompletion): NewRecord {
+  const context = parseCallContext(sealed.context)
+  return {
+    id: crypto.randomUUID(),
+    index: sealed.index,
+    hash: receipt.hash,
+    request: sealed.request,
+    response: sealed.response,
+    usage: sealed.usage ?? null,
+    receipt: sealed.receipt,
+    signature: sealed.signature,
+    document: document.digest,
+    // The context came through this gateway's own hands, but a text that does not fit must never
+    // stop the log.
+    accountId:
+      context !== null && UUID_FORM.test(context.accountId)
+        ? context.accountId.toLowerCase()
+        : null,
+    requestId:
+      context !== null && REQUEST_ID_FORM.test(context.requestId) ? context.requestId : null,
+    callId: UUID_FORM.test(context?.callId ?? '') ? (context?.callId ?? null) : null,
+    createdAt: Math.floor(receipt.finished_at / 1000),
+    outcome: receipt.outcome,
+  }
+}
+
+const UUID_FORM = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
+const REQUEST_ID_FORM = /^[\x20-\x7e]{1,256}$/
+
+function unixSeconds(now: () => number): number {
+  return Math.floor(now() / 1000)
+}

@@ -1,0 +1,247 @@
+import { z } from 'zod'
+import { createLoop } from '../../runtime/loop.ts'
+import type { DatabaseSession } from '../../storage/postgres-session.ts'
+import { type CommittedHead, type ToldHead, tellHead, toldHead } from './committed-heads.ts'
+
+/** How often a gateway tries for the turn that another one has. */
+const TRY_INTERVAL_MS = 1_000
+
+/** What a commit tells the gateways on its database. */
+export type CommitNotice = {
+  /** Log, by its notary. */
+  readonly notary: string
+  /** Leaves that callers may have the record of now. */
+  readonly size: number
+  /** The head that was committed with its anchor, if it was so. */
+  readonly head?: CommittedHead
+  /** The relayer that paid, and its next nonce. */
+  readonly relayer: string
+  readonly nextNonce: number
+}
+
+/** What is heard of a commit: records of the log's first `size` leaves can be read. */
+export type HeardCommit = {
+  readonly size: number
+  /** Stored by whose turn it is. */
+  readonly isByHolder: boolean
+  /** The head of that size, when another process told it. */
+  readonly head: ToldHead | null
+}
+
+/** Hears of one log. */
+export type TurnHooks = {
+  onCommitted(heard: HeardCommit): void
+  /** The turn was gained or lost. */
+  onChange(): void
+}
+
+/** One committer's part in who commits a log. */
+export type Turn = {
+  readonly notary: string
+  /** It is this one's turn, or nobody can tell whose it is. */
+  mayCommit(): boolean
+  /** Tries for the turn at once. True when it was gained by this very try. */
+  take(): Promise<boolean>
+  /** Gives the turn away, to whoever tries next, and ends the hooks. */
+  leave(): Promise<void>
+}
+
+/**
+ * Of several gateways on one database, one commits a log: the one whose turn it is. This keeps them
+ * from doing the same work, and nothing more. That a leaf is committed once is the work of the
+ * commit statement, whoever makes it.
+ */
+export type CommitTurns = {
+  /** Takes part for this log. The turn is not tried for before `take`. */
+  join(notary: string, hooks: TurnHooks): Turn
+  /** A notice as it is sent with a commit; null where nobody else would hear it. */
+  encodeNotice(notice: CommitNotice): string | null
+}
+
+const notices = z.union([
+  z.object({
+    kind: z.literal('committed'),
+    by: z.string(),
+    held: z.boolean(),
+    head: toldHead.optional(),
+    notary: z.string(),
+    size: z.number(),
+    relayer: z.string(),
+    next_nonce: z.number(),
+  }),
+  z.object({ kind: z.literal('free'), notary: z.string() }),
+])
+
+/** Where one process alone uses the database, it commits every log. */
+export const ALWAYS_OURS: CommitTurns = {
+  join: (notary) => ({
+    notary,
+    mayCommit: () => true,
+    take: async () => false,
+    leave: async () => undefined,
+  }),
+  encodeNotice: () => null,
+}
+
+/**
+ * Turns by locks of the session, which the server gives back when this process dies. `onNonce`
+ * hears of nonces that other gateways took.
+ */
+export function createCommitTurns({
+  session,
+  gateway,
+  onNonce,
+}: {
+  readonly session: DatabaseSession
+  /** A name of this process that no other one has. */
+  readonly gateway: string
+  readonly onNonce: (taken: Pick<CommitNotice, 'relayer' | 'nextNonce'>) => void
+}): CommitTurns {
+  const logs = new Map<string, SharedLog>()
+  /** Ends what goes on while any log is taken part in; null before and after. */
+  let endRounds: (() => Promise<void>) | null = null
+
+  function hear(payload: string): void {
+    const notice = parseNotice(payload)
+    if (notice === null) return
+    const log = logs.get(notice.notary)
+    if (notice.kind === 'free') void log?.tryLock()
+    else {
+      const isOurs = notice.by === gateway
+      const { relayer, next_nonce: nextNonce, size, held: isByHolder, head = null } = notice
+      if (!isOurs) onNonce({ relayer, nextNonce })
+      log?.hear({ size, isByHolder, head: isOurs ? null : head })
+    }
+  }
+
+  function begin(): () => Promise<void> {
+    const rounds = createLoop(async () => {
+      await Promise.all([...logs.values()].map((log) => log.tryLock()))
+      return TRY_INTERVAL_MS
+    })
+    const unsubscribe = session.subscribe({
+      onNotice: hear,
+      onChange() {
+        for (const log of logs.values()) log.forget()
+        rounds.wake()
+      },
+    })
+    rounds.start()
+    return async () => {
+      unsubscribe()
+      await rounds.stop()
+    }
+  }
+
+  return {
+    join(notary, hooks) {
+      endRounds ??= begin()
+      const log = logs.get(notary) ?? new SharedLog(notary, session)
+      logs.set(notary, log)
+      const member = log.enter(hooks)
+      return {
+        notary,
+        mayCommit: () => !session.isUp() || log.isHeldBy(member),
+        async take() {
+          const wasHeld = log.isHeldBy(member)
+          await log.tryLock()
+          return !wasHeld && log.isHeldBy(member)
+        },
+        async leave() {
+          if (log.leave(member)) return
+          logs.delete(notary)
+          await log.unlock()
+          if (logs.size > 0) return
+          const end = endRounds
+          endRounds = null
+          await end?.()
+        },
+      }
+    },
+    encodeNotice: ({ notary, size, head, relayer, nextNonce }) =>
+      JSON.stringify({
+        ...{ kind: 'committed', by: gateway, held: logs.get(notary)?.isLocked ?? false },
+        ...{ notary, size, relayer, next_nonce: nextNonce },
+        ...(head === undefined ? {} : { head: tellHead(head) }),
+      } satisfies z.input<typeof notices>),
+  }
+}
+
+function parseNotice(payload: string): z.output<typeof notices> | null {
+  try {
+    return notices.safeParse(JSON.parse(payload)).data ?? null
+  } catch {
+    return null
+  }
+}
+
+/** A log and those in this process that would commit it: two endpoints may lead to one enclave. */
+class SharedLog {
+  readonly #notary: string
+  readonly #session: DatabaseSession
+  /** The first of them commits while the lock is held. */
+  readonly #members: TurnHooks[] = []
+  #isLocked = false
+  #trying: Promise<void> | null = null
+
+  constructor(notary: string, session: DatabaseSession) {
+    this.#notary = notary
+    this.#session = session
+  }
+
+  get isLocked(): boolean {
+    return this.#isLocked
+  }
+
+  isHeldBy(member: TurnHooks): boolean {
+    return this.#isLocked && this.#members[0] === member
+  }
+
+  enter(hooks: TurnHooks): TurnHooks {
+    const member = { ...hooks }
+    this.#members.push(member)
+    return member
+  }
+
+  /** Whether there are others. */
+  leave(member: TurnHooks): boolean {
+    const place = this.#members.indexOf(member)
+    if (place >= 0) this.#members.splice(place, 1)
+    if (place === 0) this.#members[0]?.onChange()
+    return this.#members.length > 0
+  }
+
+  hear(heard: HeardCommit): void {
+    for (const member of [...this.#members]) member.onCommitted(heard)
+  }
+
+  /** The session's locks are gone. */
+  forget(): void {
+    this.#isLocked = false
+    for (const member of [...this.#members]) member.onChange()
+  }
+
+  /** Never twice at a time: a session that locks twice has to unlock twice. */
+  tryLock(): Promise<void> {
+    this.#trying ??= this.#try().finally(() => {
+      this.#trying = null
+    })
+    return this.#trying
+  }
+
+  async unlock(): Promise<void> {
+    await this.#trying
+    if (!this.#isLocked || this.#members.length > 0) return
+    this.#isLocked = false
+    const notice = { kind: 'free', notary: this.#notary } satisfies z.input<typeof notices>
+    await this.#session.unlock(this.#notary, JSON.stringify(notice))
+  }
+
+  async #try(): Promise<void> {
+    if (this.#isLocked || this.#members.length === 0) return
+    const isLocked = await this.#session.tryLock(this.#notary)
+    if (!isLocked) return
+    this.#isLocked = true
+    this.#members[0]?.onChange()
+  }
+}

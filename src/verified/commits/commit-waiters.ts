@@ -1,0 +1,129 @@
+import type { ToldCompletion } from '../../../enclave/protocol/messages.ts'
+import type { AnsweredRecord } from '../records/records-store.ts'
+
+/** Records that are read at once for waiters. */
+const SETTLED_AT_ONCE_MAX = 128
+
+/** A leaf that is waited for. */
+export type AwaitedLeaf = {
+  readonly index: number
+  /** What its enclave told of it with its answer; null: nothing. */
+  readonly told: ToldCompletion | null
+}
+
+/** Somebody who waits for one leaf to be committed. */
+export type Waiter = AwaitedLeaf & {
+  readonly notary: string
+  /** Of performance.now(). */
+  readonly sinceMs: number
+  /** Ends the waiting; only the first of both counts. */
+  resolve(record: AnsweredRecord): void
+  reject(error: Error): void
+}
+
+/** Everybody who waits, by the leaf they wait for. */
+export class CommitWaiters {
+  readonly #waiting = new Set<Waiter>()
+  readonly #byLeaf = new Map<string, Set<Waiter>>()
+
+  /**
+   * Waits for a leaf. Rejects with the signal's reason once it is aborted; then nothing is left of
+   * the waiter.
+   */
+  add(
+    notary: string,
+    { index, told }: AwaitedLeaf,
+    signal: AbortSignal,
+  ): { readonly waiter: Waiter; readonly record: Promise<AnsweredRecord> } {
+    const { promise, resolve, reject } = Promise.withResolvers<AnsweredRecord>()
+    const end = () => {
+      this.#leave(waiter)
+      signal.removeEventListener('abort', abort)
+    }
+    const abort = () => {
+      end()
+      reject(signal.reason)
+    }
+    const waiter: Waiter = {
+      notary,
+      index,
+      told,
+      sinceMs: performance.now(),
+      resolve(record) {
+        end()
+        resolve(record)
+      },
+      reject(error) {
+        end()
+        reject(error)
+      },
+    }
+    if (signal.aborted) reject(signal.reason)
+    else {
+      this.#enter(waiter)
+      signal.addEventListener('abort', abort)
+    }
+    return { waiter, record: promise }
+  }
+
+  /** Those who wait for this leaf. */
+  of(notary: string, index: number): readonly Waiter[] {
+    return [...(this.#byLeaf.get(keyOf(notary, index)) ?? [])]
+  }
+
+  /** Everybody, in the order they came. */
+  all(): readonly Waiter[] {
+    return [...this.#waiting]
+  }
+
+  /** Since when the first of them waits, performance.now(); Infinity when nobody does. */
+  oldestMs(): number {
+    const [oldest] = this.#waiting
+    return oldest?.sinceMs ?? Number.POSITIVE_INFINITY
+  }
+
+  /**
+   * Resolves those who wait for the first `size` leaves of a log with what is stored; of leaves
+   * that are not they go on waiting. Gives how many records were found. Throws what `read` throws.
+   */
+  async settle(
+    { notary, size }: { readonly notary: string; readonly size: number },
+    read: (notary: string, leaves: readonly AwaitedLeaf[]) => Promise<readonly AnsweredRecord[]>,
+  ): Promise<number> {
+    let count = 0
+    for (;;) {
+      const due = this.all().filter((waiter) => waiter.notary === notary && waiter.index < size)
+      const byIndex = new Map(due.map((waiter) => [waiter.index, waiter]))
+      const leaves = [...byIndex.values()].slice(0, SETTLED_AT_ONCE_MAX)
+      if (leaves.length === 0) return count
+      const found = await read(notary, leaves)
+      for (const record of found)
+        for (const waiter of this.of(notary, record.index)) waiter.resolve(record)
+      count += found.length
+      if (found.length < leaves.length) return count
+    }
+  }
+
+  /** How many wait. */
+  get count(): number {
+    return this.#waiting.size
+  }
+
+  #enter(waiter: Waiter): void {
+    this.#waiting.add(waiter)
+    const key = keyOf(waiter.notary, waiter.index)
+    this.#byLeaf.set(key, (this.#byLeaf.get(key) ?? new Set()).add(waiter))
+  }
+
+  #leave(waiter: Waiter): void {
+    this.#waiting.delete(waiter)
+    const key = keyOf(waiter.notary, waiter.index)
+    const others = this.#byLeaf.get(key)
+    others?.delete(waiter)
+    if (others?.size === 0) this.#byLeaf.delete(key)
+  }
+}
+
+function keyOf(notary: string, index: number): string {
+  return `${notary}/${index}`
+}

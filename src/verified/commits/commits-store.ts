@@ -1,0 +1,308 @@
+import { type RawBuilder, sql } from 'kysely'
+import { concatBytes, decodeHex, equalBytes } from '../../../attestation/bytes.ts'
+import { type Edge, type LogNode, rootOf } from '../../../attestation/merkle/edge.ts'
+import { edgeNodes } from '../../../attestation/merkle/proof-nodes.ts'
+import type { LogDomain } from '../../../attestation/tree-head.ts'
+import {
+  CommitRaceLost,
+  createNonceStore,
+  isRaceLost,
+  type NonceStore,
+} from '../../chain/relayers-store.ts'
+import { clockSeconds } from '../../storage/clock.ts'
+import type { ContentCipher } from '../../storage/content-cipher.ts'
+import type { Database } from '../../storage/database.ts'
+import { NOTICE_CHANNEL } from '../../storage/postgres-session.ts'
+import { PREPARED } from '../../storage/prepared.ts'
+import { readNodes } from '../log-nodes-store.ts'
+import { recordIdentity } from '../records/record-content.ts'
+import type { StoredRecord } from '../records/records-store.ts'
+
+/**
+ * What is stored of a log contradicts itself. Nothing may be appended to it: the database needs its
+ * operator.
+ */
+export class LogCorrupt extends Error {
+  override readonly name = 'LogCorrupt'
+}
+
+/** Where a log stands in the database: all that the next commit builds on. */
+export type LogState = {
+  /** Key of the log within this database. */
+  readonly logId: number
+  /** `edge.size` leaves are stored. */
+  readonly edge: Edge
+}
+
+/**
+ * A record that is about to be stored; strings as in StoredRecord. `document` is the digest of its
+ * attestation document.
+ */
+export type NewRecord = Pick<
+  StoredRecord,
+  | 'id'
+  | 'index'
+  | 'hash'
+  | 'request'
+  | 'response'
+  | 'receipt'
+  | 'usage'
+  | 'signature'
+  | 'accountId'
+  | 'requestId'
+  | 'createdAt'
+  | 'outcome'
+> & {
+  readonly document: string
+  /** uuid of the call with an Idempotency-Key that it answers; null for none. */
+  readonly callId?: string | null
+}
+
+/**
+ * Everything of one commit. The records are those from `from` to before `head.size`, in order, and
+ * there is at least one.
+ */
+export type Commit = {
+  readonly logId: number
+  /** Size of the log that it is appended to. */
+  readonly from: number
+  readonly head: {
+    readonly size: number
+    readonly root: Uint8Array
+    readonly signature: Uint8Array
+  }
+  /** Every perfect subtree that the new leaves complete, the leaves included. */
+  readonly nodes: readonly LogNode[]
+  /** The signed transaction, 0x hex, and its hash. `nonce` is the relayer's next. */
+  readonly anchor: {
+    readonly relayer: string
+    readonly nonce: number
+    readonly raw: string
+    readonly hash: string
+  }
+  /**
+   * Attestation documents that the records name and that may not be stored yet, by digest (hex).
+   */
+  readonly documents: ReadonlyMap<string, Uint8Array>
+  readonly records: readonly NewRecord[]
+  /** Unix seconds. */
+  readonly committedAt: number
+  /** What the other gateways on the database are told, once it is durable; null: nothing. */
+  readonly notice?: string | null
+}
+
+/** A commit whose head waits for the anchor of its interval (unanchored-store.ts). */
+export type UnanchoredCommit = Omit<Commit, 'anchor' | 'notice'> & {
+  /** Root of the log before it. */
+  readonly rootBefore: Uint8Array
+}
+
+/**
+ * What is stored of a log when it is first seen: who signs it, and for what. It never changes after
+ * that.
+ */
+type LogOpening = {
+  readonly notary: string
+  readonly publicKey: string
+  /** Chain and contract that its heads are signed for, whatever the gateway uses later. */
+  readonly domain: LogDomain
+  /**
+   * Canonical JSON of the enclave's boot configuration, whose digest its attestation documents
+   * carry.
+   */
+  readonly bootConfiguration: string
+  /** Unix seconds. */
+  readonly createdAt: number
+}
+
+/**
+ * What the committer needs of the database. Every method throws the driver's error when the
+ * database fails.
+ */
+export type CommitsStore = NonceStore & {
+  /**
+   * Finds the notary's log, or starts it empty. Throws LogCorrupt when its nodes do not add up to
+   * its root.
+   */
+  openLog(log: LogOpening): Promise<LogState>
+  /**
+   * Stores all of it, in one statement and so in one transaction, or nothing. Throws CommitRaceLost
+   * when the log is not at `from`, or the relayer not at `nonce`, any more. After any other error
+   * the outcome is unknown (the connection may have broken after the server was done): openLog
+   * tells.
+   */
+  commit(commit: Commit): Promise<void>
+  /** The same, for an anchor that comes later. */
+  commitUnanchored(commit: UnanchoredCommit): Promise<void>
+  /** How many leaves of a log are stored; null of one that is unknown. */
+  sizeOf(notary: string): Promise<number | null>
+}
+
+/**
+ * Commits on the database's own connections for them. What was asked and answered is encrypted, if
+ * the database has keys for that.
+ */
+export function createCommitsStore({
+  commits: queries,
+  content,
+}: Pick<Database, 'commits' | 'content'>): CommitsStore {
+  async function commit(commit: Commit | UnanchoredCommit): Promise<void> {
+    try {
+      await commitStatement(commit, content).execute(queries)
+    } catch (error) {
+      throw isRaceLost(error)
+        ? new CommitRaceLost('the log or the nonce was taken by another commit')
+        : error
+    }
+  }
+
+  return {
+    ...createNonceStore({ commits: queries }),
+    async openLog({ notary, publicKey, domain, bootConfiguration, createdAt }) {
+      const key = decodeHex(publicKey)
+      await sql`
+        insert into logs (notary, public_key, size, root, chain_id, contract, boot_configuration, created_at)
+        values (${notary}, ${key}, 0, ${rootOf({ size: 0, hashes: [] })}, ${domain.chainId}, ${domain.contract},
+          ${bootConfiguration}, ${createdAt})
+        on conflict (notary) do nothing`.execute(queries)
+      const log = await queries
+        .selectFrom('logs')
+        .select(['id', 'size', 'root'])
+        .where('notary', '=', notary)
+        .executeTakeFirstOrThrow()
+      const coordinates = edgeNodes(log.size)
+      const hashAt = await readNodes(
+        queries,
+        coordinates.map((coordinate) => ({ ...coordinate, logId: log.id })),
+      )
+      const hashes = coordinates.map((coordinate) => hashAt({ ...coordinate, logId: log.id }))
+      const edge = { size: log.size, hashes }
+      if (!equalBytes(rootOf(edge), log.root))
+        throw new LogCorrupt(
+          `expected the stored nodes of log ${notary} to add up to its root, size ${log.size}`,
+        )
+      return { logId: log.id, edge }
+    },
+    async sizeOf(notary) {
+      const log = await queries
+        .selectFrom('logs')
+        .select('size')
+        .where('notary', '=', notary)
+        .executeTakeFirst()
+      return log?.size ?? null
+    },
+    commit,
+    commitUnanchored: commit,
+  }
+}
+
+/**
+ * The whole commit as one statement. `payer` is empty when the nonce was taken, `grown` when the
+ * log was moved; then log_id is null, which its NOT NULL refuses, and that undoes the statement.
+ * Both rows stay locked until the commit is durable, so commits of one relayer or one log come one
+ * after the other, and records get positions in that order.
+ */
+function commitStatement(commit: Commit | UnanchoredCommit, content: ContentCipher | null) {
+  const { nodes, documents, records, committedAt } = commit
+  const anchor = 'anchor' in commit ? commit.anchor : null
+  return sql`${PREPARED}
+    with ${'anchor' in commit ? growPaid(commit) : growUnpaid(commit)}, hashed as (
+      insert into log_nodes (log_id, level, index, hash)
+      select (select id from grown), node.level, node.index,
+        substring(${concatBytes(...nodes.map((node) => node.hash))}::bytea
+          from (node.ordinal::integer - 1) * 32 + 1 for 32)
+      from unnest(${nodes.map((node) => node.level)}::integer[], ${nodes.map((node) => node.index)}::bigint[])
+        with ordinality as node(level, index, ordinal)
+    ) ${documents.size === 0 ? sql`` : storeDocuments(documents, committedAt)}
+    insert into records (
+      id, log_id, index, account_id, request_id, hash, request, response, receipt, signature, document_digest,
+      relayer, nonce, outcome, created_at, call_id, usage, content)
+    select r.id, (select id from grown), r.index, r.account_id, r.request_id, decode(r.hash, 'hex'), r.request,
+      r.response, r.receipt, decode(r.signature, 'hex'), decode(r.document, 'hex'),
+      ${anchor?.relayer ?? null}::text, ${anchor?.nonce ?? null}::bigint,
+      r.outcome, r.created_at, r.call_id, r.usage, decode(r.content, 'base64')
+    from json_to_recordset(${describeRecords(records, content)}::text::json) as r(
+      id uuid, index bigint, account_id uuid, request_id text, hash text, request text, response text, receipt text,
+      signature text, document text, outcome text, created_at bigint, call_id uuid, usage text,
+      content text)
+    order by r.index`
+}
+
+/** The anchor of this head is over all before it: nothing of the log waits for one any more. */
+function growPaid(commit: Commit): RawBuilder<unknown> {
+  const { logId, from, head, anchor, committedAt, notice = null } = commit
+  const { relayer, nonce } = anchor
+  // Sent when the transaction is durable. In RETURNING, since what nothing reads is not run.
+  const noticed = notice === null ? sql`` : sql`, pg_notify(${NOTICE_CHANNEL}, ${notice})`
+  return sql`payer as (
+      update relayers set next_nonce = next_nonce + 1
+      where address = ${relayer} and next_nonce = ${nonce} returning address
+    ), grown as (
+      update logs set size = ${head.size}, root = ${head.root}
+      where id = ${logId} and size = ${from} and exists (select from payer) returning id ${noticed}
+    ), anchored as (
+      insert into anchors (relayer, nonce, tx_hash, raw, log_id, size, root, signature, state, created_at)
+      values (
+        (select address from payer), ${nonce}, ${decodeHex(anchor.hash)}, ${decodeHex(anchor.raw)},
+        (select id from grown), ${head.size}, ${head.root}, ${head.signature}, 'pending', ${committedAt})
+    ), waited as (
+      delete from unanchored_heads where log_id = (select id from grown)
+    )`
+}
+
+function growUnpaid({ logId, from, head, rootBefore }: UnanchoredCommit): RawBuilder<unknown> {
+  return sql`grown as (
+      update logs set size = ${head.size}, root = ${head.root}
+      where id = ${logId} and size = ${from} returning id
+    ), waiting as (
+      insert into unanchored_heads (log_id, first_index, anchored_root, size, root, signature, since)
+      values ((select id from grown), ${from}, ${rootBefore}, ${head.size}, ${head.root},
+        ${head.signature}, ${clockSeconds(null)})
+      on conflict (log_id) do update
+        set size = excluded.size, root = excluded.root, signature = excluded.signature
+    )`
+}
+
+function storeDocuments(
+  documents: ReadonlyMap<string, Uint8Array>,
+  seenAt: number,
+): RawBuilder<unknown> {
+  const rows = [...documents].map(
+    ([digest, document]) => sql`(${decodeHex(digest)}, ${document}, ${seenAt}::bigint)`,
+  )
+  return sql`, seen as (
+      insert into attestation_documents (digest, document, first_seen_at) values ${sql.join(rows)}
+      on conflict (digest) do nothing
+    )`
+}
+
+/** JSON text. */
+function describeRecords(records: readonly NewRecord[], content: ContentCipher | null): string {
+  return JSON.stringify(
+    records.map((record) => ({ ...describeRecord(record), ...describeContent(record, content) })),
+  )
+}
+
+function describeContent(record: NewRecord, content: ContentCipher | null) {
+  const { request, response } = record
+  if (content === null || request === null || response === null) return { request, response }
+  const sealed = content.seal([request, response], recordIdentity(record))
+  return { content: Buffer.from(sealed).toString('base64') }
+}
+
+function describeRecord(record: NewRecord) {
+  return {
+    id: record.id,
+    index: record.index,
+    account_id: record.accountId,
+    request_id: record.requestId,
+    hash: record.hash,
+    receipt: record.receipt,
+    signature: record.signature.slice('0x'.length),
+    document: record.document,
+    outcome: record.outcome,
+    created_at: record.createdAt,
+    call_id: record.callId ?? null,
+    usage: record.usage === null ? null : JSON.stringify(record.usage),
+  }
+}

@@ -1,0 +1,138 @@
+import { z } from 'zod'
+import { concatBytes, encodeHex, equalBytes, HASH_BYTES } from '../../../attestation/bytes.ts'
+import { FormatError } from '../../../attestation/errors.ts'
+import { appendLeaves, type Edge, type LogNode, rootOf } from '../../../attestation/merkle/edge.ts'
+import {
+  buildProof,
+  edgeNodes,
+  inclusionNodes,
+  type NodeCoordinate,
+} from '../../../attestation/merkle/proof-nodes.ts'
+import type { HeadlessRecord, StoredRecord } from '../records/records-store.ts'
+import type { Notary } from './check-batch.ts'
+
+/**
+ * An anchored head with what the proofs of the leaves that came with it need of the tree: the edge
+ * before them, and the subtrees that they completed.
+ */
+export type CommittedHead = {
+  readonly before: Edge
+  readonly nodes: readonly LogNode[]
+  readonly head: {
+    readonly size: number
+    readonly root: Uint8Array
+    /** 65 bytes. */
+    readonly signature: Uint8Array
+  }
+  /** Transaction of the anchor, 0x hex. */
+  readonly txHash: string
+}
+
+/** What a record has of its head and its notary. */
+type HeadMembers = Omit<StoredRecord, keyof HeadlessRecord>
+
+/** Gives the records of a head's own leaves. Throws RangeError for a leaf that is none of them. */
+export function recordsUnder(
+  { before, nodes, head, txHash }: CommittedHead,
+  { address, publicKey, domain }: Notary,
+): <Headless extends { readonly index: number }>(record: Headless) => Headless & HeadMembers {
+  const hashAt = nodeLookup(before, nodes)
+  const signed = {
+    size: head.size,
+    root: encodeHex(head.root),
+    signature: `0x${encodeHex(head.signature)}`,
+  }
+  return (record) => {
+    const { index } = record
+    if (index < before.size || index >= head.size)
+      throw new RangeError(`expected a leaf of this commit, got ${index}`)
+    const path = buildProof(inclusionNodes(index, head.size), hashAt)
+    return {
+      ...record,
+      ...{ notary: address, publicKey, txHash, reanchored: [] },
+      logProof: { ...signed, path: path.map(encodeHex), ...domain },
+    }
+  }
+}
+
+/** Hash of one of a head's own leaves; null of any other. */
+export function leafOf({ nodes }: CommittedHead, index: number): Uint8Array | null {
+  return nodes.find((node) => node.level === 0 && node.index === index)?.hash ?? null
+}
+
+/**
+ * All that an inclusion path of a new leaf can need: new subtrees, and those of the edge before
+ * them.
+ */
+function nodeLookup(
+  before: Edge,
+  nodes: readonly LogNode[],
+): (coordinate: NodeCoordinate) => Uint8Array {
+  const hashes = new Map(nodes.map((node) => [keyOf(node), node.hash]))
+  for (const [place, coordinate] of edgeNodes(before.size).entries()) {
+    const hash = before.hashes[place]
+    if (hash !== undefined) hashes.set(keyOf(coordinate), hash)
+  }
+  return (coordinate) => {
+    const hash = hashes.get(keyOf(coordinate))
+    if (hash === undefined)
+      throw new Error(`expected node ${keyOf(coordinate)} (level/index) of a new leaf's path`)
+    return hash
+  }
+}
+
+function keyOf({ level, index }: NodeCoordinate): string {
+  return `${level}/${index}`
+}
+
+/**
+ * A committed head as gateways tell it each other, all but its size: base64 of the edge's hashes
+ * and of the leaves', one after the other. 8,000 bytes of a notice hold the 128 leaves of a commit.
+ */
+export const toldHead = z.object({
+  edge: z.string(),
+  leaves: z.string(),
+  root: z.string(),
+  signature: z.string(),
+  tx_hash: z.string(),
+})
+export type ToldHead = z.output<typeof toldHead>
+
+/** The head, to be told to other gateways. */
+export function tellHead({ before, nodes, head, txHash }: CommittedHead): ToldHead {
+  const leaves = nodes.filter(({ level }) => level === 0)
+  return {
+    edge: toBase64(concatBytes(...before.hashes)),
+    leaves: toBase64(concatBytes(...leaves.map(({ hash }) => hash))),
+    root: toBase64(head.root),
+    signature: toBase64(head.signature),
+    tx_hash: txHash,
+  }
+}
+
+/** The head of this size that another gateway told. Throws FormatError when it is not of one. */
+export function readHead(size: number, told: ToldHead): CommittedHead {
+  const leaves = split(fromBase64(told.leaves))
+  const before = { size: size - leaves.length, hashes: split(fromBase64(told.edge)) }
+  const { edge, nodes } = appendLeaves(before, leaves)
+  const root = rootOf(edge)
+  if (!equalBytes(root, fromBase64(told.root)))
+    throw new FormatError('invalid_edge', 'expected edge and leaves to add up to the root')
+  const head = { size, root, signature: fromBase64(told.signature) }
+  return { before, nodes, head, txHash: told.tx_hash }
+}
+
+function toBase64(bytes: Uint8Array): string {
+  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString('base64')
+}
+
+/** What is no base64 gives other bytes, which do not add up to the root. */
+function fromBase64(text: string): Uint8Array {
+  return new Uint8Array(Buffer.from(text, 'base64'))
+}
+
+function split(bytes: Uint8Array): readonly Uint8Array[] {
+  return Array.from({ length: Math.ceil(bytes.length / HASH_BYTES) }, (_, place) =>
+    bytes.subarray(place * HASH_BYTES, (place + 1) * HASH_BYTES),
+  )
+}

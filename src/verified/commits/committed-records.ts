@@ -1,0 +1,129 @@
+import { hash } from 'node:crypto'
+import { encodeUtf8, equalBytes } from '../../../attestation/bytes.ts'
+import { hashLeaf } from '../../../attestation/merkle/hash.ts'
+import type { Receipt } from '../../../attestation/receipt.ts'
+import type { ToldCompletion } from '../../../enclave/protocol/messages.ts'
+import { LruMap } from '../../runtime/lru-map.ts'
+import type { AnsweredRecord, RecordsStore } from '../records/records-store.ts'
+import type { Notary } from './check-batch.ts'
+import type { AwaitedLeaf } from './commit-waiters.ts'
+import {
+  type CommittedHead,
+  leafOf,
+  readHead,
+  recordsUnder,
+  type ToldHead,
+} from './committed-heads.ts'
+
+/** Heads that are kept for callers who come to wait for a leaf after its commit was heard of. */
+const HEADS_KEPT = 16
+
+/** Attestation documents that are kept; an enclave renews its own every few minutes. */
+const DOCUMENTS_KEPT = 4
+
+type KeptHead = {
+  readonly head: CommittedHead
+  readonly recordUnder: ReturnType<typeof recordsUnder>
+}
+
+/**
+ * Gives what another gateway committed. Where that gateway told the head, and the enclave the
+ * completion, nothing is read. Where the head alone is known, the rows of the records are read and
+ * nothing else; what is not under one of the last heads that were told is read with its head and
+ * its proof.
+ */
+export class CommittedRecords {
+  readonly #records: Pick<RecordsStore, 'findByIndexes' | 'findHeadless'>
+  /** Standard base64, by digest: of records that were read. */
+  readonly #documents = new LruMap<string, string>(DOCUMENTS_KEPT)
+  #heads: readonly KeptHead[] = []
+  /** Whose heads are kept. */
+  #notary: string | null = null
+
+  constructor(records: Pick<RecordsStore, 'findByIndexes' | 'findHeadless'>) {
+    this.#records = records
+  }
+
+  /** Keeps a head that was told. Throws FormatError when it is not of one. */
+  keep(notary: Notary, size: number, told: ToldHead): void {
+    const head = readHead(size, told)
+    const kept = { head, recordUnder: recordsUnder(head, notary) }
+    const others = this.#notary === notary.address ? this.#heads : []
+    this.#notary = notary.address
+    this.#heads = [kept, ...others].slice(0, HEADS_KEPT)
+  }
+
+  /**
+   * Gives the records of those of these leaves that are committed. Throws what the store throws.
+   */
+  async read(notary: string, leaves: readonly AwaitedLeaf[]): Promise<readonly AnsweredRecord[]> {
+    const isOfHeads = notary === this.#notary
+    const proven = isOfHeads ? leaves.flatMap((leaf) => this.#prove(leaf) ?? []) : []
+    const unproven = without(leaves, proven)
+    const underHeads = unproven.filter(({ index }) => isOfHeads && this.#headOf(index))
+    const { findHeadless, findByIndexes } = this.#records
+    const light = await findLeaves(findHeadless, notary, underHeads)
+    const read = light.flatMap((record) => this.#headOf(record.index)?.recordUnder(record) ?? [])
+    const whole = await findLeaves(findByIndexes, notary, without(unproven, read))
+    this.#learnDocuments(leaves, [...read, ...whole])
+    return [...proven, ...read, ...whole]
+  }
+
+  #headOf(index: number): KeptHead | undefined {
+    return this.#heads.find(({ head }) => head.before.size <= index && index < head.head.size)
+  }
+
+  /**
+   * The record of a completion that was told, under a head that was. Null where one of them is
+   * missing, or the head is not over this completion.
+   */
+  #prove({ index, told }: AwaitedLeaf): AnsweredRecord | null {
+    const kept = this.#headOf(index)
+    const attestation = told && this.#documents.get(told.document)
+    const leaf = kept && leafOf(kept.head, index)
+    if (!told || !kept || !attestation || !leaf) return null
+    const { response, receipt, signature } = told
+    // The gateway that committed the leaf has checked its receipt, so this one is checked as well.
+    if (!equalBytes(leaf, hashLeaf(encodeUtf8(receipt)))) return null
+    const stated = JSON.parse(receipt) as Receipt
+    if (hash('sha256', response) !== stated.response_hash) return null
+    const { hash: completionHash, outcome } = stated
+    const facts = { index, hash: completionHash, outcome, usage: null }
+    return kept.recordUnder({ ...facts, response, receipt, signature, attestation })
+  }
+
+  #learnDocuments(leaves: readonly AwaitedLeaf[], records: readonly AnsweredRecord[]): void {
+    const toldOf = new Map<number, ToldCompletion | null>(
+      leaves.map((leaf) => [leaf.index, leaf.told]),
+    )
+    for (const { index, attestation } of records) {
+      const digest = toldOf.get(index)?.document
+      if (digest === undefined || this.#documents.get(digest) !== undefined) continue
+      if (hash('sha256', Buffer.from(attestation, 'base64')) === digest)
+        this.#documents.set(digest, attestation)
+    }
+  }
+}
+
+/** Asks the store for the records of these leaves, and nothing where there are none. */
+async function findLeaves<Found>(
+  find: (notary: string, indexes: readonly number[]) => Promise<readonly Found[]>,
+  notary: string,
+  leaves: readonly AwaitedLeaf[],
+): Promise<readonly Found[]> {
+  if (leaves.length === 0) return []
+  return find(
+    notary,
+    leaves.map(({ index }) => index),
+  )
+}
+
+/** The leaves of which there is no record here. */
+function without(
+  leaves: readonly AwaitedLeaf[],
+  records: readonly AnsweredRecord[],
+): readonly AwaitedLeaf[] {
+  if (records.length === 0) return leaves
+  const found = new Set(records.map(({ index }) => index))
+  return leaves.filter(({ index }) => !found.has(index))
+}

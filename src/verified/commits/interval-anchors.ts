@@ -1,0 +1,182 @@
+import { asError } from '../../api/errors.ts'
+import type { RelayerNonces } from '../../chain/relayer-nonces.ts'
+import { CommitRaceLost } from '../../chain/relayers-store.ts'
+import type { Logger } from '../../observability/logger.ts'
+import { type BackOffBounds, backOffMs } from '../../runtime/back-off.ts'
+import { createFaultLog } from '../../runtime/fault-log.ts'
+import { createLoop, pause } from '../../runtime/loop.ts'
+import type { CommitTurns } from './commit-turns.ts'
+import type { UnanchoredHead, UnanchoredStore } from './unanchored-store.ts'
+
+const BACKOFF: BackOffBounds = { minMs: 50, maxMs: 1_000 }
+/** While a fault lasts, it is logged again only this often. */
+const FAULT_LOG_INTERVAL_MS = 30_000
+/** How often heads are looked for whose gateway did not anchor them, and how late they are then. */
+const LOOK_INTERVAL_MS = 2_000
+const LATE_SECONDS = 3
+
+/** A log, and how many leaves of it are committed. */
+export type CommittedLog = { readonly notary: string; readonly size: number }
+
+/** The anchors of intervals: one for all commits of a log within each. */
+export type IntervalAnchors = {
+  /** Milliseconds; 0: each commit has its own anchor. */
+  readonly intervalMs: number
+  /** Says that leaves of a log wait for their anchor, which is made when the interval ends. */
+  note(log: CommittedLog): void
+  /** Makes the anchor of a log at once. Resolves when that is done, or has failed. */
+  flush(notary: string): Promise<void>
+  /** Resolves when all that is committed of a log until now is anchored. */
+  settle(notary: string, signal: AbortSignal): Promise<void>
+  /** Why anchors cannot be made, and since when (performance.now()); null when all is well. */
+  fault(): { readonly error: Error; readonly sinceMs: number } | null
+  start(): void
+  /** Breaks off what waits. What is committed is anchored by another gateway, or the next start. */
+  stop(): Promise<void>
+}
+
+export type IntervalAnchorsOptions = {
+  readonly store: UnanchoredStore
+  readonly nonces: Pick<RelayerNonces, 'relayer' | 'use'>
+  readonly chainId: number
+  /** Signs the anchor of a head that is signed for this contract. */
+  readonly sign: (
+    nonce: number,
+    head: Pick<UnanchoredHead, 'size' | 'root' | 'signature'>,
+    contract: string,
+  ) => { readonly raw: string; readonly hash: string }
+  readonly turns: Pick<CommitTurns, 'encodeNotice'>
+  readonly intervalMs: number
+  /** Told when leaves of a log are anchored that were noted here, or by an anchor made here. */
+  readonly onAnchored: (log: CommittedLog) => void
+  readonly log: Logger
+  /** Unix milliseconds. */
+  readonly now: () => number
+  readonly lookIntervalMs?: number
+  readonly lateSeconds?: number
+}
+
+/**
+ * Gives what anchors the heads of commits that were stored without an anchor. Such a head is in the
+ * database with its notary's signature, so any gateway can anchor it, without its enclave: those
+ * that nobody has anchored some seconds after their interval are.
+ */
+export function createIntervalAnchors(options: IntervalAnchorsOptions): IntervalAnchors {
+  const { store, nonces, chainId, sign, turns, intervalMs, onAnchored, log, now } = options
+  const { lookIntervalMs = LOOK_INTERVAL_MS, lateSeconds = LATE_SECONDS } = options
+  const faults = createFaultLog(FAULT_LOG_INTERVAL_MS, () => performance.now())
+  /** Logs that wait for the end of their interval, with what was committed until now. */
+  const waiting = new Map<string, { size: number; readonly timer: NodeJS.Timeout }>()
+  const running = new Set<Promise<void>>()
+  let fault: { readonly error: Error; readonly sinceMs: number } | null = null
+  let failures = 0
+
+  async function anchorHead(head: UnanchoredHead): Promise<void> {
+    const { notary, size } = head
+    const { relayer } = nonces
+    await nonces.use(async (nonce) => {
+      const signed = sign(nonce, head, head.domain.contract)
+      const notice = turns.encodeNotice({ notary, size, relayer, nextNonce: nonce + 1 })
+      const createdAt = Math.floor(now() / 1000)
+      await store.anchor(head, { relayer, nonce, ...signed, createdAt, notice })
+    })
+    onAnchored({ notary, size })
+  }
+
+  /** Anchors what is committed of a log. Throws what the database and the nonces throw. */
+  async function anchorLog(notary: string): Promise<void> {
+    for (;;) {
+      const head = await store.find(notary)
+      if (head === null) return
+      try {
+        return await anchorHead(head)
+      } catch (error) {
+        if (!(error instanceof CommitRaceLost)) throw error
+        log.debug({ notary, err: error }, 'the log grew, or another gateway anchored it first')
+      }
+    }
+  }
+
+  async function endInterval(notary: string, size: number): Promise<void> {
+    try {
+      await anchorLog(notary)
+      // Also when another gateway was faster.
+      onAnchored({ notary, size })
+      succeed()
+    } catch (thrown) {
+      fail(asError(thrown))
+      schedule({ notary, size }, backOffMs(failures, BACKOFF, { jitter: 'none' }))
+    }
+  }
+
+  function succeed(): void {
+    fault = null
+    failures = 0
+    faults.clear()
+  }
+
+  function fail(error: Error): void {
+    failures += 1
+    fault = { error, sinceMs: fault?.sinceMs ?? performance.now() }
+    if (faults.isDue(`${error.name}: ${error.message}`))
+      log.error({ err: error }, 'anchor of an interval not made, trying again')
+  }
+
+  function schedule({ notary, size }: CommittedLog, delayMs: number): void {
+    const known = waiting.get(notary)
+    if (known !== undefined) {
+      known.size = Math.max(known.size, size)
+      return
+    }
+    const timer = setTimeout(() => void run(notary), delayMs)
+    waiting.set(notary, { size, timer })
+  }
+
+  async function run(notary: string): Promise<void> {
+    const noted = waiting.get(notary)
+    if (noted === undefined) return
+    clearTimeout(noted.timer)
+    waiting.delete(notary)
+    const ended = endInterval(notary, noted.size)
+    running.add(ended)
+    await ended.finally(() => running.delete(ended))
+  }
+
+  const looks = createLoop(async () => {
+    try {
+      const late = await store.listOlder(chainId, Math.ceil(intervalMs / 1000) + lateSeconds)
+      for (const { notary, size } of late) {
+        log.warn({ notary, size }, 'anchoring what its gateway committed and did not anchor')
+        await anchorLog(notary)
+      }
+    } catch (error) {
+      // Whoever commits reports that the database is away.
+      log.debug({ err: asError(error) }, 'heads without an anchor could not be looked for')
+    }
+    return lookIntervalMs
+  })
+
+  return {
+    intervalMs,
+    note: (committed) => schedule(committed, intervalMs),
+    flush: run,
+    async settle(notary, signal) {
+      for (;;) {
+        const head = await store.find(notary)
+        if (head === null) return
+        signal.throwIfAborted()
+        schedule(head, 0)
+        await run(notary)
+        if (fault !== null) await pause(BACKOFF.minMs, signal)
+      }
+    },
+    fault: () => fault,
+    start: looks.start,
+    async stop() {
+      await looks.stop()
+      for (const { timer } of waiting.values()) clearTimeout(timer)
+      waiting.clear()
+      await Promise.all(running)
+    },
+  }
+}

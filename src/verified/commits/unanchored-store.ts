@@ -1,0 +1,119 @@
+import { type RawBuilder, sql } from 'kysely'
+import { decodeHex } from '../../../attestation/bytes.ts'
+import type { LogDomain } from '../../../attestation/tree-head.ts'
+import { CommitRaceLost, isRaceLost } from '../../chain/relayers-store.ts'
+import { clockSeconds, type StoreClock } from '../../storage/clock.ts'
+import type { Database } from '../../storage/database.ts'
+import { NOTICE_CHANNEL } from '../../storage/postgres-session.ts'
+
+/** The newest head of a log whose last commits wait for their anchor. */
+export type UnanchoredHead = {
+  readonly logId: number
+  readonly notary: string
+  /** What it is signed for. */
+  readonly domain: LogDomain
+  readonly size: number
+  readonly root: Uint8Array
+  readonly signature: Uint8Array
+}
+
+/** Heads that wait for the anchor of their interval. Throws the driver's error. */
+export type UnanchoredStore = {
+  /** Null when all that is committed of the log is anchored. */
+  find(notary: string): Promise<UnanchoredHead | null>
+  /** Those of this chain whose first commit without an anchor is older than so many seconds. */
+  listOlder(chainId: number, seconds: number): Promise<readonly UnanchoredHead[]>
+  /**
+   * Stores the anchor of a head, in one statement. Throws CommitRaceLost when the log has grown,
+   * when the head was anchored by somebody else, or when the relayer is not at `nonce` any more.
+   * After any other error the outcome is unknown: `find` tells.
+   */
+  anchor(
+    head: Pick<UnanchoredHead, 'logId' | 'size' | 'root' | 'signature'>,
+    anchor: {
+      readonly relayer: string
+      readonly nonce: number
+      /** The signed transaction, 0x hex, and its hash. */
+      readonly raw: string
+      readonly hash: string
+      /** Unix seconds. */
+      readonly createdAt: number
+      /** What the other gateways on the database are told; null: nothing. */
+      readonly notice: string | null
+    },
+  ): Promise<void>
+}
+
+/** Unanchored heads on the database's connections for commits. */
+export function createUnanchoredStore(
+  { commits: queries }: Pick<Database, 'commits'>,
+  clock: StoreClock = null,
+): UnanchoredStore {
+  async function read(where: RawBuilder<unknown>): Promise<readonly UnanchoredHead[]> {
+    // A gateway of an earlier version anchors a later head, and leaves the row as it is.
+    const { rows } = await sql<UnanchoredRow>`
+      select u.log_id, l.notary, l.chain_id, l.contract, u.size, u.root, u.signature,
+        exists (select from anchors a where a.log_id = u.log_id and a.size >= u.size) as is_anchored
+      from unanchored_heads u join logs l on l.id = u.log_id where ${where} order by u.log_id`.execute(
+      queries,
+    )
+    const stale = rows.filter((row) => row.is_anchored)
+    for (const { log_id, size } of stale)
+      await queries
+        .deleteFrom('unanchored_heads')
+        .where('log_id', '=', log_id)
+        .where('size', '=', size)
+        .execute()
+    return rows.filter((row) => !row.is_anchored).map(toHead)
+  }
+
+  return {
+    async find(notary) {
+      return (await read(sql`l.notary = ${notary}`))[0] ?? null
+    },
+    listOlder: (chainId, seconds) =>
+      read(sql`l.chain_id = ${chainId} and u.since <= ${clockSeconds(clock)} - ${seconds}`),
+    async anchor({ logId, size, root, signature }, { relayer, nonce, raw, hash, ...anchor }) {
+      const { createdAt, notice } = anchor
+      const noticed = notice === null ? sql`` : sql`, pg_notify(${NOTICE_CHANNEL}, ${notice})`
+      try {
+        await sql`
+          with payer as (
+            update relayers set next_nonce = next_nonce + 1
+            where address = ${relayer} and next_nonce = ${nonce} returning address
+          ), taken as (
+            delete from unanchored_heads
+            where log_id = ${logId} and size = ${size} and exists (select from payer)
+            returning log_id ${noticed}
+          )
+          insert into anchors (
+            relayer, nonce, tx_hash, raw, log_id, size, root, signature, state, created_at)
+          values (
+            (select address from payer), ${nonce}, ${decodeHex(hash)}, ${decodeHex(raw)},
+            (select log_id from taken), ${size}, ${root}, ${signature}, 'pending', ${createdAt})`.execute(
+          queries,
+        )
+      } catch (error) {
+        throw isRaceLost(error)
+          ? new CommitRaceLost('the head was anchored, the log has grown, or the nonce was taken')
+          : error
+      }
+    },
+  }
+}
+
+type UnanchoredRow = {
+  readonly log_id: number
+  readonly notary: string
+  readonly chain_id: number
+  readonly contract: string
+  readonly size: number
+  readonly root: Uint8Array
+  readonly signature: Uint8Array
+  readonly is_anchored: boolean
+}
+
+function toHead({ log_id, notary, chain_id, contract, ...head }: UnanchoredRow): UnanchoredHead {
+  const { size, root, signature } = head
+  return { logId: log_id, notary, domain: { chainId: chain_id, contract }, size, root, signature }
+}

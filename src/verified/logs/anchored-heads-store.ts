@@ -1,0 +1,48 @@
+import { type RawBuilder, sql } from 'kysely'
+import { decodeHex } from '../../../attestation/bytes.ts'
+import { currentAnchor, earlierHashes, firstCreatedAt } from '../../chain/anchors-store.ts'
+import type { Database } from '../../storage/database.ts'
+import { type HeadRow, type StoredHead, toHead } from './logs-store.ts'
+
+/** A head, and whose log it is of. */
+export type AnchoredHead = StoredHead & {
+  /** 0x, lower case. */
+  readonly notary: string
+}
+
+/** Heads by where they are anchored. Throws the driver's error when the database fails. */
+export type AnchoredHeadsStore = {
+  /**
+   * Heads that the transaction with this hash (32 bytes in hex) anchors, and those anchored in the
+   * block with this hash; at most `limit` of each.
+   */
+  listByHash(hash: string, limit: number): Promise<readonly AnchoredHead[]>
+  /** Heads that are anchored in the block of this number, at most `limit`. */
+  listByBlock(number: number, limit: number): Promise<readonly AnchoredHead[]>
+}
+
+/** Heads by their anchors, on the database's shared connections. */
+export function createAnchoredHeadsStore({
+  queries,
+}: Pick<Database, 'queries'>): AnchoredHeadsStore {
+  /** Of anchors that were lost or replaced, the head has the anchor that holds now. */
+  async function readHeads(anchors: RawBuilder<unknown>): Promise<readonly AnchoredHead[]> {
+    const { rows } = await sql<HeadRow & { readonly notary: string }>`
+      select l.notary, c.size, c.root, c.signature, c.tx_hash, c.state, c.block_number, c.block_hash,
+        ${firstCreatedAt('c')} as created_at, ${earlierHashes('c')} as replaces
+      from (${anchors}) f cross join lateral ${currentAnchor('f')} c
+      join logs l on l.id = c.log_id
+      order by l.id desc, c.size desc`.execute(queries)
+    return rows.map((row) => ({ ...toHead(row), notary: row.notary }))
+  }
+  return {
+    // Two lookups of an index: one by two conditions reads every anchor without statistics.
+    listByHash: (hash, limit) =>
+      readHeads(sql`
+        (select * from anchors where tx_hash = ${decodeHex(hash)} limit ${limit})
+        union all
+        (select * from anchors where block_hash = ${decodeHex(hash)} limit ${limit})`),
+    listByBlock: (number, limit) =>
+      readHeads(sql`select * from anchors where block_number = ${number} limit ${limit}`),
+  }
+}

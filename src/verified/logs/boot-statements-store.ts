@@ -1,0 +1,76 @@
+import { sql } from 'kysely'
+import { encodeHex } from '../../../attestation/bytes.ts'
+import type { BootHead } from '../../../attestation/evidence/boot-statement.ts'
+import type { LogDomain } from '../../../attestation/tree-head.ts'
+import type { Database } from '../../storage/database.ts'
+
+/** What an enclave stated of the logs that it was shown before its own had a leaf. */
+export type StoredBootStatement = {
+  /** Of the enclave: 0x, lower case. */
+  readonly notary: string
+  /** JSON text: an array of heads, as the document is over them. */
+  readonly heads: string
+  /** The attestation document, COSE_Sign1. */
+  readonly document: Uint8Array
+  /** The second of the document's timestamp, Unix seconds. */
+  readonly createdAt: number
+}
+
+/**
+ * Boot statements, and the heads that they are made of. Throws the driver's error when the database
+ * fails.
+ */
+export type BootStatementsStore = {
+  find(notary: string): Promise<StoredBootStatement | null>
+  /** Keeps the first statement of a notary: its enclave makes no other. */
+  keep(statement: StoredBootStatement): Promise<void>
+  /**
+   * The newest stored head of each log that is signed for this chain and contract, of the newest
+   * logs first.
+   */
+  listNewestHeads(domain: LogDomain, limit: number): Promise<readonly BootHead[]>
+}
+
+/** Boot statements on the database's shared connections. */
+export function createBootStatementsStore({
+  queries,
+}: Pick<Database, 'queries'>): BootStatementsStore {
+  return {
+    async find(notary) {
+      const row = await queries
+        .selectFrom('boot_statements')
+        .selectAll()
+        .where('notary', '=', notary)
+        .executeTakeFirst()
+      return row === undefined ? null : { ...row, createdAt: row.created_at }
+    },
+    async keep({ notary, heads, document, createdAt }) {
+      await queries
+        .insertInto('boot_statements')
+        .values({ notary, heads, document, created_at: createdAt })
+        .onConflict((conflict) => conflict.doNothing())
+        .execute()
+    },
+    async listNewestHeads({ chainId, contract }, limit) {
+      const { rows } = await sql<HeadRow>`
+        select l.notary, h.size, h.root, h.signature
+        from logs l cross join lateral (
+          select size, root, signature from anchors a where a.log_id = l.id order by a.size desc limit 1) h
+        where l.chain_id = ${chainId} and l.contract = ${contract}
+        order by l.id desc limit ${limit}`.execute(queries)
+      return rows.map(({ notary, size, root, signature }) => ({
+        notary,
+        size,
+        root: encodeHex(root),
+        signature: `0x${encodeHex(signature)}`,
+      }))
+    },
+  }
+}
+
+type HeadRow = {
+  readonly notary: string
+  readonly size: number
+  readonly root: Uint8Array
+  readonly signature: Uint8Array
+}

@@ -1,0 +1,102 @@
+import { addressOf } from '../../../attestation/account.ts'
+import { decodeBase64, equalBytes } from '../../../attestation/bytes.ts'
+import { digestBootConfiguration } from '../../../attestation/evidence/boot-configuration.ts'
+import {
+  BOOT_HEADS_MAX,
+  bootStatementUserData,
+} from '../../../attestation/evidence/boot-statement.ts'
+import { decodeAttestationPayload } from '../../../attestation/nitro/document.ts'
+import type { LogDomain } from '../../../attestation/tree-head.ts'
+import type {
+  BootStatementReply,
+  EnclaveFaultCode,
+  Identity,
+} from '../../../enclave/protocol/messages.ts'
+import type { EnclaveClient } from '../../enclaves/enclave-client.ts'
+import { EnclaveError } from '../../enclaves/enclave-errors.ts'
+import type { Logger } from '../../observability/logger.ts'
+import type { BootStatementsStore, StoredBootStatement } from './boot-statements-store.ts'
+
+/** Shows enclaves the logs that there are. */
+type BootStatements = {
+  /**
+   * Has an enclave that is new here state which heads of other logs it was shown, and stores that:
+   * before it gets its first call. An enclave that cannot (of an earlier build, or with leaves
+   * already) does without. Throws EnclaveError when it should be asked again, and what the store
+   * throws.
+   */
+  introduce(identity: Identity, enclave: Pick<EnclaveClient, 'stateBoot'>): Promise<void>
+}
+
+/** An enclave that answers with one of these may make the statement a moment later. */
+const PASSING: ReadonlySet<EnclaveFaultCode> = new Set(['not_ready', 'too_busy'])
+
+/** Boot statements over their store, of the logs of one chain and contract. */
+export function createBootStatements({
+  store,
+  domain,
+  log,
+}: {
+  readonly store: BootStatementsStore
+  readonly domain: LogDomain
+  readonly log: Logger
+}): BootStatements {
+  /** Notaries that need nothing more. Without it, every look at an enclave would cost a query. */
+  const settled = new Set<string>()
+
+  async function ask(
+    { notary }: Identity,
+    enclave: Pick<EnclaveClient, 'stateBoot'>,
+  ): Promise<BootStatementReply | null> {
+    const known = await store.listNewestHeads(domain, BOOT_HEADS_MAX)
+    const heads = known
+      .filter((head) => head.notary !== notary)
+      .toSorted((one, other) => (one.notary < other.notary ? -1 : 1))
+    try {
+      return await enclave.stateBoot(heads)
+    } catch (error) {
+      const code = error instanceof EnclaveError ? error.fault?.code : undefined
+      if (code === undefined || PASSING.has(code)) throw error
+      log.warn({ notary, code }, 'the enclave states no heads of earlier logs')
+      return null
+    }
+  }
+
+  return {
+    async introduce(identity, enclave) {
+      const { notary } = identity
+      if (settled.has(notary)) return
+      if ((await store.find(notary)) === null) {
+        const reply = await ask(identity, enclave)
+        if (reply !== null) await store.keep(readReply(reply, identity))
+      }
+      settled.add(notary)
+    },
+  }
+}
+
+/** What is stored of the reply. Throws EnclaveError for a document over anything else. */
+function readReply(
+  { heads, document: base64 }: BootStatementReply,
+  { notary, boot_configuration: boot }: Identity,
+): StoredBootStatement {
+  const document = decodeBase64(base64)
+  const { publicKey, userData, timestampMs } = decodeAttestationPayload(document)
+  const expected = bootStatementUserData({
+    configuration: digestBootConfiguration(boot),
+    notary,
+    heads,
+  })
+  const isOfNotary = publicKey !== null && addressOf(publicKey) === notary
+  if (!isOfNotary || userData === null || !equalBytes(userData, expected))
+    throw new EnclaveError(
+      'protocol',
+      'expected a document of the enclave over the heads that came with it',
+    )
+  return {
+    notary,
+    heads: JSON.stringify(heads),
+    document,
+    createdAt: Math.floor(timestampMs / 1000),
+  }
+}

@@ -1,0 +1,125 @@
+import { sql } from 'kysely'
+import { foldSubtrees } from '../../../attestation/merkle/hash.ts'
+import { edgeNodes } from '../../../attestation/merkle/proof-nodes.ts'
+import type { Database } from '../../storage/database.ts'
+import { readNodes } from '../log-nodes-store.ts'
+
+/** A state of a log that its enclave attested. */
+export type StoredHeadAttestation = {
+  readonly size: number
+  /** 32 bytes. */
+  readonly root: Uint8Array
+  readonly blockNumber: number
+  /** 32 bytes. */
+  readonly blockHash: Uint8Array
+  /** The attestation document, COSE_Sign1. */
+  readonly document: Uint8Array
+  /** The second of the document's timestamp, Unix seconds. */
+  readonly createdAt: number
+}
+
+/**
+ * Head attestations and what they are compared with. Throws the driver's error when the database
+ * fails.
+ */
+export type HeadAttestationsStore = {
+  /**
+   * The notary's log, and the root (32 bytes) that its first `size` leaves have here: O(log size)
+   * reads. Null while fewer are committed. Throws when a node is missing that must be there.
+   */
+  findRoot(state: {
+    readonly notary: string
+    readonly size: number
+  }): Promise<{ readonly logId: number; readonly root: Uint8Array } | null>
+  /**
+   * Keeps the attestation: as the first of its size when there is none, otherwise as the newest in
+   * place of one that is not newer. One statement, so that several gateways keep two of a size at
+   * most, whatever they do at once.
+   */
+  keep(attestation: StoredHeadAttestation & { readonly logId: number }): Promise<void>
+  /**
+   * Attestations of the range, by size, then first before newest. At most two of a size; there are
+   * as many sizes as the log had when it was attested, so the range is the caller's to bound.
+   */
+  listHeadAttestations(range: HeadAttestationRange): Promise<readonly StoredHeadAttestation[]>
+  /**
+   * The sizes of the same range that have attestations, ascending, and how many bytes their
+   * documents have together.
+   */
+  weighHeadAttestations(
+    range: HeadAttestationRange,
+  ): Promise<readonly { readonly size: number; readonly bytes: number }[]>
+}
+
+/** Sizes of one log: above `afterSize` (null: from 0), up to `throughSize` (null: to the end). */
+export type HeadAttestationRange = {
+  readonly logId: number
+  readonly afterSize: number | null
+  readonly throughSize: number | null
+}
+
+/** Head attestations on the database's shared connections. */
+export function createHeadAttestationsStore({
+  queries,
+}: Pick<Database, 'queries'>): HeadAttestationsStore {
+  return {
+    async findRoot({ notary, size }) {
+      const log = await queries
+        .selectFrom('logs')
+        .select('id')
+        .where('notary', '=', notary)
+        .where('size', '>=', size)
+        .executeTakeFirst()
+      if (log === undefined) return null
+      const edge = edgeNodes(size).map((node) => ({ ...node, logId: log.id }))
+      const hashAt = await readNodes(queries, edge)
+      return { logId: log.id, root: foldSubtrees(edge.map(hashAt)) }
+    },
+    async keep({ logId, size, root, blockNumber, blockHash, document, createdAt }) {
+      await sql`
+        with given as (
+          select ${logId}::integer as log_id, ${size}::bigint as size, ${root}::bytea as root,
+            ${blockNumber}::bigint as block_number, ${blockHash}::bytea as block_hash,
+            ${document}::bytea as document, ${createdAt}::bigint as created_at
+        ), first as (
+          insert into head_attestations (log_id, size, is_first, root, block_number, block_hash, document, created_at)
+          select log_id, size, true, root, block_number, block_hash, document, created_at from given
+          on conflict do nothing returning size
+        )
+        insert into head_attestations as kept
+          (log_id, size, is_first, root, block_number, block_hash, document, created_at)
+        select log_id, size, false, root, block_number, block_hash, document, created_at from given
+        where not exists (select from first)
+        on conflict (log_id, size, is_first) do update
+          set root = excluded.root, block_number = excluded.block_number, block_hash = excluded.block_hash,
+            document = excluded.document, created_at = excluded.created_at
+          where kept.created_at <= excluded.created_at`.execute(queries)
+    },
+    async listHeadAttestations({ logId, afterSize, throughSize }) {
+      const rows = await queries
+        .selectFrom('head_attestations')
+        .select(['size', 'root', 'block_number', 'block_hash', 'document', 'created_at'])
+        .where('log_id', '=', logId)
+        .where('size', '>', afterSize ?? -1)
+        .where('size', '<=', throughSize ?? Number.MAX_SAFE_INTEGER)
+        .orderBy('size')
+        .orderBy('is_first', 'desc')
+        .execute()
+      return rows.map((row) => ({
+        size: row.size,
+        root: row.root,
+        blockNumber: row.block_number,
+        blockHash: row.block_hash,
+        document: row.document,
+        createdAt: row.created_at,
+      }))
+    },
+    async weighHeadAttestations({ logId, afterSize, throughSize }) {
+      const { rows } = await sql<{ size: number; bytes: number }>`
+        select size, sum(octet_length(document))::integer as bytes from head_attestations
+        where log_id = ${logId} and size > ${afterSize ?? -1} and size <= ${throughSize ?? Number.MAX_SAFE_INTEGER}
+        group by size order by size`.execute(queries)
+      return rows
+    },
+  }
+}

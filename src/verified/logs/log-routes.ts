@@ -1,0 +1,152 @@
+import { z } from 'zod'
+import { createAdmission } from '../../api/admission.ts'
+import { defineRoute, type Route } from '../../api/route.ts'
+import { hexText, integerText } from '../../api/schemas.ts'
+import { viewerOf } from '../records/viewer.ts'
+import {
+  bootStatement,
+  consistencyProof,
+  headList,
+  inclusionProof,
+  leafList,
+  log,
+  logList,
+  logRecordList,
+} from './log-replies.ts'
+import type { Logs } from './logs.ts'
+
+/**
+ * Reads without a key at once; beyond that they are refused with 503. Keys and the history use the
+ * same database.
+ */
+export const PUBLIC_READS_MAX = 32
+
+/** Logs, or heads, of a page when the query does not say, and at most. */
+const LOG_LIMIT_DEFAULT = 100
+const LOG_LIMIT_MAX = 1000
+
+/** Records of a page of a log at most, and when the query does not say. */
+const LOG_RECORDS_LIMIT_MAX = 100
+
+/** Positions and sizes in a query go to here: no log has so many leaves. */
+const POSITION_MAX = 999_999_999_999_999
+
+const address = hexText(20, 20, 'an address, 40 hex digits').transform((text) => `0x${text}`)
+const position = integerText({ min: 0, max: POSITION_MAX })
+/** Null: the newest committed size. */
+const newest = position.nullable().default(null)
+const limit = integerText({ min: 1, max: LOG_LIMIT_MAX }).default(LOG_LIMIT_DEFAULT)
+
+/** Path parameter of one log: its notary, of either case, with or without 0x → 0x, lower case. */
+const notaryParameter = z.object({ notary: address })
+
+/** A page of logs: those that follow notary `cursor`. */
+const logsQuery = z.object({ limit, cursor: address.nullable().default(null) })
+
+/** A page of heads: those of more leaves than `cursor`, or with `order=desc` of fewer. */
+const headsQuery = z.object({
+  limit,
+  cursor: newest,
+  order: z.enum(['asc', 'desc']).default('asc'),
+})
+
+/** An inclusion proof; that `index` is below `size` is the service's to check. */
+const inclusionQuery = z.object({ index: position, size: newest })
+
+/** A consistency proof; that `from` is at most `to` is the service's to check. */
+const consistencyQuery = z.object({ from: position, to: newest })
+
+/** Leaves from `start` to before `end`. */
+const leavesQuery = z.object({ start: position.default(0), end: newest })
+
+/** Records of leaves from `start` on. */
+const recordsQuery = z.object({
+  start: position.default(0),
+  limit: integerText({ min: 1, max: LOG_RECORDS_LIMIT_MAX }).default(LOG_RECORDS_LIMIT_MAX),
+})
+
+/** Routes of the notaries' logs: public, but for their records. */
+export function logRoutes(logs: Logs): readonly Route[] {
+  const publicReads = createAdmission({ callsMax: PUBLIC_READS_MAX, bytesMax: 0 })
+  const open = {
+    method: 'GET',
+    tag: 'Logs',
+    scope: 'public',
+    admission: publicReads,
+  } as const
+  const ofLog = {
+    ...open,
+    params: notaryParameter,
+    errors: ['not_found', 'not_ready', 'overloaded'],
+  } as const
+  return [
+    defineRoute({
+      ...open,
+      path: '/v1/log',
+      summary: 'All logs',
+      query: logsQuery,
+      reply: { name: 'LogList', schema: logList },
+      errors: ['not_ready', 'overloaded'],
+      handler: ({ query }) => logs.list(query),
+    }),
+    defineRoute({
+      ...ofLog,
+      path: '/v1/log/:notary',
+      summary: 'One log',
+      reply: { name: 'Log', schema: log },
+      handler: ({ params }) => logs.find(params.notary),
+    }),
+    defineRoute({
+      ...ofLog,
+      path: '/v1/log/:notary/boot-statement',
+      summary: 'The heads of earlier logs that its enclave was shown',
+      reply: { name: 'BootStatement', schema: bootStatement },
+      handler: ({ params }) => logs.bootStatement(params.notary),
+    }),
+    defineRoute({
+      ...ofLog,
+      path: '/v1/log/:notary/heads',
+      summary: 'Signed heads with their anchors, and attested states',
+      query: headsQuery,
+      reply: { name: 'HeadList', schema: headList },
+      handler: ({ params, query }) => logs.heads(params.notary, query),
+    }),
+    defineRoute({
+      ...ofLog,
+      path: '/v1/log/:notary/inclusion',
+      summary: 'Proof that a leaf is in the log',
+      query: inclusionQuery,
+      reply: { name: 'InclusionProof', schema: inclusionProof },
+      handler: ({ params, query }) => logs.inclusion(params.notary, query),
+    }),
+    defineRoute({
+      ...ofLog,
+      path: '/v1/log/:notary/consistency',
+      summary: 'Proof that the log only grew',
+      query: consistencyQuery,
+      reply: { name: 'ConsistencyProof', schema: consistencyProof },
+      handler: ({ params, query }) => logs.consistency(params.notary, query),
+    }),
+    defineRoute({
+      ...ofLog,
+      path: '/v1/log/:notary/leaves',
+      summary: 'Hashes of leaves',
+      query: leavesQuery,
+      reply: { name: 'LeafList', schema: leafList },
+      handler: ({ params, query }) => logs.leaves(params.notary, query),
+    }),
+    defineRoute({
+      method: 'GET',
+      path: '/v1/log/:notary/records',
+      tag: 'Logs',
+      summary: "Records of leaves that the key's account may see",
+      scope: 'inference',
+      params: notaryParameter,
+      query: recordsQuery,
+      reply: { name: 'LogRecordList', schema: logRecordList },
+      errors: ['not_found', 'not_ready', 'overloaded'],
+      handler: ({ params, query, caller }) =>
+        logs.records(params.notary, { ...query, viewer: viewerOf(caller()) }),
+    }),
+  ]
+}

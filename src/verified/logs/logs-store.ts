@@ -1,0 +1,330 @@
+import { type RawBuilder, sql } from 'kysely'
+import { encodeHex } from '../../../attestation/bytes.ts'
+import { foldSubtrees } from '../../../attestation/merkle/hash.ts'
+import {
+  buildProof,
+  consistencyNodes,
+  edgeNodes,
+  inclusionNodes,
+  type NodeCoordinate,
+} from '../../../attestation/merkle/proof-nodes.ts'
+import {
+  type AnchorState,
+  currentAnchor,
+  earlierHashes,
+  firstCreatedAt,
+  parseHashes,
+} from '../../chain/anchors-store.ts'
+import type { Database } from '../../storage/database.ts'
+import { readNodes } from '../log-nodes-store.ts'
+
+/** A signed head of a log, and the transaction that anchors it. */
+export type StoredHead = {
+  readonly size: number
+  /** 32 bytes. */
+  readonly root: Uint8Array
+  /** 65 bytes, by the notary. */
+  readonly signature: Uint8Array
+  /** Unix seconds: when it was committed. */
+  readonly createdAt: number
+  readonly anchor: {
+    /** 0x, as `blockHash`. */
+    readonly txHash: string
+    /**
+     * Anchors of the same head before it, whose hashes were given out and which could not be mined,
+     * the first one first.
+     */
+    readonly replaces: readonly string[]
+    /** One that cannot be mined is pending here: another is about to be made. */
+    readonly state: Exclude<AnchorState, 'taken'>
+    /** Null while pending. */
+    readonly blockNumber: number | null
+    readonly blockHash: string | null
+  }
+}
+
+/** A notary's log as it is committed now. */
+export type StoredLog = {
+  /** Key of the log within this database. */
+  readonly logId: number
+  /** 0x, lower case. */
+  readonly notary: string
+  /** 0x + 65 bytes. */
+  readonly publicKey: string
+  readonly chainId: number
+  readonly contract: string
+  /** Canonical JSON. */
+  readonly bootConfiguration: string
+  /** Unix seconds: when it was first seen. */
+  readonly createdAt: number
+  /** Leaves that are committed and under an anchored head, and the root over them. */
+  readonly size: number
+  readonly root: Uint8Array
+  /** The newest head whose anchor is in a block; null before the first. */
+  readonly head: StoredHead | null
+  /**
+   * SHA-256 (hex) of the attestation document that the newest record carries; null without a
+   * record.
+   */
+  readonly attestationDigest: string | null
+}
+
+/**
+ * Reads of logs; nothing of a completion but its leaf's hash. Throws the driver's error when the
+ * database fails.
+ */
+export type LogsStore = {
+  find(notary: string): Promise<StoredLog | null>
+  /**
+   * The page of logs after the one of notary `cursor` (null: the newest), newest first; one more
+   * than asked for is left to ask for when `hasMore`.
+   */
+  list(query: {
+    readonly limit: number
+    readonly cursor: string | null
+  }): Promise<{ readonly logs: readonly StoredLog[]; readonly hasMore: boolean } | 'unknown_cursor'>
+  /**
+   * Heads of more leaves than `afterSize` (null: from the first), ascending by size, at most
+   * `limit`.
+   */
+  listHeads(query: {
+    readonly logId: number
+    readonly afterSize: number | null
+    readonly limit: number
+  }): Promise<readonly StoredHead[]>
+  /**
+   * Heads of fewer leaves than `beforeSize` (null: from the last), descending by size, at most
+   * `limit`.
+   */
+  listHeadsBefore(query: {
+    readonly logId: number
+    readonly beforeSize: number | null
+    readonly limit: number
+  }): Promise<readonly StoredHead[]>
+  /**
+   * Hash of leaf `index`, its inclusion path in the log's first `size` leaves and the root over
+   * them: at most 3 × log2(size) nodes are read. `index` < `size` ≤ the committed size.
+   */
+  readInclusion(query: {
+    readonly logId: number
+    readonly index: number
+    readonly size: number
+  }): Promise<InclusionProof>
+  /**
+   * Proof that the log's first `to` leaves begin with its first `from`. `from` ≤ `to` ≤ the
+   * committed size.
+   */
+  readConsistency(query: {
+    readonly logId: number
+    readonly from: number
+    readonly to: number
+  }): Promise<readonly Uint8Array[]>
+  /** Hashes of the leaves from `start` to before `end` ≤ the committed size. */
+  listLeaves(query: {
+    readonly logId: number
+    readonly start: number
+    readonly end: number
+  }): Promise<readonly Uint8Array[]>
+}
+
+type InclusionProof = {
+  readonly leafHash: Uint8Array
+  readonly path: readonly Uint8Array[]
+  readonly root: Uint8Array
+}
+
+/** The logs, read on the database's shared connections. */
+export function createLogsStore({ queries }: Pick<Database, 'queries'>): LogsStore {
+  /** Newest first. */
+  async function readLogs(
+    where: RawBuilder<unknown>,
+    limit: number,
+  ): Promise<readonly StoredLog[]> {
+    const { rows } = await sql<LogRow>`
+      select l.id, l.notary, l.public_key, l.chain_id, l.contract, l.boot_configuration, l.created_at,
+        coalesce(u.first_index, l.size) as size, coalesce(u.anchored_root, l.root) as root,
+        h.size as head_size, h.root as head_root, h.signature, h.tx_hash,
+        ${firstCreatedAt('h')} as head_created_at,
+        h.state, h.block_number, h.block_hash, ${earlierHashes('h')} as replaces, r.document_digest
+      from (select * from logs where ${where} order by id desc limit ${limit}) l
+      left join unanchored_heads u on u.log_id = l.id
+      left join lateral (
+        select * from anchors a where a.log_id = l.id and a.state in ('mined', 'confirmed')
+        order by a.size desc, a.attempt limit 1) h on true
+      left join lateral (
+        select document_digest from records where log_id = l.id order by index desc limit 1) r on true
+      order by l.id desc`.execute(queries)
+    return rows.map(toLog)
+  }
+
+  /** Those whose sizes are `beyond` that of `from`, in this order. */
+  async function readHeads(page: {
+    readonly logId: number
+    readonly from: number
+    readonly beyond: RawBuilder<unknown>
+    readonly order: RawBuilder<unknown>
+    readonly limit: number
+  }): Promise<readonly StoredHead[]> {
+    const { logId, from, beyond, order, limit } = page
+    // From head to head: without statistics (readNodes), all later heads would be read and sorted
+    // for a page.
+    const { rows } = await sql<HeadRow>`
+      with recursive page as (
+        (select ${pageColumns}, 1 as place from anchors
+          where log_id = ${logId} and size ${beyond} ${from} order by size ${order} limit 1)
+        union all
+        select next.*, place + 1 from page cross join lateral (
+          select ${pageColumns} from anchors a
+          where a.log_id = ${logId} and a.size ${beyond} page.size order by a.size ${order} limit 1) next
+        where place < ${limit}
+      )
+      select p.size, p.root, p.signature, coalesce(c.tx_hash, p.tx_hash) as tx_hash,
+        coalesce(c.state, p.state) as state, coalesce(c.block_number, p.block_number) as block_number,
+        coalesce(c.block_hash, p.block_hash) as block_hash, ${firstCreatedAt('p')} as created_at,
+        ${earlierHashes('c')} as replaces
+      from page p left join lateral ${currentAnchor('p', sql`(p.attempt > 0 or p.state = 'taken')`)} c on true
+      order by p.size ${order}`.execute(queries)
+    return rows.map(toHead)
+  }
+
+  async function readOf(logId: number, coordinates: readonly NodeCoordinate[]) {
+    const hashAt = await readNodes(
+      queries,
+      coordinates.map((coordinate) => ({ ...coordinate, logId })),
+    )
+    return (coordinate: NodeCoordinate) => hashAt({ ...coordinate, logId })
+  }
+
+  return {
+    async find(notary) {
+      return (await readLogs(sql`notary = ${notary}`, 1))[0] ?? null
+    },
+    async list({ limit, cursor }) {
+      const before =
+        cursor === null
+          ? { id: null }
+          : await queries
+              .selectFrom('logs')
+              .select('id')
+              .where('notary', '=', cursor)
+              .executeTakeFirst()
+      if (before === undefined) return 'unknown_cursor'
+      const logs = await readLogs(
+        before.id === null ? sql`true` : sql`id < ${before.id}`,
+        limit + 1,
+      )
+      return { logs: logs.slice(0, limit), hasMore: logs.length > limit }
+    },
+    listHeads: ({ logId, afterSize, limit }) =>
+      readHeads({ logId, from: afterSize ?? -1, beyond: sql`>`, order: sql`asc`, limit }),
+    listHeadsBefore: ({ logId, beforeSize, limit }) =>
+      readHeads({
+        ...{ logId, from: beforeSize ?? Number.MAX_SAFE_INTEGER, limit },
+        ...{ beyond: sql`<`, order: sql`desc` },
+      }),
+    async readInclusion({ logId, index, size }) {
+      const leaf = { level: 0, index }
+      const proof = inclusionNodes(index, size)
+      const edge = edgeNodes(size)
+      const hashAt = await readOf(logId, [leaf, ...proof.flat(), ...edge])
+      return {
+        leafHash: hashAt(leaf),
+        path: buildProof(proof, hashAt),
+        root: foldSubtrees(edge.map(hashAt)),
+      }
+    },
+    async readConsistency({ logId, from, to }) {
+      const proof = consistencyNodes(from, to)
+      return buildProof(proof, await readOf(logId, proof.flat()))
+    },
+    async listLeaves({ logId, start, end }) {
+      const rows = await queries
+        .selectFrom('log_nodes')
+        .select('hash')
+        .where('log_id', '=', logId)
+        .where('level', '=', 0)
+        .where('index', '>=', start)
+        .where('index', '<', end)
+        .orderBy('index')
+        .limit(end - start)
+        .execute()
+      if (rows.length !== end - start)
+        throw new Error(
+          `expected ${end - start} stored leaves from ${start} of log ${logId}, got ${rows.length}`,
+        )
+      return rows.map((row) => row.hash)
+    },
+  }
+}
+
+const pageColumns = sql`size, root, signature, created_at, tx_hash, state, block_number, block_hash,
+  relayer, nonce, origin_relayer, origin_nonce, attempt`
+
+export type HeadRow = {
+  readonly size: number
+  readonly root: Uint8Array
+  readonly signature: Uint8Array
+  readonly created_at: number
+  readonly tx_hash: Uint8Array
+  readonly state: AnchorState
+  readonly block_number: number | null
+  readonly block_hash: Uint8Array | null
+  readonly replaces: string | null
+}
+
+type LogRow = Omit<HeadRow, 'tx_hash'> & {
+  readonly id: number
+  readonly notary: string
+  readonly public_key: Uint8Array
+  readonly chain_id: number
+  readonly contract: string
+  readonly boot_configuration: string
+  /** Null, with all of the head, while no anchor is in a block. */
+  readonly tx_hash: Uint8Array | null
+  readonly head_size: number
+  readonly head_root: Uint8Array
+  readonly head_created_at: number
+  readonly document_digest: Uint8Array | null
+}
+
+function toLog(row: LogRow): StoredLog {
+  const head =
+    row.tx_hash === null
+      ? null
+      : toHead({
+          ...row,
+          tx_hash: row.tx_hash,
+          size: row.head_size,
+          root: row.head_root,
+          created_at: row.head_created_at,
+        })
+  return {
+    logId: row.id,
+    notary: row.notary,
+    publicKey: `0x${encodeHex(row.public_key)}`,
+    chainId: row.chain_id,
+    contract: row.contract,
+    bootConfiguration: row.boot_configuration,
+    createdAt: row.created_at,
+    size: row.size,
+    root: row.root,
+    head,
+    attestationDigest: row.document_digest && encodeHex(row.document_digest),
+  }
+}
+
+export function toHead(row: HeadRow): StoredHead {
+  return {
+    size: row.size,
+    root: row.root,
+    signature: row.signature,
+    createdAt: row.created_at,
+    anchor: {
+      txHash: `0x${encodeHex(row.tx_hash)}`,
+      replaces: parseHashes(row.replaces),
+      state: row.state === 'taken' ? 'pending' : row.state,
+      blockNumber: row.block_number,
+      blockHash: row.block_hash && `0x${encodeHex(row.block_hash)}`,
+    },
+  }
+}

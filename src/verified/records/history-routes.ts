@@ -1,0 +1,195 @@
+import { z } from 'zod'
+import { ERASURE_REASON_MAX, isErasureReason } from '../../../attestation/erasure.ts'
+import { OUTCOMES } from '../../../attestation/receipt.ts'
+import type { AdminBy } from '../../api/admin-calls.ts'
+import { createAdmission, createSharedAdmission } from '../../api/admission.ts'
+import type { Operator } from '../../api/control-operations.ts'
+import { ApiError } from '../../api/errors.ts'
+import { defineRoute, type Route } from '../../api/route.ts'
+import {
+  boundedText,
+  described,
+  faultIssue,
+  hexText,
+  integerText,
+  MODEL_LENGTH_MAX,
+  patternText,
+} from '../../api/schemas.ts'
+import type { Evidence } from './evidence.ts'
+import type { History } from './history.ts'
+import { evidenceBundle, recordList, storedRecord } from './record-replies.ts'
+import { viewerOf } from './viewer.ts'
+
+/** Records of a page when the query does not say, and at most (interface, parts 4 and 8). */
+const HISTORY_LIMIT_DEFAULT = 100
+const HISTORY_LIMIT_MAX = 1000
+
+const cursor = patternText(
+  /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i,
+  'uuid_parsing',
+  'a valid UUID',
+).transform((text) => text.toLowerCase())
+
+/** Longest text that is searched for, characters. */
+const SEARCHED_TEXT_LENGTH_MAX = 200
+
+/** Longest name of a provider that is asked for, characters. */
+const PROVIDER_LENGTH_MAX = 100
+
+/** Unix seconds, to the year 9999. */
+const time = integerText({ min: 0, max: 253_402_300_799 }).nullable().default(null)
+
+/**
+ * A page of the history; `cursor` is the id of the last record of the page before, null for the
+ * newest.
+ */
+export const historyQuery = z.object({
+  limit: integerText({ min: 1, max: HISTORY_LIMIT_MAX }).default(HISTORY_LIMIT_DEFAULT),
+  cursor: cursor.nullable().default(null),
+  filter: z.enum(['all', 'mine']).default('mine'),
+  model: boundedText({ min: 1, max: MODEL_LENGTH_MAX }).nullable().default(null),
+  provider: boundedText({ min: 1, max: PROVIDER_LENGTH_MAX }).nullable().default(null),
+  outcome: z.enum(OUTCOMES).nullable().default(null),
+  since: time,
+  until: time,
+  encrypted: z
+    .enum(['true', 'false'])
+    .transform((text) => text === 'true')
+    .nullable()
+    .default(null),
+  q: boundedText({ min: 1, max: SEARCHED_TEXT_LENGTH_MAX }).nullable().default(null),
+})
+
+/** Searches at once, and of one account: each may look into some megabytes. */
+export const SEARCHES_MAX = 4
+export const ACCOUNT_SEARCHES_MAX = 2
+
+/**
+ * Reads of public evidence at once. Apart from those of logs, so that neither takes the other's
+ * place.
+ */
+export const EVIDENCE_READS_MAX = 16
+
+/** Hash of a completion: of either case, with or without 0x → lower case, without. */
+export const hashParameter = z.object({ hash: hexText(32, 32, '64 hex digits') })
+
+/** Why content is erased; whoever may see the record can read it. */
+const erasureQuery = z.object({
+  reason: described(
+    z.string().check(({ value, issues }) => {
+      if (isErasureReason(value)) return
+      const expected = `1 to ${ERASURE_REASON_MAX} characters without control characters`
+      issues.push(faultIssue([], 'value_error', `Input should be ${expected}`))
+    }),
+    () => ({ type: 'string', minLength: 1, maxLength: ERASURE_REASON_MAX }),
+  ).default('asked for by its account'),
+})
+
+/**
+ * The stored completions: the list, one by its hash, and all that a check of it needs, in one file;
+ * without its content for whoever has the hash, where the operator lets everybody have that.
+ */
+export function historyRoutes({
+  history,
+  evidence,
+  operatorOf,
+  isEvidencePublic,
+}: {
+  readonly history: History
+  /** Who calls, and from where. */
+  readonly operatorOf: AdminBy<Operator>
+  readonly evidence: Evidence
+  readonly isEvidencePublic: boolean
+}): readonly Route[] {
+  const searches = createSharedAdmission({
+    ...{ callsMax: SEARCHES_MAX, ownerCallsMax: ACCOUNT_SEARCHES_MAX },
+  })
+  const publicReads = createAdmission({ callsMax: EVIDENCE_READS_MAX, bytesMax: 0 })
+  const stored = { method: 'GET', tag: 'Verified chat', scope: 'inference' } as const
+  const found = (text: string | null): string => {
+    if (text === null) throw new ApiError('not_found', 'There is no completion with this hash')
+    return text
+  }
+  return [
+    defineRoute({
+      ...stored,
+      path: '/v1/verified/chat/completions',
+      summary: 'List stored completions, newest first',
+      description:
+        '`model`, `provider` (its name), `outcome`, `since` and `until` (Unix seconds) and `encrypted` filter the list; `q` finds your own completions whose messages contain the text, ' +
+        'in upper or lower case. A page ends after 10,000 completions were read, or after the content of 500 was searched: ' +
+        'while `cursor` is not null there is more, even after an empty page.',
+      query: historyQuery,
+      reply: { name: 'StoredCompletionList', schema: recordList },
+      errors: ['history_restricted', 'overloaded', 'content_key_missing'],
+      async handler({ query, caller }) {
+        const { q: text, limit, cursor, filter, encrypted: isEncrypted, ...filters } = query
+        const viewer = viewerOf(caller())
+        const slot = text === null ? null : searches.admit(viewer.accountId)
+        try {
+          return await history.list({
+            ...{ viewer, limit, cursor, filter, text },
+            filters: { ...filters, isEncrypted },
+          })
+        } finally {
+          slot?.release()
+        }
+      },
+    }),
+    defineRoute({
+      ...stored,
+      path: '/v1/verified/chat/completions/:hash',
+      summary: 'One stored completion by its hash',
+      params: hashParameter,
+      reply: { name: 'StoredCompletion', schema: storedRecord },
+      errors: ['not_found'],
+      handler: async ({ params, caller }) =>
+        found(await history.find(params.hash, viewerOf(caller()))),
+    }),
+    defineRoute({
+      ...stored,
+      method: 'DELETE',
+      path: '/v1/verified/chat/completions/:hash',
+      summary: 'Erase question and answer of one completion',
+      description:
+        "Request and response of the caller's own completions with this hash are erased forever. The record stays, with its proofs and `erased`: " +
+        'its hashes are in a public log. Copies elsewhere are not erased: backups, and the answer that the caller received.',
+      params: hashParameter,
+      query: erasureQuery,
+      reply: { name: 'StoredCompletion', schema: storedRecord },
+      errors: ['not_found'],
+      async handler({ params, query, ...call }) {
+        const order = { reason: query.reason, by: operatorOf(call) }
+        return found(await history.erase(params.hash, viewerOf(call.caller()), order))
+      },
+    }),
+    defineRoute({
+      ...stored,
+      path: '/v1/verified/chat/completions/:hash/evidence',
+      summary: 'All the evidence for an offline check of one completion',
+      params: hashParameter,
+      reply: { name: 'EvidenceBundle', schema: evidenceBundle },
+      errors: ['not_found'],
+      handler: async ({ params, caller }) =>
+        found(await evidence.find(params.hash, viewerOf(caller()))),
+    }),
+    defineRoute({
+      method: 'GET',
+      tag: 'Logs',
+      scope: 'public',
+      path: '/v1/evidence/:hash',
+      summary: 'The evidence of one completion, without request and response',
+      params: hashParameter,
+      reply: { name: 'EvidenceBundle', schema: evidenceBundle },
+      errors: ['evidence_restricted', 'not_found', 'not_ready', 'overloaded'],
+      admission: publicReads,
+      async handler({ params }) {
+        if (isEvidencePublic) return found(await evidence.findPublic(params.hash))
+        throw new ApiError(
+          'evidence_restricted',
+          'This service gives evidence only to accounts that may read the completion: ask with a key at /v1/verified/chat/completions/{hash}/evidence',
+        )
+      },
+    }),
+  ]
+}

@@ -1,0 +1,136 @@
+import type { Operator } from '../../api/control-operations.ts'
+import { ApiError, ValidationError } from '../../api/errors.ts'
+import type { Logger } from '../../observability/logger.ts'
+import type { ErasuresStore } from './erasures-store.ts'
+import { fillPage, recordText } from './record-text.ts'
+import { NO_FILTERS, type RecordFilters, type RecordsStore } from './records-store.ts'
+import { createContentSearch } from './search-content.ts'
+import { scopeOfViewer, type Viewer } from './viewer.ts'
+
+type HistoryPageQuery = {
+  readonly viewer: Viewer
+  readonly filter: 'all' | 'mine'
+  readonly limit: number
+  readonly cursor: string | null
+  readonly filters?: RecordFilters
+  /** What the content has to have; null for anything. Of the viewer's own records alone. */
+  readonly text?: string | null
+}
+
+/** The stored completions, as JSON texts of the interface (2.4). */
+export type History = {
+  /**
+   * A page, newest first: `completions`, and `cursor`, the id of the last of them when there may be
+   * more, else null. Throws ApiError `history_restricted`, ValidationError for a cursor that is no
+   * record of the list.
+   */
+  list(query: HistoryPageQuery): Promise<string>
+  /** The first record with this hash that the viewer may see, or null. */
+  find(hash: string, viewer: Viewer): Promise<string | null>
+  /**
+   * Erases request and response of the viewer's own records with this hash, whatever else the
+   * viewer may see, and gives the first of them as it is now; null when there is none.
+   */
+  erase(hash: string, viewer: Viewer, order: HistoryErasure): Promise<string | null>
+}
+
+/** Why content is to be erased, and who asks for it from where. */
+export type HistoryErasure = { readonly reason: string; readonly by: Operator }
+
+/**
+ * History over the records store. `isOpen`: every account may see everybody's completions
+ * (`filter=all`, and lookups by hash), as the interface has it; otherwise each sees its own, but
+ * for viewers who see all.
+ */
+export function createHistory(options: {
+  readonly records: Pick<RecordsStore, 'list' | 'findByHash'>
+  readonly erasures: {
+    eraseRecords(
+      ...order: [...Parameters<ErasuresStore['eraseRecords']>, by: Operator]
+    ): Promise<unknown>
+  }
+  readonly isOpen: boolean
+}): History {
+  const { records, erasures, isOpen } = options
+
+  async function list(query: HistoryPageQuery): Promise<string> {
+    const { filter, viewer } = query
+    if (filter === 'all' && scopeOfViewer(viewer, isOpen).accountId !== null)
+      throw new ApiError(
+        'history_restricted',
+        'This service shows each account its own completions only',
+      )
+    const { filters = NO_FILTERS, text = null } = query
+    const accountId = filter === 'all' ? null : viewer.accountId
+    if (text !== null && accountId === null) throw notOwn()
+    const search =
+      text === null
+        ? null
+        : createContentSearch(records, { accountId: viewer.accountId, filters, text })
+    const { texts, cursor } = await fillPage({
+      limit: query.limit,
+      cursor: query.cursor,
+      cursorOf: ({ id }) => id,
+      read: async (after, limit) => {
+        if (search !== null) return known(await search(after, limit))
+        const page = known(await records.list({ accountId, limit, cursor: after, filters }))
+        const { cursor: endsAt } = page
+        return {
+          ...{ records: page.records, hasMore: endsAt !== null },
+          ...(page.isCut ? { endsAt } : {}),
+        }
+      },
+    })
+    return `{"completions":[${texts.join()}],"cursor":${JSON.stringify(cursor)}}`
+  }
+
+  async function find(hash: string, viewer: Viewer): Promise<string | null> {
+    const record = await records.findByHash(hash, scopeOfViewer(viewer, isOpen))
+    return record && recordText(record)
+  }
+
+  async function erase(
+    hash: string,
+    { accountId }: Viewer,
+    { reason, by }: HistoryErasure,
+  ): Promise<string | null> {
+    await erasures.eraseRecords({ hash, accountId }, { by: 'account', reason }, by)
+    const record = await records.findByHash(hash, { accountId })
+    return record && recordText(record)
+  }
+
+  return { list, find, erase }
+}
+
+function known<Page>(page: Page | 'unknown_cursor'): Page {
+  if (page === 'unknown_cursor') throw unknownCursor()
+  return page
+}
+
+function notOwn(): ValidationError {
+  const msg = 'Input should come with filter=mine: a search covers only your own completions'
+  return new ValidationError([{ loc: ['query', 'q'], msg, type: 'value_error' }])
+}
+
+function unknownCursor(): ValidationError {
+  const msg = 'Input should be the cursor of a page of this list'
+  return new ValidationError([{ loc: ['query', 'cursor'], msg, type: 'value_error' }])
+}
+
+/**
+ * Warns when every account may read everybody's completions. Not in development: there all accounts
+ * are one's own.
+ */
+export function warnOfOpenHistory(
+  {
+    isHistoryOpen,
+    isProduction,
+  }: { readonly isHistoryOpen: boolean; readonly isProduction: boolean },
+  log: Pick<Logger, 'warn'>,
+): void {
+  if (isHistoryOpen && isProduction)
+    log.warn(
+      {},
+      'HISTORY_ALL is true: every account can read the prompts and answers of all accounts',
+    )
+}

@@ -1,0 +1,79 @@
+import { encodeHex } from '../../../attestation/bytes.ts'
+import { ApiError } from '../../api/errors.ts'
+import {
+  type ContentCipher,
+  type ContentIdentity,
+  openContent,
+} from '../../storage/content-cipher.ts'
+import { type ContentFault, ContentUnavailable } from '../../storage/errors.ts'
+import type { Tables } from '../../storage/tables.ts'
+
+/** Why a record is without the request and response that it was stored with. */
+export type Withheld =
+  | ({ readonly kind: 'erased' } & Erasure)
+  | { readonly kind: 'unavailable'; readonly code: ContentFault }
+
+/** What stays of content that was erased, beside the proofs. */
+export type Erasure = {
+  /** Unix seconds. */
+  readonly at: number
+  readonly by: Tables['erasures']['requested_by']
+  readonly reason: string
+}
+
+/** Request and response of a record, canonical JSON texts; or why they are not there. */
+type RecordContent = {
+  readonly request: string | null
+  readonly response: string | null
+  /** Absent when nothing is withheld: they are there, or were never known. */
+  readonly withheld?: Withheld
+}
+
+/** What content is read from: columns of its record, and of the act that erased it. */
+export type ContentRow = {
+  readonly id: string
+  readonly hash: Uint8Array
+  readonly request: string | null
+  readonly response: string | null
+  readonly content: Uint8Array | null
+  /** Null for content that was not erased. */
+  readonly gone_at: number | null
+  readonly gone_by: Erasure['by'] | null
+  readonly gone_for: string | null
+}
+
+/** What the content of a record is encrypted for: its row, and what it has to hash to. */
+export function recordIdentity({
+  id,
+  hash,
+}: {
+  readonly id: string
+  /** 64 hex digits. */
+  readonly hash: string
+}): ContentIdentity {
+  return ['records', id, hash]
+}
+
+/** Gives the content of a record. Erased content is not given, even while it is still stored. */
+export function readContent(row: ContentRow, cipher: ContentCipher | null): RecordContent {
+  const { gone_at: at, gone_by: by, gone_for: reason, request, response, content } = row
+  if (at !== null && by !== null && reason !== null)
+    return { request: null, response: null, withheld: { kind: 'erased', at, by, reason } }
+  if (content === null) return { request, response }
+  try {
+    const identity = recordIdentity({ id: row.id, hash: encodeHex(row.hash) })
+    const [asked = null, answered = null] = openContent(cipher, content, identity)
+    return { request: asked, response: answered }
+  } catch (error) {
+    if (!(error instanceof ContentUnavailable)) throw error
+    const withheld = { kind: 'unavailable', code: error.code } as const
+    return { request: null, response: null, withheld }
+  }
+}
+
+/** What an answer that needs the withheld content is refused with. */
+export function refusalOf(withheld: Withheld): Error {
+  return withheld.kind === 'erased'
+    ? new ApiError('content_erased', 'Question and answer were erased')
+    : new ContentUnavailable(withheld.code)
+}

@@ -1,0 +1,154 @@
+import { z } from 'zod'
+import { SOURCE_URL_LENGTH_MAX } from '../../../attestation/evidence/bundle-source.ts'
+import { address, base64, digest, hash32, hexBytes, unixSeconds } from '../../api/schemas.ts'
+import { chatCompletion } from '../../chat/completion-replies.ts'
+
+const receiptMembers = {
+  index: z.int().min(0),
+  hash: digest,
+  request_hash: digest,
+  response_hash: digest,
+  forwarded_hash: digest,
+  received_hash: digest,
+  provider: z.strictObject({
+    name: z.string(),
+    origin: z.string(),
+    tls: z
+      .strictObject({
+        protocol: z.string(),
+        spki_sha256: digest,
+        subject: z.string(),
+        issuer: z.string(),
+      })
+      .nullable(),
+  }),
+  model: z.strictObject({ requested: z.string(), returned: z.string().nullable() }),
+  outcome: z.enum(['complete', 'client_disconnected', 'upstream_error']),
+  started_at: z.int().min(0).describe("Unix milliseconds of the enclave's clock"),
+  finished_at: z.int().min(0),
+}
+
+const streamMembers = {
+  stream_hash: digest
+    .nullable()
+    .describe('Hash over the chunks that were sent; null when not streamed'),
+  attempt: z
+    .int()
+    .min(1)
+    .describe('How many times the log was asked for a completion of this request'),
+  encrypted: z.boolean(),
+}
+
+const receipt = z.union([
+  z.strictObject({
+    version: z.literal(3),
+    ...receiptMembers,
+    ...streamMembers,
+    credential: z
+      .strictObject({ from: z.enum(['caller', 'operator', 'none']), demanded: z.boolean() })
+      .describe('Whose credential the provider was shown, and whether the request demanded it'),
+    dialect: z.literal('chat'),
+    headers: z
+      .strictObject({})
+      .describe('Headers of the call that are hashed: chat calls have no such headers'),
+  }),
+  z.strictObject({ version: z.literal(2), ...receiptMembers, ...streamMembers }),
+  z.strictObject({ version: z.literal(1), ...receiptMembers }),
+])
+
+const log = z
+  .strictObject({
+    size: z.int(),
+    root: digest,
+    signature: hexBytes,
+    path: z.array(digest),
+    chain_id: z.int(),
+    contract: address,
+  })
+  .describe('Inclusion of the receipt in the signed tree head that is anchored')
+
+const proof = {
+  hash: digest.describe('SHA-256 of request hash and response hash'),
+  public_key: z.string().regex(/^0x04[0-9a-f]{128}$/),
+  signature: z.string().regex(/^0x[0-9a-f]{130}$/),
+  tx_hash: hash32.describe(
+    'Transaction of the anchor of `log`: the first anchored head that contains this completion',
+  ),
+  attestation: base64.describe('Attestation document of the enclave'),
+  receipt,
+  log,
+}
+
+/** Verified completion (interface, 2.3). */
+export const verifiedCompletion = chatCompletion.extend(proof)
+
+const tokenUsage = z.strictObject({
+  prompt_tokens: z.int(),
+  completion_tokens: z.int(),
+  total_tokens: z.int(),
+})
+
+/** Stored verified completion (interface, 2.4). */
+export const storedRecord = z.strictObject({
+  id: z.uuid(),
+  request: z
+    .looseObject({ model: z.string(), messages: z.array(z.looseObject({})) })
+    .nullable()
+    .describe(
+      'Null for an encrypted call, whose content only its caller has, and for erased content',
+    ),
+  response: chatCompletion.nullable(),
+  redacted: z.literal(true).optional().describe('Present when request and response are null'),
+  usage: tokenUsage.nullish().describe('Only for an encrypted call: what its provider stated'),
+  erased: z
+    .strictObject({
+      at: unixSeconds,
+      by: z.enum(['operator', 'account', 'retention']),
+      reason: z.string(),
+    })
+    .optional()
+    .describe('When and why this service erased request and response; the proofs stay'),
+  withheld: z
+    .strictObject({
+      code: z.enum(['content_key_missing', 'content_unreadable']),
+      message: z.string(),
+    })
+    .optional()
+    .describe('Why this service has request and response, but cannot give them'),
+  ...proof,
+  reanchored: z
+    .array(hash32)
+    .min(1)
+    .optional()
+    .describe(
+      'Transactions that anchor the head in the place of tx_hash, which cannot be mined; in order; absent when there are no such transactions',
+    ),
+  created_at: unixSeconds,
+})
+
+export type StoredRecordReply = z.output<typeof storedRecord>
+
+/** A page of the history. */
+export const recordList = z.strictObject({
+  completions: z.array(storedRecord),
+  cursor: z.uuid().nullable().describe('Send it to get the next page; null at the end'),
+})
+
+export type RecordListReply = z.output<typeof recordList>
+
+const sourceUrl = z.string().max(SOURCE_URL_LENGTH_MAX)
+
+/** The schema of the bundle itself is attestation/evidence/bundle.schema.json. */
+export const evidenceBundle = z
+  .looseObject({
+    version: z.int(),
+    source: z
+      .strictObject({
+        gateway: sourceUrl.optional().describe('URL of this service'),
+        operator: z.string().optional().describe('Who runs it'),
+        releases: sourceUrl.optional().describe('URL of its signed list of releases'),
+      })
+      .optional()
+      .describe('Where the bundle is from: a hint for its reader, which nothing checks'),
+  })
+  .describe('Evidence bundle: record, proof, anchor, block and attestation, to be checked offline')

@@ -1,0 +1,489 @@
+import { type RawBuilder, type Selectable, sql } from 'kysely'
+import { decodeHex, encodeBase64, encodeHex } from '../../../attestation/bytes.ts'
+import { buildProof, inclusionNodes } from '../../../attestation/merkle/proof-nodes.ts'
+import type { Receipt } from '../../../attestation/receipt.ts'
+import type { TokenUsage } from '../../../enclave/protocol/messages.ts'
+import { laterHashes, parseHashes } from '../../chain/anchors-store.ts'
+import { LruMap } from '../../runtime/lru-map.ts'
+import type { Database } from '../../storage/database.ts'
+import { PREPARED } from '../../storage/prepared.ts'
+import type { Queries, Tables } from '../../storage/tables.ts'
+import { type HashLookup, readNodes, type StoredNodeCoordinate } from '../log-nodes-store.ts'
+import { erasureOf } from './erasures-store.ts'
+import { type ContentRow, readContent, type Withheld } from './record-content.ts'
+
+/**
+ * Where a record stands in its log: the signed head of the commit that stored it, and the way from
+ * the leaf to it.
+ */
+type LogProof = {
+  /** Leaves under the head. */
+  readonly size: number
+  /** Root of the head, hex. */
+  readonly root: string
+  /** Notary's EIP-712 signature of the head, 0x hex. */
+  readonly signature: string
+  /** Inclusion path of the record's leaf, hex, leaf's sibling first (RFC 9162, 2.1.3). */
+  readonly path: readonly string[]
+  /** What the head is signed for: the chain's id, and the contract's address (0x, lower case). */
+  readonly chainId: number
+  readonly contract: string
+}
+
+/**
+ * A stored completion with all that proves it. Texts are the canonical bytes that were hashed.
+ * Immutable.
+ */
+export type StoredRecord = {
+  /** uuid; the cursor of history pages. */
+  readonly id: string
+  /** Signing account, 0x, lower case; the log's id. */
+  readonly notary: string
+  /** Index of the leaf in the notary's log. */
+  readonly index: number
+  /** Hash of the completion, 64 hex digits without prefix. */
+  readonly hash: string
+  /** Canonical JSON texts; those of request and response are null of an encrypted call. */
+  readonly request: string | null
+  readonly response: string | null
+  /** Why request and response are null of any other call; absent when they are there. */
+  readonly withheld?: Withheld
+  readonly receipt: string
+  /** Of an encrypted call: what its response states was used; else null. */
+  readonly usage: TokenUsage | null
+  /** 0x + 65 bytes, uncompressed point. */
+  readonly publicKey: string
+  /** 0x + 65 bytes r||s||v. */
+  readonly signature: string
+  /** Transaction that anchors the head of `logProof`, 0x + 32 bytes; never changes. */
+  readonly txHash: string
+  /**
+   * Transactions that anchor it in its place, in order: those before the last could not be mined.
+   * Empty but after a loss.
+   */
+  readonly reanchored: readonly string[]
+  /** Attestation document, standard base64. */
+  readonly attestation: string
+  /** Who asked for it; null when the context did not say. */
+  readonly accountId: string | null
+  readonly requestId: string | null
+  /** Unix seconds: when the enclave finished it. */
+  readonly createdAt: number
+  readonly outcome: Receipt['outcome']
+  readonly logProof: LogProof
+}
+
+/** What a record has of its own; the rest is its head's and its notary's. */
+export type HeadlessRecord = Omit<
+  StoredRecord,
+  'notary' | 'publicKey' | 'txHash' | 'reanchored' | 'logProof'
+>
+
+/** What an answer with its proof is made of. */
+export type AnsweredRecord = Omit<
+  StoredRecord,
+  'id' | 'request' | 'reanchored' | 'accountId' | 'requestId' | 'createdAt'
+>
+
+/**
+ * One page of the history, newest first. `cursor` is the id of its last record, null when nothing
+ * older is left.
+ */
+type RecordPage = {
+  readonly records: readonly StoredRecord[]
+  readonly cursor: string | null
+  /** Whether it ends before its limit, at the last record that was looked at, while more follow. */
+  readonly isCut?: boolean
+}
+
+/** What records of a list have to be; null is whatever they are. */
+export type RecordFilters = {
+  /** The requested one, or the one that was returned. */
+  readonly model: string | null
+  /** By its name. */
+  readonly provider: string | null
+  readonly outcome: Receipt['outcome'] | null
+  /** Unix seconds: made from then on, and before then. */
+  readonly since: number | null
+  readonly until: number | null
+  readonly isEncrypted: boolean | null
+}
+
+export const NO_FILTERS: RecordFilters = {
+  model: null,
+  provider: null,
+  outcome: null,
+  since: null,
+  until: null,
+  isEncrypted: null,
+}
+
+/** Records that a page with filters looks at, at most. */
+export const FILTERED_RECORDS_MAX = 10_000
+
+/** Whose records a query may see: one account's, or everybody's (null). */
+export type RecordScope = { readonly accountId: string | null }
+
+/**
+ * Reads of the history. A record is in it once its anchor is stored: one that is committed, and
+ * waits for the anchor of its interval, is not there yet. Throws the driver's error when the
+ * database fails.
+ */
+export type RecordsStore = {
+  /** Gives the first record (lowest position) with this hash (hex, no prefix), or null. */
+  findByHash(hash: string, scope: RecordScope): Promise<StoredRecord | null>
+  /**
+   * The same of everybody's, without what was asked and answered: request, response and usage are
+   * null, and not read; nor is whether they were erased.
+   */
+  findProof(hash: string): Promise<StoredRecord | null>
+  /**
+   * Gives the record that answers the call with this id (a uuid), or null while none is committed.
+   */
+  findByCall(callId: string): Promise<StoredRecord | null>
+  /** Gives the record of one leaf, or null while it is not committed. */
+  findByIndex(notary: string, index: number): Promise<StoredRecord | null>
+  /** Gives the records of those of these leaves that are committed, by index. */
+  findByIndexes(notary: string, indexes: readonly number[]): Promise<readonly StoredRecord[]>
+  /**
+   * The same without head and proof, for whoever has them. Leaves out what was erased meanwhile.
+   */
+  findHeadless(notary: string, indexes: readonly number[]): Promise<readonly HeadlessRecord[]>
+  /**
+   * Gives the page that follows `cursor` (null: the newest). A cursor that is no record of this
+   * very list, or no uuid, gives 'unknown_cursor'. Records added meanwhile never shift a later
+   * page. With filters it ends when FILTERED_RECORDS_MAX were looked at, be it without any.
+   */
+  list(
+    query: RecordScope & {
+      readonly limit: number
+      readonly cursor: string | null
+      readonly filters?: RecordFilters
+    },
+  ): Promise<RecordPage | 'unknown_cursor'>
+  /**
+   * Records of a log's leaves from index `start` on, in the order of their indexes, at most
+   * `limit`.
+   */
+  listFrom(
+    query: RecordScope & { readonly logId: number; readonly start: number; readonly limit: number },
+  ): Promise<readonly StoredRecord[]>
+}
+
+/** The history, read on the database's shared connections. */
+export function createRecordsStore({
+  queries,
+  content,
+}: Pick<Database, 'queries' | 'content'>): RecordsStore {
+  const readDocuments = createDocumentReader(queries)
+
+  /**
+   * `page` chooses the records; the joins then cost no more than it gives. `start` is what the
+   * statement begins with.
+   */
+  async function read(
+    page: RawBuilder<unknown>,
+    order: RawBuilder<unknown>,
+    start: RawBuilder<unknown> = sql``,
+  ): Promise<readonly StoredRecord[]> {
+    const { rows } = await sql<RecordRow>`${start}
+      select r.id, r.log_id, r.index, r.account_id, r.request_id, r.hash, r.request, r.response,
+        r.content, r.usage, r.receipt, r.signature, r.document_digest, r.outcome, r.created_at,
+        l.notary, l.public_key, a.tx_hash, a.size as head_size, a.root as head_root,
+        a.signature as head_signature, l.chain_id, l.contract, ${laterHashes('a')} as reanchored,
+        coalesce(r.erased_at, e.created_at) as gone_at, e.requested_by as gone_by, e.reason as gone_for
+      from (${page}) r
+      join logs l on l.id = r.log_id
+      left join accounts o on o.id = r.account_id
+      left join erasures e on e.id = ${erasureOf('r', 'o')}
+      cross join lateral (
+        select x.* from anchors x
+        where x.log_id = r.log_id and x.size > r.index and x.attempt = 0
+        order by x.size limit 1) a
+      order by ${order}`.execute(queries)
+    const [attestationOf, hashAt] = await Promise.all([
+      readDocuments(rows.map((row) => row.document_digest)),
+      readNodes(queries, rows.flatMap(pathCoordinates)),
+    ])
+    return rows.map((row) =>
+      toRecord(row, { attestation: attestationOf(row.document_digest), hashAt, content }),
+    )
+  }
+
+  async function findFirst(where: RawBuilder<unknown>): Promise<StoredRecord | null> {
+    const page = sql`select * from records where ${where} order by position limit 1`
+    return (await read(page, sql`r.position`))[0] ?? null
+  }
+
+  return {
+    findByHash: (hash, scope) => findFirst(sql`hash = ${decodeHex(hash)} and ${isWithin(scope)}`),
+    async findProof(hash) {
+      const page = sql`
+        select position, id, log_id, index, account_id, request_id, hash, null as request,
+          null as response, receipt, signature, document_digest, outcome, created_at, null as usage,
+          null::bytea as content, null::bigint as erased_at, null::integer as erasure_id
+        from records where hash = ${decodeHex(hash)} order by position limit 1`
+      return (await read(page, sql`r.position`))[0] ?? null
+    },
+    findByCall: (callId) => findFirst(sql`call_id = ${callId}`),
+    findByIndex: (notary, index) =>
+      findFirst(sql`log_id = (select id from logs where notary = ${notary}) and index = ${index}`),
+    findByIndexes: (notary, indexes) =>
+      read(
+        sql`
+          select * from records
+          where log_id = (select id from logs where notary = ${notary})
+            and index = any (${[...indexes]}::bigint[])`,
+        sql`r.index`,
+        PREPARED,
+      ),
+    async findHeadless(notary, indexes) {
+      const { rows } = await sql<HeadlessRow>`${PREPARED}
+        select id, index, account_id, request_id, hash, request, response, content, usage, receipt,
+          signature, document_digest, outcome, created_at
+        from records
+        where log_id = (select id from logs where notary = ${notary})
+          and index = any (${[...indexes]}::bigint[]) and erased_at is null`.execute(queries)
+      const attestationOf = await readDocuments(rows.map((row) => row.document_digest))
+      return rows.map((row) => {
+        const present = { ...row, gone_at: null, gone_by: null, gone_for: null }
+        return toHeadless(present, { attestation: attestationOf(row.document_digest), content })
+      })
+    },
+    async list({ accountId, limit, cursor, filters = NO_FILTERS }) {
+      const scope = { accountId }
+      const before = cursor === null ? null : await findPosition(queries, cursor, scope)
+      if (before === undefined) return 'unknown_cursor'
+      const older = before === null ? sql`true` : sql`position < ${before}`
+      // One more than asked for tells whether anything is left.
+      const listed = sql`
+        select * from records
+        where ${isWithin(scope)} and ${older} and position < ${FIRST_UNANCHORED}
+        order by position desc`
+      const isFiltered = Object.values(filters).some((filter) => filter !== null)
+      const looked = sql`${listed} limit ${FILTERED_RECORDS_MAX}`
+      const page = isFiltered
+        ? sql`select * from (${looked}) f where ${fits(filters)} order by position desc limit ${limit + 1}`
+        : sql`${listed} limit ${limit + 1}`
+      const records = await read(page, sql`r.position desc`)
+      if (records.length > limit) {
+        const shown = records.slice(0, limit)
+        return { records: shown, cursor: shown.at(-1)?.id ?? null, isCut: false }
+      }
+      const rest = isFiltered ? await findLast(queries, looked) : null
+      return { records, cursor: rest, isCut: rest !== null }
+    },
+    listFrom({ accountId, logId, start, limit }) {
+      const isOfLeaf = sql`log_id = ${logId} and index >= ${start}`
+      // Records of a log have positions in the order of their leaves (commits.ts). Without these
+      // bounds, one account's few would be looked for in all the log has, or in all the account has
+      // in other logs.
+      const isBetween = sql`
+        position >= (select position from records where ${isOfLeaf} order by index limit 1)
+        and position <= (select position from records where ${isOfLeaf} order by index desc limit 1)`
+      const within =
+        accountId === null ? sql`true` : sql`${isWithin({ accountId })} and ${isBetween}`
+      const order = accountId === null ? sql`index` : sql`position`
+      return read(
+        sql`select * from records where ${isOfLeaf} and ${within} order by ${order} limit ${limit}`,
+        sql`r.index`,
+      )
+    },
+  }
+}
+
+type HeadlessRow = Pick<
+  Selectable<Tables['records']>,
+  | 'index'
+  | 'account_id'
+  | 'request_id'
+  | 'usage'
+  | 'receipt'
+  | 'signature'
+  | 'document_digest'
+  | 'outcome'
+  | 'created_at'
+> &
+  Omit<ContentRow, 'gone_at' | 'gone_by' | 'gone_for'>
+
+type RecordRow = HeadlessRow &
+  ContentRow & {
+    readonly log_id: number
+    readonly notary: string
+    readonly public_key: Uint8Array
+    readonly tx_hash: Uint8Array
+    readonly head_size: number
+    readonly head_root: Uint8Array
+    readonly head_signature: Uint8Array
+    readonly chain_id: number
+    readonly contract: string
+    readonly reanchored: string | null
+  }
+
+/**
+ * Lists end before the first record that has no anchor yet, though later ones may have theirs: else
+ * it would come to stand before what somebody has read already.
+ */
+const FIRST_UNANCHORED = sql`coalesce((
+  select min(u.position) from unanchored_heads h
+  cross join lateral (
+    select position from records where log_id = h.log_id and index = h.first_index limit 1) u
+), 9223372036854775807)`
+
+function isWithin({ accountId }: RecordScope): RawBuilder<unknown> {
+  return accountId === null ? sql`true` : sql`account_id = ${accountId}::uuid`
+}
+
+function fits({
+  model,
+  provider,
+  outcome,
+  since,
+  until,
+  isEncrypted,
+}: RecordFilters): RawBuilder<unknown> {
+  const named = sql`receipt::json -> 'model'`
+  const all = [
+    ...(outcome === null ? [] : [sql`outcome = ${outcome}`]),
+    ...(since === null ? [] : [sql`created_at >= ${since}::bigint`]),
+    ...(until === null ? [] : [sql`created_at < ${until}::bigint`]),
+    // Receipts of version 1 do not say it: none of theirs was.
+    ...(isEncrypted === null
+      ? []
+      : [sql`coalesce((receipt::json ->> 'encrypted')::boolean, false) = ${isEncrypted}::boolean`]),
+    ...(model === null
+      ? []
+      : [sql`${model} in (${named} ->> 'requested', ${named} ->> 'returned')`]),
+    ...(provider === null ? [] : [sql`receipt::json -> 'provider' ->> 'name' = ${provider}::text`]),
+  ]
+  return sql.join(all, sql` and `)
+}
+
+/** Id of the last of FILTERED_RECORDS_MAX records; null when there are fewer. */
+async function findLast(queries: Queries, looked: RawBuilder<unknown>): Promise<string | null> {
+  const { rows } = await sql<{ id: string }>`
+    select id from (${looked}) f order by position desc offset ${FILTERED_RECORDS_MAX - 1}::integer limit 1`.execute(
+    queries,
+  )
+  return rows[0]?.id ?? null
+}
+
+const UUID_FORM = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
+
+/** Where the record with this id stands; undefined when it is none of this list. */
+async function findPosition(
+  queries: Queries,
+  id: string,
+  scope: RecordScope,
+): Promise<number | undefined> {
+  if (!UUID_FORM.test(id)) return undefined
+  const { rows } = await sql<{ position: number }>`
+    select position from records where id = ${id}::uuid and ${isWithin(scope)}`.execute(queries)
+  return rows[0]?.position
+}
+
+function pathCoordinates({
+  log_id: logId,
+  index,
+  head_size: size,
+}: RecordRow): readonly StoredNodeCoordinate[] {
+  return inclusionNodes(index, size).flatMap((subtrees) =>
+    subtrees.map((node) => ({ ...node, logId })),
+  )
+}
+
+function toRecord(
+  row: RecordRow,
+  {
+    attestation,
+    hashAt,
+    content,
+  }: { readonly attestation: string; readonly hashAt: HashLookup } & Pick<Database, 'content'>,
+): StoredRecord {
+  const path = buildProof(inclusionNodes(row.index, row.head_size), (node) =>
+    hashAt({ ...node, logId: row.log_id }),
+  )
+  return {
+    ...toHeadless(row, { attestation, content }),
+    notary: row.notary,
+    publicKey: `0x${encodeHex(row.public_key)}`,
+    txHash: `0x${encodeHex(row.tx_hash)}`,
+    reanchored: parseHashes(row.reanchored),
+    logProof: {
+      size: row.head_size,
+      root: encodeHex(row.head_root),
+      signature: `0x${encodeHex(row.head_signature)}`,
+      path: path.map(encodeHex),
+      chainId: row.chain_id,
+      contract: row.contract,
+    },
+  }
+}
+
+function toHeadless(
+  row: HeadlessRow & ContentRow,
+  { attestation, content }: { readonly attestation: string } & Pick<Database, 'content'>,
+): HeadlessRecord {
+  return {
+    id: row.id,
+    index: row.index,
+    hash: encodeHex(row.hash),
+    ...readContent(row, content),
+    usage: row.usage === null ? null : JSON.parse(row.usage),
+    receipt: row.receipt,
+    signature: `0x${encodeHex(row.signature)}`,
+    attestation,
+    accountId: row.account_id,
+    requestId: row.request_id,
+    createdAt: row.created_at,
+    outcome: row.outcome,
+  }
+}
+
+/** Documents kept in memory, newest use last; one serves all records of some hours. */
+export const DOCUMENTS_CACHED_MAX = 64
+
+/**
+ * Gives the standard base64 of a document that was read. Throws when it was not asked for, or is
+ * not stored.
+ */
+type DocumentLookup = (digest: Uint8Array) => string
+
+/**
+ * Gives a reader of attestation documents by digest, which never change: those read lately come
+ * from memory.
+ */
+export function createDocumentReader(
+  queries: Queries,
+): (digests: readonly Uint8Array[]) => Promise<DocumentLookup> {
+  const cache = new LruMap<string, string>(DOCUMENTS_CACHED_MAX)
+
+  return async (digests) => {
+    const found = new Map<string, string>()
+    const missing = new Map<string, Uint8Array>()
+    for (const digest of digests) {
+      const key = encodeHex(digest)
+      const cached = cache.get(key)
+      if (cached === undefined) missing.set(key, digest)
+      else found.set(key, cached)
+    }
+    if (missing.size > 0) {
+      const rows = await queries
+        .selectFrom('attestation_documents')
+        .select(['digest', 'document'])
+        .where('digest', 'in', [...missing.values()])
+        .execute()
+      for (const row of rows) {
+        const [key, text] = [encodeHex(row.digest), encodeBase64(row.document)]
+        found.set(key, text)
+        cache.set(key, text)
+      }
+    }
+    return (digest) => {
+      const text = found.get(encodeHex(digest))
+      if (text === undefined)
+        throw new Error(`expected a stored attestation document ${encodeHex(digest)}`)
+      return text
+    }
+  }
+}

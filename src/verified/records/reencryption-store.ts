@@ -1,0 +1,174 @@
+import { type RawBuilder, sql } from 'kysely'
+import { encodeHex } from '../../../attestation/bytes.ts'
+import { answerIdentity } from '../../accounts/idempotency-store.ts'
+import type { ContentOperations } from '../../api/control-operations.ts'
+import { clockSeconds } from '../../storage/clock.ts'
+import type { ContentCipher, ContentIdentity } from '../../storage/content-cipher.ts'
+import type { Database } from '../../storage/database.ts'
+import { ContentUnavailable } from '../../storage/errors.ts'
+import { readContent, recordIdentity } from './record-content.ts'
+
+/** Positions that one batch looks through, and bytes of content, as stored, after which it ends. */
+const BATCH_POSITIONS = 2_000
+const BATCH_BYTES_MAX = 16 * 1024 * 1024
+
+/**
+ * Encrypts stored content under the newest key: what is in the clear, and what is under another
+ * one. Batch by batch, so that it can be ended and begun again at any moment: what is done is
+ * skipped then.
+ */
+export function createContentOperations(
+  database: Pick<Database, 'queries' | 'content'>,
+): ContentOperations {
+  const { queries, content } = database
+  return {
+    async keys() {
+      const rows = await queries
+        .selectFrom('content_keys')
+        .selectAll()
+        .orderBy('first_used_at')
+        .orderBy('id')
+        .execute()
+      const newest = content?.keyIds.at(-1)
+      return rows.map((row) => ({
+        ...row,
+        is_known: content?.keyIds.includes(row.id) ?? false,
+        is_newest: row.id === newest,
+      }))
+    },
+    async encrypt(after) {
+      if (content === null) return 'no_key'
+      if (after === 0) await encryptAnswers(database, content)
+      const { rows, next } = await chooseRecords(database, content, after)
+      const sealed = rows.flatMap((row) => {
+        const { request, response } = readContent({ ...row, ...NOT_GONE }, content)
+        if (request === null || response === null) return []
+        const identity = recordIdentity({ id: row.id, hash: encodeHex(row.hash) })
+        const bytes = content.seal([request, response], identity)
+        return [{ position: row.position, content: Buffer.from(bytes).toString('base64') }]
+      })
+      if (sealed.length > 0) await replaceContent(database, JSON.stringify(sealed))
+      return { next, encrypted: sealed.length, unreadable: rows.length - sealed.length }
+    },
+    async retire() {
+      if (content === null) return 'no_key'
+      await sql`
+        update content_keys set retired_at = ${clockSeconds(null)}
+        where retired_at is null and id <> ${content.keyIds.at(-1) ?? ''}`.execute(queries)
+      return 'retired'
+    },
+  }
+}
+
+const NOT_GONE = { gone_at: null, gone_by: null, gone_for: null }
+
+/**
+ * Puts content (base64) in the place of what is stored at these positions. A record that was erased
+ * meanwhile has nothing to be put in the place of. Rows are locked in one order, so that two who do
+ * this do not wait for each other.
+ */
+async function replaceContent(
+  { queries }: Pick<Database, 'queries'>,
+  sealed: string,
+): Promise<void> {
+  await sql`
+    with given as (
+      select position, decode(content, 'base64') as content
+      from json_to_recordset(${sealed}::text::json) as given(position bigint, content text)
+    ), held as (
+      select r.position from records r
+      where r.position in (select position from given) and (r.request is not null or r.content is not null)
+      order by r.position for update
+    )
+    update records r set request = null, response = null, content = given.content
+    from held join given using (position) where r.position = held.position`.execute(queries)
+}
+
+/** Content that is not under the newest key, as an SQL condition on a sealed column. */
+function isOld(column: RawBuilder<unknown>, { head }: ContentCipher): RawBuilder<boolean> {
+  return sql`substring(${column} from 1 for ${head.length}::integer) <> ${head}`
+}
+
+type OldRecord = {
+  readonly position: number
+  readonly id: string
+  readonly hash: Uint8Array
+  readonly request: string | null
+  readonly response: string | null
+  readonly content: Uint8Array | null
+}
+
+/**
+ * The next records that are to be encrypted, and the position to go on from; null at the end. A
+ * batch is so many positions, whatever is to be done there, so that none takes long.
+ */
+async function chooseRecords(
+  { queries }: Pick<Database, 'queries'>,
+  content: ContentCipher,
+  after: number,
+): Promise<{ readonly rows: readonly OldRecord[]; readonly next: number | null }> {
+  const end = after + BATCH_POSITIONS
+  const { rows } = await sql<OldRecord>`
+    select r.position, r.id, r.hash, r.request, r.response, r.content
+    from records r join (
+      select position, coalesce(sum(size) over (
+        order by position rows between unbounded preceding and 1 preceding), 0) as before
+      from (
+        select position, coalesce(pg_column_size(content), 0) + coalesce(pg_column_size(request), 0)
+          + coalesce(pg_column_size(response), 0) as size
+        from records
+        where position > ${after} and position <= ${end}
+          and (request is not null or ${isOld(sql`content`, content)})) as old
+      ) as summed using (position)
+    where summed.before < ${BATCH_BYTES_MAX}
+    order by position`.execute(queries)
+  const size = await sql<{ isCut: boolean; isEnd: boolean }>`
+    select count(*) > ${rows.length} as "isCut",
+      not exists (select from records where position > ${end}) as "isEnd"
+    from records where position > ${after} and position <= ${end}
+      and (request is not null or ${isOld(sql`content`, content)})`.execute(queries)
+  const { isCut = false, isEnd = false } = size.rows[0] ?? {}
+  const last = rows.at(-1)?.position ?? end
+  return { rows, next: isCut ? last : isEnd ? null : end }
+}
+
+/** Answers that calls with an Idempotency-Key were given: those of one day. */
+async function encryptAnswers(
+  { queries }: Pick<Database, 'queries'>,
+  content: ContentCipher,
+): Promise<void> {
+  const { rows } = await sql<OldAnswer>`
+    select account_id, key, call_id, answer, sealed_answer from idempotency_keys
+    where answer is not null or ${isOld(sql`sealed_answer`, content)}`.execute(queries)
+  for (const row of rows) {
+    const name = { accountId: row.account_id, key: row.key, callId: row.call_id }
+    const identity = answerIdentity(name)
+    const answer = row.answer ?? openAnswer(row, content, identity)
+    if (answer === null) continue
+    await sql`
+      update idempotency_keys set answer = null, sealed_answer = ${content.seal([answer], identity)}
+      where account_id = ${row.account_id} and key = ${row.key} and call_id = ${row.call_id}
+        and (answer is not null or sealed_answer is not null)`.execute(queries)
+  }
+}
+
+type OldAnswer = {
+  readonly account_id: string
+  readonly key: string
+  readonly call_id: string
+  readonly answer: string | null
+  readonly sealed_answer: Uint8Array | null
+}
+
+function openAnswer(
+  { sealed_answer: sealed }: OldAnswer,
+  content: ContentCipher,
+  identity: ContentIdentity,
+): string | null {
+  try {
+    return sealed === null ? null : (content.open(sealed, identity)[0] ?? null)
+  } catch (error) {
+    if (error instanceof ContentUnavailable) return null
+    throw error
+  }
+}

@@ -1,0 +1,236 @@
+import { randomBytes } from 'node:crypto'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { emptyEdge } from '../../../../attestation/merkle/edge.ts'
+import { CommitRaceLost } from '../../../../src/chain/relayers-store.ts'
+import type { Database } from '../../../../src/storage/database.ts'
+import {
+  type CommitsStore,
+  createCommitsStore,
+  LogCorrupt,
+} from '../../../../src/verified/commits/commits-store.ts'
+import { createRecordsStore } from '../../../../src/verified/records/records-store.ts'
+import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../../support/databases.ts'
+import {
+  buildCommit,
+  makeLog,
+  OPENING,
+  openLog,
+  stateAfter,
+  storeCommits,
+  type TestLog,
+} from './build-commit.ts'
+
+describe.each(DATABASE_KINDS)('commits store on %s', (kind) => {
+  let source: DatabaseSource
+  let database: Database
+  let commits: CommitsStore
+
+  beforeAll(async () => {
+    source = await startDatabases(kind)
+    database = await source.open()
+    commits = createCommitsStore(database)
+  }, 60_000)
+  afterAll(() => source.stop())
+
+  const reopen = ({ notary, publicKey }: TestLog) =>
+    commits.openLog({ notary, publicKey, ...OPENING })
+  const findAll = async ({ notary }: TestLog, count: number) => {
+    const records = createRecordsStore(database)
+    return Promise.all(
+      Array.from({ length: count }, (_, index) => records.findByIndex(notary, index)),
+    )
+  }
+  const countAnchors = ({ relayer }: TestLog) =>
+    database.queries
+      .selectFrom('anchors')
+      .select((row) => row.fn.countAll<number>().as('count'))
+      .where('relayer', '=', relayer)
+      .executeTakeFirstOrThrow()
+
+  it('a new log starts empty, and is found again', async () => {
+    const log = makeLog()
+    const first = await openLog(commits, log)
+    expect(first.edge).toEqual(emptyEdge)
+    expect(await reopen(log)).toEqual(first)
+  })
+
+  it('an unknown relayer has no nonce, and a known one keeps its first nonce', async () => {
+    const { relayer } = makeLog()
+    expect(await commits.nextNonce(relayer)).toBeNull()
+    await commits.raiseNonce(relayer, 7)
+    await commits.raiseNonce(relayer, 0)
+    expect(await commits.nextNonce(relayer)).toBe(7)
+  })
+
+  it.each([1, 2, 7, 8, 100])(
+    'the edge that a log had is found again after a commit of %i',
+    async (count) => {
+      const log = makeLog()
+      const records = Array.from({ length: count }, () => ({}))
+      const { state } = await storeCommits(commits, log, [records, [{}], records])
+      const found = await reopen(log)
+      expect(found.edge.size).toBe(2 * count + 1)
+      expect(found).toEqual({
+        logId: state.logId,
+        edge: {
+          size: state.edge.size,
+          hashes: state.edge.hashes.map((hash) => expect.toSatisfy(sameBytes(hash))),
+        },
+      })
+      expect(await commits.nextNonce(log.relayer)).toBe(3)
+    },
+  )
+
+  it('the store of commits stores texts byte for byte', async () => {
+    const log = makeLog()
+    const request = '{"a":"\\u0000 \\\\ \\" \u{1f600} é 😀 \u2028 {}","n":1e-7}'
+    const response = `{"long":"${'ä"\\\\'.repeat(5000)}"}`
+    await storeCommits(commits, log, [[{ request, response }]])
+    const [record] = await findAll(log, 1)
+    expect(record?.request).toBe(request)
+    expect(record?.response).toBe(response)
+  })
+
+  it('the record of an encrypted call is stored without texts, with its usage; half of one is refused', async () => {
+    const log = makeLog()
+    const usage = { prompt_tokens: 3, completion_tokens: 1, total_tokens: 4 }
+    const encrypted = { request: null, response: null, usage }
+    await storeCommits(commits, log, [[encrypted]])
+    const [record] = await findAll(log, 1)
+    expect(record).toMatchObject(encrypted)
+    await expect(storeCommits(commits, makeLog(), [[{ request: null }]])).rejects.toThrow(
+      /records_whole_or_encrypted/,
+    )
+  })
+
+  it('the store of commits stores a commit of 20 MiB', async () => {
+    const log = makeLog()
+    const response = JSON.stringify(randomBytes(5 * 1024 * 1024).toString('hex'))
+    await storeCommits(commits, log, [[{ response }, { response }]])
+    const found = await findAll(log, 2)
+    expect(found.map((record) => record?.response?.length)).toEqual([
+      response.length,
+      response.length,
+    ])
+  })
+
+  it.each([
+    ['the nonce is taken', { nonce: 1, behind: 0 }],
+    ['the nonce is not yet due', { nonce: 3, behind: 0 }],
+    ['the log went on', { nonce: 2, behind: 1 }],
+  ])('nothing at all is stored when %s', async (_, { nonce, behind }) => {
+    const log = makeLog()
+    const { state: middle } = await storeCommits(commits, log, [[{}, {}]])
+    const { state: newest } = await storeCommits(commits, log, [[{}]])
+    const state = behind === 0 ? newest : middle
+    const commit = buildCommit({ log, state, nonce, records: [{}, {}] })
+    await expect(commits.commit(commit)).rejects.toThrow(CommitRaceLost)
+    expect((await reopen(log)).edge.size).toBe(3)
+    expect(await commits.nextNonce(log.relayer)).toBe(2)
+    expect(await findAll(log, 5)).toEqual([
+      expect.anything(),
+      expect.anything(),
+      expect.anything(),
+      null,
+      null,
+    ])
+    expect((await countAnchors(log)).count).toBe(2)
+    const [digest = ''] = commit.documents.keys()
+    const documents = await database.queries
+      .selectFrom('attestation_documents')
+      .select('digest')
+      .where('digest', '=', Buffer.from(digest, 'hex'))
+      .execute()
+    expect(documents).toEqual([])
+  })
+
+  it('exactly one of several commits at the same place wins', async () => {
+    const log = makeLog()
+    const state = await openLog(commits, log)
+    const rivals = Array.from({ length: 8 }, () =>
+      buildCommit({ log, state, nonce: 0, records: [{}, {}] }),
+    )
+    const outcomes = await Promise.allSettled(rivals.map((commit) => commits.commit(commit)))
+    const lost = outcomes.filter((outcome) => outcome.status === 'rejected')
+    expect(lost.map((outcome) => outcome.reason)).toEqual(Array(7).fill(expect.any(CommitRaceLost)))
+    const winner = rivals[outcomes.findIndex((outcome) => outcome.status === 'fulfilled')]
+    const found = await findAll(log, 3)
+    expect(found.map((record) => record?.id)).toEqual([
+      ...(winner?.records.map(({ id }) => id) ?? []),
+      undefined,
+    ])
+  })
+
+  it('commits of several logs share one relayer, without a gap in its nonces', async () => {
+    const first = makeLog()
+    const second = { ...makeLog(), relayer: first.relayer }
+    const third = { ...makeLog(), relayer: first.relayer }
+    await Promise.all(
+      [first, second, third].map(async (log) => {
+        let state = await openLog(commits, log)
+        for (let stored = 0; stored < 5; ) {
+          const nonce = (await commits.nextNonce(log.relayer)) ?? 0
+          const commit = buildCommit({ log, state, nonce, records: [{}, {}] })
+          const outcome = await commits.commit(commit).catch((error) => error)
+          if (outcome instanceof CommitRaceLost) continue
+          expect(outcome).toBeUndefined()
+          state = stateAfter(state, commit)
+          stored++
+        }
+      }),
+    )
+    expect(await commits.nextNonce(first.relayer)).toBe(15)
+    expect((await countAnchors(first)).count).toBe(15)
+  })
+
+  it('records have positions in the order of their leaves', async () => {
+    const log = makeLog()
+    await storeCommits(commits, log, [Array.from({ length: 40 }, () => ({})), [{}, {}]])
+    const { logId } = await reopen(log)
+    const rows = await database.queries
+      .selectFrom('records')
+      .select('index')
+      .where('log_id', '=', logId)
+      .orderBy('position')
+      .execute()
+    expect(rows.map((row) => row.index)).toEqual(Array.from({ length: 42 }, (_, index) => index))
+  })
+
+  it('a document that several records name is stored once, and taken again', async () => {
+    const log = makeLog()
+    let state = await openLog(commits, log)
+    const document = randomBytes(100)
+    for (const nonce of [0, 1]) {
+      const commit = buildCommit({ log, state, nonce, records: [{}, {}], document })
+      await commits.commit(commit)
+      state = stateAfter(state, commit)
+    }
+    const [record] = await findAll(log, 1)
+    expect(record?.attestation).toBe(document.toString('base64'))
+  })
+
+  it('a log whose nodes do not add up to its root is said to be corrupt', async () => {
+    const log = makeLog()
+    const { state } = await storeCommits(commits, log, [[{}, {}, {}]])
+    await database.queries
+      .updateTable('log_nodes')
+      .set({ hash: randomBytes(32) })
+      .where('log_id', '=', state.logId)
+      .where('level', '=', 1)
+      .execute()
+    await expect(reopen(log)).rejects.toThrow(LogCorrupt)
+  })
+
+  it('a failure that is no lost race is reported as it is', async () => {
+    const log = makeLog()
+    const state = await openLog(commits, log)
+    const commit = buildCommit({ log, state, nonce: 0, records: [{ accountId: 'no uuid' }] })
+    await expect(commits.commit(commit)).rejects.toMatchObject({ code: '22P02' })
+    expect((await reopen(log)).edge.size).toBe(0)
+    expect(await commits.nextNonce(log.relayer)).toBe(0)
+  })
+})
+
+function sameBytes(expected: Uint8Array): (actual: Uint8Array) => boolean {
+  return (actual) => Buffer.compare(actual, expected) === 0
+}
