@@ -120,11 +120,26 @@ describe('the rooms', () => {
     ).toBeLessThanOrEqual(20)
   })
 
-  it('every file of a verified call that src/README.md names exists', () => {
-    const named = [...map.matchAll(/`((?:src|enclave|attestation)\/[\w./-]+\.ts)`/g)].map(
-      ([, file]) => file,
+  it('the walk of a verified call in src/README.md follows the imports', () => {
+    const walk = map.slice(map.indexOf('## The way of one verified call'))
+    const named = [
+      ...new Set(
+        [...walk.matchAll(/`((?:src|enclave)\/[\w./-]+\.ts)`/g)].map(([, file = '']) => file),
+      ),
+    ]
+    expect(named.filter((file) => !files.includes(file))).toEqual([])
+    const imported = new Set(
+      named.flatMap((file) =>
+        listImports(file, read(file)).flatMap((entry) => targetOf(file, entry)),
+      ),
     )
-    expect(named.filter((file) => !files.includes(file ?? ''))).toEqual([])
+    // Where a part of it begins: a request, its route, the enclave, the commits.
+    expect(named.filter((file) => !imported.has(file))).toEqual([
+      'src/api/app.ts',
+      'src/verified/calls/completion-routes.ts',
+      'enclave/calls/serve-completion.ts',
+      'src/verified/commits/enclave-commits.ts',
+    ])
   })
 })
 
