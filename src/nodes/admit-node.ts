@@ -1,9 +1,10 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import type { Caller } from '../api/context.ts'
 import { ApiError } from '../api/errors.ts'
+import type { AcceptedNode } from './connection.ts'
 import type { NodeLimits } from './limits.ts'
 import type { NodeRecords } from './node-records.ts'
-import { type NodeState, startState } from './node-state.ts'
+import { startState } from './node-state.ts'
 import type { NodesStore, StoredNode } from './nodes-store.ts'
 import { type NodeHello, parseHello } from './protocol/hello.ts'
 
@@ -19,14 +20,6 @@ export type NodeRegistry = Pick<
 > & {
   find(nodeId: string): Promise<RegisteredNode | null>
   findBenchmark(nodeId: string, model: string): Promise<{ readonly tokensPerSecond: number } | null>
-}
-
-/** A node that may connect. */
-export type AcceptedNode = NodeHello & {
-  readonly accountId: string
-  /** The state it starts with. */
-  readonly state: NodeState
-  readonly vramMb: number | null
 }
 
 /** What the node is told with close code 1008. */

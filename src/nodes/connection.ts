@@ -2,7 +2,6 @@ import type { Duplex } from 'node:stream'
 import type { WebSocket } from 'ws'
 import { currentTraceparent } from '../observability/call-scope.ts'
 import type { Logger } from '../observability/logger.ts'
-import type { AcceptedNode } from './admit-node.ts'
 import { type ChatQuestion, ChatRun, type ChatRunOptions } from './chat-run.ts'
 import { type DispatchError, lostError } from './dispatch-error.ts'
 import { answerBytesOf, type FrameMeter, type ImageBudget, meterFrames } from './image-memory.ts'
@@ -10,6 +9,7 @@ import { ImageRun, type ImageRunOptions } from './image-run.ts'
 import type { NodeLimits } from './limits.ts'
 import { awaitPong, createLiveness, type Liveness } from './liveness.ts'
 import { type Circuit, createNodeHealth, type NodeHealth } from './node-health.ts'
+import type { NodeState } from './node-state.ts'
 import {
   capacityOf,
   createSlots,
@@ -27,7 +27,7 @@ import {
   imageFrame,
   type NodeFrame,
 } from './protocol/frames.ts'
-import { CLOSE_CODES } from './protocol/hello.ts'
+import { CLOSE_CODES, type NodeHello } from './protocol/hello.ts'
 import type { Run, RunEvent } from './run.ts'
 import { createEndedRuns, createStrayBudget, type StrayBudget } from './stray-frames.ts'
 
@@ -35,6 +35,14 @@ import { createEndedRuns, createStrayBudget, type StrayBudget } from './stray-fr
  * Runs that ended without their final frame, which may still come: a usage chunk, then status 2.
  */
 const ENDED_RUNS_MAX = 64
+
+/** A node that may connect. */
+export type AcceptedNode = NodeHello & {
+  readonly accountId: string
+  /** The state it starts with. */
+  readonly state: NodeState
+  readonly vramMb: number | null
+}
 
 /** What a connection tells its hub. */
 export type NodeEvent =
