@@ -38,14 +38,14 @@ import type { LocalEnclaves } from './local/enclave-process.ts'
 import { writeExpectations } from './local/expectations.ts'
 import { LOCAL_DOMAIN, startLocalChain } from './local/local-chain.ts'
 import { startDemoAgent } from './local/node-agent.ts'
-import type { NodeLimits } from './nodes/limits.ts'
-import { NODE_SOCKET_PATH } from './nodes/node-socket.ts'
+import { NODE_SOCKET_PATH } from './nodes/hub/node-socket.ts'
 import {
   type NodeRegistry,
   openNodeRegistry,
   openNodes,
   type ServingNodes,
-} from './nodes/open-nodes.ts'
+} from './nodes/hub/open-nodes.ts'
+import type { NodeLimits } from './nodes/runs/limits.ts'
 import { type CallObserver, timed } from './observability/call-scope.ts'
 import { listSources } from './observability/gauges.ts'
 import type { Logger, ProcessLogger } from './observability/logger.ts'

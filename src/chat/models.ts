@@ -4,7 +4,7 @@ import type { ProviderEntry } from '../../enclave/protocol/messages.ts'
 import { ApiError } from '../api/errors.ts'
 import { defineRoute, type Route } from '../api/route.ts'
 import type { EnclavePool } from '../enclaves/enclave-pool.ts'
-import type { Dispatcher } from '../nodes/dispatch.ts'
+import type { Dispatcher } from '../nodes/runs/dispatch.ts'
 
 /** What `owned_by` says of a model that contributed nodes serve. */
 const NODES_OWNER = 'nodes'

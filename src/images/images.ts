@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { ApiError } from '../api/errors.ts'
-import type { ImageDispatcher } from '../nodes/dispatch.ts'
+import type { ImageDispatcher } from '../nodes/runs/dispatch.ts'
 import type { Logger } from '../observability/logger.ts'
 import { singleFlight } from '../runtime/single-flight.ts'
 import { type OpenEndpoint, openAiOptions } from '../upstream/endpoint.ts'

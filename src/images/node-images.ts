@@ -1,6 +1,6 @@
 import { mostServed } from '../chat/models.ts'
-import type { ImageDispatcher } from '../nodes/dispatch.ts'
-import { callErrorOf, DispatchError } from '../nodes/dispatch-error.ts'
+import type { ImageDispatcher } from '../nodes/runs/dispatch.ts'
+import { callErrorOf, DispatchError } from '../nodes/runs/dispatch-error.ts'
 import { noteInference } from '../observability/call-scope.ts'
 import { checkImages } from './checked-images.ts'
 import type { ImageJob, ImageSource } from './image-source.ts'

@@ -56,6 +56,7 @@ export const ROOMS: readonly string[] = [
  * them.
  */
 const INNER_ROOMS: Readonly<Record<string, readonly string[]>> = {
+  'src/nodes': ['protocol', 'registry', 'runs', 'sharing', 'hub'],
   'src/verified': ['records', 'logs', 'commits', 'calls'],
 }
 

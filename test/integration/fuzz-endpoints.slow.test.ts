@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createDocument } from '../../src/api/openapi/document.ts'
-import { NODE_SOCKET_PATH } from '../../src/nodes/node-socket.ts'
+import { NODE_SOCKET_PATH } from '../../src/nodes/hub/node-socket.ts'
 import { type Affidavit, startAffidavit } from '../support/affidavit.ts'
 import { ROUTES } from '../support/api-routes.ts'
 import { examplesFor } from '../support/fuzz/examples.ts'

@@ -1,4 +1,9 @@
-import { createSlots, type Offer, type OfferingNode, openOffer } from '../../src/nodes/offer.ts'
+import {
+  createSlots,
+  type Offer,
+  type OfferingNode,
+  openOffer,
+} from '../../src/nodes/runs/offer.ts'
 
 /** Changes what a free node says of itself. */
 export interface FreeNode extends OfferingNode<FreeNode> {

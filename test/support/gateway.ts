@@ -13,9 +13,13 @@ import { relayerWith } from '../../src/chain/open-chain.ts'
 import { RelayerNonces } from '../../src/chain/relayer-nonces.ts'
 import { compose, type OwnParts } from '../../src/compose.ts'
 import { type GatewayConfig, readGatewayConfig } from '../../src/config.ts'
-import type { InferencesStore } from '../../src/nodes/inferences-store.ts'
-import type { BegunConnection, ConnectionOfNode, NodesStore } from '../../src/nodes/nodes-store.ts'
-import type { ServingNodes } from '../../src/nodes/open-nodes.ts'
+import type { ServingNodes } from '../../src/nodes/hub/open-nodes.ts'
+import type { InferencesStore } from '../../src/nodes/registry/inferences-store.ts'
+import type {
+  BegunConnection,
+  ConnectionOfNode,
+  NodesStore,
+} from '../../src/nodes/registry/nodes-store.ts'
 import { createLogger, type Logger } from '../../src/observability/logger.ts'
 import type { ContentCipher } from '../../src/storage/content-cipher.ts'
 import { type Database, openDatabase } from '../../src/storage/database.ts'

@@ -1,7 +1,7 @@
-import type { NodeRegistry, RegisteredNode } from '../../src/nodes/admit-node.ts'
-import type { InferencesSink } from '../../src/nodes/inference-log.ts'
-import type { Inference } from '../../src/nodes/inferences-store.ts'
-import { type NodeState, stopState } from '../../src/nodes/node-state.ts'
+import type { NodeRegistry, RegisteredNode } from '../../src/nodes/hub/admit-node.ts'
+import type { InferencesSink } from '../../src/nodes/registry/inference-log.ts'
+import type { Inference } from '../../src/nodes/registry/inferences-store.ts'
+import { type NodeState, stopState } from '../../src/nodes/registry/node-state.ts'
 
 /** What a test registers: a node with benchmarks by model. */
 export type Registration = Partial<RegisteredNode> & {

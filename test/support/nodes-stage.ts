@@ -3,9 +3,9 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import type { JsonObject } from '../../attestation/json/value.ts'
 import { checkImages } from '../../src/images/checked-images.ts'
-import type { NodeAnswer } from '../../src/nodes/dispatch.ts'
-import { createHub, type Hub, type HubOptions } from '../../src/nodes/hub.ts'
-import { NODE_LIMITS, type NodeLimits } from '../../src/nodes/limits.ts'
+import { createHub, type Hub, type HubOptions } from '../../src/nodes/hub/hub.ts'
+import type { NodeAnswer } from '../../src/nodes/runs/dispatch.ts'
+import { NODE_LIMITS, type NodeLimits } from '../../src/nodes/runs/limits.ts'
 import { createLogger } from '../../src/observability/logger.ts'
 import {
   createMemoryRegistry,

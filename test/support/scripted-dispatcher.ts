@@ -1,10 +1,10 @@
 import { FormatError } from '../../attestation/errors.ts'
 import type { JsonObject } from '../../attestation/json/value.ts'
-import type { AnswerReader } from '../../src/nodes/chat-run.ts'
-import type { ChunkBatch } from '../../src/nodes/chunk-queue.ts'
-import type { NodeCall } from '../../src/nodes/dispatch.ts'
-import { DispatchError } from '../../src/nodes/dispatch-error.ts'
-import type { ServingNodes } from '../../src/nodes/open-nodes.ts'
+import type { ServingNodes } from '../../src/nodes/hub/open-nodes.ts'
+import type { AnswerReader } from '../../src/nodes/runs/chat-run.ts'
+import type { ChunkBatch } from '../../src/nodes/runs/chunk-queue.ts'
+import type { NodeCall } from '../../src/nodes/runs/dispatch.ts'
+import { DispatchError } from '../../src/nodes/runs/dispatch-error.ts'
 
 /**
  * What a scripted dispatcher does with a call: gives chunks, or throws. Leaving is seen by

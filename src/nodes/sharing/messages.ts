@@ -7,10 +7,10 @@ import {
   type Json,
   type JsonObject,
 } from '../../../attestation/json/value.ts'
-import type { ChunkBatch } from '../chunk-queue.ts'
-import { type DispatchCode, DispatchError } from '../dispatch-error.ts'
-import { NODE_LIMITS } from '../limits.ts'
-import { readChunk } from '../read-chunk.ts'
+import type { ChunkBatch } from '../runs/chunk-queue.ts'
+import { type DispatchCode, DispatchError } from '../runs/dispatch-error.ts'
+import { NODE_LIMITS } from '../runs/limits.ts'
+import { readChunk } from '../runs/read-chunk.ts'
 
 /** Images in one answer: what callers may ask for. */
 const IMAGES_MAX = 10

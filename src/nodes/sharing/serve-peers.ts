@@ -5,9 +5,9 @@ import type { Bus } from '../../bus/bus.ts'
 import type { Channel } from '../../bus/channel.ts'
 import { openScope } from '../../observability/call-scope.ts'
 import { pause } from '../../runtime/loop.ts'
-import type { AnswerReader } from '../chat-run.ts'
-import type { Dispatcher, ImageDispatcher } from '../dispatch.ts'
-import { DispatchError } from '../dispatch-error.ts'
+import type { AnswerReader } from '../runs/chat-run.ts'
+import type { Dispatcher, ImageDispatcher } from '../runs/dispatch.ts'
+import { DispatchError } from '../runs/dispatch-error.ts'
 import { encodeFault, peerCall, readMessage, readRequest, writeMessage } from './messages.ts'
 
 type PeerCall = z.output<typeof peerCall>

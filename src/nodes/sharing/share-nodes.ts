@@ -1,10 +1,10 @@
 import type { Bus } from '../../bus/bus.ts'
-import type { NodeIndex } from '../choose-node.ts'
-import type { NodeConnection } from '../connection.ts'
-import type { CallableNode } from '../dispatch.ts'
-import type { Offer } from '../offer.ts'
-import { expectedMs } from '../speed.ts'
-import type { WaitQueue } from '../wait-queue.ts'
+import type { NodeIndex } from '../runs/choose-node.ts'
+import type { NodeConnection } from '../runs/connection.ts'
+import type { CallableNode } from '../runs/dispatch.ts'
+import type { Offer } from '../runs/offer.ts'
+import { expectedMs } from '../runs/speed.ts'
+import type { WaitQueue } from '../runs/wait-queue.ts'
 import {
   NODE_TOPIC,
   type NodeQuestion,

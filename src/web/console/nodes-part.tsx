@@ -164,7 +164,7 @@ function ArchiveButton({ node, reload }: { readonly node: Node; readonly reload:
   )
 }
 
-/** What the gateway says of a node (src/nodes/node-state.ts), shorter. */
+/** What the gateway says of a node (src/nodes/registry/node-state.ts), shorter. */
 const STATES: Readonly<Record<string, readonly [Tone, string]>> = {
   Running: ['good', 'Running'],
   'Running - verifying performance': ['warn', 'Being measured'],

@@ -1,6 +1,6 @@
 import { sql } from 'kysely'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { NODE_STATES } from '../../../../src/nodes/node-state.ts'
+import { NODE_STATES } from '../../../../src/nodes/registry/node-state.ts'
 import type { Database } from '../../../../src/storage/database.ts'
 import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../../support/databases.ts'
 

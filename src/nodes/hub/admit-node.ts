@@ -1,0 +1,204 @@
+import type { IncomingHttpHeaders } from 'node:http'
+import type { Caller } from '../../api/context.ts'
+import { ApiError } from '../../api/errors.ts'
+import { type NodeHello, parseHello } from '../protocol/hello.ts'
+import type { NodeRecords } from '../registry/node-records.ts'
+import { startState } from '../registry/node-state.ts'
+import type { NodesStore, StoredNode } from '../registry/nodes-store.ts'
+import type { AcceptedNode } from '../runs/connection.ts'
+import type { NodeLimits } from '../runs/limits.ts'
+
+/** What of a registered node matters to its connection. */
+export type RegisteredNode = Pick<StoredNode, 'nodeId' | 'accountId' | 'isArchived' | 'state'> & {
+  readonly hardware: { readonly vram: number | null } | null
+}
+
+/** The node registry, as far as connections need it: a NodesStore is one. */
+export type NodeRegistry = Pick<
+  NodesStore,
+  'setState' | 'markConnected' | 'markDisconnected' | 'markSeen' | 'endAbandoned'
+> & {
+  find(nodeId: string): Promise<RegisteredNode | null>
+  findBenchmark(nodeId: string, model: string): Promise<{ readonly tokensPerSecond: number } | null>
+}
+
+/** What the node is told with close code 1008. */
+type Refusal = { readonly kind: 'refused'; readonly reason: string }
+
+/**
+ * Why the registry lets a node not connect, or not stay. The words are the deployed service's where
+ * they are known.
+ */
+export const REFUSALS = {
+  /** Also for another account's node: whose it is, is nobody's business. */
+  nodeUnknown: 'Node is not registered',
+  nodeArchived: 'Node is archived',
+  nodeDisabled: 'Node is disabled',
+  benchmarkMissing: 'Benchmarking is not completed',
+  nodeConnected: 'Node with same node id already connected',
+} as const
+
+/**
+ * A node that may connect now. Its id is claimed until `release`, so that two handshakes at once
+ * cannot both have it.
+ */
+type AdmittedNode = {
+  readonly kind: 'admitted'
+  readonly node: AcceptedNode
+  /** What it dialled with, to be looked at again while it is connected. */
+  readonly key: string
+  release(): void
+}
+
+/**
+ * Decides over a handshake by its headers. Rejects with ApiError for what is answered over HTTP.
+ */
+export type AdmitNode = (headers: IncomingHttpHeaders) => Promise<AdmittedNode | Refusal>
+
+/** A connection that stands already. */
+type Connected = {
+  isAlive(timeoutMs: number): Promise<boolean>
+  terminate(why: string): void
+}
+
+type AdmissionParts = {
+  readonly registry: NodeRegistry
+  readonly authenticate: Authenticate
+  readonly records: NodeRecords
+  readonly limits: NodeLimits
+  /** The connection that the node has now. */
+  readonly connected: (nodeId: string) => Connected | null
+  /**
+   * Claims it among the gateways of this service. False when it has a connection at another one
+   * that answers; one that does not is ended.
+   */
+  readonly claimElsewhere: (nodeId: string) => Promise<boolean>
+  readonly unclaim: (nodeId: string) => void
+}
+
+/**
+ * Admission of nodes: key, headers, registration, and one connection per node. An old connection
+ * that does not answer a ping gives way to the new one: it is half-open, and its node is the one
+ * that dials again. One that answers stays.
+ */
+export function createAdmission(parts: AdmissionParts): AdmitNode {
+  const claimed = new Set<string>()
+
+  async function claim(nodeId: string): Promise<boolean> {
+    if (claimed.has(nodeId)) return false
+    claimed.add(nodeId)
+    const old = parts.connected(nodeId)
+    if (old !== null && (await old.isAlive(parts.limits.takeoverMs))) {
+      claimed.delete(nodeId)
+      return false
+    }
+    old?.terminate('its node dialled again')
+    if (await parts.claimElsewhere(nodeId)) return true
+    claimed.delete(nodeId)
+    return false
+  }
+
+  function release(nodeId: string): void {
+    claimed.delete(nodeId)
+    parts.unclaim(nodeId)
+  }
+
+  return async (headers) => {
+    const { accountId, key } = await authenticateNode(headers, parts.authenticate)
+    const checked = await checkHeaders(headers, accountId, parts)
+    if (checked.kind === 'refused') return checked
+    const { node } = checked
+    if (!(await claim(node.nodeId))) return refuse('nodeConnected')
+    return { kind: 'admitted', node, key, release: () => release(node.nodeId) }
+  }
+}
+
+async function checkHeaders(
+  headers: IncomingHttpHeaders,
+  accountId: string,
+  parts: AdmissionParts,
+): ReturnType<typeof checkHello> {
+  const parsed = parseHello(headers)
+  if (parsed.kind === 'refused') return parsed
+  // Its last going must be stored before its state is read.
+  await parts.records.settled(parsed.hello.nodeId)
+  return checkHello(parsed.hello, accountId, parts).catch((cause: unknown) => {
+    throw new ApiError('not_ready', 'Nodes cannot be looked up at the moment, try again', { cause })
+  })
+}
+
+/**
+ * Checks a node against the registry: it is the account's, neither archived nor disabled, and an
+ * LLM has a benchmark of its model that is fast enough. Rejects when the database is away. The
+ * benchmark is the node's own claim: it lets it connect, and nothing more.
+ */
+async function checkHello(
+  hello: NodeHello,
+  accountId: string,
+  { registry, limits }: { readonly registry: NodeRegistry; readonly limits: NodeLimits },
+): Promise<{ readonly kind: 'accepted'; readonly node: AcceptedNode } | Refusal> {
+  const registered = await registry.find(hello.nodeId)
+  if (registered === null || registered.accountId !== accountId) return refuse('nodeUnknown')
+  if (registered.isArchived) return refuse('nodeArchived')
+  const state = startState(registered.state)
+  if (state === 'RUNNING_DISABLED') return refuse('nodeDisabled')
+  // An image frame names no model: the connection is of one.
+  const models =
+    hello.modelType === 'LLM'
+      ? await benchmarked(hello, registry, limits)
+      : hello.models.slice(0, 1)
+  // Further models may lack theirs; the one it names first may not.
+  if (models[0] !== hello.models[0]) return refuse('benchmarkMissing')
+  const vramMb = registered.hardware?.vram ?? null
+  return { kind: 'accepted', node: { ...hello, models, accountId, state, vramMb } }
+}
+
+async function benchmarked(
+  { nodeId, models }: NodeHello,
+  registry: NodeRegistry,
+  { tokensPerSecondMin }: NodeLimits,
+): Promise<readonly string[]> {
+  const benchmarks = await Promise.all(models.map((model) => registry.findBenchmark(nodeId, model)))
+  return models.filter(
+    (_, index) => (benchmarks[index]?.tokensPerSecond ?? 0) >= tokensPerSecondMin,
+  )
+}
+
+function refuse(reason: keyof typeof REFUSALS): Refusal {
+  return { kind: 'refused', reason: REFUSALS[reason] }
+}
+
+/**
+ * Finds who an API key belongs to: null for one that is malformed, unknown or revoked. Rejects when
+ * nobody can tell.
+ */
+export type Authenticate = (key: string) => Promise<Pick<Caller, 'accountId' | 'scopes'> | null>
+
+/**
+ * Whose key a handshake carries. Throws ApiError `authorization_missing`, `invalid_credentials`
+ * (also without the scope `nodes`), or `not_ready` when keys cannot be checked: answered over HTTP
+ * before the upgrade, as the public client tells a bad key by status 401.
+ */
+async function authenticateNode(
+  headers: IncomingHttpHeaders,
+  authenticate: Authenticate,
+): Promise<{ readonly accountId: string; readonly key: string }> {
+  const header = headers.authorization
+  if (header === undefined)
+    throw new ApiError(
+      'authorization_missing',
+      'Expected the header Authorization: Bearer <API_KEY>',
+    )
+  const [, key] = /^Bearer +([\x21-\x7e]{1,512})$/i.exec(header) ?? []
+  if (key === undefined) throw new ApiError('invalid_credentials', 'The API key is not valid')
+  const caller = await authenticate(key).catch((cause: unknown) => {
+    if (cause instanceof ApiError) throw cause
+    throw new ApiError('not_ready', 'API keys cannot be checked at the moment, try again', {
+      cause,
+    })
+  })
+  if (caller === null) throw new ApiError('invalid_credentials', 'The API key is not valid')
+  if (!caller.scopes.includes('nodes'))
+    throw new ApiError('invalid_credentials', 'The API key may not be used for nodes')
+  return { accountId: caller.accountId, key }
+}

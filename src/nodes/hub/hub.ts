@@ -1,0 +1,518 @@
+import type { IncomingMessage } from 'node:http'
+import type { Duplex } from 'node:stream'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { JsonObject } from '../../../attestation/json/value.ts'
+import type { Bus } from '../../bus/bus.ts'
+import type { Logger } from '../../observability/logger.ts'
+import { imageFrameBytes } from '../protocol/frames.ts'
+import { CLOSE_CODES } from '../protocol/hello.ts'
+import { createInferenceLog, type InferencesSink } from '../registry/inference-log.ts'
+import { createNodeRecords } from '../registry/node-records.ts'
+import { type NodeState, stopState } from '../registry/node-state.ts'
+import type { BegunConnection } from '../registry/nodes-store.ts'
+import type { AnswerReader } from '../runs/chat-run.ts'
+import { createNodeIndex, type NodeIndex } from '../runs/choose-node.ts'
+import { type HubLink, NodeConnection, type NodeEvent } from '../runs/connection.ts'
+import {
+  type CallableNode,
+  type Dispatcher,
+  type DispatchParts,
+  dispatchCall,
+  dispatchImages,
+  type ImageDispatcher,
+} from '../runs/dispatch.ts'
+import { DispatchError, isNodesFault, mayBeRequestsFault } from '../runs/dispatch-error.ts'
+import { createImageBudget } from '../runs/image-memory.ts'
+import type { NodeLimits } from '../runs/limits.ts'
+import { createCircuitMemory } from '../runs/node-health.ts'
+import { startSweep } from '../runs/node-timer.ts'
+import type { Run, RunEvent, RunResult } from '../runs/run.ts'
+import { createWaitQueue, type WaitQueue } from '../runs/wait-queue.ts'
+import type { NodeQuestion, PlaceName } from '../sharing/messages.ts'
+import { servePeers } from '../sharing/serve-peers.ts'
+import { shareNodes } from '../sharing/share-nodes.ts'
+import { type Authenticate, createAdmission, type NodeRegistry } from './admit-node.ts'
+import { createNodeSocket } from './node-socket.ts'
+import { createProber, type ProbeOptions } from './probe.ts'
+import { createKeyWatch, createRecheck, type KeyedNode } from './recheck-nodes.ts'
+
+/** Counts of everything that is held for nodes and their calls: all are 0 after stop(). */
+type HubStatus = {
+  readonly connected: number
+  /** Of these, how many are given work. */
+  readonly serving: number
+  readonly slotsInUse: number
+  /** Runs that are not over, also those that only drain. */
+  readonly runs: number
+  /** Callers that wait for a node. */
+  readonly queued: number
+  readonly probes: number
+  /** Bytes set aside for answers with images. */
+  readonly imageBytes: number
+  readonly handshakes: number
+  /** WebSockets, also closing ones. */
+  readonly sockets: number
+  readonly timers: number
+  /** Writes to the registry under way, and served runs that are not stored yet. */
+  readonly writes: number
+}
+
+/** The nodes of this process. */
+export type Hub = {
+  /** For the server's `upgrade` event at `/v1/node/ws`. Owns the socket from then on. */
+  handleUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void
+  readonly dispatcher: Dispatcher
+  readonly images: ImageDispatcher
+  /**
+   * Ends a node's connection with 1008, when it is archived or disabled. False when it is not
+   * connected.
+   */
+  disconnect(nodeId: string, reason: string): boolean
+  status(): HubStatus
+  /** How many of the connected nodes are in each state. */
+  countStates(): ReadonlyMap<NodeState, number>
+  /**
+   * Takes no nodes any more, offers those that are here to no other gateway, and resolves when the
+   * calls of others are done, or `graceMs` later.
+   */
+  drain(graceMs: number): Promise<void>
+  /**
+   * Takes no nodes and calls any more, lets runs go on for `graceMs`, then ends them, closes all
+   * nodes with 1012 and stores what is left. Resolves when no socket, timer and write is left; the
+   * database must be there until then.
+   */
+  stop(graceMs?: number): Promise<void>
+}
+
+export type HubOptions = Pick<ProbeOptions, 'checkImage'> & {
+  readonly nodes: NodeRegistry
+  /** Id under which this process is known to be alive; another one after its lease was lost. */
+  readonly processId: () => string
+  /**
+   * Models that nodes have offered before: while they are away, a call for one is no error of its
+   * caller's. Default none.
+   */
+  readonly offeredModels?: readonly string[]
+  readonly inferences: InferencesSink
+  readonly authenticate: Authenticate
+  readonly limits: NodeLimits
+  /** Unix milliseconds, a fraction is welcome. */
+  readonly now: () => number
+  /** From 0 to below 1: picks nodes and spreads pings, and no secret depends on it. */
+  readonly random: () => number
+  /** What connects this gateway to the others of its service; null for one that is alone. */
+  readonly bus?: Bus | null
+  /** Opens what judges a node's answer to a chat request of another gateway. */
+  readonly judge?: (request: JsonObject) => AnswerReader
+  /** A new unguessable UUID, for request ids and nonces. */
+  readonly makeId: () => string
+  readonly log: Logger
+}
+
+/**
+ * Builds the nodes' side of the gateway. Its one timer runs from now on. Chat and images have an
+ * index and a queue each: one model's name on both sides is two models.
+ */
+export function createHub(options: HubOptions): Hub {
+  const { nodes: registry, limits, now, log } = options
+  const state = createState(options)
+  const { chat, images, connections, prober } = state
+  const chatParts: DispatchParts = { ...chat, limits, now }
+  const imageParts: DispatchParts = { ...images, limits, now }
+  const link: HubLink = {
+    ...options,
+    imageBudget: state.imageBudget,
+    recall: state.memory.recall,
+    tell: (node, event) => reduce(state, node, event),
+  }
+  const admit = createAdmission({
+    ...{ ...options, registry, records: state.records },
+    connected: (nodeId) => connections.get(nodeId)?.node ?? null,
+    claimElsewhere: async (nodeId) =>
+      (await state.sharing?.claim(nodeId, limits.takeoverMs)) ?? true,
+    unclaim: (nodeId) => state.sharing?.unclaim(nodeId),
+  })
+  const socket = createNodeSocket({
+    ...{ admit, limits, log },
+    count: () => connections.size,
+    onNode: (webSocket, accepted, key, stream) =>
+      enter(state, new NodeConnection(webSocket, stream, accepted, link), key),
+  })
+  const recheck = createRecheck({
+    ...{ nodes: connections, registry, log },
+    everyMs: limits.tendMs,
+    periodMs: limits.recheckMs,
+  })
+  const keyWatch = createKeyWatch({ ...options, nodes: connections })
+  const jobs = [
+    { everyMs: limits.tickMs, run: () => checkDeadlines(state) },
+    { everyMs: limits.tendMs, run: () => tend(state) },
+    { everyMs: limits.tendMs, run: recheck.step },
+    { everyMs: limits.keyCheckMs, run: keyWatch.step },
+    { everyMs: limits.seenMs, run: () => markSeen(state) },
+    { everyMs: limits.abandonedMs, run: () => endAbandoned(state) },
+  ]
+  const sweep = startSweep({ tickMs: limits.tickMs, jobs, log })
+  let stopping: Promise<void> | null = null
+  const takeCalls = () => {
+    if (stopping !== null) throw stoppingError()
+  }
+  const dispatcher: Dispatcher = {
+    async dispatch(call) {
+      takeCalls()
+      return dispatchCall(call, chatParts)
+    },
+    models: chat.index.models,
+  }
+  const imageDispatcher: ImageDispatcher = {
+    async dispatch(call) {
+      takeCalls()
+      return dispatchImages(call, imageParts)
+    },
+    serves: images.index.isServed,
+    isKnown: images.index.isKnown,
+    models: images.index.models,
+    fits: (request) => imageFrameBytes(request) <= limits.requestBytesMax,
+  }
+  const { bus, judge } = options
+  const peers =
+    bus && judge !== undefined
+      ? servePeers(bus, { dispatcher, images: imageDispatcher, judge })
+      : null
+
+  async function drain(graceMs: number): Promise<void> {
+    socket.stop()
+    state.sharing?.drain()
+    await until(() => (peers?.running() ?? 0) === 0, graceMs)
+  }
+
+  async function stop(graceMs: number): Promise<void> {
+    prober.stop()
+    await drain(graceMs)
+    await until(() => slotsInUse(state) === 0, graceMs)
+    chat.queue.rejectAll(stoppingError())
+    images.queue.rejectAll(stoppingError())
+    for (const node of [...nodesOf(state)]) {
+      node.failRuns(stoppingError())
+      node.close(CLOSE_CODES.restart, 'Gateway is restarting')
+    }
+    state.sharing?.stop()
+    await until(() => socket.sockets() === 0 && socket.handshakes() === 0, FAREWELL_MS)
+    await socket.destroy()
+    sweep.stop()
+    await until(() => recheck.running() + keyWatch.running() === 0, FAREWELL_MS)
+    await state.records.allSettled()
+    await state.inferenceLog.flush()
+  }
+
+  return {
+    handleUpgrade: socket.handleUpgrade,
+    dispatcher,
+    images: imageDispatcher,
+    disconnect(nodeId, reason) {
+      if (disconnectHere(state, nodeId, reason)) return true
+      void state.sharing?.disconnectElsewhere(nodeId, reason)
+      return false
+    },
+    status: () => ({
+      connected: connections.size,
+      serving: [...nodesOf(state)].filter((node) => node.isServing()).length,
+      slotsInUse: slotsInUse(state),
+      runs: state.runs.size,
+      queued: chat.queue.size() + images.queue.size(),
+      probes: prober.running(),
+      imageBytes: state.imageBudget.inUse(),
+      handshakes: socket.handshakes(),
+      sockets: socket.sockets(),
+      timers: sweep.timers(),
+      writes:
+        state.records.pending() +
+        state.inferenceLog.waiting() +
+        recheck.running() +
+        keyWatch.running(),
+    }),
+    countStates: () => countStates(state),
+    drain,
+    stop(graceMs = 0) {
+      stopping ??= stop(graceMs)
+      return stopping
+    },
+  }
+}
+
+/** How long nodes have to finish the closing handshake. */
+const FAREWELL_MS = 1_000
+const STOP_STEP_MS = 10
+
+function stoppingError(): DispatchError {
+  return new DispatchError('stopping', 'This instance is shutting down')
+}
+
+async function until(isSo: () => boolean, timeoutMs: number): Promise<void> {
+  for (let waitedMs = 0; !isSo() && waitedMs < timeoutMs; waitedMs += STOP_STEP_MS)
+    await sleep(STOP_STEP_MS)
+}
+
+/** Where calls of one kind find nodes. */
+type Place = {
+  readonly index: NodeIndex<CallableNode>
+  readonly queue: WaitQueue<CallableNode>
+}
+
+type State = ReturnType<typeof createState>
+
+/** Everything that connected nodes share. */
+function createState(options: HubOptions) {
+  const { nodes: registry, inferences, offeredModels = [], limits, now, random, log } = options
+  const { processId } = options
+  const place = (known: readonly string[]): Place => ({
+    index: createNodeIndex({ random, offeredModels: known, returnMs: limits.waitMs, now }),
+    queue: createWaitQueue(limits),
+  })
+  const connections = new Map<string, KeyedNode>()
+  const chat = place(offeredModels)
+  // The registry does not say what a model is for: those of images are known once a node offered
+  // them to this process.
+  const images = place([])
+  const { bus = null } = options
+  return {
+    ...{ registry, processId, now, log, connections, chat, images },
+    /** Under which id the connections are stored. */
+    storedUnder: processId(),
+    /** Whether what dead processes left is just being ended. */
+    isEnding: false,
+    runs: new Set<Run>(),
+    /** Null for a gateway that is alone. */
+    sharing:
+      bus === null
+        ? null
+        : shareNodes({
+            ...{ bus, places: { chat, images }, placeOf: placeNameOf },
+            onAsked: (nodeId, question) => answerPeer(connections, nodeId, question),
+          }),
+    imageBudget: createImageBudget(limits.imageBytesMax),
+    records: createNodeRecords(log),
+    inferenceLog: createInferenceLog({
+      sink: inferences,
+      log,
+      inferencesMax: limits.inferencesMax,
+    }),
+    prober: createProber(options),
+    memory: createCircuitMemory(),
+  }
+}
+
+/** Where a node's calls come from. */
+function placeOf(node: NodeConnection, state: State): Place {
+  return state[placeNameOf(node)]
+}
+
+function placeNameOf({ draws }: NodeConnection): PlaceName {
+  return draws ? 'images' : 'chat'
+}
+
+/** What another gateway asks of a node that is connected here; false when it is not. */
+async function answerPeer(
+  connections: ReadonlyMap<string, KeyedNode>,
+  nodeId: string,
+  question: NodeQuestion,
+): Promise<boolean> {
+  if (question.kind === 'disconnect')
+    return disconnectHere({ connections }, nodeId, question.reason)
+  const old = connections.get(nodeId)?.node
+  if (old === undefined) return false
+  const isAlive = await old.isAlive(question.timeoutMs)
+  if (!isAlive) old.terminate('its node dialled another gateway')
+  return isAlive
+}
+
+function disconnectHere(
+  { connections }: { readonly connections: ReadonlyMap<string, KeyedNode> },
+  nodeId: string,
+  reason: string,
+): boolean {
+  const keyed = connections.get(nodeId)
+  keyed?.node.close(CLOSE_CODES.policy, reason)
+  return keyed !== undefined
+}
+
+function* nodesOf({ connections }: State): Iterable<NodeConnection> {
+  for (const { node } of connections.values()) yield node
+}
+
+/** A node has connected. */
+function enter(state: State, node: NodeConnection, key: string): void {
+  const { connections, records, registry, prober, log } = state
+  const { nodeId, accepted } = node
+  connections.set(nodeId, { node, key })
+  placeOf(node, state).index.add(node)
+  state.sharing?.enter(node)
+  log.info({ nodeId, models: accepted.models, state: accepted.state }, 'node connected')
+  const begun = begunConnection(state, node)
+  records.write(nodeId, () => registry.markConnected(begun))
+  if (node.isAvailable()) placeOf(node, state).queue.offer(node)
+  prober.probeDue([node])
+}
+
+/** What follows from what happened to a connection. */
+function reduce(state: State, node: NodeConnection, event: NodeEvent): void {
+  const { nodeId } = node
+  const { registry, records, log } = state
+  switch (event.kind) {
+    case 'changed':
+      placeOf(node, state).index.update(node)
+      state.sharing?.changed(node)
+      break
+    case 'free':
+      placeOf(node, state).queue.offer(node)
+      break
+    case 'state': {
+      const nodeState = node.health.state()
+      log.info({ nodeId, state: nodeState, health: node.load() }, 'node changed its state')
+      records.write(nodeId, () => registry.setState(node, nodeState))
+      break
+    }
+    case 'run':
+      reduceRun(state, node, event)
+      break
+    case 'gone': {
+      placeOf(node, state).index.remove(node)
+      state.sharing?.leave(node)
+      state.memory.keep(nodeId, node.health.circuits(), state.now())
+      if (state.connections.get(nodeId)?.node === node) state.connections.delete(nodeId)
+      log.info({ nodeId, why: event.why }, 'node disconnected')
+      const end = { at: unixSeconds(state), state: stopState(node.health.state()) }
+      records.write(nodeId, () => registry.markDisconnected(node, end))
+    }
+  }
+}
+
+/** What follows from what happened to a run. */
+function reduceRun(
+  { runs, inferenceLog }: State,
+  node: NodeConnection,
+  { run, event }: { readonly run: Run; readonly event: RunEvent },
+): void {
+  switch (event.kind) {
+    case 'opened':
+      runs.add(run)
+      break
+    case 'settled':
+      conclude(node, run, event.result)
+      break
+    case 'draining':
+      node.cancel(run)
+      break
+    case 'abandoned':
+      // Nothing at all for a caller who waited and left: only now it is known that nothing came
+      // later either.
+      if (run.result?.kind === 'left' && !run.hasBegun())
+        node.health.failed(run.options.offer.model)
+      break
+    case 'served':
+      if (!run.options.isProbe) inferenceLog.note(run.inferenceOf(node.nodeId))
+      break
+    case 'closed':
+      runs.delete(run)
+      node.forget(run)
+  }
+}
+
+/**
+ * Draws the conclusions of a run: how fast the node is, and whether it is better or worse for it.
+ */
+function conclude({ health }: NodeConnection, run: Run, result: RunResult): void {
+  run.options.offer.speed = run.speedAfter(result)
+  // Probes are judged by who asked.
+  if (run.options.isProbe || result.kind === 'left') return
+  const { model } = run.options.offer
+  if (result.kind === 'done') health.succeeded(model)
+  else if (mayBeRequestsFault(result.error)) health.refused(model)
+  else if (isNodesFault(result.error)) health.failed(model)
+}
+
+/** Acts on deadlines of runs and waiting callers. */
+function checkDeadlines({ runs, chat, images, now }: State): void {
+  const nowMs = now()
+  for (const run of runs) run.check(nowMs)
+  chat.queue.sweep(nowMs)
+  images.queue.sweep(nowMs)
+}
+
+/** Sends the pings and probes that are due, and stores what was served. */
+function tend(state: State): void {
+  for (const node of nodesOf(state)) node.tend()
+  state.prober.probeDue(nodesOf(state))
+  void state.inferenceLog.flush()
+}
+
+/** Nodes whose presence is stored at once. */
+const SEEN_BATCH_MAX = 1_000
+/** Stands for a node id where a write is about many; no node's id is empty. */
+const ALL_NODES = ''
+
+/** Stores that the connected nodes are still there. */
+function markSeen(state: State): void {
+  const nodes = [...nodesOf(state)]
+  for (let from = 0; from < nodes.length; from += SEEN_BATCH_MAX) {
+    const batch = nodes.slice(from, from + SEEN_BATCH_MAX)
+    state.records.write(ALL_NODES, () => storeSeen(state, batch))
+  }
+}
+
+/**
+ * A connection that is not stored any more is stored again, unless its node has another one: this
+ * process was taken for dead, or the node's other connection ended first.
+ */
+async function storeSeen(state: State, nodes: readonly NodeConnection[]): Promise<void> {
+  const { registry, records, connections, processId } = state
+  const stored = await registry.markSeen(nodes, { processId: processId(), at: unixSeconds(state) })
+  for (const node of nodes) {
+    if (stored.has(node.nodeId) || connections.get(node.nodeId)?.node !== node) continue
+    const begun = begunConnection(state, node)
+    records.write(node.nodeId, () => registry.markConnected(begun, 'when_free'))
+  }
+}
+
+/**
+ * Ends what dead processes left, and stores the own connections under the new id of this process
+ * when it has one: under the old one they are a dead process's. A database that is away is told of
+ * by whoever renews the lease; it all comes round again.
+ */
+function endAbandoned(state: State): void {
+  const { registry, records, processId, log } = state
+  if (!state.isEnding) {
+    state.isEnding = true
+    const note = (count: number) =>
+      count > 0 && log.info({ count }, 'nodes of a gateway that is gone are disconnected')
+    const end = () => registry.endAbandoned().then(note, () => undefined)
+    records.write(ALL_NODES, () => end().finally(() => (state.isEnding = false)))
+  }
+  if (state.storedUnder === processId()) return
+  state.storedUnder = processId()
+  markSeen(state)
+}
+
+function begunConnection(state: State, node: NodeConnection): BegunConnection {
+  const { nodeId, connectionId, accepted, health } = node
+  const { models } = accepted
+  const held = { nodeId, connectionId, processId: state.processId() }
+  return { ...held, at: unixSeconds(state), models, state: health.state() }
+}
+
+function countStates(state: State): ReadonlyMap<NodeState, number> {
+  const counts = new Map<NodeState, number>()
+  for (const node of nodesOf(state))
+    counts.set(node.health.state(), (counts.get(node.health.state()) ?? 0) + 1)
+  return counts
+}
+
+function slotsInUse(state: State): number {
+  let sum = 0
+  for (const node of nodesOf(state)) sum += node.slots.inUse()
+  return sum
+}
+
+function unixSeconds({ now }: State): number {
+  return Math.floor(now() / 1000)
+}

@@ -1,0 +1,175 @@
+import { type IncomingMessage, STATUS_CODES } from 'node:http'
+import type { Duplex } from 'node:stream'
+import { type WebSocket, WebSocketServer } from 'ws'
+import { JSON_TYPE } from '../../api/context.ts'
+import { ApiError, errorReply } from '../../api/errors.ts'
+import type { Logger } from '../../observability/logger.ts'
+import { CLOSE_CODES } from '../protocol/hello.ts'
+import type { AcceptedNode } from '../runs/connection.ts'
+import type { NodeLimits } from '../runs/limits.ts'
+import type { AdmitNode } from './admit-node.ts'
+
+/** Where nodes dial in (interface facts: the public client appends `/ws` to `/v1/node`). */
+export const NODE_SOCKET_PATH = '/v1/node/ws'
+
+/** The door that nodes come in by. */
+type NodeSocket = {
+  /** For the server's `upgrade` event at NODE_SOCKET_PATH. Owns the socket from then on. */
+  handleUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void
+  handshakes(): number
+  /** Open WebSockets, also those that are closing. */
+  sockets(): number
+  /** Refuses everybody from now on. */
+  stop(): void
+  /** Destroys what is left, and resolves when every socket is closed and every handshake over. */
+  destroy(): Promise<void>
+}
+
+type NodeSocketOptions = {
+  readonly admit: AdmitNode
+  readonly limits: NodeLimits
+  readonly log: Logger
+  /** How many nodes are connected. */
+  readonly count: () => number
+  /** Takes over a node's socket; `stream` is what it stands on. */
+  readonly onNode: (socket: WebSocket, node: AcceptedNode, key: string, stream: Duplex) => void
+}
+
+/** What is buffered for one message that comes in tiny segments: each costs its own memory. */
+const BUFFERED_CHUNKS_MAX = 4_096
+const FRAGMENTS_MAX = 1_024
+/**
+ * Packets of 1 KiB that a frame with images may come in. What they may be together is bounded per
+ * connection (`image-memory.ts`).
+ */
+const IMAGE_BUFFERED_CHUNKS_MAX = 32 * 1_024
+
+/**
+ * Opens the door. A bad key is answered over HTTP, because without one nobody gets a WebSocket of
+ * this process; all else is a WebSocket that is closed with 1008 and the reason, which is where the
+ * public client reads it. permessage-deflate is declined: its state costs each node tens of KB, and
+ * every small frame a trip through the thread pool, and a frame that unpacks to a thousand times
+ * its size would have to be bounded.
+ */
+export function createNodeSocket(options: NodeSocketOptions): NodeSocket {
+  const { limits, log } = options
+  const server = openServer(limits, {
+    frameBytesMax: limits.frameBytesMax,
+    chunksMax: BUFFERED_CHUNKS_MAX,
+  })
+  const imageServer = openServer(limits, {
+    frameBytesMax: limits.imageFrameBytesMax,
+    chunksMax: IMAGE_BUFFERED_CHUNKS_MAX,
+  })
+  const servers = [server, imageServer]
+  let handshakes = 0
+  let isStopped = false
+
+  async function shakeHands(request: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> {
+    const admitted = await options.admit(request.headers)
+    try {
+      if (socket.destroyed) return
+      if (isStopped) throw new ApiError('shutting_down', 'This instance is shutting down')
+      const draws = admitted.kind === 'admitted' && admitted.node.modelType === 'DIFFUSION'
+      const door = draws ? imageServer : server
+      door.handleUpgrade(request, socket, head, (webSocket) => {
+        if (admitted.kind === 'refused') turnAway(webSocket, CLOSE_CODES.policy, admitted.reason)
+        else if (options.count() >= limits.connectionsMax)
+          turnAway(webSocket, CLOSE_CODES.later, 'Too many nodes')
+        else options.onNode(webSocket, admitted.node, admitted.key, socket)
+      })
+    } finally {
+      if (admitted.kind === 'admitted') admitted.release()
+    }
+  }
+
+  function handleUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
+    socket.on('error', ignore)
+    if (isStopped || handshakes >= limits.handshakesMax) {
+      refuse(
+        socket,
+        new ApiError(isStopped ? 'shutting_down' : 'overloaded', 'Try again in a moment'),
+      )
+      return
+    }
+    handshakes++
+    const timer = setTimeout(() => socket.destroy(), limits.handshakeTimeoutMs)
+    void shakeHands(request, socket, head)
+      .catch((error: unknown) => {
+        if (!(error instanceof ApiError)) log.error({ err: error }, 'handshake of a node failed')
+        refuse(socket, error)
+      })
+      .finally(() => {
+        clearTimeout(timer)
+        handshakes--
+      })
+  }
+
+  return {
+    handleUpgrade,
+    handshakes: () => handshakes,
+    sockets: () => servers.reduce((sum, { clients }) => sum + clients.size, 0),
+    stop() {
+      isStopped = true
+    },
+    async destroy() {
+      isStopped = true
+      for (const { clients } of servers) for (const socket of clients) socket.terminate()
+      await Promise.all(servers.map((opened) => new Promise((resolve) => opened.close(resolve))))
+    },
+  }
+}
+
+function openServer(
+  limits: NodeLimits,
+  { frameBytesMax, chunksMax }: { readonly frameBytesMax: number; readonly chunksMax: number },
+): WebSocketServer {
+  // A variable, since the types do not know closeTimeout yet.
+  const options = {
+    noServer: true,
+    clientTracking: true,
+    perMessageDeflate: false,
+    maxPayload: frameBytesMax,
+    maxFragments: FRAGMENTS_MAX,
+    maxBufferedChunks: chunksMax,
+    closeTimeout: limits.closeTimeoutMs,
+  }
+  const server = new WebSocketServer(options)
+  server.on('wsClientError', (error, socket) =>
+    refuse(socket, new ApiError('malformed_request', error.message)),
+  )
+  return server
+}
+
+/**
+ * Closes a WebSocket whose node may not connect. One that sends frames all the same is not read any
+ * more.
+ */
+function turnAway(socket: WebSocket, code: number, reason: string): void {
+  socket.on('error', ignore)
+  for (const event of ['message', 'ping', 'pong']) socket.once(event, () => socket.pause())
+  socket.close(code, reason)
+}
+
+/**
+ * Answers a handshake over HTTP: JSON, as the public client parses every reply before it looks at
+ * the status.
+ */
+function refuse(socket: Duplex, error: unknown): void {
+  if (!socket.writable) {
+    socket.destroy()
+    return
+  }
+  const { status, headers, body } = errorReply(error)
+  const head = [
+    `HTTP/1.1 ${status} ${STATUS_CODES[status]}`,
+    ...Object.entries(headers).map(([name, value]) => `${name}: ${value}`),
+    `content-type: ${JSON_TYPE}`,
+    `content-length: ${Buffer.byteLength(body)}`,
+    'connection: close',
+  ]
+  socket.end(`${head.join('\r\n')}\r\n\r\n${body}`, () => socket.destroy())
+}
+
+/** What breaks a socket is told by its close. */
+function ignore(): void {}

@@ -1,0 +1,159 @@
+import { FormatError } from '../../../attestation/errors.ts'
+import type { JsonObject } from '../../../attestation/json/value.ts'
+import type { ProbeOutcome } from '../registry/node-state.ts'
+import { type AnswerReader, askChat, type ChatRun } from '../runs/chat-run.ts'
+import type { NodeConnection } from '../runs/connection.ts'
+import { DispatchError } from '../runs/dispatch-error.ts'
+import type { NodeLimits } from '../runs/limits.ts'
+import type { Offer, Slot } from '../runs/offer.ts'
+import { tokensPerSecondOf } from '../runs/speed.ts'
+
+/** Probes nodes: asks them something short, and judges them by what the gateway measures. */
+type Prober = {
+  /**
+   * Probes every node of these whose time has come, as far as there is room; the others' time
+   * stays.
+   */
+  probeDue(nodes: Iterable<NodeConnection>): void
+  running(): number
+  /** Ends the probes under way. */
+  stop(): void
+}
+
+/** The question of a probe: an answer long enough to measure its speed. */
+function probeRequest(model: string): JsonObject {
+  return {
+    model,
+    messages: [{ role: 'user', content: 'Count from one to thirty in words.' }],
+    max_tokens: 64,
+    temperature: 0,
+    stream: true,
+    stream_options: { include_usage: true },
+  }
+}
+
+export type ProbeOptions = {
+  readonly limits: NodeLimits
+  /** Whether what a node drew, base64, is one image. Rejects with FormatError when it is not. */
+  readonly checkImage: (images: readonly string[]) => Promise<unknown>
+  /** What judges an answer to this request, as callers' answers are judged. */
+  readonly judge?: (request: JsonObject) => AnswerReader
+}
+
+/**
+ * Probes with at most `probesMax` at once. A probe takes a slot like any run. A node cannot tell it
+ * from a call except by its question, so a dishonest one may answer probes better than calls: calls
+ * are measured too.
+ */
+export function createProber(options: ProbeOptions): Prober {
+  const { limits } = options
+  const abort = new AbortController()
+  let running = 0
+
+  async function probe(node: NodeConnection, offer: Offer<NodeConnection>): Promise<void> {
+    const slot = node.slots.acquire()
+    if (slot === null) return node.health.probePutOff()
+    node.health.probeBegins(offer.model)
+    const start = { offer, slot, signal: abort.signal, isProbe: true, accountId: null }
+    const outcome = await (node.draws
+      ? probeImages(node, start, options)
+      : probeChat(node, start, options))
+    if (outcome === null) node.health.probePutOff()
+    else node.health.probeEnds(outcome)
+  }
+
+  return {
+    probeDue(nodes) {
+      for (const node of nodes) {
+        if (running >= limits.probesMax || abort.signal.aborted) return
+        const due = node.health.dueProbe()
+        const offer = node.offers.find(({ model }) => model === due)
+        if (offer === undefined) continue
+        running++
+        void probe(node, offer).finally(() => {
+          running--
+        })
+      }
+    },
+    running: () => running,
+    stop: () => abort.abort(new Error('the gateway stops')),
+  }
+}
+
+type ProbeStart = {
+  readonly offer: Offer<NodeConnection>
+  readonly slot: Slot
+  readonly signal: AbortSignal
+  readonly isProbe: boolean
+  readonly accountId: null
+}
+
+function probeChat(
+  node: NodeConnection,
+  start: ProbeStart,
+  { limits, judge }: ProbeOptions,
+): Promise<ProbeOutcome | null> {
+  const { model } = start.offer
+  const request = probeRequest(model)
+  const run = node.chat(askChat(model, request), {
+    ...start,
+    reader: judge?.(request) ?? null,
+  })
+  return outcomeOf(run, limits)
+}
+
+/**
+ * Null when the probe was broken off, and shows nothing: a node that goes is stored as it stood.
+ */
+async function outcomeOf(run: ChatRun, limits: NodeLimits): Promise<ProbeOutcome | null> {
+  try {
+    await run.firstToken
+    for await (const _ of run.batches);
+  } catch (error) {
+    const isBrokenOff = !(error instanceof DispatchError) || BROKEN_OFF.has(error.code)
+    return isBrokenOff ? null : 'failed'
+  }
+  const times = run.times()
+  if (times === null) return 'failed'
+  const speed = tokensPerSecondOf(times)
+  const isSlow =
+    times.firstTokenAtMs - times.startedAtMs > limits.probeFirstTokenMs ||
+    (speed !== null && speed < limits.tokensPerSecondMin)
+  return isSlow ? 'slow' : 'healthy'
+}
+
+/** Errors after which a probe showed nothing: also of a node whose backend is at its limit. */
+const BROKEN_OFF: ReadonlySet<string> = new Set(['node_lost', 'node_busy', 'stopping'])
+
+/**
+ * The question of a probe: the smallest image that callers can ask for. The public client draws one
+ * of its own size all the same.
+ */
+const IMAGE_PROBE = {
+  prompt: 'A red circle on white.',
+  image: null,
+  n: 1,
+  size: '256x256',
+} as const
+
+/**
+ * Probes a DIFFUSION node with one small image. Null when the probe was broken off, or there was no
+ * memory for its answer: it shows nothing. The image has to be one; what it shows is not looked at.
+ */
+async function probeImages(
+  node: NodeConnection,
+  start: ProbeStart,
+  { limits, checkImage }: ProbeOptions,
+): Promise<ProbeOutcome | null> {
+  const run = node.draw({ ...start, request: IMAGE_PROBE })
+  if (run === null) return null
+  try {
+    const images = await run.answer
+    const tookMs = run.options.now() - run.startedAtMs
+    await checkImage(images)
+    return tookMs > limits.probeImageMs ? 'slow' : 'healthy'
+  } catch (error) {
+    if (error instanceof DispatchError) return BROKEN_OFF.has(error.code) ? null : 'failed'
+    return error instanceof FormatError ? 'failed' : null
+  }
+}

@@ -1,0 +1,132 @@
+import type { Logger } from '../../observability/logger.ts'
+import { CLOSE_CODES } from '../protocol/hello.ts'
+import type { NodeConnection } from '../runs/connection.ts'
+import { type Authenticate, type NodeRegistry, REFUSALS } from './admit-node.ts'
+
+/** A connected node, with the key it dialled with. */
+export type KeyedNode = { readonly node: NodeConnection; readonly key: string }
+
+/** Ends the connections of nodes whose key was revoked or expired while they are connected. */
+type KeyWatch = {
+  /** Looks at every key once, unless the last looking still goes on. */
+  step(): void
+  /** Checks under way. */
+  running(): number
+}
+
+/**
+ * Keys that are checked at once. With many more keys than that in use, a round takes longer than
+ * its interval.
+ */
+export const KEYS_CHECKED_MAX = 32
+
+/**
+ * Watches the keys of connected nodes: each key is checked once for all its nodes. A key that
+ * cannot be checked, because the database is away, was in order when it was and stays so.
+ */
+export function createKeyWatch(options: {
+  readonly nodes: ReadonlyMap<string, KeyedNode>
+  readonly authenticate: Authenticate
+  readonly log: Logger
+}): KeyWatch {
+  const { nodes, authenticate, log } = options
+  let running = 0
+  let isAway = false
+
+  async function check(key: string, keyed: readonly KeyedNode[]): Promise<void> {
+    try {
+      const caller = await authenticate(key)
+      isAway = false
+      for (const { node } of keyed)
+        if (caller?.accountId !== node.accepted.accountId || !caller.scopes.includes('nodes'))
+          node.close(CLOSE_CODES.policy, 'API key is no longer valid')
+    } catch (error) {
+      // Once an outage, and not once a round.
+      if (!isAway) log.warn({ err: error }, 'keys of nodes not checked')
+      isAway = true
+    }
+  }
+
+  async function checkInTurn(
+    groups: Iterator<readonly [string, readonly KeyedNode[]]>,
+  ): Promise<void> {
+    for (let next = groups.next(); !next.done; next = groups.next()) await check(...next.value)
+  }
+
+  return {
+    step() {
+      if (running > 0 || nodes.size === 0) return
+      const groups = Map.groupBy(nodes.values(), ({ key }) => key)
+      const entries = groups.entries()
+      running = Math.min(groups.size, KEYS_CHECKED_MAX)
+      for (let walker = running; walker > 0; walker--)
+        void checkInTurn(entries).finally(() => {
+          running--
+        })
+    },
+    running: () => running,
+  }
+}
+
+/**
+ * Looks at connected nodes' registrations again, because nodes are archived and disabled while they
+ * are connected.
+ */
+type Recheck = {
+  /** Looks at the next few; called every `everyMs`, it comes round to all within `periodMs`. */
+  step(): void
+  running(): number
+}
+
+/** Rechecks under way at once. */
+const RECHECKS_MAX = 32
+
+export function createRecheck(options: {
+  /** Live: nodes come and go while it is walked. */
+  readonly nodes: ReadonlyMap<string, KeyedNode>
+  readonly everyMs: number
+  readonly periodMs: number
+  readonly registry: NodeRegistry
+  readonly log: Logger
+}): Recheck {
+  const { nodes, everyMs, periodMs, registry, log } = options
+  let walk = nodes.values()
+  let due = 0
+  let running = 0
+
+  async function check({ node }: KeyedNode): Promise<void> {
+    const registered = await registry.find(node.nodeId)
+    if (registered === null) node.close(CLOSE_CODES.policy, REFUSALS.nodeUnknown)
+    else if (registered.isArchived) node.close(CLOSE_CODES.policy, REFUSALS.nodeArchived)
+    else if (registered.state === 'RUNNING_DISABLED' || registered.state === 'STOPPED_DISABLED')
+      node.close(CLOSE_CODES.policy, REFUSALS.nodeDisabled)
+  }
+
+  function next(): KeyedNode | null {
+    const { value, done } = walk.next()
+    if (!done) return value
+    walk = nodes.values()
+    return null
+  }
+
+  return {
+    step() {
+      due = Math.min(due + (nodes.size * everyMs) / periodMs, nodes.size)
+      while (due >= 1 && running < RECHECKS_MAX) {
+        due--
+        const keyed = next()
+        if (keyed === null) continue
+        running++
+        void check(keyed)
+          // The database is away: the node was in order when it was, and comes round again.
+          .catch((error: unknown) =>
+            log.warn({ err: error, nodeId: keyed.node.nodeId }, 'node not rechecked'),
+          )
+          .finally(() => {
+            running--
+          })
+      }
+    },
+    running: () => running,
+  }
+}

@@ -1,0 +1,105 @@
+import type { Logger } from '../../observability/logger.ts'
+import { singleFlight } from '../../runtime/single-flight.ts'
+import { DAY_SECONDS, type Inference, type InferencesStore } from './inferences-store.ts'
+
+/** Where served runs are kept: an InferencesStore is one. */
+export type InferencesSink = { add(rows: readonly Inference[]): Promise<unknown> }
+
+/** Rows in one insert. */
+export const FLUSH_ROWS_MAX = 500
+
+/** Served runs on their way to the database. */
+type InferenceLog = {
+  /** Keeps a row; no call waits for it. */
+  note(row: Inference): void
+  /** Stores what is kept; at most one insert is under way. Never rejects. */
+  flush(): Promise<void>
+  waiting(): number
+}
+
+/**
+ * Rows between a call's end and the next flush (`tendMs`, a second) are in memory alone: a kill -9
+ * loses them, from figures that nothing is paid by. While the database is away, the newest
+ * `inferencesMax` rows are kept; each id is stored once, however often it is tried.
+ */
+export function createInferenceLog({
+  sink,
+  log,
+  inferencesMax,
+}: {
+  readonly sink: InferencesSink
+  readonly log: Logger
+  readonly inferencesMax: number
+}): InferenceLog {
+  let rows: Inference[] = []
+
+  async function store(): Promise<void> {
+    while (rows.length > 0) {
+      const batch = rows.slice(0, FLUSH_ROWS_MAX)
+      try {
+        await sink.add(batch)
+      } catch (error) {
+        log.error({ err: error, rows: rows.length }, 'served runs not stored yet')
+        return
+      }
+      const stored = new Set(batch)
+      rows = rows.filter((row) => !stored.has(row))
+    }
+  }
+
+  return {
+    note(row) {
+      rows.push(row)
+      if (rows.length <= inferencesMax) return
+      // Dropped in blocks: one at a time would copy the array for each.
+      const dropped = Math.ceil(inferencesMax / 10)
+      rows = rows.slice(dropped)
+      log.error({ rows: dropped }, 'served runs dropped, the database is away')
+    },
+    flush: singleFlight(store),
+    waiting: () => rows.length,
+  }
+}
+
+/** How long single inferences, and sums of hours, are kept; counts are kept for good. */
+export const INFERENCE_AGE_MAX_SECONDS = 30 * DAY_SECONDS
+
+/** Between two prunings: each removes about as much as came in this time. */
+const PRUNE_INTERVAL_MS = 60 * 60 * 1000
+
+/**
+ * Removes old inferences, once an interval; the first time after one interval. A failure is logged,
+ * and the next time removes what was left. `now` is Unix milliseconds. `stop` waits for a removal
+ * that is under way.
+ */
+export function startInferenceUpkeep(options: {
+  readonly inferences: Pick<InferencesStore, 'prune'>
+  readonly now: () => number
+  readonly log: Pick<Logger, 'warn'>
+  readonly intervalMs?: number
+}): { stop(): Promise<void> } {
+  const { inferences, now, log, intervalMs = PRUNE_INTERVAL_MS } = options
+  let pruning: Promise<void> | null = null
+
+  async function prune(): Promise<void> {
+    const unixSeconds = Math.floor(now() / 1000)
+    try {
+      await inferences.prune({ before: unixSeconds - INFERENCE_AGE_MAX_SECONDS, now: unixSeconds })
+    } catch (error) {
+      log.warn({ err: error }, 'old inferences not removed')
+    }
+  }
+
+  const timer = setInterval(() => {
+    pruning ??= prune().finally(() => {
+      pruning = null
+    })
+  }, intervalMs)
+
+  return {
+    async stop() {
+      clearInterval(timer)
+      await pruning
+    },
+  }
+}

@@ -1,0 +1,290 @@
+import { type Selectable, sql } from 'kysely'
+import type { Database } from '../../storage/database.ts'
+import type { Queries, Tables } from '../../storage/tables.ts'
+
+/** The window of a day's figures. */
+export const DAY_SECONDS = 86_400
+
+/** Completions that a node's statistics show. */
+export const COMPLETED_MAX = 10
+
+/**
+ * One call that a node served to its end. Token counts are the node's claim, the time is what the
+ * gateway measured.
+ */
+export type Inference = {
+  /** UUID; adding the same id again changes nothing. */
+  readonly id: string
+  readonly nodeId: string
+  /** Of the caller, or null for a probe. */
+  readonly accountId: string | null
+  readonly model: string
+  readonly promptTokens: number
+  readonly completionTokens: number
+  readonly totalTokens: number
+  /** Null when it was not measured. */
+  readonly timeToFirstTokenMs: number | null
+  /** When it was done, Unix seconds. */
+  readonly createdAt: number
+}
+
+/** What a node's owner sees of a call it served. */
+type CompletedInference = Pick<
+  Inference,
+  'model' | 'promptTokens' | 'completionTokens' | 'totalTokens' | 'createdAt'
+>
+
+export type NodeStats = {
+  readonly requestsServedDay: number
+  /** Over the last day; null when nothing was measured. */
+  readonly averageTimeToFirstTokenMs: number | null
+  /** The last COMPLETED_MAX, newest first. */
+  readonly completed: readonly CompletedInference[]
+}
+
+/** What a node served in the hour that begins at `start`. */
+export type NodeHour = {
+  readonly start: number
+  readonly requests: number
+  readonly promptTokens: number
+  readonly completionTokens: number
+  /**
+   * Of the hour's last FIRST_TOKENS_MAX calls, those whose first token was timed; null when none
+   * was.
+   */
+  readonly firstTokenMs: { readonly p50: number; readonly p95: number } | null
+}
+
+/** Calls of an hour, the last ones, that percentiles are of. */
+export const FIRST_TOKENS_MAX = 200
+
+/**
+ * What nodes served. Times are Unix seconds; a day is the DAY_SECONDS before `now`. Every method
+ * throws the driver's error when the database fails.
+ */
+export type InferencesStore = {
+  /**
+   * Adds inferences and counts them to their nodes (`requestsServed`), in one statement: all or
+   * nothing. A batch whose outcome is unknown may be added again, for each id counts once.
+   */
+  add(rows: readonly Inference[]): Promise<void>
+  /**
+   * Gives a node's figures: 24 sums and part of an hour's rows are read, however many it served.
+   */
+  stats(nodeId: string, now: number): Promise<NodeStats>
+  /**
+   * Gives what a node served in the hours from the one that begins at `from` on, oldest first;
+   * hours without anything are left out. Of each hour its sum and FIRST_TOKENS_MAX rows at most are
+   * read, so the range is the caller's to bound.
+   */
+  history(nodeId: string, from: number): Promise<readonly NodeHour[]>
+  /**
+   * Gives how many calls each of the account's nodes served in the last day; nodes without any are
+   * left out.
+   */
+  servedDay(accountId: string, now: number): Promise<ReadonlyMap<string, number>>
+  /**
+   * Gives how many calls all nodes served in the last day, which here begins with a full minute.
+   */
+  network(now: number): Promise<{ readonly inferencesDay: number }>
+  /**
+   * Removes inferences that were done before, and sums of hours before, but keeps the last
+   * COMPLETED_MAX of each node, and what is of `now`'s day.
+   */
+  prune(times: { readonly before: number; readonly now: number }): Promise<void>
+}
+
+/** Inferences on the database's shared connections. */
+export function createInferencesStore({ queries }: Pick<Database, 'queries'>): InferencesStore {
+  return {
+    add: (rows) => addInferences(queries, rows),
+    async stats(nodeId, now) {
+      const [day, completed] = await Promise.all([
+        readDay(queries, nodeId, now),
+        listCompleted(queries, nodeId),
+      ])
+      return { ...day, completed }
+    },
+    history: (nodeId, from) => readHistory(queries, nodeId, from),
+    async servedDay(accountId, now) {
+      const { from, firstHour } = dayOf(now)
+      const { rows } = await sql<{ node_id: string; requests: number }>`
+        select n.node_id, (
+            select coalesce(sum(h.requests), 0) from node_hours h
+            where h.node_id = n.node_id and h.hour_at >= ${firstHour}::bigint)::bigint + (
+            select count(*) from inferences i
+            where i.node_id = n.node_id and i.created_at > ${from}::bigint and i.created_at < ${firstHour}::bigint)
+          as requests
+        from nodes n where n.account_id = ${accountId}::uuid`.execute(queries)
+      return new Map(
+        rows.filter(({ requests }) => requests > 0).map((row) => [row.node_id, row.requests]),
+      )
+    },
+    async network(now) {
+      const firstMinute = firstAfter(now - DAY_SECONDS, MINUTE_SECONDS)
+      const { rows } = await sql<{ requests: number }>`
+        select coalesce(sum(requests), 0)::bigint as requests from network_minutes
+        where minute_at >= ${firstMinute}::bigint`.execute(queries)
+      return { inferencesDay: rows[0]?.requests ?? 0 }
+    },
+    prune: ({ before, now }) => prune(queries, { before, now }),
+  }
+}
+
+export const HOUR_SECONDS = 3_600
+const MINUTE_SECONDS = 60
+
+/**
+ * The day before `now`: what is of it lies after `from`, and from `firstHour` on in whole hours.
+ */
+function dayOf(now: number): { readonly from: number; readonly firstHour: number } {
+  const from = now - DAY_SECONDS
+  return { from, firstHour: firstAfter(from, HOUR_SECONDS) }
+}
+
+/** The first multiple of `step` after `at`. */
+function firstAfter(at: number, step: number): number {
+  return (Math.floor(at / step) + 1) * step
+}
+
+/** Sums of what nodes claim end here: they must fit whoever reads them. */
+const TOKENS_MAX = sql`${Number.MAX_SAFE_INTEGER}::bigint`
+
+async function addInferences(queries: Queries, rows: readonly Inference[]): Promise<void> {
+  if (rows.length === 0) return
+  await sql`
+    with fresh as (
+      insert into inferences (id, node_id, account_id, model, prompt_tokens, completion_tokens, total_tokens,
+        time_to_first_token_ms, created_at)
+      select * from unnest(
+        ${rows.map((row) => row.id)}::uuid[], ${rows.map((row) => row.nodeId)}::text[],
+        ${rows.map((row) => row.accountId)}::uuid[], ${rows.map((row) => row.model)}::text[],
+        ${rows.map((row) => row.promptTokens)}::bigint[], ${rows.map((row) => row.completionTokens)}::bigint[],
+        ${rows.map((row) => row.totalTokens)}::bigint[],
+        ${rows.map((row) => row.timeToFirstTokenMs)}::double precision[],
+        ${rows.map((row) => row.createdAt)}::bigint[])
+      on conflict (id) do nothing
+      returning node_id, time_to_first_token_ms as first_token_ms, created_at, prompt_tokens, completion_tokens),
+    hours as (
+      insert into node_hours (node_id, hour_at, requests, first_tokens, first_token_ms, prompt_tokens, completion_tokens)
+      select node_id, created_at - created_at % ${HOUR_SECONDS}::bigint as hour_at, count(*), count(first_token_ms),
+        coalesce(sum(first_token_ms), 0), least(sum(prompt_tokens), ${TOKENS_MAX}), least(sum(completion_tokens), ${TOKENS_MAX})
+      from fresh group by 1, 2 order by 1, 2
+      on conflict (node_id, hour_at) do update set requests = node_hours.requests + excluded.requests,
+        first_tokens = node_hours.first_tokens + excluded.first_tokens,
+        first_token_ms = node_hours.first_token_ms + excluded.first_token_ms,
+        prompt_tokens = least(node_hours.prompt_tokens + excluded.prompt_tokens, ${TOKENS_MAX}),
+        completion_tokens = least(node_hours.completion_tokens + excluded.completion_tokens, ${TOKENS_MAX})),
+    minutes as (
+      insert into network_minutes (minute_at, requests)
+      select created_at - created_at % ${MINUTE_SECONDS}::bigint, count(*) from fresh group by 1 order by 1
+      on conflict (minute_at) do update set requests = network_minutes.requests + excluded.requests)
+    update nodes set requests_served = requests_served + served.requests
+    from (select node_id, count(*) as requests from fresh group by node_id) served
+    where nodes.node_id = served.node_id`.execute(queries)
+}
+
+async function readDay(
+  queries: Queries,
+  nodeId: string,
+  now: number,
+): Promise<Omit<NodeStats, 'completed'>> {
+  const { from, firstHour } = dayOf(now)
+  const { rows } = await sql<{ requests: number; average: number | null }>`
+    select sum(requests)::bigint as requests,
+      (sum(first_token_ms) / nullif(sum(first_tokens), 0))::double precision as average
+    from (
+      select coalesce(sum(requests), 0) as requests, coalesce(sum(first_tokens), 0) as first_tokens,
+        coalesce(sum(first_token_ms), 0) as first_token_ms
+      from node_hours where node_id = ${nodeId} and hour_at >= ${firstHour}::bigint
+      union all
+      select count(*), count(time_to_first_token_ms), coalesce(sum(time_to_first_token_ms), 0)
+      from inferences
+      where node_id = ${nodeId} and created_at > ${from}::bigint and created_at < ${firstHour}::bigint) parts
+    `.execute(queries)
+  return {
+    requestsServedDay: rows[0]?.requests ?? 0,
+    averageTimeToFirstTokenMs: rows[0]?.average ?? null,
+  }
+}
+
+async function readHistory(
+  queries: Queries,
+  nodeId: string,
+  from: number,
+): Promise<readonly NodeHour[]> {
+  const { rows } = await sql<{
+    hour_at: number
+    requests: number
+    prompt_tokens: number
+    completion_tokens: number
+    p50: number | null
+    p95: number | null
+  }>`
+    select h.hour_at, h.requests, h.prompt_tokens, h.completion_tokens, t.p50, t.p95
+    from node_hours h cross join lateral (
+      select percentile_cont(0.5) within group (order by time_to_first_token_ms) as p50,
+        percentile_cont(0.95) within group (order by time_to_first_token_ms) as p95
+      from (
+        select time_to_first_token_ms from inferences i
+        where i.node_id = h.node_id and i.created_at >= h.hour_at and i.created_at < h.hour_at + ${HOUR_SECONDS}::bigint
+        order by i.created_at desc, i.position desc limit ${FIRST_TOKENS_MAX}::integer) last) t
+    where h.node_id = ${nodeId} and h.hour_at >= ${from}::bigint
+    order by h.hour_at`.execute(queries)
+  return rows.map((row) => ({
+    start: row.hour_at,
+    requests: row.requests,
+    promptTokens: row.prompt_tokens,
+    completionTokens: row.completion_tokens,
+    firstTokenMs: row.p50 === null || row.p95 === null ? null : { p50: row.p50, p95: row.p95 },
+  }))
+}
+
+async function listCompleted(
+  queries: Queries,
+  nodeId: string,
+): Promise<readonly CompletedInference[]> {
+  const rows = await queries
+    .selectFrom('inferences')
+    .selectAll()
+    .where('node_id', '=', nodeId)
+    .orderBy('created_at', 'desc')
+    .orderBy('position', 'desc')
+    .limit(COMPLETED_MAX)
+    .execute()
+  return rows.map(toCompleted)
+}
+
+function toCompleted(row: Selectable<Tables['inferences']>): CompletedInference {
+  return {
+    model: row.model,
+    promptTokens: row.prompt_tokens,
+    completionTokens: row.completion_tokens,
+    totalTokens: row.total_tokens,
+    createdAt: row.created_at,
+  }
+}
+
+/**
+ * Node by node through the index: the cost is that of the nodes and of what goes, not of what
+ * stays.
+ */
+async function prune(
+  queries: Queries,
+  { before, now }: { readonly before: number; readonly now: number },
+): Promise<void> {
+  const { from } = dayOf(now)
+  const until = Math.min(before, from)
+  await sql`
+    delete from inferences using (
+      select node_id, (
+        select created_at from inferences i where i.node_id = n.node_id
+        order by created_at desc, position desc offset ${COMPLETED_MAX - 1}::integer limit 1) as last_shown
+      from nodes n) kept
+    where inferences.node_id = kept.node_id and inferences.created_at < least(kept.last_shown, ${until}::bigint)
+      and kept.last_shown is not null`.execute(queries)
+  await sql`delete from node_hours where hour_at < ${until - HOUR_SECONDS}::bigint`.execute(queries)
+  await sql`delete from network_minutes where minute_at < ${from - MINUTE_SECONDS}::bigint`.execute(
+    queries,
+  )
+}

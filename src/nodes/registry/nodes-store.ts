@@ -1,0 +1,459 @@
+import { type RawBuilder, type Selectable, sql } from 'kysely'
+import { clockSeconds, type StoreClock } from '../../storage/clock.ts'
+import type { Database } from '../../storage/database.ts'
+import type { Queries, Tables } from '../../storage/tables.ts'
+import { type NodeHardware, pickHardware } from '../protocol/registration.ts'
+import { isNodeState, NODE_STATES, type NodeState, stopState } from './node-state.ts'
+
+/** An account can have so many nodes, archived ones counted, for a list of them has no pages. */
+export const NODES_PER_ACCOUNT_MAX = 20_000
+
+/** Models that are remembered of nodes that are not connected. */
+const OFFERED_MODELS_MAX = 10_000
+
+/** A node can have benchmarks of so many models. */
+export const BENCHMARKS_PER_NODE_MAX = 100
+
+/** Models of the network's figures, the fastest first: their names are their nodes' own. */
+const NETWORK_MODELS_MAX = 500
+
+/** A contributed node. Times are Unix seconds. */
+export type StoredNode = {
+  readonly nodeId: string
+  readonly accountId: string
+  readonly name: string
+  readonly createdAt: number
+  readonly isArchived: boolean
+  /** Null for one that never connected. */
+  readonly state: NodeState | null
+  /** Null until its agent has reported it. */
+  readonly hardware: NodeHardware | null
+  /** Null while it is not connected. */
+  readonly connectedSince: number | null
+  readonly lastSeenAt: number | null
+  /** What it serves on its connection; none while it is not connected. */
+  readonly models: readonly string[]
+  /** Of connections that are over. */
+  readonly totalUptimeSeconds: number
+  readonly requestsServed: number
+}
+
+type ListedNode = StoredNode & {
+  readonly benchmark: NodeBenchmark | null
+  readonly speeds: ReadonlyMap<string, number>
+}
+
+/** What a node's agent measured of its backend: a claim. */
+export type NodeBenchmark = {
+  readonly nodeId: string
+  readonly model: string
+  readonly tokensPerSecond: number
+  readonly createdAt: number
+}
+
+/** Connected nodes together, by their own benchmarks of the models they serve. */
+type NetworkFigures = {
+  /** Without the archived ones. */
+  readonly nodes: number
+  readonly connectedNodes: number
+  /** Each connected node counts once, with the fastest of its models. */
+  readonly tokensPerSecond: number
+  /** At most NETWORK_MODELS_MAX, fastest first. */
+  readonly models: readonly { readonly model: string; readonly tokensPerSecond: number }[]
+}
+
+/**
+ * One connection of a node. The id is of the connection alone: whatever is stored of an earlier one
+ * later is of no effect.
+ */
+export type ConnectionOfNode = { readonly nodeId: string; readonly connectionId: string }
+
+/** What is stored when a node's connection begins. */
+export type BegunConnection = ConnectionOfNode & {
+  /** The process that holds it, as `ProcessLease.id` gives it. */
+  readonly processId: string
+  readonly at: number
+  readonly models: readonly string[]
+  /** A disabled node stays disabled: only the operator ends that. */
+  readonly state: NodeState
+}
+
+/** A node as its owner names it. One of another account is as unknown as none. */
+export type OwnNode = { readonly nodeId: string; readonly accountId: string }
+
+/**
+ * Contributed nodes and their benchmarks. Every method throws the driver's error when the database
+ * fails.
+ */
+export type NodesStore = {
+  /**
+   * Registers a node. 'too_many' when the account has NODES_PER_ACCOUNT_MAX (calls at once may pass
+   * it by a few).
+   */
+  create(
+    node: OwnNode & { readonly name: string; readonly createdAt: number },
+  ): Promise<'created' | 'taken' | 'too_many'>
+  /** Gives the node, whoever's it is, or null. */
+  find(nodeId: string): Promise<StoredNode | null>
+  /**
+   * Gives the account's nodes, archived ones too, oldest first, each with its newest benchmark, and
+   * the benchmarks (tokens per second) of the models that it serves now.
+   */
+  list(accountId: string): Promise<readonly ListedNode[]>
+  /** Sets what is not null. Gives what it changed, or null when there is no such node. */
+  update(
+    node: OwnNode & { readonly name: string | null; readonly isArchived: boolean | null },
+  ): Promise<{ readonly isNameUpdated: boolean; readonly isArchivalUpdated: boolean } | null>
+  /** Replaces the node's hardware. False when there is no such node. */
+  saveHardware(
+    node: OwnNode & { readonly hardware: NodeHardware; readonly at: number },
+  ): Promise<boolean>
+  /**
+   * Stores a benchmark in place of the last one of that model. Refuses a node that is not this
+   * account's or has no hardware.
+   */
+  saveBenchmark(
+    benchmark: NodeBenchmark & { readonly accountId: string },
+  ): Promise<'saved' | 'unknown_node' | 'too_many'>
+  /** Gives the node's benchmark of a model, or null. */
+  findBenchmark(nodeId: string, model: string): Promise<NodeBenchmark | null>
+  /** Gives the node's newest benchmark, or null. */
+  newestBenchmark(nodeId: string): Promise<NodeBenchmark | null>
+  /**
+   * Stores the state of a node that is connected. No effect once the node has another connection,
+   * or none; a disabled node stays disabled.
+   */
+  setState(connection: ConnectionOfNode, state: NodeState): Promise<void>
+  /**
+   * Notes that a node's connection began, and what it serves: from now on this is the node's
+   * connection, whichever process held an earlier one, which counts up to when its node was last
+   * seen. `takes` 'when_free' only notes it while the node has none. False, and nothing is noted,
+   * when it has one or the node is unknown or archived.
+   */
+  markConnected(connection: BegunConnection, takes?: 'always' | 'when_free'): Promise<boolean>
+  /**
+   * Notes that connections still stand, and which process holds them: what a killed gateway leaves
+   * behind is counted up to here. Gives the ids of the nodes whose connections these still are; the
+   * others were taken over, or ended by a gateway that took this process for dead.
+   */
+  markSeen(
+    connections: readonly ConnectionOfNode[],
+    by: { readonly processId: string; readonly at: number },
+  ): Promise<ReadonlySet<string>>
+  /**
+   * Notes that a node's connection ended, adds it to the uptime, and stores the state. No effect
+   * once the node has another connection, or none.
+   */
+  markDisconnected(
+    connection: ConnectionOfNode,
+    end: { readonly at: number; readonly state: NodeState },
+  ): Promise<void>
+  /**
+   * Ends the connections that are held by no process that is alive, as of when their nodes were
+   * last seen, and stops the nodes' states. Gives how many they were. Any gateway may do it at any
+   * time: each connection is ended once.
+   */
+  endAbandoned(): Promise<number>
+  /** What the gateways of this database together have connected, dead ones not counted. */
+  network(): Promise<NetworkFigures>
+  /**
+   * Gives the models that nodes have benchmarks of, by name, at most OFFERED_MODELS_MAX: what may
+   * be served once they connect.
+   */
+  offeredModels(): Promise<readonly string[]>
+}
+
+/**
+ * Nodes on the database's shared connections, for any number of gateways: a row belongs to the
+ * connection that was stored last, as long as the process that holds it is alive.
+ */
+export function createNodesStore(
+  { queries }: Pick<Database, 'queries'>,
+  clock: StoreClock = null,
+): NodesStore {
+  const selectNode = (nodeId: string) =>
+    queries.selectFrom('nodes').selectAll().where('node_id', '=', nodeId)
+
+  return {
+    async create(node) {
+      if (await insertNode(queries, node)) return 'created'
+      return (await selectNode(node.nodeId).executeTakeFirst()) === undefined ? 'too_many' : 'taken'
+    },
+    async find(nodeId) {
+      const row = await selectNode(nodeId).executeTakeFirst()
+      return row === undefined ? null : toNode(row)
+    },
+    async list(accountId) {
+      const rows = await queries
+        .selectFrom('nodes')
+        .selectAll()
+        .where('account_id', '=', accountId)
+        .orderBy('created_at')
+        .orderBy('position')
+        .execute()
+      const [benchmarks, speeds] = await Promise.all([
+        findNewestBenchmarks(queries, { accountId }),
+        readServedSpeeds(queries, accountId),
+      ])
+      return rows.map((row) => ({
+        ...toNode(row),
+        benchmark: benchmarks.get(row.node_id) ?? null,
+        speeds: new Map(speeds.get(row.node_id)),
+      }))
+    },
+    update: (node) => updateNode(queries, node),
+    async saveHardware({ nodeId, accountId, hardware, at }) {
+      const { numUpdatedRows } = await queries
+        .updateTable('nodes')
+        .set({ ...hardware, hardware_at: at })
+        .where('node_id', '=', nodeId)
+        .where('account_id', '=', accountId)
+        .executeTakeFirstOrThrow()
+      return numUpdatedRows > 0n
+    },
+    saveBenchmark: (benchmark) => saveBenchmark(queries, benchmark),
+    async findBenchmark(nodeId, model) {
+      const row = await queries
+        .selectFrom('node_benchmarks')
+        .selectAll()
+        .where('node_id', '=', nodeId)
+        .where('model', '=', model)
+        .executeTakeFirst()
+      return row === undefined ? null : toBenchmark(row)
+    },
+    newestBenchmark: async (nodeId) =>
+      (await findNewestBenchmarks(queries, { nodeId })).get(nodeId) ?? null,
+    async setState({ nodeId, connectionId }, state) {
+      await sql`
+        update nodes set state = ${unlessDisabled(state)}
+        where node_id = ${nodeId} and connection_id = ${connectionId}`.execute(queries)
+    },
+    async markConnected({ nodeId, connectionId, processId, at, models, state }, takes = 'always') {
+      const { numAffectedRows } = await sql`
+        update nodes set total_uptime_seconds = ${UPTIME_WHEN_LAST_SEEN}, connected_since = ${at}::bigint,
+          last_seen_at = ${at}::bigint, models = ${models}::text[], state = ${unlessDisabled(state)},
+          process_id = ${processId}, connection_id = ${connectionId}
+        where node_id = ${nodeId} and not is_archived
+          and (${takes === 'always'} or connected_since is null)`.execute(queries)
+      return (numAffectedRows ?? 0n) > 0n
+    },
+    async markSeen(connections, { processId, at }) {
+      const { rows } = await sql<{ node_id: string }>`
+        update nodes set last_seen_at = greatest(last_seen_at, ${at}::bigint), process_id = ${processId}
+        from unnest(${connections.map(({ nodeId }) => nodeId)}::text[],
+          ${connections.map(({ connectionId }) => connectionId)}::uuid[]) as held(node_id, connection_id)
+        where nodes.node_id = held.node_id and nodes.connection_id = held.connection_id
+        returning nodes.node_id`.execute(queries)
+      return new Set(rows.map(({ node_id }) => node_id))
+    },
+    async markDisconnected({ nodeId, connectionId }, { at, state }) {
+      await sql`
+        update nodes set total_uptime_seconds = total_uptime_seconds + greatest(0, ${at}::bigint - connected_since),
+          last_seen_at = greatest(last_seen_at, ${at}::bigint), state = ${unlessDisabled(state)}, ${NO_CONNECTION}
+        where node_id = ${nodeId} and connection_id = ${connectionId}`.execute(queries)
+    },
+    endAbandoned: () => endAbandoned(queries, clock),
+    async network() {
+      await endAbandoned(queries, clock)
+      return readNetworkFigures(queries)
+    },
+    async offeredModels() {
+      const rows = await queries
+        .selectFrom('node_benchmarks')
+        .select('model')
+        .distinct()
+        .orderBy('model')
+        .limit(OFFERED_MODELS_MAX)
+        .execute()
+      return rows.map(({ model }) => model)
+    },
+  }
+}
+
+/** Uptime with the connection that is still open, up to when the node was last seen. */
+const UPTIME_WHEN_LAST_SEEN = sql`
+  total_uptime_seconds + case when connected_since is null then 0 else greatest(0, last_seen_at - connected_since) end`
+
+const NO_CONNECTION = sql`connected_since = null, models = '{}', process_id = null, connection_id = null`
+
+/** A state, as it is stored over the one that is there: only the operator ends a disablement. */
+function unlessDisabled(state: NodeState): RawBuilder<string> {
+  const disabled = stopState(state) === state ? 'STOPPED_DISABLED' : 'RUNNING_DISABLED'
+  return sql`case when state in ('RUNNING_DISABLED', 'STOPPED_DISABLED') then ${disabled} else ${state} end`
+}
+
+/**
+ * Rows that another gateway is just ending are left to it. The processes are read once, before the
+ * rows: a row that changes while it is waited for is judged by what it is then.
+ */
+async function endAbandoned(queries: Queries, clock: StoreClock): Promise<number> {
+  const { numAffectedRows } = await sql`
+    update nodes set total_uptime_seconds = ${UPTIME_WHEN_LAST_SEEN}, state = coalesce((
+        select stopped from unnest(${NODE_STATES}::text[], ${NODE_STATES.map(stopState)}::text[]) as stops(running, stopped)
+        where running = state), state), ${NO_CONNECTION}
+    where node_id in (
+      select node_id from nodes
+      where connected_since is not null and (process_id is null or process_id <> all (array(
+        select id from gateway_processes where expires_at > ${clockSeconds(clock)})))
+      order by node_id for update skip locked)`.execute(queries)
+  return Number(numAffectedRows ?? 0n)
+}
+
+/** False when the id is taken or the account has enough nodes. */
+async function insertNode(
+  queries: Queries,
+  { nodeId, accountId, name, createdAt }: Parameters<NodesStore['create']>[0],
+): Promise<boolean> {
+  const { numAffectedRows } = await sql`
+    insert into nodes (node_id, account_id, name, created_at)
+    select ${nodeId}, ${accountId}::uuid, ${name}, ${createdAt}::bigint
+    where (select count(*) from nodes where account_id = ${accountId}::uuid) < ${NODES_PER_ACCOUNT_MAX}::integer
+    on conflict (node_id) do nothing`.execute(queries)
+  return (numAffectedRows ?? 0n) > 0n
+}
+
+/**
+ * The row is locked before it is read, so that of two equal updates at once only one says it
+ * changed anything.
+ */
+async function updateNode(
+  queries: Queries,
+  { nodeId, accountId, name, isArchived }: Parameters<NodesStore['update']>[0],
+): ReturnType<NodesStore['update']> {
+  const { rows } = await sql<{ was_named: string; was_archived: boolean }>`
+    update nodes set name = coalesce(${name}::text, nodes.name),
+      is_archived = coalesce(${isArchived}::boolean, nodes.is_archived)
+    from (select * from nodes where node_id = ${nodeId} and account_id = ${accountId}::uuid for update) was
+    where nodes.node_id = was.node_id
+    returning was.name as was_named, was.is_archived as was_archived`.execute(queries)
+  const [was] = rows
+  if (was === undefined) return null
+  return {
+    isNameUpdated: name !== null && name !== was.was_named,
+    isArchivalUpdated: isArchived !== null && isArchived !== was.was_archived,
+  }
+}
+
+function toNode(row: Selectable<Tables['nodes']>): StoredNode {
+  if (row.state !== null && !isNodeState(row.state))
+    throw new TypeError(`expected a node state, got ${row.state}`)
+  const isReported = row.operating_system !== null && row.cpu_model !== null && row.ram !== null
+  return {
+    nodeId: row.node_id,
+    accountId: row.account_id,
+    name: row.name,
+    createdAt: row.created_at,
+    isArchived: row.is_archived,
+    state: row.state,
+    hardware: isReported ? pickHardware(row) : null,
+    connectedSince: row.connected_since,
+    lastSeenAt: row.last_seen_at,
+    models: row.models,
+    totalUptimeSeconds: row.total_uptime_seconds,
+    requestsServed: row.requests_served,
+  }
+}
+
+type BenchmarkRow = Selectable<Tables['node_benchmarks']>
+
+function toBenchmark(row: BenchmarkRow): NodeBenchmark {
+  return {
+    nodeId: row.node_id,
+    model: row.model,
+    tokensPerSecond: row.tokens_per_second,
+    createdAt: row.created_at,
+  }
+}
+
+/** Calls at once for new models may pass the bound by a few. */
+async function saveBenchmark(
+  queries: Queries,
+  {
+    nodeId,
+    accountId,
+    model,
+    tokensPerSecond,
+    createdAt,
+  }: Parameters<NodesStore['saveBenchmark']>[0],
+): ReturnType<NodesStore['saveBenchmark']> {
+  const { rows } = await sql<{ is_known: boolean; saved: number }>`
+    with node as (
+      select node_id from nodes
+      where node_id = ${nodeId} and account_id = ${accountId}::uuid and hardware_at is not null),
+    saved as (
+      insert into node_benchmarks (node_id, model, tokens_per_second, created_at)
+      select node_id, ${model}, ${tokensPerSecond}::double precision, ${createdAt}::bigint from node
+      where (select count(*) from node_benchmarks where node_id = ${nodeId} and model <> ${model})
+        < ${BENCHMARKS_PER_NODE_MAX}::integer
+      on conflict (node_id, model) do update
+        set tokens_per_second = excluded.tokens_per_second, created_at = excluded.created_at, position = default
+      returning 1)
+    select exists (select from node) as is_known, (select count(*) from saved)::integer as saved`.execute(
+    queries,
+  )
+  if (rows[0]?.saved === 1) return 'saved'
+  return rows[0]?.is_known ? 'too_many' : 'unknown_node'
+}
+
+/** Gives the newest benchmark of one node, or of each of an account's nodes, by node id. */
+async function findNewestBenchmarks(
+  queries: Queries,
+  of: { readonly nodeId: string } | { readonly accountId: string },
+): Promise<ReadonlyMap<string, NodeBenchmark>> {
+  const those =
+    'nodeId' in of
+      ? sql`node_id = ${of.nodeId}`
+      : sql`node_id in (select node_id from nodes where account_id = ${of.accountId}::uuid)`
+  const { rows } = await sql<BenchmarkRow>`
+    select distinct on (node_id) * from node_benchmarks where ${those}
+    order by node_id, created_at desc, position desc`.execute(queries)
+  return new Map(rows.map((row) => [row.node_id, toBenchmark(row)]))
+}
+
+/** Benchmarks of the models that an account's connected nodes serve, by node id. */
+async function readServedSpeeds(queries: Queries, accountId: string) {
+  const { rows } = await sql<Pick<BenchmarkRow, 'node_id' | 'model' | 'tokens_per_second'>>`
+    select b.node_id, b.model, b.tokens_per_second from nodes n
+    join node_benchmarks b on b.node_id = n.node_id and b.model = any(n.models)
+    where n.account_id = ${accountId}::uuid and n.connected_since is not null`.execute(queries)
+  const speeds = new Map<string, (readonly [model: string, speed: number])[]>()
+  for (const row of rows) {
+    const known = speeds.get(row.node_id) ?? []
+    known.push([row.model, row.tokens_per_second])
+    speeds.set(row.node_id, known)
+  }
+  return speeds
+}
+
+/** One pass over the connected nodes and their benchmarks. */
+async function readNetworkFigures(queries: Queries): Promise<NetworkFigures> {
+  const [counts, models] = await Promise.all([readCounts(queries), readModels(queries)])
+  return { ...counts, models }
+}
+
+async function readCounts(queries: Queries): Promise<Omit<NetworkFigures, 'models'>> {
+  const { rows } = await sql<{ nodes: number; connected: number; tokens_per_second: number }>`
+    select (select count(*) from nodes where not is_archived) as nodes,
+      (select count(*) from nodes where connected_since is not null) as connected,
+      (select coalesce(sum(fastest), 0) from (
+        select max(b.tokens_per_second) as fastest from nodes n
+        join node_benchmarks b on b.node_id = n.node_id and b.model = any(n.models)
+        where n.connected_since is not null group by n.node_id) each_node) as tokens_per_second`.execute(
+    queries,
+  )
+  const { nodes, connected, tokens_per_second: tokensPerSecond } = rows[0] ?? NO_NODES
+  return { nodes, connectedNodes: connected, tokensPerSecond }
+}
+
+const NO_NODES = { nodes: 0, connected: 0, tokens_per_second: 0 }
+
+async function readModels(queries: Queries): Promise<NetworkFigures['models']> {
+  const { rows } = await sql<{ model: string; tokens_per_second: number }>`
+    select b.model, sum(b.tokens_per_second) as tokens_per_second from nodes n
+    join node_benchmarks b on b.node_id = n.node_id and b.model = any(n.models)
+    where n.connected_since is not null
+    group by b.model order by tokens_per_second desc, b.model limit ${NETWORK_MODELS_MAX}::integer`.execute(
+    queries,
+  )
+  return rows.map((row) => ({ model: row.model, tokensPerSecond: row.tokens_per_second }))
+}

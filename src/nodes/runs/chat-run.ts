@@ -1,0 +1,317 @@
+import { FormatError } from '../../../attestation/errors.ts'
+import { type JsonObject, memberOf } from '../../../attestation/json/value.ts'
+import { type ChatRunFrame, chatFrame } from '../protocol/frames.ts'
+import type { Inference } from '../registry/inferences-store.ts'
+import { type ChunkBatch, createChunkQueue } from './chunk-queue.ts'
+import { DispatchError, faultError } from './dispatch-error.ts'
+import { type ChunkFacts, readChunk } from './read-chunk.ts'
+import { Run, type RunOptions, type RunResult } from './run.ts'
+import {
+  type RunTimes,
+  type Speed,
+  speedAfter,
+  speedAfterSilence,
+  TEXT_LENGTH_PER_TOKEN,
+} from './speed.ts'
+import { boundUsage, mediaBytesOf, promptTokensMax } from './usage-claim.ts'
+
+/**
+ * Judges the chunks of one answer as they come, so that a node that answers nonsense is held to
+ * have failed, and is replaced before its first token. Both methods throw FormatError for what is
+ * no answer.
+ */
+export type AnswerReader = {
+  /** The chunks to give in place of the node's. */
+  push(chunk: JsonObject): readonly JsonObject[]
+  /** The node says that it is done. */
+  finish(): void
+}
+
+/** A chat request as a node is asked it, written once however often the call is retried. */
+export type ChatQuestion = {
+  readonly request: JsonObject
+  /** Size of its frame, UTF-8; at most a few bytes less. */
+  readonly frameBytes: number
+  readonly frameOf: (id: string, traceparent: string | null) => string
+  /** Size of the request, UTF-8, without the pictures and sounds in it. */
+  readonly requestBytes: number
+  /** The most tokens that its prompt can have. */
+  readonly promptTokensMax: number
+  /** How many choices it asks for: `n`. */
+  readonly choices: number
+}
+
+/** Writes the question of a chat request. */
+export function askChat(model: string, request: JsonObject): ChatQuestion {
+  const { requestBytes: bytes, frameBytes, frameOf } = chatFrame(model, request)
+  const requestBytes = Math.max(0, bytes - mediaBytesOf(request))
+  return {
+    ...{ request, frameBytes, frameOf, requestBytes },
+    promptTokensMax: promptTokensMax(request, requestBytes),
+    choices: typeof request.n === 'number' ? request.n : 1,
+  }
+}
+
+export type ChatRunOptions = RunOptions & {
+  readonly question: Omit<ChatQuestion, 'request' | 'frameBytes' | 'frameOf'>
+  /** What judges the answer; null: nothing beyond the shape of its chunks. */
+  readonly reader: AnswerReader | null
+}
+
+/** One chat call on one node. */
+export class ChatRun extends Run {
+  declare readonly options: ChatRunOptions
+  /** Resolves at the first token; rejects with DispatchError, or the signal's reason. */
+  readonly firstToken: Promise<void>
+  /** The node's claim, made plausible; null until it came. */
+  private usage: JsonObject | null = null
+  private textLength = 0
+  private tokenChunks = 0
+  private bytes = 0
+  /** What came after its caller was told how it ended, and when that was. */
+  private late = { sinceMs: 0, bytes: 0 }
+  private firstTokenAtMs: number | null = null
+  private lastTokenAtMs = 0
+  private firstTextLength = 0
+  private readonly unfinished: Set<number>
+  private readonly first = Promise.withResolvers<void>()
+  private readonly queue = createChunkQueue(() => this.leave(null))
+
+  constructor(options: ChatRunOptions) {
+    super(options, options.limits.firstTokenMs)
+    this.unfinished = new Set(Array.from({ length: options.question.choices }, (_, index) => index))
+    this.firstToken = this.first.promise
+    // A caller who left does not await it.
+    this.firstToken.catch(() => {})
+  }
+
+  get batches(): AsyncIterable<ChunkBatch> {
+    return this.queue.batches
+  }
+
+  /** When its tokens came, or null when there was none. */
+  times(): RunTimes | null {
+    const { startedAtMs, firstTokenAtMs, lastTokenAtMs } = this
+    if (firstTokenAtMs === null) return null
+    return {
+      startedAtMs,
+      firstTokenAtMs,
+      lastTokenAtMs,
+      laterTextLength: this.textLength - this.firstTextLength,
+    }
+  }
+
+  /**
+   * Takes a frame of this run. False when the node goes on with a run that is over for longer than
+   * it may.
+   */
+  receive(frame: ChatRunFrame, bytes: number): boolean {
+    if (this.phase === 'closed') return true
+    if (!this.measure(bytes)) return false
+    this.hasFinalFrame = frame.status === 'done' || frame.status === 'failed'
+    if (frame.fault !== null || frame.status === 'failed') {
+      this.settle({ kind: 'failed', error: faultError(frame.fault) })
+      this.close()
+      return true
+    }
+    if (frame.chunk !== null) this.takeChunk(frame.chunk, bytes)
+    if (frame.status === 'done') this.finish()
+    return true
+  }
+
+  /**
+   * Counts a frame. An answer that gets too large ends its run: its caller chose the length, and
+   * the node's other callers have no part in it.
+   */
+  private measure(bytes: number): boolean {
+    if (this.result !== null) {
+      this.late.bytes += bytes
+      return this.late.bytes <= this.lateBytesMax()
+    }
+    const { answerBytesMax } = this.options.limits
+    this.bytes += bytes
+    if (this.bytes > answerBytesMax) this.failAndDrain('answer_too_large', tooLarge(answerBytesMax))
+    return true
+  }
+
+  private lateBytesMax(): number {
+    const { isCancellable, limits, now } = this.options
+    if (isCancellable) return limits.lateBytesMax
+    const seconds = (now() - this.late.sinceMs) / 1000
+    return limits.answerBytesMax + seconds * limits.lateBytesPerSecond
+  }
+
+  hasBegun(): boolean {
+    return this.firstTokenAtMs !== null
+  }
+
+  speedAfter({ kind }: RunResult): Speed {
+    const { offer, now } = this.options
+    const times = this.times()
+    if (kind === 'done') return times === null ? offer.speed : speedAfter(offer.speed, times)
+    return times === null ? speedAfterSilence(offer.speed, now() - this.startedAtMs) : offer.speed
+  }
+
+  /**
+   * Tokens are the node's claim within its bounds; without one they are estimated from the sizes of
+   * request and answer. The time to the first token is what this gateway measured.
+   */
+  inferenceOf(nodeId: string): Inference {
+    const { id, accountId, offer, question, now } = this.options
+    const promptTokens = count(this.usage, 'prompt_tokens') ?? estimate(question.requestBytes)
+    const completionTokens = count(this.usage, 'completion_tokens') ?? estimate(this.textLength)
+    const { firstTokenAtMs, startedAtMs } = this
+    return {
+      ...{ id, nodeId, accountId, model: offer.model, promptTokens, completionTokens },
+      totalTokens: promptTokens + completionTokens,
+      timeToFirstTokenMs: firstTokenAtMs === null ? null : Math.round(firstTokenAtMs - startedAtMs),
+      createdAt: Math.floor(now() / 1000),
+    }
+  }
+
+  protected giveUp(nowMs: number): void {
+    if (this.phase === 'waiting')
+      this.failAndDrain('first_token_timeout', 'The node sent no token in time')
+    else this.endStream(nowMs)
+  }
+
+  protected tell(result: RunResult): void {
+    const error = result.kind === 'failed' ? result.error : null
+    this.late = { sinceMs: this.options.now(), bytes: 0 }
+    if (result.kind === 'left') {
+      if (result.abort !== null) this.queue.discard(result.abort.reason)
+      this.first.reject(result.abort?.reason)
+    } else if (error !== null) this.first.reject(error)
+    this.queue.end(error)
+  }
+
+  protected drainUntilMs(): number {
+    const { now, limits } = this.options
+    return now() + limits.drainMs
+  }
+
+  protected abandon(): void {
+    this.phase = 'abandoned'
+    this.deadlineMs = this.startedAtMs + this.options.limits.runMs
+    this.release()
+    this.emit({ kind: 'abandoned' })
+  }
+
+  /** A finished answer whose usage does not come is done all the same. */
+  private endStream(nowMs: number): void {
+    if (this.unfinished.size === 0) this.finish()
+    else if (nowMs >= this.startedAtMs + this.options.limits.runMs)
+      this.failAndDrain('node_failed', 'The node did not end its answer in time')
+    else this.failAndDrain('token_timeout', 'The node stopped sending tokens')
+  }
+
+  private takeChunk(chunk: JsonObject, bytes: number): void {
+    const { limits, question } = this.options
+    const facts = readChunk(chunk, limits.chunkDepthMax)
+    if (facts === null) {
+      this.refuse('expected a chunk')
+      return
+    }
+    if (facts.isToken) this.tokenChunks++
+    this.textLength += facts.textLength
+    if (facts.usage !== undefined)
+      this.usage = boundUsage(facts.usage, {
+        promptTokensMax: question.promptTokensMax,
+        textLength: this.textLength,
+        tokenChunks: this.tokenChunks,
+      })
+    if (this.result === null) {
+      this.give(facts.usage === undefined ? chunk : { ...chunk, usage: this.usage }, bytes)
+      if (this.queue.waitingBytes() > limits.queueBytesMax) this.overflow()
+      if (this.queue.silentBytes() > limits.queueBytesMax)
+        this.failAndDrain('node_failed', 'The node sent too many empty chunks')
+    }
+    if (facts.isToken) this.noteToken(facts)
+    if (facts.isUsageOnly) this.finish()
+  }
+
+  private give(chunk: JsonObject, bytes: number): void {
+    const { reader } = this.options
+    const read = reader === null ? [chunk] : this.judge(() => reader.push(chunk))
+    if (read !== null) this.queue.push(read, bytes)
+  }
+
+  /** What the reader says, or null after it has refused the answer. */
+  private judge<Read>(read: () => Read): Read | null {
+    try {
+      return read()
+    } catch (error) {
+      if (!(error instanceof FormatError)) throw error
+      this.refuse(error.message)
+      return null
+    }
+  }
+
+  private refuse(why: string): void {
+    this.failAndDrain('node_failed', `The gateway refused the node's answer: ${why}`, {
+      isGatewaysJudgement: true,
+    })
+  }
+
+  private noteToken({ textLength, finished }: ChunkFacts): void {
+    const { limits, now } = this.options
+    this.lastTokenAtMs = now()
+    for (const index of finished) this.unfinished.delete(index)
+    if (this.firstTokenAtMs === null) {
+      this.firstTokenAtMs = this.lastTokenAtMs
+      this.firstTextLength = textLength
+    }
+    if (this.phase === 'waiting') {
+      this.phase = 'streaming'
+      this.first.resolve()
+    }
+    if (this.phase !== 'streaming') return
+    const graceMs = this.unfinished.size === 0 ? limits.finishGraceMs : limits.tokenMs
+    this.deadlineMs = Math.min(this.lastTokenAtMs + graceMs, this.startedAtMs + limits.runMs)
+  }
+
+  /** A slow reader is no fault of the node; one that sends this much before its first token is. */
+  private overflow(): void {
+    if (this.phase === 'waiting')
+      this.failAndDrain('node_failed', 'The node sent too much data before its first token')
+    else this.failAndDrain('caller_too_slow', 'The caller read the answer too slowly')
+  }
+
+  /** The node says it is done. Without any token, that is no answer. */
+  private finish(): void {
+    // The frame of the usage may say so once more.
+    if (this.phase === 'closed') return
+    if (this.firstTokenAtMs === null)
+      this.settle({
+        kind: 'failed',
+        error: new DispatchError('node_failed', 'The node ended without an answer'),
+      })
+    else this.conclude()
+    this.close()
+  }
+
+  private conclude(): void {
+    const finish = () => {
+      this.options.reader?.finish()
+      return true
+    }
+    if (this.result === null && this.judge(finish) === null) return
+    this.settle({ kind: 'done' })
+    const { result } = this
+    if (result?.kind === 'failed' && result.error.code === 'node_failed') return
+    this.emit({ kind: 'served' })
+  }
+}
+
+function count(usage: JsonObject | null, name: string): number | null {
+  const value = usage === null ? undefined : memberOf(usage, name)
+  return typeof value === 'number' ? value : null
+}
+
+function tooLarge(bytesMax: number): string {
+  return `The answer is larger than the ${bytesMax} bytes of frames that one call may have: ask for fewer choices (n), tokens or logprobs`
+}
+
+function estimate(length: number): number {
+  return Math.ceil(length / TEXT_LENGTH_PER_TOKEN)
+}

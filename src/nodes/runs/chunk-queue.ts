@@ -1,0 +1,132 @@
+import type { JsonObject } from '../../../attestation/json/value.ts'
+
+/**
+ * A batch that waits takes no more chunks once it is this large: a caller who reads slowly has some
+ * time for each write, and it is held twice meanwhile.
+ */
+export const BATCH_BYTES_MAX = 64 * 1024
+
+/**
+ * Chunks that waited together, and the bytes of the frames that they came in, or that came to
+ * nothing before them.
+ */
+export type ChunkBatch = { readonly chunks: readonly JsonObject[]; readonly bytes: number }
+
+/** Chunks between a node that pushes and one caller who pulls. */
+type ChunkQueue = {
+  /**
+   * At each step what waits, up to BATCH_BYTES_MAX and a frame: chunks that came in one packet are
+   * taken, and passed on, together.
+   */
+  readonly batches: AsyncIterable<ChunkBatch>
+  /** Bytes of the frames of the chunks that wait. */
+  waitingBytes(): number
+  /**
+   * Bytes of the frames that amounted to no chunk since the last that did: what a reader keeps of
+   * them is held too.
+   */
+  silentBytes(): number
+  /** Adds what one frame of so many bytes amounts to. */
+  push(chunks: readonly JsonObject[], bytes: number): void
+  /**
+   * Nothing more comes: what waits is still given, then the iteration ends, or throws `error`. Only
+   * the first time counts.
+   */
+  end(error: Error | null): void
+  /** Drops what waits, and the iteration throws `reason` at once. */
+  discard(reason: unknown): void
+}
+
+/** Makes an empty queue. `onLeave` is told when the caller leaves the iteration before its end. */
+export function createChunkQueue(onLeave: () => void): ChunkQueue {
+  let waiting: WaitingBatch[] = []
+  let waitingBytes = 0
+  let silentBytes = 0
+  let end: { readonly error: { readonly reason: unknown } | null } | null = null
+  let reader: PromiseWithResolvers<void> | null = null
+
+  function add(chunks: readonly JsonObject[], bytes: number): void {
+    let last = waiting.at(-1)
+    if (last === undefined || last.bytes >= BATCH_BYTES_MAX) {
+      last = { chunks: [], bytes: 0, silentBytes: 0 }
+      waiting.push(last)
+    }
+    last.chunks.push(...chunks)
+    last.bytes += bytes
+    last.silentBytes += silentBytes
+    waitingBytes += bytes
+    silentBytes = 0
+  }
+
+  function take(): ChunkBatch | null {
+    const batch = waiting.shift()
+    if (batch === undefined) return null
+    waitingBytes -= batch.bytes
+    return { chunks: batch.chunks, bytes: batch.bytes + batch.silentBytes }
+  }
+
+  function clear(): void {
+    waiting = []
+    waitingBytes = 0
+  }
+
+  /** The reader goes on when the packet is read, and so takes what else is in it. */
+  function wake(): void {
+    reader?.resolve()
+    reader = null
+  }
+
+  async function next(): Promise<IteratorResult<ChunkBatch, undefined>> {
+    if (waiting.length === 0 && end === null) {
+      if (reader !== null) throw new TypeError('expected one reader at a time')
+      reader = Promise.withResolvers()
+      await reader.promise
+    }
+    const batch = take()
+    if (batch !== null) return { done: false, value: batch }
+    if (end !== null && end.error !== null) throw end.error.reason
+    return DONE
+  }
+
+  function close(error: { readonly reason: unknown } | null): void {
+    if (end !== null) return
+    end = { error }
+    wake()
+  }
+
+  const iterator: AsyncIterableIterator<ChunkBatch, undefined> = {
+    next,
+    return() {
+      const isEarly = end === null || waiting.length > 0
+      clear()
+      close(null)
+      if (isEarly) onLeave()
+      return Promise.resolve(DONE)
+    },
+    [Symbol.asyncIterator]: () => iterator,
+  }
+
+  return {
+    batches: iterator,
+    waitingBytes: () => waitingBytes,
+    silentBytes: () => silentBytes,
+    push(chunks, bytes) {
+      if (end !== null) return
+      if (chunks.length === 0) {
+        silentBytes += bytes
+        return
+      }
+      add(chunks, bytes)
+      wake()
+    },
+    end: (error) => close(error === null ? null : { reason: error }),
+    discard(reason) {
+      clear()
+      close({ reason })
+    },
+  }
+}
+
+type WaitingBatch = { readonly chunks: JsonObject[]; bytes: number; silentBytes: number }
+
+const DONE = { done: true, value: undefined } as const

@@ -1,0 +1,432 @@
+import type { Duplex } from 'node:stream'
+import type { WebSocket } from 'ws'
+import { currentTraceparent } from '../../observability/call-scope.ts'
+import type { Logger } from '../../observability/logger.ts'
+import {
+  encodeGatewayControl,
+  type NodeLoad,
+  parseNodeControl,
+} from '../protocol/control-frames.ts'
+import {
+  type ChatRunFrame,
+  decodeImageFrame,
+  decodeNodeFrame,
+  type ImageRunFrame,
+  imageFrame,
+  type NodeFrame,
+} from '../protocol/frames.ts'
+import { CLOSE_CODES, type NodeHello } from '../protocol/hello.ts'
+import type { NodeState } from '../registry/node-state.ts'
+import { type ChatQuestion, ChatRun, type ChatRunOptions } from './chat-run.ts'
+import { type DispatchError, lostError } from './dispatch-error.ts'
+import { answerBytesOf, type FrameMeter, type ImageBudget, meterFrames } from './image-memory.ts'
+import { ImageRun, type ImageRunOptions } from './image-run.ts'
+import type { NodeLimits } from './limits.ts'
+import { awaitPong, createLiveness, type Liveness } from './liveness.ts'
+import { type Circuit, createNodeHealth, type NodeHealth } from './node-health.ts'
+import {
+  capacityOf,
+  createSlots,
+  type Offer,
+  type OfferingNode,
+  openOffer,
+  type Slots,
+} from './offer.ts'
+import type { Run, RunEvent } from './run.ts'
+import { createEndedRuns, createStrayBudget, type StrayBudget } from './stray-frames.ts'
+
+/**
+ * Runs that ended without their final frame, which may still come: a usage chunk, then status 2.
+ */
+const ENDED_RUNS_MAX = 64
+
+/** A node that may connect. */
+export type AcceptedNode = NodeHello & {
+  readonly accountId: string
+  /** The state it starts with. */
+  readonly state: NodeState
+  readonly vramMb: number | null
+}
+
+/** What a connection tells its hub. */
+export type NodeEvent =
+  /** Whether it is available or serving may have changed. */
+  | { readonly kind: 'changed' }
+  /** It may have a slot for somebody who waits. */
+  | { readonly kind: 'free' }
+  /** Its state is another one, to be stored. */
+  | { readonly kind: 'state' }
+  /** The connection is over; told once, before its socket is. */
+  | { readonly kind: 'gone'; readonly why: string }
+  /** Something happened to one of its runs. */
+  | { readonly kind: 'run'; readonly run: Run; readonly event: RunEvent }
+
+/** What a connection needs of its hub. */
+export type HubLink = {
+  readonly limits: NodeLimits
+  /** Milliseconds. */
+  readonly now: () => number
+  /** From 0 to below 1. */
+  readonly random: () => number
+  /** Unguessable: nodes know no other's request ids, and answer no ping that they did not get. */
+  readonly makeId: () => string
+  readonly log: Logger
+  /** What answers with images may take of the memory, of all nodes together. */
+  readonly imageBudget: ImageBudget
+  /** What an earlier connection of the node left of its circuits, by model. */
+  recall(nodeId: string, models: readonly string[]): ReadonlyMap<string, Circuit>
+  tell(node: NodeConnection, event: NodeEvent): void
+}
+
+/** What a run is started with; what it needs besides is the connection's. */
+export type Start<Options> = Omit<
+  Options,
+  'id' | 'limits' | 'now' | 'emit' | 'isCancellable' | 'reservation' | 'question'
+>
+
+/** A node that is connected. */
+export class NodeConnection implements OfferingNode<NodeConnection> {
+  readonly accepted: AcceptedNode
+  /** Of this connection, and of no other of the node. */
+  readonly connectionId: string
+  readonly offers: readonly Offer<NodeConnection>[]
+  readonly slots: Slots
+  readonly nodes = 1
+  readonly isRemote = false
+  readonly health: NodeHealth
+  /** Whether it takes members of a request that the public client would stumble over. */
+  readonly takesExtraMembers: boolean
+  readonly takesLargeFrames: boolean
+  readonly takesRemoteMedia: boolean
+  /** Until then, by its own word, its backend is at its limit: others are asked first. */
+  restsUntilMs = Number.NEGATIVE_INFINITY
+  /** What may wait for it to be read. */
+  private readonly waitingBytesMax: number
+  private readonly hub: HubLink
+  private readonly socket: WebSocket
+  private readonly liveness: Liveness
+  private readonly strays: StrayBudget
+  private readonly runs = new Map<string, Run>()
+  private readonly ended = createEndedRuns(ENDED_RUNS_MAX)
+  /** Bounds what comes in under the WebSocket; null for a node that chats. */
+  private readonly meter: FrameMeter | null
+  /** Bytes of answers with images that it was asked for. */
+  private reservedBytes = 0
+  private isDraining = false
+  private isGone = false
+
+  /**
+   * `stream` is what the socket stands on. A large frame of a DIFFUSION node is let in only while
+   * an answer is awaited for which memory was set aside, so that what all nodes together can make
+   * this process keep is the image budget, and one small frame each.
+   */
+  constructor(socket: WebSocket, stream: Duplex, accepted: AcceptedNode, hub: HubLink) {
+    this.socket = socket
+    this.accepted = accepted
+    this.connectionId = hub.makeId()
+    this.takesExtraMembers = accepted.features.has('extra-members')
+    this.takesLargeFrames = accepted.features.has('large-frames')
+    this.takesRemoteMedia = accepted.features.has('remote-media')
+    const { sendBytesMax, largeRequestBytesMax, frameBytesMax } = hub.limits
+    this.waitingBytesMax = sendBytesMax + (this.takesLargeFrames ? largeRequestBytesMax : 0)
+    this.hub = hub
+    this.offers = accepted.models.map((model) => openOffer(this, model))
+    this.slots = createSlots(capacityOf(accepted.vramMb, hub.limits), {
+      onTaken: () => this.tell({ kind: 'changed' }),
+      onFreed: () => this.free(),
+    })
+    this.health = createNodeHealth({
+      ...hub,
+      state: accepted.state,
+      circuits: hub.recall(accepted.nodeId, accepted.models),
+      onChange: (isNewState) => {
+        if (isNewState) this.tell({ kind: 'state' })
+        this.free()
+      },
+    })
+    this.strays = createStrayBudget(hub.limits)
+    this.liveness = createLiveness({
+      ...hub,
+      actions: {
+        socketPing: () => socket.ping(),
+        send: (control) => socket.send(encodeGatewayControl(this.nodeId, control)),
+        lose: (why) => this.terminate(why),
+      },
+    })
+    this.meter = this.draws
+      ? meterFrames(stream, {
+          bytesMax: () => frameBytesMax + this.reservedBytes,
+          onExceeded: () =>
+            this.expel(CLOSE_CODES.policy, 'Frame is larger than what was asked for'),
+        })
+      : null
+    socket.on('message', (data: Buffer, isBinary: boolean) => this.receiveSafely(data, isBinary))
+    socket.on('pong', () => this.hear(this.liveness.isAwaitingPong()))
+    socket.on('ping', () => this.hear(false))
+    socket.on('close', (code) => this.end(`closed with ${code}`))
+    // What went wrong is told by the close that follows.
+    socket.on('error', () => {})
+  }
+
+  /** Whether it makes images. */
+  get draws(): boolean {
+    return this.accepted.modelType === 'DIFFUSION'
+  }
+
+  /** Whether it can be told that a run is over. */
+  private get isCancellable(): boolean {
+    return this.accepted.features.has('cancel')
+  }
+
+  get nodeId(): string {
+    return this.accepted.nodeId
+  }
+
+  isConnected(): boolean {
+    return !this.isGone
+  }
+
+  /**
+   * Whether it takes a large frame now, and would not count as lost for what waits for it to be
+   * read.
+   */
+  hasRoomFor(frameBytes: number): boolean {
+    return this.takesLargeFrames && this.socket.bufferedAmount + frameBytes <= this.waitingBytesMax
+  }
+
+  /** Whether it can be given a call now: for the model, or without one, for any. */
+  isAvailable(model?: string): boolean {
+    return this.isServing(model) && this.slots.inUse() < this.slots.capacity
+  }
+
+  /** Whether it is given calls: for the model, or without one, for any. */
+  isServing(model?: string): boolean {
+    const isGoing = this.isGone || this.isDraining || this.liveness.isLeaving()
+    return !isGoing && this.health.isServing(model)
+  }
+
+  /** The node's own last statement of its load: not trusted, but read when it gets slow. */
+  load(): NodeLoad | null {
+    return this.liveness.load()
+  }
+
+  /** Begins a chat run; the slot is the run's from now on. */
+  chat(question: ChatQuestion, start: Start<ChatRunOptions>): ChatRun {
+    const run = new ChatRun({ ...start, ...this.ownOptions(), question })
+    this.open(run, question.frameOf(run.id, this.traceparent()))
+    return run
+  }
+
+  /** Asks for images. Null, and the slot is given back, when too many answers are under way. */
+  draw(start: Start<ImageRunOptions>): ImageRun | null {
+    const { imageBudget, limits } = this.hub
+    const reservation = imageBudget.reserve(answerBytesOf(start.request, limits.imageFrameBytesMax))
+    if (reservation === null) {
+      start.slot.release()
+      return null
+    }
+    this.reservedBytes += reservation.bytes
+    const run = new ImageRun({ ...start, ...this.ownOptions(), reservation })
+    this.open(run, imageFrame(run.id, start.request))
+    return run
+  }
+
+  /** Tells the node, if it can be told, that the caller of a run has left. */
+  cancel(run: Run): void {
+    if (this.isGone || !this.isCancellable) return
+    // Not by `post`: a caller who leaves must not end the connection of a node that is slow to
+    // read.
+    this.socket.send(encodeGatewayControl(this.nodeId, { kind: 'cancel', requestId: run.id }))
+  }
+
+  /** A run is over. */
+  forget(run: Run): void {
+    this.runs.delete(run.id)
+    if (!run.hasFinalFrame) this.ended.add(run.id)
+    if (!(run instanceof ImageRun)) return
+    this.reservedBytes -= run.options.reservation.bytes
+    this.meter?.check()
+  }
+
+  /** Sends a frame. Ends the connection of a node that is closing, or does not read. */
+  post(frame: string): void {
+    if (this.isClosing()) this.end('closing')
+    else if (this.isGone || this.socket.bufferedAmount > this.waitingBytesMax)
+      this.close(CLOSE_CODES.policy, 'Frames are not read')
+    else this.socket.send(frame)
+  }
+
+  private ownOptions() {
+    const { limits, now, makeId } = this.hub
+    const emit = (run: Run, event: RunEvent) => this.tell({ kind: 'run', run, event })
+    return { id: makeId(), limits, now, emit, isCancellable: this.isCancellable }
+  }
+
+  private open(run: Run, frame: string): void {
+    this.runs.set(run.id, run)
+    this.tell({ kind: 'run', run, event: { kind: 'opened' } })
+    this.post(frame)
+    if (this.isGone) run.fail(lostError())
+  }
+
+  private tell(event: NodeEvent): void {
+    this.hub.tell(this, event)
+  }
+
+  private traceparent(): string | null {
+    return this.accepted.features.has('trace') ? currentTraceparent() : null
+  }
+
+  /** Sends what is due, and gives up on a node that is silent. */
+  tend(): void {
+    if (this.isClosing()) this.end('closing')
+    if (this.isGone) return
+    const wasLeaving = this.liveness.isLeaving()
+    this.liveness.tend(this.runs.size === 0)
+    if (wasLeaving !== this.liveness.isLeaving()) this.free()
+  }
+
+  /** Resolves with whether the node's socket answers a ping in time. */
+  async isAlive(timeoutMs: number): Promise<boolean> {
+    return !this.isGone && !this.isClosing() && (await awaitPong(this.socket, timeoutMs))
+  }
+
+  /** Ends the connection with a reason for the node. */
+  close(code: number, reason: string): void {
+    if (this.isGone) return
+    this.end(reason)
+    this.socket.close(code, reason)
+  }
+
+  /** Ends the connection without a word: nobody is there to hear one. */
+  terminate(why: string): void {
+    this.end(why)
+    this.socket.terminate()
+  }
+
+  /** Ends its runs at once with `error`. */
+  failRuns(error: DispatchError): void {
+    for (const run of [...this.runs.values()]) run.fail(error)
+  }
+
+  /** Its close frame came: nothing else will, though it may stay open for `closeTimeoutMs`. */
+  private isClosing(): boolean {
+    return !this.isGone && this.socket.readyState !== this.socket.OPEN
+  }
+
+  /** The models that callers wait for. */
+  private answeredModels(): ReadonlySet<string> {
+    const waited = [...this.runs.values()].filter((run) => run.isWaitedFor())
+    return new Set(waited.map(({ options }) => options.offer.model))
+  }
+
+  private free(): void {
+    this.tell({ kind: 'changed' })
+    if (this.isAvailable()) this.tell({ kind: 'free' })
+  }
+
+  private end(why: string): void {
+    if (this.isGone) return
+    this.isGone = true
+    this.tell({ kind: 'changed' })
+    // Once for all calls of a model: a cut is one event. Without any, coming and going is no fault.
+    for (const model of this.answeredModels()) this.health.failed(model)
+    this.failRuns(lostError())
+    this.tell({ kind: 'gone', why })
+  }
+
+  /** A fault of ours that a node's frame uncovers ends its connection, and not the process. */
+  private receiveSafely(data: Buffer, isBinary: boolean): void {
+    try {
+      this.receive(data, isBinary)
+    } catch (error) {
+      this.hub.log.error({ err: error, nodeId: this.nodeId }, 'frame of a node not read')
+      this.close(CLOSE_CODES.fault, 'Internal error')
+    }
+  }
+
+  private receive(data: Buffer, isBinary: boolean): void {
+    if (this.isGone) return
+    this.liveness.heard()
+    if (isBinary) this.expel(CLOSE_CODES.notText, 'Expected text frames')
+    else this.take(this.decode(data), data.length)
+  }
+
+  private decode(data: Buffer): NodeFrame {
+    if (this.meter === null) return decodeNodeFrame(data)
+    this.meter.frameEnded()
+    return decodeImageFrame(data, this.hub.limits.frameBytesMax)
+  }
+
+  private take(frame: NodeFrame, bytes: number): void {
+    switch (frame.kind) {
+      case 'run':
+      case 'image':
+        this.takeAnswer(frame, bytes)
+        break
+      case 'control':
+        this.takeControl(frame, bytes)
+        break
+      case 'stray':
+        this.tolerate(bytes)
+        break
+      case 'malformed':
+        this.expel(CLOSE_CODES.protocol, frame.reason)
+        break
+    }
+  }
+
+  private takeAnswer(frame: ChatRunFrame | ImageRunFrame, bytes: number): void {
+    const run = this.runs.get(frame.requestId)
+    if (frame.kind === 'run' && run instanceof ChatRun) {
+      if (!run.receive(frame, bytes))
+        this.expel(CLOSE_CODES.policy, 'Frames of a run that was ended go on')
+      return
+    }
+    if (frame.kind === 'image' && run instanceof ImageRun) {
+      run.receive(frame)
+      return
+    }
+    const isLastFrame =
+      (frame.kind === 'image' || frame.status !== 'running') && this.ended.take(frame.requestId)
+    if (!isLastFrame) this.tolerate(bytes)
+  }
+
+  private takeControl(
+    { protocol, data }: Extract<NodeFrame, { readonly kind: 'control' }>,
+    bytes: number,
+  ): void {
+    const answer = parseNodeControl(protocol, data, this.nodeId)
+    if (answer.kind === 'malformed') {
+      this.expel(CLOSE_CODES.protocol, answer.reason)
+      return
+    }
+    const isExpected =
+      (answer.kind === 'pong' && this.liveness.ponged(answer.nonce)) ||
+      (answer.kind === 'health' && this.liveness.reported(answer.nonce, answer.load))
+    if (!isExpected) this.tolerate(bytes)
+    if (answer.kind === 'drain' && this.accepted.features.has('drain')) {
+      this.isDraining = true
+      this.tell({ kind: 'changed' })
+    }
+  }
+
+  /** A WebSocket control frame. One can send many thousands a second: unasked ones cost, too. */
+  private hear(isExpected: boolean): void {
+    if (this.isGone) return
+    this.liveness.heard()
+    if (!isExpected) this.tolerate(0)
+  }
+
+  /** A frame nobody asked for. */
+  private tolerate(bytes: number): void {
+    if (this.isGone || this.strays.spend(bytes, this.hub.now())) return
+    this.expel(CLOSE_CODES.policy, 'Too many unexpected frames')
+  }
+
+  /** Ends the connection for what the node sent, and the reading: it might never agree to close. */
+  private expel(code: number, reason: string): void {
+    this.close(code, reason)
+    this.socket.pause()
+  }
+}

@@ -1,0 +1,415 @@
+import { FormatError } from '../../../attestation/errors.ts'
+import type { JsonObject } from '../../../attestation/json/value.ts'
+import { type ImageRequest, imageFrameBytes } from '../protocol/frames.ts'
+import { withKnownMembers } from '../protocol/known-members.ts'
+import { remoteMediaFault, remoteMediaOf } from '../protocol/remote-media.ts'
+import {
+  type AnswerReader,
+  askChat,
+  type ChatQuestion,
+  type ChatRun,
+  type ChatRunOptions,
+} from './chat-run.ts'
+import type { NodeIndex } from './choose-node.ts'
+import type { ChunkBatch } from './chunk-queue.ts'
+import type { Start } from './connection.ts'
+import { DispatchError } from './dispatch-error.ts'
+import type { ImageRun, ImageRunOptions } from './image-run.ts'
+import type { NodeLimits } from './limits.ts'
+import type { HeldOffer, OfferingNode } from './offer.ts'
+import type { WaitQueue } from './wait-queue.ts'
+
+/** One chat call for whichever node is best. */
+export type NodeCall = {
+  readonly model: string
+  /**
+   * The chat completion request as the node shall get it; the node itself always streams with
+   * usage.
+   */
+  readonly request: JsonObject
+  /** Who calls, for the record of what was served; null for nobody in particular. */
+  readonly accountId: string | null
+  /**
+   * Aborted when the caller leaves, in any phase: queued, before the first token, in mid-stream.
+   */
+  readonly signal: AbortSignal
+  /**
+   * Opens what reads one node's answer, anew for each node that is tried. Without it chunks are
+   * given as the node sent them.
+   */
+  readonly openReader?: () => AnswerReader
+  /** Another gateway's: for the nodes here alone, and it does not wait. */
+  readonly isPeers?: true
+}
+
+/** What a node streams for one call. */
+export type NodeAnswer = {
+  readonly nodeId: string
+  /**
+   * Chunks in order, at each step those that came together, as the call's reader gives them: the
+   * node's are objects of bounded depth, `choices` an array of objects with an integer `index` and
+   * an object `delta`. The usage-only chunk is among them when the node sent one; its `usage` is
+   * the node's claim, cut to what its answer can have held (README), and null when it was no usage
+   * at all. Ends when the run is done. Throws DispatchError when the node breaks off, or the
+   * signal's reason. To be iterated once; leaving the iteration cancels the call, and so does the
+   * signal.
+   */
+  readonly batches: AsyncIterable<ChunkBatch>
+}
+
+/** Gives calls to nodes. */
+export type Dispatcher = {
+  /**
+   * Gives the call to the node that will probably be done first, and resolves when its first token
+   * is there. Until then a node that fails or is silent is replaced, at most `retriesMax` times;
+   * afterwards never. Rejects with DispatchError, or with the signal's reason.
+   */
+  dispatch(call: NodeCall): Promise<NodeAnswer>
+  /**
+   * Models that can be served now, with the number of nodes that are RUNNING, in the order of their
+   * names.
+   */
+  models(): readonly { readonly model: string; readonly nodes: number }[]
+}
+
+/** One call for images, for whichever node is best. */
+export type ImageNodeCall<Images> = {
+  readonly model: string
+  readonly request: ImageRequest
+  /** Who calls, for the record of what was served. */
+  readonly accountId: string | null
+  /** Aborted when the caller leaves, in any phase. */
+  readonly signal: AbortSignal
+  /**
+   * Judges one node's answer, and gives what is made of it. Throws FormatError for what is none:
+   * then that node is held to have failed, and another one is asked. What else it throws ends the
+   * call.
+   */
+  readonly read: (images: readonly string[]) => Promise<Images>
+  /** Another gateway's: for the nodes here alone, and it does not wait. */
+  readonly isPeers?: true
+}
+
+/** Gives calls for images to DIFFUSION nodes. */
+export type ImageDispatcher = {
+  /**
+   * Gives the call to the node that will probably be done first. A node that fails, refuses, is
+   * silent for `imageMs` or answers nonsense is replaced, at most `retriesMax` times. Rejects with
+   * DispatchError, the signal's reason, or what `read` threw.
+   */
+  dispatch<Images>(call: ImageNodeCall<Images>): Promise<Images>
+  /** Whether a node that is RUNNING has the model now. */
+  serves(model: string): boolean
+  /** Whether a node of the model is or was connected to this process. */
+  isKnown(model: string): boolean
+  /**
+   * Models that can be served now, with the number of nodes that are RUNNING, in the order of their
+   * names.
+   */
+  models(): readonly { readonly model: string; readonly nodes: number }[]
+  /** Whether a request fits the frames that nodes take. */
+  fits(request: { readonly prompt: string; readonly imageBytes: number }): boolean
+}
+
+/** What calls are given to: a node that is connected here, or those of another gateway. */
+export interface CallableNode extends OfferingNode<CallableNode> {
+  readonly nodeId: string
+  /** Whether it is another gateway, which gives the call to a node of its own. */
+  readonly isRemote: boolean
+  /** Whether it takes members of a request that the public client would stumble over. */
+  readonly takesExtraMembers: boolean
+  /** Until then, by its own word, its backend is at its limit: others are asked first. */
+  restsUntilMs: number
+  isConnected(): boolean
+  /** Whether it takes a frame now that not every node takes. */
+  hasRoomFor(frameBytes: number): boolean
+  /** Begins a chat run; the slot is the run's from now on. */
+  chat(
+    question: ChatQuestion,
+    start: Start<ChatRunOptions>,
+  ): Pick<ChatRun, 'firstToken' | 'batches'>
+  /**
+   * Asks for images. Null, and the slot is given back, when too many answers are under way. `drop`
+   * is told when nobody says what the images were.
+   */
+  draw(
+    start: Start<ImageRunOptions>,
+  ): (Pick<ImageRun, 'answer' | 'conclude'> & { readonly drop?: () => void }) | null
+}
+
+type Index = NodeIndex<CallableNode>
+type Held = HeldOffer<CallableNode>
+
+/** What calls of one kind, chat or images, are given to nodes by. */
+export type DispatchParts = {
+  readonly index: Index
+  readonly queue: WaitQueue<CallableNode>
+  readonly limits: Pick<
+    NodeLimits,
+    'retriesMax' | 'waitMs' | 'requestBytesMax' | 'largeRequestBytesMax'
+  >
+  readonly now: () => number
+}
+
+/**
+ * Dispatcher.dispatch: the call for a node, one after the other until one answers. Each is sent the
+ * members that it takes, and none a frame that is too large for it.
+ */
+export async function dispatchCall(call: NodeCall, parts: DispatchParts): Promise<NodeAnswer> {
+  checkCall(call, parts.index)
+  const questions = questionsOf(call)
+  const hasRemoteMedia = checkMedia(call, parts.index)
+  const largeBytes = largeBytesOf(questions.whole, call.model, parts)
+  return tryNodes({ ...call, largeBytes, hasRemoteMedia }, parts, (held) =>
+    attemptChat(call, questions.for(held.offer.node), held),
+  )
+}
+
+type Questions = {
+  readonly whole: ChatQuestion
+  readonly for: (node: CallableNode) => ChatQuestion
+}
+
+/**
+ * The question with every member, and the one with those that every node takes. Each is written
+ * once, the second one when it is needed.
+ */
+function questionsOf({ model, request }: NodeCall): Questions {
+  const whole = askChat(model, request)
+  const known = withKnownMembers(request)
+  let knownQuestion = known === request ? whole : null
+  return {
+    whole,
+    for(node) {
+      if (node.takesExtraMembers) return whole
+      knownQuestion ??= askChat(model, known)
+      return knownQuestion
+    },
+  }
+}
+
+/**
+ * Whether the request has an address in place of an image, which goes to nodes alone whose owners
+ * allow it: their backends would ask it from their own networks. Throws DispatchError when no node
+ * of the model does.
+ */
+function checkMedia({ model, request }: NodeCall, index: Index): boolean {
+  const media = remoteMediaOf(request)
+  if (media === null) return false
+  const isTaken = index.connected(model) === 0 || index.connectedMedia(model) > 0
+  if (isTaken && media.isWeb) return true
+  throw new DispatchError('remote_media', remoteMediaFault(media))
+}
+
+/**
+ * Size of a frame that not every node takes; null for one that does. Throws DispatchError when no
+ * node of the model does.
+ */
+function largeBytesOf(
+  { frameBytes }: ChatQuestion,
+  model: string,
+  { index, limits: { requestBytesMax, largeRequestBytesMax } }: DispatchParts,
+): number | null {
+  if (frameBytes <= requestBytesMax) return null
+  const isTaken = index.connected(model) === 0 || index.connectedLarge(model) > 0
+  const bytesMax = isTaken ? largeRequestBytesMax : requestBytesMax
+  if (frameBytes > bytesMax)
+    throw new DispatchError('request_too_large', `Nodes take requests of at most ${bytesMax} bytes`)
+  return frameBytes
+}
+
+/**
+ * One attempt: the answer with its first token, or what went wrong with this node. Throws the
+ * signal's reason.
+ */
+async function attemptChat(
+  { signal, accountId, openReader }: NodeCall,
+  question: ChatQuestion,
+  { offer, slot }: Held,
+): Promise<NodeAnswer | DispatchError> {
+  const { node } = offer
+  const reader = openReader?.() ?? null
+  const run = node.chat(question, { offer, slot, signal, accountId, reader, isProbe: false })
+  try {
+    await run.firstToken
+  } catch (error) {
+    if (error instanceof DispatchError && !signal.aborted) return error
+    throw signal.aborted ? signal.reason : error
+  }
+  return { nodeId: node.nodeId, batches: run.batches }
+}
+
+/**
+ * ImageDispatcher.dispatch: the same for images, of which every node takes frames of one size.
+ */
+export async function dispatchImages<Images>(
+  call: ImageNodeCall<Images>,
+  parts: DispatchParts,
+): Promise<Images> {
+  checkCall(call, parts.index)
+  const { requestBytesMax } = parts.limits
+  const imageBytes = ((call.request.image?.length ?? 0) * 3) / 4
+  if (imageFrameBytes({ ...call.request, imageBytes }) > requestBytesMax)
+    throw new DispatchError(
+      'request_too_large',
+      `Nodes take requests of at most ${requestBytesMax} bytes`,
+    )
+  return tryNodes(call, parts, (held) => attemptImages(call, held))
+}
+
+/** One attempt: what was made of the answer, or what went wrong with this node. */
+async function attemptImages<Images>(
+  { request, signal, accountId, read, isPeers }: ImageNodeCall<Images>,
+  { offer, slot }: Held,
+): Promise<Images | DispatchError> {
+  const run = offer.node.draw({ offer, slot, request, signal, accountId, isProbe: false })
+  if (run === null) throw new DispatchError('no_nodes', 'Too many images are being made')
+  try {
+    const images = await read(await run.answer)
+    run.conclude(null)
+    return images
+  } catch (error) {
+    if (signal.aborted) throw signal.reason
+    if (error instanceof DispatchError) return error
+    if (!(error instanceof FormatError)) {
+      run.drop?.()
+      throw error
+    }
+    const fault = new DispatchError(
+      'node_failed',
+      `The node's answer is not images: ${error.message}`,
+    )
+    run.conclude(fault)
+    // The gateway that called has judged them, and asks elsewhere.
+    if (isPeers) throw fault
+    return fault
+  }
+}
+
+/** What nodes are chosen by. */
+type Wanted = {
+  readonly model: string
+  readonly signal: AbortSignal
+  /** Size of a frame that not every node takes; null, or left out, for one that does. */
+  readonly largeBytes?: number | null
+  /** Whether it has an address in place of an image. */
+  readonly hasRemoteMedia?: boolean
+  readonly isPeers?: true
+}
+
+/**
+ * Throws the signal's reason, or DispatchError `unsupported_model` when no node ever offered the
+ * model.
+ */
+function checkCall({ model, signal }: Wanted, index: Pick<Index, 'isKnown'>): void {
+  signal.throwIfAborted()
+  if (!index.isKnown(model))
+    throw new DispatchError('unsupported_model', 'No node serves this model')
+}
+
+/**
+ * Gives a call, which was checked, to one node after the other until one answers. `attempt`
+ * resolves with the answer, or with what went wrong with its node, and gives the slot back; what it
+ * throws ends the call. A node that fails is replaced, `retriesMax` times. One that blames the
+ * request is not believed alone while another is free: only when that one blames it too, or none is
+ * there, the caller is told so. When the other one answers, nothing is held against the first: its
+ * backend may well lack what this request needs.
+ */
+async function tryNodes<Answer>(
+  wanted: Wanted,
+  parts: DispatchParts,
+  attempt: (held: Held) => Promise<Answer | DispatchError>,
+): Promise<Answer> {
+  const tried = new Set<CallableNode>()
+  let failure: DispatchError | null = null
+  let refusal: DispatchError | null = null
+  let deadlineMs = parts.now() + parts.limits.waitMs
+  while (tried.size <= parts.limits.retriesMax) {
+    const held = await holdOffer(wanted, tried, {
+      ...parts,
+      ...{ failure, deadlineMs },
+      isConfirming: refusal !== null,
+    })
+    if (held === null) break
+    tried.add(held.offer.node)
+    // The caller may have left in the moment between the waiting and this.
+    if (wanted.signal.aborted) {
+      held.slot.release()
+      throw wanted.signal.reason
+    }
+    const outcome = await attempt(held)
+    if (!(outcome instanceof DispatchError)) return outcome
+    // Another caller was faster at the other gateway: nothing was tried there.
+    if (outcome.code === 'no_nodes' && held.offer.node.isRemote && parts.now() < deadlineMs) {
+      tried.delete(held.offer.node)
+      continue
+    }
+    deadlineMs = parts.now() + parts.limits.waitMs
+    if (outcome.code === 'node_busy')
+      held.offer.node.restsUntilMs = parts.now() + restSeconds(outcome.retryAfterSeconds) * 1000
+    if (outcome.code === 'node_refused') {
+      if (refusal !== null) throw outcome
+      refusal = outcome
+    }
+    // Of several failures, the one that says when to come again is told.
+    if (failure?.code !== 'node_busy') failure = outcome
+  }
+  throw refusal ?? failure ?? new DispatchError('no_nodes', 'No node of this model is connected')
+}
+
+/** A node whose backend is at its limit, and does not say for how long. */
+const REST_SECONDS = 1
+/** Longest that a node is asked after others, whatever it says. */
+const REST_SECONDS_MAX = 60
+
+function restSeconds(told: number | null): number {
+  return Math.min(told ?? REST_SECONDS, REST_SECONDS_MAX)
+}
+
+/**
+ * A free offer, now or within the wait; null when there is nothing left to try. Rejects when
+ * nothing was tried at all.
+ */
+async function holdOffer(
+  { model, signal, largeBytes = null, hasRemoteMedia = false, isPeers }: Wanted,
+  tried: ReadonlySet<CallableNode>,
+  {
+    index,
+    queue,
+    now,
+    failure,
+    deadlineMs,
+    isConfirming,
+  }: DispatchParts & {
+    readonly failure: DispatchError | null
+    readonly deadlineMs: number
+    readonly isConfirming: boolean
+  },
+): Promise<Held | null> {
+  const isExcluded = (node: CallableNode) =>
+    tried.has(node) ||
+    (largeBytes !== null && !node.hasRoomFor(largeBytes)) ||
+    (hasRemoteMedia && !node.takesRemoteMedia) ||
+    (isPeers === true && node.isRemote)
+  const isResting = (node: CallableNode) => now() < node.restsUntilMs
+  const offer =
+    index.pick(model, (node) => isExcluded(node) || isResting(node)) ??
+    index.pick(model, isExcluded)
+  const slot = offer?.node.slots.acquire() ?? null
+  if (offer !== null && slot !== null) return { offer, slot }
+  const triedHere = [...tried].filter((node) => node.isConnected()).length
+  const connected = Math.min(
+    largeBytes === null ? index.connected(model) : index.connectedLarge(model),
+    hasRemoteMedia ? index.connectedMedia(model) : Number.POSITIVE_INFINITY,
+  )
+  if (isConfirming || isPeers === true) return null
+  const isReturning = tried.size === 0 && index.isReturning(model)
+  if (connected <= triedHere && !isReturning) return null
+  try {
+    return await queue.enter({ model, isExcluded, signal, deadlineMs })
+  } catch (error) {
+    // What went wrong with a node says more than that there was no second one.
+    if (failure !== null && error instanceof DispatchError && error.code === 'no_nodes') return null
+    throw error
+  }
+}

@@ -1,0 +1,111 @@
+import type { ImageRequest, ImageRunFrame } from '../protocol/frames.ts'
+import type { Inference } from '../registry/inferences-store.ts'
+import { DispatchError, faultError } from './dispatch-error.ts'
+import type { ImageReservation } from './image-memory.ts'
+import { Run, type RunOptions, type RunResult } from './run.ts'
+import { type Speed, speedAfterDrawing } from './speed.ts'
+
+export type ImageRunOptions = RunOptions & {
+  readonly request: ImageRequest
+  readonly reservation: ImageReservation
+}
+
+/**
+ * One request for images on one node: a question and one answer, for which slot and memory are kept
+ * while the node is drawing, also when nobody listens any more.
+ */
+export class ImageRun extends Run {
+  declare readonly options: ImageRunOptions
+  /**
+   * The images as the node sent them, unchecked. Rejects with DispatchError, or the signal's
+   * reason.
+   */
+  readonly answer: Promise<readonly string[]>
+  private readonly outcome = Promise.withResolvers<readonly string[]>()
+
+  constructor(options: ImageRunOptions) {
+    super(options, options.limits.imageMs)
+    this.answer = this.outcome.promise
+    // A caller who left does not await it.
+    this.answer.catch(() => {})
+  }
+
+  /**
+   * Takes the node's answer. Images are no result before `conclude` was told that they are some.
+   */
+  receive(frame: ImageRunFrame): void {
+    this.hasFinalFrame = true
+    const { images, error } = frame
+    if (error !== null) this.settle({ kind: 'failed', error: refusalOf(frame, error) })
+    else if (images === null)
+      this.settle({
+        kind: 'failed',
+        error: new DispatchError('node_failed', 'The node sent no images'),
+      })
+    else this.outcome.resolve(images)
+    this.close()
+  }
+
+  /** What the images were found to be: null for what was asked for. */
+  conclude(error: DispatchError | null): void {
+    this.settle(error === null ? { kind: 'done' } : { kind: 'failed', error })
+    if (error === null) this.emit({ kind: 'served' })
+  }
+
+  hasBegun(): boolean {
+    return false
+  }
+
+  speedAfter({ kind }: RunResult): Speed {
+    const { offer, now, request } = this.options
+    return kind === 'done'
+      ? speedAfterDrawing(offer.speed, (now() - this.startedAtMs) / request.n)
+      : offer.speed
+  }
+
+  /** Images have no tokens, and their answer no first one. */
+  inferenceOf(nodeId: string): Inference {
+    const { id, accountId, offer, now } = this.options
+    return {
+      ...{ id, nodeId, accountId, model: offer.model },
+      ...{ promptTokens: 0, completionTokens: 0, totalTokens: 0, timeToFirstTokenMs: null },
+      createdAt: Math.floor(now() / 1000),
+    }
+  }
+
+  protected giveUp(): void {
+    this.failAndDrain('first_token_timeout', 'The node sent no images in time')
+  }
+
+  protected tell(result: RunResult): void {
+    if (result.kind === 'failed') this.outcome.reject(result.error)
+    if (result.kind === 'left') this.outcome.reject(result.abort?.reason)
+  }
+
+  protected drainUntilMs(): number {
+    const { imageMs, drainMs } = this.options.limits
+    return this.startedAtMs + imageMs + drainMs
+  }
+
+  protected abandon(): void {
+    this.emit({ kind: 'abandoned' })
+    this.close()
+  }
+
+  protected override release(): void {
+    this.options.reservation.release()
+    super.release()
+  }
+}
+
+/**
+ * Without a status nobody knows whose fault it is: another node is asked, and this one is not
+ * blamed alone.
+ */
+function refusalOf({ statusCode, retryAfterSeconds }: ImageRunFrame, words: string): DispatchError {
+  return statusCode === null
+    ? new DispatchError('node_refused', 'The node could not make the images', {
+        nodeMessage: words === '' ? null : words,
+      })
+    : faultError({ statusCode, retryAfterSeconds, message: words })
+}

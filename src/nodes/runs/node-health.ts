@@ -1,0 +1,243 @@
+import { LruMap } from '../../runtime/lru-map.ts'
+import { type NodeState, type ProbeOutcome, probeState } from '../registry/node-state.ts'
+import type { NodeLimits } from './limits.ts'
+
+/**
+ * Whether a connected node deserves work, from what it did, and when it is to be probed. Each of
+ * its models is judged by itself: what fails at one may work with another.
+ */
+export type NodeHealth = {
+  state(): NodeState
+  /** By model. */
+  circuits(): ReadonlyMap<string, Circuit>
+  /** Whether it is RUNNING, and the model not set aside; without one, whether any is not. */
+  isServing(model?: string): boolean
+  /** A run was answered to its end. */
+  succeeded(model: string): void
+  /** A run failed through the node. */
+  failed(model: string): void
+  /**
+   * A run ended with an error that the request may have caused, or with an answer that the gateway
+   * refused. Once that is nothing; again and again it is for a probe to say.
+   */
+  refused(model: string): void
+  /** The model that a probe is due with; null for none. */
+  dueProbe(): string | null
+  probeBegins(model: string): void
+  probeEnds(outcome: ProbeOutcome): void
+  /** The probe showed nothing, because the node is busy or gone: later. */
+  probePutOff(): void
+}
+
+type NodeHealthOptions = {
+  /** The state it connects with. */
+  readonly state: NodeState
+  /** Its models, each with what the node's last connection left behind. */
+  readonly circuits: ReadonlyMap<string, Circuit>
+  readonly limits: NodeLimits
+  readonly now: () => number
+  readonly random: () => number
+  /** Told after every change; `isNewState` when the state is another. */
+  readonly onChange: (isNewState: boolean) => void
+}
+
+/**
+ * Health of a node that just connected: one that is to be verified is probed at once, unless it is
+ * set aside.
+ */
+export function createNodeHealth(options: NodeHealthOptions): NodeHealth {
+  const { limits, now, random, onChange } = options
+  const circuits = new Map(options.circuits)
+  const refusals = new Map<string, number>()
+  let state = options.state
+  /** The model of the probe under way. */
+  let probing: string | null = null
+  /** A probe that was put off keeps others off too. */
+  let quietUntilMs = 0
+  /** When a model that is not set aside is probed next, and which: the first where none is said. */
+  let next: { readonly atMs: number; readonly model: string | null } = {
+    atMs: state === 'RUNNING_BENCHMARKING' ? now() : regularProbeMs(),
+    model: null,
+  }
+
+  function regularProbeMs(): number {
+    return now() + limits.probeIntervalMs * (0.5 + random() / 2)
+  }
+
+  const circuitOf = (model: string) => circuits.get(model) ?? CLOSED_CIRCUIT
+  const isClosed = (model: string) => circuitOf(model).kind === 'closed'
+  const closedModels = () => [...circuits.keys()].filter(isClosed)
+
+  function become(nextState: NodeState, model: string, circuit: Circuit): void {
+    const isNewState = nextState !== state
+    const isChanged = isNewState || circuit.kind !== circuitOf(model).kind
+    state = nextState
+    circuits.set(model, circuit)
+    if (isChanged) onChange(isNewState)
+  }
+
+  return {
+    state: () => state,
+    circuits: () => circuits,
+    isServing: (model) =>
+      state === 'RUNNING' && (model === undefined ? closedModels().length > 0 : isClosed(model)),
+    succeeded(model) {
+      refusals.delete(model)
+      // What it serves shows more than a probe would.
+      if (state === 'RUNNING' && isClosed(model)) next = { atMs: regularProbeMs(), model: null }
+      become(state, model, circuitAfterSuccess(circuitOf(model)))
+    },
+    failed: (model) => become(state, model, circuitAfterFailure(circuitOf(model), now(), limits)),
+    refused(model) {
+      const count = (refusals.get(model) ?? 0) + 1
+      refusals.set(model, count)
+      if (count >= limits.refusalsMax && isClosed(model)) next = { atMs: now(), model }
+    },
+    dueProbe() {
+      if (probing !== null || now() < quietUntilMs || !isProbed(state)) return null
+      for (const [model, circuit] of circuits)
+        if (circuit.kind === 'open' && now() >= circuit.retryAtMs) return model
+      if (now() < next.atMs) return null
+      const closed = closedModels()
+      return closed.find((model) => model === next.model) ?? closed[0] ?? null
+    },
+    probeBegins(model) {
+      probing = model
+      refusals.delete(model)
+      become(state, model, circuitAtProbe(circuitOf(model)))
+    },
+    probeEnds(outcome) {
+      const model = probing
+      if (model === null) return
+      probing = null
+      // While others of its models work, a failure is this model's own.
+      const isModels = outcome === 'failed' && closedModels().some((other) => other !== model)
+      const before = circuitOf(model)
+      const circuit =
+        outcome !== 'failed'
+          ? circuitAfterProbe()
+          : isModels && before.kind === 'closed'
+            ? setAside(now(), limits.asideMs)
+            : circuitAfterFailure(before, now(), limits)
+      const nextState = isModels ? state : probeState(state, outcome)
+      const isRunning = nextState === 'RUNNING'
+      next = { atMs: isRunning ? regularProbeMs() : now() + limits.probeRetryMs, model: null }
+      become(nextState, model, circuit)
+    },
+    probePutOff() {
+      quietUntilMs = now() + limits.probeRetryMs
+      // A probe that was cut short decides nothing.
+      if (probing !== null) circuits.set(probing, unprobed(circuitOf(probing), now()))
+      probing = null
+    },
+  }
+}
+
+function isProbed(state: NodeState): boolean {
+  return state === 'RUNNING' || state === 'RUNNING_BENCHMARKING' || state === 'RUNNING_DEGRADED'
+}
+
+/**
+ * Whether a node is given work for one of its models. `closed`: yes. `open`: it failed too often in
+ * a row and is set aside; at `retryAtMs` it is probed. `probing`: that probe is under way, and
+ * decides.
+ */
+export type Circuit =
+  | { readonly kind: 'closed'; readonly failures: number }
+  | { readonly kind: 'open'; readonly retryAtMs: number; readonly asideMs: number }
+  | { readonly kind: 'probing'; readonly asideMs: number }
+
+type CircuitLimits = {
+  readonly failuresMax: number
+  readonly asideMs: number
+  readonly asideMaxMs: number
+}
+
+/** What a new node begins with. */
+export const CLOSED_CIRCUIT: Circuit = { kind: 'closed', failures: 0 }
+
+/**
+ * After a run or probe that failed. A late failure of a node that is already set aside changes
+ * nothing.
+ */
+export function circuitAfterFailure(
+  circuit: Circuit,
+  nowMs: number,
+  limits: CircuitLimits,
+): Circuit {
+  switch (circuit.kind) {
+    case 'open':
+      return circuit
+    case 'probing': {
+      const asideMs = Math.min(circuit.asideMs * 2, limits.asideMaxMs)
+      return { kind: 'open', retryAtMs: nowMs + asideMs, asideMs }
+    }
+    case 'closed': {
+      const failures = circuit.failures + 1
+      if (failures < limits.failuresMax) return { kind: 'closed', failures }
+      return setAside(nowMs, limits.asideMs)
+    }
+  }
+}
+
+function setAside(nowMs: number, asideMs: number): Circuit {
+  return { kind: 'open', retryAtMs: nowMs + asideMs, asideMs }
+}
+
+/**
+ * After a run that succeeded. Runs that began before the node was set aside may still end well;
+ * only the probe brings it back, because they may be what is left of better times.
+ */
+export function circuitAfterSuccess(circuit: Circuit): Circuit {
+  return circuit.kind === 'closed' ? CLOSED_CIRCUIT : circuit
+}
+
+/** When the probe begins. */
+export function circuitAtProbe(circuit: Circuit): Circuit {
+  return circuit.kind === 'open' ? { kind: 'probing', asideMs: circuit.asideMs } : circuit
+}
+
+/** After a probe that succeeded: whatever was before, the node is given work again. */
+export function circuitAfterProbe(): Circuit {
+  return CLOSED_CIRCUIT
+}
+
+/** How many circuits are remembered; beyond it the one longest not looked at is forgotten. */
+export const REMEMBERED_MAX = 10_000
+
+/**
+ * Circuits of nodes that are not connected: dialling again makes nothing good. Lasts as long as
+ * this process.
+ */
+type CircuitMemory = {
+  /** What a node that connects begins with, by model. */
+  recall(nodeId: string, models: readonly string[]): ReadonlyMap<string, Circuit>
+  /** Keeps the circuits of a node that goes. */
+  keep(nodeId: string, circuits: ReadonlyMap<string, Circuit>, nowMs: number): void
+  size(): number
+}
+
+/** A memory of nobody. Healthy nodes take no room in it. */
+export function createCircuitMemory(): CircuitMemory {
+  const circuits = new LruMap<string, Circuit>(REMEMBERED_MAX)
+  const keyOf = (nodeId: string, model: string) => `${nodeId} ${model}`
+  return {
+    recall: (nodeId, models) =>
+      new Map(models.map((model) => [model, circuits.get(keyOf(nodeId, model)) ?? CLOSED_CIRCUIT])),
+    keep(nodeId, left, nowMs) {
+      for (const [model, circuit] of left) {
+        const key = keyOf(nodeId, model)
+        circuits.delete(key)
+        if (circuit.kind !== 'closed' || circuit.failures > 0)
+          circuits.set(key, unprobed(circuit, nowMs))
+      }
+    },
+    size: () => circuits.size,
+  }
+}
+
+/** A probe that was cut short decides nothing. */
+function unprobed(circuit: Circuit, nowMs: number): Circuit {
+  if (circuit.kind !== 'probing') return circuit
+  return { kind: 'open', retryAtMs: nowMs + circuit.asideMs, asideMs: circuit.asideMs }
+}

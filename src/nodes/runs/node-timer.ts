@@ -1,0 +1,45 @@
+import type { Logger } from '../../observability/logger.ts'
+
+/** The one timer of all nodes. */
+type Sweep = {
+  /** Timers that run: 1, or 0 after stop. */
+  timers(): number
+  stop(): void
+}
+
+/**
+ * Calls each job at its interval (a multiple of `tickMs`). One timer for all, since several per
+ * node would be tens of thousands. A job that throws is logged, and called again; the timer keeps
+ * no process alive.
+ */
+export function startSweep({
+  tickMs,
+  jobs,
+  log,
+}: {
+  readonly tickMs: number
+  readonly jobs: readonly { readonly everyMs: number; readonly run: () => void }[]
+  readonly log: Logger
+}): Sweep {
+  let ticks = 0
+  const timer = setInterval(() => {
+    ticks++
+    for (const { everyMs, run } of jobs) {
+      if (ticks % Math.max(1, Math.round(everyMs / tickMs)) !== 0) continue
+      try {
+        run()
+      } catch (error) {
+        log.error({ err: error }, 'sweep of the nodes failed')
+      }
+    }
+  }, tickMs)
+  timer.unref()
+  let timers = 1
+  return {
+    timers: () => timers,
+    stop() {
+      clearInterval(timer)
+      timers = 0
+    },
+  }
+}

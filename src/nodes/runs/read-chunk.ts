@@ -1,0 +1,92 @@
+import {
+  isJsonArray,
+  isJsonObject,
+  type Json,
+  type JsonObject,
+} from '../../../attestation/json/value.ts'
+
+/** What matters of a chunk whose shape is right. */
+export type ChunkFacts = {
+  /** UTF-16 units of all text in its deltas: content, reasoning, refusals, tool calls. */
+  readonly textLength: number
+  /** Whether it is worth a caller's waiting: some text, or the end of a choice. */
+  readonly isToken: boolean
+  /** Indexes of the choices it finishes. */
+  readonly finished: readonly number[]
+  /** The node's usage claim, of any form; undefined when there is none. */
+  readonly usage: JsonObject | undefined
+  /** No choices, but usage: what ends a run of old clients. */
+  readonly isUsageOnly: boolean
+}
+
+/** Choices in one chunk: `n` is at most 128. */
+export const CHOICES_MAX = 128
+
+/**
+ * Checks a chunk's shape: `choices` is an array of objects, each with an integer `index` and an
+ * object `delta` where it has them, and nothing is deeper than `depthMax`, itself included. Gives
+ * what matters of it, or null when it is no chunk. Attacker-controlled.
+ */
+export function readChunk(chunk: JsonObject, depthMax: number): ChunkFacts | null {
+  const { choices, usage } = chunk
+  if (!isJsonArray(choices) || choices.length > CHOICES_MAX || !isShallow(chunk, depthMax))
+    return null
+  let textLength = 0
+  let finished: number[] | null = null
+  for (const [position, choice] of choices.entries()) {
+    if (!isChoice(choice)) return null
+    textLength += textLengthOf(choice.delta ?? {})
+    const { finish_reason: reason, index } = choice
+    if (typeof reason === 'string' && reason !== '')
+      finished = [...(finished ?? []), index ?? position]
+  }
+  const claim = isJsonObject(usage) ? usage : undefined
+  return {
+    textLength,
+    isToken: textLength > 0 || finished !== null,
+    finished: finished ?? NONE,
+    usage: claim,
+    isUsageOnly: choices.length === 0 && claim !== undefined,
+  }
+}
+
+const NONE: readonly number[] = []
+
+type Choice = JsonObject & { readonly index: number | null; readonly delta: JsonObject | null }
+
+function isChoice(choice: Json): choice is Choice {
+  if (!isJsonObject(choice)) return false
+  const { index, delta } = choice
+  const isPlace =
+    typeof index === 'number' && Number.isInteger(index) && index >= 0 && index < CHOICES_MAX
+  return (isPlace || (index ?? null) === null) && ((delta ?? null) === null || isJsonObject(delta))
+}
+
+/**
+ * All strings of a delta but its role, whatever the backend calls them; isShallow has bounded the
+ * depth.
+ */
+function textLengthOf(delta: JsonObject): number {
+  let length = 0
+  for (const name in delta) if (name !== 'role') length += stringLengths(delta[name])
+  return length
+}
+
+function stringLengths(value: Json | undefined): number {
+  if (typeof value === 'string') return value.length
+  if (typeof value !== 'object' || value === null) return 0
+  let length = 0
+  for (const member of Object.values(value)) length += stringLengths(member)
+  return length
+}
+
+function isShallow(value: Json | undefined, depth: number): boolean {
+  if (typeof value !== 'object' || value === null) return true
+  if (depth === 0) return false
+  if (isJsonArray(value)) {
+    for (const item of value) if (!isShallow(item, depth - 1)) return false
+    return true
+  }
+  for (const name in value) if (!isShallow(value[name], depth - 1)) return false
+  return true
+}

@@ -1,0 +1,150 @@
+import { connect, type Socket } from 'node:net'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import type { WebSocket } from 'ws'
+import { AT_ONCE_MS, FAR_OFF_MS } from '../../../support/at-once.ts'
+import {
+  eventually,
+  MODEL,
+  type NodesStage,
+  openNodesStage,
+  readAll,
+  TEST_KEY,
+  textOf,
+} from '../../../support/nodes-stage.ts'
+import { answerWith, type ScriptedNode } from '../../../support/scripted-node.ts'
+
+let stage: NodesStage
+beforeEach(async () => {
+  stage = await openNodesStage({ closeTimeoutMs: 3_000, tendMs: 100 })
+})
+afterEach(() => stage.close())
+
+/** The connection under a node's WebSocket, to send what no library would. */
+function rawSocket({ socket }: ScriptedNode): Socket {
+  const { _socket: raw } = socket as WebSocket & { readonly _socket: Socket }
+  return raw
+}
+
+/** Says that it closes (1000), and reads no more, so that its side of the connection stays open. */
+function sendClose(node: ScriptedNode): void {
+  const raw = rawSocket(node)
+  raw.pause()
+  raw.write(Buffer.from([0x88, 0x82, 0, 0, 0, 0, 0x03, 0xe8]))
+}
+
+describe('a node that says it closes, and leaves the connection open,', () => {
+  it('a node that says it closes, and leaves the connection open, is gone long before the connection is', async () => {
+    const node = await stage.connect({ nodeId: 'lingering' })
+    sendClose(node)
+    await eventually(() => stage.nodes.status().connected === 0, 'no node is connected')
+    expect(stage.nodes.status().sockets).toBe(1)
+    await eventually(() => stage.registry.stateOf('lingering') === 'STOPPED', 'its going is stored')
+  })
+
+  it('a node that says it closes costs no call its answer while another node is there', async () => {
+    const lingering = await stage.connect({ nodeId: 'lingering' })
+    await stage.connect({ nodeId: 'staying', answer: answerWith('here') })
+    sendClose(lingering)
+    for (let call = 0; call < 20; call++)
+      expect(textOf(await readAll(await stage.dispatch()))).toBe('here')
+    expect(lingering.calls).toHaveLength(0)
+  })
+
+  it('a node that says it closes may dial again at once', async () => {
+    await stage.close()
+    stage = await openNodesStage({ closeTimeoutMs: FAR_OFF_MS, takeoverMs: FAR_OFF_MS })
+    sendClose(await stage.connect({ nodeId: 'again' }))
+    const startedAt = performance.now()
+    await stage.connect({ nodeId: 'again', answer: answerWith('again') })
+    expect(textOf(await readAll(await stage.dispatch()))).toBe('again')
+    expect(performance.now() - startedAt).toBeLessThan(AT_ONCE_MS)
+  })
+})
+
+describe('a fault of the gateway itself while it reads a frame', () => {
+  it("a fault of the gateway itself while it reads a frame ends that node's connection and its call alone", async () => {
+    const node = await stage.connect({ model: 'one' })
+    await stage.connect({ model: 'other', answer: answerWith('well') })
+    const faulty = () => ({
+      push() {
+        throw new TypeError('a mistake of ours')
+      },
+      finish() {},
+    })
+    await expect(
+      stage.nodes.dispatcher.dispatch({
+        ...{ model: 'one', request: { model: 'one', messages: [] }, accountId: null },
+        ...{ signal: new AbortController().signal, openReader: faulty },
+      }),
+    ).rejects.toMatchObject({ code: 'node_lost' })
+    expect((await node.closed).code).toBe(1011)
+    expect(textOf(await readAll(await stage.dispatch({ model: 'other' })))).toBe('well')
+    expect(stage.nodes.status()).toMatchObject({ slotsInUse: 0, runs: 0, connected: 1 })
+  })
+})
+
+/** 10,000 WebSocket pongs that nobody asked for. */
+const PONGS = Buffer.concat(
+  Array(10_000).fill(Buffer.concat([Buffer.from([0x8a, 0x8a, 0, 0, 0, 0]), Buffer.alloc(10)])),
+)
+
+/** Sends pongs for ever, and gives how many were taken of it. */
+function flood(raw: Socket): () => number {
+  let taken = 0
+  const next = () =>
+    raw.write(PONGS, (error) => {
+      if (error) return
+      taken += 10_000
+      next()
+    })
+  next()
+  return () => taken
+}
+
+/** Dials by hand and never reads an answer, least of all one to close. */
+function dialDeaf(nodeId: string): Socket {
+  const { hostname, port } = new URL(stage.url)
+  const raw = connect(Number(port), hostname).on('error', () => {})
+  const headers = [
+    'Host: x',
+    'Upgrade: websocket',
+    'Connection: Upgrade',
+    'Sec-WebSocket-Version: 13',
+  ]
+  const own = [`Authorization: Bearer ${TEST_KEY}`, `Node-Id: ${nodeId}`, `Model: ${MODEL}`]
+  const key = `Sec-WebSocket-Key: ${Buffer.alloc(16).toString('base64')}`
+  raw.write(`${['GET /v1/node/ws HTTP/1.1', ...headers, key, ...own].join('\r\n')}\r\n\r\n`)
+  return raw
+}
+
+describe('WebSocket pongs that nobody asked for', () => {
+  it('WebSocket pongs that were not asked for are held against the node', async () => {
+    const node = await stage.connect()
+    rawSocket(node).write(PONGS)
+    expect(await node.closed).toEqual({ code: 1008, reason: 'Too many unexpected frames' })
+  })
+
+  it.each([
+    ['was closed for them', false],
+    ['may not connect', true],
+  ])(
+    'pongs are not read from a node that %s, for as long as it does not agree to close',
+    async (_, isArchived) => {
+      stage.registry.register({
+        nodeId: 'deaf',
+        state: 'STOPPED',
+        benchmarks: { [MODEL]: 50 },
+        isArchived,
+      })
+      const raw = dialDeaf('deaf')
+      await eventually(() => stage.nodes.status().sockets === 1, 'it has a WebSocket')
+      const taken = flood(raw)
+      await new Promise((resolve) => setTimeout(resolve, 500))
+      expect(stage.nodes.status()).toMatchObject({ connected: 0, sockets: 1 })
+      const before = taken()
+      await new Promise((resolve) => setTimeout(resolve, 500))
+      expect(taken()).toBe(before)
+      raw.destroy()
+    },
+  )
+})
