@@ -3,14 +3,15 @@ import { useDroppedFiles } from '../kit/dropped-file.ts'
 import { ExpectationsNotice } from '../kit/expectations-notice.tsx'
 import { IS_COPY } from '../kit/frame.tsx'
 import { Busy, FaultNotice } from '../kit/notices.tsx'
-import { OutsideText } from '../kit/outside-text.tsx'
 import { giveExpectations, useExpectations } from '../kit/tab-expectations.ts'
 import { CopyButton } from '../kit/values.tsx'
+import { ChainPanel, explorerOf } from './chain-panel.tsx'
 import { EvidenceReport } from './evidence-report.tsx'
 import { ExpectationsForm } from './expectations-form.tsx'
-import { FilesField, TextField, Tick } from './fields.tsx'
+import { FilesField, Tick } from './fields.tsx'
 import type { Job, Outcome, SourceKind } from './job.ts'
-import { type Linked, readFragment, takeLinked, writeFragment } from './link.ts'
+import { readFragment, takeLinked, writeFragment } from './link.ts'
+import { LinkedNotice } from './linked-notice.tsx'
 import { DocumentReport, ImageReport, ReleaseReport } from './other-reports.tsx'
 import { PrintNote } from './print-note.tsx'
 import { SaveEvidence } from './save-evidence.tsx'
@@ -307,118 +308,6 @@ function OutcomeView({
     case 'refused':
       return <Refused outcome={outcome} />
   }
-}
-
-/** Expectations that came with the link are somebody's word: the reader decides. */
-function LinkedNotice({
-  linked,
-  onUse,
-  onLeave,
-}: {
-  readonly linked: Linked
-  readonly onUse: () => void
-  readonly onLeave: () => void
-}) {
-  return (
-    <div class="notice warn">
-      <p>
-        The link that you followed contains expectations. Use them only if you trust the person who
-        gave you the link: a forger can choose expectations that match a forgery.
-      </p>
-      <dl class="pairs">
-        {Object.entries(linked)
-          .filter(([, text]) => text !== '')
-          .map(([name, text]) => (
-            <>
-              <dt key={name}>{LINKED_NAMES[name as keyof Linked]}</dt>
-              <dd>
-                <OutsideText text={text} shownMax={400} />
-              </dd>
-            </>
-          ))}
-      </dl>
-      <p class="row">
-        <button type="button" onClick={onUse}>
-          Expect this
-        </button>
-        <button type="button" onClick={onLeave}>
-          Do not
-        </button>
-      </p>
-    </div>
-  )
-}
-
-const LINKED_NAMES: Readonly<Record<keyof Linked, string>> = {
-  releaseKeys: 'Keys that sign releases',
-  releaseSigners: 'How many must have signed',
-  measurements: 'Measurements',
-  configurations: 'Configurations',
-}
-
-type Chain = { readonly rpc: string; readonly confirmations: string; readonly explorer: string }
-
-/** Whom to ask about the block: nobody, until the button is pressed. */
-function ChainPanel({
-  given,
-  onChange,
-  onAsk,
-}: {
-  readonly given: Chain
-  readonly onChange: (part: Partial<Chain>) => void
-  readonly onAsk: (() => void) | null
-}) {
-  const isUrl = isHttpUrl(given.rpc.trim())
-  const explorer = given.explorer.trim()
-  return (
-    <details class="panel">
-      <summary>The chain: which endpoint to ask about the block</summary>
-      <p>
-        Only an endpoint of the chain can confirm that the block is on the chain. Name an endpoint
-        that you trust: your own node, or the node of a provider. It sees your address and the
-        number of the block, and is asked only when you press the button.
-      </p>
-      <TextField
-        label="JSON-RPC endpoint"
-        hint="https://…, or http:// on this machine"
-        inputMode="url"
-        value={given.rpc}
-        onValue={(rpc) => onChange({ rpc })}
-      />
-      <TextField
-        label="Confirmations"
-        hint="How many blocks deep the block must be, counted with itself. Empty: 1; Ethereum calls 64 final."
-        inputMode="numeric"
-        value={given.confirmations}
-        onValue={(confirmations) => onChange({ confirmations })}
-      />
-      <p>
-        <button type="button" disabled={!isUrl || onAsk === null} onClick={() => onAsk?.()}>
-          Ask the chain
-        </button>{' '}
-        {given.rpc.trim() !== '' && !isUrl && <span>The endpoint is not an http(s) URL.</span>}
-        {isUrl && onAsk === null && <span>Choose the evidence first.</span>}
-      </p>
-      <TextField
-        label="Block explorer"
-        hint="Its address, such as https://explorer.example. Then the report has a link to the block"
-        inputMode="url"
-        value={given.explorer}
-        onValue={(text) => onChange({ explorer: text })}
-      />
-      {explorer !== '' && explorerOf(explorer) === '' && <p>The explorer is not an http(s) URL.</p>}
-    </details>
-  )
-}
-
-function isHttpUrl(text: string): boolean {
-  return URL.canParse(text) && ['http:', 'https:'].includes(new URL(text).protocol)
-}
-
-/** The explorer's base URL without a slash at its end; empty for what is none. */
-function explorerOf(text: string): string {
-  const trimmed = text.trim()
-  return isHttpUrl(trimmed) ? new URL(trimmed).href.replace(/\/+$/, '') : ''
 }
 
 function SavePage() {
