@@ -25,7 +25,7 @@ import {
 } from './image-builder.ts'
 
 const NODE_DIGESTS = { sha384: () => createHash('sha384'), crc32 }
-const vectors = new URL('../../vectors/eif', import.meta.url)
+const vectors = new URL('../../vectors/eif/', import.meta.url)
 const read = (file: string) => new Uint8Array(readFileSync(new URL(file, vectors)))
 const manifest = JSON.parse(readFileSync(new URL('manifest.json', vectors), 'utf8')) as {
   files: { file: string; expect: string; pcrs: Record<string, string> }[]
