@@ -1,9 +1,10 @@
+import { shortenHex } from '../kit/shorten-hex.ts'
 import { CopyButton } from '../kit/values.tsx'
 import { NEW_TAB } from './new-tab.ts'
 
 /** A notary, as a link to its log. In another tab: this one would lose its key. */
 export function NotaryLink({ notary }: { readonly notary: string }) {
-  const short = `${notary.slice(0, 10)}…${notary.slice(-4)}`
+  const short = shortenHex(notary)
   return (
     <span class="value">
       <a class="hex" {...NEW_TAB} href={`/log/${encodeURIComponent(notary)}`} title={notary}>

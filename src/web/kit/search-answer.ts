@@ -1,6 +1,7 @@
 import { formsOf } from '../../../attestation/json/forms.ts'
 import type { Json } from '../../../attestation/json/value.ts'
 import type { SearchQuery } from './search-query.ts'
+import { shortenHex } from './shorten-hex.ts'
 
 /** A place that a search leads to. */
 export type SearchHit = {
@@ -34,7 +35,7 @@ export function readSearchAnswer(json: Json): SearchAnswer {
     const name = hexOf(hash, 'hash', 32)
     hits.push({
       href: `/c/${name}`,
-      what: `Completion ${shorten(name)}: leaf ${countOf(index, 'index')} of the log of ${shorten(addressOf(notary))}`,
+      what: `Completion ${shortenHex(name)}: leaf ${countOf(index, 'index')} of the log of ${shortenHex(addressOf(notary))}`,
     })
   }
   if (found.log !== null) {
@@ -43,7 +44,7 @@ export function readSearchAnswer(json: Json): SearchAnswer {
     const size = countOf(log.size, 'size')
     hits.push({
       href: `/log/${notary}`,
-      what: `Log of ${shorten(notary)}: ${countText(size, 'leaf', 'leaves')}`,
+      what: `Log of ${shortenHex(notary)}: ${countText(size, 'leaf', 'leaves')}`,
     })
   }
   for (const one of arrayOf(found.heads, 'heads', { min: 0, max: 100 })) {
@@ -51,7 +52,7 @@ export function readSearchAnswer(json: Json): SearchAnswer {
     const [notary, size] = [addressOf(address), countOf(leaves, 'size')]
     hits.push({
       href: `/log/${notary}#head-${size}`,
-      what: `Head of ${countText(size, 'leaf', 'leaves')} in the log of ${shorten(notary)}, and its anchor`,
+      what: `Head of ${countText(size, 'leaf', 'leaves')} in the log of ${shortenHex(notary)}, and its anchor`,
     })
   }
   return {
@@ -98,10 +99,6 @@ function addressOf(json: Json | undefined): string {
     form: /^0x[0-9a-f]{40}$/,
     expectation: '0x and 40 lower-case hex digits',
   })
-}
-
-function shorten(hex: string): string {
-  return `${hex.slice(0, 10)}…${hex.slice(-4)}`
 }
 
 function countText(count: number, one: string, many: string): string {

@@ -1,5 +1,6 @@
 import { useEffect, useState } from 'preact/hooks'
 import { escapeLine } from './outside-text.tsx'
+import { shortenHex } from './shorten-hex.ts'
 
 /** Hex shown short, whole in its title, with a button that copies it whole. */
 export function Hex({ value, digits = 12 }: { readonly value: string; readonly digits?: number }) {
@@ -9,7 +10,7 @@ export function Hex({ value, digits = 12 }: { readonly value: string; readonly d
   return (
     <span>
       <span class="hex" title={text}>
-        {isShort ? text : `${text.slice(0, digits + prefix)}…${text.slice(-4)}`}
+        {isShort ? text : shortenHex(text, digits + prefix)}
       </span>{' '}
       {!isShort && <CopyButton text={value} what={`${text.slice(0, digits + prefix)}…`} />}
     </span>

@@ -1,5 +1,6 @@
 import { FaultNotice } from '../kit/notices.tsx'
 import { findCompletion } from '../kit/seen-completions.ts'
+import { shortenHex } from '../kit/shorten-hex.ts'
 import { tabKey } from '../kit/tab-key.ts'
 import { useLoaded } from '../kit/use-loaded.ts'
 import { Count, Hex, Time } from '../kit/values.tsx'
@@ -190,7 +191,7 @@ function LeafCells({ leaf: { index, hash, head, completion } }: { readonly leaf:
           <span class="faint">not public</span>
         ) : (
           <a class="hex" href={`/c/${completion}`} title={completion}>
-            {completion.slice(0, 12)}…{completion.slice(-4)}
+            {shortenHex(completion, 12)}
           </a>
         )}
       </td>

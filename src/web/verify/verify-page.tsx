@@ -61,7 +61,7 @@ export function VerifyPage() {
     isChainAsked,
   })
 
-  const check = (given: Blob | null, so: { readonly rpc?: string } = {}) => {
+  const check = (given: Blob | null, rpc: string | null = null) => {
     if (given === null) return
     const job: Job = {
       source: given,
@@ -71,11 +71,11 @@ export function VerifyPage() {
       idempotent,
       expectations: {
         ...expectations,
-        confirmations: so.rpc === undefined ? '' : chain.confirmations,
+        confirmations: rpc === null ? '' : chain.confirmations,
       },
-      rpc: so.rpc ?? null,
+      rpc,
     }
-    void run(job, asGiven(given, so.rpc !== undefined))
+    void run(job, asGiven(given, rpc !== null))
   }
   const choose = (given: Blob) => {
     setSource(given)
@@ -172,9 +172,7 @@ export function VerifyPage() {
         <ChainPanel
           given={chain}
           onChange={(part) => setChain((before) => ({ ...before, ...part }))}
-          onAsk={
-            source === null || isRunning ? null : () => check(source, { rpc: chain.rpc.trim() })
-          }
+          onAsk={source === null || isRunning ? null : () => check(source, chain.rpc.trim())}
         />
         <div class="row check-row">
           <button
