@@ -1,5 +1,4 @@
 import { canonicalizeJson } from '../../../attestation/json/canonical.ts'
-import { rootOf } from '../../../attestation/merkle/edge.ts'
 import type { LogDomain, TreeHead } from '../../../attestation/tree-head.ts'
 import type { PullReply } from '../../../enclave/protocol/messages.ts'
 import type { RelayerNonces } from '../../chain/relayer-nonces.ts'
@@ -120,7 +119,12 @@ export async function commitReply(
   const records = completions.map(toNewRecord)
   const known = completions.at(-1)?.document ?? session.known
   const commit = {
-    ...{ logId: log.logId, from: log.edge.size, head, nodes, documents, records },
+    logId: log.logId,
+    before: log.edge,
+    head,
+    nodes,
+    documents,
+    records,
     committedAt: unixSeconds(now),
   }
   const committed = {
@@ -129,21 +133,22 @@ export async function commitReply(
     count: records.length,
   }
   if (anchors.intervalMs > 0) {
-    await commits.commitUnanchored({ ...commit, rootBefore: rootOf(log.edge) })
+    await commits.commit({ ...commit, anchor: null })
     return { ...committed, recordOf: null }
   }
   const anchored = await nonces.use(async (nonce): Promise<CommittedHead> => {
     const signed = await signAnchor(nonce, head)
-    const told = { before: log.edge, nodes, head, txHash: signed.hash }
-    await commits.commit({
-      ...commit,
-      anchor: { relayer: nonces.relayer, nonce, ...signed },
-      notice: turns.encodeNotice({
-        ...{ notary: notary.address, size: head.size, head: told },
-        ...{ relayer: nonces.relayer, nextNonce: nonce + 1 },
-      }),
+    const committedHead = { before: log.edge, nodes, head, txHash: signed.hash }
+    const { relayer } = nonces
+    const notice = turns.encodeNotice({
+      notary: notary.address,
+      size: head.size,
+      head: committedHead,
+      relayer,
+      nextNonce: nonce + 1,
     })
-    return told
+    await commits.commit({ ...commit, anchor: { relayer, nonce, ...signed, notice } })
+    return committedHead
   })
   const recordUnder = recordsUnder(anchored, notary)
   return {

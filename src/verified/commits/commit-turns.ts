@@ -19,18 +19,18 @@ export type CommitNotice = {
   readonly nextNonce: number
 }
 
-/** What is heard of a commit: records of the log's first `size` leaves can be read. */
-export type HeardCommit = {
+/** A commit as it is published: records of the log's first `size` leaves can be read. */
+export type PublishedCommit = {
   readonly size: number
   /** Stored by whose turn it is. */
   readonly isByHolder: boolean
-  /** The head of that size, when another process told it. */
+  /** The head of that size, when another process published it. */
   readonly head: ToldHead | null
 }
 
-/** Hears of one log. */
+/** Called for one log. */
 export type TurnHooks = {
-  onCommitted(heard: HeardCommit): void
+  onPublished(commit: PublishedCommit): void
   /** The turn was gained or lost. */
   onChange(): void
 }
@@ -54,7 +54,7 @@ export type Turn = {
 export type CommitTurns = {
   /** Takes part for this log. The turn is not tried for before `take`. */
   join(notary: string, hooks: TurnHooks): Turn
-  /** A notice as it is sent with a commit; null where nobody else would hear it. */
+  /** A notice as it is sent with a commit; null where no other gateway would receive it. */
   encodeNotice(notice: CommitNotice): string | null
 }
 
@@ -84,8 +84,8 @@ export const ALWAYS_OURS: CommitTurns = {
 }
 
 /**
- * Turns by locks of the session, which the server gives back when this process dies. `onNonce`
- * hears of nonces that other gateways took.
+ * Turns by locks of the session, which the server gives back when this process dies. `onNonce` is
+ * called with nonces that other gateways took.
  */
 export function createCommitTurns({
   session,
@@ -101,7 +101,7 @@ export function createCommitTurns({
   /** Ends what goes on while any log is taken part in; null before and after. */
   let endRounds: (() => Promise<void>) | null = null
 
-  function hear(payload: string): void {
+  function receive(payload: string): void {
     const notice = parseNotice(payload)
     if (notice === null) return
     const log = logs.get(notice.notary)
@@ -110,7 +110,7 @@ export function createCommitTurns({
       const isOurs = notice.by === gateway
       const { relayer, next_nonce: nextNonce, size, held: isByHolder, head = null } = notice
       if (!isOurs) onNonce({ relayer, nextNonce })
-      log?.hear({ size, isByHolder, head: isOurs ? null : head })
+      log?.publish({ size, isByHolder, head: isOurs ? null : head })
     }
   }
 
@@ -120,7 +120,7 @@ export function createCommitTurns({
       return TRY_INTERVAL_MS
     })
     const unsubscribe = session.subscribe({
-      onNotice: hear,
+      onNotice: receive,
       onChange() {
         for (const log of logs.values()) log.forget()
         rounds.wake()
@@ -211,8 +211,8 @@ class SharedLog {
     return this.#members.length > 0
   }
 
-  hear(heard: HeardCommit): void {
-    for (const member of [...this.#members]) member.onCommitted(heard)
+  publish(commit: PublishedCommit): void {
+    for (const member of [...this.#members]) member.onPublished(commit)
   }
 
   /** The session's locks are gone. */

@@ -59,13 +59,13 @@ export type NewRecord = Pick<
 }
 
 /**
- * Everything of one commit. The records are those from `from` to before `head.size`, in order, and
- * there is at least one.
+ * Everything of one commit. The records are those from `before.size` to before `head.size`, in
+ * order, and there is at least one.
  */
 export type Commit = {
   readonly logId: number
-  /** Size of the log that it is appended to. */
-  readonly from: number
+  /** The log that it is appended to. */
+  readonly before: Edge
   readonly head: {
     readonly size: number
     readonly root: Uint8Array
@@ -73,13 +73,8 @@ export type Commit = {
   }
   /** Every perfect subtree that the new leaves complete, the leaves included. */
   readonly nodes: readonly LogNode[]
-  /** The signed transaction, 0x hex, and its hash. `nonce` is the relayer's next. */
-  readonly anchor: {
-    readonly relayer: string
-    readonly nonce: number
-    readonly raw: string
-    readonly hash: string
-  }
+  /** Null: the head waits for the anchor of its interval (unanchored-store.ts). */
+  readonly anchor: CommitAnchor | null
   /**
    * Attestation documents that the records name and that may not be stored yet, by digest (hex).
    */
@@ -87,14 +82,17 @@ export type Commit = {
   readonly records: readonly NewRecord[]
   /** Unix seconds. */
   readonly committedAt: number
-  /** What the other gateways on the database are told, once it is durable; null: nothing. */
-  readonly notice?: string | null
 }
 
-/** A commit whose head waits for the anchor of its interval (unanchored-store.ts). */
-export type UnanchoredCommit = Omit<Commit, 'anchor' | 'notice'> & {
-  /** Root of the log before it. */
-  readonly rootBefore: Uint8Array
+/** The anchor of a commit: the signed transaction, 0x hex, and its hash. */
+type CommitAnchor = {
+  readonly relayer: string
+  /** The relayer's next. */
+  readonly nonce: number
+  readonly raw: string
+  readonly hash: string
+  /** What is published to the other gateways on the database, once it is durable; null: nothing. */
+  readonly notice: string | null
 }
 
 /**
@@ -127,13 +125,11 @@ export type CommitsStore = NonceStore & {
   openLog(log: LogOpening): Promise<LogState>
   /**
    * Stores all of it, in one statement and so in one transaction, or nothing. Throws CommitRaceLost
-   * when the log is not at `from`, or the relayer not at `nonce`, any more. After any other error
+   * when the log is not at `before`, or the relayer not at `nonce`, any more. After any other error
    * the outcome is unknown (the connection may have broken after the server was done): openLog
    * tells.
    */
   commit(commit: Commit): Promise<void>
-  /** The same, for an anchor that comes later. */
-  commitUnanchored(commit: UnanchoredCommit): Promise<void>
   /** How many leaves of a log are stored; null of one that is unknown. */
   sizeOf(notary: string): Promise<number | null>
 }
@@ -146,16 +142,6 @@ export function createCommitsStore({
   commits: queries,
   content,
 }: Pick<Database, 'commits' | 'content'>): CommitsStore {
-  async function commit(commit: Commit | UnanchoredCommit): Promise<void> {
-    try {
-      await commitStatement(commit, content).execute(queries)
-    } catch (error) {
-      throw isRaceLost(error)
-        ? new CommitRaceLost('the log or the nonce was taken by another commit')
-        : error
-    }
-  }
-
   return {
     ...createNonceStore({ commits: queries }),
     async openLog({ notary, publicKey, domain, bootConfiguration, createdAt }) {
@@ -191,8 +177,15 @@ export function createCommitsStore({
         .executeTakeFirst()
       return log?.size ?? null
     },
-    commit,
-    commitUnanchored: commit,
+    async commit(commit) {
+      try {
+        await commitStatement(commit, content).execute(queries)
+      } catch (error) {
+        throw isRaceLost(error)
+          ? new CommitRaceLost('the log or the nonce was taken by another commit')
+          : error
+      }
+    },
   }
 }
 
@@ -202,11 +195,10 @@ export function createCommitsStore({
  * Both rows stay locked until the commit is durable, so commits of one relayer or one log come one
  * after the other, and records get positions in that order.
  */
-function commitStatement(commit: Commit | UnanchoredCommit, content: ContentCipher | null) {
-  const { nodes, documents, records, committedAt } = commit
-  const anchor = 'anchor' in commit ? commit.anchor : null
+function commitStatement(commit: Commit, content: ContentCipher | null) {
+  const { anchor, nodes, documents, records, committedAt } = commit
   return sql`${PREPARED}
-    with ${'anchor' in commit ? growPaid(commit) : growUnpaid(commit)}, hashed as (
+    with ${anchor === null ? growUnpaid(commit) : growPaid(commit, anchor)}, hashed as (
       insert into log_nodes (log_id, level, index, hash)
       select (select id from grown), node.level, node.index,
         substring(${concatBytes(...nodes.map((node) => node.hash))}::bytea
@@ -229,9 +221,10 @@ function commitStatement(commit: Commit | UnanchoredCommit, content: ContentCiph
 }
 
 /** The anchor of this head is over all before it: nothing of the log waits for one any more. */
-function growPaid(commit: Commit): RawBuilder<unknown> {
-  const { logId, from, head, anchor, committedAt, notice = null } = commit
-  const { relayer, nonce } = anchor
+function growPaid(
+  { logId, before, head, committedAt }: Commit,
+  { relayer, nonce, hash, raw, notice }: CommitAnchor,
+): RawBuilder<unknown> {
   // Sent when the transaction is durable. In RETURNING, since what nothing reads is not run.
   const noticed = notice === null ? sql`` : sql`, pg_notify(${NOTICE_CHANNEL}, ${notice})`
   return sql`payer as (
@@ -239,24 +232,24 @@ function growPaid(commit: Commit): RawBuilder<unknown> {
       where address = ${relayer} and next_nonce = ${nonce} returning address
     ), grown as (
       update logs set size = ${head.size}, root = ${head.root}
-      where id = ${logId} and size = ${from} and exists (select from payer) returning id ${noticed}
+      where id = ${logId} and size = ${before.size} and exists (select from payer) returning id ${noticed}
     ), anchored as (
       insert into anchors (relayer, nonce, tx_hash, raw, log_id, size, root, signature, state, created_at)
       values (
-        (select address from payer), ${nonce}, ${decodeHex(anchor.hash)}, ${decodeHex(anchor.raw)},
+        (select address from payer), ${nonce}, ${decodeHex(hash)}, ${decodeHex(raw)},
         (select id from grown), ${head.size}, ${head.root}, ${head.signature}, 'pending', ${committedAt})
     ), waited as (
       delete from unanchored_heads where log_id = (select id from grown)
     )`
 }
 
-function growUnpaid({ logId, from, head, rootBefore }: UnanchoredCommit): RawBuilder<unknown> {
+function growUnpaid({ logId, before, head }: Commit): RawBuilder<unknown> {
   return sql`grown as (
       update logs set size = ${head.size}, root = ${head.root}
-      where id = ${logId} and size = ${from} returning id
+      where id = ${logId} and size = ${before.size} returning id
     ), waiting as (
       insert into unanchored_heads (log_id, first_index, anchored_root, size, root, signature, since)
-      values ((select id from grown), ${from}, ${rootBefore}, ${head.size}, ${head.root},
+      values ((select id from grown), ${before.size}, ${rootOf(before)}, ${head.size}, ${head.root},
         ${head.signature}, ${clockSeconds(null)})
       on conflict (log_id) do update
         set size = excluded.size, root = excluded.root, signature = excluded.signature

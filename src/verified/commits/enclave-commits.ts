@@ -12,9 +12,10 @@ import { createHeadAttestations } from '../logs/head-attestations.ts'
 import { createHeadAttestationsStore } from '../logs/head-attestations-store.ts'
 import { createLogsStore } from '../logs/logs-store.ts'
 import type { RecordsStore } from '../records/records-store.ts'
+import { NO_FIGURES } from './commit-figures.ts'
 import { ALWAYS_OURS, createCommitTurns } from './commit-turns.ts'
 import { createCommitsStore } from './commits-store.ts'
-import { type Committer, type CommitterStatus, createCommitter, NO_FIGURES } from './committer.ts'
+import { type Committer, type CommitterStatus, createCommitter } from './committer.ts'
 import { createIntervalAnchors, type IntervalAnchors } from './interval-anchors.ts'
 import { createUnanchoredStore } from './unanchored-store.ts'
 
@@ -28,7 +29,7 @@ type FollowedLogs = Pick<EnclavePoolOptions, 'follow' | 'introduce' | 'isKnownLo
 /**
  * Gives what follows logs of one chain and contract: for each a committer, which signs with the
  * chain's relayer and wakes its broadcaster, and what has its heads attested every `intervalMs`.
- * `onCommit` hears of each commit.
+ * `onCommit` is called after each commit.
  */
 export function followLogs({
   database,
@@ -46,7 +47,7 @@ export function followLogs({
   readonly intervalMs: number
   /** How long commits of a log wait for their one anchor; 0: each has its own. */
   readonly anchorIntervalMs: number
-  /** Hears of each commit that another gateway made first. */
+  /** Called after each commit that another gateway made first. */
   readonly onRace?: (() => void) | undefined
   readonly onCommit:
     | ((commit: { readonly records: number; readonly durationMs: number }) => void)
@@ -76,7 +77,7 @@ export function followLogs({
     ...{ store: createUnanchoredStore(database), turns, intervalMs: anchorIntervalMs, log },
     ...{ nonces: anchoring.nonces, chainId: domain.chainId, sign: anchoring.sign, now: Date.now },
     onAnchored(anchored) {
-      for (const committer of followers) committer.noteAnchored(anchored)
+      for (const committer of followers) committer.publish(anchored)
       anchoring.notify()
     },
   })
@@ -170,7 +171,7 @@ async function reaching<Value>(asked: Promise<Value>): Promise<Value> {
 }
 
 /** The committers of all enclaves as one. */
-export type EnclaveCommits = Pick<Committer, 'waitFor' | 'attends' | 'status'> & {
+export type EnclaveCommits = Pick<Committer, 'waitFor' | 'standsBy' | 'status'> & {
   /**
    * Counts in a committer that was started for an endpoint's log, until `stop` of what this gives.
    * `stop` ends it, and what hangs on it.
@@ -187,7 +188,7 @@ export type EnclaveCommits = Pick<Committer, 'waitFor' | 'attends' | 'status'> &
 }
 
 type FollowedEndpoint = Pick<EnclaveEndpoint, 'state' | 'hasHeld'>
-type FollowingCommitter = Pick<Committer, 'waitFor' | 'attends' | 'status'>
+type FollowingCommitter = Pick<Committer, 'waitFor' | 'standsBy' | 'status'>
 
 /**
  * Commits of every log that is followed. `status` is of the committer that is best off: what
@@ -231,7 +232,7 @@ export function createEnclaveCommits(
         throw new CommitError('notary_gone', `leaf ${index} of log ${notary} is not stored`)
       return record
     },
-    attends: (notary) => [...followed.values()].some((committer) => committer.attends(notary)),
+    standsBy: (notary) => [...followed.values()].some((committer) => committer.standsBy(notary)),
     settleAnchors: anchors.settle,
     status: () => merge(statuses(), 1),
     worst: () => merge(statuses(), -1),

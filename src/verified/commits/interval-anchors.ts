@@ -23,7 +23,7 @@ export type IntervalAnchors = {
   /** Milliseconds; 0: each commit has its own anchor. */
   readonly intervalMs: number
   /** Says that leaves of a log wait for their anchor, which is made when the interval ends. */
-  note(log: CommittedLog): void
+  schedule(log: CommittedLog): void
   /** Makes the anchor of a log at once. Resolves when that is done, or has failed. */
   flush(notary: string): Promise<void>
   /** Resolves when all that is committed of a log until now is anchored. */
@@ -47,7 +47,7 @@ export type IntervalAnchorsOptions = {
   ) => { readonly raw: string; readonly hash: string }
   readonly turns: Pick<CommitTurns, 'encodeNotice'>
   readonly intervalMs: number
-  /** Told when leaves of a log are anchored that were noted here, or by an anchor made here. */
+  /** Called when leaves of a log are anchored that were scheduled, or by an anchor made here. */
   readonly onAnchored: (log: CommittedLog) => void
   readonly log: Logger
   /** Unix milliseconds. */
@@ -58,8 +58,8 @@ export type IntervalAnchorsOptions = {
 
 /**
  * Gives what anchors the heads of commits that were stored without an anchor. Such a head is in the
- * database with its notary's signature, so any gateway can anchor it, without its enclave: those
- * that nobody has anchored some seconds after their interval are.
+ * database with its notary's signature, so any gateway can anchor it, without its enclave: each
+ * does that for heads that wait some seconds longer than their interval.
  */
 export function createIntervalAnchors(options: IntervalAnchorsOptions): IntervalAnchors {
   const { store, nonces, chainId, sign, turns, intervalMs, onAnchored, log, now } = options
@@ -105,7 +105,7 @@ export function createIntervalAnchors(options: IntervalAnchorsOptions): Interval
       succeed()
     } catch (thrown) {
       fail(asError(thrown))
-      schedule({ notary, size }, backOffMs(failures, BACKOFF, { jitter: 'none' }))
+      wait({ notary, size }, backOffMs(failures, BACKOFF, { jitter: 'none' }))
     }
   }
 
@@ -122,7 +122,7 @@ export function createIntervalAnchors(options: IntervalAnchorsOptions): Interval
       log.error({ err: error }, 'anchor of an interval not made, trying again')
   }
 
-  function schedule({ notary, size }: CommittedLog, delayMs: number): void {
+  function wait({ notary, size }: CommittedLog, delayMs: number): void {
     const known = waiting.get(notary)
     if (known !== undefined) {
       known.size = Math.max(known.size, size)
@@ -133,11 +133,11 @@ export function createIntervalAnchors(options: IntervalAnchorsOptions): Interval
   }
 
   async function run(notary: string): Promise<void> {
-    const noted = waiting.get(notary)
-    if (noted === undefined) return
-    clearTimeout(noted.timer)
+    const scheduled = waiting.get(notary)
+    if (scheduled === undefined) return
+    clearTimeout(scheduled.timer)
     waiting.delete(notary)
-    const ended = endInterval(notary, noted.size)
+    const ended = endInterval(notary, scheduled.size)
     running.add(ended)
     await ended.finally(() => running.delete(ended))
   }
@@ -158,14 +158,14 @@ export function createIntervalAnchors(options: IntervalAnchorsOptions): Interval
 
   return {
     intervalMs,
-    note: (committed) => schedule(committed, intervalMs),
+    schedule: (committed) => wait(committed, intervalMs),
     flush: run,
     async settle(notary, signal) {
       for (;;) {
         const head = await store.find(notary)
         if (head === null) return
         signal.throwIfAborted()
-        schedule(head, 0)
+        wait(head, 0)
         await run(notary)
         if (fault !== null) await pause(BACKOFF.minMs, signal)
       }

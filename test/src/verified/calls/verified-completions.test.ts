@@ -7,7 +7,8 @@ import {
   createVerifiedCompletions,
   type VerifiedCall,
 } from '../../../../src/verified/calls/verified-completions.ts'
-import { type CommitterStatus, NO_FIGURES } from '../../../../src/verified/commits/committer.ts'
+import { NO_FIGURES } from '../../../../src/verified/commits/commit-figures.ts'
+import type { CommitterStatus } from '../../../../src/verified/commits/committer.ts'
 
 const KEY = 'operators-key-0123456789'
 
@@ -82,7 +83,7 @@ function makeService({
     },
     committer: {
       status: () => status,
-      attends: () => false,
+      standsBy: () => false,
       waitFor: () => Promise.reject(new Error('nothing is sealed')),
     },
     credentials: () => new Map([['openai', KEY]]),

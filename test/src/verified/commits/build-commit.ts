@@ -47,6 +47,9 @@ export type CommitParts = {
   readonly document?: Uint8Array
 }
 
+/** A commit with its own anchor. */
+export type AnchoredCommit = Commit & { readonly anchor: NonNullable<Commit['anchor']> }
+
 /**
  * A commit that fits the state: true leaves, nodes and root; signatures and transactions are only
  * as long as true ones.
@@ -57,7 +60,7 @@ export function buildCommit({
   nonce,
   records,
   document = randomBytes(64),
-}: CommitParts): Commit {
+}: CommitParts): AnchoredCommit {
   const from = state.edge.size
   const digest = digestOf(document)
   const built = records.map(
@@ -69,10 +72,10 @@ export function buildCommit({
   )
   return {
     logId: state.logId,
-    from,
+    before: state.edge,
     head: { size: edge.size, root: rootOf(edge), signature: randomBytes(65) },
     nodes,
-    anchor: { relayer: log.relayer, nonce, raw: randomHex(200), hash: randomHex(32) },
+    anchor: { relayer: log.relayer, nonce, raw: randomHex(200), hash: randomHex(32), notice: null },
     documents: new Map([[digest, document]]),
     records: built,
     committedAt: CREATED_AT,
@@ -94,9 +97,9 @@ export async function storeCommits(
   commits: CommitsStore,
   log: TestLog,
   batches: readonly (readonly Partial<NewRecord>[])[],
-): Promise<{ readonly state: LogState; readonly stored: readonly Commit[] }> {
+): Promise<{ readonly state: LogState; readonly stored: readonly AnchoredCommit[] }> {
   let state = await openLog(commits, log)
-  const stored: Commit[] = []
+  const stored: AnchoredCommit[] = []
   for (const records of batches) {
     const nonce = (await commits.nextNonce(log.relayer)) ?? 0
     const commit = buildCommit({ log, state, nonce, records })

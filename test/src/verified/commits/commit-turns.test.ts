@@ -163,8 +163,9 @@ describe('two gateways on one database', () => {
       vi.spyOn(second.records, 'findByIndexes'),
       vi.spyOn(second.records, 'findHeadless'),
     ]
-    const attendants = () => [first, second].map(({ committer }) => committer.attends(log.notary()))
-    await expect.poll(attendants).toEqual([false, true])
+    const standingBy = () =>
+      [first, second].map(({ committer }) => committer.standsBy(log.notary()))
+    await expect.poll(standingBy).toEqual([false, true])
     const readsSoFar = () => reads.reduce((count, { mock }) => count + mock.calls.length, 0)
     // Not the first, whose document is not known yet; on a busy machine, notices come too late.
     let roundsWithout = 0

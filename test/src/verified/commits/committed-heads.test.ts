@@ -12,7 +12,7 @@ import {
   recordsUnder,
   tellHead,
 } from '../../../../src/verified/commits/committed-heads.ts'
-import { BATCH_COMPLETIONS_MAX } from '../../../../src/verified/commits/committer.ts'
+import { BATCH_COMPLETIONS_MAX } from '../../../../src/verified/commits/follow-state.ts'
 import type { HeadlessRecord } from '../../../../src/verified/records/records-store.ts'
 
 const NOTARY: Notary = {

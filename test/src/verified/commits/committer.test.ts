@@ -5,7 +5,10 @@ import { parseReceipt } from '../../../../attestation/receipt.ts'
 import type { PullRequest, SealedNotice } from '../../../../enclave/protocol/messages.ts'
 import type { Database } from '../../../../src/storage/database.ts'
 import { CommitError } from '../../../../src/verified/commit-error.ts'
-import { BATCH_COMPLETIONS_MAX, PULL_WAIT_MS } from '../../../../src/verified/commits/committer.ts'
+import {
+  BATCH_COMPLETIONS_MAX,
+  PULL_WAIT_MS,
+} from '../../../../src/verified/commits/follow-state.ts'
 import type { StoredRecord } from '../../../../src/verified/records/records-store.ts'
 import { type DatabaseSource, startDatabases } from '../../../support/databases.ts'
 import {
@@ -145,7 +148,7 @@ describe('committer', () => {
   it('the committer acknowledges nothing before it is durable', async () => {
     const acknowledged: number[] = []
     running.script.beforeCommit = (commit) => {
-      acknowledged.push(log.acknowledged() - commit.from)
+      acknowledged.push(log.acknowledged() - commit.before.size)
     }
     running.script.afterCommit = running.script.beforeCommit
     for (let time = 0; time < 3; time++) await sealAndWait(2)

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { NEW_ENDPOINT } from '../../../../src/enclaves/endpoint-state.ts'
-import { NO_FIGURES } from '../../../../src/verified/commits/committer.ts'
+import { NO_FIGURES } from '../../../../src/verified/commits/commit-figures.ts'
 import { createEnclaveCommits } from '../../../../src/verified/commits/enclave-commits.ts'
 import { ANCHORED_AT_ONCE } from './run-committer.ts'
 
@@ -12,7 +12,7 @@ const records = { findByIndex: async () => null }
 /** A committer that tells that it was asked by failing with `name`. */
 const committerOf = (name: string) => ({
   waitFor: () => Promise.reject(new Error(name)),
-  attends: () => false,
+  standsBy: () => false,
   status: () => ({
     ...NO_FIGURES,
     phase: 'following' as const,

@@ -7,7 +7,6 @@ import {
   type Commit,
   type CommitsStore,
   createCommitsStore,
-  type UnanchoredCommit,
 } from '../../../../src/verified/commits/commits-store.ts'
 import {
   type Committer,
@@ -37,8 +36,8 @@ export type RunningCommitter = {
   readonly relayer: string
   /** Called around each commit of the store; may throw or wait. */
   readonly script: {
-    beforeCommit: (commit: Commit | UnanchoredCommit) => void | Promise<void>
-    afterCommit: (commit: Commit | UnanchoredCommit) => void | Promise<void>
+    beforeCommit: (commit: Commit) => void | Promise<void>
+    afterCommit: (commit: Commit) => void | Promise<void>
     /** Called around each anchor of an interval. */
     beforeAnchor: (head: { readonly size: number }) => void | Promise<void>
     afterAnchor: (head: { readonly size: number }) => void | Promise<void>
@@ -105,12 +104,6 @@ export function runCommitter(
         await store.commit(commit)
         await script.afterCommit(commit)
       }),
-    commitUnanchored: (commit) =>
-      reach(async () => {
-        await script.beforeCommit(commit)
-        await store.commitUnanchored(commit)
-        await script.afterCommit(commit)
-      }),
   }
   const { signed = [] } = options
   const complaints: RunningCommitter['complaints'] = []
@@ -150,7 +143,7 @@ export function runCommitter(
           await script.afterAnchor(head)
         }),
     },
-    onAnchored: (anchored) => committer.noteAnchored(anchored),
+    onAnchored: (anchored) => committer.publish(anchored),
   })
   anchors.start()
   const committer = createCommitter({
@@ -166,8 +159,8 @@ export function runCommitter(
   const running: RunningCommitter['committer'] = {
     start: () => committer.start(),
     waitFor: (...leaf) => committer.waitFor(...leaf) as Promise<StoredRecord>,
-    attends: (notary) => committer.attends(notary),
-    noteAnchored: (anchored) => committer.noteAnchored(anchored),
+    standsBy: (notary) => committer.standsBy(notary),
+    publish: (anchored) => committer.publish(anchored),
     status: () => committer.status(),
     stop: async () => {
       await committer.stop()
@@ -180,7 +173,7 @@ export function runCommitter(
 /** Where each commit has its own anchor, and none waits for another one. */
 export const ANCHORED_AT_ONCE: IntervalAnchors = {
   intervalMs: 0,
-  note: () => {},
+  schedule: () => {},
   flush: async () => {},
   settle: async () => {},
   fault: () => null,

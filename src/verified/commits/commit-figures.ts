@@ -1,0 +1,46 @@
+/** What a committer has done since the start of this process. */
+export type CommitFigures = {
+  readonly commits: number
+  readonly records: number
+  /** Commits that another gateway made first. */
+  readonly races: number
+  readonly failures: number
+  /** Records of the last commit, and of the largest one. */
+  readonly lastBatch: number
+  readonly largestBatch: number
+  /**
+   * When the last commit was durable, performance.now(), and how long it took from the enclave's
+   * reply on.
+   */
+  readonly lastCommitAtMs: number | null
+  readonly lastCommitMs: number | null
+}
+
+/** The figures before anything happened. */
+export const NO_FIGURES: CommitFigures = {
+  commits: 0,
+  records: 0,
+  races: 0,
+  failures: 0,
+  lastBatch: 0,
+  largestBatch: 0,
+  lastCommitAtMs: null,
+  lastCommitMs: null,
+}
+
+/** The figures after a commit of `count` records, which ended now. */
+export function countCommit(
+  figures: CommitFigures,
+  { count, startedAtMs }: { readonly count: number; readonly startedAtMs: number },
+): CommitFigures {
+  const lastCommitAtMs = performance.now()
+  return {
+    ...figures,
+    commits: figures.commits + 1,
+    records: figures.records + count,
+    lastBatch: count,
+    largestBatch: Math.max(figures.largestBatch, count),
+    lastCommitAtMs,
+    lastCommitMs: lastCommitAtMs - startedAtMs,
+  }
+}

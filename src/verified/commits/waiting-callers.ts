@@ -1,0 +1,126 @@
+import { asError } from '../../api/errors.ts'
+import type { Logger } from '../../observability/logger.ts'
+import { CommitError } from '../commit-error.ts'
+import type { AnsweredRecord, RecordsStore } from '../records/records-store.ts'
+import type { Notary } from './check-batch.ts'
+import { type AwaitedLeaf, CommitWaiters, type Waiter } from './commit-waiters.ts'
+import type { CommitsStore } from './commits-store.ts'
+import type { ToldHead } from './committed-heads.ts'
+import { CommittedRecords } from './committed-records.ts'
+import type { CommittedLog, IntervalAnchors } from './interval-anchors.ts'
+
+type WaitingCallersOptions = {
+  readonly records: Pick<RecordsStore, 'findByIndex' | 'findByIndexes' | 'findHeadless'>
+  readonly commits: Pick<CommitsStore, 'sizeOf'>
+  readonly anchors: Pick<IntervalAnchors, 'schedule'>
+  readonly log: Logger
+}
+
+/** Callers who wait for leaves to be committed, and what answers them. */
+export class WaitingCallers {
+  readonly #waiters = new CommitWaiters()
+  readonly #options: WaitingCallersOptions
+  readonly #committed: CommittedRecords
+  /** How many leaves of each log are to be read for them, by its notary. */
+  readonly #readable = new Map<string, number>()
+  #reading: Promise<void> | null = null
+
+  constructor(options: WaitingCallersOptions) {
+    this.#options = options
+    this.#committed = new CommittedRecords(options.records)
+  }
+
+  get count(): number {
+    return this.#waiters.count
+  }
+
+  /** Since when the first of them waits, performance.now(); Infinity when there is none. */
+  oldestMs(): number {
+    return this.#waiters.oldestMs()
+  }
+
+  all(): readonly Waiter[] {
+    return this.#waiters.all()
+  }
+
+  /** Waits for a leaf. Rejects with the signal's reason once that is aborted. */
+  add(
+    notary: string,
+    leaf: AwaitedLeaf,
+    signal: AbortSignal,
+  ): { readonly waiter: Waiter; readonly record: Promise<AnsweredRecord> } {
+    return this.#waiters.add(notary, leaf, signal)
+  }
+
+  rejectAll(error: CommitError): void {
+    for (const waiter of this.all()) waiter.reject(error)
+  }
+
+  /** Answers those who wait for these leaves with what was just committed. */
+  resolve(
+    notary: string,
+    { from, count }: { readonly from: number; readonly count: number },
+    recordOf: (index: number) => AnsweredRecord,
+  ): void {
+    for (let index = from; index < from + count; index++)
+      for (const waiter of this.#waiters.of(notary, index)) waiter.resolve(recordOf(index))
+  }
+
+  /** Keeps a head that another gateway published, so that less is read. */
+  keepHead(notary: Notary, size: number, head: ToldHead): void {
+    try {
+      this.#committed.keep(notary, size, head)
+    } catch (error) {
+      // Read from the database instead.
+      const facts = { err: asError(error), size }
+      this.#options.log.warn(facts, 'another gateway reported no head of this log')
+    }
+  }
+
+  /** Answers those who wait for the first `size` leaves. Gives how many records were found. */
+  settle(log: CommittedLog): Promise<number> {
+    return this.#waiters.settle(log, (notary, leaves) => this.#committed.read(notary, leaves))
+  }
+
+  /**
+   * As settle, one reading at a time: what is asked for meanwhile is read after it. Never rejects:
+   * callers for whom nothing could be read are late soon, and then it is read again.
+   */
+  answer({ notary, size }: CommittedLog): Promise<void> {
+    this.#readable.set(notary, size)
+    this.#reading ??= this.#read()
+    return this.#reading
+  }
+
+  async #read(): Promise<void> {
+    for (const [notary, size] of this.#readable) {
+      this.#readable.delete(notary)
+      try {
+        await this.settle({ notary, size })
+      } catch (error) {
+        this.#options.log.debug({ err: asError(error) }, 'committed records could not be read')
+      }
+    }
+    this.#reading = null
+  }
+
+  /**
+   * Answers a waiter from the database. One whose leaf waits for its anchor waits on; one whose
+   * leaf is not there waits for what is gone.
+   */
+  async answerStored(waiter: Waiter): Promise<void> {
+    const { records, commits, anchors } = this.#options
+    const { notary, index } = waiter
+    const record = await records.findByIndex(notary, index)
+    if (record !== null) return waiter.resolve(record)
+    const size = (await commits.sizeOf(notary)) ?? 0
+    if (index < size) anchors.schedule({ notary, size })
+    else
+      waiter.reject(
+        new CommitError(
+          'notary_gone',
+          `leaf ${index} of log ${notary} was not handed over in time`,
+        ),
+      )
+  }
+}
