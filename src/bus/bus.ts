@@ -30,7 +30,7 @@ const FRAME_HEAD_BYTES = 16 + SEAL_BYTES_MAX
 /** While a fault lasts, it is logged again only this often. */
 const FAULT_LOG_INTERVAL_MS = 30_000
 
-/** What all gateways of a service hear: a JSON value, from the gateway `from`. */
+/** What all gateways of a service receive: a JSON value, from the gateway `from`. */
 type Listener = (from: string, message: unknown) => void
 
 /** Serves a channel that another gateway opened. What it throws ends the channel, untold. */
@@ -42,10 +42,10 @@ type Serve = (channel: Channel, header: unknown) => Promise<void>
 export type Bus = {
   /** This gateway on the bus; another one after each start. */
   readonly id: string
-  /** Tells the other gateways; those that cannot hear it now are told nothing. */
+  /** Publishes to the other gateways. A gateway that is cut off now does not get it. */
   publish(topic: string, message: unknown): void
   listen(topic: string, listener: Listener): void
-  /** The other gateways that were heard of lately. */
+  /** The other gateways that sent something lately. */
   peers(): readonly string[]
   /** Calls back when a gateway is gone; all are when the server is. */
   onGone(listener: (peer: string) => void): void
@@ -55,11 +55,11 @@ export type Bus = {
   open(peer: string, service: string, header: unknown): Channel
   serve(service: string, serve: Serve): void
   /**
-   * Answers what others ask of something that this gateway alone has; gives what ends that. A JSON
-   * value each way; undefined is no answer, and left to whoever else has it.
+   * Answers questions about something that this gateway alone has; gives what ends that. A JSON
+   * value each way; undefined leaves the answer to another gateway.
    */
   answer(topic: string, name: string, answer: (question: unknown) => Promise<unknown>): () => void
-  /** Asks whoever has it; null when nobody has, or nobody answers in time. */
+  /** Asks the gateway that has it; null when there is no such gateway, or no answer in time. */
   ask(
     topic: string,
     name: string,
@@ -181,7 +181,7 @@ class NatsBus implements Bus {
     const channel = present(this.channels.add(peer, name))
     const text = JSON.stringify({ ...this.sender(), service, header })
     if (!this.isUp || !this.seen.has(peer)) channel.lose('the other gateway is gone')
-    // Where nobody hears it, the server says so on the channel's own subject.
+    // Where it has no subscriber, the server says so on the channel's own subject.
     else this.post(this.subject('open', peer), text, this.subject('channel', this.id, name))
     return channel
   }
@@ -258,15 +258,15 @@ class NatsBus implements Bus {
     }
   }
 
-  /** Serves a connection, until it is closed for good. */
+  /** Serves a connection, until it is closed forever. */
   private async follow(connection: NatsConnection): Promise<void> {
     this.connection = connection
-    const hear = (subject: string, take: (message: Msg) => void) =>
+    const subscribe = (subject: string, take: (message: Msg) => void) =>
       connection.subscribe(subject, { callback: this.safely(take) })
-    hear(this.subject('all', '*'), (message) => this.takeBroadcast(message))
-    hear(this.subject('open', this.id), (message) => this.takeOpening(message))
-    hear(this.subject('channel', this.id, '*'), (message) => this.takeFrame(message))
-    hear(this.subject('tally', this.id), (message) => this.takeTally(message))
+    subscribe(this.subject('all', '*'), (message) => this.takeBroadcast(message))
+    subscribe(this.subject('open', this.id), (message) => this.takeOpening(message))
+    subscribe(this.subject('channel', this.id, '*'), (message) => this.takeFrame(message))
+    subscribe(this.subject('tally', this.id), (message) => this.takeTally(message))
     for (const [subject, given] of this.answers) this.subscribeAnswer(subject, given)
     this.rise()
     for await (const status of connection.status()) {
@@ -278,7 +278,7 @@ class NatsBus implements Bus {
     this.connection = null
   }
 
-  /** A connection stands, with whom nobody knows yet. */
+  /** A connection stands; the other side is not known yet. */
   private rise(): void {
     this.epoch++
     this.isUp = true
@@ -297,15 +297,17 @@ class NatsBus implements Bus {
   private tend(): void {
     this.seen.expire()
     this.announce()
-    for (const peer of this.peers()) this.tellTally(peer)
+    for (const peer of this.peers()) this.publishTally(peer)
   }
 
   private announce(): void {
     this.publish('here', null)
   }
 
-  /** Tells how many frames a gateway should have: nothing else shows that the last is missing. */
-  private tellTally(peer: string): void {
+  /**
+   * Publishes how many frames a gateway should have: nothing else shows that the last is missing.
+   */
+  private publishTally(peer: string): void {
     const sent = this.channels.tally(peer)
     for (let from = 0; from < sent.length; from += TALLY_MAX)
       this.post(this.subject('tally', peer), this.enveloped(sent.slice(from, from + TALLY_MAX)))
@@ -374,12 +376,12 @@ class NatsBus implements Bus {
     given.subscription =
       this.connection?.subscribe(subject, {
         callback: this.safely((message) => {
-          void this.tellAnswer(message, given)
+          void this.sendAnswer(message, given)
         }),
       }) ?? null
   }
 
-  private async tellAnswer(message: Msg, { answer }: Answer): Promise<void> {
+  private async sendAnswer(message: Msg, { answer }: Answer): Promise<void> {
     try {
       const told = await answer(jsonOf(this.unseal({ subject: message.subject }, message)))
       if (told === undefined || message.reply === undefined) return
@@ -410,7 +412,7 @@ class NatsBus implements Bus {
       const sealed = this.sealer.seal({ subject, reply }, body)
       connection.publish(subject, sealed, reply === undefined ? {} : { reply })
     } catch (error) {
-      // Larger than the server takes, and so not sent: whoever waits for it finds it missing.
+      // Larger than the server takes, and so not sent: its receiver finds it missing.
       this.warn(error, 'message on the bus not sent')
     }
   }

@@ -20,8 +20,8 @@ export type ChannelTable = {
   loseAll(peer: string | null, why: string): void
   tally(peer: string): Tally
   /**
-   * Takes what a gateway told of its channels to here: those that lack a frame are lost. Gives
-   * those that are not known here, though they were told twice.
+   * Takes what a gateway counted of its channels to here: those with a missing frame are lost.
+   * Gives the channels that are not known here, though they came twice.
    */
   check(peer: string, tally: Tally): readonly string[]
 }

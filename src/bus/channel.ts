@@ -3,10 +3,10 @@ import { createSerialQueue } from '../runtime/serial-queue.ts'
 
 /**
  * A channel is two streams of messages between two gateways, one each way, over a transport that
- * may lose what it carries and has no back-pressure of its own. A frame is a byte for its kind,
- * four for its number (big-endian, from 0 in each direction), and a body. A frame that is missing,
- * or comes twice, ends the channel: nothing is repeated. That the last one is missing is seen when
- * the other side tells how many it has sent (`check`).
+ * may lose what it carries and has no back-pressure. A frame is a byte for its kind, four for its
+ * number (big-endian, from 0 in each direction), and a body. A frame that is missing, or comes
+ * twice, ends the channel: nothing is repeated. That the last frame is missing shows when the other
+ * side says how many it has sent (`check`).
  */
 
 const KINDS = {
@@ -27,11 +27,12 @@ type Kind = (typeof KINDS)[keyof typeof KINDS]
 const HEAD_BYTES = 5
 /** Bytes in one frame: servers of NATS take 1 MiB by default, and others' messages pass between. */
 export const PART_BYTES_MAX = 64 * 1024
-/** What a frame counts for beside its bytes: one that is empty takes memory too. */
+/** What a frame counts for beside its bytes: an empty frame takes memory too. */
 export const FRAME_COST = 256
 /**
  * Bytes that may be under way to a reader who does not read, and one frame more. A server cuts off
- * a gateway for which 64 MiB wait (NATS's default): 256 calls that nobody reads come to that.
+ * a gateway for which 64 MiB wait (NATS's default): 256 calls whose readers do not read come to
+ * that.
  */
 export const WINDOW_BYTES = 4 * PART_BYTES_MAX
 /** A message: a chat request in a large frame, or an image. */
@@ -73,7 +74,7 @@ export type Channel = {
   send(message: Uint8Array): Promise<void>
   /** Says that nothing more comes from here, after what was sent. */
   end(): Promise<void>
-  /** Ends it at once; the other side is told `detail`, a JSON value. */
+  /** Ends it at once; the other side gets `detail`, a JSON value. */
   abort(detail: unknown): void
 }
 
@@ -81,15 +82,15 @@ export type Channel = {
 export type OpenChannel = Channel & {
   /** Takes a frame that came for it. */
   receive(frame: Uint8Array): void
-  /** The other side cannot be reached any more; it is told, should it hear it all the same. */
+  /** The other side can no longer be reached. It is sent `why`, in case that still arrives. */
   lose(why: string): void
   /** Whether nothing more is sent from here. */
   isEnded(): boolean
   /** Frames that were sent. */
   sent(): number
   /**
-   * Takes what the other side told of its `sent`, now and then. A frame that is not here when that
-   * is told again is lost.
+   * Takes the `sent` of the other side, which comes now and then. A frame that is not here when it
+   * comes again is lost.
    */
   check(sent: number): void
 }
@@ -97,16 +98,16 @@ export type OpenChannel = Channel & {
 /** Gives one side of a channel. */
 export function createChannel(options: {
   readonly peer: string
-  /** Sends a frame, or drops it: whoever waits for it finds that one is missing. */
+  /** Sends a frame, or drops it: the receiver finds that a frame is missing. */
   readonly publish: (frame: Uint8Array) => void
   /**
-   * Told how many bytes more, or fewer, wait for the reader; false when that is too much. Default:
-   * never.
+   * Called with how many bytes more, or fewer, wait for the reader; false when that is too much.
+   * Default: never.
    */
   readonly hold?: (bytes: number) => boolean
   /** Of what is sent here; at most, and by default, PART_BYTES_MAX. */
   readonly partBytesMax?: number
-  /** Told once, when the channel is over in both directions. */
+  /** Called once, when the channel is over in both directions. */
   readonly onOver: () => void
 }): OpenChannel {
   return new FramedChannel(options)
@@ -125,7 +126,7 @@ class FramedChannel implements OpenChannel {
   /** The same for the other direction, as the other side knows it soon. */
   private granted = WINDOW_BYTES
   private moreCredit = Promise.withResolvers<void>()
-  /** Bytes that were read, and not told yet. */
+  /** Bytes that were read, and not reported yet. */
   private owedCredit = 0
   private parts: Uint8Array[] = []
   private messageBytes = 0
@@ -133,14 +134,14 @@ class FramedChannel implements OpenChannel {
   private partsCost = 0
   /** Bytes that wait for the reader. */
   private heldBytes = 0
-  /** What the other side had sent when it told so last. */
+  /** What the other side had sent when it last said so. */
   private toldFrames = 0
   private isReading = false
   private readonly waiting: { readonly message: Uint8Array; readonly cost: number }[] = []
   private news = Promise.withResolvers<void>()
   private hasEnded = false
   private hasPeerEnded = false
-  /** Ended here: what came before is of no use any more. */
+  /** Ended here: what came before is no longer of use. */
   private isDropped = false
   private isOver = false
 
@@ -294,7 +295,7 @@ class FramedChannel implements OpenChannel {
           this.owe(next.cost)
           yield next.message
         } else if (this.hasPeerEnded && !this.isDropped) {
-          // It is whole, whatever came later.
+          // It is whole: what came later does not matter.
           isDone = true
           return
         } else if (this.signal.aborted) throw this.signal.reason
@@ -353,7 +354,7 @@ class FramedChannel implements OpenChannel {
     this.options.publish(frame)
   }
 
-  /** The other side breaks the protocol: it is told, and believed no more. */
+  /** The other side breaks the protocol: it gets the reason, and is believed no more. */
   private refuse(why: string): void {
     this.post(KINDS.abort, Buffer.from('null'))
     this.fail(new ChannelError('lost', why))

@@ -9,7 +9,7 @@ const CONNECT_TIMEOUT_MS = 5_000
 const RECONNECT_PAUSE_MS = 250
 
 /**
- * Connects to the servers, for the gateway `id`. The client connects again by itself, and tells of
+ * Connects to the servers, for the gateway `id`. The client connects again by itself, and reports
  * that, as long as the connection is not closed here.
  */
 export async function connectBus(
@@ -26,7 +26,7 @@ export async function connectBus(
     servers: [...servers],
     name: `affidavit gateway ${id}`,
     inboxPrefix: `${subjectPrefix}.inbox.${id}`,
-    // What a gateway tells all, and asks of others, is for others.
+    // What a gateway publishes to all, and asks of others, is for others.
     noEcho: true,
     timeout: CONNECT_TIMEOUT_MS,
     pingInterval: PING_INTERVAL_MS,

@@ -1,24 +1,24 @@
-/** A gateway that was not heard of for so long is gone, and with it its calls. */
+/** A gateway that sent nothing for so long is gone, and with it its calls. */
 export const PRESENCE_EXPIRES_MS = 3_500
-/** Gateways that are remembered: whoever may write on the bus can name any number. */
+/** Gateways that are remembered: anyone who may write on the bus can name any number. */
 export const PEERS_MAX = 256
 
-/** Who else is on the bus, as of what was heard. */
+/** Who else is on the bus, as far as they sent something. */
 export type Peers = {
   list(): readonly string[]
   has(peer: string): boolean
   /**
-   * Notes that a gateway was heard of, on its so many-th connection to the bus. False for what is
-   * to be ignored: it is of an earlier connection, or of one gateway too many.
+   * Records that a gateway sent something, on its so many-th connection to the bus. False for what
+   * is to be ignored: it is of an earlier connection, or of one gateway too many.
    */
   see(peer: string, epoch: number): boolean
   forget(peer: string, why: string): void
   forgetAll(why: string): void
-  /** Forgets those that fell silent. */
+  /** Forgets the gateways that fell silent. */
   expire(): void
 }
 
-/** Nobody yet. `now`: milliseconds, monotonic. */
+/** No peer yet. `now`: milliseconds, monotonic. */
 export function createPeers({
   now,
   onCome,

@@ -29,7 +29,7 @@ export type Refusal =
   | 'stale' //    too old, or of the future: one of the clocks is wrong, or it is a repetition
   | 'replayed' // its number was taken before
 
-/** Where a message goes: `reply` is the subject to answer on, where that is a part of it. */
+/** Where a message goes: `reply` is the subject to answer on, if there is one. */
 export type Place = { readonly subject: string; readonly reply?: string | undefined }
 
 export type OpenedMessage =
@@ -97,7 +97,7 @@ export function createMessageSealer({
   }
 }
 
-/** Numbers of one sender, each of which is taken once, in whatever order they come. */
+/** Numbers of one sender, each of which is taken once, in any order. */
 class NumbersTaken {
   readonly #recent = new Set<number>()
   #highest = -1

@@ -4,7 +4,7 @@ import { confidential, flag, form, list, text } from '../runtime/fields.ts'
 import type { Environment } from '../runtime/read-settings.ts'
 import { readServerAddresses, serverAddressFaults } from './server-addresses.ts'
 
-/** Servers of one cluster: a client needs a few of them, and is told of the others. */
+/** Servers of one cluster: a client needs a few of them, and learns of the others. */
 const SERVERS_MAX = 16
 
 /** Variables of the bus between gateways; part of src/config.ts. */

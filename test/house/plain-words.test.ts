@@ -2,17 +2,25 @@ import { execFileSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, it } from 'vitest'
-import { findPhrases, listTexts, PHRASES, READ_BY_USERS } from './plain-words.ts'
+import {
+  COMMENT_PHRASES,
+  findPhrases,
+  listComments,
+  listTexts,
+  PHRASES,
+  PLAIN_COMMENTS,
+  READ_BY_USERS,
+} from './plain-words.ts'
 
 const root = join(import.meta.dirname, '../..')
 const isIn = (file: string, paths: readonly string[]): boolean =>
   paths.some((path) => file === path || file.startsWith(`${path}/`))
-const files = execFileSync(
+const tracked = execFileSync(
   'git',
   ['ls-files', '--cached', '--others', '--exclude-standard', '*.ts', '*.tsx', '*.md'],
   { cwd: root, encoding: 'utf8' },
-)
-  .split('\n')
+).split('\n')
+const files = tracked
   .filter((file) => isIn(file, READ_BY_USERS))
   // Pages for users are the README of the root and docs/; the other READMEs are for developers.
   .filter((file) => !file.endsWith('/README.md'))
@@ -26,6 +34,29 @@ it('every text that users read is in plain words', () => {
   )
   expect(texts.length).toBeGreaterThan(3_000)
   expect(faults).toEqual([])
+})
+
+it('every comment of the rooms that are listed is in plain words', () => {
+  const sources = tracked.filter((file) => /\.tsx?$/.test(file) && isIn(file, PLAIN_COMMENTS))
+  const comments = sources.flatMap((file) =>
+    listComments(file, readFileSync(join(root, file), 'utf8')),
+  )
+  const faults = comments.flatMap(({ file, line, text }) =>
+    findPhrases(text, COMMENT_PHRASES).map(
+      ({ phrase, said }) => `${file}:${line}: "${said}", better: ${phrase.instead}: ${text}`,
+    ),
+  )
+  expect(comments.length).toBeGreaterThan(50)
+  expect(faults).toEqual([])
+})
+
+it('comments are found, those of several lines as one text', () => {
+  const source = '/**\n * A b\n * `c` d. */\n// e\n// f\nconst a = "// no" // g'
+  expect(listComments('a.ts', source)).toEqual([
+    { file: 'a.ts', line: 1, text: 'A b … d.' },
+    { file: 'a.ts', line: 4, text: 'e f' },
+    { file: 'a.ts', line: 6, text: 'g' },
+  ])
 })
 
 it.each([

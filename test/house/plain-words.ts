@@ -28,6 +28,12 @@ export const READ_BY_USERS: readonly string[] = [
   'docs',
 ]
 
+/**
+ * Folders and files whose comments are in plain words too. The list grows room by room until it is
+ * the whole repository.
+ */
+export const PLAIN_COMMENTS: readonly string[] = ['src/bus']
+
 /** The end of a clause. */
 const END = String.raw`(?=\s*(?:[.,;:!?)”"]|$))`
 
@@ -63,6 +69,34 @@ export const PHRASES: readonly Phrase[] = [
   phrase('all the same', 'all the same', 'still'),
 ]
 
+/** What comments do not say either: the field has terms for it. */
+export const COMMENT_PHRASES: readonly Phrase[] = [
+  ...PHRASES,
+  phrase('hear', 'hears?|heard', 'receives, is called with'),
+  phrase('tell', 'tells?(?! apart)|telling', 'reports, says, publishes'),
+  phrase('noted', 'noted', 'recorded'),
+  phrase('attend', String.raw`attend\w*`, 'is on standby'),
+  phrase('introduce', String.raw`introduc\w*`, 'registers, shows'),
+]
+
+/** Gives the comments of a source: line comments that follow each other are one. */
+export function listComments(file: string, source: string): readonly UserText[] {
+  const texts: (UserText & { readonly type: string; readonly end: number })[] = []
+  for (const { type, value, start, end } of parseSync(file, source).comments) {
+    const text = value
+      .replace(/^\*|\n\s*\*? ?/g, ' ')
+      .replace(/`[^`]*`/g, '…')
+      .replace(/\s+/g, ' ')
+      .trim()
+    const last = texts.at(-1)
+    const isNext = last?.type === 'Line' && /^\s*$/.test(source.slice(last.end, start))
+    if (type === 'Line' && isNext)
+      texts[texts.length - 1] = { ...last, text: `${last.text} ${text}`, end }
+    else texts.push({ file, line: source.slice(0, start).split('\n').length, text, type, end })
+  }
+  return texts.map(({ file: of, line, text }) => ({ file: of, line, text }))
+}
+
 /** Gives the texts of a source that may hold prose: literals, templates and the text of JSX. */
 export function listTexts(file: string, source: string): readonly UserText[] {
   if (file.endsWith('.md')) return listProse(file, source)
@@ -97,8 +131,11 @@ export function listTexts(file: string, source: string): readonly UserText[] {
 }
 
 /** The phrases in a text, with what it says there. */
-export function findPhrases(text: string): readonly { phrase: Phrase; said: string }[] {
-  return PHRASES.flatMap((each) => {
+export function findPhrases(
+  text: string,
+  phrases: readonly Phrase[] = PHRASES,
+): readonly { phrase: Phrase; said: string }[] {
+  return phrases.flatMap((each) => {
     const said = text.match(each.pattern)?.[0]
     return said === undefined ? [] : [{ phrase: each, said }]
   })
