@@ -87,7 +87,7 @@ export const COMMITS_FAILING_MAX_MS = 10_000
 
 type VerifiedCompletionsOptions = {
   readonly enclaves: Pick<EnclavePool, 'complete'>
-  readonly committer: Pick<Committer, 'waitFor' | 'standsBy' | 'status'>
+  readonly committer: Pick<Committer, 'waitFor' | 'isStandby' | 'status'>
   /** The operator's credentials by provider name. */
   readonly credentials: () => ReadonlyMap<string, string>
   /** Told what became of calls with these, by model. */
@@ -156,7 +156,7 @@ async function ask(
         credential: chosen.credential,
         is_callers: callerCredential !== null,
         ...(isKeyed ? { outlives_gateway: true } : {}),
-        ...(options.committer.standsBy(chosenNotary) ? { tells_completion: true } : {}),
+        ...(options.committer.isStandby(chosenNotary) ? { tells_completion: true } : {}),
       }
     }
     const wanted = { model, notary, callFor }

@@ -17,8 +17,8 @@ import type { Identity, PullReply, SealedCompletion } from '../../../enclave/pro
 import { recoverPoint } from '../../../enclave/protocol/recover-point.ts'
 
 /**
- * What the enclave handed over is not what its own head covers, or could not be stored as it is.
- * Nothing is kept of it.
+ * The enclave handed over what its own head does not cover, or what could not be stored as it is.
+ * No part of the batch is kept.
  */
 export class BatchRefused extends Error {
   override readonly name = 'BatchRefused'
@@ -37,7 +37,7 @@ export type BatchFault =
   | 'invalid_receipt' //      not a receipt in canonical form
   | 'wrong_hash' //           request, response and receipt do not belong together
   | 'invalid_signature' //    a completion's signature is not 65 bytes of hex (whose it is, readers of the record check)
-  | 'invalid_document' //     a document is missing, or is not the one of its digest
+  | 'invalid_document' // a document is missing, or has another digest
   | 'invalid_head' //         no head, or not of the right size
   | 'wrong_root' //           the head is over other leaves
   | 'wrong_head_signature' // the notary did not sign the head
@@ -54,15 +54,13 @@ export type Notary = {
 /** An attestation document as the enclave gives it: SHA-256 (hex), and standard base64. */
 export type GivenDocument = { readonly digest: string; readonly base64: string }
 
-/**
- * Completions that are checked: they follow the stored log, and the notary stands by all of them.
- */
+/** Completions that are checked: they follow the stored log, and the notary signed all of them. */
 type CheckedBatch = {
   readonly completions: readonly CheckedCompletion[]
   /** Documents that came with it, by digest. */
   readonly documents: ReadonlyMap<string, Uint8Array>
   readonly head: TreeHead & { readonly signature: Uint8Array }
-  /** The log after it, and what to store of it. */
+  /** The log after the batch, and what to store. */
   readonly edge: Edge
   readonly nodes: readonly LogNode[]
 }
@@ -156,7 +154,7 @@ function readReceipt(text: string, index: number): Receipt {
     // Readers get the text itself, spliced into JSON, so it must be exactly what it parses to.
     if (canonicalizeJson(receipt as unknown as Json) === text) return receipt
   } catch {
-    // Told below: the parser's message may quote what it read.
+    // Reported below: the parser's message may quote what it read.
   }
   throw refused('invalid_receipt', `expected a canonical receipt in completion ${index}`)
 }

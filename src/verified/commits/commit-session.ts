@@ -18,9 +18,9 @@ import { type CommittedHead, recordsUnder } from './committed-heads.ts'
 import type { IntervalAnchors } from './interval-anchors.ts'
 
 /**
- * The enclave was told that more is safe than the database holds: it was restored from a backup, or
- * failed over to a replica that was behind. The enclave has forgotten what is missing, so to go on
- * would hide the loss.
+ * The enclave was given an acknowledgement for more than the database holds: the database was
+ * restored from a backup, or failed over to a replica that was behind. The enclave has forgotten
+ * what is missing, so to go on would hide the loss.
  */
 export class LogDiverged extends Error {
   override readonly name = 'LogDiverged'

@@ -1,12 +1,12 @@
 import { z } from 'zod'
 import { createLoop } from '../../runtime/loop.ts'
 import type { DatabaseSession } from '../../storage/postgres-session.ts'
-import { type CommittedHead, type ToldHead, tellHead, toldHead } from './committed-heads.ts'
+import { type CommittedHead, type EncodedHead, encodedHead, encodeHead } from './committed-heads.ts'
 
 /** How often a gateway tries for the turn that another one has. */
 const TRY_INTERVAL_MS = 1_000
 
-/** What a commit tells the gateways on its database. */
+/** What a commit publishes to the gateways on its database. */
 export type CommitNotice = {
   /** Log, by its notary. */
   readonly notary: string
@@ -25,7 +25,7 @@ export type PublishedCommit = {
   /** Stored by whose turn it is. */
   readonly isByHolder: boolean
   /** The head of that size, when another process published it. */
-  readonly head: ToldHead | null
+  readonly head: EncodedHead | null
 }
 
 /** Called for one log. */
@@ -38,18 +38,18 @@ export type TurnHooks = {
 /** One committer's part in who commits a log. */
 export type Turn = {
   readonly notary: string
-  /** It is this one's turn, or nobody can tell whose it is. */
+  /** It is this one's turn, or it cannot be known whose turn it is. */
   mayCommit(): boolean
   /** Tries for the turn at once. True when it was gained by this very try. */
   take(): Promise<boolean>
-  /** Gives the turn away, to whoever tries next, and ends the hooks. */
+  /** Gives the turn away, to the next that tries, and ends the hooks. */
   leave(): Promise<void>
 }
 
 /**
- * Of several gateways on one database, one commits a log: the one whose turn it is. This keeps them
- * from doing the same work, and nothing more. That a leaf is committed once is the work of the
- * commit statement, whoever makes it.
+ * Of several gateways on one database, one commits a log: the one whose turn it is. This only keeps
+ * them from doing the same work. The commit statement makes sure that a leaf is committed once, by
+ * any of them.
  */
 export type CommitTurns = {
   /** Takes part for this log. The turn is not tried for before `take`. */
@@ -63,7 +63,7 @@ const notices = z.union([
     kind: z.literal('committed'),
     by: z.string(),
     held: z.boolean(),
-    head: toldHead.optional(),
+    head: encodedHead.optional(),
     notary: z.string(),
     size: z.number(),
     relayer: z.string(),
@@ -162,7 +162,7 @@ export function createCommitTurns({
       JSON.stringify({
         ...{ kind: 'committed', by: gateway, held: logs.get(notary)?.isLocked ?? false },
         ...{ notary, size, relayer, next_nonce: nextNonce },
-        ...(head === undefined ? {} : { head: tellHead(head) }),
+        ...(head === undefined ? {} : { head: encodeHead(head) }),
       } satisfies z.input<typeof notices>),
   }
 }

@@ -7,11 +7,11 @@ const SETTLED_AT_ONCE_MAX = 128
 /** A leaf that is waited for. */
 export type AwaitedLeaf = {
   readonly index: number
-  /** What its enclave told of it with its answer; null: nothing. */
-  readonly told: ToldCompletion | null
+  /** What its enclave gave with its answer; null: nothing. */
+  readonly given: ToldCompletion | null
 }
 
-/** Somebody who waits for one leaf to be committed. */
+/** A caller that waits for one leaf to be committed. */
 export type Waiter = AwaitedLeaf & {
   readonly notary: string
   /** Of performance.now(). */
@@ -21,7 +21,7 @@ export type Waiter = AwaitedLeaf & {
   reject(error: Error): void
 }
 
-/** Everybody who waits, by the leaf they wait for. */
+/** All callers that wait, by the leaf they wait for. */
 export class CommitWaiters {
   readonly #waiting = new Set<Waiter>()
   readonly #byLeaf = new Map<string, Set<Waiter>>()
@@ -32,7 +32,7 @@ export class CommitWaiters {
    */
   add(
     notary: string,
-    { index, told }: AwaitedLeaf,
+    { index, given }: AwaitedLeaf,
     signal: AbortSignal,
   ): { readonly waiter: Waiter; readonly record: Promise<AnsweredRecord> } {
     const { promise, resolve, reject } = Promise.withResolvers<AnsweredRecord>()
@@ -47,7 +47,7 @@ export class CommitWaiters {
     const waiter: Waiter = {
       notary,
       index,
-      told,
+      given,
       sinceMs: performance.now(),
       resolve(record) {
         end()
@@ -71,12 +71,12 @@ export class CommitWaiters {
     return [...(this.#byLeaf.get(keyOf(notary, index)) ?? [])]
   }
 
-  /** Everybody, in the order they came. */
+  /** All of them, in the order they came. */
   all(): readonly Waiter[] {
     return [...this.#waiting]
   }
 
-  /** Since when the first of them waits, performance.now(); Infinity when nobody does. */
+  /** Since when the first of them waits, performance.now(); Infinity when there are no waiters. */
   oldestMs(): number {
     const [oldest] = this.#waiting
     return oldest?.sinceMs ?? Number.POSITIVE_INFINITY

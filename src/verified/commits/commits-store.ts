@@ -102,7 +102,7 @@ type CommitAnchor = {
 type LogOpening = {
   readonly notary: string
   readonly publicKey: string
-  /** Chain and contract that its heads are signed for, whatever the gateway uses later. */
+  /** Chain and contract that its heads are signed for, also when the gateway uses others later. */
   readonly domain: LogDomain
   /**
    * Canonical JSON of the enclave's boot configuration, whose digest its attestation documents
@@ -124,10 +124,10 @@ export type CommitsStore = NonceStore & {
    */
   openLog(log: LogOpening): Promise<LogState>
   /**
-   * Stores all of it, in one statement and so in one transaction, or nothing. Throws CommitRaceLost
-   * when the log is not at `before`, or the relayer not at `nonce`, any more. After any other error
-   * the outcome is unknown (the connection may have broken after the server was done): openLog
-   * tells.
+   * Stores the whole commit, in one statement and so in one transaction, or nothing. Throws
+   * CommitRaceLost when the log is no longer at `before`, or the relayer no longer at `nonce`.
+   * After any other error the outcome is unknown, since the connection may have broken after the
+   * server was done: openLog shows it.
    */
   commit(commit: Commit): Promise<void>
   /** How many leaves of a log are stored; null of one that is unknown. */
@@ -220,7 +220,7 @@ function commitStatement(commit: Commit, content: ContentCipher | null) {
     order by r.index`
 }
 
-/** The anchor of this head is over all before it: nothing of the log waits for one any more. */
+/** The anchor of this head covers all before it: no commit of the log waits for one now. */
 function growPaid(
   { logId, before, head, committedAt }: Commit,
   { relayer, nonce, hash, raw, notice }: CommitAnchor,

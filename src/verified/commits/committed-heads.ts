@@ -86,20 +86,21 @@ function keyOf({ level, index }: NodeCoordinate): string {
 }
 
 /**
- * A committed head as gateways tell it each other, all but its size: base64 of the edge's hashes
- * and of the leaves', one after the other. 8,000 bytes of a notice hold the 128 leaves of a commit.
+ * A committed head as one gateway publishes it to the others, all but its size: base64 of the
+ * edge's hashes and of the leaves', one after the other. 8,000 bytes of a notice hold the 128
+ * leaves of a commit.
  */
-export const toldHead = z.object({
+export const encodedHead = z.object({
   edge: z.string(),
   leaves: z.string(),
   root: z.string(),
   signature: z.string(),
   tx_hash: z.string(),
 })
-export type ToldHead = z.output<typeof toldHead>
+export type EncodedHead = z.output<typeof encodedHead>
 
-/** The head, to be told to other gateways. */
-export function tellHead({ before, nodes, head, txHash }: CommittedHead): ToldHead {
+/** Encodes the head, to be published to other gateways. */
+export function encodeHead({ before, nodes, head, txHash }: CommittedHead): EncodedHead {
   const leaves = nodes.filter(({ level }) => level === 0)
   return {
     edge: toBase64(concatBytes(...before.hashes)),
@@ -110,23 +111,26 @@ export function tellHead({ before, nodes, head, txHash }: CommittedHead): ToldHe
   }
 }
 
-/** The head of this size that another gateway told. Throws FormatError when it is not of one. */
-export function readHead(size: number, told: ToldHead): CommittedHead {
-  const leaves = split(fromBase64(told.leaves))
-  const before = { size: size - leaves.length, hashes: split(fromBase64(told.edge)) }
+/**
+ * Decodes a head of this size that another gateway published. Throws FormatError when it is not the
+ * head of a log.
+ */
+export function decodeHead(size: number, encoded: EncodedHead): CommittedHead {
+  const leaves = split(fromBase64(encoded.leaves))
+  const before = { size: size - leaves.length, hashes: split(fromBase64(encoded.edge)) }
   const { edge, nodes } = appendLeaves(before, leaves)
   const root = rootOf(edge)
-  if (!equalBytes(root, fromBase64(told.root)))
+  if (!equalBytes(root, fromBase64(encoded.root)))
     throw new FormatError('invalid_edge', 'expected edge and leaves to add up to the root')
-  const head = { size, root, signature: fromBase64(told.signature) }
-  return { before, nodes, head, txHash: told.tx_hash }
+  const head = { size, root, signature: fromBase64(encoded.signature) }
+  return { before, nodes, head, txHash: encoded.tx_hash }
 }
 
 function toBase64(bytes: Uint8Array): string {
   return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString('base64')
 }
 
-/** What is no base64 gives other bytes, which do not add up to the root. */
+/** Text that is not base64 gives other bytes, which do not add up to the root. */
 function fromBase64(text: string): Uint8Array {
   return new Uint8Array(Buffer.from(text, 'base64'))
 }

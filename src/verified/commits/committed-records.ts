@@ -9,13 +9,13 @@ import type { Notary } from './check-batch.ts'
 import type { AwaitedLeaf } from './commit-waiters.ts'
 import {
   type CommittedHead,
+  decodeHead,
+  type EncodedHead,
   leafOf,
-  readHead,
   recordsUnder,
-  type ToldHead,
 } from './committed-heads.ts'
 
-/** Heads that are kept for callers who come to wait for a leaf after its commit was heard of. */
+/** Heads that are kept for callers who come to wait for a leaf after its commit was published. */
 const HEADS_KEPT = 16
 
 /** Attestation documents that are kept; an enclave renews its own every few minutes. */
@@ -27,10 +27,9 @@ type KeptHead = {
 }
 
 /**
- * Gives what another gateway committed. Where that gateway told the head, and the enclave the
- * completion, nothing is read. Where the head alone is known, the rows of the records are read and
- * nothing else; what is not under one of the last heads that were told is read with its head and
- * its proof.
+ * Gives what another gateway committed. Nothing is read where that gateway published the head, and
+ * the enclave gave the completion. Where only the head is known, the rows of the records are read,
+ * and nothing else. A record under none of the last heads is read with its head and its proof.
  */
 export class CommittedRecords {
   readonly #records: Pick<RecordsStore, 'findByIndexes' | 'findHeadless'>
@@ -44,9 +43,9 @@ export class CommittedRecords {
     this.#records = records
   }
 
-  /** Keeps a head that was told. Throws FormatError when it is not of one. */
-  keep(notary: Notary, size: number, told: ToldHead): void {
-    const head = readHead(size, told)
+  /** Keeps a head that was published. Throws FormatError when it is not the head of a log. */
+  keep(notary: Notary, size: number, given: EncodedHead): void {
+    const head = decodeHead(size, given)
     const kept = { head, recordUnder: recordsUnder(head, notary) }
     const others = this.#notary === notary.address ? this.#heads : []
     this.#notary = notary.address
@@ -74,15 +73,15 @@ export class CommittedRecords {
   }
 
   /**
-   * The record of a completion that was told, under a head that was. Null where one of them is
-   * missing, or the head is not over this completion.
+   * The record of a completion that the enclave gave, under a head that was published. Null where
+   * one of them is missing, or the head does not cover this completion.
    */
-  #prove({ index, told }: AwaitedLeaf): AnsweredRecord | null {
+  #prove({ index, given }: AwaitedLeaf): AnsweredRecord | null {
     const kept = this.#headOf(index)
-    const attestation = told && this.#documents.get(told.document)
+    const attestation = given && this.#documents.get(given.document)
     const leaf = kept && leafOf(kept.head, index)
-    if (!told || !kept || !attestation || !leaf) return null
-    const { response, receipt, signature } = told
+    if (!given || !kept || !attestation || !leaf) return null
+    const { response, receipt, signature } = given
     // The gateway that committed the leaf has checked its receipt, so this one is checked as well.
     if (!equalBytes(leaf, hashLeaf(encodeUtf8(receipt)))) return null
     const stated = JSON.parse(receipt) as Receipt
@@ -93,11 +92,11 @@ export class CommittedRecords {
   }
 
   #learnDocuments(leaves: readonly AwaitedLeaf[], records: readonly AnsweredRecord[]): void {
-    const toldOf = new Map<number, ToldCompletion | null>(
-      leaves.map((leaf) => [leaf.index, leaf.told]),
+    const givenOf = new Map<number, ToldCompletion | null>(
+      leaves.map((leaf) => [leaf.index, leaf.given]),
     )
     for (const { index, attestation } of records) {
-      const digest = toldOf.get(index)?.document
+      const digest = givenOf.get(index)?.document
       if (digest === undefined || this.#documents.get(digest) !== undefined) continue
       if (hash('sha256', Buffer.from(attestation, 'base64')) === digest)
         this.#documents.set(digest, attestation)
@@ -105,7 +104,7 @@ export class CommittedRecords {
   }
 }
 
-/** Asks the store for the records of these leaves, and nothing where there are none. */
+/** Asks the store for the records of these leaves, if there are any. */
 async function findLeaves<Found>(
   find: (notary: string, indexes: readonly number[]) => Promise<readonly Found[]>,
   notary: string,

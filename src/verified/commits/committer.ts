@@ -46,18 +46,21 @@ export type Committer = {
   /** Begins to follow the enclave's log. */
   start(): void
   /**
-   * Gives the record of a leaf once it is committed, at once when it already is. Rejects with the
-   * signal's reason (the leaf is then committed all the same), or CommitError. `told`: what the
-   * enclave told of it.
+   * Gives the record of a leaf once it is committed, at once when it already is. Rejects with
+   * CommitError, or with the signal's reason: the leaf is then committed nevertheless. `given`:
+   * what the enclave gave with its answer.
    */
   waitFor(
     notary: string,
     index: number,
     signal: AbortSignal,
-    told?: AwaitedLeaf['told'],
+    given?: AwaitedLeaf['given'],
   ): Promise<AnsweredRecord>
-  /** Whether another gateway commits this log, so that completions are best told by the enclave. */
-  standsBy(notary: string): boolean
+  /**
+   * Whether another gateway commits this log, so that the enclave should give completions with its
+   * answers.
+   */
+  isStandby(notary: string): boolean
   /** Says that leaves of a log are anchored, so that their records can be read. */
   publish(log: CommittedLog): void
   /**
@@ -82,16 +85,16 @@ export type CommitterOptions = SessionOptions & {
 }
 
 /**
- * Gives the committer: it pulls what the enclave sealed, checks it, and stores it together with its
- * signed anchor, one commit at a time; whatever is sealed meanwhile is the next. A pull starts at
- * the size of the log in the database, and so acknowledges exactly what is durable. After any
- * failure it reads anew where the log stands: a commit whose outcome was unknown has then either
- * happened, or is done again with the same nonce.
+ * Gives the committer: it pulls what the enclave sealed, checks it, and stores it with its signed
+ * anchor, one commit at a time. What is sealed meanwhile is the next commit. A pull starts at the
+ * size of the log in the database, and so acknowledges exactly what is durable. After any failure
+ * the committer reads again where the log stands: a commit whose outcome was unknown has then
+ * either happened, or is done again with the same nonce.
  *
  * Where several gateways share the database, one commits and publishes that, and the others read
- * what their callers wait for. That saves work, and nothing depends on it: when a caller has waited
- * for TURN_PATIENCE_MS while the log did not grow, the caller's gateway commits as well, and the
- * second in that race reads anew. What it does when is follow-state.ts.
+ * the records that their callers wait for. That saves work, and nothing depends on it: when a
+ * caller has waited for TURN_PATIENCE_MS while the log did not grow, the caller's gateway commits
+ * as well, and the second in that race reads again. follow-state.ts decides what comes next.
  */
 export function createCommitter(options: CommitterOptions): Committer {
   return new LogCommitter(options)
@@ -123,9 +126,9 @@ class LogCommitter implements Committer {
     notary: string,
     index: number,
     signal: AbortSignal,
-    told: AwaitedLeaf['told'] = null,
+    given: AwaitedLeaf['given'] = null,
   ): Promise<AnsweredRecord> {
-    const { waiter, record } = this.#callers.add(notary, { index, told }, signal)
+    const { waiter, record } = this.#callers.add(notary, { index, given }, signal)
     const { phase, session, role, readable } = this.#state
     if (phase === 'stopped') waiter.reject(new CommitError('stopped', STOPPED))
     else if (phase === 'refusing') waiter.reject(new CommitError('log_diverged', DIVERGED))
@@ -137,11 +140,11 @@ class LogCommitter implements Committer {
     return record
   }
 
-  standsBy(notary: string): boolean {
+  isStandby(notary: string): boolean {
     const { role, session } = this.#state
     // No head is published with the anchor of an interval.
     const isPublished = this.#options.anchors.intervalMs === 0
-    return role === 'stand_by' && isPublished && notary === session?.notary.address
+    return role === 'standby' && isPublished && notary === session?.notary.address
   }
 
   publish(log: CommittedLog): void {
@@ -176,7 +179,7 @@ class LogCommitter implements Committer {
     }
   }
 
-  /** Takes step after step until a stop: whatever fails is tried again. */
+  /** Takes step after step until a stop. A step that fails is tried again. */
   async #run(): Promise<void> {
     for (let step = this.#next(); step.kind !== 'end'; step = this.#next())
       await this.#take(step).catch((error: unknown) => this.#fail(asError(error)))
@@ -225,17 +228,17 @@ class LogCommitter implements Committer {
         onChange: () => this.#interrupt(),
       })
     }
-    // What was read before the turn was gained is read anew.
+    // What was read before the turn was gained is read again.
     if (await this.#turn.take()) return
     const mayCommit = this.#mayCommit()
     this.#apply({ kind: 'opened', session, mayCommit, atMs: performance.now() })
     const { size } = session.log.edge
-    if (this.#state.role === 'stand_by') this.#published({ size, isByHolder: false, head: null })
+    if (this.#state.role === 'standby') this.#published({ size, isByHolder: false, head: null })
     for (const waiter of this.#callers.all()) {
       const isOfThisLog = waiter.notary === address
       if (isOfThisLog && waiter.index >= size) continue
-      // One that came after the enclave was asked may be of the next enclave: then it is asked
-      // again.
+      // A waiter that came after the enclave was asked may wait for the next enclave, which is then
+      // asked.
       if (isOfThisLog || present.has(waiter)) await this.#callers.answerStored(waiter)
       else this.#reopen()
     }
@@ -285,7 +288,7 @@ class LogCommitter implements Committer {
     // The race is over.
     if (this.#state.racingUntilMs < racingUntilMs) this.#interrupt()
     // Who commits answers its callers from what it committed, unless that waits for an anchor.
-    if (role === 'stand_by' || this.#options.anchors.intervalMs > 0)
+    if (role === 'standby' || this.#options.anchors.intervalMs > 0)
       void this.#callers.answer({ notary, size })
   }
 
@@ -319,7 +322,7 @@ class LogCommitter implements Committer {
     await this.#callers.answer({ notary, size: this.#state.readable.size })
   }
 
-  /** While nothing tells whose turn it is, any gateway may commit. */
+  /** While it is not known whose turn it is, any gateway may commit. */
   #mayCommit(): boolean {
     return this.#turn?.mayCommit() ?? true
   }

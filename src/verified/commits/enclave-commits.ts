@@ -22,7 +22,7 @@ import { createUnanchoredStore } from './unanchored-store.ts'
 /** What follows the enclaves' logs, for the pool of these, and the commits of all of them. */
 type FollowedLogs = Pick<EnclavePoolOptions, 'follow' | 'introduce' | 'isKnownLog'> & {
   readonly commits: EnclaveCommits
-  /** Call it when nothing is followed any more. */
+  /** Call it when no log is followed. */
   stop(): Promise<void>
 }
 
@@ -171,7 +171,7 @@ async function reaching<Value>(asked: Promise<Value>): Promise<Value> {
 }
 
 /** The committers of all enclaves as one. */
-export type EnclaveCommits = Pick<Committer, 'waitFor' | 'standsBy' | 'status'> & {
+export type EnclaveCommits = Pick<Committer, 'waitFor' | 'isStandby' | 'status'> & {
   /**
    * Counts in a committer that was started for an endpoint's log, until `stop` of what this gives.
    * `stop` ends it, and what hangs on it.
@@ -188,7 +188,7 @@ export type EnclaveCommits = Pick<Committer, 'waitFor' | 'standsBy' | 'status'> 
 }
 
 type FollowedEndpoint = Pick<EnclaveEndpoint, 'state' | 'hasHeld'>
-type FollowingCommitter = Pick<Committer, 'waitFor' | 'standsBy' | 'status'>
+type FollowingCommitter = Pick<Committer, 'waitFor' | 'isStandby' | 'status'>
 
 /**
  * Commits of every log that is followed. `status` is of the committer that is best off: what
@@ -216,7 +216,7 @@ export function createEnclaveCommits(
         },
       }
     },
-    waitFor: async (notary, index, signal, told) => {
+    waitFor: async (notary, index, signal, given) => {
       const endpoints = [...followed.keys()]
       // Several endpoints may lead to one enclave, and one of them be drained: first who follows
       // its log now.
@@ -224,7 +224,7 @@ export function createEnclaveCommits(
         endpoints.find(({ state }) => state.notary === notary) ??
         endpoints.find((one) => one.hasHeld(notary))
       const committer = endpoint && followed.get(endpoint)
-      if (committer) return committer.waitFor(notary, index, signal, told)
+      if (committer) return committer.waitFor(notary, index, signal, given)
       // Its log is settled, or its endpoint was removed.
       await anchors.settle(notary, signal)
       const record = await records.findByIndex(notary, index)
@@ -232,7 +232,7 @@ export function createEnclaveCommits(
         throw new CommitError('notary_gone', `leaf ${index} of log ${notary} is not stored`)
       return record
     },
-    standsBy: (notary) => [...followed.values()].some((committer) => committer.standsBy(notary)),
+    isStandby: (notary) => [...followed.values()].some((committer) => committer.isStandby(notary)),
     settleAnchors: anchors.settle,
     status: () => merge(statuses(), 1),
     worst: () => merge(statuses(), -1),
@@ -278,7 +278,7 @@ function merge(statuses: readonly CommitterStatus[], sign: 1 | -1): CommitterSta
   }
 }
 
-/** Of two that fail, the one that has failed for less is better off. */
+/** Of two that fail, the one with the shorter failure is better off. */
 function rankOf({ phase, failingForMs }: CommitterStatus): number {
   return PHASES.indexOf(phase) - failingForMs / (failingForMs + 1)
 }

@@ -2,9 +2,9 @@ import { backOffMs } from '../../runtime/back-off.ts'
 import type { CommitSession } from './commit-session.ts'
 
 /*
- * What a gateway does next with the log of an enclave, as a pure function of what happened:
- * committer.ts does it. A gateway opens the log, and then commits it, or stands by while another
- * gateway does. It opens the log anew whenever it changes from one to the other.
+ * What a gateway does next with the log of an enclave, as a pure function of what happened;
+ * committer.ts does it. A gateway opens the log, and then commits it, or is on standby while
+ * another gateway commits it. It opens the log again whenever it changes from one to the other.
  */
 
 /** Longest poll for new completions, milliseconds; an idle gateway always has one under way. */
@@ -18,7 +18,7 @@ export const BATCH_COMPLETIONS_MAX = 128
 const BACKOFF = { minMs: 50, maxMs: 1_000 }
 /** Races lost in a row to another gateway before there is a pause. */
 const RACES_IN_ROW_MAX = 3
-/** Races lost in a row while the log did not grow: then it is no race, but a fault. */
+/** Races lost in a row while the log did not grow: more of them are a fault. */
 const RACES_WITHOUT_GROWTH_MAX = 20
 /**
  * How long a caller here waits for the gateway whose turn it is, before this one commits as well. A
@@ -27,8 +27,8 @@ const RACES_WITHOUT_GROWTH_MAX = 20
 export const TURN_PATIENCE_MS = 500
 /** For how long this one then commits as well. */
 const RACING_MS = 10_000
-/** How often a gateway that stands by looks at its waiters. */
-const STAND_BY_MS = 100
+/** How often a gateway on standby looks at its waiters. */
+const STANDBY_MS = 100
 /** How often it then asks the enclave who it is: nothing is pulled that would show it. */
 const LOOK_INTERVAL_MS = 1_000
 
@@ -41,7 +41,7 @@ export type FollowState = {
   /** What the next commit builds on; null: the log is to be opened. */
   readonly session: CommitSession | null
   /** What the session was opened for. */
-  readonly role: 'commit' | 'stand_by'
+  readonly role: 'commit' | 'standby'
   /** Leaves of a log whose records can be read, as far as is known, and since when. */
   readonly readable: {
     readonly notary: string | null
@@ -162,7 +162,7 @@ function opened(state: FollowState, { session, mayCommit, atMs }: Of<'opened'>):
   const { address } = session.notary
   const isSame = state.readable.notary === address
   const racingUntilMs = isSame ? state.racingUntilMs : 0
-  const role = mayCommit || atMs < racingUntilMs ? 'commit' : 'stand_by'
+  const role = mayCommit || atMs < racingUntilMs ? 'commit' : 'standby'
   return {
     ...state,
     session,
@@ -193,7 +193,7 @@ function published(
 ): FollowState {
   if (size <= state.readable.size) return state
   const next = { ...state, readable: { ...state.readable, size, atMs } }
-  if (state.role === 'stand_by') return succeeded(next)
+  if (state.role === 'standby') return succeeded(next)
   // The gateway whose turn it is commits again.
   return isByHolder && !mayCommit ? { ...next, racingUntilMs: 0 } : next
 }
@@ -290,7 +290,7 @@ export function nextStep(state: FollowState, facts: FollowFacts): Step {
   if (stop === 'asked' && waiting === 0) return { kind: 'end' }
   if (isLate(state, facts)) return { kind: 'catch_up', notary: session.notary.address }
   if (nowMs - state.lookedAtMs >= LOOK_INTERVAL_MS) return { kind: 'look' }
-  return { kind: 'wait', ms: STAND_BY_MS }
+  return { kind: 'wait', ms: STANDBY_MS }
 }
 
 /** Whether a caller has waited for long without anything being stored. */

@@ -25,8 +25,8 @@ export type UnanchoredStore = {
   listOlder(chainId: number, seconds: number): Promise<readonly UnanchoredHead[]>
   /**
    * Stores the anchor of a head, in one statement. Throws CommitRaceLost when the log has grown,
-   * when the head was anchored by somebody else, or when the relayer is not at `nonce` any more.
-   * After any other error the outcome is unknown: `find` tells.
+   * when another gateway anchored the head, or when the relayer is no longer at `nonce`. After any
+   * other error the outcome is unknown: `find` shows it.
    */
   anchor(
     head: Pick<UnanchoredHead, 'logId' | 'size' | 'root' | 'signature'>,
@@ -38,7 +38,7 @@ export type UnanchoredStore = {
       readonly hash: string
       /** Unix seconds. */
       readonly createdAt: number
-      /** What the other gateways on the database are told; null: nothing. */
+      /** What is published to the other gateways on the database; null: nothing. */
       readonly notice: string | null
     },
   ): Promise<void>

@@ -5,7 +5,7 @@ import type { AnsweredRecord, RecordsStore } from '../records/records-store.ts'
 import type { Notary } from './check-batch.ts'
 import { type AwaitedLeaf, CommitWaiters, type Waiter } from './commit-waiters.ts'
 import type { CommitsStore } from './commits-store.ts'
-import type { ToldHead } from './committed-heads.ts'
+import type { EncodedHead } from './committed-heads.ts'
 import { CommittedRecords } from './committed-records.ts'
 import type { CommittedLog, IntervalAnchors } from './interval-anchors.ts'
 
@@ -34,7 +34,7 @@ export class WaitingCallers {
     return this.#waiters.count
   }
 
-  /** Since when the first of them waits, performance.now(); Infinity when there is none. */
+  /** Since when the first of them waits, performance.now(); Infinity when there are no waiters. */
   oldestMs(): number {
     return this.#waiters.oldestMs()
   }
@@ -67,7 +67,7 @@ export class WaitingCallers {
   }
 
   /** Keeps a head that another gateway published, so that less is read. */
-  keepHead(notary: Notary, size: number, head: ToldHead): void {
+  keepHead(notary: Notary, size: number, head: EncodedHead): void {
     try {
       this.#committed.keep(notary, size, head)
     } catch (error) {

@@ -83,7 +83,7 @@ function makeService({
     },
     committer: {
       status: () => status,
-      standsBy: () => false,
+      isStandby: () => false,
       waitFor: () => Promise.reject(new Error('nothing is sealed')),
     },
     credentials: () => new Map([['openai', KEY]]),

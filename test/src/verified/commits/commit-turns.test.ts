@@ -164,7 +164,7 @@ describe('two gateways on one database', () => {
       vi.spyOn(second.records, 'findHeadless'),
     ]
     const standingBy = () =>
-      [first, second].map(({ committer }) => committer.standsBy(log.notary()))
+      [first, second].map(({ committer }) => committer.isStandby(log.notary()))
     await expect.poll(standingBy).toEqual([false, true])
     const readsSoFar = () => reads.reduce((count, { mock }) => count + mock.calls.length, 0)
     // Not the first, whose document is not known yet; on a busy machine, notices come too late.

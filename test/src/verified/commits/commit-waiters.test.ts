@@ -3,7 +3,7 @@ import { CommitWaiters } from '../../../../src/verified/commits/commit-waiters.t
 import type { AnsweredRecord } from '../../../../src/verified/records/records-store.ts'
 
 const record = { hash: 'of a record' } as AnsweredRecord
-const leaf = (index: number) => ({ index, told: null })
+const leaf = (index: number) => ({ index, given: null })
 const never = new AbortController().signal
 
 /** A signal that counts the listeners it has. */

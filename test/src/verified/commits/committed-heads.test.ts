@@ -8,9 +8,9 @@ import type { Notary } from '../../../../src/verified/commits/check-batch.ts'
 import { createCommitTurns } from '../../../../src/verified/commits/commit-turns.ts'
 import {
   type CommittedHead,
-  readHead,
+  decodeHead,
+  encodeHead,
   recordsUnder,
-  tellHead,
 } from '../../../../src/verified/commits/committed-heads.ts'
 import { BATCH_COMPLETIONS_MAX } from '../../../../src/verified/commits/follow-state.ts'
 import type { HeadlessRecord } from '../../../../src/verified/records/records-store.ts'
@@ -35,7 +35,7 @@ describe('a committed head', () => {
       fc.property(fc.nat(300), fc.integer({ min: 1, max: 128 }), (size, count) => {
         const { edge } = appendLeaves(emptyEdge, Array.from({ length: size }, leaf))
         const head = commit(edge, count)
-        const read = readHead(head.head.size, tellHead(head))
+        const read = decodeHead(head.head.size, encodeHead(head))
         expect(read).toEqual(head)
         const recordUnder = recordsUnder(read, NOTARY)
         const leaves = head.nodes.filter(({ level }) => level === 0)
@@ -54,8 +54,8 @@ describe('a committed head', () => {
   it('a committed head is refused when edge, leaves, root and size do not belong together', () => {
     const { edge } = appendLeaves(emptyEdge, [leaf(), leaf(), leaf()])
     const head = commit(edge, 2)
-    const told = tellHead(head)
-    const other = tellHead(commit(edge, 2))
+    const told = encodeHead(head)
+    const other = encodeHead(commit(edge, 2))
     for (const wrong of [
       { ...told, leaves: other.leaves },
       { ...told, root: other.root },
@@ -64,9 +64,9 @@ describe('a committed head', () => {
       { ...told, leaves: told.leaves.slice(0, 44) },
       { ...told, leaves: 'not base64' },
     ])
-      expect(() => readHead(5, wrong)).toThrow()
-    expect(() => readHead(6, told)).toThrow()
-    expect(() => readHead(1, told)).toThrow()
+      expect(() => decodeHead(5, wrong)).toThrow()
+    expect(() => decodeHead(6, told)).toThrow()
+    expect(() => decodeHead(1, told)).toThrow()
   })
 
   it('a committed head fits into a notice of Postgres, whatever the size of its log', () => {

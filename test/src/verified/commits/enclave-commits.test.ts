@@ -12,7 +12,7 @@ const records = { findByIndex: async () => null }
 /** A committer that tells that it was asked by failing with `name`. */
 const committerOf = (name: string) => ({
   waitFor: () => Promise.reject(new Error(name)),
-  standsBy: () => false,
+  isStandby: () => false,
   status: () => ({
     ...NO_FIGURES,
     phase: 'following' as const,

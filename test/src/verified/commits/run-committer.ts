@@ -159,7 +159,7 @@ export function runCommitter(
   const running: RunningCommitter['committer'] = {
     start: () => committer.start(),
     waitFor: (...leaf) => committer.waitFor(...leaf) as Promise<StoredRecord>,
-    standsBy: (notary) => committer.standsBy(notary),
+    isStandby: (notary) => committer.isStandby(notary),
     publish: (anchored) => committer.publish(anchored),
     status: () => committer.status(),
     stop: async () => {
