@@ -32,7 +32,12 @@ export const READ_BY_USERS: readonly string[] = [
  * Folders and files whose comments are in plain words too. The list grows room by room until it is
  * the whole repository.
  */
-export const PLAIN_COMMENTS: readonly string[] = ['src/bus', 'src/verified/commits']
+export const PLAIN_COMMENTS: readonly string[] = [
+  'src/bus',
+  'src/verified/commits',
+  'src/verified/logs',
+  'src/verified/records',
+]
 
 /** The end of a clause. */
 const END = String.raw`(?=\s*(?:[.,;:!?)”"]|$))`
@@ -71,7 +76,8 @@ export const PHRASES: readonly Phrase[] = [
 
 /** What comments do not say either: the field has terms for it. */
 export const COMMENT_PHRASES: readonly Phrase[] = [
-  ...PHRASES,
+  // Between engineers these are plain enough.
+  ...PHRASES.filter(({ name }) => !['of its own', 'those that', 'has to be'].includes(name)),
   phrase('hear', 'hears?|heard', 'receives, is called with'),
   phrase('tell', 'tells?(?! apart)|telling', 'reports, says, publishes'),
   phrase('noted', 'noted', 'recorded'),

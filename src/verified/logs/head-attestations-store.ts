@@ -32,9 +32,8 @@ export type HeadAttestationsStore = {
     readonly size: number
   }): Promise<{ readonly logId: number; readonly root: Uint8Array } | null>
   /**
-   * Keeps the attestation: as the first of its size when there is none, otherwise as the newest in
-   * place of one that is not newer. One statement, so that several gateways keep two of a size at
-   * most, whatever they do at once.
+   * Keeps the attestation: as the first of its size, or in place of the newest where it is newer.
+   * One statement, so that several gateways keep at most two of a size.
    */
   keep(attestation: StoredHeadAttestation & { readonly logId: number }): Promise<void>
   /**

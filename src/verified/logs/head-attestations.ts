@@ -53,9 +53,9 @@ export type HeadAttestationsOptions = {
   }
   readonly store: Pick<HeadAttestationsStore, 'findRoot' | 'keep'>
   /**
-   * A recent block that is expected to stay. Not the newest: one that a reorganisation takes away
-   * would leave the document without a block to look up, and the few seconds that it is older are
-   * nothing beside the interval.
+   * A recent block that is expected to stay. The newest could be taken away by a reorganisation,
+   * and the document would be left without a block to look up. The few seconds that this one is
+   * older are nothing beside the interval.
    */
   readonly fetchBlock: (signal: AbortSignal) => Promise<RecentBlock>
   readonly intervalMs: number
@@ -66,13 +66,13 @@ export type HeadAttestationsOptions = {
 
 /**
  * Gives what has the enclave attest its log's state over a recent block's hash, at once and then at
- * every interval, and stores it when the log that is committed here has that very root at that
- * size. The enclave counts leaves that are not committed yet, so the attestation is held until they
- * are; one whose enclave is replaced before that is of leaves that nobody has, and dropped. While
- * one is held, none is asked for: it shows more than a later one.
+ * every interval. It stores the attestation when the log that is committed here has that very root
+ * at that size. The enclave counts leaves that are not committed yet, so the attestation is held
+ * until they are. It is dropped when its enclave is replaced before that: those leaves are lost.
+ * While one is held, no other is asked for: it shows more than a later one.
  *
- * It never throws out of its loop. It does NOT verify the documents' signatures, which this gateway
- * has no roots for; whoever relies on them does (verifyHeadAttestation).
+ * It never throws out of its loop. It does NOT verify the documents' signatures, for which this
+ * gateway has no roots: a third party does that (verifyHeadAttestation).
  */
 export function createHeadAttestations(options: HeadAttestationsOptions): HeadAttestations {
   const { enclave, committer, store, fetchBlock, intervalMs, log } = options

@@ -35,7 +35,7 @@ export type StoredHead = {
      * the first one first.
      */
     readonly replaces: readonly string[]
-    /** One that cannot be mined is pending here: another is about to be made. */
+    /** A head whose transaction cannot be mined is pending here: another is about to be made. */
     readonly state: Exclude<AnchorState, 'taken'>
     /** Null while pending. */
     readonly blockNumber: number | null
@@ -70,14 +70,14 @@ export type StoredLog = {
 }
 
 /**
- * Reads of logs; nothing of a completion but its leaf's hash. Throws the driver's error when the
- * database fails.
+ * Reads of logs. Of a completion they give its leaf's hash alone. Throws the driver's error when
+ * the database fails.
  */
 export type LogsStore = {
   find(notary: string): Promise<StoredLog | null>
   /**
-   * The page of logs after the one of notary `cursor` (null: the newest), newest first; one more
-   * than asked for is left to ask for when `hasMore`.
+   * The page of logs after the log of notary `cursor` (null: the newest), newest first. `hasMore`:
+   * more can be asked for.
    */
   list(query: {
     readonly limit: number

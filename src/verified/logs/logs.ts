@@ -43,9 +43,7 @@ export type Logs = {
   ): Promise<string>
 }
 
-/**
- * Logs over their stores. `isOpen`: every account may see everybody's records, as in the history.
- */
+/** Logs over their stores. `isOpen`: every account may see all records, as in the history. */
 export function createLogs(options: {
   readonly logs: LogsStore
   readonly headAttestations: HeadPageSources['headAttestations']
@@ -224,12 +222,11 @@ export type HeadPageSources = {
 }
 
 /**
- * Reads at most `limit` heads that follow the one of size `cursor` in the order (null: from its
- * beginning), and fewer when their attestations have more than `bytesMax`; one head is given
- * whatever it has. An attestation goes with the head that reaches its size; newest first, with the
- * head before it. The documents of
- * what does not fit are not read. A head has few attestations: none is asked for while the leaves
- * of the last are not committed, and two are kept of a size.
+ * Reads at most `limit` heads that follow the head of size `cursor` in the order (null: from its
+ * beginning), fewer when their attestations have more than `bytesMax`, but at least one head. An
+ * attestation goes with the head that reaches its size; newest first, with the head before it. The
+ * documents of heads that do not fit are not read. A head has few attestations: none is asked for
+ * while the leaves of the last are not committed, and two are kept of a size.
  */
 export async function readHeadPage(
   { logs, headAttestations }: HeadPageSources,

@@ -31,9 +31,9 @@ export type ErasuresStore = {
     order: ErasureOrder,
   ): Promise<{ readonly found: number; readonly erased: number }>
   /**
-   * Erases all content of the account of this name, of completions that finished until now: nobody
-   * is given it any more, once this resolves, also when it is committed later. It is then still in
-   * the rows, until `eraseDue`. Null when there is no such account.
+   * Erases all content of the account of this name, of completions that finished until now. Once
+   * this resolves the content is given to no caller, also of a record that is committed later. It
+   * stays in the rows until `eraseDue`. Null when there is no such account.
    */
   eraseAccount(name: string, order: ErasureOrder): Promise<{ readonly accountId: string } | null>
   /**
@@ -49,8 +49,8 @@ export type ErasuresStore = {
   /** Gives what an erasure of this account left to be erased; null for nothing. */
   findDue(accountName: string): Promise<DueContent | null>
   /**
-   * Erases the oldest of it, at most `limit` records, and fewer of large ones. Gives how many, 0
-   * when there is none left; 'busy' while another process does that.
+   * Erases the oldest due content, at most `limit` records, and fewer of large ones. Gives how
+   * many, 0 when nothing is left; 'busy' while another process does that.
    */
   eraseDue(due: DueContent, limit: number): Promise<number | 'busy'>
   /** Forgets the answers to calls with an Idempotency-Key that erased accounts were given. */
@@ -94,7 +94,10 @@ export function createErasuresStore(
   const isWithin = (accountId: string | null) =>
     accountId === null ? sql`true` : sql`account_id = ${accountId}::uuid`
 
-  /** Key of the act by which content that is kept for so many days is erased: one for all of it. */
+  /**
+   * Key of the act by which content that is kept for so many days is erased: one act for all such
+   * content.
+   */
   async function retentionAct(days: number): Promise<number> {
     const reason = `kept for ${days} day${days === 1 ? '' : 's'}`
     const { rows } = await sql<{ id: number }>`
@@ -145,7 +148,8 @@ export function createErasuresStore(
       return rows[0] === undefined ? null : { accountId: rows[0].id }
     },
     async listDue({ after, limit, retentionDays }) {
-      // A walk from one account to the next in the index, whatever number of records each has.
+      // A walk from one account to the next in the index: its cost does not depend on how many
+      // records each has.
       const { rows } = await sql<DueRow>`
         with recursive owners (account_id, ordinal) as (
           (select account_id, 1 from records

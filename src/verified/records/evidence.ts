@@ -40,8 +40,8 @@ export type Evidence = {
    */
   find(hash: string, viewer: Viewer): Promise<string | null>
   /**
-   * The same for everybody, of any account's record, redacted: hashes in the place of request and
-   * response. It has none either while PUBLIC_WAITS_MAX others wait for theirs.
+   * The same for anyone, of any account's record, redacted: hashes in the place of request and
+   * response. Null too while PUBLIC_WAITS_MAX others wait for theirs.
    */
   findPublic(hash: string): Promise<string | null>
 }

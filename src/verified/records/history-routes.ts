@@ -73,7 +73,7 @@ export const EVIDENCE_READS_MAX = 16
 /** Hash of a completion: of either case, with or without 0x → lower case, without. */
 export const hashParameter = z.object({ hash: hexText(32, 32, '64 hex digits') })
 
-/** Why content is erased; whoever may see the record can read it. */
+/** Why content is erased. Everyone who may see the record can read it. */
 const erasureQuery = z.object({
   reason: described(
     z.string().check(({ value, issues }) => {
@@ -86,8 +86,8 @@ const erasureQuery = z.object({
 })
 
 /**
- * The stored completions: the list, one by its hash, and all that a check of it needs, in one file;
- * without its content for whoever has the hash, where the operator lets everybody have that.
+ * The stored completions: the list, one by its hash, and all that a check of one needs, in one
+ * file. Where the operator allows it, anyone who has the hash gets that file without the content.
  */
 export function historyRoutes({
   history,

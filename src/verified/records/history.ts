@@ -21,15 +21,16 @@ type HistoryPageQuery = {
 export type History = {
   /**
    * A page, newest first: `completions`, and `cursor`, the id of the last of them when there may be
-   * more, else null. Throws ApiError `history_restricted`, ValidationError for a cursor that is no
-   * record of the list.
+   * more, else null. Throws ApiError `history_restricted`, and ValidationError for a cursor that is
+   * not the id of a record of the list.
    */
   list(query: HistoryPageQuery): Promise<string>
   /** The first record with this hash that the viewer may see, or null. */
   find(hash: string, viewer: Viewer): Promise<string | null>
   /**
-   * Erases request and response of the viewer's own records with this hash, whatever else the
-   * viewer may see, and gives the first of them as it is now; null when there is none.
+   * Erases request and response of the viewer's own records with this hash, also for viewers who
+   * may see others' records. Gives the first of them as it is now; null when there are no such
+   * records.
    */
   erase(hash: string, viewer: Viewer, order: HistoryErasure): Promise<string | null>
 }
@@ -38,9 +39,9 @@ export type History = {
 export type HistoryErasure = { readonly reason: string; readonly by: Operator }
 
 /**
- * History over the records store. `isOpen`: every account may see everybody's completions
- * (`filter=all`, and lookups by hash), as the interface has it; otherwise each sees its own, but
- * for viewers who see all.
+ * History over the records store. `isOpen`: every account may see all completions (`filter=all`,
+ * and lookups by hash), as the interface has it. Otherwise each account sees its own, and only
+ * viewers with that right see all.
  */
 export function createHistory(options: {
   readonly records: Pick<RecordsStore, 'list' | 'findByHash'>
@@ -118,7 +119,7 @@ function unknownCursor(): ValidationError {
 }
 
 /**
- * Warns when every account may read everybody's completions. Not in development: there all accounts
+ * Warns when every account may read the completions of all. Not in development: there all accounts
  * are one's own.
  */
 export function warnOfOpenHistory(

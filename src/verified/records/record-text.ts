@@ -116,8 +116,8 @@ const ECHOED_MESSAGE_MEMBERS = ['content', 'function_call', 'role', 'name'] as c
 
 /**
  * The request as a record shows it, from its canonical text: every member of the interface, null
- * where it was not set, then whatever else the caller sent. It hashes to the same value, because
- * hashing leaves those nulls out.
+ * where it was not set, then the other members that the caller sent. It hashes to the same value,
+ * because hashing leaves those nulls out.
  */
 export function echoRequest(canonicalRequest: string): JsonObject {
   const request: JsonObject = JSON.parse(canonicalRequest)
@@ -137,7 +137,7 @@ function withNulls(object: JsonObject, names: readonly string[]): JsonObject {
 }
 
 /**
- * A page's records end before their text grows over this, whatever the limit: one record may be
+ * A page's records end before their text grows over this, also below the limit: one record may be
  * over 40 MiB.
  */
 export const PAGE_LENGTH_MAX = 32 * 1024 * 1024

@@ -96,9 +96,9 @@ type RecordPage = {
   readonly isCut?: boolean
 }
 
-/** What records of a list have to be; null is whatever they are. */
+/** Which records a list has; null does not restrict it. */
 export type RecordFilters = {
-  /** The requested one, or the one that was returned. */
+  /** The requested model, or the returned one. */
   readonly model: string | null
   /** By its name. */
   readonly provider: string | null
@@ -121,20 +121,20 @@ export const NO_FILTERS: RecordFilters = {
 /** Records that a page with filters looks at, at most. */
 export const FILTERED_RECORDS_MAX = 10_000
 
-/** Whose records a query may see: one account's, or everybody's (null). */
+/** Whose records a query may see: one account's, or those of all (null). */
 export type RecordScope = { readonly accountId: string | null }
 
 /**
- * Reads of the history. A record is in it once its anchor is stored: one that is committed, and
- * waits for the anchor of its interval, is not there yet. Throws the driver's error when the
- * database fails.
+ * Reads of the history. A record is in it once its anchor is stored: a committed record that waits
+ * for the anchor of its interval is not there yet. Throws the driver's error when the database
+ * fails.
  */
 export type RecordsStore = {
   /** Gives the first record (lowest position) with this hash (hex, no prefix), or null. */
   findByHash(hash: string, scope: RecordScope): Promise<StoredRecord | null>
   /**
-   * The same of everybody's, without what was asked and answered: request, response and usage are
-   * null, and not read; nor is whether they were erased.
+   * The same over the records of all, without what was asked and answered: request, response and
+   * usage are null, and not read; nor is whether they were erased.
    */
   findProof(hash: string): Promise<StoredRecord | null>
   /**
@@ -146,13 +146,14 @@ export type RecordsStore = {
   /** Gives the records of those of these leaves that are committed, by index. */
   findByIndexes(notary: string, indexes: readonly number[]): Promise<readonly StoredRecord[]>
   /**
-   * The same without head and proof, for whoever has them. Leaves out what was erased meanwhile.
+   * The same without head and proof, for a caller that has them. Leaves out what was erased
+   * meanwhile.
    */
   findHeadless(notary: string, indexes: readonly number[]): Promise<readonly HeadlessRecord[]>
   /**
-   * Gives the page that follows `cursor` (null: the newest). A cursor that is no record of this
-   * very list, or no uuid, gives 'unknown_cursor'. Records added meanwhile never shift a later
-   * page. With filters it ends when FILTERED_RECORDS_MAX were looked at, be it without any.
+   * Gives the page that follows `cursor` (null: the newest). A cursor that is not the id of a
+   * record of this very list gives 'unknown_cursor'. Records added meanwhile never shift a later
+   * page. With filters the page ends when FILTERED_RECORDS_MAX were looked at, even if it is empty.
    */
   list(
     query: RecordScope & {
@@ -255,7 +256,7 @@ export function createRecordsStore({
       const before = cursor === null ? null : await findPosition(queries, cursor, scope)
       if (before === undefined) return 'unknown_cursor'
       const older = before === null ? sql`true` : sql`position < ${before}`
-      // One more than asked for tells whether anything is left.
+      // One more than asked for shows whether anything is left.
       const listed = sql`
         select * from records
         where ${isWithin(scope)} and ${older} and position < ${FIRST_UNANCHORED}
@@ -321,8 +322,8 @@ type RecordRow = HeadlessRow &
   }
 
 /**
- * Lists end before the first record that has no anchor yet, though later ones may have theirs: else
- * it would come to stand before what somebody has read already.
+ * Lists end before the first record that has no anchor yet, though later ones may have theirs:
+ * otherwise it would later appear before what a reader has seen already.
  */
 const FIRST_UNANCHORED = sql`coalesce((
   select min(u.position) from unanchored_heads h

@@ -100,7 +100,7 @@ type OldRecord = {
 
 /**
  * The next records that are to be encrypted, and the position to go on from; null at the end. A
- * batch is so many positions, whatever is to be done there, so that none takes long.
+ * batch is so many positions, however few are to be encrypted, so that none takes long.
  */
 async function chooseRecords(
   { queries }: Pick<Database, 'queries'>,

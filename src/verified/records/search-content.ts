@@ -18,9 +18,9 @@ type Found = {
 }
 
 /**
- * Gives what reads an account's records whose content has `text`, whatever the case of its letters:
- * newest first, each looked into in this process, since content may be encrypted where it is
- * stored. A page ends when enough was looked into, and the next goes on there. Of one page alone.
+ * Gives what reads an account's records whose content has `text`, in upper or lower case: newest
+ * first. Each is looked into in this process, since content may be encrypted where it is stored. A
+ * page ends when enough was looked into, and the next goes on there.
  */
 export function createContentSearch(
   records: Pick<RecordsStore, 'list'>,
@@ -54,9 +54,9 @@ export function createContentSearch(
 }
 
 /**
- * In the texts of messages, asked and answered; not in names of members, nor in settings. Of a
- * record whose stored bytes were altered nobody can say, so that it is given, and says so itself.
- * Throws ContentUnavailable where the key is missing, as it will be of most.
+ * Looks into the texts of messages, asked and answered; not into names of members, nor settings. A
+ * record whose stored bytes were altered is given, since it may have the text; it says itself that
+ * it cannot be read. Throws ContentUnavailable where the key is missing, as it will be of most.
  */
 function hasText({ request, response, withheld }: StoredRecord, wanted: string): boolean {
   if (withheld?.kind === 'unavailable') {

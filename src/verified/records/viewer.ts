@@ -5,7 +5,7 @@ import type { RecordScope } from './records-store.ts'
 export type Viewer = {
   readonly accountId: string
   /**
-   * Whether the key may see everybody's, wherever the others see their own alone (scope
+   * Whether the key may see the records of all accounts, where the others see only their own (scope
    * `history:all`).
    */
   readonly seesAll: boolean
@@ -16,7 +16,7 @@ export function viewerOf({ accountId, scopes }: Caller): Viewer {
   return { accountId, seesAll: scopes.includes('history:all') }
 }
 
-/** Whose records a viewer may see; `isOpen`: where every account may see everybody's. */
+/** Whose records a viewer may see; `isOpen`: every account may see the records of all. */
 export function scopeOfViewer({ accountId, seesAll }: Viewer, isOpen: boolean): RecordScope {
   return { accountId: isOpen || seesAll ? null : accountId }
 }
