@@ -132,24 +132,41 @@ export function currentTraceparent(): string | null {
   return scopes.getStore()?.traceparent ?? null
 }
 
+/** A phase of a call that has begun. */
+type BegunPhase = {
+  readonly phase: Phase
+  readonly now: () => number
+  readonly startedAtMs: number
+}
+
+/** Begins a phase, for `inPhase`. */
+export function beginPhase(phase: Phase, now: () => number): BegunPhase {
+  return { phase, now, startedAtMs: now() }
+}
+
 /**
- * `run`, whose time is noted as a phase of the call it is run for; outside of a call it is just
- * run.
+ * Awaits the work of a phase, and notes its time since `beginPhase` with the call that this is run
+ * for, if it is run for one.
  */
+export async function inPhase<Result>(
+  { phase, now, startedAtMs }: BegunPhase,
+  work: Promise<Result>,
+): Promise<Result> {
+  const scope = scopes.getStore()
+  let isFailed = true
+  try {
+    const result = await work
+    isFailed = false
+    return result
+  } finally {
+    scope?.phases.push({ phase, startedAtMs, durationMs: now() - startedAtMs, isFailed })
+  }
+}
+
+/** `run`, each time as a phase. */
 export function timed<Parameters extends readonly unknown[], Result>(
   { phase, now }: { readonly phase: Phase; readonly now: () => number },
   run: (...parameters: Parameters) => Promise<Result>,
 ): (...parameters: Parameters) => Promise<Result> {
-  return async (...parameters) => {
-    const scope = scopes.getStore()
-    const startedAtMs = now()
-    let isFailed = true
-    try {
-      const result = await run(...parameters)
-      isFailed = false
-      return result
-    } finally {
-      scope?.phases.push({ phase, startedAtMs, durationMs: now() - startedAtMs, isFailed })
-    }
-  }
+  return async (...parameters) => inPhase(beginPhase(phase, now), run(...parameters))
 }
