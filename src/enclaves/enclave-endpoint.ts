@@ -1,9 +1,14 @@
-import type { AnchorProof, CompletionCall, EncryptedCall } from '../../enclave/protocol/messages.ts'
+import type {
+  AnchorProof,
+  CompletionCall,
+  EncryptedCall,
+  Identity,
+} from '../../enclave/protocol/messages.ts'
 import type { PassedBody } from '../api/read-body.ts'
 import type { Logger } from '../observability/logger.ts'
 import { type CompletionAnswer, EnclaveClient } from './enclave-client.ts'
 import { EnclaveError } from './enclave-errors.ts'
-import { type EnclaveChecks, EnclaveWatch } from './enclave-watch.ts'
+import { type EnclaveChecks, EnclaveWatch, type Found } from './enclave-watch.ts'
 import type { EncryptedAnswer } from './encrypted-answer.ts'
 import {
   type EndpointEvent,
@@ -53,8 +58,12 @@ export class EnclaveEndpoint {
   readonly #onChange: () => void
   readonly #log: Logger
   #state = NEW_ENDPOINT
+  #identity: Identity | null = null
+  #faults: readonly string[] = []
+  #error: Error | null = null
 
   constructor({ follow, settleMs, onChange = () => undefined, ...options }: EndpointOptions) {
+    const state = () => this.#state
     this.socketPath = options.socketPath
     this.#onChange = onChange
     this.#log = options.log
@@ -64,26 +73,26 @@ export class EnclaveEndpoint {
       onEnd: () => this.#apply({ kind: 'call_ended' }),
       onFault: (error) => this.#noteFault(error),
     })
-    this.client = new EnclaveClient({
+    const client = new EnclaveClient({
       ...options,
-      isExpected: ({ notary }) =>
-        notary === this.#state.notary && this.#state.verdict === 'accepted',
+      isExpected: ({ notary }) => notary === state().notary && state().verdict === 'accepted',
       isFollowed: async ({ notary }) => {
-        const isFollowed = () => notary === this.#state.notary && this.#state.isFollowed
+        const isFollowed = () => notary === state().notary && state().isFollowed
         if (!isFollowed()) await this.watch.look()
         return isFollowed()
       },
       onReply: () => this.#calls.hear(),
     })
+    this.client = client
     this.watch = new EnclaveWatch({
       ...options,
-      client: this.client,
-      onFound: (found) => this.#apply(found),
-      onVainLook: (error) => this.#calls.endSilent(error),
+      client,
+      state,
+      onFound: (found) => this.#noteFound(found),
     })
     this.followedLog = new FollowedLog({
-      client: this.client,
-      state: () => this.#state,
+      client,
+      state,
       follow: () => follow(this),
       settleMs,
       onSettled: (notary) => this.#apply({ kind: 'settled', notary }),
@@ -98,6 +107,16 @@ export class EnclaveEndpoint {
     return phaseOf(this.#state)
   }
 
+  /** What the enclave said of itself at the last look that it answered, when it was checked. */
+  get identity(): Identity | null {
+    return this.#identity
+  }
+
+  /** What the last look, or a call since then, failed with. */
+  get error(): Error | null {
+    return this.#error
+  }
+
   /** Whether what is sealed now can be committed. */
   get isCommitting(): boolean {
     return this.followedLog.status()?.isCommitting ?? false
@@ -110,8 +129,8 @@ export class EnclaveEndpoint {
 
   /** Why it is refused, or out of reach; empty when it is neither. */
   describeFault(): string {
-    if (this.#state.contact === 'lost') return this.watch.error?.message ?? ''
-    return this.#state.verdict === 'refused' ? this.watch.faults.join('; ') : ''
+    if (this.#state.contact === 'lost') return this.#error?.message ?? ''
+    return this.#state.verdict === 'refused' ? this.#faults.join('; ') : ''
   }
 
   order(order: EndpointState['order']): void {
@@ -150,17 +169,35 @@ export class EnclaveEndpoint {
 
   #apply(event: EndpointEvent): void {
     const before = this.phase
-    if (event.kind === 'answered') this.#notaries.add(event.notary)
     this.#state = nextState(this.#state, event)
     if (this.phase !== before) this.#report()
     this.followedLog.tend()
     this.#onChange()
   }
 
+  #noteFound(found: Found): void {
+    if (found.kind === 'vain') {
+      this.#error = found.error
+      this.#apply({ kind: 'lost' })
+      this.#calls.endSilent(found.error)
+      return
+    }
+    const { identity, faults, isKnown } = found
+    const { notary } = identity
+    this.#notaries.add(notary)
+    this.#identity = identity
+    this.#faults = faults
+    this.#error = null
+    this.#apply({ kind: 'answered', notary, isAccepted: faults.length === 0, isKnown })
+  }
+
   /** What a call failed with may say that another enclave answers by now, or none. */
   #noteFault(error: unknown): void {
     if (!(error instanceof EnclaveError)) return
-    if (!error.wasSent) this.watch.lose(error)
+    if (!error.wasSent) {
+      this.#error = error
+      this.#apply({ kind: 'lost' })
+    }
     this.watch.wake()
   }
 

@@ -164,10 +164,8 @@ export class EnclavePool {
    * has no keys for them.
    */
   findEncrypted(notary: string): EnclaveEndpoint | null {
-    const takes = ({ state, watch }: EnclaveEndpoint) =>
-      isUsable(state) &&
-      state.notary === notary &&
-      (watch.identity?.encryption_keys ?? []).length > 0
+    const takes = ({ state, identity }: EnclaveEndpoint) =>
+      isUsable(state) && state.notary === notary && (identity?.encryption_keys ?? []).length > 0
     return this.#list().find(takes) ?? null
   }
 
@@ -213,7 +211,7 @@ export class EnclavePool {
    * drained.
    */
   notaries(): readonly ServedNotary[] {
-    return this.#list().flatMap(({ phase, watch: { identity } }) => {
+    return this.#list().flatMap(({ phase, identity }) => {
       if (identity === null || (phase !== 'usable' && phase !== 'draining')) return []
       const { notary, public_key, attestation, boot_configuration } = identity
       const status = phase === 'usable' ? 'in_use' : 'draining'
@@ -226,7 +224,7 @@ export class EnclavePool {
 
   /** What the enclaves in use said last of themselves. */
   identities(): readonly Identity[] {
-    return this.#list().flatMap(({ state, watch: { identity } }) =>
+    return this.#list().flatMap(({ state, identity }) =>
       isUsable(state) && identity !== null ? [identity] : [],
     )
   }
@@ -241,9 +239,9 @@ export class EnclavePool {
 
   list(): readonly EndpointDescription[] {
     return this.#list().map((endpoint) => {
-      const { socketPath, phase, state, watch } = endpoint
+      const { socketPath, phase, state, identity } = endpoint
       const followed = endpoint.followedLog.status()
-      const settled = state.isSettled ? (watch.identity?.log.size ?? null) : null
+      const settled = state.isSettled ? (identity?.log.size ?? null) : null
       return {
         socketPath,
         state: phase,
@@ -402,11 +400,11 @@ export class EnclavePool {
    * sent.
    */
   #noneInUse(): EnclaveError {
-    const error = this.#list()
-      .map(({ watch }) => watch.error)
-      .find((fault) => fault instanceof EnclaveError)
-    if (error !== undefined)
-      return new EnclaveError(error.code, error.message, error.fault, { wasSent: false })
+    const known = this.#list()
+      .map(({ error }) => error)
+      .find((error) => error instanceof EnclaveError)
+    if (known !== undefined)
+      return new EnclaveError(known.code, known.message, known.fault, { wasSent: false })
     return new EnclaveError('unavailable', 'no enclave is in use', null, { wasSent: false })
   }
 }
@@ -426,7 +424,7 @@ async function seekUsable(endpoints: readonly EnclaveEndpoint[]): Promise<void> 
   await Promise.any(looks).catch(() => undefined)
 }
 
-function identityOf({ watch: { identity } }: EnclaveEndpoint): Identity {
+function identityOf({ identity }: EnclaveEndpoint): Identity {
   if (identity === null)
     throw new TypeError('expected an endpoint that is usable to have been looked at')
   return identity

@@ -5,7 +5,7 @@ import { createLoop } from '../runtime/loop.ts'
 import { singleFlight } from '../runtime/single-flight.ts'
 import type { CheckedIdentity } from './enclave-check.ts'
 import type { EnclaveClient } from './enclave-client.ts'
-import type { EndpointEvent } from './endpoint-state.ts'
+import type { EndpointState } from './endpoint-state.ts'
 
 /**
  * Between looks at an enclave that answers: an end, a restart or an end of its release shows this
@@ -33,12 +33,23 @@ export type EnclaveChecks = {
   ) => Promise<void>
 }
 
+/** What a look found: who answers there, and what makes it none for this gateway; or no answer. */
+export type Found =
+  | {
+      readonly kind: 'answered'
+      readonly identity: Identity
+      readonly faults: readonly string[]
+      /** Whether its log is in the database; false for the enclave that answered before. */
+      readonly isKnown: boolean
+    }
+  | { readonly kind: 'vain'; readonly error: Error }
+
 export type EnclaveWatchOptions = EnclaveChecks & {
   readonly client: Pick<EnclaveClient, 'askIdentity' | 'stateBoot'>
-  /** Called after each look, and when a call found that the enclave is out of reach. */
-  readonly onFound: (found: Extract<EndpointEvent, { kind: 'answered' | 'lost' }>) => void
-  /** Called with what a look failed with. */
-  readonly onVainLook: (error: Error) => void
+  /** Of the endpoint. */
+  readonly state: () => EndpointState
+  /** Called after each look. */
+  readonly onFound: (found: Found) => void
 }
 
 /**
@@ -55,27 +66,9 @@ export class EnclaveWatch {
   readonly #loop = createLoop(() => this.#round())
   #looking: Promise<void> | null = null
   #failures = 0
-  #identity: Identity | null = null
-  #faults: readonly string[] = []
-  #error: Error | null = null
 
   constructor(options: EnclaveWatchOptions) {
     this.#options = options
-  }
-
-  /** What the enclave said of itself at the last look that it answered, when it was checked. */
-  get identity(): Identity | null {
-    return this.#identity
-  }
-
-  /** What makes that enclave none for this gateway. */
-  get faults(): readonly string[] {
-    return this.#faults
-  }
-
-  /** What the last look, or a call since then, failed with. */
-  get error(): Error | null {
-    return this.#error
   }
 
   start(): void {
@@ -87,12 +80,6 @@ export class EnclaveWatch {
     this.#loop.wake()
   }
 
-  /** Notes that the enclave is out of reach. */
-  lose(error: Error): void {
-    this.#error = error
-    this.#options.onFound({ kind: 'lost' })
-  }
-
   /** Ends the watch. Resolves when no look is under way. */
   async stop(): Promise<void> {
     await this.#loop.stop()
@@ -101,29 +88,23 @@ export class EnclaveWatch {
 
   async #round(): Promise<number> {
     await this.look()
-    this.#failures = this.#error === null ? 0 : this.#failures + 1
+    this.#failures = this.#options.state().contact === 'lost' ? this.#failures + 1 : 0
     return this.#failures === 0
       ? WATCH_INTERVAL_MS
       : backOffMs(this.#failures, BACKOFF, { jitter: 'none' })
   }
 
   async #look(): Promise<void> {
-    const { client, check, introduce, isKnownLog, onFound, onVainLook } = this.#options
+    const { client, state, check, introduce, isKnownLog, onFound } = this.#options
     try {
       const identity = await client.askIdentity()
       const { notary } = identity
       const faults = await check(identity)
-      const isAccepted = faults.length === 0
-      if (isAccepted) await introduce(identity, client)
-      const isKnown = notary !== this.#identity?.notary && (await isKnownLog(notary))
-      this.#identity = identity
-      this.#faults = faults
-      this.#error = null
-      onFound({ kind: 'answered', notary, isAccepted, isKnown })
-    } catch (thrown) {
-      const error = asError(thrown)
-      this.lose(error)
-      onVainLook(error)
+      if (faults.length === 0) await introduce(identity, client)
+      const isKnown = notary !== state().notary && (await isKnownLog(notary))
+      onFound({ kind: 'answered', identity, faults, isKnown })
+    } catch (error) {
+      onFound({ kind: 'vain', error: asError(error) })
     }
   }
 }

@@ -99,7 +99,7 @@ describe('a call that is tracked', () => {
       },
     )
     expect(endpoint.state).toMatchObject({ calls: 0, contact: 'lost' })
-    expect(endpoint.watch.error).toMatchObject({ code: 'unavailable', wasSent: false })
+    expect(endpoint.error).toMatchObject({ code: 'unavailable', wasSent: false })
   })
 
   it('a call that is tracked lasts as long as its stream is read', async () => {
