@@ -132,27 +132,16 @@ export function currentTraceparent(): string | null {
   return scopes.getStore()?.traceparent ?? null
 }
 
-/** A phase of a call that has begun. */
-type BegunPhase = {
-  readonly phase: Phase
-  readonly now: () => number
-  readonly startedAtMs: number
-}
-
-/** Begins a phase, for `inPhase`. */
-export function beginPhase(phase: Phase, now: () => number): BegunPhase {
-  return { phase, now, startedAtMs: now() }
-}
-
 /**
- * Awaits the work of a phase, and notes its time since `beginPhase` with the call that this is run
- * for, if it is run for one.
+ * Awaits the work of a phase that has just begun, and notes its time with the call that this is run
+ * for; outside of a call it is only awaited.
  */
 export async function inPhase<Result>(
-  { phase, now, startedAtMs }: BegunPhase,
+  { phase, now }: { readonly phase: Phase; readonly now: () => number },
   work: Promise<Result>,
 ): Promise<Result> {
   const scope = scopes.getStore()
+  const startedAtMs = now()
   let isFailed = true
   try {
     const result = await work
@@ -165,8 +154,8 @@ export async function inPhase<Result>(
 
 /** `run`, each time as a phase. */
 export function timed<Parameters extends readonly unknown[], Result>(
-  { phase, now }: { readonly phase: Phase; readonly now: () => number },
+  phase: { readonly phase: Phase; readonly now: () => number },
   run: (...parameters: Parameters) => Promise<Result>,
 ): (...parameters: Parameters) => Promise<Result> {
-  return async (...parameters) => inPhase(beginPhase(phase, now), run(...parameters))
+  return async (...parameters) => inPhase(phase, run(...parameters))
 }

@@ -20,12 +20,7 @@ import {
 } from '../../enclaves/enclave-errors.ts'
 import type { EnclavePool } from '../../enclaves/enclave-pool.ts'
 import type { EnclaveEvent } from '../../enclaves/enclave-replies.ts'
-import {
-  beginPhase,
-  type InferenceFacts,
-  inPhase,
-  noteInference,
-} from '../../observability/call-scope.ts'
+import { type InferenceFacts, inPhase, noteInference } from '../../observability/call-scope.ts'
 import type { Logger } from '../../observability/logger.ts'
 import { LruMap } from '../../runtime/lru-map.ts'
 import { type CallContext, encodeCallContext } from '../call-context.ts'
@@ -164,7 +159,7 @@ async function ask(
       }
     }
     const answer = await inPhase(
-      beginPhase('enclave', now),
+      { phase: 'enclave', now },
       enclaves.complete({ model, notary, callFor }, body, abort.signal),
     )
     return { answer, chosen }
@@ -233,7 +228,7 @@ async function commitOf(
   const timer = setTimeout(() => abort.abort(commitDelayed()), COMMIT_TIMEOUT_MS)
   try {
     const record = await inPhase(
-      beginPhase('commit', now),
+      { phase: 'commit', now },
       committer.waitFor(notary, index, abort.signal, completion),
     )
     noteInference(() => factsOfRecord(record))
