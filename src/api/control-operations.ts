@@ -166,7 +166,7 @@ const enclaveDescription = z.object({
   url: z.string(),
   /**
    * `usable`, `draining`, `drained`, `refused`, `unreachable` or `connecting`
-   * (src/enclaves/enclave-endpoint.ts).
+   * (src/enclaves/endpoint-state.ts).
    */
   state: z.string(),
   /** Null before it answered. */

@@ -19,6 +19,7 @@ export function chooseEndpoint<Endpoint extends Choosable>(
   servesCall: (endpoint: Endpoint) => boolean,
 ): Endpoint | null {
   const usable = endpoints.filter(({ state }) => isUsable(state))
+  if (usable.length === 1) return usable[0] ?? null
   const committing = preferred(usable, ({ isCommitting }) => isCommitting)
   const serving = preferred(committing, servesCall)
   const [best] = serving.toSorted(

@@ -1,4 +1,5 @@
-import { buildConnector, Pool } from 'undici'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { buildConnector, type Dispatcher, Pool } from 'undici'
 import { RESPONSE_NONCE_HEADER } from '../../attestation/ehbp.ts'
 import type { BootHead } from '../../attestation/evidence/boot-statement.ts'
 import {
@@ -89,6 +90,15 @@ export type EnclaveClientOptions = {
   readonly now?: () => number
   /** Default: IDENTITY_TIMEOUT_MS. */
   readonly identityTimeoutMs?: number
+  /**
+   * Whether completion calls may go to the enclave that answers on a new connection. Default: to
+   * any.
+   */
+  readonly isExpected?: (identity: Identity) => boolean
+  /** Whether `identity` may give this one. Default: any. */
+  readonly isFollowed?: (identity: Identity) => Promise<boolean>
+  /** Called when the enclave has begun to answer. */
+  readonly onReply?: () => void
 }
 
 /**
@@ -96,7 +106,7 @@ export type EnclaveClientOptions = {
  * call. Methods throw EnclaveError, or the signal's reason once it is aborted.
  */
 export class EnclaveClient {
-  readonly socketPath: string
+  readonly #options: EnclaveClientOptions
   readonly #completions: Pool
   /**
    * Of its own, so that no flood of completions can keep a pull waiting: the answers of all of them
@@ -104,22 +114,19 @@ export class EnclaveClient {
    */
   readonly #control: Pool
   readonly #now: () => number
-  readonly #identityTimeoutMs: number
   #known: { readonly identity: Promise<Identity>; readonly atMs: number } | null = null
+  #lastPulled: Pick<PullReply, 'notary' | 'public_key'> | null = null
+  /** This process will end the enclave. */
+  #isEnding = false
 
-  constructor({
-    socketPath,
-    callsMax,
-    now = () => performance.now(),
-    identityTimeoutMs = IDENTITY_TIMEOUT_MS,
-  }: EnclaveClientOptions) {
-    this.socketPath = socketPath
-    this.#identityTimeoutMs = identityTimeoutMs
-    this.#now = now
+  constructor(options: EnclaveClientOptions) {
+    const { socketPath, callsMax, isExpected = () => true } = options
+    this.#options = options
+    this.#now = options.now ?? (() => performance.now())
     this.#completions = openPool(
       checkedConnector({
         connect: buildConnector({ socketPath, timeout: CONNECT_TIMEOUT_MS }),
-        isExpected: (identity) => this.isExpected(identity),
+        isExpected,
       }),
       {
         connections: callsMax,
@@ -134,27 +141,21 @@ export class EnclaveClient {
   }
 
   /**
-   * Whether completion calls may go to the enclave that answers on a new connection: here, to
-   * whichever does.
+   * Who the enclave is, at most IDENTITY_AGE_MAX_MS old; asked anew after the enclave was out of
+   * reach. One is fetched at a time. Throws EnclaveError `unavailable` when the enclave that
+   * answers is not followed.
    */
-  protected isExpected(_: Identity): boolean {
-    return true
+  async identity(): Promise<Identity> {
+    const { isFollowed = async () => true } = this.#options
+    const identity = await this.#shareIdentity()
+    if (await isFollowed(identity)) return identity
+    throw new EnclaveError('unavailable', 'the enclave that answers was not accepted')
   }
 
-  /**
-   * Who the enclave is. At most IDENTITY_AGE_MAX_MS old; asked anew after the enclave was out of
-   * reach. One is fetched at a time, whoever asks.
-   */
-  identity(): Promise<Identity> {
-    const known = this.#known
-    if (known !== null && this.#now() - known.atMs < IDENTITY_AGE_MAX_MS) return known.identity
-    const entry = { identity: this.#fetchIdentity(), atMs: this.#now() }
-    this.#known = entry
-    // A failure serves nobody else.
-    entry.identity.catch(() => {
-      if (this.#known === entry) this.#known = null
-    })
-    return entry.identity
+  /** Who answers now, followed or not. */
+  askIdentity(): Promise<Identity> {
+    this.forgetIdentity()
+    return this.#shareIdentity()
   }
 
   /** Forgets the identity, so that the next identity() asks for it. */
@@ -171,24 +172,24 @@ export class EnclaveClient {
     body: Uint8Array,
     signal: AbortSignal,
   ): Promise<CompletionAnswer> {
-    const header = Buffer.from(JSON.stringify(call)).toString('base64url')
     try {
-      const reply = await send(this.#completions, {
+      const reply = await this.#completions.request({
         method: 'POST',
         path: ENCLAVE_PATHS.completions,
-        headers: { 'content-type': 'application/json', [CALL_HEADER]: header },
+        headers: callHeaders('application/json', call),
         body,
         signal,
       })
+      this.#options.onReply?.()
       const isWhole = reply.statusCode === 200
       if (isWhole && String(reply.headers['content-type']).startsWith('text/event-stream'))
         return { kind: 'stream', events: readEnclaveEvents(reply.body, signal) }
-      const value = await readJson(reply, SMALL_REPLY_BYTES_MAX, signal)
+      const value = await readJson(reply, SMALL_REPLY_BYTES_MAX)
       return isWhole
         ? { kind: 'sealed', notice: parseSealedNotice(value) }
         : { kind: 'fault', fault: parseFault(value) }
     } catch (error) {
-      throw this.#forgetting(error)
+      throw this.#failureOf(error, signal)
     }
   }
 
@@ -201,15 +202,15 @@ export class EnclaveClient {
     body: Pick<PassedBody, 'stream' | 'fault'>,
     signal: AbortSignal,
   ): Promise<EncryptedAnswer> {
-    const header = Buffer.from(JSON.stringify(call)).toString('base64url')
     try {
-      const reply = await send(this.#completions, {
+      const reply = await this.#completions.request({
         method: 'POST',
         path: ENCLAVE_PATHS.encrypted,
-        headers: { 'content-type': 'application/octet-stream', [CALL_HEADER]: header },
+        headers: callHeaders('application/octet-stream', call),
         body: body.stream,
         signal,
       })
+      this.#options.onReply?.()
       const nonce = reply.headers[RESPONSE_NONCE_HEADER]
       if (reply.statusCode === 200 && typeof nonce === 'string' && /^[0-9a-f]{64}$/.test(nonce))
         return {
@@ -217,11 +218,11 @@ export class EnclaveClient {
           responseNonce: nonce,
           events: readEncryptedEvents(reply.body, signal),
         }
-      const fault = parseFault(await readJson(reply, SMALL_REPLY_BYTES_MAX, signal))
+      const fault = parseFault(await readJson(reply, SMALL_REPLY_BYTES_MAX))
       return { kind: 'fault', fault }
     } catch (error) {
       // A caller that breaks its upload off says nothing of the enclave.
-      throw body.fault() ?? this.#forgetting(error)
+      throw body.fault() ?? this.#failureOf(error, signal)
     }
   }
 
@@ -242,10 +243,26 @@ export class EnclaveClient {
 
   /**
    * Completions that are not acknowledged yet. Waits for at most request.wait_ms in the enclave.
+   * After `expectEnd`, an enclave that is out of reach is no fault: it ends in good order, when all
+   * it sealed is committed, so the reply has nothing more.
    */
-  pull(request: PullRequest, signal: AbortSignal): Promise<PullReply> {
+  async pull(request: PullRequest, signal: AbortSignal): Promise<PullReply> {
     const limits = { timeoutMs: request.wait_ms + CONTROL_TIMEOUT_MS, bytesMax: REPLY_BYTES_MAX }
-    return this.#ask(parsePullReply, { path: ENCLAVE_PATHS.pull, request, signal, ...limits })
+    const question = { path: ENCLAVE_PATHS.pull, request, signal, ...limits }
+    try {
+      const reply = await this.#ask(parsePullReply, question)
+      this.#lastPulled = { notary: reply.notary, public_key: reply.public_key }
+      return reply
+    } catch (error) {
+      if (!this.#isEnding || this.#lastPulled === null || signal.aborted) throw error
+      await sleep(request.wait_ms, undefined, { signal })
+      return { ...this.#lastPulled, head: null, completions: [], documents: {} }
+    }
+  }
+
+  /** The enclave is about to be ended in good order, by this process. */
+  expectEnd(): void {
+    this.#isEnding = true
   }
 
   /** A fresh attestation document (base64) over the caller's nonce, 16 to 64 bytes as hex. */
@@ -273,23 +290,55 @@ export class EnclaveClient {
     await Promise.all([this.#completions.destroy(), this.#control.destroy()])
   }
 
-  async #fetchIdentity(): Promise<Identity> {
-    const question = { path: ENCLAVE_PATHS.identity, timeoutMs: this.#identityTimeoutMs }
-    return parseIdentity(await ask(this.#control, question))
+  #shareIdentity(): Promise<Identity> {
+    const known = this.#known
+    if (known !== null && this.#now() - known.atMs < IDENTITY_AGE_MAX_MS) return known.identity
+    const { identityTimeoutMs: timeoutMs = IDENTITY_TIMEOUT_MS } = this.#options
+    const identity = this.#ask(parseIdentity, { path: ENCLAVE_PATHS.identity, timeoutMs })
+    const entry = { identity, atMs: this.#now() }
+    this.#known = entry
+    // A failure serves no later question.
+    identity.catch(() => {
+      if (this.#known === entry) this.#known = null
+    })
+    return identity
   }
 
-  async #ask<Value>(parse: (value: unknown) => Value, question: Question): Promise<Value> {
+  /** The value of a 200. Throws EnclaveError `refused` for any other status. */
+  async #ask<Value>(
+    parse: (value: unknown) => Value,
+    {
+      path,
+      request,
+      signal,
+      timeoutMs = CONTROL_TIMEOUT_MS,
+      bytesMax = SMALL_REPLY_BYTES_MAX,
+    }: Question,
+  ): Promise<Value> {
+    const json = { headers: { 'content-type': 'application/json' }, body: JSON.stringify(request) }
     try {
-      return parse(await ask(this.#control, question))
+      const reply = await this.#control.request({
+        path,
+        ...(request === undefined ? { method: 'GET' } : { method: 'POST', ...json }),
+        headersTimeout: timeoutMs,
+        bodyTimeout: timeoutMs,
+        ...(signal === undefined ? {} : { signal }),
+      })
+      this.#options.onReply?.()
+      const value = await readJson(reply, bytesMax)
+      if (reply.statusCode === 200) return parse(value)
+      const fault = parseFault(value)
+      throw new EnclaveError('refused', `the enclave refused a call (${fault.code})`, fault)
     } catch (error) {
-      throw this.#forgetting(error)
+      throw this.#failureOf(error, signal)
     }
   }
 
-  /** After a fault it may be another enclave that answers. */
-  #forgetting(error: unknown): unknown {
-    if (error instanceof EnclaveError) this.forgetIdentity()
-    return error
+  /** What to throw for an error. After a fault it may be another enclave that answers. */
+  #failureOf(error: unknown, signal: AbortSignal | undefined): unknown {
+    const failure = enclaveErrorOf(error, signal)
+    if (failure instanceof EnclaveError) this.forgetIdentity()
+    return failure
   }
 }
 
@@ -313,47 +362,16 @@ type Question = {
   readonly bytesMax?: number
 }
 
-/** Gives the JSON of a 200. Throws EnclaveError `refused` for any other status. */
-async function ask(pool: Pool, question: Question): Promise<unknown> {
-  const {
-    path,
-    request,
-    signal,
-    timeoutMs = CONTROL_TIMEOUT_MS,
-    bytesMax = SMALL_REPLY_BYTES_MAX,
-  } = question
-  const json = { headers: { 'content-type': 'application/json' }, body: JSON.stringify(request) }
-  const reply = await send(pool, {
-    path,
-    ...(request === undefined ? { method: 'GET' } : { method: 'POST', ...json }),
-    headersTimeout: timeoutMs,
-    bodyTimeout: timeoutMs,
-    ...(signal === undefined ? {} : { signal }),
-  })
-  const value = await readJson(reply, bytesMax, signal)
-  if (reply.statusCode === 200) return value
-  const fault = parseFault(value)
-  throw new EnclaveError('refused', `the enclave refused a call (${fault.code})`, fault)
-}
-
-type Reply = Awaited<ReturnType<Pool['request']>>
-
-async function send(
-  pool: Pool,
-  options: Parameters<Pool['request']>[0] & { signal?: AbortSignal },
-): Promise<Reply> {
-  try {
-    return await pool.request(options)
-  } catch (error) {
-    throw enclaveErrorOf(error, options.signal)
-  }
+function callHeaders(contentType: string, call: CompletionCall | EncryptedCall) {
+  const header = Buffer.from(JSON.stringify(call)).toString('base64url')
+  return { 'content-type': contentType, [CALL_HEADER]: header }
 }
 
 /**
  * The limit is checked against the length that the enclave, which is trusted, gives with whatever
  * is no stream.
  */
-async function readJson(reply: Reply, bytesMax: number, signal?: AbortSignal): Promise<unknown> {
+async function readJson(reply: Dispatcher.ResponseData, bytesMax: number): Promise<unknown> {
   if (Number(reply.headers['content-length']) > bytesMax) {
     reply.body.on('error', () => {}).destroy()
     throw new EnclaveError('reply_too_large', `expected an answer of at most ${bytesMax} bytes`)
@@ -363,6 +381,6 @@ async function readJson(reply: Reply, bytesMax: number, signal?: AbortSignal): P
   } catch (error) {
     if (error instanceof SyntaxError)
       throw new EnclaveError('protocol', 'the enclave answered what is not JSON')
-    throw enclaveErrorOf(error, signal)
+    throw error
   }
 }

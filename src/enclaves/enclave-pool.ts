@@ -8,7 +8,7 @@ import { StartFailure } from '../runtime/starting.ts'
 import { type NoteReleases, startReleases } from './accepted-releases.ts'
 import { chooseEndpoint } from './choose-enclave.ts'
 import { createEnclaveCheck } from './enclave-check.ts'
-import type { CompletionAnswer } from './enclave-client.ts'
+import type { CompletionAnswer, EnclaveClient } from './enclave-client.ts'
 import { EnclaveEndpoint, type EndpointOptions } from './enclave-endpoint.ts'
 import { EnclaveError } from './enclave-errors.ts'
 import { ENDPOINT_PHASES, type EndpointPhase, isUsable } from './endpoint-state.ts'
@@ -133,24 +133,21 @@ export class EnclavePool {
     signal: AbortSignal,
   ): Promise<CompletionAnswer> {
     const tried = new Set<EnclaveEndpoint>()
-    const ask = (endpoint: EnclaveEndpoint) =>
-      endpoint.complete(wanted.callFor(identityOf(endpoint)), body, signal)
     const chooseOther = () => (wanted.notary === null ? this.#choose(wanted, tried) : null)
     let endpoint = this.#choose(wanted, tried) ?? (await this.#seek(wanted))
     for (;;) {
+      const isRepeated = tried.has(endpoint)
       tried.add(endpoint)
       try {
-        let answer = await ask(endpoint)
-        if (answer.kind === 'fault' && answer.fault.code === 'provider_mismatch') {
+        const answer = await endpoint.complete(wanted.callFor(identityOf(endpoint)), body, signal)
+        if (answer.kind !== 'fault') return answer
+        const { code, may_be_made: mayBeMade } = answer.fault
+        if (code === 'provider_mismatch' && !isRepeated) {
           // The table of providers that the credential was chosen by was an older one.
-          await endpoint.look()
-          if (isUsable(endpoint.state)) answer = await ask(endpoint)
+          await endpoint.watch.look()
+          if (isUsable(endpoint.state)) continue
         }
-        const isTaken =
-          answer.kind !== 'fault' ||
-          answer.fault.may_be_made === true ||
-          !NOT_TAKEN.has(answer.fault.code)
-        const other = isTaken ? null : chooseOther()
+        const other = NOT_TAKEN.has(code) && mayBeMade !== true ? chooseOther() : null
         if (other === null) return answer
         endpoint = other
       } catch (error) {
@@ -167,8 +164,8 @@ export class EnclavePool {
    * has no keys for them.
    */
   findEncrypted(notary: string): EnclaveEndpoint | null {
-    const takes = ({ state, lastIdentity }: EnclaveEndpoint) =>
-      isUsable(state) && state.notary === notary && (lastIdentity?.encryption_keys ?? []).length > 0
+    const takes = ({ state, identity }: EnclaveEndpoint) =>
+      isUsable(state) && state.notary === notary && (identity?.encryption_keys ?? []).length > 0
     return this.#list().find(takes) ?? null
   }
 
@@ -185,12 +182,12 @@ export class EnclavePool {
    * The enclave of this notary, whose log is, or was, followed here; with null, one that is in use.
    * Null when there is none; throws EnclaveError when none is in use.
    */
-  async find(notary: string | null): Promise<EnclaveEndpoint | null> {
-    if (notary !== null)
-      return this.#list().find(({ state }) => state.notary === notary && state.isFollowed) ?? null
+  async find(notary: string | null): Promise<EnclaveClient | null> {
+    const isOf = ({ state }: EnclaveEndpoint) => state.notary === notary && state.isFollowed
+    if (notary !== null) return this.#list().find(isOf)?.client ?? null
     const [endpoint] = await this.#findUsable()
     if (endpoint === undefined) throw this.#noneInUse()
-    return endpoint
+    return endpoint.client
   }
 
   /**
@@ -198,9 +195,9 @@ export class EnclavePool {
    * asked for anew. Throws EnclaveError when none does.
    */
   async document(): Promise<string> {
-    const documents = (await this.#findUsable()).map(async (endpoint) => {
-      endpoint.forgetIdentity()
-      return (await endpoint.identity()).attestation
+    const documents = (await this.#findUsable()).map(async ({ client }) => {
+      client.forgetIdentity()
+      return (await client.identity()).attestation
     })
     try {
       return await Promise.any(documents)
@@ -214,12 +211,12 @@ export class EnclavePool {
    * drained.
    */
   notaries(): readonly ServedNotary[] {
-    return this.#list().flatMap(({ phase, lastIdentity }) => {
-      if (lastIdentity === null || (phase !== 'usable' && phase !== 'draining')) return []
-      const { notary, public_key, attestation, boot_configuration } = lastIdentity
+    return this.#list().flatMap(({ phase, identity }) => {
+      if (identity === null || (phase !== 'usable' && phase !== 'draining')) return []
+      const { notary, public_key, attestation, boot_configuration } = identity
       const status = phase === 'usable' ? 'in_use' : 'draining'
       // One that is drained takes no more calls.
-      const keys = status === 'in_use' ? (lastIdentity.encryption_keys ?? []) : []
+      const keys = status === 'in_use' ? (identity.encryption_keys ?? []) : []
       const told = { notary, public_key, status, attestation, boot_configuration } as const
       return [{ ...told, encryption_keys: keys }]
     })
@@ -227,8 +224,8 @@ export class EnclavePool {
 
   /** What the enclaves in use said last of themselves. */
   identities(): readonly Identity[] {
-    return this.#list().flatMap(({ state, lastIdentity }) =>
-      isUsable(state) && lastIdentity !== null ? [lastIdentity] : [],
+    return this.#list().flatMap(({ state, identity }) =>
+      isUsable(state) && identity !== null ? [identity] : [],
     )
   }
 
@@ -242,15 +239,16 @@ export class EnclavePool {
 
   list(): readonly EndpointDescription[] {
     return this.#list().map((endpoint) => {
-      const { socketPath, phase, state, follower, lastIdentity } = endpoint
-      const settled = state.isSettled ? (lastIdentity?.log.size ?? null) : null
+      const { socketPath, phase, state, identity } = endpoint
+      const followed = endpoint.followedLog.status()
+      const settled = state.isSettled ? (identity?.log.size ?? null) : null
       return {
         socketPath,
         state: phase,
         notary: state.notary,
         calls: state.calls,
-        committed: follower?.status().size ?? settled,
-        fault: endpoint.describeFault() || (follower?.status().fault ?? ''),
+        committed: followed?.size ?? settled,
+        fault: endpoint.describeFault() || (followed?.fault ?? ''),
       }
     })
   }
@@ -264,7 +262,7 @@ export class EnclavePool {
     if (known === undefined && this.#endpoints.size >= ENCLAVES_MAX) return 'limit'
     const endpoint = known ?? this.#open(socketPath)
     endpoint.order('serve')
-    await endpoint.look()
+    await endpoint.watch.look()
     return 'done'
   }
 
@@ -283,8 +281,8 @@ export class EnclavePool {
     if (phase === 'usable' || phase === 'draining' || state.calls > 0) return 'in_use'
     this.#endpoints.delete(socketPath)
     await endpoint.stopWatching()
-    await endpoint.stopFollowing()
-    await endpoint.close()
+    await endpoint.followedLog.stop()
+    await endpoint.client.close()
     return 'done'
   }
 
@@ -321,7 +319,7 @@ export class EnclavePool {
 
   /** Checks every enclave anew: what is accepted may have changed. */
   recheck(): Promise<void> {
-    return this.#forAll((endpoint) => endpoint.look())
+    return this.#forAll(({ watch }) => watch.look())
   }
 
   /**
@@ -332,16 +330,16 @@ export class EnclavePool {
   async stopFollowing(endEnclaves: (() => Promise<void>) | null = null): Promise<void> {
     await this.#forAll((endpoint) => endpoint.stopWatching())
     try {
-      if (endEnclaves !== null) for (const endpoint of this.#list()) endpoint.expectEnd()
+      if (endEnclaves !== null) for (const { client } of this.#list()) client.expectEnd()
       await endEnclaves?.()
     } finally {
-      await this.#forAll((endpoint) => endpoint.stopFollowing())
+      await this.#forAll(({ followedLog }) => followedLog.stop())
     }
   }
 
   /** Ends all connections. */
   close(): Promise<void> {
-    return this.#forAll((endpoint) => endpoint.close())
+    return this.#forAll(({ client }) => client.close())
   }
 
   #list(): readonly EnclaveEndpoint[] {
@@ -353,12 +351,12 @@ export class EnclavePool {
   }
 
   #open(socketPath: string): EnclaveEndpoint {
-    const endpoint = new EnclaveEndpoint({ ...this.#options, socketPath })
-    endpoint.onChange = () => {
+    const onChange = () => {
       for (const listener of this.#listeners) listener()
     }
+    const endpoint = new EnclaveEndpoint({ ...this.#options, socketPath, onChange })
     this.#endpoints.set(socketPath, endpoint)
-    endpoint.start()
+    endpoint.watch.start()
     return endpoint
   }
 
@@ -402,11 +400,11 @@ export class EnclavePool {
    * sent.
    */
   #noneInUse(): EnclaveError {
-    const error = this.#list()
-      .map(({ lastError }) => lastError)
-      .find((fault) => fault instanceof EnclaveError)
-    if (error !== undefined)
-      return new EnclaveError(error.code, error.message, error.fault, { wasSent: false })
+    const known = this.#list()
+      .map(({ error }) => error)
+      .find((error) => error instanceof EnclaveError)
+    if (known !== undefined)
+      return new EnclaveError(known.code, known.message, known.fault, { wasSent: false })
     return new EnclaveError('unavailable', 'no enclave is in use', null, { wasSent: false })
   }
 }
@@ -419,17 +417,17 @@ async function seekUsable(endpoints: readonly EnclaveEndpoint[]): Promise<void> 
   const looks = endpoints
     .filter(({ state }) => state.order === 'serve')
     .map(async (endpoint) => {
-      await endpoint.look()
+      await endpoint.watch.look()
       if (!isUsable(endpoint.state)) throw new Error('expected the enclave to be usable')
     })
   // The first that is usable will do; the others may hang.
   await Promise.any(looks).catch(() => undefined)
 }
 
-function identityOf({ lastIdentity }: EnclaveEndpoint): Identity {
-  if (lastIdentity === null)
+function identityOf({ identity }: EnclaveEndpoint): Identity {
+  if (identity === null)
     throw new TypeError('expected an endpoint that is usable to have been looked at')
-  return lastIdentity
+  return identity
 }
 
 /** Gives the operator's operations over the enclaves of this process. */

@@ -133,23 +133,29 @@ export function currentTraceparent(): string | null {
 }
 
 /**
- * `run`, whose time is noted as a phase of the call it is run for; outside of a call it is just
- * run.
+ * Awaits the work of a phase that has just begun, and notes its time with the call that this is run
+ * for; outside of a call it is only awaited.
  */
-export function timed<Parameters extends readonly unknown[], Result>(
+export async function inPhase<Result>(
   { phase, now }: { readonly phase: Phase; readonly now: () => number },
+  work: Promise<Result>,
+): Promise<Result> {
+  const scope = scopes.getStore()
+  const startedAtMs = now()
+  let isFailed = true
+  try {
+    const result = await work
+    isFailed = false
+    return result
+  } finally {
+    scope?.phases.push({ phase, startedAtMs, durationMs: now() - startedAtMs, isFailed })
+  }
+}
+
+/** `run`, each time as a phase. */
+export function timed<Parameters extends readonly unknown[], Result>(
+  phase: { readonly phase: Phase; readonly now: () => number },
   run: (...parameters: Parameters) => Promise<Result>,
 ): (...parameters: Parameters) => Promise<Result> {
-  return async (...parameters) => {
-    const scope = scopes.getStore()
-    const startedAtMs = now()
-    let isFailed = true
-    try {
-      const result = await run(...parameters)
-      isFailed = false
-      return result
-    } finally {
-      scope?.phases.push({ phase, startedAtMs, durationMs: now() - startedAtMs, isFailed })
-    }
-  }
+  return async (...parameters) => inPhase(phase, run(...parameters))
 }

@@ -8,7 +8,6 @@ import {
   type Idempotency,
   idempotencyHeaders,
   isWithoutResult,
-  underClaim,
 } from '../../accounts/idempotency.ts'
 import { admitCall, type Permit, type RateLimiter } from '../../accounts/limits/limiter.ts'
 import { createAdmission } from '../../api/admission.ts'
@@ -157,39 +156,37 @@ export function verifiedCompletionRoutes({
 
 type CompletionCall = RouteCall<unknown, unknown, z.output<typeof callHeaders>, ChatRequest>
 
+/** What a call was given before it is made, and is to be settled with. */
+type Granted = {
+  readonly permit: Permit
+  /** Null without an Idempotency-Key. */
+  readonly claim: Claim | null
+}
+
 async function answer(
   completions: VerifiedCompletions,
   { context, caller, headers, body: request, bytes, abort, stream }: CompletionCall,
-  // Without an Idempotency-Key there is no claim.
-  { permit, claim }: { readonly permit: Permit; readonly claim: Claim | null },
+  granted: Granted,
 ): Promise<string | undefined> {
+  const { claim } = granted
   const { accountId } = caller()
   const { requestId } = context.state
-  const isKept = claim !== null
   const call: VerifiedCall = {
     request,
     body: bytes,
     callerCredential: headers['fine-tune-authorization'] ?? null,
-    abort: isKept ? outlivingCaller(abort) : abort,
+    abort: claim === null ? abort : outlivingCaller(abort),
     context: { accountId, requestId, ...(claim === null ? {} : { callId: claim.callId }) },
     notary: claim?.notary ?? null,
   }
-  if (request.isStream)
-    return stream((writer) =>
-      underClaim(claim, () =>
-        writeEvents(completions, isKept ? outlivingReader(writer) : writer, {
-          call,
-          request,
-          permit,
-        }),
-      ),
-    )
-  let text: string | undefined
-  await underClaim(claim, async () => {
-    text = createReplyText(await settling(permit, request, () => completions.complete(call)))
-    return null
+  const counted = { request, chunks: 0 }
+  if (!request.isStream)
+    return createReplyText(await settled(granted, counted, completions.complete(call)))
+  const asked = completions.stream(call)
+  return stream((writer) => {
+    const kept = claim === null ? writer : outlivingReader(writer)
+    return settled(granted, counted, writeEvents(asked, kept, counted))
   })
-  return text
 }
 
 /**
@@ -225,65 +222,57 @@ function outlivingReader(writer: EventWriter): EventWriter {
   }
 }
 
-type StreamedCall = {
-  readonly call: VerifiedCall
-  readonly request: ChatRequest
-  readonly permit: Permit
-}
+/** A call, and how many chunks of its answer came. */
+type CountedCall = { readonly request: ChatRequest; chunks: number }
 
 async function writeEvents(
-  completions: VerifiedCompletions,
+  asked: ReturnType<VerifiedCompletions['stream']>,
   writer: EventWriter,
-  { call, request, permit }: StreamedCall,
-): Promise<null> {
-  let chunks = 0
-  await settling(
-    permit,
-    request,
-    async () => {
-      const events = await completions.stream(call)
-      let fault: ApiError | null = null
-      writer.open()
-      for await (const event of events) {
-        if (event.kind === 'chunks') {
-          chunks += countEvents(event.bytes)
-          await writer.write(event.bytes)
-        } else if (event.kind === 'fault') fault = event.error
-        else {
-          const { record, last } = event
-          const text = last === null ? proofChunkText(record, request) : lastChunkText(last, record)
-          writer.end(`data: ${text}\n\ndata: [DONE]\n\n`)
-          return record
-        }
-      }
-      throw fault ?? new TypeError('expected a record or a fault at the end of a stream')
-    },
-    () => chunks,
-  )
-  return null
+  counted: CountedCall,
+): Promise<AnsweredRecord> {
+  const events = await asked
+  let fault: ApiError | null = null
+  writer.open()
+  for await (const event of events) {
+    if (event.kind === 'chunks') {
+      counted.chunks += countEvents(event.bytes)
+      await writer.write(event.bytes)
+    } else if (event.kind === 'fault') fault = event.error
+    else {
+      const { record, last } = event
+      const text =
+        last === null ? proofChunkText(record, counted.request) : lastChunkText(last, record)
+      writer.end(`data: ${text}\n\ndata: [DONE]\n\n`)
+      return record
+    }
+  }
+  throw fault ?? new TypeError('expected a record or a fault at the end of a stream')
 }
 
 /**
- * Settles the permit with what the record says was used. When there is none: nothing, if the
- * provider made nothing; else the prompt and the `chunks` that came, for whoever leaves shortly
- * before the end has had his answer.
+ * Gives the record of a call that is being made, and settles its permit with what the record says
+ * was used, then its claim. When there is no record: with nothing, if the provider made nothing;
+ * else with the prompt and the chunks that came, because a caller who leaves shortly before the end
+ * has had his answer.
  */
-async function settling(
-  permit: Permit,
-  { size }: ChatRequest,
-  run: () => Promise<AnsweredRecord>,
-  chunks: () => number = () => 0,
+async function settled(
+  { permit, claim }: Granted,
+  counted: CountedCall,
+  making: Promise<AnsweredRecord>,
 ): Promise<AnsweredRecord> {
-  const promptTokens = estimatePromptTokens(size)
+  const promptTokens = estimatePromptTokens(counted.request.size)
   try {
-    const record = await run()
+    const record = await making
     const response = responseOf(record)
     const prompt = readUsage(response)?.prompt ?? promptTokens
     permit.settle(usedTokensOf(response, promptTokens), undefined, prompt)
+    await claim?.succeed(null)
     return record
   } catch (error) {
-    const isNothing = isWithoutResult(error) && chunks() === 0
-    permit.settle(isNothing ? 0 : promptTokens + chunks(), undefined, promptTokens)
+    const { chunks } = counted
+    const isNothing = isWithoutResult(error) && chunks === 0
+    permit.settle(isNothing ? 0 : promptTokens + chunks, undefined, promptTokens)
+    await claim?.fail(error)
     throw error
   }
 }

@@ -20,7 +20,7 @@ import {
 } from '../../enclaves/enclave-errors.ts'
 import type { EnclavePool } from '../../enclaves/enclave-pool.ts'
 import type { EnclaveEvent } from '../../enclaves/enclave-replies.ts'
-import { type InferenceFacts, noteInference, timed } from '../../observability/call-scope.ts'
+import { type InferenceFacts, inPhase, noteInference } from '../../observability/call-scope.ts'
 import type { Logger } from '../../observability/logger.ts'
 import { LruMap } from '../../runtime/lru-map.ts'
 import { type CallContext, encodeCallContext } from '../call-context.ts'
@@ -138,31 +138,30 @@ async function ask(
   options: VerifiedCompletionsOptions,
   call: VerifiedCall,
 ): Promise<{ readonly answer: CompletionAnswer; readonly chosen: ChosenCredential }> {
-  const { enclaves, credentials, now } = options
   requireCommits(options)
-  const { callerCredential, notary } = call
+  const { enclaves, committer, now } = options
+  const { callerCredential, notary, context, body, abort } = call
   const { model } = call.request
-  const own = credentials()
+  const own = options.credentials()
   let chosen = NO_CREDENTIAL
-  const isKeyed = call.context.callId !== undefined
   try {
-    const context = encodeCallContext(call.context)
+    const text = encodeCallContext(context)
     const callFor = ({ boot_configuration: boot, notary: chosenNotary }: Identity) => {
       chosen = chooseCredential({ model, callerCredential }, boot.providers, own)
       noteInference(() => ({ provider: chosen.provider }))
       return {
-        context,
+        context: text,
         provider: chosen.provider,
         credential: chosen.credential,
         is_callers: callerCredential !== null,
-        ...(isKeyed ? { outlives_gateway: true } : {}),
-        ...(options.committer.isStandby(chosenNotary) ? { tells_completion: true } : {}),
+        ...(context.callId === undefined ? {} : { outlives_gateway: true }),
+        ...(committer.isStandby(chosenNotary) ? { tells_completion: true } : {}),
       }
     }
-    const wanted = { model, notary, callFor }
-    const answer = await timed({ phase: 'enclave', now }, () =>
-      enclaves.complete(wanted, call.body, call.abort.signal),
-    )()
+    const answer = await inPhase(
+      { phase: 'enclave', now },
+      enclaves.complete({ model, notary, callFor }, body, abort.signal),
+    )
     return { answer, chosen }
   } catch (error) {
     throw toldError(options, call, error)
@@ -228,9 +227,10 @@ async function commitOf(
 ): Promise<AnsweredRecord> {
   const timer = setTimeout(() => abort.abort(commitDelayed()), COMMIT_TIMEOUT_MS)
   try {
-    const record = await timed({ phase: 'commit', now }, () =>
+    const record = await inPhase(
+      { phase: 'commit', now },
       committer.waitFor(notary, index, abort.signal, completion),
-    )()
+    )
     noteInference(() => factsOfRecord(record))
     return record
   } catch (error) {

@@ -1,8 +1,9 @@
 import { randomUUID } from 'node:crypto'
 import { ApiError } from '../../api/errors.ts'
 import type { Anchoring } from '../../chain/anchoring.ts'
-import type { EnclaveEndpoint, LogFollower } from '../../enclaves/enclave-endpoint.ts'
+import type { EnclaveEndpoint } from '../../enclaves/enclave-endpoint.ts'
 import type { EnclavePool, EnclavePoolOptions } from '../../enclaves/enclave-pool.ts'
+import type { LogFollower } from '../../enclaves/followed-log.ts'
 import type { Logger } from '../../observability/logger.ts'
 import type { Database } from '../../storage/database.ts'
 import { CommitError } from '../commit-error.ts'
@@ -88,7 +89,8 @@ export function followLogs({
     stop: () => anchors.stop(),
     introduce: boots.introduce,
     isKnownLog: async (notary) => (await logs.find(notary)) !== null,
-    follow(enclave) {
+    follow(endpoint) {
+      const { client: enclave } = endpoint
       const committer = createCommitter({
         ...{ enclave, commits: commitsStore, records, turns, anchors, domain, log },
         onRace,
@@ -109,7 +111,7 @@ export function followLogs({
         now: () => performance.now(),
       })
       attestations.start()
-      return commits.follow(enclave, committer, async () => {
+      return commits.follow(endpoint, committer, async () => {
         await attestations.stop()
         await committer.stop()
         followers.delete(committer)

@@ -411,12 +411,8 @@ function clientExpecting(
   { socketPath }: { readonly socketPath: string },
   notary = () => '',
 ): EnclaveClient {
-  class ExpectingClient extends EnclaveClient {
-    protected override isExpected(identity: Identity): boolean {
-      return identity.notary === notary()
-    }
-  }
-  const client = new ExpectingClient({ socketPath, callsMax: 4 })
+  const isExpected = (identity: Identity) => identity.notary === notary()
+  const client = new EnclaveClient({ socketPath, callsMax: 4, isExpected })
   ends.push(() => client.close())
   return client
 }

@@ -40,10 +40,10 @@ async function start(
   })
   ends.push(
     () => enclave.stop().catch(() => undefined),
-    () => endpoint.close(),
+    () => endpoint.client.close(),
     () => endpoint.stopWatching(),
   )
-  await endpoint.look()
+  await endpoint.watch.look()
   return { enclave, endpoint }
 }
 
@@ -99,7 +99,7 @@ describe('a call that is tracked', () => {
       },
     )
     expect(endpoint.state).toMatchObject({ calls: 0, contact: 'lost' })
-    expect(endpoint.lastError).toMatchObject({ code: 'unavailable', wasSent: false })
+    expect(endpoint.error).toMatchObject({ code: 'unavailable', wasSent: false })
   })
 
   it('a call that is tracked lasts as long as its stream is read', async () => {
@@ -146,19 +146,21 @@ describe('pulls until the end of an enclave', () => {
 
   it('pulls until the end of an enclave pass replies and failures on', async () => {
     const { enclave, endpoint } = await start()
-    expect(await endpoint.pull(request, live())).toMatchObject({ notary: enclave.notary })
+    expect(await endpoint.client.pull(request, live())).toMatchObject({ notary: enclave.notary })
     await enclave.stop()
-    await expect(endpoint.pull(request, live())).rejects.toMatchObject({ code: 'unavailable' })
+    await expect(endpoint.client.pull(request, live())).rejects.toMatchObject({
+      code: 'unavailable',
+    })
   })
 
   it('pulls answer with nothing more once the end of the enclave is expected', async () => {
     const { enclave, endpoint } = await start()
     await endpoint.complete(CALL, BODY, live())
-    const reply = await endpoint.pull(request, live())
+    const reply = await endpoint.client.pull(request, live())
     expect(reply).toMatchObject({ head: { size: 1 }, completions: [{ index: 0 }] })
-    endpoint.expectEnd()
+    endpoint.client.expectEnd()
     await enclave.stop()
-    expect(await endpoint.pull(request, live())).toEqual({
+    expect(await endpoint.client.pull(request, live())).toEqual({
       ...reply,
       head: null,
       completions: [],
@@ -168,18 +170,20 @@ describe('pulls until the end of an enclave', () => {
 
   it('pulls fail when nothing was ever pulled, for then it is not known whose log it is', async () => {
     const { enclave, endpoint } = await start()
-    endpoint.expectEnd()
+    endpoint.client.expectEnd()
     await enclave.stop()
-    await expect(endpoint.pull(request, live())).rejects.toMatchObject({ code: 'unavailable' })
+    await expect(endpoint.client.pull(request, live())).rejects.toMatchObject({
+      code: 'unavailable',
+    })
   })
 
   it('pulls until the end of an enclave obey the signal while they wait', async () => {
     const { enclave, endpoint } = await start()
     const interruption = new AbortController()
-    await endpoint.pull(request, interruption.signal)
-    endpoint.expectEnd()
+    await endpoint.client.pull(request, interruption.signal)
+    endpoint.client.expectEnd()
     await enclave.stop()
-    const waiting = endpoint.pull({ ...request, wait_ms: 60_000 }, interruption.signal)
+    const waiting = endpoint.client.pull({ ...request, wait_ms: 60_000 }, interruption.signal)
     setTimeout(() => interruption.abort(), 100)
     await expect(waiting).rejects.toThrow()
   })
@@ -206,11 +210,11 @@ describe('an enclave that hangs', () => {
         ? arrived.promise
         : expect.poll(() => enclave.calls.length).toBe(1))
       enclave.hang()
-      await expect.poll(() => endpoint.look().then(() => endpoint.state.calls)).toBe(0)
+      await expect.poll(() => endpoint.watch.look().then(() => endpoint.state.calls)).toBe(0)
       await expect(call).rejects.toMatchObject({ code: 'timeout', wasSent: true })
       expect(endpoint.state).toMatchObject({ calls: 0, contact: 'lost' })
       enclave.goOn()
-      await endpoint.look()
+      await endpoint.watch.look()
       expect(endpoint.phase).toBe('usable')
     },
   )
@@ -222,10 +226,10 @@ describe('an enclave that hangs', () => {
     call.catch(() => undefined)
     await expect.poll(() => enclave.calls.length).toBe(1)
     enclave.hang()
-    for (let look = 0; look < 2; look++) await endpoint.look()
+    for (let look = 0; look < 2; look++) await endpoint.watch.look()
     expect(endpoint.phase).toBe('unreachable')
     enclave.goOn()
-    await endpoint.look()
+    await endpoint.watch.look()
     expect(endpoint.phase).toBe('usable')
     expect(endpoint.state.calls).toBe(1)
     enclave.calls[0]?.response

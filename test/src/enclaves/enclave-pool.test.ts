@@ -58,14 +58,15 @@ function open(...names: readonly string[]): void {
   const relayer = { address: randomRelayer(), countTransactions: async () => 0 }
   const nonces = new RelayerNonces({ commits, relayer })
   committed = createEnclaveCommits(records, ANCHORED_AT_ONCE)
-  const follow = (enclave: EnclaveEndpoint) => {
+  const follow = (endpoint: EnclaveEndpoint) => {
+    const { client: enclave } = endpoint
     const committer = createCommitter({
       ...{ enclave, commits, records, relayer, nonces, log, now: Date.now },
       ...{ domain: SCRIPTED_DOMAIN, signAnchor: signFake, turns: ALWAYS_OURS },
       anchors: ANCHORED_AT_ONCE,
     })
     committer.start()
-    return committed.follow(enclave, committer, () => committer.stop())
+    return committed.follow(endpoint, committer, () => committer.stop())
   }
   enclaves = new EnclavePool({
     ...{ socketPaths: names.map(pathOf), callsMax: 8, follow, settleMs: 50, log },
