@@ -45,12 +45,15 @@ it.each<[string, { stream?: true }, Readonly<Record<string, string>>]>([
   ['streamed', { stream: true }, {}],
   ['repeatable', {}, { 'idempotency-key': crypto.randomUUID() }],
   ['encrypted', {}, { 'ehbp-encapsulated-key': '0f'.repeat(32) }],
-])('a %s call passes few functions from its route to the HTTP client', async (_, more, headers) => {
-  const stacks = keepStacks()
-  await (await postChat(gateway, { ...CHAT_REQUEST, ...more }, { headers })).text()
-  expect(stacks).toHaveLength(1)
-  const frames = framesOf(stacks[0] ?? '')
-  expect(frames[0]).toContain('/src/enclaves/enclave-client.ts')
-  expect(frames.at(-1)).toMatch(/\/src\/verified\/calls\/(completion-routes|encrypted-calls)\.ts/)
-  expect(frames.length, frames.join('\n')).toBeLessThanOrEqual(FRAMES_MAX)
-})
+])(
+  'a call that is %s passes few functions from its route to the HTTP client',
+  async (_, more, headers) => {
+    const stacks = keepStacks()
+    await (await postChat(gateway, { ...CHAT_REQUEST, ...more }, { headers })).text()
+    expect(stacks).toHaveLength(1)
+    const frames = framesOf(stacks[0] ?? '')
+    expect(frames[0]).toContain('/src/enclaves/enclave-client.ts')
+    expect(frames.at(-1)).toMatch(/\/src\/verified\/calls\/(completion-routes|encrypted-calls)\.ts/)
+    expect(frames.length, frames.join('\n')).toBeLessThanOrEqual(FRAMES_MAX)
+  },
+)
