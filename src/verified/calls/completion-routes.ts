@@ -16,12 +16,7 @@ import { type ApiError, CallerLeftError } from '../../api/errors.ts'
 import type { EventWriter } from '../../api/event-stream.ts'
 import { defineRoute, type Route, type RouteCall } from '../../api/route.ts'
 import { type ChatRequest, providersRequestWith } from '../../chat/chat-request.ts'
-import {
-  estimateChatTokens,
-  estimatePromptTokens,
-  readUsage,
-  usedTokensOf,
-} from '../../chat/chat-tokens.ts'
+import { estimateChatTokens, estimatePromptTokens, usedTokensOf } from '../../chat/chat-tokens.ts'
 import { chatChunk } from '../../chat/completion-replies.ts'
 import { replayEvents } from '../../chat/replay.ts'
 import { verifiedCompletion } from '../records/record-replies.ts'
@@ -277,9 +272,8 @@ async function settling(
   const promptTokens = estimatePromptTokens(size)
   try {
     const record = await run()
-    const response = responseOf(record)
-    const prompt = readUsage(response)?.prompt ?? promptTokens
-    permit.settle(usedTokensOf(response, promptTokens), undefined, prompt)
+    const { tokens, prompt } = usedTokensOf(responseOf(record), promptTokens)
+    permit.settle(tokens, undefined, prompt)
     return record
   } catch (error) {
     const isNothing = isWithoutResult(error) && chunks() === 0
