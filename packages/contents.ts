@@ -83,7 +83,6 @@ export const PACKAGES: readonly PackageContents[] = [
     bringsVerifier: false,
     dependencies: {
       // With worker threads, native parts or programs of the system that they call.
-      pino: {},
       'pino-pretty': { isOptional: true },
       systeminformation: {},
       undici: UNDICI,

@@ -102,43 +102,42 @@ export function estimateChatTokens(size: ChatSize): number {
 /** Larger answers are not parsed for their usage alone. */
 export const PARSED_LENGTH_MAX = 1024 * 1024
 
+/** Tokens of a call that is over, and how many of them are the prompt's. */
+type UsedTokens = { readonly tokens: number; readonly prompt: number }
+
 /**
  * Tokens that a completion (JSON text) says it used, prompt included; or, when it does not say, or
  * is very long, an estimate from its length. What a provider or node says is bounded, but believed.
  */
-export function usedTokensOf(completion: string, promptTokens: number): number {
-  const total = completion.length > PARSED_LENGTH_MAX ? null : readTotal(completion)
-  return Math.min(
-    total ?? promptTokens + Math.ceil(completion.length / BYTES_PER_TOKEN),
-    ESTIMATE_MAX,
-  )
+export function usedTokensOf(completion: string, promptTokens: number): UsedTokens {
+  const usage = usageOf(completion)
+  const stated = partsOf(usage)
+  const sum = stated === null ? null : stated.prompt + stated.answer
+  const estimate = promptTokens + Math.ceil(completion.length / BYTES_PER_TOKEN)
+  const tokens = isCount(usage.total_tokens) ? usage.total_tokens : (sum ?? estimate)
+  return { tokens: Math.min(tokens, ESTIMATE_MAX), prompt: stated?.prompt ?? promptTokens }
 }
 
 /**
  * Tokens of prompt and answer that a completion (JSON text) states; null when it does not state
- * both.
+ * both, or is very long.
  */
-export function readUsage(
-  completion: string,
-): { readonly prompt: number; readonly answer: number } | null {
-  const { prompt_tokens: prompt, completion_tokens: answer } = usageOf(completion)
+export function readUsage(completion: string): StatedParts | null {
+  return partsOf(usageOf(completion))
+}
+
+type StatedParts = { readonly prompt: number; readonly answer: number }
+
+function partsOf({
+  prompt_tokens: prompt,
+  completion_tokens: answer,
+}: Members): StatedParts | null {
   return isCount(prompt) && isCount(answer) ? { prompt, answer } : null
 }
 
-function readTotal(completion: string): number | null {
-  const {
-    total_tokens: total,
-    prompt_tokens: prompt,
-    completion_tokens: answer,
-  } = usageOf(completion)
-  if (isCount(total)) return total
-  return isCount(prompt) && isCount(answer) ? prompt + answer : null
-}
-
-function usageOf(completion: string): Readonly<Record<string, unknown>> {
-  const { usage } = JSON.parse(completion) as {
-    readonly usage?: Readonly<Record<string, unknown>> | null
-  }
+function usageOf(completion: string): Members {
+  if (completion.length > PARSED_LENGTH_MAX) return {}
+  const { usage } = JSON.parse(completion) as { readonly usage?: Members | null }
   return usage ?? {}
 }
 

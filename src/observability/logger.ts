@@ -1,19 +1,14 @@
 import { isatty } from 'node:tty'
-import { type DestinationStream, type LevelWithSilent, pino } from 'pino'
 import { type LineWriterStatus, openStandardError } from '../../enclave/protocol/line-writer.ts'
+
+/** The least severe first; `silent` is for a logger that writes no line. */
+const LEVELS = ['debug', 'info', 'warn', 'error', 'silent'] as const
+type LogLevel = (typeof LEVELS)[number]
 
 type LogMethod = (members: Readonly<Record<string, unknown>>, message: string) => void
 
-/**
- * What the gateway logs with: members that a search can find, and a constant message. There are no
- * child loggers, because pino does not pass a child's members through the redaction.
- */
-export type Logger = {
-  readonly debug: LogMethod
-  readonly info: LogMethod
-  readonly warn: LogMethod
-  readonly error: LogMethod
-}
+/** What the gateway logs with: members that a search can find, and a constant message. */
+export type Logger = Readonly<Record<Exclude<LogLevel, 'silent'>, LogMethod>>
 
 /**
  * Logger of the gateway, JSON lines. Redaction sits in the logger itself, so that no call site can
@@ -24,30 +19,34 @@ export type Logger = {
  * It does NOT recognise a prompt inside a free text message: messages are constants, values go into
  * members.
  */
-export function createLogger(options: {
-  readonly level: LevelWithSilent
-  readonly destination: DestinationStream
+export function createLogger({
+  level,
+  destination,
+}: {
+  readonly level: LogLevel
+  readonly destination: { readonly write: (line: string) => unknown }
 }): Logger {
-  return pino(
-    {
-      level: options.level,
-      base: null,
-      timestamp: pino.stdTimeFunctions.isoTime,
-      formatters: { level: (label) => ({ level: label }), log: redactMembers },
-      serializers: { err: (value: unknown) => value },
-      hooks: {
-        streamWrite: maskSecrets,
-        // Without a message of its own, pino takes the error's, which may quote what could not be
-        // read.
-        logMethod(args, method) {
-          if (args.length === 1 && typeof args[0] === 'object')
-            method.call(this, args[0], 'no message')
-          else method.apply(this, args)
-        },
-      },
-    },
-    options.destination,
-  )
+  const methodOf = (own: LogLevel): LogMethod =>
+    LEVELS.indexOf(own) < LEVELS.indexOf(level)
+      ? () => undefined
+      : (members, message) => destination.write(lineOf(own, members, message))
+  return {
+    debug: methodOf('debug'),
+    info: methodOf('info'),
+    warn: methodOf('warn'),
+    error: methodOf('error'),
+  }
+}
+
+function lineOf(
+  level: LogLevel,
+  members: Readonly<Record<string, unknown>> | Error,
+  // A package may give an error alone, whose own message may quote what could not be read.
+  msg = 'no message',
+): string {
+  const time = new Date().toISOString()
+  const kept = redactObject(members instanceof Error ? { err: members } : members, 0)
+  return maskSecrets(`${JSON.stringify({ level, time, ...kept, msg })}\n`)
 }
 
 /** The logger of a process, and what becomes of its lines. */
@@ -60,7 +59,7 @@ export type ProcessLogger = Logger & { readonly lines: () => LineWriterStatus }
  * up: lines wait, up to a bound, then they are dropped, which a line says later.
  */
 export async function openProcessLogger(
-  level: LevelWithSilent,
+  level: LogLevel,
   describeLine: ((line: string) => string) | null = null,
 ): Promise<ProcessLogger> {
   const format = isatty(2) ? (describeLine ?? (await loadPretty())) : null
@@ -115,29 +114,33 @@ const LOG_TEXT_LENGTH_MAX = 2048
 
 const MASK = '[redacted]'
 
-function redactMembers(members: Readonly<Record<string, unknown>>): Record<string, unknown> {
-  return redactObject(members, 0)
-}
-
 function redactObject(
   object: Readonly<Record<string, unknown>>,
   depth: number,
 ): Record<string, unknown> {
   const result: Record<string, unknown> = {}
-  for (const [name, value] of Object.entries(object).slice(0, LOG_ITEMS_MAX))
-    result[name] = isRedacted(name) ? MASK : redactValue(value, depth + 1)
+  for (const name of Object.keys(object).slice(0, LOG_ITEMS_MAX))
+    result[name] = isRedacted(name) ? MASK : redactValue(object[name], depth + 1)
   return result
 }
 
+/** Names of members that were looked at before, and whether they are redacted. */
+const knownNames = new Map<string, boolean>()
+const KNOWN_NAMES_MAX = 1_000
+
 function isRedacted(name: string): boolean {
-  return (
-    REDACTED_MEMBERS.has(name) || REDACTED_MEMBERS.has(name.replaceAll(/[-_]/g, '').toLowerCase())
-  )
+  const known = knownNames.get(name)
+  if (known !== undefined) return known
+  const is = REDACTED_MEMBERS.has(name.replaceAll(/[-_]/g, '').toLowerCase())
+  if (knownNames.size < KNOWN_NAMES_MAX) knownNames.set(name, is)
+  return is
 }
 
 function redactValue(value: unknown, depth: number): unknown {
   if (typeof value === 'string') return cut(value)
   if (typeof value === 'bigint') return value.toString()
+  // JSON.stringify would call one that is named toJSON.
+  if (typeof value === 'function') return undefined
   if (typeof value !== 'object' || value === null) return value
   if (value instanceof Uint8Array) return `${value.length} bytes`
   if (depth > LOG_DEPTH_MAX) return '[deeper]'

@@ -33,8 +33,9 @@ export class LruMap<Key, Value> {
   set(key: Key, value: Value): void {
     this.#entries.delete(key)
     this.#entries.set(key, value)
+    if (this.#entries.size <= this.#entriesMax) return
     const [oldest] = this.#entries.keys()
-    if (this.#entries.size > this.#entriesMax && oldest !== undefined) this.#entries.delete(oldest)
+    if (oldest !== undefined) this.#entries.delete(oldest)
   }
 
   delete(key: Key): boolean {

@@ -2,11 +2,11 @@ import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { computeAddress } from 'ethers'
-import pino from 'pino'
 import { decodeHex } from '../../attestation/bytes.ts'
 import { awaitFreePort } from '../../src/local/free-port.ts'
 import { type LocalChain, startAnvil } from '../../src/local/local-chain.ts'
 import { serveSoftwareNsm } from '../../src/local/nsm/nsm-server.ts'
+import { createLogger } from '../../src/observability/logger.ts'
 import { callChain } from '../support/deployment/deployment.ts'
 import { Program } from '../support/deployment/program.ts'
 import {
@@ -222,7 +222,11 @@ export async function startMachine(options: MachineOptions = {}): Promise<Machin
 }
 
 async function startOwnChain(folder: string, started: AsyncDisposableStack): Promise<MachineChain> {
-  const chain = await startAnvil({ folder, port: 0, log: pino({ level: 'silent' }) })
+  const chain = await startAnvil({
+    folder,
+    port: 0,
+    log: createLogger({ level: 'silent', destination: process.stderr }),
+  })
   started.defer(() => chain.stop())
   return chain
 }

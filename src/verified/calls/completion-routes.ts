@@ -15,12 +15,7 @@ import { type ApiError, CallerLeftError } from '../../api/errors.ts'
 import type { EventWriter } from '../../api/event-stream.ts'
 import { defineRoute, type Route, type RouteCall } from '../../api/route.ts'
 import { type ChatRequest, providersRequestWith } from '../../chat/chat-request.ts'
-import {
-  estimateChatTokens,
-  estimatePromptTokens,
-  readUsage,
-  usedTokensOf,
-} from '../../chat/chat-tokens.ts'
+import { estimateChatTokens, estimatePromptTokens, usedTokensOf } from '../../chat/chat-tokens.ts'
 import { chatChunk } from '../../chat/completion-replies.ts'
 import { replayEvents } from '../../chat/replay.ts'
 import { verifiedCompletion } from '../records/record-replies.ts'
@@ -263,9 +258,8 @@ async function settled(
   const promptTokens = estimatePromptTokens(counted.request.size)
   try {
     const record = await making
-    const response = responseOf(record)
-    const prompt = readUsage(response)?.prompt ?? promptTokens
-    permit.settle(usedTokensOf(response, promptTokens), undefined, prompt)
+    const { tokens, prompt } = usedTokensOf(responseOf(record), promptTokens)
+    permit.settle(tokens, undefined, prompt)
     await claim?.succeed(null)
     return record
   } catch (error) {

@@ -10,7 +10,7 @@ import {
 } from '../../api/errors.ts'
 import { NonceUnknown } from '../../chain/relayer-nonces.ts'
 import type { ChatRequest } from '../../chat/chat-request.ts'
-import { PARSED_LENGTH_MAX, readUsage } from '../../chat/chat-tokens.ts'
+import { readUsage } from '../../chat/chat-tokens.ts'
 import type { CompletionAnswer } from '../../enclaves/enclave-client.ts'
 import {
   callErrorOf,
@@ -250,17 +250,13 @@ function factsOfRecord({
   usage: stated,
 }: Pick<AnsweredRecord, 'receipt' | 'response' | 'usage'>): InferenceFacts {
   const { provider, model, started_at, finished_at } = JSON.parse(receipt) as ReceiptFacts
-  const usage = response === null ? statedUsage(stated) : readUsageOf(response)
+  const usage = response === null ? statedUsage(stated) : readUsage(response)
   return {
     provider: provider.name,
     ...(model.returned === null ? {} : { responseModel: model.returned }),
     ...(usage === null ? {} : { inputTokens: usage.prompt, outputTokens: usage.answer }),
     enclave: { startedAtMs: started_at, finishedAtMs: finished_at },
   }
-}
-
-function readUsageOf(response: string): ReturnType<typeof readUsage> {
-  return response.length > PARSED_LENGTH_MAX ? null : readUsage(response)
 }
 
 /** Of an encrypted call there is no response; its enclave told what that states. */

@@ -71,7 +71,8 @@ describe('the estimate of a chat request', () => {
   })
 })
 
-const used = (usage: unknown) => usedTokensOf(JSON.stringify({ choices: [], usage }), 10)
+const usedOf = (usage: unknown) => usedTokensOf(JSON.stringify({ choices: [], usage }), 10)
+const used = (usage: unknown) => usedOf(usage).tokens
 /** Prompt of 10, and a token for 4 characters. */
 const estimated = (usage: unknown) =>
   10 + Math.ceil(JSON.stringify({ choices: [], usage }).length / 4)
@@ -84,6 +85,11 @@ describe('the usage of a completion', () => {
 
   it('the used tokens of a completion are the sum when only the parts are stated', () => {
     expect(used({ prompt_tokens: 3, completion_tokens: 4 })).toBe(7)
+  })
+
+  it('the prompt of a completion is what it states beside the answer, else the estimate', () => {
+    expect(usedOf({ prompt_tokens: 3, completion_tokens: 4 }).prompt).toBe(3)
+    expect(usedOf({ prompt_tokens: 3, total_tokens: 9 }).prompt).toBe(10)
   })
 
   it.each([
@@ -106,7 +112,7 @@ describe('the usage of a completion', () => {
       choices: ['x'.repeat(PARSED_LENGTH_MAX)],
       usage: { total_tokens: 1 },
     })
-    expect(usedTokensOf(long, 10)).toBe(10 + Math.ceil(long.length / 4))
+    expect(usedTokensOf(long, 10)).toEqual({ tokens: 10 + Math.ceil(long.length / 4), prompt: 10 })
   })
 })
 

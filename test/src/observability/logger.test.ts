@@ -31,6 +31,7 @@ describe('createLogger', () => {
       }),
     },
     { err: new Error('outer', { cause: Object.assign(new Error('inner'), { body: PROMPT }) }) },
+    { toJSON: () => PROMPT, nested: { toJSON: () => PROMPT } },
   ])('createLogger writes neither a key nor a prompt of %j', (members) => {
     const { log, lines } = logging()
     log.error(members, 'something failed')

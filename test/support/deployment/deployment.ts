@@ -1,13 +1,13 @@
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import pino from 'pino'
 import { decodeBase64, decodeHex, encodeHex } from '../../../attestation/bytes.ts'
 import { decodeAttestationPayload } from '../../../attestation/nitro/document.ts'
 import type { ConnectOptions } from '../../../client/index.ts'
 import { awaitFreePort } from '../../../src/local/free-port.ts'
 import { type LocalChain, startAnvil } from '../../../src/local/local-chain.ts'
 import { serveSoftwareNsm } from '../../../src/local/nsm/nsm-server.ts'
+import { createLogger } from '../../../src/observability/logger.ts'
 import { type FaultyProxy, startFaultyProxy } from '../faulty-proxy.ts'
 import { NATS, type NatsServer, startNatsServer } from '../nats-server.ts'
 import { type PostgresServer, startPostgres } from '../postgres.ts'
@@ -108,7 +108,11 @@ export async function startDeployment(options: DeploymentOptions = {}): Promise<
     databaseFolder === undefined ? {} : { dataFolder: databaseFolder },
   )
   started.defer(() => postgres.stop())
-  const chain = await startAnvil({ folder, port: 0, log: pino({ level: 'silent' }) })
+  const chain = await startAnvil({
+    folder,
+    port: 0,
+    log: createLogger({ level: 'silent', destination: process.stderr }),
+  })
   started.defer(() => chain.stop())
   const provider = await startScriptedProvider()
   started.defer(() => provider.stop())
