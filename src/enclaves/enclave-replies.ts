@@ -179,6 +179,7 @@ const sealedCompletionSchema = z.object({
   usage: z
     .object({ prompt_tokens: index, completion_tokens: index, total_tokens: index })
     .nullish(),
+  call: z.string().optional(),
   receipt: z.string(),
   signature: z.string(),
   document: z.string(),

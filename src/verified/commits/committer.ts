@@ -452,6 +452,7 @@ class LogFollower implements Committer {
       const reply = await this.pull(session, isLast || this.fault !== null ? 0 : PULL_WAIT_MS)
       if (reply === null) continue
       if (reply.notary !== session.notary.address) return
+      session = { ...session, proofs: [] }
       if (reply.completions.length > 0) session = await this.commit(session, reply)
       this.succeed()
       if (isLast && reply.completions.length === 0) return
@@ -461,13 +462,14 @@ class LogFollower implements Committer {
   /** Null when the poll was interrupted. */
   private async pull(session: CommitSession, waitMs: number): Promise<PullReply | null> {
     const { signal } = this.interruption
-    const { known, log } = session
+    const { known, log, proofs } = session
     const from = log.edge.size
     const request = {
       from,
       wait_ms: waitMs,
       max: this.batchMax,
       known_document: known?.digest ?? null,
+      ...(proofs.length > 0 ? { proofs } : {}),
     }
     try {
       return await this.options.enclave.pull(request, signal)
