@@ -28,8 +28,11 @@ import {
   REQUEST_BYTES_MAX,
 } from './protocol/messages.ts'
 
-/** Body of a request that is no completion, bytes. */
+/** Body of a request that is no completion and brings no proofs, bytes. */
 const CONTROL_REQUEST_BYTES_MAX = 4_096
+
+/** Body that brings the proofs of a commit, bytes: some 2,000 for each of its encrypted calls. */
+const PROOFS_REQUEST_BYTES_MAX = 1024 * 1024
 
 /** Headers of a call: the context and the credential, in JSON, in base64url. */
 const HEADER_BYTES_MAX = 64 * 1024
@@ -92,7 +95,7 @@ async function serve(
     case `POST ${ENCLAVE_PATHS.encrypted}`:
       return encrypted(options, request, response)
     case `POST ${ENCLAVE_PATHS.encryptedProof}`: {
-      const proof = decodeAnchorProof(await readRequest(request, CONTROL_REQUEST_BYTES_MAX * 4))
+      const proof = decodeAnchorProof(await readRequest(request, PROOFS_REQUEST_BYTES_MAX))
       if (options.encryption.waiters.give(proof)) return sendJson(response, 200, {})
       throw new CallFault('invalid_call', 'no call of this id waits for its proof', { status: 404 })
     }
@@ -140,7 +143,7 @@ async function encrypted(
 ): Promise<void> {
   await throughGate(gate, core.limits.callsMax, async () => {
     const call = decodeEncryptedCall(request.headers[CALL_HEADER])
-    await serveEncrypted({ core, log, ...encryption }, { call, request, response })
+    await serveEncrypted({ core, log, ...encryption }, call, { request, response })
   })
 }
 
@@ -175,7 +178,8 @@ async function pull(
   response: ServerResponse,
 ): Promise<void> {
   const { log } = options.core
-  const asked = decodePull(await readRequest(request, CONTROL_REQUEST_BYTES_MAX))
+  const asked = decodePull(await readRequest(request, PROOFS_REQUEST_BYTES_MAX))
+  for (const proof of asked.proofs) options.encryption.waiters.give(proof)
   // Before waiting: what is acknowledged need not be kept while nothing new comes.
   log.acknowledge(asked.from)
   const gone = new AbortController()

@@ -29,6 +29,7 @@ import {
   type EnclavePoolOptions,
   startEnclaves,
 } from './enclaves/enclave-pool.ts'
+import { proofPatienceMs } from './enclaves/encrypted-answer.ts'
 import { openPeerEnclaves } from './enclaves/peer-enclaves.ts'
 import { checkImages } from './images/checked-images.ts'
 import { openImages } from './images/images.ts'
@@ -66,8 +67,8 @@ import { checkDatabase, type Database, startDatabase } from './storage/database.
 import { openProcessLease, type ProcessLease } from './storage/process-lease.ts'
 import { openServiceKey } from './storage/service-keys.ts'
 import { createEndpoint, type OpenEndpoint } from './upstream/endpoint.ts'
-import { proofOf } from './verified/calls/encrypted-calls.ts'
 import { askProviderLists, NO_PROVIDER_LISTS } from './verified/calls/provider-lists.ts'
+import { proofOf } from './verified/commits/committed-heads.ts'
 import { type EnclaveCommits, followLogs, settleLogs } from './verified/commits/enclave-commits.ts'
 import { createErasureOperations, createErasureSweeper } from './verified/records/erasures.ts'
 import { createErasuresStore } from './verified/records/erasures-store.ts'
@@ -257,6 +258,7 @@ export async function compose(
       ? null
       : openPeerEnclaves({
           ...{ bus, enclaves, check: enclaves.check, credentials, log },
+          patienceMs: proofPatienceMs(config.anchorIntervalMs),
           async proofFor({ notary, index, call }, signal) {
             return proofOf(call, await commits.waitFor(notary, index, signal))
           },

@@ -27,6 +27,7 @@ import { attestationRoutes, encryptionKeyRoutes } from './enclaves/attestation-r
 import { createAttestations } from './enclaves/attestations.ts'
 import { createAttestationCheck } from './enclaves/enclave-check.ts'
 import type { EnclavePool } from './enclaves/enclave-pool.ts'
+import { proofPatienceMs } from './enclaves/encrypted-answer.ts'
 import type { PeerEnclaves } from './enclaves/peer-enclaves.ts'
 import { joinEnclaves } from './enclaves/service-enclaves.ts'
 import type { Images } from './images/images.ts'
@@ -171,6 +172,7 @@ export function listRoutes(config: GatewayConfig, capabilities: Capabilities): r
         enclaves: service,
         requireCommits: completions.requireCommits,
         recordOf: completions.recordOf,
+        patienceMs: proofPatienceMs(config.anchorIntervalMs),
       },
     }),
     ...historyRoutes({

@@ -3,6 +3,7 @@ import { parseStrictJson } from '../../attestation/json/parse-strict.ts'
 import {
   hasExactMembers,
   isCount,
+  isJsonArray,
   isJsonObject,
   type Json,
   type JsonObject,
@@ -72,10 +73,13 @@ export function decodeEncryptedCall(header: string | readonly string[] | undefin
 
 /** What the gateway knows of a call's proof, from its body. Throws CallFault `invalid_call`. */
 export function decodeAnchorProof(body: Uint8Array): AnchorProof {
-  const value = decodeObject(body)
-  const { call, tx_hash: txHash, log } = value
-  if (typeof call !== 'string' || !/^[0-9a-f]{32}$/.test(call))
-    throw invalid('expected call to be 32 hex digits')
+  return readAnchorProof(decodeObject(body))
+}
+
+function readAnchorProof(value: Json): AnchorProof {
+  const { call, tx_hash: txHash, log } = isJsonObject(value) ? value : {}
+  if (typeof call !== 'string' || !/^\d{1,16}$/.test(call))
+    throw invalid('expected call to be the index of a leaf, as text')
   if (typeof txHash !== 'string' || !/^0x[0-9a-f]{64}$/.test(txHash))
     throw invalid('expected tx_hash to be 0x and 64 hex digits')
   try {
@@ -108,13 +112,20 @@ function invalidCredential(): CallFault {
 }
 
 /** A pull request, from its body. Throws CallFault `invalid_call`. */
-export function decodePull(body: Uint8Array): PullRequest {
-  const { from, wait_ms: waitMs, max, known_document: known } = decodeObject(body)
+export function decodePull(body: Uint8Array): Required<PullRequest> {
+  const { from, wait_ms: waitMs, max, known_document: known, proofs = [] } = decodeObject(body)
   if (!isCount(from) || !isCount(waitMs) || !isCount(max) || max === 0)
     throw invalid('expected from, wait_ms and max to be whole numbers from 0, max from 1')
   if (known !== null && typeof known !== 'string')
     throw invalid('expected known_document to be text or null')
-  return { from, wait_ms: Math.min(waitMs, PULL_WAIT_MAX_MS), max, known_document: known }
+  if (!isJsonArray(proofs)) throw invalid('expected proofs to be an array')
+  return {
+    from,
+    wait_ms: Math.min(waitMs, PULL_WAIT_MAX_MS),
+    max,
+    known_document: known,
+    proofs: proofs.map(readAnchorProof),
+  }
 }
 
 /**

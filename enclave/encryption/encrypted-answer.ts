@@ -112,10 +112,7 @@ export class EncryptedAnswer implements AnswerPort {
     { fault, response }: { readonly fault: CallFault | null; readonly response: JsonObject },
   ): Promise<void> {
     if (fault !== null || sealed.notice.outcome !== 'complete') {
-      this.#tell(
-        ENCRYPTED_RECORDS.sealed,
-        describe(sealed, { response, call: '', model: this.model }),
-      )
+      this.#tellSealed(sealed, response, '')
       // What its reader left is not ended as if it were whole, also when he reads again.
       if (fault === null) throw gone()
       await this.fail(fault.fault)
@@ -164,9 +161,11 @@ export class EncryptedAnswer implements AnswerPort {
   /** The text of the proof's members; null when it did not come, which is answered. */
   async #awaitProof(sealed: Sealed, response: JsonObject): Promise<string | null> {
     if (this.isGone()) throw gone()
-    const { call, proof } = this.#options.waiters.open()
-    this.#tell(ENCRYPTED_RECORDS.sealed, describe(sealed, { response, call, model: this.model }))
-    const forget = this.onGone(() => this.#options.waiters.forget(call))
+    const { waiters } = this.#options
+    const call = String(sealed.notice.index)
+    const proof = waiters.open(call)
+    this.#tellSealed(sealed, response, call)
+    const forget = this.onGone(() => waiters.forget(call))
     const known = await proof.finally(forget)
     if (known === 'gone') throw gone()
     if (known === 'late') {
@@ -200,6 +199,11 @@ export class EncryptedAnswer implements AnswerPort {
     this.#hasHead = true
     const whole = { status: 200, retry_after_seconds: null, should_retry: true, ...head }
     this.#tell(ENCRYPTED_RECORDS.head, whole)
+  }
+
+  #tellSealed({ notice }: Sealed, response: JsonObject, call: string): void {
+    const told = { ...notice, call, model: this.model ?? '', usage: usageOf(response) }
+    this.#tell(ENCRYPTED_RECORDS.sealed, told)
   }
 
   #tell(kind: number, content: EncryptedHead | EncryptedSealed | EncryptedFault): void {
@@ -259,13 +263,6 @@ function gone(): CallerGone {
 function* piecesOf(text: Uint8Array): Generator<Uint8Array> {
   for (let at = 0; at < text.length; at += FRAME_BYTES_MAX)
     yield text.subarray(at, at + FRAME_BYTES_MAX)
-}
-
-function describe(
-  { notice }: Sealed,
-  so: { readonly response: JsonObject; readonly call: string; readonly model: string | null },
-): EncryptedSealed {
-  return { ...notice, call: so.call, model: so.model ?? '', usage: usageOf(so.response) }
 }
 
 /** Puts members into the canonical text of an object, behind its own. */

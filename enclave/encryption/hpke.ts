@@ -1,9 +1,9 @@
 import {
   createDecipheriv,
-  createHmac,
   createPrivateKey,
   createPublicKey,
   diffieHellman,
+  hash,
   type KeyObject,
 } from 'node:crypto'
 import { GCM_NONCE_BYTES, GCM_TAG_BYTES, nonceAt } from '../../attestation/ehbp.ts'
@@ -15,15 +15,18 @@ import { CallFault } from '../call-fault.ts'
  * WebCrypto, and there is nothing more to measure.
  */
 
-/** DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-256-GCM (RFC 9180 section 7). */
-const KEM_SUITE = Buffer.from('KEM\x00\x20', 'latin1')
-const SUITE = Buffer.from('HPKE\x00\x20\x00\x01\x00\x02', 'latin1')
-const VERSION = Buffer.from('HPKE-v1')
-const MODE_BASE = Buffer.from([0])
+/** Bytes of secrets, of public keys, of AES keys, and of SHA-256. */
+export const KEY_BYTES = 32
+/** Bytes that SHA-256 takes at once. */
+const BLOCK_BYTES = 64
+const FIRST_BLOCK = Buffer.from([1])
 const NOTHING = Buffer.alloc(0)
 
-/** Bytes of secrets, of public keys, and of AES keys. */
-export const KEY_BYTES = 32
+/** DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-256-GCM (RFC 9180 section 7). */
+const kem = labelledBy('KEM\x00\x20')
+const suite = labelledBy('HPKE\x00\x20\x00\x01\x00\x02')
+/** The key schedule's context up to the hash of `info`: base mode, and no id of a shared key. */
+const CONTEXT = Buffer.concat([Buffer.from([0]), suite.extract(NOTHING, 'psk_id_hash', NOTHING)])
 
 /** An X25519 key pair, both in raw bytes. */
 export type KeyPair = { readonly secretKey: Uint8Array; readonly publicKey: Uint8Array }
@@ -56,19 +59,13 @@ export function setUpRecipient(
   { enc, info }: { readonly enc: Uint8Array; readonly info: string },
 ): RecipientContext {
   const shared = decapsulate(secretKey, { enc, publicKey })
-  const scheduled = Buffer.concat([
-    MODE_BASE,
-    extract(NOTHING, 'psk_id_hash', NOTHING),
-    extract(NOTHING, 'info_hash', Buffer.from(info)),
-  ])
-  const secret = extract(shared, 'secret', NOTHING)
-  const key = expand(secret, { label: 'key', context: scheduled, length: KEY_BYTES })
-  const baseNonce = expand(secret, {
-    label: 'base_nonce',
-    context: scheduled,
-    length: GCM_NONCE_BYTES,
-  })
-  const exporter = expand(secret, { label: 'exp', context: scheduled, length: KEY_BYTES })
+  const infoHash = suite.extract(NOTHING, 'info_hash', Buffer.from(info))
+  const secret = suite.extract(shared, 'secret', NOTHING)
+  const derive = (label: string, length: number) =>
+    suite.expand(secret, label, { context: Buffer.concat([CONTEXT, infoHash]), length })
+  const key = derive('key', KEY_BYTES)
+  const baseNonce = derive('base_nonce', GCM_NONCE_BYTES)
+  const exporter = derive('exp', KEY_BYTES)
   let sequence = 0
   return {
     open: (ciphertext, aad = NOTHING) => {
@@ -77,7 +74,7 @@ export function setUpRecipient(
       return opened
     },
     export: (exporterContext, length) =>
-      expand(exporter, { label: 'sec', context: Buffer.from(exporterContext), length }),
+      suite.expand(exporter, 'sec', { context: Buffer.from(exporterContext), length }),
   }
 }
 
@@ -85,14 +82,9 @@ function decapsulate(
   secretKey: Uint8Array,
   { enc, publicKey }: { readonly enc: Uint8Array; readonly publicKey: Uint8Array },
 ): Buffer {
-  const shared = multiply(secretKey, enc)
-  const prk = extractWith(KEM_SUITE, { salt: NOTHING, label: 'eae_prk', material: shared })
-  return expandWith(KEM_SUITE, {
-    prk,
-    label: 'shared_secret',
-    context: Buffer.concat([enc, publicKey]),
-    length: KEY_BYTES,
-  })
+  const prk = kem.extract(NOTHING, 'eae_prk', multiply(secretKey, enc))
+  const context = Buffer.concat([enc, publicKey])
+  return kem.expand(prk, 'shared_secret', { context, length: KEY_BYTES })
 }
 
 /** X25519. OpenSSL refuses a result of zeros, which keys of small order give (RFC 7748). */
@@ -101,9 +93,8 @@ function multiply(secretKey: Uint8Array, publicKey: Uint8Array): Buffer {
     return diffieHellman({
       privateKey: privateKeyOf(secretKey),
       publicKey: createPublicKey({
-        key: Buffer.concat([SPKI_PREFIX, publicKey]),
-        format: 'der',
-        type: 'spki',
+        key: { kty: 'OKP', crv: 'X25519', x: Buffer.from(publicKey).toString('base64url') },
+        format: 'jwk',
       }),
     })
   } catch {
@@ -113,7 +104,6 @@ function multiply(secretKey: Uint8Array, publicKey: Uint8Array): Buffer {
 
 /** DER of what stands before the 32 bytes (RFC 8410). */
 const PKCS8_PREFIX = Buffer.from('302e020100300506032b656e04220420', 'hex')
-const SPKI_PREFIX = Buffer.from('302a300506032b656e032100', 'hex')
 
 /** Not kept: a key object cannot be overwritten when its key ends. */
 function privateKeyOf(secretKey: Uint8Array): KeyObject {
@@ -150,52 +140,41 @@ export function badCiphertext(): CallFault {
   return new CallFault('bad_ciphertext', 'The encrypted call cannot be opened.')
 }
 
-function extract(salt: Uint8Array, label: string, material: Uint8Array): Buffer {
-  return extractWith(SUITE, { salt, label, material })
+/** LabeledExtract and LabeledExpand (RFC 9180 section 4) for a suite's id. */
+function labelledBy(id: string) {
+  const write = (label: string, content: Uint8Array) =>
+    Buffer.concat([Buffer.from(`HPKE-v1${id}${label}`, 'latin1'), content])
+  return {
+    extract: (salt: Uint8Array, label: string, material: Uint8Array) =>
+      hkdfExtract(salt, write(label, material)),
+    expand: (
+      prk: Uint8Array,
+      label: string,
+      { context, length }: { readonly context: Uint8Array; readonly length: number },
+    ) => hkdfExpand(prk, Buffer.concat([Buffer.from([0, length]), write(label, context)]), length),
+  }
 }
 
-function expand(
-  prk: Uint8Array,
-  so: { readonly label: string; readonly context: Uint8Array; readonly length: number },
-): Buffer {
-  return expandWith(SUITE, { prk, ...so })
-}
-
-/** LabeledExtract (RFC 9180 section 4). */
-function extractWith(
-  suite: Uint8Array,
-  so: { readonly salt: Uint8Array; readonly label: string; readonly material: Uint8Array },
-): Buffer {
-  return hkdfExtract(so.salt, Buffer.concat([VERSION, suite, Buffer.from(so.label), so.material]))
-}
-
-/** LabeledExpand (RFC 9180 section 4). */
-function expandWith(
-  suite: Uint8Array,
-  so: {
-    readonly prk: Uint8Array
-    readonly label: string
-    readonly context: Uint8Array
-    readonly length: number
-  },
-): Buffer {
-  const length = Buffer.alloc(2)
-  length.writeUInt16BE(so.length)
-  const info = Buffer.concat([length, VERSION, suite, Buffer.from(so.label), so.context])
-  return hkdfExpand(so.prk, info, so.length)
-}
-
-/** HKDF-Extract (RFC 5869) with SHA-256. */
+/**
+ * HKDF-Extract (RFC 5869), which is HMAC (RFC 2104), with SHA-256: by two hashes of whole messages,
+ * at a fifth of what `createHmac` costs.
+ */
 export function hkdfExtract(salt: Uint8Array, material: Uint8Array): Buffer {
-  return createHmac('sha256', salt).update(material).digest()
+  const key = salt.length > BLOCK_BYTES ? sha256(salt) : salt
+  const [inner, outer] = [Buffer.alloc(BLOCK_BYTES, 0x36), Buffer.alloc(BLOCK_BYTES, 0x5c)]
+  for (const [at, byte] of key.entries()) {
+    inner[at] = byte ^ 0x36
+    outer[at] = byte ^ 0x5c
+  }
+  return sha256(outer, sha256(inner, material))
 }
 
 /** HKDF-Expand (RFC 5869) with SHA-256, of at most 32 bytes: one block is enough here. */
 export function hkdfExpand(prk: Uint8Array, info: Uint8Array, length: number): Buffer {
   if (length > KEY_BYTES) throw new RangeError(`expected at most ${KEY_BYTES} bytes`)
-  return createHmac('sha256', prk)
-    .update(info)
-    .update(Buffer.from([1]))
-    .digest()
-    .subarray(0, length)
+  return hkdfExtract(prk, Buffer.concat([info, FIRST_BLOCK])).subarray(0, length)
+}
+
+function sha256(...parts: readonly Uint8Array[]): Buffer {
+  return hash('sha256', Buffer.concat(parts), 'buffer')
 }

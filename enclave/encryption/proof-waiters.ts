@@ -1,4 +1,3 @@
-import { randomBytes } from 'node:crypto'
 import type { AnchorProof } from '../protocol/messages.ts'
 
 /** How long a sealed call waits for its commit, milliseconds: the gateway gives up after 60 s. */
@@ -9,8 +8,8 @@ type Proof = AnchorProof | 'late' | 'gone'
 
 /** Sealed calls that wait for what the gateway knows of their proof. */
 export type ProofWaiters = {
-  /** A new call: its id, 32 hex digits that nobody can guess, and what will become of it. */
-  open(): { readonly call: string; readonly proof: Promise<Proof> }
+  /** A new call: what will become of it. */
+  open(call: string): Promise<Proof>
   /** Ends a call's waiting; false when none of this id waits. */
   give(proof: AnchorProof): boolean
   /** Ends it without a proof. */
@@ -21,27 +20,20 @@ export function createProofWaiters(timeoutMs: number = PROOF_TIMEOUT_MS): ProofW
   const waiting = new Map<string, (proof: Proof) => void>()
 
   function end(call: string, proof: Proof): boolean {
-    const resolve = waiting.get(call)
-    waiting.delete(call)
-    resolve?.(proof)
-    return resolve !== undefined
+    waiting.get(call)?.(proof)
+    return waiting.delete(call)
   }
 
   return {
-    open: () => {
-      const call = randomBytes(16).toString('hex')
-      const proof = new Promise<Proof>((resolve) => {
+    open: (call) =>
+      new Promise((resolve) => {
         const timer = setTimeout(() => end(call, 'late'), timeoutMs)
         waiting.set(call, (given) => {
           clearTimeout(timer)
           resolve(given)
         })
-      })
-      return { call, proof }
-    },
+      }),
     give: (proof) => end(proof.call, proof),
-    forget: (call) => {
-      end(call, 'gone')
-    },
+    forget: (call) => void end(call, 'gone'),
   }
 }

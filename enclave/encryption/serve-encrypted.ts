@@ -37,15 +37,8 @@ export type EncryptedCore = {
  */
 export async function serveEncrypted(
   { core, ring, waiters, log, keepAliveMs = KEEP_ALIVE_MS }: EncryptedCore,
-  {
-    call,
-    request,
-    response,
-  }: {
-    readonly call: EncryptedCall
-    readonly request: IncomingMessage
-    readonly response: ServerResponse
-  },
+  call: EncryptedCall,
+  { request, response }: { readonly request: IncomingMessage; readonly response: ServerResponse },
 ): Promise<void> {
   const opened = await openCall(request, { call, ring, space: core.space })
   const answer = new EncryptedAnswer({
@@ -57,7 +50,7 @@ export async function serveEncrypted(
     keepAliveMs,
   })
   try {
-    await complete(core, { call, opened, answer })
+    await complete(core, answer, { call, opened })
   } catch (error) {
     if (error instanceof CallerGone) throw error
     const fault = faultOf(error)
@@ -70,19 +63,15 @@ export async function serveEncrypted(
 
 async function complete(
   core: CompletionCore,
-  so: {
-    readonly call: EncryptedCall
-    readonly opened: OpenedCall
-    readonly answer: EncryptedAnswer
-  },
+  answer: EncryptedAnswer,
+  { call, opened }: Arrived,
 ): Promise<void> {
-  const { call, opened, answer } = so
   const checked = checkRequest(opened.body)
   if ('faults' in checked) return answer.refuseRequest(checked.faults)
   const parsed = parseRequest(opened.body, checked.request)
   answer.model = parsed.model
   const provider = chooseProvider(core.providers, parsed.model)
-  const chosen = chooseCredential(provider, so)
+  const chosen = chooseCredential(provider, { call, opened })
   if (chosen === null)
     return answer.refuse({
       code: 'provider_credential_missing',
@@ -91,28 +80,21 @@ async function complete(
     })
   const requestBytes = weighJson(opened.body, measureJson(opened.body))
   answer.shown = chosen
-  const { credential } = chosen
-  await serveCompletion(
-    core,
-    {
-      call: {
-        context: call.context,
-        provider: provider?.name ?? '',
-        credential,
-        is_callers: opened.callerCredential !== null,
-      },
-      parsed,
-      requestBytes,
-      isEncrypted: true,
-    },
-    answer,
-  )
+  const given = {
+    context: call.context,
+    provider: provider?.name ?? '',
+    credential: chosen.credential,
+    is_callers: opened.callerCredential !== null,
+  }
+  await serveCompletion(core, { call: given, parsed, requestBytes, isEncrypted: true }, answer)
 }
+
+type Arrived = { readonly call: EncryptedCall; readonly opened: OpenedCall }
 
 /** Null when the provider needs one that is not there; only plain http needs none. */
 function chooseCredential(
   provider: ProviderEntry | null,
-  { call, opened }: { readonly call: EncryptedCall; readonly opened: OpenedCall },
+  { call, opened }: Arrived,
 ): ShownCredential | null {
   const { callerCredential } = opened
   if (callerCredential !== null) return { credential: callerCredential, isOperators: false }

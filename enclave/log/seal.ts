@@ -79,7 +79,7 @@ export function sealCompletion(
       index: receipt.index,
       request: isEncrypted ? null : hashes.canonicalRequest,
       response: isEncrypted ? null : hashes.canonicalResponse,
-      ...(isEncrypted ? { usage: usageOf(finished.response) } : {}),
+      ...(isEncrypted ? { usage: usageOf(finished.response), call: String(receipt.index) } : {}),
       receipt: receiptText,
       signature,
       context: finished.context,
@@ -93,7 +93,9 @@ export function sealCompletion(
   const completion = { response, receipt: receiptText, signature, document: document.digest }
   return {
     notice: {
-      ...{ notary: account.notary, index: receipt.index, outcome: receipt.outcome },
+      notary: account.notary,
+      index: receipt.index,
+      outcome: receipt.outcome,
       ...(isTold ? { completion } : {}),
     },
     response,

@@ -143,7 +143,7 @@ export const ENCRYPTED_RECORDS = {
   head: 1,
   /** A frame of EHBP, with its own length: for the caller, as it is. */
   frame: 2,
-  /** JSON of EncryptedSealed: the gateway commits, and then sends an AnchorProof. */
+  /** JSON of EncryptedSealed: the gateway commits, and brings an AnchorProof with its next pull. */
   sealed: 3,
   /** JSON of EncryptedFault: the caller is told in the frames. */
   fault: 4,
@@ -160,7 +160,10 @@ export type EncryptedHead = {
 
 /** A sealed call, and what limits need to know of it. */
 export type EncryptedSealed = SealedNotice & {
-  /** By which the AnchorProof finds the call: 32 hex digits. */
+  /**
+   * By which an AnchorProof finds the call: the index of its leaf, as text; '' of an answer that
+   * needs none. An older enclave gives other ids, and takes proofs one by one.
+   */
   readonly call: string
   readonly model: string
   readonly usage: TokenUsage | null
@@ -295,6 +298,11 @@ export type PullRequest = {
   readonly max: number
   /** Digest of a document the gateway holds already; it is left out of `documents`. */
   readonly known_document: string | null
+  /**
+   * Of encrypted calls below `from`: their answers end with it. Default: none. An older enclave
+   * must not be sent any: the request would be too long for it.
+   */
+  readonly proofs?: readonly AnchorProof[]
 }
 
 /**
@@ -311,6 +319,8 @@ export type SealedCompletion = {
   readonly response: string | null
   /** Of an encrypted call: what its response states; null when that is nothing. */
   readonly usage?: TokenUsage | null
+  /** Of an encrypted call: as in EncryptedSealed. An older enclave does not say it here. */
+  readonly call?: string
   /** Canonical JSON text of the Receipt; the leaf is over its UTF-8 bytes. */
   readonly receipt: string
   /** 0x + 65 bytes r||s||v, EIP-191 over the 32 bytes of `hash`. */

@@ -179,6 +179,7 @@ const sealedCompletionSchema = z.object({
   usage: z
     .object({ prompt_tokens: index, completion_tokens: index, total_tokens: index })
     .nullish(),
+  call: z.string().optional(),
   receipt: z.string(),
   signature: z.string(),
   document: z.string(),
@@ -300,7 +301,7 @@ function* splitEvents(events: Buffer): Generator<EnclaveEvent> {
 
 /** A data line holds no line feed, so only a new event can stand behind an empty line. */
 function nextNamedEvent(events: Buffer, start: number): number {
-  if (events.indexOf(NAMED_EVENT, start) === start) return start
+  if (events.toString('latin1', start, start + NAMED_EVENT.length) === NAMED_EVENT) return start
   const found = events.indexOf(EVENT_END + NAMED_EVENT, start)
   return found < 0 ? events.length : found + EVENT_END.length
 }

@@ -1,12 +1,14 @@
 import type { Readable } from 'node:stream'
 import { z } from 'zod'
 import {
+  type AnchorProof,
   ENCRYPTED_RECORDS,
   type EnclaveFault,
   type EncryptedFault,
   type EncryptedHead,
   type EncryptedSealed,
 } from '../../enclave/protocol/messages.ts'
+import { pause } from '../runtime/loop.ts'
 import { EnclaveError, enclaveErrorOf } from './enclave-errors.ts'
 
 /**
@@ -29,6 +31,38 @@ export type EncryptedAnswer =
       /** Read as it is iterated. Leaving the iteration ends the call. */
       readonly events: AsyncIterable<EncryptedEvent>
     }
+
+/** How long the pull after a commit may take to bring the proofs, milliseconds. */
+const PATIENCE_MS = 1_000
+
+/** How long a gateway waits for that: not at all where commits have no anchor of their own. */
+export function proofPatienceMs(anchorIntervalMs: number): number {
+  return anchorIntervalMs === 0 ? PATIENCE_MS : 0
+}
+
+/**
+ * Gives an encrypted call what its proof lacks where no pull did: an older enclave at once, another
+ * when its answer did not end within `patienceMs` of the commit.
+ */
+export async function bringProof(
+  { call, index }: EncryptedSealed,
+  {
+    proof,
+    give,
+    patienceMs,
+    answered,
+  }: {
+    readonly proof: Promise<AnchorProof>
+    readonly give: (proof: AnchorProof) => Promise<unknown>
+    readonly patienceMs: number
+    /** Aborted when the answer has ended. */
+    readonly answered: AbortSignal
+  },
+): Promise<void> {
+  const known = await proof
+  if (call === String(index)) await pause(patienceMs, answered)
+  if (!answered.aborted) await give(known)
+}
 
 /** Largest record: a frame of a whole answer's piece, or of one event of a stream. */
 const RECORD_BYTES_MAX = 64 * 1024 * 1024

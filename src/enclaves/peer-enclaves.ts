@@ -17,7 +17,12 @@ import type { EnclaveEndpoint } from './enclave-endpoint.ts'
 import { EnclaveError } from './enclave-errors.ts'
 import type { EnclavePool, ServedNotary } from './enclave-pool.ts'
 import { parseFault } from './enclave-replies.ts'
-import { type EncryptedAnswer, type EncryptedEvent, readRecord } from './encrypted-answer.ts'
+import {
+  bringProof,
+  type EncryptedAnswer,
+  type EncryptedEvent,
+  readRecord,
+} from './encrypted-answer.ts'
 import { type AttestationReply, attestationReply, servedNotary } from './notary-replies.ts'
 import { type CheckEnclave, verifyToldNotaries } from './told-notaries.ts'
 
@@ -92,6 +97,8 @@ export function openPeerEnclaves(options: {
   readonly credentials: () => ReadonlyMap<string, string>
   /** Waits until a completion is stored, and gives what its proof lacks. */
   readonly proofFor: ProofFor
+  /** How long commits may take to bring an enclave the proof, milliseconds; 0 where none does. */
+  readonly patienceMs: number
   readonly log: Logger
 }): PeerEnclaves {
   const { bus, enclaves, check, log } = options
@@ -268,15 +275,11 @@ function unsent(): EnclaveError {
 async function serveEncrypted(
   channel: Channel,
   header: unknown,
-  {
-    enclaves,
-    credentials,
-    proofFor,
-    log,
-  }: Pick<Parameters<typeof openPeerEnclaves>[0], 'enclaves' | 'credentials' | 'proofFor' | 'log'>,
+  { enclaves, credentials, proofFor, patienceMs, log }: Parameters<typeof openPeerEnclaves>[0],
 ): Promise<void> {
   const { notary, ...call } = encryptedHeader.parse(header)
   const { signal } = channel
+  const answered = new AbortController()
   const stream = Readable.from(partsOf(channel), { objectMode: false })
   stream.on('error', () => {})
   try {
@@ -292,7 +295,12 @@ async function serveEncrypted(
         await channel.send(writeRecord(event))
         // A stream that was cut has no call that waits: it is in the log, and gets no proof.
         if (event.kind !== 'sealed' || event.sealed.call === '') continue
-        bringProof(event.sealed, { endpoint, proofFor, signal }).catch((error: unknown) => {
+        bringProof(event.sealed, {
+          proof: proofFor(event.sealed, signal),
+          give: (proof) => endpoint.giveProof(proof, signal),
+          patienceMs,
+          answered: answered.signal,
+        }).catch((error: unknown) => {
           // The enclave tells its caller, in a frame, when no proof came in time.
           if (!signal.aborted) log.error({ err: error }, 'proof of an encrypted call not given')
         })
@@ -302,6 +310,8 @@ async function serveEncrypted(
   } catch (error) {
     if (!(error instanceof EnclaveError) || signal.aborted) throw error
     channel.abort({ code: error.code, message: error.message, was_sent: error.wasSent })
+  } finally {
+    answered.abort()
   }
 }
 
@@ -320,21 +330,6 @@ async function* partsOf({ messages, signal }: Channel): AsyncGenerator<Buffer> {
     }
     rest().catch(() => undefined)
   }
-}
-
-async function bringProof(
-  sealed: EncryptedSealed,
-  {
-    endpoint,
-    proofFor,
-    signal,
-  }: {
-    readonly endpoint: Pick<EnclaveEndpoint, 'giveProof'>
-    readonly proofFor: ProofFor
-    readonly signal: AbortSignal
-  },
-): Promise<void> {
-  await endpoint.giveProof(await proofFor(sealed, signal), signal)
 }
 
 function writeRecord(event: EncryptedEvent): Uint8Array {

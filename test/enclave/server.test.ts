@@ -229,7 +229,7 @@ describe('a call that is not of the protocol', () => {
     expect((await post(started, ENCLAVE_PATHS.completions, '{}')).json).toMatchObject({
       code: 'invalid_call',
     })
-    expect((await post(started, ENCLAVE_PATHS.pull, 'x'.repeat(5000))).json).toMatchObject({
+    expect((await post(started, ENCLAVE_PATHS.pull, 'x'.repeat(2 ** 21))).json).toMatchObject({
       status: 413,
     })
   })

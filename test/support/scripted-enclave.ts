@@ -21,6 +21,7 @@ import {
   type EncryptedCall,
   PROTOCOL_VERSION,
   type ProviderEntry,
+  type PullRequest,
   type SealedNotice,
 } from '../../enclave/protocol/messages.ts'
 import { documentOf, ScriptedNotary } from './scripted-log.ts'
@@ -59,7 +60,7 @@ export type ArrivedEncrypted = {
   record(kind: keyof typeof ENCRYPTED_RECORDS, content: object | Uint8Array): boolean
   /** Appends a completion of this request and response to the log, without their texts. */
   seal(body: Buffer, response: JsonObject, outcome?: Receipt['outcome']): SealedNotice
-  /** What the gateway brings for the proof of this call. */
+  /** What the gateway brings for the proof of this call, with a pull or by itself. */
   proof(call: string): Promise<AnchorProof>
 }
 
@@ -74,6 +75,10 @@ export type ScriptedEnclave = {
   readonly calls: readonly ArrivedCall[]
   /** How often the identity was asked for. */
   countIdentityCalls(): number
+  /** How many proofs came by themselves, and not with a pull. */
+  countSingleProofs(): number
+  /** Whether the proofs that come with a pull are lost on the way. Default: false. */
+  setPullsLoseProofs(isLost: boolean): void
   setScript(script: CompletionScript): void
   setEncryptedScript(script: EncryptedScript): void
   setProviders(providers: readonly ProviderEntry[]): void
@@ -126,6 +131,8 @@ export async function startScriptedEnclave(
   const calls: ArrivedCall[] = []
   let script = options.script ?? answerWhole({ choices: [] })
   let identityCalls = 0
+  let singleProofs = 0
+  let pullsLoseProofs = false
   let encryptedScript: EncryptedScript = ({ response }) => void response.destroy()
   const waiting = new Map<string, (proof: AnchorProof) => void>()
 
@@ -185,6 +192,7 @@ export async function startScriptedEnclave(
     if (url.pathname === ENCLAVE_PATHS.encrypted) return encrypted(request, response)
     if (url.pathname === ENCLAVE_PATHS.encryptedProof) {
       const proof: AnchorProof = JSON.parse((await readAll(request)).toString())
+      singleProofs++
       waiting.get(proof.call)?.(proof)
       return send(response, {})
     }
@@ -198,6 +206,8 @@ export async function startScriptedEnclave(
     const asked = JSON.parse((await readAll(request)).toString())
     if (url.pathname === ENCLAVE_PATHS.attestHead)
       return send(response, await notary.attestHead(asked.block_hash))
+    const { proofs = [] } = asked as PullRequest
+    if (!pullsLoseProofs) for (const proof of proofs) waiting.get(proof.call)?.(proof)
     const gone = new AbortController()
     response.once('close', () => gone.abort())
     send(response, await notary.pull(asked, gone.signal))
@@ -213,6 +223,10 @@ export async function startScriptedEnclave(
     notary: account.notary,
     calls,
     countIdentityCalls: () => identityCalls,
+    countSingleProofs: () => singleProofs,
+    setPullsLoseProofs: (isLost) => {
+      pullsLoseProofs = isLost
+    },
     setScript: (next) => {
       script = next
     },

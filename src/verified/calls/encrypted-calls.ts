@@ -29,12 +29,17 @@ import { described, faultIssue } from '../../api/schemas.ts'
 import { noteFailure, noteProcessingTime } from '../../api/track-calls.ts'
 import { validate } from '../../api/validation.ts'
 import { callErrorOf, EnclaveError, outageErrorOf } from '../../enclaves/enclave-errors.ts'
-import type { EncryptedAnswer, EncryptedEvent } from '../../enclaves/encrypted-answer.ts'
+import {
+  bringProof,
+  type EncryptedAnswer,
+  type EncryptedEvent,
+} from '../../enclaves/encrypted-answer.ts'
 import type { EncryptedEndpoint } from '../../enclaves/peer-enclaves.ts'
 import type { ServiceEnclaves } from '../../enclaves/service-enclaves.ts'
 import { timed } from '../../observability/call-scope.ts'
 import type { Logger } from '../../observability/logger.ts'
 import { encodeCallContext } from '../call-context.ts'
+import { proofOf } from '../commits/committed-heads.ts'
 import type { AnsweredRecord } from '../records/records-store.ts'
 import type { ModelOutcomes } from './verified-completions.ts'
 
@@ -105,6 +110,8 @@ export type EncryptedCalls = {
   ) => Promise<AnsweredRecord>
   /** The operator's credentials by provider name: all of them, since the model is not known. */
   readonly credentials: () => ReadonlyMap<string, string>
+  /** How long commits may take to bring an enclave the proof, milliseconds; 0 where none does. */
+  readonly patienceMs: number
   readonly limiter: Pick<RateLimiter, 'admit'>
   /** Told of models that completions were made of. */
   readonly outcomes: Pick<ModelOutcomes, 'noteServed'>
@@ -244,62 +251,71 @@ function answerKeyConfig(context: RouteContext): void {
   context.body = KEY_CONFIG_BODY
 }
 
-/** Passes frames on as they come, and brings the enclave what its proof lacks. */
+/** Passes frames on as they come, and sees to it that the enclave gets what its proof lacks. */
 async function passOn(service: EncryptedCalls, call: ServedCall & OpenAnswer): Promise<void> {
-  const { context, answer, tally } = call
+  const { context, abort, answer, tally } = call
   const { res } = context
   context.respond = false
   res.on('error', () => undefined)
   tally.isOpened = true
+  const answered = new AbortController()
+  let proven: Promise<void> | null = null
   try {
     for await (const event of answer.events) {
       if (event.kind === 'head') begin(service, call, event.head)
       else if (event.kind === 'frames') await write(service, call, event)
       else if (event.kind === 'fault') noteFault(service, call, event.fault)
-      else await bringProof(service, call, event.sealed)
+      else proven = noteSealed(service, call, event.sealed, answered.signal)
     }
+    answered.abort()
+    await proven
     if (!res.headersSent) throw new EnclaveError('protocol', 'the enclave ended an answer unbegun')
     res.end()
   } catch (error) {
     if (!res.headersSent && !res.destroyed) context.respond = true
     // Where the answer has begun it is cut: half of one must not look whole.
-    throw error instanceof EnclaveError ? outageErrorOf(error) : asError(error)
+    const fault = error instanceof EnclaveError ? outageErrorOf(error) : asError(error)
+    abort.abort(fault)
+    throw fault
   }
 }
 
 /**
- * Notes what was used, waits until the completion is stored, and brings the enclave what its proof
- * lacks. One that is not stored in time is the enclave's to tell, in a frame.
+ * Records what was used, waits until the completion is stored, and then brings the enclave what
+ * its proof lacks, if no pull does. The enclave itself answers that a completion is not stored in
+ * time. Never rejects: what else fails ends the call.
  */
-async function bringProof(
+async function noteSealed(
   service: EncryptedCalls,
   { context, abort, headers, tally, endpoint }: ServedCall & OpenAnswer,
   sealed: EncryptedSealed,
+  answered: AbortSignal,
 ): Promise<void> {
   Object.assign(tally, { usage: sealed.usage, model: sealed.model })
   // A stream that was cut: it is in the log, and its caller is given no proof of it.
   if (sealed.call === '') return
-  const noteServed = () => {
-    // A call with its caller's own credential says nothing of the operator's.
-    if (headers['fine-tune-authorization'] === undefined) service.outcomes.noteServed(sealed.model)
-  }
-  if (endpoint.giveProof === null) {
-    noteServed()
-    return
-  }
+  // A call with its caller's own credential says nothing of the operator's.
+  if (headers['fine-tune-authorization'] === undefined) service.outcomes.noteServed(sealed.model)
+  const giveProof = endpoint.giveProof?.bind(endpoint)
+  if (giveProof === undefined) return
+  const { signal } = abort
   const waiting = new AbortController()
-  const end = () => waiting.abort(abort.signal.reason)
-  abort.signal.addEventListener('abort', end)
-  if (abort.signal.aborted) end()
+  const end = () => waiting.abort(signal.reason)
+  signal.addEventListener('abort', end)
+  if (signal.aborted) end()
   try {
-    const record = await service.recordOf(sealed, waiting)
-    await endpoint.giveProof(proofOf(sealed.call, record), abort.signal)
-    noteServed()
+    await bringProof(sealed, {
+      proof: service.recordOf(sealed, waiting).then((record) => proofOf(sealed.call, record)),
+      give: (proof) => giveProof(proof, signal),
+      patienceMs: service.patienceMs,
+      answered,
+    })
   } catch (error) {
-    if (!(error instanceof ApiError && error.code === 'commit_delayed')) throw error
-    noteFailure(context, error, service.log)
+    if (error instanceof ApiError && error.code === 'commit_delayed')
+      noteFailure(context, error, service.log)
+    else abort.abort(error)
   } finally {
-    abort.signal.removeEventListener('abort', end)
+    signal.removeEventListener('abort', end)
   }
 }
 
@@ -361,10 +377,4 @@ function errorCodeOf(code: EnclaveFaultCode): ErrorCode {
   if (code === 'too_busy') return 'overloaded'
   if (code === 'provider_mismatch') return 'not_ready'
   return Object.hasOwn(ERROR_RULES, code) ? (code as ErrorCode) : 'internal_server_error'
-}
-
-/** What the proof of an encrypted call lacks, from its record. */
-export function proofOf(call: string, { txHash, logProof }: AnsweredRecord) {
-  const { chainId, ...proof } = logProof
-  return { call, tx_hash: txHash, log: { ...proof, chain_id: chainId } }
 }

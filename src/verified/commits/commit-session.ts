@@ -1,6 +1,6 @@
 import { canonicalizeJson } from '../../../attestation/json/canonical.ts'
 import type { LogDomain, TreeHead } from '../../../attestation/tree-head.ts'
-import type { PullReply } from '../../../enclave/protocol/messages.ts'
+import type { AnchorProof, PullReply } from '../../../enclave/protocol/messages.ts'
 import type { RelayerNonces } from '../../chain/relayer-nonces.ts'
 import type { EnclaveClient } from '../../enclaves/enclave-client.ts'
 import { parseCallContext } from '../call-context.ts'
@@ -14,7 +14,7 @@ import {
 } from './check-batch.ts'
 import type { CommitTurns } from './commit-turns.ts'
 import type { CommitsStore, LogState, NewRecord } from './commits-store.ts'
-import { type CommittedHead, recordsUnder } from './committed-heads.ts'
+import { type CommittedHead, proofOf, recordsUnder } from './committed-heads.ts'
 import type { IntervalAnchors } from './interval-anchors.ts'
 
 /**
@@ -39,6 +39,8 @@ export type CommitSession = {
   readonly log: LogState
   /** A document that is in the database for certain, so the enclave need not send it again. */
   readonly known: GivenDocument | null
+  /** What the encrypted calls of the commit before wait for: the next pull brings it. */
+  readonly proofs: readonly AnchorProof[]
 }
 
 /** A durable commit. */
@@ -99,7 +101,7 @@ export async function openSession({
         'it lost committed records; restore them, or restart the enclave to begin a new log',
     )
   await nonces.refresh()
-  return { notary, log, known: null }
+  return { notary, log, known: null, proofs: [] }
 }
 
 /**
@@ -127,11 +129,8 @@ export async function commitReply(
     records,
     committedAt: unixSeconds(now),
   }
-  const committed = {
-    session: { notary, log: { logId: log.logId, edge }, known },
-    from: log.edge.size,
-    count: records.length,
-  }
+  const next = { notary, log: { logId: log.logId, edge }, known, proofs: [] }
+  const committed = { session: next, from: log.edge.size, count: records.length }
   if (anchors.intervalMs > 0) {
     await commits.commit({ ...commit, anchor: null })
     return { ...committed, recordOf: null }
@@ -151,17 +150,18 @@ export async function commitReply(
     return committedHead
   })
   const recordUnder = recordsUnder(anchored, notary)
-  return {
-    ...committed,
-    recordOf(index) {
-      const fresh = records[index - log.edge.size]
-      const completion = completions[index - log.edge.size]
-      if (fresh === undefined || completion === undefined)
-        throw new RangeError(`expected a leaf of this commit, got ${index}`)
-      const { document: _, callId: __, ...stored } = fresh
-      return recordUnder({ ...stored, attestation: completion.document.base64 })
-    },
+  const recordOf = (index: number) => {
+    const fresh = records[index - log.edge.size]
+    const completion = completions[index - log.edge.size]
+    if (fresh === undefined || completion === undefined)
+      throw new RangeError(`expected a leaf of this commit, got ${index}`)
+    const { document: _, callId: __, ...stored } = fresh
+    return recordUnder({ ...stored, attestation: completion.document.base64 })
   }
+  const proofs = completions.flatMap(({ sealed: { call, index } }) =>
+    call === undefined ? [] : [proofOf(call, recordOf(index))],
+  )
+  return { ...committed, session: { ...next, proofs }, recordOf }
 }
 
 function toNewRecord({ sealed, receipt, document }: CheckedCompletion): NewRecord {

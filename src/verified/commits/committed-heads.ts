@@ -8,6 +8,7 @@ import {
   inclusionNodes,
   type NodeCoordinate,
 } from '../../../attestation/merkle/proof-nodes.ts'
+import type { AnchorProof } from '../../../enclave/protocol/messages.ts'
 import type { HeadlessRecord, StoredRecord } from '../records/records-store.ts'
 import type { Notary } from './check-batch.ts'
 
@@ -53,6 +54,15 @@ export function recordsUnder(
       logProof: { ...signed, path: path.map(encodeHex), ...domain },
     }
   }
+}
+
+/** What the proof of an encrypted call lacks, from its record. */
+export function proofOf(
+  call: string,
+  { txHash, logProof }: Pick<StoredRecord, 'txHash' | 'logProof'>,
+): AnchorProof {
+  const { chainId, ...proof } = logProof
+  return { call, tx_hash: txHash, log: { ...proof, chain_id: chainId } }
 }
 
 /** Hash of one of a head's own leaves; null of any other. */

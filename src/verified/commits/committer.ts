@@ -247,9 +247,15 @@ class LogCommitter implements Committer {
   /** Pulls what is sealed, and commits it. The next pull acknowledges it. */
   async #commit({ session, waitMs, max }: Extract<Step, { kind: 'commit' }>): Promise<void> {
     const { enclave, anchors, onCommit } = this.#options
-    const { notary, known, log } = session
+    const { notary, known, log, proofs } = session
     const from = log.edge.size
-    const request = { from, wait_ms: waitMs, max, known_document: known?.digest ?? null }
+    const request = {
+      from,
+      wait_ms: waitMs,
+      max,
+      known_document: known?.digest ?? null,
+      ...(proofs.length > 0 ? { proofs } : {}),
+    }
     const { signal } = this.#interruption
     const reply = await enclave.pull(request, signal).catch((error: unknown) => {
       if (signal.aborted) return null
@@ -257,13 +263,15 @@ class LogCommitter implements Committer {
     })
     if (reply === null) return
     if (reply.notary !== notary.address) return this.#apply({ kind: 'replaced' })
-    if (reply.completions.length === 0)
-      return this.#apply({ kind: 'pulled', before: session, after: session })
+    if (reply.completions.length === 0) {
+      const after = proofs.length > 0 ? { ...session, proofs: [] } : session
+      return this.#apply({ kind: 'pulled', before: session, after, count: 0 })
+    }
     const startedAtMs = performance.now()
     const committed = await commitReply(session, reply, this.#options)
     const { count, recordOf } = committed
     this.#figures = countCommit(this.#figures, { count, startedAtMs })
-    this.#apply({ kind: 'pulled', before: session, after: committed.session })
+    this.#apply({ kind: 'pulled', before: session, after: committed.session, count })
     if (recordOf === null) anchors.schedule({ notary: notary.address, size: from + count })
     else this.#callers.resolve(notary.address, { from, count }, recordOf)
     onCommit?.()

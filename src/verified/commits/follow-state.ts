@@ -94,6 +94,8 @@ export type FollowEvent =
       readonly kind: 'pulled'
       readonly before: CommitSession
       readonly after: CommitSession
+      /** Completions that came with it. */
+      readonly count: number
     }
   /** Leaves of the log can be read now. `isByHolder`: the gateway whose turn it is stored them. */
   | {
@@ -174,8 +176,8 @@ function opened(state: FollowState, { session, mayCommit, atMs }: Of<'opened'>):
   }
 }
 
-function pulled(state: FollowState, { before, after }: Of<'pulled'>): FollowState {
-  const isEmpty = before === after
+function pulled(state: FollowState, { before, after, count }: Of<'pulled'>): FollowState {
+  const isEmpty = count === 0
   const { batchMax } = state
   return succeeded({
     ...state,

@@ -5,6 +5,7 @@ import {
   decodePull,
 } from '../../../enclave/calls/decode-call.ts'
 import { PULL_WAIT_MAX_MS } from '../../../enclave/protocol/messages.ts'
+import { proofOf } from '../support/encrypted-calls.ts'
 
 const encode = (value: unknown) => Buffer.from(JSON.stringify(value)).toString('base64url')
 const call = { context: 'c', provider: 'openai', credential: 'sk-1', is_callers: true }
@@ -53,11 +54,13 @@ describe('decodePull', () => {
   const decode = (value: unknown) => decodePull(Buffer.from(JSON.stringify(value)))
 
   it('decodePull gives the request, and cuts its wait to the longest allowed', () => {
-    expect(decode(pull)).toEqual(pull)
-    expect(decode({ ...pull, wait_ms: 1e9, known_document: 'ab' })).toEqual({
+    expect(decode(pull)).toEqual({ ...pull, proofs: [] })
+    const proofs = [proofOf('0'), proofOf('9007199254740991')]
+    expect(decode({ ...pull, wait_ms: 1e9, known_document: 'ab', proofs })).toEqual({
       ...pull,
       wait_ms: PULL_WAIT_MAX_MS,
       known_document: 'ab',
+      proofs,
     })
   })
 
@@ -68,6 +71,11 @@ describe('decodePull', () => {
     ['no wait', { ...pull, wait_ms: undefined }],
     ['room for none', { ...pull, max: 0 }],
     ['a document that is no text', { ...pull, known_document: 1 }],
+    ['proofs that are no list', { ...pull, proofs: { 0: proofOf('1') } }],
+    ['a proof that is no object', { ...pull, proofs: [proofOf('1'), null] }],
+    ['a proof of no index', { ...pull, proofs: [proofOf('0x1')] }],
+    ['a proof without a transaction', { ...pull, proofs: [{ ...proofOf('1'), tx_hash: '0x"' }] }],
+    ['a proof without a log', { ...pull, proofs: [{ ...proofOf('1'), log: { extra: 1 } }] }],
     ['no object', []],
   ])('decodePull refuses a pull with %s', (_, value) => {
     expect(() => decode(value)).toThrow(invalidCall)

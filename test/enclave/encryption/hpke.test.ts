@@ -1,4 +1,4 @@
-import { createDecipheriv, randomBytes } from 'node:crypto'
+import { createDecipheriv, createHmac, randomBytes } from 'node:crypto'
 import * as HPKE from 'hpke'
 import { describe, expect, it } from 'vitest'
 import { createFrameReader, nonceAt, writeFrame } from '../../../attestation/ehbp.ts'
@@ -126,6 +126,14 @@ describe('the recipient on node:crypto', () => {
     expect(hkdfExpand(prk, Buffer.from('f0f1f2f3f4f5f6f7f8f9', 'hex'), 32).toString('hex')).toBe(
       '3cb25f25faacd57a90434f64d0362f2a2d2d0a90cf1a5a4c5db02d56ecc4c5bf',
     )
+  })
+
+  it('the extract of HKDF is the HMAC of node:crypto, for salts and materials of every length', () => {
+    for (let length = 0; length < 200; length += 1) {
+      const [salt, material] = [randomBytes(length), randomBytes((length * 7) % 200)]
+      const expected = createHmac('sha256', salt).update(material).digest()
+      expect(hkdfExtract(salt, material)).toEqual(expected)
+    }
   })
 })
 

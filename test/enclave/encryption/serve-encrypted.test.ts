@@ -177,6 +177,27 @@ describe('an encrypted completion', () => {
     expect(await bring(enclave.socketPath, proofOf(call))).toBe(404)
   })
 
+  it('a pull with the proofs of its commit ends the answers of these calls, and of no others', async () => {
+    const waiting = await Promise.all([1, 2, 3].map(() => callWithoutProof(whole)))
+    const [first, second, other] = waiting
+    const sealed = (await enclave.pull({ from: sizeBefore })).completions
+    expect(sealed.map(({ call, index }) => [call, index])).toEqual(
+      sealed.map(({ index }) => [String(index), index]),
+    )
+    const proofs = [first, second].map((waits) => proofOf(waits?.call ?? ''))
+    await expect(
+      enclave.pull({ from: sizeBefore + 3, proofs: [{ ...proofOf('1'), tx_hash: '0x' }] }),
+    ).rejects.toThrow('400')
+    expect((await enclave.identity()).log.acknowledged).toBe(sizeBefore)
+    await enclave.pull({ from: sizeBefore + 3, proofs })
+    for (const waits of [first, second]) expect((await waits?.answering)?.text).toContain(TX_HASH)
+    expect(await bring(enclave.socketPath, proofOf(first?.call ?? ''))).toBe(404)
+    // A pull that comes again gives nothing twice, and the third has its proof by itself.
+    await enclave.pull({ from: sizeBefore + 3, proofs })
+    expect(await bring(enclave.socketPath, proofOf(other?.call ?? ''))).toBe(200)
+    expect((await other?.answering)?.text).toContain(TX_HASH)
+  })
+
   it('an encrypted completion without a proof says that its commit is late, and takes no later proof', async () => {
     const { call, answering } = await callWithoutProof(whole)
     const { head, text } = await answering
@@ -188,9 +209,9 @@ describe('an encrypted completion', () => {
 
   it('the enclave takes no malformed proof, nor a proof for a call that does not wait', async () => {
     for (const proof of [
-      proofOf('00'.repeat(16)),
-      { ...proofOf('00'.repeat(16)), tx_hash: '0x"' },
-      { ...proofOf('00'.repeat(16)), log: { extra: 1 } },
+      proofOf('999'),
+      { ...proofOf('999'), tx_hash: '0x"' },
+      { ...proofOf('999'), log: { extra: 1 } },
       {},
     ])
       expect(await bring(enclave.socketPath, proof)).toBeGreaterThanOrEqual(400)

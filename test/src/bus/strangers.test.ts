@@ -142,6 +142,7 @@ describe.runIf(NATS.isMet)(NATS.title('a stranger who may write on the bus'), ()
       },
       check: async () => [],
       credentials: () => new Map([['demo', 'the credential of the operator']]),
+      patienceMs: 0,
       proofFor: () => Promise.reject(new Error('nothing is sealed')),
       log,
     })

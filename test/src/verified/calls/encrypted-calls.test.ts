@@ -49,17 +49,21 @@ const HEAD = {
   ...{ retry_after_seconds: null, should_retry: true },
 }
 const USAGE = { prompt_tokens: 30, completion_tokens: 10, total_tokens: 40 }
+/** As an older enclave names a call. */
 const CALL = '12'.repeat(16)
 
 /** Reads all, seals, and answers with `frames` once the proof is there. */
 function answering(
   frames: readonly string[] = ['sealed'],
   told: { readonly model?: string; readonly usage?: typeof USAGE | null } = {},
+  /** Null: the leaf's index. */
+  olderCall: string | null = null,
 ): EncryptedScript {
   return async ({ request, response, record, seal, proof }) => {
     const notice = seal(await readAll(request), completionOf({ usage: USAGE }))
-    const brought = proof(CALL)
-    record('sealed', { ...notice, call: CALL, model: 'demo/echo', usage: USAGE, ...told })
+    const id = olderCall ?? String(notice.index)
+    const brought = proof(id)
+    record('sealed', { ...notice, call: id, model: 'demo/echo', usage: USAGE, ...told })
     newestProof = await brought
     record('head', HEAD)
     for (const frame of frames) record('frame', Buffer.from(frame))
@@ -111,7 +115,45 @@ describe('an encrypted call', () => {
       encapsulated_key: '0f'.repeat(32),
       sealed_credential: null,
     })
-    expect(newestProof).toMatchObject({ call: CALL, log: { chain_id: 31337 } })
+    expect(newestProof).toMatchObject({
+      tx_hash: expect.stringMatching(/^0x/),
+      log: { chain_id: 31337 },
+    })
+  })
+
+  it('the proof of an encrypted call comes with the pull after its commit, and by no request of its own', async () => {
+    const before = gateway.enclave.countSingleProofs()
+    const replies = await Promise.all(Array.from({ length: 20 }, () => call()))
+    for (const reply of replies) expect(await reply.text()).toBe('sealed')
+    expect(gateway.enclave.countSingleProofs()).toBe(before)
+  })
+
+  it('the proof of an encrypted call comes by itself when the pull lost it, and to an older enclave', async () => {
+    const before = gateway.enclave.countSingleProofs()
+    gateway.enclave.setPullsLoseProofs(true)
+    expect(await (await call()).text()).toBe('sealed')
+    gateway.enclave.setPullsLoseProofs(false)
+    expect(gateway.enclave.countSingleProofs()).toBe(before + 1)
+    script(answering(undefined, undefined, CALL))
+    expect(await (await call()).text()).toBe('sealed')
+    expect(newestProof).toMatchObject({ call: CALL })
+    expect(gateway.enclave.countSingleProofs()).toBe(before + 2)
+  })
+
+  it('the proof of an encrypted call comes with the pull of the gateway that commits, whose caller it is or not', async () => {
+    const { databaseUrl, enclave } = gateway
+    const second = await startGateway({
+      postgres: { createDatabase: async () => databaseUrl },
+      enclaveSocket: enclave.socketPath,
+    })
+    try {
+      const before = enclave.countSingleProofs()
+      for (const at of [gateway, second, gateway, second])
+        expect(await (await call({}, { at: { ...at, key: gateway.key } })).text()).toBe('sealed')
+      expect(enclave.countSingleProofs()).toBe(before)
+    } finally {
+      await second.stop()
+    }
   })
 
   it('an encrypted call is in the history by its hashes, which verify, without its content', async () => {

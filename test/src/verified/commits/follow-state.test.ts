@@ -27,7 +27,7 @@ const FACTS: FollowFacts = {
 /** Of a session, the state reads the notary's address and the log's size. */
 function sessionOf(size: number, address = NOTARY): CommitSession {
   const notary = { address } as CommitSession['notary']
-  return { notary, log: { logId: 1, edge: { size, hashes: [] } }, known: null }
+  return { notary, log: { logId: 1, edge: { size, hashes: [] } }, known: null, proofs: [] }
 }
 
 function stateAfter(...events: readonly FollowEvent[]): FollowState {
@@ -60,7 +60,7 @@ describe('the next step of a gateway that commits', () => {
 
   it('a commit builds on the one before it, unless the enclave was replaced meanwhile', () => {
     const grown = sessionOf(5)
-    const pulled: FollowEvent = { kind: 'pulled', before: SESSION, after: grown }
+    const pulled: FollowEvent = { kind: 'pulled', before: SESSION, after: grown, count: 2 }
     expect(stateAfter(STARTED, opened(SESSION), pulled).session).toBe(grown)
     const replaced = stateAfter(STARTED, opened(SESSION), { kind: 'replaced' }, pulled)
     expect(nextStep(replaced, FACTS)).toEqual({ kind: 'open' })
@@ -74,7 +74,7 @@ describe('the next step of a gateway that commits', () => {
     expect(nextStep(nextState(twice, { kind: 'waited' }), FACTS)).toEqual({ kind: 'open' })
     const reopened = nextState(twice, opened(SESSION))
     expect(reopened.phase).toBe('failing')
-    const fine = nextState(reopened, { kind: 'pulled', before: SESSION, after: SESSION })
+    const fine = nextState(reopened, { kind: 'pulled', before: SESSION, after: SESSION, count: 0 })
     expect(fine).toMatchObject({ phase: 'following', fault: null, failuresInRow: 0 })
   })
 
@@ -101,10 +101,15 @@ describe('the next step of a gateway that commits', () => {
   it('a stop commits what is sealed without waiting, and ends with an empty reply or a failure', () => {
     const stopping = stateAfter(STARTED, opened(SESSION), STOPPING)
     expect(nextStep(stopping, FACTS)).toMatchObject({ kind: 'commit', waitMs: 0 })
-    const more = nextState(stopping, { kind: 'pulled', before: SESSION, after: sessionOf(4) })
+    const more = nextState(stopping, {
+      kind: 'pulled',
+      before: SESSION,
+      after: sessionOf(4),
+      count: 1,
+    })
     expect(nextStep(more, FACTS)).toMatchObject({ kind: 'commit' })
     const session = more.session ?? SESSION
-    const empty = nextState(more, { kind: 'pulled', before: session, after: session })
+    const empty = nextState(more, { kind: 'pulled', before: session, after: session, count: 0 })
     expect(nextStep(empty, FACTS)).toEqual({ kind: 'end' })
     expect(nextStep(nextState(stopping, failed()), FACTS)).toEqual({ kind: 'end' })
   })
@@ -165,7 +170,7 @@ const event: fc.Arbitrary<FollowEvent> = fc.oneof(
     { kind: 'stopping' },
   ),
   fc.record({ kind: fc.constant('opened'), session, mayCommit: fc.boolean(), atMs }),
-  fc.record({ kind: fc.constant('pulled'), before: session, after: session }),
+  fc.record({ kind: fc.constant('pulled'), before: session, after: session, count: fc.nat(3) }),
   fc.record({
     kind: fc.constant('published'),
     size: fc.nat(20),
