@@ -7,11 +7,8 @@ import type { Json } from '../json/value.ts'
 import { decodeAttestationPayload } from '../nitro/document.ts'
 import { hasOwnMembersAlone, ownMembers } from '../own-members.ts'
 import type { Release } from '../release/release.ts'
-import {
-  type BootFacts,
-  digestBootConfiguration,
-  parseBootConfiguration,
-} from './boot-configuration.ts'
+import { digestBootConfiguration } from './boot-configuration.ts'
+import { type BootFacts, parseBootConfiguration } from './boot-facts.ts'
 import {
   type BootHead,
   type BootStatement,
