@@ -11,11 +11,18 @@ import { hashCompletion } from '../record-hash.ts'
 import { TRANSACTION_BYTES_MAX } from './anchor-transaction.ts'
 import { HEADER_BYTES_MAX, TRANSACTION_RECEIPT_BYTES_MAX } from './block.ts'
 import { parseBootConfiguration } from './boot-facts.ts'
-import { BUNDLE_DOCUMENT_BYTES_MAX, bundleForms, hexOf, originOf } from './bundle-forms.ts'
+import {
+  BUNDLE_DOCUMENT_BYTES_MAX,
+  base64FormOf,
+  bundleForms,
+  hexOf,
+  originOf,
+} from './bundle-forms.ts'
 import { type BundleSource, parseSource } from './bundle-source.ts'
 import { TRIE_NODES_MAX } from './trie.ts'
 
-const { arrayOf, base64Of, countOf, invalid, membersOf, objectOf } = bundleForms
+const { arrayOf, countOf, invalid, membersOf, objectOf } = bundleForms
+const base64Of = base64FormOf(invalid)
 
 /** What `format` is in every bundle, of any version. */
 export const BUNDLE_FORMAT = 'affidavit-evidence-bundle'

@@ -1,9 +1,10 @@
 import { FormatError } from '../errors.ts'
 import { formsOf } from '../json/forms.ts'
 import { hasExactMembers, isJsonObject, type Json } from '../json/value.ts'
-import { BUNDLE_DOCUMENT_BYTES_MAX } from './bundle-forms.ts'
+import { BUNDLE_DOCUMENT_BYTES_MAX, base64FormOf } from './bundle-forms.ts'
 
-const { base64Of, countOf, textOf } = formsOf('invalid_head_attestation', 'head attestation: ')
+const { countOf, invalid, textOf } = formsOf('invalid_head_attestation', 'head attestation: ')
+const base64Of = base64FormOf(invalid)
 
 /** A head attestation as it is served with the heads of its log. */
 export type HeadAttestation = {

@@ -75,13 +75,12 @@ function errorTypeOf(status: number): ErrorType {
  * `type` and `param` are OpenAI's: its SDKs, and what is built on them, show `message` only of an
  * `error` object.
  */
-export function errorEnvelope(error: {
-  readonly code: string
-  readonly message: string
-  readonly status: number
-  readonly param: string | null
-  readonly providerCode: string | null
-}): string {
+export function errorEnvelope(
+  error: Pick<ErrorFacts, 'status' | 'param' | 'providerCode'> & {
+    readonly code: string
+    readonly message: string
+  },
+): string {
   const { status, code, message, providerCode, param } = error
   const more = providerCode === null ? {} : { provider_code: providerCode }
   return JSON.stringify({

@@ -145,6 +145,7 @@ describe('the form of a chat request', () => {
   it('a chat request is refused with the same faults as ever when it has several, by the gateway too', () => {
     const dice = makeDice(14)
     const hash = createHash('sha256')
+    const differing: string[] = []
     for (let round = 0; round < 4_000; round++) {
       let request: Value = whole
       for (let count = dice(4); count >= 0; count--) {
@@ -154,10 +155,13 @@ describe('the form of a chat request', () => {
         if (typeof request !== 'object' || request === null) request = whole
       }
       const body = bytesOf(request)
-      const faults = faultsOf(body)
-      hash.update(`${JSON.stringify(faults.map(({ loc, msg, type }) => ({ loc, msg, type })))}\n`)
-      expect(gatewayFaults(body), body.toString()).toEqual(faults)
+      const faults = JSON.stringify(
+        faultsOf(body).map(({ loc, msg, type }) => ({ loc, msg, type })),
+      )
+      hash.update(`${faults}\n`)
+      if (JSON.stringify(gatewayFaults(body)) !== faults) differing.push(body.toString())
     }
+    expect(differing).toEqual([])
     expect(hash.digest('hex')).toBe(SEVERAL_SHA256)
   })
 
