@@ -1,6 +1,6 @@
 import { secp256k1 } from '@noble/curves/secp256k1.js'
 import { keccak_256 } from '@noble/hashes/sha3.js'
-import { concatBytes, encodeHex, encodeUtf8, equalBytes, HASH_BYTES } from './bytes.ts'
+import { concatBytes, encodeHex, encodeUtf8, HASH_BYTES } from './bytes.ts'
 import { FormatError, ProofError } from './errors.ts'
 
 /** Bytes of an uncompressed secp256k1 point: 0x04, x, y. */
@@ -8,14 +8,6 @@ export const PUBLIC_KEY_BYTES = 65
 
 /** Bytes of a signature: r, s, v. */
 export const SIGNATURE_BYTES = 65
-
-/** What a valid signature establishes. */
-export type SignatureFacts = {
-  /** The account that signed: 0x and 40 lower-case hex digits. */
-  readonly address: string
-  /** Always true: a high s is refused, so that a signature has no second form. */
-  readonly lowS: true
-}
 
 /**
  * Ethereum address of `publicKey` (65 bytes, uncompressed): 0x and 40 lower-case hex digits, no
@@ -37,30 +29,6 @@ export function completionDigest(hash: Uint8Array): Uint8Array {
       `expected a hash of ${HASH_BYTES} bytes, got ${hash.length}`,
     )
   return keccak_256(concatBytes(PERSONAL_MESSAGE_PREFIX, hash))
-}
-
-/**
- * Verifies that the account of `publicKey` signed the completion hash. `recover` as
- * recoverPublicKey has it. Throws FormatError as completionDigest and recoverPublicKey do,
- * ProofError `wrong_signer`.
- *
- * Does NOT prove that the key is an enclave's (that is what the attestation document is for), nor
- * when it signed.
- */
-export function verifyCompletionSignature(
-  signed: {
-    readonly hash: Uint8Array
-    readonly signature: Uint8Array
-    readonly publicKey: Uint8Array
-  },
-  recover?: PointRecovery,
-): SignatureFacts {
-  const { hash, signature, publicKey } = signed
-  const address = addressOf(publicKey)
-  const signer = recoverPublicKey({ digest: completionDigest(hash), signature }, recover)
-  if (!equalBytes(signer, publicKey))
-    throw new ProofError('wrong_signer', 'expected a signature by the given public key')
-  return { address, lowS: true }
 }
 
 /**

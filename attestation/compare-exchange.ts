@@ -1,11 +1,6 @@
 import { assembleCompletion } from './assemble-completion.ts'
 import { decodeHex } from './bytes.ts'
-import {
-  hashCompletion,
-  isProofMember,
-  stripProofMembers,
-  stripUnsetMembers,
-} from './completion-hash.ts'
+import { isProofMember, stripProofMembers, stripUnsetMembers } from './completion-hash.ts'
 import { FormatError, ProofError } from './errors.ts'
 import { attempt, type Check, check, type Finding } from './finding.ts'
 import { canonicalizeJson } from './json/canonical.ts'
@@ -14,6 +9,7 @@ import { verifyLogProof } from './log-proof.ts'
 import { parseLogProof } from './log-proof-form.ts'
 import { ownMembers } from './own-members.ts'
 import { parseReceipt, type Receipt } from './receipt.ts'
+import { hashCompletion } from './record-hash.ts'
 import { verifyRecord } from './verify-record.ts'
 
 /**

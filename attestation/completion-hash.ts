@@ -1,4 +1,3 @@
-import { sha256 as nobleSha256 } from '@noble/hashes/sha2.js'
 import { concatBytes, encodeHex, encodeUtf8, sha256 } from './bytes.ts'
 import { canonicalizeJson } from './json/canonical.ts'
 import {
@@ -41,30 +40,12 @@ export type CompletionHash = {
 }
 
 /**
- * Hashes a completion (README.md of this folder, Hash of a completion). Unset members of the
- * request and the proof members of the response are left out here, so that a caller's body, its
- * stored echo, a create response and a stored response all give the same hash. `version` is the
- * receipt's: with version 1, `log` is no proof member. `digest` is SHA-256; the enclave passes a
- * native one. Throws JsonError as canonicalizeJson.
+ * Hashes a completion (README.md of this folder, Hash of a completion) whose request is given as
+ * canonical text without unset members, and as its digest. The proof members of the response are
+ * left out here. `version` is the receipt's: with version 1, `log` is no proof member. `digest` is
+ * SHA-256; the enclave passes a native one. Throws JsonError as canonicalizeJson.
  *
  * A hash says nothing about who made it: see verifyCompletionSignature.
- */
-export function hashCompletion(
-  completion: {
-    readonly request: JsonObject
-    readonly response: JsonObject
-    readonly version?: ReceiptVersion
-  },
-  digest: (data: Uint8Array) => Uint8Array = sha256,
-): CompletionHash {
-  const canonicalRequest = canonicalizeJson(stripUnsetMembers(completion.request))
-  const requestDigest = digest(encodeUtf8(canonicalRequest))
-  return hashResponse({ canonicalRequest, requestDigest, ...completion }, digest)
-}
-
-/**
- * As hashCompletion, for a caller that has the canonical text of the request already, and its
- * digest.
  */
 export function hashResponse(
   completion: {
@@ -85,17 +66,6 @@ export function hashResponse(
     canonicalRequest,
     canonicalResponse,
   }
-}
-
-/**
- * What a receipt's `stream_hash` is (hex): SHA-256 over the chunks that were given out, in order,
- * each as canonical JSON without its proof members and with a line feed after it.
- */
-export function hashChunks(chunks: readonly JsonObject[]): string {
-  const hash = nobleSha256.create()
-  for (const chunk of chunks)
-    hash.update(encodeUtf8(`${canonicalizeJson(stripProofMembers(chunk))}\n`))
-  return encodeHex(hash.digest())
 }
 
 /** Whether a request asks for the usage chunk of its stream (`stream_options.include_usage`). */

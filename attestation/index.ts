@@ -2,12 +2,8 @@
  * What third parties use of this folder. README.md says what each check proves and what it does
  * not.
  */
-export {
-  addressOf,
-  completionDigest,
-  type SignatureFacts,
-  verifyCompletionSignature,
-} from './account.ts'
+
+export { addressOf, completionDigest } from './account.ts'
 export {
   addChunk,
   assembleCompletion,
@@ -27,12 +23,11 @@ export {
 } from './compare-exchange.ts'
 export {
   type CompletionHash,
-  hashChunks,
-  hashCompletion,
   PROOF_MEMBERS,
   type ReceiptVersion,
   stripUnsetMembers,
 } from './completion-hash.ts'
+export { type SignatureFacts, verifyCompletionSignature } from './completion-signature.ts'
 export {
   type CredentialDemand,
   type Demands,
@@ -87,11 +82,10 @@ export type {
 export type { BundleSource } from './evidence/bundle-source.ts'
 export {
   HEAD_ATTESTATION_FORMAT,
-  type HeadAttestation,
   type HeadStatement,
   headAttestationUserData,
-  parseHeadAttestation,
 } from './evidence/head-attestation.ts'
+export { type HeadAttestation, parseHeadAttestation } from './evidence/head-attestation-form.ts'
 export type { BundleContext, BundlePolicy, ChainFacts } from './evidence/policy.ts'
 export { buildTrieProof, verifyTrieProof } from './evidence/trie.ts'
 export {
@@ -150,6 +144,7 @@ export {
   type ReceiptV2,
   type ReceiptV3,
 } from './receipt.ts'
+export { hashChunks, hashCompletion } from './record-hash.ts'
 export {
   configurationOf,
   parseRelease,

@@ -1,15 +1,14 @@
-import { addressOf, type PointRecovery, verifyCompletionSignature } from './account.ts'
+import { addressOf, type PointRecovery } from './account.ts'
 import { assembleCompletion } from './assemble-completion.ts'
 import { concatBytes, decodeBase64, decodeHex, encodeHex, equalBytes, sha256 } from './bytes.ts'
 import { checkOpenings } from './check-openings.ts'
 import {
   asksForUsage,
-  hashChunks,
-  hashCompletion,
   isProofMember,
   PROOF_MEMBERS,
   type ReceiptVersion,
 } from './completion-hash.ts'
+import { verifyCompletionSignature } from './completion-signature.ts'
 import { demandsOf } from './demands.ts'
 import { statedAbsence } from './erasure.ts'
 import { FormatError, ProofError } from './errors.ts'
@@ -22,6 +21,7 @@ import { parseLogProof } from './log-proof-form.ts'
 import { decodeAttestationPayload } from './nitro/document.ts'
 import { ownMembers } from './own-members.ts'
 import { parseReceipt, type Receipt } from './receipt.ts'
+import { hashChunks, hashCompletion } from './record-hash.ts'
 import { findReplacedMember } from './replaced-member.ts'
 
 const { objectOf, textOf } = formsOf('missing_member')

@@ -1,9 +1,7 @@
 import { decodeHex, encodeUtf8 } from '../attestation/bytes.ts'
 import { FormatError, ProofError } from '../attestation/errors.ts'
-import {
-  digestBootConfiguration,
-  parseBootConfiguration,
-} from '../attestation/evidence/boot-configuration.ts'
+import { digestBootConfiguration } from '../attestation/evidence/boot-configuration.ts'
+import { parseBootConfiguration } from '../attestation/evidence/boot-facts.ts'
 import { type BundlePolicy, readPolicy } from '../attestation/evidence/policy.ts'
 import { JsonError } from '../attestation/json/json-error.ts'
 import { parseExactJson } from '../attestation/json/parse-strict.ts'

@@ -1,11 +1,8 @@
 import { addressOf } from '../attestation/account.ts'
 import { decodeBase64, decodeHex, encodeHex, equalBytes, sha256 } from '../attestation/bytes.ts'
 import { FormatError, ProofError } from '../attestation/errors.ts'
-import {
-  type BootFacts,
-  digestBootConfiguration,
-  parseBootConfiguration,
-} from '../attestation/evidence/boot-configuration.ts'
+import { digestBootConfiguration } from '../attestation/evidence/boot-configuration.ts'
+import { type BootFacts, parseBootConfiguration } from '../attestation/evidence/boot-facts.ts'
 import { checkExpectedConfiguration } from '../attestation/evidence/document-checks.ts'
 import { type Check, check } from '../attestation/finding.ts'
 import {

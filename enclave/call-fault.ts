@@ -1,26 +1,5 @@
-import type { EnclaveFault, EnclaveFaultCode } from './protocol/messages.ts'
+import { type EnclaveFault, FAULT_STATUS } from './protocol/messages.ts'
 import type { Refusal } from './protocol/refusal.ts'
-
-/** HTTP status of each code; provider_refused has the provider's own. */
-const FAULT_STATUS: Readonly<Record<Exclude<EnclaveFaultCode, 'provider_refused'>, number>> = {
-  invalid_request: 422,
-  unsupported_model: 404,
-  provider_mismatch: 409,
-  credential_mismatch: 422,
-  provider_error: 502,
-  provider_unreachable: 502,
-  provider_timeout: 504,
-  answer_too_large: 502,
-  log_full: 503,
-  not_ready: 503,
-  too_busy: 503,
-  invalid_call: 400,
-  log_conflict: 409,
-  bad_ciphertext: 400,
-  unknown_key: 422,
-  replayed_call: 409,
-  internal_error: 500,
-}
 
 /**
  * A call that gives no answer, and why, as the gateway is told. Messages are for the caller of the

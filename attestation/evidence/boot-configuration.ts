@@ -1,48 +1,6 @@
 import { encodeUtf8, sha256 } from '../bytes.ts'
 import { canonicalizeJson } from '../json/canonical.ts'
-import { isJsonObject, type Json, type JsonObject, memberOf } from '../json/value.ts'
-import { bundleForms, hexOf } from './bundle-forms.ts'
-
-const { arrayOf, countOf, invalid, textOf } = bundleForms
-
-/** What of an enclave's boot configuration a record is compared with. */
-export type BootFacts = {
-  readonly chainId: number
-  /** The anchor contract: 0x, lower case. */
-  readonly contract: string
-  /** Where the enclave may send requests. */
-  readonly providers: readonly { readonly name: string; readonly origin: string }[]
-}
-
-/**
- * What attacker-controlled `json`, a boot configuration, says. It may have more members than are
- * read here: all are part of its digest. A member `format` it has not (headAttestationUserData).
- * Throws FormatError `invalid_bundle` naming the member.
- *
- * Does NOT prove that an enclave booted with it: compare digestBootConfiguration with the
- * attestation document.
- */
-export function parseBootConfiguration(json: Json): BootFacts {
-  const members = isJsonObject(json) ? json : {}
-  // What a head attestation's document states has one: neither passes for the other.
-  if (Object.hasOwn(members, 'format'))
-    throw invalid('boot_configuration', 'without a member format')
-  const providers = arrayOf(memberOf(members, 'providers'), 'boot_configuration.providers')
-  return {
-    chainId: countOf(memberOf(members, 'chain_id'), 'boot_configuration.chain_id'),
-    contract: hexOf(memberOf(members, 'contract'), 'boot_configuration.contract', {
-      exactly: ADDRESS_BYTES,
-    }),
-    providers: providers.map((json, at) => {
-      const provider = isJsonObject(json) ? json : {}
-      const where = `boot_configuration.providers.${at}`
-      return {
-        name: textOf(memberOf(provider, 'name'), `${where}.name`),
-        origin: textOf(memberOf(provider, 'origin'), `${where}.origin`),
-      }
-    }),
-  }
-}
+import type { JsonObject } from '../json/value.ts'
 
 /**
  * What `user_data` of the enclave's attestation documents is: SHA-256 of the canonical JSON of its
@@ -51,5 +9,3 @@ export function parseBootConfiguration(json: Json): BootFacts {
 export function digestBootConfiguration(configuration: JsonObject): Uint8Array {
   return sha256(encodeUtf8(canonicalizeJson(configuration)))
 }
-
-const ADDRESS_BYTES = 20

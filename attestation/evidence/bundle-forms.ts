@@ -1,3 +1,5 @@
+import { decodeBase64 } from '../bytes.ts'
+import type { FormatError } from '../errors.ts'
 import { formsOf } from '../json/forms.ts'
 import type { Json } from '../json/value.ts'
 import { ownMembers } from '../own-members.ts'
@@ -31,6 +33,26 @@ export function hexOf(json: Json | undefined, name: string, form: HexForm): stri
   if (!isRight)
     throw invalid(name, `${prefix || 'no prefix'} and ${bytesMin} to ${bytesMax} bytes of hex`)
   return json
+}
+
+/** Reader of standard base64 of 1 to `bytesMax` bytes; `invalid` as formsOf gives it. */
+export function base64FormOf(invalid: (name: string, expectation: string) => FormatError) {
+  return (json: Json | undefined, name: string, bytesMax: number): string => {
+    const isBounded =
+      typeof json === 'string' && json !== '' && json.length <= Math.ceil(bytesMax / 3) * 4
+    if (!isBounded || decodedLength(json) > bytesMax)
+      throw invalid(name, `standard base64 of 1 to ${bytesMax} bytes`)
+    return json
+  }
+}
+
+/** Infinite when the text is no base64. */
+function decodedLength(text: string): number {
+  try {
+    return decodeBase64(text).length
+  } catch {
+    return Number.POSITIVE_INFINITY
+  }
 }
 
 /**

@@ -1,20 +1,28 @@
 import { PUBLIC_KEY_BYTES, SIGNATURE_BYTES } from '../account.ts'
 import { HASH_BYTES } from '../bytes.ts'
-import { hashCompletion, type ReceiptVersion, stripUnsetMembers } from '../completion-hash.ts'
+import { type ReceiptVersion, stripUnsetMembers } from '../completion-hash.ts'
 import { type ErasureStatement, readErasure } from '../erasure.ts'
 import { FormatError } from '../errors.ts'
 import { isJsonObject, type Json, type JsonObject, memberOf } from '../json/value.ts'
 import { type LogProof, parseLogProof } from '../log-proof-form.ts'
 import { ownMembers } from '../own-members.ts'
 import { parseReceipt, type Receipt } from '../receipt.ts'
+import { hashCompletion } from '../record-hash.ts'
 import { TRANSACTION_BYTES_MAX } from './anchor-transaction.ts'
 import { HEADER_BYTES_MAX, TRANSACTION_RECEIPT_BYTES_MAX } from './block.ts'
-import { parseBootConfiguration } from './boot-configuration.ts'
-import { BUNDLE_DOCUMENT_BYTES_MAX, bundleForms, hexOf, originOf } from './bundle-forms.ts'
+import { parseBootConfiguration } from './boot-facts.ts'
+import {
+  BUNDLE_DOCUMENT_BYTES_MAX,
+  base64FormOf,
+  bundleForms,
+  hexOf,
+  originOf,
+} from './bundle-forms.ts'
 import { type BundleSource, parseSource } from './bundle-source.ts'
 import { TRIE_NODES_MAX } from './trie.ts'
 
-const { arrayOf, base64Of, countOf, invalid, membersOf, objectOf } = bundleForms
+const { arrayOf, countOf, invalid, membersOf, objectOf } = bundleForms
+const base64Of = base64FormOf(invalid)
 
 /** What `format` is in every bundle, of any version. */
 export const BUNDLE_FORMAT = 'affidavit-evidence-bundle'

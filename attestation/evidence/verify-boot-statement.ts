@@ -7,11 +7,8 @@ import type { Json } from '../json/value.ts'
 import { decodeAttestationPayload } from '../nitro/document.ts'
 import { hasOwnMembersAlone, ownMembers } from '../own-members.ts'
 import type { Release } from '../release/release.ts'
-import {
-  type BootFacts,
-  digestBootConfiguration,
-  parseBootConfiguration,
-} from './boot-configuration.ts'
+import { digestBootConfiguration } from './boot-configuration.ts'
+import { type BootFacts, parseBootConfiguration } from './boot-facts.ts'
 import {
   type BootHead,
   type BootStatement,
@@ -19,7 +16,7 @@ import {
   parseBootHeads,
   verifyBootHeads,
 } from './boot-statement.ts'
-import { BUNDLE_DOCUMENT_BYTES_MAX } from './bundle-forms.ts'
+import { BUNDLE_DOCUMENT_BYTES_MAX, base64FormOf } from './bundle-forms.ts'
 import {
   checkCreatedAt,
   checkDocumentKey,
@@ -161,7 +158,8 @@ function domainOf({ chainId, contract }: BootFacts) {
   return { chainId, contract }
 }
 
-const { base64Of, countOf, membersOf } = formsOf('invalid_boot_statement', 'boot statement: ')
+const { countOf, invalid, membersOf } = formsOf('invalid_boot_statement', 'boot statement: ')
+const base64Of = base64FormOf(invalid)
 
 /**
  * The boot statement that attacker-controlled `json` is. Throws FormatError

@@ -5,7 +5,8 @@ import type { Json, JsonObject } from '../json/value.ts'
 import { type AttestationDocument, decodeAttestationPayload } from '../nitro/document.ts'
 import type { Release } from '../release/release.ts'
 import { checkBlockOnChain } from './anchor-checks.ts'
-import { digestBootConfiguration, parseBootConfiguration } from './boot-configuration.ts'
+import { digestBootConfiguration } from './boot-configuration.ts'
+import { parseBootConfiguration } from './boot-facts.ts'
 import {
   checkCreatedAt,
   checkDocumentKey,
@@ -15,11 +16,8 @@ import {
   findExpectedCode,
   verifyDocument,
 } from './document-checks.ts'
-import {
-  type HeadAttestation,
-  headAttestationUserData,
-  parseHeadAttestation,
-} from './head-attestation.ts'
+import { headAttestationUserData } from './head-attestation.ts'
+import { type HeadAttestation, parseHeadAttestation } from './head-attestation-form.ts'
 import { type BundleContext, type BundlePolicy, readContext, readPolicy } from './policy.ts'
 import { type CheckTable, type Judgement, judgeChecks, orderChecks, refuseForm } from './verdict.ts'
 

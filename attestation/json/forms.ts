@@ -1,4 +1,3 @@
-import { decodeBase64 } from '../bytes.ts'
 import { FormatError } from '../errors.ts'
 import {
   hasExactMembers,
@@ -82,25 +81,7 @@ export function formsOf(code: string, prefix = '') {
         throw invalid(name, `${2 * bytes} lower-case hex digits`)
       return json
     },
-
-    /** Standard base64 of 1 to `bytesMax` bytes. */
-    base64Of(json: Json | undefined, name: string, bytesMax: number): string {
-      const isBounded =
-        typeof json === 'string' && json !== '' && json.length <= Math.ceil(bytesMax / 3) * 4
-      if (!isBounded || decodedLength(json) > bytesMax)
-        throw invalid(name, `standard base64 of 1 to ${bytesMax} bytes`)
-      return json
-    },
   }
 }
 
 const LOWER_CASE_HEX = /^[0-9a-f]*$/
-
-/** Infinite when the text is no base64. */
-function decodedLength(text: string): number {
-  try {
-    return decodeBase64(text).length
-  } catch {
-    return Number.POSITIVE_INFINITY
-  }
-}

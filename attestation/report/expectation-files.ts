@@ -1,4 +1,5 @@
-import { digestBootConfiguration, parseBootConfiguration } from '../evidence/boot-configuration.ts'
+import { digestBootConfiguration } from '../evidence/boot-configuration.ts'
+import { parseBootConfiguration } from '../evidence/boot-facts.ts'
 import { parseExactJson } from '../json/parse-strict.ts'
 import { isJsonObject, type Json, memberOf } from '../json/value.ts'
 import { parseSignedRelease, type SignedRelease } from '../release/release.ts'

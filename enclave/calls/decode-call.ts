@@ -1,13 +1,7 @@
 import { FormatError } from '../../attestation/errors.ts'
+import { formOf, formsOf } from '../../attestation/json/forms.ts'
 import { parseStrictJson } from '../../attestation/json/parse-strict.ts'
-import {
-  hasExactMembers,
-  isCount,
-  isJsonArray,
-  isJsonObject,
-  type Json,
-  type JsonObject,
-} from '../../attestation/json/value.ts'
+import type { Json, JsonObject } from '../../attestation/json/value.ts'
 import { parseLogProof } from '../../attestation/log-proof-form.ts'
 import { CallFault } from '../call-fault.ts'
 import {
@@ -23,109 +17,84 @@ import {
   SEALED_CREDENTIAL_BYTES_MAX,
 } from '../protocol/messages.ts'
 
+const { arrayOf, countOf, invalid, membersOf, objectOf, textOf } = formsOf('invalid_call')
+
+const BLOCK_HASH = formOf(/^0x[0-9a-f]{64}$/)
+const CALL_ID = { form: /^\d{1,16}$/, expectation: 'the index of a leaf, as text' }
+const ENCAPSULATED_KEY = formOf(/^[0-9a-f]{64}$/)
+const TX_HASH = formOf(/^0x[0-9a-f]{64}$/)
+
+/**
+ * Printable, because it travels in a header: a line break in it would be a header of the caller's
+ * own.
+ */
+const CREDENTIAL = {
+  form: new RegExp(`^[\\x20-\\x7e]{1,${CREDENTIAL_BYTES_MAX}}$`),
+  expectation: `1 to ${CREDENTIAL_BYTES_MAX} printable ASCII characters`,
+}
+
+const SEALED_LENGTH_MAX = Math.floor((SEALED_CREDENTIAL_BYTES_MAX * 4) / 3 + 1)
+const SEALED_CREDENTIAL = {
+  form: new RegExp(`^[A-Za-z0-9_-]{1,${SEALED_LENGTH_MAX}}$`),
+  expectation: `base64url of at most ${SEALED_CREDENTIAL_BYTES_MAX} bytes`,
+}
+
 /** The gateway's part of a completion call, from its header. Throws CallFault `invalid_call`. */
 export function decodeCall(header: string | readonly string[] | undefined): CompletionCall {
-  const {
-    context,
-    provider,
-    credential,
-    is_callers: isCallers = false,
-    outlives_gateway: outlivesGateway = false,
-    tells_completion: tellsCompletion = false,
-  } = decodeHeader(header)
-  const text = decodeContext(context)
-  if (typeof provider !== 'string') throw invalid('expected provider to be text')
-  if (credential !== null && (typeof credential !== 'string' || !isCredential(credential)))
-    throw invalidCredential()
-  if (typeof isCallers !== 'boolean') throw invalid('expected is_callers to be true or false')
-  if (typeof outlivesGateway !== 'boolean')
-    throw invalid('expected outlives_gateway to be true or false')
-  if (typeof tellsCompletion !== 'boolean')
-    throw invalid('expected tells_completion to be true or false')
-  return {
-    context: text,
-    provider,
-    credential,
-    is_callers: isCallers,
-    ...(outlivesGateway ? { outlives_gateway: true } : {}),
-    ...(tellsCompletion ? { tells_completion: true } : {}),
-  }
+  return decodeHeader(header, (call) => ({
+    context: contextOf(call),
+    provider: textOf(call.provider, 'provider'),
+    credential: call.credential === null ? null : credentialOf(call.credential),
+    is_callers: flagOf(call, 'is_callers'),
+    ...(flagOf(call, 'outlives_gateway') ? { outlives_gateway: true } : {}),
+    ...(flagOf(call, 'tells_completion') ? { tells_completion: true } : {}),
+  }))
 }
 
 /** The gateway's part of an encrypted call, from its header. Throws CallFault `invalid_call`. */
 export function decodeEncryptedCall(header: string | readonly string[] | undefined): EncryptedCall {
-  const value = decodeHeader(header)
-  const { context, credentials, encapsulated_key: enc, sealed_credential: sealed } = value
-  if (!isJsonObject(credentials)) throw invalid('expected credentials to be an object')
-  for (const credential of Object.values(credentials))
-    if (typeof credential !== 'string' || !isCredential(credential)) throw invalidCredential()
-  if (typeof enc !== 'string' || !/^[0-9a-f]{64}$/.test(enc))
-    throw invalid('expected encapsulated_key to be 64 hex digits')
-  if (sealed !== null && !(typeof sealed === 'string' && isSealed(sealed)))
-    throw invalid('expected sealed_credential to be null or base64url')
-  return {
-    context: decodeContext(context),
-    credentials: credentials as Readonly<Record<string, string>>,
-    encapsulated_key: enc,
-    sealed_credential: sealed,
-  }
+  return decodeHeader(header, (call) => {
+    const { encapsulated_key: enc, sealed_credential: sealed } = call
+    const credentials = Object.entries(objectOf(call.credentials, 'credentials'))
+    return {
+      context: contextOf(call),
+      credentials: Object.fromEntries(
+        credentials.map(([provider, credential]) => [provider, credentialOf(credential)]),
+      ),
+      encapsulated_key: textOf(enc, 'encapsulated_key', ENCAPSULATED_KEY),
+      sealed_credential:
+        sealed === null ? null : textOf(sealed, 'sealed_credential', SEALED_CREDENTIAL),
+    }
+  })
 }
 
 /** What the gateway knows of a call's proof, from its body. Throws CallFault `invalid_call`. */
 export function decodeAnchorProof(body: Uint8Array): AnchorProof {
-  return readAnchorProof(decodeObject(body))
+  return decodeObject(body, readAnchorProof)
 }
 
-function readAnchorProof(value: Json): AnchorProof {
-  const { call, tx_hash: txHash, log } = isJsonObject(value) ? value : {}
-  if (typeof call !== 'string' || !/^\d{1,16}$/.test(call))
-    throw invalid('expected call to be the index of a leaf, as text')
-  if (typeof txHash !== 'string' || !/^0x[0-9a-f]{64}$/.test(txHash))
-    throw invalid('expected tx_hash to be 0x and 64 hex digits')
-  try {
-    return { call, tx_hash: txHash, log: parseLogProof(log ?? null) }
-  } catch (error) {
-    if (!(error instanceof FormatError)) throw error
-    throw invalid(error.message)
+function readAnchorProof({ call, tx_hash: txHash, log = null }: Members): AnchorProof {
+  return {
+    call: textOf(call, 'call', CALL_ID),
+    tx_hash: textOf(txHash, 'tx_hash', TX_HASH),
+    log: parseLogProof(log),
   }
-}
-
-function isSealed(text: string): boolean {
-  return /^[A-Za-z0-9_-]+$/.test(text) && text.length <= (SEALED_CREDENTIAL_BYTES_MAX * 4) / 3 + 1
-}
-
-function decodeHeader(header: string | readonly string[] | undefined) {
-  if (typeof header !== 'string' || !/^[A-Za-z0-9_-]+$/.test(header))
-    throw invalid(`expected a header ${CALL_HEADER} in base64url`)
-  return decodeObject(Buffer.from(header, 'base64url'))
-}
-
-function decodeContext(context: Json | undefined): string {
-  if (typeof context === 'string' && Buffer.byteLength(context) <= CONTEXT_BYTES_MAX) return context
-  throw invalid(`expected context to be text of at most ${CONTEXT_BYTES_MAX} bytes`)
-}
-
-function invalidCredential(): CallFault {
-  return invalid(
-    `expected credential to be null or 1 to ${CREDENTIAL_BYTES_MAX} printable ASCII characters`,
-  )
 }
 
 /** A pull request, from its body. Throws CallFault `invalid_call`. */
 export function decodePull(body: Uint8Array): Required<PullRequest> {
-  const { from, wait_ms: waitMs, max, known_document: known, proofs = [] } = decodeObject(body)
-  if (!isCount(from) || !isCount(waitMs) || !isCount(max) || max === 0)
-    throw invalid('expected from, wait_ms and max to be whole numbers from 0, max from 1')
-  if (known !== null && typeof known !== 'string')
-    throw invalid('expected known_document to be text or null')
-  if (!isJsonArray(proofs)) throw invalid('expected proofs to be an array')
-  return {
-    from,
-    wait_ms: Math.min(waitMs, PULL_WAIT_MAX_MS),
-    max,
-    known_document: known,
-    proofs: proofs.map(readAnchorProof),
-  }
+  return decodeObject(body, (pull) => {
+    const { known_document: known, proofs = [] } = pull
+    const max = countOf(pull.max, 'max')
+    if (max === 0) throw invalid('max', 'at least 1')
+    return {
+      from: countOf(pull.from, 'from'),
+      wait_ms: Math.min(countOf(pull.wait_ms, 'wait_ms'), PULL_WAIT_MAX_MS),
+      max,
+      known_document: known === null ? null : textOf(known, 'known_document'),
+      proofs: arrayOf(proofs, 'proofs').map((proof) => readAnchorProof(objectOf(proof, 'a proof'))),
+    }
+  })
 }
 
 /**
@@ -133,35 +102,45 @@ export function decodePull(body: Uint8Array): Required<PullRequest> {
  * CallFault `invalid_call`.
  */
 export function decodeHeadAttestationRequest(body: Uint8Array): HeadAttestationRequest {
-  const value = decodeObject(body)
-  const { block_hash: hash } = value
-  if (
-    !hasExactMembers(value, ['block_hash']) ||
-    typeof hash !== 'string' ||
-    !/^0x[0-9a-f]{64}$/.test(hash)
-  )
-    throw invalid('expected block_hash alone, 0x and 64 hex digits in lower case')
-  return { block_hash: hash }
+  return decodeObject(body, (value) => {
+    const { block_hash: hash } = membersOf(value, 'the request', ['block_hash'])
+    return { block_hash: textOf(hash, 'block_hash', BLOCK_HASH) }
+  })
 }
 
-function decodeObject(bytes: Uint8Array): JsonObject & Readonly<Record<string, Json | undefined>> {
+type Members = JsonObject & Readonly<Record<string, Json | undefined>>
+
+function contextOf({ context }: Members): string {
+  const text = textOf(context, 'context')
+  if (Buffer.byteLength(text) <= CONTEXT_BYTES_MAX) return text
+  throw invalid('context', `of at most ${CONTEXT_BYTES_MAX} bytes`)
+}
+
+function credentialOf(value: Json | undefined): string {
+  return textOf(value, 'a credential', CREDENTIAL)
+}
+
+/** False where it is left out. */
+function flagOf(call: Members, name: string): boolean {
+  const { [name]: flag = false } = call
+  if (typeof flag === 'boolean') return flag
+  throw invalid(name, 'true or false')
+}
+
+function decodeHeader<Value>(
+  header: string | readonly string[] | undefined,
+  read: (call: Members) => Value,
+): Value {
+  if (typeof header !== 'string' || !/^[A-Za-z0-9_-]+$/.test(header))
+    throw new CallFault('invalid_call', `expected a header ${CALL_HEADER} in base64url`)
+  return decodeObject(Buffer.from(header, 'base64url'), read)
+}
+
+function decodeObject<Value>(bytes: Uint8Array, read: (members: Members) => Value): Value {
   try {
-    const value = parseStrictJson(bytes)
-    if (isJsonObject(value)) return value
+    return read(objectOf(parseStrictJson(bytes), 'what is sent'))
   } catch (error) {
     if (!(error instanceof FormatError)) throw error
+    throw new CallFault('invalid_call', error.message)
   }
-  throw invalid('expected a JSON object')
-}
-
-/**
- * Printable, because it travels in a header: a line break in it would be a header of the caller's
- * own.
- */
-function isCredential(text: string): boolean {
-  return /^[\x20-\x7e]+$/.test(text) && text.length <= CREDENTIAL_BYTES_MAX
-}
-
-function invalid(message: string): CallFault {
-  return new CallFault('invalid_call', message)
 }

@@ -3,15 +3,9 @@ import { asksForUsage, stripUnsetMembers } from '../../attestation/completion-ha
 import { DEMANDS_MEMBER, type Demands, demandsOf } from '../../attestation/demands.ts'
 import { FormatError } from '../../attestation/errors.ts'
 import { canonicalizeJson } from '../../attestation/json/canonical.ts'
-import { JsonError, type JsonErrorCode } from '../../attestation/json/json-error.ts'
-import { parseStrictJson } from '../../attestation/json/parse-strict.ts'
-import {
-  isJsonArray,
-  isJsonObject,
-  type Json,
-  type JsonObject,
-} from '../../attestation/json/value.ts'
+import { isJsonArray, isJsonObject, type JsonObject } from '../../attestation/json/value.ts'
 import { CallFault } from '../call-fault.ts'
+import { readJson } from '../protocol/request-faults.ts'
 import { removeMember, setIncludeUsage } from './edit-body.ts'
 
 /** A caller's request, and what is sent on. */
@@ -83,32 +77,13 @@ function readDemands(request: JsonObject): Demands {
 }
 
 function parseBody(body: Uint8Array): JsonObject {
-  const value = readJson(body)
-  if (!isJsonObject(value))
-    throw new CallFault('invalid_request', 'expected a JSON object', { loc: ['body'] })
-  return value
-}
-
-function readJson(body: Uint8Array): Json {
-  try {
-    return parseStrictJson(body)
-  } catch (error) {
-    if (!(error instanceof JsonError)) throw error
-    throw new CallFault('invalid_request', EXPECTED[error.code], { loc: ['body', ...error.path] })
+  const read = readJson(body)
+  if ('fault' in read) {
+    const { msg, loc } = read.fault
+    throw new CallFault('invalid_request', msg, { loc })
   }
-}
-
-const EXPECTED: Readonly<Record<JsonErrorCode, string>> = {
-  invalid_utf8: 'expected the body to be UTF-8',
-  syntax: 'expected the body to be JSON',
-  duplicate_key: 'expected each member of an object once',
-  unsafe_integer:
-    'expected numbers that a double holds as they are written, such as integers up to 2^53-1',
-  inexact_number: 'expected numbers that a double holds as they are written',
-  number_overflow: 'expected numbers of at most 1.7976931348623157e308',
-  lone_surrogate: 'expected strings without half surrogate pairs',
-  too_deep: 'expected less deeply nested JSON',
-  too_many: 'too many arrays, objects, members or items',
+  if (isJsonObject(read.json)) return read.json
+  throw new CallFault('invalid_request', 'expected a JSON object', { loc: ['body'] })
 }
 
 function invalid(member: string, message: string): CallFault {

@@ -14,7 +14,7 @@ import {
   type EncryptedHead,
   type EncryptedSealed,
 } from '../protocol/messages.ts'
-import type { RequestFault } from './check-request.ts'
+import type { RequestFault } from '../protocol/request-faults.ts'
 import { answerError, answerFault, answerInvalid, type ErrorAnswer } from './error-body.ts'
 import { createFrameSealer } from './frames.ts'
 import { KEY_BYTES } from './hpke.ts'
@@ -253,8 +253,7 @@ const COMMIT_DELAYED = {
   code: 'commit_delayed',
   message:
     'The completion is sealed but not stored yet: it will be in the history, unless its enclave ends first',
-  status: 503,
-}
+} as const
 
 function gone(): CallerGone {
   return new CallerGone('the gateway closed the connection, or reads no more')

@@ -5,9 +5,9 @@ import { parseRequest } from '../calls/parse-request.ts'
 import { type CompletionCore, serveCompletion } from '../calls/serve-completion.ts'
 import { weighJson } from '../log/weigh-json.ts'
 import { describeError, type Log } from '../logger.ts'
+import { readChatRequest } from '../protocol/chat-form.ts'
 import { chooseProvider } from '../protocol/choose-provider.ts'
 import type { EncryptedCall, ProviderEntry } from '../protocol/messages.ts'
-import { checkRequest } from './check-request.ts'
 import {
   EncryptedAnswer,
   KEEP_ALIVE_MS,
@@ -66,7 +66,7 @@ async function complete(
   answer: EncryptedAnswer,
   { call, opened }: Arrived,
 ): Promise<void> {
-  const checked = checkRequest(opened.body)
+  const checked = readChatRequest(opened.body)
   if ('faults' in checked) return answer.refuseRequest(checked.faults)
   const parsed = parseRequest(opened.body, checked.request)
   answer.model = parsed.model
@@ -76,7 +76,6 @@ async function complete(
     return answer.refuse({
       code: 'provider_credential_missing',
       message: `This service has no key for the provider ${provider?.name}: send yours as Fine-Tune-Authorization`,
-      status: 403,
     })
   const requestBytes = weighJson(opened.body, measureJson(opened.body))
   answer.shown = chosen

@@ -265,25 +265,29 @@ export type EnclaveFault = {
   readonly may_be_made?: boolean
 }
 
-export type EnclaveFaultCode =
-  | 'invalid_request' //          422  body is not faithful JSON, or not an object with model and messages (413: too long)
-  | 'unsupported_model' //        404  no provider serves this model
-  | 'provider_mismatch' //        409  the gateway named another provider than the model chooses
-  | 'credential_mismatch' //      422  the caller demanded another credential than the one there is
-  | 'provider_refused' //         4xx  the provider's own client error, with its status and message
-  | 'provider_error' //           502  the provider answered 5xx, a redirect, or something that is no completion
-  | 'provider_unreachable' //     502  DNS, connect or TLS failure
-  | 'provider_timeout' //         504  connect, first-byte, idle or whole-answer timeout
-  | 'answer_too_large' //         502  the answer is over a limit, or over the memory there is beside other calls
-  | 'log_full' //                 503  too many unacknowledged completions
-  | 'not_ready' //                503  no attestation document, the clock is off, or shutting down
-  | 'too_busy' //                 503  too many calls at once
-  | 'invalid_call' //             400  the gateway's own call is malformed: header, query or body (404: no path of the protocol)
-  | 'log_conflict' //             409  a pull from below what was acknowledged, or from above what was handed over
-  | 'bad_ciphertext' //           400  an encrypted call that cannot be opened after its first frame
-  | 'unknown_key' //              422  an encrypted call that no key of this enclave opens
-  | 'replayed_call' //            409  an encrypted call that was made before
-  | 'internal_error' //           500
+/** Codes of faults, with the status of each; that of provider_refused is the provider's own 4xx. */
+export const FAULT_STATUS = {
+  invalid_request: 422, // body is not faithful JSON, or not an object with model and messages (413: too long)
+  unsupported_model: 404, // no provider serves this model
+  provider_mismatch: 409, // the gateway named another provider than the model chooses
+  credential_mismatch: 422, // the caller demanded another credential than the one there is
+  provider_error: 502, // the provider answered 5xx, a redirect, or something that is no completion
+  provider_unreachable: 502, // DNS, connect or TLS failure
+  provider_timeout: 504, // connect, first-byte, idle or whole-answer timeout
+  answer_too_large: 502, // the answer is over a limit, or over the memory there is beside other calls
+  log_full: 503, // too many unacknowledged completions
+  not_ready: 503, // no attestation document, the clock is off, or shutting down
+  too_busy: 503, // too many calls at once
+  invalid_call: 400, // the gateway's own call is malformed: header, query or body (404: no path of the protocol)
+  log_conflict: 409, // a pull from below what was acknowledged, or from above what was handed over
+  bad_ciphertext: 400, // an encrypted call that cannot be opened after its first frame
+  unknown_key: 422, // an encrypted call that no key of this enclave opens
+  replayed_call: 409, // an encrypted call that was made before
+  internal_error: 500,
+} as const
+
+/** `provider_refused`: the provider's own client error, with its status and message. */
+export type EnclaveFaultCode = keyof typeof FAULT_STATUS | 'provider_refused'
 
 export type PullRequest = {
   /**

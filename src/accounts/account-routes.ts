@@ -7,8 +7,9 @@ import {
   type GatewayOperations,
 } from '../api/control-operations.ts'
 import { ApiError } from '../api/errors.ts'
+import { boundedInteger } from '../api/form-schema.ts'
 import { defineRoute, type Route } from '../api/route.ts'
-import { integerText, patternText, requiredInteger } from '../api/schemas.ts'
+import { integerText, patternText } from '../api/schemas.ts'
 import type { BudgetName, BudgetsStore } from './budgets-store.ts'
 import type { KeysStore } from './keys-store.ts'
 import { describeAccount } from './operations.ts'
@@ -39,7 +40,7 @@ const { what, per } = budgetOrder.shape
 const ownBudget = { account: adminName.nullish(), key: keyId.nullish(), what, per }
 const budget = z.looseObject({
   ...ownBudget,
-  bound: requiredInteger({ min: 0 }).describe('Of money in billionths'),
+  bound: boundedInteger({ min: 0 }).describe('Of money in billionths'),
 })
 
 const budgetsQuery = z.object({

@@ -3,14 +3,9 @@ import { z } from 'zod'
 import { createAdmission } from '../api/admission.ts'
 import { MADE_SCOPES, SCOPES } from '../api/context.ts'
 import { budgetDescription } from '../api/control-operations.ts'
+import { boundedInteger } from '../api/form-schema.ts'
 import { defineRoute, type Route } from '../api/route.ts'
-import {
-  boundedInteger,
-  boundedText,
-  faultIssue,
-  patternText,
-  unixSeconds,
-} from '../api/schemas.ts'
+import { boundedText, faultIssue, patternText, unixSeconds } from '../api/schemas.ts'
 import type { ManagedKeys } from './managed-keys.ts'
 
 /** Calls at once that make keys, and the bytes of their bodies together. */

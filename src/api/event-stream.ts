@@ -1,7 +1,8 @@
 import type { ServerResponse } from 'node:http'
+import { errorEnvelope } from '../../enclave/protocol/error-envelope.ts'
 import type { Logger } from '../observability/logger.ts'
 import type { RouteContext } from './context.ts'
-import { type ApiError, CallerLeftError, errorEnvelope } from './errors.ts'
+import { type ApiError, CallerLeftError } from './errors.ts'
 import { noteFailure, noteProcessingTime } from './track-calls.ts'
 
 /** What streams need of the app. */

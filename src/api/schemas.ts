@@ -1,8 +1,4 @@
 import { z } from 'zod'
-import { FAULTS_MAX } from './validation.ts'
-
-/** Not bounded by the interface: a model id that is longer than any is an attack on the logs. */
-export const MODEL_LENGTH_MAX = 512
 
 /** A JSON Schema (2020-12), as OpenAPI 3.1 takes it. */
 export type JsonSchema = { readonly [keyword: string]: unknown }
@@ -60,88 +56,12 @@ export function addIssuesOf(
 }
 
 /** An issue of our own: where, its stable type (see validation.ts), in words. */
-export function faultIssue(path: readonly string[], type: string, message: string): Issues[number] {
+export function faultIssue(
+  path: readonly (string | number)[],
+  type: string,
+  message: string,
+): Issues[number] {
   return { code: 'custom', path: [...path], input: undefined, message, params: { type } }
-}
-
-/** Whether an optional member is unset: left out, or null. */
-export function isUnset(value: unknown): value is null | undefined {
-  return value === undefined || value === null
-}
-
-/**
- * Schema of an integer from `min` to `max`, both allowed. 1.0 is one. Tells a text and a fraction
- * apart.
- */
-export function boundedInteger(bounds: { readonly min?: number; readonly max?: number }) {
-  const { min = Number.MIN_SAFE_INTEGER, max = Number.MAX_SAFE_INTEGER } = bounds
-  const schema = z.unknown().check(({ value, issues }) => {
-    if (typeof value !== 'number')
-      issues.push(faultIssue([], 'int_type', 'Input should be a valid integer'))
-    else if (!Number.isSafeInteger(value))
-      issues.push(
-        faultIssue(
-          [],
-          'int_from_float',
-          'Input should be a valid integer, without a fraction and within ±(2^53-1)',
-        ),
-      )
-    else if (value < min)
-      issues.push(
-        faultIssue([], 'greater_than_equal', `Input should be greater than or equal to ${min}`),
-      )
-    else if (value > max)
-      issues.push(faultIssue([], 'less_than_equal', `Input should be less than or equal to ${max}`))
-  })
-  return described(schema, () => ({ type: 'integer', minimum: min, maximum: max }))
-}
-
-/**
- * As boundedInteger, but gives a number, and tells a member that is left out from one of another
- * type.
- */
-export function requiredInteger(bounds: { readonly min?: number; readonly max?: number }) {
-  const integer = boundedInteger(bounds)
-  const schema = z
-    .unknown()
-    .check(({ value, issues }) => {
-      if (value === undefined) issues.push(faultIssue([], 'missing', 'Field required'))
-      else addIssuesOf(issues, integer, value)
-    })
-    .transform(Number)
-  return described(schema, () => jsonSchemaOf(integer))
-}
-
-/**
- * Schema of an array whose items satisfy `item`. Unlike z.array it stops after FAULTS_MAX faults:
- * 10 MiB of `1,1,1,…` would otherwise become millions of issues.
- */
-export function boundedList(
-  item: z.ZodType,
-  bounds: { readonly min?: number; readonly max?: number } = {},
-) {
-  const { min = 0, max = Number.MAX_SAFE_INTEGER } = bounds
-  const schema = z
-    .array(z.unknown())
-    .min(min)
-    .max(max)
-    .check(({ issues, value }) => addItemIssues(issues, item, value))
-  return described(schema, () => ({
-    type: 'array',
-    items: jsonSchemaOf(item),
-    ...(min > 0 ? { minItems: min } : {}),
-    ...(bounds.max === undefined ? {} : { maxItems: max }),
-  }))
-}
-
-/** Adds the issues of each item of `values`, until there are enough. */
-export function addItemIssues(
-  issues: z.core.$ZodRawIssue[],
-  item: z.ZodType,
-  values: readonly unknown[],
-): void {
-  for (let index = 0; index < values.length && issues.length < FAULTS_MAX; index++)
-    addIssuesOf(issues, item, values[index], [index])
 }
 
 /**

@@ -8,10 +8,11 @@ import {
   STATUS_CODES,
 } from 'node:http'
 import { type AddressInfo, createServer as createTcpServer, type Socket } from 'node:net'
+import { errorEnvelope } from '../../enclave/protocol/error-envelope.ts'
 import { descriptorsMax } from '../runtime/descriptors.ts'
 import { StartFailure, systemCodeOf } from '../runtime/starting.ts'
 import { JSON_TYPE } from './context.ts'
-import { ApiError, type ErrorCode, errorEnvelope } from './errors.ts'
+import { ApiError, type ErrorCode } from './errors.ts'
 
 /** A client has this long to send a request's head. Slow heads are the cheapest attack there is. */
 const HEADERS_TIMEOUT_MS = 15_000

@@ -1,14 +1,18 @@
 import type { z } from 'zod'
-import { JsonError } from '../../attestation/json/json-error.ts'
-import { parseStrictJson } from '../../attestation/json/parse-strict.ts'
 import type { Json } from '../../attestation/json/value.ts'
-import { type FaultDetail, ValidationError } from './errors.ts'
-
-/** At most so many faults of one request are told. */
-export const FAULTS_MAX = 50
-
-/** Longer member names are cut where a fault names them: the name is the caller's. */
-export const LOC_NAME_LENGTH_MAX = 128
+import {
+  beyondBound,
+  FAULTS_MAX,
+  type Fault,
+  faultLocation,
+  MISSING,
+  noneOf,
+  type RequestFault,
+  readJson,
+  unlikePattern,
+  WRONG_TYPE,
+} from '../../enclave/protocol/request-faults.ts'
+import { ValidationError } from './errors.ts'
 
 /** Part of the request a fault is in; the first item of its `loc`. */
 type FaultPlace = 'body' | 'query' | 'path' | 'header'
@@ -40,17 +44,9 @@ export function validateBody<Output>(schema: z.ZodType<Output>, body: Uint8Array
  * mean one thing only.
  */
 export function parseJsonBody(body: Uint8Array): Json {
-  if (body.length === 0)
-    throw new ValidationError([{ loc: ['body'], msg: 'Field required', type: 'missing' }])
-  try {
-    return parseStrictJson(body)
-  } catch (error) {
-    if (!(error instanceof JsonError)) throw error
-    const isSyntax = error.code === 'syntax' || error.code === 'invalid_utf8'
-    const loc = isSyntax ? ['body', error.offset] : faultLocation('body', error.path)
-    const type = error.code === 'syntax' ? 'json_invalid' : error.code
-    throw new ValidationError([{ loc, msg: error.message, type }])
-  }
+  const read = readJson(body)
+  if ('fault' in read) throw new ValidationError([read.fault])
+  return read.json
 }
 
 /**
@@ -62,7 +58,7 @@ export function faultDetails(
   place: FaultPlace,
   input: unknown,
   issues: readonly z.core.$ZodIssue[],
-): readonly FaultDetail[] {
+): readonly RequestFault[] {
   const told = issues.slice(0, FAULTS_MAX)
   return told
     .filter((issue) => !isOfWrongType(issue, told))
@@ -70,17 +66,6 @@ export function faultDetails(
       const path = issue.path.filter((step) => typeof step !== 'symbol')
       return { loc: faultLocation(place, path), ...describeIssue(issue, valueAt(input, path)) }
     })
-}
-
-/** `loc` of a fault: the place and the way to the value, with overlong names cut. */
-function faultLocation(
-  place: FaultPlace,
-  path: readonly (string | number)[],
-): readonly (string | number)[] {
-  return [
-    place,
-    ...path.map((step) => (typeof step === 'string' ? step.slice(0, LOC_NAME_LENGTH_MAX) : step)),
-  ]
 }
 
 /**
@@ -98,11 +83,8 @@ function isSamePath(left: readonly PropertyKey[], right: readonly PropertyKey[])
   return left.length === right.length && left.every((step, place) => step === right[place])
 }
 
-type Description = Pick<FaultDetail, 'msg' | 'type'>
-
-function describeIssue(issue: z.core.$ZodIssue, value: unknown): Description {
-  if (value === undefined && issue.code !== 'custom')
-    return { msg: 'Field required', type: 'missing' }
+function describeIssue(issue: z.core.$ZodIssue, value: unknown): Fault {
+  if (value === undefined && issue.code !== 'custom') return MISSING
   switch (issue.code) {
     case 'invalid_type':
       return (
@@ -112,16 +94,13 @@ function describeIssue(issue: z.core.$ZodIssue, value: unknown): Description {
         }
       )
     case 'too_big':
-      return describeBound('most', issue.origin, Number(issue.maximum))
+      return beyondBound('most', issue.origin, Number(issue.maximum))
     case 'too_small':
-      return describeBound('least', issue.origin, Number(issue.minimum))
+      return beyondBound('least', issue.origin, Number(issue.minimum))
     case 'invalid_value':
-      return { msg: `Input should be ${listValues(issue.values)}`, type: 'literal_error' }
+      return noneOf(issue.values.map(String))
     case 'invalid_format':
-      return {
-        msg: `String should match pattern '${issue.pattern ?? issue.format}'`,
-        type: 'string_pattern_mismatch',
-      }
+      return unlikePattern(issue.pattern ?? issue.format)
     case 'custom':
       return {
         msg: issue.message,
@@ -132,29 +111,7 @@ function describeIssue(issue: z.core.$ZodIssue, value: unknown): Description {
   }
 }
 
-const TYPE_FAULTS: Readonly<Record<string, Description>> = {
-  string: { msg: 'Input should be a valid string', type: 'string_type' },
-  number: { msg: 'Input should be a valid number', type: 'float_type' },
-  boolean: { msg: 'Input should be a valid boolean', type: 'bool_type' },
-  array: { msg: 'Input should be a valid list', type: 'list_type' },
-  object: { msg: 'Input should be a valid dictionary', type: 'dict_type' },
-  record: { msg: 'Input should be a valid dictionary', type: 'dict_type' },
-}
-
-function describeBound(side: 'most' | 'least', origin: string, bound: number): Description {
-  const [long, short] =
-    side === 'most' ? ['too_long', 'less_than_equal'] : ['too_short', 'greater_than_equal']
-  if (origin === 'string')
-    return { msg: `String should have at ${side} ${bound} characters`, type: `string_${long}` }
-  if (origin === 'array') return { msg: `List should have at ${side} ${bound} items`, type: long }
-  const relation = side === 'most' ? 'less' : 'greater'
-  return { msg: `Input should be ${relation} than or equal to ${bound}`, type: short }
-}
-
-function listValues(values: readonly z.core.util.Primitive[]): string {
-  const quoted = values.map((value) => `'${String(value)}'`)
-  return quoted.length < 2 ? quoted.join() : `${quoted.slice(0, -1).join(', ')} or ${quoted.at(-1)}`
-}
+const TYPE_FAULTS: Readonly<Record<string, Fault>> = { ...WRONG_TYPE, record: WRONG_TYPE.object }
 
 function valueAt(input: unknown, path: readonly (string | number)[]): unknown {
   let value = input

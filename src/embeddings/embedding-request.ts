@@ -1,14 +1,9 @@
 import { z } from 'zod'
 import { isJsonObject, type Json, type JsonObject } from '../../attestation/json/value.ts'
-import {
-  addIssuesOf,
-  boundedInteger,
-  described,
-  faultIssue,
-  jsonSchemaOf,
-  MODEL_LENGTH_MAX,
-} from '../api/schemas.ts'
-import { FAULTS_MAX } from '../api/validation.ts'
+import { MODEL_LENGTH_MAX } from '../../enclave/protocol/chat-form.ts'
+import { FAULTS_MAX } from '../../enclave/protocol/request-faults.ts'
+import { boundedInteger } from '../api/form-schema.ts'
+import { addIssuesOf, described, faultIssue, jsonSchemaOf } from '../api/schemas.ts'
 
 /**
  * Not bounded by the interface: inputs of one request as at OpenAI; ids of tokens above those of

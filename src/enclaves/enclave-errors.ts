@@ -1,3 +1,4 @@
+import { callErrorOf } from '../../enclave/protocol/call-errors.ts'
 import type { EnclaveFault } from '../../enclave/protocol/messages.ts'
 import { ApiError, type ErrorCode, ValidationError } from '../api/errors.ts'
 
@@ -60,58 +61,23 @@ function codeOf(error: Error): string {
   return typeof code === 'string' ? code : ''
 }
 
-/**
- * What the caller is told of an enclave's fault. `isOperatorCredential`: the provider was shown the
- * operator's key, so that a 401 or 403 of its is the operator's trouble, not the caller's, and its
- * words may name that key.
- */
-export function callErrorOf(
+/** What the caller is answered for an enclave's fault; `isOperators` as in callErrorOf. */
+export function faultErrorOf(
   fault: EnclaveFault,
-  isOperatorCredential: boolean,
+  isOperators: boolean,
 ): ApiError | ValidationError {
-  const outcome = { mayBeMade: fault.may_be_made === true }
-  switch (fault.code) {
-    case 'invalid_request':
-      return invalidRequest(fault)
-    case 'provider_refused':
-      return providerRefusal(fault, isOperatorCredential)
-    case 'provider_error':
-      return new ApiError(fault.code, fault.message, { ...outcome, ...saidBy(fault) })
-    case 'unsupported_model':
-    case 'credential_mismatch':
-    case 'provider_unreachable':
-    case 'provider_timeout':
-    case 'answer_too_large':
-    case 'log_full':
-      return new ApiError(fault.code, fault.message, outcome)
-    // Before the provider is asked, or when its answer cannot be sealed.
-    case 'not_ready':
-      return new ApiError(fault.code, fault.message, {
-        ...outcome,
-        leavesNoResult: !outcome.mayBeMade,
-      })
-    case 'too_busy':
-      return new ApiError('overloaded', 'Too many calls at once, try again in a moment')
-    case 'provider_mismatch':
-      return new ApiError('not_ready', 'The providers have just changed, try again', {
-        leavesNoResult: true,
-      })
-    case 'bad_ciphertext':
-    case 'replayed_call':
-      return new ApiError(fault.code, fault.message)
-    // Told by whoever answers the call: in a form of EHBP's own.
-    case 'unknown_key':
-    case 'invalid_call':
-    case 'log_conflict':
-    case 'internal_error':
-      return new ApiError('internal_server_error', 'Internal server error')
-  }
+  const error = callErrorOf(fault, isOperators)
+  if ('fault' in error) return new ValidationError([error.fault])
+  const mayBeMade = fault.may_be_made === true
+  // Before the provider is asked, or when its answer cannot be sealed.
+  const leavesNoResult = error.code === 'not_ready' && !mayBeMade
+  return new ApiError(error.code, error.message, { ...error.details, mayBeMade, leavesNoResult })
 }
 
 /** What the caller is told when the enclave could not be asked. */
 export function outageErrorOf(error: EnclaveError): ApiError {
   const [code, message] =
-    error.fault === null ? OUTAGES[error.code] : describeFault(callErrorOf(error.fault, true))
+    error.fault === null ? OUTAGES[error.code] : describeFault(faultErrorOf(error.fault, true))
   return new ApiError(code, message, { leavesNoResult: !error.wasSent })
 }
 
@@ -136,37 +102,4 @@ const OUTAGES: Readonly<Record<EnclaveErrorCode, readonly [ErrorCode, string]>> 
 
 function describeFault(error: ApiError | ValidationError): readonly [ErrorCode, string] {
   return error instanceof ApiError ? [error.code, error.message] : OUTAGES.protocol
-}
-
-function invalidRequest({ status, loc = [], message }: EnclaveFault): ApiError | ValidationError {
-  if (status === 413) return new ApiError('payload_too_large', message)
-  const place = loc[0] === 'body' ? loc : ['body', ...loc]
-  return new ValidationError([{ loc: place, msg: message, type: 'value_error' }])
-}
-
-function providerRefusal(fault: EnclaveFault, isOperatorCredential: boolean): ApiError {
-  const { status, message } = fault
-  if (isOperatorCredential && (status === 401 || status === 403))
-    return new ApiError(
-      'provider_credential_rejected',
-      "The provider rejected this service's credential",
-    )
-  return new ApiError('provider_refused', message, {
-    ...(status >= 400 && status < 500 ? { status } : {}),
-    ...saidBy(fault),
-  })
-}
-
-/** The provider's own code, wait and patience. */
-function saidBy(fault: EnclaveFault) {
-  const {
-    provider_code: providerCode,
-    retry_after_seconds: retryAfterSeconds,
-    should_retry: shouldRetry,
-  } = fault
-  return {
-    ...(providerCode === undefined ? {} : { providerCode }),
-    ...(retryAfterSeconds === undefined ? {} : { retryAfterSeconds }),
-    ...(shouldRetry === false ? { shouldRetry } : {}),
-  } as const
 }

@@ -1,7 +1,10 @@
 import { z } from 'zod'
-import { ApiError, type FaultDetail, ValidationError } from '../api/errors.ts'
+import { MODEL_LENGTH_MAX } from '../../enclave/protocol/chat-form.ts'
+import type { RequestFault } from '../../enclave/protocol/request-faults.ts'
+import { ApiError, ValidationError } from '../api/errors.ts'
 import type { FormPart } from '../api/form-body.ts'
-import { boundedInteger, described, faultIssue, MODEL_LENGTH_MAX } from '../api/schemas.ts'
+import { boundedInteger } from '../api/form-schema.ts'
+import { described, faultIssue } from '../api/schemas.ts'
 import { faultDetails } from '../api/validation.ts'
 import { type ImageFacts, readImageFacts } from './image-facts.ts'
 
@@ -51,7 +54,7 @@ export type EditRequest = ImageRequest & {
  * are digits; other unknown fields pass, and go nowhere.
  */
 export function parseImageEdit(parts: readonly FormPart[]): EditRequest {
-  const faults: FaultDetail[] = []
+  const faults: RequestFault[] = []
   const fields: Record<string, unknown> = Object.create(null)
   let image: Uint8Array | null = null
   for (const { name: given, filename, bytes } of parts) {
@@ -169,7 +172,7 @@ function requestOf({
   }
 }
 
-function imageFaults(image: Uint8Array | null, facts: ImageFacts | null): readonly FaultDetail[] {
+function imageFaults(image: Uint8Array | null, facts: ImageFacts | null): readonly RequestFault[] {
   if (image === null) return [fault('image', 'Field required', 'missing')]
   if (image.length > IMAGE_BYTES_MAX)
     return [fault('image', `Image should have at most ${IMAGE_BYTES_MAX} bytes`, 'too_long')]
@@ -186,7 +189,7 @@ function imageFaults(image: Uint8Array | null, facts: ImageFacts | null): readon
     : []
 }
 
-function fault(field: string, msg: string, type: string): FaultDetail {
+function fault(field: string, msg: string, type: string): RequestFault {
   return { loc: ['body', field.slice(0, FIELD_LENGTH_MAX)], msg, type }
 }
 

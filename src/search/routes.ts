@@ -2,8 +2,9 @@ import { z } from 'zod'
 import { admitCall, type RateLimiter } from '../accounts/limits/limiter.ts'
 import { createAdmission } from '../api/admission.ts'
 import { UPSTREAM_ERRORS } from '../api/errors.ts'
+import { boundedInteger } from '../api/form-schema.ts'
 import { defineRoute, type Route } from '../api/route.ts'
-import { boundedInteger, boundedText } from '../api/schemas.ts'
+import { boundedText } from '../api/schemas.ts'
 import type { WebSearch } from './web-search.ts'
 
 /** Searches at once, and the bytes of their bodies and answers, which are short, together. */

@@ -4,13 +4,13 @@ import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { encodeUtf8 } from '../../attestation/bytes.ts'
 import {
-  hashCompletion,
   PROOF_MEMBERS,
   stripProofMembers,
   stripUnsetMembers,
 } from '../../attestation/completion-hash.ts'
 import { parseStrictJson } from '../../attestation/json/parse-strict.ts'
 import type { JsonObject } from '../../attestation/json/value.ts'
+import { hashCompletion } from '../../attestation/record-hash.ts'
 
 const request: JsonObject = {
   model: 'demo/echo',

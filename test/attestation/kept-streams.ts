@@ -1,6 +1,6 @@
 import { assembleCompletion } from '../../attestation/assemble-completion.ts'
-import { hashChunks } from '../../attestation/completion-hash.ts'
 import { isJsonObject, type Json, type JsonObject } from '../../attestation/json/value.ts'
+import { hashChunks } from '../../attestation/record-hash.ts'
 import { buildRecord } from './build-record.ts'
 
 const head = { id: 'c1', object: 'chat.completion.chunk', created: 7, model: 'demo/echo' }

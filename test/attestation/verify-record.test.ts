@@ -5,16 +5,13 @@ import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { addressOf, completionDigest } from '../../attestation/account.ts'
 import { decodeHex, encodeHex } from '../../attestation/bytes.ts'
-import {
-  hashCompletion,
-  PROOF_MEMBERS,
-  stripUnsetMembers,
-} from '../../attestation/completion-hash.ts'
+import { PROOF_MEMBERS, stripUnsetMembers } from '../../attestation/completion-hash.ts'
 import { parseExactJson } from '../../attestation/json/parse-strict.ts'
 import type { Json, JsonObject } from '../../attestation/json/value.ts'
 import { hashReceipt } from '../../attestation/log-proof.ts'
 import { parseLogProof } from '../../attestation/log-proof-form.ts'
 import { parseReceipt } from '../../attestation/receipt.ts'
+import { hashCompletion } from '../../attestation/record-hash.ts'
 import { treeHeadDigest } from '../../attestation/tree-head.ts'
 import {
   type RecordCheckName,

@@ -1,7 +1,7 @@
 import { createHash, X509Certificate } from 'node:crypto'
 import { readFile, rm } from 'node:fs/promises'
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import type { HeadAttestation } from '../../attestation/evidence/head-attestation.ts'
+import type { HeadAttestation } from '../../attestation/evidence/head-attestation-form.ts'
 import { verifyHeadAttestation } from '../../attestation/evidence/verify-head-attestation.ts'
 import type { JsonObject } from '../../attestation/json/value.ts'
 import { fetchBlockHashes } from '../../src/chain/chain-reads.ts'

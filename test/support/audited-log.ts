@@ -7,10 +7,8 @@ import {
   type BootStatement,
   bootStatementUserData,
 } from '../../attestation/evidence/boot-statement.ts'
-import {
-  type HeadAttestation,
-  headAttestationUserData,
-} from '../../attestation/evidence/head-attestation.ts'
+import { headAttestationUserData } from '../../attestation/evidence/head-attestation.ts'
+import type { HeadAttestation } from '../../attestation/evidence/head-attestation-form.ts'
 import { canonicalizeJson } from '../../attestation/json/canonical.ts'
 import type { JsonObject } from '../../attestation/json/value.ts'
 import { hashLeaf } from '../../attestation/merkle/hash.ts'

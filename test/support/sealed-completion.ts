@@ -1,8 +1,8 @@
 import { completionDigest } from '../../attestation/account.ts'
 import { decodeHex } from '../../attestation/bytes.ts'
-import { hashCompletion } from '../../attestation/completion-hash.ts'
 import type { JsonObject } from '../../attestation/json/value.ts'
 import type { Receipt } from '../../attestation/receipt.ts'
+import { hashCompletion } from '../../attestation/record-hash.ts'
 import type { Account } from '../../enclave/notary-key.ts'
 
 /** A completion and its receipt, signed by its notary. */

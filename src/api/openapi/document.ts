@@ -1,5 +1,6 @@
 import { z } from 'zod'
-import { ERROR_RULES, ERROR_TYPES, type ErrorCode, VALIDATION_CODE } from '../errors.ts'
+import { ERROR_TYPES, VALIDATION_CODE } from '../../../enclave/protocol/error-envelope.ts'
+import { ERROR_RULES, type ErrorCode } from '../errors.ts'
 import type { NamedSchema, Route } from '../route.ts'
 import { type JsonSchema, jsonSchemaOf } from '../schemas.ts'
 

@@ -6,7 +6,7 @@ import { findExpectedCode } from '../../../attestation/evidence/document-checks.
 import {
   type HeadAttestation,
   parseHeadAttestation,
-} from '../../../attestation/evidence/head-attestation.ts'
+} from '../../../attestation/evidence/head-attestation-form.ts'
 import { expectsCode } from '../../../attestation/evidence/policy.ts'
 import {
   type BootStatementCheckName,

@@ -1,11 +1,8 @@
 import { addressOf } from '../../../attestation/account.ts'
 import { encodeHex, equalBytes } from '../../../attestation/bytes.ts'
 import { FormatError } from '../../../attestation/errors.ts'
-import {
-  type BootFacts,
-  digestBootConfiguration,
-  parseBootConfiguration,
-} from '../../../attestation/evidence/boot-configuration.ts'
+import { digestBootConfiguration } from '../../../attestation/evidence/boot-configuration.ts'
+import { type BootFacts, parseBootConfiguration } from '../../../attestation/evidence/boot-facts.ts'
 import type { BundlePolicy } from '../../../attestation/evidence/policy.ts'
 import { configurationOf } from '../../../attestation/release/release.ts'
 import type { TreeHead } from '../../../attestation/tree-head.ts'

@@ -1,11 +1,7 @@
 import { z } from 'zod'
-import {
-  boundedText,
-  integerText,
-  MODEL_LENGTH_MAX,
-  requiredInteger,
-  unixSeconds,
-} from '../../api/schemas.ts'
+import { MODEL_LENGTH_MAX } from '../../../enclave/protocol/chat-form.ts'
+import { boundedInteger } from '../../api/form-schema.ts'
+import { boundedText, integerText, unixSeconds } from '../../api/schemas.ts'
 
 /**
  * The registration of nodes over HTTP: what their owners and agents send, and what they are
@@ -35,8 +31,8 @@ const nodeName = boundedText({ min: NODE_NAME_LENGTH_MIN, max: NODE_NAME_LENGTH_
 const nodeId = boundedText({ min: 1, max: NODE_ID_LENGTH_MAX })
 const modelName = boundedText({ min: 1, max: MODEL_LENGTH_MAX })
 const hardwareText = boundedText({ min: 1, max: HARDWARE_TEXT_LENGTH_MAX })
-const count = requiredInteger({ min: 0, max: HARDWARE_COUNT_MAX })
-const size = requiredInteger({ min: 0, max: HARDWARE_SIZE_MAX })
+const count = boundedInteger({ min: 0, max: HARDWARE_COUNT_MAX })
+const size = boundedInteger({ min: 0, max: HARDWARE_SIZE_MAX })
 const speed = z.number().min(0).max(NETWORK_SPEED_MAX)
 
 /**

@@ -5,8 +5,8 @@ import {
   NOTARY_HEADER,
   RESPONSE_NONCE_HEADER,
 } from '../../../attestation/ehbp.ts'
+import { callerCodeOf } from '../../../enclave/protocol/call-errors.ts'
 import {
-  type EnclaveFaultCode,
   type EncryptedFault,
   type EncryptedHead,
   type EncryptedSealed,
@@ -14,21 +14,14 @@ import {
 } from '../../../enclave/protocol/messages.ts'
 import { admitCall, type RateLimiter } from '../../accounts/limits/limiter.ts'
 import type { RouteContext } from '../../api/context.ts'
-import {
-  ApiError,
-  asError,
-  CallerLeftError,
-  ERROR_RULES,
-  type ErrorCode,
-  retryHeaders,
-} from '../../api/errors.ts'
+import { ApiError, asError, CallerLeftError, ERROR_RULES, retryHeaders } from '../../api/errors.ts'
 import { drained } from '../../api/event-stream.ts'
 import { type PassedBody, passBody } from '../../api/read-body.ts'
 import type { RawCall } from '../../api/route.ts'
 import { described, faultIssue } from '../../api/schemas.ts'
 import { noteFailure, noteProcessingTime } from '../../api/track-calls.ts'
 import { validate } from '../../api/validation.ts'
-import { callErrorOf, EnclaveError, outageErrorOf } from '../../enclaves/enclave-errors.ts'
+import { EnclaveError, faultErrorOf, outageErrorOf } from '../../enclaves/enclave-errors.ts'
 import {
   bringProof,
   type EncryptedAnswer,
@@ -233,7 +226,7 @@ async function ask(
   }
   if (answer.kind === 'answer') return { answer, endpoint }
   if (answer.fault.code === 'unknown_key') return null
-  throw callErrorOf(answer.fault, true)
+  throw faultErrorOf(answer.fault, true)
 }
 
 /** Whoever is told to fetch keys again must find some. */
@@ -358,7 +351,7 @@ function noteFault(
   { code }: EncryptedFault,
 ): void {
   const { state, res } = context
-  const told = errorCodeOf(code)
+  const told = callerCodeOf(code)
   // Refused before anything of an answer was there.
   if (tally.model === null && tally.frames === 0) tally.isOpened = false
   // What is wrong with a request has no code: its status says all.
@@ -370,11 +363,4 @@ function noteFault(
   }
   if (told === 'internal_server_error')
     log.error({ requestId: state.requestId, code }, 'encrypted call failed in its enclave')
-}
-
-/** What is logged and counted of a fault that the caller alone can read. */
-function errorCodeOf(code: EnclaveFaultCode): ErrorCode {
-  if (code === 'too_busy') return 'overloaded'
-  if (code === 'provider_mismatch') return 'not_ready'
-  return Object.hasOwn(ERROR_RULES, code) ? (code as ErrorCode) : 'internal_server_error'
 }

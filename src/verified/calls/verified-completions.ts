@@ -13,8 +13,8 @@ import type { ChatRequest } from '../../chat/chat-request.ts'
 import { readUsage } from '../../chat/chat-tokens.ts'
 import type { CompletionAnswer } from '../../enclaves/enclave-client.ts'
 import {
-  callErrorOf,
   EnclaveError,
+  faultErrorOf,
   isOperatorsTrouble,
   outageErrorOf,
 } from '../../enclaves/enclave-errors.ts'
@@ -316,7 +316,7 @@ function refusal(
   { context }: VerifiedCall,
   { fault, chosen }: { readonly fault: EnclaveFault; readonly chosen: ChosenCredential },
 ): ApiError | ValidationError {
-  const error = callErrorOf(hideCredential(fault, chosen), chosen.isOperators)
+  const error = faultErrorOf(hideCredential(fault, chosen), chosen.isOperators)
   if (isOperatorsTrouble(error)) {
     const { code, status } = fault
     log.error(

@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import { ERASURE_REASON_MAX, isErasureReason } from '../../../attestation/erasure.ts'
 import { OUTCOMES } from '../../../attestation/receipt.ts'
+import { MODEL_LENGTH_MAX } from '../../../enclave/protocol/chat-form.ts'
 import type { AdminBy } from '../../api/admin-calls.ts'
 import { createAdmission, createSharedAdmission } from '../../api/admission.ts'
 import type { Operator } from '../../api/control-operations.ts'
@@ -12,7 +13,6 @@ import {
   faultIssue,
   hexText,
   integerText,
-  MODEL_LENGTH_MAX,
   patternText,
 } from '../../api/schemas.ts'
 import type { Evidence } from './evidence.ts'

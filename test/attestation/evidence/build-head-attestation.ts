@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import canonicalize from 'canonicalize'
-import type { HeadAttestation } from '../../../attestation/evidence/head-attestation.ts'
+import type { HeadAttestation } from '../../../attestation/evidence/head-attestation-form.ts'
 import type { ChainFacts } from '../../../attestation/evidence/policy.ts'
 import type { AttestedLog } from '../../../attestation/evidence/verify-head-attestation.ts'
 import { MADE_AT } from '../../support/nitro-builder/development-pki.ts'

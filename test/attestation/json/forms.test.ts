@@ -1,7 +1,9 @@
 import { describe, expect, it } from 'vitest'
+import { base64FormOf } from '../../../attestation/evidence/bundle-forms.ts'
 import { formOf, formsOf } from '../../../attestation/json/forms.ts'
 
 const forms = formsOf('invalid_thing', 'thing: ')
+const base64Of = base64FormOf(forms.invalid)
 
 describe('formsOf', () => {
   it('formsOf gives each value that has its form', () => {
@@ -11,7 +13,7 @@ describe('formsOf', () => {
     expect(forms.textOf('', 'it')).toBe('')
     expect(forms.textOf('ab', 'it', formOf(/^ab$/))).toBe('ab')
     expect(forms.hexOf('00ff', 'it', 2)).toBe('00ff')
-    expect(forms.base64Of('AP8=', 'it', 2)).toBe('AP8=')
+    expect(base64Of('AP8=', 'it', 2)).toBe('AP8=')
   })
 
   it.each([
@@ -33,7 +35,7 @@ describe('formsOf', () => {
     ['hex in upper case', () => forms.hexOf('00FF', 'it', 2), '4 lower-case hex digits'],
     [
       'base64 of a byte too many',
-      () => forms.base64Of('AP8=', 'it', 1),
+      () => base64Of('AP8=', 'it', 1),
       'standard base64 of 1 to 1 bytes',
     ],
   ])('formsOf refuses %s with its code and says what was expected', (_, read, expectation) => {

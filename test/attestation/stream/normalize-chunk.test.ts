@@ -6,10 +6,11 @@ import {
   emptyAssembly,
 } from '../../../attestation/assemble-completion.ts'
 import { CARRIED_MEMBERS_MAX, INDEX_MAX } from '../../../attestation/chunk-forms.ts'
-import { hashCompletion, PROOF_MEMBERS } from '../../../attestation/completion-hash.ts'
+import { PROOF_MEMBERS } from '../../../attestation/completion-hash.ts'
 import { FormatError } from '../../../attestation/errors.ts'
 import { makeWellFormed } from '../../../attestation/json/parse-lenient.ts'
 import type { Json, JsonObject } from '../../../attestation/json/value.ts'
+import { hashCompletion } from '../../../attestation/record-hash.ts'
 import {
   finishChunks,
   isFinished,

@@ -2,10 +2,10 @@ import { createHash } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { assembleCompletion } from '../../../attestation/assemble-completion.ts'
-import { hashChunks, hashCompletion } from '../../../attestation/completion-hash.ts'
 import { parseStrictJson } from '../../../attestation/json/parse-strict.ts'
 import type { JsonObject } from '../../../attestation/json/value.ts'
 import { parseReceipt } from '../../../attestation/receipt.ts'
+import { hashChunks, hashCompletion } from '../../../attestation/record-hash.ts'
 import type { SealedCompletion } from '../../../enclave/protocol/messages.ts'
 import {
   chunked,

@@ -1,7 +1,7 @@
 import { createHash, randomBytes } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
-import { verifyCompletionSignature } from '../../../attestation/account.ts'
 import { decodeHex } from '../../../attestation/bytes.ts'
+import { verifyCompletionSignature } from '../../../attestation/completion-signature.ts'
 import { parseStrictJson } from '../../../attestation/json/parse-strict.ts'
 import { parseReceipt } from '../../../attestation/receipt.ts'
 import { Space } from '../../../enclave/log/memory-budget.ts'

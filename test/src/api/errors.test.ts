@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest'
+import { ERROR_TYPES } from '../../../enclave/protocol/error-envelope.ts'
 import {
   ApiError,
   asApiError,
   ERROR_RULES,
-  ERROR_TYPES,
   type ErrorCode,
   errorReply,
   ValidationError,

@@ -2,15 +2,8 @@ import { Ajv2020 } from 'ajv/dist/2020.js'
 import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
 import { createKey } from '../../../src/accounts/key-routes.ts'
-import {
-  boundedInteger,
-  boundedList,
-  boundedText,
-  described,
-  integerText,
-  jsonSchemaOf,
-  requiredInteger,
-} from '../../../src/api/schemas.ts'
+import { boundedInteger, schemaOf } from '../../../src/api/form-schema.ts'
+import { boundedText, described, integerText, jsonSchemaOf } from '../../../src/api/schemas.ts'
 import { chatRequest } from '../../../src/chat/chat-request.ts'
 import { embeddingRequest } from '../../../src/embeddings/embedding-request.ts'
 import { nodeInfo } from '../../../src/nodes/protocol/registration.ts'
@@ -23,9 +16,9 @@ const ajv = new Ajv2020({
 })
 
 const BOUNDED = z.looseObject({
-  size: requiredInteger({ min: 0, max: 9 }),
+  size: boundedInteger({ min: 0, max: 9 }),
   count: boundedInteger({ min: 1, max: 4 }).nullish(),
-  items: boundedList(z.string(), { min: 1, max: 2 }),
+  items: schemaOf({ kind: 'list', items: { kind: 'text' }, min: 1, max: 2 }),
   text: boundedText({ min: 2, max: 4 }),
 })
 const BOUNDED_BASE = { size: 0, items: ['a'], text: 'ab' }

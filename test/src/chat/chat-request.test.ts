@@ -1,6 +1,11 @@
 import { describe, expect, it } from 'vitest'
-import { type FaultDetail, ValidationError } from '../../../src/api/errors.ts'
-import { FAULTS_MAX, LOC_NAME_LENGTH_MAX, validateBody } from '../../../src/api/validation.ts'
+import {
+  FAULTS_MAX,
+  LOC_NAME_LENGTH_MAX,
+  type RequestFault,
+} from '../../../enclave/protocol/request-faults.ts'
+import { ValidationError } from '../../../src/api/errors.ts'
+import { validateBody } from '../../../src/api/validation.ts'
 import { chatRequest, providersRequestWith } from '../../../src/chat/chat-request.ts'
 
 const user = { role: 'user', content: 'hello' }
@@ -8,7 +13,7 @@ const minimal = { model: 'demo/echo', messages: [user] }
 const encode = (value: unknown) =>
   Buffer.from(typeof value === 'string' ? value : JSON.stringify(value))
 
-function faultsOf(value: unknown): readonly FaultDetail[] {
+function faultsOf(value: unknown): readonly RequestFault[] {
   try {
     validateBody(chatRequest, encode(value))
   } catch (error) {
@@ -20,7 +25,7 @@ function faultsOf(value: unknown): readonly FaultDetail[] {
 
 const faultsWith = (members: object) => faultsOf({ ...minimal, ...members })
 const faultsOfMessage = (message: unknown) => faultsWith({ messages: [message] })
-const locAndType = (faults: readonly FaultDetail[]) =>
+const locAndType = (faults: readonly RequestFault[]) =>
   faults.map(({ loc, type }) => [loc.join('.'), type])
 
 describe('parseChatRequest accepts', () => {

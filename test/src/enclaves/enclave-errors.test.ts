@@ -1,14 +1,10 @@
 import { describe, expect, it } from 'vitest'
+import { errorEnvelope } from '../../../enclave/protocol/error-envelope.ts'
 import type { EnclaveFault, EnclaveFaultCode } from '../../../enclave/protocol/messages.ts'
+import { type ApiError, errorReply, ValidationError } from '../../../src/api/errors.ts'
 import {
-  type ApiError,
-  errorEnvelope,
-  errorReply,
-  ValidationError,
-} from '../../../src/api/errors.ts'
-import {
-  callErrorOf,
   EnclaveError,
+  faultErrorOf,
   isOperatorsTrouble,
   outageErrorOf,
 } from '../../../src/enclaves/enclave-errors.ts'
@@ -20,7 +16,7 @@ const faultOf = (code: EnclaveFaultCode, more: Partial<EnclaveFault> = {}): Encl
   ...more,
 })
 
-describe('callErrorOf', () => {
+describe('faultErrorOf', () => {
   it.each([
     ['unsupported_model', 404, 'unsupported_model'],
     ['provider_error', 502, 'provider_error'],
@@ -34,13 +30,13 @@ describe('callErrorOf', () => {
     ['invalid_call', 500, 'internal_server_error'],
     ['log_conflict', 500, 'internal_server_error'],
     ['internal_error', 500, 'internal_server_error'],
-  ] as const)('callErrorOf answers %s with %i %s', (code, status, told) => {
-    expect(callErrorOf(faultOf(code), true)).toMatchObject({ status, code: told })
+  ] as const)('faultErrorOf answers %s with %i %s', (code, status, told) => {
+    expect(faultErrorOf(faultOf(code), true)).toMatchObject({ status, code: told })
   })
 
-  it('callErrorOf says nothing of what the enclave says of its own faults', () => {
+  it('faultErrorOf says nothing of what the enclave says of its own faults', () => {
     for (const code of ['invalid_call', 'log_conflict', 'internal_error'] as const)
-      expect(callErrorOf(faultOf(code), true).message).toBe('Internal server error')
+      expect(faultErrorOf(faultOf(code), true).message).toBe('Internal server error')
   })
 
   it.each([
@@ -48,9 +44,9 @@ describe('callErrorOf', () => {
     [{ loc: ['seed'] }, ['body', 'seed']],
     [{}, ['body']],
   ])(
-    'callErrorOf answers a body that the enclave refuses as a validation error: %j',
+    'faultErrorOf answers a body that the enclave refuses as a validation error: %j',
     (more, loc) => {
-      const error = callErrorOf(faultOf('invalid_request', { status: 422, ...more }), false)
+      const error = faultErrorOf(faultOf('invalid_request', { status: 422, ...more }), false)
       expect(error).toBeInstanceOf(ValidationError)
       const { status, body } = errorReply(error)
       expect(status).toBe(422)
@@ -60,13 +56,13 @@ describe('callErrorOf', () => {
     },
   )
 
-  it("callErrorOf relays a provider's own refusal with its status, words, code and patience", () => {
+  it("faultErrorOf relays a provider's own refusal with its status, words, code and patience", () => {
     const fault = faultOf('provider_refused', {
       status: 429,
       provider_code: 'quota',
       retry_after_seconds: 7,
     })
-    const reply = errorReply(callErrorOf(fault, true))
+    const reply = errorReply(faultErrorOf(fault, true))
     expect(reply).toMatchObject({ status: 429, headers: { 'retry-after': '7' } })
     expect(JSON.parse(reply.body)).toEqual({
       response: 'NOK',
@@ -80,14 +76,14 @@ describe('callErrorOf', () => {
   })
 
   it.each([401, 403])(
-    "callErrorOf hides a %i that the operator's credential caused, whose words may name the key",
+    "faultErrorOf hides a %i that the operator's credential caused, whose words may name the key",
     (status) => {
       const fault = faultOf('provider_refused', {
         status,
         message: 'Incorrect key sk-op…',
         provider_code: 'sk-op',
       })
-      const error = callErrorOf(fault, true)
+      const error = faultErrorOf(fault, true)
       expect(error).toMatchObject({ status: 502, code: 'provider_credential_rejected' })
       expect(isOperatorsTrouble(error)).toBe(true)
       expect(errorEnvelope(error as ApiError)).not.toContain('sk-op')
@@ -95,9 +91,9 @@ describe('callErrorOf', () => {
   )
 
   it.each([401, 403])(
-    "callErrorOf relays a %i that the caller's own credential caused",
+    "faultErrorOf relays a %i that the caller's own credential caused",
     (status) => {
-      const error = callErrorOf(faultOf('provider_refused', { status }), false)
+      const error = faultErrorOf(faultOf('provider_refused', { status }), false)
       expect(error).toMatchObject({ status, code: 'provider_refused' })
       expect(isOperatorsTrouble(error)).toBe(false)
       // It is not our challenge: an SDK must not take its gateway key for rejected.
@@ -105,8 +101,8 @@ describe('callErrorOf', () => {
     },
   )
 
-  it('callErrorOf does not relay a status that is no client error', () => {
-    expect(callErrorOf(faultOf('provider_refused', { status: 302 }), false)).toMatchObject({
+  it('faultErrorOf does not relay a status that is no client error', () => {
+    expect(faultErrorOf(faultOf('provider_refused', { status: 302 }), false)).toMatchObject({
       status: 502,
     })
   })

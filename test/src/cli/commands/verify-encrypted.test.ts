@@ -4,9 +4,10 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { assembleCompletion } from '../../../../attestation/assemble-completion.ts'
 import { encodeHex } from '../../../../attestation/bytes.ts'
-import { hashChunks, isProofMember } from '../../../../attestation/completion-hash.ts'
+import { isProofMember } from '../../../../attestation/completion-hash.ts'
 import { redactBundle } from '../../../../attestation/evidence/bundle.ts'
 import type { JsonObject } from '../../../../attestation/json/value.ts'
+import { hashChunks } from '../../../../attestation/record-hash.ts'
 import {
   BOOT_CONFIGURATION,
   buildEvidence,

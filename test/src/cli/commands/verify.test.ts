@@ -6,9 +6,9 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { assembleCompletion } from '../../../../attestation/assemble-completion.ts'
 import { encodeHex } from '../../../../attestation/bytes.ts'
-import { hashChunks } from '../../../../attestation/completion-hash.ts'
 import { type BundleRecord, redactBundle } from '../../../../attestation/evidence/bundle.ts'
 import type { JsonObject } from '../../../../attestation/json/value.ts'
+import { hashChunks } from '../../../../attestation/record-hash.ts'
 import { buildRecord, REQUEST, RESPONSE } from '../../../attestation/build-record.ts'
 import {
   BOOT_CONFIGURATION,

@@ -1,0 +1,35 @@
+import { addressOf, completionDigest, type PointRecovery, recoverPublicKey } from './account.ts'
+import { equalBytes } from './bytes.ts'
+import { ProofError } from './errors.ts'
+
+/** What a valid signature establishes. */
+export type SignatureFacts = {
+  /** The account that signed: 0x and 40 lower-case hex digits. */
+  readonly address: string
+  /** Always true: a high s is refused, so that a signature has no second form. */
+  readonly lowS: true
+}
+
+/**
+ * Verifies that the account of `publicKey` signed the completion hash. `recover` as
+ * recoverPublicKey has it. Throws FormatError as completionDigest and recoverPublicKey do,
+ * ProofError `wrong_signer`.
+ *
+ * Does NOT prove that the key is an enclave's (that is what the attestation document is for), nor
+ * when it signed.
+ */
+export function verifyCompletionSignature(
+  signed: {
+    readonly hash: Uint8Array
+    readonly signature: Uint8Array
+    readonly publicKey: Uint8Array
+  },
+  recover?: PointRecovery,
+): SignatureFacts {
+  const { hash, signature, publicKey } = signed
+  const address = addressOf(publicKey)
+  const signer = recoverPublicKey({ digest: completionDigest(hash), signature }, recover)
+  if (!equalBytes(signer, publicKey))
+    throw new ProofError('wrong_signer', 'expected a signature by the given public key')
+  return { address, lowS: true }
+}

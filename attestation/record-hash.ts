@@ -1,0 +1,39 @@
+import { sha256 as nobleSha256 } from '@noble/hashes/sha2.js'
+import { encodeHex, encodeUtf8, sha256 } from './bytes.ts'
+import {
+  type CompletionHash,
+  hashResponse,
+  type ReceiptVersion,
+  stripProofMembers,
+  stripUnsetMembers,
+} from './completion-hash.ts'
+import { canonicalizeJson } from './json/canonical.ts'
+import type { JsonObject } from './json/value.ts'
+
+/**
+ * As hashResponse, of a request as JSON. Its unset members are left out here too, so that a
+ * caller's body, its stored echo, a create response and a stored response all give the same hash.
+ */
+export function hashCompletion(
+  completion: {
+    readonly request: JsonObject
+    readonly response: JsonObject
+    readonly version?: ReceiptVersion
+  },
+  digest: (data: Uint8Array) => Uint8Array = sha256,
+): CompletionHash {
+  const canonicalRequest = canonicalizeJson(stripUnsetMembers(completion.request))
+  const requestDigest = digest(encodeUtf8(canonicalRequest))
+  return hashResponse({ canonicalRequest, requestDigest, ...completion }, digest)
+}
+
+/**
+ * What a receipt's `stream_hash` is (hex): SHA-256 over the chunks that were given out, in order,
+ * each as canonical JSON without its proof members and with a line feed after it.
+ */
+export function hashChunks(chunks: readonly JsonObject[]): string {
+  const hash = nobleSha256.create()
+  for (const chunk of chunks)
+    hash.update(encodeUtf8(`${canonicalizeJson(stripProofMembers(chunk))}\n`))
+  return encodeHex(hash.digest())
+}

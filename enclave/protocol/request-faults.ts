@@ -1,0 +1,88 @@
+import { JsonError } from '../../attestation/json/json-error.ts'
+import { parseStrictJson } from '../../attestation/json/parse-strict.ts'
+import type { Json } from '../../attestation/json/value.ts'
+
+/**
+ * One fault of a request (interface, part 7): where (`['body', 'messages', 0, 'role']`), in words,
+ * and a stable type.
+ */
+export type RequestFault = {
+  readonly loc: readonly (string | number)[]
+  readonly msg: string
+  readonly type: string
+}
+
+/** What is wrong with a value, wherever it stands. */
+export type Fault = Omit<RequestFault, 'loc'>
+
+/** Faults of a value that is not of the type that it should be. */
+export const WRONG_TYPE = {
+  string: { msg: 'Input should be a valid string', type: 'string_type' },
+  number: { msg: 'Input should be a valid number', type: 'float_type' },
+  boolean: { msg: 'Input should be a valid boolean', type: 'bool_type' },
+  array: { msg: 'Input should be a valid list', type: 'list_type' },
+  object: { msg: 'Input should be a valid dictionary', type: 'dict_type' },
+} as const satisfies Readonly<Record<string, Fault>>
+
+/** The fault of a value that is left out. */
+export const MISSING: Fault = { msg: 'Field required', type: 'missing' }
+
+/** The fault of a number, or of the length of a text or a list, that is beyond its bound. */
+export function beyondBound(side: 'most' | 'least', origin: string, bound: number): Fault {
+  const length = side === 'most' ? 'too_long' : 'too_short'
+  if (origin === 'string')
+    return { msg: `String should have at ${side} ${bound} characters`, type: `string_${length}` }
+  if (origin === 'array') return { msg: `List should have at ${side} ${bound} items`, type: length }
+  return side === 'most'
+    ? { msg: `Input should be less than or equal to ${bound}`, type: 'less_than_equal' }
+    : { msg: `Input should be greater than or equal to ${bound}`, type: 'greater_than_equal' }
+}
+
+/** The fault of a value that is none of these. */
+export function noneOf(values: readonly string[]): Fault {
+  const quoted = values.map((value) => `'${value}'`)
+  const last = quoted.pop() ?? ''
+  const listed = quoted.length === 0 ? last : `${quoted.join(', ')} or ${last}`
+  return { msg: `Input should be ${listed}`, type: 'literal_error' }
+}
+
+/** The fault of a text that does not match. */
+export function unlikePattern(pattern: string): Fault {
+  return { msg: `String should match pattern '${pattern}'`, type: 'string_pattern_mismatch' }
+}
+
+/** An answer names at most so many faults of one request. */
+export const FAULTS_MAX = 50
+
+/** Longer member names are cut where a fault names them: the name is the caller's. */
+export const LOC_NAME_LENGTH_MAX = 128
+
+/** `loc` of a fault: the part of the request, and the way to the value. */
+export function faultLocation(
+  place: string,
+  path: readonly (string | number)[],
+): readonly (string | number)[] {
+  return [
+    place,
+    ...path.map((step) => (typeof step === 'string' ? step.slice(0, LOC_NAME_LENGTH_MAX) : step)),
+  ]
+}
+
+/**
+ * The JSON value of a body (attacker-controlled bytes); or its fault, when it is empty or JSON that
+ * does not mean one thing only.
+ */
+export function readJson(
+  body: Uint8Array,
+): { readonly json: Json } | { readonly fault: RequestFault } {
+  if (body.length === 0) return { fault: { loc: ['body'], ...MISSING } }
+  try {
+    return { json: parseStrictJson(body) }
+  } catch (error) {
+    if (!(error instanceof JsonError)) throw error
+    const isSyntax = error.code === 'syntax' || error.code === 'invalid_utf8'
+    const loc = isSyntax ? ['body', error.offset] : faultLocation('body', error.path)
+    const type = error.code === 'syntax' ? 'json_invalid' : error.code
+    return { fault: { loc, msg: error.message, type } }
+  }
+}

@@ -1,0 +1,102 @@
+import { z } from 'zod'
+import type { Json } from '../../attestation/json/value.ts'
+import { type Form, faultsOf, type ObjectForm, text } from '../../enclave/protocol/form.ts'
+import { described, faultIssue, type JsonSchema } from './schemas.ts'
+
+/** The schema of JSON values of a form, which finds its faults and is documented as it is. */
+export function schemaOf<Value extends Json>(form: Form): z.ZodType<Value> {
+  const schema = z.custom<Value>().check(({ value, issues }) => {
+    for (const { loc, type, msg } of faultsOf(form, value)) issues.push(faultIssue(loc, type, msg))
+  })
+  return described(schema, () => jsonSchemaOfForm(form))
+}
+
+/** Schema of an integer from `min` to `max`, both allowed. 1.0 is one. */
+export function boundedInteger(bounds: { readonly min?: number; readonly max?: number }) {
+  return schemaOf<number>({ kind: 'integer', ...bounds })
+}
+
+/** What a form takes, as JSON Schema, which does not say what is wrong between members. */
+export function jsonSchemaOfForm(form: Form): JsonSchema {
+  switch (form.kind) {
+    case 'optional':
+    case 'nullable':
+      return orNull(jsonSchemaOfForm(form.form))
+    case 'boolean':
+      return { type: 'boolean' }
+    case 'number':
+      return { type: 'number', ...given({ minimum: form.min, maximum: form.max }) }
+    case 'integer': {
+      const { min = Number.MIN_SAFE_INTEGER, max = Number.MAX_SAFE_INTEGER } = form
+      return { type: 'integer', minimum: min, maximum: max }
+    }
+    case 'text': {
+      const { min: minLength, max: maxLength, pattern } = form
+      return { type: 'string', ...given({ minLength, maxLength, pattern: pattern?.source }) }
+    }
+    case 'literal':
+      return form.texts.length === 1
+        ? { type: 'string', const: form.texts[0] }
+        : { type: 'string', enum: form.texts }
+    case 'list': {
+      const { items, min: minItems, max: maxItems } = form
+      return { type: 'array', items: jsonSchemaOfForm(items), ...given({ minItems, maxItems }) }
+    }
+    case 'numbers':
+      return { type: 'object', additionalProperties: { type: 'number' } }
+    case 'either':
+      return eitherSchema([form.text, form.list, form.object].filter((one) => one !== undefined))
+    case 'object':
+      return form.byType === undefined ? membersSchema(form) : byTypeSchema(form, form.byType)
+  }
+}
+
+/** The keywords that have a value. */
+function given(keywords: JsonSchema): JsonSchema {
+  return Object.fromEntries(Object.entries(keywords).filter(([, value]) => value !== undefined))
+}
+
+/** Types alone are listed; whatever has keywords of its type is an alternative. */
+function orNull(schema: JsonSchema): JsonSchema {
+  const { type, additionalProperties: _, ...more } = schema
+  return Array.isArray(type) || Object.keys(more).length === 0
+    ? { ...schema, type: [type, 'null'].flat() }
+    : { anyOf: [schema, { type: 'null' }] }
+}
+
+function eitherSchema(forms: readonly Form[]): JsonSchema {
+  const schemas = forms.map(jsonSchemaOfForm)
+  const { type: _, items, ...more } = Object.assign({}, ...schemas)
+  return items !== undefined && Object.keys(more).length === 0
+    ? { type: schemas.map(({ type }) => type), items }
+    : { oneOf: schemas }
+}
+
+function membersSchema({ members }: ObjectForm): JsonSchema {
+  const names = Object.keys(members).filter((name) => members[name]?.kind !== 'optional')
+  return {
+    type: 'object',
+    properties: Object.fromEntries(
+      Object.entries(members).map(([name, form]) => [name, jsonSchemaOfForm(form)]),
+    ),
+    ...(names.length === 0 ? {} : { required: names }),
+    additionalProperties: {},
+  }
+}
+
+/** The forms of the known types; and other objects, where the type may be another text. */
+function byTypeSchema(
+  { members: { type = text } }: ObjectForm,
+  forms: Readonly<Record<string, Form>>,
+): JsonSchema {
+  const typed = (schema: JsonSchema) => ({
+    type: 'object',
+    properties: { type: schema },
+    required: ['type'],
+  })
+  const known = Object.entries(forms).map(([name, form]) => ({
+    allOf: [typed({ const: name }), jsonSchemaOfForm(form)],
+  }))
+  const other = { ...jsonSchemaOfForm(type), not: { enum: Object.keys(forms) } }
+  return { oneOf: type.kind === 'literal' ? known : [...known, typed(other)] }
+}
