@@ -69,7 +69,7 @@ export type BudgetsStore = {
   expire(): Promise<void>
 }
 
-/** Budgets on the database's shared connections; migrations/2026-11-23f-budgets.ts counts. */
+/** Budgets on the database's shared connections; migrations/initial/steps.ts counts. */
 export function createBudgetsStore(
   { queries }: Pick<Database, 'queries'>,
   clock: StoreClock = null,

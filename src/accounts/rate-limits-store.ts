@@ -111,7 +111,7 @@ export const SECONDS_PER_DAY = 86_400
 
 /**
  * Counts on the database's shared connections. The arithmetic is in
- * src/storage/migrations/2026-11-21e-limits.ts and 2026-11-23g-spend.ts.
+ * src/storage/migrations/initial/steps.ts.
  */
 export function createRateLimitsStore(
   { queries }: Pick<Database, 'queries'>,

@@ -2,12 +2,13 @@ import { createHash, hash } from 'node:crypto'
 import { type Readable, Transform } from 'node:stream'
 import { type Bucket, BucketError } from './bucket.ts'
 import {
-  CONTENT_NAME,
   type ImageStore,
+  type Link,
+  readLink,
   StoreFullError,
   type SweptImageStore,
 } from './expiring-images.ts'
-import { IMAGE_TYPES, type ImageType, mediaTypeOf } from './image-facts.ts'
+import { mediaTypeOf } from './image-facts.ts'
 
 /**
  * How long all that is put at one time goes into one folder of the bucket. What is in a folder is
@@ -98,14 +99,15 @@ export function createBucketStore(options: BucketStoreOptions): SweptImageStore 
     async find(id) {
       const [, hour] = ID.exec(id) ?? []
       if (hour === undefined) return null
-      const link = readLink(await bucket.read(linkKey(Number(hour), id), LINK_BYTES_MAX))
+      const text = await bucket.read(linkKey(Number(hour), id), LINK_BYTES_MAX)
+      const link = readLink(text?.toString() ?? '')
       if (link === null || link.expiresAtMs <= now()) return null
-      const { name, type, length, expiresAtMs } = link
+      const { name, ...facts } = link
       const open = async () => {
-        const content = await bucket.open(contentKey(Number(hour), name), length)
+        const content = await bucket.open(contentKey(Number(hour), name), facts.length)
         return content === null ? null : checked(content, name)
       }
-      return { type, length, expiresAtMs, open }
+      return { ...facts, open }
     },
     async sweep() {
       let removed = 0
@@ -133,30 +135,6 @@ function contentKey(hour: number, name: string): string {
 
 function linkKey(hour: number, id: string): string {
   return `${hour}/link-${hash('sha256', id, 'hex')}`
-}
-
-type Link = {
-  readonly name: string
-  readonly type: ImageType
-  readonly length: number
-  readonly expiresAtMs: number
-}
-
-/** What is none of ours, since others may write to the bucket, is no link. */
-function readLink(bytes: Uint8Array | null): Link | null {
-  if (bytes === null) return null
-  try {
-    const { name, type, length, expiresAtMs } = JSON.parse(Buffer.from(bytes).toString())
-    const isLink =
-      CONTENT_NAME.test(name) &&
-      IMAGE_TYPES.includes(type) &&
-      Number.isSafeInteger(length) &&
-      length > 0 &&
-      Number.isFinite(expiresAtMs)
-    return isLink ? { name, type, length, expiresAtMs } : null
-  } catch {
-    return null
-  }
 }
 
 /**

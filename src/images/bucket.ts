@@ -30,7 +30,7 @@ const LISTING_BYTES_MAX = 4 * 1024 * 1024
 export type Bucket = {
   put(key: string, object: { readonly bytes: Uint8Array; readonly type: string }): Promise<void>
   /** An object of at most `bytesMax`, whole; null when there is none. */
-  read(key: string, bytesMax: number): Promise<Uint8Array | null>
+  read(key: string, bytesMax: number): Promise<Buffer | null>
   /**
    * An object of exactly `length` bytes, a piece at a time; null when there is none. The stream
    * fails when the store breaks off. Read it or destroy it.
@@ -93,24 +93,27 @@ export function openBucket(
     bodyTimeout: PAUSE_TIMEOUT_MS,
   })
 
-  async function sign({ method, key, query = {}, headers = {}, body }: Sent) {
+  /** Signed for each try: a signature has its time. */
+  async function send(request: Sent, signal: AbortSignal): Promise<Dispatcher.ResponseData> {
+    const { method, key, query = {}, headers = {}, body } = request
     const target = new URL(`${origin}/${bucket}${key === '' ? '' : `/${prefix}${key}`}`)
     for (const [name, value] of Object.entries(query)) target.searchParams.set(name, value)
     const signed = await new AwsV4Signer({
-      ...{ method, url: target.href, region, accessKeyId, secretAccessKey, service: 's3' },
+      method,
+      url: target.href,
+      region,
+      accessKeyId,
+      secretAccessKey,
+      service: 's3',
       headers: { ...headers, 'x-amz-content-sha256': hash('sha256', body ?? '', 'hex') },
     }).sign()
-    return {
+    return pool.request({
+      method,
       path: signed.url.pathname + signed.url.search,
       headers: Object.fromEntries(signed.headers),
-    }
-  }
-
-  /** Signed anew for each try: a signature has its time. */
-  async function send(request: Sent, signal: AbortSignal): Promise<Dispatcher.ResponseData> {
-    const { method, body } = request
-    const { path, headers } = await sign(request)
-    return pool.request({ method, path, headers, body: body ?? null, signal })
+      body: body ?? null,
+      signal,
+    })
   }
 
   /** The answer, whose body the caller reads; null for an object that there is not. */
@@ -118,19 +121,22 @@ export function openBucket(
     for (let tries = 1; ; tries++) {
       const outcome = await send(request, signal).then(
         async (answer) => (answer.statusCode < 300 ? answer : refusalOf(answer)),
-        (error: unknown) => unreachable(error),
+        unreachable,
       )
       if ('statusCode' in outcome) return outcome
       if (outcome.code === 'NoSuchKey') return null
-      const isOver = tries === TRIES_MAX || signal.aborted || !outcome.mayPass
-      if (isOver) throw new BucketError(outcome.code, describe(request, outcome), outcome.cause)
-      const pauseMs = backOffMs(tries, PAUSES, { jitter: 'half' })
-      await pause(pauseMs, signal)
+      if (tries === TRIES_MAX || signal.aborted || !outcome.mayPass) throw failed(request, outcome)
+      await pause(backOffMs(tries, PAUSES, { jitter: 'half' }), signal)
     }
   }
 
-  function describe({ method }: Sent, { code, status }: Refusal): string {
-    return `image store ${host}: ${method} failed${status === null ? '' : ` with status ${status}`} (${code})`
+  function failed({ method }: Sent, { code, status, cause }: Refusal): BucketError {
+    const answered = status === undefined ? '' : ` with status ${status}`
+    return new BucketError(
+      code,
+      `image store ${host}: ${method} failed${answered} (${code})`,
+      cause,
+    )
   }
 
   /** A request whose answer is read whole. */
@@ -138,9 +144,8 @@ export function openBucket(
     const signal = AbortSignal.timeout(times.requestMs)
     const answer = await ask(request, signal)
     if (answer === null) return null
-    const bytes = await readBytes(answer.body, bytesMax).catch((cause: unknown) => {
-      const { code, status } = unreachable(cause)
-      throw new BucketError(code, describe(request, { code, status, mayPass: false }), cause)
+    const bytes = await readBytes(answer.body, bytesMax).catch((error: unknown) => {
+      throw failed(request, unreachable(error))
     })
     if (bytes === null)
       throw new BucketError('TooLarge', `image store ${host}: expected at most ${bytesMax} bytes`)
@@ -157,7 +162,8 @@ export function openBucket(
       const request = { method: 'GET', key } as const
       // Bounds the time until the answer begins; then each pause is bounded.
       const begin = new AbortController()
-      const timer = setTimeout(() => begin.abort(timedOut()), times.requestMs)
+      const late = new DOMException('The store did not answer in time', 'TimeoutError')
+      const timer = setTimeout(() => begin.abort(late), times.requestMs)
       const answer = await ask(request, begin.signal).finally(() => clearTimeout(timer))
       if (answer === null) return null
       const stated = Number(answer.headers['content-length'])
@@ -187,7 +193,8 @@ export function openBucket(
 
 type Refusal = {
   readonly code: string
-  readonly status: number | null
+  /** Absent where no answer came. */
+  readonly status?: number
   /** Whether another try may go through. */
   readonly mayPass: boolean
   readonly cause?: unknown
@@ -195,13 +202,9 @@ type Refusal = {
 
 function unreachable(error: unknown): Refusal {
   const { code, name } = error as { readonly code?: unknown; readonly name?: unknown }
-  const isTimeout = name === 'TimeoutError' || /TIMEOUT/i.test(String(code))
-  const told = isTimeout ? 'timeout' : typeof code === 'string' ? code : 'unreachable'
-  return { code: told, status: null, mayPass: !isTimeout, cause: error }
-}
-
-function timedOut(): DOMException {
-  return new DOMException('The store did not answer in time', 'TimeoutError')
+  if (name === 'TimeoutError' || /TIMEOUT/i.test(String(code)))
+    return { code: 'timeout', mayPass: false, cause: error }
+  return { code: typeof code === 'string' ? code : 'unreachable', mayPass: true, cause: error }
 }
 
 /** What the store refuses; of its XML the code alone is kept. */

@@ -118,8 +118,8 @@ export function createFileStore(options: FileStoreOptions): SweptImageStore {
       await keepContent(name, bytes)
       const id = hexOf(random(ID_BYTES))
       const path = join(links, id)
-      const expiresAtMs = now() + ttlMs
-      await place(path, JSON.stringify({ name, type, expiresAtMs }), newDraft())
+      const link: Link = { name, type, length: bytes.length, expiresAtMs: now() + ttlMs }
+      await place(path, JSON.stringify(link), newDraft())
       await touch(path, now())
       // A sweep may have removed an old content between the two: now that the link stands, it is
       // renewed or made again.
@@ -128,13 +128,10 @@ export function createFileStore(options: FileStoreOptions): SweptImageStore {
     },
     async find(id) {
       if (!ID.test(id)) return null
-      const link = readLink(await readFile(join(links, id), 'utf8').catch(missing))
+      const link = readLink((await readFile(join(links, id), 'utf8').catch(missing)) ?? '')
       if (link === null || link.expiresAtMs <= now()) return null
-      const path = join(contents, link.name)
-      const content = await stat(path).catch(missing)
-      if (content === null) return null
-      const { type, expiresAtMs } = link
-      return { type, expiresAtMs, length: content.size, open: () => openContent(path) }
+      const { name, ...facts } = link
+      return { ...facts, open: () => openContent(join(contents, name)) }
     },
     async sweep() {
       // A service that makes no images needs no folder.
@@ -152,18 +149,22 @@ export function createFileStore(options: FileStoreOptions): SweptImageStore {
 const ID_BYTES = 16
 const ID = /^[0-9a-f]{32}$/
 /** Form of a SHA-256 in hex. */
-export const CONTENT_NAME = /^[0-9a-f]{64}$/
+const CONTENT_NAME = /^[0-9a-f]{64}$/
 
-type Link = { readonly name: string; readonly type: ImageType; readonly expiresAtMs: number }
+/** What a link says of its image: `name` is the content's SHA-256, hex. */
+export type Link = Omit<KeptImage, 'open'> & { readonly name: string }
 
-/** A link is written by this process alone; one that is not what it writes is none. */
-function readLink(text: string | null): Link | null {
-  if (text === null) return null
+/** What a link's text says; null for a text that no store here wrote. */
+export function readLink(text: string): Link | null {
   try {
-    const { name, type, expiresAtMs } = JSON.parse(text)
+    const { name, type, length, expiresAtMs } = JSON.parse(text)
     const isLink =
-      CONTENT_NAME.test(name) && IMAGE_TYPES.includes(type) && typeof expiresAtMs === 'number'
-    return isLink ? { name, type, expiresAtMs } : null
+      CONTENT_NAME.test(name) &&
+      IMAGE_TYPES.includes(type) &&
+      Number.isSafeInteger(length) &&
+      length > 0 &&
+      Number.isFinite(expiresAtMs)
+    return isLink ? { name, type, length, expiresAtMs } : null
   } catch {
     return null
   }

@@ -23,7 +23,9 @@ export function createNodeImages(dispatcher: ImageDispatcher): ImageSource {
         job.kind === 'edit' ? Buffer.from(job.request.image.bytes).toString('base64') : null
       try {
         return await dispatcher.dispatch({
-          ...{ model, accountId, signal },
+          model,
+          accountId,
+          signal,
           request: { prompt, image, n, size },
           async read(images) {
             reserve(images.reduce((sum, { length }) => sum + length, 0))

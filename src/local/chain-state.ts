@@ -71,14 +71,19 @@ export async function openChainState(folder: string): Promise<ChainState> {
 /** Hash of the newest block when no transaction waits to be mined; else null. */
 async function readStandstill(rpc: Rpc): Promise<string | null> {
   // In this order: a transaction leaves the pool only after its block is in place.
-  const pool = Pool.safeParse(await rpc.call('txpool_status', []))
+  const { pending } = await readPool(rpc)
   const block = Block.safeParse(await rpc.call('eth_getBlockByNumber', ['latest', false]))
-  if (!pool.success || !block.success)
-    throw new RpcError('bad_answer', 'expected a pool and a block')
-  return Number(pool.data.pending) === 0 ? block.data.hash : null
+  if (!block.success) throw new RpcError('bad_answer', 'expected a block')
+  return pending === 0 ? block.data.hash : null
 }
 
-const Pool = z.object({ pending: z.string(), queued: z.string() })
+async function readPool(rpc: Rpc): Promise<z.infer<typeof Pool>> {
+  const pool = Pool.safeParse(await rpc.call('txpool_status', []))
+  if (!pool.success) throw new RpcError('bad_answer', 'expected numbers of transactions')
+  return pool.data
+}
+
+const Pool = z.object({ pending: z.coerce.number(), queued: z.coerce.number() })
 const Block = z.object({ hash: z.string() })
 
 /** anvil_dumpState gives the 0x hex of gzipped JSON; --load-state reads the JSON. */
@@ -111,15 +116,17 @@ async function replaceFile(file: string, content: Buffer): Promise<void> {
  * begin with another block after each start.
  */
 function keepOneGenesis(state: string): string | null {
-  const parsed = State.safeParse(parseJson(state))
-  if (!parsed.success) return null
-  const { blocks } = parsed.data
-  const parent = blocks.find(({ header }) => header.number === '0x1')?.header.parentHash
-  if (parent === undefined) return null
-  const isKept = blocks.map(({ header }) => header.number !== '0x0' || hashOf(header) === parent)
-  const count = blocks.filter(({ header }, at) => header.number === '0x0' && isKept[at]).length
-  if (count === 0 || isKept.every(Boolean)) return null
-  return JSON.stringify({ ...parsed.data, blocks: blocks.filter((_, at) => isKept[at]) })
+  try {
+    const dump = State.parse(JSON.parse(state))
+    const parent = dump.blocks.find(({ header }) => header.number === '0x1')?.header.parentHash
+    const isFirst = ({ header }: (typeof dump.blocks)[number]) => header.number === '0x0'
+    const blocks = dump.blocks.filter((one) => !isFirst(one) || hashOf(one.header) === parent)
+    const isToBeKept = blocks.length === dump.blocks.length || !blocks.some(isFirst)
+    return isToBeKept ? null : JSON.stringify({ ...dump, blocks })
+  } catch {
+    // anvil says itself what it does not take.
+    return null
+  }
 }
 
 const State = z.looseObject({
@@ -128,21 +135,8 @@ const State = z.looseObject({
   ),
 })
 
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return null
-  }
-}
-
-/** Null for a header with fields of another form: it is then nobody's parent. */
-function hashOf(header: z.infer<typeof HeaderJson>): string | null {
-  try {
-    return `0x${encodeHex(keccak_256(encodeHeader(header)))}`
-  } catch {
-    return null
-  }
+function hashOf(header: z.infer<typeof HeaderJson>): string {
+  return `0x${encodeHex(keccak_256(encodeHeader(header)))}`
 }
 
 /** How often a running chain is looked after; a save follows a change within about this time. */
@@ -178,23 +172,22 @@ export function keepUpChain(options: {
 
   const loop = createLoop(async (signal) => {
     await pause(UPKEEP_INTERVAL_MS, signal)
-    if (!signal.aborted) await look()
+    // A dead chain is the keeper's business; a state that is not saved costs sending the latest
+    // anchors again.
+    if (!signal.aborted)
+      await look().catch((error: unknown) =>
+        log.debug({ err: error }, 'local chain not looked after this time'),
+      )
     return 0
   })
 
   async function look(): Promise<void> {
-    try {
-      stuckAt = await unstick(stuckAt)
-      const startedAt = performance.now()
-      if (startedAt < saveNotBefore) return
-      await state.save(rpc)
-      const endedAt = performance.now()
-      saveNotBefore = endedAt + (endedAt - startedAt) * SAVE_PAUSE_FACTOR
-    } catch (error) {
-      // A dead chain is the supervisor's business; a state that is not saved costs sending the
-      // latest anchors again.
-      log.debug({ err: error }, 'local chain not looked after this time')
-    }
+    stuckAt = await unstick(stuckAt)
+    const startedAt = performance.now()
+    if (startedAt < saveNotBefore) return
+    await state.save(rpc)
+    const endedAt = performance.now()
+    saveNotBefore = endedAt + (endedAt - startedAt) * SAVE_PAUSE_FACTOR
   }
 
   /**
@@ -203,35 +196,29 @@ export function keepUpChain(options: {
    * sent again, which the broadcaster does.
    */
   async function unstick(before: string | null): Promise<string | null> {
-    const pool = Pool.safeParse(await rpc.call('txpool_status', []))
-    if (!pool.success)
-      throw new RpcError('bad_answer', 'expected numbers of pending and queued transactions')
-    if (Number(pool.data.pending) !== 0 || Number(pool.data.queued) === 0) return null
-    const now = `${pool.data.queued} at ${await rpc.call('eth_blockNumber', [])}`
+    const { pending, queued } = await readPool(rpc)
+    if (pending !== 0 || queued === 0) return null
+    const now = `${queued} at ${await rpc.call('eth_blockNumber', [])}`
     if (now !== before) return now
     await rpc.call('anvil_removePoolTransactions', [relayer])
-    log.warn(
-      { queued: Number(pool.data.queued) },
-      'local chain had stuck transactions, taken out to be sent again',
-    )
+    log.warn({ queued }, 'local chain had stuck transactions, taken out to be sent again')
     return null
   }
 
   /** A transaction that was just mined counts as waiting for a moment longer. */
   async function saveAtStandstill(): Promise<void> {
     const until = performance.now() + LAST_SAVE_WAIT_MS
-    try {
-      while (!(await state.save(rpc)) && performance.now() < until) await sleep(LAST_SAVE_POLL_MS)
-    } catch (error) {
-      log.debug({ err: error }, 'local chain not saved at its end')
-    }
+    while (!(await state.save(rpc)) && performance.now() < until) await sleep(LAST_SAVE_POLL_MS)
   }
 
   loop.start()
   return {
     stop: async ({ save }) => {
       await loop.stop()
-      if (save) await saveAtStandstill()
+      if (save)
+        await saveAtStandstill().catch((error: unknown) =>
+          log.debug({ err: error }, 'local chain not saved at its end'),
+        )
     },
   }
 }

@@ -27,13 +27,17 @@ const CODE_REGISTERS = [0, 1, 2] as const
  *
  * It is the gateway's own word, so it shows nothing: whoever checks a real gateway takes a release.
  */
-export async function writeExpectations(so: {
+export async function writeExpectations({
+  dataFolder,
+  rootFile,
+  documents,
+}: {
   readonly dataFolder: string
   readonly rootFile: string
   /** Attestation documents of the enclaves, standard base64. */
   readonly documents: readonly string[]
 }): Promise<{ readonly file: string; readonly expectations: DevelopmentExpectations }> {
-  const enclaves = so.documents.map((text) => decodeAttestationPayload(decodeBase64(text)))
+  const enclaves = documents.map((text) => decodeAttestationPayload(decodeBase64(text)))
   const measurements = enclaves.map(({ pcrs }) =>
     Object.fromEntries(
       CODE_REGISTERS.map((index) => [
@@ -48,9 +52,9 @@ export async function writeExpectations(so: {
   const expectations: DevelopmentExpectations = {
     measurements: distinct(measurements),
     configurations: distinct(configurations),
-    roots: [await readFile(so.rootFile, 'utf8')],
+    roots: [await readFile(rootFile, 'utf8')],
   }
-  const file = join(so.dataFolder, EXPECTATIONS_FILE)
+  const file = join(dataFolder, EXPECTATIONS_FILE)
   await writeFile(file, `${JSON.stringify(expectations, null, 2)}\n`)
   return { file, expectations }
 }

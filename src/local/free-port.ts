@@ -27,16 +27,14 @@ export async function awaitFreePort(port: number): Promise<number> {
   if (port === 0) return chooseFreePort()
   const until = performance.now() + PORT_WAIT_MS
   for (;;) {
-    const bound = await tryPort(port)
-    if (bound.kind === 'free') return port
-    if (bound.code !== 'EADDRINUSE') {
-      throw new StartFailure(`local chain: CHAIN_PORT ${port} cannot be used (${bound.code})`)
-    }
-    if (performance.now() > until) {
+    const fault = await tryPort(port)
+    if (fault === null) return port
+    if (fault !== 'EADDRINUSE')
+      throw new StartFailure(`local chain: CHAIN_PORT ${port} cannot be used (${fault})`)
+    if (performance.now() > until)
       throw new StartFailure(
         `local chain: CHAIN_PORT ${port} is in use by another program; stop that program, or set CHAIN_PORT to another port (0 means any free port)`,
       )
-    }
     await sleep(PORT_POLL_MS)
   }
 }
@@ -44,23 +42,20 @@ export async function awaitFreePort(port: number): Promise<number> {
 async function chooseFreePort(): Promise<number> {
   for (let choice = 0; choice < CHOICES_MAX; choice++) {
     const port = randomInt(CHOSEN_PORTS.first, CHOSEN_PORTS.end)
-    if ((await tryPort(port)).kind === 'free') return port
+    if ((await tryPort(port)) === null) return port
   }
   throw new StartFailure(
     `local chain: none of ${CHOICES_MAX} ports tried from ${CHOSEN_PORTS.first} to ${CHOSEN_PORTS.end - 1} is free; set CHAIN_PORT`,
   )
 }
 
-type Bound = { readonly kind: 'free' } | { readonly kind: 'refused'; readonly code: string }
-
-function tryPort(port: number): Promise<Bound> {
+/** The code of what keeps the port from being listened on; null for a free one. */
+function tryPort(port: number): Promise<string | null> {
   return new Promise((resolve) => {
     const server = createServer()
-    server.once('error', (error: NodeJS.ErrnoException) => {
-      resolve({ kind: 'refused', code: error.code ?? 'unknown' })
-    })
-    server.listen({ port, host: '127.0.0.1', exclusive: true }, () => {
-      server.close(() => resolve({ kind: 'free' }))
-    })
+    server.once('error', (error: NodeJS.ErrnoException) => resolve(error.code ?? 'unknown'))
+    server.listen({ port, host: '127.0.0.1', exclusive: true }, () =>
+      server.close(() => resolve(null)),
+    )
   })
 }

@@ -6,13 +6,13 @@ import { DEPLOYMENT } from '../chain/contract/artifact.ts'
 import { type Chain, DEVELOPMENT_CHAIN_ID, relayerWith } from '../chain/open-chain.ts'
 import { createRpc, type Rpc } from '../chain/rpc.ts'
 import type { Logger } from '../observability/logger.ts'
-import { type BackOffBounds, backOffMs } from '../runtime/back-off.ts'
-import { pause } from '../runtime/loop.ts'
+import type { BackOffBounds } from '../runtime/back-off.ts'
 import { StartFailure } from '../runtime/starting.ts'
 import { AnvilFailure, startAnvilProcess } from './anvil-process.ts'
-import { type ChainState, type ChainUpkeep, keepUpChain, openChainState } from './chain-state.ts'
+import { type ChainState, keepUpChain, openChainState } from './chain-state.ts'
 import { awaitFreePort } from './free-port.ts'
 import type { GuardedProcess } from './guarded-process.ts'
+import { keepRunning } from './keep-running.ts'
 
 /**
  * The relayer on the local chain: account 8 of the mnemonic that every anvil shows (`test test …
@@ -22,9 +22,6 @@ import type { GuardedProcess } from './guarded-process.ts'
 const LOCAL_RELAYER_KEY = '0xdbda1821b80551c9d65939329250298aa3472ba22feea921c0cf5d620ea67b97'
 /** Account 9, of which anvil holds the key too. */
 const DEPLOYER = '0xa0ee7a142d267c1f36714e4a8f75612f20a79720'
-
-/** Where the contract is on every local chain, also after its state was lost. 0x, lower case. */
-const LOCAL_CONTRACT = DEPLOYMENT.address
 
 const RESTART_BACKOFF: BackOffBounds = { minMs: 50, maxMs: 5_000 }
 /** The dump of a chain with 100,000 anchors is about 40 MB. */
@@ -68,12 +65,10 @@ type LocalChainOptions = {
 export async function startAnvil(options: LocalChainOptions): Promise<LocalChain> {
   const state = await openChainState(join(options.folder, 'chain'))
   for (;;) {
-    const chain = new KeptChain({ ...options, state, port: await awaitFreePort(options.port) })
+    const port = await awaitFreePort(options.port)
     try {
-      await chain.start()
-      return chain
+      return await keepChain({ ...options, port, state })
     } catch (error) {
-      await chain.stop()
       const isPortLost = error instanceof AnvilFailure && error.code === 'port_taken'
       if (isPortLost && options.port === 0) continue
       throw new StartFailure(
@@ -83,8 +78,14 @@ export async function startAnvil(options: LocalChainOptions): Promise<LocalChain
   }
 }
 
-/** What is known of the local chain before it runs, so that the enclave need not wait for it. */
-export const LOCAL_DOMAIN = { chainId: DEVELOPMENT_CHAIN_ID, contract: LOCAL_CONTRACT } as const
+/**
+ * What is known of the local chain before it runs, so that the enclave need not wait for it. The
+ * contract has this address also after the chain's state was lost.
+ */
+export const LOCAL_DOMAIN = {
+  chainId: DEVELOPMENT_CHAIN_ID,
+  contract: DEPLOYMENT.address,
+} as const
 
 /** Starts the local chain in the data folder, as startAnvil does, and connects to it. */
 export async function startLocalChain(options: LocalChainOptions): Promise<Chain> {
@@ -102,141 +103,95 @@ export async function startLocalChain(options: LocalChainOptions): Promise<Chain
   }
 }
 
-type Life = { readonly anvil: GuardedProcess; readonly upkeep: ChainUpkeep }
+type KeptOptions = LocalChainOptions & { readonly state: ChainState }
 
 /** One anvil after another, on one port and one state. */
-class KeptChain implements LocalChain {
-  readonly rpcUrl: string
-  readonly chainId = DEVELOPMENT_CHAIN_ID
-  readonly contract = LOCAL_CONTRACT
-  readonly relayerKey = LOCAL_RELAYER_KEY
-  readonly #options: LocalChainOptions & { readonly state: ChainState }
-  readonly #rpc: Rpc
-  readonly #stopping = new AbortController()
-  #life: Life | null = null
-  #keeping: Promise<void> = Promise.resolve()
-
-  constructor(options: LocalChainOptions & { readonly state: ChainState }) {
-    this.#options = options
-    this.rpcUrl = `http://127.0.0.1:${options.port}`
-    this.#rpc = createRpc({
-      url: this.rpcUrl,
-      timeoutMs: ANSWER_TIMEOUT_MS,
-      answerBytesMax: ANSWER_BYTES_MAX,
-    })
-  }
-
-  get pid(): number | null {
-    return this.#life?.anvil.pid ?? null
-  }
-
-  async start(): Promise<void> {
-    const life = await this.#launch()
-    this.#life = life
-    this.#keeping = this.#keepRunning(life)
-  }
-
-  async stop(): Promise<void> {
-    this.#stopping.abort()
-    await this.#keeping
-    await this.#life?.upkeep.stop({ save: true })
-    await this.#life?.anvil.stop()
-    this.#life = null
-    await this.#rpc.close()
-  }
-
-  async #keepRunning(first: Life): Promise<void> {
-    const { log, onRestart } = this.#options
-    const stop = this.#stopping.signal
-    let life = first
-    for (;;) {
-      await Promise.race([life.anvil.exited, aborted(stop)])
-      if (stop.aborted) return
-      this.#life = null
-      log.error({ process: 'anvil' }, 'local chain ended, starting it again')
-      await life.upkeep.stop({ save: false })
-      const next = await this.#relaunch()
-      if (next === null) return
-      life = next
-      this.#life = next
-      log.info({ process: 'anvil', pid: next.anvil.pid }, 'local chain is back')
+async function keepChain(options: KeptOptions): Promise<LocalChain> {
+  const { port, log, onRestart } = options
+  const rpcUrl = `http://127.0.0.1:${port}`
+  const rpc = createRpc({
+    url: rpcUrl,
+    timeoutMs: ANSWER_TIMEOUT_MS,
+    answerBytesMax: ANSWER_BYTES_MAX,
+  })
+  async function start(last: Life | null): Promise<Life> {
+    const life = await launch(options, rpc)
+    if (last !== null) {
+      log.info({ process: 'anvil', pid: life.pid }, 'local chain is back')
       onRestart?.()
     }
+    return life
   }
-
-  /** Tries until it succeeds; null when the chain is to be stopped. */
-  async #relaunch(): Promise<Life | null> {
-    const stop = this.#stopping.signal
-    for (let failures = 1; !stop.aborted; failures += 1) {
-      try {
-        return await this.#launch()
-      } catch (error) {
-        const pauseMs = backOffMs(failures, RESTART_BACKOFF, { jitter: 'none' })
-        this.#options.log.error(
-          { err: error, pause_ms: pauseMs },
-          'local chain could not be started again',
-        )
-        await pause(pauseMs, stop)
-      }
+  try {
+    const keeper = await keepRunning({ name: 'anvil', backOff: RESTART_BACKOFF, start }, log)
+    return {
+      rpcUrl,
+      ...LOCAL_DOMAIN,
+      relayerKey: LOCAL_RELAYER_KEY,
+      get pid() {
+        return keeper.current()?.pid ?? null
+      },
+      stop: () => keeper.stop().finally(() => rpc.close()),
     }
-    return null
-  }
-
-  async #launch(): Promise<Life> {
-    const { state, log } = this.#options
-    const anvil = await this.#startWithState()
-    try {
-      await deployContract(this.#rpc)
-      await state.save(this.#rpc)
-    } catch (error) {
-      await anvil.stop()
-      throw error
-    }
-    const relayer = relayerAddress(LOCAL_RELAYER_KEY)
-    return { anvil, upkeep: keepUpChain({ rpc: this.#rpc, state, relayer, log }) }
-  }
-
-  async #startWithState(): Promise<GuardedProcess> {
-    const { state, log, port } = this.#options
-    const stateFile = await state.find()
-    try {
-      return await startAnvilProcess({ port, rpc: this.#rpc, stateFile })
-    } catch (error) {
-      const isRefused =
-        error instanceof AnvilFailure && error.code === 'ended' && stateFile !== null
-      if (!isRefused) throw error
-      const file = await state.setAside()
-      log.error(
-        { err: error, file },
-        'local chain refused its state and starts again without it; anchors are sent again',
-      )
-      return await startAnvilProcess({ port, rpc: this.#rpc, stateFile: null })
-    }
+  } catch (error) {
+    await rpc.close()
+    throw error
   }
 }
 
-function aborted(signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    if (signal.aborted) resolve()
-    else signal.addEventListener('abort', () => resolve(), { once: true })
-  })
+type Life = { readonly pid: number; readonly ended: Promise<void>; stop(): Promise<void> }
+
+async function launch(options: KeptOptions, rpc: Rpc): Promise<Life> {
+  const { state, log } = options
+  const anvil = await startWithState(options, rpc)
+  try {
+    await deployContract(rpc)
+    await state.save(rpc)
+  } catch (error) {
+    await anvil.stop()
+    throw error
+  }
+  const upkeep = keepUpChain({ rpc, state, relayer: relayerAddress(LOCAL_RELAYER_KEY), log })
+  return {
+    pid: anvil.pid,
+    ended: anvil.exited.then(() => upkeep.stop({ save: false })),
+    stop: async () => {
+      await upkeep.stop({ save: true })
+      await anvil.stop()
+    },
+  }
+}
+
+async function startWithState(
+  { state, log, port }: KeptOptions,
+  rpc: Rpc,
+): Promise<GuardedProcess> {
+  const stateFile = await state.find()
+  try {
+    return await startAnvilProcess({ port, rpc, stateFile })
+  } catch (error) {
+    if (!(error instanceof AnvilFailure && error.code === 'ended') || stateFile === null)
+      throw error
+    log.error(
+      { err: error, file: await state.setAside() },
+      'local chain refused its state and starts again without it; anchors are sent again',
+    )
+    return await startAnvilProcess({ port, rpc, stateFile: null })
+  }
 }
 
 const MINED_POLL_MS = 5
 const MINED_TIMEOUT_MS = 60_000
 
-/**
- * Deploys the contract when it is not there. Throws RpcError, or Error when no contract appears at
- * LOCAL_CONTRACT in time.
- */
+/** Deploys the contract when it is not there. Throws RpcError, or Error when it does not appear. */
 async function deployContract(rpc: Rpc): Promise<void> {
-  if (await hasCode(rpc, LOCAL_CONTRACT)) return
-  const { proxy: to, data } = DEPLOYMENT
+  const { address, proxy: to, data } = DEPLOYMENT
+  if (await hasCode(rpc, address)) return
   await rpc.call('eth_sendTransaction', [{ from: DEPLOYER, to, data }])
   const until = performance.now() + MINED_TIMEOUT_MS
-  while (!(await hasCode(rpc, LOCAL_CONTRACT))) {
+  while (!(await hasCode(rpc, address))) {
     if (performance.now() > until)
-      throw new Error(`the contract is not at ${LOCAL_CONTRACT} after its deployment`)
+      throw new Error(`the contract is not at ${address} after its deployment`)
     await sleep(MINED_POLL_MS)
   }
 }

@@ -3,9 +3,9 @@ import { getCompileCacheDir } from 'node:module'
 import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Logger } from '../observability/logger.ts'
-import { type BackOffBounds, backOffMs } from '../runtime/back-off.ts'
-import { pause } from '../runtime/loop.ts'
+import type { BackOffBounds } from '../runtime/back-off.ts'
 import { StartFailure } from '../runtime/starting.ts'
+import { keepRunning } from './keep-running.ts'
 
 /** How to run a process, and how to know that it can be used. */
 export type ProcessPlan<Ready> = {
@@ -42,8 +42,6 @@ export type SupervisedProcess<Ready> = {
 
 /** Pause before a process that ended is started again. */
 const RESTART_BACKOFF: BackOffBounds = { minMs: 100, maxMs: 10_000 }
-/** After a life of this length the next pause is the shortest again. */
-const STEADY_LIFE_MS = 60_000
 
 /**
  * Starts a process, waits until it is ready, and starts it again whenever it ends. It has a session
@@ -55,43 +53,18 @@ export async function superviseProcess<Ready>(
   plan: ProcessPlan<Ready>,
   log: Logger,
 ): Promise<SupervisedProcess<Ready>> {
-  const first = await startProcess(plan, null, log)
-  let current: Life<Ready> | null = first
-  const stopping = new AbortController()
-  const keeping = keepRunning()
-
-  async function keepRunning(): Promise<void> {
-    let failures = 0
-    let last = first.ready
-    while (!stopping.signal.aborted) {
-      const startedAt = performance.now()
-      const life = current ?? (await startProcess(plan, last, log).catch(() => null))
-      if (life !== null) {
-        current = life
-        last = life.ready
-        if (stopping.signal.aborted) return
-        await life.ended
-        current = null
-        if (stopping.signal.aborted) return
-      }
-      if (performance.now() - startedAt > STEADY_LIFE_MS) failures = 0
-      failures += 1
-      const pauseMs = backOffMs(failures, RESTART_BACKOFF, { jitter: 'none' })
-      log.error({ process: plan.name, pause_ms: pauseMs }, 'process ended, starting it again')
-      await pause(pauseMs, stopping.signal)
-    }
-  }
-
-  return {
-    ready: first.ready,
-    pid: () => current?.child.pid ?? null,
-    stop: async () => {
-      stopping.abort()
-      if (current !== null) await endProcess(current, plan.stopTimeoutMs)
-      await keeping
-      // It may have been on its way up while the stop was asked for.
-      if (current !== null) await endProcess(current, plan.stopTimeoutMs)
+  const keeper = await keepRunning<Life<Ready>>(
+    {
+      name: plan.name,
+      backOff: RESTART_BACKOFF,
+      start: (last) => startProcess(plan, last?.ready ?? null, log),
     },
+    log,
+  )
+  return {
+    ready: keeper.first.ready,
+    pid: () => keeper.current()?.child.pid ?? null,
+    stop: keeper.stop,
   }
 }
 
@@ -106,6 +79,7 @@ type Life<Ready> = {
   readonly child: ChildProcess
   readonly ready: Ready
   readonly ended: Promise<void>
+  stop(): Promise<void>
 }
 
 async function startProcess<Ready>(
@@ -142,7 +116,8 @@ async function startProcess<Ready>(
     ended.then(() => ({ kind: 'ended' as const })),
     sleep(plan.startTimeoutMs, { kind: 'late' as const }, { ref: false }),
   ])
-  if (outcome.kind === 'ready') return { child, ready: outcome.value, ended }
+  const stop = () => endProcess(child, ended, plan.stopTimeoutMs)
+  if (outcome.kind === 'ready') return { child, ready: outcome.value, ended, stop }
   child.kill('SIGKILL')
   const what =
     outcome.kind === 'late'
@@ -153,14 +128,11 @@ async function startProcess<Ready>(
 
 const FAULTS_MAX = 50
 
-async function endProcess({ child, ended }: Life<unknown>, timeoutMs: number): Promise<void> {
+async function endProcess(child: ChildProcess, ended: Promise<void>, timeoutMs: number) {
   child.kill('SIGTERM')
-  const isEnded = await Promise.race([
-    ended.then(() => true),
-    sleep(timeoutMs, false, { ref: false }),
-  ])
-  if (!isEnded) child.kill('SIGKILL')
+  const timer = setTimeout(() => child.kill('SIGKILL'), timeoutMs)
   await ended
+  clearTimeout(timer)
 }
 
 const LEVELS = ['error', 'warn', 'info', 'debug'] as const

@@ -7,8 +7,8 @@ export class DatabaseAwayError extends Error {
 }
 
 /**
- * The server is reachable, but its settings would break a promise; the message says which and what
- * to do.
+ * The server is reachable, but its settings would break a promise, or its schema is older than the
+ * first release; the message says which and what to do.
  */
 export class DatabaseUnfit extends Error {
   override readonly name = 'DatabaseUnfit'

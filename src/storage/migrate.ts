@@ -3,7 +3,7 @@ import path from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { sql } from 'kysely'
 import { DEFAULT_MIGRATION_TABLE, FileMigrationProvider, Migrator } from 'kysely/migration'
-import { DatabaseNewer } from './errors.ts'
+import { DatabaseNewer, DatabaseUnfit } from './errors.ts'
 import type { Queries } from './tables.ts'
 
 const MIGRATION_FOLDER = path.join(import.meta.dirname, 'migrations')
@@ -11,8 +11,8 @@ const MIGRATION_FOLDER = path.join(import.meta.dirname, 'migrations')
 /**
  * Brings the schema to the newest migration and gives the names of those it ran, oldest first; each
  * database runs each once, whichever of several gateways starts first. Throws DatabaseNewer when
- * the database has migrations that are not known here, and the first failing migration's error,
- * with everything of this run undone.
+ * the database has migrations that are not known here, DatabaseUnfit when it is older than the
+ * first release, and the first failing migration's error, with everything of this run undone.
  */
 export async function migrateToLatest(queries: Queries): Promise<readonly string[]> {
   const provider = new FileMigrationProvider({
@@ -21,18 +21,29 @@ export async function migrateToLatest(queries: Queries): Promise<readonly string
     migrationFolder: MIGRATION_FOLDER,
     import: (file) => import(pathToFileURL(file).href),
   })
-  await refuseNewer(queries, new Set(Object.keys(await provider.getMigrations())))
+  await refuseOthers(queries, Object.keys(await provider.getMigrations()).toSorted())
   const { error, results = [] } = await new Migrator({ db: queries, provider }).migrateToLatest()
   if (error !== undefined) throw error
   return results.map((result) => result.migrationName)
 }
 
-async function refuseNewer(queries: Queries, known: ReadonlySet<string>): Promise<void> {
+/** Refuses a database of a newer release, and of a time before the first; `known` is sorted. */
+async function refuseOthers(
+  queries: Queries,
+  [initial = '', ...later]: readonly string[],
+): Promise<void> {
   const { rows: found } = await sql<{ is_migrated: boolean }>`
     select to_regclass(${DEFAULT_MIGRATION_TABLE}) is not null as is_migrated`.execute(queries)
   if (found[0]?.is_migrated !== true) return
   const { rows } = await sql<{ name: string }>`
     select name from ${sql.table(DEFAULT_MIGRATION_TABLE)} order by name`.execute(queries)
-  const unknown = rows.flatMap(({ name }) => (known.has(name) ? [] : [name]))
+  const names = rows.map(({ name }) => name)
+  // Every release begins with the same migration.
+  if (names.length > 0 && !names.includes(initial))
+    throw new DatabaseUnfit(
+      'a development version that was never released made this database, and no release can read it: ' +
+        'export its evidence with that version, then set DATABASE_URL to an empty database, or remove the data folder (DATA_DIR)',
+    )
+  const unknown = names.filter((name) => name !== initial && !later.includes(name))
   if (unknown.length > 0) throw new DatabaseNewer(unknown)
 }

@@ -73,8 +73,6 @@ export type MachineOptions = {
   readonly settings?: (folder: string) => Readonly<Record<string, string>>
   /** The checkout that the gateways are started from, a link that may change. Default: this one. */
   readonly checkout?: string
-  /** The checkout that the enclaves are started from. Default: this one. */
-  readonly enclaveCheckout?: string
   /** Where its Postgres server is of. */
   readonly database?: PostgresPlace
   /** Writes files into the folder before anything starts. */
@@ -111,7 +109,7 @@ export async function startMachine(options: MachineOptions = {}): Promise<Machin
     started.defer(nsm.close)
     rootFile = nsm.rootFile
     const program = new Program({
-      file: join(options.enclaveCheckout ?? ROOT, 'enclave/main.ts'),
+      file: join(ROOT, 'enclave/main.ts'),
       variables: {
         ENCLAVE_SOCKET: join(folder, 'run', `enclave-${cid}.sock`),
         NSM_SOCKET: nsm.socketPath,

@@ -1,7 +1,6 @@
 import { hash, randomBytes } from 'node:crypto'
-import type { Choice, PlannedCall } from './choices.ts'
-import { countTokens, splitTokens } from './choices.ts'
-import { createRandom, type Random } from './random.ts'
+import { type Choice, countTokens, splitTokens } from './choices.ts'
+import { createRandom } from './random.ts'
 import { type DemoRequest, textOf } from './request.ts'
 
 /** Gives the body of a `chat.completion`. */
@@ -10,54 +9,28 @@ export function writeCompletion(
   choices: readonly Choice[],
   identity: AnswerIdentity,
 ): unknown {
-  const logprobsOf = createLogprobs(request)
   return {
     ...identity,
     object: 'chat.completion',
     choices: choices.map((choice) => ({
       index: choice.index,
-      message: writeMessage(choice, identity),
-      logprobs: logprobsOf && 'tokens' in choice ? writeLogprobs(choice, logprobsOf) : null,
+      message: { role: 'assistant', content: null, refusal: null, ...said(choice, identity) },
+      logprobs: logprobsOf(request, choice, choice.tokens),
       finish_reason: choice.finishReason,
     })),
     usage: countUsage(request, choices),
   }
 }
 
-function writeMessage(choice: Choice, identity: AnswerIdentity): unknown {
-  const empty = { role: 'assistant', content: null, refusal: null }
-  switch (choice.kind) {
-    case 'text':
-      return { ...empty, content: choice.tokens.join('') }
-    case 'refusal':
-      return { ...empty, refusal: choice.tokens.join('') }
-    case 'function_call':
-      return { ...empty, function_call: choice.call }
-    case 'tool_calls': {
-      const calls = choice.calls.map((call, index) => ({
-        id: toolCallId(identity, choice.index, index),
-        type: 'function',
-        function: call,
-      }))
-      return { ...empty, tool_calls: calls }
-    }
-  }
-}
-
-function writeLogprobs(
-  choice: Choice & { tokens: readonly string[] },
-  logprobsOf: (token: string) => unknown,
-): unknown {
-  const entries = choice.tokens.map(logprobsOf)
-  return choice.kind === 'refusal'
-    ? { content: null, refusal: entries }
-    : { content: entries, refusal: null }
-}
-
-type Piece = {
-  readonly delta: unknown
-  readonly logprobs?: unknown
-  readonly finishReason?: string
+function said({ index, kind, tokens, calls }: Choice, identity: AnswerIdentity): object {
+  if (kind === 'function_call') return { function_call: calls[0] }
+  if (kind !== 'tool_calls') return { [kind]: tokens.join('') }
+  const called = calls.map((call, at) => ({
+    id: toolCallId(identity, index, at),
+    type: 'function',
+    function: call,
+  }))
+  return { tool_calls: called }
 }
 
 /**
@@ -71,83 +44,49 @@ export function* writeChunks(
   identity: AnswerIdentity,
 ): Generator<unknown, void> {
   const includeUsage = request.stream_options?.include_usage === true
-  const head = {
-    ...identity,
-    object: 'chat.completion.chunk',
-    ...(includeUsage ? { usage: null } : {}),
-  }
-  const running = choices.map((choice) => ({
-    index: choice.index,
-    pieces: writePieces(request, choice, identity),
-  }))
-  while (running.length > 0) {
-    for (const entry of [...running]) {
-      const next = entry.pieces.next()
-      if (next.done) running.splice(running.indexOf(entry), 1)
-      else yield { ...head, choices: [writeChoice(entry.index, next.value)] }
+  const usage = includeUsage ? { usage: null } : {}
+  const head = { ...identity, object: 'chat.completion.chunk', ...usage }
+  let running = choices.map((choice) => writePieces(request, choice, identity))
+  while (running.length > 0)
+    for (const pieces of running) {
+      const { done, value } = pieces.next()
+      if (done) running = running.filter((one) => one !== pieces)
+      else yield { ...head, choices: [value] }
     }
-  }
   if (includeUsage) yield { ...head, choices: [], usage: countUsage(request, choices) }
-}
-
-function writeChoice(index: number, piece: Piece): unknown {
-  const { delta, logprobs = null, finishReason = null } = piece
-  return { index, delta, logprobs, finish_reason: finishReason }
 }
 
 function* writePieces(
   request: DemoRequest,
   choice: Choice,
   identity: AnswerIdentity,
-): Generator<Piece, void> {
-  const isText = choice.kind === 'text'
-  yield { delta: { role: 'assistant', content: isText ? '' : null, refusal: null } }
-  switch (choice.kind) {
-    case 'text':
-    case 'refusal':
-      yield* writeTokens(request, choice)
-      break
-    case 'function_call':
-      yield { delta: { function_call: { name: choice.call.name, arguments: '' } } }
-      for (const token of splitTokens(choice.call.arguments))
-        yield { delta: { function_call: { arguments: token } } }
-      break
-    case 'tool_calls':
-      yield* writeToolCalls(choice, identity)
-      break
+): Generator<unknown, void> {
+  const { index, kind, tokens, calls, finishReason } = choice
+  const piece = (delta: object, logprobs: unknown = null, finish: string | null = null) => ({
+    index,
+    delta,
+    logprobs,
+    finish_reason: finish,
+  })
+  yield piece({ role: 'assistant', content: kind === 'content' ? '' : null, refusal: null })
+  for (const token of tokens) yield piece({ [kind]: token }, logprobsOf(request, choice, [token]))
+  for (const [at, call] of calls.entries()) {
+    const deltaOf = (fields: object, start = {}) =>
+      kind === 'tool_calls'
+        ? { tool_calls: [{ index: at, ...start, function: fields }] }
+        : { function_call: fields }
+    const start = { id: toolCallId(identity, index, at), type: 'function' }
+    yield piece(deltaOf({ name: call.name, arguments: '' }, start))
+    for (const token of splitTokens(call.arguments)) yield piece(deltaOf({ arguments: token }))
   }
-  yield { delta: {}, finishReason: choice.finishReason }
-}
-
-function* writeTokens(
-  request: DemoRequest,
-  choice: Extract<Choice, { kind: 'text' | 'refusal' }>,
-): Generator<Piece, void> {
-  const logprobsOf = createLogprobs(request)
-  const member = choice.kind === 'refusal' ? 'refusal' : 'content'
-  for (const token of choice.tokens) {
-    const logprobs = logprobsOf && { content: null, refusal: null, [member]: [logprobsOf(token)] }
-    yield { delta: { [member]: token }, logprobs }
-  }
-}
-
-function* writeToolCalls(
-  choice: Extract<Choice, { kind: 'tool_calls' }>,
-  identity: AnswerIdentity,
-): Generator<Piece, void> {
-  for (const [index, call] of choice.calls.entries()) {
-    const id = toolCallId(identity, choice.index, index)
-    const start = { index, id, type: 'function', function: { name: call.name, arguments: '' } }
-    yield { delta: { tool_calls: [start] } }
-    for (const token of splitTokens(call.arguments))
-      yield { delta: { tool_calls: [{ index, function: { arguments: token } }] } }
-  }
+  yield piece({}, null, finishReason)
 }
 
 /** `system_fingerprint` of every answer: says that no model made it. */
 const DEMO_FINGERPRINT = 'fp_demonstration'
 /** `created` of an answer to a request with `seed`. */
 export const SEEDED_CREATED = 1_700_000_000
+const ID_START = 'chatcmpl-demo-'
 
 /** The members that an answer and each of its chunks share. */
 type AnswerIdentity = {
@@ -168,80 +107,60 @@ let answers = 0
  * each call.
  */
 export function identifyAnswer(request: DemoRequest, nowMs: number): AnswerIdentity {
-  const seeded = typeof request.seed === 'number'
-  const name = seeded ? hash('sha256', JSON.stringify(request), 'hex').slice(0, 24) : nextName()
+  const isSeeded = typeof request.seed === 'number'
+  const name = isSeeded
+    ? hash('sha256', JSON.stringify(request), 'hex').slice(0, 24)
+    : PROCESS_ID + (++answers).toString(16).padStart(8, '0')
   return {
-    id: `chatcmpl-demo-${name}`,
-    created: seeded ? SEEDED_CREATED : Math.floor(nowMs / 1000),
+    id: `${ID_START}${name}`,
+    created: isSeeded ? SEEDED_CREATED : Math.floor(nowMs / 1000),
     model: request.model,
     service_tier: 'default',
     system_fingerprint: DEMO_FINGERPRINT,
   }
 }
 
-function nextName(): string {
-  answers += 1
-  return PROCESS_ID + answers.toString(16).padStart(8, '0')
+/** Differs within an answer, and is the same whenever the answer's id is. */
+function toolCallId({ id }: AnswerIdentity, choiceIndex: number, callIndex: number): string {
+  return `call_${id.slice(ID_START.length)}_${choiceIndex}_${callIndex}`
 }
 
 /**
- * Gives the id of a tool call: told apart within an answer, and the same whenever the answer's id
- * is.
+ * Gives made-up log probabilities of tokens, in OpenAI's shape; null when the request did not ask,
+ * and for calls. They are drawn from the tokens themselves: the same each time, without a meaning.
  */
-function toolCallId(identity: AnswerIdentity, choiceIndex: number, callIndex: number): string {
-  return `call_${identity.id.slice('chatcmpl-demo-'.length)}_${choiceIndex}_${callIndex}`
+function logprobsOf(request: DemoRequest, { kind }: Choice, tokens: readonly string[]): unknown {
+  if (request.logprobs !== true || kind === 'tool_calls' || kind === 'function_call') return null
+  const entries = tokens.map((token) => describeToken(token, request))
+  return { content: null, refusal: null, [kind]: entries }
 }
 
-/** A token with its made-up log probability, in OpenAI's shape. */
-type TokenLogprob = {
-  readonly token: string
-  readonly bytes: readonly number[]
-  readonly logprob: number
-}
-
-type TokenLogprobs = TokenLogprob & { readonly top_logprobs: readonly TokenLogprob[] }
-
-/**
- * Gives a function from token to its log probabilities, or null when the request did not ask for
- * them. The figures are drawn from the tokens themselves: deterministic, and without any meaning.
- */
-function createLogprobs(request: DemoRequest): ((token: string) => TokenLogprobs) | null {
-  if (request.logprobs !== true) return null
-  const alternatives = request.top_logprobs ?? 0
-  return (token) =>
-    describeToken(token, alternatives, createRandom(`${request.seed ?? ''} ${token}`))
-}
-
-function describeToken(token: string, alternatives: number, random: Random): TokenLogprobs {
+function describeToken(token: string, { seed, top_logprobs: top }: DemoRequest): unknown {
+  const random = createRandom(`${seed ?? ''} ${token}`)
+  const describe = (text: string, logprob: number) => ({
+    token: text,
+    bytes: [...Buffer.from(text)],
+    logprob,
+  })
   const chosen = describe(token, -random())
-  const others = Array.from({ length: Math.max(0, alternatives - 1) }, (_, index) =>
-    describe(` other${index + 1}`, chosen.logprob - 1 - index - random()),
+  const all = Array.from({ length: top ?? 0 }, (_, index) =>
+    index === 0 ? chosen : describe(` other${index}`, chosen.logprob - index - random()),
   )
-  return { ...chosen, top_logprobs: alternatives > 0 ? [chosen, ...others] : [] }
+  return { ...chosen, top_logprobs: all }
 }
 
-function describe(token: string, logprob: number): TokenLogprob {
-  return { token, bytes: [...Buffer.from(token)], logprob }
-}
-
-/**
- * Tokens that every message costs beside its text, and that the answer's beginning costs, as OpenAI
- * counts them.
- */
+/** What OpenAI counts for each message beside its text, and for the beginning of the answer. */
 const TOKENS_PER_MESSAGE = 3
 
-/**
- * Gives the usage object of a request and its choices, counted with the demonstration's own tokens.
- */
-function countUsage(
-  request: DemoRequest,
-  choices: readonly Choice[],
-): Readonly<Record<string, unknown>> {
-  const prompt = request.messages.reduce(
-    (sum, message) => sum + TOKENS_PER_MESSAGE + countTokens(textOf(message)),
-    TOKENS_PER_MESSAGE,
-  )
-  const completion = choices.reduce((sum, choice) => sum + countChoice(choice), 0)
+/** Gives the usage of a request and its choices, in tokens of the demonstration. */
+function countUsage({ messages }: DemoRequest, choices: readonly Choice[]): object {
+  const sum = (counts: readonly number[]) => counts.reduce((total, count) => total + count, 0)
+  const texts = messages.map((message) => TOKENS_PER_MESSAGE + countTokens(textOf(message)))
+  const prompt = TOKENS_PER_MESSAGE + sum(texts)
+  const calls = choices.flatMap((choice) => choice.calls)
+  const completion =
+    sum(choices.map(({ tokens }) => tokens.length)) +
+    sum(calls.map((call) => countTokens(call.name) + countTokens(call.arguments)))
   return {
     prompt_tokens: prompt,
     completion_tokens: completion,
@@ -254,20 +173,4 @@ function countUsage(
       rejected_prediction_tokens: 0,
     },
   }
-}
-
-function countChoice(choice: Choice): number {
-  switch (choice.kind) {
-    case 'text':
-    case 'refusal':
-      return choice.tokens.length
-    case 'tool_calls':
-      return choice.calls.reduce((sum, call) => sum + countCall(call), 0)
-    case 'function_call':
-      return countCall(choice.call)
-  }
-}
-
-function countCall(call: PlannedCall): number {
-  return countTokens(call.name) + countTokens(call.arguments)
 }

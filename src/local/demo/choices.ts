@@ -1,16 +1,19 @@
 import { DEMO_MODELS, type DemoModel, findModel } from './models.ts'
 import { createRandom, pickFrom } from './random.ts'
-import { type Callable, type DemoMessage, type DemoRequest, textOf } from './request.ts'
+import { type Callable, type DemoRequest, textOf } from './request.ts'
 import { exampleOf } from './schema-example.ts'
 
-/** One finished choice, before it is put into a body or into chunks. */
-export type Choice = { readonly index: number; readonly finishReason: FinishReason } & (
-  | { readonly kind: 'text' | 'refusal'; readonly tokens: readonly string[] }
-  | { readonly kind: 'tool_calls'; readonly calls: readonly PlannedCall[] }
-  | { readonly kind: 'function_call'; readonly call: PlannedCall }
-)
+/** One finished choice, before it is put into a body or into chunks: a text, or calls. */
+export type Choice = {
+  readonly index: number
+  readonly kind: 'content' | 'refusal' | 'tool_calls' | 'function_call'
+  readonly finishReason: 'stop' | 'length' | 'tool_calls' | 'function_call'
+  readonly tokens: readonly string[]
+  readonly calls: readonly PlannedCall[]
+}
 
-type FinishReason = 'stop' | 'length' | 'tool_calls' | 'function_call'
+/** One call of a function that the demonstration decided on; `arguments` is JSON text. */
+type PlannedCall = { readonly name: string; readonly arguments: string }
 
 /**
  * Gives the choices that answer a request. Throws DemoError for an unknown model or a schema
@@ -18,32 +21,24 @@ type FinishReason = 'stop' | 'length' | 'tool_calls' | 'function_call'
  */
 export function makeChoices(request: DemoRequest): readonly Choice[] {
   const model = findModel(request.model, DEMO_MODELS)
-  const calls = planToolCalls(request)
-  const call = planFunctionCall(request)
+  const answer = planAnswer(request)
   return Array.from({ length: request.n ?? 1 }, (_, index): Choice => {
-    if (calls.length > 0) return { index, kind: 'tool_calls', calls, finishReason: 'tool_calls' }
-    if (call !== null) return { index, kind: 'function_call', call, finishReason: 'function_call' }
+    if (answer !== null) return { index, finishReason: answer.kind, tokens: [], ...answer }
     const text = formatText(request, writeText(request, model, index))
-    return { index, kind: model === 'demo/refusal' ? 'refusal' : 'text', ...cutText(request, text) }
+    const kind = model === 'demo/refusal' ? 'refusal' : 'content'
+    return { index, kind, calls: [], ...cutText(request, text) }
   })
 }
 
-function formatText(request: DemoRequest, text: string): string {
-  const format = request.response_format
+function formatText({ response_format: format }: DemoRequest, text: string): string {
   if (format?.type === 'json_object') return JSON.stringify({ demonstration: true, text })
   if (format?.type === 'json_schema')
     return JSON.stringify(exampleOf(format.json_schema.schema ?? {}))
   return text
 }
 
-/**
- * Ends a text before its first stop sequence and after the tokens that are allowed, whichever comes
- * first.
- */
-function cutText(
-  request: DemoRequest,
-  text: string,
-): { tokens: readonly string[]; finishReason: FinishReason } {
+/** Ends a text before its first stop sequence, or after the tokens that are allowed. */
+function cutText(request: DemoRequest, text: string): Pick<Choice, 'tokens' | 'finishReason'> {
   const stops = typeof request.stop === 'string' ? [request.stop] : (request.stop ?? [])
   const ends = stops.filter((stop) => stop !== '').map((stop) => text.indexOf(stop))
   const end = Math.min(text.length, ...ends.filter((position) => position >= 0))
@@ -53,143 +48,93 @@ function cutText(
   return { tokens: tokens.slice(0, most), finishReason: 'length' }
 }
 
-/**
- * What every text of the demonstration begins with, so that nobody takes it for a model's answer.
- */
+/** What every text of the demonstration begins with, so that no reader takes it for a model's. */
 const DEMO_LABEL = '[demonstration]'
 /** Most words that `demo/lorem` writes. */
 const WORDS_MAX = 100_000
 const WORDS_DEFAULT = 40
+const WORDS =
+  'lorem ipsum dolor sit amet consectetur adipiscing elit sed do eiusmod tempor incididunt ut labore et dolore magna aliqua enim'.split(
+    ' ',
+  )
 
 /**
  * Gives the text that a model answers for one choice. Depends on the model, the messages, `seed`
  * and the choice's index alone, so that the same request has the same answer, streamed or not.
  */
 function writeText(request: DemoRequest, model: DemoModel, choiceIndex: number): string {
-  const last = request.messages.at(-1)
-  const said = last === undefined ? '' : textOf(last)
+  const asked = lastUserText(request)
   if (model === 'demo/refusal') return `${DEMO_LABEL} This model declines every request.`
-  if (last?.role === 'tool' || last?.role === 'function')
-    return `${DEMO_LABEL} The tool answered: ${said}`
-  if (model === 'demo/lorem')
-    return writeLorem(request, lastUserText(request.messages), choiceIndex)
-  return `${DEMO_LABEL} You said: ${lastUserText(request.messages)}`
+  const result = toolResult(request)
+  if (result !== null) return `${DEMO_LABEL} The tool answered: ${result}`
+  if (model !== 'demo/lorem') return `${DEMO_LABEL} You said: ${asked}`
+  const random = createRandom(JSON.stringify([request.messages, request.seed ?? null, choiceIndex]))
+  const [, wanted = WORDS_DEFAULT] = /(?:^|\s)(\d{1,6}) words\b/.exec(asked) ?? []
+  const count = Math.min(WORDS_MAX, Number(wanted))
+  return [DEMO_LABEL, ...Array.from({ length: count }, () => pickFrom(WORDS, random))].join(' ')
 }
 
 /** Gives the text of the last message whose role is user, or the empty text. */
-function lastUserText(messages: readonly DemoMessage[]): string {
+function lastUserText({ messages }: DemoRequest): string {
   const found = messages.findLast((message) => message.role === 'user')
   return found === undefined ? '' : textOf(found)
 }
 
-const WORDS: readonly [string, ...string[]] = [
-  'lorem',
-  'ipsum',
-  'dolor',
-  'sit',
-  'amet',
-  'consectetur',
-  'adipiscing',
-  'elit',
-  'sed',
-  'do',
-  'eiusmod',
-  'tempor',
-  'incididunt',
-  'ut',
-  'labore',
-  'et',
-  'dolore',
-  'magna',
-  'aliqua',
-  'enim',
-]
-
-function writeLorem(request: DemoRequest, asked: string, choiceIndex: number): string {
-  const random = createRandom(JSON.stringify([request.messages, request.seed ?? null, choiceIndex]))
-  const wanted = /(?:^|\s)(\d{1,6}) words\b/.exec(asked)?.[1]
-  const count = Math.min(WORDS_MAX, wanted === undefined ? WORDS_DEFAULT : Number(wanted))
-  const words = Array.from({ length: count }, () => pickFrom(WORDS, random))
-  return [DEMO_LABEL, ...words].join(' ')
+/** Gives what a tool said, when that is the last message; else null. */
+function toolResult({ messages }: DemoRequest): string | null {
+  const last = messages.at(-1)
+  return last?.role === 'tool' || last?.role === 'function' ? textOf(last) : null
 }
 
-/** One call of a function that the demonstration decided on; `arguments` is JSON text. */
-export type PlannedCall = { readonly name: string; readonly arguments: string }
+/** Gives the calls to answer with, of tools or of the older `functions`; null: a text answers. */
+function planAnswer(request: DemoRequest): {
+  readonly kind: 'tool_calls' | 'function_call'
+  readonly calls: readonly PlannedCall[]
+} | null {
+  const { tool_choice: toolChoice, function_call: functionChoice } = request
+  const tools = planCalls(
+    request,
+    (request.tools ?? []).map((tool) => tool.function),
+    (typeof toolChoice === 'object' ? toolChoice?.function : toolChoice) ?? 'auto',
+  )
+  if (tools.length > 0)
+    return {
+      kind: 'tool_calls',
+      calls: request.parallel_tool_calls === false ? tools.slice(0, 1) : tools,
+    }
+  const calls = planCalls(request, request.functions ?? [], functionChoice ?? 'auto').slice(0, 1)
+  return calls.length > 0 ? { kind: 'function_call', calls } : null
+}
 
 /**
- * Gives the tool calls to answer with, in the order of `tools`; none means a text answer. Calls are
- * made only when the last message is not a tool's answer, and then
- * - tool_choice names a function: that one;
- * - `none`: none;
- * - `auto` or absent: those whose name stands in the last user message (for `demo/tools` the first,
- *   if none does);
- * - `required`: the same, but the first when none does.
+ * Gives the calls of offered functions, in their order, unless the last message is a tool's answer:
+ * - the choice names a function: that one;
+ * - `none`: no call;
+ * - `auto`: those whose name stands in the last user message (for `demo/tools` at least the first);
+ * - `required`: the same, and at least the first.
  * Arguments are the JSON object in brackets after the name, as in `get_weather({"city":"Paris"})`,
  * else an example made from the function's parameters.
  */
-function planToolCalls(request: DemoRequest): readonly PlannedCall[] {
-  const offered = (request.tools ?? []).map((tool) => tool.function)
-  const choice = request.tool_choice ?? 'auto'
-  if (typeof choice === 'object') return planNamed(request, offered, choice.function.name)
-  if (choice === 'none' || hasToolAnswer(request)) return []
-  const calls = planMentioned(
-    request,
-    offered,
-    choice === 'required' || request.model === 'demo/tools',
+function planCalls(
+  request: DemoRequest,
+  offered: readonly Callable[],
+  choice: 'none' | 'auto' | 'required' | { readonly name: string },
+): readonly PlannedCall[] {
+  if (choice === 'none' || toolResult(request) !== null) return []
+  const said = lastUserText(request)
+  const named = typeof choice === 'object' ? choice.name : null
+  const meant = offered.filter(({ name }) =>
+    named === null ? said.includes(name) : name === named,
   )
-  return request.parallel_tool_calls === false ? calls.slice(0, 1) : calls
+  const isOneDue = named === null && (choice === 'required' || request.model === 'demo/tools')
+  const chosen = meant.length > 0 || !isOneDue ? meant : offered.slice(0, 1)
+  return (named === null ? chosen : chosen.slice(0, 1)).map(({ name, parameters }) => ({
+    name,
+    arguments: argumentsAfter(name, said) ?? JSON.stringify(exampleOf(parameters ?? {})),
+  }))
 }
 
-/**
- * Gives the call of the older `functions` interface, by the same rules, or null for a text answer.
- */
-function planFunctionCall(request: DemoRequest): PlannedCall | null {
-  const offered = request.functions ?? []
-  const choice = request.function_call ?? 'auto'
-  if (typeof choice === 'object') return planNamed(request, offered, choice.name)[0] ?? null
-  if (choice === 'none' || hasToolAnswer(request)) return null
-  return planMentioned(request, offered, request.model === 'demo/tools')[0] ?? null
-}
-
-function hasToolAnswer(request: DemoRequest): boolean {
-  const role = request.messages.at(-1)?.role
-  return role === 'tool' || role === 'function'
-}
-
-function planNamed(
-  request: DemoRequest,
-  offered: readonly Callable[],
-  name: string,
-): readonly PlannedCall[] {
-  const found = offered.filter((callable) => callable.name === name).slice(0, 1)
-  return hasToolAnswer(request)
-    ? []
-    : found.map((callable) => planCall(callable, lastUserText(request.messages)))
-}
-
-function planMentioned(
-  request: DemoRequest,
-  offered: readonly Callable[],
-  atLeastOne: boolean,
-): readonly PlannedCall[] {
-  const said = lastUserText(request.messages)
-  const mentioned = offered.filter((callable) => said.includes(callable.name))
-  const chosen = mentioned.length > 0 || !atLeastOne ? mentioned : offered.slice(0, 1)
-  return chosen.map((callable) => planCall(callable, said))
-}
-
-function planCall(callable: Callable, said: string): PlannedCall {
-  const given = argumentsAfter(callable.name, said)
-  return {
-    name: callable.name,
-    arguments: given ?? JSON.stringify(exampleOf(callable.parameters ?? {})),
-  }
-}
-
-/**
- * Gives the JSON object in the brackets after a name, as it was written, or null when there is
- * none.
- */
+/** Gives the JSON object in the brackets after a name, as it was written; null without one. */
 function argumentsAfter(name: string, said: string): string | null {
   const start = said.indexOf(`${name}(`)
   const end = said.indexOf('})', start)

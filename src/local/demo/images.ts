@@ -38,15 +38,11 @@ export async function parseEdit(body: Uint8Array, contentType: string): Promise<
   })
     .formData()
     .catch(() => {
-      throw new DemoError({ status: 400, message: 'The body of the request is not a form.' })
+      throw new DemoError(400, 'The body of the request is not a form.')
     })
   const picture = form.get('image')
   if (!(picture instanceof Blob))
-    throw new DemoError({
-      status: 400,
-      param: 'image',
-      message: "Missing required parameter: 'image'.",
-    })
+    throw new DemoError(400, "Missing required parameter: 'image'.", { param: 'image' })
   const texts = Object.fromEntries([...form].filter(([, value]) => typeof value === 'string'))
   const asked = parseBody(edit, Buffer.from(JSON.stringify(texts)))
   return drawingOf(asked, hash('sha256', new Uint8Array(await picture.arrayBuffer()), 'hex'))
@@ -64,10 +60,8 @@ function drawingOf(asked: z.infer<typeof generation>, picture: string): Drawing 
  */
 export function drawImages(drawing: Drawing, nowMs: number): Readonly<Record<string, unknown>> {
   if (drawing.format === 'url')
-    throw new DemoError({
-      status: 400,
+    throw new DemoError(400, 'This demonstration keeps no pictures: ask for b64_json.', {
       param: 'response_format',
-      message: 'This demonstration keeps no pictures: ask for b64_json.',
     })
   const data = Array.from({ length: drawing.n }, (_, index) => ({
     b64_json: Buffer.from(draw(drawing, index)).toString('base64'),
@@ -75,12 +69,8 @@ export function drawImages(drawing: Drawing, nowMs: number): Readonly<Record<str
   return { created: Math.floor(nowMs / 1000), data }
 }
 
-type Circle = {
-  readonly x: number
-  readonly y: number
-  readonly radius: number
-  readonly colour: Colour
-}
+/** Red, green and blue, each 0 to 255. */
+type Colour = readonly [number, number, number]
 
 /** Colours by the words that name them. */
 const COLOURS: ReadonlyMap<string, Colour> = new Map<string, Colour>([
@@ -96,42 +86,8 @@ const COLOURS: ReadonlyMap<string, Colour> = new Map<string, Colour>([
   ['white', [245, 245, 244]],
   ['grey', [128, 128, 128]],
 ])
-
-const CIRCLES = 12
-
-function draw({ prompt, picture, edge }: Drawing, index: number): Uint8Array {
-  const random = createRandom(JSON.stringify([prompt, picture, index]))
-  const words = prompt.toLowerCase().match(/\p{L}+/gu) ?? []
-  const named = words.map((word) => COLOURS.get(word)).filter((colour) => colour !== undefined)
-  const [first = anyColour(random), ...others] = named
-  const palette: readonly [Colour, ...Colour[]] = [first, ...others]
-  const canvas = createCanvas(edge)
-  const ground = anyColour(random)
-  for (let row = 0; row < edge; row++) canvas.fill(row, { from: 0, to: edge }, ground)
-  for (let count = 0; count < CIRCLES; count++) {
-    const place = { x: random() * edge, y: random() * edge, radius: edge * (0.05 + 0.2 * random()) }
-    drawCircle(canvas, { ...place, colour: pickFrom(palette, random) })
-  }
-  drawWord(canvas)
-  return canvas.write()
-}
-
 const INK: Colour = [255, 255, 255]
-
-function anyColour(random: Random): Colour {
-  return [
-    64 + Math.floor(random() * 128),
-    64 + Math.floor(random() * 128),
-    64 + Math.floor(random() * 128),
-  ]
-}
-
-function drawCircle(canvas: Canvas, { x, y, radius, colour }: Circle): void {
-  for (let row = Math.ceil(y - radius); row < y + radius; row++) {
-    const half = Math.sqrt(radius ** 2 - (row - y) ** 2)
-    canvas.fill(row, { from: Math.ceil(x - half), to: Math.ceil(x + half) }, colour)
-  }
-}
+const CIRCLES = 12
 
 /** DEMO, each letter of five rows. */
 const WORD = [
@@ -144,64 +100,62 @@ const WORD = [
 /** Pixels of the word, in an edge of the picture. */
 const CELLS_PER_EDGE = 80
 
-function drawWord(canvas: Canvas): void {
-  const cell = canvas.edge / CELLS_PER_EDGE
-  for (let row = Math.ceil(2 * cell); row < (2 + WORD.length) * cell; row++)
-    for (const [column, mark] of [...(WORD[Math.floor(row / cell) - 2] ?? '')].entries())
-      if (mark === '#')
-        canvas.fill(
-          row,
-          { from: Math.ceil((2 + column) * cell), to: Math.ceil((3 + column) * cell) },
-          INK,
-        )
-}
-
-/** Red, green and blue, each 0 to 255. */
-type Colour = readonly [number, number, number]
-
-const SIGNATURE = Buffer.from([0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a])
-/** The text is how a reader of the file knows it, however it was cropped. */
-const COMMENT = 'Comment\0[demonstration] No model made this picture.'
-const BITS_PER_CHANNEL = 8
-const TRUECOLOUR = 2
-
-/** A square picture that is being drawn. */
-type Canvas = {
-  readonly edge: number
-  /** Colours one row from `from` to before `to`; what is outside the picture is left out. */
-  fill(row: number, span: { readonly from: number; readonly to: number }, colour: Colour): void
-  /** Gives the picture as PNG (3rd edition) of truecolour. */
-  write(): Uint8Array
-}
-
-/** Gives a canvas of `edge` by `edge` pixels, all black. */
-export function createCanvas(edge: number): Canvas {
-  // A row is a byte for its filter, none, and three for each pixel.
+/** Circles on a ground, and the word over them. */
+function draw({ prompt, picture, edge }: Drawing, index: number): Uint8Array {
+  const random = createRandom(JSON.stringify([prompt, picture, index]))
+  const words = prompt.toLowerCase().match(/\p{L}+/gu) ?? []
+  const named = words.map((word) => COLOURS.get(word)).filter((colour) => colour !== undefined)
+  const palette = named.length > 0 ? named : [anyColour(random)]
+  // A row is a byte for its filter, which is 0 for none, and three for each pixel.
   const rowBytes = 1 + 3 * edge
   const rows = Buffer.alloc(edge * rowBytes)
-  return {
-    edge,
-    fill(row, { from, to }, colour) {
-      if (row < 0 || row >= edge) return
-      const start = row * rowBytes + 1
-      const first = Math.max(0, from)
-      const last = Math.min(edge, to)
-      if (first < last) rows.fill(Buffer.from(colour), start + 3 * first, start + 3 * last)
-    },
-    write() {
-      const header = Buffer.alloc(13)
-      header.writeUInt32BE(edge, 0)
-      header.writeUInt32BE(edge, 4)
-      header.set([BITS_PER_CHANNEL, TRUECOLOUR, 0, 0, 0], 8)
-      return Buffer.concat([
-        SIGNATURE,
-        chunk('IHDR', header),
-        chunk('tEXt', Buffer.from(COMMENT, 'latin1')),
-        chunk('IDAT', deflateSync(rows, { level: 6 })),
-        chunk('IEND', Buffer.alloc(0)),
-      ])
-    },
+  /** Colours a row from a column to before another; what is outside the picture is left out. */
+  function fill(row: number, from: number, to: number, colour: Colour): void {
+    if (row < 0 || row >= edge) return
+    const [first, last] = [Math.max(0, Math.ceil(from)), Math.min(edge, Math.ceil(to))]
+    const start = row * rowBytes + 1
+    if (first < last) rows.fill(Buffer.from(colour), start + 3 * first, start + 3 * last)
   }
+  const ground = anyColour(random)
+  for (let row = 0; row < edge; row++) fill(row, 0, edge, ground)
+  for (let count = 0; count < CIRCLES; count++) {
+    const [x, y, radius] = [random() * edge, random() * edge, edge * (0.05 + 0.2 * random())]
+    const colour = pickFrom(palette, random)
+    for (let row = Math.ceil(y - radius); row < y + radius; row++) {
+      const half = Math.sqrt(radius ** 2 - (row - y) ** 2)
+      fill(row, x - half, x + half, colour)
+    }
+  }
+  const cell = edge / CELLS_PER_EDGE
+  for (let row = Math.ceil(2 * cell); row < (2 + WORD.length) * cell; row++)
+    for (const [column, mark] of [...(WORD[Math.floor(row / cell) - 2] ?? '')].entries())
+      if (mark === '#') fill(row, (2 + column) * cell, (3 + column) * cell, INK)
+  return writePng(edge, rows)
+}
+
+function anyColour(random: Random): Colour {
+  const channel = () => 64 + Math.floor(random() * 128)
+  return [channel(), channel(), channel()]
+}
+
+const SIGNATURE = Buffer.from([0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a])
+/** Of eight bits per channel, truecolour, and the only methods that there are. */
+const DEPTH_AND_METHODS = [8, 2, 0, 0, 0]
+/** The text is how a reader of the file knows it, however it was cropped. */
+const COMMENT = 'Comment\0[demonstration] No model made this picture.'
+
+/** Gives a square picture as PNG (3rd edition), of rows with their filters. */
+export function writePng(edge: number, rows: Buffer): Uint8Array {
+  const header = Buffer.alloc(8)
+  header.writeUInt32BE(edge, 0)
+  header.writeUInt32BE(edge, 4)
+  return Buffer.concat([
+    SIGNATURE,
+    chunk('IHDR', Buffer.concat([header, Buffer.from(DEPTH_AND_METHODS)])),
+    chunk('tEXt', Buffer.from(COMMENT, 'latin1')),
+    chunk('IDAT', deflateSync(rows, { level: 6 })),
+    chunk('IEND', Buffer.alloc(0)),
+  ])
 }
 
 function chunk(type: string, data: Uint8Array): Buffer {

@@ -24,12 +24,9 @@ export const DEMO_IMAGE_MODEL = 'demo/image'
 export function findModel<Id extends string>(id: string, known: readonly Id[]): Id {
   const model = known.find((candidate) => candidate === id)
   if (model !== undefined) return model
-  throw new DemoError({
-    status: 404,
-    code: 'model_not_found',
-    param: 'model',
-    message: `The model \`${id}\` does not exist; this demonstration serves ${known.join(', ')}.`,
-  })
+  const others = `this demonstration serves ${known.join(', ')}`
+  const where = { code: 'model_not_found', param: 'model' }
+  throw new DemoError(404, `The model \`${id}\` does not exist; ${others}.`, where)
 }
 
 /** Gives one entry of the model list. */

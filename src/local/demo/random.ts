@@ -18,6 +18,6 @@ export function createRandom(seedText: string): Random {
 }
 
 /** Gives one of the items; the list must not be empty. */
-export function pickFrom<Item>(items: readonly [Item, ...Item[]], random: Random): Item {
-  return items[Math.floor(random() * items.length)] ?? items[0]
+export function pickFrom<Item>(items: readonly Item[], random: Random): Item {
+  return items[Math.floor(random() * items.length)] as Item
 }

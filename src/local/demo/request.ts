@@ -82,65 +82,52 @@ const requestSchema = z
 /** A chat completion request that passed the demo provider's checks. Unknown members are kept. */
 export type DemoRequest = z.infer<typeof requestSchema>
 
-/** One message of a request. */
-export type DemoMessage = z.infer<typeof message>
-
 /** A function that a request offers: a tool, or one of the older `functions`. */
 export type Callable = z.infer<typeof callable>
 
-/** Gives the request in a body, or throws the DemoError that says what is wrong with it. */
-export function parseRequest(body: Uint8Array): DemoRequest {
-  return parseBody(requestSchema, body)
-}
-
-/**
- * Gives what a schema makes of a body's JSON, or throws the DemoError that says what is wrong with
- * it.
- */
+/** Gives what a body's JSON says, or throws the DemoError that says what is wrong with it. */
 export function parseBody<Output>(schema: z.ZodType<Output>, body: Uint8Array): Output {
   let value: unknown
   try {
-    value = JSON.parse(Buffer.from(body.buffer, body.byteOffset, body.byteLength).toString('utf8'))
+    value = JSON.parse(Buffer.from(body.buffer, body.byteOffset, body.byteLength).toString())
   } catch {
-    throw new DemoError({ status: 400, message: 'The body of the request is not JSON.' })
+    throw new DemoError(400, 'The body of the request is not JSON.')
   }
-  const result = schema.safeParse(value)
-  if (result.success) return result.data
-  const [issue] = result.error.issues
+  const { data, error } = schema.safeParse(value)
+  if (data !== undefined) return data
+  const [issue] = error?.issues ?? []
   const param = issue?.path.join('.') || 'body'
-  throw new DemoError({
-    status: 400,
-    param,
-    message: `Invalid value for '${param}': ${issue?.message}.`,
-  })
+  throw new DemoError(400, `Invalid value for '${param}': ${issue?.message}.`, { param })
 }
 
-/**
- * Gives the text of a message: its string, or its text parts joined; other parts say nothing here.
- */
-export function textOf(message: DemoMessage): string {
-  if (typeof message.content === 'string') return message.content
-  return (message.content ?? []).map((item) => item.text ?? item.refusal ?? '').join('')
+/** Gives the request in a body, as parseBody does. */
+export const parseRequest = (body: Uint8Array): DemoRequest => parseBody(requestSchema, body)
+
+/** Gives the text of a message: its string, or its text parts joined; others say nothing here. */
+export function textOf({ content }: DemoRequest['messages'][number]): string {
+  if (typeof content === 'string') return content
+  return (content ?? []).map((item) => item.text ?? item.refusal ?? '').join('')
 }
 
 /** A request the demo provider refuses, in the terms of OpenAI's error envelope. */
 export class DemoError extends Error {
   readonly status: number
-  readonly code: string | null
-  readonly param: string | null
+  readonly #where: { readonly param?: string; readonly code?: string }
 
-  constructor(fault: { status: number; message: string; code?: string; param?: string }) {
-    super(fault.message)
-    this.status = fault.status
-    this.code = fault.code ?? null
-    this.param = fault.param ?? null
+  constructor(
+    status: number,
+    message: string,
+    where: { readonly param?: string; readonly code?: string } = {},
+  ) {
+    super(message)
+    this.status = status
+    this.#where = where
   }
 
   /** Gives the body to answer with. */
-  toBody(): {
-    error: { message: string; type: string; param: string | null; code: string | null }
-  } {
+  toBody(): object {
     const type = this.status >= 500 ? 'server_error' : 'invalid_request_error'
-    return { error: { message: this.message, type, param: this.param, code: this.code } }
+    const { param = null, code = null } = this.#where
+    return { error: { message: this.message, type, param, code } }
   }
 }

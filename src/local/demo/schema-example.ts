@@ -18,11 +18,8 @@ type Search = { readonly root: Schema; readonly depth: number; readonly budget: 
 export function exampleOf(schema: Schema): unknown {
   const example = build(schema, { root: schema, depth: 0, budget: { values: EXAMPLE_VALUES_MAX } })
   if (example !== NONE) return example
-  throw new DemoError({
-    status: 400,
-    param: 'schema',
-    message: `The schema has no example of at most ${EXAMPLE_VALUES_MAX} values, ${EXAMPLE_DEPTH_MAX} deep.`,
-  })
+  const limits = `at most ${EXAMPLE_VALUES_MAX} values, ${EXAMPLE_DEPTH_MAX} deep`
+  throw new DemoError(400, `The schema has no example of ${limits}.`, { param: 'schema' })
 }
 
 /** No example within the limits. A symbol, because null and undefined could be meant. */

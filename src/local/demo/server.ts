@@ -1,3 +1,4 @@
+import { once } from 'node:events'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { identifyAnswer, writeChunks, writeCompletion } from './answer.ts'
@@ -38,29 +39,23 @@ async function serve(
 ): Promise<void> {
   const [path = '/'] = (request.url ?? '/').split('?', 1)
   const route = `${request.method} ${path}`
+  const type = request.headers['content-type'] ?? ''
   if (route === 'POST /v1/chat/completions') return complete(request, response, options)
-  if (route === 'POST /v1/embeddings')
-    return sendJson(response, 200, embed(await readBody(request)))
-  if (route === 'POST /v1/images/generations')
-    return sendJson(
-      response,
-      200,
-      drawImages(parseGeneration(await readBody(request)), options.now()),
-    )
-  if (route === 'POST /v1/images/edits') {
-    const asked = await parseEdit(await readBody(request), request.headers['content-type'] ?? '')
-    return sendJson(response, 200, drawImages(asked, options.now()))
-  }
-  if (route === 'GET /v1/models')
-    return sendJson(response, 200, { object: 'list', data: DEMO_MODELS.map(describeModel) })
-  if (route.startsWith('GET /v1/models/'))
-    return sendJson(
-      response,
-      200,
-      describeModel(findModel(route.slice('GET /v1/models/'.length), DEMO_MODELS)),
-    )
-  throw new DemoError({ status: 404, message: `Unknown request: ${route}.` })
+  if (route === 'POST /v1/embeddings') sendJson(response, 200, embed(await readBody(request)))
+  else if (route === 'POST /v1/images/generations') {
+    const asked = parseGeneration(await readBody(request))
+    sendJson(response, 200, drawImages(asked, options.now()))
+  } else if (route === 'POST /v1/images/edits') {
+    const asked = await parseEdit(await readBody(request), type)
+    sendJson(response, 200, drawImages(asked, options.now()))
+  } else if (route === 'GET /v1/models')
+    sendJson(response, 200, { object: 'list', data: DEMO_MODELS.map(describeModel) })
+  else if (route.startsWith(ONE_MODEL))
+    sendJson(response, 200, describeModel(findModel(route.slice(ONE_MODEL.length), DEMO_MODELS)))
+  else throw new DemoError(404, `Unknown request: ${route}.`)
 }
+
+const ONE_MODEL = 'GET /v1/models/'
 
 async function complete(
   request: IncomingMessage,
@@ -94,16 +89,11 @@ async function stream(
 }
 
 /** Waits until the reader took what was written, or went away. */
-function drained(response: ServerResponse): Promise<void> {
-  return new Promise((resolve) => {
-    const settle = () => {
-      response.off('drain', settle)
-      response.off('close', settle)
-      resolve()
-    }
-    response.on('drain', settle)
-    response.on('close', settle)
-  })
+async function drained(response: ServerResponse): Promise<void> {
+  const settled = new AbortController()
+  const { signal } = settled
+  await Promise.race([once(response, 'drain', { signal }), once(response, 'close', { signal })])
+  settled.abort()
 }
 
 /**
@@ -121,10 +111,7 @@ function readBody(request: IncomingMessage): Promise<Uint8Array> {
     request.on('error', reject)
     request.on('end', () => {
       if (size <= DEMO_BODY_BYTES_MAX) resolve(Buffer.concat(parts))
-      else
-        reject(
-          new DemoError({ status: 413, message: `The body is over ${DEMO_BODY_BYTES_MAX} bytes.` }),
-        )
+      else reject(new DemoError(413, `The body is over ${DEMO_BODY_BYTES_MAX} bytes.`))
     })
   })
 }
@@ -134,8 +121,7 @@ function refuse(response: ServerResponse, fault: unknown): void {
     response.destroy()
     return
   }
-  const error =
-    fault instanceof DemoError ? fault : new DemoError({ status: 500, message: 'Internal error.' })
+  const error = fault instanceof DemoError ? fault : new DemoError(500, 'Internal error.')
   sendJson(response, error.status, error.toBody())
 }
 

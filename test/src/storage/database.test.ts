@@ -4,7 +4,7 @@ import path from 'node:path'
 import { sql } from 'kysely'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { openDatabase, startDatabase } from '../../../src/storage/database.ts'
-import { DatabaseNewer, DataFolderInUse } from '../../../src/storage/errors.ts'
+import { DatabaseNewer, DatabaseUnfit, DataFolderInUse } from '../../../src/storage/errors.ts'
 import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../support/databases.ts'
 
 describe.each(DATABASE_KINDS)('openDatabase on %s', (kind) => {
@@ -54,6 +54,19 @@ describe.each(DATABASE_KINDS)('openDatabase on %s', (kind) => {
     const log = { warn: () => undefined }
     await expect(startDatabase({ ...location, dataFolder: '' }, log)).rejects.toThrow(
       /^database: the database is newer than this release, which does not know its migration 2126-01-01-later: start the newer release, or restore/,
+    )
+  })
+
+  it('a database of a time before the first release is refused and left alone, and the message says what to do', async () => {
+    const location = await source.locate()
+    const first = await openDatabase(location)
+    await sql`update kysely_migration set name = '2026-11-21-verified-completions'`.execute(
+      first.queries,
+    )
+    await first.close()
+    await expect(openDatabase(location)).rejects.toThrow(DatabaseUnfit)
+    await expect(openDatabase(location)).rejects.toThrow(
+      /^a development version that was never released made this database, .* or remove the data folder/,
     )
   })
 

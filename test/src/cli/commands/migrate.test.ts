@@ -7,7 +7,7 @@ describe('affidavit migrate', () => {
     const DATABASE_URL = await createTestDatabase({ empty: true })
     const first = await runCommandWith({ DATABASE_URL }, 'migrate')
     expect(first).toMatchObject({ code: 0, stderr: '' })
-    expect(first.stdout).toMatch(/^Ran \d+ migrations: 2026-11-21-verified-completions, /)
+    expect(first.stdout).toMatch(/^Ran \d+ migrations: 2026-11-26-initial/)
     expect(await runCommandWith({ DATABASE_URL }, 'migrate')).toEqual({
       code: 0,
       stdout: 'The schema is current: there was nothing to do.\n',

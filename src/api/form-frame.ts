@@ -1,0 +1,112 @@
+import { isUtf8 } from 'node:buffer'
+import { ValidationError } from './errors.ts'
+
+/** Parts of one form: the interface's have seven. */
+export const PARTS_MAX = 32
+/** Bytes of the headers of one part. */
+export const PART_HEADERS_BYTES_MAX = 8 * 1024
+
+/**
+ * Least distance of carriage returns, bytes, on average. The parser makes two chunks at each, and
+ * 25 MiB of nothing else would keep it busy for ten seconds; in an image they stand 256 bytes
+ * apart. So many may be as close as they like.
+ */
+const RETURN_DISTANCE_MIN = 64
+const RETURNS_FREE = 2_048
+
+/** What a part's headers say. */
+export type PartNames = {
+  readonly name: string
+  /** Null for a part that is not a file. */
+  readonly filename: string | null
+}
+
+/** Boundary in a `multipart/form-data` content type (RFC 2046 section 5.1.1), else null. */
+export function boundaryOf(contentType: string | undefined): string | null {
+  const [, quoted, token] = CONTENT_TYPE.exec(contentType ?? '') ?? []
+  return quoted ?? token ?? null
+}
+
+const CONTENT_TYPE =
+  /^\s*multipart\/form-data\s*;(?:[^"]*;)?\s*boundary=(?:"([\w'()+,./:=? -]{0,69}[\w'()+,./:=?-])"|([\w'+.-]{1,70}))\s*(?:;.*)?$/i
+
+/**
+ * Checks a form from its first boundary to its last, since the parser bounds neither parts nor
+ * headers nor what they cost it. Gives what its parts are called, and the form for the parser, in
+ * pieces: without blanks after boundaries, which the parser does not know. Throws ValidationError.
+ */
+export function checkForm(
+  body: Buffer,
+  boundary: string,
+): { readonly parts: readonly PartNames[]; readonly pieces: readonly Buffer[] } {
+  const delimiter = Buffer.from(`\r\n--${boundary}`, 'latin1')
+  // Before the first delimiter stands no line break.
+  if (body.indexOf(delimiter.subarray(2)) !== 0)
+    throw refuseForm('a form that begins with its boundary')
+  const parts: PartNames[] = []
+  const pieces: Buffer[] = []
+  let from = 0
+  let at = delimiter.length - 2
+  while (body.toString('latin1', at, at + 2) !== '--') {
+    if (parts.length >= PARTS_MAX) throw refuseForm(`at most ${PARTS_MAX} parts`)
+    pieces.push(body.subarray(from, at))
+    from = at
+    while (body[from] === 0x20 || body[from] === 0x09) from++
+    if (body.toString('latin1', from, from + 2) !== '\r\n')
+      throw refuseForm('a line break after each boundary')
+    const end = body.indexOf(delimiter, from)
+    if (end < 0) throw refuseForm('a form that ends with its boundary')
+    const start = from + 2
+    const headers = body.subarray(start, Math.min(start + PART_HEADERS_BYTES_MAX, end))
+    parts.push(namesOf(headers))
+    at = end + delimiter.length
+  }
+  pieces.push(body.subarray(from, at + 2))
+  refuseChopped(body.subarray(0, at))
+  return { parts, pieces }
+}
+
+/** The parser takes a line without a colon for the end of the headers. */
+const HEADERS = /^(?:[A-Za-z-]+:[^\r\n]*\r\n)+(?=\r\n)/
+
+function refuseChopped(form: Buffer): void {
+  let returns = 0
+  for (let at = form.indexOf('\r'); at >= 0; at = form.indexOf('\r', at + 1))
+    if (++returns > RETURNS_FREE && at < (returns - RETURNS_FREE) * RETURN_DISTANCE_MIN)
+      throw refuseForm(`at most one carriage return in ${RETURN_DISTANCE_MIN} bytes, on average`)
+}
+
+function namesOf(head: Buffer): PartNames {
+  const [bytes] = HEADERS.exec(head.toString('latin1')) ?? []
+  if (bytes === undefined)
+    throw refuseForm(`at most ${PART_HEADERS_BYTES_MAX} bytes of headers in each part`)
+  const own = head.subarray(0, bytes.length)
+  if (!isUtf8(own)) throw refuseForm('headers in UTF-8')
+  const headers = own.toString()
+  const name = parameterOf(headers, 'name')
+  if (name === null) throw refuseForm('a name for each part')
+  if (OTHER_ENCODING.test(headers)) throw refuseForm('parts without a transfer encoding')
+  return { name, filename: parameterOf(headers, 'filename') }
+}
+
+const OTHER_ENCODING = /^content-transfer-encoding:(?![ \t]*(?:binary|7bit|8bit)?[ \t]*$)/im
+
+/**
+ * A quoted parameter; browsers write the quote, and line breaks, in percents (HTML,
+ * multipart/form-data encoding algorithm).
+ */
+function parameterOf(headers: string, name: string): string | null {
+  const [, disposition = ''] = DISPOSITION.exec(headers) ?? []
+  const parameter = new RegExp(`;\\s*${name}=(?:"([^"]*)"|([^\\s";]+))`, 'i')
+  const [, quoted, token] = parameter.exec(disposition) ?? []
+  return (quoted ?? token)?.replaceAll(/%(?:22|0D|0A)/gi, decodeURIComponent) ?? null
+}
+
+const DISPOSITION = /^content-disposition:[ \t]*form-data[ \t]*(;.*)$/im
+
+/** What refuses a form that is not as expected. */
+export function refuseForm(expected: string): ValidationError {
+  return new ValidationError([
+    { loc: ['body'], msg: `Expected ${expected}`, type: 'multipart_invalid' },
+  ])
+}

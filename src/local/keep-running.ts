@@ -1,0 +1,74 @@
+import type { Logger } from '../observability/logger.ts'
+import { type BackOffBounds, backOffMs } from '../runtime/back-off.ts'
+import { pause } from '../runtime/loop.ts'
+
+/** A process that runs. */
+type Running = {
+  /** Resolves when it is gone. Never rejects. */
+  readonly ended: Promise<void>
+  /** Ends it, and resolves when it is gone. */
+  stop(): Promise<void>
+}
+
+/** One life of a process after another. */
+type Keeper<Life> = {
+  readonly first: Life
+  /** Null between two lives. */
+  current(): Life | null
+  /** Ends the process forever. */
+  stop(): Promise<void>
+}
+
+/** After a life of this length the next pause is the shortest again. */
+const STEADY_LIFE_MS = 60_000
+
+/**
+ * Starts a process, and starts it again whenever it ends; `start` gets the life before. Rejects as
+ * the first start does.
+ */
+export async function keepRunning<Life extends Running>(
+  plan: {
+    readonly name: string
+    readonly backOff: BackOffBounds
+    readonly start: (last: Life | null) => Promise<Life>
+  },
+  log: Pick<Logger, 'error'>,
+): Promise<Keeper<Life>> {
+  const first = await plan.start(null)
+  const stopping = new AbortController()
+  const { signal } = stopping
+  let last = first
+  let current: Life | null = first
+
+  async function keep(): Promise<void> {
+    for (let failures = 1; ; failures++) {
+      const startedAt = performance.now()
+      // It may have been on its way up while the stop was asked for.
+      if (signal.aborted) await current?.stop()
+      await current?.ended
+      current = null
+      if (signal.aborted) return
+      if (performance.now() - startedAt > STEADY_LIFE_MS) failures = 1
+      const pauseMs = backOffMs(failures, plan.backOff, { jitter: 'none' })
+      log.error({ process: plan.name, pause_ms: pauseMs }, 'process ended, starting it again')
+      await pause(pauseMs, signal)
+      if (signal.aborted) return
+      current = await plan.start(last).catch((error: unknown) => {
+        log.error({ process: plan.name, err: error }, 'process could not be started again')
+        return null
+      })
+      last = current ?? last
+    }
+  }
+
+  const keeping = keep()
+  return {
+    first,
+    current: () => current,
+    stop: async () => {
+      stopping.abort()
+      await current?.stop()
+      await keeping
+    },
+  }
+}
