@@ -1,4 +1,4 @@
-/** An expectation that makes no sense: nothing is checked until it is mended. */
+/** An expectation that makes no sense: nothing is checked until the reader corrects it. */
 export class ExpectationFault extends Error {
   /** What the reader can do. */
   readonly advice: string
