@@ -32,7 +32,15 @@ export const READ_BY_USERS: readonly string[] = [
  * Folders and files whose comments are in plain words too. The list grows room by room until it is
  * the whole repository.
  */
-export const PLAIN_COMMENTS: readonly string[] = ['src/bus', 'src/web']
+export const PLAIN_COMMENTS: readonly string[] = [
+  'src/bus',
+  'src/web',
+  'src/runtime',
+  'src/upstream',
+  'src/search',
+  'src/embeddings',
+  'packages',
+]
 
 /** The end of a clause. */
 const END = String.raw`(?=\s*(?:[.,;:!?)”"]|$))`
