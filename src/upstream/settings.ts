@@ -5,7 +5,7 @@ import type { Environment } from '../runtime/read-settings.ts'
 
 const MINUTE_MS = 60_000
 
-/** Tokens that an input of an embedding model may have where none are named: those of OpenAI's. */
+/** Tokens that an input of an embedding model may have by default: the limit of OpenAI's models. */
 const INPUT_TOKENS_DEFAULT = 8_192
 
 /** The search providers that can be chosen. */
@@ -13,9 +13,7 @@ export const SEARCH_PROVIDERS = ['searxng', 'brave', 'tavily', 'serpapi'] as con
 
 export type SearchProviderName = (typeof SEARCH_PROVIDERS)[number]
 
-/**
- * Where each of them is, unless the operator says otherwise; null when only the operator can know.
- */
+/** Default addresses of the search providers; null when only the operator can know it. */
 const SEARCH_URLS: Readonly<Record<SearchProviderName, string | null>> = {
   searxng: null,
   brave: 'https://api.search.brave.com/res/v1',
@@ -139,7 +137,7 @@ export type SearchConfig = {
   readonly timeoutMs: number
 }
 
-/** Services that the gateway calls; null for those that the operator did not name. */
+/** Services that the gateway calls; null for a service that is not configured. */
 export type UpstreamConfig = {
   readonly embeddings: EmbeddingsConfig | null
   readonly search: SearchConfig | null
@@ -166,7 +164,7 @@ export type ImageStoreConfig = {
 
 export type ImagesConfig = OpenAiApi & { readonly models: readonly string[] }
 
-/** What is wrong with the variables together. */
+/** The faults in the combination of variables. */
 export function upstreamFaults(given: Environment): readonly string[] {
   return [
     ...together(given, 'EMBEDDINGS_MODELS', 'EMBEDDINGS_URL'),
@@ -181,7 +179,7 @@ export function upstreamFaults(given: Environment): readonly string[] {
   ]
 }
 
-/** The services, out of variables that have no faults. */
+/** The services, from variables without faults. */
 export function upstreamOf(settings: Settings): UpstreamConfig {
   const { EMBEDDINGS_URL: embeddingsUrl } = settings
   return {
@@ -207,8 +205,8 @@ export function upstreamOf(settings: Settings): UpstreamConfig {
 }
 
 /**
- * An address of HTTP without user, query and fragment: paths are added to it, and credentials have
- * variables of their own.
+ * An HTTP address without user, query and fragment: paths are added to it, and credentials have
+ * separate variables.
  */
 function baseUrl() {
   return url(['http', 'https']).refine(
@@ -221,7 +219,7 @@ function baseUrl() {
   )
 }
 
-/** `https://host/bucket/prefix`: of what is not changed by encoding it. */
+/** `https://host/bucket/prefix`, in characters that encoding does not change. */
 function bucketUrl() {
   return baseUrl().refine(
     (text) =>
@@ -231,7 +229,10 @@ function bucketUrl() {
   )
 }
 
-/** In production a bucket on another machine is reached by TLS, or images go in the clear. */
+/**
+ * In production, a bucket on another machine needs TLS; otherwise images would be sent in the
+ * clear.
+ */
 function bucketFaults(given: Environment): readonly string[] {
   const [url, ...key] = [
     'IMAGE_STORE_S3_URL',
