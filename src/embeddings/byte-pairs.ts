@@ -55,7 +55,7 @@ export function* countPiece(piece: string, vocabulary: Vocabulary): Generator<un
   // At first there is one pair for each byte except the last. Each merge takes one pair out, and
   // puts at most two in.
   const pairs = createHeap(2 * length)
-  const note = (start: number) => {
+  const rankPair = (start: number) => {
     const end = parts.endOfPair(start)
     const rank = end === null ? undefined : rankOf(piece, { start, end, vocabulary })
     parts.setRank(start, rank ?? NO_RANK)
@@ -63,7 +63,7 @@ export function* countPiece(piece: string, vocabulary: Vocabulary): Generator<un
   }
   let steps = 0
   for (let start = 0; start < length - 1; start++) {
-    note(start)
+    rankPair(start)
     if (++steps % STEPS_PER_PAUSE === 0) yield
   }
   let count = length
@@ -74,8 +74,8 @@ export function* countPiece(piece: string, vocabulary: Vocabulary): Generator<un
     if (parts.rank(start) !== Math.floor(pair / POSITIONS)) continue
     const before = parts.merge(start)
     count--
-    note(start)
-    if (before >= 0) note(before)
+    rankPair(start)
+    if (before >= 0) rankPair(before)
   }
   return count
 }

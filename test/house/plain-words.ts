@@ -40,6 +40,9 @@ export const PLAIN_COMMENTS: readonly string[] = [
   'src/search',
   'src/embeddings',
   'packages',
+  'test/integration',
+  'test/conformance',
+  'test/bench',
 ]
 
 /** The end of a clause. */

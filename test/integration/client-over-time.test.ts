@@ -71,7 +71,7 @@ describe('a gateway that was restarted', () => {
     async (encrypt) => {
       const affidavit = await connect({ ...trusted, encrypt, expect: expected as never })
       proxy.endsReused = true
-      // The connection of the reading is kept, so the call meets a closed one.
+      // The client keeps its connection from the reading, so the call uses a closed connection.
       await expect(call(affidavit).then((answer) => answer.text())).rejects.toThrow()
       expect(posts()).toBe(1)
     },

@@ -41,7 +41,7 @@ const codeOf = (running: Promise<unknown>) =>
     () => 'accepted',
     (fault) => fault.code ?? String(fault),
   )
-/** The official program, as whoever is given a file runs it. */
+/** Runs the official program on a proof file, as its receiver does. */
 async function verify(proof: Proof): Promise<string> {
   const file = join(folder, `${proof.hash}.json`)
   await writeFile(file, proof.save())

@@ -33,7 +33,7 @@ const ask = (content: string) => ({
   messages: [{ role: 'user' as const, content }],
 })
 
-/** The agent's pid, among the gateway's children. */
+/** The agent's pid, among the children of the gateway. */
 function agentPid(): number | null {
   return listTree(service.pid).find((pid) => nameProcess(pid) === 'agent/main.ts') ?? null
 }

@@ -152,7 +152,7 @@ describe('a plain stream', () => {
   it('a plain stream has a choice in every chunk when it is given again under its Idempotency-Key', async () => {
     const model = 'streaming'
     for (let call = 0; call < 2; call++) {
-      // The answer may be stored a moment after its last event: until then it is in progress.
+      // The answer may be stored a moment after its last event; until then the call is in progress.
       const keyed = { headers: { 'Idempotency-Key': 'again' }, maxRetries: 3 }
       const stream = await client.chat.completions.create({ model, messages, stream: true }, keyed)
       let text = ''

@@ -25,7 +25,7 @@ const LIMITS = {
 const demo = createDemoServer({ delayMs: 0, now: Date.now })
 let stage: PlainStage
 let client: OpenAI
-/** Streams a word every 20 ms, for ever. */
+/** Streams a word every 20 ms, forever. */
 let endless: ScriptedBackend
 
 beforeAll(async () => {

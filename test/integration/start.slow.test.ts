@@ -253,7 +253,7 @@ describe('a stop', () => {
     await expect.poll(async () => (await get(service, '/readyz')).status).toBe(503)
     expect((await get(service, '/readyz')).body).toContain('"failing":["stopping"')
     await ask(service, 'still here')
-    // A signal that comes at once is the first one again.
+    // A signal that comes at once counts as the first one.
     await sleep(1_000)
     expect((await get(service, '/healthz')).status).toBe(200)
     process.kill(service.pid, 'SIGTERM')
@@ -266,7 +266,7 @@ describe('a stop', () => {
     const slow = await startSlowStream(service)
     const cut = slow.text.catch(() => 'cut off')
     process.kill(service.pid, 'SIGINT')
-    // One Ctrl-C that arrives twice is no second one.
+    // One Ctrl-C that arrives twice does not count as a second one.
     process.kill(service.pid, 'SIGINT')
     await sleep(1_000)
     expect(isAlive(service.pid)).toBe(true)
@@ -276,7 +276,7 @@ describe('a stop', () => {
   })
 })
 
-/** A stream of at least two seconds that has begun. */
+/** Starts a stream of at least two seconds, and waits for its beginning. */
 async function startSlowStream(service: Affidavit): Promise<{ readonly text: Promise<string> }> {
   const response = await fetch(`${service.url}/v1/verified/chat/completions`, {
     method: 'POST',

@@ -45,7 +45,7 @@ async function call(
   return await reply.text()
 }
 
-/** The spans of a trace, once as many as expected are there. */
+/** The spans of a trace, as soon as there are `count`. */
 async function spansOf(traceId: string, count: number): Promise<readonly CollectedSpan[]> {
   const read = () => collector.spans().filter((span) => span.traceId === traceId)
   await expect.poll(() => read().length, { timeout: 15_000 }).toBeGreaterThanOrEqual(count)

@@ -40,7 +40,7 @@ describe.each([
   ['/v1/verified', true],
 ])('the ai package, pointed at %s', (path, isVerified) => {
   const model = (id = 'demo/echo') => openProvider(path)(id)
-  /** A prompt that no other test of this file has. */
+  /** A prompt that is unique in this file. */
   const ask = (text: string) => `${text} through ${path} with the AI SDK`
 
   it('the ai package generates a text, with usage and the reason of its end', async () => {
