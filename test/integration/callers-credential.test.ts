@@ -91,7 +91,7 @@ describe("a caller's credential", () => {
     ['replaces in a call in the clear', () => clear, { isOwn: true }, () => 'Bearer sk-of-another'],
     ['adds to a call in the clear', () => clear, { isOwn: false }, () => 'Bearer sk-of-another'],
   ])(
-    'a credential that somebody in between %s makes no completion',
+    'a credential that an attacker in between %s makes no completion',
     async (_, client, options, header) => {
       hostile.set(sending(header))
       expect(await ask(client(), options)).toMatchObject({

@@ -58,7 +58,7 @@ describe('a gateway that was restarted', () => {
     expect(report.verdict).not.toBe('invalid')
   })
 
-  it('a gateway that closes every connection is asked twice and told as unreachable', async () => {
+  it('a gateway that closes every connection is asked twice and reported as unreachable', async () => {
     const closed = await startClosingProxy('http://127.0.0.1:1')
     const connecting = connect({ ...trusted, url: closed.url, expect: expected as never })
     await expect(connecting).rejects.toMatchObject({ code: 'unreachable' })

@@ -255,7 +255,7 @@ async function withDatabase(use: (database: pg.Client) => Promise<void>): Promis
   }
 }
 
-describe('whoever has the gateway, its database and its network', () => {
+describe('an attacker with the gateway, its database and its network', () => {
   let encrypted: Found
   let plain: Found
 

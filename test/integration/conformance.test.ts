@@ -97,7 +97,7 @@ const JSON_ENDPOINTS = ENDPOINTS.filter(({ method, isForm }) => method !== 'GET'
 
 describe.each(JSON_ENDPOINTS)('part 4, rule 4: $method $path', (endpoint) => {
   it.each(NO_OBJECTS)(
-    'the endpoint refuses %j, which is no JSON object',
+    'the endpoint refuses %j, which is not a JSON object',
     async (text, loc, type) => {
       const headers = { 'content-type': 'application/json' }
       const body = new TextEncoder().encode(text)

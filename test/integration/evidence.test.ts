@@ -134,7 +134,7 @@ describe('evidence of a whole service', () => {
     expect(logs.length).toBe(2)
   })
 
-  it('the logs are open to everybody, and say nothing of what was asked and answered', async () => {
+  it('the logs are public, and do not show questions and answers', async () => {
     const list = await (await fetch(`${service.url}/v1/log`)).text()
     const { logs } = JSON.parse(list) as { logs: readonly LogJson[] }
     const answers = [list]

@@ -97,7 +97,7 @@ describe('the front door', () => {
     300_000,
   )
 
-  it('somebody with a mailed bundle gets VERIFIED as README.md and docs/checking.md say', async () => {
+  it('a reader with a mailed bundle gets VERIFIED as README.md and docs/checking.md say', async () => {
     const ask = `{"model":"demo/echo","messages":[{"role":"user","content":"Hello"}]}`
     const hash = await reader.run(
       `curl -sS "$AFFIDAVIT_URL/v1/verified/chat/completions" -H "Authorization: Bearer $AFFIDAVIT_API_KEY" -H 'Content-Type: application/json' -d '${ask}' | sed 's/.*"hash":"\\([0-9a-f]*\\)".*/\\1/'`,
@@ -113,7 +113,7 @@ describe('the front door', () => {
     await follow(checking)
   }, 300_000)
 
-  it('the proxy of the README is the one of docs/calling.md', () => {
+  it('the README and docs/calling.md have the same proxy', () => {
     const command = listSteps(blockWith(readme, 'affidavit proxy').text)[0]?.command
     expect(command).toBe(listSteps(blockWith(calling, 'affidavit proxy').text)[0]?.command)
   })
@@ -133,7 +133,7 @@ describe('what a page prints', () => {
     expect(isPrinted(output, printed)).toBe(isSame)
   })
 
-  it('commands and what is printed below them are told apart', () => {
+  it('commands and the output below them are recognised', () => {
     expect(listSteps('$ a \\\n    b\nc\n\nd\n$ e\n')).toEqual([
       { command: 'a b', printed: ['c', '', 'd'] },
       { command: 'e', printed: [] },

@@ -102,9 +102,9 @@ const ROOT = { method: 'GET', path: '/', parameters: [], body: null }
 
 const timeout = 60_000 + RUNS * 1_000
 
-describe('whatever it is sent', () => {
+describe('an operation of the interface', () => {
   it.concurrent.each(operationsOf(DOCUMENT))(
-    '$method $path answers as documented, whatever it is sent',
+    '$method $path answers as documented to any request',
     { timeout },
     (operation) => tryRequests(operation),
   )
@@ -162,7 +162,7 @@ describe('what was tried', () => {
     expect(untried).toEqual([])
   })
 
-  it('the service is ready after all that was tried, and logged no fault of its own', async () => {
+  it('the service is ready after all requests, and logged no internal fault', async () => {
     expect((await fetch(`${service.url}/readyz`)).status).toBe(200)
     // Except that the addresses of made-up enclaves do not answer.
     const lines = service

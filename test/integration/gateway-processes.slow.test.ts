@@ -94,7 +94,7 @@ function gatewayPids(): readonly number[] {
   })
 }
 
-it('a gateway that starts is not ended by SIGHUP, and heeds it once it is ready', async () => {
+it('a gateway that starts is not ended by SIGHUP, and reloads when it is ready', async () => {
   const { child, output } = launchAffidavit({ dataFolder: await makeDataFolder() })
   const pid = child.pid ?? 0
   const ended = once(child, 'exit')

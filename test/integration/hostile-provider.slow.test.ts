@@ -199,9 +199,9 @@ describe('an answer that is odd and whole', () => {
   })
 })
 
-describe('an answer that is no completion', () => {
+describe('an answer that is not a completion', () => {
   it.each(Object.entries(BAD_ANSWERS))(
-    'an answer that is no completion gives an error of ours and leaves no record: %s',
+    'an answer that is not a completion gives our own error and leaves no record: %s',
     async (name, bad) => {
       const model = `hostile/${name}`
       answer = () => bad.steps

@@ -165,7 +165,7 @@ describe.runIf(BOOT.isMet)(BOOT.title('a development image in qemu'), () => {
       expect(said).toContain('script: opt is read-only')
     })
 
-    it('the booted image runs verifier and bridges without rights, each kind as a user of its own', () => {
+    it('the booted image runs verifier and bridges without rights, each kind as a separate user', () => {
       const processes = said.split('\n').filter((line) => line.startsWith('script: process '))
       expect(processes.filter((line) => line.includes(' node '))).toHaveLength(1)
       expect(processes.filter((line) => line.includes(' socat ')).length).toBeGreaterThan(9)

@@ -64,7 +64,7 @@ describe('npm start', () => {
     expect(stdout).toContain(`DEMONSTRATION: ${service.nodeId}`)
   })
 
-  it('npm start has a node, and the command line tells its status and what it served', async () => {
+  it('npm start has a node, and the command line shows its status and what it served', async () => {
     const variables = {
       AFFIDAVIT_URL: service.url,
       AFFIDAVIT_API_KEY: service.apiKey,

@@ -69,7 +69,7 @@ describe('the public node client', () => {
     expect(framesFor(node).map(({ size }) => size)).toEqual(['256x256', '512x512', '1024x1024'])
   })
 
-  it('a node client that says it failed is told to have failed, and not to have broken off', async () => {
+  it('a node client that says it failed is reported as failed, and not as broken off', async () => {
     const model = 'failing'
     await stage.connect({ model, answer: answerError(500, 'unexpected keyword argument') })
     const whole = await faultOf(client.chat.completions.create({ model, messages }))

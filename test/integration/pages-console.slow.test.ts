@@ -238,7 +238,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('keys'), () => {
 })
 
 describe.runIf(BROWSER.isMet)(BROWSER.title('nodes'), () => {
-  it('nodes come and go in the console while somebody looks, and nothing moves', async () => {
+  it('nodes come and go in the console while a reader looks, and nothing moves', async () => {
     const nodeId = await createMeasuredNode(operator, ['model-of-a-test'])
     const { page } = await signIn(service.apiKey, '/nodes')
     const row = page.getByRole('row', { name: nodeId })
@@ -820,7 +820,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('operating'), () => {
     await page.context().close()
   })
 
-  it('the console tells what waits for the chain, and why', async () => {
+  it('the console shows what waits for the chain, and why', async () => {
     const { page } = await signIn(service.apiKey, '/anchors')
     await page.getByText('pays now').waitFor()
     await page.getByText('following').waitFor()

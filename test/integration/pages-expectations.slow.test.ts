@@ -179,7 +179,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('expectations of the reader'), () =>
     await page.context().close()
   })
 
-  it('expectations of the reader survive a navigation with their files, also those that are no text', async () => {
+  it('expectations of the reader survive a navigation with their files, also binary files', async () => {
     const { page } = await openPage(`${service.url}/verify`)
     await page.getByText('What you expect: code').click()
     await page.getByLabel('Certificate revocation lists').setInputFiles({

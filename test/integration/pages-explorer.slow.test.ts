@@ -356,7 +356,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('what stands in the address'), () =>
 })
 
 describe.runIf(BROWSER.isMet)(BROWSER.title('what comes from outside'), () => {
-  it('the answers of the gateway are text on the pages of logs, whatever they hold', async () => {
+  it('the answers of the gateway are only text on the pages of logs', async () => {
     const { page } = await openPage(`${service.url}/docs`)
     const dialogs: string[] = []
     page.on('dialog', (dialog) => {
@@ -501,7 +501,7 @@ const outcomeOf = (page: Page, name: string) =>
   page.locator(`[data-check="${name}"]`).getAttribute('data-outcome')
 
 describe.runIf(BROWSER.isMet)(BROWSER.title('/c/{hash}'), () => {
-  it('the page of a completion checks what everybody may see, and has no barrier', async () => {
+  it('the page of a completion checks what is public, and has no barrier', async () => {
     const hash = await complete()
     for (const [colorScheme, width] of [
       ['light', 1280],
@@ -623,7 +623,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/c/{hash}'), () => {
     await page.context().close()
   })
 
-  it('the page of a completion refuses the evidence of another completion, whatever it is worth', async () => {
+  it('the page of a completion refuses the evidence of another completion, also valid evidence', async () => {
     const [hash, other] = [await complete(), await complete()]
     const { page } = await openPage(`${service.url}/docs`)
     const evidence = await (await fetch(`${service.url}/v1/evidence/${other}`)).json()
@@ -660,7 +660,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/c/{hash}'), () => {
     await page.context().close()
   })
 
-  it('the answers of the gateway are text on the page of a completion, whatever they hold', async () => {
+  it('the answers of the gateway are only text on the page of a completion', async () => {
     const hash = await complete()
     const { page } = await openPage(`${service.url}/docs`)
     const hostile = `<img src=x onerror=alert(1)>\u202e${'A'.repeat(2_000_000)}`

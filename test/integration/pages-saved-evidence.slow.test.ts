@@ -131,7 +131,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('evidence in one HTML file'), () => 
     await page.context().close()
   })
 
-  it('evidence without the question stays without it in the file, whatever is given beside it', async () => {
+  it('evidence without the question stays without it in the file, also when the reader gave the question', async () => {
     const { page } = await openPage(`${service.url}/verify`)
     const driver = await driveVerifyPage(page)
     const request = join(folder, 'request.json')

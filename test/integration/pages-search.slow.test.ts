@@ -198,7 +198,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the search'), () => {
     ['chatcmpl-abc', 'This looks like the id of an answer.'],
     ['afd_aaaaaaaaaaaaaaaa_secret', 'This looks like an API key, so it was not sent.'],
     ['<img src=x onerror=alert(1)>', 'Expected a hash or a transaction (64 hex digits)'],
-  ])('the search for %j says what to type instead, and asks nobody', async (text, words) => {
+  ])('the search for %j says what to type instead, and sends no request', async (text, words) => {
     const { page } = await openPage(service.url)
     const asked: string[] = []
     page.on('request', (request) => asked.push(request.url()))
@@ -221,7 +221,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the search'), () => {
     await page.context().close()
   })
 
-  it('the search goes nowhere but to pages of this gateway, whatever it is answered', async () => {
+  it('the search leads only to pages of this gateway, for any answer', async () => {
     const { page } = await openPage(service.url)
     for (const found of [
       { log: { notary: 'javascript:alert(1)', size: 1 } },

@@ -128,7 +128,7 @@ function changed(path: string, change: (value: never) => unknown): JsonObject {
 const otherHex = (text: string) => text.replace(/.$/, (last) => (last === '0' ? '1' : '0'))
 
 describe.runIf(BROWSER.isMet)(BROWSER.title('/verify'), () => {
-  it('the page /verify verifies the bundle of a real gateway, and asks its chain when told to', async () => {
+  it('the page /verify verifies the bundle of a real gateway, and asks its chain on request', async () => {
     const { page, driver, faults, strangers } = await openVerify()
     const bare = await driver.check(jsonFile(bundle))
     expect([bare.verdict, bare.links.notary, bare.links.code]).toEqual([
@@ -187,7 +187,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/verify'), () => {
     },
   )
 
-  it('the page /verify tells what was not said, link by link, and what to do', async () => {
+  it('the page /verify shows which expectations are missing, link by link, and what to do', async () => {
     const { page, driver } = await openVerify()
     await driver.expect({ roots: demands.roots ?? [] }, fileOf)
     const report = await driver.check(jsonFile(bundle))

@@ -149,7 +149,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the home page'), () => {
     await page.context().close()
   })
 
-  it('the home page tells patterns of models as patterns, beside models or alone', async () => {
+  it('the home page shows patterns of models as patterns, beside models or alone', async () => {
     for (const [data, title] of [
       [[{ id: 'plain-1' }], 'Other models: any model of a provider whose name matches'],
       [[], 'Models that answer with evidence: any model of a provider whose name matches'],

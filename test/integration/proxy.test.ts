@@ -142,14 +142,14 @@ describe('the proxy before an honest gateway', () => {
     expect(await reply.json()).toHaveProperty('error.message')
   })
 
-  it('the proxy refuses what is no JSON of one meaning, and sends nothing', async () => {
+  it('the proxy refuses a body that is not JSON with one meaning, and sends nothing', async () => {
     const reply = await post(proxy, {}, { body: '{"model":"a","model":"b"}' })
     expect(reply.status).toBe(400)
     expect(await reply.json()).toMatchObject({ error: { code: 'invalid_request' } })
     expect(proxy.calls).toMatchObject([{ verdict: 'error', detail: 'invalid_request' }])
   })
 
-  it('the proxy tells whoever sends too much so, when all was sent', async () => {
+  it('the proxy refuses a body that is too large, after it was sent whole', async () => {
     const reply = await post(proxy, {}, { body: Buffer.alloc(64 * 2 ** 20 + 1, ' ') })
     expect(reply.status).toBe(413)
     expect(proxy.calls).toMatchObject([{ verdict: 'error', detail: 'payload_too_large' }])

@@ -213,7 +213,7 @@ async function callNode(): Promise<void> {
   await node.close()
 }
 
-describe('whoever reads what the service writes', () => {
+describe('a reader of what the service writes', () => {
   let metrics: string
   beforeAll(async () => {
     await callEverything()

@@ -64,7 +64,7 @@ describe('a database that was restored from last night, with a chain that went o
     await stage.untilMined(record.txHash)
   }, 120_000)
 
-  it('a restored database is refused with an enclave that knows more, until that enclave is started anew', async () => {
+  it('a restored database is refused with an enclave that knows more, until that enclave is restarted', async () => {
     const { restored, relayerKey, log } = await restoreLastNight()
     const gateway = await stage.start({ databaseUrl: restored, relayerKey, log })
     await until('it refuses', () => gateway.committer.status().phase === 'refusing')

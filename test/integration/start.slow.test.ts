@@ -189,7 +189,7 @@ describe('npm start', () => {
     expect(run.code).toBe(0)
   })
 
-  it('npm start runs beside another service with a data folder of its own', async () => {
+  it('npm start runs beside another service with a separate data folder', async () => {
     const other = await startAffidavit({ variables: { DEV_API_KEY: 'my-own-key' } })
     try {
       expect(other.apiKey).toBe('my-own-key')
@@ -221,7 +221,7 @@ describe('a stop', () => {
     expect(service.output().stderr).not.toContain('"level":"error"')
   })
 
-  it('a stop reaches every part when it is npm that is told', async () => {
+  it('a stop reaches every part when npm gets the signal', async () => {
     const npm = spawn('npm', ['start'], {
       cwd: join(import.meta.dirname, '../..'),
       env: { ...process.env, PORT: '0', CHAIN_PORT: '0', DATA_DIR: folder },

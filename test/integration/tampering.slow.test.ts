@@ -107,7 +107,7 @@ describe('a record that was tampered with', () => {
     })
   })
 
-  it('a tampered record is caught whichever value was changed, to whatever', async () => {
+  it('a tampered record is caught for every changed value', async () => {
     const missed: string[] = []
     let tried = 0
     for (const path of leavesOf(record).filter(([name]) => PROTECTED.includes(String(name))))

@@ -130,7 +130,7 @@ describe('a trace', () => {
     expect(collector.spans().map(({ traceId }) => traceId)).not.toContain('0'.repeat(32))
   })
 
-  it('a trace goes to the collector with its headers, and tells it no prompt and no key', () => {
+  it('a trace goes to the collector with its headers, and holds no prompt and no key', () => {
     expect(collector.headers[0]).toMatchObject({
       path: '/v1/traces',
       'x-collector-key': 'plain secret',

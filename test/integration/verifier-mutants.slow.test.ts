@@ -182,7 +182,7 @@ describe('the whole manifest', () => {
     expect(output.different).toEqual([])
   })
 
-  it('our program conforms to the whole manifest, called by the driver for each case that is no document', async () => {
+  it('our program conforms to the whole manifest, called by the driver for each case except documents', async () => {
     const driver = join(ROOT, 'test/conformance/run.ts')
     const ours = [process.execPath, join(ROOT, 'src/cli/main.ts')]
     const { stdout } = await runNode(driver, '--failures', '--without', 'attestation', ...ours)

@@ -87,7 +87,7 @@ describe.each([
     expect((await stream.steps)[0]?.toolCalls).toMatchObject([{ input: { city: 'Oslo' } }])
   })
 
-  it('the ai package calls the tool that it is told to, with arguments that fit its schema', async () => {
+  it('the ai package calls the tool that its caller chose, with arguments that fit its schema', async () => {
     const count = tool({
       inputSchema: z.object({ to: z.int().min(3), unit: z.enum(['cm', 'in']) }),
     })

@@ -105,7 +105,7 @@ describe('the ehbp package, as it is, as the transport of the openai package', (
     expect(answer.choices[0]?.message.content).toBe(said('under a new key'))
   })
 
-  it('the ehbp package takes whatever key /.well-known has, and does not detect one of no enclave', async () => {
+  it('the ehbp package takes any key of /.well-known, and does not detect a key of no enclave', async () => {
     const { Identity } = await import('ehbp')
     const operators = await Identity.generate()
     const config = await operators.marshalConfig()

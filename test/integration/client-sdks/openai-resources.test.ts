@@ -152,7 +152,7 @@ describe.each(['/v1', '/v1/verified'])('limits, as the openai package sees them 
     expect(calls).toBe(1)
   })
 
-  it('a call over the limit is refused, and told when to come back', async () => {
+  it('a call over the limit is refused with the time to try again', async () => {
     const eager = open({ baseURL: service.url + path })
     const request = { ...scarce, max_tokens: 10 }
     // Three calls in a row may meet a new minute, which admits at most two of them.
