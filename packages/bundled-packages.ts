@@ -11,7 +11,7 @@ export type BundledPackage = {
   readonly license: string
   /** SHA-512 of the package's own tarball, hex, from package-lock.json; null without one. */
   readonly sha512: string | null
-  /** What its licence asks us to pass on: the texts of its LICENSE and NOTICE files. */
+  /** The texts that its licence asks us to pass on: its LICENSE and NOTICE files. */
   readonly notices: readonly string[]
 }
 

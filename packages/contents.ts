@@ -4,8 +4,8 @@ export type PackageContents = {
   readonly description: string
   readonly keywords: readonly string[]
   /**
-   * What other code imports: the subpath of the package, and the module behind it. The modules also
-   * run in browsers, so they import no Node built-ins.
+   * The modules that other code imports, by subpath of the package. They also run in browsers, so
+   * they import no Node built-ins.
    */
   readonly library: readonly { readonly subpath: string; readonly module: string }[]
   /** The module of the program, which has the name of the package. */

@@ -30,7 +30,7 @@ type EmbeddingsCall = {
   readonly reserve: (bytes: number) => void
 }
 
-/** What a call may use; it is counted before the call is made. */
+/** The tokens that a call may use; they are counted before the call is made. */
 type CountedInputs = { readonly tokens: readonly number[]; readonly total: number }
 
 /** Embeddings of texts. */

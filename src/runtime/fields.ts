@@ -180,7 +180,7 @@ export function sockets({ itemsMax }: { readonly itemsMax: number }) {
       (paths) => paths.length > 0 && !paths.includes(null) && new Set(paths).size === paths.length,
       {
         error:
-          'expected unix: and the absolute path of a socket, or several with commas between them, none twice',
+          'expected unix: and the absolute path of a socket, or several different ones with commas between them',
       },
     )
     .transform((paths) => paths.filter((path) => path !== null))

@@ -8,9 +8,7 @@ export type Environment = Readonly<Record<string, string | undefined>>
 
 /** The configuration of a process is wrong. Its operator must correct it; nothing was started. */
 export class ConfigurationError extends Error {
-  /**
-   * Every fault that was found, one sentence each: the variable, and what was expected. No secrets.
-   */
+  /** Every fault, one sentence each: the variable, and the expected value. No secrets. */
   readonly faults: readonly string[]
 
   constructor(faults: readonly string[]) {

@@ -11,7 +11,7 @@ export const URL_LENGTH_MAX = 2_048
 /** One result, in the form for callers. */
 type SearchResult = {
   readonly title: string
-  /** Of http or https, without user and password. */
+  /** An http or https URL, without user and password. */
   readonly url: string
   readonly snippet: string
   /** From 1, best first. */

@@ -165,7 +165,10 @@ async function undoCoding(
     if (!isNetworkError(error)) throw error
     throw error.code === 'ERR_BUFFER_TOO_LARGE'
       ? new EndpointError('answer_too_large', `expected at most ${bytesMax} bytes, got more`)
-      : new EndpointError('bad_answer', `expected what content-encoding says (${error.code})`)
+      : new EndpointError(
+          'bad_answer',
+          `expected a body in the stated content-encoding (${error.code})`,
+        )
   }
 }
 

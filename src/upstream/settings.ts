@@ -28,16 +28,16 @@ const SEARCH_URLS: Readonly<Record<SearchProviderName, string | null>> = {
 export const UPSTREAM_FIELDS = {
   /**
    * Base address of an API that makes embeddings in OpenAI's form, as its clients take it:
-   * `https://api.openai.com/v1`. Default: none, but for the demo provider in development. Needs
+   * `https://api.openai.com/v1`. Default: none; in development, the demo provider. Needs
    * EMBEDDINGS_MODELS.
    */
   EMBEDDINGS_URL: baseUrl().optional(),
-  /** Bearer token for EMBEDDINGS_URL. Default: none is sent. */
+  /** Bearer token for EMBEDDINGS_URL. Default: no token is sent. */
   EMBEDDINGS_API_KEY: secret.optional(),
   /**
    * Models at EMBEDDINGS_URL, comma-separated; `id=TOKENS` says how many tokens an input may have
-   * (default 8192, as at OpenAI): `text-embedding-3-small,bge-m3=4096`. Others are answered with
-   * 404.
+   * (default 8192, as at OpenAI): `text-embedding-3-small,bge-m3=4096`. Other models are answered
+   * with 404.
    */
   EMBEDDINGS_MODELS: list({ itemsMax: 1_000, lengthMax: 512 }).optional(),
   /**
@@ -49,8 +49,8 @@ export const UPSTREAM_FIELDS = {
   EMBEDDINGS_TIMEOUT_MS: integer({ min: 100, max: 60 * MINUTE_MS }).default(MINUTE_MS),
 
   /**
-   * Whom `POST /v1/tool/search` asks: searxng, brave, tavily or serpapi. Default: no service, and
-   * it answers 503.
+   * Provider that `POST /v1/tool/search` asks: searxng, brave, tavily or serpapi. Default: no
+   * provider, and the endpoint answers 503.
    */
   SEARCH_PROVIDER: oneOf(SEARCH_PROVIDERS).optional(),
   /**
@@ -64,13 +64,13 @@ export const UPSTREAM_FIELDS = {
   SEARCH_TIMEOUT_MS: integer({ min: 100, max: 5 * MINUTE_MS }).default(10_000),
 
   /**
-   * Base address of an API that makes images in OpenAI's form. Default: none, but for the demo
-   * provider in development.
+   * Base address of an API that makes images in OpenAI's form. Default: none; in development, the
+   * demo provider.
    */
   IMAGES_URL: baseUrl().optional(),
-  /** Bearer token for IMAGES_URL. Default: none is sent. */
+  /** Bearer token for IMAGES_URL. Default: no token is sent. */
   IMAGES_API_KEY: secret.optional(),
-  /** Models at IMAGES_URL, comma-separated. Others are nodes', or answered with 404. */
+  /** Models at IMAGES_URL, comma-separated. Nodes serve other models; else they get 404. */
   IMAGES_MODELS: list({ itemsMax: 1_000, lengthMax: 512 }).optional(),
   /**
    * Time for one request to IMAGES_URL, milliseconds. Default 180000: ten large images take
@@ -80,16 +80,16 @@ export const UPSTREAM_FIELDS = {
   /** How long an image can be fetched from its address, seconds. Default 3600, as at OpenAI. */
   IMAGE_TTL_SECONDS: integer({ min: 1, max: 30 * 24 * 3600 }).default(3600),
   /**
-   * Bytes of the images that are kept in DATA_DIR/images, together; with IMAGE_STORE_S3_URL, of the
+   * Most bytes of all images that are kept in DATA_DIR/images; with IMAGE_STORE_S3_URL, of all
    * images that this process has put there and that have not expired. Default 2147483648 (2 GiB).
    */
   IMAGE_STORE_BYTES_MAX: integer({ min: 1024 * 1024, max: 2 ** 49 }).default(2 * 1024 ** 3),
   /**
-   * Bucket of an S3-compatible store that images are kept in, addressed by path, with a prefix or
-   * without one: `https://s3.eu-central-1.amazonaws.com/my-bucket/affidavit`. Several gateways need
-   * one, so that each finds what another kept. The key may put, get, delete and list there; what is
-   * over is removed by the gateways. Default: the folder DATA_DIR/images. Needs both variables of
-   * its key.
+   * Bucket of an S3-compatible store for images, addressed by path, with or without a prefix:
+   * `https://s3.eu-central-1.amazonaws.com/my-bucket/affidavit`. Several gateways need a bucket, so
+   * that each finds the images of the others. The key must be allowed to put, get, delete and list
+   * there; the gateways remove expired images. Default: the folder DATA_DIR/images. Needs both
+   * variables of its key.
    */
   IMAGE_STORE_S3_URL: bucketUrl().optional(),
   /** Region that requests to the bucket are signed for. Default us-east-1. */
@@ -102,9 +102,9 @@ export const UPSTREAM_FIELDS = {
   IMAGE_STORE_S3_SECRET_ACCESS_KEY: secret.optional(),
   /**
    * Origin under which callers reach this service, `https://api.example.com`: for the addresses of
-   * images, and in evidence bundles as a hint of where they are from, which nothing checks.
-   * Default: images have the origin that each caller called, with http, so set it behind a proxy
-   * that ends TLS; bundles name no origin.
+   * images, and in evidence bundles as a hint at their source, which no check uses. Default: images
+   * have the origin that each caller called, with http, so set it behind a proxy that ends TLS;
+   * bundles name no origin.
    */
   PUBLIC_URL: baseUrl()
     .refine((text) => !URL.canParse(text) || isSourceUrl(text), {

@@ -34,7 +34,7 @@ ${imports.map((name) => `<link rel="modulepreload" href="${ASSETS_PATH}/${name}"
 `
 }
 
-/** What a page may do beyond what every page may do. */
+/** The permissions of a page, beyond those of every page. */
 type Allowances = {
   /** Origins that its scripts may call, beside the gateway itself. */
   readonly connect?: readonly string[]
@@ -79,8 +79,8 @@ function writePolicy(policy: Readonly<Record<string, readonly string[]>>): strin
 }
 
 /**
- * What a page may do when a worker checks evidence for it. The worker's text is part of the page's
- * own script.
+ * The permissions of a page with a worker that checks evidence. The worker's text is part of the
+ * page's own script.
  */
 export const CHECKER_ALLOWANCES = {
   workers: ['blob:'],
@@ -88,9 +88,9 @@ export const CHECKER_ALLOWANCES = {
 } satisfies Allowances
 
 /**
- * What the page that checks evidence may do, served or saved. Its reader may have a chain asked at
- * any endpoint over https, and over http at an endpoint on this machine. The page loads evidence
- * and nothing else, and makes no call before its reader presses a button.
+ * The permissions of the page that checks evidence, served or saved. Its reader may have a chain
+ * asked at any endpoint over https, and over http at an endpoint on this machine. The page loads
+ * evidence and nothing else, and makes no call before its reader presses a button.
  */
 export const VERIFY_ALLOWANCES = {
   ...CHECKER_ALLOWANCES,
@@ -103,7 +103,7 @@ export const VERIFY_ALLOWANCES = {
  */
 export function renderVerifier({ script, style }: SavedAssets): string {
   if (/<\/script|<!--|[\r\0]/i.test(script) || /<\/style|[\r\0]/i.test(style))
-    throw new TypeError('expected a script and a style that stand in a page as they are')
+    throw new TypeError('expected a script and a style that a page can hold unchanged')
   const hashOf = (text: string) => `'sha256-${createHash('sha256').update(text).digest('base64')}'`
   const policy = writePolicy({
     'default-src': ["'none'"],

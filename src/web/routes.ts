@@ -40,7 +40,7 @@ type ShownPage = {
   /** Left out: 200. */
   readonly status?: number
 }
-/** What a saved page says about its maker, too. */
+/** The facts about its maker that a saved page states, too. */
 const VERIFIER_SCHEMA = z.object({
   version: z.string(),
   commit: z.string().nullable().describe('Null: not known, or the sources differ from it'),

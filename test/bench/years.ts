@@ -448,7 +448,7 @@ function sampleWaits() {
   return {
     async end(): Promise<string> {
       clearInterval(timer)
-      return `somebody waited for a lock in ${waiting} of ${samples} looks`
+      return `a statement waited for a lock in ${waiting} of ${samples} samples`
     },
   }
 }

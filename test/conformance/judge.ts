@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import type { ConformanceCase, Verdict } from './manifest.ts'
 
-/** How a program ended, and what it printed. */
+/** The end of a program, and its output. */
 export type Run = {
   readonly code: number | null
   readonly stdout: string

@@ -164,7 +164,7 @@ const SETTLE_MS = 15_000
 type Outcome = 'answered' | 'left' | (string & {})
 
 /**
- * Makes one call. Gives how it ended; throws when the result is neither a whole answer nor a clear
+ * Makes one call. Gives its outcome; throws when the result is neither a whole answer nor a clear
  * error.
  */
 async function call(

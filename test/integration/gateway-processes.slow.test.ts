@@ -35,7 +35,7 @@ async function findNeighbours(): Promise<number> {
   }
 }
 
-/** Each call uses a new connection, because connections are what is shared among processes. */
+/** Each call uses a new connection, because the processes share out connections. */
 async function ask(): Promise<number> {
   const reply = await fetch(`${service.url}/v1/verified/chat/completions`, {
     method: 'POST',

@@ -392,7 +392,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('searching the history'), () => {
     await page.getByText('Nothing matches.').waitFor()
     await page.getByRole('button', { name: 'Reset' }).click()
 
-    // A call that no search could find is not shown as found, nor a call of another form.
+    // A failed search shows no calls, and a call of an unknown form shows a placeholder.
     await page.route(/[?&]limit=50/, async (route) => {
       if (route.request().url().includes('gone')) return route.fulfill({ status: 503, json: {} })
       const response = await route.fetch()

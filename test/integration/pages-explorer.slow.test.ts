@@ -27,7 +27,7 @@ async function complete(): Promise<string> {
   return ((await reply.json()) as { readonly hash: string }).hash
 }
 
-/** A page for which `alter` changes the gateway's answers to `path`. */
+/** A page on which `alter` changes the gateway's answers to `path`. */
 async function alterAnswers(
   page: Page,
   path: RegExp,

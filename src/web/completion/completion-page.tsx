@@ -214,7 +214,7 @@ function OtherNotice({ got }: { readonly got: string | null }) {
   )
 }
 
-/** What the evidence says. It is worth as much as the verdict above it. */
+/** The facts that the evidence states. They are worth as much as the verdict above. */
 function Facts({ hash, facts }: { readonly hash: string; readonly facts: BundleFacts }) {
   const { provider, model, notary, index } = facts
   useEffect(() => keepCompletion({ notary, index }, hash), [notary, index, hash])

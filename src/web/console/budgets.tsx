@@ -30,7 +30,9 @@ const COLUMNS: readonly Column<Budget>[] = [
   },
 ]
 
-/** What the holder of a key may still use, by the budgets of the account and of the key. */
+/**
+ * The rest that the holder of a key may still use, by the budgets of the account and of the key.
+ */
 export function OwnBudgets({ budgets }: Pick<KeyHolderReply, 'budgets'>) {
   return (
     <>

@@ -17,7 +17,7 @@ export function ConfirmButton({
   /** Names the button for people who do not see what is beside it. */
   readonly what: string
   readonly title: string
-  /** What the act does, in words. */
+  /** A description of the act. */
   readonly children: ComponentChildren
   readonly act: () => Promise<void>
 }) {

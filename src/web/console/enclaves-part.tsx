@@ -48,7 +48,7 @@ export function EnclavesPart() {
   )
 }
 
-/** What each state means for the calls of an enclave (src/enclaves/endpoint-state.ts). */
+/** The meaning of each state for the calls of an enclave (src/enclaves/endpoint-state.ts). */
 const TONES: Readonly<Record<string, Tone>> = {
   usable: 'good',
   draining: 'warn',

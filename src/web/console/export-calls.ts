@@ -11,7 +11,7 @@ const LENGTH_MAX = 128 * 1024 * 1024
 /** Calls in one request. */
 const PAGE_MAX = 100
 
-/** What a file holds of each call. */
+/** The kinds of files, with the data that each holds of a call. */
 export const EXPORTS = {
   records: { label: 'Records', hint: 'JSON lines', extension: 'jsonl', type: 'application/jsonl' },
   table: { label: 'Table', hint: 'CSV', extension: 'csv', type: 'text/csv' },
@@ -24,7 +24,7 @@ export const EXPORTS = {
 } as const
 export type ExportKind = keyof typeof EXPORTS
 
-/** A file, and what is missing in it. */
+/** A file, and the calls that are missing in it. */
 export type Exported = {
   readonly text: string
   readonly count: number

@@ -18,7 +18,7 @@ export type Node = NodeListReply['nodes'][number]
 /** How often a node is read: its calls come by themselves. */
 const EVERY_MS = 3_000
 
-/** What a node is, what it serves, and what it did. */
+/** The details of a node: its models, its machine and its work. */
 export function NodeDetails({ node }: { readonly node: Node }) {
   const session = useSession()
   const { value, fault, reload } = useLoaded(
@@ -112,7 +112,7 @@ function Fact({ name, value }: { readonly name: string; readonly value: string |
   )
 }
 
-/** What the agent says about its machine: claims, not facts. */
+/** The agent's description of its machine: claims, not facts. */
 function machineOf(node: Node): string | null {
   if (node.cpu_model === null) return null
   const gpu = node.gpu_model === null ? [] : [`${node.gpu_count ?? 1} × ${node.gpu_model}`]
@@ -153,7 +153,7 @@ const SPANS = [
 ] as const
 const CHARTS_EVERY_MS = 60_000
 
-/** What a node served, hour by hour. */
+/** The calls that a node served, hour by hour. */
 function NodeCharts({ nodeId }: { readonly nodeId: string }) {
   const session = useSession()
   const [span, setSpan] = useState<(typeof SPANS)[number]>(SPANS[0])

@@ -12,7 +12,7 @@ export type SignedIn = {
   readonly isKept: boolean
 }
 
-/** What the gateway accepts as the form of a key (src/api/authenticate.ts). */
+/** The form of a key that the gateway accepts (src/api/authenticate.ts). */
 const KEY_TEXT = /^[\x21-\x7e]{1,512}$/
 
 /** Asks for an API key, and shows its holder. */

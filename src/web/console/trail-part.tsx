@@ -11,7 +11,7 @@ const LOG_PATH = '/v1/admin/log'
 /** Acts on a page. */
 const PAGE_MAX = 50
 
-/** For the operator: what administrators did, newest first. */
+/** For the operator: the acts of administrators, newest first. */
 export function TrailPart() {
   const session = useSession()
   const [query, setQuery] = useState('')

@@ -21,7 +21,7 @@ type Span = (typeof SPANS)[number]
 
 const EVERY_MS = 60_000
 
-/** What the account used, by model and over time; money where the service has prices. */
+/** The account's use, by model and over time; money where the service has prices. */
 export function UsageReport() {
   const [span, setSpan] = useState<Span>(SPANS[0])
   const sums = useUsage(span, 'operation')

@@ -40,7 +40,7 @@ export function ActionState({
 }: {
   readonly action: Action
   readonly what: string
-  /** What to do about the fault, where the page knows this better than the fault says it. */
+  /** Advice about the fault, where the page knows it better than the fault says it. */
   readonly children?: ComponentChildren
 }) {
   return (

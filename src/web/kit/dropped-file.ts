@@ -9,7 +9,7 @@ import { useEffect, useRef, useState } from 'preact/hooks'
 
 type Take = (file: Blob) => void
 
-/** What this page does with a file; null when another page takes it. */
+/** The function of this page that takes a file; null when another page takes it. */
 let taker: Take | null = null
 
 /** The fragment that asks /verify to take the kept file. */

@@ -11,7 +11,10 @@ export type Held = {
   readonly place: string
   /** Whether the reader accepted some of them from a link. */
   readonly isLinked: boolean
-  /** What a development gateway says about its own enclaves; null: not a development gateway. */
+  /**
+   * The expectations that a development gateway gives about its own enclaves; null: another
+   * gateway.
+   */
   readonly development: FormExpectations | null
   readonly isDevelopmentRefused: boolean
 }
@@ -95,7 +98,8 @@ type KeptFile = { readonly name: string; readonly text?: string; readonly base64
 const FILES = ['releases', 'configurationFiles', 'roots', 'revocationLists'] as const
 
 /**
- * Writes what outlasts the page as text. What a development gateway says is fetched again instead.
+ * Writes the part that outlasts the page as text. The expectations of a development gateway are
+ * fetched again instead.
  */
 export async function writeHeld(held: Held): Promise<string> {
   const { own, place, isLinked, isDevelopmentRefused } = held

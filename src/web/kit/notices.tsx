@@ -44,7 +44,7 @@ export function FaultNotice({
 }: {
   readonly fault: unknown
   readonly onRetry?: () => void
-  /** What to do, where the page knows this better than the fault says it. */
+  /** Advice, where the page knows it better than the fault says it. */
   readonly children?: ComponentChildren
 }) {
   const message = fault instanceof Error && fault.message !== '' ? fault.message : String(fault)

@@ -62,7 +62,7 @@ export function readSearchAnswer(json: Json): SearchAnswer {
   }
 }
 
-/** What was searched for, where, and what else to try, when nothing was found. */
+/** Words for a search without a result: what was searched for, where, and what else to try. */
 export function notFoundWords(
   { kind, text }: Exclude<SearchQuery, { kind: 'unfit' }>,
   { isRestricted }: Pick<SearchAnswer, 'isRestricted'>,

@@ -11,9 +11,9 @@ import {
 import { IS_COPY } from './frame.tsx'
 
 /*
- * What the reader expects of enclaves, shared by all pages of this tab. It is in the tab's own
- * storage, which ends with the tab. A saved copy of a page holds it in memory alone: other files on
- * the reader's disk may write the storage that the copy would read.
+ * The reader's expectations of enclaves, shared by all pages of this tab. They are in the tab's own
+ * storage, which ends with the tab. A saved copy of a page holds them in memory alone: other files
+ * on the reader's disk may write the storage that the copy would read.
  */
 
 const NAME = 'affidavit-expectations'

@@ -20,7 +20,7 @@ import type {
 import { askEvidence, GatewayFault } from '../kit/gateway.ts'
 
 /*
- * What the gateway says about its logs, read member by member: the gateway may lie. All functions
+ * Reads the gateway's answers about its logs, member by member: the gateway may lie. All functions
  * throw GatewayFault, and FormatError `bad_answer` with the name of the wrong member.
  */
 
@@ -216,7 +216,7 @@ export async function readInclusion(
   }
 }
 
-/** What the enclave stated about the logs before it, not read yet; null without a statement. */
+/** The enclave's statement about the logs before it, not read yet; null without a statement. */
 export async function readBootStatement(
   notary: string,
   signal: AbortSignal,

@@ -17,7 +17,7 @@ import type { AttestationFacts } from '../../../attestation/nitro/facts.ts'
 import { verifyAttestation } from '../../../attestation/nitro/verify-attestation.ts'
 import type { Log } from './answers.ts'
 
-/** What a running enclave's document shows about a log. */
+/** The result of checking a running enclave's document against a log. */
 export type EnclaveReport = {
   readonly checks: readonly Check<string>[]
   /** The content of the document, whether or not the checks passed; null when it cannot be read. */

@@ -118,7 +118,9 @@ function Report({ report: { checks, document } }: { readonly report: EnclaveRepo
   )
 }
 
-/** What the document says about the enclave's code. It is worth as much as the checks above. */
+/**
+ * The facts about the enclave's code in its document. They are worth as much as the checks above.
+ */
 function Measurements({ document }: { readonly document: AttestationDocument }) {
   const shown = [...document.pcrs].filter(([, value]) => value.some((byte) => byte !== 0))
   return (

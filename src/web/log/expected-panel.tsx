@@ -9,7 +9,7 @@ import { fillHere } from '../verify/fill-here.ts'
 import type { FormExpectations } from '../verify/job.ts'
 import { isOtherRoot, readExpectations } from '../verify/read-expectations.ts'
 
-/** What the reader expects of the log's enclave. */
+/** The reader's expectations of the log's enclave. */
 type Expected = {
   /** Null while the expectations are read. */
   readonly policy: BundlePolicy | null
@@ -20,8 +20,8 @@ type Expected = {
 }
 
 /**
- * This tab's expectations, in the form for the checks of a log. Expectations that make no sense
- * count as none given.
+ * This tab's expectations, in the form for the checks of a log. Expectations that make no sense are
+ * ignored.
  */
 export function useExpected(): Expected {
   const { expectations } = useExpectations().inForce

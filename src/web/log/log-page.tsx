@@ -137,7 +137,7 @@ function NoLog({ notary }: { readonly notary: string }) {
   )
 }
 
-/** What the page shows about the log's enclave; it is loaded once. */
+/** The data about the log's enclave; it is loaded once. */
 type Beside = Awaited<ReturnType<typeof readBeside>>
 
 async function readBeside(notary: string, signal: AbortSignal) {

@@ -59,7 +59,7 @@ export function openStorage(): Storage | null {
   }
 }
 
-/** What is kept from a head of a log. */
+/** The part of a log's head that is kept. */
 export function seenOf(log: Log, { size, root, signature }: Head, atMs: number): SeenHead {
   return { size, root, signature, chainId: log.chain_id, contract: log.contract, atMs }
 }

@@ -85,7 +85,7 @@ function aboutOf({ state, why, about }: LinkState): string {
   }
 }
 
-/** The check passed for what was signed, which is not what is shown. */
+/** The check passed for the signed content, but the page shows other content. */
 function viewVoid({ outcome }: Check<string>): CheckView {
   return {
     tone: 'open',

@@ -149,7 +149,7 @@ export const OPTIONAL_CHECKS: ReadonlySet<string> = new Set<CheckName>([
   'proof given',
 ])
 
-/** What the reader can do about a check that was not made. */
+/** The advice to the reader about a check that was not made. */
 export const OPEN_ADVICE: Readonly<Partial<Record<CheckName, string>>> = {
   'request hash': 'Give the request that was sent, under “What you kept”.',
   'response hash': 'Give the answer that came, under “What you kept”.',

@@ -298,7 +298,7 @@ function RecordsReport({
   )
 }
 
-/** What the reader can do about a doubt. */
+/** The advice to the reader about a doubt. */
 function sayDoubt(doubt: Doubt): string {
   switch (doubt.kind) {
     case 'not in log':

@@ -23,7 +23,7 @@ export type ExpectedFile = { readonly name: string } & (
 /** Largest file that is read, bytes: releases may be as large. */
 export const EXPECTED_FILE_BYTES_MAX = 8 * 1024 * 1024
 
-/** What each kind is called. */
+/** The name of each kind. */
 const KIND_WORDS: Readonly<Record<ExpectedFile['kind'], string>> = {
   expectations: 'expectations',
   release: 'signed release',

@@ -4,7 +4,7 @@ import type { ReleaseFile } from '../../../attestation/report/expectation-files.
 import type { EvidenceJudgement } from '../../../attestation/report/judge-evidence.ts'
 import type { ReleaseJudgement } from '../../../attestation/report/judge-releases.ts'
 
-/** What the reader expects, in the form in which it was given: texts of fields, and files. */
+/** The reader's expectations, in the form in which they were given: texts of fields, and files. */
 export type Expectations = {
   /** Signed releases, or lists of them. */
   readonly releases: readonly Blob[]
@@ -85,7 +85,7 @@ export type SourceKind = 'auto' | 'evidence' | 'document' | 'release' | 'image'
 export type Job = {
   readonly source: Blob
   readonly kind: SourceKind
-  /** What the reader kept: the request body that was sent, the answer that came. */
+  /** The files that the reader kept: the request body that was sent, the answer that came. */
   readonly request: Blob | null
   readonly answer: Blob | null
   /** Whether the call of a kept stream was sent with an `Idempotency-Key`. */
@@ -110,7 +110,7 @@ export type Outcome =
   /** The source could not be checked: why, and what to do. */
   | { readonly kind: 'refused'; readonly message: string; readonly advice: string }
 
-/** What was expected, where the report advises what to expect in addition. */
+/** The expectations of a job, as far as the report's advice depends on them. */
 export type Expected = {
   readonly code: boolean
   readonly configuration: boolean
@@ -140,9 +140,9 @@ export type ImageFound =
   | { readonly valid: true; readonly report: EifReport; readonly matches: boolean | null }
   | { readonly valid: false; readonly code: string; readonly message: string }
 
-/** What the page sends its worker: a job, or a file that fills fields of expectations. */
+/** The messages of the page to its worker: a job, or a file that fills fields of expectations. */
 export type Asked = { readonly id: number; readonly job: Job } | { readonly fill: Blob }
-/** What the worker sends back. */
+/** The messages of the worker to the page. */
 export type JobReply =
   | { readonly id: number; readonly done: number }
   | { readonly id: number; readonly outcome: Outcome }

@@ -77,7 +77,7 @@ async function fetchPage(): Promise<string> {
   return page
 }
 
-/** What this file says about its maker, and its digest; null when the page is not whole. */
+/** The statements of this file about its maker, and its digest; null when the page is not whole. */
 export function readOwnPage(): EvidencePage | null {
   try {
     return readEvidencePage(encodeUtf8(writeOwnPage()))

@@ -33,7 +33,10 @@ type Progress =
     }
   | { readonly kind: 'failed'; readonly fault: unknown }
 
-/** What the reader gave when a check began; without the chain's endpoint when it was not asked. */
+/**
+ * The reader's input at the beginning of a check; without the chain's endpoint when it was not
+ * asked.
+ */
 type Given = { readonly values: readonly unknown[]; readonly isChainAsked: boolean }
 
 /** Checks evidence in this browser: it does not leave the browser. */

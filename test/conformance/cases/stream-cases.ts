@@ -96,7 +96,7 @@ const REPLACED = GIVEN.map((chunk, at) => ({ ...chunk, service_tier: at < 2 ? 'b
 const whole = proven(GIVEN)
 const FINISH_FIRST = 'its finish_reason first, where some readers stop'
 const USAGE_FIRST = 'a false usage before its own'
-/** Changes on the way that leave the assembled response as it was. */
+/** Changes on the way that do not change the assembled response. */
 const RECUT: ReadonlySet<string> = new Set([...HARMLESS, FINISH_FIRST, USAGE_FIRST])
 
 function attack(name: string, chunks: readonly JsonObject[]): readonly JsonObject[] {

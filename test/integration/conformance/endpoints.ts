@@ -16,7 +16,7 @@ import { BENCHMARK_ROWS, CREATE_NODE_ROWS, NODE_INFO_ROWS, UPDATE_NODE_ROWS } fr
 import { BENCHMARK_QUERY_ROWS, HISTORY_ROWS, hashRows, NODE_QUERY_ROWS } from './parameter-rows.ts'
 import * as fields from './reply-fields.ts'
 
-/** What the service holds before the walk. */
+/** The contents of the service before the walk. */
 export type KnownFacts = {
   /** Hash of a completion. */
   readonly hash: string

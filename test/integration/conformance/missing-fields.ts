@@ -1,6 +1,5 @@
 /**
- * The members that a reply has by the interface, and their types. `[]` stands for each item of an
- * array.
+ * The members that a reply has by the interface, and their types. `[]` means each item of an array.
  */
 export type ReplyFields = Readonly<Record<string, string>>
 

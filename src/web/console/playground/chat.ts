@@ -73,8 +73,7 @@ export async function ask(
         model,
         messages,
         stream: true,
-        // The signed response has the usage. Without it, the chunks would be less than what was
-        // signed.
+        // The signed response has the usage. Without this option, the chunks would lack it.
         stream_options: { include_usage: true },
       }),
     })
@@ -101,7 +100,7 @@ export function awaitAnchor(
 /** Anchors are mined within seconds; if not, the chain or the relayer has a fault. */
 const ANCHOR_TIMEOUT_MS = 5 * 60_000
 
-/** What a checked client refused, and why, in words for people. */
+/** A checked client refused an answer; the message says why, for people. */
 export class Refused extends Error {
   readonly refusal: Refusal
 
@@ -140,7 +139,7 @@ type Chunk = {
   }[]
 }
 
-/** Reads the events of an answer to its end; `hash` is that of the last chunk. */
+/** Reads the events of an answer to its end; `hash` comes from the last chunk. */
 async function readStream(
   response: Response,
   onText: (text: string) => void,

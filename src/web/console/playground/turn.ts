@@ -2,7 +2,7 @@ import type { Check } from '../../../../attestation/finding.ts'
 import type { AnchoredEvidence } from '../../../../client/anchored.ts'
 import type { AffidavitErrorCode, Proof } from '../../../../client/index.ts'
 
-/** What the client refused, and the checks that were made before. */
+/** The client's refusal, and the checks that were made before. */
 export type Refusal = {
   readonly code: AffidavitErrorCode
   readonly message: string
@@ -38,7 +38,7 @@ export type Turn = {
   readonly answer: Answer
 }
 
-/** What the reader can do about a refusal. */
+/** The advice to the reader about a refusal. */
 export function adviceFor({ code }: Refusal): string {
   switch (code) {
     case 'invalid_options':
