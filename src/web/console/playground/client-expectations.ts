@@ -6,7 +6,7 @@ import { isOtherRoot, readExpectations } from '../../verify/read-expectations.ts
 /**
  * Gives this tab's expectations in the client's form, and whether they trust a root that is not
  * AWS's. The client reads releases by itself. Throws ExpectationFault for expectations that make no
- * sense, and for expectations that accept any code: messages are not sent to such an enclave.
+ * sense, and for expectations that accept any code: then the page sends no message.
  */
 export async function clientExpectations(given: FormExpectations): Promise<{
   readonly options: Pick<ConnectOptions, 'expect' | 'roots' | 'allowDebug'>
