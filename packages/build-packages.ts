@@ -20,12 +20,12 @@ import {
 } from './provenance.ts'
 import { packTarball } from './tarball.ts'
 
-/** Packages that were written into a folder. */
+/** The packages in a folder. */
 export type PackageReport = {
   readonly packages: readonly {
     readonly file: string
     readonly bytes: number
-    /** Of all files, as npm unpacks them. */
+    /** Of all files, after npm unpacks them. */
     readonly unpackedBytes: number
     readonly sha256: string
   }[]
@@ -36,9 +36,9 @@ export type PackageReport = {
 
 /**
  * Builds all packages of `root`, a git checkout with its npm packages, into the folder `output`, in
- * place of earlier ones: for each a tarball that npm publishes and installs, an SBOM and a
- * provenance statement, and for all of these SHA256SUMS. The tarballs' bytes follow from the
- * commit alone, not from the machine, the folder or the time. Throws BuildError.
+ * place of earlier ones. Each package gets a tarball that npm publishes and installs, an SBOM and a
+ * provenance statement; SHA256SUMS covers all of these. The tarballs' bytes depend on the commit
+ * alone, not on the machine, the folder or the time. Throws BuildError.
  */
 export async function buildPackages(root: string, output: string): Promise<PackageReport> {
   const project = await readProject(root)
@@ -128,7 +128,7 @@ async function readText(root: string, path: string): Promise<string> {
 
 const LOCK = 'package-lock.json'
 
-/** What is built by, beside the sources that are in the packages. */
+/** The sources of the build itself, beside the sources in the packages. */
 const BUILT_BY = [
   'packages',
   'attestation',
@@ -158,7 +158,7 @@ async function readFacts(root: string, sources: readonly string[]): Promise<Buil
     ...TOOLS.map(async (name) => [name, await readVersion(root, name)] as const),
   ])
   const [commit = '', seconds = ''] = head.trim().split(' ')
-  // Two letters and a space stand before each path.
+  // Two letters and a space precede each path.
   const changed = status.split('\0').flatMap((line) => (line === '' ? [] : [line.slice(3)]))
   const isSame =
     changed.includes(LOCK) &&
@@ -174,7 +174,7 @@ async function readFacts(root: string, sources: readonly string[]): Promise<Buil
   }
 }
 
-/** npm packages whose version changes what is built. */
+/** npm packages whose version changes the result of the build. */
 const TOOLS = ['esbuild', 'fflate', 'typescript']
 
 const versionSchema = z.object({ version: z.string() })
@@ -198,7 +198,8 @@ async function writePackages(
   }
   const sums = [...files].map(([name, bytes]) => `${digestsOf(bytes).sha256}  ${name}\n`)
   await mkdir(output, { recursive: true })
-  // Earlier versions, whose sums are not in the new list; anything else is somebody's own.
+  // Removes earlier versions, whose sums are not in the new list. All other files may be the
+  // user's.
   for (const name of await readdir(output))
     if (WRITTEN.test(name)) await rm(join(output, name), { force: true })
   for (const [name, bytes] of files) await writeFile(join(output, name), bytes)

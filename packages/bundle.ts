@@ -6,28 +6,34 @@ import { BuildError } from '../enclave/image/build-error.ts'
 import type { FileTree, TreeEntry } from '../enclave/image/file-tree.ts'
 import { NODE_VERSION_MIN, type PackageContents } from './contents.ts'
 
-/** JavaScript of a package. */
+/** The JavaScript of a package. */
 export type Bundle = {
   /** ES modules and their source maps, below `lib/` and `bin/`. */
   readonly files: FileTree
-  /** File of the package for each subpath that others import. */
+  /** The package's file for each subpath that other code imports. */
   readonly exports: ReadonlyMap<string, string>
   readonly program: string
-  /** Sources of which something is in the files, npm's too, from the repository's root. */
+  /**
+   * Sources, also of npm packages, with some text in the files; paths from the repository's root.
+   */
   readonly sources: readonly string[]
-  /** npm packages that the files import, and do not hold; sorted. */
+  /** npm packages that the files import and do not contain; sorted. */
   readonly imported: readonly string[]
 }
 
-/** Newer syntax is written in older words: for browsers the library, for Node the program. */
+/**
+ * esbuild writes newer syntax in the older syntax of these targets: the library for browsers, the
+ * program for Node.
+ */
 const LIBRARY_TARGET = ['es2022']
 const PROGRAM_TARGET = [`node${NODE_VERSION_MIN}`]
 
 /**
- * Makes the JavaScript of a package, library and program apart: the one imports nothing of Node.
- * What a command loads when it is called stays a file of its own. The same sources give the same
- * bytes wherever they are. Throws BuildError `closure_incomplete` for a package that is neither in
- * the files nor among the dependencies, or a dependency that nothing imports.
+ * Bundles the JavaScript of a package. Library and program are bundled apart, because the library
+ * imports no Node modules. Code that a command loads when it is called stays in a separate file.
+ * The same sources give the same bytes in any place. Throws BuildError `closure_incomplete` for a
+ * package that is neither in the files nor among the dependencies, and for a dependency that
+ * nothing imports.
  */
 export async function bundlePackage(root: string, contents: PackageContents): Promise<Bundle> {
   const entries = contents.library.map(({ subpath, module }) => ({
@@ -61,7 +67,7 @@ export async function bundlePackage(root: string, contents: PackageContents): Pr
   }
 }
 
-/** What CommonJS packages in the files ask for Node's own modules with. */
+/** CommonJS packages in the files load Node's modules with this function. */
 const REQUIRE =
   "import { createRequire } from 'node:module'; const require = createRequire(import.meta.url);"
 
@@ -80,7 +86,7 @@ async function runEsbuild(
   },
 ): Promise<Part> {
   const { contents, folder, modules, isProgram } = part
-  // Never written: maps name sources relative to it, and it is the same distance from them always.
+  // Never written: source maps name sources relative to it, always by the same distance.
   const outdir = join(root, folder)
   const { outputFiles, metafile } = await build({
     absWorkingDir: root,
@@ -93,7 +99,7 @@ async function runEsbuild(
     format: 'esm',
     platform: isProgram ? 'node' : 'neutral',
     target: isProgram ? PROGRAM_TARGET : LIBRARY_TARGET,
-    // A folder of packages that is linked to would otherwise be named where it really is.
+    // Otherwise a linked folder of packages would be named by its real path.
     preserveSymlinks: true,
     tsconfigRaw: '{}',
     external: Object.keys(contents.dependencies),
@@ -118,7 +124,10 @@ function runnable(entry: TreeEntry): TreeEntry {
   return entry.kind === 'file' ? { ...entry, mode: 0o755 } : entry
 }
 
-/** npm packages that stay outside, by name, whatever part of them is imported. */
+/**
+ * The npm packages that stay outside the files, by name; an import of a part of a package counts
+ * for the package.
+ */
 function importsOf({ outputs }: Metafile): readonly string[] {
   return Object.values(outputs).flatMap(({ imports }) =>
     imports
@@ -127,7 +136,7 @@ function importsOf({ outputs }: Metafile): readonly string[] {
   )
 }
 
-/** Sources of which something is left. */
+/** The sources with some text left in the files. */
 function sourcesOf({ outputs }: Metafile): readonly string[] {
   return Object.values(outputs).flatMap(({ inputs }) =>
     Object.entries(inputs).flatMap(([path, { bytesInOutput }]) =>

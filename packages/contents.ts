@@ -1,42 +1,42 @@
-/** What one package is made of. Paths are from the repository's root. */
+/** The contents of one package. Paths are from the repository's root. */
 export type PackageContents = {
   readonly name: string
   readonly description: string
   readonly keywords: readonly string[]
   /**
-   * What others import: the subpath of the package, and the module behind it. No Node built-ins,
-   * for they run in browsers too.
+   * The modules that other code imports, by subpath of the package. They also run in browsers, so
+   * they import no Node built-ins.
    */
   readonly library: readonly { readonly subpath: string; readonly module: string }[]
-  /** The module of the program, which is called as the package is. */
+  /** The module of the program, which has the name of the package. */
   readonly program: string
   readonly readme: string
-  /** Files that are in it as they are: where in the package, and where in the repository. */
+  /** Files that are copied unchanged: the path in the package, and the path in the repository. */
   readonly files: Readonly<Record<string, string>>
-  /** Whether it brings VERIFIER_FILE. */
+  /** Whether it contains VERIFIER_FILE. */
   readonly bringsVerifier: boolean
   /**
-   * npm packages that are installed beside this one. All others that it imports are in its files,
-   * so that a program starts quickly, and needs no more than was tested with it.
+   * npm packages that are installed beside this one. All other imported packages are in its files,
+   * so that a program starts quickly, and runs with exactly the code that was tested.
    */
   readonly dependencies: Readonly<Record<string, Dependency>>
 }
 
-/** How an npm package is named in `package.json`. */
+/** How `package.json` names an npm package. */
 type Dependency = {
   /** Default: the range of the repository's own package.json. */
   readonly range?: string
-  /** Used where somebody installed it, and never installed by itself. */
+  /** Used where the user installed it, and never installed by itself. */
   readonly isOptional?: boolean
 }
 
 /**
- * The oldest Node.js that the packages run on: the oldest that all their dependencies name. The
- * first 20 in which modules behave as in 22.
+ * The oldest Node.js that the packages run on: the oldest version that all their dependencies name.
+ * It is the first 20 with the modules of 22.
  */
 export const NODE_VERSION_MIN = '20.19.0'
 
-/** The page that checks evidence, before data is put in: its SHA-256 is the one it is known by. */
+/** The page that checks evidence, before data is put in. It is known by its SHA-256. */
 export const VERIFIER_FILE = 'verify.html'
 
 /** Files of a package beside its programs and licences. */
@@ -44,7 +44,7 @@ export function filesOf({ files, bringsVerifier }: PackageContents): readonly st
   return [...Object.keys(files), ...(bringsVerifier ? [VERIFIER_FILE] : [])]
 }
 
-/** undici 8 is for Node.js 22 and later; its line 7 has the same calls, and is for 20, too. */
+/** undici 8 needs Node.js 22; its line 7 has the same calls, and runs on 20, too. */
 const UNDICI: Dependency = { range: '^7.30.0' }
 
 /** The packages that `npm run package` builds. */
@@ -63,11 +63,11 @@ export const PACKAGES: readonly PackageContents[] = [
     files: { 'expect.schema.json': 'client/expect.schema.json' },
     bringsVerifier: true,
     dependencies: {
-      // The library's own: an application that has them too shares them, and their corrections.
+      // For the library: an application that also has them shares them, and their corrections.
       '@noble/curves': {},
       '@noble/hashes': {},
       hpke: {},
-      // The program's, for audits: with a file of WebAssembly, and as Node 20 needs it.
+      // For the program's audits: one has a file of WebAssembly, the other must fit Node 20.
       'tiny-secp256k1': {},
       undici: UNDICI,
     },
@@ -82,7 +82,7 @@ export const PACKAGES: readonly PackageContents[] = [
     files: {},
     bringsVerifier: false,
     dependencies: {
-      // With worker threads, native parts or programs of the system that they call.
+      // They have worker threads or native parts, or call programs of the system.
       'pino-pretty': { isOptional: true },
       systeminformation: {},
       undici: UNDICI,

@@ -5,10 +5,10 @@ import { dirname, normalize } from 'node:path/posix'
 import { type FileTree, textFile } from '../enclave/image/file-tree.ts'
 import { runCommand } from '../enclave/image/run-command.ts'
 
-/** Folder of a package that has its types. */
+/** The folder of a package with its types. */
 const TYPES_FOLDER = 'types'
 
-/** Types of the modules that others import. */
+/** The types of the modules that other code imports. */
 export type Declarations = {
   readonly files: FileTree
   /** The declaration file of each module, by the module's path from the repository's root. */
@@ -16,9 +16,9 @@ export type Declarations = {
 }
 
 /**
- * Makes the declarations of modules, and of whatever these name. The compiler reads
- * packages/tsconfig.json, which knows no more of JavaScript than the oldest Node.js that the
- * packages run on: what that lacks is an error. Throws BuildError `command_failed`.
+ * Makes the declarations of modules, and of all modules that these name. The compiler reads
+ * packages/tsconfig.json, which knows only the JavaScript of the oldest Node.js that the packages
+ * run on: any newer call is an error. Throws BuildError `command_failed`.
  */
 export async function declareModules(
   root: string,
@@ -48,7 +48,7 @@ export async function declareModules(
   }
 }
 
-/** Takes a declaration in, and those that it imports. */
+/** Adds a declaration, and the declarations that it imports. */
 async function addDeclaration(
   files: Map<string, string>,
   folder: string,
@@ -56,7 +56,7 @@ async function addDeclaration(
 ): Promise<void> {
   if (files.has(path)) return
   const text = await readFile(join(folder, path), 'utf8')
-  // A reader of declarations finds `x.d.ts` by `x.js`, whatever its settings are.
+  // With `x.js`, a reader of declarations finds `x.d.ts` under all settings.
   files.set(path, text.replaceAll(IMPORT, '$1$2.js$3'))
   for (const [, , specifier = ''] of text.matchAll(IMPORT))
     await addDeclaration(

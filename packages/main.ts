@@ -11,8 +11,8 @@ const USAGE = `npm run package -- [options]
 `
 
 /**
- * `npm run package`: README.md of this folder. Exit codes: 0 for packages, 1 when they cannot be
- * built, 2 for usage.
+ * `npm run package`: see README.md of this folder. Exit codes: 0 for success, 1 when the packages
+ * cannot be built, 2 for wrong usage.
  */
 await run(process.argv.slice(2)).catch((error: unknown) => {
   if (!(error instanceof BuildError)) throw error

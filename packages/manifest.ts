@@ -12,7 +12,7 @@ const projectSchema = z.object({
   optionalDependencies: rangesSchema,
 })
 
-/** What of the repository's package.json the packages have, too. */
+/** The members of the repository's package.json that the packages share. */
 export type Project = z.output<typeof projectSchema>
 
 /** Reads the repository's package.json. */
@@ -20,7 +20,7 @@ export async function readProject(root: string): Promise<Project> {
   return projectSchema.parse(JSON.parse(await readFile(join(root, 'package.json'), 'utf8')))
 }
 
-/** Where the parts of a package are, below its folder. */
+/** The paths of the parts of a package, below its folder. */
 export type Layout = {
   readonly program: string
   readonly exports: readonly {
@@ -30,7 +30,9 @@ export type Layout = {
   }[]
 }
 
-/** Ranges of the npm packages that one of ours is installed with, by name, sorted. */
+/**
+ * Version ranges of the npm packages that are installed with a package of ours, by name, sorted.
+ */
 export function rangesOf(
   { dependencies }: Pick<PackageContents, 'dependencies'>,
   project: Project,
@@ -48,7 +50,9 @@ export function rangesOf(
   )
 }
 
-/** Gives the package.json of a package. `commit`: null when its sources differ from every one. */
+/**
+ * Gives the package.json of a package. `commit`: null when its sources differ from every commit.
+ */
 export function writeManifest(
   contents: PackageContents,
   project: Project,
@@ -77,7 +81,7 @@ export function writeManifest(
         [...filesOf(contents), 'package.json'].map((path) => [`./${path}`, `./${path}`]),
       ),
     },
-    // The library's modules do nothing by being loaded: bundlers leave out what is not used.
+    // Loading the library's modules has no effect: bundlers leave out unused ones.
     sideEffects: ['./bin/*.js'],
     files: [
       'bin',
@@ -98,5 +102,5 @@ export function writeManifest(
   return `${JSON.stringify(manifest, null, 2)}\n`
 }
 
-/** npm takes README.md, LICENSE and package.json by itself. */
+/** npm adds README.md, LICENSE and package.json by itself. */
 const LICENCES = ['NOTICE', 'THIRD-PARTY-LICENSES.txt']

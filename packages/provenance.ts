@@ -2,27 +2,27 @@ import { createHash } from 'node:crypto'
 import type { FileTree } from '../enclave/image/file-tree.ts'
 import type { BundledPackage } from './bundled-packages.ts'
 
-/** A package as it was built. */
+/** A package after the build. */
 export type BuiltPackage = {
   readonly name: string
   readonly version: string
   readonly license: string
-  /** Name of the tarball's file. */
+  /** The file name of the tarball. */
   readonly file: string
   readonly tarball: Uint8Array
-  /** What is in it. */
+  /** The files in the tarball. */
   readonly files: FileTree
   readonly bundled: readonly BundledPackage[]
-  /** Ranges of what is installed with it, by name. */
+  /** Version ranges of the packages that are installed with it, by name. */
   readonly dependencies: Readonly<Record<string, string>>
 }
 
-/** What packages were built from, and by what. */
+/** The sources and the tools of a build. */
 export type BuildFacts = {
-  /** Commit that was checked out, hex. */
+  /** The commit that was checked out, hex. */
   readonly commit: string
   readonly committedAtMs: number
-  /** Sources that differ from it: nobody else can build the same. */
+  /** Sources that differ from the commit: with them, no other build gives the same bytes. */
   readonly uncommitted: readonly string[]
   /** Versions of the tools, by name. */
   readonly tools: Readonly<Record<string, string>>
@@ -38,9 +38,9 @@ export function digestsOf(bytes: Uint8Array): Digests {
 }
 
 /**
- * Tells what a tarball was built from: an in-toto statement (v1) with SLSA's provenance (v1). Its
- * subjects are the tarball and every file in it. It is not signed: it shows nothing to who does not
- * trust where it came from, but what to build and to compare.
+ * States what a tarball was built from: an in-toto statement (v1) with SLSA's provenance (v1). Its
+ * subjects are the tarball and every file in it. It is not signed: without trust in its origin, it
+ * shows only what to build and to compare.
  */
 export function writeProvenance(built: BuiltPackage, facts: BuildFacts): object {
   const { commit, uncommitted, tools } = facts
@@ -66,7 +66,7 @@ export function writeProvenance(built: BuiltPackage, facts: BuildFacts): object 
   }
 }
 
-/** A component that is in the files, or one that npm installs beside them. */
+/** A component in the files, or one that npm installs beside them. */
 type Part = {
   readonly how: 'bundled' | 'installed'
   readonly ref: string
@@ -74,8 +74,8 @@ type Part = {
 }
 
 /**
- * Lists what a package is made of, as CycloneDX 1.6: the npm packages in its files, by version and
- * digest, and those that npm installs with it, by range.
+ * Lists the parts of a package, as CycloneDX 1.6: the npm packages in its files, by version and
+ * digest, and the packages that npm installs with it, by range.
  */
 export function writeSbom(built: BuiltPackage, { committedAtMs }: BuildFacts): object {
   const { name, version, license } = built
@@ -124,7 +124,7 @@ function describeBundled({ name, version, license, sha512 }: BundledPackage): Pa
   return { how: 'bundled', ref, component }
 }
 
-/** Which version it is, npm decides where it installs. */
+/** npm chooses the version when it installs. */
 function describeInstalled(ranges: Readonly<Record<string, string>>): readonly Part[] {
   return Object.entries(ranges).map(([name, range]) => {
     const ref = purlOf(name)
@@ -154,7 +154,7 @@ function hashesOf({ sha256, sha512 }: Digests): readonly object[] {
   ]
 }
 
-/** A UUID of version 8 (RFC 9562): the same tarball has the same one. */
+/** A UUID of version 8 (RFC 9562), always the same for the same tarball. */
 function uuidOf(hex: string): string {
   const bytes = Buffer.from(hex, 'hex').subarray(0, 16)
   bytes.writeUInt8((bytes.readUInt8(6) & 0x0f) | 0x80, 6)

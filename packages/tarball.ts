@@ -2,7 +2,7 @@ import { BuildError } from '../enclave/image/build-error.ts'
 import { compressGzip } from '../enclave/image/cpio.ts'
 import type { FileTree } from '../enclave/image/file-tree.ts'
 
-/** Folder that npm expects everything in. */
+/** The folder in which npm expects all files. */
 const FOLDER = 'package'
 
 /** 1985-10-26T08:15:00Z, which npm gives to all files: some tools doubt 1970. */
@@ -11,10 +11,10 @@ const MODIFIED_SECONDS = 499_162_500
 const BLOCK_BYTES = 512
 
 /**
- * Packs files as npm takes them: a tar archive (POSIX ustar) in gzip. Entries are sorted by path,
- * belong to nobody and have one time, and the deflate is plain JavaScript: the same files give the
- * same bytes on every machine. Throws BuildError `archive_malformed` for what is no file, or has
- * too long a path.
+ * Packs files in npm's form: a tar archive (POSIX ustar) in gzip. Entries are sorted by path,
+ * without an owner and with one time, and the deflate is plain JavaScript: the same files give the
+ * same bytes on every machine. Throws BuildError `archive_malformed` for an entry that is not a
+ * file, and for a path that is too long.
  */
 export function packTarball(files: FileTree): Uint8Array {
   const entries = [...files].toSorted(([one], [other]) => (one < other ? -1 : 1))
@@ -32,7 +32,7 @@ export function packTarball(files: FileTree): Uint8Array {
   return compressGzip(Buffer.concat([...blocks, new Uint8Array(2 * BLOCK_BYTES)]))
 }
 
-/** Field by field, POSIX.1-1988 ustar. */
+/** The fields in the order of POSIX.1-1988 ustar. */
 function writeHeader(file: {
   readonly name: string
   readonly mode: number

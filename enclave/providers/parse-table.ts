@@ -24,7 +24,7 @@ export function parseProviderTable(bytes: Uint8Array): readonly ProviderEntry[] 
   const entries = arrayOf(parseStrictJson(bytes), 'the table', bounds, ' providers').map(parseEntry)
   const names = entries.map(({ name }) => name)
   const repeated = names.find((name, index) => names.indexOf(name) < index)
-  if (repeated !== undefined) throw invalid(repeated, 'the name of one provider alone')
+  if (repeated !== undefined) throw invalid(`the name ${repeated}`, 'in the table once')
   return entries
 }
 

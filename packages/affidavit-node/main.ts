@@ -3,7 +3,8 @@ import { createCommandLine, runCommandLine } from '../../src/cli/command-line.ts
 import { registerCompletions } from '../../src/cli/commands/completions.ts'
 import { registerNodeCommands } from '../../src/cli/commands/node.ts'
 
-// The program of the package `affidavit-node`: `affidavit node …` of the checkout, by itself.
+// The program of the package `affidavit-node`: the command `affidavit node` of the checkout as a
+// program.
 await runCommandLine(
   createCommandLine({
     name: 'affidavit-node',

@@ -1,11 +1,11 @@
 /**
- * A byte-pair encoding. Texts are UTF-8 bytes, each as the character of its value (latin1), because
- * maps have no byte keys.
+ * A byte-pair encoding. Texts are UTF-8 bytes. Each byte is the character of its value (latin1),
+ * because maps cannot have bytes as keys.
  */
 export type Vocabulary = {
   /**
-   * Rank by the token's bytes; of two neighbours that may be merged, the pair with the lowest goes
-   * first.
+   * The rank of a token, by its bytes. Of all neighbours that may be merged, the pair with the
+   * lowest rank is merged first.
    */
   readonly ranks: ReadonlyMap<string, number>
   /** Splits a text (not its bytes) into pieces, which no token crosses. Global. */
@@ -15,8 +15,8 @@ export type Vocabulary = {
 }
 
 /**
- * Loads cl100k_base, which takes about 0.2 s and 20 MB. Special tokens are left out: what callers
- * write is text.
+ * Loads cl100k_base, which takes about 0.2 s and 20 MB. Special tokens are left out: callers' input
+ * is plain text.
  */
 export async function loadCl100k(): Promise<Vocabulary> {
   const [{ default: table }, { Cl100KBase }] = await Promise.all([
@@ -42,9 +42,9 @@ export function bytesOf(text: string): string {
 export const STEPS_PER_PAUSE = 8_192
 
 /**
- * Counts the tokens of one piece, given as bytes (`bytesOf`): neighbours are merged, the pair of
- * the lowest rank first, the leftmost among equals, until no pair is a token. A piece is a caller's
- * choice and may be megabytes long, so that the pairs wait in a heap, and the generator pauses
+ * Counts the tokens of one piece, given as bytes (`bytesOf`). Neighbours are merged until no pair
+ * is a token: the pair of the lowest rank first, the leftmost among equals. A caller chooses the
+ * piece, and it may be megabytes long. The pairs therefore wait in a heap, and the generator pauses
  * every STEPS_PER_PAUSE steps.
  */
 export function* countPiece(piece: string, vocabulary: Vocabulary): Generator<undefined, number> {
@@ -52,10 +52,10 @@ export function* countPiece(piece: string, vocabulary: Vocabulary): Generator<un
   if (length < 2 || (length <= vocabulary.tokenBytesMax && vocabulary.ranks.has(piece)))
     return Math.min(length, 1)
   const parts = createParts(length)
-  // One pair for each byte but the last at first; each merge takes one out, and puts at most two
-  // in.
+  // At first there is one pair for each byte except the last. Each merge takes one pair out, and
+  // puts at most two in.
   const pairs = createHeap(2 * length)
-  const note = (start: number) => {
+  const rankPair = (start: number) => {
     const end = parts.endOfPair(start)
     const rank = end === null ? undefined : rankOf(piece, { start, end, vocabulary })
     parts.setRank(start, rank ?? NO_RANK)
@@ -63,26 +63,26 @@ export function* countPiece(piece: string, vocabulary: Vocabulary): Generator<un
   }
   let steps = 0
   for (let start = 0; start < length - 1; start++) {
-    note(start)
+    rankPair(start)
     if (++steps % STEPS_PER_PAUSE === 0) yield
   }
   let count = length
   for (let pair = pairs.pop(); pair !== null; pair = pairs.pop()) {
     if (++steps % STEPS_PER_PAUSE === 0) yield
     const start = pair % POSITIONS
-    // A pair whose parts were merged with others since is told by its rank.
+    // Its rank shows when the parts of a pair were merged with others meanwhile.
     if (parts.rank(start) !== Math.floor(pair / POSITIONS)) continue
     const before = parts.merge(start)
     count--
-    note(start)
-    if (before >= 0) note(before)
+    rankPair(start)
+    if (before >= 0) rankPair(before)
   }
   return count
 }
 
 /**
- * A pair is one number, rank before position: the order of merging is that of numbers. Exact up to
- * 2^53.
+ * A pair is one number, the rank above the position, so that numeric order is the order of merging.
+ * Exact up to 2^53.
  */
 const POSITIONS = 2 ** 32
 const NO_RANK = -1
@@ -101,7 +101,7 @@ function rankOf(
 function createParts(length: number) {
   const next = new Int32Array(length)
   const previous = new Int32Array(length)
-  // In a loop, which takes a hundredth of the time that `from` with a function does.
+  // A loop takes a hundredth of the time of `from` with a function.
   for (let start = 0; start < length; start++) {
     next[start] = start + 1
     previous[start] = start - 1
@@ -113,13 +113,13 @@ function createParts(length: number) {
     setRank: (start: number, rank: number) => {
       ranks[start] = rank
     },
-    /** Where the part after the one at `start` ends; null when there is none. */
+    /** The end of the part after the part at `start`; null when there is no next part. */
     endOfPair: (start: number) => {
       const second = at(next, start)
       return second >= length ? null : at(next, second)
     },
     /**
-     * Makes one part of the one at `start` and the next. Gives the start of the part before, or a
+     * Merges the part at `start` with the next one. Gives the start of the part before, or a
      * negative number.
      */
     merge: (start: number) => {

@@ -3,22 +3,22 @@ import { EndpointError } from '../upstream/endpoint.ts'
 /** Numbers in one embedding: above any model's. */
 const DIMENSIONS_MAX = 65_536
 
-/** What an endpoint answered for one batch. */
+/** An endpoint's answer for one batch. */
 export type EmbeddingAnswer = {
   /**
    * JSON text of each embedding, in the order of the inputs: a list of numbers, or a string of
    * base64.
    */
   readonly vectors: readonly string[]
-  /** Numbers in each; the same for all. */
+  /** Numbers in each embedding; the same for all. */
   readonly dimensions: number
-  /** As the endpoint counted, or null when it does not say. */
+  /** The endpoint's count, or null when it gives none. */
   readonly promptTokens: number | null
 }
 
 /**
- * Reads an endpoint's answer for `count` inputs, in whichever of both encodings it came, and gives
- * it in `encodingFormat`: numbers as they were written, or little-endian float32 in base64. Throws
+ * Reads an endpoint's answer for `count` inputs, in either encoding, and gives it in
+ * `encodingFormat`: numbers as they were written, or little-endian float32 in base64. Throws
  * EndpointError `bad_answer` when it is not one embedding of finite numbers for each input, all of
  * one length.
  */
@@ -78,7 +78,7 @@ function readVector(embedding: unknown, encodingFormat: 'float' | 'base64'): Vec
 const BASE64 = /^[A-Za-z0-9+/]+={0,2}$/
 const FLOAT_BYTES = 4
 
-/** Numbers of little-endian float32 in base64, or null when it is not that. */
+/** The numbers of little-endian float32 in base64, or null for any other text. */
 function decodeFloats(base64: string): readonly number[] | null {
   if (!BASE64.test(base64)) return null
   const bytes = Buffer.from(base64, 'base64')

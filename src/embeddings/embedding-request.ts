@@ -6,15 +6,15 @@ import { boundedInteger } from '../api/form-schema.ts'
 import { addIssuesOf, described, faultIssue, jsonSchemaOf } from '../api/schemas.ts'
 
 /**
- * Not bounded by the interface: inputs of one request as at OpenAI; ids of tokens above those of
- * any vocabulary.
+ * The interface sets no limit. Inputs of one request: OpenAI's limit; ids of tokens: above the ids
+ * of any vocabulary.
  */
 const INPUTS_MAX = 2_048
 const TOKEN_ID_MAX = 2 ** 31 - 1
 
 /**
- * The inputs of a request, each of which gets an embedding: texts, or texts that were split into
- * tokens already.
+ * The inputs of a request: texts, or texts that are already split into tokens. Each input gets an
+ * embedding.
  */
 export type EmbeddingInputs =
   | { readonly kind: 'texts'; readonly items: readonly string[] }
@@ -42,8 +42,8 @@ const input = described(
 )
 
 /**
- * Body of `POST /v1/embeddings` (interface, 2.6). No input is empty. Null is unset; unknown members
- * pass.
+ * Body of `POST /v1/embeddings` (interface, 2.6). An input must not be empty. Null means unset;
+ * unknown members are accepted.
  */
 export const embeddingRequest = z
   .looseObject({
@@ -59,8 +59,7 @@ export const embeddingRequest = z
   }))
 
 /**
- * The request that a valid body makes; `json` is its value, whose other members are kept in their
- * order.
+ * The request in a valid body; `json` is the body's value, whose other members keep their order.
  */
 export function embeddingRequestOf(
   body: z.output<typeof embeddingRequest>,
@@ -75,7 +74,7 @@ export function embeddingRequestOf(
 
 type Issues = z.core.$ZodRawIssue[]
 
-/** The first item of a list says which of the four shapes is meant. */
+/** The type of a list's first item decides which of the four shapes is meant. */
 function checkInput(value: unknown, issues: Issues): void {
   if (value === undefined) issues.push(faultIssue([], 'missing', 'Field required'))
   else if (typeof value === 'string') addIssuesOf(issues, text, value)
@@ -106,7 +105,7 @@ function checkItems(items: readonly unknown[], issues: Issues): void {
   }
 }
 
-/** A body holds millions of them: only those that are wrong go through a schema. */
+/** A body holds millions of tokens: only a wrong token goes through a schema. */
 function checkTokens(tokens: readonly unknown[], issues: Issues, path: readonly number[]): void {
   if (tokens.length === 0)
     issues.push(locatedIssue(path, 'too_short', 'List should have at least 1 items'))
@@ -122,7 +121,7 @@ function isTokenId(value: unknown): value is number {
   return Number.isSafeInteger(value) && Number(value) >= 0 && Number(value) <= TOKEN_ID_MAX
 }
 
-/** Of an input that was checked. */
+/** The inputs of a request that was checked. */
 function inputsOf(input: unknown): EmbeddingInputs {
   if (typeof input === 'string') return { kind: 'texts', items: [input] }
   const items: readonly unknown[] = Array.isArray(input) ? input : []

@@ -13,9 +13,9 @@ import { type EmbeddingAnswer, readEmbeddings } from './embedding-answers.ts'
 import type { EmbeddingInputs, EmbeddingRequest } from './embedding-request.ts'
 import { createTokenCounter, type TokenCounter } from './token-counter.ts'
 
-/** Tokens that go into one request to the endpoint: OpenAI refuses more than 300,000. */
+/** Tokens in one request to the endpoint: OpenAI refuses more than 300,000. */
 const BATCH_TOKENS_MAX = 250_000
-/** Batches of one call that are asked for at once. */
+/** Batches of one call that run at once. */
 const BATCHES_AT_ONCE = 4
 
 /** A valid call for embeddings. */
@@ -30,20 +30,20 @@ type EmbeddingsCall = {
   readonly reserve: (bytes: number) => void
 }
 
-/** What a call may use, known before it is made. */
+/** The tokens that a call may use; they are counted before the call is made. */
 type CountedInputs = { readonly tokens: readonly number[]; readonly total: number }
 
 /** Embeddings of texts. */
 export type Embeddings = {
-  /** The models that can be asked for. */
+  /** The models that callers may name. */
   readonly models: readonly EmbeddingModel[]
   /**
-   * Tokens of each input. Throws ApiError `unsupported_model`, ValidationError when one has more
-   * than the model takes.
+   * Tokens of each input. Throws ApiError `unsupported_model`, and ValidationError when an input
+   * has more tokens than the model takes.
    */
   count(call: EmbeddingsCall): Promise<CountedInputs>
   /**
-   * Makes them and gives the response's JSON text (interface 2.6), and what it used. Throws
+   * Makes the embeddings. Gives the response's JSON text (interface 2.6) and its usage. Throws
    * ApiError and the signal's reason.
    */
   create(call: EmbeddingsCall, counted: CountedInputs): Promise<EmbeddingsReply>
@@ -52,7 +52,7 @@ export type Embeddings = {
 type EmbeddingsReply = { readonly text: string; readonly usedTokens: number }
 
 type EmbeddingsOptions = {
-  /** Null when nothing makes embeddings: then there are no models. */
+  /** Null when no endpoint makes embeddings: then there are no models. */
   readonly source: {
     readonly endpoint: Pick<Endpoint, 'ask'>
     readonly models: readonly EmbeddingModel[]
@@ -62,12 +62,12 @@ type EmbeddingsOptions = {
 }
 
 /**
- * Bytes of one answer: 2048 embeddings of 3072 numbers, written out, are 140 MB, and base64 a fifth
- * of that.
+ * Bytes of one answer: 2048 embeddings of 3072 numbers as text are 140 MB; base64 needs a fifth of
+ * that.
  */
 const ANSWER_BYTES_MAX = 160 * 1024 * 1024
 
-/** Opens the embeddings that the operator configured; null: none, so that there are no models. */
+/** Opens the embeddings that the operator configured; null: not configured, without models. */
 export function openEmbeddings(
   config: EmbeddingsConfig | null,
   openEndpoint: OpenEndpoint,
@@ -79,8 +79,8 @@ export function openEmbeddings(
 }
 
 /**
- * Service of embeddings, without any knowledge of HTTP. Many inputs go out in batches, of which any
- * failure is the call's.
+ * The embeddings service, independent of HTTP. Many inputs are sent in batches; when one batch
+ * fails, the call fails.
  */
 export function createEmbeddings({ source, counter }: EmbeddingsOptions): Embeddings {
   const models = source?.models ?? []
@@ -109,7 +109,10 @@ export function createEmbeddings({ source, counter }: EmbeddingsOptions): Embedd
   }
 }
 
-/** Inputs of one request to the endpoint: from the first to before the last, with their tokens. */
+/**
+ * The inputs of one request to the endpoint: from `from` to before `to`, with the number of their
+ * tokens.
+ */
 type Batch = { readonly from: number; readonly to: number; readonly tokens: number }
 
 async function countInputs(
@@ -186,7 +189,7 @@ async function askBatch(
   return readEmbeddings(answer, { count: to - from, encodingFormat })
 }
 
-/** What the endpoint did not count is counted here, by the same encoding as the limit. */
+/** When the endpoint gives no count, ours is used: the same encoding as for the limit. */
 function writeReply(
   model: string,
   answers: readonly EmbeddingAnswer[],

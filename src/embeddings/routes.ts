@@ -6,7 +6,7 @@ import { defineRoute, type Route } from '../api/route.ts'
 import { embeddingRequest, embeddingRequestOf } from './embedding-request.ts'
 import type { Embeddings } from './embeddings.ts'
 
-/** Embedding calls at once, and the bytes of their bodies and answers together. */
+/** Embedding calls at once, and the bytes of all their bodies and answers. */
 const EMBEDDING_CALLS_MAX = 256
 const EMBEDDING_BYTES_MAX = 512 * 1024 * 1024
 
@@ -73,8 +73,8 @@ export function embeddingRoutes({
           permit.settle(usedTokens, undefined, usedTokens)
           return text
         } finally {
-          // A call that failed used nothing; of one that did not, this is the second settlement,
-          // which does not count.
+          // A call that failed used nothing. For a call that succeeded this is the second
+          // settlement, which has no effect.
           permit.settle(0, undefined, 0)
         }
       },

@@ -2,11 +2,11 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import { createSerialQueue } from '../runtime/serial-queue.ts'
 import { bytesOf, countPiece, STEPS_PER_PAUSE, type Vocabulary } from './byte-pairs.ts'
 
-/** Counts tokens; see README.md of this folder for whose. */
+/** Counts tokens; the README.md of this folder says for which models. */
 export type TokenCounter = {
   /**
-   * Tokens of a text, or null when there are more than `max`. Gives way to other calls in between,
-   * and throws the signal's reason once it is aborted.
+   * Tokens of a text, or null when there are more than `max`. Lets other calls run in between, and
+   * throws the signal's reason once it is aborted.
    */
   count(
     text: string,
@@ -15,20 +15,17 @@ export type TokenCounter = {
 }
 
 /**
- * Bytes of a piece that waits until no other such piece is being counted. Counting takes 28 times a
- * piece's own memory, and one thread counts no faster for counting two.
+ * A piece of this many bytes waits until no other such piece is being counted. Counting takes 28
+ * times a piece's memory, and one thread counts two pieces no faster than one after the other.
  */
 export const LONG_PIECE_BYTES = 16 * 1024
 
-/**
- * Longest pieces that are remembered with their counts: texts are made of the same words again and
- * again.
- */
+/** Longest piece whose count is remembered: texts repeat the same words. */
 const REMEMBERED_LENGTH_MAX = 32
-/** So many are remembered, under 2 MB; then all are forgotten. */
+/** Pieces that are remembered, under 2 MB; then all are forgotten. */
 const REMEMBERED_MAX = 16_384
 
-/** Counter over a vocabulary that is loaded when it is first needed, and once. */
+/** A counter with a vocabulary that is loaded once, when it is first needed. */
 export function createTokenCounter(load: () => Promise<Vocabulary>): TokenCounter {
   let loading: Promise<Vocabulary> | null = null
   const longPieces = createSerialQueue()
@@ -53,7 +50,7 @@ export function createTokenCounter(load: () => Promise<Vocabulary>): TokenCounte
     async count(text, { max, signal }) {
       loading ??= load()
       const vocabulary = await loading
-      // So long a text has more tokens than that, whatever it says.
+      // A text of this length has more than `max` tokens in any case.
       if (Buffer.byteLength(text) > max * vocabulary.tokenBytesMax) return null
       let count = 0
       let work = 0

@@ -2,16 +2,16 @@
 export type BackOffBounds = { readonly minMs: number; readonly maxMs: number }
 
 /**
- * How much of the pause is random. `none`: the bound itself. `half`: from half of the bound up.
- * `full`: anything up to the bound, for many clients of one server, so that they do not all come
- * back at once.
+ * How much of the pause is random. `none`: the pause is the bound. `half`: from half of the bound
+ * up. `full`: from near zero to the bound; for many clients of one server, so that they do not all
+ * come back at once.
  */
 type Jitter = 'none' | 'half' | 'full'
 
 /**
  * Gives the pause, in milliseconds, after `failures` failures in a row (at least 1): its bound
- * doubles from `minMs` to `maxMs`. With full jitter it is never below a tenth of `minMs`, so that
- * refusals that come at once make no busy loop. `random` gives 0 to below 1.
+ * doubles from `minMs` to `maxMs`. With full jitter the pause is at least a tenth of `minMs`, so
+ * that immediate refusals make no busy loop. `random` gives 0 to below 1.
  */
 export function backOffMs(
   failures: number,
@@ -29,5 +29,5 @@ export function backOffMs(
   }
 }
 
-/** Keeps the bound finite, however many failures there were. */
+/** Keeps the bound finite after any number of failures. */
 const DOUBLINGS_MAX = 40

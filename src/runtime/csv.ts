@@ -1,16 +1,16 @@
 /** A cell: text, or a number; null for an empty one. */
 type Cell = string | number | null
 
-/** Gives a table as CSV (RFC 4180): a line of names, then one for each row. */
+/** Gives a table as CSV (RFC 4180): a line of names, then a line for each row. */
 export function writeCsv(columns: readonly string[], rows: readonly (readonly Cell[])[]): string {
   return [columns, ...rows].map(writeCsvLine).join('')
 }
 
 /**
- * Gives one line of CSV, ended by CRLF. Text that a spreadsheet would take for a formula has an
- * apostrophe before it, so that what a stranger named does nothing on the machine of whoever opens
- * the file (OWASP, CSV injection). In many countries a spreadsheet ends cells at `;`, also of
- * quoted ones.
+ * Gives one line of CSV, ended by CRLF. Text that a spreadsheet would take for a formula gets an
+ * apostrophe before it, so that a name from a stranger does nothing on the machine that opens the
+ * file (OWASP, CSV injection). In many countries a spreadsheet ends cells at `;`, also inside
+ * quotes.
  */
 export function writeCsvLine(cells: readonly Cell[]): string {
   return `${cells.map(writeCell).join(',')}\r\n`

@@ -1,6 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs'
 
-/** Descriptors that this process may have open; infinity where the system does not tell. */
+/** Descriptors that this process may have open; infinity where the system does not say. */
 export function descriptorsMax(): number {
   try {
     const limits = readFileSync('/proc/self/limits', 'utf8')
@@ -11,8 +11,8 @@ export function descriptorsMax(): number {
 }
 
 /**
- * Descriptors that are open now; null where the system does not tell. When there is none left to
- * look with, all are.
+ * Descriptors that are open now; null where the system does not say. Counting needs a descriptor:
+ * when all are used, it gives the maximum.
  */
 export function countDescriptors(): number | null {
   try {
@@ -23,5 +23,5 @@ export function countDescriptors(): number | null {
   }
 }
 
-/** It is raised and lowered from outside only. */
+/** Only other processes raise or lower this limit. */
 const descriptorsMaxAtOpen = descriptorsMax()

@@ -1,8 +1,8 @@
-/** Says when a fault that lasts is to be logged: when it is news, and then only once in a while. */
+/** Decides when a lasting fault is logged: when it is new, and then once in each interval. */
 type FaultLog = {
-  /** Whether the fault is to be logged now. Another `key` than the last one's is news. */
+  /** Whether to log the fault now. A `key` other than the last one is a new fault. */
   isDue(key?: string): boolean
-  /** The fault is over: the next one is news. */
+  /** The fault is over: the next fault is new. */
   clear(): void
 }
 

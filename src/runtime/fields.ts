@@ -53,7 +53,10 @@ export function url(schemes: readonly string[]) {
     })
 }
 
-/** Gives a field with a fixed form; the value is not repeated, so it fits secrets too. */
+/**
+ * Gives a field with a fixed form. A fault does not repeat the value, so the field fits secrets
+ * too.
+ */
 export function form(pattern: RegExp, expected: string) {
   return z.string().regex(pattern, { error: `expected ${expected}` })
 }
@@ -61,8 +64,8 @@ export function form(pattern: RegExp, expected: string) {
 const CONFIDENTIAL = new WeakSet<object>()
 
 /**
- * Marks a field whose value is a secret, or may hold one: `NAME_FILE` may name a file that has it
- * (read-settings.ts). The mark stays with what wraps the field, such as `.optional()`.
+ * Marks a field whose value is a secret, or may hold one: then `NAME_FILE` may name a file with the
+ * value (read-settings.ts). A wrapper of the field, such as `.optional()`, keeps the mark.
  */
 export function confidential<Field extends z.ZodType>(field: Field): Field {
   CONFIDENTIAL.add(field)
@@ -78,7 +81,7 @@ export function isConfidential(field: z.core.$ZodType): boolean {
   )
 }
 
-/** What zod's optional, default and piped types hold. */
+/** The fields that zod's optional, default and piped types wrap. */
 type WrappedFields = z.core.$ZodTypeDef &
   Readonly<Partial<Record<'innerType' | 'in' | 'out', z.core.$ZodType>>>
 
@@ -88,8 +91,8 @@ export const secret = confidential(
 )
 
 /**
- * A private key of secp256k1, 32 bytes in hex, 0x or not; gives it with 0x, in lower case. The
- * value is not repeated.
+ * A private key of secp256k1, 32 bytes in hex, with or without 0x; gives it with 0x, in lower case.
+ * A fault does not repeat the value.
  */
 export const privateKey = confidential(
   z
@@ -99,8 +102,8 @@ export const privateKey = confidential(
 )
 
 /**
- * Gives a field for a list of texts with commas between them; blanks around each are dropped, empty
- * ones too.
+ * Gives a field for a list of texts with commas between them. Blanks around each text are dropped,
+ * and empty texts too.
  */
 export function list({
   itemsMax,
@@ -126,8 +129,8 @@ export function list({
 }
 
 /**
- * Gives a field for a list of web origins with commas between them, each as browsers send it
- * (scheme, host, port if it is not the scheme's), or `*`.
+ * Gives a field for a list of web origins with commas between them, or `*`. Each origin is written
+ * as browsers send it (scheme, host, port if it is not the scheme's).
  */
 export function origins({ itemsMax }: { readonly itemsMax: number }) {
   return list({ itemsMax, lengthMax: ORIGIN_LENGTH_MAX }).refine((items) => items.every(isOrigin), {
@@ -156,8 +159,8 @@ function isAddressRange(text: string): boolean {
 }
 
 /**
- * Path of the socket that `text` names, `unix:/path` or `unix:///path`; null when it names none.
- * The kernel takes 107 bytes.
+ * The path of the socket in `text`, `unix:/path` or `unix:///path`; null for any other text. The
+ * kernel takes 107 bytes.
  */
 export function parseSocketUrl(text: string): string | null {
   const [, path] = /^unix:(?:\/\/(?=\/))?(\/[^,\p{Cc}]{1,106})$/u.exec(text) ?? []
@@ -167,8 +170,8 @@ export function parseSocketUrl(text: string): string | null {
 const SOCKET_PATH_BYTES_MAX = 107
 
 /**
- * Gives a field for a list of sockets, `unix:/path`, with commas between them, none twice. Gives
- * their paths.
+ * Gives a field for a list of sockets, `unix:/path`, with commas between them, without duplicates.
+ * Gives their paths.
  */
 export function sockets({ itemsMax }: { readonly itemsMax: number }) {
   return list({ itemsMax, lengthMax: 'unix://'.length + SOCKET_PATH_BYTES_MAX })
@@ -177,13 +180,13 @@ export function sockets({ itemsMax }: { readonly itemsMax: number }) {
       (paths) => paths.length > 0 && !paths.includes(null) && new Set(paths).size === paths.length,
       {
         error:
-          'expected unix: and the absolute path of a socket, or several with commas between them, none twice',
+          'expected unix: and the absolute path of a socket, or several different ones with commas between them',
       },
     )
     .transform((paths) => paths.filter((path) => path !== null))
 }
 
-/** `https://App.example/` is none: no browser would ever send it, and nothing would match. */
+/** `https://App.example/` is refused: no browser would ever send it, and nothing would match. */
 function isOrigin(item: string): boolean {
   return (
     item === '*' || (/^https?:/.test(item) && URL.canParse(item) && new URL(item).origin === item)

@@ -1,4 +1,4 @@
-/** Waits so long, or until the signal is aborted. Never rejects. */
+/** Waits for `ms`, or until the signal is aborted. Never rejects. */
 export function pause(ms: number, signal: AbortSignal): Promise<void> {
   if (ms <= 0 || signal.aborted) return Promise.resolve()
   return new Promise((resolve) => {
@@ -12,7 +12,10 @@ export function pause(ms: number, signal: AbortSignal): Promise<void> {
   })
 }
 
-/** Why a pause ends early. Without a reason, each abort would make an exception with a stack. */
+/**
+ * The reason that ends a pause early. Without a reason, each abort would make an exception with a
+ * stack.
+ */
 const WOKEN = 'woken'
 
 /**
@@ -21,21 +24,22 @@ const WOKEN = 'woken'
  */
 export type LoopPause = { readonly ms: number; readonly leastMs?: number }
 
-/** Work that is done over and over in the background. */
+/** Work that is repeated in the background. */
 type Loop = {
-  /** Begins with the first round; does nothing when it has begun. */
+  /** Starts with the first round; has no effect on a loop that was started. */
   start(): void
-  /** Ends the pause under way, or the one after the round under way. */
+  /** Ends the current pause, or the pause after the current round. */
   wake(): void
-  /** Aborts the rounds' signal, and resolves when nothing is left running. */
+  /** Aborts the signal of the rounds, and resolves when no round is running. */
   stop(): Promise<void>
-  /** Started, and not told to stop. */
+  /** Started, and not stopped. */
   isRunning(): boolean
 }
 
 /**
- * Gives a loop, not yet started. `round` gives how long to wait for the next, in milliseconds. It
- * has to handle its own errors: one that it throws ends the loop as an unhandled rejection.
+ * Gives a loop that is not started yet. `round` gives the pause before the next round, in
+ * milliseconds. It must handle its own errors: an error that it throws ends the loop as an
+ * unhandled rejection.
  */
 export function createLoop(round: (signal: AbortSignal) => Promise<number | LoopPause>): Loop {
   const stopping = new AbortController()

@@ -1,6 +1,6 @@
 /**
- * A map that holds the `entriesMax` entries that were used last: what is read or set counts as
- * used.
+ * A map that holds the `entriesMax` entries that were last used. Reading and setting an entry are
+ * uses.
  */
 export class LruMap<Key, Value> {
   readonly #entries = new Map<Key, Value>()
@@ -20,7 +20,7 @@ export class LruMap<Key, Value> {
     return value
   }
 
-  /** The value of a key, made and kept when there is none. */
+  /** The value of a key; a missing value is made and kept. */
   getOrMake(key: Key, make: () => Value): Value {
     const known = this.get(key)
     if (known !== undefined) return known
@@ -29,7 +29,7 @@ export class LruMap<Key, Value> {
     return value
   }
 
-  /** Adds or replaces an entry; the one that was used longest ago makes room. */
+  /** Adds or replaces an entry; the least recently used entry makes room. */
   set(key: Key, value: Value): void {
     this.#entries.delete(key)
     this.#entries.set(key, value)
@@ -42,7 +42,7 @@ export class LruMap<Key, Value> {
     return this.#entries.delete(key)
   }
 
-  /** Entries, the one that was used longest ago first. Reading them so does not count as use. */
+  /** The entries, the least recently used first. This reading does not count as use. */
   [Symbol.iterator](): IterableIterator<[Key, Value]> {
     return this.#entries[Symbol.iterator]()
   }

@@ -1,11 +1,11 @@
 import { totalmem } from 'node:os'
 
 /**
- * Memory that this process may use, bytes: what its control group gives it, as containers and
- * systemd set it, else all of the machine's.
+ * Memory that this process may use, bytes: the limit of its control group, which containers and
+ * systemd set, else all memory of the machine.
  */
 export function memoryLimitBytes(): number {
-  // 0, or more than any machine has, without a limit.
+  // Without a limit it is 0, or more than any machine has.
   const constrained = process.constrainedMemory()
   return constrained > 0 ? Math.min(constrained, totalmem()) : totalmem()
 }

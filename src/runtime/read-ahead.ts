@@ -1,6 +1,6 @@
 /**
- * Gives what `source` gives, asking for the next before the one in hand is used up, so that waiting
- * and work overlap.
+ * Gives the items of `source`. It asks for the next item while the caller still uses the current
+ * one, so that waiting and work overlap.
  */
 export async function* readAhead<Item>(source: AsyncIterable<Item>): AsyncGenerator<Item> {
   const items = source[Symbol.asyncIterator]()
@@ -13,7 +13,7 @@ export async function* readAhead<Item>(source: AsyncIterable<Item>): AsyncGenera
       yield item.value
     }
   } finally {
-    // Whoever stops early has no use for the answer that is on its way, nor for how it fails.
+    // A caller that stops early does not need the next item, nor its error.
     next.then(
       () => items.return?.(),
       () => undefined,

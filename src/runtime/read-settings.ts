@@ -3,16 +3,12 @@ import { ownMembers } from '../../attestation/own-members.ts'
 import { isConfidential } from './fields.ts'
 import { readSecretFile } from './secret-file.ts'
 
-/** Variables by name, as a process has them. */
+/** Variables of a process, by name. */
 export type Environment = Readonly<Record<string, string | undefined>>
 
-/**
- * The configuration of a process is wrong. Whoever started it has to mend it; nothing was started.
- */
+/** The configuration of a process is wrong. Its operator must correct it; nothing was started. */
 export class ConfigurationError extends Error {
-  /**
-   * Every fault found, one sentence each, naming the variable and what was expected. No secrets.
-   */
+  /** Every fault, one sentence each: the variable, and the expected value. No secrets. */
   readonly faults: readonly string[]
 
   constructor(faults: readonly string[]) {
@@ -25,10 +21,10 @@ export class ConfigurationError extends Error {
 }
 
 /**
- * Gives the settings that a schema reads from variables; a variable set to the empty string counts
- * as unset. A secret may be in a file that `NAME_FILE` names. `findFaults` sees the variables that
- * are set, as they were written, and gives what is wrong with them together. `warn` hears of what
- * works and should be mended. Throws one ConfigurationError with every fault of both.
+ * Gives the settings that a schema reads from variables; a variable with the empty string counts as
+ * unset. `NAME_FILE` may name a file that holds a secret. `findFaults` gets the variables that are
+ * set, as they were written, and gives the faults in their combination. `warn` gets settings that
+ * work and should be corrected. Throws one ConfigurationError with all faults.
  */
 export function readSettings<Schema extends z.ZodObject>(
   schema: Schema,
@@ -36,11 +32,11 @@ export function readSettings<Schema extends z.ZodObject>(
   findFaults: (given: Environment) => readonly string[] = () => [],
   warn: (sentence: string) => void = warnOnStandardError,
 ): z.output<Schema> {
-  // What the environment, or an empty object, inherits is no setting.
+  // Members that the environment, or an empty object, inherits are not settings.
   const own = ownMembers(environment)
   const isSet = (name: string) => own[name] !== undefined && own[name] !== ''
   const values: Record<string, string> = {}
-  /** A variable whose file is at fault is neither set nor unset. */
+  /** A variable whose file is faulty is neither set nor unset. */
   const fileFaults = new Map<string, string>()
   for (const [name, field] of Object.entries(schema.shape)) {
     const file = `${name}_FILE`
@@ -78,7 +74,10 @@ function bullets(lines: readonly string[]): string {
   return lines.map((line) => `  - ${line}`).join('\n')
 }
 
-/** Those of the variables that are set, to be passed on; also those that name their files. */
+/**
+ * The variables that are set, of the given names, to be passed on; also the variables that name
+ * their files.
+ */
 export function pickVariables(
   environment: Environment,
   names: readonly string[],

@@ -1,9 +1,10 @@
-/** Work that can be ended by a signal. */
+/** Work that a signal can end. */
 type Task<Result> = (signal: AbortSignal) => Promise<Result>
 
 /**
- * Results of all tasks, in their order, some at a time. The first failure ends those that run,
- * starts no more, and is thrown when none runs any longer. So does `signal`, with its reason.
+ * Gives the results of all tasks, in their order; some run at the same time. The first failure ends
+ * the running tasks and starts no more. It is thrown when no task runs any longer. `signal` does
+ * the same, with its reason.
  */
 export async function runAll<Result>(
   tasks: readonly Task<Result>[],

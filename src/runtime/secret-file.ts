@@ -1,22 +1,22 @@
 import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs'
 import { systemCodeOf } from './starting.ts'
 
-/** Longest file of a secret, bytes. */
+/** Longest secret file, bytes. */
 const SECRET_FILE_BYTES_MAX = 65_536
 
-/** What a file has; `isOpen`: every user of the machine may read it. */
+/** The content of a file; `isOpen`: every user of the machine may read it. */
 type SecretFile =
   | { readonly kind: 'secret'; readonly text: string; readonly isOpen: boolean }
   | { readonly kind: 'fault'; readonly fault: string }
 
 /**
- * Gives the one line of a file, without its end. The fault repeats neither the content nor the
- * path, which may be the secret itself where somebody mistook one for the other.
+ * Gives the only line of a file, without its end. A fault repeats neither the content nor the path:
+ * the path may be the secret itself, when someone confused the two.
  */
 export function readSecretFile(path: string): SecretFile {
   let file: number
   try {
-    // A pipe that nobody writes to would otherwise hold up the start for good.
+    // Opening a pipe without a writer would otherwise block the start forever.
     file = openSync(path, O_RDONLY | O_NONBLOCK)
   } catch (error) {
     return fault(`the file cannot be read (${systemCodeOf(error) ?? 'unknown fault'})`)

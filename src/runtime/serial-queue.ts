@@ -1,14 +1,12 @@
-/** Runs tasks one after the other, in the order they were given. */
+/** Runs tasks one after the other, in the order of their calls. */
 type SerialQueue = {
-  /**
-   * Gives the task's own result or error; a task that fails does not keep the next from running.
-   */
+  /** Gives the task's own result or error. A task that fails does not stop the next one. */
   run<Result>(task: () => Promise<Result>): Promise<Result>
-  /** Resolves when every task that was given so far has ended. Never rejects. */
+  /** Resolves when every task that was added so far has ended. Never rejects. */
   idle(): Promise<void>
 }
 
-/** Gives a queue without a bound: callers bound how many tasks they give it. */
+/** Gives a queue without a bound: its callers limit the number of tasks. */
 export function createSerialQueue(): SerialQueue {
   let tail: Promise<unknown> = Promise.resolve()
   return {

@@ -1,5 +1,5 @@
 /**
- * A part could not be started. The message names the part and what it said; it is for whoever
+ * A part could not be started. The message names the part and its error. It is for the person who
  * started this process.
  */
 export class StartFailure extends Error {
@@ -7,9 +7,8 @@ export class StartFailure extends Error {
 }
 
 /**
- * Waits for all of what was begun, also when some of it fails, so that nothing is still on its way
- * when the caller clears up. Gives the values, or throws the one failure, or one StartFailure that
- * tells all of them.
+ * Waits for all parts, also when some of them fail, so that none is still starting when the caller
+ * cleans up. Gives the values, or throws the one failure, or one StartFailure with all failures.
  */
 export async function settleAll<Values extends readonly unknown[]>(
   promises: {
@@ -18,7 +17,7 @@ export async function settleAll<Values extends readonly unknown[]>(
 ): Promise<Values> {
   const all = Promise.all(promises) as unknown as Promise<Values>
   const settled = await Promise.allSettled([all, ...promises])
-  // What waits for another part fails as that part does: that is one failure.
+  // A part that waits for another part fails with the same error: that is one failure.
   const failures = new Set(
     settled.flatMap((outcome) => (outcome.status === 'rejected' ? [outcome.reason] : [])),
   )
@@ -30,15 +29,18 @@ function messageOf(failure: unknown): string {
   return failure instanceof Error ? failure.message : 'unknown fault'
 }
 
-/** The system's code of an error, such as `EADDRINUSE`, for a message; null where it has none. */
+/**
+ * The system's code of an error, such as `EADDRINUSE`, for a message; null for an error without a
+ * code.
+ */
 export function systemCodeOf(error: unknown): string | null {
   return error instanceof Error && 'code' in error ? String(error.code) : null
 }
 
 /**
- * Gives an optional package (optionalDependencies of package.json), loaded by `load`. Rejects with
- * StartFailure, which says what to install, when it is not there; `purpose` begins that sentence,
- * `instead` ends it.
+ * Gives an optional package (optionalDependencies of package.json), loaded by `load`. When it is
+ * not installed, rejects with a StartFailure that says what to install; `purpose` begins that
+ * sentence, `instead` ends it.
  */
 export async function loadOptional<Module>(
   name: string,

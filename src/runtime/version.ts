@@ -1,2 +1,2 @@
-/** Version that our processes report of themselves: that of the package. */
+/** The version that our processes report: the version of the package. */
 export const VERSION = '0.1.0'

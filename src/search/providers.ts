@@ -3,28 +3,28 @@ import type { SearchProviderName } from '../upstream/settings.ts'
 
 export type SearchQuery = { readonly query: string; readonly maxResults: number }
 
-/** A result as a provider has it; nothing of it is checked. */
+/** A result in the provider's form; it is not checked. */
 export type FoundItem = {
   readonly title: unknown
   readonly url: unknown
   readonly snippet: unknown
 }
 
-/** How one provider is asked, and what its answer says. */
+/** How one provider is called, and how its answer is read. */
 export type SearchAdapter = {
   /** The call for a query. `apiKey` is empty for a provider without keys. */
   request(
     query: SearchQuery,
     apiKey: string,
   ): Pick<EndpointCall, 'method' | 'path' | 'headers' | 'body'>
-  /** What an answer with status 200 holds, best first. Throws EndpointError `bad_answer`. */
+  /** The items of an answer with status 200, best first. Throws EndpointError `bad_answer`. */
   readItems(answer: object): readonly FoundItem[]
 }
 
 /**
- * SearXNG's JSON, which its `settings.yml` must allow (`search.formats`), or it answers 403. A form
- * and not a query string: what people search for has no place in access logs. It knows no number of
- * results.
+ * SearXNG's JSON, which its `settings.yml` must allow (`search.formats`), or it answers 403. The
+ * query is sent as a form and not in the URL: access logs must not hold what people search for. It
+ * takes no number of results.
  */
 const SEARXNG: SearchAdapter = {
   request: ({ query }) => ({
@@ -58,7 +58,7 @@ const BRAVE: SearchAdapter = {
     itemsOf(memberOf(answer, 'web') ?? {}, 'results', { url: 'url', snippet: 'description' }),
 }
 
-/** Tavily's search, at its basic depth: one credit for each. */
+/** Tavily's search, at its basic depth: one credit for each search. */
 const TAVILY: SearchAdapter = {
   request: ({ query, maxResults }, apiKey) => ({
     method: 'POST',
@@ -70,8 +70,9 @@ const TAVILY: SearchAdapter = {
 }
 
 /**
- * SerpApi's Google results. Its key can stand in the URL alone. `error` in a search whose status is
- * Success only says that nothing was found; in any other it is a failure, whatever the HTTP status.
+ * SerpApi's Google results. It takes its key in the URL alone. `error` in a search whose status is
+ * Success only says that nothing was found. In any other search it is a failure, with any HTTP
+ * status.
  */
 const SERPAPI: SearchAdapter = {
   request: ({ query }, apiKey) => {
@@ -85,7 +86,7 @@ const SERPAPI: SearchAdapter = {
   },
 }
 
-/** How each provider is asked, and its answers are read. */
+/** The adapter of each provider. */
 export const SEARCH_ADAPTERS: Readonly<Record<SearchProviderName, SearchAdapter>> = {
   searxng: SEARXNG,
   brave: BRAVE,
@@ -94,8 +95,8 @@ export const SEARCH_ADAPTERS: Readonly<Record<SearchProviderName, SearchAdapter>
 }
 
 /**
- * The results that an answer has in a list; none when the list is left out. Throws EndpointError
- * for anything else.
+ * The results in a list of an answer; empty when the list is missing. Throws EndpointError for any
+ * other value.
  */
 function itemsOf(
   answer: unknown,
@@ -111,7 +112,7 @@ function itemsOf(
   }))
 }
 
-/** A member of a provider's answer, or undefined for what has no such member. */
+/** A member of a provider's answer, or undefined for a value without that member. */
 function memberOf(value: unknown, name: string): unknown {
   const hasMember = typeof value === 'object' && value !== null && Object.hasOwn(value, name)
   return hasMember ? Reflect.get(value, name) : undefined

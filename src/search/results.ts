@@ -1,17 +1,17 @@
 import type { FoundItem } from './providers.ts'
 
 /**
- * Code points of a title and a snippet that are kept; longer ones are cut. An address that is
- * longer is no address to give.
+ * Code points of a title and a snippet that are kept; longer ones are cut. A result with a longer
+ * address is left out.
  */
 export const TITLE_LENGTH_MAX = 300
 export const SNIPPET_LENGTH_MAX = 2_000
 export const URL_LENGTH_MAX = 2_048
 
-/** One result, as callers get it. */
+/** One result, in the form for callers. */
 type SearchResult = {
   readonly title: string
-  /** Of http or https, without user and password. */
+  /** An http or https URL, without user and password. */
   readonly url: string
   readonly snippet: string
   /** From 1, best first. */
@@ -19,7 +19,7 @@ type SearchResult = {
 }
 
 /**
- * The first `max` items that have an address to give, made alike. Items without one are left out,
+ * The first `max` items that have a usable address, in one form. Items without one are left out,
  * and take no position.
  */
 export function normaliseResults(
@@ -42,7 +42,7 @@ export function normaliseResults(
 }
 
 /**
- * `javascript:` and the like are no results, and `https://bank.example@evil.example/` is made to be
+ * `javascript:` and the like are not results. `https://bank.example@evil.example/` is made to be
  * misread.
  */
 function readAddress(value: unknown): string | null {

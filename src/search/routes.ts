@@ -7,11 +7,11 @@ import { defineRoute, type Route } from '../api/route.ts'
 import { boundedText } from '../api/schemas.ts'
 import type { WebSearch } from './web-search.ts'
 
-/** Searches at once, and the bytes of their bodies and answers, which are short, together. */
+/** Searches at once, and the bytes of all their bodies and answers, which are short. */
 const SEARCH_CALLS_MAX = 256
 const SEARCH_BYTES_MAX = 64 * 1024 * 1024
 
-/** A query and a number. */
+/** A body holds a query and a number. */
 const SEARCH_BODY_BYTES_MAX = 64 * 1024
 
 /** Interface facts: `max_results`. */
@@ -19,11 +19,11 @@ const SEARCH_RESULTS_MAX = 10
 const SEARCH_RESULTS_DEFAULT = 5
 
 /**
- * Not bounded by the interface. Providers take less, some 400 characters, and say so themselves.
+ * The interface sets no limit. Providers accept less, some 400 characters, and say so themselves.
  */
 const QUERY_LENGTH_MAX = 2_000
 
-/** Null is unset; unknown members pass, and go nowhere. */
+/** Null means unset; unknown members are accepted and ignored. */
 const searchRequest = z.looseObject({
   query: boundedText({ min: 1, max: QUERY_LENGTH_MAX }),
   max_results: boundedInteger({ min: 1, max: SEARCH_RESULTS_MAX })

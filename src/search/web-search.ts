@@ -19,24 +19,24 @@ type SearchCall = SearchQuery & {
 /** Search on the web. */
 export type WebSearch = {
   /**
-   * JSON text of the results (interface facts). Throws ApiError, `search_not_configured` without a
-   * provider, and the signal's reason.
+   * JSON text of the results (interface facts). Throws ApiError (`search_not_configured` without a
+   * provider) and the signal's reason.
    */
   search(call: SearchCall): Promise<string>
 }
 
-/** Where and how to search. */
+/** The provider to search with, and how to call it. */
 type SearchSource = {
   readonly adapter: SearchAdapter
   readonly endpoint: Pick<Endpoint, 'ask'>
-  /** Read for each search; empty for a provider without keys. */
+  /** Read again for each search; empty for a provider without keys. */
   readonly apiKey: string
 }
 
-/** Bytes of one answer of a search provider: usual ones have 100 KB. */
+/** Bytes of one answer of a search provider; a usual answer has 100 KB. */
 const ANSWER_BYTES_MAX = 8 * 1024 * 1024
 
-/** Opens the search that the operator configured; null for none. */
+/** Opens the search that the operator configured; null: not configured. */
 export function openWebSearch(config: SearchConfig | null, openEndpoint: OpenEndpoint): WebSearch {
   if (config === null) return createWebSearch(null)
   const { provider, url, timeoutMs } = config
@@ -50,7 +50,7 @@ export function openWebSearch(config: SearchConfig | null, openEndpoint: OpenEnd
   })
 }
 
-/** Service of web search, through one provider; null for none. */
+/** The web search service, with one provider; null: without a provider. */
 export function createWebSearch(source: SearchSource | null): WebSearch {
   return {
     async search({ query, maxResults, signal, reserve }) {

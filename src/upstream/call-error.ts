@@ -2,9 +2,9 @@ import { ApiError } from '../api/errors.ts'
 import type { EndpointError, EndpointRefusal } from './endpoint.ts'
 
 /**
- * What a caller is told when a configured service gave no answer. The words of a refusal are shown
- * only where the caller's request is what was refused: a 401 or 403 is about the operator's key,
- * and may name it.
+ * The error for a caller when a configured service gave no answer. The service's own words are
+ * shown only when it refused the caller's request: a 401 or 403 concerns the operator's key, and
+ * may name it.
  */
 export function callErrorOf(error: EndpointError): ApiError {
   const { code, refusal } = error
@@ -28,7 +28,7 @@ export function callErrorOf(error: EndpointError): ApiError {
   }
 }
 
-/** What of a service's statuses is about the caller's request, or the caller can wait for. */
+/** The statuses of a service that concern the caller's request, or that the caller can wait for. */
 const RELAYED: ReadonlySet<number> = new Set([400, 409, 413, 422, 429])
 
 function refusalOf(

@@ -5,32 +5,32 @@ import { type Dispatcher, Pool } from 'undici'
 import { REFUSAL_BYTES_MAX, type Refusal, readRefusal } from '../../enclave/protocol/refusal.ts'
 import type { OpenAiApi } from './settings.ts'
 
-/** Connections to one service; calls beyond that wait for one. */
+/** Connections to one service; more calls wait for a free connection. */
 const ENDPOINT_CONNECTIONS_MAX = 64
-/** Until a connection stands. */
+/** Limit for opening a connection. */
 const CONNECT_TIMEOUT_MS = 5_000
 const KEEP_ALIVE_MS = 30_000
 
 export type EndpointCall = {
   readonly method: 'GET' | 'POST'
   /**
-   * Below the endpoint's address, `/embeddings`, with a query if there is one. Made by us, never by
-   * a caller.
+   * The path below the endpoint's address, `/embeddings`, with a query if there is one. Our code
+   * writes it, never a caller.
    */
   readonly path: string
   readonly headers?: Readonly<Record<string, string>>
   readonly body?: string | Uint8Array
   /** Ends the call; its reason is thrown. */
   readonly signal: AbortSignal
-  /** Counts bytes of the answer as held; what it throws ends the call. */
+  /** Counts bytes of the answer as held; an error that it throws ends the call. */
   readonly reserve: (bytes: number) => void
 }
 
-/** A service at an address of the operator's. */
+/** A service at an address that the operator configured. */
 export type Endpoint = {
   /**
-   * JSON value of a 2xx answer, otherwise unchecked. Throws EndpointError, the signal's reason, or
-   * what `reserve` throws.
+   * The JSON value of a 2xx answer; its shape is not checked. Throws EndpointError, the signal's
+   * reason, or the error of `reserve`.
    */
   ask(call: EndpointCall): Promise<unknown>
   /** Ends all calls, and closes all connections. */
@@ -39,17 +39,17 @@ export type Endpoint = {
 
 type EndpointOptions = {
   readonly url: string
-  /** Sent with every call, and read for each; may hold the credential. */
+  /** Sent with every call, and read again for each; may hold the credential. */
   readonly headers: Readonly<Record<string, string>>
-  /** For a whole call. */
+  /** Limit for a whole call. */
   readonly timeoutMs: number
   readonly answerBytesMax: number
 }
 
-/** Opens what a room calls; whoever gives it closes it. */
+/** Opens a service for a room; the code that provides this function closes the service. */
 export type OpenEndpoint = (options: EndpointOptions) => Endpoint
 
-/** Options of an API in OpenAI's form, of which one answer has at most `answerBytesMax`. */
+/** Options for an API in OpenAI's form. An answer has at most `answerBytesMax`. */
 export function openAiOptions(api: OpenAiApi, answerBytesMax: number): EndpointOptions {
   const { url, timeoutMs } = api
   return {
@@ -61,8 +61,8 @@ export function openAiOptions(api: OpenAiApi, answerBytesMax: number): EndpointO
 }
 
 /**
- * Client of the service at `url`, which is an address of HTTP, with a path or without one. Nothing
- * is sent before a call.
+ * A client of the service at `url`, an HTTP address with or without a path. It connects with the
+ * first call.
  */
 export function createEndpoint(options: EndpointOptions): Endpoint {
   const { timeoutMs, answerBytesMax } = options
@@ -132,12 +132,12 @@ async function refusalOf(
   return new EndpointError('refused', `expected status 200, got ${statusCode}`, refusal)
 }
 
-/** What of the headers is a key. */
+/** The key in the headers. */
 function secretOf({ authorization }: Readonly<Record<string, string>>): string | null {
   return authorization?.replace(/^Bearer /, '') ?? null
 }
 
-/** Some services compress what they were asked not to. */
+/** Some services compress although the request asked for no compression. */
 async function undoCoding(
   bytes: Buffer,
   {
@@ -165,7 +165,10 @@ async function undoCoding(
     if (!isNetworkError(error)) throw error
     throw error.code === 'ERR_BUFFER_TOO_LARGE'
       ? new EndpointError('answer_too_large', `expected at most ${bytesMax} bytes, got more`)
-      : new EndpointError('bad_answer', `expected what content-encoding says (${error.code})`)
+      : new EndpointError(
+          'bad_answer',
+          `expected a body in the stated content-encoding (${error.code})`,
+        )
   }
 }
 
@@ -177,7 +180,7 @@ const CODINGS: Readonly<Record<string, Decode>> = {
   br: promisify(brotliDecompress),
 }
 
-/** Leaving the iteration destroys the body, and with it the service's call. */
+/** Leaving the loop destroys the body, and with it the call to the service. */
 async function readBytes(
   body: AsyncIterable<Uint8Array>,
   { bytesMax, reserve }: { readonly bytesMax: number; readonly reserve: (bytes: number) => void },
@@ -213,8 +216,8 @@ function tryJson(bytes: Buffer): unknown {
 }
 
 /**
- * Errors of sockets, TLS and the HTTP parser have a code in capitals; ours have none, or another
- * form.
+ * Errors of sockets, TLS and the HTTP parser have a code in capitals; our errors have no code, or a
+ * code of another form.
  */
 function isNetworkError(error: unknown): error is Error & { readonly code: string } {
   return (
@@ -227,17 +230,17 @@ function isNetworkError(error: unknown): error is Error & { readonly code: strin
 
 type EndpointErrorCode = 'unreachable' | 'timeout' | 'refused' | 'bad_answer' | 'answer_too_large'
 
-/** What a service said when it refused. */
+/** A service's own words when it refused. */
 export type EndpointRefusal = Refusal & { readonly status: number }
 
 /**
- * A configured service gave no answer. `message` is for the operator's log, and holds no key and no
- * word of a request.
+ * A configured service gave no answer. `message` is for the operator's log; it holds no key and no
+ * part of a request.
  */
 export class EndpointError extends Error {
   override readonly name = 'EndpointError'
   readonly code: EndpointErrorCode
-  /** With `refused` alone. */
+  /** Set only for `refused`. */
   readonly refusal: EndpointRefusal | null
 
   constructor(code: EndpointErrorCode, message: string, refusal: EndpointRefusal | null = null) {
@@ -255,14 +258,14 @@ type FormFile = {
 }
 
 /**
- * Body of a `multipart/form-data` call (RFC 7578), and its content type. Names are ours; values are
- * anything.
+ * The body of a `multipart/form-data` call (RFC 7578), and its content type. Our code chooses the
+ * names; values may be anything.
  */
 export function writeForm(
   fields: Readonly<Record<string, string>>,
   { name, filename, mediaType, bytes }: FormFile,
 ): { readonly contentType: string; readonly body: Uint8Array } {
-  // Nobody who wrote a value can have known it.
+  // The author of a value cannot have known it.
   const boundary = `form-${randomUUID()}`
   const texts = Object.entries(fields).map(
     ([field, value]) =>

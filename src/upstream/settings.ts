@@ -5,7 +5,7 @@ import type { Environment } from '../runtime/read-settings.ts'
 
 const MINUTE_MS = 60_000
 
-/** Tokens that an input of an embedding model may have where none are named: those of OpenAI's. */
+/** Tokens that an input of an embedding model may have by default: the limit of OpenAI's models. */
 const INPUT_TOKENS_DEFAULT = 8_192
 
 /** The search providers that can be chosen. */
@@ -13,9 +13,7 @@ export const SEARCH_PROVIDERS = ['searxng', 'brave', 'tavily', 'serpapi'] as con
 
 export type SearchProviderName = (typeof SEARCH_PROVIDERS)[number]
 
-/**
- * Where each of them is, unless the operator says otherwise; null when only the operator can know.
- */
+/** Default addresses of the search providers; null when only the operator can know it. */
 const SEARCH_URLS: Readonly<Record<SearchProviderName, string | null>> = {
   searxng: null,
   brave: 'https://api.search.brave.com/res/v1',
@@ -30,16 +28,16 @@ const SEARCH_URLS: Readonly<Record<SearchProviderName, string | null>> = {
 export const UPSTREAM_FIELDS = {
   /**
    * Base address of an API that makes embeddings in OpenAI's form, as its clients take it:
-   * `https://api.openai.com/v1`. Default: none, but for the demo provider in development. Needs
+   * `https://api.openai.com/v1`. Default: none; in development, the demo provider. Needs
    * EMBEDDINGS_MODELS.
    */
   EMBEDDINGS_URL: baseUrl().optional(),
-  /** Bearer token for EMBEDDINGS_URL. Default: none is sent. */
+  /** Bearer token for EMBEDDINGS_URL. Default: no token is sent. */
   EMBEDDINGS_API_KEY: secret.optional(),
   /**
    * Models at EMBEDDINGS_URL, comma-separated; `id=TOKENS` says how many tokens an input may have
-   * (default 8192, as at OpenAI): `text-embedding-3-small,bge-m3=4096`. Others are answered with
-   * 404.
+   * (default 8192, as at OpenAI): `text-embedding-3-small,bge-m3=4096`. Other models are answered
+   * with 404.
    */
   EMBEDDINGS_MODELS: list({ itemsMax: 1_000, lengthMax: 512 }).optional(),
   /**
@@ -51,8 +49,8 @@ export const UPSTREAM_FIELDS = {
   EMBEDDINGS_TIMEOUT_MS: integer({ min: 100, max: 60 * MINUTE_MS }).default(MINUTE_MS),
 
   /**
-   * Whom `POST /v1/tool/search` asks: searxng, brave, tavily or serpapi. Default: no service, and
-   * it answers 503.
+   * Provider that `POST /v1/tool/search` asks: searxng, brave, tavily or serpapi. Default: no
+   * provider, and the endpoint answers 503.
    */
   SEARCH_PROVIDER: oneOf(SEARCH_PROVIDERS).optional(),
   /**
@@ -66,13 +64,13 @@ export const UPSTREAM_FIELDS = {
   SEARCH_TIMEOUT_MS: integer({ min: 100, max: 5 * MINUTE_MS }).default(10_000),
 
   /**
-   * Base address of an API that makes images in OpenAI's form. Default: none, but for the demo
-   * provider in development.
+   * Base address of an API that makes images in OpenAI's form. Default: none; in development, the
+   * demo provider.
    */
   IMAGES_URL: baseUrl().optional(),
-  /** Bearer token for IMAGES_URL. Default: none is sent. */
+  /** Bearer token for IMAGES_URL. Default: no token is sent. */
   IMAGES_API_KEY: secret.optional(),
-  /** Models at IMAGES_URL, comma-separated. Others are nodes', or answered with 404. */
+  /** Models at IMAGES_URL, comma-separated. Nodes serve other models; else they get 404. */
   IMAGES_MODELS: list({ itemsMax: 1_000, lengthMax: 512 }).optional(),
   /**
    * Time for one request to IMAGES_URL, milliseconds. Default 180000: ten large images take
@@ -82,16 +80,16 @@ export const UPSTREAM_FIELDS = {
   /** How long an image can be fetched from its address, seconds. Default 3600, as at OpenAI. */
   IMAGE_TTL_SECONDS: integer({ min: 1, max: 30 * 24 * 3600 }).default(3600),
   /**
-   * Bytes of the images that are kept in DATA_DIR/images, together; with IMAGE_STORE_S3_URL, of the
+   * Most bytes of all images that are kept in DATA_DIR/images; with IMAGE_STORE_S3_URL, of all
    * images that this process has put there and that have not expired. Default 2147483648 (2 GiB).
    */
   IMAGE_STORE_BYTES_MAX: integer({ min: 1024 * 1024, max: 2 ** 49 }).default(2 * 1024 ** 3),
   /**
-   * Bucket of an S3-compatible store that images are kept in, addressed by path, with a prefix or
-   * without one: `https://s3.eu-central-1.amazonaws.com/my-bucket/affidavit`. Several gateways need
-   * one, so that each finds what another kept. The key may put, get, delete and list there; what is
-   * over is removed by the gateways. Default: the folder DATA_DIR/images. Needs both variables of
-   * its key.
+   * Bucket of an S3-compatible store for images, addressed by path, with or without a prefix:
+   * `https://s3.eu-central-1.amazonaws.com/my-bucket/affidavit`. Several gateways need a bucket, so
+   * that each finds the images of the others. The key must be allowed to put, get, delete and list
+   * there; the gateways remove expired images. Default: the folder DATA_DIR/images. Needs both
+   * variables of its key.
    */
   IMAGE_STORE_S3_URL: bucketUrl().optional(),
   /** Region that requests to the bucket are signed for. Default us-east-1. */
@@ -104,9 +102,9 @@ export const UPSTREAM_FIELDS = {
   IMAGE_STORE_S3_SECRET_ACCESS_KEY: secret.optional(),
   /**
    * Origin under which callers reach this service, `https://api.example.com`: for the addresses of
-   * images, and in evidence bundles as a hint of where they are from, which nothing checks.
-   * Default: images have the origin that each caller called, with http, so set it behind a proxy
-   * that ends TLS; bundles name no origin.
+   * images, and in evidence bundles as a hint at their source, which no check uses. Default: images
+   * have the origin that each caller called, with http, so set it behind a proxy that ends TLS;
+   * bundles name no origin.
    */
   PUBLIC_URL: baseUrl()
     .refine((text) => !URL.canParse(text) || isSourceUrl(text), {
@@ -139,7 +137,7 @@ export type SearchConfig = {
   readonly timeoutMs: number
 }
 
-/** Services that the gateway calls; null for those that the operator did not name. */
+/** Services that the gateway calls; null for a service that is not configured. */
 export type UpstreamConfig = {
   readonly embeddings: EmbeddingsConfig | null
   readonly search: SearchConfig | null
@@ -166,7 +164,7 @@ export type ImageStoreConfig = {
 
 export type ImagesConfig = OpenAiApi & { readonly models: readonly string[] }
 
-/** What is wrong with the variables together. */
+/** The faults in the combination of variables. */
 export function upstreamFaults(given: Environment): readonly string[] {
   return [
     ...together(given, 'EMBEDDINGS_MODELS', 'EMBEDDINGS_URL'),
@@ -181,7 +179,7 @@ export function upstreamFaults(given: Environment): readonly string[] {
   ]
 }
 
-/** The services, out of variables that have no faults. */
+/** The services, from variables without faults. */
 export function upstreamOf(settings: Settings): UpstreamConfig {
   const { EMBEDDINGS_URL: embeddingsUrl } = settings
   return {
@@ -207,8 +205,8 @@ export function upstreamOf(settings: Settings): UpstreamConfig {
 }
 
 /**
- * An address of HTTP without user, query and fragment: paths are added to it, and credentials have
- * variables of their own.
+ * An HTTP address without user, query and fragment: paths are added to it, and credentials have
+ * separate variables.
  */
 function baseUrl() {
   return url(['http', 'https']).refine(
@@ -221,7 +219,7 @@ function baseUrl() {
   )
 }
 
-/** `https://host/bucket/prefix`: of what is not changed by encoding it. */
+/** `https://host/bucket/prefix`, in characters that encoding does not change. */
 function bucketUrl() {
   return baseUrl().refine(
     (text) =>
@@ -231,7 +229,10 @@ function bucketUrl() {
   )
 }
 
-/** In production a bucket on another machine is reached by TLS, or images go in the clear. */
+/**
+ * In production, a bucket on another machine needs TLS; otherwise images would be sent in the
+ * clear.
+ */
 function bucketFaults(given: Environment): readonly string[] {
   const [url, ...key] = [
     'IMAGE_STORE_S3_URL',

@@ -2,15 +2,18 @@ import { readFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import type { BuildOptions, build, Plugin } from 'esbuild'
 
-/** What browsers load: its name has a digest of its content, so that it never changes. */
+/**
+ * A file that browsers load. Its name has a digest of its content, so that the content of a name
+ * never changes.
+ */
 export type Asset = { readonly type: string; readonly text: string }
 
-/** All that the pages load, and what each of them begins with. */
+/** All files that the pages load, and the files that each page begins with. */
 export type Bundle = {
   readonly assets: ReadonlyMap<string, Asset>
-  /** By page: its script, what that imports, and its style; names of assets. */
+  /** By page: its script, the scripts that it imports, and its style; names of assets. */
   readonly pages: ReadonlyMap<PageName, PageAssets>
-  /** The page that checks evidence, to be saved: all of it in two texts. */
+  /** The page that checks evidence, to be saved as one file: its script and its style. */
   readonly saved: SavedAssets
 }
 
@@ -23,7 +26,7 @@ export type PageAssets = {
   readonly styles: readonly string[]
 }
 
-/** The pages; `<name>/start.tsx` is where each begins. */
+/** The pages; each begins in `<name>/start.tsx`. */
 export const PAGES = ['home', 'verify', 'docs', 'console', 'log', 'completion', 'missing'] as const
 export type PageName = (typeof PAGES)[number]
 
@@ -31,8 +34,8 @@ export type PageName = (typeof PAGES)[number]
 export const ASSETS_PATH = '/assets'
 
 /**
- * Bundles every page from its sources: takes some hundred milliseconds and a process, which ends
- * again. Throws esbuild's error when the sources are broken.
+ * Bundles every page from its sources. It takes some hundred milliseconds and starts a process,
+ * which ends again. Throws esbuild's error when the sources are broken.
  */
 export async function bundlePages(): Promise<Bundle> {
   const { build, stop } = await import('esbuild')
@@ -57,7 +60,10 @@ export async function bundlePages(): Promise<Bundle> {
   }
 }
 
-/** Bundles the page to be saved alone, and names its sources, from the repository's root. */
+/**
+ * Bundles the page that is saved alone. Gives the names of its sources too, from the repository's
+ * root.
+ */
 export async function bundleSaved(): Promise<{
   readonly saved: SavedAssets
   readonly sources: readonly string[]
@@ -91,10 +97,10 @@ async function buildSaved(run: typeof build) {
 const ROOT = join(import.meta.dirname, '../..')
 
 /**
- * What is imported with `?text` is the text of one script, for a worker; `note` is told its
- * sources.
+ * An import with `?text` gives the text of one script, for a worker. `addSources` is called with
+ * its sources.
  */
-const workerTexts = (note: (sources: readonly string[]) => void): Plugin => ({
+const workerTexts = (addSources: (sources: readonly string[]) => void): Plugin => ({
   name: 'worker-texts',
   setup({ onResolve, onLoad, esbuild }) {
     onResolve({ filter: /\.ts\?text$/ }, ({ path, resolveDir }) => ({
@@ -107,7 +113,7 @@ const workerTexts = (note: (sources: readonly string[]) => void): Plugin => ({
         entryPoints: [path],
         format: 'iife',
       })
-      note(Object.keys(metafile.inputs))
+      addSources(Object.keys(metafile.inputs))
       return { contents: outputFiles[0]?.text ?? '', loader: 'text' }
     })
   },
@@ -115,7 +121,7 @@ const workerTexts = (note: (sources: readonly string[]) => void): Plugin => ({
 
 const SCRIPT_OPTIONS = {
   absWorkingDir: ROOT,
-  // The bytes follow from the sources alone, wherever the packages are and whatever is above them.
+  // The bytes depend on the sources alone, not on where the packages are or what is above them.
   preserveSymlinks: true,
   tsconfigRaw: '{}',
   bundle: true,
@@ -131,7 +137,7 @@ const SCRIPT_OPTIONS = {
   metafile: true,
 } as const satisfies BuildOptions
 
-/** How scripts and styles of pages are made of their sources. */
+/** The options by which scripts and styles of pages are bundled. */
 export const BROWSER_OPTIONS = {
   ...SCRIPT_OPTIONS,
   plugins: [workerTexts(() => undefined)],

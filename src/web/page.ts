@@ -2,12 +2,13 @@ import { createHash } from 'node:crypto'
 import { writeVerifier } from '../../attestation/report/verifier-page.ts'
 import { ASSETS_PATH, ICON, type PageAssets, type SavedAssets } from './bundle.ts'
 
-/** What a page is served with. */
+/** The headers of a page. */
 export type PageHeaders = Readonly<Record<string, string>>
 
 /**
- * The HTML of a page: its frame, and what it loads. What it shows, its script makes. Titles are
- * ours. A page of a development gateway is marked, and asks for that gateway's expectations.
+ * The HTML of a page: its frame, and the files that it loads. Its script makes its content. Titles
+ * are our own texts. A page of a development gateway has a mark, and asks for that gateway's
+ * expectations.
  */
 export function renderShell(
   title: string,
@@ -33,19 +34,19 @@ ${imports.map((name) => `<link rel="modulepreload" href="${ASSETS_PATH}/${name}"
 `
 }
 
-/** What a page may do beyond what every page may. */
+/** The permissions of a page, beyond those of every page. */
 type Allowances = {
-  /** Origins that its scripts may call beside the gateway itself. */
+  /** Origins that its scripts may call, beside the gateway itself. */
   readonly connect?: readonly string[]
-  /** Where its workers come from beside the gateway itself. */
+  /** Sources of its workers, beside the gateway itself. */
   readonly workers?: readonly string[]
   /** The policies by which its scripts may make a script's URL. */
   readonly trustedTypes?: readonly string[]
 }
 
 /**
- * Gives the headers of a page. Nothing is loaded from anywhere else, no script or style stands in
- * the page itself, and nobody frames it.
+ * Gives the headers of a page. A page loads nothing from another origin, has no script or style in
+ * its own text, and cannot be framed.
  */
 export function pageHeaders({ connect = [], workers = [], trustedTypes }: Allowances = {}) {
   const policy = {
@@ -77,16 +78,19 @@ function writePolicy(policy: Readonly<Record<string, readonly string[]>>): strin
     .join('; ')
 }
 
-/** What a page may do that has evidence checked by a worker, which is a part of its own script. */
+/**
+ * The permissions of a page with a worker that checks evidence. The worker's text is part of the
+ * page's own script.
+ */
 export const CHECKER_ALLOWANCES = {
   workers: ['blob:'],
   trustedTypes: ['verify-worker'],
 } satisfies Allowances
 
 /**
- * What the page that checks evidence may do, served or saved. Its reader may have a chain asked, at
- * an endpoint of his choice: any over https, and over http those of this machine. It has evidence
- * and nothing else, and calls nobody before its reader presses a button.
+ * The permissions of the page that checks evidence, served or saved. Its reader may have a chain
+ * asked at any endpoint over https, and over http at an endpoint on this machine. The page loads
+ * evidence and nothing else, and makes no call before its reader presses a button.
  */
 export const VERIFY_ALLOWANCES = {
   ...CHECKER_ALLOWANCES,
@@ -94,12 +98,12 @@ export const VERIFY_ALLOWANCES = {
 } satisfies Allowances
 
 /**
- * The verifier: the page that checks evidence as one file, whose policy stands in it. Throws for
- * texts that would end their element, or that a browser would read otherwise than they are hashed.
+ * The verifier: the page that checks evidence, as one file with its policy in it. Throws for a text
+ * that would end its element, or that a browser would read otherwise than it is hashed.
  */
 export function renderVerifier({ script, style }: SavedAssets): string {
   if (/<\/script|<!--|[\r\0]/i.test(script) || /<\/style|[\r\0]/i.test(style))
-    throw new TypeError('expected a script and a style that stand in a page as they are')
+    throw new TypeError('expected a script and a style that a page can hold unchanged')
   const hashOf = (text: string) => `'sha256-${createHash('sha256').update(text).digest('base64')}'`
   const policy = writePolicy({
     'default-src': ["'none'"],
@@ -117,7 +121,10 @@ export function renderVerifier({ script, style }: SavedAssets): string {
 
 const ICON_URL = `data:image/svg+xml,${encodeURIComponent(ICON.trim())}`
 
-/** Of whatever a browser shows or runs, beside what every answer has (src/api/track-calls.ts). */
+/**
+ * For all that a browser shows or runs, beside the headers of every answer
+ * (src/api/track-calls.ts).
+ */
 export const SAFE_HEADERS: PageHeaders = {
   'cross-origin-opener-policy': 'same-origin',
   'cross-origin-resource-policy': 'same-origin',

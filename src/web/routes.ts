@@ -15,7 +15,7 @@ import {
 } from './page.ts'
 import { readMaker } from './verifier.ts'
 
-/** Every page: where it is, and what it is called. */
+/** Every page: its path and its title. */
 const PAGE_PATHS: readonly (ShownPage & { readonly path: string })[] = [
   { path: '/verify', page: 'verify', title: 'Verify', headers: pageHeaders(VERIFY_ALLOWANCES) },
   { path: '/docs', page: 'docs', title: 'API' },
@@ -40,7 +40,7 @@ type ShownPage = {
   /** Left out: 200. */
   readonly status?: number
 }
-/** What a saved page names of its maker, too. */
+/** The facts about its maker that a saved page states, too. */
 const VERIFIER_SCHEMA = z.object({
   version: z.string(),
   commit: z.string().nullable().describe('Null: not known, or the sources differ from it'),
@@ -49,7 +49,7 @@ const VERIFIER_SCHEMA = z.object({
     .describe('Of a saved page without its lines of data (docs/checking.md), hex'),
 })
 
-/** What browsers are shown. */
+/** The routes of the pages. */
 export type Pages = {
   readonly routes: readonly Route[]
   /** Answers with the page of `/`. */
@@ -59,8 +59,8 @@ export type Pages = {
 }
 
 /**
- * The pages, and what they load. They are bundled when the first of them is asked for: most
- * processes never are.
+ * The pages, and the files that they load. They are bundled on the first request for one of them:
+ * most processes never get such a request.
  */
 export function createPages({
   bundle = bundlePages,
@@ -69,13 +69,13 @@ export function createPages({
 }: {
   readonly bundle?: () => Promise<Bundle>
   readonly maker?: () => Promise<Maker>
-  /** Whether pages take this gateway's own expectations (src/local/development-routes.ts). */
+  /** Whether pages use this gateway's own expectations (src/local/development-routes.ts). */
   readonly isDevelopment?: boolean
 } = {}): Pages {
   let bundling: Promise<Bundle> | null = null
   const open = (): Promise<Bundle> => {
     bundling ??= bundle().catch((fault: unknown) => {
-      // The next one who asks tries again.
+      // The next request tries again.
       bundling = null
       throw fault
     })

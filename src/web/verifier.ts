@@ -8,8 +8,8 @@ import { bundleSaved } from './bundle.ts'
 import { renderVerifier } from './page.ts'
 
 /**
- * The verifier of this checkout, bundled from its sources, and what it is made by. Rejects with
- * esbuild's error when the sources are broken.
+ * The verifier of this checkout, bundled from its sources, and its maker. Rejects with esbuild's
+ * error when the sources are broken.
  */
 export async function openVerifier(): Promise<{
   readonly verifier: string
@@ -23,15 +23,15 @@ const ROOT = join(import.meta.dirname, '../..')
 const run = promisify(execFile)
 
 /**
- * What pages are made by: this version, and the commit that `gitHead` of package.json names, else
- * the one that is checked out at `root`. The commit is null where there is neither, and where what
- * pages are made of differs from it.
+ * The maker of pages: this version, and a commit. The commit is `gitHead` of package.json, or else
+ * the commit that is checked out at `root`. It is null without either, and when the pages' sources
+ * differ from it.
  */
 export async function readMaker(root: string = ROOT): Promise<Maker> {
   return { version: VERSION, commit: (await readGitHead(root)) ?? (await readCheckout(root)) }
 }
 
-/** As npm writes it into packages, and deploy/gateway/Dockerfile into images. */
+/** npm writes it into packages, and deploy/gateway/Dockerfile into images. */
 async function readGitHead(root: string): Promise<string | null> {
   const { gitHead } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'))
   return typeof gitHead === 'string' && COMMIT.test(gitHead) ? gitHead : null
@@ -43,7 +43,7 @@ async function readCheckout(root: string): Promise<string | null> {
   const git = async (...words: readonly string[]) =>
     (await run('git', ['--no-optional-locks', ...words], { cwd: root })).stdout.split('\n')
   try {
-    // A folder above may be another repository's.
+    // A folder above `root` may be another repository.
     const [commit = '', prefix] = await git('rev-parse', 'HEAD', '--show-prefix')
     const [changed] = await git('status', '--porcelain', '--', ...MADE_OF)
     return COMMIT.test(commit) && prefix === '' && changed === '' ? commit : null

@@ -5,9 +5,9 @@ import { startPostgres } from '../support/postgres.ts'
 import { quantile } from './load.ts'
 
 /**
- * `node test/bench/anchors.ts`: gas of a completion, and the latency that ANCHOR_INTERVAL_MS adds, at 1, 10
- * and 100 calls a second and intervals of 0, 250 and 1,000 ms, on the local chain and Postgres. Calls are sent
- * when they are due, whatever became of those before them.
+ * `node test/bench/anchors.ts`: gas of a completion, and the latency that ANCHOR_INTERVAL_MS adds,
+ * at 1, 10 and 100 calls a second and intervals of 0, 250 and 1,000 ms, on the local chain and
+ * Postgres. Each call is sent when it is due, also while earlier calls are running.
  */
 const RATES = [1, 10, 100]
 const INTERVALS_MS = [0, 250, 1_000]
@@ -77,7 +77,7 @@ async function sendAtRate(
   const beganMs = performance.now()
   const sent: Promise<Answer>[] = []
   for (let call = 0; call < calls; call++) {
-    // Not at even times, or intervals and calls would keep step.
+    // At random times, so that calls do not keep step with the intervals.
     const dueMs = beganMs + ((call + Math.random()) * 1_000) / rate
     await sleep(Math.max(0, dueMs - performance.now()))
     sent.push(ask(pool, apiKey))

@@ -2,12 +2,12 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { parentPort, workerData } from 'node:worker_threads'
 
-/** Answers that are ready, by the nonce of their request: content type and body. */
+/** Prepared answers by the nonce of their request: content type and body. */
 export type ReadyAnswers = ReadonlyMap<string, { readonly type: string; readonly body: Uint8Array }>
 
 /**
- * A worker that serves them over HTTP on loopback, so that what is measured in the other thread is
- * the client alone. Tells its port.
+ * A worker that serves prepared answers over HTTP on loopback, so that the other thread measures
+ * the client alone. It posts its port.
  */
 const answers = workerData as ReadyAnswers
 const server = createServer((request, response) => {

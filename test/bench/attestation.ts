@@ -12,11 +12,11 @@ import { buildDocument, standardChain } from '../support/nitro-builder/document-
 
 /**
  * `node test/bench/attestation.ts`: cold and warm validation of a document with a chain of five
- * certificates, against the floor: 5 (4 links and the document) and 1 (the document) bare WebCrypto
- * verifications of P-384 signatures with keys imported beforehand, one after the other. Validation
- * verifies two links of the chain at a time, so with a second core idle it may take less than its
- * floor; the CPU time beside it shows what it really costs. All are measured in turns in one run,
- * so that what else the machine does falls on all alike; medians.
+ * certificates, against a floor of bare WebCrypto verifications of P-384 signatures, with keys
+ * imported beforehand, one after the other: 5 cold (4 links and the document), 1 warm (the
+ * document). Validation verifies two links of the chain at a time, so with an idle second core it
+ * may take less than its floor; the CPU time beside it shows its real cost. All are measured in
+ * turns in one run, so that other load on the machine affects all alike. Figures are medians.
  */
 const ROUNDS = 300
 const WARM_UP_ROUNDS = 100
@@ -66,7 +66,7 @@ console.log(
   `  cold is ${cold.toFixed(2)} × its floor (aim: at most 1.25), warm ${warm.toFixed(2)} × (aim: at most 1.50)`,
 )
 
-/** A verification of one P-384 signature over as many bytes as the document's. */
+/** A verification of one P-384 signature over as many bytes as the document has. */
 async function bareVerification(): Promise<() => Promise<void>> {
   const { subtle } = globalThis.crypto
   const pair = await subtle.generateKey({ name: 'ECDSA', namedCurve: 'P-384' }, true, [

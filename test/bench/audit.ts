@@ -6,10 +6,10 @@ import { type Affidavit, startAffidavit } from '../support/affidavit.ts'
 import { runLoad } from './load.ts'
 
 /**
- * `node test/bench/audit.ts [seconds of load]`: records per second of `affidavit audit`, with every
- * check (heads, leaves, anchors on the chain, records, their documents), from a process of its own
- * against a running gateway, which shares the machine. The comparator: recovering the signer of one
- * signature a record, the least that any audit of records must do.
+ * `node test/bench/audit.ts [seconds of load]`: records per second of `affidavit audit` with every
+ * check (heads, leaves, anchors on the chain, records, their documents). It is a separate process,
+ * against a running gateway on the same machine. The comparator recovers one signer for each
+ * record, which is the least work of an audit.
  */
 const LOAD_MS = Number(process.argv[2] ?? 15) * 1_000
 const MAIN = join(import.meta.dirname, '../../src/cli/main.ts')
@@ -38,9 +38,9 @@ async function runAlone(): Promise<void> {
   }
 }
 
-/** The time that an audit takes for a record, over that of one bare recovery of a signer. */
+/** The time of an audit for one record, as a multiple of one bare recovery of a signer. */
 export async function compareAudit(affidavit: Affidavit): Promise<number> {
-  // The last anchors are mined, and the gateway is idle again.
+  // Until then the last anchors are mined, and the gateway is idle again.
   await new Promise((resolve) => setTimeout(resolve, 5_000))
   measureStart(affidavit)
   const startMs = measureStart(affidavit)
@@ -76,7 +76,7 @@ function runAudit(affidavit: Affidavit): AuditRun {
   return { ms, ...countOf(JSON.parse(stdout)) }
 }
 
-/** Milliseconds until the command line has loaded and says what it can. */
+/** Milliseconds until the command line is loaded and prints its help. */
 function measureStart(affidavit: Affidavit): number {
   const start = performance.now()
   runCommand(affidavit, ['audit', '--help'])

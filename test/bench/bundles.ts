@@ -7,10 +7,10 @@ import { buildEvidence } from '../attestation/evidence/build-evidence.ts'
 
 /**
  * `node test/bench/bundles.ts`: evidence bundles verified per second on one thread, from their text
- * to the verdict `verified`: cold (nothing known) and warm (the certificate chain of their enclave
- * known). The floor is the signatures alone, keys imported beforehand: 5 of P-384 cold and 1 warm
- * by WebCrypto, and 3 recoveries by noble (record, head, transaction). All in turns in one run, so
- * that what else the machine does falls on all alike.
+ * to the verdict `verified`: cold, and warm (the certificate chain of their enclave is known). The
+ * floor is the signatures alone, with keys imported beforehand: 5 of P-384 cold and 1 warm by
+ * WebCrypto, and 3 recoveries by noble (record, head, transaction). All are measured in turns in
+ * one run, so that other load on the machine affects all alike.
  */
 const ROUNDS = 150
 const WARM_UP_ROUNDS = 30
@@ -30,12 +30,12 @@ async function report(): Promise<void> {
 
 type Medians = ReadonlyMap<string, number>
 
-/** The time of a bundle over that of its signatures alone. */
+/** The time of a bundle as a multiple of its signatures alone. */
 export function overSignatures(medians: Medians, kind: 'cold' | 'warm'): number {
   return (medians.get(`${kind}: bundle`) ?? 0) / (medians.get(`${kind}: its signatures alone`) ?? 0)
 }
 
-/** Median milliseconds of each, over so many rounds. */
+/** Median milliseconds of each, over `rounds` rounds. */
 export async function measureBundles(
   rounds: number,
 ): Promise<{ readonly bytes: number; readonly medians: Medians }> {

@@ -14,11 +14,11 @@ import type { ReadyAnswers } from './answer-server.ts'
 import { quantile } from './load.ts'
 
 /**
- * `node test/bench/client.ts`: what checking costs a caller, for each whole answer, each stream and
- * each chunk: `affidavit.fetch` against `fetch`, and the openai package with one and the other.
- * Answers were made and signed before; a worker thread serves them over loopback, as fast as it
- * can, so an answer that a model works on is overhead to a far smaller share. All are measured in
- * turns in one run; medians.
+ * `node test/bench/client.ts`: the cost of checking for a caller, for each whole answer, each
+ * stream and each chunk: `affidavit.fetch` against `fetch`, and the openai package with each of
+ * them. Answers are made and signed beforehand. A worker thread serves them over loopback as fast
+ * as it can; against a model that works on its answer, the overhead is a far smaller share. All are
+ * measured in turns in one run. Figures are medians.
  */
 const ROUNDS = 400
 const WARM_UP_ROUNDS = 100
@@ -59,7 +59,7 @@ async function measureAll(): Promise<void> {
   }
 }
 
-/** The requests by what they ask for, and the signed answers to them. */
+/** The requests by kind, and the signed answers to them. */
 async function prepare(notary: ForgedNotary): Promise<{
   readonly calls: ReadonlyMap<string, JsonObject>
   readonly answers: ReadyAnswers
@@ -124,7 +124,7 @@ function chunksOf(count: number): readonly JsonObject[] {
   )
 }
 
-/** A client of that server; documents are asked of the notary itself. */
+/** A client of that server; it gets documents from the notary itself. */
 async function open(url: string, notary: ForgedNotary): Promise<Affidavit> {
   return connect({
     url,
@@ -147,7 +147,7 @@ async function open(url: string, notary: ForgedNotary): Promise<Affidavit> {
 
 const times = new Map<string, number[]>()
 
-/** Has one call made by each client, in turns. */
+/** Lets each client make one call, in turns. */
 async function compare(
   kind: string,
   { body, affidavit }: { readonly body: JsonObject; readonly affidavit: Affidavit },
@@ -196,7 +196,7 @@ async function compare(
   }
 }
 
-/** What one more chunk costs: of the longer stream, what it takes beyond the shorter one. */
+/** The cost of one more chunk: the difference between the longer and the shorter stream. */
 function report(): void {
   const [few = 0, many = 1] = CHUNKS
   for (const pair of ['fetch', 'openai']) {
@@ -212,8 +212,8 @@ function report(): void {
 }
 
 /**
- * What no check of an answer can do without: whose its signature is, and that of its head. Taken in
- * turns with the calls, since code that waits between its runs is slower than code that does not.
+ * The least work of any check: two recoveries of a signer, of the answer and of the head. It runs
+ * in turns with the calls, because code that pauses between its runs is slower.
  */
 function makeFloor(): () => Promise<void> {
   const signed = [1, 2].map(() => {

@@ -21,8 +21,8 @@ import { startPostgres } from '../support/postgres.ts'
 
 /**
  * `node test/bench/content.ts [--records 4000]`: what encryption of stored content costs a commit
- * and a lookup on Postgres, in turns with the same in the clear; what a record takes on the disk;
- * and how fast stored content is encrypted and erased. Medians, one caller, store alone.
+ * and a lookup on Postgres, in turns with the same in the clear; the size of a record on the disk;
+ * the speed of encrypting and erasing stored content. Medians, one caller, the store alone.
  */
 const { values } = parseArgs({ options: { records: { type: 'string', default: '4000' } } })
 const RECORDS = Number(values.records)
@@ -32,7 +32,9 @@ const ROUNDS = 150
 const keys = parseContentKeys(randomBytes(32).toString('hex'))
 if (typeof keys === 'string') throw new Error(keys)
 const cipher = createContentCipher(keys)
-/** About as long as a question with its context, and its answer; half of it can be compressed. */
+/**
+ * About as long as a question with its context, and its answer; half of the text can be compressed.
+ */
 const TEXT = `${randomBytes(768).toString('base64')}${'the quick brown fox jumps '.repeat(40)}`
 const CONTENT = { request: `{"q":"${TEXT}"}`, response: `{"a":"${TEXT}"}` }
 
@@ -101,7 +103,9 @@ async function openSubject(name: string, content: ContentCipher | null): Promise
   return { name, database, grow: await createGrowth(createCommitsStore(database)) }
 }
 
-/** Gives what commits so many records to a log of its own, and gives the hash of the last one. */
+/**
+ * Gives a function that commits `count` records to a new log, and returns the hash of the last one.
+ */
 async function createGrowth(commits: CommitsStore): Promise<Grow> {
   const log = makeLog()
   let state = await openLog(commits, log)
@@ -118,7 +122,7 @@ async function createGrowth(commits: CommitsStore): Promise<Grow> {
   }
 }
 
-/** Medians, milliseconds, of each subject's runs, one after the other's. */
+/** Median milliseconds of each subject's runs; the subjects take turns. */
 async function inTurns(
   subjects: readonly Subject[],
   run: (subject: Subject, at: number) => Promise<void>,
@@ -160,7 +164,7 @@ async function reportSize(name: string, { queries }: Database): Promise<void> {
   )
 }
 
-/** Encrypts all that is stored in the clear, then erases it as older than a rule has it. */
+/** Encrypts all stored plain content, then erases it by a retention rule. */
 async function measureUpkeep(database: Database): Promise<void> {
   const { encrypt } = createContentOperations(database)
   let [start, encrypted] = [performance.now(), 0]

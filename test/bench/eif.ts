@@ -8,8 +8,8 @@ import { NODE_DIGESTS, readFileChunks } from '../../src/cli/measure-image.ts'
 import { buildImage, CMDLINE, METADATA, TYPE } from '../attestation/eif/image-builder.ts'
 
 /**
- * Measures one image of the proportions of a real one, and has `sha384sum` read the same bytes, in
- * turn.
+ * Measures an image with the proportions of a real one, and lets `sha384sum` read the same bytes,
+ * in turns.
  */
 const KERNEL_BYTES = 12_000_000
 const BOOT_BYTES = 3_000_000
@@ -57,7 +57,7 @@ async function writeImage(path: string): Promise<number> {
   return image.length
 }
 
-/** The shell's own `time` tells the processor time of the one command that it ran. */
+/** The shell's own `time` gives the processor time of this one command. */
 function runSha384sum(path: string): Cost {
   const started = performance.now()
   const { status, stderr } = spawnSync(

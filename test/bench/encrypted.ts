@@ -8,14 +8,14 @@ import { listTree, nameProcess, readCpuSeconds } from './processes.ts'
 
 /**
  * `node test/bench/encrypted.ts`: encrypted against plain verified calls, in turns, through a whole
- * service with Postgres. Calls are sealed before, and answers are not opened: what the caller's
- * machine does for it, beside the checks, is told apart, since the load generator shares this one.
+ * service with Postgres. Calls are sealed before, and answers are not opened: the cost of these on
+ * the caller's machine is reported separately, because the load generator shares this machine.
  */
 const PATH = '/v1/verified/chat/completions'
 const CONNECTIONS = 32
 const ROUNDS = 5
 const CALLS_PER_ROUND = 600
-/** One after the other, for the time of the first token. */
+/** One call after the other, for the time of the first token. */
 const SINGLE_CALLS = 60
 const SEALED_SAMPLE = 200
 const CPU_SHOWN_MS = 0.05
@@ -46,7 +46,7 @@ if (import.meta.main) {
   }
 }
 
-/** Whole encrypted calls a second at 32 connections, as a share of as many plain verified ones. */
+/** Whole encrypted calls a second at 32 connections, as a share of plain verified ones. */
 export async function compareEncrypted(service: Affidavit): Promise<number> {
   const perSecond = async (isEncrypted: boolean) => {
     const kind = { isEncrypted, stream: false }
@@ -83,10 +83,10 @@ async function measureAll(service: Affidavit): Promise<void> {
 
 async function run(
   service: Affidavit,
-  so: { readonly kind: Kind; readonly connections: number; readonly count: number },
+  options: { readonly kind: Kind; readonly connections: number; readonly count: number },
 ): Promise<Measured> {
-  const calls = await prepare(service, so)
-  const pool = new Pool(service.url, { connections: so.connections, pipelining: 1 })
+  const calls = await prepare(service, options)
+  const pool = new Pool(service.url, { connections: options.connections, pipelining: 1 })
   const firstMs: number[] = []
   const pids = listTree(service.pid)
   const before = readCpuSeconds(pids)
@@ -95,20 +95,20 @@ async function run(
     for (let call = calls.pop(); call !== undefined; call = calls.pop())
       firstMs.push(await send(pool, call))
   }
-  await Promise.all(Array.from({ length: so.connections }, work))
+  await Promise.all(Array.from({ length: options.connections }, work))
   const tookMs = performance.now() - start
   const after = readCpuSeconds(pids)
   const cpuMs = new Map(
     pids.map((pid): [string, number] => [
       nameProcess(pid),
-      (((after.get(pid) ?? 0) - (before.get(pid) ?? 0)) * 1_000) / so.count,
+      (((after.get(pid) ?? 0) - (before.get(pid) ?? 0)) * 1_000) / options.count,
     ]),
   )
   await pool.close()
-  return { perSecond: (so.count * 1_000) / tookMs, firstMs, cpuMs }
+  return { perSecond: (options.count * 1_000) / tookMs, firstMs, cpuMs }
 }
 
-/** Gives when the first piece of its answer came. */
+/** Gives the time until the first piece of its answer. */
 async function send(pool: Pool, { headers, body }: Prepared): Promise<number> {
   const sent = performance.now()
   const reply = await pool.request({ method: 'POST', path: PATH, headers, body })
@@ -150,7 +150,7 @@ async function prepare(
   return prepared
 }
 
-/** The enclave's newest key. Nobody checks here whose it is. */
+/** The enclave's newest key. This benchmark does not check that it belongs to the enclave. */
 async function readTarget({ url }: Affidavit) {
   const { notaries } = (await (await fetch(`${url}/v1/notaries`)).json()) as {
     readonly notaries: readonly {
@@ -199,7 +199,7 @@ function report(results: ReadonlyMap<Kind, readonly Measured[]>, connections: nu
   }
 }
 
-/** What sealing costs the caller, once its keys are there. */
+/** The cost of sealing for the caller, after its keys are there. */
 async function reportSealing(service: Affidavit): Promise<void> {
   const target = await readTarget(service)
   const body = new Uint8Array(1_000)

@@ -3,12 +3,12 @@ import { Pool } from 'undici'
 
 /**
  * The comparator: the least that Koa and undici can do to forward a chat request. It reads the
- * body, sends it on, pipes the answer back; no key, no check, no hash, no record. Started as its
- * own process with the upstream's origin as argument; prints its port.
+ * body, sends it on, and pipes the answer back, without keys, checks, hashes or records. It runs as
+ * a separate process with the upstream's origin as its argument, and prints its port.
  */
 const upstream = new Pool(process.argv[2] ?? '', { connections: 512, pipelining: 1 })
 const app = new Koa()
-// Callers who leave are no news.
+// It does not log callers who leave.
 app.silent = true
 app.use(async (context) => {
   const parts: Buffer[] = []

@@ -5,8 +5,8 @@ import { fuzzAttestation, VALIDATION_MS_MAX } from '../support/nitro-fuzz/fuzz.t
 
 /**
  * `node test/bench/fuzz-attestation.ts [--documents 100000] [--seed N]`: the long form of
- * fuzz.test.ts. Prints what became of the documents, the slowest validation, and the memory in use
- * on the way. Exit code 1 when anything is as it should not be.
+ * fuzz.test.ts. Prints the outcomes of the documents, the slowest validation, and the memory in use
+ * on the way. Exit code 1 for any fault.
  */
 const { values } = parseArgs({
   options: {
@@ -17,7 +17,7 @@ const { values } = parseArgs({
 const documents = Number(values.documents)
 const seed = Number(values.seed)
 
-/** What the heap may have grown by at the end, over its size when a tenth was done. */
+/** The largest growth of the heap at the end, over its size after a tenth of the documents. */
 const GROWTH_BYTES_MAX = 8 * 2 ** 20
 
 setFlagsFromString('--expose-gc')

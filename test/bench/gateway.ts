@@ -22,8 +22,8 @@ type Row = LoadResult & {
 
 /**
  * Measures, in one run on one machine: the demo provider itself, a bare Koa + undici forwarder in
- * front of it, and the verified endpoint with everything behind it (enclave, database, chain). The
- * load generator shares the machine.
+ * front of the provider, and the verified endpoint with all its parts (enclave, database, chain).
+ * The load generator shares the machine.
  */
 export async function benchGateway(database: 'PGlite' | 'Postgres'): Promise<void> {
   console.log(`database: ${database}`)
@@ -118,7 +118,7 @@ function printRow(row: Row): void {
   )
 }
 
-/** Gas from the chain's own receipts of a sample of the anchors that the answers named. */
+/** Gas from the chain's receipts, for a sample of the anchors in the answers. */
 async function printAnchors(row: Row, rpcUrl: string): Promise<void> {
   const hashes = [...row.txHashes]
   const sample = hashes.filter((_, index) => index % Math.ceil(hashes.length / 50) === 0)

@@ -10,10 +10,10 @@ import { buildCommit, makeLog, openLog, stateAfter } from '../src/verified/commi
 import { startPostgres } from '../support/postgres.ts'
 
 /**
- * `node test/bench/history.ts [--records 1000000]`: what a page of the history, a lookup by hash
- * and a log proof take in a database of Postgres that holds many records, and in one that holds
- * few. The comparator is the small one, asked in turns with the large one: flat means a ratio near
- * 1. Medians of one caller's calls, service and store, no HTTP.
+ * `node test/bench/history.ts [--records 1000000]`: the time of a page of the history, of a lookup
+ * by hash and of a log proof in a Postgres database that holds many records, against a database
+ * that holds few, in turns: a ratio near 1 means that time does not grow. Medians of one caller's
+ * calls, service and store, without HTTP.
  */
 const SMALL = 1_000
 const { values } = parseArgs({ options: { records: { type: 'string', default: '1000000' } } })
@@ -24,8 +24,7 @@ const BATCH = 5_000
 const ROUNDS = 200
 
 /**
- * A database, and what was stored in it, to ask for some of it again. Every tenth record is of
- * `account`.
+ * A database, and samples of its records for later reads. Every tenth record belongs to `account`.
  */
 type Grown = {
   readonly database: Database
@@ -61,8 +60,8 @@ async function run(): Promise<void> {
 }
 
 /**
- * A database of its own with so many records in one log, appended in commits of BATCH as the
- * committer makes them.
+ * A new database with `size` records in one log, appended in commits of BATCH, in the committer's
+ * way.
  */
 async function grow(size: number): Promise<Grown> {
   const database = await openDatabase({ url: await server.createDatabase() })
@@ -96,7 +95,7 @@ async function grow(size: number): Promise<Grown> {
   return grown
 }
 
-/** Proofs in logs of other sizes: those that the same log had when it was smaller. */
+/** Proofs in smaller logs: earlier sizes of the same log. */
 async function measureProofs({ database, logId }: Grown): Promise<void> {
   const logs = createLogsStore(database)
   const first: number[] = []
@@ -107,11 +106,11 @@ async function measureProofs({ database, logId }: Grown): Promise<void> {
       () => logs.readConsistency({ logId, from: 1 + index(), to: size }),
     ])
     if (first.length === 0) first.push(...times)
-    const told = times.map(
+    const shown = times.map(
       (ms, at) => `${ms.toFixed(2)} ms (${(ms / (first[at] ?? Number.NaN)).toFixed(2)} ×)`,
     )
     console.log(
-      `  log of ${String(size).padStart(9)} leaves: inclusion ${told[0]}, consistency ${told[1]}, log2 ${Math.log2(size).toFixed(1)}`,
+      `  log of ${String(size).padStart(9)} leaves: inclusion ${shown[0]}, consistency ${shown[1]}, log2 ${Math.log2(size).toFixed(1)}`,
     )
   }
 }
@@ -134,7 +133,7 @@ function subjectsOf(grown: Grown): ReadonlyMap<string, () => Promise<unknown>> {
 
 type Pair = readonly [number, number]
 
-/** Milliseconds of one run of each, in turns, after a quarter of the rounds to warm up. */
+/** Median milliseconds of each run, in turns, after a quarter of the rounds to warm up. */
 async function medians(
   runs: readonly [() => Promise<unknown>, () => Promise<unknown>],
 ): Promise<Pair> {

@@ -9,13 +9,12 @@ export type LoadPlan = {
   readonly connections: number
   readonly warmupMs: number
   readonly durationMs: number
-  /** Ends after so many requests, if the time is not over before. */
+  /** Ends after this many requests, unless the time ends first. */
   readonly requestsMax?: number
 }
 
 /**
- * Latencies are from sending to the last byte; `txHashes` are the distinct ones that answers
- * carried.
+ * Latencies are from sending to the last byte; `txHashes` are the distinct hashes in the answers.
  */
 export type LoadResult = {
   readonly requests: number
@@ -26,7 +25,7 @@ export type LoadResult = {
   readonly txHashes: ReadonlySet<string>
 }
 
-/** Runs the plan against a server on loopback and gives what was measured after the warm-up. */
+/** Runs the plan against a server on loopback, and gives the measurements after the warm-up. */
 export async function runLoad(plan: LoadPlan): Promise<LoadResult> {
   const pool = new Pool(plan.origin, {
     connections: plan.connections,
@@ -79,7 +78,7 @@ async function send(pool: Pool, plan: LoadPlan): Promise<{ ok: boolean; txHash: 
   }
 }
 
-/** The value below which a share of the sorted values lies; NaN for none. */
+/** The value that `share` of the sorted values lie below; NaN without values. */
 export function quantile(sorted: readonly number[], share: number): number {
   return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? Number.NaN
 }

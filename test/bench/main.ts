@@ -5,8 +5,8 @@ import { benchGateway } from './gateway.ts'
 import { benchSigning } from './signing.ts'
 
 /**
- * `npm run bench [-- SECTION … [OPTION …]]`: all sections, or those named, one after the other in
- * one run.
+ * `npm run bench [-- SECTION … [OPTION …]]`: runs all sections, or the named ones, one after the
+ * other.
  */
 const SECTIONS: Readonly<Record<string, () => void | Promise<void>>> = {
   gateway: () => benchGateway('PGlite'),
@@ -31,7 +31,7 @@ const SECTIONS: Readonly<Record<string, () => void | Promise<void>>> = {
   years: () => runScript('years.ts'),
 }
 
-/** Options, from the first word that is one, are for the sections' own scripts. */
+/** The first option and all words after it are for the sections' own scripts. */
 const words = process.argv.slice(2)
 const optionsAt = words.findIndex((word) => word.startsWith('-'))
 const wanted = optionsAt < 0 ? words : words.slice(0, optionsAt)

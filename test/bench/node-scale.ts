@@ -6,9 +6,9 @@ import { quantile } from './load.ts'
 import type { HostReply, HostRequest } from './nodes-host.ts'
 
 /**
- * `node test/bench/node-scale.ts`: what a connected idle node holds of the gateway's memory, and
- * what choosing a node takes, at 10, 1,000 and 10,000 connected nodes. The comparator of each is
- * the same with 10 nodes in the same run.
+ * `node test/bench/node-scale.ts`: the gateway's memory for a connected idle node, and the time to
+ * choose a node, at 10, 1,000 and 10,000 connected nodes. The comparator is the figure with 10
+ * nodes in the same run.
  */
 const COUNTS = [10, 1_000, 10_000]
 const MODEL = 'bench/model'

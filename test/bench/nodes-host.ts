@@ -7,23 +7,23 @@ import { createLogger } from '../../src/observability/logger.ts'
 import { createMemoryRegistry, TEST_ACCOUNT, TEST_PROCESS } from '../support/memory-registry.ts'
 
 /**
- * The gateway's side of nodes in a process of its own, so that its memory is its own: started by
- * nodes.ts with --expose-gc, with `registered` ids node-0, node-1, … Asked by messages, each
- * answered by one.
+ * The gateway's side of nodes as a separate process, so that its memory can be measured. nodes.ts
+ * starts it with --expose-gc and with `registered` ids node-0, node-1, … It answers each message
+ * with one message.
  */
 export type HostRequest =
   | { readonly kind: 'memory' }
   | { readonly kind: 'dispatch'; readonly model: string; readonly count: number }
 export type HostReply =
   | { readonly kind: 'ready'; readonly url: string }
-  /** Bytes after a full collection: resident, and what V8 and its buffers hold. */
+  /** Bytes after a full collection: resident, and held by V8 and its buffers. */
   | {
       readonly kind: 'memory'
       readonly rss: number
       readonly held: number
       readonly connected: number
     }
-  /** Microseconds of each decision, from the call to the frame on its socket. */
+  /** Microseconds of each decision, from the call until the frame is on the node's socket. */
   | { readonly kind: 'dispatch'; readonly micros: readonly number[] }
 
 const [model = '', registered = '0'] = process.argv.slice(2)
@@ -45,7 +45,7 @@ const nodes = createHub({
 const server = createServer()
 server.on('upgrade', nodes.handleUpgrade)
 server.listen(0, '127.0.0.1', () => {
-  tell({ kind: 'ready', url: `http://127.0.0.1:${(server.address() as AddressInfo).port}` })
+  send({ kind: 'ready', url: `http://127.0.0.1:${(server.address() as AddressInfo).port}` })
 })
 process.on('message', (request: HostRequest) => void answer(request))
 process.on('disconnect', () => process.exit(0))
@@ -55,16 +55,16 @@ async function answer(request: HostRequest): Promise<void> {
     globalThis.gc?.()
     globalThis.gc?.()
     const { rss, heapUsed, external } = process.memoryUsage()
-    tell({ kind: 'memory', rss, held: heapUsed + external, connected: nodes.status().connected })
+    send({ kind: 'memory', rss, held: heapUsed + external, connected: nodes.status().connected })
     return
   }
   const micros: number[] = []
   for (let turn = 0; turn < request.count; turn++) micros.push(await dispatchOnce(request.model))
-  tell({ kind: 'dispatch', micros })
+  send({ kind: 'dispatch', micros })
 }
 
 /**
- * The part of dispatch() before its first wait: choosing the node, taking its slot, sending the
+ * The part of dispatch() before its first wait: it chooses the node, takes its slot, and sends the
  * frame.
  */
 async function dispatchOnce(name: string): Promise<number> {
@@ -77,6 +77,6 @@ async function dispatchOnce(name: string): Promise<number> {
   return micros
 }
 
-function tell(reply: HostReply): void {
+function send(reply: HostReply): void {
   process.send?.(reply)
 }

@@ -8,8 +8,8 @@ import { wordsOfVerify } from './verify-words.ts'
 
 /**
  * `node test/bench/packages.ts`: how long the installed program takes from the shell, with the
- * Node.js that is installed on this machine, against a process of it that does nothing; and the
- * checkout's program with its own. All in turns in one run.
+ * machine's own Node.js, against a Node.js process that does nothing; and how long the checkout's
+ * program takes with the checkout's Node.js. All in turns in one run.
  */
 const ROUNDS = 21
 

@@ -5,9 +5,9 @@ import { findChromium } from '../support/attestation-browser/chromium.ts'
 import { openPageIn, startBrowser } from '../support/open-page.ts'
 
 /**
- * `node test/bench/pages.ts`: what each page loads before it shows anything, and how long that takes
- * in a browser whose cache is empty: the first page of a gateway, which bundles them all, and each
- * page after it, against an answer of a few bytes that the same browser shows.
+ * `node test/bench/pages.ts`: what each page loads before it shows its content, and how long that
+ * takes in a browser with an empty cache: the first page of a gateway, which bundles all pages, and
+ * each page after it. The comparator is an answer of a few bytes in the same browser.
  */
 const ROUNDS = 9
 

@@ -19,9 +19,9 @@ import {
 import { type Figures, type Row, writeTable } from './peers/table.ts'
 
 /**
- * `npm run bench -- peers [--runs 3] [--rows a,b]`: how fast the service is beside its peers, each
- * figure with what it should be: the median of the runs. In a run the sides take turns. Figures are
- * ratios to what the same run measured of a peer, or costs that the load does not change.
+ * `npm run bench -- peers [--runs 3] [--rows a,b]`: the speed of the service beside its peers, each
+ * figure with its aim. A figure is the median of the runs; in a run the sides take turns. Figures
+ * are ratios to a peer's figure of the same run, or costs that do not depend on the load.
  */
 const ROWS: readonly Row[] = [
   row('verified-portkey', "verified, 32 connections, of Portkey's unverified forward", '×', {
@@ -92,7 +92,7 @@ try {
   while (runs.length < runCount) {
     console.log(`run ${runs.length + 1} of ${runCount}`)
     runs.push(await runOnce())
-    // What is known by now, should a long run be ended.
+    // The results so far, in case a long run is stopped.
     if (runs.length < runCount) console.log(`\n${writeTable(chosen, runs)}\n`)
   }
 } finally {
@@ -132,13 +132,13 @@ async function runOnce(): Promise<Figures> {
       await take(() => measureOpen(stage), 'open-carried')
     })
   if (isWanted(...OPEN_ROWS))
-    // An agent would find that provider too slow for its node.
+    // An agent would find this provider too slow for its node.
     await onStage({ isPlain: false, variables: { DEMO_DELAY_MS: String(SLOW_PACE_MS) } }, (stage) =>
       take(() => measureOpenMemory(stage), ...OPEN_ROWS),
     )
   if (isWanted('postgres-insert', 'encrypted', 'light-p99', ...WAITING_ROWS))
     await onPostgres(async (stage, postgres) => {
-      // First, since memory that a process once had stays with it.
+      // First, because a process keeps the memory that it once had.
       await take(() => measureWaiting(stage, postgres), ...WAITING_ROWS)
       await take(() => measureInsert(stage, postgres), 'postgres-insert')
       await take(() => measureEncrypted(stage), 'encrypted')

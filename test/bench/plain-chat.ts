@@ -8,25 +8,25 @@ import { awaitNode, CHAT_PATH, keyHeaders, requestTo, type Target, warmUp } from
 
 /**
  * `node test/bench/plain-chat.ts`: plain chat as `npm start` serves it (gateway → node agent over
- * its WebSocket → demo backend) against the backend itself, a bare Koa + undici forwarder in front
- * of it, and two of these in a row, which have as many hops as plain chat; in one run on one
- * machine. With each comes the CPU time that a request took of every process, since all of them,
- * and the load generator, share the machine's cores.
+ * its WebSocket → demo backend). It is compared with the backend itself, with a bare Koa + undici
+ * forwarder in front of the backend, and with two forwarders in a row, which have as many hops as
+ * plain chat; all in one run on one machine. Each figure comes with the CPU time of a request in
+ * every process, because all processes and the load generator share the machine's cores.
  */
 const WARMUP_REQUESTS = 10_000
-/** Streams with pauses, of which a node takes no more than ten at a time. */
+/** Streams with pauses; a node takes at most ten at a time. */
 const WARMUP_STREAMS = 2_000
 const WARMUP_MS = 1_000
 const DURATION_MS = 6_000
 const CONNECTIONS = [1, 32, 256]
 /**
- * Pause of the backend before each chunk of the streamed part, so that chunks come one by one as
- * from a model.
+ * Pause of the backend before each chunk of the streamed part, so that chunks come one by one, as a
+ * model makes them.
  */
 const CHUNK_DELAY_MS = 5
 const STREAMS = 60
 
-/** With the processes that may work for a request, besides the load generator. */
+/** With the processes that may work for a request, without the load generator. */
 type Measured = Target & { readonly pids: readonly number[] }
 
 await withService({}, measureWhole)
@@ -88,7 +88,7 @@ async function measureWhole(targets: readonly Measured[]): Promise<void> {
 }
 
 /**
- * Runs the plan, and tells what each process used of the CPU for a request, and how many a second
+ * Runs the plan. Prints the CPU time of a request in each process, and the requests a second that
  * all cores together have time for.
  */
 async function runMeasured(

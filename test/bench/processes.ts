@@ -1,11 +1,10 @@
 import { readdirSync, readFileSync } from 'node:fs'
 
-/** Linux counts CPU time in these, sysconf(_SC_CLK_TCK); 100 on every platform Node runs on. */
+/** The unit of CPU time on Linux, sysconf(_SC_CLK_TCK): 100 on every platform of Node. */
 const TICKS_PER_SECOND = 100
 
 /**
- * CPU seconds (user + system) that each live process used so far, by id; empty where there is no
- * /proc.
+ * CPU seconds (user + system) of each live process so far, by id; empty where there is no /proc.
  */
 export function readCpuSeconds(pids: readonly number[]): ReadonlyMap<number, number> {
   return new Map(
@@ -18,7 +17,7 @@ export function readCpuSeconds(pids: readonly number[]): ReadonlyMap<number, num
   )
 }
 
-/** The process and all that it started, directly or not. */
+/** The process and all its descendants. */
 export function listTree(pid: number): readonly number[] {
   const parents = new Map<number, number>()
   for (const name of listProc()) {
@@ -31,7 +30,7 @@ export function listTree(pid: number): readonly number[] {
   return tree
 }
 
-/** A short name of a process for a report: the script or program that it runs. */
+/** A short name of a process for a report: its script or program. */
 export function nameProcess(pid: number): string {
   try {
     const words = readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0')

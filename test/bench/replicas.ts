@@ -9,12 +9,13 @@ import { type LoadResult, runLoad } from './load.ts'
 import { listTree, nameProcess, readCpuSeconds } from './processes.ts'
 
 /**
- * `node test/bench/replicas.ts [--counts 1,2,4] [--turns 3]`: verified and plain throughput with so
- * many gateways, as deployed (processes), on one Postgres and the same two enclaves, against the
- * first count of the same run. All are started and warmed up; then they get as many callers in all,
- * one of them, two, four, in turns, so that what else the machine does is shared by all; medians of
- * the turns. Each has a node of its own. All of them, and the load generator, share the machine's
- * cores, so with each comes the CPU time that a request took of the processes of every kind.
+ * `node test/bench/replicas.ts [--counts 1,2,4] [--turns 3]`: verified and plain throughput with
+ * one, two and four gateways, deployed as processes, on one Postgres and the same two enclaves.
+ * Figures are ratios to the first count of the same run. All gateways are started and warmed up.
+ * Then the same number of callers goes to one of them, to two, to four, in turns, so that other
+ * load on the machine affects all alike; figures are medians of the turns. Each gateway has its own
+ * node. All processes and the load generator share the machine's cores, so each figure comes with
+ * the CPU time of a request, by kind of process.
  */
 const { values } = parseArgs({
   options: {
@@ -33,11 +34,11 @@ const DURATION_MS = 5_000
 
 type Kind = 'verified' | 'plain'
 type Measured = LoadResult & { readonly races: number; readonly cpu: Cpu }
-/** CPU milliseconds that a request took, by kind of process. */
+/** CPU milliseconds of a request, by kind of process. */
 type Cpu = ReadonlyMap<string, number>
 
 type Running = { readonly gateway: Affidavit; stop(): Promise<void> }
-/** Those that get calls. */
+/** The gateways that get calls. */
 type Loaded = readonly Pick<Running, 'gateway'>[]
 
 const PATHS: Readonly<Record<Kind, string>> = {
@@ -78,7 +79,7 @@ try {
   await replicas.stop()
 }
 
-/** A gateway and a node of its own. */
+/** Starts a gateway with its own node. */
 async function startGateway({ apiKey, fleet, start }: Replicas) {
   const gateway = await start()
   const agent = await startNodeAgent(
@@ -109,7 +110,7 @@ async function startGateway({ apiKey, fleet, start }: Replicas) {
 }
 
 async function warmUp(kind: Kind, gateways: Loaded): Promise<void> {
-  // By as many requests: V8 compiles by how often code ran.
+  // By number of requests: V8 compiles by how often code ran.
   const deadline = performance.now() + WARMUP_TIMEOUT_MS
   for (let served = 0; served < WARMUP_REQUESTS && performance.now() < deadline; )
     served += (await load(kind, gateways, { durationMs: 1_000, warmupMs: 0 })).requests

@@ -2,8 +2,8 @@ import { secp256k1 } from '@noble/curves/secp256k1.js'
 import { recover, signRecoverable } from 'tiny-secp256k1'
 
 /**
- * What one signature costs, in the library that the enclave signs with and in the one that third
- * parties verify with: CPU milliseconds each, in the same run. `node test/bench/signing.ts`
+ * `node test/bench/signing.ts`: the cost of one signature, in the enclave's library and in the
+ * third parties' library: CPU milliseconds each, in the same run.
  */
 const secretKey = secp256k1.utils.randomSecretKey()
 const publicKey = secp256k1.getPublicKey(secretKey)

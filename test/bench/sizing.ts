@@ -8,16 +8,17 @@ import { runLoad } from './load.ts'
 import { listTree, readCpuSeconds } from './processes.ts'
 
 /**
- * `node test/bench/sizing.ts`: what a machine needs: CPU of a call, disk of a completion, memory by
- * body size and calls at once, descriptors of connections and calls. Gateway, enclave and Postgres
- * are processes of their own; the provider repeats 200 characters at most, after 30 ms.
+ * `node test/bench/sizing.ts`: the resources that a machine needs: CPU of a call, disk of a
+ * completion, memory by body size and concurrent calls, descriptors of connections and calls.
+ * Gateway, enclave and Postgres are separate processes. The provider repeats at most 200
+ * characters, after 30 ms.
  */
 const KINDS = ['whole', 'streamed', 'plain'] as const
 const CALLS = 600
 const CONNECTIONS = 16
 const STORED_CALLS = 200
 const STORED_CHARACTERS = [50, 2_000, 20_000]
-/** KiB of a body, and calls at once. */
+/** KiB of a body, and concurrent calls. */
 const BODIES = [
   [64, 1],
   [64, 16],
@@ -58,7 +59,7 @@ function pathOf(kind: (typeof KINDS)[number]): string {
   return kind === 'plain' ? '/v1/chat/completions' : '/v1/verified/chat/completions'
 }
 
-/** Text that compresses as little as text can. */
+/** Text that hardly compresses. */
 function textOf(characters: number): string {
   return randomBytes(characters).toString('base64').slice(0, characters)
 }
@@ -71,7 +72,7 @@ function partsOf({ gateways, enclaves, postgres }: Deployment): ReadonlyMap<stri
   ])
 }
 
-/** CPU milliseconds of a call, of each part, after as many calls to warm up. */
+/** CPU milliseconds of a call in each part, after as many calls to warm up. */
 async function measureCpu(service: Deployment, kind: (typeof KINDS)[number]): Promise<void> {
   const plan = {
     origin: service.gateways[0]?.origin ?? '',
@@ -95,7 +96,7 @@ async function measureCpu(service: Deployment, kind: (typeof KINDS)[number]): Pr
   console.log(`cpu of a call    ${kind.padEnd(9)} ${parts.join(', ')}; ${errors} errors`)
 }
 
-/** What tables and indices grow by, and the write-ahead log, per completion. */
+/** The growth of tables and indices, and of the write-ahead log, per completion. */
 async function measureDisk(service: Deployment, characters: number): Promise<void> {
   const read = async () => {
     await database.query('checkpoint')
@@ -125,7 +126,7 @@ async function measureDisk(service: Deployment, characters: number): Promise<voi
   )
 }
 
-/** Open descriptors of gateway and enclave: idle, with connections, with calls under way. */
+/** Open descriptors of gateway and enclave: idle, with connections, with running calls. */
 async function measureDescriptors(service: Deployment): Promise<void> {
   const parts = [...partsOf(service)].filter(([name]) => name !== 'postgres')
   const count = () => parts.map(([name, pid]) => `${name} ${countDescriptors(pid)}`).join(', ')
@@ -141,15 +142,15 @@ async function measureDescriptors(service: Deployment): Promise<void> {
     const reply = await pool.request(post(pathOf('whole'), bodyOf('whole', 'hello')))
     await reply.body.dump()
   })
-  // Until the enclave gives the provider up, and calls begin to end.
+  // Until the enclave times out at the provider, and calls begin to end.
   const highest = new Map<string, number>()
   for (let isOver = false; !isOver; ) {
     for (const [name, pid] of parts)
       highest.set(name, Math.max(highest.get(name) ?? 0, countDescriptors(pid)))
     isOver = await Promise.race([calls.then(() => true), sleep(25).then(() => false)])
   }
-  const told = [...highest].map(([name, most]) => `${name} ${most}`).join(', ')
-  console.log(`descriptors      ${CONNECTED} calls under way: ${told} at most`)
+  const counts = [...highest].map(([name, most]) => `${name} ${most}`).join(', ')
+  console.log(`descriptors      ${CONNECTED} calls under way: ${counts} at most`)
   await service.provider.way.behave('pass')
   await pool.close()
 }
@@ -158,7 +159,7 @@ function countDescriptors(pid: number): number {
   return readdirSync(`/proc/${pid}/fd`).length
 }
 
-/** Resident memory of gateway and enclave at its highest, each started for this. */
+/** Highest resident memory of gateway and enclave; both are started for this measurement. */
 async function measureMemory(service: Deployment, bytes: number, atOnce: number): Promise<void> {
   const [gateway] = service.gateways
   if (gateway === undefined) throw new Error('expected a gateway')

@@ -2,7 +2,7 @@ import { setMaxListeners } from 'node:events'
 import { Pool } from 'undici'
 import { quantile } from './load.ts'
 
-/** Streams of one closed loop of connections; milliseconds. */
+/** A closed loop of connections, each with one stream after the other; milliseconds. */
 export type StreamPlan = {
   readonly origin: string
   readonly path: string
@@ -24,7 +24,7 @@ export type StreamResult = {
   readonly gapP99Ms: number
 }
 
-/** Runs the streams and gives when their chunks came. */
+/** Runs the streams and gives the times of their chunks. */
 export async function runStreams(plan: StreamPlan): Promise<StreamResult> {
   const pool = new Pool(plan.origin, {
     connections: plan.connections,
@@ -65,7 +65,7 @@ export async function runStreams(plan: StreamPlan): Promise<StreamResult> {
 type StreamTimes = { readonly arrivals: readonly number[]; readonly isWhole: boolean }
 
 /**
- * When each chunk with content came, from the sending on. Chunks that come in one piece come at one
+ * The time of each chunk with content, from sending on. Chunks that come in one piece have the same
  * time.
  */
 async function readStream(pool: Pool, { path, headers, body }: StreamPlan): Promise<StreamTimes> {
@@ -84,27 +84,27 @@ async function readStream(pool: Pool, { path, headers, body }: StreamPlan): Prom
     const events = (rest + String(part)).split('\n\n')
     rest = events.pop() ?? ''
     for (const event of events) if (/"content":"[^"]/.test(event)) arrivals.push(at)
-    // Read on to the end, or the connection could not be used again.
+    // Reads on to the end; otherwise the connection could not be used again.
     if (events.includes('data: [DONE]')) isDone = true
   }
   return { arrivals, isWhole: isDone && response.statusCode === 200 }
 }
 
-/** Streams that are open at once, and what came of all of them. */
+/** Streams that are open at once, and their results. */
 export type OpenStreams = {
-  /** Opens so many more; resolves when all have their head. */
+  /** Opens `count` more; resolves when all have their head. */
   open(count: number): Promise<void>
-  /** Events that came so far, streams that are open, and those that were refused or broke off. */
+  /** Events so far, open streams, and streams that were refused or broke off. */
   load(): { readonly events: number; readonly open: number; readonly failed: number }
-  /** Why the first of those failed, as far as it was told; null when none did. */
+  /** The reason of the first failure, as far as it is known; null without failures. */
   failure(): string | null
   /** Resolves when all streams have ended. */
   ended(): Promise<void>
-  /** Leaves all that are open. */
+  /** Leaves all open streams. */
   close(): Promise<void>
 }
 
-/** Opens streams of one request, each on a connection of its own. Events are counted, not parsed. */
+/** Opens streams of one request, each on a new connection. Events are counted, not parsed. */
 export function openStreams(plan: Omit<StreamPlan, 'connections' | 'streams'>): OpenStreams {
   const pool = new Pool(plan.origin, { pipelining: 1, headersTimeout: 60_000, bodyTimeout: 60_000 })
   const left = new AbortController()
@@ -167,7 +167,10 @@ export function openStreams(plan: Omit<StreamPlan, 'connections' | 'streams'>): 
   }
 }
 
-/** Ends of events in a piece; one that is cut between two pieces is not seen, of thousands. */
+/**
+ * Counts the ends of events in a piece. An end that is cut between two pieces is missed, a few in
+ * thousands.
+ */
 function countEnds(part: Buffer): number {
   let count = 0
   for (let at = part.indexOf('\n\n'); at >= 0; at = part.indexOf('\n\n', at + 2)) count += 1

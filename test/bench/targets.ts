@@ -12,16 +12,16 @@ export type Target = {
 export const CHAT_PATH = '/v1/chat/completions'
 export const VERIFIED_PATH = '/v1/verified/chat/completions'
 
-/** For the agent to measure its models and connect, on a machine that does other things too. */
+/** Time for the agent to measure its models and connect, on a busy machine. */
 const NODE_TIMEOUT_MS = 120_000
 const WARMUP_TIMEOUT_MS = 30_000
 
-/** Header of an API key; none for null. */
+/** The header with an API key; no header for null. */
 export function keyHeaders(key: string | null): Readonly<Record<string, string>> {
   return key === null ? {} : { authorization: `Bearer ${key}` }
 }
 
-/** A request to the target whose message has so many words. */
+/** A request to the target with a message of `words` words. */
 export function requestTo(
   { origin, path, headers }: Target,
   says: { readonly words: number; readonly stream: boolean },
@@ -32,8 +32,8 @@ export function requestTo(
 }
 
 /**
- * Has the target serve so many requests, or as many as it can in the time: V8 compiles by how often
- * code ran, and a gateway has more code than a forwarder.
+ * Lets the target serve `requests` requests, or as many as it can in the time: V8 compiles by how
+ * often code ran, and a gateway has more code than a forwarder.
  */
 export async function warmUp(
   target: Target,
@@ -51,8 +51,8 @@ export async function warmUp(
 }
 
 /**
- * The agent measures its models and connects after the gateway serves: a call that is answered
- * shows that it did.
+ * The agent measures its models and connects after the gateway serves. A call that is answered
+ * shows that it has connected.
  */
 export async function awaitNode({ url, apiKey, output }: Affidavit): Promise<void> {
   const target = { name: 'plain chat', origin: url, path: CHAT_PATH, headers: keyHeaders(apiKey) }

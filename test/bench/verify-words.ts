@@ -5,7 +5,9 @@ import { decodeAttestationPayload } from '../../attestation/nitro/document.ts'
 
 const BUNDLE = join(import.meta.dirname, '../vectors/evidence/second/bundle.json')
 
-/** Words of an `affidavit verify` that finds a bundle verified. Writes its root to the folder. */
+/**
+ * Arguments of an `affidavit verify` that finds a bundle verified. Writes its root to the folder.
+ */
 export function wordsOfVerify(folder: string): readonly string[] {
   const root = join(folder, 'root.der')
   const { record } = JSON.parse(readFileSync(BUNDLE, 'utf8'))

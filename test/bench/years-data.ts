@@ -1,19 +1,19 @@
 import { type RawBuilder, sql } from 'kysely'
 import type { Database } from '../../src/storage/database.ts'
 
-/** Span of time over which the records are spread, and the logs that they are in. */
+/** The time span of the records, and the number of their logs. */
 const YEARS = 3
 const SPAN_SECONDS = YEARS * 365 * 86_400
 const LOGS = 12
-/** Accounts beside the one whose records are multiplied, which gets every tenth. */
+/** Accounts beside the account whose records are copied, which gets every tenth copy. */
 const ACCOUNTS = 999
-/** An enclave renews its document some times a day, and attests its log every ten minutes. */
+/** An enclave renews its document a few times a day, and attests its log every ten minutes. */
 const DOCUMENTS = YEARS * 365 * 4
 const ATTESTATIONS_MAX = YEARS * 365 * 144
-/** Records of one statement, so that its progress and its size can be watched. */
+/** Records in one statement, so that progress and size can be watched. */
 const CHUNK = 250_000
 
-/** What the copies are made of: what a service stored before. */
+/** The source of the copies: records that a service stored before. */
 export type YearsOfData = {
   readonly records: number
   readonly recordsPerAnchor: number
@@ -22,9 +22,9 @@ export type YearsOfData = {
 }
 
 /**
- * Adds `records` copies of the records that are stored, with the rows that belong to them: logs
- * with their nodes, anchors with their blocks, attestations, accounts, usage. Sizes of rows, and the
- * order in which indexes grow, are those of the product; what ties a record to its proof is not:
+ * Adds `records` copies of the stored records, with all rows that belong to them: logs with their
+ * nodes, anchors with their blocks, attestations, accounts, usage. Sizes of rows, and the order in
+ * which indexes grow, are as in the product. The link between a record and its proof is not:
  * hashes, leaves and nodes are made up, and no copy verifies. Throws when the database exceeds
  * `databaseBytesMax`.
  */
@@ -86,7 +86,7 @@ async function makeTemplates(run: Run): Promise<void> {
   await run(sql`create table years_heads as select document from head_attestations limit 1`)
 }
 
-/** Documents of one size, each other than the others. */
+/** Documents of one size, all different. */
 async function addDocuments(run: Run): Promise<void> {
   await run(sql`
     create table years_documents as
@@ -99,7 +99,7 @@ async function addDocuments(run: Run): Promise<void> {
     select digest, document, 1700000000 from years_documents order by number`)
 }
 
-/** A log of so many leaves, as a copy of the newest one, and its key. */
+/** A log of `size` leaves, as a copy of the newest log, and its key. */
 async function addLog(
   { queries }: Queried,
   { count, beginAt }: { readonly count: number; readonly beginAt: number },
@@ -116,12 +116,12 @@ type Part = YearsOfData & {
   readonly logId: number
   readonly from: number
   readonly upTo: number
-  /** Records of the logs before. */
+  /** Records in the logs before this one. */
   readonly before: number
   readonly beginAt: number
 }
 
-/** When record `i` of all was made. */
+/** The time at which record `i` of all was made. */
 function madeAt({ beginAt, records }: Part, i: RawBuilder<unknown>): RawBuilder<unknown> {
   return sql`(${beginAt}::bigint + (${i} * ${SPAN_SECONDS}::numeric / ${records}::numeric)::bigint)`
 }
@@ -142,13 +142,15 @@ async function addRecords(run: Run, part: Part): Promise<void> {
     ${pick('years_documents', sql`${i} * ${DOCUMENTS}::bigint / ${part.records}::bigint`)} d`)
 }
 
-/** One row of templates by its number: a lookup, which keeps the order of what it is joined to. */
+/** One row of templates, by its number: a lookup, which keeps the order of the joined rows. */
 function pick(table: string, number: RawBuilder<unknown>): RawBuilder<unknown> {
   return sql`cross join lateral (
     select * from ${sql.ref(table)} x where x.number = (${number})::bigint limit 1)`
 }
 
-/** A relayer that pays no more: nothing of the copies is sent to the chain, or looked for there. */
+/**
+ * A relayer that no longer pays: the copies are not sent to the chain, or looked for on the chain.
+ */
 const RELAYER = `0x${'2a'.repeat(20)}`
 
 async function addAnchors(run: Run, part: Part): Promise<void> {
@@ -173,7 +175,7 @@ async function addAnchors(run: Run, part: Part): Promise<void> {
     from ${anchors}`)
 }
 
-/** Every perfect subtree of a log of so many leaves, in the order in which commits add them. */
+/** Every perfect subtree of a log of this size, in the order in which commits add them. */
 async function addNodes(
   run: Run,
   { logId, count }: { readonly logId: number; readonly count: number },
@@ -199,7 +201,7 @@ async function addAttestations(
     where l.created_at = ${beginAt}::bigint`)
 }
 
-/** Usage of the last 90 days, as calls would have counted it. */
+/** Usage of the last 90 days, in the counts that calls would have made. */
 async function addUsage(run: Run): Promise<void> {
   await run(sql`
     insert into usage_hours (account_id, hour_at, operation, family, requests, tokens)

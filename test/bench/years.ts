@@ -18,10 +18,10 @@ import { quantile, runLoad } from './load.ts'
 import { addYears } from './years-data.ts'
 
 /**
- * `npm run bench -- years --records 1000000`: the whole service on a Postgres that holds three years
- * of records, against the same service and database before they were added. What is measured goes
- * over HTTP, as callers, pages and audits ask it, but for retention, erasure and upkeep. The
- * database grows in the system's temporary folder, and is removed.
+ * `npm run bench -- years --records 1000000`: the whole service on a Postgres that holds three
+ * years of records, against the same service and database before the records were added. Figures
+ * are measured over HTTP, as for callers, pages and audits; only retention, erasure and upkeep are
+ * not. The database grows in the system's temporary folder, and is removed.
  */
 const { values } = parseArgs({
   options: {
@@ -35,7 +35,7 @@ const { values } = parseArgs({
 const RECORDS = Number(values.records)
 const TEMPLATES = 400
 const ROUNDS = Number(values.rounds)
-/** Records that a run of retention erases, at most, and how long it may take. */
+/** Records that a run of retention erases at most, and the time that it may take. */
 const EXPIRED_MAX = 200_000
 const UPKEEP_MAX_MS = Number(values['upkeep-seconds']) * 1_000
 const DAY_SECONDS = 86_400
@@ -47,7 +47,7 @@ const WORDS =
 const postgres = await startPostgres({ fsync: 'on', shared_buffers: '1GB', max_wal_size: '4GB' })
 const dataFolder = await makeDataFolder()
 const database = await openDatabase({ url: postgres.url })
-/** Without the time limits that the product has, for what is none of its statements. */
+/** Without the product's time limits, for statements that the product does not run. */
 const unlimited = await openUnlimited()
 const service: { now: Affidavit | null } = { now: null }
 try {
@@ -108,7 +108,7 @@ function running(): Affidavit {
   return service.now
 }
 
-/** Three starts; the fastest counts, since the others wait for what else the machine does. */
+/** Starts three times; the fastest counts, because other load on the machine delays the others. */
 async function restart(what: string): Promise<void> {
   const times: number[] = []
   for (let round = 0; round < 3; round++) {
@@ -120,7 +120,7 @@ async function restart(what: string): Promise<void> {
   console.log(`  start of the service with ${what}: ${Math.min(...times).toFixed(0)} ms`)
 }
 
-/** Completions of a question with its context, whose anchors are confirmed and proven. */
+/** Makes completions of a question with its context, whose anchors are confirmed and proven. */
 async function makeTemplates(): Promise<void> {
   const { url, apiKey } = running()
   const post = async (number: number) => {
@@ -144,7 +144,7 @@ async function countOf(table: string): Promise<number> {
   return rows[0]?.count ?? 0
 }
 
-/** A request with about 900 characters of text, of which the demonstration repeats some. */
+/** A request with about 900 characters of text; the demonstration repeats a part. */
 function askOf(number: number): string {
   const text = (length: number, seed: number) =>
     Array.from({ length }, (_, at) => WORDS[(at * at * 7 + seed * 13 + at * seed) % 29]).join(' ')
@@ -157,21 +157,21 @@ function askOf(number: number): string {
 
 async function fill(): Promise<void> {
   const begin = performance.now()
-  let told = 0
+  let reported = 0
   await addYears(unlimited, {
     records: RECORDS,
     recordsPerAnchor: Number(values['per-anchor']),
     databaseBytesMax: Number(values['gigabytes-max']) * 1e9,
     onProgress(stored) {
-      if (stored < told + 1_000_000) return
-      told = stored
+      if (stored < reported + 1_000_000) return
+      reported = stored
       console.log(`  … ${stored} records after ${seconds(begin)} s`)
     },
   })
   console.log(`  added ${RECORDS} records in ${seconds(begin)} s`)
 }
 
-/** Bytes on the disk of each table that grows, per record. */
+/** Bytes on the disk of each growing table, per record. */
 async function reportSizes({ queries }: Database): Promise<void> {
   const { rows } = await sql<{ name: string; kind: string; bytes: number }>`
     select t.relname as name, coalesce(i.relname, case when p.part = 0 then 'rows' else 'large values' end) as kind,
@@ -190,10 +190,10 @@ async function reportSizes({ queries }: Database): Promise<void> {
     const parts = rows.filter(({ name }) => name === table)
     const bytes = parts.reduce((sum, part) => sum + part.bytes, 0)
     if (bytes < RECORDS) continue
-    const told = parts
+    const shown = parts
       .filter((part) => part.bytes >= RECORDS)
       .map(({ kind, bytes }) => `${kind} ${perRecord(bytes)}`)
-    console.log(`    ${table} ${perRecord(bytes)}: ${told.join(', ')}`)
+    console.log(`    ${table} ${perRecord(bytes)}: ${shown.join(', ')}`)
   }
 }
 
@@ -231,7 +231,7 @@ function load(connections: number, durationMs: number) {
   })
 }
 
-/** Reads over HTTP, in turns, each of another random place. */
+/** Reads over HTTP, in turns, each at a random place. */
 async function measureReads(): Promise<Figures> {
   const subjects = await readsOf()
   const times = new Map([...subjects.keys()].map((name) => [name, [] as number[]]))
@@ -319,11 +319,11 @@ type Place = {
   readonly hash: string
   readonly notary: string
   readonly index: number
-  /** When it was made, Unix seconds. */
+  /** When the record was made, Unix seconds. */
   readonly at: number
 }
 
-/** Some records anywhere, of all accounts or of the one whose a record with this hash is. */
+/** Random records: of all accounts, or of the account whose record has this hash. */
 async function samplePlaces(hash: string | null): Promise<readonly Place[]> {
   const isMine =
     hash === null
@@ -341,7 +341,7 @@ async function samplePlaces(hash: string | null): Promise<readonly Place[]> {
   return rows
 }
 
-/** The product's sweep, beside a service that serves calls. */
+/** The product's retention, beside a service that serves calls. */
 async function measureRetention(): Promise<void> {
   const { rows } = await sql<{ days: number }>`
     select ceil((extract(epoch from now()) - created_at) / 86400)::integer as days
@@ -372,7 +372,10 @@ async function measureRetention(): Promise<void> {
   )
 }
 
-/** Erasure of the account that has a tenth of all records: until nobody is given it, and of the rows. */
+/**
+ * Erasure of the account with a tenth of all records: the time until reads no longer give them, and
+ * the erasure of the rows.
+ */
 async function measureErasure(): Promise<void> {
   const { rows } = await sql<{ name: string }>`
     select name from accounts where id = (select account_id from records order by position desc limit 1)`.execute(
@@ -399,7 +402,7 @@ async function measureErasure(): Promise<void> {
   )
 }
 
-/** The store, and how long its statements took. */
+/** The store, with the times of its statements. */
 function timeErasures(store: ErasuresStore) {
   const batches: number[] = []
   const lists: number[] = []
@@ -432,7 +435,7 @@ function timeErasures(store: ErasuresStore) {
   }
 }
 
-/** Looks often who waits for a lock of another. */
+/** Samples how often a statement waits for a lock of another. */
 function sampleWaits() {
   let [samples, waiting] = [0, 0]
   const timer = setInterval(async () => {
@@ -445,7 +448,7 @@ function sampleWaits() {
   return {
     async end(): Promise<string> {
       clearInterval(timer)
-      return `somebody waited for a lock in ${waiting} of ${samples} looks`
+      return `a statement waited for a lock in ${waiting} of ${samples} samples`
     },
   }
 }

@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net'
 import { z } from 'zod'
 import type { ChainAnswers } from './manifest.ts'
 
-/** A JSON-RPC endpoint on loopback that says of a chain what a case says. */
+/** A JSON-RPC endpoint on loopback that gives a case's answers about a chain. */
 export type ChainEndpoint = { readonly url: string; close(): Promise<void> }
 
 const Call = z.object({
@@ -14,14 +14,15 @@ const Call = z.object({
 })
 
 /**
- * Starts an endpoint that answers `eth_chainId`, `eth_blockNumber` and `eth_getBlockByNumber` (of a
- * number; number and hash alone), one at a time or in a batch, and refuses everything else.
+ * Starts an endpoint that answers `eth_chainId`, `eth_blockNumber` and `eth_getBlockByNumber` (by
+ * number; it gives number and hash alone), one at a time or in a batch, and refuses all other
+ * methods.
  */
 export async function startChainEndpoint(answers: ChainAnswers): Promise<ChainEndpoint> {
   const server = createServer(async (request, response) => {
     const parts: Buffer[] = []
     for await (const part of request) parts.push(part)
-    // Pages of any origin may ask, as at public endpoints.
+    // Pages of any origin may call, as at public endpoints.
     response.setHeader('access-control-allow-origin', '*')
     response.setHeader('access-control-allow-headers', 'content-type')
     if (request.method === 'OPTIONS') return void response.writeHead(204).end()

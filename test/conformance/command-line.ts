@@ -20,8 +20,8 @@ export function featuresOf({ kind, demands }: ConformanceCase): readonly Feature
 }
 
 /**
- * The words that a program is called with for one case (README.md of test/vectors). `rpcUrl`: where
- * the case's chain answers, when it has one.
+ * The arguments of a program for one case (README.md of test/vectors). `rpcUrl`: the endpoint of
+ * the case's chain, when it has one.
  */
 export function wordsOf(
   { kind, source, demands }: ConformanceCase,

@@ -9,14 +9,15 @@ import { type ConformanceCase, MANIFEST_FORMAT, type Manifest, VECTORS } from '.
 
 /*
  * Makes test/vectors/manifest.json and test/vectors/conformance/. Run with node. The keys of the
- * development root and its chain are new each time, so that every file changes: run it when a check
- * or a case is added, and commit what it made.
+ * development root and its chain are new each time, so every file changes: run it when a check or a
+ * case is added, and commit the result.
  */
 
 HANDED_IN.public_key = Buffer.from(NOTARY.signingKey.publicKey.slice(2), 'hex')
 HANDED_IN.user_data = digestOf(BOOT_CONFIGURATION)
 
-// The documents are made when these modules are loaded: after the key above is set.
+// These modules make the documents when they are loaded, so they are loaded after the key above is
+// set.
 const { bundleCases } = await import('./cases/bundle-cases.ts')
 const { makeDocumentCases } = await import('./cases/document-cases.ts')
 const { recordCases } = await import('./cases/record-cases.ts')
@@ -45,7 +46,7 @@ writeFileSync(join(VECTORS, 'manifest.json'), `${JSON.stringify(manifest, null, 
 for (const skipped of documents.skipped) console.log(`not expressible: ${skipped}`)
 console.log(`${manifest.cases.length} cases, ${known.size} files`)
 
-/** The case with its files written. */
+/** Writes the files of a case, and gives the case. */
 function settle({ name, about, kind, source, demands, expect }: Draft): ConformanceCase {
   const { roots, releases, request, answer, crls, ...rest } = demands
   const each = (files: readonly Content[] | undefined, label: string) =>
@@ -75,7 +76,7 @@ function settle({ name, about, kind, source, demands, expect }: Draft): Conforma
   }
 }
 
-/** The path of the file with this content, which is written once. */
+/** The path of the file with this content. Each content is written once. */
 function save(content: Content, label: string): string {
   if ('path' in content) return content.path
   const extension = 'json' in content ? 'json' : content.extension

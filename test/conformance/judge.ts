@@ -1,31 +1,31 @@
 import { z } from 'zod'
 import type { ConformanceCase, Verdict } from './manifest.ts'
 
-/** How a program ended, and what it printed. */
+/** The end of a program, and its output. */
 export type Run = {
   readonly code: number | null
   readonly stdout: string
   readonly stderr: string
-  /** Why it was ended by the driver; null when it ended by itself. */
+  /** Why the driver ended it; null when it ended by itself. */
   readonly endedFor: string | null
 }
 
-/** What a program found of one case. */
+/** A program's findings for one case. */
 type Found = {
   readonly verdict: Verdict
   readonly failed: readonly string[]
   readonly notChecked: readonly string[]
 }
 
-/** What is compared: everything, or only verdict and exit code. */
+/** What is compared: the whole report, or only verdict and exit code. */
 export type Strictness = 'report' | 'verdict'
 
-/** What came of one case. */
+/** The result of one case. */
 export type Result = {
   readonly case: ConformanceCase
-  /** What was found, in words. */
+  /** The findings, in words. */
   readonly got: string
-  /** How it differs from what is expected; none when it conforms. */
+  /** The differences from the expected result; empty when the program conforms. */
   readonly differences: readonly string[]
 }
 
@@ -46,7 +46,7 @@ const RecordsReport = z.object({
 })
 const DocumentReport = z.object({ valid: z.boolean(), code: z.string().nullable() })
 
-/** Compares how a program ended with what the case expects. */
+/** Compares the end of a program with the expectation of the case. */
 export function judgeRun(one: ConformanceCase, run: Run, strictness: Strictness): Result {
   const give = (got: string, differences: readonly string[]): Result => ({
     case: one,
@@ -75,7 +75,7 @@ export function judgeRun(one: ConformanceCase, run: Run, strictness: Strictness)
   return give(describe(found), differences)
 }
 
-/** What is expected, in words. */
+/** The expectation, in words. */
 export function describeExpected({ expect }: ConformanceCase): string {
   if (expect.failed === null) return 'refused'
   return describe({
@@ -90,7 +90,7 @@ function describe({ verdict, failed, notChecked }: Found): string {
   return named.length === 0 ? verdict : `${verdict}: ${named.join(', ')}`
 }
 
-/** Null when the program printed no report of the kind of source. */
+/** Null when the program printed no report for this kind of source. */
 function readReport({ kind }: ConformanceCase, stdout: string): Found | null {
   const value = readJson(stdout)
   switch (kind) {

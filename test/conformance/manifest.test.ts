@@ -11,8 +11,8 @@ const manifest = readManifest()
 const { cases } = manifest
 
 /**
- * Checks that never fail by themselves, because another one looks at the same value by the rules.
- * They fail together with these.
+ * Checks that never fail alone, because by the rules another check reads the same value. They fail
+ * together with these.
  */
 const TOGETHER: Readonly<Record<string, readonly string[]>> = {
   'request hash': ['request hash', 'receipt'],
@@ -23,7 +23,8 @@ function failingExactly(name: string, kinds: readonly ConformanceCase['kind'][])
   const least = TOGETHER[name] ?? [name]
   return cases.some(({ kind, expect: { failed } }) => {
     if (!kinds.includes(kind) || failed === null) return false
-    // An account that is no point has no event either: the last check of bundles fails with it.
+    // A key that is not a point gives no account, and so no event: the last check of bundles fails
+    // too.
     const rest = name === 'public key' ? failed.filter((one) => one !== 'anchor outcome') : failed
     return rest.length === least.length && least.every((one) => rest.includes(one))
   })
@@ -58,7 +59,7 @@ describe('the manifest', () => {
 
   it('the manifest has cases of every kind and verdict', () => {
     const seen = new Set(cases.map(({ kind, expect: { verdict } }) => `${kind} ${verdict}`))
-    // What has neither boot configuration nor anchor is never verified.
+    // A source without boot configuration or anchor is never verified.
     for (const kind of ['record', 'stream', 'answer']) {
       for (const verdict of ['consistent', 'invalid']) expect(seen).toContain(`${kind} ${verdict}`)
       expect(seen).not.toContain(`${kind} verified`)
@@ -119,7 +120,7 @@ describe('every check has a case that fails nothing else', () => {
       cases.flatMap(({ kind, expect: { failed } }) => (kind === 'document' ? (failed ?? []) : [])),
     )
     expect(Object.keys(ATTESTATION_CODES).filter((code) => !refused.has(code))).toEqual([
-      // Lists that say nothing of the document end the command before it is verified.
+      // Lists for other certificates end the command before the document is verified.
       'revocation_list_foreign',
       'revocation_list_not_yet_valid',
     ])

@@ -2,13 +2,13 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { Ajv2020 } from 'ajv/dist/2020.js'
 
-/** Where the manifest is, and what the paths in it are relative to. */
+/** The folder of the manifest; its paths are relative to this folder. */
 export const VECTORS = join(import.meta.dirname, '../vectors')
 
-/** What `format` is in every manifest of this form. */
+/** The value of `format` in every manifest of this form. */
 export const MANIFEST_FORMAT = 'affidavit-conformance/v1'
 
-/** What one case demands of its source: each member becomes an option of the command line. */
+/** The demands of one case on its source: each member becomes an option of the command line. */
 export type Demands = {
   readonly roots?: readonly string[]
   readonly pcrs?: Readonly<Record<string, string>>
@@ -31,7 +31,7 @@ export type Demands = {
   readonly max_age?: number
 }
 
-/** What the driver's JSON-RPC endpoint answers. */
+/** The answers of the driver's JSON-RPC endpoint. */
 export type ChainAnswers = {
   readonly chain_id: number
   readonly newest_block: number
@@ -41,12 +41,12 @@ export type ChainAnswers = {
 
 export type Verdict = 'verified' | 'consistent' | 'invalid'
 
-/** What a verifier must find. */
+/** The result that a verifier must find. */
 export type Expectation = {
   readonly verdict: Verdict
   /**
-   * Names of the checks that fail; of a document, its code. Null: the source cannot be read, and no
-   * report is compared.
+   * Names of the checks that fail; for a document, its code. Null: the source cannot be read, and
+   * there is no report to compare.
    */
   readonly failed: readonly string[] | null
   /** Names of the checks that are not made. */
@@ -68,7 +68,7 @@ export type Manifest = {
   readonly cases: readonly ConformanceCase[]
 }
 
-/** The manifest of the published vectors. Throws when it is not of its schema. */
+/** The manifest of the published vectors. Throws when it does not match its schema. */
 export function readManifest(folder: string = VECTORS): Manifest {
   const manifest: unknown = JSON.parse(readFileSync(join(folder, 'manifest.json'), 'utf8'))
   const faults = faultsOf(manifest)
@@ -76,7 +76,7 @@ export function readManifest(folder: string = VECTORS): Manifest {
   return manifest as Manifest
 }
 
-/** What is wrong with a manifest by `manifest.schema.json`; null when nothing is. */
+/** The faults of a manifest by `manifest.schema.json`; null without faults. */
 export function faultsOf(manifest: unknown): string | null {
   const schema: object = JSON.parse(readFileSync(join(VECTORS, 'manifest.schema.json'), 'utf8'))
   const ajv = new Ajv2020({ allErrors: false })

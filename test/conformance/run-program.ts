@@ -2,12 +2,12 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import type { Run } from './judge.ts'
 
-/** Most that is read of what a program prints, bytes of each stream. */
+/** Longest output that is read, bytes of each stream. */
 const OUTPUT_BYTES_MAX = 4 * 1024 * 1024
 
 /**
- * Runs a program once, without a shell and without input, in a process group of its own. What takes
- * longer than `timeoutMs` or prints more than OUTPUT_BYTES_MAX is ended with all that it started.
+ * Runs a program once, without a shell and without input, in a new process group. When it takes
+ * longer than `timeoutMs` or prints more than OUTPUT_BYTES_MAX, the whole group is ended.
  */
 export async function runProgram(
   program: readonly string[],
@@ -25,7 +25,7 @@ export async function runProgram(
     try {
       if (child.pid !== undefined) process.kill(-child.pid, 'SIGKILL')
     } catch {
-      // It ended by itself in the meantime.
+      // It ended by itself meanwhile.
     }
   }
   const timer = setTimeout(() => end(`no end within ${timeoutMs} ms`), timeoutMs)

@@ -9,12 +9,12 @@ import { type ConformanceCase, readManifest, VECTORS } from './manifest.ts'
 import { runProgram } from './run-program.ts'
 
 /*
- * Runs any verifier through the cases of test/vectors/manifest.json, and prints a table.
- * README.md of test/vectors says what it calls and what it expects.
+ * Runs any verifier through the cases of test/vectors/manifest.json, and prints a table. README.md
+ * of test/vectors says how it calls the verifier, and what it expects.
  */
 
 const FEATURE_NAMES = [...Object.keys(FEATURES), 'attestation']
-/** For one case; ours takes a tenth of a second to start. */
+/** For one case; our verifier takes a tenth of a second to start. */
 const TIMEOUT_SECONDS_DEFAULT = 30
 
 const Options = z.object({
@@ -82,7 +82,7 @@ async function runCase(
   }
 }
 
-/** What `run` gives for each, in their order, at most `count` at once. */
+/** The results of `run` for each item, in order; at most `count` run at once. */
 async function mapAtOnce<Item, Out>(
   items: readonly Item[],
   count: number,

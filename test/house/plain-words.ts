@@ -37,6 +37,15 @@ export const PLAIN_COMMENTS: readonly string[] = [
   'src/verified/commits',
   'src/verified/logs',
   'src/verified/records',
+  'src/web',
+  'src/runtime',
+  'src/upstream',
+  'src/search',
+  'src/embeddings',
+  'packages',
+  'test/integration',
+  'test/conformance',
+  'test/bench',
 ]
 
 /** The end of a clause. */

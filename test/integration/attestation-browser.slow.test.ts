@@ -12,8 +12,7 @@ const root = join(import.meta.dirname, '../..')
 const executablePath = findChromium()
 
 /**
- * Bundles for browsers without any polyfill: an import of a Node module has nothing to resolve to
- * and fails.
+ * Bundles for browsers without polyfills: an import of a Node module cannot be resolved and fails.
  */
 async function bundle(contents: string): Promise<string> {
   const { outputFiles, warnings } = await build({

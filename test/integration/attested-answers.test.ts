@@ -22,14 +22,14 @@ import { type SharedAffidavit, useAffidavit } from '../support/use-affidavit.ts'
 
 const FILE = join(import.meta.dirname, '../../client/examples/contract/AttestedAnswers.sol')
 
-/** Funded accounts of the local chain: the contract's owner, and somebody. */
+/** Funded accounts of the local chain: the contract's owner, and a stranger. */
 const OWNER = '0xf39fd6e51aad88f6f4ce6ab8827279cfffb92266'
 const STRANGER = '0x70997970c51812dc3a010c7d01b50e0d17dc79c8'
 
 let service: SharedAffidavit
 let rpc: Rpc
 let abi: Interface
-/** The deployed example. */
+/** The address of the deployed example. */
 let address = ''
 /** A completion that an enclave signed, with its path to the newest anchored head. */
 let real: { readonly notary: string; readonly receipt: ReceiptV3; readonly path: readonly string[] }
@@ -83,7 +83,9 @@ function call(from: string, name: string, values: readonly unknown[]): Promise<M
   return send(from, { to: address, data: abi.encodeFunctionData(name, values) })
 }
 
-/** What a call would do: `accepted`, or the error that it reverts with, in words. */
+/**
+ * The result of a call that is only simulated: `accepted`, or the error of its revert, in words.
+ */
 async function tryCall(from: string, name: string, values: readonly unknown[]): Promise<string> {
   const data = abi.encodeFunctionData(name, values)
   const reply = await fetch(service.rpcUrl, {
@@ -97,8 +99,8 @@ async function tryCall(from: string, name: string, values: readonly unknown[]): 
   const { error } = (await reply.json()) as { readonly error?: { readonly data?: string } }
   if (error === undefined) return 'accepted'
   const parsed = abi.parseError(error.data ?? '0x')
-  const told = parsed?.name === 'NotInReceipt' ? ` ${parsed.args[0]}` : ''
-  return `${parsed?.name}${told}`
+  const member = parsed?.name === 'NotInReceipt' ? ` ${parsed.args[0]}` : ''
+  return `${parsed?.name}${member}`
 }
 
 const tryAnswer = (answer: AnswerCall) => tryCall(STRANGER, 'answer', answer)
@@ -118,7 +120,7 @@ async function complete() {
     affidavit: { nonce: encodeHex(randomBytes(32)) },
   }
   await call(OWNER, 'ask', [hashQuestion(request)])
-  // Others before and after it, so that its path has some length.
+  // Other leaves before and after it, so that its path is not empty.
   await ask({ ...request, affidavit: null })
   await ask({ ...request, affidavit: null })
   const reply = await ask(request)
@@ -133,7 +135,7 @@ async function complete() {
   return { notary, receipt, path: await pathOf(notary, receipt.index) }
 }
 
-/** From a leaf to the newest head in the anchor contract, once that has the leaf. */
+/** The path from a leaf to the newest head in the anchor contract, after that head has the leaf. */
 async function pathOf(notary: string, index: number): Promise<readonly string[]> {
   const chain = { rpc, contract: service.contract }
   let size = 0
@@ -145,7 +147,7 @@ async function pathOf(notary: string, index: number): Promise<readonly string[]>
   return ((await reply.json()) as { readonly path: readonly string[] }).path
 }
 
-/** The receipt as leaf 0, changed. */
+/** The receipt as leaf 0, with changes. */
 const leaf = (change: Partial<ReceiptV3> = {}): Receipt => ({
   ...real.receipt,
   index: 0,
@@ -153,7 +155,7 @@ const leaf = (change: Partial<ReceiptV3> = {}): Receipt => ({
   ...change,
 })
 
-/** A log of one leaf, of a notary whose key is the test's. */
+/** A log of one leaf, of a notary whose key the test has. */
 async function ownNotary(receipt: Receipt, { isAnchored = true } = {}) {
   const wallet = Wallet.createRandom()
   const head = { size: 1, root: hashReceipt(receipt) }
@@ -170,7 +172,7 @@ async function ownNotary(receipt: Receipt, { isAnchored = true } = {}) {
 const answerOf = (more: { notary?: string; receipt?: ReceiptV3; path?: readonly string[] } = {}) =>
   encodeAnswer({ ...real, ...more } as Parameters<typeof encodeAnswer>[0])
 
-/** The evidence with members of its own. */
+/** The evidence with changed members. */
 function altered(change: Partial<AnswerCall[0]>, [evidence, ...hashes]: AnswerCall = answerOf()) {
   return [{ ...evidence, ...change }, ...hashes] as unknown as AnswerCall
 }

@@ -12,7 +12,7 @@ const CALLS = 30
 let service: Affidavit
 let folder = ''
 let hash = ''
-/** The boot configuration, and the measurements, that the auditor read and approved. */
+/** The boot configuration and the measurements that the auditor read and approved. */
 let expected: readonly string[]
 
 const headers = () => ({
@@ -119,7 +119,7 @@ describe('the command line, against a whole service', () => {
     const open = first.logs[0].checks.filter(
       ({ outcome }: { outcome: string }) => outcome !== 'passed',
     )
-    // The newest anchor may be on its way still.
+    // The newest anchor may still be under way.
     expect(
       open
         .map(({ name }: { name: string }) => name)
@@ -154,7 +154,7 @@ describe('the command line, against a whole service', () => {
       findings: [],
       sizes: [expect.any(Number), CALLS + 5],
     })
-    // The next enclave was shown the log of the one that was killed, and one relayer paid for both.
+    // The killed enclave's log was shown to the next enclave, and one relayer paid for both.
     expect(checks.map(({ name, outcome }: Record<string, string>) => [name, outcome])).toEqual([
       ['logs in the contract', 'passed'],
       ['earlier logs', 'passed'],
@@ -191,7 +191,7 @@ describe('the command line, against a whole service', () => {
       })
       expect(await ask(`after start ${start}`)).not.toBe('')
     }
-    // Not the configuration: it names the demo provider's port, which each start chooses.
+    // Without the configuration: it names the demo provider's port, which differs at each start.
     const demands = expected.slice(0, expected.indexOf('--configuration'))
     const { code, stdout } = await cli(
       'audit',

@@ -50,7 +50,7 @@ async function ask(client: Affidavit, { isOwn = true, more = {} } = {}): Promise
   return { status: reply.status, ...((await reply.json()) as object) }
 }
 
-/** Passes the call on with another header; without it where that is empty. */
+/** Passes the call on with another header; without the header when it is empty. */
 const sending = (header: (call: PassingCall) => string | Promise<string>) =>
   saying(async (call) => call.ask(call.body, { 'fine-tune-authorization': await header(call) }))
 
@@ -60,7 +60,7 @@ type Listed = {
   }[]
 }
 
-/** A credential of whoever stands in between, sealed as the caller would seal it. */
+/** A credential of the attacker in between, sealed in the caller's form. */
 async function sealedOwn({ headers }: PassingCall): Promise<string> {
   const listed = await (await fetch(`${service.url}/v1/notaries`)).json()
   const [key] = (listed as Listed).notaries[0]?.encryption_keys ?? []
@@ -91,7 +91,7 @@ describe("a caller's credential", () => {
     ['replaces in a call in the clear', () => clear, { isOwn: true }, () => 'Bearer sk-of-another'],
     ['adds to a call in the clear', () => clear, { isOwn: false }, () => 'Bearer sk-of-another'],
   ])(
-    'a credential that somebody in between %s makes no completion',
+    'a credential that an attacker in between %s makes no completion',
     async (_, client, options, header) => {
       hostile.set(sending(header))
       expect(await ask(client(), options)).toMatchObject({

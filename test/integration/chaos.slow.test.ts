@@ -22,11 +22,11 @@ const REQUESTS = 2_000
 const CALLERS = 64
 const MODELS = ['model-a', 'model-b', 'model-c', 'model-d']
 /**
- * Troubles for each request: paced by the requests, so that a slow machine has no more of them than
- * a fast one.
+ * Troubles for each request. Requests set the pace, so that a slow machine gets no more troubles
+ * than a fast one.
  */
 const TROUBLES_PER_REQUEST = 0.25
-/** Fixes what is chosen; when things happen is up to the machine. */
+/** Fixes every random choice; the times of events depend on the machine. */
 const SEED = 'chaos of 2026-11-21'
 
 /**
@@ -53,8 +53,8 @@ const LIMITS = {
   ...{ tickMs: 20, tendMs: 100, closeTimeoutMs: 500, probeRetryMs: 1_000, probesMax: 16 },
 }
 /**
- * What a caller may be told in place of an answer; `not_ready` when the database is late on a
- * machine that is busy.
+ * The errors that a caller may get in place of an answer; `not_ready` when the database is late on
+ * a busy machine.
  */
 const ERRORS = ['node_error', 'node_timeout', 'no_available_inference_nodes', 'not_ready']
 const WORDS = 8
@@ -65,9 +65,9 @@ type Stage = {
   readonly proxy: FaultyProxy
   readonly agents: TestAgent[]
   readonly nodeIds: readonly string[]
-  /** Ends at once and starts again what runs for a node. */
+  /** Ends a node's agent at once and starts it again. */
   restart(position: number): void
-  /** Resolves when no agent that was replaced is still ending. */
+  /** Resolves when all replaced agents have ended. */
   ended(): Promise<void>
 }
 
@@ -103,9 +103,7 @@ async function openStage(random: Random): Promise<Stage> {
   }
 }
 
-/**
- * Repeats the prompt and counts up to WORDS; now and then it fails, stalls or breaks off instead.
- */
+/** Repeats the prompt and counts up to WORDS. Sometimes it fails, stalls or breaks off instead. */
 function backendScript(random: Random): BackendScript {
   return async (response, body) => {
     const [{ content }] = body.messages as readonly [{ readonly content: string }]
@@ -129,8 +127,8 @@ const answerTo = (content: string) =>
   Array.from({ length: WORDS }, (_, word) => `${content}/${word} `).join('')
 
 /**
- * What breaks: connections are cut and frozen, agents restarted, one of them at each call of
- * `strike`.
+ * The troubles: connections are cut and frozen, and agents restarted. Each call of `strike` makes
+ * one.
  */
 function createTrouble({ proxy, restart }: Stage, random: Random) {
   const counts = { cut: 0, frozen: 0, restarted: 0 }
@@ -160,13 +158,14 @@ function createTrouble({ proxy, restart }: Stage, random: Random) {
 
 const FROZEN_MAX_MS = 3_000
 
-/** How long after the trouble everything may need to be as it was. */
+/** How long after the trouble everything may take to recover. */
 const SETTLE_MS = 15_000
 
 type Outcome = 'answered' | 'left' | (string & {})
 
 /**
- * One call. Gives how it ended; throws when what came is neither a whole answer nor a clear error.
+ * Makes one call. Gives its outcome; throws when the result is neither a whole answer nor a clear
+ * error.
  */
 async function call(
   stage: PlainStage,
@@ -233,7 +232,7 @@ function streamOutcome(text: string, content: string): Outcome {
   return JSON.parse(last.slice('event: error\ndata: '.length)).error.code
 }
 
-/** Open handles of this process that a leak would add to, by kind. */
+/** Open handles of this process by kind: a leak would increase their number. */
 function countHandles(): Readonly<Record<string, number>> {
   const counts: Record<string, number> = {}
   for (const kind of process.getActiveResourcesInfo())
@@ -303,7 +302,7 @@ it(`the gateway answers ${REQUESTS} callers while ${AGENTS} agents are killed, s
     ...{ connected: 0, serving: 0, slotsInUse: 0, runs: 0, queued: 0, probes: 0, imageBytes: 0 },
     ...{ handshakes: 0, sockets: 0, timers: 0, writes: 0 },
   })
-  // Fewer is fine: a timer of the test runner's own may have run at the beginning.
+  // Fewer handles are fine: a timer of the test runner may have run at the beginning.
   await eventually(
     () => Object.entries(countHandles()).every(([kind, count]) => count <= (before[kind] ?? 0)),
     'no handle of the process is left',

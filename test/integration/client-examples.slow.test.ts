@@ -52,7 +52,7 @@ it('the first example has at most fifteen lines', async () => {
 })
 
 describe('client/examples/browser', () => {
-  /** For browsers, without any polyfill: an import of Node's has nothing to resolve to. */
+  /** For browsers, without polyfills: an import of a Node module cannot be resolved. */
   async function bundle(): Promise<string> {
     const { outputFiles, warnings } = await build({
       entryPoints: [join(EXAMPLES, 'browser/page.ts')],

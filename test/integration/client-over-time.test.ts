@@ -58,7 +58,7 @@ describe('a gateway that was restarted', () => {
     expect(report.verdict).not.toBe('invalid')
   })
 
-  it('a gateway that closes every connection is asked twice and told as unreachable', async () => {
+  it('a gateway that closes every connection is asked twice and reported as unreachable', async () => {
     const closed = await startClosingProxy('http://127.0.0.1:1')
     const connecting = connect({ ...trusted, url: closed.url, expect: expected as never })
     await expect(connecting).rejects.toMatchObject({ code: 'unreachable' })
@@ -71,7 +71,7 @@ describe('a gateway that was restarted', () => {
     async (encrypt) => {
       const affidavit = await connect({ ...trusted, encrypt, expect: expected as never })
       proxy.endsReused = true
-      // The connection of the reading is kept, so the call meets a closed one.
+      // The client keeps its connection from the reading, so the call uses a closed connection.
       await expect(call(affidavit).then((answer) => answer.text())).rejects.toThrow()
       expect(posts()).toBe(1)
     },

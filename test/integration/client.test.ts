@@ -41,7 +41,7 @@ const codeOf = (running: Promise<unknown>) =>
     () => 'accepted',
     (fault) => fault.code ?? String(fault),
   )
-/** The official program, as whoever is given a file runs it. */
+/** Runs the official program on a proof file, as its receiver does. */
 async function verify(proof: Proof): Promise<string> {
   const file = join(folder, `${proof.hash}.json`)
   await writeFile(file, proof.save())
@@ -104,7 +104,7 @@ describe('connect', () => {
     expect(await codeOf(connect({ ...trusted, ...more } as ConnectOptions))).toBe('invalid_options')
   })
 
-  it('connect tells a gateway that is not there from a server that answers something else', async () => {
+  it('connect distinguishes a gateway that does not answer from a server that answers something else', async () => {
     const server = createServer((_, response) => response.end('<html>'))
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
     const { port } = server.address() as AddressInfo
@@ -163,14 +163,14 @@ describe('its fetch', () => {
     expect((await anchored(proof)).report.verdict).toBe('verified')
   })
 
-  it("the client's fetch sends its call unencrypted when it is told to", async () => {
+  it("the client's fetch sends its call unencrypted when its caller says so", async () => {
     const { baseURL, fetch, proofs } = await connect({ ...trusted, encrypt: false })
     await (await fetch(`${baseURL}/chat/completions`, post(ask('in the clear')))).json()
     expect(proofs.latest?.receipt).toMatchObject({ version: 3, encrypted: false })
     expect(proofs.latest?.checks.at(-1)).toMatchObject({ outcome: 'not checked' })
   })
 
-  it("the client's fetch adds a nonce of its own to each call, and none to a call that has its own", async () => {
+  it("the client's fetch adds a nonce to each call, except to a call that has one", async () => {
     const { baseURL, fetch, proofs } = await connect(trusted)
     const url = `${baseURL}/chat/completions`
     for (let call = 0; call < 2; call += 1) await (await fetch(url, post(ask('twice')))).json()
@@ -282,7 +282,7 @@ describe('its fetch', () => {
     expect(given).toHaveLength(3)
   })
 
-  it("the client's fetch keeps as many proofs as it was told", async () => {
+  it("the client's fetch keeps as many proofs as its option says", async () => {
     const { baseURL, fetch, proofs } = await connect({ ...trusted, proofsMax: 2 })
     for (const text of ['one', 'two', 'three'])
       await (await fetch(`${baseURL}/chat/completions`, post(ask(`of ${text}`)))).json()

@@ -13,14 +13,16 @@ import { type OtlpCollector, startOtlpCollector } from '../support/otlp-collecto
 import { type PostgresServer, startPostgres } from '../support/postgres.ts'
 import { findForms, readFolder, readMemory } from '../support/search-bytes.ts'
 
-/** `CONFIDENTIALITY_CALLS=1000` for the long run. */
+/** `CONFIDENTIALITY_CALLS=1000` makes the long run. */
 const CALLS = Number(process.env.CONFIDENTIALITY_CALLS ?? 300)
 const CONCURRENCY = 16
-/** Calls that are under way while memory is searched. */
+/** Calls that are running while memory is searched. */
 const HELD = 8
 const isLinux = process.platform === 'linux'
 
-/** What is planted in calls, and searched for. Of no form that a pattern could know. */
+/**
+ * Texts that are planted in calls, and searched for. They have no form that a pattern could match.
+ */
 type Planted = { readonly prompt: string; readonly answer: string; readonly credential: string }
 const plant = (): Planted => ({
   prompt: `prompt${randomBytes(12).toString('hex')}`,
@@ -32,7 +34,9 @@ const PLAIN = plant()
 const WHATS = ['prompt', 'answer', 'credential'] as const
 type What = (typeof WHATS)[number]
 
-/** Sent in a header, so that it may be written: shows that what is searched is what was written. */
+/**
+ * Sent in a header that may be written: finding it shows that the search reads what was written.
+ */
 const REQUEST_ID = `requestid${randomBytes(12).toString('hex')}`
 
 let folder: string
@@ -40,7 +44,7 @@ let provider: Server
 let postgres: PostgresServer
 let collector: OtlpCollector
 let service: Affidavit
-/** What the provider was sent, and calls that it has not answered yet. */
+/** Credentials that the provider got, and calls that it has not answered yet. */
 const credentials = new Set<string>()
 const held: ServerResponse[] = []
 
@@ -78,7 +82,7 @@ afterAll(async () => {
   await rm(folder, { recursive: true, force: true })
 }, 120_000)
 
-/** A provider that gives the prompt back, and what is planted in answers, and quotes in errors. */
+/** A provider that repeats the prompt, plants texts in answers, and quotes its input in errors. */
 async function serveProvider(request: IncomingMessage, response: ServerResponse): Promise<void> {
   const parts: Buffer[] = []
   for await (const part of request) parts.push(part as Buffer)
@@ -116,7 +120,7 @@ async function serveProvider(request: IncomingMessage, response: ServerResponse)
   }
 }
 
-/** The last one, without a word, ends the answer. */
+/** The last chunk, without a word, ends the answer. */
 function chunk(model: string, word: string | null) {
   const delta = word === null ? {} : { content: ` ${word}` }
   const choices = [{ index: 0, delta, finish_reason: word === null ? 'stop' : null }]
@@ -132,13 +136,13 @@ async function open(encrypt: boolean): Promise<Client> {
 
 const KINDS = ['ok', 'stream', 'refused', 'ok', 'stream', 'invalid', 'stream', 'ok'] as const
 
-/** Makes one call, whose status tells that it went as it should; gives its body as it is read. */
+/** Makes one call, and checks its status; gives the response with its body not read yet. */
 async function call(client: Client, planted: Planted, kind: string): Promise<Response> {
   const body = {
     model: `planted/${kind}`,
     messages: [{ role: 'user', content: `${planted.prompt} ${randomBytes(4).toString('hex')}` }],
     ...(kind === 'stream' || kind === 'held' ? { stream: true } : {}),
-    // What is wrong with a request is told with what is in it.
+    // An error about an invalid request may quote the request.
     ...(kind === 'invalid' ? { messages: planted.prompt } : {}),
   }
   return await client.fetch(`${client.baseURL}/chat/completions`, {
@@ -154,7 +158,7 @@ async function call(client: Client, planted: Planted, kind: string): Promise<Res
 
 const STATUSES: Readonly<Record<string, number>> = { refused: 400, invalid: 422 }
 
-/** Makes the calls, and leaves some of them open. Gives what ends those. */
+/** Makes the calls, and leaves some of them open. Gives a function that ends the open ones. */
 async function callMuch(client: Client, planted: Planted, count: number): Promise<() => void> {
   let made = 0
   const work = async () => {
@@ -179,27 +183,30 @@ async function callMuch(client: Client, planted: Planted, count: number): Promis
   }
 }
 
-/** Every place that is searched, and in which forms what is planted is found there. */
+/** Every place that is searched, with the forms in which planted texts were found there. */
 type Found = ReadonlyMap<string, Readonly<Record<What, readonly string[]>>>
 
 async function searchEverywhere(planted: Planted): Promise<Found> {
   const found = new Map<string, Record<What, string[]>>()
-  const note = (place: string, bytes: Uint8Array) => {
+  const search = (place: string, bytes: Uint8Array) => {
     const known = found.get(place) ?? { prompt: [], answer: [], credential: [] }
     for (const what of WHATS)
       known[what] = [...new Set([...known[what], ...findForms(bytes, planted[what])])]
     found.set(place, known)
   }
-  if (isLinux) for (const piece of readMemory(service.pid)) note('memory', piece)
-  note('heap', await takeHeapSnapshot())
+  if (isLinux) for (const piece of readMemory(service.pid)) search('memory', piece)
+  search('heap', await takeHeapSnapshot())
   const { stdout, stderr } = service.output()
-  note('output', Buffer.from(stdout + stderr))
-  note('metrics', Buffer.from(await (await fetch(service.metricsUrl)).arrayBuffer()))
-  note('traces', Buffer.from(collector.received(), 'latin1'))
-  await searchDatabase(note)
+  search('output', Buffer.from(stdout + stderr))
+  search('metrics', Buffer.from(await (await fetch(service.metricsUrl)).arrayBuffer()))
+  search('traces', Buffer.from(collector.received(), 'latin1'))
+  await searchDatabase(search)
   const [sockets = ''] = (await readdir(folder)).filter((name) => name.startsWith('sockets-'))
   for (const [name, bytes] of readFolder(join(folder, sockets)))
-    note(`socket ${name.replace(/-\d+/, '').replace(portOf(postgres.url), ' of Postgres')}`, bytes)
+    search(
+      `socket ${name.replace(/-\d+/, '').replace(portOf(postgres.url), ' of Postgres')}`,
+      bytes,
+    )
   return found
 }
 
@@ -213,7 +220,7 @@ async function takeHeapSnapshot(): Promise<Buffer> {
     async () => {
       const [name = ''] = await list()
       const bytes = await readFile(join(folder, name))
-      // It is whole when its JSON ends.
+      // The file is whole when its JSON ends.
       expect(bytes.subarray(-4).toString()).toContain(']}')
       return bytes
     },
@@ -221,7 +228,7 @@ async function takeHeapSnapshot(): Promise<Buffer> {
   )
 }
 
-async function searchDatabase(note: (place: string, bytes: Uint8Array) => void): Promise<void> {
+async function searchDatabase(search: (place: string, bytes: Uint8Array) => void): Promise<void> {
   await withDatabase(async (database) => {
     const { rows: tables } = await database.query(
       "select quote_ident(schemaname) || '.' || quote_ident(tablename) as name from pg_tables where schemaname not in ('pg_catalog', 'information_schema')",
@@ -229,12 +236,12 @@ async function searchDatabase(note: (place: string, bytes: Uint8Array) => void):
     expect(tables.length).toBeGreaterThan(5)
     for (const { name } of tables) {
       const { rows } = await database.query(`select t::text as text from ${name} t`)
-      note('rows', Buffer.from(rows.map(({ text }) => text).join('\n')))
+      search('rows', Buffer.from(rows.map(({ text }) => text).join('\n')))
     }
     await database.query('checkpoint')
     const { rows } = await database.query('show data_directory')
     for (const [name, bytes] of readFolder(rows[0].data_directory))
-      note(name.startsWith('pg_wal/') ? 'WAL' : 'files of Postgres', bytes)
+      search(name.startsWith('pg_wal/') ? 'WAL' : 'files of Postgres', bytes)
   })
 }
 
@@ -248,7 +255,7 @@ async function withDatabase(use: (database: pg.Client) => Promise<void>): Promis
   }
 }
 
-describe('whoever has the gateway, its database and its network', () => {
+describe('an attacker with the gateway, its database and its network', () => {
   let encrypted: Found
   let plain: Found
 

@@ -25,7 +25,7 @@ afterAll(async () => {
   await opened?.close()
 })
 
-/** Bodies that are no JSON object, and the fault that each has. */
+/** Bodies that are not JSON objects, each with its fault. */
 const NO_OBJECTS = [
   ['', [], 'missing'],
   ['{', [1], 'json_invalid'],
@@ -39,7 +39,7 @@ const NO_OBJECTS = [
   ['{"a":1,"a":2}', ['a'], 'duplicate_key'],
 ] as const
 
-/** The smallest good request. */
+/** The smallest valid request. */
 const requestOf = (endpoint: Endpoint) => callOf(endpoint, endpoint.request?.(stage().known) ?? {})
 
 describe.each(ENDPOINTS)('part 4: $method $path', (endpoint) => {
@@ -87,8 +87,8 @@ describe.each(ENDPOINTS.filter(({ rows }) => rows !== undefined))(
       const { api, known } = stage()
       const rows = Object.values(endpoint.rows?.(known) ?? {}).flat()
       const wanted = rows.filter((row) => row.default !== undefined)
-      const told = wanted.map(({ field }) => [field, api.defaultOf(endpoint, field)])
-      expect(told).toEqual(wanted.map((row) => [row.field, row.default]))
+      const documented = wanted.map(({ field }) => [field, api.defaultOf(endpoint, field)])
+      expect(documented).toEqual(wanted.map((row) => [row.field, row.default]))
     })
   },
 )
@@ -97,7 +97,7 @@ const JSON_ENDPOINTS = ENDPOINTS.filter(({ method, isForm }) => method !== 'GET'
 
 describe.each(JSON_ENDPOINTS)('part 4, rule 4: $method $path', (endpoint) => {
   it.each(NO_OBJECTS)(
-    'the endpoint refuses %j, which is no JSON object',
+    'the endpoint refuses %j, which is not a JSON object',
     async (text, loc, type) => {
       const headers = { 'content-type': 'application/json' }
       const body = new TextEncoder().encode(text)

@@ -13,9 +13,9 @@ import { runCli } from '../support/run-cli.ts'
 import { connectScriptedNode, type ScriptedNode } from '../support/scripted-node.ts'
 
 const MAIN = join(import.meta.dirname, '../../src/cli/main.ts')
-/** A model that nodes alone have. */
+/** A model that only nodes have. */
 const NODE_MODEL = 'stabilityai/sdxl-turbo'
-/** One that the operator's endpoint has too. */
+/** A model that the operator's endpoint has too. */
 const SHARED_MODEL = 'demo/image'
 
 let service: Affidavit

@@ -33,7 +33,7 @@ describe.runIf(DEBIAN_POSTGRES.isMet)(
     const recordUrl = (hash: string) =>
       `${machine.gateways[0].origin}/v1/verified/chat/completions/${hash}`
 
-    /** A verified completion whose prompt and answer have the text; the answer is kept for repeats. */
+    /** Makes a verified completion with the text in its prompt and answer; keeps the answer. */
     async function plant(text: string): Promise<Kept> {
       const messages = [{ role: 'user', content: text }]
       const request = JSON.stringify({ model: 'demo/echo', messages })
@@ -51,7 +51,7 @@ describe.runIf(DEBIAN_POSTGRES.isMet)(
       return { hash: (JSON.parse(answer) as { readonly hash: string }).hash, request, answer }
     }
 
-    /** Of a plain dump and of one in pg_dump's own format: the forms of the text that are in there. */
+    /** The forms of the text in a plain dump, and in a dump of pg_dump's own format. */
     async function findInDumps(text: string): Promise<readonly (readonly string[])[]> {
       const found: (readonly string[])[] = []
       for (const words of [['--format=plain'], ['--format=custom', '--compress=0']]) {
@@ -59,7 +59,7 @@ describe.runIf(DEBIAN_POSTGRES.isMet)(
         const url = machine.postgres.url
         await run(join(programs, 'pg_dump'), [...words, `--file=${file}`, url])
         const bytes = await readFile(file)
-        // It is a dump of this database.
+        // This shows that it is a dump of this database.
         expect(findForms(bytes, 'verified-completions')).toContain('bytes')
         found.push(findForms(bytes, text))
       }
@@ -95,12 +95,12 @@ describe.runIf(DEBIAN_POSTGRES.isMet)(
       const kept = await plant('another planted sentence c80e, with keys')
       expect(await findInDumps('another planted sentence c80e')).toEqual([[], []])
 
-      // What was stored before is in the dump until it is encrypted.
+      // Content that was stored before is in the dump until it is encrypted.
       const variables = { DATABASE_URL: machine.postgres.url, ...keys }
       expect(await runCli(['content', 'encrypt'], { variables })).toMatchObject({ code: 0 })
       expect(await findInDumps('a planted sentence 7d31')).toEqual([[], []])
 
-      // The keys are lost: the gateway does not start without any, and says which it lacks.
+      // The keys are lost: the gateway does not start without keys, and says which are missing.
       await restart({})
       await until('it says so', () =>
         gateway.program.output.includes('there is no key: set CONTENT_'),
@@ -115,7 +115,7 @@ describe.runIf(DEBIAN_POSTGRES.isMet)(
         withheld: { code: 'content_key_missing' },
       })
 
-      // Its proof holds by hashes, and whole with what its caller kept.
+      // Its proof holds by hashes, and in full with the caller's kept answer.
       const trust = ['--any-measurement', '--root', machine.rootFile]
       const byHashes = await runCli(['verify', '-', ...trust], { input: record })
       expect(byHashes).toMatchObject({ code: 0 })

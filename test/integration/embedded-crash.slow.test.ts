@@ -47,7 +47,7 @@ describe('the embedded database', () => {
       .orderBy('nonce')
       .execute()
     expect(anchors.map(({ nonce }) => nonce)).toEqual(anchors.map((_, at) => at))
-    // Opening a log recomputes its root from what is stored of it.
+    // Opening a log recomputes its root from the stored leaves.
     const commits = createCommitsStore(database)
     for (const { notary } of await database.queries.selectFrom('logs').select('notary').execute())
       await commits.openLog({ notary, publicKey: `0x${'00'.repeat(65)}`, ...OPENING })
@@ -56,7 +56,7 @@ describe('the embedded database', () => {
 })
 
 /**
- * Gives what callers were given until the process was killed, at some moment after the first of it.
+ * Gives the records that callers got until the process was killed, at some moment after the first.
  */
 async function commitUntilKilled(dataFolder: string, relayer: string): Promise<readonly Given[]> {
   const program = path.join(import.meta.dirname, '..', 'support', 'commit-forever.ts')
@@ -66,7 +66,7 @@ async function commitUntilKilled(dataFolder: string, relayer: string): Promise<r
   const given: Given[] = []
   const first = Promise.withResolvers<void>()
   const lines = createInterface({ input: child.stdout }).on('line', (line) => {
-    // The last line may be cut off by the kill: then nobody was given that record.
+    // The kill may cut off the last line: then no caller got that record.
     if (line.endsWith('}')) given.push(JSON.parse(line))
     first.resolve()
   })

@@ -54,7 +54,7 @@ const tableOf = (origin: string): readonly ProviderEntry[] => [
   { name: 'hostile', origin, path: '/chat', models: ['hostile'] },
 ]
 
-/** An enclave in this process, and a gateway in front of it. */
+/** Starts an enclave in this process, and a gateway in front of the enclave. */
 async function start(options: Partial<TestOptions> = {}): Promise<TestEnclave> {
   const enclave = await startTestEnclave({
     providers: tableOf(provider.origin),
@@ -67,14 +67,14 @@ async function start(options: Partial<TestOptions> = {}): Promise<TestEnclave> {
   return enclave
 }
 
-/** Asks as a customer does, with a provider key of his own. */
+/** Makes a customer's call, with the customer's own provider key. */
 async function ask({ stream = false, content = 'Hi', by = fetch as EncryptedFetch } = {}) {
   const reply = await by(`${gateway.url}/v1/verified/chat/completions`, {
     method: 'POST',
     headers: {
       authorization: `Bearer ${gateway.key}`,
       'content-type': 'application/json',
-      // Of encrypted calls it would have to be sealed.
+      // An encrypted call would need to seal it.
       ...(by === fetch ? { 'fine-tune-authorization': 'Bearer sk-test' } : {}),
     },
     body: JSON.stringify({ model: 'hostile', messages: [{ role: 'user', content }], stream }),
@@ -82,7 +82,7 @@ async function ask({ stream = false, content = 'Hi', by = fetch as EncryptedFetc
   return { status: reply.status, text: await reply.text() }
 }
 
-/** That an answer is this error, and has nothing of a completion or a proof in it. */
+/** Expects this error, without a part of a completion or a proof. */
 function expectRefusal(
   { status, text }: Awaited<ReturnType<typeof ask>>,
   expected: { readonly status: number; readonly code: string; readonly message?: string },
@@ -93,7 +93,7 @@ function expectRefusal(
   if (expected.message !== undefined) expect(error.message).toContain(expected.message)
 }
 
-/** Nothing of it can be found later either. */
+/** Later, no part of a failed call can be found either. */
 async function countRecords(): Promise<number> {
   const reply = await fetch(`${gateway.url}/v1/verified/chat/completions`, {
     headers: { authorization: `Bearer ${gateway.key}` },
@@ -198,7 +198,7 @@ describe('an enclave that ends in the middle of a call', () => {
     gateway = await startGateway({ enclaveSocket: socketPath })
     stops.push(() => gateway.stop())
     expect((await ask()).status).toBe(200)
-    // Parsed, it would take many times its size. That alone ends the call, and not the enclave.
+    // Parsing would take many times its size. Such an answer ends the call, and not the enclave.
     const members = '{},'.repeat(6_000_000)
     script = () => [send(wholeAnswer({ body: `{"choices":[${members}{}]}` }))]
     expectRefusal(await ask(), { status: 502, code: 'answer_too_large' })
@@ -246,13 +246,13 @@ describe('an enclave that hangs', () => {
     expectRefusal(await whole, { status: 504, code: 'enclave_timeout' })
     const { text } = await streamed
     expect(text).toContain('"code":"enclave_timeout"')
-    // Its answer is none of an enclave's, so that its client tells nothing of it.
+    // The answer comes from the gateway, not from an enclave, so the client does not show its text.
     expect(await encrypted).toContain('Missing Ehbp-Response-Nonce')
     const timedOut = gateway.logLines.filter((line) => line.includes('"error":"enclave_timeout"'))
     expect(timedOut.map((line) => JSON.parse(line).status).sort()).toEqual([200, 504, 504])
     expect(text).not.toMatch(/"(signature|tx_hash)"|\[DONE\]/)
     expect(performance.now() - startedAt).toBeLessThan(60_000)
-    // It is not given calls now: these are refused, and not after a wait for an answer.
+    // The enclave gets no calls now: they are refused at once, without a wait for an answer.
     expectRefusal(await ask(), { status: 504, code: 'enclave_timeout' })
     enclave.kill('SIGCONT')
     script = hello
@@ -274,7 +274,7 @@ async function failingNsm(
   }
 }
 
-/** A process of enclave/main.ts with a heap of so many MiB. */
+/** A process of enclave/main.ts with a heap of `heapMiB`. */
 async function startEnclaveProcess(socketPath: string, heapMiB: number): Promise<ChildProcess> {
   const main = join(repository, 'enclave/main.ts')
   const nsm = await serveSoftwareNsm({

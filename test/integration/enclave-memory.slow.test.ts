@@ -20,14 +20,14 @@ import { until } from '../support/until.ts'
 const MAIN = join(import.meta.dirname, '../../enclave/main.ts')
 
 /**
- * What enclave-init gives a verifier of 768 MB, of which the image itself takes 220: two fifths of
- * what is left.
+ * The heap that enclave-init gives a verifier of 768 MB. The image itself takes 220 MB; the heap
+ * gets two fifths of the rest.
  */
 const HEAP_MEBIBYTES = 219
 
 /**
- * Heap, half as much for what is outside of it, and Node.js itself. The enclave has 548 MB; the
- * rest is for its bridges.
+ * The heap, half as much outside the heap, and Node.js itself. The enclave has 548 MB; the rest is
+ * for its bridges.
  */
 const RESIDENT_MEBIBYTES_MAX = 520
 
@@ -40,7 +40,7 @@ let socketPath: string
 let provider: HostileProvider
 let nsm: NsmServer
 let enclave: ChildProcess
-/** By the caller's model: what the provider answers. */
+/** The provider's answer, by the caller's model. */
 const scripts = new Map<string, () => Iterable<Step>>()
 
 beforeEach(async () => {
@@ -64,7 +64,7 @@ beforeEach(async () => {
       stdio: ['ignore', 'pipe', 'inherit'],
       env: {
         PATH: process.env.PATH,
-        // As enclave-init sets it.
+        // The value that enclave-init sets.
         MALLOC_MMAP_THRESHOLD_: '131072',
         ENCLAVE_SOCKET: socketPath,
         NSM_SOCKET: nsm.socketPath,
@@ -108,7 +108,7 @@ async function pull(from: number): Promise<PullReply> {
   return JSON.parse(text) as PullReply
 }
 
-/** Pulls and acknowledges everything, and gives the contexts of it. */
+/** Pulls and acknowledges all frames, and gives their contexts. */
 async function pullContexts(): Promise<readonly string[]> {
   const contexts: string[] = []
   for (;;) {
@@ -118,7 +118,9 @@ async function pullContexts(): Promise<readonly string[]> {
   }
 }
 
-/** That the process lives, and the most memory that it ever had, as the kernel counted it. */
+/**
+ * Expects that the process lives, and that its peak memory, as the kernel counted it, is bounded.
+ */
 async function expectBounded(name: string): Promise<void> {
   expect(enclave.exitCode).toBeNull()
   const status = await readFile(`/proc/${enclave.pid}/status`, 'utf8')
@@ -129,7 +131,7 @@ async function expectBounded(name: string): Promise<void> {
 
 const repeated = (part: string) => Buffer.from(part.repeat(Math.ceil(PIECE_BYTES / part.length)))
 
-/** 23 MiB of `part`, or another number, in one answer. */
+/** 23 MiB of `part`, or as many as `pieces` says, in one answer. */
 function* wholeOf(part: string, pieces = PIECES): Iterable<Step> {
   yield send('HTTP/1.1 200 OK\r\n\r\n{"choices":[{"message":{"content":"x"}}],"x":[')
   yield { kind: 'repeat', bytes: repeated(part), times: pieces }
@@ -137,7 +139,7 @@ function* wholeOf(part: string, pieces = PIECES): Iterable<Step> {
   yield { kind: 'end' }
 }
 
-/** 23 MiB in events of `bytes` each that add to one member of the message. */
+/** 23 MiB in events of `bytes` each, which add to one member of the message. */
 function* streamOf(part: string, bytes: number): Iterable<Step> {
   yield send('HTTP/1.1 200 OK\r\n\r\n')
   yield send(eventsOf(GREETING_CHUNKS.slice(0, 2)))
@@ -148,7 +150,7 @@ function* streamOf(part: string, bytes: number): Iterable<Step> {
   yield { kind: 'end' }
 }
 
-/** One answer, or a stream of events of 64 KiB, with so many MiB of text. */
+/** One answer, or a stream of events of 64 KiB, with `mebibytes` of text. */
 function* wholeText(part: string, mebibytes: number): Iterable<Step> {
   yield send('HTTP/1.1 200 OK\r\n\r\n{"choices":[{"message":{"content":"')
   yield {

@@ -24,7 +24,7 @@ type LogJson = {
 describe('evidence of a whole service', () => {
   let service: Affidavit
   let folder = ''
-  /** Of the enclave that was killed. */
+  /** From the enclave that was killed. */
   let old: { readonly hash: string; readonly bundle: EvidenceBundle; readonly policy: BundlePolicy }
 
   const headers = () => ({
@@ -46,7 +46,7 @@ describe('evidence of a whole service', () => {
     return reply.status === 200 ? ((await reply.json()) as { hash: string }).hash : ''
   }
 
-  /** The completion's bundle once its anchor is in a block, as a reader of the file gets it. */
+  /** The completion's bundle after its anchor is in a block, as a reader of the file gets it. */
   async function fetchMinedBundle(hash: string): Promise<EvidenceBundle> {
     const read = async () =>
       parseExactJson(
@@ -58,7 +58,7 @@ describe('evidence of a whole service', () => {
     return read()
   }
 
-  /** What a third party expects, having looked at the enclave before. */
+  /** The expectations of a third party that examined the enclave before. */
   async function fetchPolicy(): Promise<BundlePolicy> {
     const reply = JSON.parse(await get('/v1/attestation')) as {
       readonly attestation: string
@@ -134,7 +134,7 @@ describe('evidence of a whole service', () => {
     expect(logs.length).toBe(2)
   })
 
-  it('the logs are open to everybody, and say nothing of what was asked and answered', async () => {
+  it('the logs are public, and do not show questions and answers', async () => {
     const list = await (await fetch(`${service.url}/v1/log`)).text()
     const { logs } = JSON.parse(list) as { logs: readonly LogJson[] }
     const answers = [list]

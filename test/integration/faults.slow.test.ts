@@ -4,8 +4,8 @@ import { type LoadPlan, measureFault } from '../faults/measure.ts'
 import { openScene } from '../faults/scene.ts'
 
 /**
- * Rows of deploy/FAULTS.md, each held for seconds only. Of the provider's, those that others do not
- * stand for (integration/hostile-provider).
+ * Rows of deploy/FAULTS.md, each held for seconds only. Of the provider's faults, only the ones
+ * without a test in integration/hostile-provider.
  */
 const TESTED =
   /^(Postgres|Chain|NATS|Gateway)|^Enclave (one of two hung|all)|^Provider (silent|answers 429)/

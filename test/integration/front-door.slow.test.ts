@@ -16,7 +16,7 @@ import { needProgram } from '../support/needs.ts'
 const ROOT = join(import.meta.dirname, '../..')
 const PYTHON = needProgram('python3')
 
-/** The longest that a reader with the package in a folder may take to a checked answer. */
+/** The longest time from the package in a folder to a checked answer. */
 const DOOR_MS = 60_000
 
 const blocksOf = (page: string): readonly Block[] =>
@@ -27,7 +27,7 @@ const [readme, calling, checking] = [
   blocksOf('docs/checking.md'),
 ]
 
-/** The block of a page in which these words are. */
+/** The block of a page that contains these words. */
 function blockWith(blocks: readonly Block[], words: string): Block {
   const block = blocks.find(({ text }) => text.includes(words))
   if (block === undefined) throw new Error(`expected a block with ${words}`)
@@ -35,8 +35,8 @@ function blockWith(blocks: readonly Block[], words: string): Block {
 }
 
 /**
- * A newcomer on a machine with Node.js, npm and git: in a clone, then in a folder with nothing but
- * the package and expect.json. Every command is the pages' own, and runs in the order of the pages.
+ * A newcomer on a machine with Node.js, npm and git: in a clone, then in a folder with only the
+ * package and expect.json. Every command comes from the pages, and runs in their order.
  */
 describe('the front door', () => {
   let folder: string
@@ -45,7 +45,7 @@ describe('the front door', () => {
     folder = mkdtempSync(join(tmpdir(), 'affidavit-door-'))
     execFileSync('git', ['clone', '--quiet', ROOT, join(folder, 'affidavit')])
     const { PATH = '', HOME = folder } = process.env
-    // As a machine has it: without the Node.js of this checkout.
+    // The PATH of such a machine: without the Node.js of this checkout.
     const path = PATH.split(':').filter((one) => !one.includes('node_modules'))
     reader = startReader(join(folder, 'affidavit'), { PATH: path.join(':'), HOME })
   })
@@ -97,12 +97,12 @@ describe('the front door', () => {
     300_000,
   )
 
-  it('somebody with a mailed bundle gets VERIFIED as README.md and docs/checking.md say', async () => {
+  it('a reader with a mailed bundle gets VERIFIED as README.md and docs/checking.md say', async () => {
     const ask = `{"model":"demo/echo","messages":[{"role":"user","content":"Hello"}]}`
     const hash = await reader.run(
       `curl -sS "$AFFIDAVIT_URL/v1/verified/chat/completions" -H "Authorization: Bearer $AFFIDAVIT_API_KEY" -H 'Content-Type: application/json' -d '${ask}' | sed 's/.*"hash":"\\([0-9a-f]*\\)".*/\\1/'`,
     )
-    // The bundle that is mailed has its block, which may take a while on a busy machine.
+    // The mailed bundle has its block, which may take a while on a busy machine.
     await reader.run(
       `for i in $(seq 30); do npx affidavit evidence ${hash.trim()} --output evidence.json; grep -q '"block":{' evidence.json && break; sleep 1; done`,
     )
@@ -113,7 +113,7 @@ describe('the front door', () => {
     await follow(checking)
   }, 300_000)
 
-  it('the proxy of the README is the one of docs/calling.md', () => {
+  it('the README and docs/calling.md have the same proxy', () => {
     const command = listSteps(blockWith(readme, 'affidavit proxy').text)[0]?.command
     expect(command).toBe(listSteps(blockWith(calling, 'affidavit proxy').text)[0]?.command)
   })
@@ -133,7 +133,7 @@ describe('what a page prints', () => {
     expect(isPrinted(output, printed)).toBe(isSame)
   })
 
-  it('commands and what is printed below them are told apart', () => {
+  it('commands and the output below them are recognised', () => {
     expect(listSteps('$ a \\\n    b\nc\n\nd\n$ e\n')).toEqual([
       { command: 'a b', printed: ['c', '', 'd'] },
       { command: 'e', printed: [] },

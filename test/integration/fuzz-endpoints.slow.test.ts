@@ -24,8 +24,8 @@ import { sureRequestsOf } from '../support/fuzz/sure-requests.ts'
 import { type ScriptedEndpoint, startScriptedEndpoint } from '../support/scripted-endpoint.ts'
 
 /**
- * Random requests for each operation. The same seed and number make the same ones; a failure prints
- * its own seed.
+ * Random requests for each operation. The same seed and number make the same requests; a failure
+ * prints its seed.
  */
 const RUNS = Number(process.env.FUZZ_RUNS ?? 40)
 const SEED = Number(process.env.FUZZ_SEED ?? 20_261_121)
@@ -50,7 +50,7 @@ afterAll(async () => {
   await search.stop()
 })
 
-/** How often each operation was answered how: by status, or not at all. */
+/** How many answers each operation gave, by status; `closed`: no answer. */
 const tally = new Map<string, Map<number | 'closed', number>>()
 
 function count({ method, path }: FuzzedOperation, outcome: Outcome): void {
@@ -71,7 +71,7 @@ function optionsFor(path: string): RequestOptions {
   }
 }
 
-/** Each operation is tried with others: what one refuses, another may not. */
+/** Each operation gets other requests: one may accept what another refuses. */
 let nextSeed = SEED
 
 async function tryRequests(
@@ -102,9 +102,9 @@ const ROOT = { method: 'GET', path: '/', parameters: [], body: null }
 
 const timeout = 60_000 + RUNS * 1_000
 
-describe('whatever it is sent', () => {
+describe('an operation of the interface', () => {
   it.concurrent.each(operationsOf(DOCUMENT))(
-    '$method $path answers as documented, whatever it is sent',
+    '$method $path answers as documented to any request',
     { timeout },
     (operation) => tryRequests(operation),
   )
@@ -162,9 +162,9 @@ describe('what was tried', () => {
     expect(untried).toEqual([])
   })
 
-  it('the service is ready after all that was tried, and logged no fault of its own', async () => {
+  it('the service is ready after all requests, and logged no internal fault', async () => {
     expect((await fetch(`${service.url}/readyz`)).status).toBe(200)
-    // But that nobody listens where enclaves were made up.
+    // Except that the addresses of made-up enclaves do not answer.
     const lines = service
       .output()
       .stderr.split('\n')

@@ -26,7 +26,7 @@ beforeAll(async () => {
 })
 afterAll(() => replicas.stop())
 
-/** Two free ports, one after the other: each process takes one. */
+/** Two neighbouring free ports: each process takes one. */
 async function findNeighbours(): Promise<number> {
   for (;;) {
     const port = await awaitFreePort(0)
@@ -35,7 +35,7 @@ async function findNeighbours(): Promise<number> {
   }
 }
 
-/** Each call on a connection of its own: connections are what processes are given. */
+/** Each call uses a new connection, because the processes share out connections. */
 async function ask(): Promise<number> {
   const reply = await fetch(`${service.url}/v1/verified/chat/completions`, {
     method: 'POST',
@@ -54,7 +54,7 @@ function tiersText(group: string): string {
   return JSON.stringify({ default_tier: 'free', tiers: { free: { groups: [{ name: group }] } } })
 }
 
-/** The names of the group of the one tier that calls meet, of both processes. */
+/** The names of the group in the only tier, as calls to both processes show it. */
 async function groupsSeen(): Promise<readonly string[]> {
   const seen = Array.from({ length: 24 }, async () => {
     const reply = await fetch(`${service.url}/v1/dashboard/rate-limits`, {
@@ -66,7 +66,7 @@ async function groupsSeen(): Promise<readonly string[]> {
   return [...new Set(await Promise.all(seen))]
 }
 
-/** When a process last took settings into use, and whether the last attempt did. */
+/** When a process last applied settings, and whether the last attempt succeeded. */
 async function reloadsOf(place: number): Promise<{ readonly at: number; readonly ok: number }> {
   const text = await (await fetch(`http://127.0.0.1:${metricsPort + place}/metrics`)).text()
   const reading = (name: string) =>
@@ -82,7 +82,7 @@ async function callsServed(place: number): Promise<number> {
     .reduce((sum, { value }) => sum + value, 0)
 }
 
-/** Process ids of the gateways, which are children of the one that was started. */
+/** Process ids of the gateways, which are children of the started process. */
 function gatewayPids(): readonly number[] {
   return readdirSync('/proc').flatMap((name) => {
     try {
@@ -94,7 +94,7 @@ function gatewayPids(): readonly number[] {
   })
 }
 
-it('a gateway that starts is not ended by SIGHUP, and heeds it once it is ready', async () => {
+it('a gateway that starts is not ended by SIGHUP, and reloads when it is ready', async () => {
   const { child, output } = launchAffidavit({ dataFolder: await makeDataFolder() })
   const pid = child.pid ?? 0
   const ended = once(child, 'exit')

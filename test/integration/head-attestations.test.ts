@@ -23,7 +23,7 @@ afterAll(async () => {
   await rm(folder, { recursive: true, force: true })
 })
 
-/** As an outsider, without a key. */
+/** Calls as an outsider, without a key. */
 async function get<Body>(path: string): Promise<Body> {
   const response = await fetch(service.url + path)
   expect(response.status).toBe(200)

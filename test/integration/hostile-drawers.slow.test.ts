@@ -21,7 +21,7 @@ const LIMITS = {
   ...{ retriesMax: 0, asideMs: 50, asideMaxMs: 50 },
 }
 const MIB = 1024 * 1024
-/** No caller waits longer, whatever a node does. */
+/** No caller waits longer, for any behaviour of a node. */
 const CALL_MAX_MS = 5_000
 
 let stage: PlainStage
@@ -59,8 +59,8 @@ function rawSocket({ socket }: ScriptedNode): Socket {
 }
 
 /**
- * Begins a text frame of so many bytes, unmasked in effect (RFC 6455 section 5.2), and sends some
- * of it.
+ * Begins a text frame of `bytes` bytes, with a mask of zeros (RFC 6455 section 5.2), and sends
+ * `sent` of them.
  */
 const beginFrame =
   (bytes: number, sent: number): DrawScript =>
@@ -76,7 +76,7 @@ const sendText =
   ({ request_id: id }, node) =>
     node.send(textOf(id))
 
-/** A PNG whose header is right, and whose pixels are noise. */
+/** A PNG with a valid header, and noise for pixels. */
 const garbage = Buffer.concat([pngOf(256).subarray(0, 41), Buffer.alloc(5_000, 0x5a)]).toString(
   'base64',
 )
@@ -116,8 +116,8 @@ describe.each(HOSTILE)('a node that %s', (_, script, code) => {
   it('a hostile node costs its callers a clear error, and callers of other nodes nothing', async () => {
     const model = `hostile-${code}-${HOSTILE.findIndex(([, found]) => found === script)}`
     const node = await stage.connect({ model, ...drawing(script) })
-    const [status, told] = await outcomeOf(await draw(model))
-    expect([status, told]).toEqual([code === 'node_timeout' ? 504 : 502, code])
+    const [status, error] = await outcomeOf(await draw(model))
+    expect([status, error]).toEqual([code === 'node_timeout' ? 504 : 502, code])
     expect((await draw('honest')).status).toBe(200)
     expect(honest.socket.readyState).toBe(honest.socket.OPEN)
     node.socket.terminate()

@@ -51,7 +51,7 @@ beforeAll(async () => {
   service = await useAffidavit()
   hostile = await startHostileGateway(service.url)
   const { connect: expected, boot, measurements } = await readExpectedService(service)
-  // What it alters it has to read: encrypted calls have attacks of their own, below.
+  // The attacker must read what it alters. Attacks on encrypted calls follow below.
   options = { url: hostile.url, apiKey: service.apiKey, encrypt: false, ...expected }
   const evil = { name: 'evil', origin: 'http://evil.example', path: '/', models: ['evil/*'] }
   const asExpected = {
@@ -83,11 +83,11 @@ afterAll(async () => {
 })
 
 let prompts = 0
-/** The text with another last character. */
+/** The text with a different last character. */
 const flipLast = (text: string) =>
   text.slice(0, -1) + String.fromCharCode((text.at(-1) ?? '').charCodeAt(0) ^ 1)
 
-/** A request that nobody made before. */
+/** A request that is unique. */
 const ask = (more: object = {}) => ({
   model: 'demo/echo',
   messages: [{ role: 'user' as const, content: `hostile gateway ${++prompts}: pay Ann 5` }],
@@ -106,7 +106,7 @@ function post(request: object, through = client, signal?: AbortSignal): Promise<
 const openai = (through = client) =>
   new OpenAI({ baseURL: through.baseURL, apiKey: service.apiKey, fetch: through.fetch })
 
-/** What a caller is given of a whole answer, or why there is none. */
+/** A caller's whole answer, or the reason why there is no answer. */
 async function outcomeOf(call: () => Promise<unknown>): Promise<unknown> {
   try {
     return { given: await call() }
@@ -120,7 +120,7 @@ function codeOf(fault: unknown): unknown {
   return fault instanceof Error ? `${fault.name}: ${fault.message}` : fault
 }
 
-/** The text of a stream that was given out, and how it ended. */
+/** The text of a stream that the caller got, and how the stream ended. */
 async function readStream(response: Promise<Response>) {
   let text = ''
   const end = await outcomeOf(async () => {
@@ -134,7 +134,7 @@ async function readStream(response: Promise<Response>) {
   return { text, end }
 }
 
-/** Each attack of every table must have met one call and altered what it got. */
+/** The attack of a table row must have met one call, and altered its answer. */
 const expectApplied = () => expect(hostile.counts()).toEqual({ met: 1, altered: 1 })
 
 const rows = <Case extends { readonly name: string; readonly code: AffidavitErrorCode }>(
@@ -215,7 +215,7 @@ async function* bytewise(text: string): AsyncIterable<string> {
   for (const character of text) yield character
 }
 
-/** A client that was connected while the attack was on. */
+/** A client that connects during the attack. */
 async function connectThrough(attack: Attack | null): Promise<Client> {
   hostile.set(attack)
   try {
@@ -330,7 +330,7 @@ describe('a gateway that withholds an answer', () => {
     const answer = await openai().chat.completions.create(ask())
     expect(answer).toMatchObject({ receipt: { attempt: 1 } })
     expect(hostile.counts()).toEqual({ met: 2, altered: 1 })
-    // Its leaf is in the log all the same.
+    // The leaf of the answered call is in the log.
     const { receipt } = answer as unknown as { readonly receipt: { readonly index: number } }
     expect(receipt.index).toBeGreaterThan(0)
   })
@@ -391,7 +391,7 @@ describe('a gateway that alters streams', () => {
 })
 
 let holding: Promise<Client> | null = null
-/** A client that gives nothing of a stream before all of it was checked. */
+/** A client that gives no part of a stream before the whole stream was checked. */
 function held(): Promise<Client> {
   holding ??= connect({ ...options, hold: true })
   return holding
@@ -589,7 +589,7 @@ describe('a gateway that alters encrypted calls', () => {
       422,
     ],
     ['a body that was cut', (call) => call.ask(call.body.slice(0, -4)), 400],
-    // Whatever its last byte is, it is another then.
+    // The last byte is changed to a different one.
     ['a body that was altered', (call) => call.ask(flipLast(call.body)), 422],
   ])(
     'an encrypted call that the gateway sends with %s makes no completion',
@@ -616,7 +616,7 @@ describe('a gateway that alters encrypted calls', () => {
         }),
       )
       await send()
-      // That a key is gone, told twice, is told the caller as something to try again.
+      // The enclave reports twice that the key is gone; the caller gets an error to retry.
       expect((await send()).status).toBe(status === 422 ? 503 : status)
       expect(seen).toMatchObject({ status })
     },

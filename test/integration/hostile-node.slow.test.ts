@@ -23,7 +23,7 @@ const LIMITS = {
   ...{ tickMs: 20, tendMs: 50, closeTimeoutMs: 300, retriesMax: 0, asideMs: 50, asideMaxMs: 50 },
 }
 const MIB = 1024 * 1024
-/** No caller waits longer, whatever a node does. */
+/** No caller waits longer, for any behaviour of a node. */
 const CALL_MAX_MS = 5_000
 const HONEST_TEXT = 'an honest answer'
 
@@ -60,8 +60,8 @@ function wholeOutcome(status: number, text: string): Outcome {
 }
 
 /**
- * A stream either ends with [DONE] after a finish_reason, or with one error event: never both,
- * never neither.
+ * A stream ends either with [DONE] after a finish_reason, or with one error event: never with both,
+ * never with neither.
  */
 function streamOutcome(status: number, text: string): Outcome {
   const isWhole = text.endsWith('data: [DONE]\n\n')
@@ -98,7 +98,7 @@ function expectLegal(choices: readonly Choice[], part: 'message' | 'delta'): voi
   }
 }
 
-/** Streams these chunks and says it is done. */
+/** Streams these chunks and then reports the end. */
 const answerChunks =
   (...chunks: readonly unknown[]): AnswerScript =>
   ({ id }, node) => {
@@ -106,7 +106,7 @@ const answerChunks =
     node.sendRun(id, { status: 2 })
   }
 
-/** Sends frames as they are, made from the id of the call. */
+/** Sends frames unchanged, made from the id of the call. */
 const answerFrames =
   (make: (id: string) => readonly unknown[]): AnswerScript =>
   ({ id }, node) => {
@@ -121,7 +121,7 @@ const nested = (depth: number) => JSON.parse(`${'['.repeat(depth)}1${']'.repeat(
 const running = (id: string, chunk: unknown) => ({ request_id: id, error: null, chunk, status: 1 })
 const done = (id: string) => ({ request_id: id, error: null, chunk: null, status: 2 })
 
-/** Sends a chunk again and again until the gateway has had enough. */
+/** Repeats a chunk until the gateway ends the call. */
 const answerForEver =
   (chunk: () => unknown, pauseMs: number): AnswerScript =>
   async ({ id }, node) => {
@@ -131,7 +131,7 @@ const answerForEver =
     }
   }
 
-/** What the caller is told, by what the node does before or after its first token. */
+/** The error that the caller gets, by what the node does before or after its first token. */
 const BAD_ANSWERS: readonly (readonly [string, AnswerScript])[] = [
   ['is silent', () => undefined],
   ['says it is done at once', answerChunks()],

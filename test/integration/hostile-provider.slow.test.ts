@@ -30,9 +30,7 @@ import {
   GREETING_CHUNKS,
 } from '../support/hostile-scripts.ts'
 
-/**
- * To the commit of a sealed answer, the largest too: 24 MiB on a machine that does other things.
- */
+/** Time until a sealed answer is committed, also the largest one: 24 MiB on a busy machine. */
 const RECORD_TIMEOUT_MS = 60_000
 
 let service: Affidavit
@@ -108,7 +106,7 @@ async function ask(model: string, more: object = {}, signal?: AbortSignal): Prom
   return { status: response.status, text: await response.text() }
 }
 
-/** Data of a stream's events; those before `[DONE]` as values. */
+/** The data of a stream's events; all but `[DONE]` as values. */
 function dataOf(text: string): readonly string[] {
   return text
     .split('\n\n')
@@ -201,9 +199,9 @@ describe('an answer that is odd and whole', () => {
   })
 })
 
-describe('an answer that is no completion', () => {
+describe('an answer that is not a completion', () => {
   it.each(Object.entries(BAD_ANSWERS))(
-    'an answer that is no completion gives an error of ours and leaves no record: %s',
+    'an answer that is not a completion gives our own error and leaves no record: %s',
     async (name, bad) => {
       const model = `hostile/${name}`
       answer = () => bad.steps
@@ -303,7 +301,7 @@ describe('a provider over TLS', () => {
 })
 
 describe('a caller who goes away', () => {
-  /** Leaves once the provider has the call; gives how long its connection lived on. */
+  /** Leaves after the provider has the call; gives how long the provider's connection lived on. */
   async function leave(model: string, more: object, begun: readonly Step[]): Promise<number> {
     answer = () => [...begun, { kind: 'stall' }]
     const before = hostile.requests.length
@@ -340,8 +338,8 @@ describe('a caller who goes away', () => {
     'a caller who leaves before the first byte %s ends the provider’s call at once, without a record',
     async (_, model, more) => {
       expect(await leave(model, more, [])).toBeLessThan(AT_ONCE_MS)
-      // Whatever was sealed before is committed in order, so a later record shows that there is
-      // none of this.
+      // Completions are committed in the order of sealing, so a later record shows that this call
+      // left no record.
       answer = () => [send(wholeAnswer({ body: JSON.stringify(completionOf('later')) }))]
       expect((await ask('hostile/later')).status).toBe(200)
       expect(await recordsOf(model)).toEqual([])

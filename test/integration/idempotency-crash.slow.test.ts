@@ -7,7 +7,10 @@ import { until } from '../support/until.ts'
 const CALLERS = 12
 const CALLS_EACH_AT_LEAST = 12
 const KILLS = 4
-/** Every caller may be in the middle of a call that is open until the killed gateway's lease ends. */
+/**
+ * Every caller may be in the middle of a call, which stays open until the killed gateway's lease
+ * ends.
+ */
 const NEXT_CALL_MS = (LEASE_SECONDS + 15) * 1000
 const PATIENCE_MS = 90_000
 
@@ -43,8 +46,8 @@ function post(key: string): Promise<Response> {
 }
 
 /**
- * Asks, as clients of this interface do, again and again under one key, until there is an answer;
- * null when it is said that there may be none.
+ * Asks again and again under one key, as clients of this interface do, until there is an answer;
+ * null when the gateway says that there may be no answer.
  */
 async function insist(key: string, seen: Map<string, number>): Promise<Answer | null> {
   const deadline = performance.now() + PATIENCE_MS
@@ -106,11 +109,12 @@ it('a gateway makes each verified completion once under its key, however often i
   }
   await Promise.all(callers)
   expect(answers.size + unknown.length).toBeGreaterThanOrEqual(CALLERS * CALLS_EACH_AT_LEAST)
-  // The enclave lives, and ends what a gateway began: unknown is what none had sent to it yet.
+  // The enclave lives, and finishes the calls that a gateway sent to it. Only calls that were not
+  // sent yet are unknown.
   expect(unknown.length).toBeLessThan(CALLERS)
-  // Somebody was in the middle of a call when the gateway was killed, and asked while its fate was
-  // open: on a machine so busy that the gateway is away for longer than its lease, it is open no
-  // more.
+  // A caller was in the middle of a call when the gateway was killed, and asked again while the
+  // result was open. On a very busy machine the gateway may be away for longer than its lease; then
+  // the result is no longer open.
   expect(seen.get('connection') ?? 0).toBeGreaterThan(0)
   if (Math.min(...awayMs) < LEASE_SECONDS * 500)
     expect(seen.get('idempotency_in_progress') ?? 0).toBeGreaterThan(0)

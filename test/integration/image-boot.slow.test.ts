@@ -26,7 +26,7 @@ import { runCli } from '../support/run-cli.ts'
 
 const BOOT = await needBoot()
 const BOOT_TIMEOUT_MS = 420_000
-/** From a part's death to the machine's end. */
+/** Time from the death of a part to the end of the machine. */
 const END_TIMEOUT_MS = 60_000
 
 describe.runIf(BOOT.isMet)(BOOT.title('a development image in qemu'), () => {
@@ -136,7 +136,8 @@ describe.runIf(BOOT.isMet)(BOOT.title('a development image in qemu'), () => {
         eifPath: stage.image.eifPath,
         folder: join(folder, 'inside'),
         providerPort: port,
-        // Stands for the driver's device, as a driver makes it that lets everybody in.
+        // Takes the place of the driver's device, with the permissions of a driver that lets all
+        // users in.
         prepare: 'busybox mknod -m 0666 /dev/nsm c 1 3',
         script: lookAround(port),
       })
@@ -164,7 +165,7 @@ describe.runIf(BOOT.isMet)(BOOT.title('a development image in qemu'), () => {
       expect(said).toContain('script: opt is read-only')
     })
 
-    it('the booted image runs verifier and bridges without rights, each kind as a user of its own', () => {
+    it('the booted image runs verifier and bridges without rights, each kind as a separate user', () => {
       const processes = said.split('\n').filter((line) => line.startsWith('script: process '))
       expect(processes.filter((line) => line.includes(' node '))).toHaveLength(1)
       expect(processes.filter((line) => line.includes(' socat ')).length).toBeGreaterThan(9)
@@ -234,7 +235,7 @@ describe.runIf(BOOT.isMet)(BOOT.title('a development image in qemu'), () => {
   )
 })
 
-/** Rejects after a time, so that a machine that stays is told of. */
+/** Rejects after a time, so that a machine that does not end is reported. */
 async function expire(timeoutMs: number): Promise<never> {
   await sleep(timeoutMs, undefined, { ref: false })
   throw new Error(`the machine did not end within ${timeoutMs} ms`)
@@ -242,8 +243,7 @@ async function expire(timeoutMs: number): Promise<never> {
 
 /**
  * Looks around as root, in the sealed root of the enclave (/run/root), then kills the bridge of the
- * demonstration provider. `port` is one of the host that answers, wherever the guest could reach
- * it.
+ * demonstration provider. `port` is an open port of the host, in case the guest can reach the host.
  */
 function lookAround(port: number): string {
   const root = '/run/root'
@@ -305,7 +305,7 @@ busybox kill -9 "$bridge"
 `
 }
 
-/** PCR2 of the image with one bit of its application ramdisk changed. */
+/** PCR2 of the image with one flipped bit in its application ramdisk. */
 async function measureChanged({ image }: BootStage): Promise<string> {
   const [kernel, bootRamdisk, applicationRamdisk] = await Promise.all([
     readFile(image.kernelPath),

@@ -25,17 +25,17 @@ const run = promisify(execFile)
 const root = mkdtempSync(join(tmpdir(), 'image-'))
 afterAll(() => rmSync(root, { recursive: true, force: true }))
 
-/** Null when the image can be built here, else why not. */
+/** Null when the image can be built here, else the reason why not. */
 const ROOT = needRoot()
 const IMAGE = needNo(await findImageHindrance())
 
-/** The committed project in a folder of its own, and what another machine would have otherwise. */
+/** The committed project in a new folder, with settings that differ on another machine. */
 type Machine = {
   readonly name: string
   readonly umask: string
   readonly zone: string
   readonly locale: string
-  /** Seconds; when all of its files say that they were written. */
+  /** Seconds; the modification time of all its files. */
   readonly time: number
 }
 const MACHINES: readonly Machine[] = [
@@ -169,7 +169,7 @@ describe.runIf(IMAGE.isMet)(IMAGE.title('npm run image'), () => {
   )
 })
 
-/** Writes an archive's files and links as Linux would. */
+/** Writes an archive's files and links as Linux would do. */
 function unpack(archive: Uint8Array, folder: string): void {
   for (const { path, mode, data } of readCpio(archive)) {
     const target = join(folder, path)

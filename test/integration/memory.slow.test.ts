@@ -7,7 +7,7 @@ import { createTestDatabase } from '../support/test-database.ts'
 const MIB = 1024 * 1024
 const LARGE_CALLS = 32
 const LARGE_BYTES = 9 * MIB
-/** Of a container of 512 MiB, to which Node gives a heap of this size. */
+/** A container of 512 MiB, in which Node has a heap of this size. */
 const MEMORY_MIB = 512
 const HEAP_MIB = 256
 
@@ -18,7 +18,7 @@ beforeAll(async () => {
     variables: {
       DATABASE_URL: await createTestDatabase(),
       NODE_OPTIONS: `--max-old-space-size=${HEAP_MIB}`,
-      // As the image and the unit set it.
+      // The value that the image and the unit set.
       MALLOC_MMAP_THRESHOLD_: '1048576',
       MEMORY_ADMITTED_BYTES_MAX: String((MEMORY_MIB / 4) * MIB),
     },
@@ -34,7 +34,7 @@ const chat = (bytes: number) => ({
   headers: { 'content-type': 'application/json' },
 })
 
-/** Of values that take many times their text's length. */
+/** A body whose values take many times the memory of its text. */
 const sparse = (bytes: number) => ({
   ...chat(0),
   body: `{"model":"demo/lorem","messages":[{"role":"user","content":"Hi"}],"x":[${'{},'.repeat(bytes / 3)}{}]}`,
@@ -63,7 +63,7 @@ async function post(
   return { status: reply.status, code, retryAfter: reply.headers.get('retry-after') }
 }
 
-/** Most memory that the gateway's process ever had, MiB. */
+/** The peak memory of the gateway's process, MiB. */
 async function readPeak(): Promise<number> {
   const status = await readFile(`/proc/${service.pid}/status`, 'utf8')
   return Number(/VmHWM:\s+(\d+) kB/.exec(status)?.[1]) / 1024
@@ -72,7 +72,7 @@ async function readPeak(): Promise<number> {
 const VERIFIED = '/v1/verified/chat/completions'
 const tiny = () => post(VERIFIED, sparse(MIB))
 
-/** What 512 MiB do not hold is refused, and what is measured is the gateway's process alone. */
+/** Calls that do not fit into 512 MiB are refused. Only the gateway's process is measured. */
 it.each<[string, () => ReturnType<typeof post>, () => ReturnType<typeof post>]>([
   [
     'verified calls of 9 MiB',
@@ -105,7 +105,7 @@ it.each<[string, () => ReturnType<typeof post>, () => ReturnType<typeof post>]>(
     const peak = await readPeak()
     for (const { code, retryAfter, status } of outcomes)
       if (code === 'overloaded') expect([status, Number(retryAfter)]).toEqual([503, 1])
-    // Those of tiny values may each be judged before the next one has come.
+    // Calls of tiny values may each be decided before the next one arrives.
     if (large !== tiny) expect(outcomes.some(({ code }) => code === 'overloaded')).toBe(true)
     expect(outcomes.some(({ code }) => code !== 'overloaded')).toBe(true)
     expect(smalls.map(({ status }) => status)).toEqual(smalls.map(() => 200))

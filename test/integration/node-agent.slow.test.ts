@@ -33,7 +33,7 @@ const ask = (content: string) => ({
   messages: [{ role: 'user' as const, content }],
 })
 
-/** The agent's pid, among the gateway's children. */
+/** The agent's pid, among the children of the gateway. */
 function agentPid(): number | null {
   return listTree(service.pid).find((pid) => nameProcess(pid) === 'agent/main.ts') ?? null
 }
@@ -64,7 +64,7 @@ describe('npm start', () => {
     expect(stdout).toContain(`DEMONSTRATION: ${service.nodeId}`)
   })
 
-  it('npm start has a node, and the command line tells its status and what it served', async () => {
+  it('npm start has a node, and the command line shows its status and what it served', async () => {
     const variables = {
       AFFIDAVIT_URL: service.url,
       AFFIDAVIT_API_KEY: service.apiKey,

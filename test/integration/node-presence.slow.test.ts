@@ -7,7 +7,7 @@ import { createMeasuredNode, getJson } from '../support/register-node.ts'
 import { connectScriptedNode } from '../support/scripted-node.ts'
 
 const MODEL = 'model-b'
-/** What a poll adds, on a busy machine. */
+/** The delay of a poll on a busy machine. */
 const POLL_MS = 3_000
 
 describe.runIf(NATS.isMet)(NATS.title('two gateways on one Postgres, with a node each'), () => {

@@ -10,9 +10,9 @@ import { type OptimismChain, startOptimismChain } from '../support/optimism-chai
 import { runCli } from '../support/run-cli.ts'
 import { until } from '../support/until.ts'
 
-/** Measurements of the enclave, two hex digits again and again. */
+/** Measurements of the enclave: these two hex digits, repeated. */
 const DIGITS = 'a1'
-/** Between two blocks, each with a deposit before all else, as an OP-stack chain has them. */
+/** Time between two blocks. Each block begins with a deposit, as on an OP-stack chain. */
 const BLOCK_MS = 200
 
 let folder: string
@@ -59,7 +59,7 @@ it('a bundle of a gateway on an OP-stack chain is verified with its block, offli
   const { blockNumber } = number as { readonly blockNumber: string }
   const block = await chain.rpc.call('eth_getBlockByNumber', [blockNumber, true])
   const { transactions } = block as { readonly transactions: readonly { readonly type: string }[] }
-  // Else this would show nothing that other chains do not.
+  // Without it, this would show no more than other chains do.
   expect(transactions.map(({ type }) => Number(type))).toContain(0x7e)
 
   const file = join(folder, 'bundle.json')

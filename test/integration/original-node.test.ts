@@ -69,7 +69,7 @@ describe('the public node client', () => {
     expect(framesFor(node).map(({ size }) => size)).toEqual(['256x256', '512x512', '1024x1024'])
   })
 
-  it('a node client that says it failed is told to have failed, and not to have broken off', async () => {
+  it('a node client that says it failed is reported as failed, and not as broken off', async () => {
     const model = 'failing'
     await stage.connect({ model, answer: answerError(500, 'unexpected keyword argument') })
     const whole = await faultOf(client.chat.completions.create({ model, messages }))
@@ -152,7 +152,7 @@ describe('a plain stream', () => {
   it('a plain stream has a choice in every chunk when it is given again under its Idempotency-Key', async () => {
     const model = 'streaming'
     for (let call = 0; call < 2; call++) {
-      // The answer may be stored a moment after its last event: until then it is in progress.
+      // The answer may be stored a moment after its last event; until then the call is in progress.
       const keyed = { headers: { 'Idempotency-Key': 'again' }, maxRetries: 3 }
       const stream = await client.chat.completions.create({ model, messages, stream: true }, keyed)
       let text = ''

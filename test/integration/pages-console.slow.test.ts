@@ -8,9 +8,9 @@ import { createMeasuredNode, sendBody } from '../support/register-node.ts'
 import { connectScriptedNode } from '../support/scripted-node.ts'
 import { type SharedAffidavit, useAffidavit } from '../support/use-affidavit.ts'
 
-/** Text of strangers: markup, a script, what turns the direction of text. */
+/** A stranger's text: markup, a script, a character that reverses the direction of text. */
 const HOSTILE = '<img src=x onerror="hacked=1"><script>hacked=1</script>\u202Egnp.exe'
-/** As it is to be read. */
+/** The form in which it must be shown. */
 const HOSTILE_SHOWN = HOSTILE.replace('\u202E', '\\u{202e}')
 
 let service: SharedAffidavit
@@ -39,7 +39,7 @@ async function signIn(key: string, part = '', options?: Parameters<typeof openPa
 const partsOf = (page: Page) =>
   page.getByRole('navigation', { name: 'Parts of the console' }).getByRole('link').allTextContents()
 
-/** Nothing of a stranger's text became more than text. */
+/** Expects that a stranger's text stayed text. */
 async function expectText(page: Page): Promise<void> {
   expect(await page.evaluate('globalThis.hacked')).toBeUndefined()
   expect(await page.locator('main img, main script').count()).toBe(0)
@@ -238,7 +238,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('keys'), () => {
 })
 
 describe.runIf(BROWSER.isMet)(BROWSER.title('nodes'), () => {
-  it('nodes come and go in the console while somebody looks, and nothing moves', async () => {
+  it('nodes come and go in the console while a reader looks, and nothing moves', async () => {
     const nodeId = await createMeasuredNode(operator, ['model-of-a-test'])
     const { page } = await signIn(service.apiKey, '/nodes')
     const row = page.getByRole('row', { name: nodeId })
@@ -294,7 +294,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the history'), () => {
       hashes.unshift(((await reply.json()) as { readonly hash: string }).hash)
     }
     const { page, faults } = await openPage(`${service.url}/console/history`)
-    // Pages of two, so that five are three pages.
+    // Pages of two calls, so that five calls make three pages.
     await page.route(/[?&]limit=50/, (route) =>
       route.continue({ url: route.request().url().replace('limit=50', 'limit=2') }),
     )
@@ -392,7 +392,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('searching the history'), () => {
     await page.getByText('Nothing matches.').waitFor()
     await page.getByRole('button', { name: 'Reset' }).click()
 
-    // What nobody could find is not shown as found, nor what has another form as it comes.
+    // A failed search shows no calls, and a call of an unknown form shows a placeholder.
     await page.route(/[?&]limit=50/, async (route) => {
       if (route.request().url().includes('gone')) return route.fulfill({ status: 503, json: {} })
       const response = await route.fetch()
@@ -417,7 +417,10 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('calls in the history'), () => {
   const WIDE = { width: 1280, height: 800 }
   const PHONE = { width: 390, height: 844 }
 
-  /** Makes calls that a word finds; gives the word, and their hashes, newest first. */
+  /**
+   * Makes calls that a search for one word finds; gives the word, and the calls' hashes, newest
+   * first.
+   */
   const makeCalls = async (count: number) => {
     const word = `word${crypto.randomUUID()}`
     const hashes: string[] = []
@@ -442,7 +445,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('calls in the history'), () => {
     if (viewport === PHONE) {
       const { x, y, width = 0, height } = (await panel.boundingBox()) ?? {}
       expect({ x, y, height }).toEqual({ x: 0, y: 0, height: 844 })
-      // All but the place of a scroll bar.
+      // The full width without a scroll bar.
       expect(width).toBeGreaterThanOrEqual(390 - 15)
     } else await expectInView(page, page.getByRole('row').nth(1).getByText('confirmed'))
     for (const name of ['Close', 'Save the evidence', /^Erase/])
@@ -457,7 +460,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('calls in the history'), () => {
     expect(logs.map(({ notary }) => `/log/${notary}`)).toContain(href)
     await panel.getByText('confirmed').waitFor()
     expect(await findBarriers(page)).toEqual([])
-    // Escape closes what asks first, and then the panel.
+    // Escape closes the dialog first, and then the panel.
     await panel.getByRole('button', { name: /^Erase/ }).click()
     await page.keyboard.press('Escape')
     await page.getByText('Erase question and answer?').waitFor({ state: 'hidden' })
@@ -511,7 +514,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('calls in the history'), () => {
 
     await page.getByRole('button', { name: 'Clear 2 selected' }).click()
     await page.getByText('Export all:').waitFor()
-    // Pages of two, so that three are two pages.
+    // Pages of two, so that three make two pages.
     await page.route(/[?&]limit=100/, (route) =>
       route.continue({ url: route.request().url().replace('limit=100', 'limit=2') }),
     )
@@ -527,7 +530,10 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the first screen'), () => {
     const { page } = await signIn(service.apiKey, part, { viewport: { width, height } })
     return page
   }
-  /** A row is in view with all of these cells, and nothing is wider than the screen. */
+  /**
+   * Expects that all of these cells of a row are in view, and that nothing is wider than the
+   * screen.
+   */
   const expectRow = async (page: Page, row: Locator, labels: readonly string[]) => {
     await row.waitFor()
     for (const label of labels) await expectInView(page, row.locator(`[data-label="${label}"]`))
@@ -660,7 +666,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('operating'), () => {
       await sendBody(operator, 'POST', '/v1/dashboard/keys', order)
     ).json()) as { readonly key: string }
     const statusOf = async () => (await getPath({ ...operator, key }, '/v1/dashboard/me')).status
-    // More than one page of newer ones.
+    // More newer accounts than one page shows.
     for (let n = 0; n < 51; n++)
       await sendBody(operator, 'POST', '/v1/admin/accounts', {
         name: `newer ${crypto.randomUUID()}`,
@@ -671,7 +677,8 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('operating'), () => {
     expect(await row.count()).toBe(0)
     await page.getByRole('button', { name: 'Show older ones' }).click()
     const button = (label: string) => row.getByRole('button', { name: `${label} ${name}` })
-    // The list is drawn anew after each: `state` is a button that the account has before this one.
+    // The list is rendered again after each act: `state` is a button that the account has before
+    // the act.
     const confirm = async (label: string, state = label) => {
       await expect
         .poll(async () => {
@@ -763,7 +770,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('operating'), () => {
     await page.getByLabel('What (such as key.create)').fill('no.such')
     await page.getByRole('button', { name: 'Search' }).click()
     await page.getByText('There are no such entries.').waitFor()
-    // What a database that somebody wrote to would say.
+    // The answer of a database that a stranger wrote to.
     await page.route(/\/v1\/admin\/log/, async (route) => {
       const response = await route.fetch()
       const { acts } = await response.json()
@@ -813,12 +820,12 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('operating'), () => {
     await page.context().close()
   })
 
-  it('the console tells what waits for the chain, and why', async () => {
+  it('the console shows what waits for the chain, and why', async () => {
     const { page } = await signIn(service.apiKey, '/anchors')
     await page.getByText('pays now').waitFor()
     await page.getByText('following').waitFor()
     await page.locator('.state', { hasText: /answers$/ }).waitFor()
-    // What a gateway in trouble would say.
+    // The answer of a gateway in trouble.
     await page.route(/\/v1\/admin\/status$/, async (route) => {
       const response = await route.fetch()
       const status = (await response.json()) as {
@@ -974,7 +981,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the playground'), () => {
       })
       expect({ faults, strangers }).toEqual({ faults: [], strangers: [] })
 
-      // The conversation outlasts a look at another part, and goes on.
+      // The conversation survives a look at another part, and continues.
       await page.getByRole('link', { name: 'Limits and usage', exact: true }).click()
       await page.getByRole('link', { name: 'Playground', exact: true }).click()
       await ask(page, 'and again')
@@ -1001,7 +1008,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the playground'), () => {
     await turn.getByText(/^. Refused$/).waitFor()
     await turn.getByText('Do not use this answer').waitFor()
     expect(await turn.locator('.checks .state.bad').count()).toBeGreaterThan(0)
-    // What came is put away, not left as if it were an answer.
+    // The text that came is folded away, and not left like an answer.
     expect(await turn.locator('.refused').isVisible()).toBe(false)
     expect(await findBarriers(page)).toEqual([])
     await page.context().close()
@@ -1061,7 +1068,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the playground'), () => {
   })
 })
 
-/** In one turn, so that the event of the closing comes last; then waits until it came. */
+/** Opens and closes in one task, so that the close event comes last; then waits for the event. */
 const OPEN_CLOSE_OPEN = `new Promise((resolve) => {
   const dialog = document.querySelector('td dialog')
   const button = dialog.previousElementSibling
@@ -1071,14 +1078,14 @@ const OPEN_CLOSE_OPEN = `new Promise((resolve) => {
   button.click()
 })`
 
-/** Everything that a page can keep. */
+/** All storage of a page. */
 const storageOf = (page: Page): Promise<string> =>
   page.evaluate(`(async () => JSON.stringify([
     Object.entries(localStorage), Object.entries(sessionStorage), document.cookie,
     await indexedDB.databases(), await caches.keys(), history.state, name,
   ]))()`)
 
-/** All of an element is on the screen, without a scroll. */
+/** The whole element is on the screen, without scrolling. */
 async function expectInView(page: Page, element: Locator): Promise<void> {
   await element.waitFor()
   const { x, y, width, height } = (await element.boundingBox()) ?? {
@@ -1097,7 +1104,7 @@ async function expectInView(page: Page, element: Locator): Promise<void> {
 const hasFocus = async (element: Locator) =>
   (await element.and(element.page().locator(':focus')).count()) === 1
 
-/** Goes on by the tab key until an element has the focus. */
+/** Presses Tab until an element has the focus. */
 async function tabTo(page: Page, element: Locator): Promise<void> {
   await element.waitFor()
   for (let presses = 0; presses < 80; presses++) {
@@ -1107,7 +1114,7 @@ async function tabTo(page: Page, element: Locator): Promise<void> {
   throw new Error(`expected to reach ${element} by the tab key`)
 }
 
-/** Moves that nobody asked for, from now on. */
+/** Counts layout shifts from now on. */
 const WATCH_SHIFTS = `
   globalThis.shifted = 0
   new PerformanceObserver((list) => {

@@ -24,14 +24,14 @@ const CURL = needProgram('curl')
 const OPENAI_FOR_PYTHON = needNo(hasPythonOpenai() ? null : 'the package openai for python3')
 
 let service: SharedAffidavit
-/** The folder of a caller: `expect.json`, the packages of the samples, and the command line. */
+/** The folder of a caller: `expect.json`, the packages for the samples, and the command line. */
 let folder = ''
 
 beforeAll(async () => {
   service = await useAffidavit()
   folder = mkdtempSync(join(tmpdir(), 'affidavit-samples-'))
   copyFileSync(service.expectFile, join(folder, 'expect.json'))
-  // The sources stand for the package: test/packages installs that itself.
+  // The sources replace the installed package: test/packages installs that.
   const client = join(folder, 'client')
   const bin = join(folder, 'node_modules/.bin')
   mkdirSync(client)
@@ -57,7 +57,7 @@ function hasPythonOpenai(): boolean {
   }
 }
 
-/** Runs a command of the page in the caller's folder, with his key. */
+/** Runs a command of the page in the caller's folder, with the caller's key. */
 const runShell = (command: string) =>
   runIn(
     {
@@ -148,7 +148,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the first page of the API'), () => 
   })
 
   describe('each of its samples', () => {
-    /** What the page gives to copy. */
+    /** The text of the copy button. */
     const readSample = async (language: string) => {
       const { page } = await openStart()
       await page.getByRole('tab', { name: language }).click()
@@ -210,8 +210,8 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the first page of the API'), () => 
   })
 
   /**
-   * Starts the proxy by the page's command, at a port that is free here, and waits until it serves;
-   * gives where, and how to end it.
+   * Starts the proxy by the page's command, at a free port, and waits until it serves; gives its
+   * address, and a function that ends it.
    */
   async function startProxy(command: string) {
     const run = `${command.replace(/^npx /, 'exec node_modules/.bin/')} --port 0`
@@ -276,7 +276,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the reference of the API'), () => {
         .first()
         .waitFor()
       expect(await findBarriers(page), path).toEqual([])
-      // Errors, schemas and fields are made when they are opened, some within others.
+      // Errors, schemas and fields are built when they are opened; some contain others.
       for (let round = 0; round < 4; round++)
         await page.evaluate(
           "for (const one of document.querySelectorAll('details')) one.open = true",

@@ -29,11 +29,11 @@ const DEVELOPMENT = '[data-expectations=development]'
 const OWN = '[data-expectations=own]'
 const BANNER =
   'Development gateway: this page uses the expectations of this gateway. They prove nothing to other people.'
-/** Under a verdict, which says itself that development proves nothing. */
+/** Under a verdict. The verdict itself says that development proves nothing. */
 const BANNER_UNDER_VERDICT =
   'Checked by the expectations that this development gateway gives of itself.'
 
-/** Whether the code of the completion's enclave is the expected one, on the page of a completion. */
+/** On the page of a completion: whether the code of its enclave is the expected code. */
 const codeOf = (page: Page) =>
   page.locator('[data-check="measurements"]').getAttribute('data-outcome')
 
@@ -45,7 +45,7 @@ async function signIn(page: Page): Promise<void> {
   await page.getByRole('button', { name: 'Sign in' }).click()
 }
 
-/** Expectations of this gateway's form that its enclaves do not meet. */
+/** Expectations in this gateway's form that its enclaves do not meet. */
 async function otherExpectations(): Promise<Buffer> {
   const expected = JSON.parse(await readFile(service.expectFile, 'utf8'))
   return Buffer.from(JSON.stringify({ ...expected, measurements: [{ PCR0: '00'.repeat(48) }] }))
@@ -58,7 +58,7 @@ async function fillFrom(page: Page, buffer: Buffer): Promise<void> {
   await page.locator(OWN).waitFor()
 }
 
-/** What the tab keeps is written after the files were read. */
+/** The tab stores its expectations after reading the files. */
 const untilKept = (page: Page, text: string) =>
   expect.poll(() => page.evaluate('JSON.stringify(sessionStorage)')).toContain(text)
 
@@ -179,7 +179,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('expectations of the reader'), () =>
     await page.context().close()
   })
 
-  it('expectations of the reader survive a navigation with their files, also those that are no text', async () => {
+  it('expectations of the reader survive a navigation with their files, also binary files', async () => {
     const { page } = await openPage(`${service.url}/verify`)
     await page.getByText('What you expect: code').click()
     await page.getByLabel('Certificate revocation lists').setInputFiles({
@@ -218,7 +218,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('expectations of the reader'), () =>
     await page.getByText('One enclave is as you expect').waitFor()
     await page.getByRole('textbox', { name: 'Message' }).fill('hello')
     await page.getByRole('button', { name: 'Send' }).click()
-    // The reader trusts a root that is not AWS's: nothing that rests on it is green.
+    // The reader trusts a root that is not AWS's: nothing that rests on this root is green.
     const turn = page.getByRole('article', { name: 'Question 1' })
     await turn.getByText('Checked, development only').waitFor()
     expect(await page.locator('.turn .state.good, .who .state.good').count()).toBe(0)

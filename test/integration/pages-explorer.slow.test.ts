@@ -11,7 +11,7 @@ let notary = ''
 
 beforeAll(async () => {
   service = await useAffidavit()
-  // Two heads at least: the page compares them.
+  // At least two heads: the page compares them.
   for (const _ of [1, 2, 3]) await complete()
   const { logs } = (await (await fetch(`${service.url}/v1/log`)).json()) as {
     readonly logs: readonly { readonly notary: string }[]
@@ -27,7 +27,7 @@ async function complete(): Promise<string> {
   return ((await reply.json()) as { readonly hash: string }).hash
 }
 
-/** A page whose answers of the gateway to `path` go through `alter` on their way. */
+/** A page on which `alter` changes the gateway's answers to `path`. */
 async function alterAnswers(
   page: Page,
   path: RegExp,
@@ -39,7 +39,7 @@ async function alterAnswers(
       const json = await response.json()
       await route.fulfill({ response, json: alter(json, new URL(route.request().url())) ?? json })
     } catch (fault) {
-      // A page that is closed while it asks wants no answer.
+      // A page that was closed meanwhile needs no answer.
       if (!/closed|disposed/.test(String(fault))) throw fault
     }
   })
@@ -155,7 +155,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/log/{notary}'), () => {
     await page.getByLabel('Its hash').fill('0'.repeat(64))
     await page.getByRole('button', { name: 'Check inclusion' }).click()
     await page.getByText('not the hash that you expect').waitFor()
-    // The verdict is of what was asked, not of what stands in the form since.
+    // The verdict belongs to the question, not to the changed form.
     await page.getByLabel('Its hash').fill('1'.repeat(64))
     await page.getByText('not the hash that you expect').waitFor({ state: 'detached' })
     await page.context().close()
@@ -356,7 +356,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('what stands in the address'), () =>
 })
 
 describe.runIf(BROWSER.isMet)(BROWSER.title('what comes from outside'), () => {
-  it('the answers of the gateway are text on the pages of logs, whatever they hold', async () => {
+  it('the answers of the gateway are only text on the pages of logs', async () => {
     const { page } = await openPage(`${service.url}/docs`)
     const dialogs: string[] = []
     page.on('dialog', (dialog) => {
@@ -444,7 +444,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/log'), () => {
   })
 })
 
-/** Adds up how far things moved that nobody moved. */
+/** Adds up the layout shifts that no input caused. */
 const WATCH_SHIFTS = `
   globalThis.shifted = 0
   new PerformanceObserver((list) => {
@@ -501,7 +501,7 @@ const outcomeOf = (page: Page, name: string) =>
   page.locator(`[data-check="${name}"]`).getAttribute('data-outcome')
 
 describe.runIf(BROWSER.isMet)(BROWSER.title('/c/{hash}'), () => {
-  it('the page of a completion checks what everybody may see, and has no barrier', async () => {
+  it('the page of a completion checks what is public, and has no barrier', async () => {
     const hash = await complete()
     for (const [colorScheme, width] of [
       ['light', 1280],
@@ -513,7 +513,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/c/{hash}'), () => {
       await expect.poll(() => outcomeOf(page, 'receipt in log')).toBe('passed')
       expect(await outcomeOf(page, 'signature')).toBe('passed')
       expect(await outcomeOf(page, 'request hash')).toBe('not checked')
-      // By the word of the development gateway; without it, nobody knows its root.
+      // The development gateway says it; without its word, the root is unknown.
       expect(await outcomeOf(page, 'attestation document')).toBe('passed')
       await page.getByRole('button', { name: 'Do not use them' }).click()
       await expect.poll(() => outcomeOf(page, 'attestation document')).not.toBe('passed')
@@ -623,7 +623,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/c/{hash}'), () => {
     await page.context().close()
   })
 
-  it('the page of a completion refuses the evidence of another completion, whatever it is worth', async () => {
+  it('the page of a completion refuses the evidence of another completion, also valid evidence', async () => {
     const [hash, other] = [await complete(), await complete()]
     const { page } = await openPage(`${service.url}/docs`)
     const evidence = await (await fetch(`${service.url}/v1/evidence/${other}`)).json()
@@ -660,7 +660,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/c/{hash}'), () => {
     await page.context().close()
   })
 
-  it('the answers of the gateway are text on the page of a completion, whatever they hold', async () => {
+  it('the answers of the gateway are only text on the page of a completion', async () => {
     const hash = await complete()
     const { page } = await openPage(`${service.url}/docs`)
     const hostile = `<img src=x onerror=alert(1)>\u202e${'A'.repeat(2_000_000)}`
@@ -677,10 +677,10 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/c/{hash}'), () => {
   })
 })
 
-/** Not its last byte, which has a form of its own. */
+/** Not the last byte, which has a special form. */
 const flipEarly = (hex: string) => `0x${hex[2] === '1' ? '2' : '1'}${hex.slice(3)}`
 
-/** Has the page trust the root of the service's development enclave. */
+/** Makes the page trust the root of the service's development enclave. */
 async function nameRoot(page: Page): Promise<void> {
   const panel = page.locator('summary', { hasText: 'What you expect' })
   await panel.click()
@@ -689,7 +689,7 @@ async function nameRoot(page: Page): Promise<void> {
   await panel.click()
 }
 
-/** The same, until a completion is found consistent by it. */
+/** The same, until a completion is consistent by that root. */
 async function expectRoot(page: Page): Promise<void> {
   await nameRoot(page)
   await page.locator('[data-verdict=consistent]').waitFor()

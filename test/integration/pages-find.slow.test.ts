@@ -4,7 +4,7 @@ import { BROWSER, openPage } from '../support/browser.ts'
 import { CHAT_REQUEST, postChat } from '../support/calls.ts'
 import { type SharedAffidavit, useAffidavit } from '../support/use-affidavit.ts'
 
-/** What is asked of a visitor at most, before the answer is on the screen. */
+/** The most acts of a visitor before the answer is on the screen. */
 const ACTS_MAX = 3
 
 const SIZES = [
@@ -34,7 +34,7 @@ async function read<Json>(path: string): Promise<Json> {
   return (await (await fetch(service.url + path)).json()) as Json
 }
 
-/** A visitor on the home page, who clicks and searches a few times and then has to see the answer. */
+/** A visitor on the home page, who clicks and searches a few times and then must see the answer. */
 async function visit([width, height]: readonly [number, number]) {
   const { page, faults } = await openPage(service.url, { viewport: { width, height } })
   let acts = 0
@@ -50,7 +50,7 @@ async function visit([width, height]: readonly [number, number]) {
       await page.getByRole('searchbox', { name: 'Look up' }).fill(text)
       await page.keyboard.press('Enter')
     },
-    /** Without a scroll. */
+    /** Without scrolling. */
     sees: async (what: Locator) => {
       await what.waitFor()
       await expect
@@ -69,7 +69,7 @@ async function visit([width, height]: readonly [number, number]) {
 
 const link = (page: Page, name: string) => page.getByRole('link', { name })
 
-/** As the pages write it: `2026-01-31 12:00:00 UTC`. */
+/** The form of the pages: `2026-01-31 12:00:00 UTC`. */
 const timeOf = (ms: number) =>
   new Date(ms)
     .toISOString()

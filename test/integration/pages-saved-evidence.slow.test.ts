@@ -21,7 +21,7 @@ const QUESTION = 'Which file may I hand over?'
 let folder = ''
 let service: SharedAffidavit
 let hash = ''
-/** As the gateway gives it, with its block. */
+/** From the gateway, with its block. */
 let bundleText = ''
 let bundle: EvidenceBundle
 
@@ -57,7 +57,7 @@ const cli = (...words: readonly string[]) =>
   })
 const fileOf = (text: string, name = 'bundle.json') => ({ name, bytes: Buffer.from(text) })
 
-/** Saves the evidence that a page shows, as its reader does. */
+/** Saves the evidence that a page shows, as a reader does. */
 async function save(page: Page): Promise<{ readonly name: string; readonly text: string }> {
   const [download] = await Promise.all([
     page.waitForEvent('download'),
@@ -78,7 +78,7 @@ async function openSaved(text: string) {
 /** The evidence in a page; `.` would end at a line separator. */
 const LINE = /<script[^>]* id="evidence">[^\n]*\n/
 
-/** What texts say, of which a difference would print hundreds of kilobytes. */
+/** Compares texts; an assertion would print a difference of hundreds of kilobytes. */
 const isSame = (one: string, other: string) => one === other
 
 describe.runIf(BROWSER.isMet)(BROWSER.title('evidence in one HTML file'), () => {
@@ -126,12 +126,12 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('evidence in one HTML file'), () => 
     expect(await findBarriers(page)).toEqual([])
     expect([faults, strangers]).toEqual([[], []])
 
-    // What the reader brought is not in the file that he saves.
+    // The saved file does not hold what the reader gave.
     expect(isSame((await save(page)).text, stdout)).toBe(true)
     await page.context().close()
   })
 
-  it('evidence without the question stays without it in the file, whatever is given beside it', async () => {
+  it('evidence without the question stays without it in the file, also when the reader gave the question', async () => {
     const { page } = await openPage(`${service.url}/verify`)
     const driver = await driveVerifyPage(page)
     const request = join(folder, 'request.json')

@@ -22,13 +22,13 @@ type Answer = {
   readonly receipt: { readonly index: number }
 }
 
-/** So many that leaves and heads have more than one page. */
+/** Enough answers for more than one page of leaves and heads. */
 const ANSWERS = 12
 
 let service: SharedAffidavit
 let notary = ''
 let answer: Answer
-/** A head that is confirmed. */
+/** A confirmed head. */
 let head: Head
 
 beforeAll(async () => {
@@ -52,7 +52,7 @@ async function complete(): Promise<Answer> {
   return (await reply.json()) as Answer
 }
 
-/** Without a key. */
+/** Reads without a key. */
 async function read<Json>(path: string): Promise<Json> {
   return (await (await fetch(service.url + path)).json()) as Json
 }
@@ -74,7 +74,7 @@ const pathOf = (page: Page) => {
   return pathname + hash
 }
 
-/** Has the answers of the search be these. */
+/** Makes the search answer with this. */
 const answerSearch = (page: Page, json: object) =>
   page.route(/\/v1\/find/, (route) =>
     route.fulfill({
@@ -110,7 +110,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the search'), () => {
     const { index } = answer.receipt
     const link = page.getByRole('link', { name: `leaf ${index} of ${notary}` })
     await page.locator('[data-verdict]').waitFor()
-    // What failed states no facts: the root of a development enclave is not known.
+    // A failed check states no facts: the root of a development enclave is unknown.
     if ((await link.count()) === 0) {
       await page.locator('summary', { hasText: 'What you expect' }).click()
       await page.getByLabel('Trust these roots').setInputFiles(service.rootFile)
@@ -198,14 +198,14 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the search'), () => {
     ['chatcmpl-abc', 'This looks like the id of an answer.'],
     ['afd_aaaaaaaaaaaaaaaa_secret', 'This looks like an API key, so it was not sent.'],
     ['<img src=x onerror=alert(1)>', 'Expected a hash or a transaction (64 hex digits)'],
-  ])('the search for %j says what to type instead, and asks nobody', async (text, words) => {
+  ])('the search for %j says what to type instead, and sends no request', async (text, words) => {
     const { page } = await openPage(service.url)
     const asked: string[] = []
     page.on('request', (request) => asked.push(request.url()))
     await search(page, text)
     await page.getByText(words).waitFor()
     expect(asked.filter((url) => url.includes('/v1/find'))).toEqual([])
-    // What is typed next is not what was refused.
+    // A new text removes the refusal of the text before.
     await searchOf(page).pressSequentially('1')
     await page.getByText(words).waitFor({ state: 'detached' })
     await page.context().close()
@@ -221,7 +221,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the search'), () => {
     await page.context().close()
   })
 
-  it('the search goes nowhere but to pages of this gateway, whatever it is answered', async () => {
+  it('the search leads only to pages of this gateway, for any answer', async () => {
     const { page } = await openPage(service.url)
     for (const found of [
       { log: { notary: 'javascript:alert(1)', size: 1 } },
@@ -244,7 +244,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the search'), () => {
   })
 })
 
-/** Whether a row is in the window. */
+/** Whether a row is in the visible part of the page. */
 const isSeen = (page: Page, id: string) =>
   page.evaluate(`(() => {
     const { top, bottom } = document.getElementById('${id}').getBoundingClientRect()
@@ -414,7 +414,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('a file that is dropped'), () => {
   })
 })
 
-/** Files that this browser keeps between pages. */
+/** How many files this browser keeps between pages. */
 const countKept = (page: Page) =>
   page.evaluate(`new Promise((resolve, reject) => {
     const opening = indexedDB.open('affidavit')

@@ -19,7 +19,7 @@ afterAll(() => site?.close())
 
 const fileOf = (path: string) => join(VECTORS, path)
 
-/** What the page says of a case, all of it given by its own fields. */
+/** The page's report on a case that is given through the page's own fields. */
 async function runCase(driver: VerifyPageDriver, one: ConformanceCase): Promise<PageReport> {
   const { chain, confirmations } = one.demands
   await driver.take(one.kind === 'document' ? 'document' : 'auto')
@@ -34,10 +34,13 @@ async function runCase(driver: VerifyPageDriver, one: ConformanceCase): Promise<
   }
 }
 
-/** How the page differs from what the command line must find; empty when it does not. */
+/**
+ * The difference between the page and the expected result of the command line; empty when they
+ * agree.
+ */
 function differenceOf({ name, kind, expect }: ConformanceCase, got: PageReport): readonly string[] {
   if (expect.failed === null) return got.verdict === 'refused' ? [] : [`${name}: ${got.sentence}`]
-  // A document has no checks of these names that are not made.
+  // A report on a document does not list the checks that were not made.
   const notChecked = kind === 'document' ? [] : got.notChecked
   const [wanted, found] = [
     [expect.verdict, expect.failed.toSorted(), (expect.not_checked ?? []).toSorted()],

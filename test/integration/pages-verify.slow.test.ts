@@ -31,7 +31,7 @@ const COMPLETIONS = '/v1/verified/chat/completions'
 let folder = ''
 let service: SharedAffidavit
 let site: ServedPages
-/** Of a real gateway, with its block. */
+/** From a real gateway, with its block. */
 let bundle: EvidenceBundle
 let demands: Demands
 
@@ -73,7 +73,7 @@ async function makeBundle(): Promise<EvidenceBundle> {
   }
 }
 
-/** What somebody expects who looked at the enclave before. */
+/** The expectations of a reader who examined the enclave before. */
 async function readDemands(): Promise<Demands> {
   const reply = (await (await fetch(`${service.url}/v1/attestation`)).json()) as {
     readonly attestation: string
@@ -87,7 +87,7 @@ async function readDemands(): Promise<Demands> {
   }
 }
 
-/** Tells what the real chain says of the bundle's block, to pages of any origin. */
+/** A chain's endpoint that answers pages of any origin with the real chain's answers. */
 async function openEndpoint() {
   const rpc = createRpc({ url: service.rpcUrl })
   try {
@@ -108,14 +108,14 @@ const jsonFile = (value: unknown, name = 'bundle.json') => ({
   bytes: Buffer.from(JSON.stringify(value)),
 })
 
-/** Without the expectations that a development gateway gives of itself. */
+/** Without the expectations that a development gateway gives about itself. */
 async function openVerify(options: Parameters<typeof openPage>[1] = {}) {
   const opened = await openPage(`${service.url}/verify`, options)
   await opened.page.getByRole('button', { name: 'Do not use them' }).click()
   return { ...opened, driver: await driveVerifyPage(opened.page) }
 }
 
-/** The bundle with one member changed, named by its path. */
+/** The bundle with one changed member, named by its path. */
 function changed(path: string, change: (value: never) => unknown): JsonObject {
   const copy = structuredClone(bundle) as never as Record<string, unknown>
   const names = path.split('.')
@@ -128,7 +128,7 @@ function changed(path: string, change: (value: never) => unknown): JsonObject {
 const otherHex = (text: string) => text.replace(/.$/, (last) => (last === '0' ? '1' : '0'))
 
 describe.runIf(BROWSER.isMet)(BROWSER.title('/verify'), () => {
-  it('the page /verify verifies the bundle of a real gateway, and asks its chain when told to', async () => {
+  it('the page /verify verifies the bundle of a real gateway, and asks its chain on request', async () => {
     const { page, driver, faults, strangers } = await openVerify()
     const bare = await driver.check(jsonFile(bundle))
     expect([bare.verdict, bare.links.notary, bare.links.code]).toEqual([
@@ -143,19 +143,19 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/verify'), () => {
     expect([offline.verdict, offline.links.block]).toEqual(['verified', 'open'])
     expect(strangers).toEqual([])
 
-    // The chain that `npm start` brings answers no page of another origin.
+    // The chain of `npm start` does not answer pages of another origin.
     const deaf = await driver.askChain(service.rpcUrl)
     expect([deaf.verdict, deaf.sentence]).toEqual(['refused', expect.stringContaining('CORS')])
 
     const endpoint = await openEndpoint()
-    const [told] = (strangers as string[]).splice(0, strangers.length)
-    expect(new URL(told ?? '').origin).toBe(new URL(service.rpcUrl).origin)
+    const [called] = (strangers as string[]).splice(0, strangers.length)
+    expect(new URL(called ?? '').origin).toBe(new URL(service.rpcUrl).origin)
     const asked = await driver.askChain(endpoint.url)
     expect(asked.verdict).toBe('verified')
     expect(new Set(Object.values(asked.links))).toEqual(new Set(['holds']))
     expect(Object.keys(asked.links)).toHaveLength(8)
     expect(new Set(strangers.map((url) => new URL(url).origin))).toEqual(new Set([endpoint.url]))
-    // Nobody is told that it holds of a chain, or of a depth, that was not asked for.
+    // The page must not state the result for a chain, or for a depth, that was not checked.
     expect(await page.locator('[data-outdated]').count()).toBe(0)
     await openDetails(page, '.forms')
     await page.getByLabel('Confirmations').fill('999999')
@@ -173,7 +173,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/verify'), () => {
       const { sentence } = await driver.check(jsonFile(bundle))
       const heading = page.getByRole('heading', { level: 1 })
       expect(await heading.textContent()).toMatch(/VERIFIED development$/)
-      // What comes from a development enclave is amber and says so.
+      // Evidence from a development enclave is amber and says so.
       expect(await page.locator('main .good').count()).toBe(0)
       expect(sentence).toMatch(/^An enclave that runs code that you expect signed .* at 20\d\d-/)
       expect(sentence).toMatch(/ answered with model demo\/echo\. Block \d+, made at 20\d\d-/)
@@ -187,7 +187,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/verify'), () => {
     },
   )
 
-  it('the page /verify tells what was not said, link by link, and what to do', async () => {
+  it('the page /verify shows which expectations are missing, link by link, and what to do', async () => {
     const { page, driver } = await openVerify()
     await driver.expect({ roots: demands.roots ?? [] }, fileOf)
     const report = await driver.check(jsonFile(bundle))
@@ -197,7 +197,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/verify'), () => {
     await code.locator('summary').click()
     expect(await code.textContent()).toContain('Say which code you expect')
 
-    // What it came to is not passed off as what it comes to.
+    // An old result is not shown as the result of the new input.
     const outdated = page.locator('[data-outdated]')
     expect(await outdated.count()).toBe(0)
     await openDetails(page, '.forms')
@@ -231,7 +231,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/verify'), () => {
       const report = await driver.check(jsonFile(damaged))
       expect([link, report.verdict]).toEqual([link, 'invalid'])
       expect([link, report.links[link]]).toEqual([link, 'broken'])
-      // What failed is open to be read; nothing of the content is.
+      // A failed link is open to read; the content is not shown.
       expect(
         await page.locator(`[data-link="${link}"] details`).getAttribute('open'),
       ).not.toBeNull()
@@ -330,8 +330,8 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/verify'), () => {
     expect(await saying({ request: {}, response: {} })).toContain('Do not rely on this')
     await driver.expect(demands, fileOf)
     await driver.check(jsonFile(bundle))
-    const unheard = await driver.askChain('http://127.0.0.1:1')
-    expect([unheard.verdict, unheard.sentence]).toEqual([
+    const unreachable = await driver.askChain('http://127.0.0.1:1')
+    expect([unreachable.verdict, unreachable.sentence]).toEqual([
       'refused',
       expect.stringContaining('another endpoint'),
     ])
@@ -348,7 +348,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/verify'), () => {
     await page.keyboard.press('Tab')
     await page.keyboard.press('Enter')
     await page.locator('[data-round="1"]').waitFor()
-    // Whoever hears the page is told where the report begins.
+    // The focus moves to the beginning of the report, so that a screen reader reads it.
     await expect.poll(() => page.evaluate('document.activeElement.textContent')).toMatch(/INVALID$/)
     await page.keyboard.press('Tab')
     await page.keyboard.press('Enter')
@@ -409,7 +409,10 @@ async function tabTo(page: Page, label: string): Promise<void> {
   throw new Error(`expected Tab to come to ${label}`)
 }
 
-/** Text of strangers: markup, a script, terminal escapes, what turns the direction of text. */
+/**
+ * A stranger's text: markup, a script, terminal escapes, characters that reverse the direction of
+ * text.
+ */
 const HOSTILE =
   '</bdi></script><img src=x onerror="hacked=1"><script>hacked=1</script>\u202Egnp.exe\u2066\u001b[2J\u0007'
 
@@ -506,7 +509,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('what strangers write'), () => {
     }
     const named = jsonFile({ ...built('hello'), source })
     const text = () => page.locator('main').textContent()
-    // Once: the page does not read a file that was written again.
+    // Read once: the page does not read a file that was written again.
     const demanded = await expected()
     await driver.expect({ roots: demanded.roots ?? [] }, fileOf)
     expect((await driver.check(named)).verdict).toBe('consistent')
@@ -529,7 +532,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('what strangers write'), () => {
     const { page, faults } = await openPage(`${site.url}/verify`)
     const driver = await driveVerifyPage(page)
     await driver.expect(await expected(), fileOf)
-    // The longest time between two of the page's turns, while it checks.
+    // The longest time between two tasks of the page, while it checks.
     await page.evaluate(`
       globalThis.worst = 0
       let last = performance.now()

@@ -5,7 +5,7 @@ import { type SharedAffidavit, useAffidavit } from '../support/use-affidavit.ts'
 
 let service: SharedAffidavit
 
-/** What browsers accept of a page. */
+/** The Accept header of browsers for a page. */
 const BROWSER_ACCEPT = 'text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8'
 
 beforeAll(async () => {
@@ -130,7 +130,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the home page'), () => {
     await page.context().close()
   })
 
-  /** The home page of a gateway that answers this about its models. */
+  /** The home page of a gateway with this answer about its models. */
   const openWithModels = async (models: object) => {
     const opened = await openPage(`${service.url}/verify`)
     await opened.page.route('**/v1/verified/models', (route) => route.fulfill({ json: models }))
@@ -149,7 +149,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the home page'), () => {
     await page.context().close()
   })
 
-  it('the home page tells patterns of models as patterns, beside models or alone', async () => {
+  it('the home page shows patterns of models as patterns, beside models or alone', async () => {
     for (const [data, title] of [
       [[{ id: 'plain-1' }], 'Other models: any model of a provider whose name matches'],
       [[], 'Models that answer with evidence: any model of a provider whose name matches'],

@@ -25,7 +25,7 @@ const LIMITS = {
 const demo = createDemoServer({ delayMs: 0, now: Date.now })
 let stage: PlainStage
 let client: OpenAI
-/** Streams a word every 20 ms, for ever. */
+/** Streams a word every 20 ms, forever. */
 let endless: ScriptedBackend
 
 beforeAll(async () => {
@@ -160,7 +160,7 @@ describe('the official SDK, over a real agent', () => {
     expect(answer.choices[0]?.message.parsed).toEqual({ age: 0 })
   })
 
-  it('an abort of the official SDK is told to the backend, and the slot is free again', async () => {
+  it('an abort of the official SDK reaches the backend, and the slot is free again', async () => {
     const leaving = new AbortController()
     const stream = await client.chat.completions.create(
       { ...ask('endless'), stream: true },
@@ -187,7 +187,7 @@ describe('the official SDK, over a real agent', () => {
     )
   })
 
-  it('the official SDK is told when no node serves a model, and when the nodes of a model are gone', async () => {
+  it('the official SDK gets an error when no node serves a model, and when the nodes of a model are gone', async () => {
     await expect(client.chat.completions.create(ask('nobodys'))).rejects.toThrow(
       OpenAI.NotFoundError,
     )

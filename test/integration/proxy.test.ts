@@ -35,7 +35,7 @@ beforeAll(async () => {
 })
 
 let prompts = 0
-/** A request that nobody made before. */
+/** A request that is unique. */
 const ask = (more: object = {}) => ({
   model: 'demo/echo',
   messages: [{ role: 'user' as const, content: `proxy ${++prompts}: pay Ann 5` }],
@@ -67,7 +67,7 @@ describe('the proxy before an honest gateway', () => {
   let proxy: Awaited<ReturnType<typeof startProxy>>
   beforeAll(async () => {
     const { connect: options } = expected
-    // Encrypted, as it is by default.
+    // Encrypted, by default.
     proxy = await startProxy(await connect({ url: service.url, ...options }))
   })
   afterEach(() => void proxy.calls.splice(0))
@@ -106,7 +106,7 @@ describe('the proxy before an honest gateway', () => {
     }
     await until('all are over', () => proxy.calls.length === 20)
     expect(new Set(proxy.calls.map(({ proof }) => proof?.hash)).size).toBe(20)
-    // Each line has the proof of its own call: its request has the model and the form of that.
+    // Each line has the proof of its call: its request has the model and the form of that call.
     for (const { proof } of proxy.calls)
       expect(proof?.answer.kind).toBe(proof?.request.stream === true ? 'stream' : 'whole')
   })
@@ -142,14 +142,14 @@ describe('the proxy before an honest gateway', () => {
     expect(await reply.json()).toHaveProperty('error.message')
   })
 
-  it('the proxy refuses what is no JSON of one meaning, and sends nothing', async () => {
+  it('the proxy refuses a body that is not JSON with one meaning, and sends nothing', async () => {
     const reply = await post(proxy, {}, { body: '{"model":"a","model":"b"}' })
     expect(reply.status).toBe(400)
     expect(await reply.json()).toMatchObject({ error: { code: 'invalid_request' } })
     expect(proxy.calls).toMatchObject([{ verdict: 'error', detail: 'invalid_request' }])
   })
 
-  it('the proxy tells whoever sends too much so, when all was sent', async () => {
+  it('the proxy refuses a body that is too large, after it was sent whole', async () => {
     const reply = await post(proxy, {}, { body: Buffer.alloc(64 * 2 ** 20 + 1, ' ') })
     expect(reply.status).toBe(413)
     expect(proxy.calls).toMatchObject([{ verdict: 'error', detail: 'payload_too_large' }])
@@ -221,7 +221,7 @@ describe('the proxy before a hostile gateway', () => {
     }
     for (const [name, form] of Object.entries(forms))
       forgers.set(name as ForgerName, await forgeNotary(form))
-    // What it alters it has to read.
+    // The attacker must read what it alters.
     const client = await connect({ url: hostile.url, encrypt: false, ...options })
     proxy = await startProxy(client)
   })
@@ -270,7 +270,7 @@ describe('the proxy before a hostile gateway', () => {
 })
 
 describe('affidavit proxy', () => {
-  /** The program, until its first line is there. */
+  /** Starts the program, and waits for its first line. */
   async function startProgram(more: readonly string[] = []) {
     const args = ['proxy', '--url', service.url, '--expect', service.expectFile, '--port', '0']
     const child = spawn(process.execPath, [CLI, ...args, ...more])
@@ -301,7 +301,7 @@ describe('affidavit proxy', () => {
     expect(proofs).toHaveLength(2)
     for (const file of proofs) {
       expect(output).toContain(`hash ${file.replace('.json', '')}`)
-      // Completed by itself: the file and what is expected are all that is needed.
+      // Already completed: the check needs only the file and the expectations.
       const words = ['verify', join(folder, file), '--expect', service.expectFile]
       const verified = execFileSync(process.execPath, [CLI, ...words], { encoding: 'utf8' })
       expect(verified).toMatch(/^VERIFIED: /)

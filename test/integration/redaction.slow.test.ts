@@ -12,14 +12,17 @@ import { type OtlpCollector, startOtlpCollector } from '../support/otlp-collecto
 import { createMeasuredNode } from '../support/register-node.ts'
 import { answerWith, connectScriptedNode } from '../support/scripted-node.ts'
 
-/** Of no form that a pattern could know: only what never gets there is not found. */
+/**
+ * The texts have no form that a pattern could match: only a text that was never written is not
+ * found.
+ */
 const plant = (what: string) => `${what}${randomBytes(12).toString('hex')}`
 const PROMPT = plant('prompt')
 const ANSWER = plant('answer')
 const CALLERS_CREDENTIAL = plant('callerscredential')
 const OPERATORS_CREDENTIAL = plant('operatorscredential')
 const WRONG_KEY = plant('wrongkey')
-/** One that is logged, to show that what is searched is what was written. */
+/** This id is logged, to show that the search reads what was written. */
 const REQUEST_ID = plant('requestid')
 
 const CHAT = '/v1/chat/completions'
@@ -29,7 +32,7 @@ let provider: Server
 let folder: string
 let service: Affidavit
 let collector: OtlpCollector
-/** Made over the API, so that it is not the one that the banner shows. */
+/** Made over the API, because the banner shows the first key. */
 let apiKey: string
 
 beforeAll(async () => {
@@ -67,7 +70,7 @@ afterAll(async () => {
   await rm(folder, { recursive: true, force: true })
 }, 60_000)
 
-/** A provider that quotes what it was sent wherever it can. */
+/** A provider that quotes its input wherever it can. */
 async function serveProvider(
   request: AsyncIterable<Buffer> & { readonly headers: Readonly<Record<string, unknown>> },
   response: ServerResponse,
@@ -118,7 +121,7 @@ function chunk(model: string) {
   return { id: 'x', object: 'chat.completion.chunk', created: 1, model, choices }
 }
 
-/** Text of the answer, whatever its status. */
+/** The text of the answer, with any status. */
 async function call(
   path: string,
   body: unknown,
@@ -149,7 +152,7 @@ const chat = (model: string, more: object = {}) => ({
 
 const OWN = { 'fine-tune-authorization': `Bearer ${CALLERS_CREDENTIAL}` }
 
-/** Everything that callers do, right and wrong. */
+/** All kinds of calls, valid and invalid. */
 async function callEverything(): Promise<void> {
   for (const headers of [{}, OWN]) {
     expect(await call(VERIFIED, chat('planted/ok'), { headers })).toContain(ANSWER)
@@ -188,7 +191,7 @@ async function callEverything(): Promise<void> {
   await callNode()
 }
 
-/** A node that quotes too, and one whose key is not valid. */
+/** Calls a node that quotes its input too, and a node with an invalid key. */
 async function callNode(): Promise<void> {
   const model = 'planted/node'
   const { url } = service
@@ -210,7 +213,7 @@ async function callNode(): Promise<void> {
   await node.close()
 }
 
-describe('whoever reads what the service writes', () => {
+describe('a reader of what the service writes', () => {
   let metrics: string
   beforeAll(async () => {
     await callEverything()
@@ -267,8 +270,8 @@ const linesWith = (text: string, secret: string) =>
   text.split('\n').filter((line) => line.includes(secret))
 
 /**
- * The part of its base64 that does not depend on what stands before and after it, at each of the
- * three offsets.
+ * The part of its base64 that does not depend on the text before and after it, at each of the three
+ * offsets.
  */
 function base64Forms(secret: string): readonly string[] {
   return [0, 1, 2].map((offset) => {

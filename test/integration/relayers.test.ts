@@ -13,7 +13,10 @@ afterAll(() => stage.dispose())
 
 type Gateway = Awaited<ReturnType<RelayerStage['start']>>
 
-/** A database as it was last night, and a chain that went on: three anchors more than it knows. */
+/**
+ * A backup of the database from last night, and a chain that went on: three anchors more than the
+ * database knows.
+ */
 async function restoreLastNight() {
   const relayerKey = await stage.fundRelayer()
   const databaseUrl = await stage.createDatabase()
@@ -61,7 +64,7 @@ describe('a database that was restored from last night, with a chain that went o
     await stage.untilMined(record.txHash)
   }, 120_000)
 
-  it('a restored database is refused with an enclave that knows more, until that enclave is started anew', async () => {
+  it('a restored database is refused with an enclave that knows more, until that enclave is restarted', async () => {
     const { restored, relayerKey, log } = await restoreLastNight()
     const gateway = await stage.start({ databaseUrl: restored, relayerKey, log })
     await until('it refuses', () => gateway.committer.status().phase === 'refusing')
@@ -86,7 +89,7 @@ describe('a running gateway', () => {
 })
 
 /**
- * What a replica that was behind leaves: the last commits of the log and the relayer are not there.
+ * The state that a late replica leaves: the last commits of the log and the relayer are missing.
  */
 async function loseCommits({ database, relayer, log }: Gateway, from: number): Promise<void> {
   const { queries } = database
@@ -143,7 +146,7 @@ describe('a failover that lost commits, under a running gateway', () => {
     expect(gateway.committer.status().fault?.message).toMatch(/it lost committed records/)
     gateway.proxy.behave(() => AWAY)
     await gateway.log.restart()
-    // The database shows that it lost something; how much, only the chain can tell.
+    // The database shows that it lost commits; only the chain shows how many.
     await until('it asks', () => gateway.committer.status().fault?.name === 'NonceUnknown', 30_000)
     gateway.proxy.behave(() => ({ kind: 'pass' }))
     const record = await gateway.complete()
@@ -153,8 +156,8 @@ describe('a failover that lost commits, under a running gateway', () => {
 })
 
 /**
- * Anchors whose nonces the chain gave to others: signed on a count that was behind, as after a
- * failover.
+ * Anchors whose nonces were used by other transactions: they were signed on a count that was
+ * behind, as after a failover.
  */
 async function signTaken(): Promise<{
   readonly gateway: Gateway
@@ -212,7 +215,7 @@ describe('an anchor whose nonce another transaction took', () => {
     }
     expect(gateway.followers.status()).toMatchObject({ takenCount: 2 })
     await until('nothing waits', () => gateway.followers.status().waitingCount === 0)
-    // And the next one is given a nonce that is free.
+    // The next anchor gets a free nonce.
     await stage.untilMined((await gateway.complete()).txHash)
   }, 120_000)
 

@@ -29,7 +29,7 @@ async function ask({ url }: Affidavit, text: string): Promise<Answer> {
   return JSON.parse(body) as Answer
 }
 
-/** `count` calls, `at` so many at once. */
+/** Makes `count` calls, `at` of them at the same time. */
 async function askMany(gateway: Affidavit, count: number, at = 8): Promise<Answer[]> {
   const answers: Answer[] = []
   let next = 0
@@ -48,7 +48,7 @@ async function read(gateway: Affidavit, name: string): Promise<number> {
 
 const commitsOf = (gateway: Affidavit) => read(gateway, 'affidavit_commit_records_count')
 
-/** Every answer is in the history that `gateway` shows, with the same anchor. */
+/** Expects every answer in the history of `gateway`, with the same anchor. */
 async function expectKept({ url }: Affidavit, answers: readonly Answer[]): Promise<void> {
   for (const { hash, tx_hash: txHash } of answers) {
     const reply = await fetch(`${url}${COMPLETIONS}/${hash}`, { headers: headers() })
@@ -56,7 +56,7 @@ async function expectKept({ url }: Affidavit, answers: readonly Answer[]): Promi
   }
 }
 
-/** The one that commits, and the other. */
+/** The gateway that commits, and the other one. */
 async function sides(): Promise<readonly [Affidavit, Affidavit]> {
   const before = await Promise.all([one, two].map(commitsOf))
   await Promise.all([askMany(one, 8), askMany(two, 8)])
@@ -65,7 +65,7 @@ async function sides(): Promise<readonly [Affidavit, Affidavit]> {
   return ofOne > ofTwo ? [one, two] : [two, one]
 }
 
-/** What was complained of, but for what faults of others explain. */
+/** Log lines at level error; faults of other parts are logged as warnings. */
 const errorsOf = ({ output }: Affidavit) =>
   output()
     .stderr.split('\n')
@@ -88,7 +88,7 @@ describe('two gateways with one enclave and one database', () => {
     const [byHolder = 0, byFollower = 0] = (await commits()).map(
       (count, place) => count - (before[place] ?? 0),
     )
-    // None, but where the machine is so busy that the holder seems late.
+    // Zero, unless the machine is so busy that the holder seems late.
     expect(byFollower).toBeLessThan(byHolder / 2)
     await expectKept(one, ofFollower)
     await expectKept(two, ofHolder)
@@ -102,7 +102,7 @@ describe('two gateways with one enclave and one database', () => {
     const answers = await askMany(follower, 40)
     const tookMs = performance.now() - atMs
     process.kill(holder.pid, 'SIGCONT')
-    // A caller's own timeout is a minute.
+    // A caller's own timeout is one minute.
     expect(tookMs).toBeLessThan(20_000)
     answers.push(...(await askMany(holder, 8)))
     await expectKept(holder, answers)
@@ -117,7 +117,8 @@ describe('two gateways with one enclave and one database', () => {
     const answers = await waiting
     await expectKept(follower, answers)
     expect(errorsOf(follower)).toEqual([])
-    // Started again, it finds the other one at work, or takes its turn: with another setting.
+    // A restarted gateway finds the other one at work, or takes the turn, here with another
+    // setting.
     const next = await replicas.start({ ANCHOR_INTERVAL_MS: '250' })
     await expectKept(next, await askMany(next, 8))
     if (holder === one) one = next

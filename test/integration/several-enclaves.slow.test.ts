@@ -18,11 +18,15 @@ import { runCli } from '../support/run-cli.ts'
 const COMPLETIONS = '/v1/verified/chat/completions'
 const CALLERS = 12
 /**
- * Codes that a caller may get while an enclave dies under him: each says that there is no proof.
+ * Codes that a caller may get when an enclave dies during the call: each says that there is no
+ * proof.
  */
 const CLEAR_ERRORS = ['enclave_unavailable', 'completion_lost', 'commit_delayed', 'not_ready']
 
-/** What the package says of an answer in the clear: a call that reached no enclave, or lost it. */
+/**
+ * The package's word for an answer in the clear: the call reached no enclave, or the enclave lost
+ * it.
+ */
 const IN_THE_CLEAR = 'in the clear'
 
 type Answer = {
@@ -75,8 +79,8 @@ async function ask(text: string, send: EncryptedFetch = fetch): Promise<Outcome>
 }
 
 /**
- * Calls without a pause, half of them encrypted, until `stop`, which gives what became of all of
- * them.
+ * Makes calls without a pause, half of them encrypted, until `stop`, which gives the outcomes of
+ * all.
  */
 function startLoad(): { readonly outcomes: Outcome[]; stop(): Promise<readonly Outcome[]> } {
   const outcomes: Outcome[] = []
@@ -111,7 +115,7 @@ const logOf = (notary: string) => get<Log>(`/v1/log/${notary}`)
 const notaries = async () =>
   (await get<{ notaries: readonly { notary: string; status: string }[] }>('/v1/notaries')).notaries
 
-/** As the command line does it. */
+/** Lists them in the way of the command line. */
 async function listEnclaves() {
   const gateway = await connectToGateway(service.dataFolder)
   if (gateway === null) throw new Error('expected the gateway to answer at its control socket')
@@ -135,7 +139,7 @@ beforeAll(async () => {
   service = await startAffidavit({
     dataFolder: join(fleet.folder, 'data'),
     variables: {
-      // The last one is not there: the gateway starts without it.
+      // The last enclave does not run: the gateway starts without it.
       ENCLAVE_URL: `${one.url},${two.url},unix:${join(fleet.folder, 'nobody.sock')}`,
       METRICS_PORT: '0',
       HEAD_ATTESTATION_INTERVAL_MS: '1000',
@@ -193,7 +197,7 @@ describe('a gateway with several enclaves', () => {
   })
 
   it('a gateway answers every caller while one enclave is drained, one added and one killed; all records verify', {
-    // A caller whose completion died with its enclave is told so after a minute.
+    // When a completion is lost with its enclave, its caller gets an error after a minute.
     timeout: 240_000,
   }, async () => {
     const load = startLoad()
@@ -204,7 +208,7 @@ describe('a gateway with several enclaves', () => {
     expect([drained.code, drained.stderr]).toEqual([0, expect.stringContaining('may be stopped')])
     const { size } = await logOf(two.notary)
     expect(size).toBeGreaterThan(0)
-    // Nothing is left to fetch, so it ends at once and in good order.
+    // All its completions were fetched, so it ends at once and in good order.
     expect(await two.stop()).toBe(0)
     const failedBefore = load.outcomes.filter(({ kind }) => kind === 'error')
     expect(failedBefore).toEqual([])

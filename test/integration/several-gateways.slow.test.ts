@@ -21,7 +21,7 @@ async function notariesAt({ url }: Affidavit): Promise<readonly string[]> {
   return notaries.map(({ notary }) => notary).sort()
 }
 
-/** Gives an account what it takes to pay for anchors on the local chain. */
+/** Gives an account enough ether for anchors on the local chain. */
 async function fund(rpcUrl: string, address: string): Promise<void> {
   const method = 'anvil_setBalance'
   const params = [address, '0x56bc75e2d63100000']

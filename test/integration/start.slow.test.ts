@@ -189,7 +189,7 @@ describe('npm start', () => {
     expect(run.code).toBe(0)
   })
 
-  it('npm start runs beside another service with a data folder of its own', async () => {
+  it('npm start runs beside another service with a separate data folder', async () => {
     const other = await startAffidavit({ variables: { DEV_API_KEY: 'my-own-key' } })
     try {
       expect(other.apiKey).toBe('my-own-key')
@@ -221,7 +221,7 @@ describe('a stop', () => {
     expect(service.output().stderr).not.toContain('"level":"error"')
   })
 
-  it('a stop reaches every part when it is npm that is told', async () => {
+  it('a stop reaches every part when npm gets the signal', async () => {
     const npm = spawn('npm', ['start'], {
       cwd: join(import.meta.dirname, '../..'),
       env: { ...process.env, PORT: '0', CHAIN_PORT: '0', DATA_DIR: folder },
@@ -253,7 +253,7 @@ describe('a stop', () => {
     await expect.poll(async () => (await get(service, '/readyz')).status).toBe(503)
     expect((await get(service, '/readyz')).body).toContain('"failing":["stopping"')
     await ask(service, 'still here')
-    // A signal that comes at once is the first one again.
+    // A signal that comes at once counts as the first one.
     await sleep(1_000)
     expect((await get(service, '/healthz')).status).toBe(200)
     process.kill(service.pid, 'SIGTERM')
@@ -266,7 +266,7 @@ describe('a stop', () => {
     const slow = await startSlowStream(service)
     const cut = slow.text.catch(() => 'cut off')
     process.kill(service.pid, 'SIGINT')
-    // One Ctrl-C that arrives twice is no second one.
+    // One Ctrl-C that arrives twice does not count as a second one.
     process.kill(service.pid, 'SIGINT')
     await sleep(1_000)
     expect(isAlive(service.pid)).toBe(true)
@@ -276,7 +276,7 @@ describe('a stop', () => {
   })
 })
 
-/** A stream of at least two seconds that has begun. */
+/** Starts a stream of at least two seconds, and waits for its beginning. */
 async function startSlowStream(service: Affidavit): Promise<{ readonly text: Promise<string> }> {
   const response = await fetch(`${service.url}/v1/verified/chat/completions`, {
     method: 'POST',

@@ -21,7 +21,7 @@ import { until } from '../support/until.ts'
 
 const MAIN = join(import.meta.dirname, '../../src/cli/main.ts')
 const RECORDS = 6_000
-/** Records that are older than they may be: some seconds of erasing. */
+/** Records beyond their age limit: erasing them takes some seconds. */
 const OLD = 12_000
 
 let server: PostgresServer
@@ -40,7 +40,7 @@ afterAll(async () => {
   for (const one of [folder, dataFolder]) await rm(one, { recursive: true, force: true })
 })
 
-/** A new database, and what opens it with a new key. */
+/** A new database, and a function that opens it with a new key. */
 async function openNew() {
   const url = await server.createDatabase()
   const file = join(folder, url.replace(/.*\//, ''))
@@ -60,7 +60,7 @@ async function openNew() {
   return { open, variables: { DATABASE_URL: url, CONTENT_KEY_FILE: file } }
 }
 
-/** Names of the files of the server, tables, logs and all, that hold a text. */
+/** The server's files, of tables, logs and all others, that hold a text. */
 async function filesWith(text: string): Promise<readonly string[]> {
   const entries = await readdir(dataFolder, { recursive: true, withFileTypes: true })
   const found: string[] = []
@@ -127,7 +127,7 @@ it('the encryption of stored content ends, though its command is killed again an
     const found = await records.findByHash(one?.hash ?? '', { accountId: null })
     expect([found?.request, found?.response]).toEqual([one?.request, one?.response])
   }
-  // Neither vacuum nor a checkpoint was asked for: what was in the clear is still in the files.
+  // Neither vacuum nor a checkpoint was requested: the plain text is still in the files.
   expect(await filesWith('clear 91aa')).not.toEqual([])
 })
 
@@ -172,25 +172,25 @@ it('old content is erased once, though a gateway is killed during the erasure an
   )
   await until('all are erased', async () => (await countLeft()) === 0, 60_000)
   for (const gateway of gateways) await gateway.stop()
-  const told = gateways.flatMap((gateway) =>
+  const erased = gateways.flatMap((gateway) =>
     gateway
       .output()
       .stderr.split('\n')
       .filter((line) => line.includes('"content erased"'))
       .map((line): number => JSON.parse(line).records),
   )
-  expect(told.reduce((sum, count) => sum + count, 0)).toBe(between)
+  expect(erased.reduce((sum, count) => sum + count, 0)).toBe(between)
   for (const folder of folders) await rm(folder, { recursive: true, force: true })
 
-  const { rows } = await sql<{ kept: boolean; erased: boolean; told: boolean; count: number }>`
+  const { rows } = await sql<{ kept: boolean; erased: boolean; explained: boolean; count: number }>`
     select coalesce(r.account_id = ${longer}::uuid, false) or r.created_at = ${now} as kept,
       r.request is null and r.response is null and r.erased_at is not null as erased,
-      e.requested_by = 'retention' and e.reason = ${`kept for ${days - 1} days`} as told,
+      e.requested_by = 'retention' and e.reason = ${`kept for ${days - 1} days`} as explained,
       count(*)::bigint as count
     from records r left join erasures e on e.id = r.erasure_id group by 1, 2, 3
     order by count`.execute(database.queries)
   expect(rows).toEqual([
-    { kept: true, erased: false, told: null, count: 1_000 },
-    { kept: false, erased: true, told: true, count: OLD },
+    { kept: true, erased: false, explained: null, count: 1_000 },
+    { kept: false, erased: true, explained: true, count: OLD },
   ])
 })

@@ -17,7 +17,7 @@ let text = ''
 let record: Json
 let policy: AttestationPolicy
 
-/** A record with something of everything, and the root that its attestation document leads to. */
+/** A record with every kind of member, and the root of its attestation document. */
 beforeAll(async () => {
   service = await useAffidavit()
   const headers = { authorization: `Bearer ${service.apiKey}`, 'content-type': 'application/json' }
@@ -47,14 +47,14 @@ beforeAll(async () => {
   policy = { measurements: 'any', roots: parseRoots(await readFile(service.rootFile)) }
 })
 
-/** Every path to a value that is no object and no array. */
+/** Every path to a value that is neither an object nor an array. */
 function leavesOf(value: Json, path: Path = []): readonly Path[] {
   if (typeof value !== 'object' || value === null) return [path]
   const entries = Array.isArray(value) ? [...value.entries()] : Object.entries(value)
   return entries.flatMap(([name, member]) => leavesOf(member as Json, [...path, name]))
 }
 
-/** A copy with the value at the path replaced by what `change` makes of it. */
+/** A copy in which `change` replaces the value at the path. */
 function changeAt(value: Json, [name, ...rest]: Path, change: (leaf: Json) => Json): Json {
   if (name === undefined) return change(value)
   const copy = (Array.isArray(value) ? [...value] : { ...(value as object) }) as Record<
@@ -65,7 +65,7 @@ function changeAt(value: Json, [name, ...rest]: Path, change: (leaf: Json) => Js
   return copy as unknown as Json
 }
 
-/** Other values that a leaf can become: of another kind, and near it. */
+/** Other values for a leaf: of another type, and near its value. */
 function othersOf(leaf: Json): readonly Json[] {
   const near =
     typeof leaf === 'string'
@@ -79,7 +79,7 @@ function othersOf(leaf: Json): readonly Json[] {
 }
 
 /**
- * Whether a check fails. The attestation document is verified only where asked, because that takes
+ * Whether a check fails. The attestation document is verified only on request, because that takes
  * longest.
  */
 async function isCaught(changed: Json, isDocumentVerified = false): Promise<boolean> {
@@ -107,7 +107,7 @@ describe('a record that was tampered with', () => {
     })
   })
 
-  it('a tampered record is caught whichever value was changed, to whatever', async () => {
+  it('a tampered record is caught for every changed value', async () => {
     const missed: string[] = []
     let tried = 0
     for (const path of leavesOf(record).filter(([name]) => PROTECTED.includes(String(name))))
@@ -131,7 +131,7 @@ describe('a record that was tampered with', () => {
         Object.fromEntries(Object.entries(value as object).filter(([name]) => name !== last)),
       )
       if (!(await isCaught(added))) missed.push(`${path.join('.')} added`)
-      // What is null at the top of a request, or of a message, is unset: it may as well be absent.
+      // Null at the top of a request, or of a message, means unset: it may be absent.
       const isUnset = path[0] === 'request' && leafAt(record, path) === null
       if (!isUnset && !(await isCaught(removed))) missed.push(`${path.join('.')} removed`)
     }
@@ -187,7 +187,7 @@ function readOrNull(changed: string): Json | null {
   }
 }
 
-/** Equal but for unset members of the request, which may as well be absent. */
+/** Equal, except for unset members of the request, which may be absent. */
 function isSame(left: Json, right: Json): boolean {
   const setOf = (value: Json) => {
     const request = isJsonObject(value) ? value.request : undefined

@@ -45,7 +45,7 @@ async function call(
   return await reply.text()
 }
 
-/** The spans of a trace, once as many as expected are there. */
+/** The spans of a trace, as soon as there are `count`. */
 async function spansOf(traceId: string, count: number): Promise<readonly CollectedSpan[]> {
   const read = () => collector.spans().filter((span) => span.traceId === traceId)
   await expect.poll(() => read().length, { timeout: 15_000 }).toBeGreaterThanOrEqual(count)
@@ -130,7 +130,7 @@ describe('a trace', () => {
     expect(collector.spans().map(({ traceId }) => traceId)).not.toContain('0'.repeat(32))
   })
 
-  it('a trace goes to the collector with its headers, and tells it no prompt and no key', () => {
+  it('a trace goes to the collector with its headers, and holds no prompt and no key', () => {
     expect(collector.headers[0]).toMatchObject({
       path: '/v1/traces',
       'x-collector-key': 'plain secret',

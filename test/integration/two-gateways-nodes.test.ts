@@ -40,7 +40,7 @@ describe.runIf(NATS.isMet)(NATS.title('two gateways on one database and one bus'
     await nats?.stop()
   })
 
-  it('two gateways tell the same models within 2 s of a node’s coming and going, and answer at either', async () => {
+  it('two gateways list the same models within 2 s of a node’s coming and going, and answer at either', async () => {
     const node = await far.connect({ model: MODEL, answer: answerWith('from far away') })
     const cameAtMs = performance.now()
     await until('both tell it', async () =>

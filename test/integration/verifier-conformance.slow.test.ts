@@ -87,7 +87,7 @@ describe('the driver', () => {
       expect(differences.length > 0).toBe(!expected.startsWith('verified'))
   })
 
-  it('the driver finds a verifier with the right verdict for another reason, unless told otherwise', async () => {
+  it('the driver finds a verifier with the right verdict for another reason, unless an option allows it', async () => {
     const checks = [{ name: 'hash', outcome: 'failed' }]
     const no = await save(
       'no.mjs',

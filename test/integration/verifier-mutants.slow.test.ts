@@ -24,15 +24,15 @@ const find = (key: string, kind: MutantReport['kind']) =>
   output.mutants.find((mutant) => mutant.key === key && mutant.kind === kind)
 
 /**
- * Checks whose mutant no verdict can show: by the rules, what makes them fail makes another check
- * fail. That they were skipped shows in the report.
+ * Checks whose mutant no verdict can show: by the rules, another check fails whenever they fail.
+ * The report shows that they were skipped.
  */
 const SHADOWED_CHECKS: Readonly<Record<string, string>> = {
   'request hash': 'the check receipt compares the same hash',
   'public key': 'the checks signature and tree head need the same point',
 }
 
-/** What can be left open in a bundle: a verifier must not say that it passed. */
+/** Checks that a bundle may leave open: a verifier must not call them passed. */
 const OPEN_IN_BUNDLES = [
   ...['request hash', 'response hash', 'measurements', 'expected configuration', 'outcome'],
   ...['block header', 'anchor time', 'transaction in block', 'anchor outcome', 'block on chain'],
@@ -101,8 +101,8 @@ describe('a verifier that skips one comparison with what was kept', () => {
 })
 
 /**
- * Codes whose rule another one catches: a verifier without it refuses the same documents, for
- * another reason. All others are found by a verdict.
+ * Codes whose fault another rule catches: a verifier without the rule refuses the same documents,
+ * for another reason. A verdict finds all others.
  */
 const SHADOWED_CODES: Readonly<Record<string, string>> = {
   document_too_large: 'payload and signature have bounds, and nothing may follow: a bound on work',
@@ -129,7 +129,7 @@ const SHADOWED_CODES: Readonly<Record<string, string>> = {
   nonce_missing: 'none is not the one that is expected',
 }
 
-/** Refused before the document is verified, by the command line. */
+/** The command line refuses these before it verifies the document. */
 const NEVER_REACHED = ['revocation_list_foreign', 'revocation_list_not_yet_valid']
 
 describe('a verifier that skips one rule of documents', () => {
@@ -145,15 +145,15 @@ describe('a verifier that skips one rule of documents', () => {
   )
 })
 
-/** Refusals of the evidence that another one catches, by their text. */
+/** Refusals of evidence whose fault another refusal catches, by their text. */
 const SHADOWED_THROWS: readonly RegExp[] = [
-  // Not thrown as a refusal of its own: passed on, or put into the words of another one.
+  // These only pass a refusal on, or repeat it in other words.
   /finding\.ts: attempted\.fault/,
   /verify-bundle\.ts: fault/,
   /anchor-checks\.ts: new ProofError\('no_block'/,
-  // The point is needed again for every signature.
+  // Every signature needs the point again.
   /account\.ts: new FormatError\( 'invalid_public_key'/,
-  // What follows cannot go on with what is there, or finds another difference in it.
+  // The next step cannot use these values, or finds another difference in them.
   /merkle\/verify\.ts: invalidProof\(/,
   /trie\.ts: invalid\('expected nothing after the leaf'/,
   /anchor-checks\.ts: new ProofError\('not_on_chain', `expected the chain to have/,
@@ -182,7 +182,7 @@ describe('the whole manifest', () => {
     expect(output.different).toEqual([])
   })
 
-  it('our program conforms to the whole manifest, called by the driver for each case that is no document', async () => {
+  it('our program conforms to the whole manifest, called by the driver for each case except documents', async () => {
     const driver = join(ROOT, 'test/conformance/run.ts')
     const ours = [process.execPath, join(ROOT, 'src/cli/main.ts')]
     const { stdout } = await runNode(driver, '--failures', '--without', 'attestation', ...ours)

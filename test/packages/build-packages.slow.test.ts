@@ -232,7 +232,7 @@ it.each([
   ['attestation', LIBRARY_GZIP_BYTES_MAX],
   ['index', Number.POSITIVE_INFINITY],
 ])(
-  'the module for browsers needs nothing of Node and stays within its bound: %s',
+  'the module for browsers needs no part of Node and stays within its bound: %s',
   async (module, bytesMax) => {
     const folder = join(temporary, `unpacked-${module}`)
     mkdirSync(folder)

@@ -31,7 +31,7 @@ write('node_modules/b/node_modules/@a/c/NOTICE', 'Noted')
 write('node_modules/d/package.json', '{"name":"d","version":"1.0.0"}')
 
 describe('the packages in the files of ours', () => {
-  it('the bundled packages are those that sources belong to, with licences and digests', async () => {
+  it('the bundled packages are the packages of the sources, with licences and digests', async () => {
     const sources = [
       'src/x.ts',
       'node_modules/b/x.js',

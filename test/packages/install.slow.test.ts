@@ -152,7 +152,7 @@ describe('affidavit, installed in an empty folder', () => {
     expect(sizeOf(join(checker.folder, 'node_modules'))).toBeLessThanOrEqual(INSTALLED_BYTES_MAX)
   })
 
-  it('the installed affidavit tells its version and its commands', async () => {
+  it('the installed affidavit prints its version and its commands', async () => {
     expect(await affidavit('--version')).toEqual({ code: 0, stdout: `${version}\n`, stderr: '' })
     const { stdout } = await affidavit('--help')
     const commands = [...stdout.matchAll(/^ {2}(\w+) .* {2}/gm)].map(([, name]) => name)
@@ -392,7 +392,7 @@ describe('affidavit-node, installed in an empty folder', () => {
       expect(names).not.toContain(name)
   })
 
-  it('the installed affidavit-node tells its version, its commands and its faults', async () => {
+  it('the installed affidavit-node prints its version, its commands and its faults', async () => {
     const run = (...words: readonly string[]) => runIn(agent, 'affidavit-node', ...words)
     expect(await run('--version')).toEqual({ code: 0, stdout: `${version}\n`, stderr: '' })
     const { stdout } = await run('--help')

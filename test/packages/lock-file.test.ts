@@ -22,7 +22,7 @@ describe('two lock files', () => {
     expect(isSameLock(lock(one), lock(other), platform)).toBe(isSame)
   })
 
-  it('a text that is no lock file is the same as none', () => {
+  it('a text that is not a lock file equals no lock file', () => {
     expect(isSameLock('', '', platform)).toBe(false)
     expect(isSameLock('{}', '{}', platform)).toBe(false)
   })

@@ -26,12 +26,12 @@ describe('a tarball', () => {
     expect(entry?.kind === 'file' && Buffer.from(entry.data).toString()).toBe('b'.repeat(513))
   })
 
-  it('a tarball has the same bytes in whatever order the files come', () => {
+  it('a tarball has the same bytes for every order of its files', () => {
     const reversed = new Map([...FILES].toReversed())
     expect(Buffer.compare(packTarball(reversed), packTarball(FILES))).toBe(0)
   })
 
-  it("a tarball tells no time but npm's, and no owner", () => {
+  it("a tarball has no time except npm's, and no owner", () => {
     const header = gunzipSync(packTarball(FILES)).subarray(0, 512)
     const field = (at: number, length: number) =>
       header.toString('latin1', at, at + length).replace(/\0.*$/, '')

@@ -23,10 +23,10 @@ import { Refused } from '../verify/verdict.tsx'
 import { ContentForms } from './content-forms.tsx'
 import { type CompletionJudgement, isWaiting, judgeCompletion } from './judge-completion.ts'
 
-/** How often evidence that is in no block yet is asked for again. */
+/** How often evidence that is in no block yet is fetched again. */
 const EVERY_MS = 4_000
 
-/** `/c/{hash}`; `name`: what stands there. */
+/** `/c/{hash}`; `name`: the text in the place of the hash. */
 export function CompletionPage({ name }: { readonly name: string }) {
   const text = decode(name)
   if (!/^(0x)?[0-9a-f]{64}$/i.test(text))
@@ -57,7 +57,7 @@ function decode(name: string): string {
 }
 
 function Completion({ hash }: { readonly hash: string }) {
-  // What was fetched with a key takes the place of what is public.
+  // Evidence that was fetched with a key replaces the public evidence.
   const [whole, setWhole] = useState<Json | null>(null)
   const [kept, setKept] = useState<File | null>(null)
   const [isFinal, setIsFinal] = useState(false)
@@ -171,7 +171,7 @@ function Judgement({
   )
 }
 
-/** Of which completion the page is. */
+/** The completion that the page shows. */
 function Name({ hash }: { readonly hash: string }) {
   return (
     <p class="faint">
@@ -180,7 +180,7 @@ function Name({ hash }: { readonly hash: string }) {
   )
 }
 
-/** The operator lets only those see evidence who may read the completion. */
+/** The operator shows evidence only to those who may read the completion. */
 function isForbidden(fault: unknown): boolean {
   return fault instanceof GatewayFault && fault.code === 'evidence_restricted'
 }
@@ -214,7 +214,7 @@ function OtherNotice({ got }: { readonly got: string | null }) {
   )
 }
 
-/** What the evidence says: worth as much as the verdict above it. */
+/** The facts that the evidence states. They are worth as much as the verdict above. */
 function Facts({ hash, facts }: { readonly hash: string; readonly facts: BundleFacts }) {
   const { provider, model, notary, index } = facts
   useEffect(() => keepCompletion({ notary, index }, hash), [notary, index, hash])

@@ -6,8 +6,8 @@ import { OutsideText } from '../kit/outside-text.tsx'
 import { holdKey, tabKey } from '../kit/tab-key.ts'
 
 /**
- * How whoever may see the content does: with an API key, which leaves this tab for this gateway
- * alone, or with what its caller kept, which leaves it for nobody.
+ * Two ways to see the content, for people who may see it: with an API key, which this tab sends to
+ * this gateway alone, or with a file that the caller kept, which is not sent at all.
  */
 export function ContentForms({
   hash,

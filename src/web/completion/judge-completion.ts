@@ -3,16 +3,16 @@ import { isJsonObject, type Json, memberAt, memberOf } from '../../../attestatio
 import type { Expectations, Outcome } from '../verify/job.ts'
 import type { Checker } from '../verify/start-worker.ts'
 
-/** What evidence of one completion comes to. */
+/** The result of checking the evidence of one completion. */
 export type CompletionJudgement =
   | { readonly kind: 'judged'; readonly outcome: Outcome }
-  /** It may hold, but it is not of the completion that was asked for. */
+  /** It may hold, but it belongs to another completion. */
   | { readonly kind: 'other'; readonly got: string | null }
 
 /**
- * Judges what the gateway gave as the evidence of `hash` (hex, no prefix), as the page that checks
- * any evidence does, and without a chain. Rejects with AbortError when `checker` is given another
- * job.
+ * Judges what the gateway gave as the evidence of `hash` (hex, no prefix), in the same way as the
+ * page that checks any evidence, and without a chain. Rejects with AbortError when `checker` is
+ * given another job.
  */
 export async function judgeCompletion(
   given: Json,
@@ -42,7 +42,7 @@ export async function judgeCompletion(
   return { kind: 'judged', outcome }
 }
 
-/** Whether the evidence is in no block yet, so that there will be more of it. */
+/** Whether the evidence is in no block yet: then more evidence follows. */
 export function isWaiting(given: Json): boolean {
   return isJsonObject(given) && memberOf(given, 'block') === null
 }

@@ -14,10 +14,10 @@ import { ActionState, useAction } from './use-action.tsx'
 import { usePages } from './use-pages.ts'
 
 const ACCOUNTS_PATH = '/v1/admin/accounts'
-/** Accounts of a page. */
+/** Accounts on a page. */
 const PAGE_MAX = 50
 
-/** For the operator: the customers, what they may use, and whether they may call at all. */
+/** For the operator: the customers, what they may use, and whether they may call. */
 export function AccountsPart() {
   const session = useSession()
   const [chosen, setChosen] = useState<string | null>(null)
@@ -64,7 +64,7 @@ function columnsOf({
 }: {
   readonly onBudgets: (name: string) => void
   readonly onSet: () => void
-  /** Another state: its budgets may be gone. */
+  /** The state of the account changed: its budgets may be gone. */
   readonly onGone: () => void
 }): readonly Column<AccountDescription>[] {
   return [
@@ -106,7 +106,7 @@ function AccountState({ disabled_at: at }: Pick<AccountDescription, 'disabled_at
   )
 }
 
-/** Disables an account, takes it into use again, and deletes it; each is asked for once more. */
+/** Disables an account, enables it again, and deletes it. Each of these asks once more. */
 function StateButtons({
   account: { id, name, disabled_at: disabledAt },
   onSet,

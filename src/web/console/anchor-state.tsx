@@ -1,6 +1,6 @@
 import { State, type Tone } from '../kit/notices.tsx'
 
-/** What became of an anchor (`src/chain/anchors-store.ts`). */
+/** The state of an anchor (`src/chain/anchors-store.ts`). */
 export type AnchorStateName = 'pending' | 'mined' | 'confirmed' | 'reverted' | 'taken'
 
 const STATES: Readonly<Record<AnchorStateName, readonly [Tone, string]>> = {

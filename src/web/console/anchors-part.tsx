@@ -15,7 +15,7 @@ import { type Column, Table } from './table.tsx'
 
 const EVERY_MS = 5_000
 
-/** For the operator: what waits to be committed or anchored, why, and who pays. */
+/** For the operator: waiting commits and anchors, why they wait, and who pays. */
 export function AnchorsPart() {
   const session = useSession()
   const { value, fault, reload } = useLoaded(

@@ -30,7 +30,9 @@ const COLUMNS: readonly Column<Budget>[] = [
   },
 ]
 
-/** What the holder of a key may still use, of his account's budgets and his key's. */
+/**
+ * The rest that the holder of a key may still use, by the budgets of the account and of the key.
+ */
 export function OwnBudgets({ budgets }: Pick<KeyHolderReply, 'budgets'>) {
   return (
     <>
@@ -177,7 +179,7 @@ function SetBudget({ account, onSet }: { readonly account: string; readonly onSe
 
 const NANO = 1_000_000_000n
 
-/** Money is in billionths; null for what is no amount. */
+/** Money is in billionths; null for a text that is not an amount. */
 function parseAmount(what: string, text: string): number | null {
   const [, whole, fraction] = /^(\d{1,15})(?:\.(\d{1,9}))?$/.exec(text) ?? []
   if (whole === undefined || (fraction !== undefined && what !== 'money')) return null

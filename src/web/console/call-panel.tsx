@@ -22,8 +22,8 @@ import type { CallAnchor } from './use-call-anchors.ts'
 import { useNarrow } from './use-narrow.ts'
 
 /**
- * The details of one call: beside the list, or on a narrow screen a sheet over it. It takes the
- * focus when it appears; Escape closes it.
+ * The details of one call: beside the list, or on a narrow screen a sheet over it. The panel takes
+ * the focus when it appears; Escape closes it.
  */
 export function CallPanel({
   call,
@@ -34,7 +34,7 @@ export function CallPanel({
   readonly call: Call
   readonly anchor: CallAnchor | undefined
   readonly onClose: () => void
-  /** It is other now: its content was erased. */
+  /** The call has changed: its content was erased. */
   readonly onChange: (call: Call) => void
 }) {
   const dialog = useRef<HTMLDialogElement>(null)
@@ -49,7 +49,7 @@ export function CallPanel({
   }, [isSheet])
   useEffect(() => {
     const close = (event: KeyboardEvent) => {
-      // A dialog that asks something is closed first, by itself.
+      // An open dialog closes first, by itself.
       if (event.key === 'Escape' && document.querySelector(':modal') === null) onClose()
     }
     document.addEventListener('keydown', close)
@@ -218,7 +218,7 @@ function Facts({ call, anchor }: { readonly call: Call; readonly anchor: CallAnc
   )
 }
 
-/** Question and answer, or why they are not here. */
+/** Question and answer, or the reason why they are missing. */
 function Texts({ call }: { readonly call: Call }) {
   const { erased, withheld } = call
   if (erased !== undefined)
@@ -261,7 +261,7 @@ function Texts({ call }: { readonly call: Call }) {
 /** Characters of a question and an answer that are shown at first. */
 const TEXT_SHOWN_MAX = 1_000
 
-/** Made when it is opened: a call may have megabytes. */
+/** Built when the reader opens it: a call may have megabytes. */
 function Stored({ call: { request, response, receipt } }: { readonly call: Call }) {
   const [isOpen, setIsOpen] = useState(false)
   return (
@@ -282,7 +282,7 @@ function JsonView({ label, value }: { readonly label: string; readonly value: ob
   return (
     <>
       <h3>{label}</h3>
-      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls is to be reached by keys. */}
+      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: the keyboard must reach what scrolls. */}
       <section class="scroll" aria-label={label} tabIndex={0}>
         <pre>
           <OutsideText text={JSON.stringify(value, null, 2)} />

@@ -5,17 +5,17 @@ import type { Page } from './use-pages.ts'
 
 export const HISTORY_PATH = '/v1/verified/chat/completions'
 
-/** A stored call, as the history has it. */
+/** A stored call, in the form of the history. */
 export type Call = StoredRecordReply
 
-/** What calls are listed: those that a query finds, or the one with this hash. */
+/** Which calls are listed: all that match a query, or the call with this hash. */
 export type Wanted =
   | { readonly kind: 'query'; readonly query: string }
   | { readonly kind: 'hash'; readonly hash: string }
 
 export const ALL_CALLS: Wanted = { kind: 'query', query: '' }
 
-/** A page of the calls that are wanted. */
+/** Reads one page of the wanted calls. */
 export async function readCalls(
   session: Pick<Session, 'ask'>,
   {
@@ -46,7 +46,7 @@ async function findCall(session: Pick<Session, 'ask'>, hash: string): Promise<re
   }
 }
 
-/** Of a hash, the digits by which people tell calls apart. */
+/** The first digits of a hash, by which people recognise a call. */
 export function shortHash({ hash }: Pick<Call, 'hash'>): string {
   return hash.slice(0, 12)
 }
@@ -56,12 +56,12 @@ export function isEncrypted({ receipt }: Call): boolean {
   return receipt.version !== 1 && receipt.encrypted
 }
 
-/** The text of its last message; null when the service does not give it. */
+/** The text of the last message; null when the service does not give it. */
 export function questionOf({ request }: Call): string | null {
   return request === null ? null : textOf(request.messages.at(-1)?.content)
 }
 
-/** The text of its first answer, or of the refusal; null when the service does not give it. */
+/** The text of the first answer, or of the refusal; null when the service does not give it. */
 export function answerOf({ response }: Call): string | null {
   if (response === null) return null
   const message: unknown = response.choices[0]?.message
@@ -72,7 +72,7 @@ export function answerOf({ response }: Call): string | null {
   return textOf(content) || textOf(refusal)
 }
 
-/** Tokens of question and answer, as the provider stated them; null when it did not. */
+/** Tokens of question and answer, as the provider stated them; null when it stated nothing. */
 export function tokensOf({
   usage,
   response,
@@ -80,7 +80,7 @@ export function tokensOf({
   return usage ?? response?.usage ?? null
 }
 
-/** Of a message: its text, or that of its parts; other parts are named. */
+/** The text of a message, or the texts of its parts; a part that is not text is named. */
 function textOf(content: unknown): string {
   if (typeof content === 'string') return content
   if (!Array.isArray(content)) return ''

@@ -5,7 +5,7 @@ import { FaultNotice } from '../kit/notices.tsx'
 import { numberText } from '../kit/values.tsx'
 import { Table } from './table.tsx'
 
-/** Values over time: one for each of `times`, null where there is none. */
+/** Values over time: one for each of `times`, null where a value is missing. */
 export type ChartData = {
   /** Unix seconds, ascending. */
   readonly times: readonly number[]
@@ -15,8 +15,8 @@ export type ChartData = {
 const HEIGHT = 180
 
 /**
- * A chart, and the same as a table. Its place is there before its values are; what draws it is
- * loaded when the first is shown.
+ * A chart, and the same values as a table. It takes its place on the page before its values are
+ * there. The library that draws is loaded when the first chart is shown.
  */
 export function Chart({
   title,
@@ -27,11 +27,11 @@ export function Chart({
 }: {
   readonly title: string
   readonly shape: 'bars' | 'line'
-  /** What a value is of: `requests`. */
+  /** The unit of a value: `requests`. */
   readonly unit: string
-  /** Null: not there yet. */
+  /** Null: not loaded yet. */
   readonly data: ChartData | null
-  /** Whether times are days of UTC. */
+  /** Whether times are days in UTC. */
   readonly isUtc?: boolean
 }) {
   const place = useRef<HTMLDivElement>(null)
@@ -141,18 +141,25 @@ function writeTime(seconds: number, isUtc: boolean): string {
     : time.toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'short' })
 }
 
-/** Draws until what it gives is called, again whenever width or colours change. */
+/**
+ * Draws, and draws again when width or colours change, until the function that it returns is
+ * called.
+ */
 function draw(
   Plot: typeof uPlot,
   place: HTMLElement,
-  so: {
+  {
+    data,
+    shape,
+    isUtc,
+    onPoint,
+  }: {
     readonly data: ChartData
     readonly shape: 'bars' | 'line'
     readonly isUtc: boolean
     readonly onPoint: (index: number | null) => void
   },
 ): () => void {
-  const { data, shape, isUtc, onPoint } = so
   const aligned: uPlot.AlignedData = [[...data.times], [...data.values]]
   let plot: uPlot | null = null
   const paint = () => {

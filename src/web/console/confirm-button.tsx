@@ -3,8 +3,8 @@ import { useId, useRef, useState } from 'preact/hooks'
 import { ActionState, useAction } from './use-action.tsx'
 
 /**
- * A button for what cannot be undone: it asks before it acts. `act` may take its time; what it
- * throws is shown where it was asked.
+ * A button for an act that cannot be undone: it asks before it acts. `act` may take its time; an
+ * error that it throws is shown in the dialog.
  */
 export function ConfirmButton({
   label,
@@ -14,10 +14,10 @@ export function ConfirmButton({
   act,
 }: {
   readonly label: string
-  /** Names the button for those who do not see what stands beside it. */
+  /** Names the button for people who do not see what is beside it. */
   readonly what: string
   readonly title: string
-  /** What happens then. */
+  /** A description of the act. */
   readonly children: ComponentChildren
   readonly act: () => Promise<void>
 }) {
@@ -41,7 +41,7 @@ export function ConfirmButton({
       <button type="button" class="small" onClick={open} aria-label={`${label} ${what}`}>
         {label}
       </button>
-      {/* The event comes after the closing: by then the dialog may be open again. */}
+      {/* The event comes after the dialog closed: by then it may be open again. */}
       <dialog
         ref={dialog}
         aria-labelledby={id}

@@ -7,15 +7,15 @@ import { PARTS, type Part, partIdOf, pathOf } from './parts.tsx'
 import { askHolder, may, openSession, type Session, SessionContext } from './session.ts'
 import { type SignedIn, SignIn } from './sign-in.tsx'
 
-/** Whether somebody is signed in. */
+/** Whether there is a session. */
 type SignState =
   | { readonly kind: 'out'; readonly reason: string | null; readonly wasIn: boolean }
-  // A key that the tab kept over a reload: whose it is has to be asked again.
+  // A key that the tab kept over a reload: the gateway is asked again who holds it.
   | { readonly kind: 'asking'; readonly key: string }
   | { readonly kind: 'unknown'; readonly key: string; readonly fault: unknown }
   | ({ readonly kind: 'in' } & Omit<SignedIn, 'isKept'>)
 
-/** The console: a form that asks for a key, then the parts that the key is for. */
+/** The console: a form that asks for a key, then the parts that this key may see. */
 export function ConsolePage() {
   const [state, setState] = useState<SignState>(() => {
     const key = tabKey()
@@ -97,7 +97,7 @@ function SignedInPage({
   if (isShown) seen.current.add(part)
   const list = useRef<HTMLUListElement>(null)
   useEffect(() => {
-    // On a narrow screen the list scrolls sideways.
+    // On a narrow screen the list of parts scrolls sideways.
     list.current?.querySelector('[aria-current]')?.scrollIntoView({ block: 'nearest' })
     document.title = `${part?.name ?? 'Console'} · Console · Affidavit`
   }, [part])
@@ -170,8 +170,8 @@ function NotShown({
 }
 
 /**
- * Which part the address names. Going to another one loads nothing, or the key would be gone, and
- * puts the focus on its heading.
+ * The part that the address names. Going to another part loads no page, because the key would be
+ * lost, and moves the focus to the part's heading.
  */
 function usePart() {
   const [partId, setPartId] = useState(() => partIdOf(location.pathname))
@@ -191,7 +191,7 @@ function usePart() {
   return { partId, go, place }
 }
 
-/** Leaves clicks that ask for another tab or window to the browser. */
+/** Leaves a click that asks for another tab or window to the browser. */
 function follow(event: MouseEvent, go: () => void): void {
   if (event.button !== 0 || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return
   event.preventDefault()

@@ -11,10 +11,13 @@ import { type Column, Table } from './table.tsx'
 import { ActionState, useAction } from './use-action.tsx'
 
 const ENCLAVES_PATH = '/v1/admin/enclaves'
-/** Enclaves come and go, and drain, by themselves. */
+/** How often the list is read: enclaves come, drain and go by themselves. */
 const EVERY_MS = 3_000
 
-/** For the operator: the enclaves of this gateway, and taking them into use and out of it. */
+/**
+ * For the operator: the enclaves of this gateway, with buttons that take them into use and out of
+ * use.
+ */
 export function EnclavesPart() {
   const session = useSession()
   const { value, fault, reload } = useLoaded(
@@ -45,7 +48,7 @@ export function EnclavesPart() {
   )
 }
 
-/** What each state means for its calls (src/enclaves/endpoint-state.ts). */
+/** The meaning of each state for the calls of an enclave (src/enclaves/endpoint-state.ts). */
 const TONES: Readonly<Record<string, Tone>> = {
   usable: 'good',
   draining: 'warn',

@@ -4,14 +4,14 @@ import { type Call, HISTORY_PATH, isEncrypted, readCalls, tokensOf, type Wanted 
 import type { Session } from './session.ts'
 import { anchorOf, type CallAnchors, readCallAnchors } from './use-call-anchors.ts'
 
-/** How many calls one file has, at most, and about how many characters. */
+/** How many calls one file has at most, and roughly how many characters. */
 const CALLS_MAX = 5_000
 const BUNDLES_MAX = 500
 const LENGTH_MAX = 128 * 1024 * 1024
-/** Calls that are asked for at once. */
+/** Calls in one request. */
 const PAGE_MAX = 100
 
-/** What a file has of each call. */
+/** The kinds of files, with the data that each holds of a call. */
 export const EXPORTS = {
   records: { label: 'Records', hint: 'JSON lines', extension: 'jsonl', type: 'application/jsonl' },
   table: { label: 'Table', hint: 'CSV', extension: 'csv', type: 'text/csv' },
@@ -24,20 +24,20 @@ export const EXPORTS = {
 } as const
 export type ExportKind = keyof typeof EXPORTS
 
-/** A file, and what is not in it. */
+/** A file, and the calls that are missing in it. */
 export type Exported = {
   readonly text: string
   readonly count: number
   /** Whether more calls match than a file has. */
   readonly isCut: boolean
-  /** Calls whose evidence the gateway did not give. */
+  /** Calls without evidence from the gateway. */
   readonly missing: number
 }
 
-/** Where calls come from: those at hand, or all that are wanted. */
+/** Where calls come from: a list at hand, or all that match. */
 export type CallSource = { readonly calls: readonly Call[] } | { readonly wanted: Wanted }
 
-/** Writes a file of calls. Throws GatewayFault, and what `signal` was aborted with. */
+/** Writes a file of calls. Throws GatewayFault, and the reason of `signal` when it is aborted. */
 export async function exportCalls(
   session: Pick<Session, 'ask' | 'askText'>,
   {
@@ -49,10 +49,10 @@ export async function exportCalls(
   }: {
     readonly kind: ExportKind
     readonly source: CallSource
-    /** Those that are known. */
+    /** The anchors that are known. */
     readonly anchors: CallAnchors
     readonly signal: AbortSignal
-    /** Called with how many calls are written. */
+    /** Called with the number of calls that are written so far. */
     readonly onCount: (count: number) => void
   },
 ): Promise<Exported> {
@@ -103,7 +103,9 @@ async function* pagesOf(
   } while (cursor !== null)
 }
 
-/** A bundle as one line, byte for byte but for line ends between its members; null without one. */
+/**
+ * A bundle as one line: its bytes, except for line ends between its members. Null without a bundle.
+ */
 async function readBundle(session: Pick<Session, 'askText'>, call: Call): Promise<string | null> {
   try {
     const text = await session.askText(`${HISTORY_PATH}/${call.hash}/evidence`)

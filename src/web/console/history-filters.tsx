@@ -4,7 +4,7 @@ import { ALL_CALLS, type Call, type Wanted } from './calls.ts'
 import { may, useSession } from './session.ts'
 import { queryOf } from './use-pages.ts'
 
-/** How an answer ended, as its receipt says. */
+/** The outcomes of an answer, by their names in its receipt. */
 export const OUTCOMES: Readonly<Record<Call['receipt']['outcome'], readonly [Tone, string]>> = {
   complete: ['good', 'complete'],
   client_disconnected: ['warn', 'caller disconnected'],
@@ -13,13 +13,13 @@ export const OUTCOMES: Readonly<Record<Call['receipt']['outcome'], readonly [Ton
 
 const HASH = /^(?:0x)?([0-9a-f]{64})$/i
 
-/** What the filled-in filters ask for. A whole hash is asked for alone. */
+/** The calls that match the filters in the form. A whole hash needs no other filter. */
 function wantedOf(fields: FormData): Wanted {
   const [, hash] = HASH.exec(String(fields.get('q') ?? '').trim()) ?? []
   return hash === undefined ? { kind: 'query', query: queryOf(fields) } : { kind: 'hash', hash }
 }
 
-/** On a narrow screen the filters are folded: the calls come first. */
+/** On a narrow screen the filters are folded, so that the calls come first. */
 export function HistoryFilters({ onSearch }: { readonly onSearch: (wanted: Wanted) => void }) {
   const session = useSession()
   const form = useRef<HTMLFormElement>(null)

@@ -23,12 +23,12 @@ import { type Column, Table } from './table.tsx'
 import { anchorOf, type CallAnchors, useCallAnchors } from './use-call-anchors.ts'
 import { usePages } from './use-pages.ts'
 
-/** Calls of a page: each may have megabytes. */
+/** Calls on a page: each may have megabytes. */
 const PAGE_MAX = 50
 /** Characters of a question in the list. */
 const EXCERPT_LENGTH_MAX = 120
 
-/** The stored calls, newest first, a line for each: searched, read, and exported. */
+/** The stored calls, newest first, one line each. The reader searches, reads and exports them. */
 export function HistoryPart() {
   const session = useSession()
   const [wanted, setWanted] = useState(ALL_CALLS)
@@ -130,7 +130,7 @@ function foundText(
   { hasMore, isAll }: { readonly hasMore: boolean; readonly isAll: boolean },
 ): string {
   if (count > 0) return `${count} shown, ${hasMore ? 'there are more' : 'all there are'}.`
-  // A search looks into so many at a time.
+  // One search looks at a limited number of calls.
   if (hasMore) return 'Nothing matches so far, but there are older calls.'
   return isAll
     ? 'There are no calls yet. Ask something in the playground.'
@@ -218,7 +218,7 @@ function Anchor({ of: call, anchors }: { readonly of: Call; readonly anchors: Ca
   return anchor === undefined ? <span class="faint">–</span> : <AnchorState state={anchor.state} />
 }
 
-/** Its beginning, or why it is not here. */
+/** The beginning of a question, or the reason why it is missing. */
 function Question({ call }: { readonly call: Call }) {
   const question = questionOf(call)
   if (question !== null) return <OutsideText text={excerptOf(question)} isOneLine={true} />

@@ -18,7 +18,7 @@ const KEYS_PATH = '/v1/dashboard/keys'
 /** Rows that are shown at first: an account may have 10,000 keys. */
 const ROWS_MAX = 50
 
-/** The account's keys, or everybody's: which there are, making and revoking them. */
+/** The keys of the account, or of all accounts: lists, makes and revokes them. */
 export function KeysPart() {
   const session = useSession()
   const [shownMax, setShownMax] = useState(ROWS_MAX)
@@ -63,7 +63,7 @@ export function KeysPart() {
   )
 }
 
-/** Why a session's key makes no keys; null when it may. */
+/** Why the key of this session may not make keys; null when it may. */
 function hindranceOf(session: Session): string | null {
   const { budgets, key_id: id } = session.holder
   if (budgets.some((budget) => budget.key_id === id))
@@ -158,13 +158,13 @@ function stateOf(key: Key, nowSeconds: number): 'active' | 'revoked' | 'ended' {
   return key.expires_at !== null && key.expires_at <= nowSeconds ? 'ended' : 'active'
 }
 
-/** Active keys first, and of each kind the newest. */
+/** Active keys first, then revoked ones; the newest first among each. */
 function orderKeys(keys: readonly Key[], nowSeconds: number): readonly Key[] {
   const rank = (key: Key) => (stateOf(key, nowSeconds) === 'active' ? 0 : 1)
   return keys.toReversed().toSorted((one, other) => rank(one) - rank(other))
 }
 
-/** Every scope, and what it is for in words. */
+/** Every scope, and its purpose in words. */
 const SCOPE_WORDS: readonly (readonly [Scope, string])[] = [
   ['inference', 'chats, embeddings, images, search, the history'],
   ['nodes', 'making, running and watching nodes'],
@@ -285,7 +285,7 @@ function NewKey({ of: key, onDone }: { readonly of: NewKeyReply; readonly onDone
 
 const OWN_END = 'own'
 
-/** Those that a key may give that ends itself: none that is longer than its own. */
+/** The lifetimes that a key may give. A key that expires gives no lifetime beyond its own end. */
 function lifetimesFor(
   ownEnd: number | null,
 ): readonly (readonly [string, number | string | null])[] {

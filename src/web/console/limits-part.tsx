@@ -11,7 +11,7 @@ import { UsageReport } from './usage-report.tsx'
 const LIMITS_PATH = '/v1/dashboard/rate-limits'
 const EVERY_MS = 10_000
 
-/** What the account may use, and what it has used of it. */
+/** The limits of the account, and its use. */
 export function LimitsPart() {
   const session = useSession()
   const { value, fault, reload } = useLoaded(

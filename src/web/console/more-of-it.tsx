@@ -1,7 +1,10 @@
 import { Busy, FaultNotice } from '../kit/notices.tsx'
 import type { usePages } from './use-pages.ts'
 
-/** What stands below pages of a list: that more come, why they do not, or the button for them. */
+/**
+ * The end of a list in pages: a note that more is loading, the reason why it failed, or the button
+ * that loads more.
+ */
 export function MoreOfIt({
   of: { fault, isLoading, hasMore, loadMore },
   what,

@@ -15,10 +15,10 @@ import { type Column, Table } from './table.tsx'
 
 export type Node = NodeListReply['nodes'][number]
 
-/** Calls of a node come by themselves. */
+/** How often a node is read: its calls come by themselves. */
 const EVERY_MS = 3_000
 
-/** What a node is, serves and did. */
+/** The details of a node: its models, its machine and its work. */
 export function NodeDetails({ node }: { readonly node: Node }) {
   const session = useSession()
   const { value, fault, reload } = useLoaded(
@@ -112,7 +112,7 @@ function Fact({ name, value }: { readonly name: string; readonly value: string |
   )
 }
 
-/** What the agent says of its machine: claims, not facts. */
+/** The agent's description of its machine: claims, not facts. */
 function machineOf(node: Node): string | null {
   if (node.cpu_model === null) return null
   const gpu = node.gpu_model === null ? [] : [`${node.gpu_count ?? 1} × ${node.gpu_model}`]
@@ -126,13 +126,13 @@ const LENGTHS = [
   ['min', 60],
 ] as const
 
-/** A speed as people read it: fast ones have no fraction. */
+/** A speed in words; a fast one has no fraction. */
 export function speedText(tokensPerSecond: number): string {
   const maximumFractionDigits = tokensPerSecond < 100 ? 1 : 0
   return `${tokensPerSecond.toLocaleString('en', { maximumFractionDigits })} tokens/s`
 }
 
-/** `2 d 3 h`, `5 min`, `–` for none. */
+/** `2 d 3 h`, `5 min`, `under a minute`; `–` for zero. */
 export function lengthOf(seconds: number): string {
   if (seconds === 0) return '–'
   const parts: string[] = []
@@ -153,7 +153,7 @@ const SPANS = [
 ] as const
 const CHARTS_EVERY_MS = 60_000
 
-/** What a node served, hour by hour. */
+/** The calls that a node served, hour by hour. */
 function NodeCharts({ nodeId }: { readonly nodeId: string }) {
   const session = useSession()
   const [span, setSpan] = useState<(typeof SPANS)[number]>(SPANS[0])
@@ -187,7 +187,7 @@ function NodeCharts({ nodeId }: { readonly nodeId: string }) {
   )
 }
 
-/** Every hour that was asked for, those without calls as well. */
+/** Every hour of the span, also hours without calls. */
 function hoursOf(
   history: NodeHistoryReply | null,
   count: number,

@@ -12,10 +12,10 @@ import { ActionState, useAction } from './use-action.tsx'
 
 const NODES_PATH = '/v1/dashboard/nodes'
 const NODE_PATH = '/v1/dashboard/node'
-/** Nodes come and go by themselves. */
+/** How often the list is read: nodes come and go by themselves. */
 const EVERY_MS = 3_000
 
-/** The account's nodes: what they do, what they did, and how to start another. */
+/** The account's nodes: what they do now, what they did, and how to start another node. */
 export function NodesPart() {
   const session = useSession()
   const [isArchiveShown, setIsArchiveShown] = useState(false)
@@ -164,7 +164,7 @@ function ArchiveButton({ node, reload }: { readonly node: Node; readonly reload:
   )
 }
 
-/** What the gateway says of a node (src/nodes/registry/node-state.ts), shorter. */
+/** The states of a node (src/nodes/registry/node-state.ts) in short words. */
 const STATES: Readonly<Record<string, readonly [Tone, string]>> = {
   Running: ['good', 'Running'],
   'Running - verifying performance': ['warn', 'Being measured'],

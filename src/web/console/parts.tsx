@@ -10,19 +10,21 @@ import { NodesPart } from './nodes-part.tsx'
 import { PlaygroundPart } from './playground/playground-part.tsx'
 import { TrailPart } from './trail-part.tsx'
 
-/** A part of the console: where it is, and who is shown it. */
+/** A part of the console: its address, and who may see it. */
 export type Part = {
   /** The last word of its path: `/console/keys`. */
   readonly id: string
   readonly name: string
-  /** What a key has to be for; null: any key. */
+  /** The scope that a key needs; null: any key. */
   readonly scope: Scope | null
   readonly show: ComponentType
-  /** Whether it stays as it is while another one is shown: what was said would be gone. */
+  /**
+   * Whether the part is kept while another part is shown: otherwise its conversation would be lost.
+   */
   readonly isKept?: boolean
 }
 
-/** In the order in which they are listed; the first that a key may see is what it begins with. */
+/** In the order of the menu. The console opens with the first part that a key may see. */
 export const PARTS: readonly Part[] = [
   {
     ...{ id: 'playground', name: 'Playground', scope: 'inference' },
@@ -38,12 +40,12 @@ export const PARTS: readonly Part[] = [
   { id: 'administration', name: 'Administration', scope: 'admin', show: TrailPart },
 ]
 
-/** Where a part is. */
+/** The address of a part. */
 export function pathOf({ id }: Pick<Part, 'id'>): string {
   return `${CONSOLE_PATH}/${id}`
 }
 
-/** Which part a path names; null for the console itself. */
+/** The part that a path names; null for the console itself. */
 export function partIdOf(path: string): string | null {
   const [, id = ''] = /^\/console\/([^/]+)\/?$/.exec(path) ?? []
   return id === '' ? null : id

@@ -4,22 +4,22 @@ import type { KeyHolderReply } from '../../accounts/key-routes.ts'
 import type { Scope } from '../../api/context.ts'
 import { askGateway, askText, type GatewayCall, GatewayFault } from '../kit/gateway.ts'
 
-/** Who is signed in in this tab. */
+/** The session of this tab. */
 export type Session = {
   readonly key: string
   readonly holder: KeyHolderReply
-  /** Asks the gateway with the key. A key that it takes no more is signed out. */
+  /** Asks the gateway with the key. A key that the gateway no longer accepts is signed out. */
   readonly ask: <Answer>(path: string, call?: Omit<GatewayCall, 'key'>) => Promise<Answer>
-  /** The same of what is to be saved as it comes. */
+  /** The same, for an answer that is saved as it comes. */
   readonly askText: (path: string) => Promise<string>
-  /** Forgets the key; `reason` is told beside the form that asks for another. */
+  /** Forgets the key; `reason` is shown beside the form that asks for another key. */
   readonly signOut: (reason?: string) => void
 }
 
-/** Where a key is asked whose it is. */
+/** The path that gives the holder of a key. */
 const HOLDER_PATH = '/v1/dashboard/me'
 
-/** Asks whose a key is. Throws GatewayFault: status 401 for one that is not valid. */
+/** Asks for the holder of a key. Throws GatewayFault: status 401 for a key that is not valid. */
 export function askHolder(key: string, signal?: AbortSignal): Promise<KeyHolderReply> {
   return askGateway<KeyHolderReply>(HOLDER_PATH, {
     key,
@@ -28,8 +28,8 @@ export function askHolder(key: string, signal?: AbortSignal): Promise<KeyHolderR
 }
 
 /** Opens a session with a key whose holder is known. */
-export function openSession(so: Omit<Session, 'ask' | 'askText'>): Session {
-  const { key, signOut } = so
+export function openSession(options: Omit<Session, 'ask' | 'askText'>): Session {
+  const { key, signOut } = options
   const watch = async <Answer>(answer: Promise<Answer>): Promise<Answer> => {
     try {
       return await answer
@@ -40,7 +40,7 @@ export function openSession(so: Omit<Session, 'ask' | 'askText'>): Session {
     }
   }
   return {
-    ...so,
+    ...options,
     ask: (path, call = {}) => watch(askGateway(path, { ...call, key })),
     askText: (path) => watch(askText(path, { key })),
   }
@@ -53,7 +53,7 @@ export function may({ holder }: Pick<Session, 'holder'>, scope: Scope): boolean 
 
 export const SessionContext = createContext<Session | null>(null)
 
-/** The session, in parts that are shown to those who are signed in alone. */
+/** The session, for parts that only signed-in people see. */
 export function useSession(): Session {
   const session = useContext(SessionContext)
   if (session === null) throw new TypeError('expected a signed-in key')

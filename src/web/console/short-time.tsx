@@ -1,11 +1,10 @@
-/** How exact a table has a time. */
+/** How exact a time is in a table. */
 type Exactness = 'day' | 'minute' | 'second'
 
 const LENGTHS: Readonly<Record<Exactness, number>> = { day: 10, minute: 16, second: 19 }
 
 /**
- * A time as a table has it, `2026-11-26 14:41` by the reader's clock; whole and in UTC as its
- * title.
+ * A time for a table, `2026-11-26 14:41` by the reader's clock; its title has it in full, in UTC.
  */
 export function ShortTime({
   seconds,

@@ -4,26 +4,26 @@ import { GatewayFault } from '../kit/gateway.ts'
 import { Busy, FaultNotice } from '../kit/notices.tsx'
 import { askHolder } from './session.ts'
 
-/** A key that was just typed in, and whose it is. */
+/** A key that was just typed in, and its holder. */
 export type SignedIn = {
   readonly key: string
   readonly holder: KeyHolderReply
-  /** Whether a reload of the page finds the key again. */
+  /** Whether the key is still there after a reload of the page. */
   readonly isKept: boolean
 }
 
-/** What the gateway reads as a key (src/api/authenticate.ts). */
+/** The form of a key that the gateway accepts (src/api/authenticate.ts). */
 const KEY_TEXT = /^[\x21-\x7e]{1,512}$/
 
-/** Asks for an API key, and whom it belongs to. */
+/** Asks for an API key, and shows its holder. */
 export function SignIn({
   reason,
   wasIn,
   onSignedIn,
 }: {
-  /** Why the one before is signed out; null for none. */
+  /** Why the session before ended; null without one. */
   readonly reason: string | null
-  /** Whether somebody was signed in before: then the focus has lost its place. */
+  /** Whether there was a session before: then the focus has lost its place. */
   readonly wasIn: boolean
   readonly onSignedIn: (signedIn: SignedIn) => void
 }) {

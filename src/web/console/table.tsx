@@ -1,27 +1,27 @@
 import './table.css'
 import type { ComponentChildren } from 'preact'
 
-/** A column of a table: its title, and what a row has in it. */
+/** A column of a table: its title, and its cell in a row. */
 export type Column<Row> = {
-  /** Stands above the cells, and in a card before the value. */
+  /** Shown above the cells, and in a card before the value. */
   readonly title: string
   /**
-   * `name`: names its row, and heads its card. `number`: ends at the right. `actions`: buttons, at
-   * the end. `choice`: a box to tick, before the name. `excerpt`: the beginning of a text, as much
-   * as there is room for.
+   * `name`: names its row, and heads its card. `number`: aligned at the right. `actions`: buttons,
+   * at the end. `choice`: a box to tick, before the name. `excerpt`: the beginning of a text, as
+   * long as there is room.
    */
   readonly kind?: 'name' | 'number' | 'actions' | 'choice' | 'excerpt'
-  /** As wide whatever it says, so that nothing beside it moves. */
+  /** Always of the same width, so that nothing beside it moves. */
   readonly isSteady?: boolean
-  /** Left out while a panel stands beside the table. */
+  /** Left out while a panel is open beside the table. */
   readonly isExtra?: boolean
   readonly cell: (row: Row) => ComponentChildren
 }
 
 /**
- * A dense table, a line for each row. On a narrow screen each row is a card: its name and its
- * actions in full, its other values below their titles. The table's place is there before its rows
- * are.
+ * A dense table, one line for each row. On a narrow screen each row is a card: its name and its
+ * actions in full, its other values below their titles. The table takes its place on the page
+ * before its rows are there.
  */
 export function Table<Row>({
   label,
@@ -35,20 +35,20 @@ export function Table<Row>({
 }: {
   readonly label: string
   readonly columns: readonly Column<Row>[]
-  /** Null: not there yet. */
+  /** Null: not loaded yet. */
   readonly rows: readonly Row[] | null
   readonly keyOf: (row: Row, place: number) => string | number
-  /** In the place of rows, when there are no rows. */
+  /** Shown when the table has no rows. */
   readonly empty: ComponentChildren
-  /** Of the row that is looked at. */
+  /** The key of the row whose details are open. */
   readonly currentKey?: string | number | null
-  /** Whether it fits on a narrow screen as it is: then there are no cards. */
+  /** Whether the table fits on a narrow screen without cards. */
   readonly isSmall?: boolean
-  /** Its class, where its cards have a layout of their own. */
+  /** A class for a table whose cards have their own layout. */
   readonly name?: string
 }) {
   return (
-    // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls is to be reached by keys.
+    // biome-ignore lint/a11y/noNoninteractiveTabindex: the keyboard must reach what scrolls.
     <section class={`scroll table-place ${name}`} aria-label={label} tabIndex={0}>
       {rows?.length === 0 && <p class="faint">{empty}</p>}
       {rows !== null && rows.length > 0 && (
@@ -94,7 +94,7 @@ function Cell<Row>({ column, row }: { readonly column: Column<Row>; readonly row
   )
 }
 
-/** Buttons and boxes say themselves what they are. */
+/** Buttons and boxes have their own labels. */
 function isTitled<Row>({ kind }: Column<Row>): boolean {
   return kind !== 'actions' && kind !== 'choice'
 }

@@ -8,10 +8,10 @@ import { type Column, Table } from './table.tsx'
 import { queryOf, usePages } from './use-pages.ts'
 
 const LOG_PATH = '/v1/admin/log'
-/** Acts of a page. */
+/** Acts on a page. */
 const PAGE_MAX = 50
 
-/** For the operator: what administrators did, newest first. */
+/** For the operator: the acts of administrators, newest first. */
 export function TrailPart() {
   const session = useSession()
   const [query, setQuery] = useState('')

@@ -11,7 +11,7 @@ import { type Column, Table } from './table.tsx'
 const HOUR_SECONDS = 3_600
 const DAY_SECONDS = 86_400
 
-/** How far back, by which periods; the first is shown at first. */
+/** The spans and their periods; the first is chosen at the start. */
 const SPANS = [
   { name: '30 days, by day', per: 'day', seconds: 30 * DAY_SECONDS },
   { name: '7 days, by hour', per: 'hour', seconds: 7 * DAY_SECONDS },
@@ -21,11 +21,11 @@ type Span = (typeof SPANS)[number]
 
 const EVERY_MS = 60_000
 
-/** What the account used, of which models, and over time; money where the service has prices. */
+/** The account's use, by model and over time; money where the service has prices. */
 export function UsageReport() {
   const [span, setSpan] = useState<Span>(SPANS[0])
   const sums = useUsage(span, 'operation')
-  // Asked apart: a list with too many models is refused, and the sums are there still.
+  // A request for itself: a list with too many models is refused, and the sums are still shown.
   const models = useUsage(span, 'operation,model')
   const [requests, tokens, money] = useMemo(
     () => (['requests', 'tokens', 'money'] as const).map((member) => sumUp(sums.value, member)),
@@ -80,10 +80,10 @@ function useUsage(span: Span, by: string): Loaded<UsageReply> {
   )
 }
 
-/** What one operation used of one model. */
+/** The use of one model by one operation. */
 type ModelUse = {
   readonly operation: string
-  /** Empty: without a model. `*`: several that are not told apart. Null: not known. */
+  /** Empty: without a model. `*`: several models in one sum. Null: not known. */
   readonly model: string | null
   readonly requests: number
   readonly tokens: number
@@ -141,7 +141,7 @@ function Cost({ money, unpriced }: Pick<ModelUse, 'money' | 'unpriced'>) {
   )
 }
 
-/** Every period of an answer, those in which nothing was used as well. */
+/** Every period of an answer, also periods without use. */
 function sumUp(
   usage: UsageReply | null,
   member: 'requests' | 'tokens' | 'money',

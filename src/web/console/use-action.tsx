@@ -2,17 +2,17 @@ import type { ComponentChildren } from 'preact'
 import { useState } from 'preact/hooks'
 import { Busy, FaultNotice } from '../kit/notices.tsx'
 
-/** Something that the reader asked for, and how it goes. */
+/** An act that the reader asked for, and its state. */
 export type Action = {
   readonly isActing: boolean
   readonly fault: unknown
-  /** Resolves with whether it went well; what `act` throws is `fault`. */
+  /** Resolves with whether `act` succeeded; the error that it throws becomes `fault`. */
   readonly run: (act: () => Promise<void>) => Promise<boolean>
   /** Forgets the fault. */
   readonly reset: () => void
 }
 
-/** One thing at a time that takes a while and may fail. */
+/** Runs one act at a time; the act may take a while and may fail. */
 export function useAction(): Action {
   const [isActing, setIsActing] = useState(false)
   const [fault, setFault] = useState<unknown>(null)
@@ -32,7 +32,7 @@ export function useAction(): Action {
   return { isActing, fault, run, reset: () => setFault(null) }
 }
 
-/** Says how an action goes, where it was asked for. */
+/** Shows the state of an act, where the reader asked for it. */
 export function ActionState({
   action: { isActing, fault },
   what,
@@ -40,7 +40,7 @@ export function ActionState({
 }: {
   readonly action: Action
   readonly what: string
-  /** What to do about its fault, where that is known better than by the fault itself. */
+  /** Advice about the fault, where the page knows it better than the fault says it. */
   readonly children?: ComponentChildren
 }) {
   return (

@@ -5,24 +5,24 @@ import { askGateway } from '../kit/gateway.ts'
 import { useLoaded } from '../kit/use-loaded.ts'
 import type { Call } from './calls.ts'
 
-/** Where the anchor of a call is now. */
+/** The state of a call's anchor now. */
 export type CallAnchor = {
-  /** Whose log has the call. */
+  /** The notary whose log has the call. */
   readonly notary: string
   readonly state: HeadListReply['heads'][number]['anchor']['state']
   readonly txHash: string
   readonly block: number | null
 }
 
-/** By public key and size of the head: calls of one head have one anchor. */
+/** By public key and size of the head: all calls of one head have one anchor. */
 export type CallAnchors = ReadonlyMap<string, CallAnchor>
 
-/** Heads that are asked for at once: those of neighbouring calls are neighbours. */
+/** Heads in one request: the heads of neighbouring calls are neighbours. */
 const HEADS_MAX = 100
-/** Anchors are mined and confirmed by themselves. */
+/** How often anchors are read: they are mined and confirmed by themselves. */
 const EVERY_MS = 5_000
 
-/** Follows the anchors of calls until each is confirmed, as the public log has them. */
+/** Follows the anchors of calls in the public log until each is confirmed. */
 export function useCallAnchors(calls: readonly Call[] | null): CallAnchors {
   const known = useRef<CallAnchors>(new Map())
   const { value } = useLoaded(
@@ -36,7 +36,7 @@ export function useCallAnchors(calls: readonly Call[] | null): CallAnchors {
   return value ?? known.current
 }
 
-/** Adds to what is known the anchors of calls that may still change. */
+/** Reads the anchors of calls that may still change, and adds them to the known ones. */
 export async function readCallAnchors(
   calls: readonly Call[],
   { known, signal }: { readonly known: CallAnchors; readonly signal: AbortSignal },
@@ -47,7 +47,7 @@ export async function readCallAnchors(
   return anchors
 }
 
-/** The anchor of one call; undefined when it is not known. */
+/** The anchor of a call; undefined while it is not known. */
 export function anchorOf(anchors: CallAnchors, call: Call): CallAnchor | undefined {
   return anchors.get(nameOf(call.public_key, call.log.size))
 }
@@ -68,7 +68,7 @@ function openHeads(calls: readonly Call[], known: CallAnchors): ReadonlyMap<stri
   return open
 }
 
-/** Asks for heads from the smallest size on, page by page, until each was asked for. */
+/** Reads heads from the smallest size on, page by page, until all sizes are read. */
 async function readAnchors(
   publicKey: string,
   {
@@ -94,7 +94,7 @@ async function readAnchors(
   }
 }
 
-/** Null for what is not a public key. Its cryptography is loaded when it is first needed. */
+/** Null for a text that is not a public key. The cryptography is loaded when it is first needed. */
 async function notaryOf(publicKey: string): Promise<string | null> {
   const { addressOf } = await import('../../../attestation/account.ts')
   try {

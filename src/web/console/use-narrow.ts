@@ -1,6 +1,6 @@
 import { useEffect, useState } from 'preact/hooks'
 
-/** Where rows become cards and panels sheets; the same width as in console.css. */
+/** At this width rows become cards and panels become sheets; console.css has the same width. */
 const NARROW = '(max-width: 47.99rem)'
 
 /** Whether the screen is as narrow as a phone's, now and when it changes. */

@@ -1,11 +1,11 @@
 import { type Inputs, useEffect, useRef, useState } from 'preact/hooks'
 
-/** One page of a list; `cursor` gives the next one, null at the end. */
+/** One page of a list; `cursor` leads to the next page, null at the end. */
 export type Page<Item> = { readonly items: readonly Item[]; readonly cursor: string | null }
 
 /**
- * Pages of a list, one after the other, read anew when `inputs` change. What is read and not wanted
- * any more is aborted.
+ * Pages of a list, one after the other; they are read again when `inputs` change. A read that is no
+ * longer wanted is aborted.
  */
 export function usePages<Item>(
   read: (cursor: string | null, signal: AbortSignal) => Promise<Page<Item>>,
@@ -31,7 +31,7 @@ export function usePages<Item>(
       setCursor(page.cursor)
     } catch (refused) {
       if (abort.signal.aborted) return
-      // What was found before is no answer to this question.
+      // The items found before do not answer this question.
       if (after === null) setItems(null)
       setFault(refused)
     } finally {
@@ -52,7 +52,7 @@ export function usePages<Item>(
   }
 }
 
-/** `&q=…&since=…` of what was filled in of a form. Times become Unix seconds. */
+/** `&q=…&since=…` from the filled fields of a form. Times become Unix seconds. */
 export function queryOf(fields: FormData): string {
   const query = new URLSearchParams()
   for (const [name, value] of fields) {

@@ -14,7 +14,7 @@ import {
 import { LanguageTabs } from './language-tabs.tsx'
 import { type Language, type SampleCall, writeSample } from './samples.ts'
 
-/** What came back, so far. */
+/** The part of the answer that came so far. */
 type Reply = {
   readonly status: number
   readonly requestId: string | null
@@ -22,10 +22,12 @@ type Reply = {
   readonly isWhole: boolean
 }
 
-/** Most of an answer that is read, characters: a page is no place for more. */
+/** Longest part of an answer that is read, characters: a page cannot show more. */
 const REPLY_LENGTH_MAX = 1_000_000
 
-/** A call as code; behind it, its fields, and a button that makes it with the key of this tab. */
+/**
+ * A call as code. Behind it are its fields, and a button that makes the call with this tab's key.
+ */
 export function CallSample({
   operation,
   schemas,
@@ -216,7 +218,7 @@ function ReplyView({
   )
 }
 
-/** JSON over several lines; other text as it is. */
+/** JSON over several lines; other text unchanged. */
 function layOut(text: string): string {
   try {
     return JSON.stringify(JSON.parse(text), null, 2)
@@ -225,7 +227,7 @@ function layOut(text: string): string {
   }
 }
 
-/** The answer as it comes. Throws what fetch throws. */
+/** The answer, part by part as it comes. Throws the errors of fetch. */
 async function* replies(
   { url, method, headers, body }: SampleCall,
   key: string | null,
@@ -257,7 +259,7 @@ async function* replies(
   yield { status, requestId, text, isWhole: true }
 }
 
-/** The parts of a form: what is binary is a file. */
+/** The parts of a form: a binary part is a file. */
 function formOf({ properties }: JsonSchema, example: unknown): SampleCall['form'] {
   const isFile = (schema: unknown) =>
     typeof schema === 'object' && schema !== null && Reflect.get(schema, 'format') === 'binary'
@@ -269,7 +271,7 @@ function formOf({ properties }: JsonSchema, example: unknown): SampleCall['form'
   }
 }
 
-/** The call that the fields amount to. An optional parameter that is empty is left out. */
+/** The call that the filled fields describe. An empty optional parameter is left out. */
 function sampleOf(
   operation: Operation,
   {

@@ -1,14 +1,14 @@
 import { OutsideText } from '../kit/outside-text.tsx'
 import { CopyButton } from '../kit/values.tsx'
 
-/** A proof has some ten thousand characters, most of them its attestation document. */
+/** A proof has some ten thousand characters; most of them are its attestation document. */
 const SHOWN_MAX = 50_000
 
 /** Code, with a button that copies it; `label` names both. Wide lines scroll. */
 export function CodeBlock({ label, text }: { readonly label: string; readonly text: string }) {
   return (
     <div class="code-block">
-      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls is to be reached by keys. */}
+      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: the keyboard must reach what scrolls. */}
       <section class="scroll" aria-label={label} tabIndex={0}>
         <pre>
           <OutsideText text={text} shownMax={SHOWN_MAX} />

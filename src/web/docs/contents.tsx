@@ -2,7 +2,10 @@ import { Fragment } from 'preact'
 import { useState } from 'preact/hooks'
 import type { Group } from './interface.ts'
 
-/** What else is here: beside the page where there is room, else folded away above it. */
+/**
+ * The contents of the documentation: beside the page where there is room, else folded away above
+ * it.
+ */
 export function Contents({ groups }: { readonly groups: readonly Group[] }) {
   const [isOpen, setIsOpen] = useState(() => matchMedia('(min-width: 56rem)').matches)
   const [wanted, setWanted] = useState('')
@@ -64,7 +67,7 @@ function GroupEntry({
   isOpen,
 }: {
   readonly group: Group
-  /** Whether its operations are listed, too. */
+  /** Whether the operations are listed, too. */
   readonly isOpen: boolean
 }) {
   return (
@@ -87,7 +90,7 @@ function GroupEntry({
   )
 }
 
-/** A path that may go on in the next line after each slash. */
+/** A path that may break into the next line after each slash. */
 function breakable(path: string) {
   return path.split('/').map((segment, at) => (
     <Fragment key={segment}>

@@ -8,7 +8,7 @@ import { GroupPage } from './group-page.tsx'
 import { type Group, groupsOf, type InterfaceDocument } from './interface.ts'
 import { StartPage } from './start-page.tsx'
 
-/** The interface for people: the verified call, and each operation of `/openapi.json`. */
+/** The reference for people: the verified call, and each operation of `/openapi.json`. */
 export function DocsPage() {
   const { value, fault, reload } = useLoaded(
     (signal) => askGateway<InterfaceDocument>('/openapi.json', { signal }),
@@ -34,7 +34,10 @@ export function DocsPage() {
   )
 }
 
-/** Leads a fragment that names an operation to its page: once, all of them were on one page. */
+/**
+ * Opens the page of the operation that a fragment names: older links name operations on one single
+ * page.
+ */
 function useFragment(groups: readonly Group[]): void {
   useEffect(() => {
     const follow = () => {
@@ -44,7 +47,7 @@ function useFragment(groups: readonly Group[]): void {
       )
       if (group !== undefined && group.path !== location.pathname)
         location.replace(`${group.path}#${id}`)
-      // The browser looked for it before it was there.
+      // The browser looked for the element before the page had it.
       else document.getElementById(id)?.scrollIntoView()
     }
     follow()

@@ -1,4 +1,7 @@
-/** The interface as `/openapi.json` describes it: what this page reads of an OpenAPI document. */
+/**
+ * The interface as `/openapi.json` describes it: the parts of an OpenAPI document that this page
+ * reads.
+ */
 
 export type JsonSchema = { readonly [keyword: string]: unknown }
 
@@ -47,15 +50,15 @@ function operationsOf({ paths }: InterfaceDocument): readonly Operation[] {
   )
 }
 
-/** The operations of one tag, which are on one page. */
+/** The operations of one tag; they share a page. */
 export type Group = {
   readonly name: string
-  /** Where its page is. */
+  /** The address of its page. */
   readonly path: string
   readonly operations: readonly Operation[]
 }
 
-/** The groups in the document's order; those that only administrators can call are last. */
+/** The groups in the document's order, except that groups for administrators alone come last. */
 export function groupsOf(document: InterfaceDocument): readonly Group[] {
   const byTag = Map.groupBy(operationsOf(document), ({ tags }) => tags[0] ?? '')
   return [...byTag]
@@ -72,17 +75,17 @@ function isForAdmins({ operations }: Pick<Group, 'operations'>): boolean {
   return operations.every((operation) => keyOf(operation).includes('admin'))
 }
 
-/** Which key it takes: none, any, or one with the scopes. */
+/** The key that an operation takes: none, any, or a key with these scopes. */
 export function keyOf({ security: [need] }: Operation): 'none' | readonly string[] {
   return need === undefined ? 'none' : Object.values(need).flat()
 }
 
-/** The schema that a reference names; the schema itself when it is none. */
+/** The schema that a reference names; a schema that is not a reference, itself. */
 export function resolve(schema: JsonSchema, schemas: Schemas): JsonSchema {
   return typeof schema.$ref === 'string' ? (schemas[nameOf(schema)] ?? schema) : schema
 }
 
-/** Name of a referenced schema; empty for one without. */
+/** The name of a referenced schema; empty for a schema that is not a reference. */
 export function nameOf(schema: JsonSchema): string {
   return typeof schema.$ref === 'string' ? schema.$ref.replace('#/components/schemas/', '') : ''
 }

@@ -1,21 +1,21 @@
 import type { ComponentChildren } from 'preact'
 import { LANGUAGES, type Language } from './samples.ts'
 
-/** Tabs, one a language; what the chosen language has is the panel below them. */
+/** Tabs, one for each language; the panel below shows the content of the chosen one. */
 export function LanguageTabs({
   id,
   language,
   onLanguage,
   children,
 }: {
-  /** Of this one among the tabs of the page. */
+  /** The id of this group of tabs on the page. */
   readonly id: string
   readonly language: Language
   readonly onLanguage: (language: Language) => void
   readonly children: ComponentChildren
 }) {
   const tabOf = (name: Language) => `${id}-${name}`
-  /** As the ARIA practice of tabs has it: arrows choose, and Tab leaves. */
+  /** The ARIA practice for tabs: arrow keys choose a tab, and Tab leaves the tabs. */
   const move = (event: KeyboardEvent) => {
     const step = event.key === 'ArrowRight' ? 1 : event.key === 'ArrowLeft' ? -1 : 0
     const next = LANGUAGES.at((LANGUAGES.indexOf(language) + step) % LANGUAGES.length)

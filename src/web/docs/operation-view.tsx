@@ -12,7 +12,7 @@ import { Prose } from './prose.tsx'
 import type { Language } from './samples.ts'
 import { InnerSchema, SchemaView } from './schema-view.tsx'
 
-/** One operation: what it is, how it is called, what it takes and gives. */
+/** One operation: what it does, how it is called, what it takes and what it gives. */
 export function OperationView({
   operation,
   schemas,
@@ -87,7 +87,7 @@ function Parameters({ parameters }: { readonly parameters: readonly Parameter[] 
   )
 }
 
-/** Forms of a body; those with the same schema are one. */
+/** The forms of a body; types with the same schema are shown once. */
 function ContentView({
   content,
   schemas,
@@ -113,7 +113,7 @@ function ContentView({
   )
 }
 
-/** Errors all have one form: what differs is their codes. */
+/** All errors have one form; they differ in their codes. */
 function Errors({ errors }: { readonly errors: Operation['responses'] }) {
   const statuses = Object.keys(errors).filter((status) => status !== 'default')
   if (statuses.length === 0) return null

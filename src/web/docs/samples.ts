@@ -1,15 +1,18 @@
-/** One call, as somebody would make it. */
+/** One call, with example values. */
 export type SampleCall = {
   /** `https://gateway.example/v1/models?limit=1`. */
   readonly url: string
   readonly method: string
   /** Whether it takes an API key. */
   readonly hasKey: boolean
-  /** Without the key's, and that of the body's type. */
+  /** Without the header for the key, and without the body's content type. */
   readonly headers: Readonly<Record<string, string>>
   /** JSON text; null without a body. */
   readonly body: string | null
-  /** Names of a form's parts that are files, and of others with their values; null: no form. */
+  /**
+   * The names of a form's parts that are files, and the other parts with their values; null: no
+   * form.
+   */
   readonly form: { readonly files: readonly string[]; readonly fields: Fields } | null
 }
 
@@ -19,8 +22,8 @@ export const LANGUAGES = ['curl', 'Node', 'Python'] as const
 export type Language = (typeof LANGUAGES)[number]
 
 /**
- * Gives a call as code that runs as it stands, with the key in AFFIDAVIT_API_KEY. Whatever is in
- * the call is quoted for its language.
+ * Gives a call as code that runs without changes, with the key in AFFIDAVIT_API_KEY. Each text of
+ * the call is quoted for the language.
  */
 export function writeSample(language: Language, call: SampleCall): string {
   return WRITERS[language](call)
@@ -29,7 +32,7 @@ export function writeSample(language: Language, call: SampleCall): string {
 const WRITERS: Readonly<Record<Language, (call: SampleCall) => string>> = {
   curl({ url, method, hasKey, headers, body, form }) {
     const lines = [
-      // -g: brackets in a URL are none of curl's patterns.
+      // -g: curl does not read brackets in a URL as its patterns.
       `curl -g${method === 'GET' ? '' : ` -X ${method}`} ${quoteShell(url)}`,
       ...(hasKey ? ['-H "authorization: Bearer $AFFIDAVIT_API_KEY"'] : []),
       ...headersOf(headers, body).map(([name, value]) => `-H ${quoteShell(`${name}: ${value}`)}`),
@@ -98,7 +101,7 @@ const WRITERS: Readonly<Record<Language, (call: SampleCall) => string>> = {
       `    ${quoteJson(method)},`,
       `    ${quoteJson(url)},`,
       ...(given.length === 0 ? [] : ['    headers={', ...given, '    },']),
-      // As text: JSON's words for true, false and null are not Python's.
+      // As text: Python has other words than JSON for true, false and null.
       ...(body === null ? [] : [`    data=${quoteJson(body)}.encode(),`]),
       ...(form === null
         ? []
@@ -131,20 +134,23 @@ function headersOf(
   ]
 }
 
-/** Nothing in single quotes means anything to a shell, but a single quote. */
+/** In single quotes, only a single quote has a meaning to a shell. */
 function quoteShell(text: string): string {
   return `'${text.replaceAll("'", "'\\''")}'`
 }
 
 /**
- * A string of JSON is one of JavaScript, and of Python, whose escapes are the same where it needs
- * any; half a character cannot be written in either.
+ * A string of JSON is a string of JavaScript and of Python too: they share the escapes that it
+ * needs. Neither can write half of a surrogate pair.
  */
 function quoteJson(text: string): string {
   return escapeLineEnds(JSON.stringify(text))
 }
 
-/** JSON has these two in strings as they are; editors and older engines end the line there. */
+/**
+ * JSON strings may hold these two characters as they are; editors and older engines end the line
+ * there.
+ */
 function escapeLineEnds(json: string): string {
   return json.replaceAll('\u2028', '\\u2028').replaceAll('\u2029', '\\u2029')
 }

@@ -2,7 +2,9 @@ import { useState } from 'preact/hooks'
 import type { JsonSchema } from './interface.ts'
 import { Prose } from './prose.tsx'
 
-/** A JSON Schema: a line on what it is, then its members, items and forms, each folded away. */
+/**
+ * A JSON Schema: one line that describes it, then its members, items and forms, each folded away.
+ */
 export function SchemaView({ schema }: { readonly schema: JsonSchema }) {
   const hasLine = describeInLine(schema) !== 'object' || typeof schema.description === 'string'
   return (
@@ -17,7 +19,7 @@ export function SchemaView({ schema }: { readonly schema: JsonSchema }) {
   )
 }
 
-/** A schema within another one. What is inside is made when it is opened: it may be much. */
+/** A schema within another one. Its content is built when the reader opens it: it may be long. */
 export function InnerSchema({ schema }: { readonly schema: JsonSchema }) {
   const [isOpen, setIsOpen] = useState(false)
   if (!hasParts(schema)) return <Line schema={schema} />
@@ -128,7 +130,7 @@ const RANGES = [
   ['minItems', 'maxItems', 'items'],
 ] as const
 
-/** `1 to 512 characters`; empty without bounds. What every safe integer is between is no bound. */
+/** `1 to 512 characters`; empty without bounds. The bounds of safe integers are left out. */
 function rangeWords(least: unknown, most: unknown, unit: string): string {
   const bounds = [least, most].map((bound) =>
     typeof bound === 'number' && Math.abs(bound) < Number.MAX_SAFE_INTEGER ? bound : null,
@@ -145,7 +147,7 @@ function rangeWords(least: unknown, most: unknown, unit: string): string {
   return words === '' || unit === '' ? words : `${words} ${unit}`
 }
 
-/** Of a schema that may be null, or another one: the other one. */
+/** The other schema, for a schema that is null or another one. */
 function withoutNull(schema: JsonSchema): {
   readonly schema: JsonSchema
   readonly isNullable: boolean
@@ -163,7 +165,7 @@ function formsOf(schema: JsonSchema): readonly JsonSchema[] {
   return [...listOf(schema.oneOf), ...listOf(schema.anyOf)].filter(({ type }) => type !== 'null')
 }
 
-/** Whether there is more to say than a line. */
+/** Whether one line does not say everything about a schema. */
 function hasParts(given: JsonSchema): boolean {
   const { schema } = withoutNull(given)
   const { properties, items, allOf } = schema

@@ -1,14 +1,14 @@
 import { type Language, writeSample } from './samples.ts'
 
-/** A verified call in one language, and what it takes and gives. */
+/** A verified call in one language, with the steps before and after it. */
 export type VerifiedSample = {
-  /** What runs before it, in a shell; null: nothing. */
+  /** A shell command that runs before it; null: none. */
   readonly before: { readonly what: string; readonly command: string } | null
   readonly code: string
   readonly after: string
 }
 
-/** Gives the verified call for a gateway, as it runs as it stands. */
+/** Gives the verified call for a gateway as code that runs without changes. */
 export function writeVerifiedSample(
   language: Language,
   call: { readonly origin: string; readonly model: string },

@@ -1,7 +1,7 @@
 import { State, type Tone } from '../kit/notices.tsx'
 import { Prose } from './prose.tsx'
 
-/** What each verdict and each state of a check means, and what its reader does then. */
+/** The meaning of each verdict and of each state of a check, and what the reader does about it. */
 const WORDS: readonly {
   readonly word: string
   readonly tone: Tone

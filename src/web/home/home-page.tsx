@@ -2,7 +2,7 @@ import './home.css'
 import { FaultNotice } from '../kit/notices.tsx'
 import { ServiceParts, useServiceState } from './service-state.tsx'
 
-/** `/` for people who come with a browser: what they can do here, and the state of the service. */
+/** `/` in a browser: what the reader can do here, and the state of the service. */
 export function HomePage() {
   const { value, fault, reload } = useServiceState()
   return (

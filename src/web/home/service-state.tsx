@@ -9,31 +9,31 @@ import { Count } from '../kit/values.tsx'
 
 const { arrayOf, countOf, objectOf, textOf } = formsOf('bad_answer', "the gateway's answer: ")
 
-/** How often the state is read while the page is seen. */
+/** How often the state is read while the page is visible. */
 const EVERY_MS = 10_000
 
-/** What anyone can see of the service. */
+/** The state of the service, as far as it is public. */
 export type ServiceState = {
-  /** Parts that verified completions need, those that fail; empty: all of them work. */
+  /** The failing parts, of all parts that verified completions need; empty: all of them work. */
   readonly failing: readonly string[]
   readonly isChainFailing: boolean
-  /** The security module is simulated: no evidence of this service proves anything. */
+  /** The security module is simulated: no evidence from this service proves anything. */
   readonly isStaging: boolean
-  /** The enclave, the chain and the models may be simulated, too. */
+  /** The enclave, the chain and the models may be simulated as well. */
   readonly isDevelopment: boolean
   readonly anchorsWaiting: number
   readonly enclavesInUse: number
-  /** Leaves of its newest logs. */
+  /** The number of leaves in its newest logs. */
   readonly leaves: number
-  /** There are more logs, whose leaves are not counted. */
+  /** There are more logs; their leaves are not counted. */
   readonly hasMoreLogs: boolean
   /** Ids of models that answer with evidence now. */
   readonly models: readonly string[]
-  /** What other models answer with evidence: by provider, patterns of their ids (`gpt-*`). */
+  /** Other models that answer with evidence: by provider, patterns of their ids (`gpt-*`). */
   readonly patterns: ReadonlyMap<string, readonly string[]>
 }
 
-/** The service's state, read anew every some seconds. */
+/** The service's state, read again every few seconds. */
 export function useServiceState() {
   return useLoaded(readState, [], { everyMs: EVERY_MS })
 }
@@ -62,7 +62,7 @@ async function readState(signal: AbortSignal): Promise<ServiceState> {
   }
 }
 
-/** The patterns of an answer, by provider; a gateway that tells none has none. */
+/** The patterns of an answer, by provider. A gateway may give no patterns. */
 function patternsOf({ patterns = [] }: JsonObject): ServiceState['patterns'] {
   const all = arrayOf(patterns, 'patterns').map((one) => objectOf(one, 'a pattern'))
   const byOwner = Map.groupBy(all, ({ owned_by }) => textOf(owned_by, 'owned_by'))
@@ -86,7 +86,7 @@ async function readReadiness(signal: AbortSignal) {
   }
 }
 
-/** A gateway that is not ready says why with status 503. */
+/** A gateway that is not ready answers with status 503 and the reasons. */
 async function askReadiness(signal: AbortSignal): Promise<Json> {
   try {
     return await askEvidence('/readyz', { signal })
@@ -97,7 +97,7 @@ async function askReadiness(signal: AbortSignal): Promise<Json> {
   }
 }
 
-/** Names of the parts, as a fault of theirs is told. */
+/** Names of the parts, for the report of a fault. */
 const PARTS: Readonly<Record<string, string>> = {
   enclave: 'the enclave does not answer',
   attestation: 'its attestation is not valid',
@@ -111,7 +111,7 @@ export function ServiceParts({
   isLost,
 }: {
   readonly state: ServiceState | null
-  /** The gateway does not answer now; `state` is from before. */
+  /** The gateway does not answer now; `state` is from an earlier answer. */
   readonly isLost: boolean
 }) {
   return (
@@ -164,7 +164,7 @@ export function ServiceParts({
   )
 }
 
-/** Says plainly that evidence of this service proves nothing, where that is so. */
+/** Says plainly when evidence from this service proves nothing. */
 function Simulated({ isStaging, isDevelopment }: ServiceState) {
   if (!isStaging && !isDevelopment) return null
   return (
@@ -257,7 +257,7 @@ function Line({
   )
 }
 
-/** Ids, names and patterns are the operator's, and his providers'. */
+/** Ids, names and patterns come from the operator and the providers. */
 function Models({ models, patterns }: ServiceState) {
   const shown = models.slice(0, MODELS_SHOWN_MAX)
   return (

@@ -2,13 +2,13 @@ import { useState } from 'preact/hooks'
 import { escapeLine } from './outside-text.tsx'
 import { CopyButton, Hex } from './values.tsx'
 
-/** URLs of the reader's own block explorer, with `{tx}` and `{block}` in them; '' for none. */
+/** URLs of the reader's own block explorer, with `{tx}` and `{block}` in them; '' without one. */
 export type BlockExplorer = { readonly tx: string; readonly block: string }
 
 const NAMES = { tx: 'affidavit:explorer:tx', block: 'affidavit:explorer:block' } as const
 const NONE: BlockExplorer = { tx: '', block: '' }
 
-/** The block explorer that the reader gave in this browser, and how to give another one. */
+/** The block explorer that the reader gave in this browser, and a function to give another one. */
 export function useBlockExplorer(): readonly [BlockExplorer, (given: BlockExplorer) => void] {
   const [explorer, setExplorer] = useState(read)
   const keep = (given: BlockExplorer) => {
@@ -17,7 +17,7 @@ export function useBlockExplorer(): readonly [BlockExplorer, (given: BlockExplor
       localStorage.setItem(NAMES.tx, given.tx)
       localStorage.setItem(NAMES.block, given.block)
     } catch {
-      // It holds as long as the page does.
+      // It is kept as long as this page is open.
     }
   }
   return [explorer, keep]
@@ -35,8 +35,8 @@ function read(): BlockExplorer {
 }
 
 /**
- * The URL that a template means for a value; null when it is no http(s) URL with the place in it,
- * or when the value would change where it leads.
+ * The URL for a value, from a template. Null when the template is not an http(s) URL with the
+ * placeholder in it, or when the value would change where the URL leads.
  */
 export function fillTemplate(
   template: string,
@@ -59,7 +59,7 @@ function parseUrl(text: string): URL | null {
   return URL.canParse(text) ? new URL(text) : null
 }
 
-/** A transaction's hash, to copy, and to look up where the reader said. */
+/** A transaction's hash: to copy, and as a link to the reader's block explorer. */
 export function TransactionLink({
   hash,
   explorer,
@@ -76,7 +76,7 @@ export function TransactionLink({
   )
 }
 
-/** A block's number, to copy, and to look up where the reader said. */
+/** A block's number: to copy, and as a link to the reader's block explorer. */
 export function BlockLink({
   number,
   explorer,
@@ -105,7 +105,7 @@ function LookUp({ href, what }: { readonly href: string; readonly what: string }
   )
 }
 
-/** Where the reader says which block explorer to look transactions and blocks up in. */
+/** Asks for the block explorer in which the reader looks up transactions and blocks. */
 export function BlockExplorerForm({
   explorer,
   onChange,

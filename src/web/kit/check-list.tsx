@@ -9,14 +9,14 @@ export const TONE_OF: Readonly<Record<Check<string>['outcome'], Tone>> = {
   'not checked': 'open',
 }
 
-/** How a check is shown, and what its outcome shows. */
+/** How a check is shown, and the meaning of its outcome in words. */
 export type CheckView = {
   readonly tone: Tone
   readonly word: string
   readonly about: string
 }
 
-/** What was checked, each with its outcome and what was found. */
+/** The checks, each with its outcome and its finding. */
 export function CheckList({
   checks,
   view,

@@ -1,22 +1,22 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
 
 /*
- * A file that is dropped on any page is checked by the page that checks evidence, in this browser.
- * A page that takes files has it at once; any other keeps it in this browser's database, and opens
- * /verify, which takes it from there and deletes it. It is sent nowhere.
+ * A file that the reader drops on any page is checked by the page that checks evidence, in this
+ * browser. A page that takes files gets it at once. Any other page keeps it in this browser's
+ * database and opens /verify, which takes the file from there and deletes it. The file is sent
+ * nowhere.
  */
 
 type Take = (file: Blob) => void
 
-/** What this page does with a file; null when another page has to. */
+/** The function of this page that takes a file; null when another page takes it. */
 let taker: Take | null = null
 
-/** Where a file was kept for /verify. */
+/** The fragment that asks /verify to take the kept file. */
 const KEPT_MARK = '#dropped'
 
 /**
- * Takes the files that are dropped anywhere on this page, and the file that was dropped on the page
- * before.
+ * Takes the files that the reader drops anywhere on this page, and the file from the page before.
  */
 export function useDroppedFiles(take: Take): void {
   const latest = useRef(take)
@@ -29,7 +29,7 @@ export function useDroppedFiles(take: Take): void {
       takeKeptFile().then(
         (file) => file !== null && mine(file),
         () => {
-          // This browser lost it. The page is as if it had been opened by a link.
+          // This browser lost it. The page behaves as if a link had opened it.
         },
       )
     }
@@ -40,8 +40,9 @@ export function useDroppedFiles(take: Take): void {
 }
 
 /**
- * Has files that are dropped anywhere checked. `isOver`: one is dragged over the page; `isLost`:
- * the last one could not be taken along. A part of the page that takes drops itself keeps them.
+ * Has files checked that the reader drops anywhere. `isOver`: a file is dragged over the page;
+ * `isLost`: the last file could not be taken along. A part of the page that takes drops itself gets
+ * its own drops.
  */
 export function useFileDrops(): { readonly isOver: boolean; readonly isLost: boolean } {
   const [isOver, setIsOver] = useState(false)
@@ -84,7 +85,7 @@ const DATABASE = 'affidavit'
 const STORE = 'dropped'
 const KEY = 'file'
 
-/** Keeps one file, in the place of any other. Rejects where this browser keeps nothing. */
+/** Keeps one file in place of any other. Rejects where this browser keeps nothing. */
 async function keepFile(file: Blob): Promise<void> {
   await inStore((store) => store.put(file, KEY))
 }
@@ -99,7 +100,7 @@ async function takeKeptFile(): Promise<Blob | null> {
   return value instanceof Blob ? value : null
 }
 
-/** What a request gives once all that `use` asked for is durable. */
+/** Gives the result of a request after all that `use` asked for is durable. */
 async function inStore(use: (store: IDBObjectStore) => IDBRequest): Promise<unknown> {
   const database = await new Promise<IDBDatabase>((resolve, reject) => {
     const opening = indexedDB.open(DATABASE, 1)

@@ -1,14 +1,14 @@
 import { summaryOf } from './expectations.ts'
 import { clearExpectations, refuseDevelopment, useExpectations } from './tab-expectations.ts'
 
-/** Says by whose expectations a page checks, and lets the reader end that. */
+/** Says whose expectations a page checks by, and lets the reader stop that. */
 export function ExpectationsNotice({
   isRevocationUsed = true,
   isUnderVerdict = false,
 }: {
   /** Whether this page uses revocation lists. */
   readonly isRevocationUsed?: boolean
-  /** A line under a verdict, which says itself what development is worth. */
+  /** A line under a verdict. The verdict itself says what development is worth. */
   readonly isUnderVerdict?: boolean
 }) {
   const box = isUnderVerdict ? 'under-verdict' : 'notice'

@@ -3,15 +3,18 @@ import { decodeUtf8 } from '../../../attestation/json/decode-utf8.ts'
 import { JsonError } from '../../../attestation/json/json-error.ts'
 import { type FormExpectations, NO_EXPECTATIONS } from '../verify/job.ts'
 
-/** What this tab knows of expectations. */
+/** The expectations that this tab holds. */
 export type Held = {
-  /** What the reader gave. */
+  /** The expectations that the reader gave. */
   readonly own: FormExpectations
-  /** The page where the reader changed them last. */
+  /** The page where the reader last changed them. */
   readonly place: string
-  /** Whether the reader accepted part of them from a link. */
+  /** Whether the reader accepted some of them from a link. */
   readonly isLinked: boolean
-  /** What a development gateway says of its own enclaves; null: there is none. */
+  /**
+   * The expectations that a development gateway gives about its own enclaves; null: another
+   * gateway.
+   */
   readonly development: FormExpectations | null
   readonly isDevelopmentRefused: boolean
 }
@@ -24,15 +27,15 @@ export const NOTHING_HELD: Held = {
   isDevelopmentRefused: false,
 }
 
-/** What pages check by. */
+/** The expectations that pages check by. */
 export type InForce = {
   readonly kind: 'none' | 'own' | 'development'
   readonly expectations: FormExpectations
 }
 
 /**
- * Gives what is in force. A development gateway's word counts only while the reader has not said
- * which enclaves to expect; what he demands beside that is added to it.
+ * Gives the expectations in force. A development gateway's word counts only while the reader has
+ * not said which enclaves to expect; other demands of the reader are added to it.
  */
 export function inForceOf({ own, development, isDevelopmentRefused }: Held): InForce {
   if (development !== null && !isDevelopmentRefused && !saysWhich(own)) {
@@ -45,7 +48,7 @@ export function inForceOf({ own, development, isDevelopmentRefused }: Held): InF
   return { kind: summaryOf(own).length === 0 ? 'none' : 'own', expectations: own }
 }
 
-/** Whether code, configuration or roots are named. */
+/** Whether the expectations name code, configurations or roots. */
 function saysWhich(given: FormExpectations): boolean {
   return (
     given.anyMeasurement ||
@@ -57,7 +60,7 @@ function saysWhich(given: FormExpectations): boolean {
   )
 }
 
-/** What is expected, a few words each. */
+/** The expectations, in a few words each. */
 export function summaryOf(given: FormExpectations): readonly string[] {
   const keys = countLines(given.releaseKeys)
   const sets = given.measurements.split(/\n[ \t]*\n/).filter((set) => set.trim() !== '').length
@@ -88,13 +91,16 @@ function counted(count: number, one: string, several = `${one}s`): string | null
   return count === 0 ? null : `${count} ${count === 1 ? one : several}`
 }
 
-/** A file as the tab's storage has it: its text, or its bytes when it is no text. */
+/** A file in the form for the tab's storage: its text, or its bytes when they are not text. */
 type KeptFile = { readonly name: string; readonly text?: string; readonly base64?: string }
 
 /** The members of the form that are files. */
 const FILES = ['releases', 'configurationFiles', 'roots', 'revocationLists'] as const
 
-/** Writes what outlasts the page as text. What a development gateway says is asked for anew. */
+/**
+ * Writes the part that outlasts the page as text. The expectations of a development gateway are
+ * fetched again instead.
+ */
 export async function writeHeld(held: Held): Promise<string> {
   const { own, place, isLinked, isDevelopmentRefused } = held
   const files = await Promise.all(
@@ -115,7 +121,7 @@ async function keepFile(file: File): Promise<KeptFile> {
   }
 }
 
-/** Reads what writeHeld wrote; nothing is held in what it did not write. */
+/** Reads what writeHeld wrote; any other text gives no expectations. */
 export function readHeld(text: string): Held {
   try {
     const { own, place, isLinked, isDevelopmentRefused } = JSON.parse(text)
@@ -134,7 +140,7 @@ export function readHeld(text: string): Held {
         }
       : NOTHING_HELD
   } catch {
-    // Another version of this page wrote it.
+    // Another version of this page wrote the text.
     return NOTHING_HELD
   }
 }

@@ -4,7 +4,7 @@ import { useFileDrops } from './dropped-file.ts'
 import { SearchBox } from './search-box.tsx'
 import { forgetKey } from './tab-key.ts'
 
-/** Where each page is, as the frame's navigation has it. */
+/** The pages that the frame's navigation leads to. */
 const PLACES = [
   { path: '/verify', name: 'Verify' },
   { path: '/log', name: 'Logs' },
@@ -12,10 +12,10 @@ const PLACES = [
   { path: '/docs', name: 'API' },
 ] as const
 
-/** Whether this is a page that was saved as one file: no gateway is behind it. */
+/** Whether this is a page that was saved as one file: there is no gateway behind it. */
 export const IS_COPY = document.querySelector('meta[name="affidavit-copy"]') !== null
 
-/** A page in its frame: navigation and search above, what it is below. */
+/** A page in its frame: navigation and search above, the page's own content below. */
 function Frame({ children }: { readonly children: ComponentChildren }) {
   const isHere = (path: string) =>
     location.pathname === path || location.pathname.startsWith(`${path}/`)
@@ -95,8 +95,8 @@ export function showPage(page: ComponentChildren): void {
 }
 
 /**
- * A tab that a page of ours opened begins with a copy of that tab's storage, for what is expected.
- * The key stays in its own tab, and neither tab has a hold on the other.
+ * A tab that one of our pages opened begins with a copy of that tab's storage, for the
+ * expectations. The key stays in its own tab, and neither tab can reach the other.
  */
 function leaveOpener(): void {
   forgetKey()

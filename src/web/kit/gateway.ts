@@ -2,15 +2,15 @@ import { concatBytes } from '../../../attestation/bytes.ts'
 import { parseExactJson } from '../../../attestation/json/parse-strict.ts'
 import type { Json } from '../../../attestation/json/value.ts'
 
-/** Why the gateway did not give what it was asked for. */
+/** Why the gateway did not give what the page asked for. */
 export class GatewayFault extends Error {
   /** HTTP status; 0 when there was no answer. */
   readonly status: number
   /** The error's own code (`insufficient_scope`), or ours. */
   readonly code: string
-  /** By which the operator finds the call in his log; null without an answer. */
+  /** The operator finds the call in the log by this id; null without an answer. */
   readonly requestId: string | null
-  /** What it says beside: the answer's JSON; undefined without one. */
+  /** The answer's JSON; undefined without an answer. */
   readonly answer: unknown
 
   constructor(
@@ -38,7 +38,7 @@ export class GatewayFault extends Error {
 
 export type GatewayCall = {
   readonly method?: 'GET' | 'POST' | 'PUT' | 'DELETE'
-  /** API key; left out for what is public. */
+  /** API key; left out for public data. */
   readonly key?: string | null
   /** Sent as JSON. */
   readonly body?: object
@@ -46,8 +46,8 @@ export type GatewayCall = {
 }
 
 /**
- * Asks this page's own gateway, and gives its JSON. Throws GatewayFault for whatever is no JSON
- * answer; AbortError when `signal` is aborted.
+ * Asks this page's own gateway, and gives its JSON. Throws GatewayFault for any other answer and
+ * without an answer; AbortError when `signal` is aborted.
  *
  * Does NOT check that the answer has the shape that the caller expects: a page shows what its own
  * gateway says, and checks evidence by itself.
@@ -59,7 +59,7 @@ export async function askGateway<Answer>(path: string, call: GatewayCall = {}): 
   return value as Answer
 }
 
-/** Asks this page's own gateway for what is to be saved: the text as it came. Throws likewise. */
+/** Asks this page's own gateway for a text to save, exactly as it came. Throws as askGateway. */
 export async function askText(path: string, call: GatewayCall = {}): Promise<string> {
   const { response, bytes } = await sendCall(path, call)
   const text = new TextDecoder().decode(bytes)
@@ -68,8 +68,8 @@ export async function askText(path: string, call: GatewayCall = {}): Promise<str
 }
 
 /**
- * Asks this page's own gateway for evidence: JSON that is read exactly, so that no member and no
- * digit is other than what is checked. Throws as askGateway.
+ * Asks this page's own gateway for evidence. The JSON is read exactly: the members and digits that
+ * are read are the ones that are checked. Throws as askGateway.
  */
 export async function askEvidence(path: string, call: GatewayCall = {}): Promise<Json> {
   const { response, bytes } = await sendCall(path, call)
@@ -85,7 +85,7 @@ export async function askEvidence(path: string, call: GatewayCall = {}): Promise
   }
 }
 
-/** Answers are this long at most, bytes: a request has 10 MiB, an answer little more. */
+/** Longest answer, bytes: a request has up to 10 MiB, an answer little more. */
 const ANSWER_BYTES_MAX = 32 * 1024 * 1024
 
 async function sendCall(
@@ -115,7 +115,7 @@ async function sendCall(
   }
 }
 
-/** Not more than a page can hold, whatever the gateway sends. */
+/** Stops at the limit of what a page can hold: the gateway may send anything. */
 async function readBody(response: Response): Promise<Uint8Array> {
   const parts: Uint8Array[] = []
   let length = 0
@@ -132,7 +132,7 @@ async function readBody(response: Response): Promise<Uint8Array> {
   return concatBytes(...parts)
 }
 
-/** Gives the fault that an answer with an error status tells. */
+/** Gives the fault from an answer with an error status. */
 export async function readFault(response: Response): Promise<GatewayFault> {
   return faultOf(response, readJson(await response.text()))
 }
@@ -156,13 +156,16 @@ function faultOf(response: Response, value: unknown): GatewayFault {
       ...{ status, requestId, answer: value },
       code: typeof code === 'string' ? code : String(status),
     })
-  const told = status === 422 ? firstDetail(value) : null
-  return new GatewayFault(told ?? `The gateway answered with status ${status}.`, {
+  const detail = status === 422 ? firstDetail(value) : null
+  return new GatewayFault(detail ?? `The gateway answered with status ${status}.`, {
     ...{ status, requestId, code: String(status), answer: value },
   })
 }
 
-/** Of the body that validation errors have: `{"detail": [{"loc": [...], "msg": "..."}]}`. */
+/**
+ * The first message in the body of a validation error: `{"detail": [{"loc": [...], "msg":
+ * "..."}]}`.
+ */
 function firstDetail(value: unknown): string | null {
   const detail = memberOf(value, 'detail')
   const first: unknown = Array.isArray(detail) ? detail[0] : null

@@ -11,11 +11,11 @@ const SIGNS: Readonly<Record<Tone, string>> = {
   bad: '✗',
   open: '–',
   warn: '!',
-  // It holds, and rests on a root that proves nothing to other people.
+  // It holds, but rests on a root that proves nothing to other people.
   development: '✓',
 }
 
-/** Whether what stands inside rests on a root that is not AWS's: no state in it is green. */
+/** Whether the content rests on a root that is not AWS's: then no state in it is green. */
 export const Development = createContext(false)
 
 /** A state in a word or two. */
@@ -36,7 +36,7 @@ export function State({
   )
 }
 
-/** Says what failed and what to do, with a button that tries again where there is something to. */
+/** Says what failed and what to do. A button tries again where that can help. */
 export function FaultNotice({
   fault,
   onRetry,
@@ -44,7 +44,7 @@ export function FaultNotice({
 }: {
   readonly fault: unknown
   readonly onRetry?: () => void
-  /** What to do, where it is known better than by the fault itself. */
+  /** Advice, where the page knows it better than the fault says it. */
   readonly children?: ComponentChildren
 }) {
   const message = fault instanceof Error && fault.message !== '' ? fault.message : String(fault)
@@ -83,10 +83,10 @@ function adviceFor(fault: unknown): string {
   return 'Change your input, then try again.'
 }
 
-/** Shown from the second on: what is faster needs no notice, and does not flicker. */
+/** Shown after one second: faster work needs no notice, and the page does not flicker. */
 export const PATIENCE_MS = 1_000
 
-/** Says that something takes its time; `done` (0 to 1) when it is known how much is done. */
+/** Says that something takes its time; `done` (0 to 1) where the progress is known. */
 export function Busy({
   what,
   done = null,

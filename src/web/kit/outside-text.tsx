@@ -1,13 +1,15 @@
 import { useState } from 'preact/hooks'
 import { escapeControls } from '../../../attestation/report/printable.ts'
 
-/** Characters of a text that are shown at first: more makes a page slow, and hides what follows. */
+/**
+ * Characters of a text that are shown at first: more would make a page slow, and hide what follows.
+ */
 export const SHOWN_LENGTH_MAX = 4_000
 
 /**
- * Shows text from outside as text: what controls a terminal or turns the direction of text is
- * written as an escape, marks that are stacked on a character are bounded, line feeds and tabs are
- * kept, and of a long one the beginning is shown, the rest by and by. `isOneLine` escapes line
+ * Shows text from outside as text. Characters that control a terminal or the direction of text are
+ * written as escapes. The number of marks on one character is bounded. Line feeds and tabs are
+ * kept. The beginning of a long text is shown, the rest step by step. `isOneLine` escapes line
  * feeds, too.
  */
 export function OutsideText({
@@ -37,16 +39,16 @@ export function OutsideText({
   )
 }
 
-/** Not between the two halves of a character. */
+/** Does not cut between the two halves of a character. */
 function endOf(text: string, length: number): number {
   const unit = text.charCodeAt(length)
   return unit >= 0xdc00 && unit <= 0xdfff ? length + 1 : length
 }
 
-/** Text as one line in which nothing acts: control characters and the like are escapes. */
+/** Text as one line in which no character acts: control characters and the like are escapes. */
 export const escapeLine = escapeControls
 
-/** The same of several lines: line feeds and tabs stand. */
+/** The same for several lines: line feeds and tabs are kept. */
 export function escapeText(text: string): string {
   return text.replace(/[^\n\t]+/g, escapeControls)
 }

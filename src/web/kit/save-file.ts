@@ -5,6 +5,6 @@ export function saveFile(name: string, text: string, type = 'application/json'):
   link.href = url
   link.download = name
   link.click()
-  // Not at once: some browsers read it after the click.
+  // Later: some browsers read the URL after the click.
   setTimeout(() => URL.revokeObjectURL(url), 60_000)
 }

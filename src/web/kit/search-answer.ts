@@ -3,18 +3,18 @@ import type { Json } from '../../../attestation/json/value.ts'
 import type { SearchQuery } from './search-query.ts'
 import { shortenHex } from './shorten-hex.ts'
 
-/** A place that a search leads to. */
+/** A page that a search found. */
 export type SearchHit = {
   /** A path of this gateway's pages. */
   readonly href: string
   readonly what: string
 }
 
-/** What a search found; `isCut`: there is more than the hits. */
+/** The result of a search; `isCut`: there are more results than the hits. */
 export type SearchAnswer = {
   readonly hits: readonly SearchHit[]
   readonly isCut: boolean
-  /** Completions were not looked for: the operator gives evidence only to accounts. */
+  /** Completions were not searched: the operator gives evidence only to accounts. */
   readonly isRestricted: boolean
 }
 
@@ -24,8 +24,8 @@ const { arrayOf, countOf, hexOf, objectOf, textOf } = formsOf(
 )
 
 /**
- * Reads what the gateway found, which may be anything. Throws FormatError `bad_answer`. A hit leads
- * nowhere but to this gateway's pages.
+ * Reads the gateway's answer, which may be anything. Throws FormatError `bad_answer`. A hit leads
+ * only to pages of this gateway.
  */
 export function readSearchAnswer(json: Json): SearchAnswer {
   const found = objectOf(json, 'it')
@@ -62,7 +62,7 @@ export function readSearchAnswer(json: Json): SearchAnswer {
   }
 }
 
-/** What was looked for, where, and what else to try; of what was not found. */
+/** Words for a search without a result: what was searched for, where, and what else to try. */
 export function notFoundWords(
   { kind, text }: Exclude<SearchQuery, { kind: 'unfit' }>,
   { isRestricted }: Pick<SearchAnswer, 'isRestricted'>,

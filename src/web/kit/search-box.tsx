@@ -4,7 +4,7 @@ import { Busy, FaultNotice } from './notices.tsx'
 import { notFoundWords, readSearchAnswer, type SearchAnswer } from './search-answer.ts'
 import { readSearchQuery, type SearchQuery } from './search-query.ts'
 
-/** Where a search is. */
+/** The state of a search. */
 type Progress =
   | { readonly kind: 'idle' | 'asking' }
   | { readonly kind: 'unfit'; readonly message: string }
@@ -16,7 +16,7 @@ type Sought = Exclude<SearchQuery, { kind: 'unfit' }>
 const TIMEOUT_MS = 15_000
 
 /**
- * The search of every page: leads to the one place that is found, and lists them when there are
+ * The search of every page. It opens the page when it finds one, and lists the pages when it finds
  * several.
  */
 export function SearchBox() {

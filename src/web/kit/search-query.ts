@@ -1,10 +1,15 @@
-/** What a reader typed into the search: what to ask the gateway for, or why it is not asked. */
+/**
+ * A text that a reader typed into the search: the question to the gateway, or the reason why the
+ * page does not ask.
+ */
 export type SearchQuery =
   | { readonly kind: 'hash' | 'notary' | 'block'; readonly text: string }
   /** The message says what to type instead. */
   | { readonly kind: 'unfit'; readonly message: string }
 
-/** Reads what a reader typed or pasted. What is not to be asked never leaves the page. */
+/**
+ * Reads a text that a reader typed or pasted. A text that is not a question never leaves the page.
+ */
 export function readSearchQuery(typed: string): SearchQuery {
   const text = typed.trim().replace(/^["'“]+|["'”,]+$/g, '')
   if (/^(0x)?[0-9a-f]{64}$/i.test(text)) return { kind: 'hash', text: text.toLowerCase() }

@@ -1,4 +1,4 @@
-/** The beginning of a hex text, `length` characters, and its last four: enough to tell it apart. */
+/** The first `length` characters of a hex text and its last four: enough to recognise the text. */
 export function shortenHex(text: string, length = 10): string {
   return `${text.slice(0, length)}…${text.slice(-4)}`
 }

@@ -11,14 +11,14 @@ import {
 import { IS_COPY } from './frame.tsx'
 
 /*
- * What the reader expects of enclaves, one for all pages of this tab. It stands in the tab's own
- * storage, which ends with the tab. A saved copy of a page holds it in memory alone: other files
+ * The reader's expectations of enclaves, shared by all pages of this tab. They are in the tab's own
+ * storage, which ends with the tab. A saved copy of a page holds them in memory alone: other files
  * on the reader's disk may write the storage that the copy would read.
  */
 
 const NAME = 'affidavit-expectations'
 
-/** Expectations as pages use them. */
+/** The expectations in the form that pages use. */
 type TabExpectations = Held & {
   readonly inForce: InForce
   /** False: they are too large for the tab's storage, and end with this page. */
@@ -29,7 +29,7 @@ const stored = readHeld(storedText())
 let current: TabExpectations = { ...stored, inForce: inForceOf(stored), isKept: true }
 const listeners = new Set<(now: TabExpectations) => void>()
 
-/** Expectations now, and whenever they change. */
+/** The current expectations; a component renders again when they change. */
 export function useExpectations(): TabExpectations {
   const [now, setNow] = useState(current)
   useEffect(() => {
@@ -40,7 +40,7 @@ export function useExpectations(): TabExpectations {
   return now
 }
 
-/** The reader gave a part, by himself or by accepting it from a link. */
+/** The reader gave some expectations, or accepted them from a link. */
 export function giveExpectations(
   part: Partial<FormExpectations>,
   { isLinked = current.isLinked } = {},
@@ -48,18 +48,18 @@ export function giveExpectations(
   change({ own: { ...current.own, ...part }, isLinked, place: placeOf(location.pathname) })
 }
 
-/** The reader expects nothing again; what a development gateway says is in force then. */
+/** The reader expects nothing again; then what a development gateway says is in force. */
 export function clearExpectations(): void {
   const { own, place, isLinked } = NOTHING_HELD
   change({ own, place, isLinked })
 }
 
-/** Holds what a development gateway says of its enclaves. */
+/** Keeps what a development gateway says about its enclaves. */
 export function holdDevelopment(development: FormExpectations): void {
   set({ ...current, development })
 }
 
-/** Whether the reader wants what the development gateway says to count for nothing. */
+/** Whether the reader wants to ignore what the development gateway says. */
 export function refuseDevelopment(isDevelopmentRefused: boolean): void {
   change({ isDevelopmentRefused })
 }
@@ -70,27 +70,27 @@ function change(part: Partial<Held>): void {
 }
 
 function set(next: Held): void {
-  tell({ ...next, isKept: current.isKept, inForce: inForceOf(next) })
+  publish({ ...next, isKept: current.isKept, inForce: inForceOf(next) })
 }
 
-function tell(next: TabExpectations): void {
+function publish(next: TabExpectations): void {
   current = next
   for (const listener of listeners) listener(current)
 }
 
 let writes = 0
 
-/** Files are read for it, so that a later change may overtake it. */
+/** Keeping reads files, so that a later change may overtake an earlier one. */
 async function keep(): Promise<void> {
   if (IS_COPY) return
   const mine = ++writes
   const text = await writeHeld(current)
   if (mine !== writes) return
   const isKept = store(text)
-  if (isKept !== current.isKept) tell({ ...current, isKept })
+  if (isKept !== current.isKept) publish({ ...current, isKept })
 }
 
-/** False when the storage is full, or there is none. Then older expectations do not come back. */
+/** False when the storage is full or missing. Then older expectations do not come back. */
 function store(text: string): boolean {
   try {
     sessionStorage.removeItem(NAME)
@@ -110,7 +110,7 @@ function storedText(): string {
   }
 }
 
-/** A page that the browser brings back by itself missed what was given on others meanwhile. */
+/** A page that the browser restored missed the changes on other pages meanwhile. */
 addEventListener('pageshow', ({ persisted }) => {
   if (!persisted) return
   set({ ...readHeld(storedText()), development: current.development })

@@ -1,27 +1,27 @@
 /**
- * The API key of this tab. It is held in memory, or, when the reader wants it to outlast a reload,
- * in the tab's own storage, which ends with the tab. It is never in a URL, a cookie, or a storage
- * that other tabs read.
+ * The API key of this tab. It is held in memory. When the reader wants it to outlast a reload, it
+ * is in the tab's own storage, which ends with the tab. It is never in a URL, in a cookie, or in a
+ * storage that other tabs read.
  */
 
 const NAME = 'affidavit-key'
 
 let held: string | null = null
 
-/** The key that was signed in with; null without one. */
+/** The key of the session; null without one. */
 export function tabKey(): string | null {
   held ??= storedKey()
   return held
 }
 
-/** Signs in; `isKept` is whether a reload of the page finds the key again. */
+/** Signs in; `isKept`: the key is still there after a reload of the page. */
 export function holdKey(key: string, isKept: boolean): void {
   held = key
   if (!isKept) return
   try {
     sessionStorage.setItem(NAME, key)
   } catch {
-    // A browser that allows no storage: the key is held until the page is left.
+    // The browser allows no storage: the key is held until the reader leaves the page.
   }
 }
 

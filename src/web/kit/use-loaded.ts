@@ -1,10 +1,10 @@
 import { type Inputs, useCallback, useEffect, useRef, useState } from 'preact/hooks'
 
-/** What is known of a value that is asked for. */
+/** The state of a value that is loaded. */
 export type Loaded<Value> = {
-  /** The newest that came; null before the first. It stays while the next is awaited. */
+  /** The newest value; null before the first. It stays while the next one is loading. */
   readonly value: Value | null
-  /** Why the latest try failed; null when it did not. */
+  /** Why the latest try failed; null when it succeeded. */
   readonly fault: unknown
   readonly isLoading: boolean
   readonly reload: () => void
@@ -12,7 +12,7 @@ export type Loaded<Value> = {
 
 /**
  * Loads a value when the component appears, when `inputs` change, and every `everyMs` while the
- * page is seen. A load that is not wanted any more is aborted.
+ * page is visible. A load that is no longer wanted is aborted.
  */
 export function useLoaded<Value>(
   load: (signal: AbortSignal) => Promise<Value>,

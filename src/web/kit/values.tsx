@@ -2,7 +2,7 @@ import { useEffect, useState } from 'preact/hooks'
 import { escapeLine } from './outside-text.tsx'
 import { shortenHex } from './shorten-hex.ts'
 
-/** Hex shown short, whole in its title, with a button that copies it whole. */
+/** Hex, shortened, with the whole text in its title and a button that copies it. */
 export function Hex({ value, digits = 12 }: { readonly value: string; readonly digits?: number }) {
   const text = escapeLine(value.slice(0, 600))
   const prefix = text.startsWith('0x') ? 2 : 0
@@ -17,7 +17,7 @@ export function Hex({ value, digits = 12 }: { readonly value: string; readonly d
   )
 }
 
-/** Copies `text`; `what` names it for those who do not see what stands beside it. */
+/** Copies `text`; `what` names it for people who do not see what is beside it. */
 export function CopyButton({ text, what }: { readonly text: string; readonly what: string }) {
   const [outcome, setOutcome] = useState<'none' | 'copied' | 'failed'>('none')
   useEffect(() => {
@@ -39,7 +39,7 @@ export function CopyButton({ text, what }: { readonly text: string; readonly wha
 
 const COPY_WORDS = { none: 'Copy', copied: 'Copied', failed: 'Not allowed' } as const
 
-/** A time in Unix milliseconds, as the reader's clock has it, and in UTC as its title. */
+/** A time in Unix milliseconds, by the reader's clock; its title has it in UTC. */
 export function Time({ ms }: { readonly ms: number }) {
   const time = new Date(ms)
   if (Number.isNaN(time.getTime())) return <span>{ms} ms</span>
@@ -51,12 +51,12 @@ export function Time({ ms }: { readonly ms: number }) {
   )
 }
 
-/** A number with its thousands apart; money has nine digits behind the point. */
+/** A number with its thousands separated; money has nine digits behind the point. */
 export function numberText(value: number): string {
   return value.toLocaleString('en', { maximumFractionDigits: 9 })
 }
 
-/** A number as numberText writes it. */
+/** A number in the form of numberText. */
 export function Count({ value }: { readonly value: number }) {
   return <>{numberText(value)}</>
 }

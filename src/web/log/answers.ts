@@ -20,8 +20,8 @@ import type {
 import { askEvidence, GatewayFault } from '../kit/gateway.ts'
 
 /*
- * What the gateway says of its logs, read member by member: it may be the one that lies. All throw
- * GatewayFault, and FormatError `bad_answer` naming the member that has not its form.
+ * Reads the gateway's answers about its logs, member by member: the gateway may lie. All functions
+ * throw GatewayFault, and FormatError `bad_answer` with the name of the wrong member.
  */
 
 const { arrayOf, countOf, hexOf, invalid, objectOf, textOf } = formsOf(
@@ -29,19 +29,19 @@ const { arrayOf, countOf, hexOf, invalid, objectOf, textOf } = formsOf(
   "the gateway's answer: ",
 )
 
-/** Heads that are asked for at once. */
+/** Heads in one request. */
 export const HEADS_SHOWN = 10
 
-/** A signed head, as it is listed. */
+/** A signed head, in the form of a list of heads. */
 export type Head = Pick<HeadReply, 'size' | 'root' | 'signature' | 'created_at' | 'anchor'>
 
-/** A log, as the gateway describes it. */
+/** A log, in the gateway's description. */
 export type Log = Omit<LogReply, 'head' | 'boot_configuration'> & {
   readonly head: Head | null
   readonly boot_configuration: JsonObject
 }
 
-/** Where the notary's heads count: part of what it signs. */
+/** The chain and contract for which the notary signs its heads: part of what it signs. */
 export function domainOf({ chain_id: chainId, contract }: Log): LogDomain {
   return { chainId, contract }
 }
@@ -58,7 +58,7 @@ export async function readLogs(signal: AbortSignal): Promise<{
   const logs: Log[] = []
   const faults: FormatError[] = []
   let cursor: string | null = null
-  // Of empty pages, too, there may be any number.
+  // The gateway may give any number of empty pages, too.
   let asked = 0
   do {
     const after: string = cursor === null ? '' : `&cursor=${cursor}`
@@ -83,7 +83,7 @@ export async function readLogs(signal: AbortSignal): Promise<{
 export const LOGS_MAX = 500
 const LOGS_ASKED = 100
 
-/** One log; null when this gateway has none of this notary. */
+/** One log; null when this gateway has no log of this notary. */
 export async function readLog(notary: string, signal: AbortSignal): Promise<Log | null> {
   try {
     const log = parseLog(await askEvidence(`/v1/log/${notary}`, { signal }))
@@ -95,16 +95,18 @@ export async function readLog(notary: string, signal: AbortSignal): Promise<Log 
   }
 }
 
-/** Heads of a log, newest first, and what was attested of its state by the side of them. */
+/** Heads of a log, newest first, and the attestations of its state beside them. */
 export type HeadPage = {
   readonly heads: readonly Head[]
-  /** Head attestations, unread: verifyHeadAttestation reads them. In the order of their sizes. */
+  /**
+   * Head attestations, not read yet: verifyHeadAttestation reads them. In the order of their sizes.
+   */
   readonly attestations: readonly Json[]
-  /** Size below which there are more; null when there are none. */
+  /** Smaller heads than this follow on the next page; null at the end. */
   readonly cursor: number | null
 }
 
-/** The newest heads; with `below`, the newest of fewer leaves than that. */
+/** The newest heads; with `below`, the newest heads of fewer leaves than that. */
 export async function readHeads(
   notary: string,
   { below, signal }: { readonly below: number | null; readonly signal: AbortSignal },
@@ -119,7 +121,7 @@ export async function readHeads(
   }
 }
 
-/** The signed head of exactly `size` leaves; null when there is none. */
+/** The signed head of exactly `size` leaves; null when there is no such head. */
 export async function readHeadAt(
   notary: string,
   size: number,
@@ -160,8 +162,8 @@ export async function readLeaves(
 }
 
 /**
- * Receipts of the leaves of a range whose completions an API key may read; `hash`: the leaf that
- * the receipt makes, `completion`: what it says whose receipt it is.
+ * Receipts of leaves in a range, for completions that an API key may read; `hash`: the leaf that
+ * the receipt makes, `completion`: the completion that the answer names for the receipt.
  */
 export async function readOwnLeaves(
   notary: string,
@@ -179,7 +181,7 @@ export async function readOwnLeaves(
   })
 }
 
-/** The path from the log of `from` leaves to that of `to`. */
+/** The proof that the log of `from` leaves is the beginning of the log of `to`. */
 export async function readConsistency(
   notary: string,
   {
@@ -193,7 +195,7 @@ export async function readConsistency(
   return parsePath(json.path)
 }
 
-/** A leaf's hash, and the path from it to the root of `size` leaves. */
+/** A leaf's hash, and the path from the leaf to the root of `size` leaves. */
 export async function readInclusion(
   notary: string,
   {
@@ -214,7 +216,7 @@ export async function readInclusion(
   }
 }
 
-/** What the enclave stated of the logs before it, unread; null when it stated nothing. */
+/** The enclave's statement about the logs before it, not read yet; null without a statement. */
 export async function readBootStatement(
   notary: string,
   signal: AbortSignal,
@@ -236,15 +238,15 @@ export async function readBootStatement(
   }
 }
 
-/** An enclave that is there now. */
+/** An enclave that runs now. */
 export type ServedEnclave = {
   readonly notary: string
   readonly status: 'in_use' | 'draining'
-  /** Its current attestation document, standard base64, unread. */
+  /** Its current attestation document, standard base64, not read yet. */
   readonly attestation: string
 }
 
-/** The enclaves that are there now. */
+/** The enclaves that run now. */
 export async function readEnclaves(signal: AbortSignal): Promise<readonly ServedEnclave[]> {
   const json = objectOf(await askEvidence('/v1/notaries', { signal }), 'it')
   return arrayOf(json.notaries, 'notaries', { min: 0, max: 1_000 }).map((json) => {
@@ -257,7 +259,7 @@ export async function readEnclaves(signal: AbortSignal): Promise<readonly Served
   })
 }
 
-/** A document of a notary's enclave, made now over `nonce` (hex); standard base64, unread. */
+/** A document of a notary's enclave, made now over `nonce` (hex); standard base64, not read yet. */
 export async function readFreshDocument(
   notary: string,
   { nonce, signal }: { readonly nonce: string; readonly signal: AbortSignal },
@@ -266,7 +268,7 @@ export async function readFreshDocument(
   return textOf(objectOf(await askEvidence(path, { signal }), 'it').attestation, 'attestation')
 }
 
-/** Members of an answer that a reply has, each unread. */
+/** The members of a reply, each not read yet. */
 type Named<Reply> = { readonly [Name in keyof Reply]?: Json }
 
 const ADDRESS = { form: /^0x[0-9a-f]{40}$/, expectation: '0x and 40 lower-case hex digits' }
@@ -333,7 +335,7 @@ function parsePath(json: Json | undefined): readonly Uint8Array[] {
   )
 }
 
-/** Text at a path of names in JSON; null when there is none. */
+/** Text at a path of names in JSON; null without one. */
 export function textAt(json: Json | undefined, ...names: readonly string[]): string | null {
   let value = json
   for (const name of names) value = isJsonObject(value) ? memberOf(value, name) : undefined

@@ -9,7 +9,7 @@ import { Count, Hex } from '../kit/values.tsx'
 import type { Log } from './answers.ts'
 import { VerdictState } from './verdict-state.tsx'
 
-/** What the log's enclave stated, before its first leaf, of the logs that there were. */
+/** The statement of the log's enclave, made before its first leaf, about the logs at that time. */
 export function BootPanel({
   log,
   boot,

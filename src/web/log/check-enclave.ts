@@ -17,16 +17,16 @@ import type { AttestationFacts } from '../../../attestation/nitro/facts.ts'
 import { verifyAttestation } from '../../../attestation/nitro/verify-attestation.ts'
 import type { Log } from './answers.ts'
 
-/** What a running enclave's document shows of a log. */
+/** The result of checking a running enclave's document against a log. */
 export type EnclaveReport = {
   readonly checks: readonly Check<string>[]
-  /** What it says, whether or not the checks passed; null when it is no document. */
+  /** The content of the document, whether or not the checks passed; null when it cannot be read. */
   readonly document: AttestationDocument | null
 }
 
 /**
- * Checks the document of an enclave that is there now. `nonce`: the one that it was asked for
- * over, if it was. Without expectations in `policy` the code stays unchecked.
+ * Checks the document of an enclave that runs now. `nonce`: the nonce that the document was
+ * requested over; null without one. Without expectations in `policy` the code is not checked.
  */
 export async function checkEnclaveDocument(
   log: Log,
@@ -70,7 +70,7 @@ export async function checkEnclaveDocument(
   }
 }
 
-/** As of now, not as of its own time: the enclave is said to be there. */
+/** At the time now, not at the document's own time: the gateway says that the enclave runs now. */
 async function verifyNow(
   bytes: Attempt<Uint8Array>,
   {

@@ -3,7 +3,7 @@ import { ProofError } from '../../../attestation/errors.ts'
 import { verifyConsistency, verifyInclusion } from '../../../attestation/merkle/verify.ts'
 import { type LogDomain, type TreeHead, verifyTreeHead } from '../../../attestation/tree-head.ts'
 
-/** A head with its notary's signature, as it is listed and as it is kept. */
+/** A head with its notary's signature, in the form in which it is listed and kept. */
 export type SignedHead = {
   readonly size: number
   /** Hex without prefix. */
@@ -12,12 +12,12 @@ export type SignedHead = {
   readonly signature: string
 }
 
-/** Whose head it is, and for which chain and contract. */
+/** The notary of a head, and its chain and contract. */
 export type HeadOwner = { readonly notary: string; readonly domain: LogDomain }
 
 /**
  * Gives the head that its notary signed. Throws ProofError `wrong_signer`, FormatError. Does NOT
- * prove that it is anchored, or the newest.
+ * prove that the head is anchored, or the newest.
  */
 export function openHead({ notary, domain }: HeadOwner, signed: SignedHead): TreeHead {
   const head = { size: signed.size, root: decodeHex(signed.root) }
@@ -25,8 +25,9 @@ export function openHead({ notary, domain }: HeadOwner, signed: SignedHead): Tre
 }
 
 /**
- * Checks that the log of `second` is that of `first` with leaves added, both signed by the notary,
- * and gives how many. Throws ProofError `wrong_signer` and `inconsistent`, FormatError.
+ * Checks that the log of `second` is the log of `first` with leaves added, and that the notary
+ * signed both. Gives how many leaves were added. Throws ProofError `wrong_signer` and
+ * `inconsistent`, FormatError.
  */
 export function checkGrowth(
   owner: HeadOwner,
@@ -45,7 +46,7 @@ export function checkGrowth(
 
 /**
  * Checks that a leaf is at its index under a head that the notary signed. `expected` (32 bytes):
- * the hash that the reader has of it. Throws ProofError `wrong_signer`, `not_included` and
+ * the leaf's hash, which the reader has. Throws ProofError `wrong_signer`, `not_included` and
  * `other_leaf`, FormatError.
  */
 export function checkLeaf(

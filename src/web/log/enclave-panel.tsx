@@ -17,7 +17,7 @@ export function EnclavePanel({
   policy,
 }: {
   readonly log: Log
-  /** Null: it is not there any more. */
+  /** Null: the enclave has ended. */
   readonly enclave: ServedEnclave | null
   readonly policy: BundlePolicy
 }) {
@@ -118,7 +118,9 @@ function Report({ report: { checks, document } }: { readonly report: EnclaveRepo
   )
 }
 
-/** What the document says of the enclave's code: worth as much as the checks above. */
+/**
+ * The facts about the enclave's code in its document. They are worth as much as the checks above.
+ */
 function Measurements({ document }: { readonly document: AttestationDocument }) {
   const shown = [...document.pcrs].filter(([, value]) => value.some((byte) => byte !== 0))
   return (
@@ -149,7 +151,7 @@ function Measurements({ document }: { readonly document: AttestationDocument }) 
   )
 }
 
-/** What AWS measures into the registers that it names. */
+/** The meaning of the registers that AWS names. */
 const MEANINGS: Readonly<Record<number, string>> = {
   0: 'the whole image',
   1: 'kernel and boot',

@@ -8,7 +8,7 @@ import { EnclavePanel } from './enclave-panel.tsx'
 import { ExpectedPanel, useExpected } from './expected-panel.tsx'
 import { TimePanel } from './time-panel.tsx'
 
-/** What a log's enclave shows and stated, by what the reader expects of it. */
+/** The document and the statements of a log's enclave, checked by the reader's expectations. */
 export function EnclaveParts({
   log,
   enclave,

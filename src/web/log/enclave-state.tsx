@@ -2,14 +2,14 @@ import { State } from '../kit/notices.tsx'
 import { Hex } from '../kit/values.tsx'
 import type { ServedEnclave } from './answers.ts'
 
-/** Whether the enclave of a log is there, and which code its document states. */
+/** Whether the enclave of a log runs, and which code its document states. */
 export function EnclaveState({
   enclave,
   code,
 }: {
   /** Null: it has ended. */
   readonly enclave: Pick<ServedEnclave, 'status'> | null
-  /** PCR0, hex, as its document has it; null when it is not known. */
+  /** PCR0, hex, from its document; null when it is not known. */
   readonly code: string | null
 }) {
   return (

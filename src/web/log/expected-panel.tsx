@@ -9,17 +9,20 @@ import { fillHere } from '../verify/fill-here.ts'
 import type { FormExpectations } from '../verify/job.ts'
 import { isOtherRoot, readExpectations } from '../verify/read-expectations.ts'
 
-/** What the reader expects of the log's enclave. */
+/** The reader's expectations of the log's enclave. */
 type Expected = {
-  /** Null while it is read. */
+  /** Null while the expectations are read. */
   readonly policy: BundlePolicy | null
   /** Whether a root is trusted that is not AWS's. */
   readonly isDevelopment: boolean
-  /** Why what is expected makes no sense; null when it does. */
+  /** Why the expectations make no sense; null when they do. */
   readonly fault: unknown
 }
 
-/** What this tab expects, as the checks of a log take it. What makes no sense expects nothing. */
+/**
+ * This tab's expectations, in the form for the checks of a log. Expectations that make no sense are
+ * ignored.
+ */
 export function useExpected(): Expected {
   const { expectations } = useExpectations().inForce
   const { value } = useLoaded(async () => readPolicy(expectations), [expectations])
@@ -29,7 +32,7 @@ export function useExpected(): Expected {
 async function readPolicy(given: FormExpectations): Promise<Expected> {
   try {
     const read = await readExpectations({ ...given, revocationLists: [] })
-    // Of an enclave's statements nothing is looked up on a chain, and none has an outcome.
+    // An enclave's statements are not looked up on a chain, and have no outcome.
     const { confirmationsMin, outcomes, ...policy } = bundlePolicyOf(read.expected)
     return { policy, isDevelopment: isOtherRoot(read.expected.attestation.roots), fault: null }
   } catch (fault) {
@@ -37,7 +40,7 @@ async function readPolicy(given: FormExpectations): Promise<Expected> {
   }
 }
 
-/** Where the reader says what to expect of the enclave, its statements and their root. */
+/** Asks what the reader expects of the enclave, its statements and their root. */
 export function ExpectedPanel({ expected: { fault } }: { readonly expected: Expected }) {
   return (
     <>

@@ -3,7 +3,7 @@ import { OutsideText } from '../kit/outside-text.tsx'
 import { CopyButton, Count, Time } from '../kit/values.tsx'
 import type { Growth } from './growth.ts'
 
-/** Whether the log continues what this browser saw of it; null while that is checked. */
+/** Says whether the log continues the head that this browser saw; null while that is checked. */
 export function GrowthNotice({
   growth,
   notary,

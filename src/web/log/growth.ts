@@ -4,26 +4,29 @@ import { domainOf, type Head, type Log } from './answers.ts'
 import { checkGrowth, openHead } from './check-log.ts'
 import { type SeenHead, type SeenHeads, seenOf } from './seen-heads.ts'
 
-/** Whether a log continues what this browser saw of it. */
+/** Whether a log continues the head that this browser saw. */
 export type Growth =
-  /** Nothing was seen before; from now on something is. `isKept`: the browser keeps it. */
+  /** No head was seen before; this is the first. `isKept`: the browser keeps it. */
   | { readonly kind: 'first'; readonly isKept: boolean }
-  /** It has all leaves that were there at `since`, in their order, and `size` now. */
+  /** The log has all leaves from `since`, in the same order, and now `size` leaves. */
   | { readonly kind: 'grew'; readonly since: SeenHead; readonly size: number }
-  /** It has not; or what it shows is not signed by its notary. Stays so until the page is left. */
+  /**
+   * The log does not continue the head, or its notary did not sign it. This stays until the page is
+   * left.
+   */
   | {
       readonly kind: 'broken'
       readonly since: SeenHead | null
       readonly head: Head | null
       readonly reason: string
     }
-  /** Could not be checked now. */
+  /** It could not be checked now. */
   | { readonly kind: 'open'; readonly since: SeenHead | null; readonly reason: string }
 
 /**
- * Watches one log. Each newest head that is shown is checked to continue the one before, the first
- * of them the one that was seen in an earlier visit; what holds is kept for the next. A head that
- * does not hold is never kept.
+ * Watches one log. Each newest head must continue the one before; the first must continue the head
+ * of an earlier visit. A head that holds is kept for the next visit. A head that does not hold is
+ * never kept.
  */
 export function createGrowthWatch(options: {
   readonly notary: string
@@ -68,9 +71,9 @@ export function createGrowthWatch(options: {
   }
 
   return {
-    /** The head that is known to hold; null before the first. */
+    /** The last head that holds; null before the first. */
     last: () => last,
-    /** Takes in what the gateway shows now. Throws AbortError alone. */
+    /** Checks what the gateway shows now. Throws AbortError alone. */
     async observe(log: Log, head: Head | null, signal: AbortSignal): Promise<Growth> {
       if (broken !== null) return broken
       try {
@@ -79,7 +82,7 @@ export function createGrowthWatch(options: {
       } catch (fault) {
         if (signal.aborted) throw fault
         const reason = fault instanceof Error ? fault.message : String(fault)
-        // A proof that is not given, or cannot be read, shows nothing and may come later.
+        // A proof that is missing or cannot be read shows nothing, and may come later.
         if (!(fault instanceof ProofError || fault instanceof FormatError) || isUnread(fault))
           return { kind: 'open', since: last, reason }
         broken = { kind: 'broken', since: last, head, reason }
@@ -89,7 +92,7 @@ export function createGrowthWatch(options: {
   }
 }
 
-/** The gateway's answer could not be read as one; nothing was checked. */
+/** The gateway's answer could not be read; nothing was checked. */
 function isUnread(fault: Error): boolean {
   return (
     fault instanceof GatewayFault || (fault instanceof FormatError && fault.code === 'bad_answer')

@@ -6,10 +6,10 @@ import { type HeadPage, type Log, readHeads } from './answers.ts'
 import { HeadsTable } from './heads-table.tsx'
 import { type Place, usePageOf } from './place.ts'
 
-/** Heads that are shown, and the way to others. */
+/** The heads of a page, and the ways to other pages. */
 export type HeadPages = ReturnType<typeof useHeadPages>
 
-/** The newest heads, live, or those that the address names, or that the reader turned to. */
+/** The newest heads, live; or the heads at the address; or the page that the reader turned to. */
 export function useHeadPages(notary: string, newest: HeadPage, place: Place | null) {
   const wanted = place?.kind === 'head' ? place.size : null
   const isAmongNewest = newest.heads.some(({ size }) => size === wanted)
@@ -23,7 +23,7 @@ export function useHeadPages(notary: string, newest: HeadPage, place: Place | nu
   return {
     ...{ below, turnTo, older },
     page: page ?? newest,
-    /** Size of a head that the address names and that there is not. */
+    /** The size of a head that the address names and the log does not have. */
     missing:
       below !== null && below === named && page !== null && page.heads[0]?.size !== wanted
         ? wanted

@@ -7,7 +7,7 @@ import { domainOf, type Head, type Log } from './answers.ts'
 import { openHead } from './check-log.ts'
 import { type Place, useArrival } from './place.ts'
 
-/** As the gateway reports them: no page here asks a chain. */
+/** The states are the gateway's reports: no page here asks a chain. */
 const TONES: Readonly<Record<Head['anchor']['state'], Tone>> = {
   pending: 'open',
   mined: 'open',
@@ -15,14 +15,14 @@ const TONES: Readonly<Record<Head['anchor']['state'], Tone>> = {
   reverted: 'bad',
 }
 
-/** How far an anchor is, as the gateway says. */
+/** The state of an anchor, as the gateway says. */
 export function AnchorState({ state }: { readonly state: Head['anchor']['state'] }) {
   return <State tone={TONES[state]}>{state}</State>
 }
 
 /**
- * Heads of a log, in a place for as many as a page has: nothing moves when a head comes, the rows
- * take the next one's content.
+ * The heads of a log, with room for a full page of them. When a head comes, no row moves: each row
+ * shows the next head.
  */
 export function HeadsTable({
   log,
@@ -32,7 +32,7 @@ export function HeadsTable({
 }: {
   readonly log: Log
   readonly heads: readonly Head[]
-  /** What the address names. */
+  /** The place that the address names. */
   readonly place: Place | null
   readonly explorer: BlockExplorer
 }) {
@@ -43,7 +43,7 @@ export function HeadsTable({
     heads.some(({ size }) => size === wanted),
   )
   return (
-    // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls is reached by keyboard.
+    // biome-ignore lint/a11y/noNoninteractiveTabindex: the keyboard must reach what scrolls.
     <section class="scroll rows-place" aria-label="Heads, newest first" tabIndex={0}>
       <table class="heads rows">
         <thead>
@@ -60,7 +60,7 @@ export function HeadsTable({
         </thead>
         <tbody>
           {heads.map((head, at) => (
-            // The row of a place, whatever stands there: rows that moved would shift the page.
+            // The key is the row's place, not its head: rows that moved would shift the page.
             <tr
               key={at}
               id={`head-${head.size}`}
@@ -125,7 +125,9 @@ function HeadCells({
   )
 }
 
-/** Whether the notary signed a head. Each is checked once: the list is read every few seconds. */
+/**
+ * Whether the notary signed a head. Each head is checked once: the list is read every few seconds.
+ */
 function useSignatureCheck(log: Log): (head: Head) => boolean {
   const known = useRef(new Map<string, boolean>())
   return (head) => {

@@ -15,22 +15,22 @@ import {
 import { AnchorState } from './heads-table.tsx'
 import { type Place, useArrival, usePageOf } from './place.ts'
 
-/** Leaves that are shown at once. */
+/** Leaves on a page. */
 const LEAVES_SHOWN = 10
 
 type Leaf = {
   readonly index: number
   readonly hash: string
-  /** The first head that covers it; null when none is given. */
+  /** The first head that covers the leaf; null when the gateway gives none. */
   readonly head: Head | null
-  /** The completion whose receipt it is, when this tab's key or its reader knows it. */
+  /** The completion of the leaf, when this tab's key may read it or its reader knows it. */
   readonly completion: string | null
 }
 
 type LeafPage = {
   /** The newest first. */
   readonly leaves: readonly Leaf[]
-  /** Why the key of this tab shows no completions; null when it does, and without one. */
+  /** Why the key of this tab shows no completions; null when it shows them, and without a key. */
   readonly keyFault: unknown
 }
 
@@ -42,7 +42,7 @@ export function LeavesPart({
 }: {
   readonly notary: string
   readonly newest: HeadPage
-  /** What the address names. */
+  /** The place that the address names. */
   readonly place: Place | null
 }) {
   const size = newest.heads[0]?.size ?? 0
@@ -92,13 +92,13 @@ export function LeavesPart({
   )
 }
 
-/** Pages end where those of the newest do. */
+/** Pages end where the pages from the newest leaf end. */
 function endOfPage(index: number, size: number): number | null {
   if (index >= size) return null
   return size - LEAVES_SHOWN * Math.floor((size - 1 - index) / LEAVES_SHOWN)
 }
 
-/** As many leaves as are shown, before `end` if there are as many. */
+/** The leaves of one page that ends before `end`: a full page, if the log has as many. */
 function rangeBefore(end: number, size: number): LeafRange {
   const start = Math.max(0, Math.min(end, size) - LEAVES_SHOWN)
   return { start, end: Math.min(size, start + LEAVES_SHOWN) }
@@ -143,7 +143,7 @@ function LeavesTable({
     leaves.some(({ index }) => index === wanted),
   )
   return (
-    // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls is reached by keyboard.
+    // biome-ignore lint/a11y/noNoninteractiveTabindex: the keyboard must reach what scrolls.
     <section class="scroll rows-place" aria-label="Leaves, newest first" tabIndex={0}>
       <table class="rows leaves">
         <thead>
@@ -160,7 +160,7 @@ function LeavesTable({
           {leaves.map((leaf, at) => {
             const isHere = leaf.index === wanted
             return (
-              // The row of a place, whichever leaf stands there: nothing moves.
+              // The key is the row's place, not its leaf: no row moves.
               <tr
                 key={at}
                 id={`leaf-${leaf.index}`}

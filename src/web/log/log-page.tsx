@@ -28,12 +28,12 @@ import { usePlace } from './place.ts'
 import { ConsistencyForm, InclusionForm } from './proof-forms.tsx'
 import { createSeenHeads, openStorage } from './seen-heads.ts'
 
-/** How often the log is read while the page is seen. */
+/** How often the log is read while the page is visible. */
 const EVERY_MS = 3_000
 
 const seenHeads = createSeenHeads(openStorage())
 
-/** `/log/{notary}`; `name`: what stands there. */
+/** `/log/{notary}`; `name`: the text in the place of the notary. */
 export function LogPage({ name }: { readonly name: string }) {
   const text = decode(name)
   if (!/^(0x)?[0-9a-f]{40}$/i.test(text))
@@ -137,14 +137,14 @@ function NoLog({ notary }: { readonly notary: string }) {
   )
 }
 
-/** What the page shows of the log's enclave, which is loaded once. */
+/** The data about the log's enclave; it is loaded once. */
 type Beside = Awaited<ReturnType<typeof readBeside>>
 
 async function readBeside(notary: string, signal: AbortSignal) {
   const [enclaves, boot, { EnclaveParts }, { readCode }] = await Promise.all([
     readEnclaves(signal),
     readBootStatement(notary, signal),
-    // What reads and checks documents is half of the page, and stands below what is seen first.
+    // The code that checks documents is half of the page, and its part is below the first view.
     import('./enclave-parts.tsx'),
     import('./enclave-code.ts'),
   ])
@@ -152,7 +152,7 @@ async function readBeside(notary: string, signal: AbortSignal) {
   return { enclave, boot, EnclaveParts, code: enclave && readCode(enclave.attestation) }
 }
 
-/** What is loaded once the log is: it does not move the parts above. */
+/** These parts are loaded after the log: they do not move the parts above. */
 function LogParts({
   shown: { log, newest },
   beside,
@@ -204,7 +204,9 @@ function LogParts({
   )
 }
 
-/** What is asked first: how many answers, which enclave, since when, and how far it is anchored. */
+/**
+ * The first facts about a log: the number of answers, the enclave, its age, and the newest anchor.
+ */
 function Figures({
   shown,
   beside,
@@ -286,7 +288,7 @@ function LiveLine({
   )
 }
 
-/** What is read out when the log has grown. */
+/** The words that a screen reader speaks when the log has grown. */
 function useGrowthWords(size: number | null): string {
   const [said, setSaid] = useState<{ readonly size: number | null; readonly words: string }>({
     ...{ size: null, words: '' },

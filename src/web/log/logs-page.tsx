@@ -14,7 +14,7 @@ import { EnclaveState } from './enclave-state.tsx'
 import { AnchorState } from './heads-table.tsx'
 import { createSeenHeads, openStorage, type SeenHead } from './seen-heads.ts'
 
-/** How often the list is read anew. */
+/** How often the list is read again. */
 const EVERY_MS = 10_000
 
 const seenHeads = createSeenHeads(openStorage())
@@ -55,10 +55,10 @@ async function readOverview(signal: AbortSignal): Promise<Overview> {
   }
 }
 
-/** Logs seen earlier that are asked for one by one. */
+/** Logs seen earlier that are requested one by one, at most. */
 const MISSING_MAX = 20
 
-/** `/log`: every log there is. */
+/** `/log`: all logs. */
 export function LogsPage() {
   const { value, fault, reload } = useLoaded(readOverview, [], { everyMs: EVERY_MS })
   const [explorer, setExplorer] = useBlockExplorer()
@@ -173,7 +173,7 @@ function LogCard({
   )
 }
 
-/** How far the newest head is anchored. `log.head` is the newest head that is in a block. */
+/** The anchor of the newest head. `log.head` is the newest head that is in a block. */
 function NewestHead({ log: { notary, size, head } }: { readonly log: Log }) {
   if (size === 0) return <>none yet</>
   const inBlock = head === null ? 0 : head.size
@@ -196,7 +196,7 @@ function NewestHead({ log: { notary, size, head } }: { readonly log: Log }) {
   )
 }
 
-/** Only sizes are compared here; the log's own page checks the proof. */
+/** This list compares sizes only; the log's own page checks the proof. */
 function SeenBefore({ log }: { readonly log: Log }) {
   const seen = seenHeads.find(log.notary)
   if (seen === null) return null

@@ -1,6 +1,6 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
 
-/** A row of the page of a log, as the fragment of its address names it. */
+/** A row on the page of a log, by the fragment of the page's address. */
 export type Place =
   | { readonly kind: 'head'; readonly size: number }
   | { readonly kind: 'leaf'; readonly index: number }
@@ -26,8 +26,9 @@ export function usePlace(): Place | null {
 }
 
 /**
- * The page of a list: `named`, which has the place of the address, until the reader turns to
- * another page, and again when the address names another place. Null is the newest page.
+ * The page of a list. It is `named`, the page with the row that the address names, until the reader
+ * turns to another page; when the address names another row, it is `named` again. Null is the
+ * newest page.
  */
 export function usePageOf(
   place: Place | null,
@@ -40,7 +41,7 @@ export function usePageOf(
   ]
 }
 
-/** Of the row that the address names: brings its reader there once, when it is there. */
+/** For the row that the address names: scrolls to it and focuses it once, when the row is there. */
 export function useArrival(place: Place | null, isThere: boolean) {
   const row = useRef<HTMLTableRowElement>(null)
   const arrived = useRef<Place | null>(null)

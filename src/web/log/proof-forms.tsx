@@ -16,20 +16,20 @@ import {
 } from './answers.ts'
 import { checkGrowth, checkLeaf } from './check-log.ts'
 
-/** How a check that the reader asked for came out. */
+/** The result of a check that the reader asked for. */
 type Verdict =
   | { readonly kind: 'none' }
   | { readonly kind: 'busy' }
   | { readonly kind: 'holds'; readonly said: ComponentChildren }
   | { readonly kind: 'fails'; readonly reason: string }
-  /** The reader asked for what there is not. */
+  /** The reader asked for something that does not exist. */
   | { readonly kind: 'unfit'; readonly reason: string }
   | { readonly kind: 'fault'; readonly fault: unknown }
 
-/** What the reader asks for cannot be; the message says what can. */
+/** The reader's input cannot be checked; the message says which input can. */
 class UnfitInput extends Error {}
 
-/** The verdict is of what was asked: it goes when something else stands in the form. */
+/** The verdict belongs to the input: it is removed when the form changes. */
 function useVerdict(check: (signal: AbortSignal) => Promise<ComponentChildren>) {
   const [verdict, setVerdict] = useState<Verdict>({ kind: 'none' })
   const round = useRef(0)
@@ -96,7 +96,7 @@ function VerdictPlace({ verdict }: { readonly verdict: Verdict }) {
   )
 }
 
-/** Checks that the log of one head is the beginning of that of another. */
+/** Checks that the log of one head is the beginning of the log of another. */
 export function ConsistencyForm({ log, newest }: { readonly log: Log; readonly newest: HeadPage }) {
   const size = newest.heads[0]?.size ?? 0
   const [from, setFrom] = useState('')
@@ -248,7 +248,7 @@ function readLeaf(given: string): Uint8Array | null {
   return decodeHex(text)
 }
 
-/** The head of exactly that size: other sizes are signed by nobody. */
+/** The head of exactly that size: the notary does not sign other sizes. */
 async function needHead(log: Log, size: number, signal: AbortSignal): Promise<Head> {
   const head = await readHeadAt(log.notary, size, signal)
   if (head === null)

@@ -1,27 +1,24 @@
 import type { Head, Log } from './answers.ts'
 import type { SignedHead } from './check-log.ts'
 
-/**
- * The newest head of a log that this browser has checked: whatever the gateway shows later must
- * continue it.
- */
+/** The newest head of a log that this browser has checked: each later head must continue it. */
 export type SeenHead = SignedHead & {
   readonly chainId: number
   readonly contract: string
-  /** When it was seen, Unix milliseconds, this browser's clock. */
+  /** When the head was seen, Unix milliseconds, by this browser's clock. */
   readonly atMs: number
 }
 
 /** Heads that were seen, by notary. */
 export type SeenHeads = {
   find(notary: string): SeenHead | null
-  /** A smaller one takes the place of none. False when this browser keeps nothing. */
+  /** A smaller head does not replace a larger one. False when this browser keeps nothing. */
   keep(notary: string, seen: SeenHead): boolean
-  /** Notaries of which a head was seen. */
+  /** The notaries with a head that was seen. */
   list(): readonly string[]
 }
 
-/** Seen heads in a store of the browser's, such as localStorage; null when it has none. */
+/** Seen heads in a store of the browser, such as localStorage; null without a store. */
 export function createSeenHeads(storage: Storage | null): SeenHeads {
   const find: SeenHeads['find'] = (notary) => {
     try {
@@ -34,7 +31,7 @@ export function createSeenHeads(storage: Storage | null): SeenHeads {
     find,
     keep(notary, seen) {
       try {
-        // Another tab may have been shown more leaves, which must not be forgotten.
+        // Another tab may have seen more leaves, which must not be forgotten.
         if ((find(notary)?.size ?? 0) > seen.size) return true
         storage?.setItem(nameOf(notary), JSON.stringify(seen))
         return storage !== null
@@ -53,7 +50,7 @@ export function createSeenHeads(storage: Storage | null): SeenHeads {
   }
 }
 
-/** This browser's own store; null where it is refused. */
+/** This browser's own store; null where the browser refuses it. */
 export function openStorage(): Storage | null {
   try {
     return localStorage
@@ -62,7 +59,7 @@ export function openStorage(): Storage | null {
   }
 }
 
-/** What is kept of a head of a log. */
+/** The part of a log's head that is kept. */
 export function seenOf(log: Log, { size, root, signature }: Head, atMs: number): SeenHead {
   return { size, root, signature, chainId: log.chain_id, contract: log.contract, atMs }
 }
@@ -73,7 +70,7 @@ function nameOf(notary: string): string {
 
 const NAME_FORM = /^affidavit:seen:(0x[0-9a-f]{40})$/
 
-/** Extensions and people write there, too. */
+/** Extensions and people may write there, too. */
 function parseSeen(value: unknown): SeenHead | null {
   if (typeof value !== 'object' || value === null) return null
   const { size, root, signature, chainId, contract, atMs } = value as Record<string, unknown>

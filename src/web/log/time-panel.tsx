@@ -13,7 +13,7 @@ import { Count, Time } from '../kit/values.tsx'
 import type { Log } from './answers.ts'
 import { VerdictState } from './verdict-state.tsx'
 
-/** Statements of the log's enclave of what the log was after a block, newest first. */
+/** Statements of the log's enclave about the state of the log after a block, newest first. */
 export function TimePanel({
   log,
   attestations,
@@ -26,7 +26,7 @@ export function TimePanel({
   readonly explorer: BlockExplorer
 }) {
   const shown = attestations.toReversed().slice(0, SHOWN_MAX)
-  // Those of the same text are the same: the gateway may change what it gave before.
+  // Compared by text: the gateway may change a statement that it gave before.
   const text = JSON.stringify(shown)
   const { value } = useLoaded(async () => checkAll(log, shown, policy), [log.notary, text, policy])
   return (
@@ -77,7 +77,7 @@ function Attested({
   explorer,
 }: {
   readonly report: HeadAttestationReport
-  /** What the report is of. */
+  /** The statement that the report is about. */
   readonly given: Json
   readonly explorer: BlockExplorer
 }) {

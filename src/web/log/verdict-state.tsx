@@ -1,7 +1,7 @@
 import { useContext } from 'preact/hooks'
 import { Development, State } from '../kit/notices.tsx'
 
-/** What the checks of an enclave's statement come to, without an expectation of its code. */
+/** The verdict of the checks on an enclave's statement, without an expectation of its code. */
 export function VerdictState({
   verdict,
 }: {

@@ -2,7 +2,7 @@ import { OutsideText } from '../kit/outside-text.tsx'
 
 const PATH_SHOWN_MAX = 200
 
-/** Says that nothing is at the path that was asked for, and where to go instead. */
+/** Says that there is no page at this path, and where to go instead. */
 export function MissingPage() {
   return (
     <>

@@ -1,9 +1,11 @@
 import { ExpectationFault } from './expectation-fault.ts'
 
-/** Most bytes of a file that says what is expected, but a release. */
+/** Most bytes of a file with expectations; a release may be larger. */
 export const FILE_BYTES_MAX = 1024 * 1024
 
-/** Gives the bytes of a file of the reader. Throws ExpectationFault for one that is too large. */
+/**
+ * Gives the bytes of a file of the reader. Throws ExpectationFault for a file that is too large.
+ */
 export async function bytesOf(
   blob: Blob,
   bytesMax: number,

@@ -2,7 +2,7 @@ import { TextField } from './fields.tsx'
 
 type Chain = { readonly rpc: string; readonly confirmations: string; readonly explorer: string }
 
-/** Whom to ask about the block: nobody, until the button is pressed. */
+/** Asks for the chain's endpoint. The page asks no chain until the reader presses the button. */
 export function ChainPanel({
   given,
   onChange,
@@ -59,7 +59,7 @@ function isHttpUrl(text: string): boolean {
   return URL.canParse(text) && ['http:', 'https:'].includes(new URL(text).protocol)
 }
 
-/** The explorer's base URL without a slash at its end; empty for what is none. */
+/** The explorer's base URL without a slash at its end; empty for a text that is not such a URL. */
 export function explorerOf(text: string): string {
   const trimmed = text.trim()
   return isHttpUrl(trimmed) ? new URL(trimmed).href.replace(/\/+$/, '') : ''

@@ -22,7 +22,7 @@ const WORDS = {
 } as const satisfies Record<LinkState['state'], string>
 
 /**
- * The evidence from request to block: each link with its state, opening to its checks. `facts`:
+ * The evidence from request to block: each link with its state; it opens to its checks. `facts`:
  * more about a link in plain words. Under a development root nothing is green.
  */
 export function ChainPicture({
@@ -85,7 +85,7 @@ function aboutOf({ state, why, about }: LinkState): string {
   }
 }
 
-/** What passed is true of what was signed, and not of what is shown. */
+/** The check passed for the signed content, but the page shows other content. */
 function viewVoid({ outcome }: Check<string>): CheckView {
   return {
     tone: 'open',

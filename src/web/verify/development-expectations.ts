@@ -2,13 +2,13 @@ import { askText } from '../kit/gateway.ts'
 import { holdDevelopment } from '../kit/tab-expectations.ts'
 import { type Filled, NO_EXPECTATIONS } from './job.ts'
 
-/** The page waits for it, so that nothing is checked twice at its start. */
+/** The page waits for the answer, so that it checks nothing twice at its start. */
 const TIMEOUT_MS = 3_000
 
 /**
- * On a page of a development gateway, takes what that gateway says of its own enclaves. Elsewhere,
- * in production and in a saved copy, asks nothing. Never rejects: without an answer the page
- * expects nothing. `readFile` gives what a file puts into the fields, in a worker where the page
+ * On a page of a development gateway, takes what that gateway says about its own enclaves.
+ * Elsewhere, in production and in a saved copy, asks nothing. Never rejects: without an answer the
+ * page expects nothing. `readFile` gives the fields that a file fills, in a worker where the page
  * has one.
  */
 export async function takeDevelopmentExpectations(

@@ -20,8 +20,8 @@ import { ReleaseName } from './release-name.tsx'
 import { Verdict } from './verdict.tsx'
 
 /**
- * The report on a bundle, or on records: the verdict, what was asked and answered, each link, and
- * what is not shown.
+ * The report on a bundle, or on records: the verdict, the question and the answer, each link, and
+ * what is not proved.
  */
 export function EvidenceReport({
   judged,
@@ -80,7 +80,7 @@ export function EvidenceReport({
   )
 }
 
-/** Several records have no one question. */
+/** Several records do not have one question. */
 function exchangeOfOne(records: readonly SubjectReport[]): ToldExchange | null {
   const [record, another] = records
   return record === undefined || another !== undefined ? null : record.exchange
@@ -89,7 +89,7 @@ function exchangeOfOne(records: readonly SubjectReport[]): ToldExchange | null {
 /** Longest beginning of a question or an answer beside the verdict, characters. */
 const GIST_LENGTH_MAX = 160
 
-/** The beginning of the question and of the answer: what the verdict is about. */
+/** The beginning of the question and of the answer that the verdict is about. */
 function Gist({ exchange: { asked, said } }: { readonly exchange: ToldExchange }) {
   const question = asked?.findLast(({ who }) => who === 'user') ?? null
   const answer = said?.[0] ?? null
@@ -128,7 +128,7 @@ function BundleReportView({
   const { facts, source } = report
   return (
     <>
-      <Told exchange={judged.exchange} />
+      <Exchange exchange={judged.exchange} />
       <h2>Each link, from request to block</h2>
       <ChainPicture
         checks={[...report.checks, ...comparison]}
@@ -145,7 +145,7 @@ function BundleReportView({
   )
 }
 
-/** What else has to be said of what is not shown. */
+/** More advice about what is not proved. */
 function adviceOf(judged: EvidenceJudgement, expected: Expected): readonly string[] {
   if (judged.kind === 'records')
     return [
@@ -252,7 +252,7 @@ function Pair({ name, value }: { readonly name: string; readonly value: string }
   )
 }
 
-/** Records that are shown at once; the rest is counted. */
+/** Records that are shown; the rest is counted. */
 const RECORDS_SHOWN = 20
 
 function RecordsReport({
@@ -262,7 +262,7 @@ function RecordsReport({
   readonly records: readonly SubjectReport[]
   readonly isMarked: boolean
 }) {
-  // What failed first: nobody should have to look for it.
+  // Failed records first: no reader should need to look for them.
   const sorted = records.toSorted((one, other) => Number(one.ok) - Number(other.ok))
   const shown = sorted.slice(0, RECORDS_SHOWN)
   return (
@@ -275,7 +275,7 @@ function RecordsReport({
               <OutsideText text={record.hash ?? 'without hash'} isOneLine={true} shownMax={80} />
             </h2>
           )}
-          <Told exchange={record.exchange} />
+          <Exchange exchange={record.exchange} />
           {records.length === 1 && <h2>Each link, from request to block</h2>}
           <ChainPicture
             checks={record.checks}
@@ -298,7 +298,7 @@ function RecordsReport({
   )
 }
 
-/** What can be done about a doubt. */
+/** The advice to the reader about a doubt. */
 function sayDoubt(doubt: Doubt): string {
   switch (doubt.kind) {
     case 'not in log':
@@ -310,18 +310,18 @@ function sayDoubt(doubt: Doubt): string {
   }
 }
 
-function Told({ exchange }: { readonly exchange: ToldExchange }) {
+function Exchange({ exchange }: { readonly exchange: ToldExchange }) {
   const { asked, said } = exchange
   if (asked === null && said === null) return null
   return (
     <div class="told">
-      {asked !== null && <ToldPart title="Asked" messages={asked} />}
-      {said !== null && <ToldPart title="Answered" messages={said} />}
+      {asked !== null && <ExchangePart title="Asked" messages={asked} />}
+      {said !== null && <ExchangePart title="Answered" messages={said} />}
     </div>
   )
 }
 
-function ToldPart({
+function ExchangePart({
   title,
   messages,
 }: {

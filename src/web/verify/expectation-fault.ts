@@ -1,6 +1,6 @@
-/** An expectation that makes no sense: nothing is checked until it is mended. */
+/** An expectation that makes no sense: nothing is checked until the reader corrects it. */
 export class ExpectationFault extends Error {
-  /** What the reader can do. */
+  /** The advice to the reader. */
   readonly advice: string
 
   constructor(message: string, advice: string) {

@@ -4,16 +4,16 @@ import { ExpectationFault } from './expectation-fault.ts'
 import { FilesField, TextField, Tick } from './fields.tsx'
 import type { FormExpectations } from './job.ts'
 
-/** What the reader expects, to be given before or after the evidence. */
+/** Asks what the reader expects, before or after the evidence is given. */
 export function ExpectationsForm({
   given,
   readFile,
   onChange: set,
 }: {
   readonly given: FormExpectations
-  /** Reads a file that fills fields: in a worker, where the page holds no cryptography. */
+  /** Reads a file that fills fields: in a worker, where the page itself loads no cryptography. */
   readonly readFile: (file: File) => Promise<Partial<FormExpectations>>
-  /** Is told what changed: two changes may come before the page is drawn again. */
+  /** Called with the change alone: two changes may come before the page renders again. */
   readonly onChange: (part: Partial<FormExpectations>) => void
 }) {
   return (

@@ -3,11 +3,11 @@ import { giveExpectations, useExpectations } from '../kit/tab-expectations.ts'
 import { ExpectationsForm } from './expectations-form.tsx'
 import type { Filled } from './job.ts'
 
-/** Where the reader says what to expect, on a page that checks again at a button alone. */
+/** Asks what the reader expects, on a page that checks again only when a button is pressed. */
 export function ExpectedDemand({
   readFile,
 }: {
-  /** Gives what a file puts into the fields. */
+  /** Gives the fields that a file fills. */
   readonly readFile: (file: File) => Promise<Filled>
 }) {
   const { own } = useExpectations()

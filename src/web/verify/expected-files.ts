@@ -14,7 +14,7 @@ import { ExpectationFault } from './expectation-fault.ts'
 import type { Filled, FormExpectations } from './job.ts'
 import { FINGERPRINT } from './read-expectations.ts'
 
-/** One file of the reader's, as far as its form tells what it is. */
+/** One file of the reader, by the kind that its form shows. */
 export type ExpectedFile = { readonly name: string } & (
   | { readonly kind: 'expectations' | 'measurements'; readonly value: JsonObject }
   | { readonly kind: 'release' | 'configuration' | 'roots'; readonly text: string }
@@ -23,7 +23,7 @@ export type ExpectedFile = { readonly name: string } & (
 /** Largest file that is read, bytes: releases may be as large. */
 export const EXPECTED_FILE_BYTES_MAX = 8 * 1024 * 1024
 
-/** What each kind is called. */
+/** The name of each kind. */
 const KIND_WORDS: Readonly<Record<ExpectedFile['kind'], string>> = {
   expectations: 'expectations',
   release: 'signed release',
@@ -33,8 +33,8 @@ const KIND_WORDS: Readonly<Record<ExpectedFile['kind'], string>> = {
 }
 
 /**
- * Tells what a file is. Whoever uses it reads it exactly: the client, or the fields of a page.
- * Throws ExpectationFault for what is none of the kinds.
+ * Recognises the kind of a file. The client, or the fields of a page, read it exactly later. Throws
+ * ExpectationFault for a file of no such kind.
  */
 export function readExpectedFile(name: string, bytes: Uint8Array): ExpectedFile {
   const { text, json } = read(bytes)
@@ -54,9 +54,9 @@ export function readExpectedFile(name: string, bytes: Uint8Array): ExpectedFile 
 }
 
 /**
- * Gives what a file of any kind adds to what the reader expects already. Of two files of one name
- * the later one counts; expectations take the place of the fields that they fill. Throws
- * ExpectationFault as fillExpectations does.
+ * Adds a file of any kind to the reader's expectations. Of two files with one name the later one
+ * counts. A file of expectations replaces the fields that it fills. Throws ExpectationFault as
+ * fillExpectations does.
  */
 export function addExpectedFile(
   own: FormExpectations,
@@ -86,9 +86,9 @@ export function addExpectedFile(
 }
 
 /**
- * Gives what a file of expectations, or of measurements, puts into the fields of a form, where the
- * reader sees it. A file of expectations is held to what the client and the command line hold it
- * to. Throws ExpectationFault for that, and for any other kind.
+ * Gives the fields of a form that a file of expectations or measurements fills, so that the reader
+ * sees them. A file of expectations must pass the checks of the client and the command line. Throws
+ * ExpectationFault for a file that does not, and for any other kind.
  */
 export function fillExpectations(file: ExpectedFile): Filled {
   if (!('value' in file)) throw unfilled(`${file.name} is a ${KIND_WORDS[file.kind]}.`)
@@ -130,7 +130,10 @@ const EXPECTED_MEMBERS = [
   ...['measurements', 'configurations', 'roots', 'releases', 'releaseKeys', 'releaseSigners'],
 ]
 
-/** Text and value; null each for what is no UTF-8, and no JSON object that all read alike. */
+/**
+ * The text and the value; null for bytes that are not UTF-8, or a text that is not a JSON object
+ * which all parsers read alike.
+ */
 function read(bytes: Uint8Array): {
   readonly text: string | null
   readonly json: JsonObject | null
@@ -147,9 +150,9 @@ function read(bytes: Uint8Array): {
 }
 
 /**
- * Registers by name, `PCR0`, of `{"PCR0": "…"}`, `{"0": "…"}`, or what builders of images print:
- * the same in `Measurements`. Null for an object without any. One that is left out would not be
- * demanded, so what looks like a register and is none is refused.
+ * Registers by name, `PCR0`, from `{"PCR0": "…"}`, `{"0": "…"}`, or the output of image builders:
+ * the same in `Measurements`. Null for an object without registers. A register that is left out
+ * would not be demanded, so a member that only looks like a register is refused.
  */
 function registersOf(json: JsonObject): JsonObject | null {
   const inner = memberOf(json, 'Measurements')
@@ -168,7 +171,7 @@ function registersOf(json: JsonObject): JsonObject | null {
 
 const LIKE_REGISTER = /^(?:pcr)?\d+$/i
 
-/** One register to a line. One that is no text would be left out, and then not be demanded. */
+/** One register to a line. A value that is not text would be left out, and then not be demanded. */
 function writeSet(set: Json, file: string): string {
   const registers = isJsonObject(set) ? registersOf(set) : null
   if (registers === null) throw unfilled(`${file} has a set without measurements.`)

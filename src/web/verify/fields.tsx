@@ -3,7 +3,7 @@ import { useId, useRef } from 'preact/hooks'
 import { OutsideText } from '../kit/outside-text.tsx'
 import { Count } from '../kit/values.tsx'
 
-/** A field of text with what it is for. */
+/** A text field with its purpose. */
 export function TextField({
   label,
   hint,
@@ -50,7 +50,7 @@ export function TextField({
   )
 }
 
-/** A field of files, with those that were chosen. */
+/** A field for files, with the files that were chosen. */
 export function FilesField({
   label,
   hint,
@@ -103,7 +103,7 @@ export function FilesField({
   )
 }
 
-/** A file's name and size: the name is somebody else's. */
+/** A file's name and size. The name comes from outside. */
 export function FileName({ file }: { readonly file: Blob }) {
   const name = file instanceof File ? file.name : 'pasted text'
   return (

@@ -2,7 +2,7 @@ import { bytesOf } from './bytes-of.ts'
 import { EXPECTED_FILE_BYTES_MAX, fillExpectations, readExpectedFile } from './expected-files.ts'
 import type { Filled } from './job.ts'
 
-/** Gives what a file puts into the fields of a form. Rejects with ExpectationFault. */
+/** Gives the fields of a form that a file fills. Rejects with ExpectationFault. */
 export async function fillHere(file: Blob): Promise<Filled> {
   const bytes = await bytesOf(file, EXPECTED_FILE_BYTES_MAX, 'The file')
   return fillExpectations(readExpectedFile('The file', bytes))

@@ -4,7 +4,7 @@ import type { ReleaseFile } from '../../../attestation/report/expectation-files.
 import type { EvidenceJudgement } from '../../../attestation/report/judge-evidence.ts'
 import type { ReleaseJudgement } from '../../../attestation/report/judge-releases.ts'
 
-/** What the reader expects, as the reader gave it: texts of fields, and files. */
+/** The reader's expectations, in the form in which they were given: texts of fields, and files. */
 export type Expectations = {
   /** Signed releases, or lists of them. */
   readonly releases: readonly Blob[]
@@ -24,12 +24,12 @@ export type Expectations = {
   readonly rootText: string
   readonly roots: readonly Blob[]
   readonly revocationLists: readonly Blob[]
-  /** How cut answers may have ended. */
+  /** The outcomes of a cut answer that the reader accepts. */
   readonly outcomes: readonly ('client_disconnected' | 'upstream_error')[]
   readonly confirmations: string
-  /** Of a document by itself: its nonce, hex; `0x` is one without bytes. */
+  /** For a document alone: its nonce, hex; `0x` for a nonce without bytes. */
   readonly nonce: string
-  /** When a document by itself has to be valid. */
+  /** The time at which a document alone must be valid. */
   readonly time: 'now' | 'own' | 'given'
   /** ISO 8601, or Unix seconds. */
   readonly at: string
@@ -37,7 +37,7 @@ export type Expectations = {
   readonly maxAge: string
 }
 
-/** The expectations as the form holds them: its blobs are files that were chosen. */
+/** The expectations in the form's own fields: their blobs are files that were chosen. */
 export type FormExpectations = Expectations & {
   readonly releases: readonly File[]
   readonly configurationFiles: readonly File[]
@@ -78,24 +78,24 @@ export type Filled = Pick<
   | 'rootText'
 >
 
-/** What a source is taken for; `auto`: whatever it begins like. */
+/** The kind of a source; `auto`: by how it begins. */
 export type SourceKind = 'auto' | 'evidence' | 'document' | 'release' | 'image'
 
 /** One source to be checked. */
 export type Job = {
   readonly source: Blob
   readonly kind: SourceKind
-  /** What the reader kept: the body that was sent, the answer that came. */
+  /** The files that the reader kept: the request body that was sent, the answer that came. */
   readonly request: Blob | null
   readonly answer: Blob | null
   /** Whether the call of a kept stream was sent with an `Idempotency-Key`. */
   readonly idempotent: boolean
   readonly expectations: Expectations
-  /** The endpoint to ask about the block; null: none is asked. */
+  /** The chain's endpoint, which is asked about the block; null: the chain is not asked. */
   readonly rpc: string | null
 }
 
-/** What came of it. */
+/** The result of a job. */
 export type Outcome =
   | { readonly kind: 'evidence'; readonly judged: EvidenceJudgement; readonly expected: Expected }
   | { readonly kind: 'document'; readonly found: DocumentFound }
@@ -103,21 +103,21 @@ export type Outcome =
       readonly kind: 'release'
       readonly file: ReleaseFile
       readonly judged: ReleaseJudgement
-      /** What becomes of documents of each release of a list that are made now. */
+      /** For each release of a list: whether documents that are made now are accepted. */
       readonly statuses: readonly { readonly status: string; readonly message: string }[]
     }
   | { readonly kind: 'image'; readonly found: ImageFound }
-  /** It cannot be checked as it was given: why, and what to do. */
+  /** The source could not be checked: why, and what to do. */
   | { readonly kind: 'refused'; readonly message: string; readonly advice: string }
 
-/** What was expected, as far as the report tells what to expect further. */
+/** The expectations of a job, as far as the report's advice depends on them. */
 export type Expected = {
   readonly code: boolean
   readonly configuration: boolean
   /** Whether a root is trusted that is not AWS's. */
   readonly isDevelopment: boolean
   readonly chain: boolean
-  /** Lines about files of releases: who signed what. */
+  /** Lines about files of releases: who signed which. */
   readonly releases: readonly string[]
 }
 
@@ -140,12 +140,12 @@ export type ImageFound =
   | { readonly valid: true; readonly report: EifReport; readonly matches: boolean | null }
   | { readonly valid: false; readonly code: string; readonly message: string }
 
-/** What the page sends its worker: a job, or a file that fills fields of expectations. */
+/** The messages of the page to its worker: a job, or a file that fills fields of expectations. */
 export type Asked = { readonly id: number; readonly job: Job } | { readonly fill: Blob }
-/** What comes back. */
-export type Told =
+/** The messages of the worker to the page. */
+export type JobReply =
   | { readonly id: number; readonly done: number }
   | { readonly id: number; readonly outcome: Outcome }
-export type ToldFilled =
+export type FilledReply =
   | { readonly filled: Filled }
   | { readonly message: string; readonly advice: string }

@@ -2,23 +2,23 @@ import type { Check } from '../../../attestation/finding.ts'
 import { isUndetermined } from '../../../attestation/report/unknown-root.ts'
 import { LINKS, type LinkName, OPTIONAL_CHECKS, wordsOf } from './check-words.ts'
 
-/** What is known of one link of the chain. */
+/** The state of one link of the chain. */
 export type LinkState = {
   readonly name: LinkName
   readonly title: string
   readonly about: string
   readonly state: 'holds' | 'broken' | 'open' | 'void' | 'undetermined'
-  /** Why it does not hold, in a few words; empty when it holds. */
+  /** Why the link does not hold, in a few words; empty when it holds. */
   readonly why: string
   readonly checks: readonly Check<string>[]
 }
 
 /**
- * Gives every link of the chain with its checks, in the order of the chain. A link is broken when a
- * check of it failed, open when one that it needs was not made, or when there is none. It is
- * undetermined when nothing of it failed but that the document leads to a root that the reader does
- * not trust. It is void when all of its checks passed, and a link that it needs is broken: they
- * then say nothing of what is shown.
+ * Gives every link of the chain with its checks, in the order of the chain. A link is broken when
+ * one of its checks failed. It is open when a check that it needs was not made, or when it has no
+ * checks. It is undetermined when the only failure is that the document leads to a root that the
+ * reader does not trust. It is void when all of its checks passed, and a link that it needs is
+ * broken: its checks then prove nothing about what is shown.
  */
 export function linkStates(checks: readonly Check<string>[]): readonly LinkState[] {
   const states = new Map<LinkName, LinkState>()
@@ -39,7 +39,7 @@ function isLost({ state }: LinkState): boolean {
   return state === 'broken' || state === 'void'
 }
 
-/** A check that has no words is shown where nobody overlooks it. */
+/** A check without words is shown where readers do not overlook it. */
 function linksOf(name: string): readonly LinkName[] {
   const { link, also } = wordsOf(name) ?? { link: 'request' }
   return also === undefined ? [link] : [link, also]

@@ -1,10 +1,10 @@
 import type { Expectations } from './job.ts'
 
 /**
- * What a link to this page may say: texts that are compared with evidence. Never the evidence or
- * any content; and nothing that would widen what is trusted (roots, any code, debug mode, cut
- * answers) or have somebody asked (a chain's endpoint): a link may come from whoever made the
- * evidence. It stands in the fragment, which browsers do not send.
+ * The expectations that a link to this page may carry: texts that are compared with evidence. A
+ * link never carries evidence or content. It carries nothing that would widen trust (roots, any
+ * code, debug mode, cut answers) or make the page call an endpoint (a chain's): the maker of the
+ * evidence may have written the link. The texts are in the fragment, which browsers do not send.
  */
 const LINKED = ['releaseKeys', 'releaseSigners', 'measurements', 'configurations'] as const
 
@@ -13,7 +13,7 @@ export type Linked = Pick<Expectations, (typeof LINKED)[number]>
 /** Longest text of one member of a link, characters. */
 const MEMBER_LENGTH_MAX = 8_000
 
-/** Gives the fragment that says these expectations; empty when there are none to say. */
+/** Gives the fragment that carries these expectations; empty without any. */
 export function writeFragment(expectations: Expectations): string {
   const parameters = new URLSearchParams(
     LINKED.flatMap((name) => {
@@ -26,8 +26,8 @@ export function writeFragment(expectations: Expectations): string {
 }
 
 /**
- * Gives the reader's own texts with what a link says in their place, where it says something. The
- * number of signers is never lowered by a link, nor by one that says no number.
+ * Gives the reader's own texts, replaced by the link's texts where the link has some. A link never
+ * lowers the number of signers, also not by a text that is not a number.
  */
 export function takeLinked<Own extends Expectations>(own: Own, linked: Linked): Own {
   const said = Object.fromEntries(Object.entries(linked).filter(([, text]) => text !== ''))
@@ -36,12 +36,12 @@ export function takeLinked<Own extends Expectations>(own: Own, linked: Linked): 
   return { ...own, ...said, ...(isKept ? { releaseSigners: own.releaseSigners } : {}) }
 }
 
-/** 0 for what is no number. */
+/** 0 for a text that is not a number. */
 function countOf(text: string): number {
   return /^\d+$/.test(text.trim()) ? Number(text) : 0
 }
 
-/** Gives what an attacker-controlled fragment says; null when it says nothing of this. */
+/** Reads an attacker-controlled fragment; null when it carries no expectations. */
 export function readFragment(fragment: string): Linked | null {
   const parameters = new URLSearchParams(fragment.replace(/^#/, ''))
   const textOf = (name: (typeof LINKED)[number]) =>

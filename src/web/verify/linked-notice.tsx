@@ -1,7 +1,7 @@
 import { OutsideText } from '../kit/outside-text.tsx'
 import type { Linked } from './link.ts'
 
-/** Expectations that came with the link are somebody's word: the reader decides. */
+/** Expectations from a link are claims of the link's author: the reader decides. */
 export function LinkedNotice({
   linked,
   onUse,

@@ -8,7 +8,7 @@ import type { DocumentFound, ImageFound, Outcome } from './job.ts'
 import { ReleaseName } from './release-name.tsx'
 import { Verdict } from './verdict.tsx'
 
-/** The report on an attestation document by itself. */
+/** The report on an attestation document alone. */
 export function DocumentReport({ found }: { readonly found: DocumentFound }) {
   if (!found.valid)
     return (
@@ -128,7 +128,7 @@ function RuleList({ rules }: { readonly rules: readonly RuleOutcome[] }) {
 /** Releases of a list that are shown. */
 const RELEASES_SHOWN = 50
 
-/** The report on a release, or a list of them. */
+/** The report on a release, or on a list of releases. */
 export function ReleaseReport({ file, judged, statuses }: Extract<Outcome, { kind: 'release' }>) {
   const { verdict, fault, signers, trusted, needed } = judged
   const sentence = {

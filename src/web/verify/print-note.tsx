@@ -1,7 +1,7 @@
 import './print.css'
 import { useEffect } from 'preact/hooks'
 
-/** Stands above a report on paper, where every link of the chain is open. */
+/** Shown above a report on paper, where every link of the chain is open. */
 export function PrintNote() {
   useEffect(() => {
     let opened: readonly HTMLDetailsElement[] = []

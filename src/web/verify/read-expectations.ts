@@ -25,14 +25,14 @@ import { bytesOf, FILE_BYTES_MAX } from './bytes-of.ts'
 import { ExpectationFault } from './expectation-fault.ts'
 import type { Expectations } from './job.ts'
 
-/** What is expected, read; and lines about the files of releases. */
+/** The expectations, read; and lines about the files of releases. */
 export type ReadExpectations = {
   readonly expected: ExpectedEvidence
   readonly trust: ReleaseTrust | null
   readonly releases: readonly string[]
 }
 
-/** Reads what the reader expects. Throws ExpectationFault naming the field. */
+/** Reads the reader's expectations. Throws ExpectationFault with the name of the field. */
 export async function readExpectations(given: Expectations): Promise<ReadExpectations> {
   const trust = readTrust(given)
   const { entries, lines } = await readReleases(given.releases, trust)
@@ -69,12 +69,12 @@ export async function readExpectations(given: Expectations): Promise<ReadExpecta
   }
 }
 
-/** Whether a root is trusted that is not AWS's: a development enclave's, as far as anyone knows. */
+/** Whether a root is trusted that is not AWS's; it may be a development enclave's. */
 export function isOtherRoot(roots: readonly Uint8Array[] | undefined): boolean {
   return roots?.some((root) => !equalBytes(root, AWS_ROOT_SHA256)) ?? false
 }
 
-/** Whom the reader trusts to sign releases; null: nobody was named. */
+/** The keys that the reader trusts to sign releases; null: the reader named no key. */
 function readTrust({ releaseKeys, releaseSigners }: Expectations): ReleaseTrust | null {
   const keys = linesOf(releaseKeys).map((line) =>
     mending(
@@ -148,7 +148,7 @@ const PCR_LINE = new RegExp(
   'i',
 )
 
-/** Sets are apart by an empty line: one of them must be found in full. */
+/** An empty line separates two sets: all registers of one set must match. */
 function readMeasurements(text: string): readonly MeasurementSet[] | null {
   const sets = text.split(/\n[ \t]*\n/).map(linesOf)
   const given = sets.filter((lines) => lines.length > 0)
@@ -209,10 +209,10 @@ async function readRoots({ roots, rootText }: Expectations): Promise<readonly Ui
   return all.length === 0 ? null : all
 }
 
-/** The SHA-256 of a root, in the place of its certificate. */
+/** The SHA-256 of a root, in place of its certificate. */
 export const FINGERPRINT = /^[0-9a-f]{64}$/i
 
-/** Null for a field that is empty. */
+/** Null for an empty field. */
 export function readCount(text: string, name: string, max: number): number | null {
   const trimmed = text.trim()
   if (trimmed === '') return null

@@ -44,17 +44,17 @@ const LISTS_BYTES_MAX = 4 * 1024 * 1024
 const CHAIN_TIMEOUT_MS = 30_000
 
 /**
- * Checks one source as the job says. `tell` is called with how much of it is done, 0 to 1, where
- * that is known. Never rejects for what was given: what cannot be checked is `refused`.
+ * Checks one source as the job says. `onProgress` is called with the done part, 0 to 1, where it is
+ * known. Never rejects for a faulty source: a source that cannot be checked gives `refused`.
  */
-export async function runJob(job: Job, tell: (done: number) => void): Promise<Outcome> {
+export async function runJob(job: Job, onProgress: (done: number) => void): Promise<Outcome> {
   try {
     checkContext()
     const read = await readExpectations(job.expectations)
     const kind = job.kind === 'auto' ? await recognize(job.source) : job.kind
     switch (kind) {
       case 'image':
-        return { kind, found: await measure(job.source, read, tell) }
+        return { kind, found: await measure(job.source, read, onProgress) }
       case 'document':
         return { kind, found: await judgeOneDocument(job, read) }
       case 'release':
@@ -67,7 +67,7 @@ export async function runJob(job: Job, tell: (done: number) => void): Promise<Ou
   }
 }
 
-/** Browsers keep their cryptography from pages that came over http from another machine. */
+/** Browsers offer no cryptography to pages that came over http from another machine. */
 function checkContext(): void {
   if (globalThis.isSecureContext) return
   throw new ExpectationFault(
@@ -76,7 +76,7 @@ function checkContext(): void {
   )
 }
 
-/** What a source is, by how it begins: nothing of it is trusted for that. */
+/** The kind of a source, by how it begins. This only chooses the checks: it creates no trust. */
 async function recognize(source: Blob): Promise<Exclude<SourceKind, 'auto'>> {
   const start = new Uint8Array(await source.slice(0, 4096).arrayBuffer())
   if (String.fromCharCode(...start.subarray(0, 4)) === '.eif') return 'image'
@@ -129,7 +129,7 @@ async function judgeOne(job: Job, read: ReadExpectations): Promise<Outcome> {
   }
 }
 
-/** A verifier that looks certificates up in the lists that the reader gave. */
+/** A verifier that looks up certificates in the revocation lists that the reader gave. */
 async function openVerifier(
   { revocationLists }: Expectations,
   { isOfOne, nowMs }: { readonly isOfOne: boolean; readonly nowMs: number },
@@ -203,16 +203,16 @@ async function judgeRelease(job: Job, read: ReadExpectations): Promise<Outcome> 
   return { kind: 'release', file, judged: judgeReleaseFile(file, read.trust), statuses }
 }
 
-/** Bytes of an image between two tellings of how far it is. */
+/** Bytes of an image between two reports of progress. */
 const PROGRESS_BYTES = 4 * 1024 * 1024
 
 async function measure(
   source: Blob,
   { expected }: ReadExpectations,
-  tell: (done: number) => void,
+  onProgress: (done: number) => void,
 ): Promise<ImageFound> {
   try {
-    const chunks = readChunks(source, tell)
+    const chunks = readChunks(source, onProgress)
     const report = await measureEif({ sizeBytes: source.size, chunks }, PORTABLE_DIGESTS)
     return { valid: true, report, matches: compareMeasurements(report, expected.attestation) }
   } catch (fault) {
@@ -223,23 +223,23 @@ async function measure(
 
 async function* readChunks(
   source: Blob,
-  tell: (done: number) => void,
+  onProgress: (done: number) => void,
 ): AsyncGenerator<Uint8Array, void, undefined> {
   const reader = source.stream().getReader()
   let bytes = 0
-  let told = 0
+  let reported = 0
   for (;;) {
     const { done, value } = await reader.read()
     if (done) return
     yield value
     bytes += value.length
-    if (bytes - told < PROGRESS_BYTES) continue
-    told = bytes
-    tell(bytes / source.size)
+    if (bytes - reported < PROGRESS_BYTES) continue
+    reported = bytes
+    onProgress(bytes / source.size)
   }
 }
 
-/** Whether the image has the measurements that are expected; null: none are. */
+/** Whether the image has the expected measurements; null when no measurement is expected. */
 function compareMeasurements(
   { measurements }: EifReport,
   { measurements: sets, releases = [] }: ReadExpectations['expected']['attestation'],

@@ -3,7 +3,7 @@ import { FaultNotice } from '../kit/notices.tsx'
 import { saveFile } from '../kit/save-file.ts'
 import { writeEvidencePage } from './saved-file.ts'
 
-/** What came of the button. */
+/** The result of saving. */
 type Saved = { readonly contents: string } | { readonly fault: unknown }
 
 /** Saves the evidence, its report and the page that checks it as one file. */

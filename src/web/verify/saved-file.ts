@@ -11,15 +11,15 @@ import {
 import { writeVerifier } from '../../../attestation/report/verifier-page.ts'
 import { IS_COPY } from '../kit/frame.tsx'
 
-/** Largest page that a gateway may give to be saved, characters: far over what it is. */
+/** Largest page that a gateway may give for saving, characters: far more than its real size. */
 const PAGE_LENGTH_MAX = 4 * 1024 * 1024
 
-/** The least that may stand before data in a page. */
+/** The least that may come before the data in a page. */
 const HEAD = '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title></title>\n'
 
 /**
- * The evidence that the document itself holds, as a page of nothing but its data, so that it is
- * read as strictly as a file that was dropped; null in a page without evidence.
+ * The evidence in the document itself, as a page with its data alone, so that it is read as
+ * strictly as a dropped file; null in a page without evidence.
  */
 export const OWN_EVIDENCE: File | null = findOwnEvidence()
 
@@ -33,12 +33,13 @@ function findOwnEvidence(): File | null {
 
 /**
  * Gives the saved page with the evidence in `source`: a bundle, record or saved proof, or a page
- * that has one. Nothing else is put in. Also the completion's hash that it names, and whether
- * question and answer can be read in it. Rejects for evidence that is no JSON.
+ * that has one of these. The page holds nothing else. Also gives the hash of the completion that
+ * the evidence names, and whether the page shows question and answer. Rejects for evidence that is
+ * not JSON.
  */
 export async function writeEvidencePage(source: Blob): Promise<{
   readonly page: string
-  /** 64 hex digits; null where it names none. */
+  /** 64 hex digits; null when the evidence names no completion. */
   readonly hash: string | null
   readonly hasQuestion: boolean
   readonly hasAnswer: boolean
@@ -61,7 +62,7 @@ function hashIn(evidence: Json): string | null {
   return typeof hash === 'string' && /^[0-9a-f]{64}$/.test(hash) ? hash : null
 }
 
-/** Whether a bundle, its record, a saved proof or a record, also of a page, has one of these. */
+/** Whether a bundle, its record, a saved proof or a record, also in a page, has one of these. */
 function hasMember(evidence: Json, names: readonly string[]): boolean {
   const page = memberAt(evidence, 'completions')
   const places = [evidence, memberAt(evidence, 'record'), ...(isJsonArray(page) ? page : [])]
@@ -76,7 +77,7 @@ async function fetchPage(): Promise<string> {
   return page
 }
 
-/** What this file says of its maker, and the digest that it has; null where it is no whole page. */
+/** The statements of this file about its maker, and its digest; null when the page is not whole. */
 export function readOwnPage(): EvidencePage | null {
   try {
     return readEvidencePage(encodeUtf8(writeOwnPage()))
@@ -88,7 +89,7 @@ export function readOwnPage(): EvidencePage | null {
 /** Writes this document again, without its evidence: a page from the disk cannot be fetched. */
 function writeOwnPage(): string {
   const policy = attributeOf('meta[http-equiv="content-security-policy"]', 'content')
-  // Extensions of browsers add elements of their own: the policy names ours.
+  // Browser extensions may add elements: the policy names our elements.
   const textOf = (name: 'script' | 'style') =>
     [...document.querySelectorAll(name)]
       .map(({ textContent }) => textContent ?? '')

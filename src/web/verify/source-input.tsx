@@ -1,10 +1,10 @@
 import { useId, useRef, useState } from 'preact/hooks'
 import { FileName } from './fields.tsx'
 
-/** Text up to this many characters is put into the field; a longer one is taken as it is. */
+/** Text up to this length is put into the field; a longer text is taken without showing it. */
 const FIELD_LENGTH_MAX = 50_000
 
-/** Where the evidence comes in: dropped, chosen or pasted. */
+/** Takes the evidence: dropped, chosen or pasted. */
 export function SourceInput({
   source,
   onSource,
@@ -49,7 +49,7 @@ export function SourceInput({
           onChange={({ currentTarget }) => {
             const [file] = currentTarget.files ?? []
             if (file !== undefined) onSource(file)
-            // The same file may be chosen again after it has changed.
+            // The reader may choose the same file again after it has changed.
             currentTarget.value = ''
           }}
         />
@@ -67,7 +67,7 @@ export function SourceInput({
           onPaste={(event) => {
             const pasted = event.clipboardData?.getData('text') ?? ''
             if (pasted.length <= FIELD_LENGTH_MAX) return
-            // A field of megabytes makes a page slow.
+            // Megabytes in a field would make the page slow.
             event.preventDefault()
             takeText(pasted)
           }}

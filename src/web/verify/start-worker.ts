@@ -1,23 +1,23 @@
 import { ExpectationFault } from './expectation-fault.ts'
-import type { Asked, Filled, Job, Outcome, Told, ToldFilled } from './job.ts'
+import type { Asked, Filled, FilledReply, Job, JobReply, Outcome } from './job.ts'
 
 /** Runs jobs beside the page, one at a time. */
 export type Checker = {
   /**
-   * Gives what comes of a job; `tell` is called with how much is done. A job that is asked for
-   * while another runs ends that one, whose promise rejects with AbortError.
+   * Gives the result of a job; `onProgress` is called with the done part. A new job ends the
+   * running one, whose promise rejects with AbortError.
    */
-  run(job: Job, tell: (done: number) => void): Promise<Outcome>
-  /** Ends the job that runs, whose promise rejects with AbortError. */
+  run(job: Job, onProgress: (done: number) => void): Promise<Outcome>
+  /** Ends the running job, whose promise rejects with AbortError. */
   stop(): void
 }
 
-/** Gives a checker. What its worker runs is loaded at once: the network may go. */
+/** Gives a checker. The worker's script is loaded at once: the network may be gone later. */
 export function createChecker(): Checker {
   let end: (() => void) | null = null
   let idle: Worker | null = null
   let lastId = 0
-  // A fault of this is told by the first job.
+  // The first job reports a fault of this load.
   void loadText().catch(() => undefined)
 
   return {
@@ -25,7 +25,7 @@ export function createChecker(): Checker {
       lastId += 1
       end?.()
     },
-    async run(job, tell) {
+    async run(job, onProgress) {
       end?.()
       const id = ++lastId
       const worker = idle ?? (await startWorker())
@@ -46,9 +46,9 @@ export function createChecker(): Checker {
           reject(fault)
         }
         end = () => give(aborted())
-        worker.onmessage = ({ data }: MessageEvent<Told>) => {
+        worker.onmessage = ({ data }: MessageEvent<JobReply>) => {
           if (data.id !== id) return
-          if ('done' in data) return tell(data.done)
+          if ('done' in data) return onProgress(data.done)
           release()
           idle = worker
           resolve(data.outcome)
@@ -64,20 +64,20 @@ export function createChecker(): Checker {
 }
 
 /**
- * Gives what a file puts into the fields of a form, read by a worker of its own: a check that runs
- * goes on. Rejects with ExpectationFault for a file that fills none.
+ * Gives the fields of a form that a file fills. A second worker reads the file, so that a running
+ * check goes on. Rejects with ExpectationFault for a file that fills no field.
  */
 export async function fillInWorker(file: Blob): Promise<Filled> {
   const worker = await startWorker()
   try {
-    const told = await new Promise<ToldFilled>((resolve, reject) => {
-      worker.onmessage = ({ data }: MessageEvent<ToldFilled>) => resolve(data)
+    const reply = await new Promise<FilledReply>((resolve, reject) => {
+      worker.onmessage = ({ data }: MessageEvent<FilledReply>) => resolve(data)
       worker.onerror = ({ message }) => reject(startFault(message))
       const asked: Asked = { fill: file }
       worker.postMessage(asked)
     })
-    if ('filled' in told) return told.filled
-    throw new ExpectationFault(told.message, told.advice)
+    if ('filled' in reply) return reply.filled
+    throw new ExpectationFault(reply.message, reply.advice)
   } finally {
     worker.terminate()
   }
@@ -93,7 +93,9 @@ function aborted(): DOMException {
 
 let text: Promise<string> | null = null
 
-/** Served, it is a script of its own, so that the page shows sooner; saved, it is in the page. */
+/**
+ * A served page loads it as a separate script, so that it shows sooner; a saved page contains it.
+ */
 function loadText(): Promise<string> {
   text ??= import('./worker.ts?text').then(
     (module) => module.default,
@@ -106,8 +108,8 @@ function loadText(): Promise<string> {
 }
 
 /**
- * The worker starts from its text in a blob, be the page served or saved. The page's policy lets
- * workers come of such texts alone.
+ * The worker starts from its text in a blob, in a served page and in a saved one. The page's policy
+ * allows workers from such blobs alone.
  */
 async function startWorker(): Promise<Worker> {
   const url = URL.createObjectURL(new Blob([await loadText()], { type: 'text/javascript' }))
@@ -123,7 +125,10 @@ type TrustedTypes = {
 
 let policy: ReturnType<TrustedTypes['createPolicy']> | null = null
 
-/** Where browsers ask for it, the URL as one that this policy made; it takes blobs alone. */
+/**
+ * The URL, marked by this page's policy for browsers that ask for that. The policy accepts blobs
+ * alone.
+ */
 function trusted(url: string): string {
   const { trustedTypes } = globalThis as { readonly trustedTypes?: TrustedTypes }
   if (trustedTypes === undefined) return url

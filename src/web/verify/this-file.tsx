@@ -2,7 +2,7 @@ import { useMemo } from 'preact/hooks'
 import { Hex } from '../kit/values.tsx'
 import { OWN_EVIDENCE, readOwnPage } from './saved-file.ts'
 
-/** What a saved page says of itself, and what that is worth. */
+/** The statements of a saved page about itself, and what they are worth. */
 export function ThisFile() {
   const own = useMemo(readOwnPage, [])
   return (

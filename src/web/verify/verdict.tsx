@@ -22,8 +22,8 @@ const SIGNS = { good: '✓', warn: '!', bad: '✗' } as const
 export const RESULT_ID = 'result'
 
 /**
- * The verdict in the largest type, and a sentence for anybody; `headline` is a line for engineers.
- * What a development enclave signed is never green.
+ * The verdict in the largest type, and a sentence for everyone; `headline` is a line for engineers.
+ * A verdict on what a development enclave signed is never green.
  */
 export function Verdict({
   standing,

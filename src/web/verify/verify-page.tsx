@@ -21,7 +21,7 @@ import { type Checker, createChecker, fillInWorker } from './start-worker.ts'
 import { ThisFile } from './this-file.tsx'
 import { RESULT_ID, Refused } from './verdict.tsx'
 
-/** Where a check is. */
+/** The state of a check. */
 type Progress =
   | { readonly kind: 'idle' }
   | { readonly kind: 'running'; readonly done: number | null }
@@ -33,10 +33,13 @@ type Progress =
     }
   | { readonly kind: 'failed'; readonly fault: unknown }
 
-/** What the page was given when a check began. Without the chain where it was not asked. */
+/**
+ * The reader's input at the beginning of a check; without the chain's endpoint when it was not
+ * asked.
+ */
 type Given = { readonly values: readonly unknown[]; readonly isChainAsked: boolean }
 
-/** Checks evidence in this browser: nothing that is given here leaves it. */
+/** Checks evidence in this browser: it does not leave the browser. */
 export function VerifyPage() {
   const [source, setSource] = useState<Blob | null>(null)
   const [kind, setKind] = useState<SourceKind>('auto')
@@ -46,7 +49,7 @@ export function VerifyPage() {
   const { own, inForce } = useExpectations()
   const { expectations } = inForce
   const [isExpecting, setIsExpecting] = useState(false)
-  // The forms fold away under a verdict, until the reader wants them.
+  // The forms fold away under a verdict, until the reader opens them.
   const [isOpen, setIsOpen] = useState(true)
   const [chain, setChain] = useState({ rpc: '', confirmations: '', explorer: '' })
   const [linked, setLinked] = useState(() => readFragment(location.hash))
@@ -244,14 +247,17 @@ function useChecker(onOutcome: (outcome: Outcome) => void) {
   return { progress, run, stop }
 }
 
-/** The result. The focus moves to its heading, so that readers of keyboard and ear find it. */
+/**
+ * The result. The focus moves to its heading, so that people with a keyboard or a screen reader
+ * find it.
+ */
 function Result({
   progress,
   isOutdated,
   explorer,
 }: {
   readonly progress: Progress
-  /** Whether something else was given since. */
+  /** Whether the reader has changed something since. */
   readonly isOutdated: boolean
   readonly explorer: string
 }) {

@@ -1,17 +1,17 @@
 import { ExpectationFault } from './expectation-fault.ts'
 import { fillHere } from './fill-here.ts'
-import type { Asked, Told, ToldFilled } from './job.ts'
+import type { Asked, FilledReply, JobReply } from './job.ts'
 import { runJob } from './run-job.ts'
 
 /*
- * Checks sources beside the page, so that it stays quick whatever they are. Its text is part of the
- * page's own script (start-worker.ts).
+ * Checks sources beside the page, so that the page stays responsive. Its text is part of the page's
+ * own script (start-worker.ts).
  */
 
-/** What of a worker's scope is used: the types of pages do not have it. */
+/** The members of a worker's scope that are used: the types of pages do not have them. */
 type Scope = {
   onmessage: ((event: MessageEvent<Asked>) => void) | null
-  postMessage(message: Told | ToldFilled): void
+  postMessage(message: JobReply | FilledReply): void
 }
 
 const scope = globalThis as unknown as Scope
@@ -26,7 +26,7 @@ scope.onmessage = async ({ data }) => {
   scope.postMessage({ id, outcome })
 }
 
-async function fill(file: Blob): Promise<ToldFilled> {
+async function fill(file: Blob): Promise<FilledReply> {
   try {
     return { filled: await fillHere(file) }
   } catch (fault) {

@@ -5,7 +5,7 @@ import { type Figures, median } from './table.ts'
 
 const FIRST_CALLS = 200
 const WARMUP_REQUESTS = 4_000
-/** Each side is measured in so many slices, which take turns with those of the others. */
+/** Each side is measured in this many slices, in turns with the other sides. */
 const TURNS = 3
 const SLICE_MS = 2_000
 const SLICE_WARMUP_MS = 300
@@ -14,7 +14,7 @@ type Side = { readonly perSecond: number; readonly p50Ms: number; readonly cpuMs
 type Cpu = ReadonlyMap<string, number>
 
 /**
- * Whole calls of all sides: the first ones after the start of the service, then warm ones at one
+ * Whole calls of all sides: the first calls after the start of the service, then warm calls at one
  * connection and at 32.
  */
 export async function measureCalls(

@@ -14,7 +14,7 @@ const BUNDLE_ROUNDS = 100
 const STARTS = 3
 const START_TIMEOUT_MS = 120_000
 
-/** `affidavit verify` of a bundle from the shell: from the start of its process to its end. */
+/** `affidavit verify` of a bundle from the shell: from the start of its process to the end. */
 export async function measureVerify(): Promise<Figures> {
   const folder = await mkdtemp(join(tmpdir(), 'affidavit-bench-verify-'))
   try {
@@ -29,7 +29,7 @@ export async function measureVerify(): Promise<Figures> {
       if (status !== 0) throw new Error(`affidavit verify: ${stderr}`)
       return (performance.now() - start) / 1_000
     }
-    // The first one fills the system's cache of files.
+    // The first run fills the system's file cache.
     once()
     return { 'verify-command': median(Array.from({ length: VERIFY_ROUNDS }, once)) }
   } finally {
@@ -37,7 +37,7 @@ export async function measureVerify(): Promise<Figures> {
   }
 }
 
-/** `npm start` until it says that it is ready, in a folder where it was started before. */
+/** `npm start` until it is ready, in a folder where it was started before. */
 export async function measureStart(): Promise<Figures> {
   const machine = findMachineNode()
   if (machine === null) return { start: 'there is no npm' }
@@ -54,7 +54,7 @@ export async function measureStart(): Promise<Figures> {
 
 async function timeStart(dataFolder: string, path: string): Promise<number> {
   const start = performance.now()
-  // With the checkout's Node.js: npm puts its programs before those of the machine.
+  // With the checkout's Node.js: npm puts the checkout's programs before the machine's.
   const child = spawn('npm', ['start'], {
     cwd: ROOT,
     env: {
@@ -86,7 +86,7 @@ async function timeStart(dataFolder: string, path: string): Promise<number> {
   }
 }
 
-/** A bundle that is verified, nothing known before, over its signatures alone. */
+/** Verifying a bundle cold, as a multiple of its signatures alone. */
 export async function measureEvidence(): Promise<Figures> {
   const { medians } = await measureBundles(BUNDLE_ROUNDS)
   return { 'bundle-cold': overSignatures(medians, 'cold') }

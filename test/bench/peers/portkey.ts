@@ -7,19 +7,19 @@ import { awaitFreePort } from '../../../src/local/free-port.ts'
 import { findMachineNode } from '../../support/machine-node.ts'
 import { until } from '../../support/until.ts'
 
-/** A public gateway on Node that the service is compared with. Never a dependency. */
+/** A public gateway on Node, for comparison. Never a dependency. */
 const PACKAGE = '@portkey-ai/gateway@1.15.2'
 const INSTALL_TIMEOUT_MS = 120_000
 const START_TIMEOUT_MS = 30_000
 
 export type InstalledPortkey = {
-  /** Its program; null when it could not be installed, for this reason. */
+  /** The path of its program; null when it could not be installed, with the reason. */
   readonly program: string | null
   readonly reason: string
   remove(): Promise<void>
 }
 
-/** Installs it in a folder of its own, where the registry can be reached. */
+/** Installs it in a new folder, if the registry can be reached. */
 export async function installPortkey(): Promise<InstalledPortkey> {
   const folder = await mkdtemp(join(tmpdir(), 'affidavit-portkey-'))
   const remove = () => rm(folder, { recursive: true, force: true })

@@ -15,7 +15,7 @@ const WARMUP_REQUESTS = 2_000
 const TURNS = 5
 const TURN_CALLS = 100
 
-/** What was written, by verified calls and by bare inserts, on one Postgres with fsync. */
+/** Verified calls against bare inserts of the same size, on one Postgres with fsync. */
 export async function measureInsert(stage: Stage, postgres: PostgresServer): Promise<Figures> {
   const client = new pg.Client({ connectionString: postgres.url })
   await client.connect()
@@ -66,7 +66,7 @@ async function callInTurn(target: Target): Promise<number> {
   return result.p50Ms
 }
 
-/** One statement, one row, its transaction durable when it is answered. */
+/** One statement with one row; its transaction is durable when it is answered. */
 async function insertInTurn(client: pg.Client, bytes: number): Promise<number> {
   const took: number[] = []
   for (let at = 0; at < TURN_CALLS; at += 1) {
@@ -89,9 +89,7 @@ const WAITING = 1_000
 const WAITING_WARMUP_REQUESTS = 200
 const WAITING_TIMEOUT_MS = 50_000
 
-/**
- * Memory of completions that wait to be committed, and their callers with them.
- */
+/** Memory of completions that wait for their commit, with their callers. */
 export async function measureWaiting(stage: Stage, postgres: PostgresServer): Promise<Figures> {
   const { service, verified } = stage
   const pids = { gateway: pidOf(service, GATEWAY), enclave: pidOf(service, ENCLAVE) }
@@ -138,7 +136,7 @@ async function countWaiting({ metricsUrl }: Stage['service']): Promise<number> {
   return metrics.find(({ name }) => name === 'affidavit_commit_waiting_calls')?.value ?? 0
 }
 
-/** Keeps commits from being done, and nothing from being read, until it is released. */
+/** Blocks all commits, but no reads, until it is released. */
 async function holdCommits(url: string): Promise<{ release(): Promise<void> }> {
   const client = new pg.Client({ connectionString: url })
   await client.connect()
@@ -155,7 +153,9 @@ async function holdCommits(url: string): Promise<{ release(): Promise<void> }> {
 const HEAVY_CONNECTIONS = 256
 const BESIDE_MS = 6_000
 
-/** 99th percentile of a caller with one call at a time, alone and beside one with 256. */
+/**
+ * 99th percentile of a caller with one call at a time, alone and beside another caller with 256.
+ */
 export async function measureLight({ service, verified }: Stage): Promise<Figures> {
   const { dataFolder } = service
   const variables = { DATA_DIR: dataFolder }

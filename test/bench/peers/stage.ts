@@ -6,15 +6,15 @@ import { listTree, nameProcess, readCpuSeconds } from '../processes.ts'
 import { awaitNode, CHAT_PATH, keyHeaders, type Target, VERIFIED_PATH } from '../targets.ts'
 import { portkeyHeaders, startPortkey } from './portkey.ts'
 
-/** One service and all that it is compared with, in front of the same provider. */
+/** One service and the programs that it is compared with, in front of the same provider. */
 export type Stage = {
   readonly service: Affidavit
   readonly provider: Target
   readonly forwarder: Target
   readonly forwarderPid: number
-  /** A forwarder in front of the other one: as many hops as plain chat has. */
+  /** A forwarder in front of another one: as many hops as plain chat has. */
   readonly twoForwarders: Target
-  /** Null where it was not given. */
+  /** Null when it was not requested. */
   readonly portkey: Target | null
   readonly plain: Target
   readonly verified: Target
@@ -22,13 +22,13 @@ export type Stage = {
 }
 
 type StageOptions = AffidavitOptions & {
-  /** Its program. Default: without it. */
+  /** The path of its program. Default: without it. */
   readonly portkey?: string | null
-  /** Whether to wait until plain chat is served. Default: yes. */
+  /** Whether to wait until plain chat works. Default: yes. */
   readonly isPlain?: boolean
 }
 
-/** Starts it. */
+/** Starts the service and its peers. */
 export async function startStage(options: StageOptions = {}): Promise<Stage> {
   const children: ChildProcess[] = []
   const service = await startAffidavit({ logLevel: 'warn', ...options })
@@ -69,12 +69,12 @@ export async function startStage(options: StageOptions = {}): Promise<Stage> {
   }
 }
 
-/** What a process of ours is, by the script that it runs. */
+/** The name of a process of ours: the script that it runs. */
 export const ENCLAVE = 'enclave/main.ts'
 export const GATEWAY = 'src/main.ts'
 export const PROVIDER = 'demo/main.ts'
 
-/** Process ids of the service, by what each is. */
+/** Process ids of the service, each with the name of its process. */
 export function processesOf(service: Affidavit): readonly (readonly [pid: number, name: string])[] {
   return listTree(service.pid).map((pid) => [pid, nameProcess(pid)] as const)
 }
@@ -86,7 +86,7 @@ export function pidOf(service: Affidavit, script: string): number {
   return found[0]
 }
 
-/** CPU milliseconds that a process used from now on; null for one that is gone. */
+/** Gives CPU milliseconds by process from now on; without the processes that have ended. */
 export function startCpu(pids: readonly number[]): () => ReadonlyMap<number, number> {
   const before = readCpuSeconds(pids)
   return () =>

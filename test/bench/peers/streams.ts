@@ -20,7 +20,7 @@ const WARMUP_STREAMS = 300
 
 type Process = readonly [pid: number, name: string]
 
-/** Chunks a second of all sides, eight streams at once, as fast as each can. */
+/** Chunks a second of all sides: eight streams at once, as fast as each side can. */
 export async function measureChunks(stage: Stage): Promise<Figures> {
   const sides = [stage.provider, stage.forwarder, stage.twoForwarders, stage.plain, stage.verified]
   for (const side of sides) {
@@ -76,7 +76,7 @@ async function countChunks(side: Target): Promise<number> {
 export const PACE_MS = 50
 const FIRST_STREAMS = 20
 
-/** When the first token comes, at one connection, above when the provider gives it. */
+/** The time of the first token at one connection, beyond the provider's own. */
 export async function measureFirstToken(stage: Stage): Promise<Figures> {
   const sides = [stage.provider, stage.forwarder, stage.twoForwarders, stage.plain, stage.verified]
   const firsts = new Map(sides.map((side) => [side, [] as number[]]))
@@ -101,7 +101,9 @@ const PACED_STREAMS = 500
 const PACED_WARMUP_MS = 4_000
 const PACED_MS = 6_000
 
-/** CPU of the forwarder, and of all processes of the service, for what the provider paces. */
+/**
+ * CPU of the forwarder, and of all processes of the service, for streams that the provider paces.
+ */
 export async function measurePaced(stage: Stage): Promise<Figures> {
   const ours = processesOf(stage.service).filter(([, name]) => name !== PROVIDER)
   const bare = await runPaced(stage.forwarder, [[stage.forwarderPid, 'forwarder']])
@@ -144,12 +146,12 @@ const STEP = 250
 const OPEN_MAX = 5_000
 const STEP_SETTLE_MS = 1_500
 const STEP_MS = 2_000
-/** A side that gives less of what is due has fallen behind. */
+/** A side that delivers a smaller share of the due chunks has fallen behind. */
 const CARRIED_SHARE = 0.95
 
 /**
- * Opens ever more verified streams of 20 chunks a second, until they come slower than that or are
- * refused.
+ * Opens more and more verified streams of 20 chunks a second, until their chunks come slower, or
+ * streams are refused.
  */
 export async function measureOpen(stage: Stage): Promise<Figures> {
   const pids = { gateway: pidOf(stage.service, GATEWAY), enclave: pidOf(stage.service, ENCLAVE) }
@@ -192,20 +194,20 @@ export async function measureOpen(stage: Stage): Promise<Figures> {
 
 const STEP_PAUSE_MS = 500
 
-/** Long enough that streams are opened and measured before the second chunk. */
+/** Long enough that all streams are opened and measured before the second chunk. */
 export const SLOW_PACE_MS = 4_000
 
-/** Opens as many streams as the aim has at once, of few chunks: what each takes of memory. */
+/** Opens as many streams as the aim at once, with few chunks each: the memory of each stream. */
 export async function measureOpenMemory(stage: Stage): Promise<Figures> {
   const pids = { gateway: pidOf(stage.service, GATEWAY), enclave: pidOf(stage.service, ENCLAVE) }
-  // One round of the load's connections: the provider pauses before each answer.
+  // One round on all connections of the load: the provider pauses before each answer.
   await warmUp(stage.verified, { requests: 1, stream: false })
   await sleep(1_000)
   const idle = { gateway: residentBytes(pids.gateway), enclave: residentBytes(pids.enclave) }
   const streams = openStreams(requestTo(stage.verified, { words: 20, stream: true }))
   try {
     const opened: Promise<void>[] = []
-    // A stream has its head with its first chunk: they are not waited for in turn.
+    // A stream gets its head with its first chunk, so the loop does not wait for each stream.
     while (opened.length * STEP < OPEN_MAX) {
       opened.push(streams.open(STEP))
       await sleep(STEP_PAUSE_MS)

@@ -1,4 +1,4 @@
-/** A line of the table: what is measured, and what it should be; null: measured, no aim. */
+/** A row of the table: what is measured, and its aim; null: measured without an aim. */
 export type Row = {
   readonly name: string
   readonly what: string
@@ -7,7 +7,9 @@ export type Row = {
   readonly aim: { readonly atLeast: number } | { readonly atMost: number } | null
 }
 
-/** What a run measured, by the row's name; a text says why it could not be measured. */
+/**
+ * The figures of a run, by the row's name; a text gives the reason why a row could not be measured.
+ */
 export type Figures = Readonly<Record<string, number | string>>
 
 /** The rows in order, each with the median of its runs' figures. */
@@ -32,7 +34,7 @@ export function writeTable(rows: readonly Row[], runs: readonly Figures[]): stri
   return [head, rule, ...rest].map((line) => `| ${line.join(' | ')} |`).join('\n')
 }
 
-/** The middle one of the values; NaN for none. */
+/** The middle value; NaN without values. */
 export function median(values: readonly number[]): number {
   const sorted = values.toSorted((left, right) => left - right)
   return sorted[Math.floor(sorted.length / 2)] ?? Number.NaN

@@ -46,12 +46,12 @@ const OTHER_HASH = `0x${'11'.repeat(32)}`
 const OTHER_CONTRACT = `0x${'c1'.repeat(20)}`
 const MINED_CHECKS = ['block header', 'anchor time', 'transaction in block', 'anchor outcome']
 
-type Told = Pick<Draft, 'about' | 'expect'>
+type Outcome = Pick<Draft, 'about' | 'expect'>
 
 function draft(
   name: string,
   source: Json | Content,
-  { about, expect }: Told,
+  { about, expect }: Outcome,
   demands: DraftDemands = EXPECTED,
 ): Draft {
   const content = isContent(source) ? source : { json: source }
@@ -62,18 +62,21 @@ function isContent(source: Json | Content): source is Content {
   return typeof source === 'object' && source !== null && ('path' in source || 'bytes' in source)
 }
 
-/** A case that fails exactly these checks, everything else in it being as it should. */
+/** A case that fails exactly these checks; all other parts are correct. */
 function fails(
   name: string,
   source: Json | Content,
-  told: {
+  {
+    about,
+    failed,
+    open = [OFFLINE],
+  }: {
     readonly about: string
     readonly failed: readonly string[]
     readonly open?: readonly string[]
   },
   demands: DraftDemands = EXPECTED,
 ): Draft {
-  const { about, failed, open = [OFFLINE] } = told
   return draft(name, source, { about, expect: invalid(failed, ...open) }, demands)
 }
 
@@ -817,7 +820,7 @@ const NOTHING_CHECKED = [
   ...['tree head', 'transaction hash', 'anchor', ...MINED_CHECKS, OFFLINE],
 ]
 
-/** Everything else in these is right: a reader that is lenient verifies them. */
+/** All other parts are correct: a lenient reader verifies these. */
 const forms: readonly Draft[] = (
   [
     [
@@ -1123,7 +1126,7 @@ const exchanges: readonly Draft[] = [
   ),
 ]
 
-/** Cases whose source is an evidence bundle, but for those of documents. */
+/** Cases whose source is an evidence bundle; document-cases.ts has more of them. */
 export const bundleCases: readonly Draft[] = [
   ...holds,
   ...open,
@@ -1171,13 +1174,13 @@ function onChain(
   ]
 }
 
-/** The bundle with this signature of its head, in its transaction too. */
+/** The bundle with this signature of its head, also in its transaction. */
 function signedHead(signature: string): EvidenceBundle {
   const log = { ...record.log, signature }
   return built({ stored: { log: log as unknown as Json }, transaction: signAnchor(log) })
 }
 
-/** The signature of the head for another chain, by the notary. */
+/** The notary's signature of the head, for another chain. */
 function signedFor(chainId: number): string {
   const { size, root, contract } = record.log
   const domain = { name: 'Affidavit', version: '1', chainId, verifyingContract: contract }
@@ -1200,7 +1203,7 @@ function secondBlockNumber(): number {
   return JSON.parse(text).block.number
 }
 
-/** A request whose completion is signed with this v. */
+/** A request whose completion's signature has this v. */
 function ofV(v: number): JsonObject {
   for (let seed = 1; seed < 64; seed++) {
     const request = { ...REQUEST, seed }
@@ -1210,7 +1213,10 @@ function ofV(v: number): JsonObject {
   throw new Error(`expected a signature with v ${v}`)
 }
 
-/** Members in reverse, other white space, every `e` of a text escaped, and 1e0 times a number. */
+/**
+ * The same value with members in reverse order, other white space, every `e` of a text escaped, and
+ * numbers times 1e0.
+ */
 function rewritten(value: EvidenceBundle): Content {
   const write = (json: unknown): string => {
     if (typeof json === 'string') return JSON.stringify(json).replaceAll('e', '\\u0065')

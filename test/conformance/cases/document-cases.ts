@@ -30,11 +30,14 @@ import {
 import { listOf } from './release-cases.ts'
 
 /*
- * The documents of test/support/nitro-cases: as they are, for `attestation`, and in a bundle in
- * which all else is right, for `verify`.
+ * The documents of test/support/nitro-cases: alone, for `attestation`, and in a bundle that is
+ * correct otherwise, for `verify`.
  */
 
-/** Cases of documents. `skipped`: names of those that the command line cannot express, and why. */
+/**
+ * Cases of documents. `skipped`: names of the cases that the command line cannot express, each with
+ * the reason.
+ */
 export async function makeDocumentCases(): Promise<{
   readonly drafts: readonly Draft[]
   readonly skipped: readonly string[]
@@ -61,7 +64,7 @@ export async function makeDocumentCases(): Promise<{
   return { drafts: [...drafts, ...listed], skipped }
 }
 
-/** Most cases of one code or rule: each is a file of 4 kB. All are in test/support/nitro-cases. */
+/** Most cases of one code or rule: each is a file of 4 kB. test/support/nitro-cases has all. */
 const CASES_MAX = 4
 
 function documentDraft(name: string, one: Refusal | Acceptance, demands: DraftDemands): Draft {
@@ -76,7 +79,9 @@ function documentDraft(name: string, one: Refusal | Acceptance, demands: DraftDe
   }
 }
 
-/** What the command line says of the policy; why not, when it cannot. */
+/**
+ * The demands that give the command line this policy; the reason when there are no such demands.
+ */
 function demandsOf(one: Refusal | Acceptance): DraftDemands | string {
   const policy = policyOf(one)
   const atMs = timeOf(one).getTime()
@@ -112,7 +117,7 @@ function demandsOf(one: Refusal | Acceptance): DraftDemands | string {
   }
 }
 
-/** The trusted root: that of the standard chain, or one that the document brings along. */
+/** The trusted root: the standard chain's root, or a root from the document. */
 function rootOf({ document }: Refusal | Acceptance, sha256: Uint8Array): Content | null {
   if (equalBytes(sha256, standardChain.rootSha256)) return ROOT
   const payload = attempt(() => decodeAttestationPayload(document))
@@ -123,9 +128,9 @@ function rootOf({ document }: Refusal | Acceptance, sha256: Uint8Array): Content
   return der === undefined ? null : pemOf(der)
 }
 
-/** Whether the document breaks the same rule at its own time, under nothing but the root. */
+/** Whether the document breaks the same rule at its own time, with the root as the only demand. */
 async function isRefusedInBundle({ document, code, policy = {} }: Refusal): Promise<boolean> {
-  // Longer ones, and empty ones, are refused by the bundle's form already.
+  // The form of the bundle already refuses longer documents and empty ones.
   if (policy.roots !== undefined || document.length === 0 || document.length > 16_384) return false
   try {
     await verifyAttestation(
@@ -140,8 +145,8 @@ async function isRefusedInBundle({ document, code, policy = {} }: Refusal): Prom
 }
 
 /**
- * A bundle in which all but the document is right. Which checks fail beside that of the document
- * depends on how much of it can be read, so that is taken from our own verifier.
+ * A bundle that is correct except for its document. The other checks that fail depend on how much
+ * of the document can be read, so our own verifier decides them.
  */
 async function bundleDraft({ code, name, document }: Refusal): Promise<Draft> {
   const { bundle } = buildEvidence({

@@ -4,7 +4,7 @@ import { BOOT_CONFIGURATION, digestOf } from '../../attestation/evidence/build-e
 import { PCR_VALUES, standardChain } from '../../support/nitro-builder/document-builder.ts'
 import type { ConformanceCase, Demands, Expectation } from '../manifest.ts'
 
-/** A file of the vectors: one that is there, or what a new one holds. */
+/** A file of the vectors: an existing one, or the content of a new one. */
 export type Content =
   | { readonly path: string }
   | { readonly json: Json }
@@ -39,27 +39,27 @@ export function textOf(text: string, extension = 'json'): Content {
   return { bytes: Buffer.from(text), extension }
 }
 
-/** The development root of every document that is made here. */
+/** The development root of all documents made here. */
 export const ROOT: Content = pemOf(standardChain.cabundle[0] ?? new Uint8Array())
 
-/** The measurements that every honest document here has. */
+/** The measurements of all honest documents here. */
 export const PCRS = Object.fromEntries(
   [0, 1, 2].map((index) => [String(index), encodeHex(PCR_VALUES.get(index) ?? new Uint8Array())]),
 )
 
 export const CONFIGURATION = encodeHex(new Uint8Array(digestOf(BOOT_CONFIGURATION)))
 
-/** What a bundle made here verifies under. */
+/** The expectations that verify a bundle made here. */
 export const EXPECTED: DraftDemands = {
   roots: [ROOT],
   pcrs: PCRS,
   configurations: [CONFIGURATION],
 }
 
-/** What a record made here verifies under: it holds no boot configuration. */
+/** The expectations that verify a record made here: it holds no boot configuration. */
 export const EXPECTED_OF_RECORD: DraftDemands = { roots: [ROOT], pcrs: PCRS }
 
-/** The value with another one at a place, whether or not something is there. */
+/** A copy with another value at a path, which may be new. */
 export function setAt(value: Json, [name, ...rest]: readonly (string | number)[], to: Json): Json {
   if (name === undefined) return to
   if (isJsonArray(value))
@@ -82,5 +82,5 @@ export function invalid(failed: readonly string[], ...notChecked: readonly strin
   return { verdict: 'invalid', failed, not_checked: notChecked }
 }
 
-/** Nothing can be read: no report is there to compare. */
+/** The source cannot be read: there is no report to compare. */
 export const UNREADABLE: Expectation = { verdict: 'invalid', failed: null, not_checked: null }

@@ -22,7 +22,7 @@ import {
 } from './draft.ts'
 import { foreignKey, malleated, offCurve, STRANGER } from './signatures.ts'
 
-/** A stored record (interface 2.4) whose document was in force, but for what the parts change. */
+/** A stored record (interface 2.4) whose document was in force; `parts` change it. */
 export function storedOf(parts: EvidenceParts = {}): JsonObject {
   const { record } = buildEvidence(parts).bundle
   return { id: '0198c0de-0000-7000-8000-000000000001', ...record } as unknown as JsonObject
@@ -34,7 +34,7 @@ export function answerOf(stored: JsonObject): JsonObject {
   return { ...(response as JsonObject), ...proof }
 }
 
-/** Never checked in a record: a whole one, an answer that is none of a stream. */
+/** Checks that a record never has: of a whole record, and of an answer that is not a stream. */
 const OF_RECORD = ['stream hash', 'anchor']
 const OF_ANSWER = [...OF_RECORD, 'created_at']
 
@@ -59,18 +59,13 @@ function isContent(source: Json | Content): source is Content {
 function fails(
   name: string,
   source: Json,
-  told: { readonly about: string; readonly failed: readonly string[] },
+  { about, failed }: { readonly about: string; readonly failed: readonly string[] },
   demands: DraftDemands = EXPECTED_OF_RECORD,
 ): Draft {
-  return draft(
-    name,
-    source,
-    { about: told.about, expect: invalid(told.failed, ...OF_RECORD) },
-    demands,
-  )
+  return draft(name, source, { about, expect: invalid(failed, ...OF_RECORD) }, demands)
 }
 
-/** As a gateway stores an encrypted call: without its content, which is its caller's alone. */
+/** The gateway's form of an encrypted call: without the content, which only the caller has. */
 function redactedOf(whole: JsonObject): JsonObject {
   return { ...whole, request: null, response: null, redacted: true, usage: null }
 }
@@ -479,7 +474,7 @@ const answers: readonly Draft[] = [
   ),
 ]
 
-/** Cases whose source is a stored record, a page of them, or a whole answer. */
+/** Cases whose source is a stored record, a page of records, or a whole answer. */
 export const recordCases: readonly Draft[] = [...stored, ...answers]
 
 function withoutLog({ log: _, ...rest }: JsonObject): JsonObject {

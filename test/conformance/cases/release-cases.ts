@@ -54,7 +54,7 @@ export function listOf(...releases: readonly ReleaseEntry[]): Content {
 
 const wrong = invalid(['measurements'], 'expected configuration', OFFLINE)
 
-/** Bundles of releases that are expected, and of those that are not. */
+/** Bundles of expected releases, and of unexpected ones. */
 export const releaseCases: readonly Draft[] = [
   draft('with-its-configuration', signed(configured), {
     about: 'A signed release that names its configuration: nothing else has to be expected.',

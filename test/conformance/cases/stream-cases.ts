@@ -24,7 +24,7 @@ type Kept = {
   readonly not_checked?: readonly string[]
 }
 
-/** The published streams. Nothing is expected of their documents, so none is verified. */
+/** The published streams. Without expectations for their documents, no document is verified. */
 const published: readonly Draft[] = (
   JSON.parse(readFileSync(join(VECTORS, 'streams/kept.json'), 'utf8')).kept as readonly Kept[]
 ).map(({ name, request, stream, failed, not_checked: notChecked = [] }) => ({
@@ -57,7 +57,7 @@ const { stream: _, stream_options: __, ...REQUEST_UNSTREAMED } = REQUEST
 const { stream_options: ___, ...REQUEST_WITHOUT_USAGE } = REQUEST
 const NEVER = ['created_at', 'anchor']
 
-/** The chunks with the proof on the last one, as the enclave of these cases gives them out. */
+/** The chunks with the proof on the last one, in the form of the enclave of these cases. */
 function proven(
   chunks: readonly JsonObject[],
   made: {
@@ -96,7 +96,7 @@ const REPLACED = GIVEN.map((chunk, at) => ({ ...chunk, service_tier: at < 2 ? 'b
 const whole = proven(GIVEN)
 const FINISH_FIRST = 'its finish_reason first, where some readers stop'
 const USAGE_FIRST = 'a false usage before its own'
-/** What somebody in between does that leaves the assembled response as it was. */
+/** Changes on the way that do not change the assembled response. */
 const RECUT: ReadonlySet<string> = new Set([...HARMLESS, FINISH_FIRST, USAGE_FIRST])
 
 function attack(name: string, chunks: readonly JsonObject[]): readonly JsonObject[] {
@@ -105,14 +105,14 @@ function attack(name: string, chunks: readonly JsonObject[]): readonly JsonObjec
   return change(chunks)
 }
 
-/** A repetition for an Idempotency-Key, whose chunks are not those that were given out. */
+/** A repetition for an Idempotency-Key: its chunks differ from the chunks of the first answer. */
 function repeated(
   name: string,
   chunks: readonly JsonObject[],
-  told: Pick<Draft, 'about' | 'expect'>,
+  outcome: Pick<Draft, 'about' | 'expect'>,
 ): Draft {
   const demands = { ...EXPECTED_OF_RECORD, idempotent: true } as const
-  return draft(name, proven(chunks, { streamHash: 'ab'.repeat(32) }), told, REQUEST, demands)
+  return draft(name, proven(chunks, { streamHash: 'ab'.repeat(32) }), outcome, REQUEST, demands)
 }
 const WRONG = invalid(['response hash', 'stream hash', 'hash', 'signature', 'receipt'], ...NEVER)
 
@@ -205,7 +205,7 @@ const streams: readonly Draft[] = [
   }),
 ]
 
-/** Cases whose source is the event stream of an answer as it came. */
+/** Cases whose source is the event stream of an answer. */
 export const streamCases: readonly Draft[] = [...streams, ...published]
 
 function slugOf(name: string): string {

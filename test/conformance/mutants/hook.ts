@@ -5,8 +5,8 @@ import { mutate } from './mutate.ts'
 import './switch.ts'
 
 /*
- * Loaded before anything else (node --import): every source of attestation/, and the one of the
- * command line that checks a record's document, is changed as it is loaded. No file is written.
+ * Loaded before all other modules (node --import). It changes sources as they are loaded: all of
+ * attestation/, and the command line's source that checks a record's document. It writes no file.
  */
 
 const ROOT = join(import.meta.dirname, '../../..')

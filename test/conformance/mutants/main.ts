@@ -4,25 +4,25 @@ import { runCase } from './run-cases.ts'
 import { activate, type MutantKey, takeReached } from './switch.ts'
 
 /*
- * Runs our own verifier through all cases, then once for each check with that check skipped, on the
- * cases that reach it (`--baseline`: the former alone). Prints one JSON object. Run with
- * node --import ./hook.ts.
+ * Runs our own verifier through all cases. Then, for each check, runs it with that check skipped on
+ * the cases that reach the check; `--baseline` leaves this part out. Prints one JSON object. Run
+ * with node --import ./hook.ts.
  */
 
-/** What a mutant is found by. */
+/** A mutant, and the cases that find it. */
 export type MutantReport = {
   readonly key: MutantKey
-  /** Of the cases that reach it, the kinds there are. */
+  /** The kind of the cases that reach it: each kind has its own report. */
   readonly kind: 'bundle' | 'record' | 'document'
-  /** A case whose verdict or exit code differs; null when there is none. */
+  /** A case whose verdict or exit code differs; null without one. */
   readonly byVerdict: string | null
-  /** A case whose report differs; null when there is none. */
+  /** A case whose report differs; null without one. */
   readonly byReport: string | null
 }
 
-/** What this prints. */
+/** The printed object. */
 export type MutantsOutput = {
-  /** Cases that our verifier, with nothing skipped, does not conform to. */
+  /** Cases in which our verifier does not conform, with no check skipped. */
   readonly different: readonly { readonly name: string; readonly differences: readonly string[] }[]
   readonly mutants: readonly MutantReport[]
 }
@@ -31,11 +31,11 @@ const { cases } = readManifest()
 const reachedBy = new Map<string, ConformanceCase[]>()
 const different: { name: string; differences: readonly string[] }[] = []
 /**
- * Most cases that a throw statement is skipped in. What no case of so many notices is told as not
- * found. Checks and codes are skipped in all of their cases.
+ * Most cases in which a throw statement is skipped. A mutant that none of them finds is reported as
+ * not found. Checks and codes are skipped in all of their cases.
  */
 const CASES_OF_THROW_MAX = 24
-/** Of these a throw is skipped by the code that it refuses a document with, or not at all. */
+/** Throws in these sources are skipped only by the code of their refusal. */
 const BY_CODE = /^throw attestation\/(nitro|json|eif|release)\//
 
 for (const one of cases) {
@@ -64,7 +64,7 @@ async function findCase(
   reaching: readonly ConformanceCase[],
 ): Promise<Pick<MutantReport, 'byVerdict' | 'byReport'>> {
   let byReport: string | null = null
-  // Cases that fail little are found out by little.
+  // Cases with few failures find more mutants, so they come first.
   const sorted = reaching.toSorted(
     (one, other) => (one.expect.failed?.length ?? 0) - (other.expect.failed?.length ?? 0),
   )
@@ -76,7 +76,7 @@ async function findCase(
     if (differences.length > 0) byReport ??= one.name
     if (differences.some((difference) => /^(verdict|exit code)/.test(difference)))
       return { byVerdict: one.name, byReport }
-    // What was not checked changes no verdict but where it is all that is open.
+    // A check that was not made changes the verdict only when it is the only open one.
     if (byReport !== null && key.startsWith('open ')) break
   }
   return { byVerdict: null, byReport }

@@ -1,13 +1,13 @@
 import { parseSync } from 'oxc-parser'
 
-/** A place that is changed by its text: it must be there exactly so often. */
+/** A text to replace: it must be in the source exactly `count` times. */
 type Patch = { readonly from: string; readonly to: string; readonly count?: number }
 
 const RECORD_REPORT = 'attestation/report/judge-record.ts'
 
 /**
- * Where a check is not made by one `throw`, or what follows needs a value. A place that is not
- * there any more is an error, so that no check slips out of this.
+ * Replacements for checks that are not made by one `throw`, and for values that the next step
+ * needs. A text that is missing is an error, so that no check is left out unseen.
  */
 export const PATCHES: Readonly<Record<string, readonly Patch[]>> = {
   'attestation/finding.ts': [
@@ -26,7 +26,7 @@ export const PATCHES: Readonly<Record<string, readonly Patch[]>> = {
       to: "attempt(() => { try { return parseEvidenceBundle(json) } catch (fault) { if (isSkipped$('check format')) return json; throw fault } })",
     },
     {
-      // The facts name the release, for which the code is looked at once more.
+      // The facts name the release, so the code is compared once more here.
       from: 'release: findExpectedCode(document, policy)?.release ?? null',
       to: "release: isSkipped$('check measurements') ? null : (findExpectedCode(document, policy)?.release ?? null)",
     },
@@ -55,7 +55,7 @@ export const PATCHES: Readonly<Record<string, readonly Patch[]>> = {
   ],
 }
 
-/** What a function gives when it does not throw this, so that what follows can go on. */
+/** The value that a function gives when it does not throw, so that the next step can continue. */
 const FALLBACKS: readonly {
   readonly file: string
   readonly thrown: RegExp
@@ -113,8 +113,8 @@ const FALLBACKS: readonly {
 ]
 
 /**
- * A source in which every check can be skipped by switch.ts; null for one that has none. `file` is
- * its path from the root of the repository. Throws when a place of PATCHES is not there.
+ * The source with a switch at every check (switch.ts); null for a source without checks. `file` is
+ * its path from the root of the repository. Throws when a text of PATCHES is missing.
  */
 export function mutate(file: string, source: string): string | null {
   if (!file.startsWith('attestation/')) return null
@@ -124,14 +124,14 @@ export function mutate(file: string, source: string): string | null {
       throw new Error(`${file}: expected ${count} of ${from}, got ${parts.length - 1}`)
     return parts.join(to)
   }, source)
-  // These refuse what the caller gave wrongly: those are no checks of evidence.
+  // These sources refuse wrong input of the caller: they do not check evidence.
   const isCheck = !/^attestation\/(report|revocation)\//.test(file)
   return isCheck ? skippingThrows(file, patched) : patched
 }
 
 type Node = { readonly type: string; readonly start: number; readonly end: number }
 
-/** Every `throw` of the source becomes one that can be skipped. */
+/** Makes every `throw` of the source skippable. */
 function skippingThrows(file: string, source: string): string {
   const { program, errors } = parseSync(file, source)
   const [error] = errors

@@ -6,7 +6,7 @@ import { wordsOf } from '../command-line.ts'
 import type { Run } from '../judge.ts'
 import { type ConformanceCase, VECTORS } from '../manifest.ts'
 
-/** Runs a case through our own command line in this process; one at a time. */
+/** Runs a case through our own command line, in this process; one at a time. */
 export async function runCase(one: ConformanceCase): Promise<Run> {
   const { chain } = one.demands
   const endpoint: ChainEndpoint | null =
@@ -41,7 +41,7 @@ async function runWords(words: readonly string[]): Promise<Run> {
   } catch (fault) {
     if (fault instanceof CliError) return give(fault.exitCode, fault.message)
     if (fault instanceof CommanderError) return give(EXIT_CODES.usage, fault.message)
-    // A check that is skipped may leave something undefined: the process would end with this.
+    // A skipped check may leave a value undefined: the process would end with this error.
     return give(1, fault instanceof Error ? fault.message : 'unknown fault')
   } finally {
     process.stdout.write = before.stdout

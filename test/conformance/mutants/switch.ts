@@ -1,11 +1,11 @@
 import { Decoder } from 'cbor-x'
 
 /*
- * Which one check of the product is skipped now, and what was reached since it was last asked. The
- * sources that hook.ts changes ask it; nothing in the product knows of it.
+ * Which check of the product is skipped now, and which checks were reached lately. The sources that
+ * hook.ts changes call this module; the product does not contain it.
  */
 
-/** A check, a refusal by code, or one throw statement of the sources, as `kind name`. */
+/** A check, a refusal by its code, or one throw statement of the sources, as `kind name`. */
 export type MutantKey = string
 
 const state: { active: MutantKey | null; reached: Set<MutantKey> } = {
@@ -13,12 +13,12 @@ const state: { active: MutantKey | null; reached: Set<MutantKey> } = {
   reached: new Set(),
 }
 
-/** Skips this one from now on; null skips none. */
+/** Skips this check from now on; null skips no check. */
 export function activate(key: MutantKey | null): void {
   state.active = key
 }
 
-/** What would have been skipped, had it been asked for, since this was called before. */
+/** The checks that were reached since the last call, and could have been skipped. */
 export function takeReached(): ReadonlySet<MutantKey> {
   const { reached } = state
   state.reached = new Set()
@@ -33,7 +33,7 @@ function isSkipped(...keys: readonly MutantKey[]): boolean {
 function codeOf(error: unknown): string {
   if (!(error instanceof Error)) return 'none'
   if ('code' in error && typeof error.code === 'string') return error.code
-  // A fault in the encoding of a certificate gets its code from whoever reads the certificate.
+  // The reader of a certificate gives a fault in its encoding this code.
   return error.name === 'DerError' ? 'certificate_der' : error.name
 }
 
@@ -45,17 +45,17 @@ function decodeLeniently(bytes: Uint8Array, offset: number) {
   return { value: LENIENT.decode(bytes.subarray(offset)) as unknown, end: bytes.length }
 }
 
-/** What the changed sources call, under names that no source has. */
+/** The functions that the changed sources call, under names that no source has. */
 const CALLED = {
-  /** In place of `throw error`: whether to go on instead. */
+  /** In place of `throw error`: whether to go on. */
   skips$: (error: unknown, site: string): boolean =>
     isSkipped(`throw ${site}`, ...(isOfDocument(error) ? [`code ${codeOf(error)}`] : [])),
-  /** In place of `throw error`, where what follows needs a value. */
+  /** In place of `throw error`, where the next step needs a value. */
   skipTo$: <Value>(error: unknown, giveValue: () => Value): Value => {
     if (isSkipped(`code ${codeOf(error)}`)) return giveValue()
     throw error
   },
-  /** A verifier that does not read CBOR strictly takes whatever a library makes of it. */
+  /** A verifier that does not read CBOR strictly accepts any result of a library. */
   decode$: (bytes: Uint8Array, offset: number, decodeStrictly: () => unknown): unknown =>
     /^code (cbor_|protected_header_duplicate_key|payload_duplicate_key|pcr_)/.test(
       state.active ?? '',
@@ -63,13 +63,13 @@ const CALLED = {
       ? decodeLeniently(bytes, offset)
       : decodeStrictly(),
   lenient$: decodeLeniently,
-  /** Of what a check found: that, or that it passed. */
+  /** The result of a check, or `passed` when the check is skipped. */
   found$: <Check extends Made>(made: Check): Check => {
     if (made.outcome === 'passed') return made
     const key = made.outcome === 'failed' ? `check ${made.name}` : `open ${made.name}`
     return isSkipped(key) ? { ...made, outcome: 'passed', detail: 'skipped' } : made
   },
-  /** Whether what is asked for by this name is skipped. */
+  /** Whether the check of this name is skipped. */
   isSkipped$: (name: string): boolean => isSkipped(name),
 }
 

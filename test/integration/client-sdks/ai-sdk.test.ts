@@ -40,7 +40,7 @@ describe.each([
   ['/v1/verified', true],
 ])('the ai package, pointed at %s', (path, isVerified) => {
   const model = (id = 'demo/echo') => openProvider(path)(id)
-  /** A prompt that no other test of this file has. */
+  /** A prompt that is unique in this file. */
   const ask = (text: string) => `${text} through ${path} with the AI SDK`
 
   it('the ai package generates a text, with usage and the reason of its end', async () => {
@@ -87,7 +87,7 @@ describe.each([
     expect((await stream.steps)[0]?.toolCalls).toMatchObject([{ input: { city: 'Oslo' } }])
   })
 
-  it('the ai package calls the tool that it is told to, with arguments that fit its schema', async () => {
+  it('the ai package calls the tool that its caller chose, with arguments that fit its schema', async () => {
     const count = tool({
       inputSchema: z.object({ to: z.int().min(3), unit: z.enum(['cm', 'in']) }),
     })

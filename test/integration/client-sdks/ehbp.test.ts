@@ -19,7 +19,7 @@ const open = (options: ConstructorParameters<typeof OpenAI>[0] = {}) =>
     fetch: (input, init) => transport.request(input as string, init),
     ...options,
   })
-/** A request with a prompt that no other test of the shared service has. */
+/** A request with a prompt that is unique among the tests of the shared service. */
 const ask = (text: string, model = 'demo/echo') => ({
   model,
   messages: [{ role: 'user' as const, content: `${text} (ehbp)` }],
@@ -32,7 +32,7 @@ const weather = {
   function: ({ city }: { readonly city: string }) => `rain in ${city}`,
 }
 
-/** The error that openai has for what its fetch rejected with has that as its cause. */
+/** The cause of a failure: openai wraps the rejection of its fetch. */
 const causeOf = (running: Promise<unknown>) =>
   running.then(
     () => 'answered',
@@ -105,7 +105,7 @@ describe('the ehbp package, as it is, as the transport of the openai package', (
     expect(answer.choices[0]?.message.content).toBe(said('under a new key'))
   })
 
-  it('the ehbp package takes whatever key /.well-known has, and does not detect one of no enclave', async () => {
+  it('the ehbp package takes any key of /.well-known, and does not detect a key of no enclave', async () => {
     const { Identity } = await import('ehbp')
     const operators = await Identity.generate()
     const config = await operators.marshalConfig()

@@ -33,7 +33,7 @@ describe.each([
       ...{ model: 'demo/echo', apiKey: service.apiKey, maxRetries: 0, ...options },
       configuration: { baseURL: service.url + path },
     })
-  /** A prompt that no other test of this file has. */
+  /** A prompt that is unique in this file. */
   const ask = (text: string) => `${text} through ${path} with LangChain`
 
   it('ChatOpenAI invokes a model, with usage', async () => {

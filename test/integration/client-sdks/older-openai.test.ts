@@ -17,7 +17,7 @@ beforeAll(async () => {
 afterAll(() => stage.stop(), GATEWAY_HOOK_TIMEOUT_MS)
 
 const messages = [{ role: 'user' as const, content: 'hello' }]
-/** What a person sees of an error. */
+/** The text of an error, as people see it. */
 const shown = (call: PromiseLike<unknown>) => call.then(() => 'answered', String)
 
 describe.each([

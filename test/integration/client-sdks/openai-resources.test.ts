@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { readImageFacts } from '../../../src/images/image-facts.ts'
 import { type Affidavit, startAffidavit } from '../../support/affidavit.ts'
 
-// Vectors that are alike in floats and base64, and images at addresses, are in ../upstream.test.ts.
+// Equal vectors in floats and base64, and images at addresses, are tested in ../upstream.test.ts.
 
 const TIERS = {
   default_tier: 'test',
@@ -152,10 +152,10 @@ describe.each(['/v1', '/v1/verified'])('limits, as the openai package sees them 
     expect(calls).toBe(1)
   })
 
-  it('a call over the limit is refused, and told when to come back', async () => {
+  it('a call over the limit is refused with the time to try again', async () => {
     const eager = open({ baseURL: service.url + path })
     const request = { ...scarce, max_tokens: 10 }
-    // Of three in a row, a new minute lets at most two through.
+    // Three calls in a row may meet a new minute, which admits at most two of them.
     const outcomes = await Promise.all(
       Array.from({ length: 3 }, () =>
         eager.chat.completions.create(request).then(

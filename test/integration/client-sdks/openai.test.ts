@@ -5,7 +5,7 @@ import { z } from 'zod'
 import { findKept } from '../../support/kept-completions.ts'
 import { type SharedAffidavit, useAffidavit } from '../../support/use-affidavit.ts'
 
-// Plain and verified calls, aborts and lists are also in ../openai-sdk.test.ts and
+// Plain and verified calls, aborts and lists are also tested in ../openai-sdk.test.ts and
 // ../plain-chat.test.ts.
 
 let service: SharedAffidavit
@@ -33,7 +33,7 @@ describe.each([
 ])('the openai package, pointed at %s', (path, isVerified) => {
   const open = (options: ConstructorParameters<typeof OpenAI>[0] = {}) =>
     new OpenAI({ baseURL: service.url + path, apiKey: service.apiKey, maxRetries: 0, ...options })
-  /** A request with a prompt that no other test of the shared service has. */
+  /** A request with a prompt that is unique among the tests of the shared service. */
   const ask = (text: string, model = 'demo/echo') => ({
     model,
     messages: [{ role: 'user' as const, content: `${text} through ${path} (openai)` }],

@@ -16,8 +16,8 @@ import { NO_CHUNKS, normalizeChunk } from '../../../attestation/stream/normalize
 import { STREAM_CASES, type StreamCase } from '../../attestation/stream/cases.ts'
 
 /*
- * What is given out for each stream of the table, read by unmodified clients: none throws, and all
- * see the text and the calls that the record has.
+ * The chunks that callers get for each stream of the table, read by unmodified clients: no client
+ * throws, and all see the text and the tool calls of the record.
  */
 
 let server: Server
@@ -36,7 +36,7 @@ beforeAll(async () => {
 
 afterAll(() => void server.close())
 
-/** The chunks that callers get, and what they amount to. */
+/** The chunks that callers get, and the message that they add up to. */
 function prepare({ events }: StreamCase): Expected {
   const terms = {
     usageAsked: false,
@@ -103,7 +103,7 @@ describe.each([
   })
 })
 
-/** Where openai 4 has the helper of streams. */
+/** openai 4 has its helper for streams in another place. */
 function betaOf(client: OpenAI7): OpenAI7['chat'] {
   return (client.beta as unknown as { readonly chat: OpenAI7['chat'] }).chat
 }
@@ -143,8 +143,8 @@ describe.each([
 })
 
 /**
- * The rules by which OpenAI's library for Python puts deltas together (`accumulate_delta` of its
- * streaming helpers): texts and numbers are added, items of lists found by `index`.
+ * The rules by which OpenAI's library for Python adds deltas up (`accumulate_delta` of its
+ * streaming helpers): texts and numbers are added, items of lists are found by `index`.
  */
 function accumulate(before: Record<string, unknown>, delta: Record<string, unknown>): void {
   for (const [name, value] of Object.entries(delta)) {

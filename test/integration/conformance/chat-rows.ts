@@ -15,7 +15,7 @@ import { RESPONSE_FORMAT_ROW } from './response-format-row.ts'
 /** The smallest chat request. */
 export const CHAT = { model: 'demo/echo', messages: [{ role: 'user', content: 'hello' }] }
 
-/** A tool, and the choice of it. */
+/** A tool, and the choice of this tool. */
 export const TOOL = { type: 'function', function: { name: 'get_weather' } }
 
 /** Interface, 2.1, 2.4 (the object of a JSON schema) and part 8. */
@@ -58,7 +58,7 @@ const CHAT_ROWS: readonly FieldRow[] = [
       ...refuseAt([1], 'string_type', ['a', null]),
     ],
   },
-  // That a stream is one is tried with streams.
+  // Tests of streams check the effect of true.
   { field: 'stream', accepts: [undefined, null, false, true], rejects: NO_BOOLEAN },
   {
     field: 'stream_options',

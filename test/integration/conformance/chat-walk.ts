@@ -23,8 +23,8 @@ type Chunk = {
   readonly id: string
   readonly choices: readonly object[]
   /**
-   * Not there in the proof of a caller who asked for it, whose SDK would take null over what came
-   * before.
+   * Missing in the chunk with the proof when the caller asked for usage: the SDK would replace the
+   * earlier usage with null.
    */
   readonly usage?: object | null
 }
@@ -37,7 +37,7 @@ const chunksOf = ({ events }: ApiReply) =>
     return data as Chunk
   })
 
-/** Interface, 2.2, parts 6 and 7: what chat completions answer. */
+/** Interface, 2.2, parts 6 and 7: the answers of chat completions. */
 export function walkChat(stage: () => Stage): void {
   describe.each(CHAT_PATHS)('2.2: answers of POST %s', (path) => {
     it('an answer has a choice of the assistant that came to its end', async () => {
@@ -101,10 +101,12 @@ export function walkChat(stage: () => Stage): void {
     it('a stream gives the usage once, after the last chunk with a choice, when stream_options ask for it', async () => {
       const request = { ...CHAT, stream: true, stream_options: { include_usage: true } }
       const chunks = chunksOf(await stage().post(path, request))
-      const told = chunks.flatMap(({ usage = null }, index) => (usage === null ? [] : [index]))
-      expect(told).toHaveLength(1)
-      expect(chunks[told[0] ?? 0]).toMatchObject({ usage: { total_tokens: expect.any(Number) } })
-      expect(chunks.slice(told[0]).flatMap(({ choices }) => choices)).toEqual([])
+      const withUsage = chunks.flatMap(({ usage = null }, index) => (usage === null ? [] : [index]))
+      expect(withUsage).toHaveLength(1)
+      expect(chunks[withUsage[0] ?? 0]).toMatchObject({
+        usage: { total_tokens: expect.any(Number) },
+      })
+      expect(chunks.slice(withUsage[0]).flatMap(({ choices }) => choices)).toEqual([])
     })
   })
 
@@ -158,7 +160,7 @@ export function walkChat(stage: () => Stage): void {
   )
 }
 
-/** Fields as they are in a record's response, without those that begin with one of `others`. */
+/** The fields for a record's response; fields that begin with one of `others` are left out. */
 function inResponse(wanted: Readonly<Record<string, string>>, others: readonly string[]) {
   const kept = Object.entries(wanted).filter(
     ([field]) => !others.some((other) => field.startsWith(other)),

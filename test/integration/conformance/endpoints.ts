@@ -16,20 +16,20 @@ import { BENCHMARK_ROWS, CREATE_NODE_ROWS, NODE_INFO_ROWS, UPDATE_NODE_ROWS } fr
 import { BENCHMARK_QUERY_ROWS, HISTORY_ROWS, hashRows, NODE_QUERY_ROWS } from './parameter-rows.ts'
 import * as fields from './reply-fields.ts'
 
-/** What is in the service before it is walked. */
+/** The contents of the service before the walk. */
 export type KnownFacts = {
   /** Hash of a completion. */
   readonly hash: string
-  /** A node that is connected, serves `SERVED_MODEL`, and has served more than ten calls. */
+  /** A connected node that serves `SERVED_MODEL`, and has served more than ten calls. */
   readonly servingNode: string
   /** A node that never connected. */
   readonly idleNode: string
 }
 
-/** Where the rows of a part of a request stand in it. */
+/** The place of fields in a request. */
 export type FieldPlace = 'body' | 'query' | 'path'
 
-/** A request by its members: those of the body, and texts of its parameters. */
+/** A request by its members: the members of the body, and the texts of its parameters. */
 export type EndpointRequest = Partial<
   Readonly<Record<FieldPlace, Readonly<Record<string, unknown>>>>
 >
@@ -39,18 +39,16 @@ export type Endpoint = {
   readonly method: 'GET' | 'POST' | 'PUT'
   readonly path: string
   readonly isKeyed: boolean
-  /**
-   * What its key has to be for; null for whatever it is for. This service's own (part 5, rule 6).
-   */
+  /** The scope that its key needs; null: any key. A rule of this service (part 5, rule 6). */
   readonly scope: 'inference' | 'nodes' | null
-  /** Section of the interface with the fields; `facts` where that says "not shown". */
+  /** The section of the interface with the fields; `facts` where that section says "not shown". */
   readonly section: string
   /** Whether the body is a form. */
   readonly isForm?: true
-  /** The smallest good request; without a body, empty. */
+  /** The smallest valid request; empty without a body. */
   readonly request?: (known: KnownFacts) => EndpointRequest
   readonly rows?: (known: KnownFacts) => Partial<Readonly<Record<FieldPlace, readonly FieldRow[]>>>
-  /** What the answer to the smallest request has. */
+  /** The members of the answer to the smallest request. */
   readonly reply: ReplyFields
 }
 
@@ -60,7 +58,7 @@ export const VERIFIED_CHAT = '/v1/verified/chat/completions'
 export const VERIFIED_RECORD = `${VERIFIED_CHAT}/{hash}`
 export const CHAT_PATHS = [PLAIN_CHAT, DASHBOARD_CHAT, VERIFIED_CHAT] as const
 
-/** Model that the serving node serves. */
+/** The model of the serving node. */
 export const SERVED_MODEL = 'conformance/served'
 
 const chat = {
@@ -78,7 +76,7 @@ const nodeQuery = {
   rows: () => ({ query: NODE_QUERY_ROWS }),
 }
 
-/** Every row of part 4, in its order. A test holds the two against each other. */
+/** Every row of part 4, in its order. A test compares the two. */
 export const ENDPOINTS: readonly Endpoint[] = [
   { ...chat, path: PLAIN_CHAT, section: '2.1', reply: fields.COMPLETION_FIELDS },
   { ...chat, path: DASHBOARD_CHAT, section: '2.1', reply: fields.COMPLETION_FIELDS },

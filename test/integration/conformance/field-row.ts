@@ -1,23 +1,23 @@
 /**
- * A value that is refused with a 422, one fault of which is at `[place, field, ...at]` and of this
+ * A value that is refused with a 422. One of the faults is at `[place, field, ...at]` and has this
  * type.
  */
 export type Rejection = {
   readonly value: unknown
   readonly type: string
   readonly at: readonly (string | number)[]
-  /** Whether the OpenAPI document allows it, because no JSON Schema can refuse it. */
+  /** Whether the OpenAPI document allows the value, because no JSON Schema can refuse it. */
   readonly isBeyondSchema?: true
 }
 
-/** One field of a request, as the interface has it. `undefined` leaves it out. */
+/** One field of a request, as in the interface. `undefined` leaves it out. */
 export type FieldRow = {
   readonly field: string
   readonly accepts: readonly unknown[]
   readonly rejects: readonly Rejection[]
-  /** What it is when it is left out, where the interface says so. */
+  /** The default value, where the interface states one. */
   readonly default?: unknown
-  /** Other members that it needs. */
+  /** Other members that the field needs. */
   readonly beside?: Readonly<Record<string, unknown>>
 }
 
@@ -26,7 +26,7 @@ export function refuse(type: string, ...values: readonly unknown[]): readonly Re
   return refuseAt([], type, ...values)
 }
 
-/** Values of which the part at `at` is refused. */
+/** Values whose part at `at` is refused. */
 export function refuseAt(
   at: Rejection['at'],
   type: string,
@@ -35,32 +35,32 @@ export function refuseAt(
   return values.map((value) => ({ value, type, at }))
 }
 
-/** Rejections that the document cannot say. */
+/** Rejections that the OpenAPI document cannot express. */
 export function beyondSchema(rejections: readonly Rejection[]): readonly Rejection[] {
   return rejections.map((rejection) => ({ ...rejection, isBeyondSchema: true }))
 }
 
-/** What is no text. */
+/** Values that are not text. */
 export const NO_TEXT = refuse('string_type', 5, true, [], {})
 
-/** What is no number. */
+/** Values that are not numbers. */
 export const NO_NUMBER = refuse('float_type', '1', true, [], {})
 
-/** What is no integer. */
+/** Values that are not integers. */
 export const NO_INTEGER = [
   ...refuse('int_from_float', 1.5),
   ...refuse('int_type', '1', true, [], {}),
 ]
 
-/** What is no boolean. */
+/** Values that are not booleans. */
 export const NO_BOOLEAN = refuse('bool_type', 'true', 1, [], {})
 
-/** A text that may be left out. */
+/** An optional text. */
 export function textRow(field: string): FieldRow {
   return { field, accepts: [undefined, null, 'text', ''], rejects: NO_TEXT }
 }
 
-/** A text that has to be there, and has characters. */
+/** A required text that must not be empty. */
 export function requiredTextRow(field: string, text: string): FieldRow {
   return {
     field,
@@ -74,7 +74,7 @@ export function requiredTextRow(field: string, text: string): FieldRow {
   }
 }
 
-/** A number that may be left out, from `min` to `max`, both allowed. */
+/** An optional number from `min` to `max`, both included. */
 export function numberRow(
   field: string,
   { min, max }: { readonly min: number; readonly max: number },
@@ -91,8 +91,8 @@ export function numberRow(
 }
 
 /**
- * An integer that may be left out, from `min` to `max`, both allowed; without `max` up to what a
- * double holds exactly.
+ * An optional integer from `min` to `max`, both included; without `max`, up to the largest integer
+ * that a double holds exactly.
  */
 export function integerRow(
   field: string,
@@ -106,7 +106,7 @@ export function integerRow(
   }
 }
 
-/** One of a few words, that may be left out. */
+/** An optional word, one of a few. */
 export function wordRow(field: string, words: readonly string[]): FieldRow {
   return {
     field,

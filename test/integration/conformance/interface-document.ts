@@ -4,11 +4,11 @@ import { needShared } from '../../support/needs.ts'
 
 const file = join(import.meta.dirname, '../../../../shared/interface.md')
 
-/** Whether the interface's document, which is not part of this repository, is there. */
+/** Whether the interface's document is there; it is not part of this repository. */
 export const INTERFACE = needShared(existsSync(file))
 
 /**
- * Cells of the rows of a section's first table, without its head. Throws when there is no such
+ * The cells of a section's first table, row by row, without its head. Throws when there is no such
  * section.
  */
 export function tableOf(heading: string): readonly (readonly string[])[] {

@@ -19,7 +19,7 @@ export const SEARCH = { query: 'whales' }
 
 const IMAGE_SIZES = ['256x256', '512x512', '1024x1024']
 
-/** Interface, 2.5 and part 8: images to be made. */
+/** Interface, 2.5 and part 8: making images. */
 export const GENERATION_ROWS: readonly FieldRow[] = [
   requiredTextRow('prompt', 'a whale'),
   requiredTextRow('model', 'demo/image'),
@@ -33,7 +33,7 @@ export const GENERATION_ROWS: readonly FieldRow[] = [
 
 const noWord = (...texts: readonly string[]) => refuse('literal_error', ...texts)
 
-/** Interface, 2.5 and part 8: images to be edited. Fields of a form are texts, and one file. */
+/** Interface, 2.5 and part 8: editing images. The fields of a form are texts and one file. */
 export const EDIT_ROWS: readonly FieldRow[] = [
   {
     field: 'image',
@@ -86,7 +86,7 @@ export const EDIT_ROWS: readonly FieldRow[] = [
   { field: 'user', accepts: [undefined, 'me', ''], rejects: [] },
 ]
 
-/** Inputs of one request at most; not bounded by the interface. */
+/** One input more than a request may have; the interface sets no limit. */
 const MANY = Array.from({ length: 2_049 }, () => 'a')
 /** More tokens than the model takes. */
 const LONG = 'a '.repeat(9_000)

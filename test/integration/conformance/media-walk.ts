@@ -12,7 +12,7 @@ type Image = { readonly url: string | null; readonly b64_json: string | null }
 const imagesOf = (value: unknown) => (value as { readonly data: readonly Image[] }).data
 const pathOf = ({ url }: Image) => new URL(url ?? '').pathname
 
-/** Interface, 2.5, 2.6, and facts: what images, embeddings and searches answer. */
+/** Interface, 2.5, 2.6, and facts: the answers for images, embeddings and searches. */
 export function walkMedia(stage: () => Stage): void {
   describe('2.5: images', () => {
     it('a generation gives by default one image, by its address, of 1024 pixels', async () => {

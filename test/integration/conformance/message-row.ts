@@ -9,8 +9,8 @@ const PARTS = [
 ]
 
 /**
- * Interface, 2.1: content, role, name and function_call of each message, and what a role cannot do
- * without.
+ * Interface, 2.1: content, role, name and function_call of each message, and the members that a
+ * role requires.
  */
 const MESSAGES_ROW: FieldRow = {
   field: 'messages',
@@ -61,7 +61,7 @@ const MESSAGES_ROW: FieldRow = {
 
 const OTHER_PART = [{ ...HI, content: [{ type: 'smell' }] }]
 
-/** Of plain calls: a part of another type has no meaning to a node. */
+/** For plain calls: a node cannot understand a content part of another type. */
 export const PLAIN_MESSAGES_ROW: FieldRow = {
   ...MESSAGES_ROW,
   rejects: [
@@ -70,7 +70,7 @@ export const PLAIN_MESSAGES_ROW: FieldRow = {
   ],
 }
 
-/** Of verified calls: providers take back what they gave out. */
+/** For verified calls: providers accept the parts that they gave out. */
 export const VERIFIED_MESSAGES_ROW: FieldRow = {
   ...MESSAGES_ROW,
   accepts: [...MESSAGES_ROW.accepts, OTHER_PART],

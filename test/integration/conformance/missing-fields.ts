@@ -1,11 +1,10 @@
 /**
- * Members that the interface says a reply has, and the types each may have. `[]` stands for each
- * item of an array.
+ * The members that a reply has by the interface, and their types. `[]` means each item of an array.
  */
 export type ReplyFields = Readonly<Record<string, string>>
 
 /**
- * What of `fields` a reply does not have, or has of another type. An array that should have items
+ * The members of `fields` that a reply lacks, or has with another type. An array that needs items
  * has at least one.
  */
 export function missingFields(reply: unknown, fields: ReplyFields): readonly string[] {

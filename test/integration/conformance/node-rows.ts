@@ -38,14 +38,14 @@ export const UPDATE_NODE_ROWS: readonly FieldRow[] = [
 const NO_COUNT = [...refuse('greater_than_equal', -1), ...NO_INTEGER]
 const NO_AMOUNT = [...refuse('greater_than_equal', -0.5), ...NO_NUMBER]
 
-/** An integer, or null; it has to be there. */
+/** A required integer or null. */
 const countRow = (field: string): FieldRow => ({
   field,
   accepts: [null, 0, 8],
   rejects: [...refuse('missing', undefined), ...NO_COUNT],
 })
 
-/** A number, or null; it has to be there. */
+/** A required number or null. */
 const speedRow = (field: string): FieldRow => ({
   field,
   accepts: [null, 0, 940.5],

@@ -4,7 +4,7 @@ import { SERVED_MODEL } from './endpoints.ts'
 import { expectRefusal } from './reply-checks.ts'
 import { SERVED_CALLS, type Stage } from './stage.ts'
 
-/** Interface, 2.7, and facts: what is told of nodes. */
+/** Interface, 2.7, and facts: reports about nodes. */
 export function walkNodes(stage: () => Stage): void {
   const create = ({ service }: Stage, name: string) =>
     createNode({ url: service.url, key: service.apiKey }, name)

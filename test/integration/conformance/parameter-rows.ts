@@ -4,8 +4,8 @@ const UUID = '00000000-0000-4000-8000-000000000000'
 const REPEATED = ['1', '2']
 
 /**
- * Interface, part 4 (rule 1) and part 8: query of the history list; the default of filter is this
- * service's own. That a cursor is a record's own is tried with records.
+ * Interface, part 4 (rule 1) and part 8: the query of the history list; this service chose the
+ * default of filter. Tests with records check the cursor of a record.
  */
 export const HISTORY_ROWS: readonly FieldRow[] = [
   {

@@ -13,7 +13,7 @@ type Page = {
   readonly cursor: string | null
 }
 
-/** Interface, 2.3, 2.4, parts 4 and 5: verified completions and what is stored of them. */
+/** Interface, 2.3, 2.4, parts 4 and 5: verified completions and their stored records. */
 export function walkRecords(stage: () => Stage): void {
   describe('2.4: a stored completion', () => {
     it('a record is found by its hash, with the request as it was sent and the very proof', async () => {

@@ -2,7 +2,7 @@ import { expect } from 'vitest'
 import type { ApiReply } from '../../support/documented-api.ts'
 import { missingFields, type ReplyFields } from './missing-fields.ts'
 
-/** Expects an answer of 200 that has the fields. */
+/** Expects an answer with status 200 and the fields. */
 export function expectFields({ status, value }: ApiReply, wanted: ReplyFields): void {
   expect([status, missingFields(value, wanted)]).toEqual([200, []])
 }
@@ -25,7 +25,7 @@ export function envelopeOf(status: number, code: string) {
   return { response: 'NOK', error }
 }
 
-/** Expects a 422 whose only fault is at `loc`. */
+/** Expects a 422 with one fault, at `loc`. */
 export function expectFault(
   { status, value }: ApiReply,
   loc: readonly unknown[],

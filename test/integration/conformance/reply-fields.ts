@@ -36,7 +36,7 @@ export const COMPLETION_FIELDS: ReplyFields = {
   ...USAGE_FIELDS,
 }
 
-/** Interface, 2.2: a completion for which log probabilities were asked. */
+/** Interface, 2.2: a completion with log probabilities. */
 export const LOGPROB_FIELDS: ReplyFields = {
   'choices[].logprobs.content': 'array',
   'choices[].logprobs.content[].token': 'string',
@@ -57,7 +57,7 @@ export const TOOL_CALL_FIELDS: ReplyFields = {
   'choices[].message.tool_calls[].function.name': 'string',
 }
 
-/** Interface, 2.3: what a verified completion has beyond 2.2. */
+/** Interface, 2.3: the members of a verified completion beyond 2.2. */
 export const PROOF_FIELDS: ReplyFields = {
   hash: 'string',
   public_key: 'string',
@@ -69,7 +69,7 @@ export const PROOF_FIELDS: ReplyFields = {
 /** Interface, 2.3. */
 export const VERIFIED_FIELDS: ReplyFields = { ...COMPLETION_FIELDS, ...PROOF_FIELDS }
 
-/** Interface, 2.4: the echo of a request. What it did not set is null. */
+/** Interface, 2.4: the echo of a request. A member that the request did not set is null. */
 const ECHO_FIELDS: ReplyFields = {
   ...{
     model: 'string',
@@ -156,7 +156,7 @@ export const NODE_LIST_FIELDS: ReplyFields = {
   'nodes[].benchmark_tokens_per_second': 'number or null',
 }
 
-/** Interface, 2.7: what a node that served calls did. */
+/** Interface, 2.7: the statistics of a node that served calls. */
 export const NODE_STATS_FIELDS: ReplyFields = {
   ...{
     requests_served: 'integer',
@@ -192,16 +192,16 @@ export const IMAGE_FIELDS: ReplyFields = {
   ...{ 'data[].revised_prompt': 'string or null', 'data[].url': 'string or null' },
 }
 
-/** Facts: results of a search, as this service gives them. */
+/** Facts: the results of a search, in the form of this service. */
 export const SEARCH_FIELDS: ReplyFields = {
   ...{ 'results[].title': 'string', 'results[].url': 'string', 'results[].snippet': 'string' },
   'results[].position': 'integer',
 }
 
-/** Interface, 2.7: a node that was made. */
+/** Interface, 2.7: a new node. */
 export const CREATED_NODE_FIELDS: ReplyFields = { response: 'string', node_id: 'string' }
 
-/** Facts: a node that was changed. */
+/** Facts: a changed node. */
 export const UPDATED_NODE_FIELDS: ReplyFields = {
   is_name_updated: 'boolean',
   is_archival_status_updated: 'boolean',
@@ -215,7 +215,7 @@ export const BENCHMARK_FIELDS: ReplyFields = {
 /** Interface, 2.8. */
 export const INFORMATION_FIELDS: ReplyFields = { title: 'string', description: 'string' }
 
-/** Facts: what was reported is taken. */
+/** Facts: a report was accepted. */
 export const DONE_FIELDS: ReplyFields = { response: 'string' }
 
 /** Facts: models, for both kinds of clients. */

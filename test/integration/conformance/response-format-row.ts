@@ -1,6 +1,6 @@
 import { beyondSchema, type FieldRow, type Rejection, refuse, refuseAt } from './field-row.ts'
 
-/** The longest name of a schema, with every kind of character that it may have. */
+/** The longest name of a schema, with every kind of character that is allowed. */
 const NAME_OF_64 = 'aZ09_-'.padEnd(64, 'x')
 
 const withSchema = (members: object) => ({
@@ -8,7 +8,7 @@ const withSchema = (members: object) => ({
   json_schema: { name: 'n', schema: { type: 'object' }, ...members },
 })
 
-/** Refuses a member of the object of a JSON schema. */
+/** Refuses a member in the object of a JSON schema. */
 const refuseMember = (
   member: string,
   type: string,

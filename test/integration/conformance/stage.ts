@@ -14,12 +14,12 @@ import { connectScriptedNode } from '../../support/scripted-node.ts'
 import { CHAT } from './chat-rows.ts'
 import { type KnownFacts, PLAIN_CHAT, SERVED_MODEL, VERIFIED_CHAT } from './endpoints.ts'
 
-/** The running service, with something in it of everything that can be asked for. */
+/** The running service, which holds an example of everything that callers can ask for. */
 export type Stage = {
   readonly service: Affidavit
   readonly api: DocumentedApi
   readonly known: KnownFacts
-  /** Keys of the same account that are for one thing each. */
+  /** Keys of the same account, each with one scope. */
   readonly keys: Readonly<Record<'inference' | 'nodes', string>>
   /** `query` begins with its question mark. */
   get(path: string, query?: string): Promise<ApiReply>
@@ -56,7 +56,7 @@ const TIERS = {
   },
 }
 
-/** Starts the whole service, with nodes of the test and a search provider of the test's own. */
+/** Starts the whole service, with the test's own nodes and search provider. */
 export async function openStage(): Promise<Stage> {
   const folder = await mkdtemp(join(tmpdir(), 'affidavit-conformance-'))
   const tiersFile = join(folder, 'tiers.json')
@@ -77,7 +77,7 @@ export async function openStage(): Promise<Stage> {
   const get = (path: string, query = '') => api.call({ method: 'GET', path, target: path + query })
   const post = (path: string, body: unknown) => api.call({ method: 'POST', path, body })
   const { known, closeNodes } = await prepare(service, post)
-  // Figures of nodes are stored a moment after the answers they are of.
+  // Statistics of nodes are stored a moment after the answers.
   await vi.waitFor(
     async () => {
       const { value } = await get('/v1/node/stats', `?node_id=${known.servingNode}`)
@@ -104,7 +104,7 @@ export async function openStage(): Promise<Stage> {
 async function prepare({ url, apiKey: key }: Affidavit, post: Stage['post']) {
   const caller = { url, key }
 
-  /** Connects a node, and calls it until it answered so often. */
+  /** Connects a node, and calls it until it has answered `calls` times. */
   async function serve(model: string, calls: number) {
     const nodeId = await createMeasuredNode(caller, [model])
     const node = await connectScriptedNode({ ...caller, nodeId, model })
@@ -112,7 +112,7 @@ async function prepare({ url, apiKey: key }: Affidavit, post: Stage['post']) {
       const { status } = await post(PLAIN_CHAT, { ...CHAT, model })
       if (status !== 200) throw new Error(`expected ${model} to be served, got ${status}`)
     }
-    // A node is put through a first measurement before it serves.
+    // A new node is measured before it serves.
     await vi.waitFor(ask, { timeout: 30_000, interval: 50 })
     for (let call = 1; call < calls; call++) await ask()
     return { nodeId, node }

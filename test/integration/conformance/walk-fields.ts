@@ -2,14 +2,14 @@ import type { ApiCall, DocumentedApi } from '../../support/documented-api.ts'
 import type { Endpoint, EndpointRequest, FieldPlace, KnownFacts } from './endpoints.ts'
 import type { FieldRow, Rejection } from './field-row.ts'
 
-/** What is walked, and what is known of it. */
+/** The endpoint of a walk, the API, and the known facts. */
 export type Walked = {
   readonly api: DocumentedApi
   readonly known: KnownFacts
   readonly endpoint: Endpoint
 }
 
-/** The call that an endpoint's request amounts to. */
+/** The call for an endpoint's request. */
 export function callOf(
   endpoint: Endpoint,
   { body, query = {}, path = {} }: EndpointRequest,
@@ -29,8 +29,8 @@ export function callOf(
 }
 
 /**
- * Every field of an endpoint with every value of its rows: what of it is not taken, or not refused,
- * as it should be, in words.
+ * Tries every field of an endpoint with every value of its rows. Gives the values that were wrongly
+ * refused or wrongly accepted, in words.
  */
 export async function walkFields(walked: Walked): Promise<readonly string[]> {
   const { endpoint, known } = walked
@@ -45,7 +45,7 @@ export async function walkFields(walked: Walked): Promise<readonly string[]> {
   return faults
 }
 
-/** Visits four at once, which is a load too. */
+/** Visits four items at the same time, which also makes load. */
 export async function eachOf<Item>(
   items: readonly Item[],
   visit: (item: Item) => Promise<void>,
@@ -61,7 +61,7 @@ type Trial = {
   readonly place: FieldPlace
   readonly row: FieldRow
   readonly value: unknown
-  /** Null for a value that is to be taken. */
+  /** Null for a value that is valid. */
   readonly rejection: Rejection | null
 }
 
@@ -101,8 +101,8 @@ function isDocumented(
 }
 
 /**
- * Whether it is a 422 (interface, part 7), all of whose faults are of the field, and one of which
- * is the one expected.
+ * Whether it is a 422 (interface, part 7) whose faults all concern the field, with the expected
+ * fault among them.
  */
 function isRefusal(reply: unknown, { place, row }: Trial, { at, type }: Rejection): boolean {
   const { detail = [] } = reply as { readonly detail?: readonly Fault[] }

@@ -205,7 +205,7 @@ describe('POST /v1/embeddings', () => {
     })
   })
 
-  it('POST /v1/embeddings needs a key, and a model that somebody serves', async () => {
+  it('POST /v1/embeddings needs a key, and a model that is served', async () => {
     expect(
       await outcomeOf(await post(request, { headers: { 'content-type': 'application/json' } })),
     ).toEqual([401, 'authorization_missing'])
@@ -252,7 +252,7 @@ describe('an endpoint that fails', () => {
     ['answers too much', () => answerOf(vector(0, 'A'.repeat(5_000_000))), 502, 'answer_too_large'],
     ['hangs up', (_, response) => void response.destroy(), 502, 'provider_unreachable'],
     ['falls silent', () => undefined, 504, 'provider_timeout'],
-  ])('an endpoint that fails is told to the caller: %s', async (_, script, status, code) => {
+  ])('an endpoint that fails is reported to the caller: %s', async (_, script, status, code) => {
     upstream.setScript(script)
     const reply = await post(request)
     const text = await reply.clone().text()

@@ -53,7 +53,7 @@ describe('a token counter', () => {
     expect(await count('<|endoftext|>')).toBe(7)
   })
 
-  it('a token counter tells exactly the limit from one token more', async () => {
+  it('a token counter distinguishes exactly the limit from one token more', async () => {
     expect(await count('tiktoken is great!', 6)).toBe(6)
     expect(await count('tiktoken is great!', 5)).toBeNull()
     expect(await count('a'.repeat(10_000_000), 8192)).toBeNull()

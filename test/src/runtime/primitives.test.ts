@@ -32,7 +32,7 @@ describe('backOffMs', () => {
 })
 
 describe('singleFlight', () => {
-  it('singleFlight shares a run with whoever asks meanwhile, and runs again afterwards', async () => {
+  it('singleFlight shares a run with calls that come meanwhile, and runs again afterwards', async () => {
     let runs = 0
     const ask = singleFlight(async () => ++runs)
     expect(await Promise.all([ask(), ask(), ask()])).toEqual([1, 1, 1])

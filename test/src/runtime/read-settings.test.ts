@@ -140,7 +140,7 @@ describe('secrets in files', () => {
     ])
   })
 
-  it('a secret in a file is shown to whoever checks the variables together', () => {
+  it('a secret in a file is given to the check of the variables together', () => {
     const seen: unknown[] = []
     readSettings(schema, { KEY_FILE: fileOf('seen', 'hush') }, (given) => {
       seen.push(given)
@@ -149,7 +149,7 @@ describe('secrets in files', () => {
     expect(seen).toEqual([{ KEY: 'hush' }])
   })
 
-  it('a setting that is no secret has no file', () => {
+  it('a setting that is not a secret has no file', () => {
     expect(readSettings(schema, { NAME_FILE: fileOf('name', 'x') })).not.toHaveProperty('NAME')
   })
 
@@ -194,7 +194,7 @@ describe('secrets in files', () => {
     ])
   })
 
-  it('a secret’s file at fault is told beside other faults, and nothing that only follows from it', () => {
+  it('a faulty file of a secret is reported beside other faults, without faults that only follow from it', () => {
     try {
       readSettings(schema, { KEY_FILE: 'hush', PORT: 'x' }, () => ['NAME: expected with KEY'])
       expect.unreachable()

@@ -20,7 +20,7 @@ describe('settleAll', () => {
     expect(isSettled).toBe(true)
   })
 
-  it('settleAll tells several failures as one', async () => {
+  it('settleAll reports several failures as one', async () => {
     const failing = settleAll([
       Promise.reject(new Error('a')),
       Promise.resolve(1),
@@ -30,7 +30,7 @@ describe('settleAll', () => {
     await expect(failing).rejects.toThrow('a\nb')
   })
 
-  it('settleAll tells a failure once that two parts share', async () => {
+  it('settleAll reports a failure once that two parts share', async () => {
     const failure = new Error('shared')
     await expect(settleAll([Promise.reject(failure), Promise.reject(failure)])).rejects.toBe(
       failure,

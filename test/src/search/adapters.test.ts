@@ -162,7 +162,7 @@ describe.each(SEARCH_PROVIDERS)('%s', (name) => {
     ])
   })
 
-  it('an adapter gives no results when there are none', async () => {
+  it('an adapter gives no results when the answer has no results', async () => {
     expect(await search(name, () => NOTHING[name])).toEqual([])
   })
 
@@ -185,7 +185,7 @@ describe.each(SEARCH_PROVIDERS)('%s', (name) => {
     [432, 502, 'provider_error'],
     [302, 502, 'provider_error'],
     [503, 502, 'provider_error'],
-  ])('a search that is told %i tells its caller %i', async (status, told, code) => {
+  ])('a search that gets status %i gives its caller %i', async (status, told, code) => {
     const refusal = refuseWith(status, { error: 'no' }, { location: `${server.origin}/elsewhere` })
     const before = server.requests.length
     await expect(search(name, refusal)).rejects.toMatchObject({ status: told, code })

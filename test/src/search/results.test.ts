@@ -53,7 +53,7 @@ describe('normaliseResults', () => {
     ]).toHaveLength(TITLE_LENGTH_MAX)
   })
 
-  it('normaliseResults has texts for what has none', () => {
+  it('normaliseResults gives texts for missing ones', () => {
     expect(normaliseResults([{ title: null, url: 'http://a.example/', snippet: 7 }], 1)).toEqual([
       { title: 'http://a.example/', url: 'http://a.example/', snippet: '', position: 1 },
     ])

@@ -47,7 +47,7 @@ const resultsOf = async (reply: Response) =>
   ((await reply.json()) as { results: unknown[] }).results
 
 describe('POST /v1/tool/search', () => {
-  it('POST /v1/tool/search gives five results unless told otherwise', async () => {
+  it('POST /v1/tool/search gives five results by default', async () => {
     const results = await resultsOf(await post({ query: 'fox', max_results: null }))
     expect(results).toHaveLength(5)
     expect(results[0]).toEqual({

@@ -91,7 +91,7 @@ function post(path: string, body: unknown): Promise<Response> {
 const REFUSED = [429, 'rate_limit_exceeded']
 
 describe('limits', () => {
-  it('limits count the tokens of embeddings, and nothing for those that failed', async () => {
+  it('limits count the tokens of embeddings, and nothing for failed calls', async () => {
     const four = { model: 'm', input: [1, 2, 3, 4] }
     server.setScript(refuseWith(500, {}))
     for (let call = 0; call < 3; call++) expect((await post('embeddings', four)).status).toBe(502)

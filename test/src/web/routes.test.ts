@@ -29,13 +29,13 @@ describe('the bundle', () => {
 })
 
 describe('the frame of a page', () => {
-  it('the frame of a page has no script and no style of its own, so that its policy can forbid them', () => {
+  it('the frame of a page has no inline script and no inline style, so that its policy can forbid them', () => {
     const html = renderShell('Home', bundle.pages.get('home') ?? expect.fail())
     expect(html.match(/<script(?![^>]* src="\/assets\/)[^>]*>/g)).toBeNull()
     expect(html).not.toMatch(/<style|style=|\son\w+=/)
   })
 
-  it('the frame of a page forbids whatever is not its own', () => {
+  it('the frame of a page forbids all foreign content', () => {
     const policy = pageHeaders()['content-security-policy']
     expect(policy).toContain("default-src 'none'; script-src 'self'; style-src 'self'")
     expect(policy).not.toMatch(/unsafe|\*/)

@@ -6,24 +6,28 @@ import { clientExpectations } from './client-expectations.ts'
 import type { Refusal } from './turn.ts'
 
 /*
- * Loaded when the first enclave is asked: the client's checks and cryptography are half a page's
+ * Loaded when the first enclave is asked: the client's checks and cryptography are half of a page's
  * bytes.
  */
 
 /**
- * Connects to this page's own gateway. `isDevelopment`: what its enclaves show may rest on a root
- * that is not AWS's. Throws Refused, ExpectationFault, and what `signal` was
- * aborted with.
+ * Connects to this page's own gateway. `isDevelopment`: the enclaves may prove themselves with a
+ * root that is not AWS's. Throws Refused, ExpectationFault, and the reason of `signal` when it is
+ * aborted.
  */
-export async function openClient(so: {
+export async function openClient({
+  key,
+  expectations,
+  isEncrypted,
+  signal,
+}: {
   readonly key: string
   readonly expectations: FormExpectations
   readonly isEncrypted: boolean
   readonly signal: AbortSignal
 }): Promise<{ readonly affidavit: Affidavit; readonly isDevelopment: boolean }> {
-  const { key, expectations, isEncrypted, signal } = so
   const { options, isDevelopment } = await clientExpectations(expectations)
-  const affidavit = await telling(() =>
+  const affidavit = await explained(() =>
     connect({ ...options, url: location.origin, apiKey: key, encrypt: isEncrypted, signal }),
   )
   return { affidavit, isDevelopment }
@@ -33,13 +37,21 @@ export async function openClient(so: {
 export type Message = { readonly role: 'user' | 'assistant'; readonly content: string }
 
 /**
- * Makes a verified call and gives its proof, when all of the answer was checked. `onText` is given
- * the text as far as it came, which may be anything until then. Throws Refused for an answer that
- * does not hold, GatewayFault for none, and what `signal` was aborted with.
+ * Makes a verified call and gives its proof, after the whole answer was checked. `onText` is called
+ * with the text that came so far; until the check, that text may be anything. Throws Refused for an
+ * answer that fails a check, GatewayFault without an answer, and the reason of `signal` when it is
+ * aborted.
  */
 export async function ask(
   affidavit: Affidavit,
-  so: {
+  {
+    key,
+    credential,
+    model,
+    messages,
+    signal,
+    onText,
+  }: {
     readonly key: string
     readonly credential: string
     readonly model: string
@@ -48,8 +60,7 @@ export async function ask(
     readonly onText: (text: string) => void
   },
 ): Promise<Proof> {
-  const { key, credential, model, messages, signal, onText } = so
-  return telling(async () => {
+  return explained(async () => {
     const response = await affidavit.fetch(`${affidavit.baseURL}/chat/completions`, {
       method: 'POST',
       signal,
@@ -62,7 +73,7 @@ export async function ask(
         model,
         messages,
         stream: true,
-        // The signed response has the usage: without it the chunks are not all of what was signed.
+        // The signed response has the usage. Without this option, the chunks would lack it.
         stream_options: { include_usage: true },
       }),
     })
@@ -74,19 +85,22 @@ export async function ask(
   })
 }
 
-/** Waits until a block has a call's anchor. Throws Refused, and what `signal` was aborted with. */
+/**
+ * Waits until a block has a call's anchor. Throws Refused, and the reason of `signal` when it is
+ * aborted.
+ */
 export function awaitAnchor(
   affidavit: Affidavit,
   proof: Proof,
   signal: AbortSignal,
 ): Promise<AnchoredEvidence> {
-  return telling(() => affidavit.anchored(proof, { timeoutMs: ANCHOR_TIMEOUT_MS, signal }))
+  return explained(() => affidavit.anchored(proof, { timeoutMs: ANCHOR_TIMEOUT_MS, signal }))
 }
 
-/** Anchors are mined within seconds, or the chain or the relayer is in trouble. */
+/** Anchors are mined within seconds; if not, the chain or the relayer has a fault. */
 const ANCHOR_TIMEOUT_MS = 5 * 60_000
 
-/** What a checked client refused, and why: for people. */
+/** A checked client refused an answer; the message says why, for people. */
 export class Refused extends Error {
   readonly refusal: Refusal
 
@@ -97,7 +111,7 @@ export class Refused extends Error {
   }
 }
 
-async function telling<Value>(run: () => Promise<Value>): Promise<Value> {
+async function explained<Value>(run: () => Promise<Value>): Promise<Value> {
   try {
     return await run()
   } catch (fault) {
@@ -105,7 +119,7 @@ async function telling<Value>(run: () => Promise<Value>): Promise<Value> {
       const { code, message, checks } = fault
       throw new Refused({ code, message, checks })
     }
-    // What fetch throws when there is no answer.
+    // fetch throws this when there is no answer.
     if (fault instanceof TypeError)
       throw new GatewayFault('The gateway does not answer.', {
         ...{ status: 0, code: 'unreachable', requestId: null },
@@ -114,7 +128,9 @@ async function telling<Value>(run: () => Promise<Value>): Promise<Value> {
   }
 }
 
-/** Of a chunk, what a chat shows. The client has checked that it means one thing only. */
+/**
+ * The members of a chunk that a chat shows. The client has checked that it has only one meaning.
+ */
 type Chunk = {
   readonly hash?: string
   readonly choices?: readonly {
@@ -123,7 +139,7 @@ type Chunk = {
   }[]
 }
 
-/** Reads the events of an answer to its end; `hash` is that of its last chunk. */
+/** Reads the events of an answer to its end; `hash` comes from the last chunk. */
 async function readStream(
   response: Response,
   onText: (text: string) => void,

@@ -4,9 +4,9 @@ import type { FormExpectations } from '../../verify/job.ts'
 import { isOtherRoot, readExpectations } from '../../verify/read-expectations.ts'
 
 /**
- * Gives what this tab expects as the client takes it, which reads releases by itself, and whether
- * a root is trusted that is not AWS's. Throws ExpectationFault for what makes no sense, and for any
- * code: messages are not sent to that.
+ * Gives this tab's expectations in the client's form, and whether they trust a root that is not
+ * AWS's. The client reads releases by itself. Throws ExpectationFault for expectations that make no
+ * sense, and for expectations that accept any code: then the page sends no message.
  */
 export async function clientExpectations(given: FormExpectations): Promise<{
   readonly options: Pick<ConnectOptions, 'expect' | 'roots' | 'allowDebug'>

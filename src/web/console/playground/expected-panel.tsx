@@ -24,15 +24,17 @@ export type Connection =
   | {
       readonly kind: 'ready'
       readonly affidavit: Affidavit
-      /** Whether it may rest on a root that is not AWS's. */
+      /** Whether the connection may rest on a root that is not AWS's. */
       readonly isDevelopment: boolean
-      /** Whether it is expected by the word of a development gateway alone. */
+      /** Whether the enclave is expected only because a development gateway says so. */
       readonly isGatewaysWord: boolean
     }
   | { readonly kind: 'refused'; readonly refusal: Refusal }
   | { readonly kind: 'failed'; readonly fault: unknown }
 
-/** Asks what is expected of the enclaves, and says whether they are. */
+/**
+ * Asks which enclaves the reader expects, and says whether the gateway's enclaves are among them.
+ */
 export function ExpectedPanel({
   connection,
   onRetry,
@@ -106,7 +108,7 @@ function DropZone({ own }: { readonly own: FormExpectations }) {
   }
 
   return (
-    // biome-ignore lint/a11y/noStaticElementInteractions: the field in it does the same by keys.
+    // biome-ignore lint/a11y/noStaticElementInteractions: one more way beside the field.
     <div
       class={isOver ? 'drop over' : 'drop'}
       onDragOver={(event) => {

@@ -5,7 +5,7 @@ import type { Loaded } from '../../kit/use-loaded.ts'
 /** Models as the gateway lists them. */
 export type ModelList = {
   readonly data: readonly { readonly id: string }[]
-  /** An older gateway gives none. */
+  /** Missing from an older gateway. */
   readonly patterns?: readonly { readonly pattern: string }[]
 }
 
@@ -13,10 +13,10 @@ export type ModelList = {
 export type Asked = {
   /** Null: the first that is listed. */
   readonly listed: string | null
-  /** A model that is not listed; asked when `listed` is OTHER. */
+  /** The name of a model that is not listed; used when `listed` is OTHER. */
   readonly other: string
   readonly isEncrypted: boolean
-  /** The caller's own at the provider; empty for none. */
+  /** The caller's own credential at the provider; empty without one. */
   readonly credential: string
 }
 
@@ -28,7 +28,7 @@ const NAME_SHOWN_MAX = 100
 /** A provider table has about a dozen. */
 const PATTERNS_SHOWN_MAX = 12
 
-/** The model that is asked; empty while it has no name. */
+/** The model that is asked; empty while the reader has not named it. */
 export function modelOf(asked: Asked, models: ModelList | null): string {
   const choice = choiceOf(asked, models)
   return choice === OTHER ? asked.other.trim() : choice
@@ -38,7 +38,7 @@ function choiceOf({ listed }: Asked, models: ModelList | null): string {
   return listed ?? models?.data[0]?.id ?? OTHER
 }
 
-/** Which model answers, whether the call is encrypted, and with whose credential. */
+/** Chooses the model, whether the call is encrypted, and whose credential it uses. */
 export function ModelForm({
   asked,
   models,

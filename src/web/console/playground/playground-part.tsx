@@ -18,7 +18,7 @@ import { WhoAnswers } from './who-answers.tsx'
 /** Loaded when it is first needed. */
 const loadChat = () => import('./chat.ts')
 
-/** So near its end, a conversation is followed. */
+/** Within this distance of its end, the view follows a conversation. */
 const END_PX = 40
 
 /** Verified chat: the client runs in this page, and shows what it checks. */
@@ -34,7 +34,7 @@ export function PlaygroundPart() {
   const { turns, isRunning, said, send, stop, lookAgain, clear } = useTurns(session.key)
   const log = useRef<HTMLElement>(null)
   const model = modelOf(asked, models.value)
-  // What comes is followed, unless the reader went back to what was said before.
+  // The view follows new text, unless the reader scrolled back.
   const isFollowed = useRef(true)
   const lastTop = useRef(0)
   useEffect(() => {
@@ -47,7 +47,7 @@ export function PlaygroundPart() {
   const follow = () => {
     const { scrollHeight = 0, scrollTop = 0, clientHeight = 0 } = log.current ?? {}
     const isAtEnd = scrollHeight - scrollTop - clientHeight < END_PX
-    // Text that came meanwhile also moves the end away, but only the reader scrolls back.
+    // New text also moves the end away, but only the reader scrolls back.
     if (isAtEnd || scrollTop < lastTop.current) isFollowed.current = isAtEnd
     lastTop.current = scrollTop
   }
@@ -61,7 +61,7 @@ export function PlaygroundPart() {
           <ExpectedPanel connection={connection} onRetry={() => void reconnect()} />
         </WhoAnswers>
         <div class="chat">
-          {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls is to be reached by keys. */}
+          {/* biome-ignore lint/a11y/noNoninteractiveTabindex: the keyboard must reach what scrolls. */}
           <section class="turns" aria-label="Conversation" tabIndex={0} ref={log} onScroll={follow}>
             {turns.length === 0 && (
               <p class="faint">
@@ -95,7 +95,7 @@ export function PlaygroundPart() {
   )
 }
 
-/** Has the enclaves show themselves whenever something else is expected. */
+/** Connects again whenever the expectations change, so that the enclaves prove themselves. */
 function useConnection(isEncrypted: boolean) {
   const { key } = useSession()
   const { kind, expectations } = useExpectations().inForce
@@ -127,19 +127,19 @@ function useConnection(isEncrypted: boolean) {
     return () => abort.abort()
   }, [expectations, isEncrypted, key, round])
   const reconnect = async () => {
-    // A development gateway that was started again has other enclaves.
+    // A development gateway that was restarted has other enclaves.
     if (kind === 'development') await takeDevelopmentExpectations(fillHere)
     setRound(round + 1)
   }
   return { connection, reconnect }
 }
 
-/** Whether the enclaves can be asked: a key may be typed before its release is given. */
+/** Whether the enclaves can be asked: the reader may type a key before the release is given. */
 function namesCode({ releases, measurements, anyMeasurement }: FormExpectations): boolean {
   return releases.length > 0 || measurements.trim() !== '' || anyMeasurement
 }
 
-/** The conversation. One call runs at a time; anchors of earlier ones are waited for beside it. */
+/** The conversation. One call runs at a time; anchors of earlier calls are awaited beside it. */
 function useTurns(key: string) {
   const [turns, setTurns] = useState<readonly Turn[]>([])
   const [isRunning, setIsRunning] = useState(false)
@@ -147,7 +147,7 @@ function useTurns(key: string) {
   const running = useRef<AbortController | null>(null)
   const gone = useRef(new AbortController())
   const nextId = useRef(1)
-  /** Whom an answer's anchor is asked of. */
+  /** By turn: the client that is asked for the answer's anchor. */
   const clients = useRef(new Map<number, Affidavit>())
   useEffect(() => () => gone.current.abort(), [])
 
@@ -203,15 +203,16 @@ function useTurns(key: string) {
   async function anchor(id: number, proof: Proof): Promise<void> {
     const affidavit = clients.current.get(id)
     if (affidavit === undefined) return
-    const tell = (told: Anchor) => change(id, { answer: { kind: 'checked', proof, anchor: told } })
-    tell({ kind: 'waiting' })
+    const show = (state: Anchor) =>
+      change(id, { answer: { kind: 'checked', proof, anchor: state } })
+    show({ kind: 'waiting' })
     const { awaitAnchor } = await loadChat()
     try {
       const evidence = await awaitAnchor(affidavit, proof, gone.current.signal)
-      tell({ kind: 'mined', evidence })
+      show({ kind: 'mined', evidence })
       setSaid('The answer is anchored.')
     } catch (fault) {
-      if (!gone.current.signal.aborted) tell({ kind: 'unknown', fault })
+      if (!gone.current.signal.aborted) show({ kind: 'unknown', fault })
     }
   }
 
@@ -228,10 +229,13 @@ function useTurns(key: string) {
   }
 }
 
-/** Of an answer, what is read aloud at its end: the rest is where the reader finds it. */
+/**
+ * How much of an answer a screen reader reads aloud at its end. The reader finds the rest on the
+ * page.
+ */
 const SAID_MAX = 500
 
-/** Only what was checked is said again to a model. */
+/** Only checked answers are sent to a model again. */
 function messagesOf({ question, text, answer }: Turn): readonly Message[] {
   if (answer.kind !== 'checked') return []
   return [
@@ -240,7 +244,7 @@ function messagesOf({ question, text, answer }: Turn): readonly Message[] {
   ]
 }
 
-/** Shows text at most once a frame, however many pieces of it come. */
+/** Shows text at most once a frame, although many pieces of text come. */
 function createPainter(paint: (text: string) => void) {
   let latest = ''
   let frame: number | null = null

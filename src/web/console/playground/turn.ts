@@ -2,26 +2,26 @@ import type { Check } from '../../../../attestation/finding.ts'
 import type { AnchoredEvidence } from '../../../../client/anchored.ts'
 import type { AffidavitErrorCode, Proof } from '../../../../client/index.ts'
 
-/** What the client refused, and the checks that were made before. */
+/** The client's refusal, and the checks that were made before. */
 export type Refusal = {
   readonly code: AffidavitErrorCode
   readonly message: string
   readonly checks: readonly Check<string>[]
 }
 
-/** What became of an answer's anchor. */
+/** The state of an answer's anchor. */
 export type Anchor =
   | { readonly kind: 'waiting' }
   | { readonly kind: 'mined'; readonly evidence: AnchoredEvidence }
   | { readonly kind: 'unknown'; readonly fault: unknown }
 
-/** What is known of an answer. */
+/** The state of an answer. */
 export type Answer =
-  /** Some text came, and nothing of it was checked. */
+  /** Some text came; it is not checked yet. */
   | { readonly kind: 'arriving' }
   | { readonly kind: 'checked'; readonly proof: Proof; readonly anchor: Anchor }
   | { readonly kind: 'refused'; readonly refusal: Refusal }
-  /** There was none. */
+  /** There was no answer. */
   | { readonly kind: 'failed'; readonly fault: unknown }
   | { readonly kind: 'stopped' }
 
@@ -31,14 +31,14 @@ export type Turn = {
   readonly question: string
   readonly model: string
   readonly isEncrypted: boolean
-  /** Whether it may rest on a root that is not AWS's. */
+  /** Whether the answer may rest on a root that is not AWS's. */
   readonly isDevelopment: boolean
-  /** As far as it came. */
+  /** The text that came so far. */
   readonly text: string
   readonly answer: Answer
 }
 
-/** What to do about a refusal. */
+/** The advice to the reader about a refusal. */
 export function adviceFor({ code }: Refusal): string {
   switch (code) {
     case 'invalid_options':
@@ -67,7 +67,7 @@ export function adviceFor({ code }: Refusal): string {
   }
 }
 
-/** The checks of each outcome, counted. */
+/** How many checks have each outcome, in words. */
 export function countChecks(checks: readonly Check<string>[]): string {
   const count = (outcome: Check<string>['outcome']) =>
     checks.filter((made) => made.outcome === outcome).length

@@ -19,8 +19,8 @@ function stateOf(connection: Connection): readonly [Tone, string] {
 }
 
 /**
- * Who answers: the model, the enclave, and what is expected. It stands beside the conversation; on
- * a narrow screen it is folded under one line, which says who it is and in what state.
+ * The model, the enclave, and the expectations. They are beside the conversation. On a narrow
+ * screen they are folded under one line, which names the enclave and its state.
  */
 export function WhoAnswers({
   model,

@@ -42,7 +42,7 @@ function expected({ url, method, hasKey, headers, body }: SampleCall) {
 const PYTHON = needProgram('python3')
 const SHELL = needNo(process.platform === 'win32' ? 'a POSIX shell' : null)
 
-describe('samples say what they are made of, whatever is in it', () => {
+describe('samples send exactly the values of their call, for any text', () => {
   it.runIf(SHELL.isMet)(SHELL.title('samples for a shell say what they are made of'), () => {
     const curl = join(folder, 'curl')
     writeFileSync(

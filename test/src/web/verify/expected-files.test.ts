@@ -28,18 +28,18 @@ describe('a file of expectations', () => {
     ['measurements', { PCR0 }],
     ['configuration', { providers: [] }],
     ['roots', PEM],
-  ])('a file of expectations is told by its form: %s', (kind, value) => {
+  ])('a file of expectations is recognised by its form: %s', (kind, value) => {
     expect(read(value).kind).toBe(kind)
   })
 
   it.each(['', 'text', '[]', 'null', '{"a": 1}', '{"measurements"'])(
-    'a text that is no file of expectations is refused: %s',
+    'a text that is not a file of expectations is refused: %s',
     (text) => {
       expect(() => read(text, 'given.json')).toThrow(/^given\.json is not/)
     },
   )
 
-  it('a file where readers of JSON would not agree, or that is no text, is refused', () => {
+  it('a file that JSON parsers would read differently, or that is not text, is refused', () => {
     expect(() => read(`{"measurements":[],"measurements":[{"PCR0":"${PCR0}"}]}`)).toThrow(
       /is not JSON/,
     )
@@ -148,7 +148,7 @@ describe('the fields of a form', () => {
     [{ configurations: ['ab'] }],
     [{ providers: [] }],
     [PEM],
-  ])('a file without measurements fills no field, and what to do is told: %j', (value) => {
+  ])('a file without measurements fills no field, and the page says what to do: %j', (value) => {
     expect(() => fill(value)).toThrow(ExpectationFault)
   })
 })

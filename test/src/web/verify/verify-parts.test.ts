@@ -58,7 +58,7 @@ describe('the chain', () => {
     expect(statesOf('block header')).toMatchObject({ anchor: 'holds', block: 'broken' })
   })
 
-  it('the chain is open where a check was not made, or where there is none', () => {
+  it('the chain is open where a check was not made, or where there is no check', () => {
     expect(linkStates([]).map(({ state }) => state)).toEqual(LINKS.map(() => 'open'))
     const [log] = linkStates([
       { name: 'receipt in log', outcome: 'passed', detail: '' },
@@ -99,7 +99,7 @@ describe('a link with expectations', () => {
     expect(writeFragment(NO_EXPECTATIONS)).toBe('')
   })
 
-  it('a link with expectations says nothing that would widen what is trusted, whoever wrote it', () => {
+  it('a link with expectations never widens what is trusted', () => {
     const wide: Expectations = {
       ...expected,
       ...{
