@@ -25,10 +25,10 @@ import {
 import { NOTARIES_MAX } from '../attestation/notary-list.ts'
 import { nameRelease } from '../attestation/release/release-name.ts'
 import { parseEncryptionKey, verifyEncryptionKey } from '../attestation/verify-encryption-key.ts'
+import { type AskedGateway, askGateway } from './ask-gateway.ts'
 import type { EncryptionTarget } from './encryption.ts'
 import { AffidavitError, type AffidavitErrorCode, reasonOf, shown, telling } from './errors.ts'
 import type { ExpectedPolicy } from './expectations.ts'
-import { askGateway, type GatewayOptions } from './gateway.ts'
 
 /** What was established of a notary's enclave. */
 export type NotaryCheckName = 'attestation document' | 'nonce' | 'measurements' | 'configuration'
@@ -121,7 +121,7 @@ type KnownDocument = { readonly facts: AttestationFacts; readonly endMs: number 
 
 /** Keeps the notaries of one gateway. `now` is Unix milliseconds. */
 export function createNotaries(
-  gateway: GatewayOptions,
+  gateway: AskedGateway,
   options: { readonly policy: ExpectedPolicy; readonly now: () => number },
 ): Notaries {
   const { now } = options
@@ -388,7 +388,7 @@ const ADDRESS = /^0x[0-9a-f]{40}$/
 
 /** Has the enclave of a notary make a document over a nonce of ours, and holds it to the policy. */
 async function askNotary(
-  gateway: GatewayOptions,
+  gateway: AskedGateway,
   so: {
     readonly notary: string
     readonly policy: ExpectedPolicy
