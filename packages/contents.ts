@@ -44,9 +44,6 @@ export function filesOf({ files, bringsVerifier }: PackageContents): readonly st
   return [...Object.keys(files), ...(bringsVerifier ? [VERIFIER_FILE] : [])]
 }
 
-/** undici 8 is for Node.js 22 and later; its line 7 has the same calls, and is for 20, too. */
-const UNDICI: Dependency = { range: '^7.30.0' }
-
 /** The packages that `npm run package` builds. */
 export const PACKAGES: readonly PackageContents[] = [
   {
@@ -67,9 +64,8 @@ export const PACKAGES: readonly PackageContents[] = [
       '@noble/curves': {},
       '@noble/hashes': {},
       hpke: {},
-      // The program's, for audits: with a file of WebAssembly, and as Node 20 needs it.
+      // The program's, for audits: with a file of WebAssembly.
       'tiny-secp256k1': {},
-      undici: UNDICI,
     },
   },
   {
@@ -86,7 +82,8 @@ export const PACKAGES: readonly PackageContents[] = [
       pino: {},
       'pino-pretty': { isOptional: true },
       systeminformation: {},
-      undici: UNDICI,
+      // Its version 8 is for Node.js 22 and later; 7 has the same calls, and is for 20, too.
+      undici: { range: '^7.30.0' },
       ws: {},
     },
   },
