@@ -2,6 +2,7 @@ import { compareExchange, completeRecord } from '../attestation/compare-exchange
 import { sayNoBlock } from '../attestation/evidence/anchor-checks.ts'
 import { type EvidenceBundle, parseEvidenceBundle } from '../attestation/evidence/bundle.ts'
 import type { BundleReport } from '../attestation/evidence/bundle-report.ts'
+import type { BundlePolicy } from '../attestation/evidence/policy.ts'
 import { verifyBundle } from '../attestation/evidence/verify-bundle.ts'
 import { canonicalizeJson } from '../attestation/json/canonical.ts'
 import { isJsonObject, type Json, type JsonObject } from '../attestation/json/value.ts'
@@ -10,7 +11,6 @@ import { writeSavedProof } from '../attestation/saved-proof.ts'
 import { type AskedGateway, askGateway } from './ask-gateway.ts'
 import { fetchChainFacts } from './chain-facts.ts'
 import { AffidavitError, telling } from './errors.ts'
-import type { ExpectedPolicy } from './expectations.ts'
 import { pause } from './gateway.ts'
 import type { Proof } from './proof.ts'
 
@@ -65,7 +65,7 @@ export async function awaitAnchor(
   so: {
     readonly gateway: AskedGateway
     /** Asked when the evidence is there: what is expected may have changed while it came. */
-    readonly policy: () => ExpectedPolicy
+    readonly policy: () => BundlePolicy
     readonly options: AnchoredOptions | string
   },
 ): Promise<AnchoredEvidence> {

@@ -7,6 +7,7 @@ import {
   parseBootConfiguration,
 } from '../attestation/evidence/boot-configuration.ts'
 import { checkExpectedConfiguration } from '../attestation/evidence/document-checks.ts'
+import type { BundlePolicy } from '../attestation/evidence/policy.ts'
 import { type Check, check } from '../attestation/finding.ts'
 import {
   isJsonArray,
@@ -28,7 +29,6 @@ import { parseEncryptionKey, verifyEncryptionKey } from '../attestation/verify-e
 import { type AskedGateway, askGateway } from './ask-gateway.ts'
 import type { EncryptionTarget } from './encryption.ts'
 import { AffidavitError, type AffidavitErrorCode, reasonOf, shown, telling } from './errors.ts'
-import type { ExpectedPolicy } from './expectations.ts'
 
 /** What was established of a notary's enclave. */
 export type NotaryCheckName = 'attestation document' | 'nonce' | 'measurements' | 'configuration'
@@ -87,9 +87,9 @@ export type Notaries = {
    * no longer: each enclave has to show itself anew before it is sent a call, or an answer of its
    * is taken.
    */
-  replacePolicy(policy: ExpectedPolicy): void
+  replacePolicy(policy: BundlePolicy): void
   /** The policy that enclaves are held to. */
-  policy(): ExpectedPolicy
+  policy(): BundlePolicy
   /** Whether a notary's enclave is known to be an expected one now. */
   isExpected(notary: string): boolean
   /**
@@ -122,7 +122,7 @@ type KnownDocument = { readonly facts: AttestationFacts; readonly endMs: number 
 /** Keeps the notaries of one gateway. `now` is Unix milliseconds. */
 export function createNotaries(
   gateway: AskedGateway,
-  options: { readonly policy: ExpectedPolicy; readonly now: () => number },
+  options: { readonly policy: BundlePolicy; readonly now: () => number },
 ): Notaries {
   const { now } = options
   let { policy } = options
@@ -391,7 +391,7 @@ async function askNotary(
   gateway: AskedGateway,
   so: {
     readonly notary: string
-    readonly policy: ExpectedPolicy
+    readonly policy: BundlePolicy
     readonly verifier: AttestationVerifier
     readonly now: () => number
     readonly signal: AbortSignal | undefined
@@ -440,7 +440,7 @@ function checkConfiguration(
   so: {
     readonly facts: AttestationFacts
     readonly bytes: Uint8Array
-    readonly policy: ExpectedPolicy
+    readonly policy: BundlePolicy
   },
 ): string {
   telling('invalid_reply', () => parseBootConfiguration(configuration))
@@ -463,7 +463,7 @@ function checkConfiguration(
 async function verifyDocument(
   bytes: Uint8Array,
   so: {
-    readonly policy: ExpectedPolicy
+    readonly policy: BundlePolicy
     readonly verifier: AttestationVerifier
     readonly atMs: number
     readonly nonce?: Uint8Array

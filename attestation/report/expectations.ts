@@ -1,29 +1,27 @@
-import { decodeHex, encodeUtf8 } from '../attestation/bytes.ts'
-import { FormatError, ProofError } from '../attestation/errors.ts'
-import {
-  digestBootConfiguration,
-  parseBootConfiguration,
-} from '../attestation/evidence/boot-configuration.ts'
-import { type BundlePolicy, readPolicy } from '../attestation/evidence/policy.ts'
-import { JsonError } from '../attestation/json/json-error.ts'
-import { parseExactJson } from '../attestation/json/parse-strict.ts'
-import { isJsonObject, type Json, type JsonObject, memberOf } from '../attestation/json/value.ts'
-import { type MeasurementSet, PolicyError, parseRoots } from '../attestation/nitro/policy.ts'
-import { hasOwnMembersAlone, ownMembers } from '../attestation/own-members.ts'
-import {
-  configurationOf,
-  parseSignedRelease,
-  RELEASE_FORMAT,
-} from '../attestation/release/release.ts'
-import {
-  entryOf,
-  parseSignedReleaseList,
-  type ReleaseEntry,
-  type ReleaseList,
-} from '../attestation/release/release-list.ts'
-import { parseReleaseKey, type ReleaseTrust } from '../attestation/release/release-signatures.ts'
-import { verifyRelease, verifyReleaseList } from '../attestation/release/verify-release.ts'
-import { AffidavitError, reasonOf } from './errors.ts'
+import { decodeHex, encodeUtf8 } from '../bytes.ts'
+import { FormatError, ProofError } from '../errors.ts'
+import { type BundlePolicy, readPolicy } from '../evidence/policy.ts'
+import { parseExactJson } from '../json/parse-strict.ts'
+import type { Json } from '../json/value.ts'
+import { type MeasurementSet, PolicyError, parseRoots } from '../nitro/policy.ts'
+import { hasOwnMembersAlone, ownMembers } from '../own-members.ts'
+import { configurationOf } from '../release/release.ts'
+import type { ReleaseEntry, ReleaseList } from '../release/release-list.ts'
+import { parseReleaseKey, type ReleaseTrust } from '../release/release-signatures.ts'
+import { digestConfiguration, parseReleaseFile, readExpectedReleases } from './expectation-files.ts'
+
+/**
+ * What is expected is malformed, unsigned or unknown, or would pass everything. The message names
+ * the member.
+ */
+export class ExpectationsError extends FormatError {
+  override readonly name = 'ExpectationsError'
+
+  constructor(message: string, options: { readonly cause?: unknown } = {}) {
+    super('invalid_expectations', message)
+    if ('cause' in options) this.cause = options.cause
+  }
+}
 
 /** One thing or several. */
 export type OneOrMore<Type> = Type | readonly Type[]
@@ -56,13 +54,24 @@ export type Expectations = {
   readonly configurations?: OneOrMore<string | Uint8Array | object>
 }
 
-/** What an enclave is held against, as the attestation library takes it. */
-export type ExpectedPolicy = BundlePolicy
+/** A file of expectations as JSON: what `connect` of the client takes, `roots` beside it. */
+export type ExpectationsFile = Expectations & {
+  /** Roots of attestation documents. Default: AWS's. */
+  readonly roots?: OneOrMore<string | Uint8Array>
+}
+
+/** Gives the policy that a file of expectations says. Throws ExpectationsError. */
+export function readExpectationsFile(
+  { roots, ...expect }: ExpectationsFile,
+  { allowDebug }: { readonly allowDebug?: boolean } = {},
+): BundlePolicy {
+  return readExpectations(expect, { roots, ...(allowDebug === undefined ? {} : { allowDebug }) })
+}
 
 /**
- * Gives the policy that `expect` and `roots` say. Throws AffidavitError `invalid_options` for what
- * is malformed, unsigned or unknown, and when no code or no configuration is expected: then nothing
- * would be checked.
+ * Gives the policy that `expect` and `roots` say. Throws ExpectationsError for what is malformed,
+ * unsigned or unknown, and when no code or no configuration is expected: then nothing would be
+ * checked.
  */
 export function readExpectations(
   expect: Expectations,
@@ -70,7 +79,7 @@ export function readExpectations(
     roots,
     allowDebug,
   }: { readonly roots?: OneOrMore<string | Uint8Array> | undefined; readonly allowDebug?: boolean },
-): ExpectedPolicy {
+): BundlePolicy {
   if (!hasOwnMembersAlone(expect)) throw invalid('expected expect to be an object')
   const unknown = Object.keys(expect).find((name) => !MEMBERS.has(name))
   if (unknown !== undefined)
@@ -139,17 +148,9 @@ function readReleases({
     keys,
     ...(releaseSigners === undefined ? {} : { signersMin: releaseSigners }),
   }
-  return listOf(releases).flatMap((release) => readEntries(jsonOf(release), trust))
-}
-
-function readEntries(json: Json, trust: ReleaseTrust): readonly ReleaseEntry[] {
-  if (isRelease(json)) return [entryOf(verifyRelease(parseSignedRelease(json), trust).release)]
-  return verifyReleaseList(parseSignedReleaseList(json), trust).list.releases
-}
-
-/** A release by itself, and no list. */
-function isRelease(json: Json): boolean {
-  return isJsonObject(json) && memberOf(json, 'format') === RELEASE_FORMAT
+  return listOf(releases).flatMap(
+    (release) => readExpectedReleases(parseReleaseFile(jsonOf(release)), trust).entries,
+  )
 }
 
 /**
@@ -157,10 +158,10 @@ function isRelease(json: Json): boolean {
  * older than.
  */
 export function releaseLists(releases: Expectations['releases']): readonly ReleaseList[] {
-  return listOf(releases)
-    .map((release) => jsonOf(release))
-    .filter((json) => !isRelease(json))
-    .map((json) => parseSignedReleaseList(json).list)
+  return listOf(releases).flatMap((release) => {
+    const file = parseReleaseFile(jsonOf(release))
+    return file.kind === 'list' ? [file.signed.list] : []
+  })
 }
 
 function readMeasurements(
@@ -192,20 +193,19 @@ function readSet(set: MeasurementSet | Readonly<Record<string, string>>): Measur
 
 function readConfiguration(value: string | Uint8Array | object): Uint8Array {
   if (value instanceof Uint8Array) return value
-  if (typeof value === 'string' && DIGEST.test(value)) return decodeHex(value)
+  if (typeof value === 'string' && DIGEST_FORM.test(value)) return decodeHex(value)
   if (typeof value === 'string' && !value.trimStart().startsWith('{'))
     throw invalid('expected each configuration to be a digest, 64 hex digits, or its JSON')
-  const json = jsonOf(value)
-  parseBootConfiguration(json)
-  return digestBootConfiguration(json as JsonObject)
+  return digestConfiguration(jsonOf(value))
 }
 
-const DIGEST = /^[0-9a-f]{64}$/i
+/** A digest of a configuration, or of a root in the place of its certificate. */
+export const DIGEST_FORM = /^[0-9a-f]{64}$/i
 const FINGERPRINT_BYTES = 32
 
 function readRoot(root: string | Uint8Array): readonly Uint8Array[] {
   if (typeof root === 'string')
-    return DIGEST.test(root) ? [decodeHex(root)] : parseRoots(encodeUtf8(root))
+    return DIGEST_FORM.test(root) ? [decodeHex(root)] : parseRoots(encodeUtf8(root))
   if (!(root instanceof Uint8Array))
     throw invalid('expected each root to be PEM, 64 hex digits, or bytes')
   return root.length === FINGERPRINT_BYTES ? [root] : parseRoots(root)
@@ -225,15 +225,16 @@ function telling<Type>(name: string, read: () => Type): Type {
   try {
     return read()
   } catch (fault) {
-    if (fault instanceof AffidavitError) throw fault
-    const isTheirs = [FormatError, ProofError, JsonError, PolicyError, TypeError].some(
+    if (fault instanceof ExpectationsError) throw fault
+    // TypeError: JSON.stringify refuses a value that is no JSON.
+    const isTheirs = [FormatError, ProofError, PolicyError, TypeError].some(
       (known) => fault instanceof known,
     )
-    if (!isTheirs) throw fault
-    throw new AffidavitError('invalid_options', `${name}: ${reasonOf(fault)}`, { cause: fault })
+    if (!isTheirs || !(fault instanceof Error)) throw fault
+    throw new ExpectationsError(`${name}: ${fault.message}`, { cause: fault })
   }
 }
 
-function invalid(message: string): AffidavitError {
-  return new AffidavitError('invalid_options', message)
+function invalid(message: string): ExpectationsError {
+  return new ExpectationsError(message)
 }

@@ -1,11 +1,14 @@
 import { describe, expect, it } from 'vitest'
-import { decodeHex, encodeHex, sha256 } from '../../attestation/bytes.ts'
-import { digestBootConfiguration } from '../../attestation/evidence/boot-configuration.ts'
-import { releaseKeyOf } from '../../attestation/release/release-signatures.ts'
-import { signRelease, signReleaseList } from '../../attestation/release/verify-release.ts'
-import { AffidavitError } from '../../client/errors.ts'
-import { type Expectations, readExpectations } from '../../client/expectations.ts'
-import { buildEntry, buildRelease } from '../support/build-release.ts'
+import { decodeHex, encodeHex, sha256 } from '../../../attestation/bytes.ts'
+import { digestBootConfiguration } from '../../../attestation/evidence/boot-configuration.ts'
+import { releaseKeyOf } from '../../../attestation/release/release-signatures.ts'
+import { signRelease, signReleaseList } from '../../../attestation/release/verify-release.ts'
+import {
+  type Expectations,
+  ExpectationsError,
+  readExpectations,
+} from '../../../attestation/report/expectations.ts'
+import { buildEntry, buildRelease } from '../../support/build-release.ts'
 
 const SECRET = new Uint8Array(32).fill(7)
 const KEY = encodeHex(releaseKeyOf(SECRET))
@@ -23,7 +26,7 @@ const codeOf = (expectations: unknown, more: object = {}) => {
     read(expectations, more)
     return 'accepted'
   } catch (fault) {
-    return fault instanceof AffidavitError ? fault.code : String(fault)
+    return fault instanceof ExpectationsError ? fault.code : String(fault)
   }
 }
 
@@ -136,7 +139,7 @@ describe('expectations', () => {
   ])(
     'expectations that demand nothing or are malformed are refused: %s',
     (_, expectations, more) => {
-      expect(codeOf(expectations, more)).toBe('invalid_options')
+      expect(codeOf(expectations, more)).toBe('invalid_expectations')
     },
   )
 
@@ -144,7 +147,7 @@ describe('expectations', () => {
     const prototype = Object.prototype as unknown as Record<string, unknown>
     prototype.measurements = PCRS
     try {
-      expect(codeOf({ configurations: CONFIGURATION })).toBe('invalid_options')
+      expect(codeOf({ configurations: CONFIGURATION })).toBe('invalid_expectations')
     } finally {
       delete prototype.measurements
     }
