@@ -1,14 +1,21 @@
 import { describe, expect, it } from 'vitest'
-import { EventParser, EventTooLargeError } from '../../../src/agent/answer-parser.ts'
+import {
+  EventParser,
+  EventTooLargeError,
+  type ServerEvent,
+} from '../../../attestation/stream/event-parser.ts'
 
 /** Gives the data of all events of the packets, the end included. */
 function parseAll(
   packets: readonly (string | Uint8Array)[],
   eventBytesMax?: number,
 ): readonly string[] {
-  const parser = new EventParser(eventBytesMax === undefined ? {} : { eventBytesMax })
+  const parser = new EventParser({
+    errorLines: true,
+    ...(eventBytesMax === undefined ? {} : { eventBytesMax }),
+  })
   const events = packets.flatMap((packet) => parser.push(Buffer.from(packet)))
-  return [...events, ...parser.end()]
+  return [...events, ...parser.end()].map(({ data }) => data)
 }
 
 describe('EventParser', () => {
@@ -54,6 +61,15 @@ describe('EventParser', () => {
     expect(parseAll(bytes)).toEqual(['{"message":"m"}'])
   })
 
+  it('EventParser gives the name of an event, and skips the field error where it is not asked for', () => {
+    const parser = new EventParser()
+    const bytes = Buffer.from('event: x\ndata: a\n\ndata: b\n\nerror: c\n\n')
+    expect([...parser.push(bytes), ...parser.end()]).toEqual([
+      { event: 'x', data: 'a' },
+      { event: '', data: 'b' },
+    ])
+  })
+
   it('EventParser gives the event that no blank line and no line break ends', () => {
     expect(parseAll(['data: a\n'])).toEqual(['a'])
     expect(parseAll(['data: a'])).toEqual(['a'])
@@ -74,11 +90,11 @@ describe('EventParser', () => {
   })
 
   it('EventParser gives the events that came before an event over the limit', () => {
-    const events: string[] = []
+    const events: ServerEvent[] = []
     const packet = Buffer.from(`data: a\n\ndata: b\n\ndata: ${'x'.repeat(95)}`)
     expect(() => new EventParser({ eventBytesMax: 100 }).push(packet, events)).toThrow(
       EventTooLargeError,
     )
-    expect(events).toEqual(['a', 'b'])
+    expect(events.map(({ data }) => data)).toEqual(['a', 'b'])
   })
 })
