@@ -2,15 +2,16 @@ import { compareExchange, completeRecord } from '../attestation/compare-exchange
 import { sayNoBlock } from '../attestation/evidence/anchor-checks.ts'
 import { type EvidenceBundle, parseEvidenceBundle } from '../attestation/evidence/bundle.ts'
 import type { BundleReport } from '../attestation/evidence/bundle-report.ts'
+import type { BundlePolicy } from '../attestation/evidence/policy.ts'
 import { verifyBundle } from '../attestation/evidence/verify-bundle.ts'
 import { canonicalizeJson } from '../attestation/json/canonical.ts'
 import { isJsonObject, type Json, type JsonObject } from '../attestation/json/value.ts'
 import { hasOwnMembersAlone, ownMembers } from '../attestation/own-members.ts'
 import { writeSavedProof } from '../attestation/saved-proof.ts'
+import { type AskedGateway, askGateway } from './ask-gateway.ts'
 import { fetchChainFacts } from './chain-facts.ts'
 import { AffidavitError, telling } from './errors.ts'
-import type { ExpectedPolicy } from './expectations.ts'
-import { askGateway, type GatewayOptions, pause } from './gateway.ts'
+import { pause } from './gateway.ts'
 import type { Proof } from './proof.ts'
 
 /** How long to wait for an anchor, and whom to ask about its block. */
@@ -62,9 +63,9 @@ const POLL_MS_MAX = 5_000
 export async function awaitAnchor(
   proof: Proof,
   so: {
-    readonly gateway: GatewayOptions
+    readonly gateway: AskedGateway
     /** Asked when the evidence is there: what is expected may have changed while it came. */
-    readonly policy: () => ExpectedPolicy
+    readonly policy: () => BundlePolicy
     readonly options: AnchoredOptions | string
   },
 ): Promise<AnchoredEvidence> {

@@ -1,72 +1,58 @@
 import type { ChainFacts } from '../attestation/evidence/policy.ts'
-import { parseExactJson } from '../attestation/json/parse-strict.ts'
-import { isJsonObject, type Json, memberOf } from '../attestation/json/value.ts'
-import { AffidavitError, reasonOf } from './errors.ts'
-import { type Fetch, type GatewayOptions, readAtMost, readTwice } from './gateway.ts'
-
-/** Answers of a chain's endpoint to the three questions, bytes. */
-const RPC_BYTES_MAX = 1024 * 1024
+import type { AskedGateway } from './ask-gateway.ts'
+import { AffidavitError } from './errors.ts'
+import { readTwice } from './gateway.ts'
+import { createRpc, type Rpc, RpcError, readQuantity, toQuantity } from './rpc.ts'
 
 /**
- * Asks the chain's endpoint at `url` for what verifyBundle wants of a chain: its id, its newest
- * block, and its block of the number that the bundle names (null: of none). Throws AffidavitError
- * `unreachable`, also for answers that are none.
- *
- * Does NOT show that the endpoint tells the truth: it is believed as far as whoever runs it.
+ * Asks the chain's endpoint at `url` as readChainFacts does. Throws AffidavitError `unreachable`,
+ * also for answers that are none.
  */
 export async function fetchChainFacts(
-  { fetch, timeoutMs }: Pick<GatewayOptions, 'fetch' | 'timeoutMs'>,
+  { fetch, timeoutMs }: Pick<AskedGateway, 'fetch' | 'timeoutMs'>,
   url: string,
   blockNumber: number | null,
 ): Promise<ChainFacts> {
+  try {
+    return await readChainFacts(createRpc({ url, fetch, timeoutMs }), blockNumber)
+  } catch (cause) {
+    if (!(cause instanceof RpcError)) throw cause
+    throw new AffidavitError('unreachable', `the chain's endpoint: ${cause.message}`, { cause })
+  }
+}
+
+/**
+ * Asks a chain's endpoint for what verifyBundle wants of a chain: its id, its newest block, and its
+ * block of the number that the bundle names (null: of none). Throws RpcError.
+ *
+ * Does NOT show that the endpoint tells the truth: it is believed as far as whoever runs it.
+ */
+export async function readChainFacts(rpc: Rpc, blockNumber: number | null): Promise<ChainFacts> {
   const ask = (method: string, params: readonly unknown[]) =>
-    callRpc(url, { fetch, timeoutMs, method, params })
+    readTwice(() => rpc.call(method, params), { signal: undefined, isBroken })
   const [chainId, block, newest] = await Promise.all([
     ask('eth_chainId', []),
-    blockNumber === null
-      ? null
-      : ask('eth_getBlockByNumber', [`0x${blockNumber.toString(16)}`, false]),
+    blockNumber === null ? null : ask('eth_getBlockByNumber', [toQuantity(blockNumber), false]),
     ask('eth_blockNumber', []),
   ])
-  const hash = isJsonObject(block) ? memberOf(block, 'hash') : null
-  if (hash !== null && typeof hash !== 'string') throw badChain(url)
-  return { chainId: countOf(chainId, url), blockHash: hash, newestBlock: countOf(newest, url) }
+  return { chainId: countOf(chainId), blockHash: hashOf(block), newestBlock: countOf(newest) }
 }
 
-async function callRpc(
-  url: string,
-  so: {
-    readonly fetch: Fetch
-    readonly timeoutMs: number
-    readonly method: string
-    readonly params: readonly unknown[]
-  },
-): Promise<Json | undefined> {
-  const { fetch, timeoutMs, method, params } = so
-  let bytes: Uint8Array | null
-  try {
-    const signal = AbortSignal.timeout(timeoutMs)
-    const body = JSON.stringify({ jsonrpc: '2.0', id: 1, method, params })
-    const headers = { 'content-type': 'application/json' }
-    const read = async () => {
-      const init: RequestInit = { method: 'POST', headers, body, redirect: 'error', signal }
-      return await readAtMost(await fetch(url, init), RPC_BYTES_MAX)
-    }
-    bytes = await readTwice(read, { signal })
-    const json = bytes === null ? null : parseExactJson(bytes)
-    const result = isJsonObject(json) ? memberOf(json, 'result') : undefined
-    if (result !== undefined) return result
-  } catch (cause) {
-    throw new AffidavitError('unreachable', `the chain's endpoint: ${reasonOf(cause)}`, { cause })
-  }
-  throw badChain(url)
+function isBroken(fault: unknown): boolean {
+  return fault instanceof RpcError && fault.code === 'unreachable'
 }
 
-function countOf(value: Json | undefined, url: string): number {
-  if (typeof value === 'string' && /^0x[0-9a-f]{1,13}$/.test(value)) return Number(value)
-  throw badChain(url)
+function countOf(value: unknown): number {
+  const count = readQuantity(value)
+  if (count === null) throw new RpcError('bad_answer', 'expected numbers in hex')
+  return count
 }
 
-function badChain(url: string): AffidavitError {
-  return new AffidavitError('unreachable', `expected a chain's answers from ${new URL(url).origin}`)
+/** Null when the chain has no such block. */
+function hashOf(block: unknown): string | null {
+  if (block === null) return null
+  const hash = typeof block === 'object' && block && 'hash' in block ? block.hash : undefined
+  if (typeof hash !== 'string' || !/^0x[0-9a-fA-F]{64}$/.test(hash))
+    throw new RpcError('bad_answer', 'expected a block with its hash')
+  return hash.toLowerCase()
 }

@@ -1,9 +1,10 @@
 import { hasOwnMembersAlone, ownMembers } from '../attestation/own-members.ts'
+import type { Expectations } from '../attestation/report/expectations.ts'
 import { type AnchoredEvidence, type AnchoredOptions, awaitAnchor } from './anchored.ts'
+import type { AskedGateway } from './ask-gateway.ts'
 import { createCheckedFetch } from './checked-fetch.ts'
 import { AffidavitError, reasonOf } from './errors.ts'
-import type { Expectations } from './expectations.ts'
-import type { Fetch, GatewayOptions } from './gateway.ts'
+import { type Fetch, isSafeForKey } from './gateway.ts'
 import { type AttestedNotary, createNotaries, type RefusedNotary } from './notaries.ts'
 import { createProofs, type Proof, type Proofs } from './proof.ts'
 import { createReleaseUpdates } from './release-updates.ts'
@@ -97,7 +98,7 @@ export async function connect(given: ConnectOptions): Promise<Affidavit> {
   })
   // Not a method of `globalThis` any more: browsers refuse to run it as one of another object.
   const fetch: Fetch = options.fetch ?? ((input, init) => globalThis.fetch(input, init))
-  const gateway: GatewayOptions = {
+  const gateway: AskedGateway = {
     url,
     apiKey: options.apiKey ?? null,
     fetch,
@@ -193,8 +194,7 @@ function readUrl(text: unknown): string {
   }
   if (url.search !== '' || url.hash !== '' || url.username !== '' || url.password !== '')
     throw invalid('expected url without a query, fragment, name or password')
-  const isLocal = /^(localhost|127\.\d+\.\d+\.\d+|\[::1\])$/.test(url.hostname)
-  if (url.protocol !== 'https:' && !(url.protocol === 'http:' && isLocal))
+  if (!/^https?:$/.test(url.protocol) || !isSafeForKey(url))
     throw invalid('expected url to be https, or http on this machine')
   return `${url.origin}${url.pathname}`.replace(/\/+$/, '')
 }

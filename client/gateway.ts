@@ -1,8 +1,4 @@
 import { ByteBuffer } from '../attestation/byte-buffer.ts'
-import { JsonError } from '../attestation/json/json-error.ts'
-import { parseExactJson } from '../attestation/json/parse-strict.ts'
-import { isJsonObject, type Json, type JsonObject, memberOf } from '../attestation/json/value.ts'
-import { AffidavitError, reasonOf, shown } from './errors.ts'
 
 /** A `fetch` as browsers and Node have it. */
 export type Fetch = (input: string | URL | Request, init?: RequestInit) => Promise<Response>
@@ -11,68 +7,166 @@ export type Fetch = (input: string | URL | Request, init?: RequestInit) => Promi
 export type GatewayOptions = {
   /** Without a path of the API and without a slash at its end. */
   readonly url: string
+  /** Null: none is sent. */
   readonly apiKey: string | null
   readonly fetch: Fetch
-  readonly timeoutMs: number
+  /** Longest that one exchange may take, from connect to the last byte; null: no limit. */
+  readonly timeoutMs: number | null
+  /** Sent with each call, beside those of the call. */
+  readonly headers?: Readonly<Record<string, string>>
 }
 
-/** Lists of notaries, and documents with their boot configuration: the default. Bytes. */
-const REPLY_BYTES_MAX = 4 * 1024 * 1024
+/** One call of our own API. */
+export type GatewayCall = {
+  readonly method?: 'GET' | 'POST' | 'PUT' | 'DELETE'
+  /** Sent as JSON. */
+  readonly body?: object
+  /** Bounds the answer, whatever its status. */
+  readonly bytesMax: number
+  readonly signal?: AbortSignal | undefined
+  /**
+   * Milliseconds until the call is made again; null: it is not. Left out: no call is made twice.
+   * `tried` counts the exchanges so far.
+   */
+  readonly retryAfterMs?: (tried: number, outcome: GatewayAnswer | NoAnswer) => number | null
+  /** Waits between two exchanges. Rejects with the reason when the signal is aborted meanwhile. */
+  readonly pause?: (ms: number, signal: AbortSignal | undefined) => Promise<void>
+}
 
-/** What the gateway answered: its body as JSON, read exactly, and the text of it. */
-export type GatewayReply = { readonly json: JsonObject; readonly text: string }
+/** What the gateway answered, read whole. Nothing in it is trusted. */
+export type GatewayAnswer = {
+  readonly status: number
+  readonly headers: Headers
+  readonly bytes: Uint8Array<ArrayBuffer>
+}
+
+/** No answer that can be used. `cause` is what `fetch`, or the body, rejected with. */
+export class NoAnswer extends Error {
+  override readonly name = 'NoAnswer'
+  readonly code: 'unreachable' | 'too_slow' | 'too_large' | 'redirected'
+  /** HTTP status; null when none came. A browser hides that of a redirection, and gives 0. */
+  readonly status: number | null
+
+  constructor(
+    code: NoAnswer['code'],
+    message: string,
+    fault: { readonly status?: number; readonly cause?: unknown } = {},
+  ) {
+    super(message, { cause: fault.cause })
+    this.code = code
+    this.status = fault.status ?? null
+  }
+}
 
 /**
- * Asks the gateway for `path`, and once more when the connection breaks; `bytesMax` bounds the
- * reply. Throws AffidavitError `unreachable`,
- * `gateway_error` (with the status), `redirected`, `invalid_reply`; and what `signal` was aborted
- * with.
+ * Calls `path` of the gateway: the one client of our own API, in pages, audits, the command line,
+ * node agents and the client of callers. Redirections are not followed, so that no key goes
+ * elsewhere. An answer with an error status is an answer, which errorOf reads. Throws NoAnswer, and
+ * what `signal` was aborted with.
  */
-export async function askGateway(
-  { url, apiKey, fetch, timeoutMs }: GatewayOptions,
+export async function callGateway(
+  gateway: GatewayOptions,
   path: string,
-  {
-    withKey = false,
-    bytesMax = REPLY_BYTES_MAX,
-    signal,
-  }: {
-    readonly withKey?: boolean
-    readonly bytesMax?: number
-    readonly signal?: AbortSignal
-  } = {},
-): Promise<GatewayReply> {
-  const timeout = AbortSignal.timeout(timeoutMs)
-  const init: RequestInit = {
-    headers: {
-      accept: 'application/json',
-      ...(withKey && apiKey !== null ? { authorization: `Bearer ${apiKey}` } : {}),
-    },
-    redirect: 'manual',
-    signal: signal === undefined ? timeout : AbortSignal.any([signal, timeout]),
+  call: GatewayCall,
+): Promise<GatewayAnswer> {
+  const { retryAfterMs = () => null, pause: wait = pause, signal } = call
+  for (let tried = 1; ; tried += 1) {
+    const outcome = await exchange(gateway, path, call).catch((fault: unknown) => {
+      signal?.throwIfAborted()
+      if (fault instanceof NoAnswer) return fault
+      throw fault
+    })
+    const pauseMs = retryAfterMs(tried, outcome)
+    if (pauseMs !== null) await wait(pauseMs, signal)
+    else if (outcome instanceof NoAnswer) throw outcome
+    else return outcome
+    signal?.throwIfAborted()
   }
-  const read = async () => {
-    const response = await sendAgain(`${url}${path}`, { fetch, init, path, signal })
-    if (isRedirect(response))
-      throw new AffidavitError('redirected', `${path}: expected no redirection`)
-    return { response, bytes: await readBody(response, { path, bytesMax, signal }) }
+}
+
+async function exchange(
+  { url, apiKey, fetch, timeoutMs, headers = {} }: GatewayOptions,
+  path: string,
+  { method = 'GET', body, bytesMax, signal }: GatewayCall,
+): Promise<GatewayAnswer> {
+  const timeout = timeoutMs === null ? null : AbortSignal.timeout(timeoutMs)
+  const signals = [timeout, signal].filter((one) => one instanceof AbortSignal)
+  try {
+    const response = await fetch(`${url}${path}`, {
+      method,
+      headers: {
+        accept: 'application/json',
+        ...headers,
+        ...(apiKey === null ? {} : { authorization: `Bearer ${apiKey}` }),
+        ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+      },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      redirect: 'manual',
+      signal: AbortSignal.any(signals),
+    })
+    const { status } = response
+    if (isRedirect(response)) {
+      await response.body?.cancel()
+      throw new NoAnswer('redirected', 'expected no redirection', { status })
+    }
+    const bytes = await readAtMost(response, bytesMax)
+    if (bytes === null)
+      throw new NoAnswer('too_large', `expected an answer of at most ${bytesMax} bytes`, { status })
+    return { status, headers: response.headers, bytes }
+  } catch (cause) {
+    if (cause instanceof NoAnswer) throw cause
+    const reason = systemReasonOf(cause)
+    if (timeout?.aborted || reason === 'UND_ERR_CONNECT_TIMEOUT')
+      throw new NoAnswer('too_slow', `expected a complete answer within ${timeoutMs} ms`, { cause })
+    throw new NoAnswer('unreachable', `no answer (${reason})`, { cause })
   }
-  const { response, bytes } = await readTwice(read, {
-    signal: init.signal ?? undefined,
-    isBroken: (fault) => fault instanceof AffidavitError && fault.code === 'unreachable',
-  })
-  if (!response.ok)
-    throw new AffidavitError(
-      'gateway_error',
-      `${path}: status ${response.status}: ${messageOf(bytes)}`,
+}
+
+/** Why `fetch` failed: the system's code, such as ECONNREFUSED, where there is one, else words. */
+export function systemReasonOf(fault: unknown): string {
+  const cause = fault instanceof Error && fault.cause instanceof Error ? fault.cause : fault
+  if (!(cause instanceof Error)) return 'unknown fault'
+  return 'code' in cause && typeof cause.code === 'string' ? cause.code : cause.message
+}
+
+/** What an answer says in the error envelope of our API; null when it has none. */
+export type GatewayErrorWords = { readonly message: string; readonly code: string | null }
+
+/** Gives the message of the error envelope, `{"error": {"message", "code"}}`, and its code. */
+export function errorOf(bytes: Uint8Array): GatewayErrorWords | null {
+  try {
+    const { error } = JSON.parse(new TextDecoder().decode(bytes))
+    const code = error?.code ?? error?.type
+    if (typeof error?.message !== 'string') return null
+    return { message: error.message, code: typeof code === 'string' ? code : null }
+  } catch {
+    return null
+  }
+}
+
+/** Whether a key may be sent to `url`: encrypted, or to this machine. */
+export function isSafeForKey({ protocol, hostname }: URL): boolean {
+  return protocol === 'https:' || /^(localhost|127\.\d+\.\d+\.\d+|\[::1\])$/.test(hostname)
+}
+
+/** A key would leave this machine unencrypted. */
+export class UnsafeKey extends Error {
+  override readonly name = 'UnsafeKey'
+}
+
+/** Throws UnsafeKey when there is a key that may not be sent to `url`. */
+export function checkKeySafety(url: URL, apiKey: string | null): void {
+  if (apiKey !== null && !isSafeForKey(url))
+    throw new UnsafeKey(
+      'expected https for a URL on another machine: others could read the API key',
     )
-  return { json: readReply(bytes, path), text: new TextDecoder().decode(bytes) }
 }
 
 /**
- * How long the pool has to notice which of its connections ended, milliseconds: then the second
+ * How long a pool of connections has to notice which of them ended, milliseconds: then the next
  * read takes a new one.
  */
-const RECONNECT_PAUSE_MS = 100
+export const RECONNECT_PAUSE_MS = 100
 
 /**
  * Makes a read, and once more when its connection broke (`isBroken`; left out: whatever it rejects
@@ -123,20 +217,6 @@ export async function readAtMost(
   }
 }
 
-/** A gateway makes so many documents a second, for all who ask. */
-const OVERLOADED: ReadonlySet<number> = new Set([429, 503])
-const TRIES_MAX = 4
-const TRY_PAUSE_MS = 500
-
-async function sendAgain(url: string, so: Parameters<typeof send>[1]): Promise<Response> {
-  for (let tries = 1; ; tries += 1) {
-    const response = await send(url, so)
-    if (!OVERLOADED.has(response.status) || tries === TRIES_MAX) return response
-    await response.body?.cancel().catch(() => undefined)
-    await pause(TRY_PAUSE_MS * tries, so.init.signal ?? undefined)
-  }
-}
-
 /** Rejects with the signal's reason when it is aborted meanwhile. */
 export async function pause(ms: number, signal: AbortSignal | undefined): Promise<void> {
   await new Promise<void>((resolve, reject) => {
@@ -151,63 +231,4 @@ export async function pause(ms: number, signal: AbortSignal | undefined): Promis
     if (signal?.aborted) abort()
     else signal?.addEventListener('abort', abort, { once: true })
   })
-}
-
-/** A question to the gateway; `signal` is its caller's, who may leave. */
-type Asked = { readonly path: string; readonly signal: AbortSignal | undefined }
-
-async function send(
-  url: string,
-  so: Asked & { readonly fetch: Fetch; readonly init: RequestInit },
-): Promise<Response> {
-  try {
-    return await so.fetch(url, so.init)
-  } catch (cause) {
-    throw unreachable(so, cause)
-  }
-}
-
-async function readBody(
-  response: Response,
-  so: Asked & { readonly bytesMax: number },
-): Promise<Uint8Array> {
-  let bytes: Uint8Array | null
-  try {
-    bytes = await readAtMost(response, so.bytesMax)
-  } catch (cause) {
-    throw unreachable(so, cause)
-  }
-  if (bytes === null)
-    throw new AffidavitError('invalid_reply', `${so.path}: over ${so.bytesMax} bytes`)
-  return bytes
-}
-
-function readReply(bytes: Uint8Array, path: string): JsonObject {
-  let json: Json
-  try {
-    json = parseExactJson(bytes)
-  } catch (cause) {
-    if (!(cause instanceof JsonError)) throw cause
-    throw new AffidavitError('invalid_reply', `${path}: ${cause.message}`, { cause })
-  }
-  if (isJsonObject(json)) return json
-  throw new AffidavitError('invalid_reply', `${path}: expected a JSON object`)
-}
-
-/** What an error answer says, as far as it is one of ours. */
-function messageOf(bytes: Uint8Array): string {
-  try {
-    const json = parseExactJson(bytes)
-    const error = isJsonObject(json) ? memberOf(json, 'error') : undefined
-    const message = isJsonObject(error) ? memberOf(error, 'message') : undefined
-    return typeof message === 'string' ? shown(message) : 'no message'
-  } catch {
-    return 'no message'
-  }
-}
-
-/** Throws in place of it what the caller left with, when that is the cause. */
-function unreachable({ path, signal }: Asked, cause: unknown): AffidavitError {
-  signal?.throwIfAborted()
-  return new AffidavitError('unreachable', `${path}: ${reasonOf(cause)}`, { cause })
 }

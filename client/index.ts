@@ -1,9 +1,10 @@
 /** What callers of the gateway use. README.md says what is checked and what is not. */
+
+export type { Expectations } from '../attestation/report/expectations.ts'
 export type { AnchoredEvidence, AnchoredOptions } from './anchored.ts'
 export type { AnswerCheck, AnswerCheckName } from './check-answer.ts'
 export { type Affidavit, type ConnectOptions, connect } from './connect.ts'
 export { AffidavitError, type AffidavitErrorCode } from './errors.ts'
-export type { Expectations } from './expectations.ts'
 export type { Fetch } from './gateway.ts'
 export type { AttestedNotary, NotaryCheckName, RefusedNotary } from './notaries.ts'
 export type { Proof, Proofs } from './proof.ts'

@@ -4,6 +4,7 @@ import { FormatError, ProofError } from '../attestation/errors.ts'
 import { digestBootConfiguration } from '../attestation/evidence/boot-configuration.ts'
 import { type BootFacts, parseBootConfiguration } from '../attestation/evidence/boot-facts.ts'
 import { checkExpectedConfiguration } from '../attestation/evidence/document-checks.ts'
+import type { BundlePolicy } from '../attestation/evidence/policy.ts'
 import { type Check, check } from '../attestation/finding.ts'
 import {
   isJsonArray,
@@ -22,10 +23,9 @@ import {
 import { NOTARIES_MAX } from '../attestation/notary-list.ts'
 import { nameRelease } from '../attestation/release/release-name.ts'
 import { parseEncryptionKey, verifyEncryptionKey } from '../attestation/verify-encryption-key.ts'
+import { type AskedGateway, askGateway } from './ask-gateway.ts'
 import type { EncryptionTarget } from './encryption.ts'
 import { AffidavitError, type AffidavitErrorCode, reasonOf, shown, telling } from './errors.ts'
-import type { ExpectedPolicy } from './expectations.ts'
-import { askGateway, type GatewayOptions } from './gateway.ts'
 
 /** What was established of a notary's enclave. */
 export type NotaryCheckName = 'attestation document' | 'nonce' | 'measurements' | 'configuration'
@@ -84,9 +84,9 @@ export type Notaries = {
    * no longer: each enclave has to show itself anew before it is sent a call, or an answer of its
    * is taken.
    */
-  replacePolicy(policy: ExpectedPolicy): void
+  replacePolicy(policy: BundlePolicy): void
   /** The policy that enclaves are held to. */
-  policy(): ExpectedPolicy
+  policy(): BundlePolicy
   /** Whether a notary's enclave is known to be an expected one now. */
   isExpected(notary: string): boolean
   /**
@@ -118,8 +118,8 @@ type KnownDocument = { readonly facts: AttestationFacts; readonly endMs: number 
 
 /** Keeps the notaries of one gateway. `now` is Unix milliseconds. */
 export function createNotaries(
-  gateway: GatewayOptions,
-  options: { readonly policy: ExpectedPolicy; readonly now: () => number },
+  gateway: AskedGateway,
+  options: { readonly policy: BundlePolicy; readonly now: () => number },
 ): Notaries {
   const { now } = options
   let { policy } = options
@@ -385,10 +385,10 @@ const ADDRESS = /^0x[0-9a-f]{40}$/
 
 /** Has the enclave of a notary make a document over a nonce of ours, and holds it to the policy. */
 async function askNotary(
-  gateway: GatewayOptions,
+  gateway: AskedGateway,
   so: {
     readonly notary: string
-    readonly policy: ExpectedPolicy
+    readonly policy: BundlePolicy
     readonly verifier: AttestationVerifier
     readonly now: () => number
     readonly signal: AbortSignal | undefined
@@ -437,7 +437,7 @@ function checkConfiguration(
   so: {
     readonly facts: AttestationFacts
     readonly bytes: Uint8Array
-    readonly policy: ExpectedPolicy
+    readonly policy: BundlePolicy
   },
 ): string {
   telling('invalid_reply', () => parseBootConfiguration(configuration))
@@ -460,7 +460,7 @@ function checkConfiguration(
 async function verifyDocument(
   bytes: Uint8Array,
   so: {
-    readonly policy: ExpectedPolicy
+    readonly policy: BundlePolicy
     readonly verifier: AttestationVerifier
     readonly atMs: number
     readonly nonce?: Uint8Array

@@ -1,29 +1,29 @@
 import { ProofError } from '../attestation/errors.ts'
+import type { BundlePolicy } from '../attestation/evidence/policy.ts'
 import { ownMembers } from '../attestation/own-members.ts'
 import { checkNotRolledBack, type ReleaseList } from '../attestation/release/release-list.ts'
 import { millisecondsOf } from '../attestation/release/release-signatures.ts'
-import { AffidavitError } from './errors.ts'
 import {
   type Expectations,
-  type ExpectedPolicy,
   readExpectations,
   releaseLists,
-} from './expectations.ts'
+} from '../attestation/report/expectations.ts'
+import { AffidavitError, telling } from './errors.ts'
 
 /** What is expected, whose releases can be exchanged for newer ones. */
 type ReleaseUpdates = {
   /** The policy that the expectations say at first. */
-  readonly policy: ExpectedPolicy
+  readonly policy: BundlePolicy
   /**
    * The policy with `releases` in place of those before: each list takes the place of the one
    * before, in their order, and further ones follow. Throws AffidavitError `older_releases` for a
-   * list that is older or left out, `invalid_options` as readExpectations.
+   * list that is older or left out, `invalid_options` where readExpectations throws.
    */
-  update(releases: Expectations['releases']): ExpectedPolicy
+  update(releases: Expectations['releases']): BundlePolicy
 }
 
 /**
- * Reads what is expected. Throws as readExpectations.
+ * Reads what is expected. Throws AffidavitError `invalid_options` where readExpectations throws.
  *
  * Does NOT notice that a list is held back: where lists come from is for the caller to choose.
  */
@@ -31,7 +31,9 @@ export function createReleaseUpdates(
   expect: Expectations,
   options: Parameters<typeof readExpectations>[1],
 ): ReleaseUpdates {
-  const policy = readExpectations(expect, options)
+  const read = (given: Expectations) =>
+    telling('invalid_options', () => readExpectations(given, options))
+  const policy = read(expect)
   const first = ownMembers(expect)
   // Times, not lists: the caller may change an object that was given.
   let takenMs = timesOf(releaseLists(first.releases))
@@ -45,7 +47,7 @@ export function createReleaseUpdates(
         )
       if (releases === undefined)
         throw new AffidavitError('invalid_options', 'expected releases: one list, or several lists')
-      const next = readExpectations({ ...first, releases }, options)
+      const next = read({ ...first, releases })
       const lists = releaseLists(releases)
       checkNewer(lists, takenMs)
       takenMs = timesOf(lists)

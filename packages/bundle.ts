@@ -1,7 +1,7 @@
 import { isBuiltin } from 'node:module'
 import { join } from 'node:path'
 import { relative } from 'node:path/posix'
-import { build, type Metafile } from 'esbuild'
+import { build, type Metafile, type Plugin } from 'esbuild'
 import { BuildError } from '../enclave/image/build-error.ts'
 import type { FileTree, TreeEntry } from '../enclave/image/file-tree.ts'
 import { NODE_VERSION_MIN, type PackageContents } from './contents.ts'
@@ -71,6 +71,15 @@ export async function bundlePackage(root: string, contents: PackageContents): Pr
 const REQUIRE =
   "import { createRequire } from 'node:module'; const require = createRequire(import.meta.url);"
 
+/** zod brings its messages in fifty languages, a fifth of a program. English is the one in use. */
+const ENGLISH_ALONE: Plugin = {
+  name: 'english-alone',
+  setup: ({ onLoad }) =>
+    onLoad({ filter: /[\\/]zod[\\/]v4[\\/]locales[\\/]index\.js$/ }, () => ({
+      contents: "export { default as en } from './en.js'",
+    })),
+}
+
 type Part = {
   readonly files: readonly (readonly [string, TreeEntry])[]
   readonly metafile: Metafile
@@ -103,6 +112,7 @@ async function runEsbuild(
     preserveSymlinks: true,
     tsconfigRaw: '{}',
     external: Object.keys(contents.dependencies),
+    plugins: [ENGLISH_ALONE],
     ...(isProgram ? { banner: { js: REQUIRE } } : {}),
     chunkNames: 'chunk-[hash]',
     sourcemap: 'linked',

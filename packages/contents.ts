@@ -44,9 +44,6 @@ export function filesOf({ files, bringsVerifier }: PackageContents): readonly st
   return [...Object.keys(files), ...(bringsVerifier ? [VERIFIER_FILE] : [])]
 }
 
-/** undici 8 needs Node.js 22; its line 7 has the same calls, and runs on 20, too. */
-const UNDICI: Dependency = { range: '^7.30.0' }
-
 /** The packages that `npm run package` builds. */
 export const PACKAGES: readonly PackageContents[] = [
   {
@@ -67,9 +64,8 @@ export const PACKAGES: readonly PackageContents[] = [
       '@noble/curves': {},
       '@noble/hashes': {},
       hpke: {},
-      // For the program's audits: one has a file of WebAssembly, the other must fit Node 20.
+      // The program's, for audits: with a file of WebAssembly.
       'tiny-secp256k1': {},
-      undici: UNDICI,
     },
   },
   {
@@ -85,7 +81,8 @@ export const PACKAGES: readonly PackageContents[] = [
       // They have worker threads or native parts, or call programs of the system.
       'pino-pretty': { isOptional: true },
       systeminformation: {},
-      undici: UNDICI,
+      // Its version 8 is for Node.js 22 and later; 7 has the same calls, and is for 20, too.
+      undici: { range: '^7.30.0' },
       ws: {},
     },
   },

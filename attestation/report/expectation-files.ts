@@ -18,7 +18,11 @@ import { verifyRelease, verifyReleaseList } from '../release/verify-release.ts'
  * FormatError.
  */
 export function readConfigurationDigest(file: Uint8Array): Uint8Array {
-  const configuration = parseExactJson(file)
+  return digestConfiguration(parseExactJson(file))
+}
+
+/** Gives the digest (32 bytes) of a boot configuration. Throws FormatError. */
+export function digestConfiguration(configuration: Json): Uint8Array {
   parseBootConfiguration(configuration)
   return digestBootConfiguration(isJsonObject(configuration) ? configuration : {})
 }

@@ -162,27 +162,20 @@ export function startAgent(options: AgentOptions): Agent {
 }
 
 async function register(options: AgentOptions, signal: AbortSignal): Promise<readonly string[]> {
-  const gateway = createGatewayClient({ url: options.gatewayUrl, apiKey: options.apiKey })
-  const leave = () => void gateway.close()
-  signal.addEventListener('abort', leave)
-  try {
-    return await registerNode(
-      {
-        ...options,
-        nodeType: options.nodeType ?? 'LLM',
-        gateway,
-        plan: options.benchmark ?? BENCHMARK,
-        tokensPerSecondMin: options.tokensPerSecondMin ?? TOKENS_PER_SECOND_MIN,
-        ...(options.onBenchmarkProgress === undefined
-          ? {}
-          : { onProgress: options.onBenchmarkProgress }),
-      },
-      signal,
-    )
-  } finally {
-    signal.removeEventListener('abort', leave)
-    await gateway.close()
-  }
+  const { gatewayUrl: url, apiKey } = options
+  return await registerNode(
+    {
+      ...options,
+      nodeType: options.nodeType ?? 'LLM',
+      gateway: createGatewayClient({ url, apiKey, signal }),
+      plan: options.benchmark ?? BENCHMARK,
+      tokensPerSecondMin: options.tokensPerSecondMin ?? TOKENS_PER_SECOND_MIN,
+      ...(options.onBenchmarkProgress === undefined
+        ? {}
+        : { onProgress: options.onBenchmarkProgress }),
+    },
+    signal,
+  )
 }
 
 /**

@@ -1,4 +1,3 @@
-import { createParser } from 'eventsource-parser'
 import {
   isJsonArray,
   isJsonObject,
@@ -6,6 +5,11 @@ import {
   type JsonObject,
   memberOf,
 } from '../../attestation/json/value.ts'
+import {
+  EventParser,
+  EventTooLargeError,
+  type ServerEvent,
+} from '../../attestation/stream/event-parser.ts'
 import { readReason } from '../../enclave/protocol/refusal.ts'
 import { parseJson } from '../nodes/protocol/frames.ts'
 import { BackendError, errorOf } from './backend-error.ts'
@@ -28,7 +32,7 @@ type AnswerStep = {
  * it. A backend that tells no usage gives no such chunk. Belongs to one answer.
  */
 export class AnswerParser {
-  private readonly events = new EventParser()
+  private readonly events = new EventParser({ eventBytesMax: EVENT_BYTES_MAX, errorLines: true })
   private readonly answer: Answer = {
     usage: null,
     open: new Set(),
@@ -59,12 +63,12 @@ export class AnswerParser {
     return { chunks: usage === null ? chunks : [...chunks, encode(usage)], fault: null }
   }
 
-  private take(readEvents: (events: string[]) => void): AnswerStep {
-    const events: string[] = []
+  private take(readEvents: (events: ServerEvent[]) => void): AnswerStep {
+    const events: ServerEvent[] = []
     const chunks: AnswerChunk[] = []
     const later = faultOf(() => readEvents(events))
     const fault = faultOf(() => {
-      for (const data of events) {
+      for (const { data } of events) {
         const chunk = takeEvent(data, this.answer)
         if (chunk !== null) chunks.push(chunk)
       }
@@ -153,85 +157,3 @@ function parseChunk(data: string): JsonObject {
 
 /** Longest event of a backend's stream, bytes: what fits a frame to the gateway is far below. */
 const EVENT_BYTES_MAX = 1024 * 1024
-
-/** An event of the stream goes over the limit. The stream cannot be read on. */
-export class EventTooLargeError extends Error {
-  override readonly name = 'EventTooLargeError'
-}
-
-/**
- * Gives the data of server-sent events (WHATWG HTML, section 9.2.6) out of bytes, whatever the
- * packets are. Fields other than `data` are skipped, but for `error`, as llama.cpp names the line
- * that reports a failure: it is an event of its own.
- *
- * The parser is given whole lines alone, because it drops fields that it does not know when they
- * come in parts. Unlike the standard, `end` also gives an event that no blank line ends, because
- * servers leave it out.
- */
-export class EventParser {
-  private readonly eventBytesMax: number
-  private readonly decoder = new TextDecoder('utf-8', { ignoreBOM: true })
-  private readonly parser: ReturnType<typeof createParser>
-  /** Parts of a line whose end is in a later packet. */
-  private parts: string[] = []
-  private partsLength = 0
-  private events: string[] = []
-  private isTooLarge = false
-
-  constructor({ eventBytesMax = EVENT_BYTES_MAX }: { readonly eventBytesMax?: number } = {}) {
-    this.eventBytesMax = eventBytesMax
-    this.parser = createParser({
-      maxBufferSize: eventBytesMax,
-      onEvent: ({ data }) => this.give(data, 'data: '),
-      onError: ({ type, field, value = '' }) => {
-        if (type === 'max-buffer-size-exceeded') this.isTooLarge = true
-        if (type === 'unknown-field' && field === 'error') this.give(value, 'error: ')
-      },
-    })
-  }
-
-  /**
-   * Takes the next bytes and adds the data of the events they complete to `events`, which is what
-   * it gives. Throws EventTooLargeError; the events before it are in `events` then.
-   */
-  push(bytes: Uint8Array, events: string[] = []): readonly string[] {
-    return this.feed(this.decoder.decode(bytes, { stream: true }), events)
-  }
-
-  /**
-   * Says that the stream ended cleanly, and gives the data of the event that was pending, if any.
-   * Throws as `push`.
-   */
-  end(events: string[] = []): readonly string[] {
-    return this.feed(`${this.decoder.decode()}\n\n`, events)
-  }
-
-  private feed(text: string, events: string[]): readonly string[] {
-    this.events = events
-    const end = Math.max(text.lastIndexOf('\n'), text.lastIndexOf('\r')) + 1
-    if (end > 0) {
-      this.parser.feed(this.parts.join('') + text.slice(0, end))
-      this.parts = []
-      this.partsLength = 0
-    }
-    this.parts.push(text.slice(end))
-    this.partsLength += text.length - end
-    if (this.isTooLarge || this.partsLength > this.eventBytesMax)
-      throw new EventTooLargeError(`expected events of at most ${this.eventBytesMax} bytes`)
-    return events
-  }
-
-  private give(data: string, field: string): void {
-    if (this.isTooLarge) return
-    if (isLonger(data, this.eventBytesMax - field.length)) this.isTooLarge = true
-    else this.events.push(data)
-  }
-}
-
-/**
- * Whether a text is longer than so many bytes, UTF-8: counts them only where characters alone do
- * not decide.
- */
-export function isLonger(text: string, bytesMax: number): boolean {
-  return text.length * 3 > bytesMax && Buffer.byteLength(text) > bytesMax
-}

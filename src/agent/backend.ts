@@ -6,10 +6,11 @@ import {
   type JsonObject,
   memberOf,
 } from '../../attestation/json/value.ts'
+import { EventTooLargeError } from '../../attestation/stream/event-parser.ts'
 import { mediaTypeOf, readImageFacts } from '../images/image-facts.ts'
 import { type ImageRequest, parseJson } from '../nodes/protocol/frames.ts'
 import { writeForm } from '../upstream/endpoint.ts'
-import { type AnswerChunk, AnswerParser, EventTooLargeError } from './answer-parser.ts'
+import { type AnswerChunk, AnswerParser } from './answer-parser.ts'
 import { type BackendAnswer, openAnswer } from './backend-answer.ts'
 import { BackendError, isOtherThanStream, refusalError } from './backend-error.ts'
 

@@ -1,10 +1,16 @@
-import { Pool } from 'undici'
 import { z } from 'zod'
+import {
+  callGateway,
+  errorOf,
+  type GatewayAnswer,
+  NoAnswer,
+  systemReasonOf,
+} from '../../client/gateway.ts'
 import type { NodeHardware } from '../nodes/protocol/registration.ts'
 import { VERSION } from '../runtime/version.ts'
 
 /** Limits of a REST call to the gateway, milliseconds and bytes. */
-const GATEWAY_LIMITS = { timeoutMs: 30_000, bodyBytesMax: 1024 * 1024, keepAliveMs: 4_000 } as const
+const GATEWAY_LIMITS = { timeoutMs: 30_000, bodyBytesMax: 1024 * 1024 } as const
 /** An account may have 20,000 nodes, which one answer lists. */
 const LIST_BYTES_MAX = 64 * 1024 * 1024
 
@@ -18,7 +24,7 @@ export class GatewayError extends Error {
 
   constructor(
     message: string,
-    details: { readonly status?: number; readonly isFinal?: boolean } = {},
+    details: { readonly status?: number | null; readonly isFinal?: boolean } = {},
   ) {
     super(message)
     this.status = details.status ?? null
@@ -49,7 +55,6 @@ export type GatewayClient = {
     readonly model: string
     readonly tokensPerSecond: number
   }): Promise<void>
-  close(): Promise<void>
 }
 
 const listedSchema = z.looseObject({
@@ -77,9 +82,6 @@ const statsSchema = z.looseObject({ requests_served: z.number().nullish() })
 const benchmarkSchema = z.looseObject({ tokens_per_second: z.number() })
 const createdSchema = z.looseObject({ node_id: z.string().min(1).max(256) })
 const okSchema = z.looseObject({ response: z.literal('OK') })
-const refusalSchema = z.looseObject({
-  error: z.looseObject({ code: z.string(), message: z.string() }),
-})
 
 /** One of the account's nodes, as the gateway lists it. */
 export type ListedNode = z.output<typeof listedSchema>
@@ -96,9 +98,10 @@ export function createGatewayClient(options: {
   /** `http(s)://host[:port][/path]`, without `/v1`. */
   readonly url: string
   readonly apiKey: string
+  /** Ends running calls when it is aborted: they reject, too. */
+  readonly signal?: AbortSignal
 }): GatewayClient {
-  const { origin, pathname } = new URL(options.url)
-  const send = createSend(origin, pathname.replace(/\/+$/, ''), options.apiKey)
+  const send = createSend(options)
   const query = (members: Readonly<Record<string, string>>) =>
     new URLSearchParams(members).toString()
   return {
@@ -130,7 +133,6 @@ export function createGatewayClient(options: {
       const body = { node_id: nodeId, model_name: model, tokens_per_second: tokensPerSecond }
       await send('POST', '/v1/node/benchmark', okSchema, { body })
     },
-    close: () => send.close(),
   }
 }
 
@@ -140,64 +142,65 @@ type SendOptions = {
   readonly bytesMax?: number
 }
 
-type Send = {
-  <Schema extends z.ZodType>(
-    method: 'GET' | 'POST',
-    path: string,
-    schema: Schema,
-    options?: SendOptions,
-  ): Promise<z.output<Schema>>
-  close(): Promise<void>
+type Send = <Schema extends z.ZodType>(
+  method: 'GET' | 'POST',
+  path: string,
+  schema: Schema,
+  options?: SendOptions,
+) => Promise<z.output<Schema>>
+
+function createSend({ url, apiKey, signal }: Parameters<typeof createGatewayClient>[0]): Send {
+  const { origin, pathname } = new URL(url)
+  const gateway = {
+    url: `${origin}${pathname.replace(/\/+$/, '')}`,
+    apiKey,
+    fetch,
+    timeoutMs: GATEWAY_LIMITS.timeoutMs,
+    headers: {
+      'user-agent': `affidavit-agent/${VERSION}`,
+      client_name: 'affidavit-agent',
+      client_version: VERSION,
+    },
+  }
+  return async (method, path, schema, { body, bytesMax = GATEWAY_LIMITS.bodyBytesMax } = {}) => {
+    const call = { method, bytesMax, signal, ...(body === undefined ? {} : { body }) }
+    const answer = await callGateway(gateway, path, call).catch((fault: unknown) => {
+      if (fault instanceof NoAnswer) throw refusalOf(origin, fault)
+      throw signal?.aborted ? new GatewayError(`the call of ${origin} was ended`) : fault
+    })
+    return parseReply(answer, schema)
+  }
 }
 
-function createSend(origin: string, prefix: string, apiKey: string): Send {
-  const pool = new Pool(origin, {
-    connections: 2,
-    keepAliveTimeout: GATEWAY_LIMITS.keepAliveMs,
-    headersTimeout: GATEWAY_LIMITS.timeoutMs,
-    bodyTimeout: GATEWAY_LIMITS.timeoutMs,
-    connect: { timeout: GATEWAY_LIMITS.timeoutMs },
-  })
-  const headers = {
-    authorization: `Bearer ${apiKey}`,
-    'user-agent': `affidavit-agent/${VERSION}`,
-    client_name: 'affidavit-agent',
-    client_version: VERSION,
+function refusalOf(origin: string, { code, status, message, cause }: NoAnswer): GatewayError {
+  switch (code) {
+    case 'redirected':
+      return unfit(status)
+    case 'too_large':
+      return new GatewayError(message)
+    case 'too_slow':
+    case 'unreachable': {
+      const reason = code === 'too_slow' ? 'it took too long' : systemReasonOf(cause)
+      return new GatewayError(`the gateway at ${origin} cannot be reached (${reason})`)
+    }
   }
-  const send = async <Schema extends z.ZodType>(
-    method: 'GET' | 'POST',
-    path: string,
-    schema: Schema,
-    { body, bytesMax = GATEWAY_LIMITS.bodyBytesMax }: SendOptions = {},
-  ): Promise<z.output<Schema>> => {
-    const reply = await pool
-      .request({
-        method,
-        path: prefix + path,
-        headers: body === undefined ? headers : { ...headers, 'content-type': 'application/json' },
-        body: body === undefined ? null : JSON.stringify(body),
-        signal: AbortSignal.timeout(GATEWAY_LIMITS.timeoutMs),
-      })
-      .then(async (answer) => ({
-        status: answer.statusCode,
-        text: await readText(answer.body, bytesMax),
-      }))
-      .catch((error: unknown) => refuseFault(origin, error))
-    return parseReply(reply, schema)
-  }
-  return Object.assign(send, { close: () => pool.destroy() })
+}
+
+function unfit(status: number | null): GatewayError {
+  return new GatewayError(`expected an answer of a gateway, got status ${status}`, { status })
 }
 
 function parseReply<Schema extends z.ZodType>(
-  { status, text }: { readonly status: number; readonly text: string },
+  { status, bytes }: GatewayAnswer,
   schema: Schema,
 ): z.output<Schema> {
+  const text = new TextDecoder().decode(bytes)
   const body = parseJson(text)
   const value = schema.safeParse(body)
   if (status === 200 && value.success) return value.data
-  const refusal = refusalSchema.safeParse(body)
-  if (refusal.success) {
-    const { code, message } = refusal.data.error
+  const refusal = errorOf(bytes)
+  if (refusal !== null && refusal.code !== null) {
+    const { code, message } = refusal
     const isFinal = status >= 400 && status < 500 && status !== 408 && status !== 429
     throw new GatewayError(`the gateway refused: ${message} (${status} ${code})`, {
       status,
@@ -209,7 +212,7 @@ function parseReply<Schema extends z.ZodType>(
       status,
       isFinal: true,
     })
-  throw new GatewayError(`expected an answer of a gateway, got status ${status}`, { status })
+  throw unfit(status)
 }
 
 async function orNull<Value>(reply: Promise<Value>): Promise<Value | null> {
@@ -219,26 +222,6 @@ async function orNull<Value>(reply: Promise<Value>): Promise<Value | null> {
     if (error instanceof GatewayError && error.status === 404 && error.isFinal) return null
     throw error
   }
-}
-
-function refuseFault(origin: string, error: unknown): never {
-  if (error instanceof GatewayError) throw error
-  const isLate = error instanceof Error && error.name === 'TimeoutError'
-  const code = error instanceof Error && 'code' in error ? String(error.code) : 'unknown fault'
-  throw new GatewayError(
-    `the gateway at ${origin} cannot be reached (${isLate ? 'it took too long' : code})`,
-  )
-}
-
-async function readText(body: AsyncIterable<Uint8Array>, bytesMax: number): Promise<string> {
-  const parts: Uint8Array[] = []
-  let size = 0
-  for await (const part of body) {
-    size += part.length
-    if (size > bytesMax) throw new GatewayError(`expected an answer of at most ${bytesMax} bytes`)
-    parts.push(part)
-  }
-  return Buffer.concat(parts).toString('utf8')
 }
 
 function parseJson(text: string): unknown {

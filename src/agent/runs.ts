@@ -14,7 +14,6 @@ import type { NodeType } from '../nodes/protocol/hello.ts'
 import { remoteMediaFault, remoteMediaOf } from '../nodes/protocol/remote-media.ts'
 import type { Logger } from '../observability/logger.ts'
 import { createFaultLog } from '../runtime/fault-log.ts'
-import { isLonger } from './answer-parser.ts'
 import type { Backend } from './backend.ts'
 import { BackendError } from './backend-error.ts'
 
@@ -261,4 +260,12 @@ async function endAbortedImages(
   if (kind !== 'lost')
     await send(encodeImageFailure(id, { statusCode: 500, message: `the request was ${kind}` }))
   return { kind }
+}
+
+/**
+ * Whether a text is longer than so many bytes, UTF-8: counts them only where characters alone do
+ * not decide.
+ */
+function isLonger(text: string, bytesMax: number): boolean {
+  return text.length * 3 > bytesMax && Buffer.byteLength(text) > bytesMax
 }

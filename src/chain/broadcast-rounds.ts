@@ -1,3 +1,4 @@
+import type { Rpc } from '../../client/rpc.ts'
 import type { Logger } from '../observability/logger.ts'
 import type { Anchor, AnchorsStore } from './anchors-store.ts'
 import {
@@ -14,7 +15,6 @@ import {
   PAGE_ROWS,
   type PlacedAnchor,
 } from './fork-detection.ts'
-import type { Rpc } from './rpc.ts'
 
 /**
  * The chain answers, but not so that anchors can be sent to it. Stays until somebody changes

@@ -1,3 +1,4 @@
+import { RpcError } from '../../client/rpc.ts'
 import { type BackOffBounds, backOffMs } from '../runtime/back-off.ts'
 import { createFaultLog } from '../runtime/fault-log.ts'
 import { createLoop, type LoopPause } from '../runtime/loop.ts'
@@ -7,7 +8,6 @@ import {
   type RoundOptions,
   type RoundResult,
 } from './broadcast-rounds.ts'
-import { RpcError } from './rpc.ts'
 
 /** Times and limits of a broadcaster; each has a default, in BROADCASTER_DEFAULTS. */
 type BroadcasterLimits = Pick<RoundOptions, 'windowMax' | 'rebroadcastMs' | 'takenAfterMs'> & {

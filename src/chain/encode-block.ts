@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { concatBytes, decodeHex } from '../../attestation/bytes.ts'
 import { encodeRlp, type RlpItem } from '../../attestation/evidence/rlp.ts'
-import { BigQuantity, HexBytes } from './rpc.ts'
+import { BigQuantity, HexBytes } from '../../audit/rpc-forms.ts'
 
 /*
  * What a chain hashes, made from what its JSON-RPC says (ethereum/execution-apis). Nothing here is

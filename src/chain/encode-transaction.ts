@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { encodeRlp, type RlpItem } from '../../attestation/evidence/rlp.ts'
+import { BigQuantity, HexBytes } from '../../audit/rpc-forms.ts'
 import {
   DEPOSIT_TYPE,
   encodeData,
@@ -7,7 +8,6 @@ import {
   encodeTyped,
   TransactionType,
 } from './encode-block.ts'
-import { BigQuantity, HexBytes } from './rpc.ts'
 
 /*
  * Raw transactions, made from what JSON-RPC says of them: no endpoint has to have a method that

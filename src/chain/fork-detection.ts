@@ -1,6 +1,6 @@
+import type { Rpc } from '../../client/rpc.ts'
 import type { Anchor, AnchorsStore } from './anchors-store.ts'
 import { fetchBlockHashes } from './chain-reads.ts'
-import type { Rpc } from './rpc.ts'
 
 /** Rows that are read at a time. */
 export const PAGE_ROWS = 200

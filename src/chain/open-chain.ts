@@ -1,8 +1,8 @@
+import { createRpc, type Rpc, RpcError } from '../../client/rpc.ts'
 import type { Logger } from '../observability/logger.ts'
 import { StartFailure } from '../runtime/starting.ts'
 import { relayerAddress } from './anchor-transaction.ts'
 import { fetchChainView, hasCode } from './chain-reads.ts'
-import { createRpc, type Rpc, RpcError } from './rpc.ts'
 import type { RemoteChainConfig } from './settings.ts'
 
 /** The chain that anchors go to. */

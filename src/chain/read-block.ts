@@ -7,6 +7,8 @@ import {
   HEADER_BYTES_MAX,
 } from '../../attestation/evidence/block.ts'
 import { buildTrieProof } from '../../attestation/evidence/trie.ts'
+import { Hash, HexBytes, Quantity, readAs, readValue } from '../../audit/rpc-forms.ts'
+import { type Rpc, type RpcCall, RpcError, toQuantity } from '../../client/rpc.ts'
 import {
   encodeHeader,
   encodeReceipt,
@@ -15,17 +17,6 @@ import {
   TransactionType,
 } from './encode-block.ts'
 import { encodeTransaction } from './encode-transaction.ts'
-import {
-  Hash,
-  HexBytes,
-  Quantity,
-  type Rpc,
-  type RpcCall,
-  RpcError,
-  readAs,
-  readValue,
-  toQuantity,
-} from './rpc.ts'
 
 /** Transactions of a block that is read; the fullest of Ethereum have under 2,000. */
 const BLOCK_TRANSACTIONS_MAX = 10_000

@@ -1,7 +1,7 @@
+import { type Rpc, RpcError } from '../../client/rpc.ts'
 import type { RelayerDescription, RelayerOperations } from '../api/control-operations.ts'
 import { fetchAccountFacts } from './chain-reads.ts'
 import type { RelayersStore } from './relayers-store.ts'
-import { type Rpc, RpcError } from './rpc.ts'
 
 /**
  * Gives the operator's operations over the relayers of a database, as this process's chain sees

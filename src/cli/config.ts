@@ -1,29 +1,11 @@
-import { resolve } from 'node:path'
 import { z } from 'zod'
-import { confidential, privateKey, secret, text, url } from '../runtime/fields.ts'
-import { ConfigurationError, type Environment, readSettings } from '../runtime/read-settings.ts'
-import type { ContentKeySource } from '../storage/content-keys.ts'
-import { CONTENT_KEY_FIELDS, contentFaults, contentKeysOf } from '../storage/settings.ts'
+import { secret, url } from '../runtime/fields.ts'
+import { type Environment, readSettings } from '../runtime/read-settings.ts'
 
 /** Where `npm start` listens. */
 const GATEWAY_URL_DEFAULT = 'http://127.0.0.1:3000'
 
 const schema = z.object({
-  /** Postgres that the gateway uses, for `keys`. Default: the embedded database in DATA_DIR. */
-  DATABASE_URL: confidential(url(['postgres', 'postgresql'])).optional(),
-  /**
-   * The gateway's data folder, for `keys` without DATABASE_URL. Default ./.affidavit, as the
-   * gateway's.
-   */
-  DATA_DIR: text.default('.affidavit'),
-  /** The gateway's control socket, for `enclaves`. Default: the socket that DATA_DIR names. */
-  CONTROL_SOCKET: text.optional(),
-  ...CONTENT_KEY_FIELDS,
-  /**
-   * The gateway's tiers, for `accounts set-tier` without a running gateway. Default: any name is
-   * taken.
-   */
-  RATE_LIMIT_TIERS_FILE: text.optional(),
   /**
    * Base URL of the gateway that evidence is fetched from; `--url` goes first. Default: where `npm
    * start` listens.
@@ -35,30 +17,7 @@ const schema = z.object({
    * history.
    */
   AFFIDAVIT_API_KEY: secret.optional(),
-  /**
-   * Key of the account that pays for `contract deploy`, 0x and 64 hex digits. A variable, so that
-   * it is in no shell history. Not RELAYER_PRIVATE_KEY: that account's nonces belong to the
-   * gateway, and an anchor would be lost to a deployment beside it.
-   */
-  DEPLOYER_PRIVATE_KEY: privateKey.optional(),
-  /**
-   * Key of the relayer whose rest `relayer withdraw` brings home, 0x and 64 hex digits: a key with
-   * which gateways no longer sign.
-   */
-  RELAYER_PRIVATE_KEY: privateKey.optional(),
 })
-
-/** Settings of the command line that do not change from call to call. */
-export type CliConfig = {
-  readonly databaseUrl: string | null
-  /** Absolute. */
-  readonly dataFolder: string
-  /** Null: the one that the data folder names. */
-  readonly controlSocket: string | null
-  readonly tiersFile: string | null
-  /** Null: none. */
-  readonly contentKeys: ContentKeySource | null
-}
 
 /** The gateway that the environment names, and its key. */
 type GatewaySettings = {
@@ -68,48 +27,8 @@ type GatewaySettings = {
   readonly apiKey: string | null
 }
 
-/** Gives the command line's settings, or throws ConfigurationError with every fault. */
-export function readCliConfig(environment: Environment = process.env): CliConfig {
-  // A command that pays for nothing does not complain of the keys of those that do.
-  const settings = readSettings(
-    schema.omit({ DEPLOYER_PRIVATE_KEY: true, RELAYER_PRIVATE_KEY: true }),
-    environment,
-    contentFaults,
-  )
-  return {
-    databaseUrl: settings.DATABASE_URL ?? null,
-    dataFolder: resolve(settings.DATA_DIR),
-    controlSocket: settings.CONTROL_SOCKET ?? null,
-    tiersFile: settings.RATE_LIMIT_TIERS_FILE ?? null,
-    contentKeys: contentKeysOf(settings),
-  }
-}
-
-/**
- * Gives the settings of the gateway alone, so that nothing else of the environment is complained
- * about. Throws ConfigurationError.
- */
+/** Gives the settings of who calls and checks. Throws ConfigurationError with every fault. */
 export function readGatewaySettings(environment: Environment = process.env): GatewaySettings {
-  const wanted = schema.pick({ AFFIDAVIT_URL: true, AFFIDAVIT_API_KEY: true })
-  const { AFFIDAVIT_URL: gatewayUrl, AFFIDAVIT_API_KEY: apiKey } = readSettings(wanted, environment)
+  const { AFFIDAVIT_URL: gatewayUrl, AFFIDAVIT_API_KEY: apiKey } = readSettings(schema, environment)
   return { gatewayUrl, isDefaultUrl: gatewayUrl === GATEWAY_URL_DEFAULT, apiKey: apiKey ?? null }
-}
-
-/** Gives the deployer's key, 0x and lower case; null for none. Throws ConfigurationError. */
-export function readDeployerKey(environment: Environment = process.env): string | null {
-  return (
-    readSettings(schema.pick({ DEPLOYER_PRIVATE_KEY: true }), environment).DEPLOYER_PRIVATE_KEY ??
-    null
-  )
-}
-
-/** Gives the key of a relayer, 0x and lower case. Throws ConfigurationError, also for none. */
-export function readRelayerKey(environment: Environment = process.env): string {
-  const { RELAYER_PRIVATE_KEY: key } = readSettings(
-    schema.pick({ RELAYER_PRIVATE_KEY: true }),
-    environment,
-  )
-  if (key === undefined)
-    throw new ConfigurationError(['RELAYER_PRIVATE_KEY: expected the key of the relayer to empty'])
-  return key
 }

@@ -8,8 +8,7 @@ import { readConfigurationDigest } from '../../attestation/report/expectation-fi
 import { bundlePolicyOf, type ExpectedEvidence } from '../../attestation/report/judge-evidence.ts'
 import { printable } from '../../attestation/report/printable.ts'
 import type { ListingVerifier } from '../../attestation/revocation/listing-verifier.ts'
-import type { ExpectedPolicy } from '../../client/expectations.ts'
-import { readExpectedPolicy } from './expectations-file.ts'
+import { openExpectations, readExpectedPolicy } from './expectations-file.ts'
 import { CliError, EXIT_CODES, telling } from './faults.ts'
 import { isUrl, readSource } from './files.ts'
 import { type AttestationOptions, type BundleOptions, isHash } from './options.ts'
@@ -55,7 +54,7 @@ export async function readAttestationPolicy(given: AttestationOptions): Promise<
 }
 
 /** The file says all of it: an option beside it would say something else. Throws CliError. */
-async function readExpectFile(options: AttestationOptions): Promise<ExpectedPolicy> {
+async function readExpectFile(options: AttestationOptions): Promise<BundlePolicy> {
   const { expect = '', allowDebug = false, ...own } = ownMembers(options)
   const { pcr, anyMeasurement, root, release, releaseKey, releaseSigners } = own
   const others = { pcr, anyMeasurement, root, release, releaseKey, releaseSigners }
@@ -64,7 +63,7 @@ async function readExpectFile(options: AttestationOptions): Promise<ExpectedPoli
       'expected --expect alone: it replaces --pcr, --release, --release-key, --root and --any-measurement',
       EXIT_CODES.usage,
     )
-  return await readExpectedPolicy(expect, { allowDebug })
+  return readExpectedPolicy(await openExpectations(expect), expect, { allowDebug })
 }
 
 const ROOT_FILE_BYTES_MAX = 1024 * 1024

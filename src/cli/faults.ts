@@ -1,3 +1,5 @@
+import type { FaultKind } from '../../attestation/or-null.ts'
+
 /** What the command line's exit codes mean, in every command. */
 export const EXIT_CODES = {
   /** It was done; of a check: nothing failed. */
@@ -20,21 +22,6 @@ export class CliError extends Error {
   constructor(message: string, exitCode: number = EXIT_CODES.failed) {
     super(message)
     this.exitCode = exitCode
-  }
-}
-
-type FaultKind<Fault extends Error> = abstract new (...given: never) => Fault
-
-/** What `run` gives, or null when it throws a fault of these kinds. Throws any other fault. */
-export function orNull<Value>(
-  run: () => Value,
-  ...kinds: readonly FaultKind<Error>[]
-): Value | null {
-  try {
-    return run()
-  } catch (fault) {
-    if (kinds.some((kind) => fault instanceof kind)) return null
-    throw fault
   }
 }
 

@@ -3,7 +3,15 @@ import { open, rename, rm } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import type { Readable } from 'node:stream'
 import { printable } from '../../attestation/report/printable.ts'
-import { CliError, EXIT_CODES } from './faults.ts'
+import {
+  callGateway,
+  checkKeySafety,
+  errorOf,
+  NoAnswer,
+  systemReasonOf,
+  UnsafeKey,
+} from '../../client/gateway.ts'
+import { CliError, EXIT_CODES, telling } from './faults.ts'
 
 /**
  * Largest input that is read, bytes: a page of 1,000 records of usual size; a single one may be
@@ -40,15 +48,6 @@ export function isUrl(source: string): boolean {
   return /^https?:\/\//i.test(source)
 }
 
-/** Throws CliError when the key would leave this machine unencrypted. */
-export function checkKeySafety(url: URL, apiKey: string | null): void {
-  if (apiKey !== null && url.protocol !== 'https:' && !isLoopback(url.hostname))
-    throw new CliError(
-      'expected https for a URL on another machine: others could read the API key',
-      EXIT_CODES.usage,
-    )
-}
-
 async function readFile(path: string, bytesMax: number): Promise<Uint8Array> {
   try {
     await using file = await open(path)
@@ -65,21 +64,33 @@ async function fetchSource(
   bytesMax: number,
 ): Promise<Uint8Array> {
   const url = parseUrl(source)
-  checkKeySafety(url, apiKey)
-  const headers = apiKey === null ? {} : { authorization: `Bearer ${apiKey}` }
-  const signal = AbortSignal.timeout(timeoutMs)
+  const refuse = ({ message }: UnsafeKey) => new CliError(message, EXIT_CODES.usage)
+  telling(() => checkKeySafety(url, apiKey), UnsafeKey, refuse)
+  const place = { url: url.href, apiKey, fetch, timeoutMs, headers: { accept: '*/*' } }
   try {
-    const response = await fetch(url, { headers, signal, redirect: 'manual' })
-    const bytes = response.body === null ? new Uint8Array() : await collect(response.body, bytesMax)
-    if (response.status === 200) return bytes
-    const hint = response.status === 401 && keyHint ? ` (${keyHint})` : ''
-    throw new CliError(
-      `${url.host} answered ${response.status}${describeAnswer(bytes)}${hint}`,
-      EXIT_CODES.unavailable,
-    )
+    const { status, bytes } = await callGateway(place, '', { bytesMax })
+    if (status === 200) return bytes
+    const words = errorOf(bytes)?.message
+    const said = words === undefined ? '' : `: ${printable(words)}`
+    const hint = status === 401 && keyHint ? ` (${keyHint})` : ''
+    throw new CliError(`${url.host} answered ${status}${said}${hint}`, EXIT_CODES.unavailable)
   } catch (fault) {
-    if (fault instanceof CliError) throw fault
-    throw new CliError(`cannot fetch from ${url.host}: ${reasonOf(fault)}`, EXIT_CODES.unavailable)
+    if (fault instanceof NoAnswer) throw describeNoAnswer(fault, url.host, bytesMax)
+    throw fault
+  }
+}
+
+function describeNoAnswer({ code, status, cause }: NoAnswer, host: string, bytesMax: number) {
+  switch (code) {
+    case 'too_large':
+      return tooLarge(bytesMax)
+    case 'redirected':
+      return new CliError(`${host} answered ${status}`, EXIT_CODES.unavailable)
+    case 'too_slow':
+    case 'unreachable': {
+      const reason = code === 'too_slow' ? 'it took too long' : reasonOf(cause)
+      return new CliError(`cannot fetch from ${host}: ${reason}`, EXIT_CODES.unavailable)
+    }
   }
 }
 
@@ -89,39 +100,19 @@ function parseUrl(source: string): URL {
   return new URL(source)
 }
 
-function isLoopback(hostname: string): boolean {
-  return hostname === 'localhost' || hostname === '[::1]' || /^127\.\d+\.\d+\.\d+$/.test(hostname)
-}
-
-/** The message of our own error envelope, when the answer is one. */
-function describeAnswer(bytes: Uint8Array): string {
-  try {
-    const { error } = JSON.parse(new TextDecoder().decode(bytes))
-    return typeof error?.message === 'string' ? `: ${printable(error.message)}` : ''
-  } catch {
-    return ''
-  }
-}
-
-function collect(parts: AsyncIterable<Uint8Array>, bytesMax: number): Promise<Uint8Array> {
-  const tooLarge = () => new CliError(`expected at most ${bytesMax} bytes of input`)
-  return collectBytes(parts, bytesMax, tooLarge)
-}
-
-/** All bytes of the parts, in order. Throws `tooLarge` when they are over `bytesMax`. */
-export async function collectBytes(
-  parts: AsyncIterable<Uint8Array>,
-  bytesMax: number,
-  tooLarge: () => Error,
-): Promise<Uint8Array> {
+async function collect(parts: AsyncIterable<Uint8Array>, bytesMax: number): Promise<Uint8Array> {
   const kept: Uint8Array[] = []
   let size = 0
   for await (const part of parts) {
     size += part.length
-    if (size > bytesMax) throw tooLarge()
+    if (size > bytesMax) throw tooLarge(bytesMax)
     kept.push(part)
   }
   return Buffer.concat(kept)
+}
+
+function tooLarge(bytesMax: number): CliError {
+  return new CliError(`expected at most ${bytesMax} bytes of input`)
 }
 
 /** What the system's codes mean, where its own words would not help. */
@@ -134,11 +125,8 @@ const SYSTEM_WORDS: Readonly<Record<string, string>> = {
 }
 
 function reasonOf(fault: unknown): string {
-  if (!(fault instanceof Error)) return 'unknown fault'
-  if (fault.name === 'TimeoutError') return 'it took too long'
-  const cause = fault.cause instanceof Error ? fault.cause : fault
-  const code = 'code' in cause && typeof cause.code === 'string' ? cause.code : null
-  return printable(code === null ? cause.message : (SYSTEM_WORDS[code] ?? code))
+  const reason = systemReasonOf(fault)
+  return printable(SYSTEM_WORDS[reason] ?? reason)
 }
 
 /** Writes text to a file, or to standard output when there is none. Throws CliError. */

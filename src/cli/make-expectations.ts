@@ -1,6 +1,6 @@
 import { encodeHex } from '../../attestation/bytes.ts'
 import { ownMembers } from '../../attestation/own-members.ts'
-import { checkExpectations } from './expectations-file.ts'
+import { readExpectedPolicy } from './expectations-file.ts'
 import { openConfigurationDigest, readRoots } from './expected-evidence.ts'
 import { CliError, EXIT_CODES } from './faults.ts'
 import type { ReleaseOptions } from './options.ts'
@@ -38,7 +38,7 @@ export async function makeExpectations(options: ExpectOptions): Promise<string> 
     ...(configurations.length === 0 ? {} : { configurations: configurations.map(encodeHex) }),
     ...(roots.length === 0 ? {} : { roots }),
   }
-  checkExpectations(expectations, 'these options')
+  readExpectedPolicy(expectations, 'these options')
   return jsonText(expectations)
 }
 

@@ -26,8 +26,8 @@ import { startDatabase } from '../storage/database.ts'
 import { createErasureOperations } from '../verified/records/erasures.ts'
 import { createErasuresStore } from '../verified/records/erasures-store.ts'
 import { createContentOperations } from '../verified/records/reencryption-store.ts'
-import { type CliConfig, readCliConfig } from './config.ts'
 import { CliError } from './faults.ts'
+import { type CliConfig, readCliConfig } from './operator/config.ts'
 
 /**
  * Runs something with the operator's operations: on the Postgres server that is configured, else

@@ -1,13 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { formatEther, getAddress, parseEther, SigningKey, Transaction } from 'ethers'
 import { printable } from '../../attestation/report/printable.ts'
+import { createRpc, type Rpc, RpcError } from '../../client/rpc.ts'
 import type { RelayerDescription } from '../api/control-operations.ts'
 import { relayerAddress } from '../chain/anchor-transaction.ts'
 import { fetchAccountFacts, fetchChainView, fetchReceipts } from '../chain/chain-reads.ts'
-import { createRpc, type Rpc, RpcError } from '../chain/rpc.ts'
-import { readRelayerKey } from './config.ts'
 import { CliError, EXIT_CODES, telling } from './faults.ts'
 import { withGateway } from './operations.ts'
+import { readRelayerKey } from './operator/config.ts'
 import { estimateGas, fetchFees, sendTransaction } from './send-transaction.ts'
 
 /** How often the gateway, or the chain, is asked. */

@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import { printable } from '../../attestation/report/printable.ts'
-import { BigQuantity, Hash, type Rpc, RpcError, readAs } from '../chain/rpc.ts'
+import { BigQuantity, Hash, readAs } from '../../audit/rpc-forms.ts'
+import { type Rpc, RpcError } from '../../client/rpc.ts'
 import { CliError } from './faults.ts'
 
 /** Tip where the endpoint names none: 1 gwei, as ethers' getFeeData has it. */

@@ -111,11 +111,7 @@ export async function startNodeAgent(
 
 async function openNode({ gatewayUrl, apiKey, dataFolder }: NodeAgentOptions): Promise<string> {
   const gateway = createGatewayClient({ url: gatewayUrl, apiKey })
-  try {
-    return (await findKept(gateway, dataFolder)) ?? (await makeNode(gateway, dataFolder))
-  } finally {
-    await gateway.close()
-  }
+  return (await findKept(gateway, dataFolder)) ?? (await makeNode(gateway, dataFolder))
 }
 
 async function findKept(gateway: GatewayClient, dataFolder: string): Promise<string | null> {

@@ -7,7 +7,7 @@ import type { ContentKeySource } from './content-keys.ts'
 /** Longest that content can be kept by a rule, days: a hundred years. */
 export const RETENTION_DAYS_MAX = 36_500
 
-/** Variables of the keys of stored content; part of src/config.ts and src/cli/config.ts. */
+/** Variables of the keys of stored content; part of the gateway's settings and the operator's. */
 export const CONTENT_KEY_FIELDS = {
   /**
    * File with the keys that requests and answers are encrypted under in the database: 32 bytes

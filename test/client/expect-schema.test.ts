@@ -6,8 +6,11 @@ import { beforeAll, describe, expect, it } from 'vitest'
 import { encodeHex } from '../../attestation/bytes.ts'
 import { releaseKeyOf } from '../../attestation/release/release-signatures.ts'
 import { signRelease, signReleaseList } from '../../attestation/release/verify-release.ts'
-import { AffidavitError } from '../../client/errors.ts'
-import { readExpectations } from '../../client/expectations.ts'
+import {
+  ExpectationsError,
+  type ExpectationsFile,
+  readExpectationsFile,
+} from '../../attestation/report/expectations.ts'
 import { buildEntry, buildRelease } from '../support/build-release.ts'
 import { useAffidavit } from '../support/use-affidavit.ts'
 
@@ -28,12 +31,12 @@ const validate = new Ajv2020().compile(
 )
 
 /** Whether the client and the command line take it. */
-function isRead({ roots, ...expectations }: Readonly<Record<string, unknown>>): boolean {
+function isRead(file: Readonly<Record<string, unknown>>): boolean {
   try {
-    readExpectations(expectations, { roots: roots as string[] | undefined })
+    readExpectationsFile(file as ExpectationsFile)
     return true
   } catch (fault) {
-    if (fault instanceof AffidavitError) return false
+    if (fault instanceof ExpectationsError) return false
     throw fault
   }
 }

@@ -12,7 +12,7 @@ const files = execFileSync('git', ['ls-files', '--cached', '--others', '--exclud
   .split('\n')
   .filter((file) => file !== '')
 const sources = files.filter((file) =>
-  /^(attestation|client|enclave|packages|src)\/.*\.tsx?$/.test(file),
+  /^(attestation|audit|client|enclave|packages|src)\/.*\.tsx?$/.test(file),
 )
 const read = (file: string) => readFileSync(join(root, file), 'utf8')
 
@@ -41,6 +41,10 @@ describe('import directions', () => {
     ['client/x.ts', "import { a } from '../src/api/app.ts'"],
     ['client/x.ts', "import './examples/openai.ts'"],
     ['client/examples/x.ts', "import '../../src/api/app.ts'"],
+    ['audit/x.ts', "import { request } from 'undici'"],
+    ['audit/x.ts', "import { a } from '../src/runtime/back-off.ts'"],
+    ['audit/x.ts', "import { a } from '../enclave/protocol/recover-point.ts'"],
+    ['client/x.ts', "import { a } from '../audit/chain.ts'"],
     ['enclave/x.ts', "import { a } from '../client/index.ts'"],
     ['attestation/x.ts', "import { a } from '../client/index.ts'"],
     ['src/web/x/y.ts', "import 'node:fs'"],
@@ -106,14 +110,14 @@ describe('the rooms', () => {
     expect(drawn).toEqual(rooms.toReversed())
   })
 
-  it('the rooms are the folders that exist, and at most twenty beside client, packages, bus and pages', () => {
+  it('the rooms are the folders that exist, and at most twenty beside client, audit, packages, bus and pages', () => {
     const folders = new Set(sources.map(roomOf))
     expect(ROOMS.filter((room) => !folders.has(room))).toEqual([])
     const inSrc = sources.flatMap((file) => file.match(/^src\/[^/]+(?=\/)/)?.[0] ?? [])
     expect([...new Set(inSrc)].sort()).toEqual(drawn.toSorted())
     // What is in a folder of the enclave belongs to the room `enclave`.
     const rooms = ROOMS.filter(
-      (room) => !['client', 'packages', 'src/bus', 'src/web'].includes(room),
+      (room) => !['client', 'audit', 'packages', 'src/bus', 'src/web'].includes(room),
     )
     expect(
       new Set(rooms.map((room) => room.replace(/^enclave\/.*/, 'enclave'))).size,

@@ -16,6 +16,7 @@ const PAGE_PACKAGES = ['preact', 'uplot']
 const PAGE_ROOMS = ['src/web', 'client', 'attestation']
 /** Files of other rooms that run anywhere. */
 const PAGE_FILES = ['src/runtime/csv.ts']
+const AUDIT_PACKAGES = ['@noble/hashes', 'zod']
 const ENCLAVE_PACKAGES = [...ATTESTATION_PACKAGES, 'koffi', 'tiny-secp256k1']
 
 /**
@@ -28,6 +29,7 @@ export const ROOMS: readonly string[] = [
   'enclave',
   'enclave/image',
   'client',
+  'audit',
   'src/runtime',
   'src/observability',
   'src/storage',
@@ -133,6 +135,8 @@ function brokenPackageRule(file: string, { specifier }: Import): string | null {
   if (inside(file, 'client') && name !== 'hpke')
     return 'client/ runs in browsers: it imports attestation/ and hpke alone'
   if (inside(file, 'client')) return null
+  if (inside(file, 'audit') && !specifier.startsWith('node:') && !AUDIT_PACKAGES.includes(name))
+    return `audit/ is for auditors: it imports only node: and ${AUDIT_PACKAGES.join(', ')}`
   if (isOfPage(file)) return brokenPageRule(name)
   if (inside(file, 'enclave/image')) return null
   if (inside(file, 'enclave') && !specifier.startsWith('node:') && !ENCLAVE_PACKAGES.includes(name))
@@ -173,6 +177,8 @@ function brokenRoomRule(file: string, target: string, typeOnly: boolean): string
   if (from === to) return brokenInnerRule(from, file, target)
   if (from === 'client' && to !== 'attestation')
     return 'client/ runs in browsers: it imports attestation/ alone'
+  if (from === 'audit' && !['attestation', 'client'].includes(to))
+    return 'audit/ is for auditors: it imports attestation/ and client/ alone'
   if (inside(from, 'src') && to === 'enclave')
     return 'of the enclave, src/ knows its protocol alone'
   if (ROOMS.indexOf(to) > ROOMS.indexOf(from)) return `${from} stands below ${to}`

@@ -27,6 +27,11 @@ const PROCESSES = [
   },
   { title: 'The command line', file: 'src/cli/config.ts', about: '`affidavit`' },
   {
+    title: 'The command line, for the operator',
+    file: 'src/cli/operator/config.ts',
+    about: '`affidavit keys`, `enclaves`, `relayer` and the like',
+  },
+  {
     title: 'The demo provider',
     file: 'src/local/demo/config.ts',
     about: '`npm start` starts it where ENCLAVE_URL is not set',

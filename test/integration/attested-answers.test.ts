@@ -14,7 +14,7 @@ import {
   encodeAnswer,
   hashQuestion,
 } from '../../client/examples/contract/answer-call.ts'
-import { createRpc, type Rpc } from '../../src/chain/rpc.ts'
+import { createRpc, type Rpc } from '../../client/rpc.ts'
 import { readContract, sendAnchor } from '../support/affidavit-contract.ts'
 import { signHead } from '../support/chain.ts'
 import { until } from '../support/until.ts'

@@ -9,7 +9,7 @@ import { parseExactJson } from '../../attestation/json/parse-strict.ts'
 import type { JsonObject } from '../../attestation/json/value.ts'
 import { decodeAttestationPayload } from '../../attestation/nitro/document.ts'
 import { parseRoots } from '../../attestation/nitro/policy.ts'
-import { createRpc } from '../../src/chain/rpc.ts'
+import { createRpc } from '../../client/rpc.ts'
 import { listTree, nameProcess } from '../bench/processes.ts'
 import { type Affidavit, makeDataFolder, startAffidavit } from '../support/affidavit.ts'
 

@@ -4,8 +4,8 @@ import { afterAll, beforeAll, expect, it } from 'vitest'
 import type { HeadAttestation } from '../../attestation/evidence/head-attestation-form.ts'
 import { verifyHeadAttestation } from '../../attestation/evidence/verify-head-attestation.ts'
 import type { JsonObject } from '../../attestation/json/value.ts'
+import { createRpc } from '../../client/rpc.ts'
 import { fetchBlockHashes } from '../../src/chain/chain-reads.ts'
-import { createRpc } from '../../src/chain/rpc.ts'
 import { type Affidavit, makeDataFolder, startAffidavit } from '../support/affidavit.ts'
 
 let service: Affidavit

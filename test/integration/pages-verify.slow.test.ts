@@ -9,8 +9,8 @@ import { digestBootConfiguration } from '../../attestation/evidence/boot-configu
 import type { EvidenceBundle } from '../../attestation/evidence/bundle.ts'
 import type { JsonObject } from '../../attestation/json/value.ts'
 import { decodeAttestationPayload } from '../../attestation/nitro/document.ts'
+import { createRpc } from '../../client/rpc.ts'
 import { fetchBlockHashes } from '../../src/chain/chain-reads.ts'
-import { createRpc } from '../../src/chain/rpc.ts'
 import {
   BOOT_CONFIGURATION,
   buildEvidence,

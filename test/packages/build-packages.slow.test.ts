@@ -144,7 +144,7 @@ describe.each(names)('the package %s', (name) => {
       expect(
         sources.filter(
           (source: string) =>
-            !/^\.\.\/(attestation|client|enclave\/protocol|node_modules|packages|src)\//.test(
+            !/^\.\.\/(attestation|audit|client|enclave\/protocol|node_modules|packages|src)\//.test(
               source,
             ),
         ),

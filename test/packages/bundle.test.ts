@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { afterAll, describe, expect, it } from 'vitest'
 import { bundlePackage } from '../../packages/bundle.ts'
-import type { PackageContents } from '../../packages/contents.ts'
+import { PACKAGES, type PackageContents } from '../../packages/contents.ts'
 import { rangesOf, writeManifest } from '../../packages/manifest.ts'
 
 const root = mkdtempSync(join(tmpdir(), 'affidavit-bundle-'))
@@ -35,7 +35,38 @@ const contents = (more: Partial<PackageContents>): PackageContents => ({
   ...more,
 })
 
+/** What of our own may be in the package `affidavit`: nothing of the gateway, and of src/ this. */
+const CHECKER_PARTS = [
+  'attestation/',
+  'audit/',
+  'client/',
+  // Recovers signers; an audit would take ten times as long without it.
+  'enclave/protocol/recover-point.ts',
+  'packages/affidavit/',
+  'src/cli/',
+  // Settings from the environment, and what they need.
+  'src/runtime/fields.ts',
+  'src/runtime/read-settings.ts',
+  'src/runtime/secret-file.ts',
+  'src/runtime/starting.ts',
+  'src/runtime/version.ts',
+]
+
 describe('the JavaScript of a package', () => {
+  it('the package affidavit holds no code of the gateway, nor the messages of zod in other languages', async () => {
+    const affidavit = PACKAGES.find(({ name }) => name === 'affidavit')
+    if (affidavit === undefined) throw new Error('expected the package affidavit')
+    const { sources } = await bundlePackage(join(import.meta.dirname, '../..'), affidavit)
+    const own = sources.filter((path) => !path.startsWith('node_modules/'))
+    const isOf = (path: string) => (part: string) => path.startsWith(part)
+    expect(own.filter((path) => !CHECKER_PARTS.some(isOf(path)))).toEqual([])
+    expect(CHECKER_PARTS.filter((part) => !own.some((path) => isOf(path)(part)))).toEqual([])
+    expect(sources.filter((path) => path.includes('/zod/v4/locales/'))).toEqual([
+      'node_modules/zod/v4/locales/en.js',
+      'node_modules/zod/v4/locales/index.js',
+    ])
+  })
+
   it('a package has a library and a program that bundle all that is not installed beside them', async () => {
     const bundle = await bundlePackage(root, contents({}))
     expect([...bundle.files.keys()].toSorted()).toEqual(

@@ -147,6 +147,7 @@ describe('affidavit, installed in an empty folder', () => {
       'ethers',
       'zod',
       'commander',
+      'undici',
     ])
       expect(names).not.toContain(name)
     expect(sizeOf(join(checker.folder, 'node_modules'))).toBeLessThanOrEqual(INSTALLED_BYTES_MAX)

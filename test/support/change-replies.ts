@@ -1,4 +1,4 @@
-import { type Rpc, RpcError, type RpcReply } from '../../src/chain/rpc.ts'
+import { type Rpc, RpcError, type RpcReply } from '../../client/rpc.ts'
 
 /** What becomes of a method's results; `refused`: the endpoint has no such method. */
 export type Change = 'refused' | ((result: never) => unknown)

@@ -4,8 +4,11 @@ import { pathToFileURL } from 'node:url'
 import solc from 'solc'
 import { z } from 'zod'
 
-/** Where `node src/chain/contract/compile.ts` writes, and src/chain/contract/artifact.ts reads. */
-export const ARTIFACT_FILE = join(import.meta.dirname, 'artifact.json')
+/** Where `node src/chain/contract/compile.ts` writes, and artifact.ts beside it reads. */
+export const ARTIFACT_FILE = join(
+  import.meta.dirname,
+  '../../../attestation/contract/artifact.json',
+)
 
 /**
  * Key of the source in the compiler's input. It is hashed into the bytecode's metadata, so it is

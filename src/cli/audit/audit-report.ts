@@ -1,8 +1,9 @@
 import { Presets, SingleBar } from 'cli-progress'
 import { printable } from '../../../attestation/report/printable.ts'
+import type { AuditReport, LogReport } from '../../../audit/audit-context.ts'
+import type { AuditProgress } from '../../../audit/audit-gateway.ts'
+import type { AuditCheck, AuditCheckName, Finding } from '../../../audit/findings.ts'
 import { formatChecks, hintAtRoot, jsonText } from '../printable.ts'
-import type { AuditReport, LogReport } from './audit-context.ts'
-import type { AuditCheck, AuditCheckName, Finding } from './findings.ts'
 
 /** Whether an audit came to its end, and nothing was found. */
 export function isClean({ logs, findings }: AuditReport): boolean {
@@ -104,13 +105,6 @@ function isEmpty({ size }: LogReport): boolean {
 
 /** Shortest time between two lines on what is no terminal, milliseconds. */
 export const LINE_INTERVAL_MS = 10_000
-
-/** Shows how far an audit is. */
-export type AuditProgress = {
-  start(notary: string, size: number): void
-  update(size: number): void
-  stop(): void
-}
 
 /**
  * Gives a bar on a terminal; elsewhere, for logs, a line now and then. `now` gives milliseconds.

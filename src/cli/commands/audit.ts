@@ -1,5 +1,5 @@
 import { type Command, InvalidArgumentError } from 'commander'
-import type { AuditOptions } from '../audit/audit-gateway.ts'
+import type { AuditOptions } from '../audit/run-audit.ts'
 import { EXIT_CODES } from '../faults.ts'
 import {
   addAttestationOptions,
@@ -51,8 +51,8 @@ export function registerAudit(program: Command): void {
         '\nExit codes: 0 nothing found (also in empty logs), 1 something missing, contradictory or unreadable, 2 usage.',
     )
     .action(async (url: string, options: AuditOptions) => {
-      const { auditGateway } = await import('../audit/audit-gateway.ts')
-      const { output, isClean } = await auditGateway(url, options)
+      const { runAudit } = await import('../audit/run-audit.ts')
+      const { output, isClean } = await runAudit(url, options)
       process.stdout.write(output)
       process.exitCode = isClean ? EXIT_CODES.done : EXIT_CODES.failed
     })

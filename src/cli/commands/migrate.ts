@@ -13,7 +13,7 @@ export function registerMigrate(program: Command): void {
 }
 
 async function migrate(): Promise<void> {
-  const { readCliConfig } = await import('../config.ts')
+  const { readCliConfig } = await import('../operator/config.ts')
   const { databaseUrl, dataFolder } = readCliConfig()
   if (databaseUrl === null)
     throw new CliError('expected DATABASE_URL: a gateway migrates its embedded database itself')

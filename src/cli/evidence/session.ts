@@ -6,7 +6,8 @@ import { formsOf } from '../../../attestation/json/forms.ts'
 import { JsonError } from '../../../attestation/json/json-error.ts'
 import { parseExactJson } from '../../../attestation/json/parse-strict.ts'
 import { isJsonObject, type JsonObject, memberOf } from '../../../attestation/json/value.ts'
-import { CliError, orNull } from '../faults.ts'
+import { orNull } from '../../../attestation/or-null.ts'
+import { CliError } from '../faults.ts'
 
 const { membersOf, textOf } = formsOf('invalid_session_file')
 

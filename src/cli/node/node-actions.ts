@@ -77,7 +77,7 @@ export async function run(options: NodeOptions): Promise<void> {
     return describeLine(line)
   })
   try {
-    const nodeId = await withGateway(config, (gateway) => openOwnNode(config, { gateway, log }))
+    const nodeId = await openOwnNode(config, { gateway: openGateway(config), log })
     await runAgent({ ...config, nodeId }, { log, onBenchmarkProgress: bar.show })
   } finally {
     bar.stop()
@@ -92,9 +92,7 @@ async function openProgressBar(): Promise<ProgressBar> {
 
 /** Makes a node, and prints its id. */
 export async function create(name: string, options: NodeOptions): Promise<void> {
-  const nodeId = await withGateway(readGatewayAccess(toAccessVariables(options)), (gateway) =>
-    gateway.createNode(name),
-  )
+  const nodeId = await openGateway(readGatewayAccess(toAccessVariables(options))).createNode(name)
   process.stdout.write(`${printable(nodeId)}\n`)
 }
 
@@ -111,7 +109,7 @@ export function showStats(options: NodeOptions): Promise<void> {
 /** Lists the account's nodes. */
 export async function list(options: NodeOptions): Promise<void> {
   const access = readGatewayAccess(toAccessVariables(options))
-  const nodes = await withGateway(access, (gateway) => gateway.listNodes())
+  const nodes = await openGateway(access).listNodes()
   const shown = nodes.filter((node) => options.all === true || node.is_archived !== true)
   process.stdout.write(options.json ? jsonText(shown) : describeNodes(shown))
 }
@@ -121,9 +119,8 @@ async function show(
   fetch: (gateway: GatewayClient, nodeId: string) => Promise<Facts>,
 ): Promise<void> {
   const access = readNodeAccess(toAccessVariables(options))
-  const facts = await withGateway(access, async (gateway) =>
-    fetch(gateway, await findOwnNode(access, gateway)),
-  )
+  const gateway = openGateway(access)
+  const facts = await fetch(gateway, await findOwnNode(access, gateway))
   process.stdout.write(options.json ? jsonText(facts) : describeMembers(facts))
 }
 
@@ -158,10 +155,10 @@ export async function benchmark(options: NodeOptions): Promise<void> {
     bar.stop()
     await backend.close()
   }
-  if (access !== null)
-    await withGateway(access, async (gateway) =>
-      save(gateway, await findOwnNode(access, gateway), results),
-    )
+  if (access !== null) {
+    const gateway = openGateway(access)
+    await save(gateway, await findOwnNode(access, gateway), results)
+  }
   const rows = Object.entries(results).map(([model, { single, total }]) => [
     model,
     speedText(total),
@@ -185,16 +182,8 @@ async function save(
     await gateway.saveBenchmark({ nodeId, model, tokensPerSecond: total })
 }
 
-async function withGateway<Value>(
-  { gatewayUrl, apiKey }: GatewayAccess,
-  ask: (gateway: GatewayClient) => Promise<Value>,
-): Promise<Value> {
-  const gateway = createGatewayClient({ url: gatewayUrl, apiKey })
-  try {
-    return await ask(gateway)
-  } finally {
-    await gateway.close()
-  }
+function openGateway({ gatewayUrl: url, apiKey }: GatewayAccess): GatewayClient {
+  return createGatewayClient({ url, apiKey })
 }
 
 /** Gives the variables that the options stand for. */

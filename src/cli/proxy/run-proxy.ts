@@ -140,7 +140,7 @@ async function open(
   { url, expect: file, hold, encrypt }: ProxyCommandOptions,
   onProof: (proof: Proof) => Promise<void>,
 ): Promise<Affidavit> {
-  const { expect, roots } = await openExpectations(file)
+  const { roots, ...expect } = await openExpectations(file)
   try {
     return await connect({
       url,

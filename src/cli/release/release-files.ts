@@ -4,6 +4,7 @@ import { encodeHex } from '../../../attestation/bytes.ts'
 import { FormatError } from '../../../attestation/errors.ts'
 import { parseExactJson } from '../../../attestation/json/parse-strict.ts'
 import { isJsonObject, type Json, memberOf } from '../../../attestation/json/value.ts'
+import { orNull } from '../../../attestation/or-null.ts'
 import {
   parseRelease,
   parseSignedRelease,
@@ -32,7 +33,7 @@ import {
 } from '../../../attestation/report/expectation-files.ts'
 import { holds } from '../../../attestation/report/judge-releases.ts'
 import { printable } from '../../../attestation/report/printable.ts'
-import { CliError, EXIT_CODES, orNull, telling } from '../faults.ts'
+import { CliError, EXIT_CODES, telling } from '../faults.ts'
 import { createFile, readSource, writeFileWhole } from '../files.ts'
 import { jsonText } from '../printable.ts'
 

@@ -2,14 +2,14 @@ import { createContext } from 'preact'
 import { useContext } from 'preact/hooks'
 import type { KeyHolderReply } from '../../accounts/key-routes.ts'
 import type { Scope } from '../../api/context.ts'
-import { askGateway, askText, type GatewayCall, GatewayFault } from '../kit/gateway.ts'
+import { askGateway, askText, GatewayFault, type PageCall } from '../kit/gateway.ts'
 
 /** The session of this tab. */
 export type Session = {
   readonly key: string
   readonly holder: KeyHolderReply
   /** Asks the gateway with the key. A key that the gateway no longer accepts is signed out. */
-  readonly ask: <Answer>(path: string, call?: Omit<GatewayCall, 'key'>) => Promise<Answer>
+  readonly ask: <Answer>(path: string, call?: Omit<PageCall, 'key'>) => Promise<Answer>
   /** The same, for an answer that is saved as it comes. */
   readonly askText: (path: string) => Promise<string>
   /** Forgets the key; `reason` is shown beside the form that asks for another key. */

@@ -1,6 +1,13 @@
-import { concatBytes } from '../../../attestation/bytes.ts'
 import { parseExactJson } from '../../../attestation/json/parse-strict.ts'
 import type { Json } from '../../../attestation/json/value.ts'
+import {
+  callGateway,
+  errorOf,
+  type Fetch,
+  type GatewayAnswer,
+  type GatewayCall,
+  NoAnswer,
+} from '../../../client/gateway.ts'
 
 /** Why the gateway did not give what the page asked for. */
 export class GatewayFault extends Error {
@@ -36,13 +43,9 @@ export class GatewayFault extends Error {
   }
 }
 
-export type GatewayCall = {
-  readonly method?: 'GET' | 'POST' | 'PUT' | 'DELETE'
+export type PageCall = Pick<GatewayCall, 'method' | 'body' | 'signal'> & {
   /** API key; left out for public data. */
   readonly key?: string | null
-  /** Sent as JSON. */
-  readonly body?: object
-  readonly signal?: AbortSignal
 }
 
 /**
@@ -52,35 +55,35 @@ export type GatewayCall = {
  * Does NOT check that the answer has the shape that the caller expects: a page shows what its own
  * gateway says, and checks evidence by itself.
  */
-export async function askGateway<Answer>(path: string, call: GatewayCall = {}): Promise<Answer> {
-  const { response, bytes } = await sendCall(path, call)
-  const value = readJson(new TextDecoder().decode(bytes))
-  if (!response.ok || value === undefined) throw faultOf(response, value)
+export async function askGateway<Answer>(path: string, call: PageCall = {}): Promise<Answer> {
+  const answer = await sendCall(path, call)
+  const value = readJson(answer)
+  if (!isOk(answer) || value === undefined) throw faultOf(answer)
   return value as Answer
 }
 
 /** Asks this page's own gateway for a text to save, exactly as it came. Throws as askGateway. */
-export async function askText(path: string, call: GatewayCall = {}): Promise<string> {
-  const { response, bytes } = await sendCall(path, call)
-  const text = new TextDecoder().decode(bytes)
-  if (!response.ok) throw faultOf(response, readJson(text))
-  return text
+export async function askText(path: string, call: PageCall = {}): Promise<string> {
+  const answer = await sendCall(path, call)
+  if (!isOk(answer)) throw faultOf(answer)
+  return new TextDecoder().decode(answer.bytes)
 }
 
 /**
  * Asks this page's own gateway for evidence. The JSON is read exactly: the members and digits that
  * are read are the ones that are checked. Throws as askGateway.
  */
-export async function askEvidence(path: string, call: GatewayCall = {}): Promise<Json> {
-  const { response, bytes } = await sendCall(path, call)
-  if (!response.ok) throw faultOf(response, readJson(new TextDecoder().decode(bytes)))
+export async function askEvidence(path: string, call: PageCall = {}): Promise<Json> {
+  const answer = await sendCall(path, call)
+  if (!isOk(answer)) throw faultOf(answer)
   try {
-    return parseExactJson(bytes)
+    return parseExactJson(answer.bytes)
   } catch (fault) {
     const reason = fault instanceof Error ? fault.message : 'unreadable'
     throw new GatewayFault(`The gateway's answer is not valid JSON: ${reason}.`, {
-      ...{ status: response.status, code: 'bad_answer' },
-      requestId: response.headers.get('x-request-id'),
+      status: answer.status,
+      code: 'bad_answer',
+      requestId: answer.headers.get('x-request-id'),
     })
   }
 }
@@ -88,78 +91,62 @@ export async function askEvidence(path: string, call: GatewayCall = {}): Promise
 /** Longest answer, bytes: a request has up to 10 MiB, an answer little more. */
 const ANSWER_BYTES_MAX = 32 * 1024 * 1024
 
-async function sendCall(
-  path: string,
-  call: GatewayCall,
-): Promise<{ readonly response: Response; readonly bytes: Uint8Array }> {
-  const { method = 'GET', key = null, body, signal = null } = call
+async function sendCall(path: string, call: PageCall): Promise<GatewayAnswer> {
+  const { key = null, ...more } = call
+  const gateway = { url: '', apiKey: key, fetch: fetchAlone, timeoutMs: null }
   try {
-    const response = await fetch(path, {
-      method,
-      signal,
-      headers: {
-        accept: 'application/json',
-        ...(key === null ? {} : { authorization: `Bearer ${key}` }),
-        ...(body === undefined ? {} : { 'content-type': 'application/json' }),
-      },
-      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-      credentials: 'omit',
-      redirect: 'error',
-    })
-    return { response, bytes: await readBody(response) }
+    return await callGateway(gateway, path, { bytesMax: ANSWER_BYTES_MAX, ...more })
   } catch (fault) {
-    if (signal?.aborted || fault instanceof GatewayFault) throw fault
+    if (!(fault instanceof NoAnswer)) throw fault
+    if (fault.code === 'too_large')
+      throw new GatewayFault(`The gateway's answer has more than ${ANSWER_BYTES_MAX} bytes.`, {
+        status: fault.status ?? 0,
+        code: 'too_large',
+        requestId: null,
+      })
     throw new GatewayFault('The gateway does not answer.', {
-      ...{ status: 0, code: 'unreachable', requestId: null },
+      status: 0,
+      code: 'unreachable',
+      requestId: null,
     })
   }
 }
 
-/** Stops at the limit of what a page can hold: the gateway may send anything. */
-async function readBody(response: Response): Promise<Uint8Array> {
-  const parts: Uint8Array[] = []
-  let length = 0
-  const reader = response.body?.getReader()
-  for (let read = await reader?.read(); read?.value; read = await reader?.read()) {
-    parts.push(read.value)
-    length += read.value.length
-    if (length <= ANSWER_BYTES_MAX) continue
-    await reader?.cancel()
-    throw new GatewayFault(`The gateway's answer has more than ${ANSWER_BYTES_MAX} bytes.`, {
-      ...{ status: response.status, code: 'too_large', requestId: null },
-    })
-  }
-  return concatBytes(...parts)
+/** No cookie goes along: a key says who calls. */
+const fetchAlone: Fetch = (input, init) => fetch(input, { ...init, credentials: 'omit' })
+
+function isOk({ status }: GatewayAnswer): boolean {
+  return status >= 200 && status < 300
 }
 
 /** Gives the fault from an answer with an error status. */
 export async function readFault(response: Response): Promise<GatewayFault> {
-  return faultOf(response, readJson(await response.text()))
+  const bytes = new Uint8Array(await response.arrayBuffer())
+  return faultOf({ status: response.status, headers: response.headers, bytes })
 }
 
-function readJson(text: string): unknown {
+function readJson({ bytes }: GatewayAnswer): unknown {
   try {
-    return JSON.parse(text)
+    return JSON.parse(new TextDecoder().decode(bytes))
   } catch {
     return undefined
   }
 }
 
-function faultOf(response: Response, value: unknown): GatewayFault {
-  const { status, headers } = response
-  const requestId = headers.get('x-request-id')
-  const error = memberOf(value, 'error')
-  const message = memberOf(error, 'message')
-  const code = memberOf(error, 'code') ?? memberOf(error, 'type')
-  if (typeof message === 'string')
-    return new GatewayFault(message, {
-      ...{ status, requestId, answer: value },
-      code: typeof code === 'string' ? code : String(status),
-    })
+function faultOf(answer: GatewayAnswer): GatewayFault {
+  const { status, headers, bytes } = answer
+  const value = readJson(answer)
+  const error = errorOf(bytes)
   const detail = status === 422 ? firstDetail(value) : null
-  return new GatewayFault(detail ?? `The gateway answered with status ${status}.`, {
-    ...{ status, requestId, code: String(status), answer: value },
-  })
+  return new GatewayFault(
+    error?.message ?? detail ?? `The gateway answered with status ${status}.`,
+    {
+      status,
+      code: error?.code ?? String(status),
+      requestId: headers.get('x-request-id'),
+      answer: value,
+    },
+  )
 }
 
 /**

@@ -8,11 +8,15 @@ import {
   type JsonObject,
   memberOf,
 } from '../../../attestation/json/value.ts'
-import { AffidavitError } from '../../../client/errors.ts'
-import { REGISTER_NAME, readExpectations } from '../../../client/expectations.ts'
+import {
+  DIGEST_FORM,
+  ExpectationsError,
+  type ExpectationsFile,
+  REGISTER_NAME,
+  readExpectationsFile,
+} from '../../../attestation/report/expectations.ts'
 import { ExpectationFault } from './expectation-fault.ts'
 import type { Filled, FormExpectations } from './job.ts'
-import { FINGERPRINT } from './read-expectations.ts'
 
 /** One file of the reader, by the kind that its form shows. */
 export type ExpectedFile = { readonly name: string } & (
@@ -96,10 +100,9 @@ export function fillExpectations(file: ExpectedFile): Filled {
   if (kind === 'measurements')
     return { ...fieldsOf({}, file.name), measurements: writeSet(value, file.name) }
   try {
-    const { roots, ...expect } = value
-    readExpectations(expect, { roots: roots as string | readonly string[] | undefined })
+    readExpectationsFile(value as ExpectationsFile)
   } catch (fault) {
-    if (!(fault instanceof AffidavitError)) throw fault
+    if (!(fault instanceof ExpectationsError)) throw fault
     throw unfilled(`${file.name} is not a file of expectations: ${fault.message}.`)
   }
   return fieldsOf(value, file.name)
@@ -108,7 +111,7 @@ export function fillExpectations(file: ExpectedFile): Filled {
 function fieldsOf(value: JsonObject, name: string): Filled {
   const configurations = listOf(value.configurations)
   const roots = listOf(value.roots)
-  const isFingerprint = (one: Json) => typeof one === 'string' && FINGERPRINT.test(one)
+  const isFingerprint = (one: Json) => typeof one === 'string' && DIGEST_FORM.test(one)
   const isDigest = (one: Json) => typeof one === 'string' && !one.trimStart().startsWith('{')
   const fileOf = (what: string) => (one: Json, at: number) =>
     new File([typeof one === 'string' ? one : JSON.stringify(one)], `${what} ${at + 1} of ${name}`)

@@ -20,6 +20,7 @@ import {
   readConfigurationDigest,
   readExpectedReleases,
 } from '../../../attestation/report/expectation-files.ts'
+import { DIGEST_FORM } from '../../../attestation/report/expectations.ts'
 import type { ExpectedEvidence } from '../../../attestation/report/judge-evidence.ts'
 import { bytesOf, FILE_BYTES_MAX } from './bytes-of.ts'
 import { ExpectationFault } from './expectation-fault.ts'
@@ -171,13 +172,13 @@ function readSet(lines: readonly string[]): MeasurementSet {
 
 async function readConfigurations(given: Expectations): Promise<readonly Uint8Array[]> {
   const digests = linesOf(given.configurations).map((line) => {
-    const hex = line.replace(/^0x/i, '').toLowerCase()
-    if (!/^[0-9a-f]{64}$/.test(hex))
+    const hex = line.replace(/^0x/i, '')
+    if (!DIGEST_FORM.test(hex))
       throw new ExpectationFault(
         'A digest of a boot configuration is not valid.',
         'Give 64 hex digits on a separate line, or the configuration as a file.',
       )
-    return decodeHex(hex)
+    return decodeHex(hex.toLowerCase())
   })
   const files = given.configurationFiles.map(async (blob) => {
     const bytes = await bytesOf(blob, FILE_BYTES_MAX, 'A boot configuration')
@@ -191,7 +192,7 @@ async function readConfigurations(given: Expectations): Promise<readonly Uint8Ar
 }
 
 async function readRoots({ roots, rootText }: Expectations): Promise<readonly Uint8Array[] | null> {
-  const fingerprints = linesOf(rootText).filter((line) => FINGERPRINT.test(line))
+  const fingerprints = linesOf(rootText).filter((line) => DIGEST_FORM.test(line))
   const pem = fingerprints.reduce((text, line) => text.replace(line, ''), rootText).trim()
   const texts = pem === '' ? [] : [new TextEncoder().encode(pem)]
   const files = await Promise.all(roots.map((blob) => bytesOf(blob, FILE_BYTES_MAX, 'A root')))
@@ -208,9 +209,6 @@ async function readRoots({ roots, rootText }: Expectations): Promise<readonly Ui
   const all = [...fingerprints.map((hex) => decodeHex(hex.toLowerCase())), ...certificates]
   return all.length === 0 ? null : all
 }
-
-/** The SHA-256 of a root, in place of its certificate. */
-export const FINGERPRINT = /^[0-9a-f]{64}$/i
 
 /** Null for an empty field. */
 export function readCount(text: string, name: string, max: number): number | null {

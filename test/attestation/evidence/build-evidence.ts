@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto'
 import canonicalize from 'canonicalize'
 import { encodeRlp, Interface, keccak256, toBeArray, Wallet, zeroPadValue } from 'ethers'
 import { decodeHex } from '../../../attestation/bytes.ts'
+import { AFFIDAVIT } from '../../../attestation/contract/artifact.ts'
 import {
   type BundleBlock,
   createBundle,
@@ -12,7 +13,6 @@ import { buildTrieProof } from '../../../attestation/evidence/trie.ts'
 import type { JsonObject } from '../../../attestation/json/value.ts'
 import type { LogProof } from '../../../attestation/log-proof-form.ts'
 import { signAnchorTransaction } from '../../../src/chain/anchor-transaction.ts'
-import { AFFIDAVIT } from '../../../src/chain/contract/artifact.ts'
 import { MADE_AT } from '../../support/nitro-builder/development-pki.ts'
 import {
   buildDocument,

@@ -1,10 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import {
-  type AnswerChunk,
-  AnswerParser,
-  EventTooLargeError,
-} from '../../../src/agent/answer-parser.ts'
+import { EventTooLargeError } from '../../../attestation/stream/event-parser.ts'
+import { type AnswerChunk, AnswerParser } from '../../../src/agent/answer-parser.ts'
 import { BackendError, refusalError } from '../../../src/agent/backend-error.ts'
 import { encodeChunk } from '../../../src/nodes/protocol/frames.ts'
 import { textChunk, usageChunk } from '../../support/scripted-backend.ts'

@@ -1,6 +1,7 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { decodeBlockHeader } from '../../../attestation/evidence/block.ts'
 import { verifyTrieProof } from '../../../attestation/evidence/trie.ts'
+import { type Rpc, RpcError } from '../../../client/rpc.ts'
 import {
   type AnchorBlocksStore,
   createAnchorBlocksStore,
@@ -15,7 +16,6 @@ import {
   UNREADABLE_MS,
 } from '../../../src/chain/block-proofs.ts'
 import { BlockUnreadable, fetchBlock } from '../../../src/chain/read-block.ts'
-import { type Rpc, RpcError } from '../../../src/chain/rpc.ts'
 import type { Database } from '../../../src/storage/database.ts'
 import { createCommitsStore } from '../../../src/verified/commits/commits-store.ts'
 import { AT_ONCE_MS } from '../../support/at-once.ts'

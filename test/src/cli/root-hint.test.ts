@@ -6,10 +6,10 @@ import { decodeBase64 } from '../../../attestation/bytes.ts'
 import { hintAtRoot, ROOT_HINT } from '../../../src/cli/printable.ts'
 import { rootCertificateFile } from '../../../src/local/nsm/development-root.ts'
 import { buildEvidence } from '../../attestation/evidence/build-evidence.ts'
+import { openStage, type Stage } from '../../audit/stage.ts'
 import { buildLog, createTestNotary } from '../../support/audited-log.ts'
 import { standardChain } from '../../support/nitro-builder/document-builder.ts'
 import { runCommand } from '../../support/run-command.ts'
-import { openStage, type Stage } from './audit/stage.ts'
 
 const { bundle } = buildEvidence()
 

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { gunzipSync } from 'node:zlib'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import type { Rpc } from '../../../src/chain/rpc.ts'
+import type { Rpc } from '../../../client/rpc.ts'
 import { keepUpChain, openChainState } from '../../../src/local/chain-state.ts'
 import { recordLog, signAnchors, startTestChain, type TestChain } from '../../support/chain.ts'
 

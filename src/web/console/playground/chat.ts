@@ -1,3 +1,4 @@
+import { EventParser } from '../../../../attestation/stream/event-parser.ts'
 import type { AnchoredEvidence } from '../../../../client/anchored.ts'
 import { type Affidavit, AffidavitError, connect, type Proof } from '../../../../client/index.ts'
 import { GatewayFault, readFault } from '../../kit/gateway.ts'
@@ -144,18 +145,15 @@ async function readStream(
   response: Response,
   onText: (text: string) => void,
 ): Promise<{ readonly hash: string }> {
-  const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader()
-  let rest = ''
+  const reader = response.body?.getReader()
+  const events = new EventParser()
   let text = ''
   let hash = ''
   for (;;) {
     const part = await reader?.read()
     if (part === undefined || part.done) return { hash }
-    const events = (rest + part.value).split('\n\n')
-    rest = events.pop() ?? ''
     const before = text.length
-    for (const event of events) {
-      const [, data = '[DONE]'] = /^data: ?(.*)$/m.exec(event) ?? []
+    for (const { data } of events.push(part.value)) {
       if (data === '[DONE]') continue
       const chunk: Chunk = JSON.parse(data)
       hash = chunk.hash ?? hash

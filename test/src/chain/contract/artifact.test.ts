@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { getCreate2Address, keccak256 } from 'ethers'
 import { describe, expect, it } from 'vitest'
-import { AFFIDAVIT, DEPLOYMENT } from '../../../../src/chain/contract/artifact.ts'
+import { AFFIDAVIT, DEPLOYMENT } from '../../../../attestation/contract/artifact.ts'
 import { ARTIFACT_FILE, compileArtifact } from '../../../../src/chain/contract/compile.ts'
 import { startTestChain } from '../../../support/chain.ts'
 

@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { encodeHex } from '../../../../attestation/bytes.ts'
 import { digestBootConfiguration } from '../../../../attestation/evidence/boot-configuration.ts'
 import { createAuditProgress, LINE_INTERVAL_MS } from '../../../../src/cli/audit/audit-report.ts'
+import { openStage, type Stage } from '../../../audit/stage.ts'
 import {
   type BuiltLog,
   buildLog,
@@ -10,7 +11,6 @@ import {
   type TestNotary,
 } from '../../../support/audited-log.ts'
 import { TEST_KEY } from '../../../support/equivocating-server.ts'
-import { openStage, type Stage } from './stage.ts'
 
 const OPTIONS = { anchoring: { chain: null, nonce: 0 }, batches: [1, 4, 2], attestedSizes: [5] }
 const OF_CHAIN = 'anchors on chain, heads on chain, blocks of attestations'

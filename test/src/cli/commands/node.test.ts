@@ -204,7 +204,7 @@ describe('affidavit node', () => {
       { AFFIDAVIT_API_KEY: 'wrong' },
       '401 invalid_credentials',
     ],
-    ['a gateway that is away', ['status'], { AFFIDAVIT_URL: 'http://127.0.0.1:1' }, 'ECONNREFUSED'],
+    ['a gateway that is away', ['status'], { AFFIDAVIT_URL: 'http://127.0.0.1:2' }, 'ECONNREFUSED'],
     [
       'a backend that is away',
       ['benchmark'],

@@ -34,7 +34,6 @@ beforeEach(async () => {
   }
 })
 afterEach(async () => {
-  await client.close()
   await Promise.all([gateway.stop(), rm(folder, { recursive: true })])
 })
 

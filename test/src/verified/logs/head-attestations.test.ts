@@ -5,8 +5,8 @@ import { verifyHeadAttestation } from '../../../../attestation/evidence/verify-h
 import { appendLeaves, emptyEdge, rootOf } from '../../../../attestation/merkle/edge.ts'
 import { hashLeaf } from '../../../../attestation/merkle/hash.ts'
 import { createAttestationVerifier } from '../../../../attestation/nitro/verify-attestation.ts'
+import { createRpc, type Rpc } from '../../../../client/rpc.ts'
 import { createRecentBlocks, fetchBlockHashes } from '../../../../src/chain/chain-reads.ts'
-import { createRpc, type Rpc } from '../../../../src/chain/rpc.ts'
 import type { Database } from '../../../../src/storage/database.ts'
 import {
   createHeadAttestations,

@@ -1,0 +1,46 @@
+import { keccak_256 } from '@noble/hashes/sha3.js'
+import { concatBytes, decodeHex, encodeHex } from '../bytes.ts'
+import artifact from './artifact.json' with { type: 'json' }
+
+/**
+ * The compiled contract (src/chain/contract/Affidavit.sol). `bytecode` creates it (no constructor
+ * arguments, no value); `deployedBytecode` is what then stands at its address, the same on every
+ * chain since it has no immutables. Both 0x hex. A test recompiles the source and compares every
+ * byte of the file.
+ */
+export const AFFIDAVIT: {
+  readonly compiler: string
+  readonly abi: readonly object[]
+  readonly bytecode: string
+  readonly deployedBytecode: string
+} = artifact
+
+/**
+ * The deterministic deployment proxy, the same account on every chain that has it
+ * (github.com/Arachnid/deterministic-deployment-proxy). Call data: 32 bytes of salt, then creation
+ * code.
+ */
+const CREATE2_PROXY = '0x4e59b44847b379578588920ca78fbf26c0b4956c'
+const SALT = `0x${'00'.repeat(32)}`
+
+/**
+ * How the contract is put on a chain: a transaction without value that brings `data` to `proxy`
+ * makes it at `address`, whoever sends it and whenever (EIP-1014). The address changes with the
+ * bytecode alone. All 0x, lower case.
+ */
+export const DEPLOYMENT: {
+  readonly proxy: string
+  readonly data: string
+  readonly address: string
+} = {
+  proxy: CREATE2_PROXY,
+  data: `${SALT}${AFFIDAVIT.bytecode.slice(2)}`,
+  address: create2Address(AFFIDAVIT.bytecode),
+}
+
+/** By hand, because audits load this file, and are installed without ethers. */
+function create2Address(bytecode: string): string {
+  const parts = [CREATE2_PROXY, SALT].map((text) => decodeHex(text.slice(2)))
+  const code = keccak_256(decodeHex(bytecode.slice(2)))
+  return `0x${encodeHex(keccak_256(concatBytes(Uint8Array.of(0xff), ...parts, code)).subarray(-20))}`
+}

@@ -1,0 +1,15 @@
+/** A class of errors. */
+export type FaultKind<Fault extends Error> = abstract new (...given: never) => Fault
+
+/** What `run` gives, or null when it throws a fault of these kinds. Throws any other fault. */
+export function orNull<Value>(
+  run: () => Value,
+  ...kinds: readonly FaultKind<Error>[]
+): Value | null {
+  try {
+    return run()
+  } catch (fault) {
+    if (kinds.some((kind) => fault instanceof kind)) return null
+    throw fault
+  }
+}

@@ -1,0 +1,293 @@
+import { encodeHex, equalBytes } from '../attestation/bytes.ts'
+import { FormatError } from '../attestation/errors.ts'
+import { decodeAnchorCall } from '../attestation/evidence/anchor-transaction.ts'
+import { FUTURE_SKEW_MS_DEFAULT } from '../attestation/nitro/policy.ts'
+import { orNull } from '../attestation/or-null.ts'
+import { isoOf } from '../attestation/report/printable.ts'
+import type { TreeHead } from '../attestation/tree-head.ts'
+import type { LogContext } from './audit-context.ts'
+import {
+  type AnchorEvent,
+  type ChainAnchor,
+  type ChainReceipt,
+  type ChainSource,
+  decodeAnchorEvent,
+} from './chain.ts'
+import { isConsistent, reportEquivocation } from './compare-heads.ts'
+import type { Ledger } from './findings.ts'
+import type { ServedHead, ServedLog } from './gateway.ts'
+
+/**
+ * Longest that a head may wait for its anchor without being reported, milliseconds: chains take
+ * minutes.
+ */
+const ANCHOR_WAIT_MAX_MS = 60 * 60 * 1000
+
+/** Most heads that wait for their anchor and are looked at again by the next run. */
+const WAITING_MAX = 10_000
+
+/** Anchors asked for at once: two calls for each. */
+const BATCH_HEADS_MAX = 50
+
+/** Checks the anchors of one log's heads. */
+export type AnchorAudit = ReturnType<typeof createAnchorAudit>
+
+type AttestedAt = (size: number) => number | null
+
+/**
+ * Gives the audit of the anchors of a log. Without a chain, only what the gateway itself says is
+ * looked at.
+ */
+export function createAnchorAudit({ log, ledger, chain, payers, nowMs }: LogContext) {
+  const waiting: ServedHead[] = []
+
+  /** The head's own time is the gateway's word: it may say that a head is always young. */
+  function wait(head: ServedHead, attestedAtMs: AttestedAt): void {
+    const where = headOf(head)
+    const { txHash } = head.anchor
+    const saidMs = head.createdAt * 1000
+    const waitedMs = nowMs - Math.min(saidMs, attestedAtMs(head.size) ?? saidMs)
+    if (waitedMs > ANCHOR_WAIT_MAX_MS)
+      ledger.find('anchor_overdue', {
+        where,
+        message: `transaction ${txHash} is in no block after ${Math.floor(waitedMs / 60_000)} minutes`,
+      })
+    else if (waitedMs < -FUTURE_SKEW_MS_DEFAULT)
+      ledger.find('anchor_overdue', {
+        where,
+        message: `transaction ${txHash} is in no block, and the time that the gateway gives for the head is in the future, ${isoOf(saidMs)}`,
+      })
+    else
+      ledger.skip(
+        'anchors on chain',
+        "heads of the last hour, by the gateway's times, wait for their anchor",
+      )
+    if (waiting.length < WAITING_MAX) waiting.push(head)
+  }
+
+  function judge(head: ServedHead, found: ChainAnchor | null, attestedAtMs: AttestedAt): void {
+    const where = headOf(head)
+    const { txHash, state } = head.anchor
+    const receipt = found?.receipt ?? null
+    if (found === null || receipt === null) {
+      const told = found === null ? 'the chain does not have' : 'no block has'
+      if (state === 'pending') wait(head, attestedAtMs)
+      else
+        ledger.find('anchor_missing', {
+          where,
+          message: `the gateway says ${state}, but ${told} transaction ${txHash}`,
+        })
+      return
+    }
+    payers.note({ address: found.from, nonce: found.nonce })
+    const faults = compareAnchor(head, { ...found, receipt }, log)
+    if (receipt.status !== 1)
+      ledger.find('anchor_reverted', {
+        where,
+        message: `transaction ${txHash} failed in block ${receipt.blockNumber}`,
+      })
+    else if (faults.length > 0)
+      ledger.find('anchor_mismatch', {
+        where,
+        message: `transaction ${txHash} ${faults.join('; ')}`,
+      })
+    else ledger.pass('anchors on chain')
+  }
+
+  /** What the gateway says against itself. */
+  function judgeUnasked(head: ServedHead, attestedAtMs: AttestedAt): void {
+    if (head.anchor.state === 'pending') wait(head, attestedAtMs)
+    if (head.anchor.state === 'reverted')
+      ledger.find('anchor_reverted', { where: headOf(head), message: 'the gateway itself says so' })
+  }
+
+  return {
+    /** Heads whose anchor was in no block yet. */
+    waiting: (): readonly ServedHead[] => waiting,
+    /**
+     * `attestedAtMs`: by when the enclave attested so many leaves, Unix milliseconds, so far as is
+     * known.
+     */
+    async check(
+      heads: readonly ServedHead[],
+      attestedAtMs: AttestedAt = () => null,
+    ): Promise<void> {
+      for (let start = 0; start < heads.length; start += BATCH_HEADS_MAX) {
+        const part = heads.slice(start, start + BATCH_HEADS_MAX)
+        if (chain === null) for (const head of part) judgeUnasked(head, attestedAtMs)
+        else {
+          const found = await chain.fetchAnchors(part.map(({ anchor }) => anchor.txHash))
+          for (const [at, head] of part.entries()) judge(head, found[at] ?? null, attestedAtMs)
+        }
+      }
+    },
+  }
+}
+
+function compareAnchor(
+  head: ServedHead,
+  { receipt, input, to }: ChainAnchor & { readonly receipt: ChainReceipt },
+  log: ServedLog,
+): readonly string[] {
+  const { contract } = log.domain
+  const call = orNull(() => decodeAnchorCall(input), FormatError)
+  const isCall =
+    call !== null &&
+    call.size === head.size &&
+    equalBytes(call.root, head.root) &&
+    equalBytes(call.signature, head.signature)
+  const hasEvent = receipt.logs.some((entry) => {
+    const event = decodeAnchorEvent(entry)
+    return (
+      event?.kind === 'anchored' &&
+      event.address === contract &&
+      event.notary === log.notary &&
+      event.size === head.size &&
+      equalBytes(event.root, head.root)
+    )
+  })
+  const { state, blockHash, blockNumber } = head.anchor
+  // A block that is only "mined" may have been replaced since the gateway looked.
+  const isInBlock =
+    state !== 'confirmed' ||
+    (blockHash === receipt.blockHash && blockNumber === receipt.blockNumber)
+  return [
+    ...(to === contract ? [] : [`calls ${to ?? 'no account'} instead of ${contract}`]),
+    ...(isCall
+      ? []
+      : [`does not bring this head (root ${encodeHex(head.root)}) with its signature`]),
+    ...(hasEvent ? [] : ['does not have the event of the contract for this head']),
+    ...(isInBlock
+      ? []
+      : [`is in block ${receipt.blockNumber}, ${receipt.blockHash}, not where the gateway says`]),
+  ]
+}
+
+function headOf({ size }: ServedHead): string {
+  return `head ${size}`
+}
+
+/** Most heads that are asked for again: each is a call. */
+const REFRESHED_MAX = 1_000
+
+/**
+ * Heads that waited for their anchor, with the transaction that the gateway names for them now: one
+ * that could not be mined may have been replaced meanwhile. Whatever is not the same head, made in
+ * the place of the very transaction that was named before, is left as it was. Throws GatewayFault.
+ */
+export async function refreshWaiting(
+  heads: readonly ServedHead[],
+  { gateway, log }: LogContext,
+): Promise<readonly ServedHead[]> {
+  const refreshed: ServedHead[] = []
+  for (const head of heads.slice(0, REFRESHED_MAX)) {
+    const served = await gateway.fetchHead(log.notary, head.size)
+    refreshed.push(
+      served !== null && isReplacement(served, head) ? { ...head, anchor: served.anchor } : head,
+    )
+  }
+  return [...refreshed, ...heads.slice(REFRESHED_MAX)]
+}
+
+function isReplacement(served: ServedHead, known: ServedHead): boolean {
+  return (
+    equalBytes(served.root, known.root) &&
+    equalBytes(served.signature, known.signature) &&
+    served.anchor.replaces.includes(known.anchor.txHash)
+  )
+}
+
+/** Heads in the contract that were not walked, and that the gateway is asked for one by one. */
+const LOOKUPS_MAX = 1_000
+
+/** Blocks that are read again by the next run: they may have been replaced. */
+export const REORGANISED_BLOCKS_MAX = 100
+
+/**
+ * Compares what the contract took of the notary with what the gateway serves: each head there must
+ * be one of those that were walked (`index`), or one that the gateway gives when it is asked for
+ * it. Gives the newest block that was read.
+ *
+ * Anyone may bring a notary's head to the contract, also an old one again; that is no fault. Throws
+ * ChainFault, GatewayFault.
+ */
+export async function auditEvents(
+  context: LogContext & { readonly chain: ChainSource },
+  newest: TreeHead | null,
+): Promise<number> {
+  const { log, chain, ledger, index, fromBlock } = context
+  const toBlock = await chain.fetchNewestBlock()
+  if (toBlock < fromBlock) return toBlock
+  const { notary } = log
+  let lookups = 0
+  for await (const events of chain.eventPages({ ...log.domain, notary, fromBlock, toBlock })) {
+    for (const event of events) {
+      const known = index.compare(event)
+      if (event.kind === 'equivocation') reportContract(ledger, event)
+      else if (known === 'same') ledger.pass('heads on chain')
+      else if (known === 'other')
+        reportEquivocation(ledger, blockOf(event), [
+          describeEvent(event),
+          'the head of that size that the gateway serves',
+        ])
+      else if (lookups < LOOKUPS_MAX) {
+        lookups++
+        await lookUp(event, newest, context)
+      } else
+        ledger.skip(
+          'heads on chain',
+          `more than ${LOOKUPS_MAX} heads in the contract are not among the heads that were read`,
+        )
+    }
+  }
+  return toBlock
+}
+
+/** A head that was not walked: before the range, after it, or hidden. */
+async function lookUp(
+  event: AnchorEvent,
+  newest: TreeHead | null,
+  { log: { notary }, gateway, ledger, index }: LogContext,
+): Promise<void> {
+  const served = await gateway.fetchHead(notary, event.size)
+  const where = blockOf(event)
+  const told = describeEvent(event)
+  if (served === null)
+    ledger.find('hidden_anchor', {
+      where,
+      message: `the contract took ${told}, which the gateway does not serve`,
+    })
+  else if (!equalBytes(served.root, event.root))
+    reportEquivocation(ledger, where, [
+      told,
+      `root ${encodeHex(served.root)}, as the gateway serves it`,
+    ])
+  // It was kept from the walk, or lies after it: it must be of the same history all the same.
+  else if (newest !== null && !(await isConsistent(event, newest, { gateway, notary })))
+    reportEquivocation(ledger, where, [
+      told,
+      `the head of size ${newest.size}, which contradicts it`,
+    ])
+  else if (index.covers(event.size))
+    ledger.find('head_missing', {
+      where,
+      message: `the list of heads lacks ${told}, but the gateway serves it when its size is asked for`,
+    })
+  else ledger.pass('heads on chain')
+}
+
+function reportContract(ledger: Ledger, event: AnchorEvent): void {
+  const kept = event.kept === null ? 'another root' : `root ${encodeHex(event.kept)}`
+  reportEquivocation(ledger, blockOf(event), [
+    describeEvent(event),
+    `${kept}, as the contract itself reports`,
+  ])
+}
+
+function describeEvent({ size, root, txHash }: AnchorEvent): string {
+  return `size ${size}, root ${encodeHex(root)}, by transaction ${txHash}`
+}
+
+function blockOf({ blockNumber }: AnchorEvent): string {
+  return `block ${blockNumber}`
+}

@@ -1,0 +1,149 @@
+import type { ListingVerifier } from '../attestation/revocation/listing-verifier.ts'
+import type { AuditReport, AuditTools, LogReport } from './audit-context.ts'
+import { auditLog } from './audit-log.ts'
+import { ChainFault, type ChainSource } from './chain.ts'
+import { describeHead } from './compare-heads.ts'
+import { type Ledger, openLedger } from './findings.ts'
+import type { Gateway, ServedLog } from './gateway.ts'
+import { GatewayFault } from './gateway-http.ts'
+import { auditContracts, auditEarlierLogs } from './hidden-logs.ts'
+import { collectNamedHeads } from './known-heads.ts'
+import type { AuditState, SavedLog } from './saved-state.ts'
+
+/** Shows how far an audit is. */
+export type AuditProgress = {
+  start(notary: string, size: number): void
+  update(size: number): void
+  stop(): void
+}
+
+/**
+ * Audits all logs of a gateway, or the one of `notary`, one after the other, newest first. A
+ * gateway that does not answer as it must is a finding. Throws what the signal of its client was
+ * aborted with, and what the store of the state throws.
+ */
+export async function auditGateway(
+  tools: Omit<AuditTools, 'payers' | 'named'> & { readonly verifier: ListingVerifier },
+  given: {
+    readonly notary: string | null
+    readonly state: AuditState
+    readonly progress: AuditProgress
+  },
+): Promise<AuditReport> {
+  const { state, progress, notary } = given
+  const ledger = openLedger(null)
+  const { payers } = state
+  const named = collectNamedHeads()
+  const logs: LogReport[] = []
+  // Before the logs are asked for: what the chain has by then, they must have.
+  const newestBlock = await findNewestBlock(tools.chain, ledger)
+  const found = await findLogs(tools.gateway, notary, ledger)
+  if (notary === null && found !== null) logs.push(...(await auditMissing(found, state)))
+  for (const log of found ?? []) {
+    progress.start(log.notary, log.size)
+    const events = {
+      progress: progress.update,
+      save: (saved: SavedLog) => state.save(log.notary, saved),
+    }
+    const saved = state.find(log.notary)
+    try {
+      logs.push(await auditLog(log, { ...tools, payers, named }, { saved, events }))
+    } finally {
+      await state.flush()
+      progress.stop()
+    }
+  }
+  if (found !== null && logs.length === 0) ledger.find('no_log', NO_LOG)
+  if (found !== null) {
+    const audited = {
+      ...tools,
+      payers,
+      named,
+      ledger,
+      found,
+      newestBlock,
+      reports: logs,
+      listed: new Set([...found.map((log) => log.notary), ...state.notaries()]),
+      isOneLog: notary !== null,
+    }
+    await auditEarlierLogs(audited)
+    await auditContracts(audited)
+  }
+  for (const { message } of tools.verifier.unused())
+    ledger.find('revocation_list_unused', { where: '--crl', message })
+  return { logs, checks: ledger.checks(), findings: ledger.findings() }
+}
+
+/** An audit that checked nothing found no history clean. */
+const NO_LOG = { where: 'logs', message: 'the gateway lists no logs: nothing was checked' }
+
+/** Null without a chain, or when it does not say. */
+async function findNewestBlock(chain: ChainSource | null, ledger: Ledger): Promise<number | null> {
+  try {
+    return chain === null ? null : await chain.fetchNewestBlock()
+  } catch (fault) {
+    if (!(fault instanceof ChainFault)) throw fault
+    ledger.find(fault.code, fault)
+    ledger.skipAll('the chain did not give its newest block')
+    return null
+  }
+}
+
+/** Logs that an earlier run came to, and that are not there any more. */
+async function auditMissing(
+  found: readonly ServedLog[],
+  state: AuditState,
+): Promise<readonly LogReport[]> {
+  const served = new Set(found.map(({ notary }) => notary))
+  const reports: LogReport[] = []
+  for (const notary of state.notaries()) {
+    const saved = state.find(notary)
+    if (saved === null || served.has(notary)) continue
+    const report = reportMissingLog(notary, saved)
+    await state.save(notary, { ...saved, findings: report.findings })
+    reports.push(report)
+  }
+  await state.flush()
+  return reports
+}
+
+/** Null when the gateway does not say. */
+async function findLogs(
+  gateway: Gateway,
+  notary: string | null,
+  ledger: Ledger,
+): Promise<readonly ServedLog[] | null> {
+  try {
+    return notary === null ? await gateway.listLogs() : [await gateway.fetchLog(notary)]
+  } catch (fault) {
+    if (!(fault instanceof GatewayFault)) throw fault
+    ledger.find(fault.code, fault)
+    return null
+  }
+}
+
+/**
+ * Gives the report of a log that an earlier run came to, and that the gateway does not list any
+ * more, with what was found of it before: nobody would miss a log that is not asked for.
+ */
+function reportMissingLog(notary: string, saved: SavedLog): LogReport {
+  const ledger = openLedger(notary, saved.findings)
+  const last = saved.head === null ? 'no head yet' : describeHead(saved.head)
+  ledger.find('log_missing', {
+    where: 'log',
+    message: `the gateway does not list this log; the last audit found ${last} (a state file is for one gateway)`,
+  })
+  ledger.skipAll('the gateway does not list this log')
+  const { size } = saved.edge
+  return {
+    notary,
+    size,
+    startSize: size,
+    endSize: size,
+    headCount: 0,
+    matched: saved.head,
+    isComplete: false,
+    checks: ledger.checks(),
+    findings: ledger.findings(),
+  }
+}

@@ -1,0 +1,183 @@
+import { JsonError } from '../attestation/json/json-error.ts'
+import { parseExactJson } from '../attestation/json/parse-strict.ts'
+import { isJsonObject, type JsonObject } from '../attestation/json/value.ts'
+import {
+  callGateway,
+  checkKeySafety,
+  errorOf,
+  type Fetch,
+  type GatewayAnswer,
+  NoAnswer,
+} from '../client/gateway.ts'
+import type { FindingCode } from './findings.ts'
+
+/** Longest that one answer may take, from connect to the last byte, milliseconds. */
+const ANSWER_TIMEOUT_MS_DEFAULT = 60_000
+/**
+ * How often a question is asked before the audit gives up: over a minute and a half of a gateway
+ * that is down.
+ */
+export const ATTEMPTS_MAX = 8
+/** An answer that took too long is likely to take too long again. */
+export const SLOW_ATTEMPTS_MAX = 2
+export const BACK_OFF_MAX_MS = 30_000
+const BACK_OFF_MIN_MS = 250
+
+/** Questions to a gateway over HTTP. */
+export type GatewayHttp = {
+  /**
+   * The JSON object at a path (with its query) below the base URL. Asks again, later each time,
+   * when it is told to (429, 502, 503, 504) or the connection is lost. Throws GatewayFault; what
+   * `signal` was aborted with.
+   */
+  fetchObject(path: string, answer: { readonly bytesMax: number }): Promise<JsonObject>
+}
+
+type GatewayHttpOptions = {
+  /** Base URL, which may have a path. */
+  readonly url: string
+  readonly apiKey: string | null
+  /** Told beside a refusal for want of a key (401): how to give one. */
+  readonly keyHint?: string | null
+  readonly timeoutMs?: number
+  readonly signal: AbortSignal
+  /** Waits so many milliseconds. */
+  readonly sleep: (durationMs: number) => Promise<void>
+  readonly fetch?: Fetch
+}
+
+/**
+ * Gives a client of the gateway at `url`, which is not trusted: answers are bounded in size and
+ * time, read as strict JSON, and redirects are not followed. Throws UnsafeKey.
+ */
+export function openGatewayHttp(options: GatewayHttpOptions): GatewayHttp {
+  const { apiKey, keyHint, signal, sleep, fetch = globalThis.fetch } = options
+  const { timeoutMs = ANSWER_TIMEOUT_MS_DEFAULT } = options
+  const base = new URL(options.url)
+  checkKeySafety(base, apiKey)
+  const url = `${base.origin}${base.pathname.replace(/\/+$/, '')}`
+  return {
+    async fetchObject(path, { bytesMax }) {
+      const answer = await callGateway({ url, apiKey, fetch, timeoutMs }, path, {
+        bytesMax,
+        signal,
+        retryAfterMs,
+        pause: sleep,
+      }).catch((fault: unknown) => {
+        if (fault instanceof NoAnswer) throw faultOf(fault, path)
+        throw fault
+      })
+      if (answer.status === 200) return readObject(answer.bytes, path)
+      throw refusalOf(answer, path, keyHint)
+    },
+  }
+}
+
+/** Statuses of a gateway, or of what stands before it, that may answer later. */
+const PASSING: ReadonlySet<number> = new Set([429, 502, 503, 504])
+
+const NO_ANSWER_ATTEMPTS_MAX: Readonly<Record<NoAnswer['code'], number>> = {
+  unreachable: ATTEMPTS_MAX,
+  too_slow: SLOW_ATTEMPTS_MAX,
+  too_large: 1,
+  redirected: 1,
+}
+
+function retryAfterMs(tried: number, outcome: GatewayAnswer | NoAnswer): number | null {
+  if (outcome instanceof NoAnswer)
+    return tried < NO_ANSWER_ATTEMPTS_MAX[outcome.code] ? pauseOf(tried, null) : null
+  if (!PASSING.has(outcome.status) || tried >= ATTEMPTS_MAX) return null
+  return pauseOf(tried, outcome.headers.get('retry-after'))
+}
+
+/**
+ * As long as the gateway wishes, when it says it in seconds, but never longer than our own longest.
+ */
+function pauseOf(tried: number, wished: string | null): number {
+  const seconds = wished !== null && /^\d{1,6}$/.test(wished) ? Number(wished) : 0
+  return Math.min(Math.max(BACK_OFF_MIN_MS * 2 ** (tried - 1), seconds * 1000), BACK_OFF_MAX_MS)
+}
+
+function faultOf({ code, status, message }: NoAnswer, where: string): GatewayFault {
+  switch (code) {
+    case 'redirected':
+      return new GatewayFault('redirected', {
+        where,
+        status,
+        message: `expected an answer, got a redirect (${status})`,
+      })
+    case 'too_large':
+      return new GatewayFault('answer_too_large', { where, message })
+    case 'too_slow':
+      return new GatewayFault('answer_too_slow', { where, message })
+    case 'unreachable':
+      return new GatewayFault('gateway_unreachable', { where, message })
+  }
+}
+
+function refusalOf(
+  { status, bytes }: GatewayAnswer,
+  where: string,
+  keyHint: string | null = null,
+): GatewayFault {
+  const words = errorOf(bytes)?.message
+  const said = words === undefined ? '' : `: ${words}`
+  const hint = status === 401 && keyHint !== null ? ` (${keyHint})` : ''
+  return new GatewayFault(PASSING.has(status) ? 'gateway_unreachable' : 'answer_refused', {
+    where,
+    status,
+    message: `the gateway answered ${status}${said}${hint}`,
+  })
+}
+
+function readObject(body: Uint8Array, where: string): JsonObject {
+  try {
+    const value = parseExactJson(body)
+    if (isJsonObject(value)) return value
+  } catch (fault) {
+    if (!(fault instanceof JsonError)) throw fault
+    const message = `expected JSON with one meaning only: ${fault.message}`
+    throw new GatewayFault('answer_invalid', { where, message })
+  }
+  throw new GatewayFault('answer_invalid', { where, message: 'expected a JSON object' })
+}
+
+/** The codes of a gateway that does not answer as it must. */
+type GatewayFaultCode = Extract<
+  FindingCode,
+  | 'gateway_unreachable'
+  | 'answer_refused'
+  | 'answer_invalid'
+  | 'answer_too_large'
+  | 'answer_too_slow'
+  | 'redirected'
+  | 'cursor_stuck'
+  | 'leaf_missing'
+>
+
+/**
+ * The gateway's answer cannot be used: what was to be read from it is not audited. The message may
+ * hold its words.
+ */
+export class GatewayFault extends Error {
+  override readonly name = 'GatewayFault'
+  readonly code: GatewayFaultCode
+  /** What was asked: path and query. */
+  readonly where: string
+  /** Of an answer; null when there was none. */
+  readonly status: number | null
+
+  constructor(
+    code: GatewayFaultCode,
+    fault: {
+      readonly where: string
+      readonly message: string
+      readonly status?: number | null
+    },
+  ) {
+    super(fault.message)
+    this.code = code
+    this.where = fault.where
+    this.status = fault.status ?? null
+  }
+}

@@ -1,0 +1,351 @@
+import { z } from 'zod'
+import { PUBLIC_KEY_BYTES, SIGNATURE_BYTES } from '../attestation/account.ts'
+import { decodeHex, HASH_BYTES } from '../attestation/bytes.ts'
+import { REANCHORED_MAX } from '../attestation/evidence/bundle.ts'
+import { isJsonObject, type Json, type JsonObject } from '../attestation/json/value.ts'
+import { PROOF_HASHES_MAX } from '../attestation/merkle/hash.ts'
+import { GatewayFault, type GatewayHttp } from './gateway-http.ts'
+
+/** Most logs of one gateway: a restart of its enclave makes one. */
+const LOGS_MAX = 10_000
+
+/** Largest answers, bytes. A page of records is 32 MiB of text, or one record of over 40. */
+const ANSWER_BYTES_MAX = {
+  logs: 64 * 1024 * 1024,
+  heads: 128 * 1024 * 1024,
+  bootStatement: 1024 * 1024,
+  leaves: 1024 * 1024,
+  proof: 16 * 1024,
+  records: 128 * 1024 * 1024,
+} as const
+
+/** Most entries of a page, as the API has it. */
+const PAGE_ENTRIES_MAX = 1000
+const PAGE_LEAVES_MAX = 10_000
+const PAGE_RECORDS_MAX = 100
+/** Head attestations of one page: two for each size that has any. */
+const PAGE_ATTESTATIONS_MAX = 10_000
+
+// What members must be. Messages go on from "expected", with the member's name in place of `$`.
+
+const Count = z.custom<number>(
+  (value) => Number.isSafeInteger(value) && Number(value) >= 0,
+  '$ to be a whole number from 0 to 2^53-1',
+)
+const ObjectForm = z.custom<JsonObject>((value) => isJsonObject(value as Json), '$ to be an object')
+const Address = hexText(20, '0x')
+const TxHash = hexText(HASH_BYTES, '0x')
+const HashText = hexText(HASH_BYTES)
+const Hash = HashText.transform(decodeHex)
+
+/** Hex of so many bytes as it is written, lower case. */
+function hexText(
+  length: number,
+  prefix: '0x' | '' = '',
+  message = `$ to be ${prefix} and ${length} bytes of lower-case hex`,
+) {
+  return z.string(message).regex(new RegExp(`^${prefix}[0-9a-f]{${2 * length}}$`), message)
+}
+
+/** An object whose further members are left alone. An entry of a list has a name of its own. */
+function objectOf<Shape extends z.ZodRawShape>(shape: Shape, name = '$') {
+  return z.object(shape, `${name} to be an object`)
+}
+
+/** At most so many entries, counted before they are looked at. */
+function listOf<Entry extends z.ZodType>(entry: Entry, lengthMax: number) {
+  const message = `$ to be an array of at most ${lengthMax}`
+  return z.array(z.unknown(), message).max(lengthMax, message).pipe(z.array(entry))
+}
+
+const HASH_FORM = /^[0-9a-f]{64}$/
+
+/** Hashes (32 bytes) in hex, read without a form for each: there are millions of them. */
+function hashesOf(lengthMax: number) {
+  return listOf(z.unknown(), lengthMax).transform((list, context) =>
+    list.map((value, at) => {
+      if (typeof value === 'string' && HASH_FORM.test(value))
+        return new Uint8Array(Buffer.from(value, 'hex'))
+      const message = `$.${at} to be 32 bytes of lower-case hex`
+      context.addIssue({ code: 'custom', message })
+      return z.NEVER
+    }),
+  )
+}
+
+const STATES = ['pending', 'mined', 'confirmed', 'reverted'] as const
+
+const AnchorForm = objectOf({
+  state: z.enum(STATES, `state to be one of ${STATES.join(', ')}`),
+  tx_hash: TxHash,
+  replaces: listOf(
+    hexText(HASH_BYTES, '0x', 'replaces to be transaction hashes'),
+    REANCHORED_MAX,
+  ).default([]),
+  block_number: Count.nullable(),
+  block_hash: TxHash.nullable(),
+}).transform(({ state, tx_hash: txHash, replaces, ...block }) => ({
+  txHash,
+  /** Earlier transactions of this head, in order, which the gateway says cannot be mined. */
+  replaces,
+  state,
+  blockNumber: block.block_number,
+  blockHash: block.block_hash,
+}))
+
+const HeadForm = objectOf(
+  {
+    anchor: AnchorForm,
+    size: Count,
+    root: Hash,
+    signature: hexText(SIGNATURE_BYTES, '0x').transform(decodeHex),
+    created_at: Count,
+  },
+  'head',
+).transform(({ size, root, signature, created_at: createdAt, anchor }) => ({
+  size,
+  root,
+  signature,
+  /** Unix seconds. */
+  createdAt,
+  anchor,
+}))
+
+const LogForm = objectOf(
+  {
+    notary: Address,
+    public_key: hexText(PUBLIC_KEY_BYTES, '0x').transform(decodeHex),
+    chain_id: Count,
+    contract: Address,
+    boot_configuration: ObjectForm,
+    size: Count,
+    root: Hash,
+    head: HeadForm.nullable(),
+    attestation_sha256: HashText.nullable(),
+  },
+  'log',
+).transform((log) => ({
+  /** Address, 0x, lower case; the log's id. */
+  notary: log.notary,
+  publicKey: log.public_key,
+  domain: { chainId: log.chain_id, contract: log.contract },
+  bootConfiguration: log.boot_configuration,
+  size: log.size,
+  root: log.root,
+  /** The newest head that is anchored. */
+  head: log.head,
+  /** SHA-256 of the newest record's attestation document. */
+  attestationDigest: log.attestation_sha256,
+}))
+
+/** A log, as the gateway describes it. */
+export type ServedLog = Readonly<z.infer<typeof LogForm>>
+
+/** A head, and what the gateway says of its anchor. */
+export type ServedHead = Readonly<z.infer<typeof HeadForm>>
+
+const AnyJson = z.custom<Json>()
+
+const LogsPage = z.object({
+  logs: listOf(LogForm, PAGE_ENTRIES_MAX),
+  cursor: z.string('$ to be a string').nullable(),
+})
+
+/** Every answer about one log names it. */
+const OfLog = z.object({ notary: Address })
+const HeadPageForm = OfLog.extend({
+  heads: listOf(HeadForm, PAGE_ENTRIES_MAX),
+  /** As they came: verifyHeadAttestation reads them. */
+  attestations: listOf(AnyJson, PAGE_ATTESTATIONS_MAX),
+  cursor: Count.nullable(),
+})
+const BootStatementForm = OfLog.extend({ statement: AnyJson.optional() })
+const LeavesForm = OfLog.extend({ start: Count, end: Count, leaves: hashesOf(PAGE_LEAVES_MAX) })
+const Path = hashesOf(PROOF_HASHES_MAX)
+const InclusionForm = OfLog.extend({
+  index: Count,
+  size: Count,
+  root: Hash,
+  leaf_hash: Hash,
+  path: Path,
+})
+const ConsistencyForm = OfLog.extend({ from: Count, to: Count, path: Path })
+const RecordsForm = OfLog.extend({
+  records: listOf(AnyJson, PAGE_RECORDS_MAX),
+  next: Count.nullable(),
+})
+
+type HeadPage = Pick<z.infer<typeof HeadPageForm>, 'heads' | 'attestations' | 'cursor'>
+
+/** What an answer says, and what was asked: path and query. */
+type Answer<Value> = Value & { readonly where: string }
+
+/** A gateway's logs, read as an outsider. */
+export type Gateway = ReturnType<typeof openGateway>
+
+/**
+ * Gives the gateway behind a client. What it says is checked for its form here, and that every page
+ * gets further; everything else is claims. All methods throw GatewayFault.
+ *
+ * The forms are read here and not by the schemas of the API: those are closed and have no bounds,
+ * and an auditor leaves members alone that a later version adds, bounds every list before it looks
+ * at its entries, and takes malformed records and attestations for findings, not for the end of the
+ * audit.
+ */
+export function openGateway(http: GatewayHttp) {
+  async function ask<Value>(
+    where: string,
+    form: z.ZodType<Value>,
+    bytesMax: number,
+  ): Promise<Answer<Value>> {
+    const parsed = form.safeParse(await http.fetchObject(where, { bytesMax }))
+    if (parsed.success) return { ...parsed.data, where }
+    const [issue] = parsed.error.issues
+    const name = issue?.path.findLast((part) => typeof part === 'string') ?? 'the answer'
+    throw expected(where, issue?.message.replace('$', name) ?? 'another answer')
+  }
+
+  /** An answer about one log. */
+  async function askLog<Value extends z.infer<typeof OfLog>>(
+    notary: string,
+    rest: string,
+    form: z.ZodType<Value>,
+    bytesMax: number,
+  ): Promise<Answer<Value>> {
+    const answer = await ask(`/v1/log/${notary}/${rest}`, form, bytesMax)
+    if (answer.notary !== notary) throw expected(answer.where, `an answer for ${notary}`)
+    return answer
+  }
+
+  async function fetchHeadPage(
+    notary: string,
+    cursor: number | null,
+    limit: number,
+  ): Promise<HeadPage> {
+    const query = `heads?limit=${limit}${cursor === null ? '' : `&cursor=${cursor}`}`
+    const page = await askLog(notary, query, HeadPageForm, ANSWER_BYTES_MAX.heads)
+    const isStuck =
+      page.cursor !== null &&
+      (page.cursor !== page.heads.at(-1)?.size || page.cursor <= (cursor ?? -1))
+    if (isStuck) throw stuck(page, `the cursor ${page.cursor} does not lead further`)
+    return page
+  }
+
+  return {
+    /** All of its logs, newest first. */
+    async listLogs(): Promise<readonly ServedLog[]> {
+      const found = new Map<string, ServedLog>()
+      let cursor: string | null = null
+      do {
+        const after: string = cursor === null ? '' : `&cursor=${encodeURIComponent(cursor)}`
+        const path = `/v1/log?limit=100${after}`
+        const page: Answer<z.infer<typeof LogsPage>> = await ask(
+          path,
+          LogsPage,
+          ANSWER_BYTES_MAX.logs,
+        )
+        cursor = page.cursor
+        const isNew = page.logs.some(({ notary }) => !found.has(notary))
+        if (cursor !== null && !isNew) throw stuck(page, 'the page has no new log')
+        for (const log of page.logs) {
+          if (found.has(log.notary)) throw expected(path, `the log of ${log.notary} once`)
+          found.set(log.notary, log)
+        }
+        if (found.size > LOGS_MAX) throw stuck(page, `expected at most ${LOGS_MAX} logs`)
+      } while (cursor !== null)
+      return [...found.values()]
+    },
+
+    async fetchLog(notary: string): Promise<ServedLog> {
+      const path = `/v1/log/${notary}`
+      const { where, ...log } = await ask(path, LogForm, ANSWER_BYTES_MAX.logs)
+      if (log.notary === notary) return log
+      throw expected(where, `the log of ${notary}`)
+    },
+
+    /**
+     * What the notary's enclave stated of the logs before its own, as it came; null when none is
+     * served.
+     */
+    async fetchBootStatement(notary: string): Promise<Json | null> {
+      const bytesMax = ANSWER_BYTES_MAX.bootStatement
+      try {
+        const answer = await askLog(notary, 'boot-statement', BootStatementForm, bytesMax)
+        return answer.statement ?? null
+      } catch (fault) {
+        // A gateway of an earlier version has no such path.
+        if (fault instanceof GatewayFault && fault.status === 404) return null
+        throw fault
+      }
+    },
+
+    /** Pages of heads of more leaves than `after` (null: from the first), ascending. */
+    async *headPages(notary: string, after: number | null): AsyncGenerator<HeadPage> {
+      let cursor = after
+      do {
+        const page = await fetchHeadPage(notary, cursor, PAGE_ENTRIES_MAX)
+        yield page
+        cursor = page.cursor
+      } while (cursor !== null)
+    },
+
+    /** The head of exactly this size, or null. */
+    async fetchHead(notary: string, size: number): Promise<ServedHead | null> {
+      const { heads } = await fetchHeadPage(notary, size === 0 ? null : size - 1, 1)
+      return heads.find((head) => head.size === size) ?? null
+    },
+
+    /** Leaf hashes from `start` on, at least one and none from `end` on. */
+    async fetchLeaves(notary: string, start: number, end: number): Promise<readonly Uint8Array[]> {
+      const last = Math.min(end, start + PAGE_LEAVES_MAX)
+      const query = `leaves?start=${start}&end=${last}`
+      const answer = await askLog(notary, query, LeavesForm, ANSWER_BYTES_MAX.leaves)
+      const { where, start: from, end: to, leaves } = answer
+      if (from === start && to > start && to <= last && leaves.length === to - start) return leaves
+      const message = `expected the leaves from ${start} on, got ${leaves.length} of ${from} to ${to}`
+      throw new GatewayFault('leaf_missing', { where, message })
+    },
+
+    async fetchInclusion(
+      notary: string,
+      { index, size }: { readonly index: number; readonly size: number },
+    ) {
+      const query = `inclusion?index=${index}&size=${size}`
+      const proof = await askLog(notary, query, InclusionForm, ANSWER_BYTES_MAX.proof)
+      if (proof.index !== index || proof.size !== size)
+        throw expected(proof.where, `a proof for index ${index} of ${size}`)
+      return { root: proof.root, leafHash: proof.leaf_hash, path: proof.path }
+    },
+
+    async fetchConsistency(
+      notary: string,
+      from: number,
+      to: number,
+    ): Promise<readonly Uint8Array[]> {
+      const query = `consistency?from=${from}&to=${to}`
+      const proof = await askLog(notary, query, ConsistencyForm, ANSWER_BYTES_MAX.proof)
+      if (proof.from === from && proof.to === to) return proof.path
+      throw expected(proof.where, `a proof from ${from} to ${to}`)
+    },
+
+    /** Records of leaves from `start` on, and where to go on; null: at the end. */
+    async fetchRecords(
+      notary: string,
+      start: number,
+    ): Promise<{ readonly records: readonly Json[]; readonly next: number | null }> {
+      const query = `records?start=${start}&limit=${PAGE_RECORDS_MAX}`
+      const page = await askLog(notary, query, RecordsForm, ANSWER_BYTES_MAX.records)
+      if (page.next !== null && page.next <= start)
+        throw stuck(page, `next is ${page.next}, which does not lead further`)
+      return page
+    },
+  }
+}
+
+function expected(where: string, what: string): GatewayFault {
+  return new GatewayFault('answer_invalid', { where, message: `expected ${what}` })
+}
+
+function stuck({ where }: { readonly where: string }, message: string): GatewayFault {
+  return new GatewayFault('cursor_stuck', { where, message })
+}

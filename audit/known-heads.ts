@@ -1,0 +1,101 @@
+import { equalBytes, HASH_BYTES } from '../attestation/bytes.ts'
+import type { BootHead } from '../attestation/evidence/boot-statement.ts'
+import type { TreeHead } from '../attestation/tree-head.ts'
+
+/** A head with its notary's signature (65 bytes). */
+export type SignedHead = TreeHead & { readonly signature: Uint8Array }
+
+/** Bytes that one head takes: a million of them are 40 MB. */
+const ENTRY_BYTES = 8 + HASH_BYTES
+
+/** Heads of growing size, packed: what was walked so far, to compare other heads with. */
+export class HeadIndex {
+  private entries = new Uint8Array(1024 * ENTRY_BYTES)
+  private view = new DataView(this.entries.buffer)
+  private count = 0
+  private readonly knownFrom: number
+
+  /** All heads of at least `knownFrom` leaves will be added, up to the largest one. */
+  constructor(knownFrom: number) {
+    this.knownFrom = knownFrom
+  }
+
+  /** Whether a head of this size would be here, if it were one of the walk. */
+  covers(size: number): boolean {
+    return this.count > 0 && size >= this.knownFrom && size <= this.sizeAt(this.count - 1)
+  }
+
+  /** Adds a head that is larger than all before. */
+  add({ size, root }: TreeHead): void {
+    if (this.count > 0 && size <= this.sizeAt(this.count - 1))
+      throw new RangeError(`expected a size over ${this.sizeAt(this.count - 1)}, got ${size}`)
+    const offset = this.count * ENTRY_BYTES
+    if (offset === this.entries.length) this.grow()
+    this.view.setFloat64(offset, size)
+    this.entries.set(root, offset + 8)
+    this.count++
+  }
+
+  /**
+   * Whether the head is one of these (`same`), another one of the same size (`other`), or of a size
+   * that none has.
+   */
+  compare({ size, root }: TreeHead): 'same' | 'other' | 'unknown' {
+    const known = this.rootAt(size)
+    if (known === null) return 'unknown'
+    return equalBytes(known, root) ? 'same' : 'other'
+  }
+
+  /** Root of the head of this size, or null. */
+  rootAt(size: number): Uint8Array | null {
+    let low = 0
+    let high = this.count - 1
+    while (low <= high) {
+      const middle = Math.floor((low + high) / 2)
+      const found = this.sizeAt(middle)
+      if (found === size)
+        return this.entries.slice(middle * ENTRY_BYTES + 8, (middle + 1) * ENTRY_BYTES)
+      if (found < size) low = middle + 1
+      else high = middle - 1
+    }
+    return null
+  }
+
+  private sizeAt(at: number): number {
+    return this.view.getFloat64(at * ENTRY_BYTES)
+  }
+
+  private grow(): void {
+    const entries = new Uint8Array(this.entries.length * 2)
+    entries.set(this.entries)
+    this.entries = entries
+    this.view = new DataView(entries.buffer)
+  }
+}
+
+/** Most named heads, of different logs and sizes, that are kept until all logs were walked. */
+const NAMED_HEADS_MAX = 100_000
+
+/** A head that an enclave was shown. `by`: notary of that enclave. */
+export type NamedHead = BootHead & { readonly by: string }
+
+/** Heads that enclaves were shown when they began, each once. */
+export type NamedHeads = ReturnType<typeof collectNamedHeads>
+
+/** Gives an empty collection. */
+export function collectNamedHeads() {
+  const heads = new Map<string, NamedHead>()
+  let isCut = false
+  return {
+    /** `by`: notary of the enclave that states it. */
+    add(head: BootHead, by: string): void {
+      const key = `${head.notary} ${head.size} ${head.root}`
+      if (heads.has(key)) return
+      if (heads.size < NAMED_HEADS_MAX) heads.set(key, { ...head, by })
+      else isCut = true
+    },
+    list: (): readonly NamedHead[] => [...heads.values()],
+    /** Whether there were more than NAMED_HEADS_MAX. */
+    isCut: (): boolean => isCut,
+  }
+}

@@ -1,0 +1,67 @@
+import { randomBytes, randomInt } from 'node:crypto'
+import type { TreeHead } from '../attestation/tree-head.ts'
+
+/** Leaves, and heads, that the gateway is asked to prove. */
+const SAMPLES_MAX = 16
+
+/** Gives a random whole number from 0 to below `end`. */
+export type Random = (end: number) => number
+
+/**
+ * A Random that nobody can foresee. `end` may be whatever size a log claims: randomInt itself takes
+ * no more than 2^48.
+ */
+export function drawRandom(end: number): number {
+  if (end < 2 ** 48) return randomInt(end)
+  return Number(randomBytes(8).readBigUInt64BE() % BigInt(end))
+}
+
+/**
+ * A few leaves and heads of a log, drawn at random while it is walked: the gateway cannot know
+ * which.
+ */
+export class Samples {
+  private readonly random: Random
+  private readonly wanted: ReadonlySet<number>
+  private readonly leafHashes = new Map<number, Uint8Array>()
+  private readonly kept: TreeHead[] = []
+  private seen = 0
+
+  /** Leaves are drawn from [start, end). */
+  constructor(random: Random, { start, end }: { readonly start: number; readonly end: number }) {
+    this.random = random
+    const draws = start < end ? SAMPLES_MAX : 0
+    this.wanted = new Set(Array.from({ length: draws }, () => start + random(end - start)))
+  }
+
+  addLeaves(start: number, hashes: readonly Uint8Array[]): void {
+    for (const index of this.wanted) {
+      const hash = hashes[index - start]
+      if (hash !== undefined) this.leafHashes.set(index, hash)
+    }
+  }
+
+  /** Forgets leaves from `start` on: they turned out not to be the log's. */
+  dropLeaves(start: number): void {
+    for (const index of this.leafHashes.keys()) if (index >= start) this.leafHashes.delete(index)
+  }
+
+  /** Every head so far has the same chance to be kept. */
+  addHead(head: TreeHead): void {
+    this.seen++
+    if (this.kept.length < SAMPLES_MAX) this.kept.push(head)
+    else {
+      const place = this.random(this.seen)
+      if (place < SAMPLES_MAX) this.kept[place] = head
+    }
+  }
+
+  /** Leaf hashes by index. */
+  leaves(): ReadonlyMap<number, Uint8Array> {
+    return this.leafHashes
+  }
+
+  heads(): readonly TreeHead[] {
+    return this.kept
+  }
+}

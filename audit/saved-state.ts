@@ -1,0 +1,169 @@
+import { z } from 'zod'
+import { decodeHex, encodeHex, equalBytes } from '../attestation/bytes.ts'
+import { FormatError } from '../attestation/errors.ts'
+import { appendLeaves, type Edge, rootOf } from '../attestation/merkle/edge.ts'
+import { orNull } from '../attestation/or-null.ts'
+import type { TreeHead } from '../attestation/tree-head.ts'
+import { FINDING_KINDS, type FindingCode } from './findings.ts'
+import { openPayers, type WrittenPayers, WrittenPayersForm } from './payers.ts'
+
+/** Shortest time between two writes on the way, milliseconds: each waits for the disk. */
+const SAVE_INTERVAL_MS = 1_000
+
+/** Where the state is kept between two runs, such as a file. */
+export type StateStore = {
+  /** Null when nothing was written yet. */
+  read(): Promise<string | null>
+  /** Writes whole or not at all. */
+  write(text: string): Promise<void>
+}
+
+/**
+ * What the store has is no state that this audit can go on from: it is malformed, or of an audit of
+ * another scope, and would hide what no run looked at. The message is the reason.
+ */
+export class UnusableState extends Error {
+  override readonly name = 'UnusableState'
+  readonly code: 'malformed' | 'other_scope'
+
+  constructor(code: UnusableState['code'], message: string) {
+    super(message)
+    this.code = code
+  }
+}
+
+/** Where audits stand, log by log, over several runs. */
+export type AuditState = Awaited<ReturnType<typeof openAuditState>>
+
+/**
+ * Opens the state in a store; null keeps none. `scope` is the digest of what is audited. Throws
+ * UnusableState, and what the store throws.
+ */
+export async function openAuditState(
+  store: StateStore | null,
+  { scope, now }: { readonly scope: string; readonly now: () => number },
+) {
+  const text = (await store?.read()) ?? null
+  const { logs, relayers } = text === null ? nothing() : parseState(text, scope)
+  const payers = openPayers(relayers)
+  let writtenAtMs = Number.NEGATIVE_INFINITY
+  let isDirty = false
+
+  /** Writes what is not written yet. */
+  async function flush(): Promise<void> {
+    if (store === null || !isDirty) return
+    const written = Object.fromEntries(
+      [...logs].map(([notary, saved]) => [notary, SavedLogForm.encode(saved)]),
+    )
+    // When the payers of some logs were not recorded, those of the others would pass for all.
+    const paid = payers.isWhole ? { relayers: payers.write() } : {}
+    const state = { format: FORMAT, version: 1, scope, logs: written, ...paid }
+    await store.write(`${JSON.stringify(state)}\n`)
+    isDirty = false
+    writtenAtMs = now()
+  }
+
+  return {
+    /** Who paid for the anchors of all logs so far; kept with them. */
+    payers,
+    find: (notary: string): SavedLog | null => logs.get(notary) ?? null,
+    /** Of all logs that any run came to. */
+    notaries: (): readonly string[] => [...logs.keys()],
+    /** Keeps where a log stands; written at once, or within SAVE_INTERVAL_MS. */
+    async save(notary: string, saved: SavedLog): Promise<void> {
+      logs.set(notary, saved)
+      isDirty = true
+      if (now() - writtenAtMs >= SAVE_INTERVAL_MS) await flush()
+    },
+    flush,
+  }
+}
+
+const FORMAT = 'affidavit-audit-state'
+
+type State = { readonly logs: Map<string, SavedLog>; readonly relayers: WrittenPayers | null }
+
+const nothing = (): State => ({ logs: new Map(), relayers: {} })
+
+const StateForm = z.strictObject({
+  format: z.literal(FORMAT),
+  version: z.literal(1),
+  scope: z.string(),
+  logs: z.record(z.string().regex(/^0x[0-9a-f]{40}$/), z.unknown()),
+  relayers: WrittenPayersForm.optional(),
+})
+
+function parseState(text: string, scope: string): State {
+  try {
+    const { logs, relayers = null, ...written } = StateForm.parse(JSON.parse(text))
+    const saved = Object.entries(logs).map(([notary, log]) => [notary, readSavedLog(log)] as const)
+    if (written.scope === scope) return { relayers, logs: new Map(saved) }
+  } catch (fault) {
+    if (fault instanceof SyntaxError) throw new UnusableState('malformed', 'it is not JSON')
+    if (!(fault instanceof z.ZodError)) throw fault
+    throw new UnusableState('malformed', fault.issues[0]?.message ?? 'it has another form')
+  }
+  throw new UnusableState('other_scope', 'it was written by an audit with another scope')
+}
+
+const Count = z.int().min(0).max(Number.MAX_SAFE_INTEGER)
+const Hash = bytesOf(32)
+const SignatureBytes = bytesOf(65)
+const HeadForm = z.object({ size: Count, root: Hash, signature: SignatureBytes })
+const TxHash = z.string().regex(/^0x[0-9a-f]{64}$/)
+
+const WaitingForm = HeadForm.extend({
+  createdAt: Count,
+  anchor: z.object({
+    txHash: TxHash,
+    replaces: z.array(TxHash).default([]),
+    state: z.enum(['pending', 'mined', 'confirmed', 'reverted']),
+    blockNumber: Count.nullable(),
+    blockHash: TxHash.nullable(),
+  }),
+})
+
+const FindingForm = z.object({
+  code: z.enum(Object.keys(FINDING_KINDS) as [FindingCode, ...FindingCode[]]),
+  severity: z.enum(['contradiction', 'missing', 'fault']),
+  notary: z.string().nullable(),
+  where: z.string(),
+  message: z.string(),
+  isEarlier: z.boolean(),
+})
+
+const SavedLogForm = z
+  .strictObject({
+    /** The tree at `head`. */
+    edge: z.object({ size: Count, hashes: z.array(Hash).max(53).readonly() }),
+    /** The newest head that was compared with it; null when there is none yet. */
+    head: HeadForm.nullable(),
+    /** Heads whose anchor was in no block yet. */
+    waiting: z.array(WaitingForm).readonly(),
+    /** Newest block whose events were read; null: of none. */
+    eventBlock: Count.nullable(),
+    bracket: z.object({ newestMs: z.number().nullable(), notBeforeMs: z.number().nullable() }),
+    findings: z.array(FindingForm).readonly(),
+  })
+  .refine(({ edge, head }) => isEdgeOf(edge, head), 'expected the edge of the head')
+
+/** Where the audit of one log stands, for the next run to go on from. */
+export type SavedLog = Readonly<z.infer<typeof SavedLogForm>>
+
+/** Gives a log as it was saved; its findings are those of earlier runs now. Throws ZodError. */
+function readSavedLog(json: unknown): SavedLog {
+  const saved = SavedLogForm.parse(json)
+  return { ...saved, findings: saved.findings.map((finding) => ({ ...finding, isEarlier: true })) }
+}
+
+function isEdgeOf(edge: Edge, head: TreeHead | null): boolean {
+  if (head === null) return edge.size === 0 && edge.hashes.length === 0
+  const whole = orNull(() => appendLeaves(edge, []).edge, FormatError)
+  return whole !== null && whole.size === head.size && equalBytes(rootOf(whole), head.root)
+}
+
+/** Hex without prefix in the file, bytes here. */
+function bytesOf(length: number) {
+  const text = z.string().regex(new RegExp(`^[0-9a-f]{${2 * length}}$`))
+  return z.codec(text, z.custom<Uint8Array>(), { decode: decodeHex, encode: encodeHex })
+}

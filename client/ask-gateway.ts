@@ -1,0 +1,109 @@
+import { JsonError } from '../attestation/json/json-error.ts'
+import { parseExactJson } from '../attestation/json/parse-strict.ts'
+import { isJsonObject, type Json, type JsonObject } from '../attestation/json/value.ts'
+import { AffidavitError, reasonOf, shown } from './errors.ts'
+import {
+  callGateway,
+  errorOf,
+  type GatewayAnswer,
+  type GatewayOptions,
+  NoAnswer,
+  RECONNECT_PAUSE_MS,
+} from './gateway.ts'
+
+/** Lists of notaries, and documents with their boot configuration: the default. Bytes. */
+const REPLY_BYTES_MAX = 4 * 1024 * 1024
+
+/** A gateway makes so many documents a second, for all who ask. */
+const OVERLOADED: ReadonlySet<number> = new Set([429, 503])
+const TRIES_MAX = 4
+const TRY_PAUSE_MS = 500
+
+/** A gateway whose answers are bounded in time. */
+export type AskedGateway = GatewayOptions & { readonly timeoutMs: number }
+
+/** What the gateway answered: its body as JSON, read exactly, and the text of it. */
+export type GatewayReply = { readonly json: JsonObject; readonly text: string }
+
+/**
+ * Asks the gateway for `path`, and once more when the connection breaks; `bytesMax` bounds the
+ * reply. `timeoutMs` of the gateway bounds all tries together. Throws AffidavitError
+ * `unreachable`, `gateway_error` (with the status), `redirected`, `invalid_reply`; and what
+ * `signal` was aborted with.
+ */
+export async function askGateway(
+  gateway: AskedGateway,
+  path: string,
+  {
+    withKey = false,
+    bytesMax = REPLY_BYTES_MAX,
+    signal,
+  }: {
+    readonly withKey?: boolean
+    readonly bytesMax?: number
+    readonly signal?: AbortSignal
+  } = {},
+): Promise<GatewayReply> {
+  const timeout = AbortSignal.timeout(gateway.timeoutMs)
+  const apiKey = withKey ? gateway.apiKey : null
+  try {
+    const { status, bytes } = await callGateway({ ...gateway, apiKey, timeoutMs: null }, path, {
+      bytesMax,
+      signal: signal === undefined ? timeout : AbortSignal.any([signal, timeout]),
+      retryAfterMs: retryRead(),
+    })
+    if (status >= 200 && status < 300)
+      return { json: readReply(bytes, path), text: new TextDecoder().decode(bytes) }
+    const words = errorOf(bytes)?.message
+    throw new AffidavitError(
+      'gateway_error',
+      `${path}: status ${status}: ${words === undefined ? 'no message' : shown(words)}`,
+    )
+  } catch (fault) {
+    signal?.throwIfAborted()
+    if (fault instanceof AffidavitError || !(fault instanceof NoAnswer || timeout.aborted))
+      throw fault
+    throw describeNoAnswer(path, fault)
+  }
+}
+
+/** Overload passes, and a connection that was kept may have ended: that is tried once. */
+function retryRead(): (tried: number, outcome: GatewayAnswer | NoAnswer) => number | null {
+  let isBroken = false
+  return (tried, outcome) => {
+    if (!(outcome instanceof NoAnswer))
+      return OVERLOADED.has(outcome.status) && tried < TRIES_MAX ? TRY_PAUSE_MS * tried : null
+    if (outcome.code !== 'unreachable' || isBroken) return null
+    isBroken = true
+    return RECONNECT_PAUSE_MS
+  }
+}
+
+function describeNoAnswer(path: string, fault: unknown): AffidavitError {
+  const code = fault instanceof NoAnswer ? fault.code : 'too_slow'
+  switch (code) {
+    case 'redirected':
+    case 'too_large':
+      return new AffidavitError(
+        code === 'redirected' ? code : 'invalid_reply',
+        `${path}: ${reasonOf(fault)}`,
+      )
+    case 'unreachable':
+    case 'too_slow': {
+      const cause = fault instanceof NoAnswer ? fault.cause : fault
+      return new AffidavitError('unreachable', `${path}: ${reasonOf(cause)}`, { cause })
+    }
+  }
+}
+
+function readReply(bytes: Uint8Array, path: string): JsonObject {
+  let json: Json
+  try {
+    json = parseExactJson(bytes)
+  } catch (cause) {
+    if (!(cause instanceof JsonError)) throw cause
+    throw new AffidavitError('invalid_reply', `${path}: ${cause.message}`, { cause })
+  }
+  if (isJsonObject(json)) return json
+  throw new AffidavitError('invalid_reply', `${path}: expected a JSON object`)
+}

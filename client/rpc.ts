@@ -1,0 +1,205 @@
+import { encodeBase64, encodeUtf8 } from '../attestation/bytes.ts'
+import { type Fetch, readAtMost } from './gateway.ts'
+
+/** Calls in one batch; endpoints commonly refuse more. */
+const BATCH_CALLS_MAX = 100
+/** Bytes of one answer that are read: 100 receipts with their logs are under 300 KB. */
+const ANSWER_BYTES_MAX = 8 * 1024 * 1024
+/** Time for one HTTP exchange, from connect to the last byte. */
+const RPC_TIMEOUT_MS = 10_000
+/** Characters of an endpoint's error message that are kept. */
+const ERROR_MESSAGE_LENGTH_MAX = 200
+
+export type RpcCall = { readonly method: string; readonly params: readonly unknown[] }
+
+/**
+ * The endpoint's answer to one call. Everything in it was written by the endpoint: check before
+ * use.
+ */
+export type RpcReply =
+  | { readonly kind: 'result'; readonly value: unknown }
+  | { readonly kind: 'error'; readonly code: number | null; readonly message: string }
+
+/** JSON-RPC 2.0 over HTTP. */
+export type Rpc = {
+  /**
+   * The result of one call. Throws RpcError; `refused` when the endpoint answers with an error
+   * object.
+   */
+  call(method: string, params: readonly unknown[], signal?: AbortSignal): Promise<unknown>
+  /**
+   * Replies in the order of the calls, which are sent BATCH_CALLS_MAX at a time. Throws RpcError,
+   * but for `refused`.
+   */
+  batch(calls: readonly RpcCall[], signal?: AbortSignal): Promise<readonly RpcReply[]>
+  /** Ends running exchanges. */
+  close(): Promise<void>
+}
+
+/**
+ * The endpoint could not be asked, or made no sense; to be tried again. The message never holds the
+ * URL's secrets.
+ */
+export class RpcError extends Error {
+  override readonly name = 'RpcError'
+  readonly code:
+    | 'unreachable'
+    | 'timeout'
+    | 'bad_status'
+    | 'bad_answer'
+    | 'answer_too_large'
+    | 'refused'
+  constructor(code: RpcError['code'], message: string, options?: ErrorOptions) {
+    super(message, options)
+    this.code = code
+  }
+}
+
+/**
+ * Client for the endpoint at `url` (http or https; user and password in it become an Authorization
+ * header). Redirects are not followed. No retries: the caller knows what may be repeated.
+ */
+export function createRpc(options: {
+  readonly url: string
+  readonly fetch?: Fetch
+  readonly timeoutMs?: number
+  readonly answerBytesMax?: number
+}): Rpc {
+  const { fetch = globalThis.fetch } = options
+  const timeoutMs = options.timeoutMs ?? RPC_TIMEOUT_MS
+  const bytesMax = options.answerBytesMax ?? ANSWER_BYTES_MAX
+  const { url, headers } = splitUrl(options.url)
+  const running = new Set<AbortController>()
+
+  async function post(payload: unknown, signal: AbortSignal | undefined): Promise<unknown> {
+    const timeout = AbortSignal.timeout(timeoutMs)
+    const exchange = new AbortController()
+    running.add(exchange)
+    try {
+      const response = await fetch(url, {
+        method: 'POST',
+        headers,
+        body: JSON.stringify(payload),
+        redirect: 'manual',
+        signal: AbortSignal.any([timeout, exchange.signal, ...(signal ? [signal] : [])]),
+      })
+      const bytes = await readAtMost(response, bytesMax)
+      if (bytes === null)
+        throw new RpcError('answer_too_large', `expected an answer of at most ${bytesMax} bytes`)
+      if (response.status !== 200)
+        throw new RpcError('bad_status', `expected status 200, got ${response.status}`)
+      return parseAnswer(bytes)
+    } catch (error) {
+      if (error instanceof RpcError) throw error
+      signal?.throwIfAborted()
+      if (timeout.aborted)
+        throw new RpcError('timeout', `no complete answer within ${timeoutMs} ms`)
+      throw new RpcError('unreachable', describeNetworkError(error), { cause: error })
+    } finally {
+      running.delete(exchange)
+    }
+  }
+
+  return {
+    async batch(calls, signal) {
+      const replies: RpcReply[] = []
+      for (let start = 0; start < calls.length; start += BATCH_CALLS_MAX) {
+        const part = calls.slice(start, start + BATCH_CALLS_MAX)
+        const payload = part.map((call, id) => ({ jsonrpc: '2.0', id, ...call }))
+        replies.push(...readReplies(await post(payload, signal), part.length))
+      }
+      return replies
+    },
+    async call(method, params, signal) {
+      const reply = readReply(await post({ jsonrpc: '2.0', id: 0, method, params }, signal))
+      if (reply.kind === 'result') return reply.value
+      throw new RpcError('refused', `${method}: ${reply.message}`)
+    },
+    async close() {
+      for (const exchange of running) exchange.abort()
+    },
+  }
+}
+
+/** `fetch` takes no URL that has a password in it. */
+function splitUrl(text: string): { readonly url: URL; readonly headers: Record<string, string> } {
+  const url = new URL(text)
+  const headers: Record<string, string> = { 'content-type': 'application/json' }
+  if (url.username !== '' || url.password !== '') {
+    const credentials = `${decodeURIComponent(url.username)}:${decodeURIComponent(url.password)}`
+    headers.authorization = `Basic ${encodeBase64(encodeUtf8(credentials))}`
+  }
+  url.username = ''
+  url.password = ''
+  return { url, headers }
+}
+
+function parseAnswer(bytes: Uint8Array): unknown {
+  try {
+    return JSON.parse(new TextDecoder().decode(bytes))
+  } catch {
+    throw new RpcError('bad_answer', `expected JSON, got ${bytes.length} bytes of something else`)
+  }
+}
+
+/**
+ * Endpoints may answer a batch in any order (JSON-RPC 2.0 section 6); an `id` says which call is
+ * meant.
+ */
+function readReplies(answer: unknown, count: number): readonly RpcReply[] {
+  if (!Array.isArray(answer)) {
+    const reply = readReply(answer)
+    throw new RpcError(
+      'bad_answer',
+      reply.kind === 'error'
+        ? `the batch was refused: ${reply.message}`
+        : 'expected a list for a batch',
+    )
+  }
+  const byId = new Map<unknown, unknown>()
+  for (const entry of answer) if (isObject(entry)) byId.set(entry.id, entry)
+  return Array.from({ length: count }, (_, id) => readReply(byId.get(id)))
+}
+
+function readReply(entry: unknown): RpcReply {
+  if (!isObject(entry)) throw new RpcError('bad_answer', 'expected a reply for each call')
+  if (isObject(entry.error)) {
+    const { code, message } = entry.error
+    return {
+      kind: 'error',
+      code: typeof code === 'number' ? code : null,
+      message: (typeof message === 'string' ? message : 'no message').slice(
+        0,
+        ERROR_MESSAGE_LENGTH_MAX,
+      ),
+    }
+  }
+  if (!('result' in entry))
+    throw new RpcError('bad_answer', 'expected a reply with a result or an error')
+  return { kind: 'result', value: entry.result }
+}
+
+function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+/** What went wrong is in the cause of the error that `fetch` rejects with. */
+function describeNetworkError(error: unknown): string {
+  const cause = error instanceof Error ? error.cause : undefined
+  const code = isObject(cause) ? cause.code : undefined
+  return typeof code === 'string'
+    ? `no connection to the chain (${code})`
+    : 'no connection to the chain'
+}
+
+/** A number as the Ethereum JSON-RPC specification writes it ("quantity"). */
+export function toQuantity(value: number): string {
+  return `0x${value.toString(16)}`
+}
+
+/** The number from 0 to 2^53-1 that a quantity is; null for what is none. */
+export function readQuantity(value: unknown): number | null {
+  if (typeof value !== 'string' || !/^0x[0-9a-fA-F]{1,14}$/.test(value)) return null
+  const number = Number.parseInt(value, 16)
+  return Number.isSafeInteger(number) ? number : null
+}

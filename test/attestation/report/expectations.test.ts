@@ -1,0 +1,155 @@
+import { describe, expect, it } from 'vitest'
+import { decodeHex, encodeHex, sha256 } from '../../../attestation/bytes.ts'
+import { digestBootConfiguration } from '../../../attestation/evidence/boot-configuration.ts'
+import { releaseKeyOf } from '../../../attestation/release/release-signatures.ts'
+import { signRelease, signReleaseList } from '../../../attestation/release/verify-release.ts'
+import {
+  type Expectations,
+  ExpectationsError,
+  readExpectations,
+} from '../../../attestation/report/expectations.ts'
+import { buildEntry, buildRelease } from '../../support/build-release.ts'
+
+const SECRET = new Uint8Array(32).fill(7)
+const KEY = encodeHex(releaseKeyOf(SECRET))
+const OTHER_KEY = encodeHex(releaseKeyOf(new Uint8Array(32).fill(8)))
+const CONFIGURATION = 'c0'.repeat(32)
+const configured = buildRelease({ configuration: CONFIGURATION })
+const signed = signRelease(configured, SECRET)
+const PCRS = { PCR0: 'a0'.repeat(48), PCR1: 'a1'.repeat(48) }
+const boot = { chain_id: 1, contract: `0x${'11'.repeat(20)}`, providers: [] }
+
+const read = (expectations: unknown, more: object = {}) =>
+  readExpectations(expectations as Expectations, more)
+const codeOf = (expectations: unknown, more: object = {}) => {
+  try {
+    read(expectations, more)
+    return 'accepted'
+  } catch (fault) {
+    return fault instanceof ExpectationsError ? fault.code : String(fault)
+  }
+}
+
+describe('expectations', () => {
+  it('expectations take releases that a trusted key signed: parsed, as text, in a list', () => {
+    const list = signReleaseList(
+      { issued_at: '2026-03-01T00:00:00Z', releases: [buildEntry({ release: configured })] },
+      SECRET,
+    )
+    for (const releases of [signed, JSON.stringify(signed), [signed], list])
+      expect(read({ releases, releaseKeys: KEY }).releases?.map(({ release }) => release)).toEqual([
+        configured,
+      ])
+  })
+
+  it('expectations take measurements in hex by name or in bytes by index', () => {
+    const configurations = CONFIGURATION
+    const expected = new Map([
+      [0, decodeHex(PCRS.PCR0)],
+      [1, decodeHex(PCRS.PCR1)],
+    ])
+    expect(read({ measurements: PCRS, configurations }).measurements).toEqual([expected])
+    expect(read({ measurements: [expected], configurations }).measurements).toEqual([expected])
+  })
+
+  it('expectations take configurations by digest, in bytes or as they are', () => {
+    const digest = digestBootConfiguration(boot)
+    const hex = encodeHex(digest)
+    for (const configurations of [
+      hex,
+      hex.toUpperCase(),
+      digest,
+      boot,
+      [boot],
+      JSON.stringify(boot),
+    ])
+      expect(read({ measurements: PCRS, configurations }).configurations).toEqual([digest])
+  })
+
+  it('expectations take roots in PEM or by their fingerprint', () => {
+    const fingerprint = 'ab'.repeat(32)
+    const expectations = { measurements: PCRS, configurations: CONFIGURATION }
+    for (const roots of [fingerprint, [decodeHex(fingerprint)]])
+      expect(read(expectations, { roots }).roots).toEqual([decodeHex(fingerprint)])
+    const der = Buffer.from('a certificate is pinned, not looked at')
+    const pem = `-----BEGIN CERTIFICATE-----\n${der.toString('base64')}\n-----END CERTIFICATE-----\n`
+    expect(read(expectations, { roots: [pem, fingerprint] }).roots).toEqual([
+      sha256(der),
+      decodeHex(fingerprint),
+    ])
+  })
+
+  it.each<[string, unknown, object?]>([
+    ['nothing', {}],
+    ['no object', 'any'],
+    ["'any' measurements", { measurements: 'any', configurations: CONFIGURATION }],
+    ['no set of measurements', { measurements: [], configurations: CONFIGURATION }],
+    ['a set without members', { measurements: {}, configurations: CONFIGURATION }],
+    [
+      'a measurement that is too short',
+      { measurements: { PCR0: 'a0' }, configurations: CONFIGURATION },
+    ],
+    [
+      'a register that there is not',
+      { measurements: { PCR32: PCRS.PCR0 }, configurations: CONFIGURATION },
+    ],
+    ['measurements without a configuration', { measurements: PCRS }],
+    [
+      'measurements that name no image',
+      { measurements: [PCRS, { PCR4: PCRS.PCR0 }], configurations: CONFIGURATION },
+    ],
+    [
+      'a Map that names no image',
+      { measurements: new Map([[1, decodeHex(PCRS.PCR1)]]), configurations: CONFIGURATION },
+    ],
+    [
+      'two measurements of a register',
+      { measurements: { ...PCRS, 0: PCRS.PCR1 }, configurations: CONFIGURATION },
+    ],
+    ['a configuration without measurements', { configurations: CONFIGURATION }],
+    ['a digest that is too short', { measurements: PCRS, configurations: 'c0' }],
+    ['a configuration that is none', { measurements: PCRS, configurations: { providers: [] } }],
+    ['a release without a key', { releases: signed }],
+    ['a key without a release', { releaseKeys: KEY }],
+    ['a release of another key', { releases: signed, releaseKeys: OTHER_KEY }],
+    ['two signers of one', { releases: signed, releaseKeys: [KEY, OTHER_KEY], releaseSigners: 2 }],
+    [
+      'an altered release',
+      { releases: { ...signed, release: { ...configured, version: '9' } }, releaseKeys: KEY },
+    ],
+    [
+      'a release without its configuration',
+      { releases: signRelease(buildRelease(), SECRET), releaseKeys: KEY },
+    ],
+    [
+      'a list of none',
+      {
+        releases: signReleaseList({ issued_at: '2026-03-01T00:00:00Z', releases: [] }, SECRET),
+        releaseKeys: KEY,
+      },
+    ],
+    ['a name that is misspelt', { measurements: PCRS, configuration: CONFIGURATION }],
+    [
+      'a root that is none',
+      { measurements: PCRS, configurations: CONFIGURATION },
+      { roots: 'root.pem' },
+    ],
+    ['nothing for a root', { measurements: PCRS, configurations: CONFIGURATION }, { roots: null }],
+    ['no root', { measurements: PCRS, configurations: CONFIGURATION }, { roots: [] }],
+  ])(
+    'expectations that demand nothing or are malformed are refused: %s',
+    (_, expectations, more) => {
+      expect(codeOf(expectations, more)).toBe('invalid_expectations')
+    },
+  )
+
+  it('expectations are not read from what other code has put into Object.prototype', () => {
+    const prototype = Object.prototype as unknown as Record<string, unknown>
+    prototype.measurements = PCRS
+    try {
+      expect(codeOf({ configurations: CONFIGURATION })).toBe('invalid_expectations')
+    } finally {
+      delete prototype.measurements
+    }
+  })
+})
