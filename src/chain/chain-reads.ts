@@ -11,12 +11,14 @@ import {
   toQuantity,
 } from './rpc.ts'
 
-/** Where the chain stands for one relayer, read in one batch. */
+/** The state of the chain for one relayer, read in one batch. */
 export type ChainView = {
   readonly chainId: number
   /** Number of the newest block. */
   readonly blockNumber: number
-  /** Transactions of the relayer in blocks so far = the nonce the chain expects next. */
+  /**
+   * Number of the relayer's transactions in blocks, which is the nonce that the chain expects next.
+   */
   readonly nonce: number
 }
 
@@ -53,9 +55,9 @@ export async function fetchChainView(
 }
 
 /**
- * Gives the first nonce of the account that nobody used: its transactions in blocks, and those that
- * wait for a block at the endpoint. Throws RpcError, also when the endpoint serves another chain
- * than `chainId`.
+ * Gives the first unused nonce of the account, counting its transactions in blocks and its
+ * transactions that wait for a block at the endpoint. Throws RpcError, also when the endpoint
+ * serves another chain than `chainId`.
  */
 export async function countTransactions(
   rpc: Rpc,
@@ -77,7 +79,7 @@ export async function countTransactions(
 }
 
 /**
- * Receipts in the order of the hashes; null for a transaction that is in no block the endpoint
+ * Receipts in the order of the hashes; null for a transaction that is in no block that the endpoint
  * knows. Throws RpcError.
  */
 export async function fetchReceipts(
@@ -107,8 +109,8 @@ export async function fetchReceipts(
 }
 
 /**
- * Hashes of the chain's blocks of these numbers; a number that the chain does not reach is left
- * out. Throws RpcError.
+ * Hashes of the chain's blocks with these numbers; a number that the chain does not have yet is
+ * left out. Throws RpcError.
  */
 export async function fetchBlockHashes(
   rpc: Rpc,
@@ -128,7 +130,7 @@ export async function fetchBlockHashes(
   return hashes
 }
 
-/** A block that is expected to stay, and the chain it is of. */
+/** A block that is expected to stay, and its chain. */
 export type RecentBlock = {
   readonly chainId: number
   readonly number: number
@@ -137,17 +139,18 @@ export type RecentBlock = {
 }
 
 /**
- * Blocks below the newest whose states endpoints keep: geth has 128 of them, a local chain here 64.
+ * For how many blocks below the newest endpoints keep the state: geth keeps 128, a local chain here
+ * 64.
  */
 const STATES_KEPT = 60
 
 /**
- * Gives a reader of the block with `confirmations` blocks on top of it. It never gives a block
- * before the contract's deployment: while the contract is younger than that block, it gives the
- * first block that has the contract. Endpoints keep few states (STATES_KEPT), so the first block
- * that it gives may have fewer blocks on top. The reader throws RpcError, also when the endpoint
- * does not have a block below its own newest (several nodes behind one address), and `refused`
- * while there is no contract.
+ * Gives a reader of the block that has `confirmations` blocks on top. It never gives a block before
+ * the contract's deployment: while the contract is younger than that block, it gives the first
+ * block that has the contract. Endpoints keep few states (STATES_KEPT), so the first block that it
+ * gives may have fewer blocks on top. The reader throws RpcError, also when the endpoint does not
+ * have a block below its own newest (several nodes behind one address), and `refused` while there
+ * is no contract.
  */
 export function createRecentBlocks({
   rpc,
@@ -183,7 +186,7 @@ export function createRecentBlocks({
 
 /**
  * Gives the first block of the range after which the address has code: code does not go away.
- * Throws RpcError, `refused` when there is none after the last block.
+ * Throws RpcError, `refused` when the address has no code after the last block.
  */
 async function findFirstWithCode(
   rpc: Rpc,
@@ -191,14 +194,14 @@ async function findFirstWithCode(
   { fromBlock, toBlock, signal }: BlockRange & { readonly signal: AbortSignal | undefined },
 ): Promise<number> {
   const isThere = (block: number) => hasCode(rpc, address, signal, toQuantity(block))
-  // One question is enough of a contract that is older than the range, which is the usual case.
+  // A contract that is older than the range, the usual case, needs one call only.
   if (await isThere(fromBlock)) return fromBlock
   if (!(await isThere(toBlock)))
     throw new RpcError('refused', `expected a contract at ${address}, found none`)
   return await findFirstBlock<never>({ fromBlock: fromBlock + 1, toBlock }, isThere)
 }
 
-/** What the account has, in wei. Throws RpcError. */
+/** The account's balance, in wei. Throws RpcError. */
 export async function fetchBalance(
   rpc: Rpc,
   address: string,
@@ -209,8 +212,8 @@ export async function fetchBalance(
 }
 
 /**
- * Reads what the chain has of an account: its balance, its transactions in blocks (nonce), and
- * those with the ones that wait for a block (pendingNonce). Throws RpcError.
+ * Reads an account's balance, its number of transactions in blocks (nonce), and that number with
+ * the transactions that wait for a block (pendingNonce). Throws RpcError.
  */
 export async function fetchAccountFacts(
   rpc: Rpc,
@@ -237,7 +240,7 @@ export async function fetchAccountFacts(
 }
 
 /**
- * Whether a contract is at the address, after the newest block or the one given. Throws RpcError.
+ * Whether a contract is at the address, after the newest block or the given one. Throws RpcError.
  */
 export async function hasCode(
   rpc: Rpc,
@@ -262,9 +265,9 @@ const Block = z.object({ hash: Hash })
 export type BlockRange = { readonly fromBlock: number; readonly toBlock: number }
 
 /**
- * Gives the first block of the range for which `holds` is true, by halving. It must hold for the
- * last block, and for every block after the first one. Gives null as soon as `holds` does (the
- * endpoint does not know). Throws what `holds` throws.
+ * Gives the first block of the range for which `holds` is true, by bisection. It must hold for the
+ * last block; once it holds for a block, it must hold for every later one. Gives null as soon as
+ * `holds` does (the endpoint does not know). Throws what `holds` throws.
  */
 export async function findFirstBlock<Unknown extends null = never>(
   { fromBlock, toBlock }: BlockRange,

@@ -149,8 +149,8 @@ async function startGateway(
   const count =
     options.countTransactions ??
     ((signal?: AbortSignal) => countTransactions(rpc, { address: relayer, chainId }, signal))
-  const noted = { address: relayer, countTransactions: count }
-  const nonces = new RelayerNonces({ commits, relayer: noted, log: logger })
+  const counted = { address: relayer, countTransactions: count }
+  const nonces = new RelayerNonces({ commits, relayer: counted, log: logger })
   const relayers = createRelayersStore(database)
   const followers = createRelayerFollowers({
     ...{ relayer, chainId, store: relayers, holder: randomUUID(), log: logger, intervalMs: 100 },
@@ -166,7 +166,7 @@ async function startGateway(
           log: logger,
           ...FAST,
         },
-        ...(address === relayer ? { onCount: nonces.noteCount } : {}),
+        ...(address === relayer ? { onCount: nonces.recordCount } : {}),
       }),
   })
   const reanchorer = createReanchorer({
