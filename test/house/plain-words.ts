@@ -32,7 +32,12 @@ export const READ_BY_USERS: readonly string[] = [
  * Folders and files whose comments are in plain words too. The list grows room by room until it is
  * the whole repository.
  */
-export const PLAIN_COMMENTS: readonly string[] = ['src/bus', 'src/nodes', 'src/chain']
+export const PLAIN_COMMENTS: readonly string[] = [
+  'src/bus',
+  'src/nodes',
+  'src/chain',
+  'test/support',
+]
 
 /** The end of a clause. */
 const END = String.raw`(?=\s*(?:[.,;:!?)”"]|$))`
