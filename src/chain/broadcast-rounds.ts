@@ -201,7 +201,7 @@ export class BroadcastRounds {
     const { anchors, relayer, now, log } = this.#options
     log.warn(
       { relayer, from_nonce: fromNonce, evidence },
-      'anchors are off the chain and are looked after again',
+      'anchors are no longer on the chain; they are followed again',
     )
     await anchors.markLost(relayer, fromNonce)
     this.#mineFrom = Math.min(this.#mineFrom ?? fromNonce, fromNonce)

@@ -207,7 +207,7 @@ async function readReceipts(
   const types = [...new Set(transactions.map(typeOf))].slice(0, TYPES_NAMED_MAX)
   throw new BlockUnreadable(
     'unknown_receipts',
-    `expected receipts that add up to the root in block ${hash}: those of a type have fields that are not known here, or the endpoint lies; the block's types are ${types.join(', ')}`,
+    `expected receipts that add up to the root in block ${hash}: receipts of some type have fields that are not known here, or the endpoint lies; the block's types are ${types.join(', ')}`,
   )
 }
 

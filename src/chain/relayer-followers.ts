@@ -133,7 +133,7 @@ export function createRelayerFollowers(options: RelayerFollowersOptions): Relaye
     const broadcaster = follow(relayer)
     others.set(relayer, broadcaster)
     broadcaster.start()
-    log.info({ relayer }, 'anchors of another relayer are on their way: it is followed')
+    log.info({ relayer }, 'another relayer has anchors on their way: it is followed')
   }
 
   async function leave(relayer: string): Promise<void> {
@@ -141,7 +141,7 @@ export function createRelayerFollowers(options: RelayerFollowersOptions): Relaye
     if (broadcaster === undefined) return
     others.delete(relayer)
     await broadcaster.stop()
-    log.info({ relayer }, 'another relayer is followed no more')
+    log.info({ relayer }, 'another relayer is no longer followed')
   }
 
   const loop = createLoop(async (signal) => {
@@ -152,7 +152,7 @@ export function createRelayerFollowers(options: RelayerFollowersOptions): Relaye
       // Only the first failure in a row: other parts, which need the database now, report that it
       // is away.
       if (!hasFailed)
-        log.warn({ err: asError(error) }, 'other relayers could not be looked for; tried again')
+        log.warn({ err: asError(error) }, 'other relayers could not be listed; tried again')
       hasFailed = true
     }
     return intervalMs
@@ -171,7 +171,9 @@ export function createRelayerFollowers(options: RelayerFollowersOptions): Relaye
       await Promise.all([own, ...others.values()].map((broadcaster) => broadcaster.stop()))
       await store
         .release(holder)
-        .catch((error: unknown) => log.debug({ err: asError(error) }, 'leases end by themselves'))
+        .catch((error: unknown) =>
+          log.debug({ err: asError(error) }, 'leases were not given back; they expire'),
+        )
     },
     status() {
       const status = own.status()
