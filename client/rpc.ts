@@ -1,21 +1,18 @@
 import { encodeBase64, encodeUtf8 } from '../attestation/bytes.ts'
 import { type Fetch, readAtMost } from './gateway.ts'
 
-/** Calls in one batch; endpoints commonly refuse more. */
+/** Most calls in one batch; many endpoints refuse more. */
 const BATCH_CALLS_MAX = 100
-/** Bytes of one answer that are read: 100 receipts with their logs are under 300 KB. */
+/** Most bytes of one answer: 100 receipts with their logs have under 300 KB. */
 const ANSWER_BYTES_MAX = 8 * 1024 * 1024
 /** Time for one HTTP exchange, from connect to the last byte. */
 const RPC_TIMEOUT_MS = 10_000
-/** Characters of an endpoint's error message that are kept. */
+/** How many characters of an endpoint's error message are kept. */
 const ERROR_MESSAGE_LENGTH_MAX = 200
 
 export type RpcCall = { readonly method: string; readonly params: readonly unknown[] }
 
-/**
- * The endpoint's answer to one call. Everything in it was written by the endpoint: check before
- * use.
- */
+/** The endpoint's answer to one call. The endpoint wrote everything in it: check it before use. */
 export type RpcReply =
   | { readonly kind: 'result'; readonly value: unknown }
   | { readonly kind: 'error'; readonly code: number | null; readonly message: string }
@@ -29,7 +26,7 @@ export type Rpc = {
   call(method: string, params: readonly unknown[], signal?: AbortSignal): Promise<unknown>
   /**
    * Replies in the order of the calls, which are sent BATCH_CALLS_MAX at a time. Throws RpcError,
-   * but for `refused`.
+   * except `refused`.
    */
   batch(calls: readonly RpcCall[], signal?: AbortSignal): Promise<readonly RpcReply[]>
   /** Ends running exchanges. */
@@ -37,8 +34,8 @@ export type Rpc = {
 }
 
 /**
- * The endpoint could not be asked, or made no sense; to be tried again. The message never holds the
- * URL's secrets.
+ * The endpoint could not be reached, or its answer made no sense; the call may be tried again. The
+ * message never holds the URL's secrets.
  */
 export class RpcError extends Error {
   override readonly name = 'RpcError'
@@ -142,10 +139,7 @@ function parseAnswer(bytes: Uint8Array): unknown {
   }
 }
 
-/**
- * Endpoints may answer a batch in any order (JSON-RPC 2.0 section 6); an `id` says which call is
- * meant.
- */
+/** Endpoints may answer a batch in any order (JSON-RPC 2.0 section 6); the `id` names the call. */
 function readReplies(answer: unknown, count: number): readonly RpcReply[] {
   if (!Array.isArray(answer)) {
     const reply = readReply(answer)

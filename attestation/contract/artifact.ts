@@ -4,9 +4,9 @@ import artifact from './artifact.json' with { type: 'json' }
 
 /**
  * The compiled contract (src/chain/contract/Affidavit.sol). `bytecode` creates it (no constructor
- * arguments, no value); `deployedBytecode` is what then stands at its address, the same on every
- * chain since it has no immutables. Both 0x hex. A test recompiles the source and compares every
- * byte of the file.
+ * arguments, no value); `deployedBytecode` is the code that is then at its address, the same on
+ * every chain because it has no immutables. Both 0x hex. A test recompiles the source and compares
+ * every byte of the file.
  */
 export const AFFIDAVIT: {
   readonly compiler: string
@@ -24,9 +24,9 @@ const CREATE2_PROXY = '0x4e59b44847b379578588920ca78fbf26c0b4956c'
 const SALT = `0x${'00'.repeat(32)}`
 
 /**
- * How the contract is put on a chain: a transaction without value that brings `data` to `proxy`
- * makes it at `address`, whoever sends it and whenever (EIP-1014). The address changes with the
- * bytecode alone. All 0x, lower case.
+ * How the contract is deployed: a transaction without value that brings `data` to `proxy` creates
+ * it at `address`, for any sender and at any time (EIP-1014). The address changes only with the
+ * bytecode. All 0x, lower case.
  */
 export const DEPLOYMENT: {
   readonly proxy: string
@@ -38,7 +38,10 @@ export const DEPLOYMENT: {
   address: create2Address(AFFIDAVIT.bytecode),
 }
 
-/** By hand, because audits load this file, and are installed without ethers. */
+/**
+ * Written here and not taken from ethers, because audits load this file and are installed without
+ * ethers.
+ */
 function create2Address(bytecode: string): string {
   const parts = [CREATE2_PROXY, SALT].map((text) => decodeHex(text.slice(2)))
   const code = keccak_256(decodeHex(bytecode.slice(2)))

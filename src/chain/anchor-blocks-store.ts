@@ -8,8 +8,8 @@ import { currentAnchor } from './anchors-store.ts'
 export type BlockPlace = { readonly number: number; readonly hash: string }
 
 /**
- * That a transaction and its receipt are in a block, as bundles carry it (attestation/evidence,
- * Format).
+ * Shows that a transaction and its receipt are in a block, as bundles carry it
+ * (attestation/evidence, Format).
  */
 export type BlockProof = BlockPlace & {
   /** RLP. */
@@ -21,44 +21,45 @@ export type BlockProof = BlockPlace & {
   readonly receiptProof: readonly Uint8Array[]
 }
 
-/** One anchor as its evidence needs it. */
+/** One anchor, with what its evidence needs. */
 export type AnchorEvidence = {
   /** 0x, lower case. */
   readonly txHash: string
   /** Signed transaction, 0x hex. */
   readonly raw: string
-  /** Canonical JSON of what the enclave of its log was booted with. */
+  /** Canonical JSON of the configuration that its log's enclave was booted with. */
   readonly bootConfiguration: string
   readonly chainId: number
   /**
-   * The block that took it, as far as is known; null while it is in none, and when it failed there.
+   * The block that holds it, as far as is known; null while it is in no block, and when it failed
+   * there.
    */
   readonly block: BlockPlace | null
-  /** Its place in that very block; null while it is not stored. */
+  /** The proof that it is in that very block; null while no proof is stored. */
   readonly proof: BlockProof | null
 }
 
-/** A proof, and whose it is. */
+/** A proof, and the key of its anchor. */
 export type AnchorProof = {
   readonly relayer: string
   readonly nonce: number
   readonly proof: BlockProof
 }
 
-/** Where anchors stand in their blocks. Throws the driver's error when the database fails. */
+/** Anchors and the proofs of their blocks. Throws the driver's error when the database fails. */
 export type AnchorBlocksStore = {
   /**
-   * The anchor with this hash (0x), or the one that was made in its place when it could not be
-   * mined; null when none is stored.
+   * Gives the anchor with this hash (0x), or the anchor that replaced it because it could not be
+   * mined; null when no anchor has the hash.
    */
   findAnchor(txHash: string): Promise<AnchorEvidence | null>
   /**
-   * The first block after `after` (null: of all), by number, with a confirmed anchor of this chain
-   * whose proof is not stored; null when there is none. An anchor that a reorganisation moved is
-   * among them again.
+   * Gives the first block after `after` (null: of all), by number, that has a confirmed anchor of
+   * this chain without a stored proof; null when there is no such block. An anchor that a
+   * reorganisation moved is included again.
    */
   nextUnproven(chainId: number, after: BlockPlace | null): Promise<BlockPlace | null>
-  /** The anchors that are seen in this block, among transactions with these hashes. */
+  /** Gives the anchors that were seen in this block, among transactions with these hashes. */
   listInBlock(
     blockHash: string,
     txHashes: readonly string[],
@@ -66,7 +67,7 @@ export type AnchorBlocksStore = {
     readonly { readonly relayer: string; readonly nonce: number; readonly txHash: string }[]
   >
   /**
-   * Stores the proofs of anchors that are still seen in that block, and leaves the others out.
+   * Stores the proofs of anchors that are still recorded in their block, and leaves the others out.
    * Idempotent.
    */
   save(proofs: readonly AnchorProof[]): Promise<void>
@@ -91,8 +92,8 @@ export function createAnchorBlocksStore({ queries }: Pick<Database, 'queries'>):
         after === null
           ? sql`true`
           : sql`(a.block_number, a.block_hash) > (${after.number}::bigint, ${decodeHex(after.hash)}::bytea)`
-      // No join with logs: without statistics that is begun from there, and reads every anchor
-      // (as in listBacklogs).
+      // No join with logs: without statistics, the planner would start at logs and read every
+      // anchor (as in listBacklogs).
       const { rows } = await sql<{ block_number: number; block_hash: Uint8Array }>`
         select a.block_number, a.block_hash from anchors a
         where a.state = 'confirmed' and a.proven_block_hash is distinct from a.block_hash and ${isLater}
@@ -151,7 +152,7 @@ type AnchorRow = {
   readonly chain_id: number
   readonly block_number: number | null
   readonly block_hash: Uint8Array | null
-  /** Null, with all of the proof, when none is stored for this block. */
+  /** This and all members after it are null when no proof is stored for this block. */
   readonly header: Uint8Array | null
   readonly number: number
   readonly transaction_index: number

@@ -8,16 +8,16 @@ import { encodeQuantity, encodeTyped } from './encode-block.ts'
 
 /**
  * Gas limit of an anchor. Unused gas is not paid, but the relayer's balance must cover limit × fee
- * cap. The dearest call, a notary's first head, takes 75,000 (test/contracts/gas.test.ts measures
- * and bounds it); the rest is room for chains that charge more for call data, such as rollups with
- * part of their data fee inside the limit.
+ * cap. The most expensive call, a notary's first head, takes 75,000
+ * (test/src/chain/contract/gas.test.ts measures and limits that). The rest is room for chains that
+ * charge more for call data, such as rollups with a part of their data fee inside the limit.
  */
 export const ANCHOR_GAS_LIMIT = 150_000n
 
 export type Fees = {
   /**
-   * Most that is ever paid per gas, tip included. Never raised later, so it must outlast price
-   * spikes.
+   * The most that is ever paid per gas, tip included. It is never raised later, so it must outlast
+   * price spikes.
    */
   readonly maxFeePerGasWei: bigint
   readonly maxPriorityFeePerGasWei: bigint
@@ -32,12 +32,12 @@ export type AnchorTransaction = {
 
 /**
  * Signs the EIP-1559 transaction that brings a head to the contract. Pure and deterministic (RFC
- * 6979): the same values give the same bytes, hence the same hash. Encoded and signed here, since
- * one is made for each commit and ethers takes 2.5 times as long. Throws on a malformed key,
- * address, root (32 bytes) or signature (65 bytes).
+ * 6979): the same values give the same bytes, and so the same hash. It is encoded and signed here,
+ * because one is made for each commit and ethers takes 2.5 times as long. Throws on a malformed
+ * key, address, root (32 bytes) or signature (65 bytes).
  *
- * Does NOT check that the head's signature is the notary's: the contract takes any (verifyTreeHead
- * does).
+ * Does NOT check that the notary signed the head: the contract accepts any signature
+ * (verifyTreeHead checks it).
  */
 export function signAnchorTransaction(anchor: {
   /** 0x and 64 hex digits. */

@@ -29,25 +29,30 @@ import {
 } from './relayers-store.ts'
 
 /**
- * All that has to do with anchors but storing them with their records: the chain, as the gateway
- * uses it.
+ * Everything about anchors except storing them with their records: the chain, as the gateway uses
+ * it.
  */
 export type Anchoring = {
   readonly domain: LogDomain
-  /** The gateway's own, which signs. */
+  /** The gateway's own relayer, which signs. */
   readonly relayer: NoncedRelayer
-  /** Its nonces, shared by all committers. */
+  /** The relayer's nonces, shared by all committers. */
   readonly nonces: RelayerNonces
-  /** Signs the anchor of a head; `contract` is the one that the head is signed for, if another. */
+  /**
+   * Signs the anchor of a head. `contract` is given when the head is signed for another contract.
+   */
   sign(
     nonce: number,
     head: Parameters<typeof signAnchorTransaction>[0]['head'],
     contract?: string,
   ): AnchorTransaction
-  /** Says that there is a new anchor, or that the chain is back. Cheap. */
+  /** To be called when there is a new anchor, or the chain is back. Cheap. */
   notify(): void
   status(): BroadcasterStatus
-  /** A recent block of the contract's time, with the configured confirmations. Throws RpcError. */
+  /**
+   * A recent block with the configured confirmations, not from before the contract. Throws
+   * RpcError.
+   */
   readonly fetchRecentBlock: (signal?: AbortSignal) => Promise<RecentBlock>
   /** Anchors and the proofs of their blocks. */
   readonly evidence: {
@@ -55,31 +60,31 @@ export type Anchoring = {
     readonly proofs: Pick<BlockProofs, 'prove'>
     readonly chainId: number
   }
-  /** As BlockProofs has it. */
+  /** See BlockProofs. */
   readonly unreadableBlocks: BlockProofs['unreadable']
   readonly operations: RelayerOperations
   /** For metrics. */
   readonly figures: {
     readonly lag: () => Promise<AnchorLag>
-    /** Anchors made again, since the start. */
+    /** Number of anchors made again, since the start. */
     readonly reanchored: () => number
-    /** In wei, of each relayer that has anchors on their way, and of the own one. */
+    /** In wei, for each relayer that has anchors on their way, and for the gateway's own. */
     readonly balances: () => Promise<ReadonlyMap<string, bigint>>
   }
-  /** Breaks off what runs and resolves when nothing is left running. Nothing is lost by it. */
+  /** Aborts what runs and resolves when nothing runs. Nothing is lost. */
   stop(): Promise<void>
 }
 
 /**
- * The local chain's pool is emptied by its upkeep when it is stuck (src/local/local-chain.ts): fill
- * it again soon.
+ * When the local chain's pool is stuck, its upkeep empties it (src/local/local-chain.ts): send the
+ * anchors again soon.
  */
 const LOCAL_REBROADCAST_MS = 2_000
 
 /**
- * Starts to bring the stored anchors of all relayers onto the chain, to anchor again with the
- * chain's relayer what can never be mined as it is, and to store the block proofs of confirmed
- * anchors.
+ * Starts to bring the stored anchors of all relayers onto the chain. An anchor that can never be
+ * mined is made again with the chain's relayer, and the block proofs of confirmed anchors are
+ * stored.
  */
 export function startAnchoring({
   database,
@@ -113,7 +118,7 @@ export function startAnchoring({
       createBroadcaster({
         ...{ rpc, anchors, relayer: followed, chainId, contract, confirmations, log },
         ...(followed === address
-          ? { onCount: nonces.noteCount, isOurs: () => turn?.isOurs() ?? true }
+          ? { onCount: nonces.recordCount, isOurs: () => turn?.isOurs() ?? true }
           : {}),
         ...(chain.publicUrl === null ? {} : { rebroadcastMs: LOCAL_REBROADCAST_MS }),
       }),
@@ -162,10 +167,10 @@ export function startAnchoring({
   }
 }
 
-/** Share of its time that the event loop works, from which on reading blocks waits. */
+/** From this utilization of the event loop on, the reading of blocks waits. */
 const BUSY_UTILIZATION_MIN = 0.8
 
-/** Whether the event loop was busy since it was last asked. */
+/** Whether the event loop was busy since the last call. */
 function createBusyCheck(): () => boolean {
   let before = performance.eventLoopUtilization()
   return () => {

@@ -5,17 +5,17 @@ import type { Tables } from '../storage/tables.ts'
 import type { TransactionReceipt } from './chain-reads.ts'
 
 /**
- * Life of an anchor transaction.
+ * States of an anchor transaction.
  *
  * - `pending`: stored and signed; not known to be in a block (never sent, sent, or lost by a
  *   reorganisation).
- * - `mined`: in a block that may still be reorganised away.
- * - `confirmed`: has the configured number of confirmations. Still watched: a deep reorganisation,
- *   or a local chain that came back from an older state, makes it pending again.
+ * - `mined`: in a block that a reorganisation may still undo.
+ * - `confirmed`: has the configured number of confirmations. It is still watched: a deep
+ *   reorganisation, or a local chain that came back from an older state, makes it pending again.
  * - `reverted`: in a block, and failed there. Final: it is reported, and never sent again.
- * - `taken`: never in a block, because another transaction of the relayer used its nonce. Its head
- *   is anchored again by another one. Only a reorganisation that undoes that other transaction
- *   makes it pending again.
+ * - `taken`: never in a block, because another transaction of the relayer used its nonce. Another
+ *   transaction anchors its head again. It becomes pending again only when a reorganisation undoes
+ *   the transaction that took its nonce.
  */
 export type AnchorState = 'pending' | 'mined' | 'confirmed' | 'reverted' | 'taken'
 
@@ -31,44 +31,43 @@ export type Anchor = {
   /** The signed transaction, 0x hex, exactly as `eth_sendRawTransaction` takes it. */
   readonly raw: string
   readonly state: AnchorState
-  /** Block that holds it; null while pending. */
+  /** The block that holds it; null while pending. */
   readonly blockNumber: number | null
   readonly blockHash: string | null
 }
 
-/** What the chain said of one transaction that it has in a block. */
+/** What the chain reports about a transaction that it has in a block. */
 export type MinedAnchor = { readonly nonce: number } & Omit<TransactionReceipt, 'txHash'>
 
 /**
- * What the broadcaster needs of the database. A commit takes
- * the next nonce and stores the transaction in one database transaction; nonces are only left out
- * where the chain has transactions of the relayer that the database lost.
+ * What the broadcaster needs from the database. A commit takes the next nonce and stores the
+ * transaction in one database transaction. Nonces are left out only where the chain has
+ * transactions of the relayer that the database lost.
  */
 export type AnchorsStore = {
   /** Anchors of `relayer` with nonce ≥ `nonce`, ascending, at most `limit`. */
   listFrom(relayer: string, nonce: number, limit: number): Promise<readonly Anchor[]>
-  /** Lowest nonce in state pending or mined; null when there is none. */
+  /** Lowest nonce in state pending or mined; null when no anchor is. */
   lowestUnsettled(relayer: string): Promise<number | null>
-  /** Highest nonce stored; null when there is none. */
+  /** Highest stored nonce; null when no anchor is stored. */
   highestNonce(relayer: string): Promise<number | null>
   /**
    * Sets each row mined, or reverted when it did not succeed, with its block and gas. Idempotent.
    */
   markMined(relayer: string, rows: readonly MinedAnchor[]): Promise<void>
-  /** Sets the pending ones among these rows taken. Idempotent. */
+  /** Sets the rows among these that are pending to taken. Idempotent. */
   markTaken(relayer: string, nonces: readonly number[]): Promise<void>
-  /** Mined rows with nonce ≤ `throughNonce` become confirmed. Others are left as they are. */
+  /** Mined rows with nonce ≤ `throughNonce` become confirmed. Other rows do not change. */
   markConfirmed(relayer: string, throughNonce: number): Promise<void>
   /**
-   * Every row with nonce ≥ `fromNonce`, whatever its state, becomes pending again and loses its
-   * block.
+   * Every row with nonce ≥ `fromNonce`, in any state, becomes pending again and loses its block.
    */
   markLost(relayer: string, fromNonce: number): Promise<void>
 }
 
 /**
- * Anchors as the broadcaster sees them; commits-store.ts of src/verified stores them. Throws the
- * driver's error when the database fails.
+ * Anchors as the broadcaster reads and marks them; commits-store.ts in src/verified adds them.
+ * Throws the driver's error when the database fails.
  */
 export function createAnchorsStore({ queries }: Pick<Database, 'queries'>): AnchorsStore {
   return {
@@ -84,7 +83,7 @@ export function createAnchorsStore({ queries }: Pick<Database, 'queries'>): Anch
       return rows.map(toAnchor)
     },
     async lowestUnsettled(relayer) {
-      // Literals, so that the planner sees the partial index of just these.
+      // Literals, so that the planner uses the partial index for these states.
       const row = await queries
         .selectFrom('anchors')
         .select('nonce')
@@ -163,10 +162,10 @@ function toAnchor(row: AnchorRow): Anchor {
 }
 
 /*
- * A head has one anchor, whose hash its records carry, and others only when that one's nonce was
- * taken by another transaction: each of these says which the first was (origin_*), and how many
- * were before it (attempt). These fragments read such a sequence; `first` is the alias of its first
- * anchor's row.
+ * A head has one anchor, whose hash its records carry. It has further anchors only when another
+ * transaction took the nonce of the one before. Each further anchor stores which was the first
+ * (origin_*), and how many came before it (attempt). These fragments read such a sequence; `first`
+ * is the alias of its first anchor's row.
  */
 
 /** The hashes of the anchors after the first, as `parseHashes` reads them. */
@@ -179,8 +178,9 @@ export function laterHashes(first: string): RawBuilder<string | null> {
 
 /**
  * The current anchor of a sequence: the earliest that is in a block, else the last, which can still
- * be mined. `row` is the alias of any of its anchors. With `when`, only if that holds. Two lookups
- * of an index: one lookup by two conditions reads every anchor while there are no statistics.
+ * be mined. `row` is the alias of any anchor in the sequence. With `when`, only if that holds. It
+ * uses two index lookups: one lookup with two conditions reads every anchor while there are no
+ * statistics.
  */
 export function currentAnchor(
   row: string,
@@ -200,8 +200,8 @@ export function currentAnchor(
 }
 
 /**
- * The hashes of the anchors before the one of alias `current`, as `parseHashes` reads them; null
- * when it is the first.
+ * The hashes of the anchors before the anchor with alias `current`, as `parseHashes` reads them;
+ * null for the first anchor.
  */
 export function earlierHashes(current: string): RawBuilder<string | null> {
   const of = (column: string) => sql.ref(`${current}.${column}`)
@@ -213,10 +213,10 @@ export function earlierHashes(current: string): RawBuilder<string | null> {
   end`
 }
 
-/** Whether another anchor was made in the place of the one of alias `row`. */
+/** Whether another anchor replaced the anchor with alias `row`. */
 export function hasSuccessor(row: string): RawBuilder<boolean> {
   const { relayer, nonce } = firstOf(row)
-  // attempt > 0: so that the partial index serves.
+  // attempt > 0: so that the planner uses the partial index.
   return sql`exists (
     select from anchors s
     where s.attempt = ${sql.ref(`${row}.attempt`)} + 1 and s.attempt > 0
@@ -235,12 +235,14 @@ function firstOf(row: string): {
   }
 }
 
-/** Hashes, 0x, of what laterHashes and earlierHashes give. */
+/** The hashes, 0x, from what laterHashes and earlierHashes give. */
 export function parseHashes(list: string | null): readonly string[] {
   return list === null ? [] : list.split(',').map((hash) => `0x${hash}`)
 }
 
-/** When the first anchor of the sequence of `row` was stored: its head was committed then. */
+/**
+ * When the first anchor of the sequence of `row` was stored, which is when its head was committed.
+ */
 export function firstCreatedAt(row: string): RawBuilder<number> {
   const of = (column: string) => sql.ref(`${row}.${column}`)
   return sql`case when ${of('attempt')} = 0 then ${of('created_at')} else (

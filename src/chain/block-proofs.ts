@@ -16,41 +16,39 @@ import type {
 import { BlockUnreadable, type RawBlock } from './read-block.ts'
 
 /**
- * Blocks that wait to be read, or are; one at a time is, since each is some megabytes for us and
- * for the endpoint.
+ * How many blocks may wait or be read. One is read at a time, because each takes some megabytes
+ * here and at the endpoint.
  */
 export const BLOCKS_WAITING_MAX = 8
 
 /**
- * A block that cannot be encoded is not asked for again so long: whoever asks for the same bundle
- * again and again must not have its megabytes fetched each time.
+ * A block that cannot be encoded is not read again for this long: repeated requests for the same
+ * bundle must not fetch its megabytes each time.
  */
 export const UNREADABLE_MS = 60_000
-/** So many such blocks are remembered; then all are forgotten. */
+/** How many such blocks are remembered; beyond it all are forgotten. */
 const UNREADABLE_BLOCKS_MAX = 1_000
 
-/** Reads blocks and keeps the proofs of our anchors in them. */
+/** Reads blocks and stores the proofs of our anchors in them. */
 export type BlockProofs = {
   /**
-   * Reads the block with this hash once, however many ask for it meanwhile, stores the proofs of
-   * all anchors that are seen in it, and gives them by transaction hash; null when the chain does
-   * not know the block, and when BLOCKS_WAITING_MAX others wait. Rejects with what reading
-   * (RpcError, BlockUnreadable) and storing throw; within UNREADABLE_MS after a BlockUnreadable
-   * with the same, without reading.
+   * Reads the block with this hash, once for all calls that come meanwhile. Stores the proofs of
+   * all anchors that were seen in the block, and gives them by transaction hash. Null when the
+   * chain does not know the block, and when BLOCKS_WAITING_MAX others wait. Rejects with the errors
+   * of reading (RpcError, BlockUnreadable) and of storing. For UNREADABLE_MS after a
+   * BlockUnreadable it rejects with the same error, without reading.
    */
   prove(blockHash: string): Promise<ProofsByHash | null>
-  /** Blocks that were found unreadable and were not read since, and why the last was. */
+  /** Unreadable blocks that were not read since, and why the last one was unreadable. */
   unreadable(): { readonly count: number; readonly reason: BlockUnreadable['code'] | null }
-  /** Breaks off what is being read, and resolves when nothing is. */
+  /** Aborts the reading, and resolves when nothing is read. */
   stop(): Promise<void>
 }
 
 /** Proofs by the hash of their transactions, 0x, lower case. */
 type ProofsByHash = ReadonlyMap<string, BlockProof>
 
-/**
- * Block proofs over the store and a way to fetch a block: null when there is none with the hash.
- */
+/** Block proofs over the store; `fetchBlock` gives null for an unknown hash. */
 export function createBlockProofs(options: {
   readonly blocks: Pick<AnchorBlocksStore, 'listInBlock' | 'save'>
   readonly fetchBlock: (hash: string, signal: AbortSignal) => Promise<RawBlock | null>
@@ -92,7 +90,7 @@ export function createBlockProofs(options: {
       const proof = proveTransaction(block, txHash)
       found.push({ relayer, nonce, proof })
       proofs.set(txHash, proof)
-      // A full block with many anchors takes seconds: calls go on in between.
+      // A full block with many anchors takes seconds: other calls run in between.
       await nextTurn()
     }
     await blocks.save(found)
@@ -124,8 +122,8 @@ export function createBlockProofs(options: {
 
 /**
  * Proof of the block's transaction with this hash. Throws BlockUnreadable `not_in_block`, and
- * `unknown_transaction` or `unknown_receipts` when what was read does not add up to the header's
- * root. Takes some milliseconds per hundred transactions of the block.
+ * `unknown_transaction` or `unknown_receipts` when the transactions or receipts do not give the
+ * header's root. Takes some milliseconds per hundred transactions of the block.
  */
 export function proveTransaction(block: RawBlock, txHash: string): BlockProof {
   const index = block.transactionHashes.indexOf(txHash)
@@ -163,20 +161,21 @@ type KeeperLimits = {
   readonly pauseMs: number
   /** Pause when every confirmed anchor has its proof. */
   readonly idleMs: number
-  /** After a failure, each time cut by a random part of up to a half. */
+  /** Pause after a failure; each time a random part of up to a half is cut off. */
   readonly backoff: BackOffBounds
-  /** Blocks that could not be read are tried again after this long. */
+  /** Time after which blocks that could not be read are tried again. */
   readonly retryMs: number
   /**
-   * While the gateway is busy it waits so long between looks, and for all of them at most so long.
+   * While the gateway is busy, the keeper checks again after `busyMs`, and waits at most
+   * `busyMaxMs` in all.
    */
   readonly busyMs: number
   readonly busyMaxMs: number
 }
 
 const KEEPER_DEFAULTS: KeeperLimits = {
-  // Five blocks a second: more than any public chain makes, and little against what the broadcaster
-  // asks.
+  // Five blocks a second: more than any public chain makes, and little beside the broadcaster's
+  // calls.
   pauseMs: 200,
   idleMs: 5_000,
   backoff: { minMs: 500, maxMs: 60_000 },
@@ -185,23 +184,23 @@ const KEEPER_DEFAULTS: KeeperLimits = {
   busyMaxMs: 60_000,
 }
 
-/** Failures at one block, one after the other, before the next is tried. */
+/** Failures in a row at one block before the next block is tried. */
 const FAILURES_PER_BLOCK_MAX = 3
 /** While failures last, they are logged again only this often. */
 const FAULT_LOG_INTERVAL_MS = 60_000
 
 export type BlockKeeper = {
   start(): void
-  /** Breaks off what waits, and resolves when nothing is left running. Nothing is lost by it. */
+  /** Aborts a wait, and resolves when nothing runs. Nothing is lost. */
   stop(): Promise<void>
 }
 
 export type BlockKeeperOptions = {
   readonly blocks: Pick<AnchorBlocksStore, 'nextUnproven'>
   readonly proofs: Pick<BlockProofs, 'prove'>
-  /** Anchors of logs for other chains are left alone. */
+  /** Anchors of logs for other chains are left out. */
   readonly chainId: number
-  /** Whether calls should come first just now. */
+  /** Whether calls should come first now. */
   readonly isBusy: () => boolean
   readonly log: Logger
   /** From 0 to 1; by default Math.random. */
@@ -211,19 +210,19 @@ export type BlockKeeperOptions = {
 } & Partial<KeeperLimits>
 
 /**
- * Stores the block proofs of confirmed anchors, one block after the other, for as long as the
- * process lives. It holds nothing that a restart would lose and never throws out of its loop. A
- * block that cannot be read is passed over and tried again later. Several gateways on one database
- * do the same work twice, and no harm.
+ * Stores the block proofs of confirmed anchors, one block after another, while the process lives. A
+ * restart loses nothing, and an error never ends its loop. A block that cannot be read is passed
+ * over and tried again later. Several gateways on one database do the same work twice, without
+ * harm.
  */
 export function createBlockKeeper(options: BlockKeeperOptions): BlockKeeper {
   const { blocks, proofs, chainId, isBusy, log } = options
   const { random = Math.random, now = () => performance.now() } = options
   const limits = { ...KEEPER_DEFAULTS, ...options }
   const faults = createFaultLog(FAULT_LOG_INTERVAL_MS, now)
-  /** The last block of this pass; the next is looked for after it. */
+  /** The last block of this pass; the search for the next block starts after it. */
   let after: BlockPlace | null = null
-  /** When a block of this pass was first left without its proofs. */
+  /** When this pass first left a block without its proofs. */
   let leftAt: number | null = null
   let failures = 0
 

@@ -17,8 +17,7 @@ import {
 } from './fork-detection.ts'
 
 /**
- * The chain answers, but not so that anchors can be sent to it. Stays until somebody changes
- * something.
+ * The chain answers, but anchors cannot be sent to it. Stays until the operator changes something.
  */
 export class ChainFault extends Error {
   override readonly name = 'ChainFault'
@@ -29,9 +28,9 @@ export class ChainFault extends Error {
   }
 }
 
-/** For so long nothing may move before a gateway does the work of the one whose turn it is. */
+/** After this long without progress, a standby gateway takes over the sending. */
 const STANDBY_PATIENCE_MS = 30_000
-/** How long it then does that work. */
+/** How long it then sends. */
 const TAKEOVER_MS = 60_000
 
 export type RoundOptions = {
@@ -41,22 +40,24 @@ export type RoundOptions = {
   readonly relayer: string
   readonly chainId: number
   /**
-   * Nothing is sent while there is no contract here: a call to an empty address would succeed and
-   * anchor nothing.
+   * Nothing is sent while there is no contract at this address: a call to an empty address would
+   * succeed and anchor nothing.
    */
   readonly contract: string
-  /** An anchor is confirmed when its block and those on top of it are this many. */
+  /** How many blocks confirm an anchor: its own block and the blocks on top. */
   readonly confirmations: number
   /** Most transactions that are in flight at a time. */
   readonly windowMax: number
-  /** What was sent and not mined is sent again after this long without any progress. */
+  /**
+   * Transactions that were sent and not mined are sent again after this long without any progress.
+   */
   readonly rebroadcastMs: number
   /**
-   * A nonce that is used on the chain, with no receipt for its transaction for this long, was taken
-   * by another one.
+   * If a nonce is used on the chain, and its transaction has no receipt for this long, another
+   * transaction took the nonce.
    */
   readonly takenAfterMs: number
-  /** Whether it is this gateway that brings them onto the chain, of several on the database. */
+  /** Whether this gateway, of several on the database, brings the anchors onto the chain. */
   readonly isOurs: () => boolean
   /** Called in each round with the number of the relayer's transactions that are in blocks. */
   readonly onCount: (count: number) => void
@@ -70,37 +71,42 @@ export type RoundResult = {
   readonly highestNonce: number | null
   /** Nothing is left to do until there is a new anchor. */
   readonly isSettled: boolean
-  /** Another gateway does what is to be done. */
+  /** Another gateway does the work. */
   readonly isStandby: boolean
-  /** What the endpoint said to a transaction that it did not take; null when it took all. */
+  /** The endpoint's message when it refused a transaction; null when it accepted all. */
   readonly rejection: string | null
 }
 
 /**
- * Compares the store with the chain, one round at a time, and does what is due. The nonce is the
- * guide: the chain's count of the relayer's transactions says what to send (everything from it on)
- * and what to ask receipts for (everything below). What is remembered between rounds only saves
- * work: without it a round does more and comes to the same.
+ * Compares the store with the chain, one round at a time, and does what is due. The chain's count
+ * of the relayer's transactions decides: anchors from that nonce on are sent, and the receipts of
+ * those below it are read. State that is kept between rounds only saves work: without it a round
+ * does more, with the same result.
  */
 export class BroadcastRounds {
   readonly #options: RoundOptions
-  /** No pending anchor below the chain's nonce is under this one; null: ask the store. */
+  /**
+   * No anchor below this nonce is pending while the chain has used its nonce; null: ask the store.
+   */
   #mineFrom: number | null = null
   /**
-   * No mined, unconfirmed anchor is under this one, and that one has enough confirmations from this
-   * block on.
+   * No anchor below this nonce is mined and unconfirmed. From block #confirmAtBlock on, the anchor
+   * with this nonce has enough confirmations.
    */
   #confirmFrom = 0
   #confirmAtBlock = 0
   /**
-   * The newest anchor with a block. While its block is the chain's, so are the blocks of all
-   * anchors before it.
+   * The newest anchor with a block. While the chain has its block, it has the blocks of all anchors
+   * before it.
    */
   #tip: PlacedAnchor | null = null
-  /** Everything in flight under this nonce was sent, and all of it together last at this time. */
+  /**
+   * Everything in flight below `through` was sent; `wholeAt` is when all of that was last sent
+   * together.
+   */
   #sent = { through: 0, wholeAt: 0 }
   #progress = { nonce: 0, at: 0 }
-  /** How far another gateway that sends these was seen to be, and since when. */
+  /** How far another gateway had come with these anchors, and since when. */
   #elsewhere = { state: '', at: 0 }
   #takenOverUntil = Number.NEGATIVE_INFINITY
   #rejection: string | null = null
@@ -124,9 +130,9 @@ export class BroadcastRounds {
   }
 
   /**
-   * One round: takes back what a reorganisation undid, records what was mined, confirms, sends. May
-   * be broken off at any point and run again: every step is repeatable. Throws RpcError,
-   * ChainFault, and what the store throws.
+   * One round: takes back what a reorganisation undid, records what was mined, confirms, sends. It
+   * may be aborted at any point and run again, because every step is repeatable. Throws RpcError,
+   * ChainFault, and the store's errors.
    */
   async run(signal: AbortSignal): Promise<RoundResult> {
     const { rpc, anchors, relayer, chainId, windowMax, now, onCount } = this.#options
@@ -151,7 +157,7 @@ export class BroadcastRounds {
     }
     if (view.nonce > this.#progress.nonce) this.#progress = { nonce: view.nonce, at: now() }
     const flight = await anchors.listFrom(relayer, view.nonce, windowMax)
-    // The chain has fewer of our transactions than it had: a reorganisation, or a local chain from
+    // The chain has fewer of our transactions than before: a reorganisation, or a local chain from
     // an older state.
     if (flight.some((anchor) => anchor.state !== 'pending'))
       await this.#takeBack(view.nonce, 'nonce')
@@ -164,8 +170,8 @@ export class BroadcastRounds {
   }
 
   /**
-   * Whether another gateway sends these. When nothing of them has moved for long, it may hang: two
-   * that send the same do no harm.
+   * Whether another gateway sends these anchors. After a long time without progress, that gateway
+   * may hang; if two gateways send the same anchors, that does no harm.
    */
   async #isStandby(view: ChainView): Promise<boolean> {
     const { anchors, relayer, now, isOurs } = this.#options
@@ -180,7 +186,7 @@ export class BroadcastRounds {
     return false
   }
 
-  /** What others do meanwhile is read anew. */
+  /** While another gateway works, its progress is unknown here: everything is read again. */
   #forget(): void {
     this.#mineFrom = null
     this.#confirmFrom = 0
@@ -195,7 +201,7 @@ export class BroadcastRounds {
     const { anchors, relayer, now, log } = this.#options
     log.warn(
       { relayer, from_nonce: fromNonce, evidence },
-      'anchors are off the chain and are looked after again',
+      'anchors are no longer on the chain; they are followed again',
     )
     await anchors.markLost(relayer, fromNonce)
     this.#mineFrom = Math.min(this.#mineFrom ?? fromNonce, fromNonce)
@@ -206,12 +212,12 @@ export class BroadcastRounds {
     this.#tip = null
   }
 
-  /** Asks for the receipts of pending anchors under `end` and stores what they say. */
+  /** Reads the receipts of pending anchors below `end` and stores what they report. */
   async #recordMined(end: number, signal: AbortSignal): Promise<void> {
     const { rpc, anchors, relayer } = this.#options
     let cursor = this.#mineFrom ?? 0
     let firstOpen: number | null = null
-    // What is taken back is asked for in the next round: #mineFrom stays where that put it.
+    // After a take-back, the next round reads these receipts: #mineFrom stays where that put it.
     if (cursor >= end && !(await this.#checkTip(end, signal))) return
     while (cursor < end) {
       const page = await anchors.listFrom(relayer, cursor, Math.min(PAGE_ROWS, end - cursor))
@@ -220,11 +226,11 @@ export class BroadcastRounds {
       const open = page.filter(({ nonce, state }) => nonce < end && state === 'pending')
       const hashes = open.map((anchor) => anchor.txHash)
       const receipts = await fetchReceipts(rpc, hashes, signal)
-      // After the receipts and before storing them: so all stored blocks are of one chain (see
-      // #tip).
+      // Checked after the receipts and before they are stored: so all stored blocks are on one
+      // chain (see #tip).
       if (!(await this.#checkTip(end, signal))) return
       await this.#store(open, receipts)
-      // Each is asked, so that each one's time without a receipt runs.
+      // Every missing anchor is asked, so that the time of each without a receipt is counted.
       const missing = open.filter((_, at) => !receipts[at])
       const taken = missing.filter((anchor) => this.#isTaken(anchor))
       await this.#storeTaken(taken)
@@ -258,8 +264,8 @@ export class BroadcastRounds {
   }
 
   /**
-   * Endpoints lag: a receipt may come later than the nonce. One that does not come at all never
-   * will.
+   * Endpoints lag: a receipt may come later than the nonce. After `takenAfterMs` it will never
+   * come.
    */
   #isTaken({ nonce }: Anchor): boolean {
     const { takenAfterMs, now } = this.#options
@@ -285,8 +291,8 @@ export class BroadcastRounds {
   }
 
   /**
-   * Whether the stored blocks of anchors are still the chain's; if not, takes back those that are
-   * not.
+   * Whether the stored blocks of anchors are still the chain's; if not, takes back the anchors that
+   * lost their block.
    */
   async #checkTip(end: number, signal: AbortSignal): Promise<boolean> {
     const { rpc, anchors, relayer } = this.#options
@@ -357,9 +363,9 @@ export class BroadcastRounds {
 }
 
 /**
- * Refusals of a transaction that was sent before and is in the pool or mined, as geth, erigon,
- * nethermind, besu, reth and anvil put them. Only for what is reported: whether a transaction made
- * it is decided by nonce and receipt.
+ * Refusals of a transaction that was sent before and is in the pool or mined, in the words of geth,
+ * erigon, nethermind, besu, reth and anvil. Used only for reports: nonce and receipt decide whether
+ * a transaction was mined.
  */
 const HARMLESS_REFUSAL =
   /already known|already imported|already exists|known transaction|nonce (is )?too low|OldNonce/i

@@ -11,22 +11,28 @@ import {
 
 /** Times and limits of a broadcaster; each has a default, in BROADCASTER_DEFAULTS. */
 type BroadcasterLimits = Pick<RoundOptions, 'windowMax' | 'rebroadcastMs' | 'takenAfterMs'> & {
-  /** Pause between rounds while an anchor is not yet confirmed, and least pause between any two. */
+  /**
+   * Pause between rounds while an anchor is not yet confirmed, and the least pause between any two
+   * rounds.
+   */
   readonly pollIntervalMs: number
   /**
-   * Pause between rounds while there is nothing to do: how late a reorganisation of settled anchors
-   * is noticed.
+   * Pause between rounds while there is nothing to do: a reorganisation of settled anchors is found
+   * this late at most.
    */
   readonly heartbeatMs: number
-  /** Pause between rounds while another gateway does the work: how old the figures of it may be. */
+  /**
+   * Pause between rounds while another gateway does the work: the figures here are this old at
+   * most.
+   */
   readonly standbyIntervalMs: number
-  /** After a failed round, each time cut by a random part of up to a half. */
+  /** Pause after a failed round; each time a random part of up to a half is cut off. */
   readonly backoff: BackOffBounds
 }
 
 const BROADCASTER_DEFAULTS: BroadcasterLimits = {
-  // Half a second is little against any public chain's block time, and two rounds a second cost
-  // next to nothing.
+  // Half a second is short compared with any public chain's block time, and two rounds a second
+  // cost little.
   pollIntervalMs: 500,
   heartbeatMs: 10_000,
   standbyIntervalMs: 2_000,
@@ -48,13 +54,13 @@ export type BroadcasterStatus = {
   readonly phase: 'stopped' | 'idle' | 'working' | 'failing'
   readonly fault: BroadcasterFault | null
   /**
-   * Whether anchors do not reach the chain. Not so when it is the store that fails, which is asked
-   * when the chain has answered.
+   * Whether anchors do not reach the chain. False when the store fails, because the store is read
+   * after the chain has answered.
    */
   readonly isChainFailing: boolean
-  /** As of the last round that reached the chain; null before it. */
+  /** From the last round that reached the chain; null before it. */
   readonly blockNumber: number | null
-  /** Stored anchors that are in no block yet, as of that round. */
+  /** Stored anchors that are in no block yet, from that round. */
   readonly waitingCount: number
   /** Since the start of this process. */
   readonly revertedCount: number
@@ -64,11 +70,11 @@ export type BroadcasterStatus = {
 export type Broadcaster = {
   start(): void
   /**
-   * Says that there are new anchors, or that the chain is back. Cheap; call it as often as you
+   * To be called when there are new anchors, or the chain is back. Cheap; call it as often as you
    * like.
    */
   notify(): void
-  /** Breaks off what runs and resolves when nothing is left running. Nothing is lost by it. */
+  /** Aborts what runs and resolves when nothing runs. Nothing is lost. */
   stop(): Promise<void>
   status(): BroadcasterStatus
 }
@@ -77,20 +83,20 @@ type BroadcasterOptions = Omit<
   RoundOptions,
   keyof BroadcasterLimits | 'isOurs' | 'onCount' | 'now'
 > &
-  /** By default all is ours, onCount does nothing, and now is performance.now. */
+  /** By default isOurs gives true, onCount does nothing, and now is performance.now. */
   Partial<BroadcasterLimits & Pick<RoundOptions, 'isOurs' | 'onCount' | 'now'>> & {
     /** From 0 to 1; by default Math.random. */
     readonly random?: () => number
   }
 
 /**
- * Brings stored anchors onto the chain, in nonce order, as often as it takes, for as long as the
- * process lives. It holds nothing that a restart would lose, and never throws out of its loop: what
- * is wrong is in status() and in the log.
+ * Brings stored anchors onto the chain, in nonce order, as often as necessary, while the process
+ * lives. A restart loses nothing, and an error never ends its loop: faults are in status() and in
+ * the log.
  *
- * What it relies on: that the relayer's nonces are used by this store alone. An anchor whose nonce
- * was used elsewhere all the same is marked as taken. What it does not do: sign, replace a
- * transaction or raise its fees (a hash that was given out stays).
+ * It relies on this: only this store uses the relayer's nonces. If another program used an anchor's
+ * nonce, the anchor is marked as taken. It does not sign, replace a transaction or raise its fees
+ * (a hash that was given out stays).
  */
 export function createBroadcaster(given: BroadcasterOptions): Broadcaster {
   const options = {
@@ -109,7 +115,7 @@ export function createBroadcaster(given: BroadcasterOptions): Broadcaster {
   let failures = 0
 
   /**
-   * Keeps the fault for status(), and logs its beginning, its end, and once a while that it lasts.
+   * Keeps the fault for status(), and logs its beginning, its end, and now and then that it lasts.
    */
   function setFault(found: BroadcasterFault | null): void {
     if (found !== null) {
@@ -127,8 +133,8 @@ export function createBroadcaster(given: BroadcasterOptions): Broadcaster {
   }
 
   /**
-   * A failing chain is left alone for the whole pause; an idle broadcaster can be woken, but not
-   * more often than polled.
+   * A failing chain gets no calls for the whole pause. An idle broadcaster can be woken, but not
+   * more often than it polls.
    */
   function pauseAfter(startedAt: number): LoopPause {
     const { pollIntervalMs, heartbeatMs, standbyIntervalMs, backoff, random } = options

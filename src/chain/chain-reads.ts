@@ -3,12 +3,14 @@ import { type BlockRange, findFirstBlock } from '../../audit/find-block.ts'
 import { BigQuantity, Hash, HexBytes, Quantity, readAs, readValue } from '../../audit/rpc-forms.ts'
 import { type Rpc, RpcError, toQuantity } from '../../client/rpc.ts'
 
-/** Where the chain stands for one relayer, read in one batch. */
+/** The state of the chain for one relayer, read in one batch. */
 export type ChainView = {
   readonly chainId: number
   /** Number of the newest block. */
   readonly blockNumber: number
-  /** Transactions of the relayer in blocks so far = the nonce the chain expects next. */
+  /**
+   * Number of the relayer's transactions in blocks, which is the nonce that the chain expects next.
+   */
   readonly nonce: number
 }
 
@@ -45,9 +47,9 @@ export async function fetchChainView(
 }
 
 /**
- * Gives the first nonce of the account that nobody used: its transactions in blocks, and those that
- * wait for a block at the endpoint. Throws RpcError, also when the endpoint serves another chain
- * than `chainId`.
+ * Gives the first unused nonce of the account, counting its transactions in blocks and its
+ * transactions that wait for a block at the endpoint. Throws RpcError, also when the endpoint
+ * serves another chain than `chainId`.
  */
 export async function countTransactions(
   rpc: Rpc,
@@ -69,7 +71,7 @@ export async function countTransactions(
 }
 
 /**
- * Receipts in the order of the hashes; null for a transaction that is in no block the endpoint
+ * Receipts in the order of the hashes; null for a transaction that is in no block that the endpoint
  * knows. Throws RpcError.
  */
 export async function fetchReceipts(
@@ -99,8 +101,8 @@ export async function fetchReceipts(
 }
 
 /**
- * Hashes of the chain's blocks of these numbers; a number that the chain does not reach is left
- * out. Throws RpcError.
+ * Hashes of the chain's blocks with these numbers; a number that the chain does not have yet is
+ * left out. Throws RpcError.
  */
 export async function fetchBlockHashes(
   rpc: Rpc,
@@ -120,7 +122,7 @@ export async function fetchBlockHashes(
   return hashes
 }
 
-/** A block that is expected to stay, and the chain it is of. */
+/** A block that is expected to stay, and its chain. */
 export type RecentBlock = {
   readonly chainId: number
   readonly number: number
@@ -129,17 +131,18 @@ export type RecentBlock = {
 }
 
 /**
- * Blocks below the newest whose states endpoints keep: geth has 128 of them, a local chain here 64.
+ * For how many blocks below the newest endpoints keep the state: geth keeps 128, a local chain here
+ * 64.
  */
 const STATES_KEPT = 60
 
 /**
- * Gives a reader of the block with `confirmations` blocks on top of it. It never gives a block
- * before the contract's deployment: while the contract is younger than that block, it gives the
- * first block that has the contract. Endpoints keep few states (STATES_KEPT), so the first block
- * that it gives may have fewer blocks on top. The reader throws RpcError, also when the endpoint
- * does not have a block below its own newest (several nodes behind one address), and `refused`
- * while there is no contract.
+ * Gives a reader of the block that has `confirmations` blocks on top. It never gives a block before
+ * the contract's deployment: while the contract is younger than that block, it gives the first
+ * block that has the contract. Endpoints keep few states (STATES_KEPT), so the first block that it
+ * gives may have fewer blocks on top. The reader throws RpcError, also when the endpoint does not
+ * have a block below its own newest (several nodes behind one address), and `refused` while there
+ * is no contract.
  */
 export function createRecentBlocks({
   rpc,
@@ -175,7 +178,7 @@ export function createRecentBlocks({
 
 /**
  * Gives the first block of the range after which the address has code: code does not go away.
- * Throws RpcError, `refused` when there is none after the last block.
+ * Throws RpcError, `refused` when the address has no code after the last block.
  */
 async function findFirstWithCode(
   rpc: Rpc,
@@ -183,14 +186,14 @@ async function findFirstWithCode(
   { fromBlock, toBlock, signal }: BlockRange & { readonly signal: AbortSignal | undefined },
 ): Promise<number> {
   const isThere = (block: number) => hasCode(rpc, address, signal, toQuantity(block))
-  // One question is enough of a contract that is older than the range, which is the usual case.
+  // A contract that is older than the range, the usual case, needs one call only.
   if (await isThere(fromBlock)) return fromBlock
   if (!(await isThere(toBlock)))
     throw new RpcError('refused', `expected a contract at ${address}, found none`)
   return await findFirstBlock<never>({ fromBlock: fromBlock + 1, toBlock }, isThere)
 }
 
-/** What the account has, in wei. Throws RpcError. */
+/** The account's balance, in wei. Throws RpcError. */
 export async function fetchBalance(
   rpc: Rpc,
   address: string,
@@ -201,8 +204,8 @@ export async function fetchBalance(
 }
 
 /**
- * Reads what the chain has of an account: its balance, its transactions in blocks (nonce), and
- * those with the ones that wait for a block (pendingNonce). Throws RpcError.
+ * Reads an account's balance, its number of transactions in blocks (nonce), and that number with
+ * the transactions that wait for a block (pendingNonce). Throws RpcError.
  */
 export async function fetchAccountFacts(
   rpc: Rpc,
@@ -229,7 +232,7 @@ export async function fetchAccountFacts(
 }
 
 /**
- * Whether a contract is at the address, after the newest block or the one given. Throws RpcError.
+ * Whether a contract is at the address, after the newest block or the given one. Throws RpcError.
  */
 export async function hasCode(
   rpc: Rpc,

@@ -4,18 +4,17 @@ import { encodeRlp, type RlpItem } from '../../attestation/evidence/rlp.ts'
 import { BigQuantity, HexBytes } from '../../audit/rpc-forms.ts'
 
 /*
- * What a chain hashes, made from what its JSON-RPC says (ethereum/execution-apis). Nothing here is
- * believed: whoever calls compares the hash of the result, which differs when the chain has fields
- * that are not known here.
+ * The bytes that a chain hashes, made from its JSON-RPC answers (ethereum/execution-apis). The
+ * answers are not trusted: the caller compares the hash of the result, which differs when the chain
+ * has fields that are not known here.
  */
 
 /**
- * A block as JSON-RPC describes it: the members that can be part of a header, in whatever number it
- * has them.
+ * A block as JSON-RPC describes it: the members that can be part of a header, any number of them.
  */
 export const HeaderJson = z.record(z.string(), z.unknown())
 
-/** RLP of the header, with as many of the fields that later forks added as `block` has. */
+/** RLP of the header, with as many of the fields from later forks as `block` has. */
 export function encodeHeader(block: z.infer<typeof HeaderJson>): Uint8Array {
   const fields = HEADER_FIELDS.flatMap(([name, kind]): readonly RlpItem[] => {
     const value = block[name]
@@ -59,12 +58,12 @@ const HEADER_FIELDS: readonly (readonly [name: string, kind: 'data' | 'quantity'
   ['slotNumber', 'quantity'],
 ]
 
-/** The type of a transaction (EIP-2718): one byte that RLP does not begin a list with. */
+/** The type of a transaction (EIP-2718): one byte that cannot be the first byte of an RLP list. */
 export const TransactionType = BigQuantity.default('0x0').refine((type) => Number(type) <= 0x7f)
 
 /**
- * A receipt as JSON-RPC describes it. The last two are of deposits on rollups of the OP stack: the
- * version is there since its Canyon fork, and says that both are hashed.
+ * A receipt as JSON-RPC describes it. The last two members belong to deposits on rollups of the OP
+ * stack: the version exists since the Canyon fork, and when it is there, both are hashed.
  */
 export const ReceiptJson = z.object({
   type: TransactionType,
@@ -76,7 +75,7 @@ export const ReceiptJson = z.object({
   depositReceiptVersion: BigQuantity.nullish(),
 })
 
-/** The receipt as it stands in the receipts trie (EIP-2718, EIP-658; deposits of the OP stack). */
+/** The receipt as the receipts trie contains it (EIP-2718, EIP-658; deposits of the OP stack). */
 export function encodeReceipt(receipt: z.infer<typeof ReceiptJson>): Uint8Array {
   const type = Number(receipt.type)
   const fields = [
@@ -96,12 +95,12 @@ export function encodeReceipt(receipt: z.infer<typeof ReceiptJson>): Uint8Array 
 /** Deposits on rollups of the OP stack. */
 export const DEPOSIT_TYPE = 0x7e
 
-/** What a deposit's receipt has beyond others. */
+/** The fields that only a deposit's receipt has. */
 function encodeDeposit({
   depositNonce,
   depositReceiptVersion,
 }: z.infer<typeof ReceiptJson>): readonly Uint8Array[] {
-  // Before Canyon endpoints tell a nonce too, and it is not hashed.
+  // Before Canyon, endpoints report a nonce too, but it is not hashed.
   if (depositReceiptVersion === undefined || depositReceiptVersion === null) return []
   return [encodeQuantity(depositNonce ?? '0x0'), encodeQuantity(depositReceiptVersion)]
 }

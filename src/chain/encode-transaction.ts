@@ -10,13 +10,13 @@ import {
 } from './encode-block.ts'
 
 /*
- * Raw transactions, made from what JSON-RPC says of them: no endpoint has to have a method that
- * gives the bytes. Nothing is believed: whoever calls compares the hash of the result.
+ * Raw transactions, made from the JSON of JSON-RPC, so that no endpoint needs a method that gives
+ * the bytes. The JSON is not trusted: the caller compares the hash of the result.
  */
 
 /**
- * The raw transaction that JSON-RPC's `json` describes. Null for one of a type that is not known
- * here, and for members that are not of their form.
+ * The raw transaction that JSON-RPC's `json` describes. Null for an unknown type, and for malformed
+ * members.
  */
 export function encodeTransaction(json: Readonly<Record<string, unknown>>): Uint8Array | null {
   const type = TransactionType.safeParse(json.type)
@@ -24,7 +24,7 @@ export function encodeTransaction(json: Readonly<Record<string, unknown>>): Uint
   if (members === undefined) return null
   const fields: RlpItem[] = []
   for (const [name, form] of members) {
-    // Older endpoints have the parity in `v` alone.
+    // Older endpoints give the parity only in `v`.
     const given = json[name] ?? (name === 'yParity' ? json.v : undefined)
     const field = FORMS[form](given ?? undefined)
     if (field === null) return null
@@ -33,7 +33,10 @@ export function encodeTransaction(json: Readonly<Record<string, unknown>>): Uint
   return Number(type.data) === 0 ? encodeRlp(fields) : encodeTyped(Number(type.data), fields)
 }
 
-/** How a member stands in RLP. One that endpoints leave out is empty, 0, false or no list. */
+/**
+ * How a member is written in RLP. A member that endpoints leave out is empty, 0, false or an empty
+ * list.
+ */
 type Form = keyof typeof FORMS
 type Member = readonly [name: string, form: Form]
 
@@ -116,8 +119,8 @@ const ARBITRUM_INTERNAL: readonly Member[] = [
 ]
 
 /**
- * Legacy; EIP-2930, 1559, 4844, 7702; deposits of the OP stack; what Arbitrum begins each block
- * with.
+ * Legacy; EIP-2930, 1559, 4844, 7702; deposits of the OP stack; the transaction that begins each
+ * block of Arbitrum.
  */
 const MEMBERS_BY_TYPE: ReadonlyMap<number, readonly Member[]> = new Map([
   [

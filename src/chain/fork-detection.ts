@@ -2,10 +2,10 @@ import type { Rpc } from '../../client/rpc.ts'
 import type { Anchor, AnchorsStore } from './anchors-store.ts'
 import { fetchBlockHashes } from './chain-reads.ts'
 
-/** Rows that are read at a time. */
+/** How many rows are read at a time. */
 export const PAGE_ROWS = 200
 
-/** A stored anchor with the block it was seen in. */
+/** A stored anchor, and the block in which it was seen. */
 export type PlacedAnchor = {
   readonly nonce: number
   readonly blockNumber: number
@@ -13,7 +13,7 @@ export type PlacedAnchor = {
 }
 
 /**
- * Whether the block an anchor was seen in is still the chain's block of that number. Throws
+ * Whether the block in which an anchor was seen is still the chain's block with that number. Throws
  * RpcError.
  */
 export async function isOnChain(
@@ -26,8 +26,8 @@ export async function isOnChain(
 }
 
 /**
- * The stored anchor with the highest nonce under `end` that was seen in a block; null when there is
- * none.
+ * The stored anchor with the highest nonce below `end` that was seen in a block; null when there is
+ * no such anchor.
  */
 export async function findNewestPlaced(
   anchors: AnchorsStore,
@@ -42,9 +42,9 @@ export async function findNewestPlaced(
 }
 
 /**
- * Lowest nonce whose stored block is no longer the chain's, going back page by page from `nonce`,
- * which is known not to be. Blocks that were recorded on one chain are undone from some block on,
- * so the walk ends at the first that stands. Throws RpcError.
+ * The lowest nonce whose stored block is no longer the chain's. It goes back page by page from
+ * `nonce`, whose block is known to be gone. A reorganisation undoes all recorded blocks from some
+ * block on, so the search ends at the first block that is still there. Throws RpcError.
  */
 export async function findFork(
   options: { readonly rpc: Rpc; readonly anchors: AnchorsStore; readonly relayer: string },
@@ -63,7 +63,7 @@ export async function findFork(
   return fork
 }
 
-/** The placed ones among the PAGE_ROWS anchors under `end`, ascending. */
+/** The anchors with a block among the PAGE_ROWS anchors below `end`, ascending. */
 async function listPlaced(
   anchors: AnchorsStore,
   relayer: string,

@@ -8,7 +8,7 @@ import type { RemoteChainConfig } from './settings.ts'
 /** The chain that anchors go to. */
 export type Chain = {
   readonly rpc: Rpc
-  /** For people; null when it is the operator's, whose URL may hold a secret. */
+  /** URL to show to users; null for the operator's chain, whose URL may hold a secret. */
   readonly publicUrl: string | null
   readonly chainId: number
   /** 0x, lower case. */
@@ -17,12 +17,12 @@ export type Chain = {
   stop(): Promise<void>
 }
 
-/** Who pays for anchors. */
+/** The account that pays for anchors. */
 type Relayer = { readonly key: string; readonly address: string }
 
 /**
  * Chain id of the local chain: anvil's own default, which wallets and tools know as a development
- * chain.
+ * chain's id.
  */
 export const DEVELOPMENT_CHAIN_ID = 31_337
 
@@ -32,9 +32,9 @@ export function relayerWith(key: string): Relayer {
 }
 
 /**
- * Connects to the operator's chain. One that cannot be reached is no fault when its id was given:
- * anchors are then sent later. Rejects with StartFailure when it is another chain, or has no
- * contract at the address.
+ * Connects to the operator's chain. If its id was given, the chain may be unreachable: anchors are
+ * then sent later. Rejects with StartFailure when it is another chain, or has no contract at the
+ * address.
  */
 export async function connectChain(
   config: RemoteChainConfig,

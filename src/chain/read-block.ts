@@ -18,12 +18,12 @@ import {
 } from './encode-block.ts'
 import { encodeTransaction } from './encode-transaction.ts'
 
-/** Transactions of a block that is read; the fullest of Ethereum have under 2,000. */
+/** Most transactions of a block that is read; the fullest blocks of Ethereum have under 2,000. */
 const BLOCK_TRANSACTIONS_MAX = 10_000
 
 /**
- * A block as its bytes: what the tries and the hash are over. The hash of `header` is `hash`, so
- * its numbers are true.
+ * A block as its bytes, over which the tries and the hash are computed. The hash of `header` is
+ * `hash`, so its numbers are true.
  */
 export type RawBlock = {
   readonly number: number
@@ -47,8 +47,8 @@ export const BLOCK_FAULTS = [
 ] as const
 
 /**
- * The chain has the block, but it cannot be encoded so that its hashes come out; asking again gives
- * the same.
+ * The chain has the block, but it cannot be encoded so that its hashes match; another try gives the
+ * same result.
  */
 export class BlockUnreadable extends Error {
   override readonly name = 'BlockUnreadable'
@@ -60,10 +60,10 @@ export class BlockUnreadable extends Error {
 }
 
 /**
- * The block with this hash, null when the endpoint knows none. Header, transactions and receipts
- * are those of the hash, in the order of the block. What JSON says is encoded; where that does not
- * come out, the endpoint is asked for the bytes, which it need not have a method for. Throws
- * RpcError, and BlockUnreadable, but for `not_in_block`.
+ * The block with this hash; null when the endpoint does not know it. Header, transactions and
+ * receipts belong to the hash, in the order of the block. The JSON is encoded; where the hash does
+ * not match, the endpoint is asked for the bytes, for which it may have no method. Throws RpcError,
+ * and BlockUnreadable except `not_in_block`.
  */
 export async function fetchBlock(
   rpc: Rpc,
@@ -135,8 +135,8 @@ function encodeWellFormed(json: z.infer<typeof HeaderJson>, hash: string): Uint8
 }
 
 /**
- * Encoded from what is there, which costs no call; only what does not come out is asked for by
- * itself.
+ * Encodes the given JSON, which needs no call; only transactions whose hash does not match are
+ * asked for.
  */
 async function readTransactions(
   rpc: Rpc,
@@ -173,7 +173,7 @@ type Place = {
   readonly transactions: readonly TransactionJson[]
 }
 
-/** Null when they are of another block: the chain was reorganised meanwhile. */
+/** Null when the receipts belong to another block: the chain was reorganised meanwhile. */
 async function readReceipts(
   rpc: Rpc,
   { number, hash, receiptsRoot, transactions }: Place,
@@ -198,11 +198,11 @@ async function readReceipts(
   const types = [...new Set(transactions.map(typeOf))].slice(0, TYPES_NAMED_MAX)
   throw new BlockUnreadable(
     'unknown_receipts',
-    `expected receipts that add up to the root in block ${hash}: those of a type have fields that are not known here, or the endpoint lies; the block's types are ${types.join(', ')}`,
+    `expected receipts that add up to the root in block ${hash}: receipts of some type have fields that are not known here, or the endpoint lies; the block's types are ${types.join(', ')}`,
   )
 }
 
-/** The receipts when they are as many and have that root, else null. */
+/** The receipts when their number and root are right, else null. */
 function thatAddUp(
   receipts: readonly (Uint8Array | null)[],
   { count, root }: { readonly count: number; readonly root: Uint8Array },
@@ -214,10 +214,10 @@ function thatAddUp(
   return equalBytes(buildTrieProof(whole, 0).root, root) ? whole : null
 }
 
-/** Types of transactions that a message names. */
+/** How many types of transactions a message names. */
 const TYPES_NAMED_MAX = 8
 
-/** For a message: what the endpoint wrote, when it has the form of a type. */
+/** For a message: the type that the endpoint wrote, if it has the form of a type. */
 function typeOf({ type }: TransactionJson): string {
   const { data = '' } = TransactionType.safeParse(type)
   return data === '' ? 'of no known form' : data.toLowerCase()
@@ -225,7 +225,10 @@ function typeOf({ type }: TransactionJson): string {
 
 const PlacedReceipt = z.looseObject({ transactionHash: Hash, blockHash: Hash })
 
-/** Null when the endpoint has no such method, or all together are too large for it or for us. */
+/**
+ * Null when the endpoint has no such method, or the receipts together are too large for it or for
+ * us.
+ */
 async function fetchAllReceipts(rpc: Rpc, number: number, signal: AbortSignal | undefined) {
   try {
     const value = await rpc.call('eth_getBlockReceipts', [toQuantity(number)], signal)
@@ -249,7 +252,7 @@ async function fetchEachReceipt(
   })
 }
 
-/** As the chain hashes them; none when the endpoint does not give them. */
+/** The receipts as the chain hashes them; empty when the endpoint does not give them. */
 async function fetchRawReceipts(
   rpc: Rpc,
   number: number,
@@ -265,14 +268,14 @@ async function fetchRawReceipts(
   }
 }
 
-/** Whether the endpoint has no such method, or all that it would give is too large for it or us. */
+/** Whether the endpoint has no such method, or the answer is too large for it or for us. */
 function isRefusal(error: unknown): boolean {
   return (
     error instanceof RpcError && (error.code === 'refused' || error.code === 'answer_too_large')
   )
 }
 
-/** What the endpoint gives as bytes; null in the place of each call that it does not answer so. */
+/** The bytes that the endpoint gives; null for each call that it answers otherwise. */
 async function askForBytes(
   rpc: Rpc,
   calls: readonly RpcCall[],

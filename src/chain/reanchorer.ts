@@ -6,25 +6,27 @@ import type { ReanchorsStore, TakenAnchor } from './reanchors-store.ts'
 import type { RelayerNonces } from './relayer-nonces.ts'
 import { CommitRaceLost } from './relayers-store.ts'
 
-/** How often lost anchors are looked for. */
+/** How often lost anchors are searched for. */
 const REANCHOR_INTERVAL_MS = 5_000
-/** Anchors that are made again at a time, so that commits of callers go in between. */
+/** How many anchors are made again at a time, so that commits of callers can run in between. */
 const REANCHORS_MAX = 32
 /** While it lasts, a fault is logged again only this often. */
 const FAULT_LOG_INTERVAL_MS = 60_000
 
-/** Anchors again, under the current relayer, what can never be mined as it is. */
+/**
+ * Replaces anchors that can never be mined: anchors their heads again, under the current relayer.
+ */
 export type Reanchorer = {
   start(): void
   /** Resolves when nothing is left running. */
   stop(): Promise<void>
-  /** Anchors made again, since the start. */
+  /** Number of anchors made again, since the start. */
   count(): number
 }
 
 type ReanchorerOptions = {
   readonly reanchors: ReanchorsStore
-  /** Of the relayer that pays from now on. */
+  /** The nonces of the relayer that pays from now on. */
   readonly nonces: Pick<RelayerNonces, 'relayer' | 'use'>
   readonly chainId: number
   /**
@@ -35,7 +37,7 @@ type ReanchorerOptions = {
     nonce: number,
     taken: Pick<TakenAnchor, 'contract' | 'head'>,
   ) => { readonly raw: string; readonly hash: string }
-  /** Called after each one: there is a new anchor to broadcast. */
+  /** Called after each anchor that was made again: it must be broadcast. */
   readonly onReanchor: () => void
   readonly log: Logger
   /** Unix milliseconds. */
@@ -45,8 +47,8 @@ type ReanchorerOptions = {
 
 /**
  * Gives a loop that anchors again every head whose transaction was lost. Each anchor whose nonce
- * was taken, of whatever relayer, gets a successor of the same head, which the contract never
- * refuses. Of several gateways, one makes it.
+ * was taken, of any relayer, gets a successor with the same head; the contract never refuses it. Of
+ * several gateways, one makes it.
  */
 export function createReanchorer(options: ReanchorerOptions): Reanchorer {
   const { reanchors, nonces, chainId, sign, onReanchor, log, now } = options
@@ -81,10 +83,10 @@ export function createReanchorer(options: ReanchorerOptions): Reanchorer {
     try {
       const found = await reanchors.listTaken(chainId, REANCHORS_MAX)
       for (const taken of found) if (!signal.aborted) await replace(taken)
-      // There may be more at once.
+      // There may be more anchors: continue at once.
       return found.length === REANCHORS_MAX ? 0 : intervalMs
     } catch (error) {
-      // When another gateway was faster, what is left is looked up anew.
+      // If another gateway was faster, the next pass reads what is left.
       if (!(error instanceof CommitRaceLost) && faults.isDue())
         log.warn({ err: asError(error) }, 'lost anchors could not be made again; tried again')
       return intervalMs

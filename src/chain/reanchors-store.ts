@@ -5,8 +5,8 @@ import { hasSuccessor } from './anchors-store.ts'
 import { CommitRaceLost, isRaceLost } from './relayers-store.ts'
 
 /**
- * An anchor that can never be mined, because another transaction used its nonce, and that nothing
- * stands in for yet.
+ * An anchor that can never be mined, because another transaction used its nonce, and that has no
+ * replacement yet.
  */
 export type TakenAnchor = {
   readonly relayer: string
@@ -36,12 +36,14 @@ type Replacement = {
  * database fails.
  */
 export type ReanchorsStore = {
-  /** Those of logs for this chain, of any relayer, the oldest first, at most `limit`. */
+  /**
+   * The taken anchors of logs for this chain, of any relayer, the oldest first, at most `limit`.
+   */
   listTaken(chainId: number, limit: number): Promise<readonly TakenAnchor[]>
   /**
-   * Stores the replacement, in one statement. Throws CommitRaceLost when the relayer is not at
-   * `nonce` any more, or when another gateway replaced the anchor. After any other error the
-   * outcome is unknown: `listTaken` tells.
+   * Stores the replacement, in one statement. Throws CommitRaceLost when the relayer is no longer
+   * at `nonce`, or when another gateway replaced the anchor. After any other error the outcome is
+   * unknown: `listTaken` shows it.
    */
   replace(taken: Pick<TakenAnchor, 'relayer' | 'nonce'>, replacement: Replacement): Promise<void>
 }

@@ -5,42 +5,45 @@ import type { DatabaseSession } from '../storage/postgres-session.ts'
 import type { Broadcaster, BroadcasterStatus } from './broadcaster.ts'
 import type { RelayerBacklog, RelayersStore } from './relayers-store.ts'
 
-/** How often the database is asked whose anchors wait, and leases are renewed. */
+/** How often the database is asked which relayers have waiting anchors, and leases are renewed. */
 const FOLLOW_INTERVAL_MS = 3_000
-/** Without a renewal for so long, another gateway may follow a relayer. */
+/** After this long without a renewal, another gateway may follow a relayer. */
 const FOLLOW_LEASE_SECONDS = 15
 
-/** Follows the anchors of every relayer that has some on their way, and tells of them as of one. */
+/**
+ * Follows the anchors of every relayer that has anchors on their way, and reports on all of them
+ * together.
+ */
 export type RelayerFollowers = {
   start(): void
-  /** As Broadcaster's, of this gateway's own relayer. */
+  /** As in Broadcaster, for this gateway's own relayer. */
   notify(): void
-  /** Breaks off what runs, gives all leases back, and resolves when nothing is left running. */
+  /** Aborts what runs, gives all leases back, and resolves when nothing runs. */
   stop(): Promise<void>
   /**
-   * As Broadcaster's: counts are of all relayers, the fault is the own relayer's or else that of
-   * one followed here.
+   * As in Broadcaster. Counts cover all relayers; the fault is the own relayer's, or else the fault
+   * of a relayer that is followed here.
    */
   status(): BroadcasterStatus
-  /**
-   * The relayers that have anchors on their way, this gateway's own always among them. 0x, lower
-   * case.
-   */
+  /** The relayers that have anchors on their way, and always this gateway's own. 0x, lower case. */
   relayers(): readonly string[]
 }
 
 /**
- * Of several gateways that sign with one relayer, which one brings its anchors onto the chain: by a
- * lock of the database's session, which ends with its process.
+ * Of several gateways that sign with one relayer, one brings its anchors onto the chain. A lock of
+ * the database's session decides which one; it ends with the gateway's process.
  */
 export type RelayerTurn = {
-  /** This one does, or nobody can tell who does. */
+  /**
+   * Whether this gateway has the turn. Also true while the session is down, because then it is
+   * unknown which gateway has it.
+   */
   isOurs(): boolean
-  /** Begins to try for it. Calls back when it is gained or lost; gives what ends it. */
+  /** Begins to try for the turn. Calls back when it is gained or lost; gives what ends it. */
   join(onChange: () => void): () => void
 }
 
-/** How often the turn that another gateway has is tried for. */
+/** How often to try for the turn while another gateway has it. */
 const TURN_INTERVAL_MS = 1_000
 
 /** The turn of one relayer. */
@@ -82,22 +85,25 @@ type RelayerFollowersOptions = {
   readonly chainId: number
   readonly store: RelayersStore
   /**
-   * Gives a broadcaster of a relayer's anchors, not yet started. No key is needed: they are signed.
+   * Gives a broadcaster of a relayer's anchors, not yet started. It needs no key, because the
+   * anchors are signed.
    */
   readonly follow: (relayer: string) => Broadcaster
   /** A uuid of this process. */
   readonly holder: string
-  /** Told of changes of who brings the own relayer's anchors onto the chain; null: always this. */
+  /**
+   * Decides which gateway brings the own relayer's anchors onto the chain; null: always this one.
+   */
   readonly turn?: RelayerTurn | null
   readonly log: Logger
   readonly intervalMs?: number
 }
 
 /**
- * Gives the followers of all relayers. The gateway's own is always followed. One that others used
- * (a key that was rotated, a gateway that was retired) is followed while it has anchors that are
- * not confirmed, by whichever gateway has its lease. Two gateways that follow one relayer for a
- * moment do no harm: they send the same bytes.
+ * Gives the followers of all relayers. The gateway's own is always followed. A relayer of others (a
+ * key that was rotated, a gateway that was retired) is followed while it has unconfirmed anchors,
+ * by the gateway that has its lease. Two gateways that follow one relayer for a moment do no harm:
+ * they send the same bytes.
  */
 export function createRelayerFollowers(options: RelayerFollowersOptions): RelayerFollowers {
   const { relayer: ownRelayer, chainId, store, follow, holder, log } = options
@@ -127,7 +133,7 @@ export function createRelayerFollowers(options: RelayerFollowersOptions): Relaye
     const broadcaster = follow(relayer)
     others.set(relayer, broadcaster)
     broadcaster.start()
-    log.info({ relayer }, 'anchors of another relayer are on their way: it is followed')
+    log.info({ relayer }, 'another relayer has anchors on their way: it is followed')
   }
 
   async function leave(relayer: string): Promise<void> {
@@ -135,7 +141,7 @@ export function createRelayerFollowers(options: RelayerFollowersOptions): Relaye
     if (broadcaster === undefined) return
     others.delete(relayer)
     await broadcaster.stop()
-    log.info({ relayer }, 'another relayer is followed no more')
+    log.info({ relayer }, 'another relayer is no longer followed')
   }
 
   const loop = createLoop(async (signal) => {
@@ -143,9 +149,10 @@ export function createRelayerFollowers(options: RelayerFollowersOptions): Relaye
       await look(signal)
       hasFailed = false
     } catch (error) {
-      // The first failure in a row alone: whoever needs the database now reports that it is away.
+      // Only the first failure in a row: other parts, which need the database now, report that it
+      // is away.
       if (!hasFailed)
-        log.warn({ err: asError(error) }, 'other relayers could not be looked for; tried again')
+        log.warn({ err: asError(error) }, 'other relayers could not be listed; tried again')
       hasFailed = true
     }
     return intervalMs
@@ -164,7 +171,9 @@ export function createRelayerFollowers(options: RelayerFollowersOptions): Relaye
       await Promise.all([own, ...others.values()].map((broadcaster) => broadcaster.stop()))
       await store
         .release(holder)
-        .catch((error: unknown) => log.debug({ err: asError(error) }, 'leases end by themselves'))
+        .catch((error: unknown) =>
+          log.debug({ err: asError(error) }, 'leases were not given back; they expire'),
+        )
     },
     status() {
       const status = own.status()

@@ -4,18 +4,19 @@ import { createSerialQueue } from '../runtime/serial-queue.ts'
 import { CommitRaceLost, type NonceStore } from './relayers-store.ts'
 
 /**
- * How long a running service waits for the chain when it doubts the database; at the start it waits
- * as long as it takes.
+ * How long a running service waits for the chain when it doubts the database. At the start it waits
+ * without a limit.
  */
 const DOUBT_TIMEOUT_MS = 2_000
 
 /**
- * Nonces that are skipped at once, at most: ten days of an anchor each second. An endpoint that
- * counts more lies or is of another chain, and what is signed after such a gap is never mined.
+ * The most nonces that are skipped at once: ten days of an anchor each second. An endpoint that
+ * counts more lies or serves another chain, and a transaction that is signed after such a gap is
+ * never mined.
  */
 export const NONCES_SKIPPED_MAX = 1_000_000
 
-/** Nonces that other gateways may take from under one commit before it fails. */
+/** How many times in a row other gateways may take the nonce of one commit before it fails. */
 const RACES_IN_ROW_MAX = 10
 
 /** The relayer whose nonces are given out. */
@@ -23,16 +24,16 @@ export type NoncedRelayer = {
   /** 0x, lower case. */
   readonly address: string
   /**
-   * How many transactions of it the chain has, those included that wait for a block. Throws when
-   * the chain is away.
+   * How many transactions of the relayer the chain has, including the ones that wait for a block.
+   * Throws when the chain is away.
    */
   readonly countTransactions: (signal?: AbortSignal) => Promise<number>
 }
 
 /**
  * The next nonce cannot be known: the database may have been restored to an earlier state, or
- * failed over to a replica that was behind, and the chain, which alone can tell, is away. An anchor
- * that is signed on a guess may never be mined.
+ * failed over to a replica that was behind, and the chain, which alone knows, is away. An anchor
+ * that is signed with a guessed nonce may never be mined.
  */
 export class NonceUnknown extends Error {
   override readonly name = 'NonceUnknown'
@@ -45,13 +46,13 @@ type NoncesOptions = {
 }
 
 /**
- * The nonces of one relayer, for all committers of this process: they commit one after the other,
- * so that none takes the nonce of another. What the other gateways on the database take still shows
+ * The nonces of one relayer, for all committers of this process: they commit one after another, so
+ * that no committer takes another's nonce. A nonce that another gateway on the database takes shows
  * as CommitRaceLost.
  *
- * The database counts them. The chain knows better when the database lost commits: so the two are
- * compared before the first nonce is given out, whenever the chain shows its count (`noteCount`),
- * and after failures (`doubt`). The higher one counts.
+ * The database counts the nonces. When the database has lost commits, only the chain has the right
+ * count. So the two are compared before the first nonce is given out, whenever the chain shows its
+ * count (`recordCount`), and after failures (`doubt`). The higher one counts.
  */
 export class RelayerNonces {
   /** Called when a commit is made again because another gateway took its nonce. */
@@ -59,16 +60,16 @@ export class RelayerNonces {
   readonly #options: NoncesOptions
   readonly #queue = createSerialQueue()
   #next: number | null = null
-  /** The chain was seen to have so many. No nonce under it is free. */
+  /** The chain has shown this many transactions. No nonce below it is free. */
   #shown = 0
   /**
-   * The database had this next nonce, or a later one, the last time. A database that has less lost
+   * The last known next nonce of the database. If the database has a lower one, it has lost
    * commits.
    */
   #known = 0
   /**
-   * The chain has to be asked before anything is given out (`must`), or is asked if it can be
-   * (`should`).
+   * `must`: the chain must be asked before a nonce is given out. `should`: it is asked if it can be
+   * reached.
    */
   #comparison: 'must' | 'should' | 'done' = 'must'
 
@@ -76,12 +77,12 @@ export class RelayerNonces {
     this.#options = options
   }
 
-  /** Whose they are: address, 0x, lower case. */
+  /** Address of the relayer, 0x, lower case. */
   get relayer(): string {
     return this.#options.relayer.address
   }
 
-  /** Reads the next nonce anew. Throws NonceUnknown, and what the database throws. */
+  /** Reads the next nonce again. Throws NonceUnknown, and the database's errors. */
   refresh(): Promise<void> {
     return this.#queue.run(async () => {
       this.#next = null
@@ -90,8 +91,8 @@ export class RelayerNonces {
   }
 
   /**
-   * Runs a commit with the next nonce. It counts as taken when `run` resolves; after a failure it
-   * is read anew. When that shows that another gateway took it, `run` is called again.
+   * Runs a commit with the next nonce. The nonce counts as taken when `run` resolves; after a
+   * failure it is read again. If that shows that another gateway took it, `run` is called again.
    */
   use<Result>(run: (nonce: number) => Promise<Result>): Promise<Result> {
     return this.#queue.run(async () => {
@@ -101,14 +102,14 @@ export class RelayerNonces {
         try {
           const result = await run(nonce)
           this.#known = Math.max(this.#known, nonce + 1)
-          // The chain may have shown more meanwhile.
+          // The chain may have shown more transactions meanwhile.
           this.#next = this.#shown > this.#known ? null : this.#known
           return result
         } catch (error) {
           if (!(error instanceof CommitRaceLost) || races >= RACES_IN_ROW_MAX) throw error
           const { commits, relayer } = this.#options
           const stored = (await commits.nextNonce(relayer.address)) ?? 0
-          // It was lost for another reason, or the database is not what it was.
+          // The race was lost for another reason, or the database has lost commits.
           if (stored <= nonce || stored < this.#shown) throw error
           this.onRace()
           nonce = stored
@@ -117,8 +118,11 @@ export class RelayerNonces {
     })
   }
 
-  /** Another gateway committed, and this is the relayer's next nonce in the database since. */
-  noteTaken({
+  /**
+   * To be called when another gateway committed: `nextNonce` is the relayer's next nonce in the
+   * database since then.
+   */
+  recordTaken({
     relayer,
     nextNonce,
   }: {
@@ -131,17 +135,17 @@ export class RelayerNonces {
   }
 
   /**
-   * Says how many transactions of the relayer the chain was seen to have. Cheap. A function value,
-   * so that it can be passed on without its object.
+   * To be called with the number of the relayer's transactions that the chain has shown. Cheap. A
+   * function value, so that it can be passed on without its object.
    */
-  readonly noteCount = (count: number): void => {
+  readonly recordCount = (count: number): void => {
     this.#shown = Math.max(this.#shown, count)
     if (this.#next !== null && this.#next < count) this.#next = null
   }
 
   /**
-   * Says that the database may not be what it was: the chain is asked with the next `refresh`, if
-   * it can be reached.
+   * To be called when the database may have changed: the next `refresh` asks the chain, if it can
+   * be reached.
    */
   doubt(): void {
     if (this.#comparison === 'done') this.#comparison = 'should'
@@ -155,7 +159,8 @@ export class RelayerNonces {
       this.#known = stored
       return stored
     }
-    // The database has less than it had, so it lost commits. Only the chain can tell how many.
+    // The database has a lower nonce than before, so it lost commits. Only the chain knows how
+    // many.
     if (!isCompared) {
       this.#comparison = 'must'
       await this.#compare()
@@ -169,8 +174,8 @@ export class RelayerNonces {
           `than the database, which has ${stored}; it says ${shown}`,
       )
     }
-    // What was lost before it was sent is nowhere: to skip its nonces would leave a gap, behind
-    // which nothing is mined. Where it was sent after all, the anchor that is not mined is made
+    // A commit that was lost before it was sent is gone: to skip its nonce would leave a gap,
+    // behind which nothing is mined. If it was sent after all, the anchor that is not mined is made
     // again.
     const next = await commits.raiseNonce(relayer.address, this.#shown)
     this.#known = next
@@ -186,7 +191,7 @@ export class RelayerNonces {
 
   /**
    * Gives whether the chain answered. The chain is asked before the database, so a commit in
-   * between shows in the database. Throws NonceUnknown when the chain has to be asked and is away.
+   * between shows in the database. Throws NonceUnknown when the chain must be asked and is away.
    */
   async #compare(): Promise<boolean> {
     const { address, countTransactions } = this.#options.relayer
@@ -200,8 +205,8 @@ export class RelayerNonces {
       return true
     } catch (cause) {
       if (!isMust) {
-        // Only a failure speaks against the database. Anchors are signed all the same, and sent
-        // when the chain is back.
+        // Only a failure gave reason to doubt the database. So anchors are signed without the
+        // chain, and sent when it is back.
         this.#comparison = 'done'
         return false
       }

@@ -3,10 +3,7 @@ import type { RelayerDescription, RelayerOperations } from '../api/control-opera
 import { fetchAccountFacts } from './chain-reads.ts'
 import type { RelayersStore } from './relayers-store.ts'
 
-/**
- * Gives the operator's operations over the relayers of a database, as this process's chain sees
- * them.
- */
+/** Gives the operator's operations on the relayers of a database, for this process's chain. */
 export function createRelayerOperations({
   relayers,
   rpc,
@@ -45,7 +42,10 @@ export function createRelayerOperations({
   }
 }
 
-/** What the chain says, or why it says nothing: the rest is shown even while the chain is away. */
+/**
+ * The chain's figures, or why they are missing. The other figures are shown even while the chain is
+ * away.
+ */
 async function askChain(
   rpc: Rpc,
   address: string,

@@ -3,18 +3,18 @@ import { clockSeconds, type StoreClock } from '../storage/clock.ts'
 import type { Database } from '../storage/database.ts'
 import { hasSuccessor } from './anchors-store.ts'
 
-/** What a relayer still has to bring onto the chain. */
+/** The anchors that a relayer still has to bring onto the chain. */
 export type RelayerBacklog = {
   /** Address, 0x, lower case. */
   readonly relayer: string
   /**
-   * Anchors that are in no block, those included whose nonce was taken and that are not anchored
+   * Anchors that are in no block. Includes anchors whose nonce was taken and that are not anchored
    * again yet.
    */
   readonly waiting: number
-  /** Those, and the ones in a block that is young. */
+  /** The waiting anchors, and the anchors in a young block. */
   readonly unconfirmed: number
-  /** Unix seconds of the oldest of them. */
+  /** When the oldest of these was made, Unix seconds. */
   readonly oldestAt: number
 }
 
@@ -27,17 +27,17 @@ type StoredRelayer = {
 }
 
 /**
- * The accounts that pay or paid for anchors, and who follows them. Every method throws the driver's
- * error.
+ * The accounts that pay or paid for anchors, and which gateway follows them. Every method throws
+ * the driver's error.
  */
 export type RelayersStore = {
-  /** All of them, by address. */
+  /** All relayers, by address. */
   list(): Promise<readonly StoredRelayer[]>
-  /** Those with anchors of logs for this chain that are not confirmed. */
+  /** The relayers that have unconfirmed anchors of logs for this chain. */
   listBacklogs(chainId: number): Promise<readonly RelayerBacklog[]>
   /**
-   * Takes or renews the right to follow a relayer, for so many seconds. False while somebody else
-   * has it, unless `force`: a gateway follows its own relayer in any case.
+   * Takes or renews the right to follow a relayer, for this many seconds. False while another
+   * holder has it, unless `force`: a gateway always follows its own relayer.
    */
   lease(lease: {
     readonly relayer: string
@@ -64,8 +64,8 @@ export function createRelayersStore(
       return rows.map((row) => ({ address: row.address, nextNonce: row.next_nonce }))
     },
     async listBacklogs(chainId) {
-      // No join with logs: without statistics (an embedded database is not analyzed) that is begun
-      // from there, and reads every anchor.
+      // No join with logs: without statistics (an embedded database is not analyzed), the planner
+      // would start at logs and read every anchor.
       const { rows } = await sql<BacklogRow>`
         select relayer, count(*) filter (where state <> 'mined') as waiting, count(*) as unconfirmed,
           min(created_at) as oldest_at
@@ -109,13 +109,13 @@ type BacklogRow = {
 
 /** How far the chain is behind the database, all relayers together. */
 export type AnchorLag = {
-  /** Anchors that are not confirmed yet: in no block, or in one that is young. */
+  /** Anchors that are not confirmed yet: in no block, or in a young one. */
   readonly unconfirmed: number
-  /** Unix seconds of the oldest of them; null for none. */
+  /** When the oldest of these was made, Unix seconds; null when all are confirmed. */
   readonly oldestAt: number | null
 }
 
-/** Gives what reads the lag of a chain. Throws the driver's error. */
+/** Gives a reader of a chain's lag. Throws the driver's error. */
 export function createAnchorLag(
   relayers: Pick<RelayersStore, 'listBacklogs'>,
   chainId: number,
@@ -131,8 +131,7 @@ export function createAnchorLag(
 }
 
 /**
- * Somebody else moved the log or took the nonce first (another gateway). Nothing was stored: read
- * anew, try again.
+ * Another gateway moved the log or took the nonce first. Nothing was stored: read again, try again.
  */
 export class CommitRaceLost extends Error {
   override readonly name = 'CommitRaceLost'
@@ -143,8 +142,8 @@ export type NonceStore = {
   /** The nonce that the relayer's next anchor must have; null before `raiseNonce`. */
   nextNonce(relayer: string): Promise<number | null>
   /**
-   * Makes the relayer known, and its next nonce at least `least`. Gives that nonce, which never
-   * becomes less.
+   * Stores the relayer if it is new, and raises its next nonce to at least `least`. Gives that
+   * nonce, which never becomes less.
    */
   raiseNonce(relayer: string, least: number): Promise<number>
 }
@@ -173,8 +172,8 @@ export function createNonceStore({ commits: queries }: Pick<Database, 'commits'>
 const NOT_NULL_VIOLATION = '23502'
 
 /**
- * Whether another commit was first: then log_id or relayer of the new anchor is null, which is
- * refused.
+ * Whether another commit was first: then the new anchor's log_id or relayer is null, and the
+ * database refuses it.
  */
 export function isRaceLost(error: unknown): boolean {
   if (!(error instanceof Error) || !('code' in error) || !('column' in error)) return false

@@ -14,7 +14,7 @@ import type { Fees } from './anchor-transaction.ts'
 const MAX_FEE_PER_GAS_GWEI = 500
 const MAX_PRIORITY_FEE_GWEI = 2
 
-/** The gateway's variables of the chain. */
+/** The gateway's settings for the chain. */
 export const CHAIN_FIELDS = {
   /**
    * JSON-RPC endpoint of the EVM chain. Default: a local anvil. Needs the two variables after it.
@@ -76,7 +76,7 @@ export type RemoteChainConfig = {
 
 export type ChainConfig = { readonly kind: 'local'; readonly port: number } | RemoteChainConfig
 
-/** How anchors get onto the chain, out of variables that have no faults. */
+/** The chain and anchoring settings, from variables that have no faults. */
 export function anchoringOf(settings: Settings): {
   readonly chain: ChainConfig
   readonly fees: Fees

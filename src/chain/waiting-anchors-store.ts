@@ -5,20 +5,20 @@ import { hasSuccessor } from './anchors-store.ts'
 
 /** An anchor that is not confirmed. */
 export type WaitingAnchor = {
-  /** 0x, lower case, as what follows. */
+  /** 0x, lower case; `txHash` and `notary` too. */
   readonly relayer: string
   readonly nonce: number
   readonly txHash: string
   readonly notary: string
-  /** Of the head that it brings. */
+  /** Size of the head that it anchors. */
   readonly size: number
-  /** `taken`: another transaction used its nonce, and it is to be made again. */
+  /** `taken`: another transaction used its nonce, and the anchor must be made again. */
   readonly state: 'pending' | 'mined' | 'taken'
-  /** Null while it is in none. */
+  /** Null while it is in no block. */
   readonly blockNumber: number | null
   /** Unix seconds. */
   readonly createdAt: number
-  /** Anchors of the same head before it. */
+  /** Number of earlier anchors of the same head. */
   readonly attempt: number
 }
 

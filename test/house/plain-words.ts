@@ -46,6 +46,9 @@ export const PLAIN_COMMENTS: readonly string[] = [
   'test/integration',
   'test/conformance',
   'test/bench',
+  'src/nodes',
+  'src/chain',
+  'test/support',
 ]
 
 /** The end of a clause. */

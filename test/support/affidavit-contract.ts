@@ -7,8 +7,7 @@ import type { TestChain } from './chain.ts'
 export const CONTRACT = new Interface(AFFIDAVIT.abi)
 
 /**
- * Any funded account of the local chain but the relayer's. Whose it is does not matter to the
- * contract.
+ * Any funded account of the local chain, but not the relayer's. The contract accepts any sender.
  */
 const SENDER = '0xf39fd6e51aad88f6f4ce6ab8827279cfffb92266'
 
@@ -66,7 +65,7 @@ function readReceipt(receipt: Receipt): AnchorOutcome {
 }
 
 /**
- * The custom error that `anchor` reverts with, tried without a transaction; null when it does not
+ * The custom error with which `anchor` reverts, tried without a transaction; null when it does not
  * revert.
  */
 export async function anchorError(
@@ -93,7 +92,10 @@ export async function anchorError(
   return CONTRACT.parseError(answer.error.data ?? '0x')?.name ?? 'no error of the contract'
 }
 
-/** A Merkle tree as RFC 9162 section 2.1.1 words it, recursive and slow, to compare others with. */
+/**
+ * The root of a Merkle tree by the definition in RFC 9162 section 2.1.1, recursive and slow, to
+ * compare other implementations with.
+ */
 export function plainRoot(leaves: readonly Uint8Array[]): Uint8Array {
   const [first] = leaves
   if (first === undefined) return sha256()

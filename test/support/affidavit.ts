@@ -8,9 +8,7 @@ import { DATABASE_FOLDER } from '../../src/storage/database.ts'
 import { childEnvironment } from './child-environment.ts'
 import { copyEmbeddedDatabase } from './databases.ts'
 
-/**
- * The whole service, started as `npm start` does it, on free ports and in a data folder of its own.
- */
+/** The whole service, started as `npm start` does it, on free ports and in its own data folder. */
 export type Affidavit = {
   readonly url: string
   /** Where metrics are; empty without METRICS_PORT. */
@@ -21,11 +19,11 @@ export type Affidavit = {
   readonly chainId: number
   /** The demo provider's origin. */
   readonly providerUrl: string
-  /** The node in front of it. */
+  /** The node in front of the demo provider. */
   readonly nodeId: string
   /** Certificate of the development root. */
   readonly rootFile: string
-  /** What the client is to expect of the enclave. */
+  /** File with what a client should expect of the enclave. */
   readonly expectFile: string
   readonly dataFolder: string
   /** The gateway's pid; its parts are its children (test/bench/processes.ts lists them). */
@@ -43,7 +41,7 @@ export type Affidavit = {
 export type AffidavitOptions = {
   readonly logLevel?: string
   /**
-   * Default: a new one of `makeDataFolder`. One that is given is not removed by `stop`: another
+   * Default: a new one of `makeDataFolder`. `stop` does not remove a given folder, so that another
    * start can follow.
    */
   readonly dataFolder?: string
@@ -94,9 +92,7 @@ export async function startAffidavit(options: AffidavitOptions = {}): Promise<Af
   }
 }
 
-/**
- * Makes a data folder whose database is made and migrated, which would take most of a first start.
- */
+/** Makes a data folder with a migrated database; making that would take most of a first start. */
 export async function makeDataFolder(): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), 'affidavit-data-'))
   await copyEmbeddedDatabase(join(folder, DATABASE_FOLDER))

@@ -34,7 +34,7 @@ export type AgentStage = {
 /** Head of a control frame for the node. */
 export const CONTROL = { protocol_version: '1.0', message_type: 1, node_id: NODE_ID }
 
-/** Sets the stage anew for each test of a file, and clears it afterwards. */
+/** Sets a new stage for each test of a file, and clears it afterwards. */
 export function useAgentStage(): AgentStage {
   const agents: TestAgent[] = []
   const stage = {} as AgentStage

@@ -1,6 +1,6 @@
 /**
- * What ends "at once" takes less: far above the pauses of a busy machine, and far below what it must
- * not wait for, which is half a minute at least.
+ * Limit for what ends "at once": far above the pauses of a busy machine, and far below the half
+ * minute or more that it must not wait for.
  */
 export const AT_ONCE_MS = 5_000
 /** A limit that a test must not run into. */

@@ -22,14 +22,14 @@ import { TEST_FEES, type TestChain } from './chain.ts'
 import { type Sealed, sealCompletion } from './sealed-completion.ts'
 import { openSoftwareNsm } from './software-nsm.ts'
 
-/** Where the anchors of a log's heads go; without a chain, they are made up. */
+/** Where the anchors of a log's heads go; without a chain, anchors are invented. */
 export type Anchoring = {
   readonly chain: Pick<TestChain, 'chainId' | 'contract' | 'relayerKey' | 'rpc'> | null
   /** The relayer's next nonce, counted up. */
   nonce: number
 }
 
-/** A relayer of one gateway alone, which the chain gave coins. */
+/** A new relayer for one gateway, with coins on the chain. */
 export async function fundRelayer(chain: NonNullable<Anchoring['chain']>): Promise<Anchoring> {
   const { address, privateKey } = Wallet.createRandom()
   await chain.rpc.call('anvil_setBalance', [address, '0x56bc75e2d63100000'])
@@ -59,17 +59,17 @@ export type BuiltHead = {
   }
 }
 
-/** One history of a notary, whole: what an honest gateway would serve. */
+/** One whole history of a notary: what an honest gateway would serve. */
 export type BuiltLog = {
   readonly notary: TestNotary
-  /** Canonical receipts, and the leaves that they are. */
+  /** Canonical receipts, and their leaves. */
   readonly leafData: readonly Uint8Array[]
   readonly leaves: readonly Uint8Array[]
   readonly heads: readonly BuiltHead[]
   /** Stored records as they are served, by index. */
   readonly records: readonly JsonObject[]
   readonly attestations: readonly HeadAttestation[]
-  /** What the enclave stated of the logs before its own; null: nothing is served. */
+  /** The enclave's statement about the logs before its own; null: no statement is served. */
   readonly bootStatement: BootStatement | null
   readonly reference: ReturnType<typeof createReference>
   /** Attestation document of the records, standard base64. */
@@ -107,8 +107,8 @@ export async function createTestNotary(
 
 /**
  * Builds a history of a notary: completions sealed under its key, with a signed and anchored head
- * after each batch and an attestation at each of the sizes in `attestedSizes`. `salt` makes it
- * another history than one of another salt.
+ * after each batch and an attestation at each of the sizes in `attestedSizes`. Different `salt`s
+ * give different histories.
  */
 export async function buildLog(
   notary: TestNotary,
@@ -117,9 +117,9 @@ export async function buildLog(
     readonly salt?: string
     readonly anchoring: Anchoring
     readonly attestedSizes?: readonly number[]
-    /** When the completions say that they finished, Unix milliseconds. Default: now. */
+    /** The finish time in the completions, Unix milliseconds. Default: now. */
     readonly finishedAtMs?: number
-    /** Another history that this one begins with, up to its so manieth head. */
+    /** Another history with which this one begins, up to its head number `heads`. */
     readonly after?: { readonly log: BuiltLog; readonly heads: number }
     /** Logs whose newest heads the enclave was shown. Default: none. */
     readonly shown?: readonly BuiltLog[]

@@ -35,22 +35,22 @@ export type BroadcastStage = {
   readonly logLines: readonly LogLine[]
   /** Starts a broadcaster, which is stopped after the test. */
   broadcast(changes?: Partial<Parameters<typeof createBroadcaster>[0]>): Broadcaster
-  /** Stores `count` signed anchors, by default after those that are there. */
+  /** Stores `count` signed anchors, by default after the last stored one. */
   add(count: number, nonce?: number): Promise<void>
   untilConfirmed(count: number, timeoutMs?: number): Promise<void>
   /** The chain's count of the relayer's transactions. */
   chainNonce(): Promise<number>
   /**
-   * Replaces the newest blocks of the chain, those with the stored anchors from `nonce` on among
-   * them, with as many new ones: with these raw transactions in the last one, else empty. Anvil may
-   * mine an empty block after the anchors', so how many blocks these are is asked each time.
+   * Replaces the newest blocks of the chain, from the block of the anchor `nonce` on, with as many
+   * new ones: these raw transactions are in the last one, the others are empty. Anvil may mine an
+   * empty block after the anchors', so the number of blocks is read each time.
    */
   reorganise(from: { readonly nonce: number }, raws?: readonly string[]): Promise<void>
-  /** Stored anchors whose stored block is not the one that the chain has them in. */
+  /** Number of anchors whose stored block differs from their block on the chain. */
   staleCount(): Promise<number>
   /**
-   * Expects each stored anchor in its block and successful there, and the newest head in the
-   * contract.
+   * Expects that each stored anchor is in its block and succeeded there, and that the contract has
+   * the newest head.
    */
   expectAllAnchored(): Promise<void>
 }

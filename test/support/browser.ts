@@ -15,7 +15,7 @@ afterAll(async () => {
 /** A Chromium to test with; CHROME_PATH names one. */
 export const BROWSER = needProgram('chromium')
 
-/** Opens a page in a context of its own, in the one browser of this file's tests. */
+/** Opens a page in a new context, in the one browser of this file's tests. */
 export async function openPage(
   url: string,
   options: BrowserContextOptions = {},
@@ -24,9 +24,9 @@ export async function openPage(
   return openPageIn(browser, url, options)
 }
 
-/** What axe finds in a page as it stands, a line for each: rule, and where. */
+/** What axe finds in a page now, a line for each: rule, and where. */
 export async function findBarriers(page: Page): Promise<readonly string[]> {
-  // Not by a script element, which the page's policy forbids.
+  // Not by a script element, because the page's policy forbids it.
   await page.evaluate(AXE)
   const { violations } = (await page.evaluate(
     "axe.run(document, { resultTypes: ['violations'] })",
@@ -36,7 +36,7 @@ export async function findBarriers(page: Page): Promise<readonly string[]> {
   )
 }
 
-/** Of axe's results, what a report needs. */
+/** The part of axe's results that a report needs. */
 type Violation = {
   readonly id: string
   readonly nodes: readonly { readonly html: string; readonly failureSummary?: string }[]

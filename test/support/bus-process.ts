@@ -1,6 +1,6 @@
 /**
- * A gateway's bus in a process of its own, which a test kills or stops: node bus-process.ts URL
- * PREFIX. It prints its id, answers what it is sent on `echo`, and sends without end on `flood`.
+ * A gateway's bus in a separate process, which a test kills or stops: node bus-process.ts URL
+ * PREFIX. It prints its id, echoes messages on `echo`, and sends without end on `flood`.
  */
 import { randomUUID } from 'node:crypto'
 import { startBus } from '../../src/bus/bus.ts'

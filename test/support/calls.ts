@@ -6,8 +6,8 @@ export const VERIFIED_PATH = '/v1/verified/chat/completions'
 export const CHAT_REQUEST = { model: 'demo/echo', messages: [{ role: 'user', content: 'hello' }] }
 
 /**
- * Posts a chat request (a value, or a text as it is) to the verified endpoint. Members of `init` go
- * before the defaults.
+ * Posts a chat request (a value, or a text as it is) to the verified endpoint. Members of `init`
+ * override the defaults.
  */
 export function postChat(
   gateway: Pick<TestGateway, 'url' | 'key'>,

@@ -17,7 +17,7 @@ export type TestCertificate = { readonly certificate: string; readonly key: stri
 
 /** A certificate authority for tests. */
 export type TestAuthority = {
-  /** PEM, for whoever shall trust it. */
+  /** PEM, for clients that should trust it. */
   readonly certificate: string
   /** Issues a server certificate for host names and IP addresses. */
   issue(options: IssueOptions): Promise<TestCertificate>
@@ -25,7 +25,7 @@ export type TestAuthority = {
 
 export type IssueOptions = {
   readonly hosts: readonly string[]
-  /** Default: an hour ago until in a day. */
+  /** Default: from an hour ago until a day from now. */
   readonly validity?: { readonly notBefore: Date; readonly notAfter: Date }
 }
 
@@ -33,7 +33,7 @@ const engine = new CryptoEngine({ name: 'node', crypto: webcrypto })
 const ALGORITHM = { name: 'ECDSA', namedCurve: 'P-256' } as const
 const HOUR_MS = 3_600_000
 
-/** Makes a new authority; its key lives in this process alone. */
+/** Makes a new authority; its key exists in this process alone. */
 export async function createAuthority(commonName = 'Test authority'): Promise<TestAuthority> {
   const keys = await makeKeys()
   const certificate = await draft({

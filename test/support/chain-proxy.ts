@@ -1,13 +1,13 @@
 import { createServer, request, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 
-/** What a proxy does with one exchange; `methods` are those of the calls in the request. */
+/** What a proxy does with one exchange; `methods` are the methods of the calls in the request. */
 export type ProxyAction =
   | { readonly kind: 'pass' }
   /** The chain gets the request; the caller loses the connection before the answer. */
   | { readonly kind: 'drop_answer' }
   | { readonly kind: 'answer'; readonly status?: number; readonly body: string | Buffer }
-  /** The chain gets the request; the caller gets what this makes of the answer. */
+  /** The chain gets the request; the caller gets the answer after `alter`. */
   | { readonly kind: 'alter'; readonly alter: (answer: string) => string }
   | { readonly kind: 'hang' }
 
@@ -21,7 +21,7 @@ export type ChainProxy = {
   stop(): Promise<void>
 }
 
-/** Stands between a client and a chain's endpoint and misbehaves as told. */
+/** Starts a proxy between a client and a chain's endpoint; it misbehaves as `behave` says. */
 export async function startChainProxy(target: string): Promise<ChainProxy> {
   let decide: (methods: readonly string[]) => ProxyAction = () => ({ kind: 'pass' })
   let requests = 0

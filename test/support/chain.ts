@@ -22,7 +22,7 @@ export type TestChain = LocalChain & {
 }
 
 /**
- * A real local chain with the contract, in a folder of its own, on any free port or the one given.
+ * A real local chain with the contract, in a new folder and on a free port unless they are given.
  */
 export async function startTestChain(
   options: {
@@ -66,7 +66,7 @@ export type LogLine = {
   readonly members: Readonly<Record<string, unknown>>
 }
 
-/** A logger that keeps what it is given. */
+/** A logger that keeps its lines. */
 export function recordLog(): { readonly log: Logger; readonly lines: readonly LogLine[] } {
   const lines: LogLine[] = []
   const at =
@@ -79,7 +79,7 @@ export function recordLog(): { readonly log: Logger; readonly lines: readonly Lo
   }
 }
 
-/** EIP-712 typed data of a tree head, written down a second time, for ethers. */
+/** EIP-712 typed data of a tree head, written a second time, for ethers. */
 export const TREE_HEAD_TYPES = {
   TreeHead: [
     { name: 'size', type: 'uint64' },
@@ -107,8 +107,8 @@ export async function signHead(
 }
 
 /**
- * `count` stored anchors of one notary, from `nonce` on, with growing sizes; `signature` breaks
- * them all.
+ * `count` stored anchors of one notary, from `nonce` on, with growing sizes. A given `signature`
+ * replaces all signatures, so that they are wrong.
  */
 export async function signAnchors(
   chain: Pick<LocalChain, 'chainId' | 'contract' | 'relayerKey'>,
@@ -118,7 +118,7 @@ export async function signAnchors(
   const rows = []
   for (let at = 0; at < options.count; at++) {
     const nonce = (options.nonce ?? 0) + at
-    // Ten anchors share a head, which the contract allows, and so its signature.
+    // Ten anchors share a head and its signature, which the contract allows.
     const head = {
       size: 1 + Math.floor(nonce / 10),
       root: new Uint8Array(32).fill(Math.floor(nonce / 10)),

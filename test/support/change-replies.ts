@@ -1,9 +1,9 @@
 import { type Rpc, RpcError, type RpcReply } from '../../client/rpc.ts'
 
-/** What becomes of a method's results; `refused`: the endpoint has no such method. */
+/** Changes a method's results; `refused`: the endpoint has no such method. */
 export type Change = 'refused' | ((result: never) => unknown)
 
-/** An endpoint that answers as `rpc` does, but for some methods' results. */
+/** An endpoint that answers as `rpc` does, except for the results of some methods. */
 export function changeReplies(rpc: Rpc, changes: Readonly<Record<string, Change>>): Rpc {
   return {
     ...rpc,
@@ -27,10 +27,10 @@ export function changeReplies(rpc: Rpc, changes: Readonly<Record<string, Change>
   }
 }
 
-/** What stands in the place of a method; `refused`: the endpoint has no such method. */
+/** Answers in place of a method; `refused`: the endpoint has no such method. */
 export type Answer = 'refused' | ((params: readonly unknown[]) => unknown)
 
-/** An endpoint that is not asked for some methods: their results are these. */
+/** An endpoint that does not get calls of some methods: these answers are given instead. */
 export function answerInstead(rpc: Rpc, answers: Readonly<Record<string, Answer>>): Rpc {
   const call: Rpc['call'] = async (method, params, signal) => {
     const answer = answers[method]

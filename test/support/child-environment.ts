@@ -1,6 +1,6 @@
 /**
- * What every process that a test starts gets; nothing else of the test's own environment reaches
- * it.
+ * The environment of every process that a test starts: these variables of the test's own
+ * environment, and no others.
  */
 export function childEnvironment(): Readonly<Record<string, string>> {
   const { PATH = '', NODE_COMPILE_CACHE = '' } = process.env

@@ -2,14 +2,14 @@ import { once } from 'node:events'
 import { createServer, type IncomingMessage, request, type ServerResponse } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
 
-/** A gateway's connections, as they are seen from outside while it is restarted. */
+/** A gateway's connections, as a client sees them while the gateway is restarted. */
 export type ClosingProxy = {
   readonly url: string
   /** Requests that reached the proxy, as `GET /v1/notaries`. */
   readonly asked: string[]
   /**
-   * Ends a connection at its second request without an answer: what a client meets that kept a
-   * connection to a process which is gone. Default false.
+   * Ends a connection at its second request without an answer, as a client sees it when it kept a
+   * connection to a process that is gone. Default false.
    */
   endsReused: boolean
   /** Answers to POST requests wait for it. */
@@ -62,7 +62,7 @@ async function forward({
   const [answer] = (await once(forwarded, 'response').catch(() => [])) as [IncomingMessage?]
   if (answer === undefined) return
   if (method === 'POST') await until()
-  // Of the one connection to the gateway, not of the caller's.
+  // These headers belong to the proxy's connection to the gateway, not to the caller's.
   const { connection: _, 'keep-alive': __, ...kept } = answer.headers
   outgoing.writeHead(answer.statusCode ?? 502, kept)
   answer.pipe(outgoing)

@@ -4,7 +4,7 @@ import { createScriptedLog } from './scripted-log.ts'
 
 /*
  * A process that commits until it is killed: `node commit-forever.ts <data folder> <relayer>`. It
- * writes one line of JSON for each record that a caller was given, after it was given.
+ * writes one line of JSON for each record, after the caller got the record.
  */
 const [dataFolder = '', relayer = ''] = process.argv.slice(2)
 const database = await openDatabase({ dataFolder })

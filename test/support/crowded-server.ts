@@ -2,8 +2,8 @@ import { createHttpServer } from '../../src/api/server.ts'
 import { countDescriptors } from '../../src/runtime/descriptors.ts'
 
 /**
- * A server in a process of its own, which says where it listens; then, whenever it is asked, how
- * many connections and descriptors it has.
+ * A server in a separate process. It reports its address; at each message it reports how many
+ * connections and descriptors it has.
  */
 const connectionsMax = process.argv[2]
 const server = createHttpServer(

@@ -17,7 +17,7 @@ export type DatabaseSource = {
   locate(): Promise<DatabaseLocation>
   /** Opens a new database; `stop` closes it. */
   open(content?: ContentCipher): Promise<Database>
-  /** Closes what `open` gave, and removes everything. */
+  /** Closes the databases that `open` gave, and removes everything. */
   stop(): Promise<void>
 }
 
@@ -62,8 +62,8 @@ function createFolders() {
 const HOUSE = path.join(import.meta.dirname, '..', '..')
 
 /**
- * Puts a migrated, closed embedded database into a folder. Making one takes seconds, copying it a
- * fraction of one.
+ * Puts a migrated, closed embedded database into a folder. To make one takes seconds; to copy one
+ * takes a fraction of a second.
  */
 export async function copyEmbeddedDatabase(folder: string): Promise<void> {
   await cp(await prepareTemplate(), folder, { recursive: true })

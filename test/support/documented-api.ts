@@ -3,7 +3,7 @@ import { Ajv2020, type AnySchema, type ValidateFunction } from 'ajv/dist/2020.js
 type Schema = Readonly<Record<string, unknown>>
 type Content = Readonly<Record<string, { readonly schema: Schema }>>
 
-/** Part of a request that a parameter is in. */
+/** The part of a request that holds a parameter. */
 export type ParameterPlace = 'path' | 'query' | 'header'
 
 /**
@@ -26,9 +26,9 @@ export type ServedOperation = {
 /** Names an operation. */
 export type OperationKey = Pick<ServedOperation, 'method' | 'path'>
 
-/** What a call asks; by default with the key, and without a body. */
+/** One call; by default with the key, and without a body. */
 export type ApiCall = OperationKey & {
-  /** Where it is called, with the query, when that is not the pattern. */
+  /** The path with the query, when it differs from the pattern. */
   readonly target?: string
   /** Sent as JSON; FormData and bytes as they are. */
   readonly body?: unknown
@@ -39,50 +39,49 @@ export type ApiCall = OperationKey & {
 }
 
 /**
- * An event of a stream. `name` is null for one of no other kind; `data` is JSON's value, or the
+ * An event of a stream. `name` is null for an event without a name; `data` is JSON's value, or the
  * text `[DONE]`.
  */
 export type StreamEvent = { readonly name: string | null; readonly data: unknown }
 
-/** An answer that is as documented. */
+/** An answer that matches the documentation. */
 export type ApiReply = {
   readonly status: number
   readonly headers: Headers
-  /** JSON of the answer; null of a stream and of an image. */
+  /** JSON of the answer; null for a stream and for an image. */
   readonly value: unknown
-  /** Of a stream. */
+  /** The events of a stream. */
   readonly events: readonly StreamEvent[]
 }
 
-/** A service that is held to the OpenAPI document that it serves. */
+/** A service whose answers are checked against the OpenAPI document that it serves. */
 export type DocumentedApi = {
   readonly operations: readonly ServedOperation[]
-  /** What the document says of an operation. Throws when it does not have it. */
+  /** The document's entry for an operation. Throws when there is no entry. */
   operation(key: OperationKey): ServedOperation
   /**
-   * Makes a call. Throws when it takes over REPLY_TIMEOUT_MS, or its status or answer is not what
-   * the document says.
+   * Makes a call. Throws when it takes longer than REPLY_TIMEOUT_MS, or when its status or answer
+   * differs from the document.
    */
   call(call: ApiCall): Promise<ApiReply>
   /**
-   * Whether the document allows a body: of JSON, or the fields of a form (texts, and bytes for
-   * files).
+   * Whether the document allows a body: JSON, or the fields of a form (texts, and bytes for files).
    */
   allowsBody(key: OperationKey, body: unknown): boolean
-  /** Whether the document allows what a parameter says; undefined leaves it out. */
+  /** Whether the document allows the value of a parameter; undefined leaves it out. */
   allowsParameter(
     key: OperationKey,
     parameter: { readonly in: ParameterPlace; readonly name: string },
     text: unknown,
   ): boolean
   /**
-   * What the document says a member of the body, or a parameter, is when it is left out; undefined
-   * when it says nothing.
+   * The document's default for a member of the body, or a parameter; undefined when it has no
+   * default.
    */
   defaultOf(key: OperationKey, field: string): unknown
 }
 
-/** No answer of a healthy service takes as long. */
+/** A healthy service always answers sooner. */
 export const REPLY_TIMEOUT_MS = 10_000
 
 /** Reads the document of the service at `url`, which is called with `key`. */
@@ -162,8 +161,8 @@ type ServedDocument = {
 const ERROR_SCHEMA = { $ref: '#/components/schemas/Error' }
 
 /**
- * Both give what is wrong with a value, or null. `validateTexts` takes texts for the numbers and
- * files that they stand for.
+ * Both give what is wrong with a value, or null. `validateTexts` accepts texts in place of numbers
+ * and files.
  */
 function createValidators(document: ServedDocument) {
   const ajv = new Ajv2020({ strict: false, validateFormats: false })
@@ -209,7 +208,7 @@ function initOf({ method, body, headers, key = null }: ApiCall): RequestInit {
   }
 }
 
-/** Events of a stream whose data are one line each; comments are none. */
+/** Events of a stream whose data have one line each; comments are left out. */
 function readEvents(text: string): readonly StreamEvent[] {
   return text
     .split('\n\n')

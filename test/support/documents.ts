@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { expect } from 'vitest'
 import { until } from './until.ts'
 
-/** A fenced block of a Markdown page. `info`: what stands behind its language. */
+/** A fenced block of a Markdown page. `info`: the text after its language. */
 export type Block = {
   readonly line: number
   readonly language: string
@@ -40,9 +40,8 @@ export function listSteps(text: string): readonly Step[] {
 }
 
 /**
- * Whether `output` is what a page prints: line by line, where `…` stands for any text within a line,
- * and a line of `…` alone for any lines, none among them. A page that prints nothing demands
- * nothing.
+ * Whether `output` is what a page prints, line by line: `…` matches any text within a line, and a
+ * line of `…` alone matches any number of lines. A page that prints no lines accepts any output.
  */
 export function isPrinted(output: string, printed: readonly string[]): boolean {
   if (printed.length === 0) return true
@@ -56,16 +55,16 @@ function escapeText(text: string): string {
   return text.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')
 }
 
-/** A reader at a terminal, who does what pages say. */
+/** A reader at a terminal, who follows the pages. */
 export type Reader = {
   /**
-   * Does what a block says: runs the commands of a `console` block in one shell, each of which
-   * succeeds and prints what the page prints; those of `console terminal` in a terminal of its own,
-   * where it stays; saves a block whose first line is a comment with a file's name. Leaves out a
-   * block that is for some readers alone, such as `console pip`.
+   * Follows a block. The commands of a `console` block run in one shell; each must succeed and
+   * print what the page prints. A `console terminal` block runs in a new terminal, and stays there.
+   * A block whose first line is a comment with a file's name is saved. A block for some readers
+   * only, such as `console pip`, is left out.
    */
   follow(block: Block): Promise<void>
-  /** Runs one command of the test's own in the shell. */
+  /** Runs one further command in the shell, for the test. */
   run(command: string): Promise<string>
   close(): Promise<void>
 }
@@ -138,7 +137,7 @@ export function startReader(folder: string, environment: NodeJS.ProcessEnv): Rea
       for (const child of terminals) {
         if (child.exitCode !== null) continue
         const ended = once(child, 'exit')
-        // npm passes the signal on to what it runs.
+        // npm passes the signal on to the program that it runs.
         if (child.pid !== undefined) process.kill(-child.pid, 'SIGINT')
         await ended
       }

@@ -14,8 +14,8 @@ export type DrawFrame = {
 export type DrawScript = (frame: DrawFrame, node: ScriptedNode) => Promise<void> | void
 
 /**
- * Makes a scripted node one that draws: it says so when it dials, and does what the script says
- * with each image frame.
+ * Makes a scripted node that draws: it announces that when it dials, and runs the script for each
+ * image frame.
  */
 export function drawing(script: DrawScript): Pick<ScriptedNodeOptions, 'modelType' | 'answer'> {
   return {
@@ -30,7 +30,7 @@ export function framesFor({ calls }: ScriptedNode): readonly DrawFrame[] {
 }
 
 /**
- * Answers the way the public client does, with what was asked for: squares of one colour, each of
+ * Answers as the public client does, with the requested images: squares of one colour, each of
  * another.
  */
 export const drawAsAsked: DrawScript = ({ request_id, n, size }, node) =>
@@ -43,7 +43,7 @@ export function squares(n: number, edge: number): readonly string[] {
   )
 }
 
-/** Answers with these images, or whatever they are. */
+/** Answers with these images; they may have any form. */
 export function drawWith(images: unknown, error: unknown = null): DrawScript {
   return ({ request_id }, node) => node.send({ request_id, images, error })
 }

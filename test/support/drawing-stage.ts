@@ -17,14 +17,14 @@ export type DrawingStage = NodesStage & {
     script?: DrawScript,
     node?: Omit<NonNullable<Parameters<NodesStage['connect']>[0]>, 'answer' | 'modelType'>,
   ): Promise<ScriptedNode>
-  /** Asks for images: one of 256 pixels, unless told otherwise. */
+  /** Asks for images; by default for one of 256 pixels. */
   draw(
     request?: Partial<ImageRequest>,
     call?: { readonly signal?: AbortSignal; readonly model?: string },
   ): Promise<readonly MadeImage[]>
 }
 
-/** Opens one on which images come within tenths of a second, or not at all. */
+/** Opens a stage on which images come within tenths of a second, or not at all. */
 export async function openDrawingStage(
   limits: Partial<NodeLimits> = {},
   options: Partial<HubOptions> = {},

@@ -1,28 +1,28 @@
 import type { Page } from 'playwright-core'
 import type { Demands, Verdict } from '../conformance/manifest.ts'
 
-/** What the page says of one source. */
+/** What the page reports on one source. */
 export type PageReport = {
   /**
-   * `refused`: it could not be checked as it was given. `undetermined`: nothing failed but that its
-   * root is not trusted, which programs are told as `invalid`.
+   * `refused`: it could not be checked in this form. `undetermined`: the only failure is that its
+   * root is not trusted; programs get `invalid` for it.
    */
   readonly verdict: Verdict | 'refused' | 'undetermined'
   readonly sentence: string
-  /** Names of checks; of a document, its code. */
+  /** Names of checks; for a document, its code. */
   readonly failed: readonly string[]
   readonly notChecked: readonly string[]
-  /** State of each link of the chain by its name; empty where there is no chain. */
+  /** State of each link of the chain by its name; empty when there is no chain. */
   readonly links: Readonly<Record<string, string>>
 }
 
-/** Uses the page `/verify` as a reader does: by its fields and buttons. */
+/** Uses the page `/verify` as a reader does: with its fields and buttons. */
 export type VerifyPageDriver = {
-  /** Gives a file to be checked, and waits for what comes of it. */
+  /** Gives a file to be checked, and waits for the report. */
   check(source: string | { readonly name: string; readonly bytes: Uint8Array }): Promise<PageReport>
-  /** Fills in what is expected, and empties what is not. */
+  /** Fills in the given expectations, and empties the other fields. */
   expect(demands: Demands, fileOf: (path: string) => string): Promise<void>
-  /** What the source is taken for. */
+  /** Selects the kind of the source. */
   take(kind: 'auto' | 'evidence' | 'document' | 'release' | 'image'): Promise<void>
   /** Asks the chain at `url` about the evidence that was given last. */
   askChain(url: string, confirmations?: number): Promise<PageReport>
@@ -35,14 +35,14 @@ export async function driveVerifyPage(page: Page): Promise<VerifyPageDriver> {
   let rounds = 0
   const before = new Map<string, string>()
 
-  /** Only what changed is filled in, as a reader would. */
+  /** Only changed fields are filled in, as a reader would. */
   async function once(label: string, value: string, fill: () => Promise<void>): Promise<void> {
     if ((before.get(label) ?? '') === value) return
     before.set(label, value)
     await openForms()
     await fill()
   }
-  /** The forms fold away under a verdict. */
+  /** Below a verdict the forms are folded. */
   const openForms = () => openDetails(page, '.forms')
   const text = (label: string, value: string) =>
     once(label, value, () => page.getByLabel(label, { exact: true }).fill(value))
@@ -129,7 +129,7 @@ export async function openDetails(page: Page, selector: string): Promise<void> {
   await page.locator(`${selector}[open]`).waitFor()
 }
 
-/** What of an element of the page is used. */
+/** The members of a page element that are used here. */
 type PageElement = {
   readonly textContent: string | null
   readonly classList: { contains(name: string): boolean }

@@ -1,7 +1,9 @@
 import { sql } from 'kysely'
 import type { Database } from '../../src/storage/database.ts'
 
-/** Every row of every table of a database as text, bytes in hex: all that a dump of it holds. */
+/**
+ * Every row of every table of a database as text, bytes in hex: everything that a dump contains.
+ */
 export async function dumpTables({ queries }: Pick<Database, 'queries'>): Promise<string> {
   const { rows } = await sql<{ name: string }>`
     select tablename as name from pg_tables where schemaname = 'public'`.execute(queries)

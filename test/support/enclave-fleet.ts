@@ -22,21 +22,18 @@ export type FleetEnclave = {
   kill(): Promise<void>
 }
 
-/**
- * Several enclaves of one chain, a provider, and a signed list of the releases that are accepted of
- * them.
- */
+/** Several enclaves of one chain, a provider, and a signed list of their accepted releases. */
 export type EnclaveFleet = {
   readonly folder: string
   /** Where the provider listens. */
   readonly providerOrigin: string
-  /** Certificate of the root that all enclaves' documents lead to. */
+  /** Certificate of the root to which all enclaves' documents lead. */
   readonly rootFile: string
   /** ENCLAVE_RELEASES_FILE and RELEASE_KEY. */
   readonly releaseVariables: Readonly<Record<string, string>>
   /** Starts an enclave that measures as `release`, at the socket `name`. */
   start(name: string, release: string): Promise<FleetEnclave>
-  /** Writes the list of accepted releases anew, a later one than before. */
+  /** Writes a new list of accepted releases, later than the last one. */
   accept(entries: readonly ReleaseEntry[]): Promise<void>
   stop(): Promise<void>
 }
@@ -57,7 +54,7 @@ export function releaseNamed(name: string): Release {
   }
 }
 
-/** An entry that is accepted without end, but for what `over` says. */
+/** An entry that is accepted without end; `over` changes its members. */
 export function entryNamed(name: string, over: Partial<ReleaseEntry> = {}): ReleaseEntry {
   return {
     release: releaseNamed(name),
@@ -68,7 +65,7 @@ export function entryNamed(name: string, over: Partial<ReleaseEntry> = {}): Rele
   }
 }
 
-/** Starts the provider; no enclave yet, and no release is accepted. */
+/** Starts the provider; there is no enclave yet, and no release is accepted. */
 export async function startEnclaveFleet(demoDelayMs = '5'): Promise<EnclaveFleet> {
   const folder = await mkdtemp(join(tmpdir(), 'affidavit-fleet-'))
   const children = new Set<ChildProcess>()

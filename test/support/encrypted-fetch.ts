@@ -3,15 +3,15 @@ import { createTransport, Identity, KeyConfigMismatchError, Transport } from 'eh
 /** A `fetch` whose bodies and answers only the caller and an enclave can read. */
 export type EncryptedFetch = (url: string, init: RequestInit) => Promise<Response>
 
-/** Where keys are taken from: in tests nothing is verified. */
+/** Where keys come from; tests do not verify them. */
 type Keys = 'well-known' | 'notaries'
 
 type Target = { readonly transport: Transport; readonly headers: Readonly<Record<string, string>> }
 
 /**
- * A `fetch` that encrypts bodies by the `ehbp` package, to the key that the gateway at `origin`
- * publishes, or to those of all notaries in use in turn. Told that a key is gone, it fetches keys
- * again and repeats the call, once, as EHBP lets clients do: nothing of it was processed.
+ * A `fetch` that encrypts bodies with the `ehbp` package: to the key that the gateway at `origin`
+ * publishes, or to the keys of all notaries in use in turn. If a key is gone, it fetches keys again
+ * and repeats the call once. EHBP allows this, because such a call was not processed.
  */
 export function createEncryptedFetch(
   origin: () => string,
@@ -29,7 +29,7 @@ export function createEncryptedFetch(
       const headers = { ...(init.headers as Record<string, string>), ...target.headers }
       return await target.transport.request(url, { ...init, headers })
     } catch (error) {
-      // A key that could not be had, or that is gone, serves nobody else.
+      // A key that could not be fetched, or that is gone, is not used for later calls.
       if (known === used) known = null
       throw error
     }

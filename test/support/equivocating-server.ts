@@ -5,9 +5,9 @@ import { encodeHex } from '../../attestation/bytes.ts'
 import type { JsonObject } from '../../attestation/json/value.ts'
 import type { BuiltHead, BuiltLog } from './audited-log.ts'
 
-/** One question to the server. */
+/** One request to the server. */
 export type Question = {
-  /** `log`, `log/heads`, `log/leaves`, …; the notary is left out. */
+  /** `log`, `log/heads`, `log/leaves`, …, without the notary. */
   readonly resource: string
   readonly notary: string | null
   readonly number: (name: string) => number | null
@@ -17,9 +17,8 @@ export type Question = {
 }
 
 /**
- * What a server does instead of answering honestly: gives other JSON, text that is none, or does
- * with the connection what it likes. `honest` gives the honest answer of the log in hand, or of
- * another one.
+ * What a server does instead of an honest answer: it gives other JSON, a text that is not JSON, or
+ * acts on the connection. `honest` gives the honest answer of the served log, or of another one.
  */
 export type Attack = (
   question: Question,
@@ -28,7 +27,7 @@ export type Attack = (
 
 export type EquivocatingServer = {
   readonly url: string
-  /** What was asked so far, in order: path and query. */
+  /** The requests so far, in order: path and query. */
   readonly asked: readonly string[]
   /** From now on it serves these logs, with this attack (null: honestly). */
   serve(logs: readonly BuiltLog[], attack?: Attack | null): void
@@ -41,8 +40,8 @@ export const PAGE = { heads: 3, leaves: 7, records: 4 } as const
 export const TEST_KEY = 'sk-aff-test'
 
 /**
- * Starts a real HTTP server over logs that were really built and signed, which answers as a gateway
- * does, or as an attack makes it. Records take TEST_KEY.
+ * Starts a real HTTP server over logs that were really built and signed. It answers as a gateway
+ * does, or as an attack does. Records need TEST_KEY.
  */
 export async function startEquivocatingServer(): Promise<EquivocatingServer> {
   let logs: readonly BuiltLog[] = []

@@ -6,14 +6,14 @@ import type { ConnectOptions, Expectations } from '../../client/index.ts'
 import type { SourceMeasurements } from '../../src/local/nsm/measured-source.ts'
 import type { SharedAffidavit } from './use-affidavit.ts'
 
-/** What a client expects of a service that a test started, and what forgers need to look like it. */
+/** What a client expects of a service that a test started, and what forgers need to imitate it. */
 export type ExpectedService = {
   readonly connect: Pick<ConnectOptions, 'expect' | 'roots'>
   readonly boot: JsonObject
   readonly measurements: SourceMeasurements
 }
 
-/** Takes the service at its word. */
+/** Believes what the service says about itself. */
 export async function readExpectedService({
   url,
   expectFile,

@@ -6,11 +6,11 @@ export type FaultyProxy = {
   /** `http://host:port`. */
   readonly url: string
   readonly port: number
-  /** Connections that stand, in the order they were made. */
+  /** Open connections, in the order in which they were made. */
   connections(): readonly ProxiedConnection[]
   /**
-   * What becomes of all connections from now on: `refuse` cuts those that stand and takes no other,
-   * `hang` passes nothing on and says nothing, as a way that loses every packet.
+   * What happens to all connections from now on: `refuse` cuts open connections and takes no new
+   * ones; `hang` passes no bytes on and stays silent, like a network that loses every packet.
    */
   behave(manner: 'pass' | 'refuse' | 'hang'): Promise<void>
   stop(): Promise<void>
@@ -18,14 +18,14 @@ export type FaultyProxy = {
 
 /** One connection through the proxy. */
 export type ProxiedConnection = {
-  /** Breaks it on both sides, without a word. */
+  /** Breaks the connection on both sides, without a close. */
   cut(): void
-  /** Passes nothing on, in neither direction, and does not say so; until `thaw`. */
+  /** Silently passes no bytes on, in both directions; until `thaw`. */
   freeze(): void
   thaw(): void
 }
 
-/** Starts a proxy before a loopback port; `at` is its own, any that is free by default. */
+/** Starts a proxy before a loopback port; `at` is the proxy's port, by default a free one. */
 export async function startFaultyProxy(port: number, { at = 0 } = {}): Promise<FaultyProxy> {
   const connections = new Set<ProxiedConnection>()
   let isHanging = false
@@ -87,6 +87,6 @@ function pass(from: Socket, to: Socket): void {
   from.setNoDelay(true)
   from.on('data', (bytes) => void to.write(bytes))
   from.on('end', () => void to.end())
-  // What broke is told by `close`.
+  // `close` reports that the socket broke.
   from.on('error', () => {})
 }

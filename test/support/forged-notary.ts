@@ -24,16 +24,18 @@ export type NotaryEntry = Readonly<Record<string, unknown>> & {
   readonly boot_configuration: JsonObject
 }
 
-/** A notary that somebody makes who has the key of an attestation root, and says what he likes. */
+/** A notary made by an attacker who has the key of an attestation root: it signs any statement. */
 export type ForgedNotary = {
   readonly notary: string
-  /** As the gateway would list it, its document over `nonce`, or over none. */
+  /**
+   * Its entry as the gateway would list it, with a document over `nonce`; null: without a nonce.
+   */
   entry(nonce: Uint8Array | null): Promise<NotaryEntry>
-  /** A document (base64) of its code and configuration for anybody's public key, 0x and hex. */
-  vouch(publicKey: string, nonce?: Uint8Array): Promise<string>
-  /** The create response of any answer to any request, with a proof that is right in itself. */
+  /** A document (base64) with its code and configuration for any public key, 0x and hex. */
+  documentFor(publicKey: string, nonce?: Uint8Array): Promise<string>
+  /** The create response with any answer to any request; its proof is consistent. */
   answer(exchange: Exchange): Promise<JsonObject>
-  /** The same of a stream: its chunks, the last with the proof. */
+  /** The same for a stream: its chunks, the last with the proof. */
   stream(
     exchange: Omit<Exchange, 'response'> & { chunks: readonly JsonObject[] },
   ): Promise<readonly JsonObject[]>
@@ -46,7 +48,7 @@ type Exchange = {
 }
 
 export type ForgedNotaryOptions = {
-  /** File with the key of the root; null: one of its own. */
+  /** File with the key of the root; null: a new root. */
   readonly rootFile: string | null
   readonly measurements: SourceMeasurements
   readonly boot: JsonObject
@@ -54,7 +56,7 @@ export type ForgedNotaryOptions = {
   readonly now?: () => number
 }
 
-/** Makes one. Its log has one leaf at a time: the completion that it signed last. */
+/** Makes a forged notary. Its log has one leaf at a time: the completion that it signed last. */
 export async function forgeNotary(options: ForgedNotaryOptions): Promise<ForgedNotary> {
   const { boot, now = Date.now } = options
   const { signingKey, address } = Wallet.createRandom()
@@ -117,7 +119,7 @@ export async function forgeNotary(options: ForgedNotaryOptions): Promise<ForgedN
       attestation: await attest(nonce),
       boot_configuration: boot,
     }),
-    vouch: async (key, nonce) =>
+    documentFor: async (key, nonce) =>
       encodeBase64(await nsm.attest({ publicKey: decodeHex(key), userData, nonce: nonce ?? null })),
     answer: async (exchange) => ({ ...exchange.response, ...(await prove(exchange, null)) }),
     stream: async ({ chunks, ...exchange }) => {

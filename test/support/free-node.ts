@@ -5,22 +5,21 @@ import {
   openOffer,
 } from '../../src/nodes/runs/offer.ts'
 
-/** Changes what a free node says of itself. */
+/** A node whose abilities a test changes. */
 export interface FreeNode extends OfferingNode<FreeNode> {
   isServingNow: boolean
 }
 
 /**
- * A node without a socket, of which only its offers and slots are looked at. `onChange` is told of
- * every slot.
+ * A node without a socket; only its offers and slots are used. `onChange` is called for every slot.
  */
 export function createFreeNode(
   models: readonly string[],
   capacity: number,
   onChange: (node: FreeNode) => void = () => {},
 ): FreeNode {
-  const told = () => onChange(node)
-  const slots = createSlots(capacity, { onTaken: told, onFreed: told })
+  const changed = () => onChange(node)
+  const slots = createSlots(capacity, { onTaken: changed, onFreed: changed })
   const offers: Offer<FreeNode>[] = []
   const node: FreeNode = {
     ...{ slots, offers },

@@ -36,7 +36,7 @@ import { createTestDatabase } from './test-database.ts'
 export type TestGateway = {
   readonly app: App
   readonly url: string
-  /** Of its database. */
+  /** Connection string of its database. */
   readonly databaseUrl: string
   readonly port: number
   /** Null without `settings.metrics`. */
@@ -46,30 +46,29 @@ export type TestGateway = {
   readonly keys: ApiKeys
   readonly accounts: Accounts
   readonly nodesStore: NodesStore
-  /** Stores a connection of a node, held by this gateway, and gives it. */
+  /** Stores a connection of a node that this gateway holds, and gives the connection. */
   connectNode(
     nodeId: string,
     connection?: Partial<BegunConnection>,
   ): Promise<ConnectionOfNode & { readonly isNoted: boolean }>
   readonly inferences: InferencesStore
   readonly nodes: ServingNodes
-  /** A valid key, and the account it is of. */
+  /** A valid key, and its account. */
   readonly key: string
   readonly accountId: string
-  /** Every line that was logged. */
+  /** Every log line. */
   readonly logLines: readonly string[]
-  /** Ends the connections to the database, for good. */
+  /** Ends the connections to the database, without a way back. */
   breakDatabase(): Promise<void>
   drain(skip: AbortSignal): Promise<void>
   stop(): Promise<void>
 }
 
-/** Time for starting or stopping one, milliseconds, on a busy machine. */
+/** Time to start or stop a gateway on a busy machine, milliseconds. */
 export const GATEWAY_HOOK_TIMEOUT_MS = 60_000
 
 /**
- * Starts a gateway on an ephemeral loopback port. Anchors are signed and stored; no chain is there
- * to take them.
+ * Starts a gateway on an ephemeral loopback port. Anchors are signed and stored; there is no chain.
  */
 export async function startGateway(
   options: Pick<OwnParts, 'nodeLimits' | 'upstream' | 'observers' | 'bodyRate'> & {
@@ -77,20 +76,20 @@ export async function startGateway(
     readonly credentials?: ReadonlyMap<string, string>
     /** Default: no limits. */
     readonly tiers?: Tiers
-    /** Encrypts what is stored. Default: it is in the clear. */
+    /** Encrypts stored content. Default: it is stored in the clear. */
     readonly content?: ContentCipher
-    /** Where the gateway gets a database of its own. Default: the run's server. */
+    /** Where the gateway gets its database. Default: the run's server. */
     readonly postgres?: Pick<PostgresServer, 'createDatabase'>
-    /** A key of any form that is taken without the database. Default: none. */
+    /** A key of any form that is accepted without the database. Default: none. */
     readonly fixedKey?: string
     /**
-     * What serves plain calls; null: real nodes, over sockets. Default: nodes without sockets that
-     * say hello.
+     * Serves plain calls; null: real nodes, over sockets. Default: nodes without sockets that
+     * answer hello.
      */
     readonly nodes?: ServingNodes | null
     /** Socket of an enclave that signs for SCRIPTED_DOMAIN. Default: the scripted one's. */
     readonly enclaveSocket?: string
-    /** What is said of blocks with anchors. Default: that all can be read. */
+    /** Figures of blocks with anchors. Default: all can be read. */
     readonly unreadableBlocks?: Anchoring['unreadableBlocks']
   } = {},
 ): Promise<TestGateway> {
@@ -111,7 +110,7 @@ export async function startGateway(
       ENCLAVE_URL: `unix:${options.enclaveSocket ?? enclave.socketPath}`,
       LOG_LEVEL: 'debug',
       SHUTDOWN_GRACE_MS: '500',
-      // Tables of tests name providers on the internet.
+      // The providers in the tests' tables are on the internet.
       PROVIDER_MODELS_ASK: 'false',
     }),
     credentials: options.credentials ?? new Map(),
@@ -173,14 +172,14 @@ export async function startGateway(
     breakDatabase: () => database.close(),
     drain: gateway.drain,
     stop: async () => {
-      // A database that was broken cannot be told the end of anything.
+      // After a break of the database, the end cannot be stored.
       await gateway.stop().catch(() => undefined)
       await enclave.stop()
     },
   }
 }
 
-/** A relayer that signs for SCRIPTED_DOMAIN, and nothing that sends. */
+/** A relayer that signs for SCRIPTED_DOMAIN; its anchors are not sent. */
 function anchorNowhere(database: Database, log: Logger): Anchoring {
   const { key: relayerKey, address } = relayerWith(`0x${randomBytes(32).toString('hex')}`)
   const relayer = { address, countTransactions: async () => 0 }

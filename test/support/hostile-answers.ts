@@ -31,7 +31,7 @@ export const EVENT_STREAM_HEAD: Uint8Array = head(200, {
   'transfer-encoding': 'chunked',
 })
 
-/** Gives one chunk of a chunked body; of nothing, the last one. */
+/** Gives one chunk of a chunked body; an empty one is the last chunk. */
 export function chunked(data: string | Uint8Array): Uint8Array {
   const bytes = Buffer.from(data)
   return Buffer.concat([
@@ -41,7 +41,7 @@ export function chunked(data: string | Uint8Array): Uint8Array {
   ])
 }
 
-/** Gives the bytes cut in two at every position: one pair for each. */
+/** Gives the bytes cut in two, once for every position. */
 export function* splitEverywhere(
   bytes: Uint8Array,
 ): Generator<readonly [Uint8Array, Uint8Array], void> {
@@ -87,9 +87,7 @@ export function chunkOf(
   }
 }
 
-/**
- * Gives the text of server-sent events, one for each value, with the line break that is asked for.
- */
+/** Gives the text of server-sent events, one for each value, with the given line break. */
 export function eventsOf(
   values: readonly unknown[],
   lineBreak: '\n' | '\r\n' | '\r' = '\n',

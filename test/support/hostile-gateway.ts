@@ -13,44 +13,46 @@ import {
 export type GatewayAnswer = {
   readonly status: number
   readonly headers: Readonly<Record<string, string>>
-  /** In the pieces in which it is written; an iterator may go on for ever. */
+  /** In the pieces in which it is written; an iterator may never end. */
   readonly body: string | Uint8Array | AsyncIterable<string | Uint8Array>
-  /** What comes after the body; default its end. `cut` breaks the connection, `stall` says no more. */
+  /**
+   * What follows the body; default its end. `cut` breaks the connection, `stall` leaves it open.
+   */
   readonly after?: 'end' | 'cut' | 'stall'
 }
 
-/** One call that passes, and the means of who stands in between. */
+/** One call that passes, and what the attacker in between can do. */
 export type PassingCall = {
   readonly path: string
   readonly query: URLSearchParams
-  /** Those of its headers that the real gateway is shown. */
+  /** The call's headers that the real gateway gets. */
   readonly headers: Readonly<Record<string, string>>
   /** As the client sent it, an encrypted one as Latin-1; empty for a GET. */
   readonly body: string
   /**
-   * Asks the real gateway the same, or with another body, or with other headers beside its own: an
+   * Sends the call to the real gateway, with the same body or another one. `headers` are added; an
    * empty one is left out.
    */
   ask(body?: string, headers?: Readonly<Record<string, string>>): Promise<GatewayAnswer>
-  /** Asks the real gateway for something else. */
+  /** Gets another path from the real gateway. */
   get(path: string): Promise<GatewayAnswer>
 }
 
-/** What the hostile gateway does to calls of one kind; the others pass as they are. */
+/** What the hostile gateway does to calls of one kind; the others pass unchanged. */
 export type Attack = {
   readonly meets: 'completions' | 'documents' | 'both' | 'evidence'
-  /** Answers in place of the real gateway, or with what it answered. */
+  /** Answers in place of the real gateway, or with the real gateway's answer. */
   answer(call: PassingCall): GatewayAnswer | Promise<GatewayAnswer>
 }
 
 /** A server between client and gateway that alters what passes. */
 export type HostileGateway = {
   readonly url: string
-  /** From now on this is done; null passes everything on as it is. */
+  /** Starts this attack; null passes every call on unchanged. */
   set(attack: Attack | null): void
-  /** Whether streams are written event by event, as they come from a model. Default: in one piece. */
+  /** Whether streams are written event by event, as a model sends them. Default: in one piece. */
   pace(isPaced: boolean): void
-  /** Since `set`: calls of the attack's kind that came, and those that were answered otherwise. */
+  /** Since `set`: how many calls of the attack's kind came, and how many got an altered answer. */
   counts(): { readonly met: number; readonly altered: number }
   stop(): Promise<void>
 }
@@ -58,13 +60,13 @@ export type HostileGateway = {
 const COMPLETIONS = '/v1/verified/chat/completions'
 const DOCUMENTS = ['/v1/notaries', '/v1/attestation']
 
-/** Headers of a call that the real gateway is shown. */
+/** The headers of a call that the real gateway gets. */
 const FORWARDED = [
   ...['authorization', 'content-type', 'accept', 'idempotency-key', 'fine-tune-authorization'],
   ...[ENCAPSULATED_KEY_HEADER, NOTARY_HEADER],
 ]
 
-/** Starts it before the gateway at `origin`, on loopback, honest at first. */
+/** Starts the server before the gateway at `origin`, on loopback, honest at first. */
 export async function startHostileGateway(origin: string): Promise<HostileGateway> {
   let attack: Attack | null = null
   let isPaced = false
@@ -123,14 +125,14 @@ function isMet({ meets }: Attack, { path }: PassingCall): boolean {
   )
 }
 
-/** Of an attack on both, completions are counted. */
+/** For an attack on both, completions are counted. */
 function isCounted({ meets }: Attack, { path }: PassingCall): boolean {
   return meets !== 'both' || path === COMPLETIONS
 }
 
 /**
- * Watches what an attack does: it altered nothing when it asked the real gateway once, with the
- * client's own body, and passed on what came. So no attack can be counted that was none.
+ * Watches what an attack does. It altered nothing if it asked the real gateway once, with the
+ * client's own body, and passed the answer on. So an attack without an effect is not counted.
  */
 function witnessOf(call: PassingCall): {
   readonly call: PassingCall
@@ -197,7 +199,7 @@ async function askReal(url: URL, init: RequestInit): Promise<GatewayAnswer> {
   }
 }
 
-/** Long enough that the reader has read before more comes; he need not have, for any test to hold. */
+/** Usually long enough for the reader to read before more comes; no test depends on it. */
 const PACE_MS = 2
 
 async function write(
@@ -212,12 +214,12 @@ async function write(
   const whole = typeof body === 'string' || body instanceof Uint8Array ? [body] : body
   for await (const piece of isSplit ? body.split(/(?<=\n\n)/) : whole) {
     if (response.destroyed) return
-    // No more than the reader takes.
+    // Not faster than the reader reads.
     if (!response.write(piece))
       await Promise.race([once(response, 'drain'), once(response, 'close')])
     if (isSplit) await sleep(PACE_MS)
   }
   if (after === 'end') response.end()
-  // What was written is to arrive before the break does.
+  // The written bytes should arrive before the break does.
   if (after === 'cut') setTimeout(() => response.destroy(), 20)
 }

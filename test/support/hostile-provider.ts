@@ -6,19 +6,21 @@ import type { TestCertificate } from './certificates.ts'
 /** One thing that a hostile provider does with a connection after it has read a request. */
 export type Step =
   | { readonly kind: 'bytes'; readonly bytes: Uint8Array }
-  /** The same bytes again and again, as fast as the other side takes them. */
+  /** The same bytes repeated, as fast as the other side reads them. */
   | { readonly kind: 'repeat'; readonly bytes: Uint8Array; readonly times: number }
   | { readonly kind: 'pause'; readonly durationMs: number }
-  /** Goes on when this is settled. */
+  /** Continues when the promise is settled. */
   | { readonly kind: 'wait'; readonly until: Promise<void> }
-  /** Says nothing more, and waits until the other side gives up. */
+  /** Sends no more, and waits until the other side gives up. */
   | { readonly kind: 'stall' }
-  /** Closes the connection in order (FIN), also in mid-answer. */
+  /** Closes the connection in order (FIN), even in mid-answer. */
   | { readonly kind: 'end' }
   /** Breaks the connection (RST). */
   | { readonly kind: 'reset' }
 
-/** A request as it came in. `target` and header names as sent, names in lower case. */
+/**
+ * A request as it came in. `target` and header names are as they were sent, names in lower case.
+ */
 export type ReceivedRequest = {
   readonly method: string
   readonly target: string
@@ -30,7 +32,7 @@ export type ReceivedRequest = {
 
 export type HostileProvider = {
   readonly origin: string
-  /** Every request that came in whole, in order. */
+  /** Every request that came in completely, in order. */
   readonly requests: readonly ReceivedRequest[]
   countConnections(): number
   close(): Promise<void>
@@ -38,8 +40,8 @@ export type HostileProvider = {
 
 /**
  * Starts a provider on a loopback port that answers each request with the bytes and pauses of a
- * script, over raw TCP or TLS: no HTTP library stands between a test and the wire. A script that
- * ends leaves the connection open.
+ * script, over raw TCP or TLS: no HTTP library is between a test and the wire. When a script ends,
+ * the connection stays open.
  */
 export async function startHostileProvider(options: {
   readonly answer: (request: ReceivedRequest) => Iterable<Step>
@@ -123,17 +125,14 @@ async function play(step: Step, socket: Socket, closed: Promise<void>): Promise<
 }
 
 /**
- * Waits until the bytes left this process, so that two writes are two segments wherever the kernel
- * lets them be.
+ * Waits until the bytes have left this process, so that two writes are two segments if the kernel
+ * allows it.
  */
 async function write(socket: Socket, bytes: Uint8Array, closed: Promise<void>): Promise<void> {
   await Promise.race([new Promise<void>((resolve) => socket.write(bytes, () => resolve())), closed])
 }
 
-/**
- * HTTP/1.1 requests with a content-length or in chunks, one after another on a connection that is
- * kept.
- */
+/** HTTP/1.1 requests with a content-length or in chunks, one after another on a kept connection. */
 async function* readRequests(
   socket: Socket,
   closed: Promise<void>,
@@ -177,7 +176,7 @@ function parseHead(text: string): Pick<ReceivedRequest, 'method' | 'target' | 'h
   return { method, target, headers: new Map(headers) }
 }
 
-/** Bytes of a whole chunked body, or null while it is not all there. */
+/** Bytes of a whole chunked body, or null while a part is missing. */
 function chunkedSize(bytes: Buffer): number | null {
   let position = 0
   while (true) {

@@ -14,7 +14,7 @@ const STALL: Step = { kind: 'stall' }
 const END: Step = { kind: 'end' }
 const MEBIBYTE = 2 ** 20
 
-/** Chunks of a small stream that says `héllo 🙂`, finished. */
+/** Chunks of a small, finished stream with the text `héllo 🙂`. */
 export const GREETING_CHUNKS: readonly object[] = [
   chunkOf({ role: 'assistant', content: '' }),
   chunkOf({ content: 'héllo' }),
@@ -33,10 +33,7 @@ const whole = (value: object | string): readonly Step[] => [
 ]
 const firstEvents = eventsOf(GREETING_CHUNKS.slice(0, 2))
 
-/**
- * Text that JSON can hold and that breaks what handles it carelessly. Lone surrogates become
- * U+FFFD.
- */
+/** Text that JSON can hold and that breaks careless programs. Lone surrogates become U+FFFD. */
 export const ODD_TEXT = {
   sent: '\u0000 \u2028 𝒜 🏳️‍🌈 \ufeff \ud800 x \udc00',
   kept: '\u0000 \u2028 𝒜 🏳️‍🌈 \ufeff \ufffd x \ufffd',
@@ -47,7 +44,7 @@ const oddLogprobs =
   '{"token":"b","bytes":[],"logprob":-1e-7},{"token":"c","bytes":[],"logprob":-9999.0},' +
   '{"token":"d","bytes":[],"logprob":1E400}]}],"refusal":null}'
 
-/** Answers that end in a completion, whole or streamed by name, with the content that it has. */
+/** Answers that end in a completion, whole or streamed, by name, with their content. */
 export const GOOD_SCRIPTS: Readonly<
   Record<string, { readonly steps: readonly Step[]; readonly content: string }>
 > = {
@@ -118,7 +115,7 @@ export const GOOD_SCRIPTS: Readonly<
   },
 }
 
-/** How an answer fails: the status and code a caller sees, and whether a record is left. */
+/** How an answer fails: the status and code that a caller gets, and whether a record is stored. */
 export type BadScript = {
   readonly steps: readonly Step[]
   readonly status: number
@@ -130,7 +127,7 @@ const error = {
   error: { message: 'the provider is out of models', type: 'server_error', code: 'oops' },
 }
 
-/** Answers to a request that is not streamed which end in no completion. */
+/** Answers to a request without streaming that do not end in a completion. */
 export const BAD_ANSWERS: Readonly<Record<string, BadScript>> = {
   redirect: { steps: [send(redirect)], status: 502, code: 'provider_error' },
   'error-with-200': { steps: whole(error), status: 502, code: 'provider_error' },
@@ -189,7 +186,7 @@ export const BAD_ANSWERS: Readonly<Record<string, BadScript>> = {
   },
 }
 
-/** Streams that begin well, say `héllo`, and then break off. */
+/** Streams that begin well, with `héllo`, and then break off. */
 export const BROKEN_STREAMS: Readonly<Record<string, readonly Step[]>> = {
   'invalid-json': stream(`${firstEvents}data: {"choices": [}\n\n${greeting('\n')}`),
   'no-object': stream(`${firstEvents}data: 7\n\n${greeting('\n')}`),

@@ -6,16 +6,16 @@ import { textFile } from '../../enclave/image/file-tree.ts'
 import { findImageHindrance } from './image-hindrance.ts'
 import { type Need, needNo, needProgram } from './needs.ts'
 
-/** What building and booting an image takes. */
+/** What a test needs to build and boot an image. */
 export async function needBoot(): Promise<Need> {
   const qemu = needProgram(QEMU)
   return qemu.isMet ? needNo(await findImageHindrance()) : qemu
 }
 
 /**
- * Boots an image with a script that runs as root beside everything else in it, from one more
- * ramdisk: a way in that no image has. Both texts are of busybox sh: `prepare` ends before the
- * enclave begins, `script` runs while it does. What they print is on the console.
+ * Boots an image with a script that runs as root beside everything else in the image, from one more
+ * ramdisk: real images have no such way in. Both texts are for busybox sh: `prepare` ends before
+ * the enclave begins, `script` runs at the same time. Their output is on the console.
  */
 export async function bootWithScript(options: {
   readonly eifPath: string

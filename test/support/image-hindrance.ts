@@ -5,8 +5,8 @@ import { openDebianPackages, openDependencies } from '../../enclave/image/open-p
 import { readPins } from '../../enclave/image/pins.ts'
 
 /**
- * Null when every package of the image is there or can be fetched, else why it cannot be built
- * here.
+ * Null when every package of the image is there or can be fetched; else why the image cannot be
+ * built here.
  */
 export async function findImageHindrance(): Promise<string | null> {
   try {

@@ -1,14 +1,14 @@
 import type { Locator, Page } from 'playwright-core'
 
-/** The first screens that every page is held to: a desktop and a phone. */
+/** The window sizes on which every page is checked: a desktop and a phone. */
 export const SCREENS = [
   { width: 1280, height: 800 },
   { width: 390, height: 844 },
 ] as const
 
 /**
- * Gives which of these stand whole in the window without a scroll, each `true` or where it is:
- * `{ name: true }` for all is what a test expects.
+ * Gives which of these are completely inside the window without a scroll: for each `true`, or its
+ * position. A test expects `{ name: true }` for all.
  */
 export async function standInView(
   page: Page,

@@ -1,6 +1,6 @@
 import type { Affidavit } from './affidavit.ts'
 
-/** A stored completion, as far as tests of clients look at it. */
+/** A stored completion, with the members that tests of clients use. */
 export type KeptCompletion = {
   readonly hash: string
   readonly request: {
@@ -12,8 +12,8 @@ export type KeptCompletion = {
 }
 
 /**
- * Newest of the service's stored completions whose conversation has `text` in it; null when none
- * has.
+ * The newest stored completion of the service whose conversation contains `text`; null when there
+ * is no such completion.
  */
 export async function findKept(
   service: Pick<Affidavit, 'url' | 'apiKey'>,
@@ -25,7 +25,7 @@ export async function findKept(
   const { completions } = (await reply.json()) as {
     readonly completions: readonly KeptCompletion[]
   }
-  // Of encrypted calls nothing is kept: their request is null.
+  // Encrypted calls are not stored: their request is null.
   return (
     completions.find((kept) => JSON.stringify(kept.request?.messages ?? null).includes(text)) ??
     null

@@ -1,6 +1,6 @@
 /**
- * The secret of an API key, which is all after its second underscore: base64url has underscores of
- * its own.
+ * The secret of an API key: everything after its second underscore. base64url contains underscores
+ * too.
  */
 export function secretOf(key: string): string {
   const secret = /^afd_[a-z0-9]+_(.+)$/.exec(key)?.[1]

@@ -1,8 +1,9 @@
 import { openProcessLogger } from '../../src/observability/logger.ts'
 
 /**
- * A process that logs the lines 1 to `count`, then says on its channel how late its turns came and
- * what became of the lines. It logs one more line when it is told to, and two before it exits.
+ * A process that logs the lines 1 to `count`, then reports on its channel how late its turns came
+ * and what happened to the lines. At the message `log` it logs one more line; at any other message
+ * it logs two lines and exits.
  */
 const count = Number(process.argv[2])
 const log = await openProcessLogger('info')

@@ -3,15 +3,15 @@ import { once } from 'node:events'
 import { delimiter } from 'node:path'
 import type { CliRun } from './run-cli.ts'
 
-/** The Node.js that is installed on this machine, outside of this checkout's packages. */
+/** The Node.js that is installed on this machine, outside this checkout's packages. */
 export type MachineNode = {
   /** `20.20.2`. */
   readonly version: string
-  /** PATH that finds it, and its npm. */
+  /** A PATH with it and its npm. */
   readonly path: string
 }
 
-/** Finds it; null when there is none with npm. */
+/** Finds it; null when no Node.js with npm is installed. */
 export function findMachineNode(): MachineNode | null {
   const folders = (process.env.PATH ?? '').split(delimiter)
   const path = folders

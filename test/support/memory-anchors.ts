@@ -5,13 +5,15 @@ import type {
   MinedAnchor,
 } from '../../src/chain/anchors-store.ts'
 
-/** An AnchorsStore in memory, for one relayer or several, that keeps all of the port's promises. */
+/**
+ * An AnchorsStore in memory, for one relayer or several, that keeps all promises of the interface.
+ */
 export type MemoryAnchors = AnchorsStore & {
-  /** What a commit does: stores signed transactions as pending. */
+  /** Stores signed transactions as pending, as a commit does. */
   add(rows: readonly Pick<Anchor, 'relayer' | 'nonce' | 'txHash' | 'raw'>[]): void
   all(): readonly (Anchor & { readonly gasUsed: number | null })[]
   count(state: AnchorState): number
-  /** Makes the next calls of the store fail, as a database that is away does. */
+  /** Makes the next calls of the store fail, like a database that is away. */
   failFor(calls: number): void
 }
 

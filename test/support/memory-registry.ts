@@ -3,15 +3,13 @@ import type { InferencesSink } from '../../src/nodes/registry/inference-log.ts'
 import type { Inference } from '../../src/nodes/registry/inferences-store.ts'
 import { type NodeState, stopState } from '../../src/nodes/registry/node-state.ts'
 
-/** What a test registers: a node with benchmarks by model. */
+/** A node that a test registers, with benchmarks by model. */
 export type Registration = Partial<RegisteredNode> & {
   readonly nodeId: string
   readonly benchmarks?: Readonly<Record<string, number>>
 }
 
-/**
- * A node registry in memory, for tests of what stands before the database: it notes what is stored.
- */
+/** A node registry in memory, for tests without a database: it records what is stored. */
 export type MemoryRegistry = NodeRegistry & {
   register(node: Registration): void
   change(nodeId: string, change: Partial<RegisteredNode>): void

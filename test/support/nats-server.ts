@@ -8,10 +8,10 @@ import { until } from './until.ts'
 /** NATS's server. */
 export const NATS = needProgram('nats-server')
 
-/** What the gateways of a test know each other by. */
+/** The key by which the gateways of a test know each other. */
 export const BUS_KEY = new Uint8Array(32).fill(7)
 
-/** A real server, on a port of its own, started with these arguments too. */
+/** A real server on a free port. */
 export type NatsServer = {
   readonly url: string
   pid(): number

@@ -2,32 +2,32 @@ import { existsSync, globSync, readFileSync } from 'node:fs'
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 
-/** What some tests need and a machine may lack, as a skipped test names it. */
+/** Something that some tests need and a machine may lack; a skipped test names it. */
 export type Need = {
-  /** As it stands in the title of a skipped test: `nats-server`, `../shared`, `root`. */
+  /** Its name in the title of a skipped test: `nats-server`, `../shared`, `root`. */
   readonly name: string
   readonly isMet: boolean
-  /** The title with what is missing; unchanged where nothing is. */
+  /** The title with what is missing; unchanged when nothing is missing. */
   title(text: string): string
 }
 
-/** A program of `.ci/programs`; another one is a TypeError. */
+/** A program of `.ci/programs`; throws TypeError for any other. */
 export function needProgram(program: string): Need {
   if (!packageOf.has(program)) throw new TypeError(`expected ${program} to be in .ci/programs`)
   return need(program, hasProgram(program))
 }
 
-/** Files of `../shared`, which are not part of this repository. */
+/** Files in `../shared`, which are not part of this repository. */
 export function needShared(isThere: boolean): Need {
   return need('../shared', isThere)
 }
 
-/** To be root: for what mounts, changes its user or its root. */
+/** Root rights: for tests that mount, or change their user or their root. */
 export function needRoot(): Need {
   return need('root', process.getuid?.() === 0)
 }
 
-/** What else may keep a test from running here: `hindrance` says why; null when nothing does. */
+/** Another reason why a test cannot run here: `hindrance` gives it; null: the test can run. */
 export function needNo(hindrance: string | null): Need {
   return need(hindrance ?? '', hindrance === null)
 }
@@ -36,7 +36,7 @@ function need(name: string, isMet: boolean): Need {
   return { name, isMet, title: (text) => (isMet ? text : `${text} [needs ${name}]`) }
 }
 
-/** What the title of a skipped test says that it needs; null when it says nothing. */
+/** What a skipped test needs, read from its title; null when the title names no need. */
 export function needOf(title: string): string | null {
   return /\[needs (.+?)\]/.exec(title)?.[1] ?? null
 }

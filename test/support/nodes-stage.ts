@@ -26,10 +26,10 @@ export const OTHER_KEY = 'other-key'
 export const INFERENCE_KEY = 'inference-key'
 export const OTHER_ACCOUNT = '00000000-0000-4000-8000-000000000002'
 export const MODEL = 'model-a'
-/** Of the status of nodes when all is over: nothing was left behind. */
+/** Expected in the status of nodes when everything has ended: nothing is held. */
 export const NOTHING_HELD = { slotsInUse: 0, runs: 0, queued: 0, timers: 0, sockets: 0 } as const
 
-/** Limits in which everything happens within tenths of a second. */
+/** Limits with which everything happens within tenths of a second. */
 export const QUICK_LIMITS: NodeLimits = {
   ...NODE_LIMITS,
   ...{ firstTokenMs: 300, tokenMs: 300, finishGraceMs: 100, drainMs: 300, runMs: 3_000 },
@@ -41,7 +41,10 @@ export type NodesStage = {
   readonly url: string
   readonly nodes: Hub
   readonly registry: MemoryRegistry
-  /** Registers a node (RUNNING before, benchmarked for its model) unless it is, and connects it. */
+  /**
+   * Connects a node; registers it first (RUNNING before, with a benchmark for its model) if it is
+   * not registered.
+   */
   connect(
     node?: Partial<ScriptedNodeOptions> & { readonly registered?: Partial<Registration> },
   ): Promise<ScriptedNode>
@@ -130,5 +133,5 @@ export function textOf(chunks: readonly JsonObject[]): string {
     .join('')
 }
 
-/** Waits until `isSo`, at most 5 s. */
-export const eventually = (isSo: () => boolean, what: string) => until(what, isSo)
+/** Waits until `isTrue`, at most 5 s. */
+export const eventually = (isTrue: () => boolean, what: string) => until(what, isTrue)

@@ -1,12 +1,12 @@
 import { type Browser, type BrowserContextOptions, chromium, type Page } from 'playwright-core'
 import { findChromium } from './attestation-browser/chromium.ts'
 
-/** A page that was opened, and what went wrong in it. */
+/** An open page, and what went wrong in it. */
 export type OpenPage = {
   readonly page: Page
   /** Exceptions, refusals by the page's policy, errors on the console. */
   readonly faults: readonly string[]
-  /** URLs that were asked for beyond the page's own origin. */
+  /** URLs outside the page's own origin that were requested. */
   readonly strangers: readonly string[]
 }
 
@@ -19,7 +19,7 @@ export function startBrowser(): Promise<Browser> {
   })
 }
 
-/** Opens a page in a context of its own. */
+/** Opens a page in a new context. */
 export async function openPageIn(
   browser: Browser,
   url: string,

@@ -14,18 +14,18 @@ export type OptimismChain = {
   readonly chainId: number
   /** 0x, lower case. */
   readonly contract: string
-  /** Of an account with ether. */
+  /** Key of an account with ether. */
   readonly relayerKey: string
-  /** Hands in a deposit (type 0x7e), as each block of such a chain has one; gives its hash. */
+  /** Sends a deposit (type 0x7e), as each block of such a chain has one; gives its hash. */
   sendDeposit(members?: Readonly<Record<string, unknown>>): Promise<string>
   dispose(): Promise<void>
 }
 
-/** Accounts 8, 9 and 0 of the mnemonic that every anvil shows. */
+/** Accounts 8, 9 and 0 of the mnemonic that every anvil prints. */
 const RELAYER_KEY = '0xdbda1821b80551c9d65939329250298aa3472ba22feea921c0cf5d620ea67b97'
 const DEPLOYER = '0xa0ee7a142d267c1f36714e4a8f75612f20a79720'
 const DEPOSITOR = '0xf39fd6e51aad88f6f4ce6ab8827279cfffb92266'
-/** Not anvil's own: a gateway takes that for a development chain. */
+/** Not anvil's own id: a gateway treats that as a development chain. */
 const CHAIN_ID = 8_453_001
 
 /** Starts anvil's optimism network on a free port. */

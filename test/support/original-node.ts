@@ -3,10 +3,10 @@ import type { DrawScript } from './drawing-node.ts'
 import { type AnswerScript, answerError, answerWith } from './scripted-node.ts'
 
 /**
- * What the public node client (0.0.19) does with a chat request, as far as it differs from its
- * protocol: it calls its library with the request's members as named arguments. One that the
- * library does not know is a TypeError, told as 500; four are arguments of the library itself, here
- * those that a caller could do harm with.
+ * What the public node client (0.0.19) does with a chat request, where it differs from its
+ * protocol: it calls its library with the request's members as named arguments. A member that the
+ * library does not know is a TypeError, reported as 500. Some members are arguments of the library
+ * itself; the four with which a caller could do harm are checked here.
  */
 export function answerAsLibrary(text: string): AnswerScript {
   return (call, node) => {
@@ -29,7 +29,7 @@ const LIBRARY_ARGUMENTS: ReadonlySet<string> = new Set([
   ...['extra_body', 'extra_headers', 'extra_query', 'timeout'],
 ])
 
-/** Draws what its pipeline draws, and never looks at `size`. */
+/** Draws what its pipeline draws, and ignores `size`. */
 export function drawAsPipeline(drawn: Buffer): DrawScript {
   return ({ request_id, n }, node) =>
     node.send({ request_id, images: Array(n).fill(drawn.toString('base64')), error: null })

@@ -18,11 +18,11 @@ export type CollectedSpan = {
   readonly status: number
 }
 
-/** An OTLP collector over HTTP that keeps what it is sent. */
+/** An OTLP collector over HTTP that keeps what it receives. */
 export type OtlpCollector = {
   readonly url: string
   spans(): readonly CollectedSpan[]
-  /** All bytes that came, as Latin-1. */
+  /** All received bytes, as Latin-1. */
   received(): string
   readonly headers: readonly Readonly<Record<string, unknown>>[]
   close(): Promise<void>
@@ -53,7 +53,7 @@ export async function startOtlpCollector(): Promise<OtlpCollector> {
   }
 }
 
-/** ExportTraceServiceRequest of opentelemetry-proto, as far as the tests look at it. */
+/** ExportTraceServiceRequest of opentelemetry-proto, with the fields that the tests use. */
 function readRequest(request: Buffer): readonly CollectedSpan[] {
   return all(request, 1).flatMap((resourceSpans) => {
     const service = String(readAttributes(all(resourceSpans, 1)[0] ?? EMPTY, 1)['service.name'])
@@ -102,7 +102,7 @@ const number = (message: Buffer, field: number) => {
   return bytes === undefined ? 0 : readVarint(bytes, 0).value
 }
 
-/** The values of a field of a protobuf message, in order; of a number its varint. */
+/** The values of a field of a protobuf message, in order; for a number its varint. */
 function all(message: Buffer, wanted: number): readonly Buffer[] {
   const found: Buffer[] = []
   let at = 0

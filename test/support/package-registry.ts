@@ -13,12 +13,12 @@ export type PackageRegistry = {
   readonly url: string
   /** How often the package's file was fetched. */
   fetched: number
-  /** The file that is served from now on; what the registry says of its digest is always right. */
+  /** The file that is served from now on; the registry's digest is always right for it. */
   file: Buffer
   close(): Promise<void>
 }
 
-/** Starts it. npm itself takes packages from it, with `npm_config_registry`. */
+/** Starts it. npm itself installs packages from it, with `npm_config_registry`. */
 export async function startPackageRegistry(
   version: string,
   file: Buffer,
@@ -57,7 +57,7 @@ export async function startPackageRegistry(
   return registry
 }
 
-/** The file of a package `affidavit` whose program is this text, as npm packs it. */
+/** The file of a package `affidavit` with this program text, as npm packs it. */
 export async function packProgram(version: string, program: string): Promise<Buffer> {
   const folder = await mkdtemp(join(tmpdir(), 'affidavit-package-'))
   const source = join(folder, 'source')

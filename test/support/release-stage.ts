@@ -7,7 +7,7 @@ import type { ReleaseEntry } from '../../attestation/release/release-list.ts'
 import { releaseKeyOf } from '../../attestation/release/release-signatures.ts'
 import { signRelease, signReleaseList } from '../../attestation/release/verify-release.ts'
 
-/** Keys that sign releases in tests. Anyone can know them. */
+/** Keys that sign releases in tests. They are public. */
 export const OPERATOR_SECRET = new Uint8Array(32).fill(1)
 export const STRANGER_SECRET = new Uint8Array(32).fill(2)
 export const OPERATOR_KEY = encodeHex(releaseKeyOf(OPERATOR_SECRET))

@@ -16,23 +16,23 @@ export type Replicas = {
   readonly chain: TestChain
   readonly fleet: EnclaveFleet
   readonly enclaves: readonly FleetEnclave[]
-  /** A key that each of them takes. */
+  /** A key that each of them accepts. */
   readonly apiKey: string
-  /** Starts one more. */
+  /** Starts one more gateway. */
   start(variables?: Readonly<Record<string, string>>): Promise<Affidavit>
   stop(): Promise<void>
 }
 
 const API_KEY = 'a-key-of-all-replicas'
 
-/** Starts what gateways share, and none of them yet. */
+/** Starts what gateways share, but no gateway yet. */
 export async function startReplicas({
   enclaves: enclaveCount = 1,
   settings = {},
   logLevel = 'info',
 }: {
   readonly enclaves?: number
-  /** Of the Postgres server. */
+  /** Settings of the Postgres server. */
   readonly settings?: Readonly<Record<string, string>>
   readonly logLevel?: string
 } = {}): Promise<Replicas> {
@@ -70,7 +70,7 @@ export async function startReplicas({
       return gateway
     },
     async stop() {
-      // One that was stopped by a signal would not end.
+      // A gateway that a signal has stopped would not end.
       for (const { pid } of gateways) resume(pid)
       await Promise.all(gateways.map((gateway) => gateway.stop()))
       await fleet.stop()
@@ -84,6 +84,6 @@ function resume(pid: number): void {
   try {
     process.kill(pid, 'SIGCONT')
   } catch {
-    // It has ended.
+    // It has already ended.
   }
 }

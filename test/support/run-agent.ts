@@ -8,7 +8,7 @@ import { type Backend, createBackend } from '../../src/agent/backend.ts'
 import type { Logger } from '../../src/observability/logger.ts'
 import { createLogger } from '../../src/observability/logger.ts'
 
-/** Timings of an agent under test: it comes back at once, and waits for nothing long. */
+/** Timings of an agent under test: it connects again at once, and has no long waits. */
 export const FAST_TIMINGS: AgentTimings = {
   handshakeTimeoutMs: 2_000,
   pingMs: 10_000,
@@ -18,7 +18,7 @@ export const FAST_TIMINGS: AgentTimings = {
   drainMs: 2_000,
 }
 
-/** An agent in this process, with a machine that is made up. */
+/** An agent in this process, with an invented machine. */
 export type TestAgent = Agent & { readonly backend: Backend; readonly logLines: readonly string[] }
 
 export type TestAgentOptions = Partial<AgentOptions> & {

@@ -17,12 +17,12 @@ type RunOptions = {
   readonly input?: string | Uint8Array
 }
 
-/** Runs `affidavit` with these words, in an environment of only these variables. */
+/** Runs `affidavit` with these words, with only these environment variables. */
 export function runCli(words: readonly string[], options: RunOptions = {}): Promise<CliRun> {
   return runProgram(MAIN, words, options)
 }
 
-/** Runs a TypeScript file with these words, in an environment of only these variables. */
+/** Runs a TypeScript file with these words, with only these environment variables. */
 export async function runProgram(
   file: string,
   words: readonly string[],
@@ -39,7 +39,7 @@ export async function runProgram(
   child.stderr.setEncoding('utf8').on('data', (text: string) => {
     written.stderr += text
   })
-  // A command that does not read its input closes it.
+  // A command that does not read its input closes the pipe.
   child.stdin.on('error', () => undefined)
   child.stdin.end(options.input ?? '')
   const [code] = await once(child, 'close')

@@ -13,7 +13,7 @@ export async function runCommand(...words: readonly string[]): Promise<CliRun> {
   return run(words)
 }
 
-/** Like `runCommand`, in an environment of only these variables. */
+/** Like `runCommand`, with only these environment variables. */
 export async function runCommandWith(
   variables: Readonly<Record<string, string>>,
   ...words: readonly string[]

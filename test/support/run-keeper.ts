@@ -9,13 +9,13 @@ import { type Affidavit, startAffidavit } from './affidavit.ts'
 import { type PostgresServer, startPostgres } from './postgres.ts'
 import { KEEPER_VARIABLE } from './test-database.ts'
 
-/** What the demonstration's models cost, so that pages have money to show. */
+/** Prices of the demonstration's models, so that pages have amounts to show. */
 const PRICES_FILE = fileURLToPath(new URL('prices.json', import.meta.url))
 
 /**
  * What a whole run shares: one Postgres server (`createTestDatabase`) and one service
- * (`useAffidavit`). Each is started when a test first asks, and ended after the last. Set-up and
- * teardown of vitest.config.ts, in its main process.
+ * (`useAffidavit`). Each is started when a test first needs it, and ended after the last test.
+ * Set-up and teardown of vitest.config.ts, in its main process.
  */
 export default async function keepForRun(): Promise<() => Promise<void>> {
   let cluster: Promise<Cluster> | null = null
@@ -54,9 +54,7 @@ export default async function keepForRun(): Promise<() => Promise<void>> {
 
 type Cluster = { readonly server: PostgresServer; readonly template: string }
 
-/**
- * Every worker has a few pools open at a time, and a test that failed may have left its own behind.
- */
+/** Every worker has a few open pools at a time, and a test that failed may have left its own. */
 const CONNECTIONS_MAX = '500'
 
 async function startCluster(): Promise<Cluster> {
@@ -67,8 +65,8 @@ async function startCluster(): Promise<Cluster> {
 }
 
 /**
- * Processes that tests start load the same modules: compiled once, they start in two thirds of the
- * time.
+ * Processes that tests start load the same modules: with compiled code they start in two thirds of
+ * the time.
  */
 function shareCompiledCode(): void {
   const folder = path.join(import.meta.dirname, '../../node_modules/.cache/affidavit/compiled')

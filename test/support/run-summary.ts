@@ -3,20 +3,23 @@ import path from 'node:path'
 import type { Reporter, TestCase, TestModule, Vitest } from 'vitest/node'
 import { findPackageOf, needOf } from './needs.ts'
 
-/** Names the file that a run writes its failed files to (FailedFile[], JSON). Unset: none. */
+/**
+ * Names the file to which a run writes its failed files (FailedFile[], JSON). Unset: it writes no
+ * file.
+ */
 export const FAILED_FILES_VARIABLE = 'TEST_FAILED_FILES'
 
 /** A test file that failed. */
 export type FailedFile = {
   /** From the folder of the repository. */
   readonly file: string
-  /** A line for each failed test: its title, and the first line of what it said. */
+  /** A line for each failed test: its title, and the first line of its error. */
   readonly failures: readonly string[]
 }
 
 /**
- * Reporter that ends a run by what was skipped, and what would have it run. A title says what it
- * needs (`needProgram`); tests that `-t` left out are not counted.
+ * Reporter that ends a run with what was skipped, and what to install for it. A title names its
+ * need (`needProgram`); tests that `-t` left out are not counted.
  */
 export default class RunSummary implements Reporter {
   #vitest: Vitest | null = null
@@ -31,13 +34,13 @@ export default class RunSummary implements Reporter {
     if (vitest.config.testNamePattern === undefined)
       for (const line of describeSkipped(listSkipped(modules))) vitest.logger.log(line)
     const file = process.env[FAILED_FILES_VARIABLE]
-    // An error beside all tests belongs to no file: that run is not mended by files that pass again.
+    // An error outside all tests belongs to no file: to run files again cannot make that run pass.
     if (file !== undefined && unhandled.length === 0)
       writeFileSync(file, JSON.stringify(listFailed(modules, vitest.config.root)))
   }
 }
 
-/** The full titles of skipped tests, each with the note that it was skipped with. */
+/** The full titles of skipped tests, each with the note of its skip. */
 function listSkipped(modules: readonly TestModule[]): readonly string[] {
   return modules.flatMap((module) =>
     [...module.children.allTests('skipped')].map((test) => `${test.fullName} ${noteOf(test)}`),
@@ -49,7 +52,7 @@ function noteOf(test: TestCase): string {
   return result.state === 'skipped' ? (result.note ?? '') : ''
 }
 
-/** A line for each thing that was missing, with the command that installs it where there is one. */
+/** A line for each missing thing, with the command that installs it, if there is one. */
 export function describeSkipped(titles: readonly string[]): readonly string[] {
   const counts = new Map<string, number>()
   for (const title of titles) {

@@ -4,8 +4,8 @@ import type { AddressInfo } from 'node:net'
 
 /**
  * A small S3 server after AWS's API reference: Put, Get, Head and DeleteObject and ListObjectsV2,
- * addressed by path, with answers in its XML. It computes Signature Version 4 by itself, from the
- * request as it came, and takes no other request.
+ * addressed by path, with answers in its XML. It computes Signature Version 4 itself, from the
+ * request as it came, and refuses every other request.
  */
 export type S3Server = {
   readonly origin: string
@@ -13,7 +13,7 @@ export type S3Server = {
   readonly objects: Map<string, { bytes: Buffer; readonly type: string }>
   /** Every request that came, as `PUT /bucket/key`. */
   readonly requests: string[]
-  /** Stands in for the server's own answer, where it gives true. */
+  /** Answers in place of the server when it gives true. */
   script: ((request: IncomingMessage, response: ServerResponse) => boolean) | null
   stop(): Promise<void>
 }
@@ -24,7 +24,7 @@ export const S3_KEY = {
   secretAccessKey: 'wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY',
 } as const
 
-/** Names of a page of a listing; AWS has 1,000. */
+/** Names in one page of a listing; AWS has 1,000. */
 const PAGE_LENGTH = 3
 const SKEW_MAX_MS = 15 * 60_000
 
@@ -85,7 +85,7 @@ function answer(
       .end(method === 'HEAD' ? undefined : object.bytes)
 }
 
-/** ListObjectsV2: names in the order of their bytes, those with the delimiter rolled up. */
+/** ListObjectsV2: names in the order of their bytes; names with the delimiter are grouped. */
 function list(
   objects: S3Server['objects'],
   response: ServerResponse,
@@ -123,7 +123,9 @@ function escapeXml(text: string): string {
   return text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;')
 }
 
-/** The code that a request is refused with whose signature is not the key's; null for a good one. */
+/**
+ * The code of the refusal when the request's signature does not fit the key; null for a good one.
+ */
 function findForgery(request: IncomingMessage, body: Buffer): string | null {
   const { method = '', url = '', headers } = request
   const [, id, date = '', region = '', names = '', signature] =
@@ -151,7 +153,7 @@ function findForgery(request: IncomingMessage, body: Buffer): string | null {
 type SignedRequest = Pick<IncomingMessage, 'headers'> & {
   readonly method: string
   readonly url: string
-  /** Of the headers that are signed, in their order. */
+  /** Names of the signed headers, in their order. */
   readonly names: readonly string[]
 }
 

@@ -2,15 +2,15 @@ import { once } from 'node:events'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 
-/** An inference server that answers as its script says, over real sockets. */
+/** An inference server that answers by a script, over real sockets. */
 export type ScriptedBackend = {
   readonly url: string
   /** Bodies of the chat requests that came, parsed. */
   readonly requests: readonly Readonly<Record<string, unknown>>[]
-  /** Calls that are open now, and those whose caller left before the end. */
+  /** Open calls, and calls whose caller left before the end. */
   readonly open: () => number
   readonly left: () => number
-  /** Connections that were made. */
+  /** Connections so far. */
   readonly connections: () => number
   stop(): Promise<void>
 }
@@ -23,8 +23,8 @@ export type BackendScript = (
 ) => void | Promise<void>
 
 /**
- * Starts a backend on loopback, on an ephemeral port by default. `models` is what it lists; null
- * makes its list fail.
+ * Starts a backend on loopback, on an ephemeral port by default. It lists `models`; null makes its
+ * list fail.
  */
 export async function startScriptedBackend(
   script: BackendScript,
@@ -63,7 +63,7 @@ export async function startScriptedBackend(
   }
 }
 
-/** A chunk of one choice that says `text`. */
+/** A chunk of one choice with this text. */
 export function textChunk(
   text: string,
   finishReason: string | null = null,

@@ -7,21 +7,21 @@ import type { NodeCall } from '../../src/nodes/runs/dispatch.ts'
 import { DispatchError } from '../../src/nodes/runs/dispatch-error.ts'
 
 /**
- * What a scripted dispatcher does with a call: gives chunks, or throws. Leaving is seen by
- * `call.signal`, or by the end of the generator.
+ * What a scripted dispatcher does with a call: it gives chunks, or throws. `call.signal`, or the
+ * end of the generator, shows that the caller left.
  */
 export type DispatchScript = (call: NodeCall) => Promise<Chunks> | Chunks
 
 type Chunks = AsyncIterable<JsonObject>
 
-/** Nodes without sockets, for tests of what stands before them. */
+/** Nodes without sockets, for tests of the parts before them. */
 export type ScriptedDispatcher = ServingNodes & {
   readonly calls: readonly NodeCall[]
   setScript(script: DispatchScript): void
   setModels(models: readonly string[]): void
 }
 
-/** Makes one; until told otherwise it answers `hello`. */
+/** Makes a dispatcher; by default it answers `hello`. */
 export function createScriptedDispatcher(): ScriptedDispatcher {
   const calls: NodeCall[] = []
   let script: DispatchScript = () => chunksOf(...HELLO)
@@ -52,7 +52,7 @@ export function createScriptedDispatcher(): ScriptedDispatcher {
   }
 }
 
-/** As a run does: what the call's reader refuses is the node's failure. */
+/** As in a run: if the call's reader refuses a chunk, that is the node's failure. */
 async function* read(chunks: Chunks, reader: AnswerReader | undefined): AsyncGenerator<ChunkBatch> {
   try {
     for await (const chunk of chunks) {
@@ -94,7 +94,7 @@ export const HELLO: readonly JsonObject[] = [
   nodeUsage(5, 2),
 ]
 
-/** The chunks, one after the other. */
+/** The chunks, one after another. */
 export async function* chunksOf(...chunks: readonly JsonObject[]): AsyncGenerator<JsonObject> {
   yield* chunks
 }

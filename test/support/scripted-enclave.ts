@@ -34,10 +34,10 @@ export type ArrivedCall = {
   /** Exact bytes. */
   readonly body: Buffer
   readonly response: ServerResponse
-  /** Resolves when the gateway's connection is gone before the answer was whole. */
+  /** Resolves when the gateway's connection is gone before the answer was complete. */
   readonly left: Promise<void>
   /**
-   * Appends a completion with this response, of a stream with these chunks, to the log, as the
+   * Appends a completion with this response, or with these chunks of a stream, to the log, as the
    * enclave does.
    */
   seal(
@@ -50,7 +50,7 @@ export type ArrivedCall = {
 /** What a scripted enclave does with a completion call. */
 export type CompletionScript = (arrived: ArrivedCall) => Promise<void> | void
 
-/** An encrypted call that arrived, whose body is read by its script, as plain JSON. */
+/** An encrypted call that arrived; its script reads the body as plain JSON. */
 export type ArrivedEncrypted = {
   readonly call: EncryptedCall
   readonly request: IncomingMessage
@@ -59,22 +59,22 @@ export type ArrivedEncrypted = {
   readonly left: Promise<void>
   /** Writes one record; an object is written as JSON. */
   record(kind: keyof typeof ENCRYPTED_RECORDS, content: object | Uint8Array): boolean
-  /** Appends a completion of this request and response to the log, without their texts. */
+  /** Appends a completion with this request and response to the log, without their texts. */
   seal(body: Buffer, response: JsonObject, outcome?: Receipt['outcome']): SealedNotice
-  /** What the gateway brings for the proof of this call, with a pull or by itself. */
+  /** What the gateway sends for the proof of this call, with a pull or by itself. */
   proof(call: string): Promise<AnchorProof>
 }
 
 export type EncryptedScript = (arrived: ArrivedEncrypted) => Promise<void> | void
 
-/** Where `Ehbp-Response-Nonce` of a scripted answer comes from. */
+/** The `Ehbp-Response-Nonce` of a scripted answer. */
 export const SCRIPTED_NONCE = 'ab'.repeat(32)
 
 export type ScriptedEnclave = {
   readonly socketPath: string
   readonly notary: string
   readonly calls: readonly ArrivedCall[]
-  /** How often the identity was asked for. */
+  /** How often the identity was read. */
   countIdentityCalls(): number
   /** How many proofs came by themselves, and not with a pull. */
   countSingleProofs(): number
@@ -83,10 +83,10 @@ export type ScriptedEnclave = {
   setScript(script: CompletionScript): void
   setEncryptedScript(script: EncryptedScript): void
   setProviders(providers: readonly ProviderEntry[]): void
-  /** Answers nothing that comes from now on, though connections are taken; until `goOn`. */
+  /** Answers no call that comes from now on, though connections are accepted; until `goOn`. */
   hang(): void
   goOn(): void
-  /** Ends the process, as it were: connections break, and nothing listens. */
+  /** Behaves as if the process had ended: connections break, and no new ones are accepted. */
   stop(): Promise<void>
 }
 
@@ -103,8 +103,8 @@ export const SCRIPTED_PROVIDERS: readonly ProviderEntry[] = [
 ]
 
 /**
- * Starts an enclave over a real Unix socket whose log, account and seals are the real ones, and
- * whose provider is a script: it does to the gateway's connection what the test says.
+ * Starts an enclave over a real Unix socket. Log, account and seals are the real ones; the provider
+ * is a script, which acts on the gateway's connection as the test needs it.
  */
 export async function startScriptedEnclave(
   options: { readonly socketPath?: string; readonly script?: CompletionScript } = {},
@@ -254,7 +254,7 @@ export async function startScriptedEnclave(
   }
 }
 
-/** One that nobody has: scripts read bodies as they are. */
+/** A key without a private key: scripts read bodies as they are. */
 const SCRIPTED_KEY: EncryptionKey = {
   public_key: 'cd'.repeat(32),
   not_before: 0,
@@ -272,7 +272,7 @@ export function answerFault(fault: EnclaveFault): CompletionScript {
   return ({ response }) => send(response, fault, fault.status)
 }
 
-/** A completion of the interface's shape (2.2), with `members` on top. */
+/** A completion in the interface's form (2.2), with `members` over the defaults. */
 export function completionOf(members: JsonObject): JsonObject {
   const message = { role: 'assistant', content: 'hello', refusal: null }
   return {
@@ -299,7 +299,7 @@ export function namedEvent(name: string, value: object): string {
   return `event: ${name}\ndata: ${JSON.stringify(value)}\n\n`
 }
 
-/** One security module for all of a test file's enclaves: making its certificates takes a while. */
+/** One security module for all enclaves of a test file: to make its certificates takes a while. */
 function testNsm(): Promise<Nsm> {
   sharedNsm ??= openSoftwareNsm({
     rootFile: null,

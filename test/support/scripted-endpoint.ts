@@ -2,10 +2,10 @@ import { once } from 'node:events'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 
-/** A request that a scripted endpoint was sent, whole. */
+/** A whole request that a scripted endpoint received. */
 export type EndpointRequest = {
   readonly method: string
-  /** With the query. */
+  /** Includes the query. */
   readonly url: string
   readonly headers: IncomingMessage['headers']
   readonly body: Buffer
@@ -13,22 +13,22 @@ export type EndpointRequest = {
   readonly json: unknown
 }
 
-/** How it answers: with a value as JSON, or in its own way. */
+/** How it answers: with a value as JSON, or by itself. */
 export type EndpointScript = (request: EndpointRequest, response: ServerResponse) => unknown
 
-/** An HTTP server that stands for a paid service, and answers in its wire format. */
+/** An HTTP server in place of a paid service, which answers in that service's wire format. */
 export type ScriptedEndpoint = {
   readonly origin: string
   readonly requests: readonly EndpointRequest[]
-  /** Calls whose client went away before their answer was whole. */
+  /** Calls whose client left before their answer was complete. */
   left(): number
   setScript(script: EndpointScript): void
   stop(): Promise<void>
 }
 
 /**
- * Starts one on an ephemeral loopback port. What the script gives is sent as JSON, unless it
- * answered itself.
+ * Starts an endpoint on an ephemeral loopback port. The script's result is sent as JSON, unless the
+ * script answered itself.
  */
 export async function startScriptedEndpoint(
   first: EndpointScript = () => ({}),

@@ -25,50 +25,50 @@ import { buildDocument } from './nitro-builder/document-builder.ts'
 export const TEST_DOMAIN: LogDomain = { chainId: 31337, contract: `0x${'ab'.repeat(20)}` }
 export const TEST_ACCOUNT_ID = '11111111-1111-4111-8111-111111111111'
 
-/** What one sealed completion says; everything has a default. */
+/** The content of one sealed completion; everything has a default. */
 export type Sealed = {
   readonly content?: string
   readonly accountId?: string
   readonly requestId?: string
   readonly isEncrypted?: boolean
-  /** Whether its notice brings it. */
+  /** Whether the gateway gets the completion with its notice. */
   readonly isTold?: boolean
-  /** Instead of an encoded call context. */
+  /** In place of an encoded call context. */
   readonly context?: string
 }
 
 /**
- * The enclave's own log behind the committer's port, in this process: real keys, leaves and signed
- * heads, without the socket. Its script is what happens around a pull.
+ * The enclave's own log behind the committer's interface, in this process: real keys, leaves and
+ * signed heads, without the socket. The script runs around a pull.
  */
 export type ScriptedLog = {
   readonly enclave: Pick<EnclaveClient, 'identity' | 'forgetIdentity' | 'pull' | 'attestHead'>
   /**
-   * Called with each pull before the log sees it, and with each reply before the committer does;
+   * Called with each pull before the log gets it, and with each reply before the committer gets it;
    * may throw or alter.
    */
   script: {
     beforePull: (request: PullRequest) => void | Promise<void>
     afterPull: (reply: PullReply) => PullReply | Promise<PullReply>
-    /** Called with each head that is to be attested; what it gives is attested instead. */
+    /** Called with each head before it is attested; the head that it gives is attested instead. */
     beforeAttest: (head: TreeHead) => TreeHead | Promise<TreeHead>
     /** Called with each head attestation. */
     afterAttest: (reply: HeadAttestationReply) => HeadAttestationReply
   }
   notary(): string
-  /** Leaves that are sealed, and how many of them are acknowledged. */
+  /** Number of sealed leaves, and how many of them are acknowledged. */
   size(): number
   acknowledged(): number
   seal(completion?: Sealed): SealedNotice
-  /** From now on the attestation document is another one. */
+  /** Replaces the attestation document with a new one. */
   renewDocument(): void
-  /** The enclave dies and comes back with a new account: what was not acknowledged is gone. */
+  /** The enclave dies and comes back with a new account: what was not acknowledged is lost. */
   restart(): Promise<void>
-  /** While it is down, every call fails as the enclave's client does. */
+  /** While the enclave is down, every call fails as the enclave's client does. */
   setDown(next: boolean): void
 }
 
-/** Gives a log of a new account. */
+/** Gives a log with a new account. */
 export async function createScriptedLog(domain: LogDomain = TEST_DOMAIN): Promise<ScriptedLog> {
   let notary = openNotary(domain)
   let isDown = false
@@ -97,7 +97,7 @@ export async function createScriptedLog(domain: LogDomain = TEST_DOMAIN): Promis
         const asked = notary.account
         const reply = await pullFrom(notary, request, signal)
         refuseWhileDown()
-        // A connection to an enclave that died while it waited breaks.
+        // If the enclave dies while a call waits, the connection breaks.
         if (notary.account !== asked)
           throw new EnclaveError('unavailable', 'the enclave is out of reach (ECONNRESET)')
         return await script.afterPull(reply)
@@ -129,7 +129,7 @@ export async function createScriptedLog(domain: LogDomain = TEST_DOMAIN): Promis
   }
 }
 
-/** Makes an attestation document of these members. */
+/** Makes an attestation document with these members. */
 type Attest = (fields: {
   readonly publicKey: Uint8Array
   readonly userData: Uint8Array
@@ -137,8 +137,8 @@ type Attest = (fields: {
 }) => Uint8Array | Promise<Uint8Array>
 
 /**
- * What every scripted enclave is around: an account, its log and document, and what the enclave
- * answers of them.
+ * The core of every scripted enclave: an account, its log and document, and the enclave's answers
+ * about them.
  */
 export class ScriptedNotary {
   readonly account = makeTestAccount()
@@ -173,7 +173,7 @@ export class ScriptedNotary {
     return sealCompletion(this, completion).notice
   }
 
-  /** As enclave/server.ts serves it: acknowledge, wait, give. */
+  /** As enclave/server.ts does: acknowledge, wait, give. */
   async pull(request: PullRequest, signal: AbortSignal): Promise<PullReply> {
     this.log.acknowledge(request.from)
     await this.log.waitFor(request.from, request.wait_ms, signal)
@@ -181,7 +181,7 @@ export class ScriptedNotary {
     return this.log.pull(request)
   }
 
-  /** As enclave/server.ts attests it. */
+  /** As enclave/server.ts does. */
   async attestHead(
     blockHash: string,
     head: TreeHead = this.log.head(),
@@ -200,7 +200,7 @@ export function documentOf(bytes: Uint8Array) {
   return { digest, base64: encodeBase64(bytes), leafNotAfterMs: Number.MAX_SAFE_INTEGER }
 }
 
-/** As the enclave's, made at once. */
+/** Like the enclave's account, but made at once. */
 function makeTestAccount(): Account {
   const { secretKey } = secp256k1.keygen()
   const publicKey = secp256k1.getPublicKey(secretKey, false)
@@ -218,8 +218,8 @@ function makeTestAccount(): Account {
 }
 
 /**
- * Only its documents' digests matter here; what a real one says, readers of records check. Theirs
- * are of the builder's time and root.
+ * Only the documents' digests matter here; tests of readers check the content of real ones. These
+ * have the builder's time and root.
  */
 function openNotary({ chainId, contract }: LogDomain): ScriptedNotary {
   const boot = {
@@ -236,7 +236,7 @@ function openNotary({ chainId, contract }: LogDomain): ScriptedNotary {
   )
 }
 
-/** Faults are EnclaveErrors, as the client makes them. */
+/** Faults are EnclaveErrors, as in the client. */
 async function pullFrom(
   notary: ScriptedNotary,
   request: PullRequest,

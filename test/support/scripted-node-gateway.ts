@@ -10,7 +10,7 @@ import { type WebSocket, WebSocketServer } from 'ws'
 
 type Members = Readonly<Record<string, unknown>>
 
-/** A call to the gateway's REST side, in the order they came. */
+/** A call to the gateway's REST side; calls are kept in the order in which they came. */
 export type RestCall = {
   readonly method: string
   readonly path: string
@@ -25,30 +25,30 @@ export type NodeSocket = {
   send(frame: object | string): void
   sendBytes(bytes: Uint8Array): void
   close(code: number, reason?: string): void
-  /** Stops reading, pings included, and goes on. */
+  /** Stops reading, pings included, and continues. */
   pause(): void
   resume(): void
-  /** Cuts the connection without a word. */
+  /** Cuts the connection without a close. */
   cut(): void
   /** Close code, once it is closed. */
   readonly closed: Promise<number>
 }
 
-/** The gateway's side of the node protocol, as its script says, over real sockets. */
+/** The gateway's side of the node protocol, by a script, over real sockets. */
 export type ScriptedNodeGateway = {
   readonly url: string
   readonly calls: readonly RestCall[]
   /** All nodes that dialled in, in order. */
   readonly nodes: readonly NodeSocket[]
-  /** What is known of nodes and benchmarks; a test may change it. */
+  /** The known node and benchmarks; a test may change them. */
   readonly known: {
     node: Members | null
     /** What the node has served. */
     stats: Members
     readonly benchmarks: Map<string, number>
-    /** The account's nodes, as they are listed: those that were made, and what a test adds. */
+    /** The account's nodes, as they are listed: the created ones, and further ones of a test. */
     readonly listed: Members[]
-    /** When set, every REST call is answered so. */
+    /** When set, every REST call gets this answer. */
     refusal: { readonly status: number; readonly text: string } | null
     /** Called with each node that dials in, before anything else. */
     onNode: (node: NodeSocket) => void

@@ -30,7 +30,7 @@ export type ScriptedNodeOptions = {
   /** What it does with calls; by default it answers `Hello from <node id>`. */
   readonly answer?: AnswerScript
   /**
-   * A client from before status frames: it sends no `status`, and nothing after the usage chunk.
+   * An old client, before status frames: it sends no `status`, and no frame after the usage chunk.
    */
   readonly isOld?: boolean
   /** Whether it answers PING and health-check; true by default. */
@@ -38,8 +38,8 @@ export type ScriptedNodeOptions = {
 }
 
 /**
- * A node that follows the public client's protocol frame by frame (facts of the wire, not code of
- * ours): it dials with the four headers, offers permessage-deflate, answers pings, and streams
+ * A node that follows the public client's protocol frame by frame (facts of the wire, not our
+ * code): it dials with the four headers, offers permessage-deflate, answers pings, and streams
  * chunks, the usage chunk and status 2.
  */
 export type ScriptedNode = {
@@ -48,7 +48,7 @@ export type ScriptedNode = {
   readonly calls: ChatFrame[]
   readonly controls: ControlFrame[]
   readonly isOld: boolean
-  /** Resolves when it is over. */
+  /** Resolves when the connection is over. */
   readonly closed: Promise<{ readonly code: number; readonly reason: string }>
   /** Whether the gateway agreed to an extension. */
   readonly extensions: string
@@ -62,7 +62,7 @@ export type ScriptedNode = {
 }
 
 /**
- * Dials, and resolves when the WebSocket stands (it may be closed right after). Rejects with
+ * Dials, and resolves when the WebSocket is open (it may be closed right after). Rejects with
  * UpgradeRefused.
  */
 export async function connectScriptedNode(options: ScriptedNodeOptions): Promise<ScriptedNode> {
@@ -180,7 +180,7 @@ export function textChunk(text: string, more: Readonly<Record<string, unknown>> 
   return { ...CHUNK, choices: [choice] }
 }
 
-/** The chunk a backend begins with. */
+/** The chunk with which a backend begins. */
 export function roleChunk(): object {
   return {
     ...CHUNK,
@@ -213,10 +213,7 @@ const CHUNK = {
   model: 'backend',
 }
 
-/**
- * Answers with this text, a chunk per word, the way vLLM does: role, words, finish, usage, status
- * 2.
- */
+/** Answers with this text, a chunk per word, as vLLM does: role, words, finish, usage, status 2. */
 export function answerWith(text: string): AnswerScript {
   return async ({ id }, node) => {
     const words = text.split(/(?= )/)
@@ -241,7 +238,7 @@ export function answerError(statusCode: number, message = 'the backend says no')
     node.sendRun(id, { error: { status_code: statusCode, message }, status: 3 })
 }
 
-/** Falls silent after so many words. */
+/** Stops sending after this many words. */
 export function answerSilence(words = 0): AnswerScript {
   return ({ id }, node) => {
     for (let word = 0; word < words; word++)
@@ -249,7 +246,7 @@ export function answerSilence(words = 0): AnswerScript {
   }
 }
 
-/** One script for each call in turn; the last for all further ones. */
+/** One script for each call in turn; the last script for all further calls. */
 export function inTurn(...scripts: readonly AnswerScript[]): AnswerScript {
   let calls = 0
   return (call, node) => {

@@ -13,10 +13,7 @@ export type Sealed = {
   readonly signature: Uint8Array
 }
 
-/**
- * Seals a made-up completion at a leaf's index. `salt` makes it another one than one of another
- * salt.
- */
+/** Seals an invented completion at a leaf's index. Different `salt`s give different completions. */
 export function sealCompletion(
   account: Account,
   {

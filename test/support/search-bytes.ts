@@ -1,7 +1,7 @@
 import { closeSync, openSync, readdirSync, readFileSync, readSync } from 'node:fs'
 import { join } from 'node:path'
 
-/** A text in the forms that programs give it, by their names. */
+/** A text in the encodings that programs use for it, by their names. */
 export function formsOf(text: string): ReadonlyMap<string, Buffer> {
   const bytes = Buffer.from(text)
   const hex = bytes.toString('hex')
@@ -18,7 +18,7 @@ export function formsOf(text: string): ReadonlyMap<string, Buffer> {
   ]
   for (const offset of [0, 1, 2]) {
     const base64 = Buffer.concat([Buffer.alloc(offset), bytes]).toString('base64')
-    // What does not depend on what stands before and after it.
+    // The part that does not depend on the bytes before and after it.
     const middle = base64.slice(4, -4)
     forms.push([`base64 + ${offset}`, Buffer.from(middle)])
     const forUrls = middle.replaceAll('+', '-').replaceAll('/', '_')
@@ -35,7 +35,10 @@ export function findForms(bytes: Uint8Array, text: string): readonly string[] {
   return [...formsOf(text)].filter(([, form]) => searched.includes(form)).map(([name]) => name)
 }
 
-/** The files of a folder and of those in it, by their paths. Those that go meanwhile are left out. */
+/**
+ * The files of a folder and its subfolders, by their paths. Files that disappear meanwhile are left
+ * out.
+ */
 export function readFolder(folder: string): ReadonlyMap<string, Buffer> {
   const files = readdirSync(folder, { recursive: true, withFileTypes: true })
   return new Map(
@@ -54,10 +57,10 @@ export function readFolder(folder: string): ReadonlyMap<string, Buffer> {
 }
 
 const PIECE_BYTES = 64 * 1024 * 1024
-/** Pieces overlap by this: no form of a text that is searched for is longer. */
+/** Pieces overlap by this: no searched form of a text is longer. */
 const OVERLAP_BYTES = 4_096
 
-/** Memory of a process of Linux that it can write: heap, stacks, buffers. In pieces that overlap. */
+/** Memory that a process of Linux can write: heap, stacks, buffers. In pieces that overlap. */
 export function* readMemory(pid: number): Generator<Buffer> {
   const memory = openSync(`/proc/${pid}/mem`, 'r')
   try {
@@ -76,7 +79,7 @@ export function* readMemory(pid: number): Generator<Buffer> {
   }
 }
 
-/** What cannot be read is no memory of the process any more, or a device's. */
+/** If a piece cannot be read, the process no longer has that memory, or it belongs to a device. */
 function readPiece(memory: number, piece: Buffer, position: bigint): number {
   try {
     return readSync(memory, piece, 0, piece.length, position)

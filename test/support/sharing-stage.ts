@@ -12,7 +12,7 @@ import { until } from './until.ts'
 /** A gateway's nodes, on a bus with those of others. */
 export type SharingGateway = { readonly bus: Bus; readonly stage: DrawingStage }
 
-/** Opens so many that know each other, on a server of NATS. */
+/** Opens this many gateways that know each other, on a NATS server. */
 export async function openSharing(
   url: string,
   count: number,
@@ -33,7 +33,7 @@ export async function openSharing(
   return gateways
 }
 
-/** Ends them, and checks that nothing of a call is left at any. */
+/** Ends the gateways, and checks that each holds no part of a call. */
 export async function closeSharing(gateways: readonly SharingGateway[]): Promise<void> {
   await until('no channel is left', () => gateways.every(({ bus }) => bus.status().channels === 0))
   for (const { bus, stage } of gateways) {

@@ -2,11 +2,11 @@ import { createNsmClient, type Nsm } from '../../enclave/nsm/nsm.ts'
 import type { SourceMeasurements } from '../../src/local/nsm/measured-source.ts'
 import { bootSecurityModule } from '../../src/local/nsm/security-module.ts'
 
-/** The software security module in this process, behind its messages, without the socket. */
+/** The software security module in this process, with its messages but without the socket. */
 export async function openSoftwareNsm(options: {
   /** Null keeps the root in memory. */
   readonly rootFile: string | null
-  /** Default: of this project's source. */
+  /** Default: the measurements of this project's source. */
   readonly measurements?: SourceMeasurements
   readonly now: () => number
 }): Promise<Nsm> {

@@ -7,19 +7,19 @@ import { startTestChain } from './chain.ts'
 import { Program } from './deployment/program.ts'
 import { startPostgres } from './postgres.ts'
 
-/** Of a public test network; production refuses the development chain's. */
+/** A public test network's id; production refuses the development chain's id. */
 const CHAIN_ID = 84_532
 
-/** All that a staging gateway needs, running, as deploy/STAGING.md has it. */
+/** All parts that a staging gateway needs, running, as in deploy/STAGING.md. */
 export type StagingParts = {
-  /** Of a gateway on these parts, production and staging among them. */
+  /** Variables of a gateway on these parts, including production and staging. */
   readonly variables: Readonly<Record<string, string>>
   /** Where that gateway listens. */
   readonly origin: string
   readonly metricsUrl: string
-  /** Certificate of the root that its documents lead to. */
+  /** Certificate of the root to which its documents lead. */
   readonly rootFile: string
-  /** For what a test keeps; removed by `stop`. */
+  /** For files that a test keeps; `stop` removes it. */
   readonly folder: string
   stop(): Promise<void>
 }

@@ -1,10 +1,10 @@
-/** Where tests ask for what the run shares: the address that run-keeper.ts listens on. */
+/** The address of run-keeper.ts, where tests get what the run shares. */
 export const KEEPER_VARIABLE = 'AFFIDAVIT_TEST_POSTGRES'
 
 /**
  * Makes a database on the run's Postgres server and gives its connection string. It is migrated,
- * unless it is to be `empty`. A test that kills its server, or needs other settings, starts one of
- * its own (postgres.ts).
+ * unless `empty`. A test that kills its server, or needs other settings, starts a separate one
+ * (postgres.ts).
  */
 export async function createTestDatabase(
   options: { readonly empty?: boolean } = {},

@@ -13,7 +13,7 @@ export async function until(
   }
 }
 
-/** Limits count by minutes of the clock: waits for one that has at least `leftMs` left. */
+/** Limits count by minutes of the clock: waits for a minute that has at least `leftMs` left. */
 export async function enoughOfTheMinute(leftMs = 10_000): Promise<void> {
   const left = 60_000 - (Date.now() % 60_000)
   if (left < leftMs) await sleep(left + 50)

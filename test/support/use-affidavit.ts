@@ -1,10 +1,10 @@
 import type { Affidavit } from './affidavit.ts'
 import { KEEPER_VARIABLE } from './test-database.ts'
 
-/** The run's service: nobody ends it, and others may have called it before. */
+/** The run's service: tests do not end it, and other tests may have called it before. */
 export type SharedAffidavit = Omit<Affidavit, 'output' | 'stop' | 'kill' | 'remove'>
 
-/** Gives the one service that all tests share which neither stop one nor configure it. */
+/** Gives the one service that all tests share, except tests that stop or configure a service. */
 export async function useAffidavit(): Promise<SharedAffidavit> {
   const reply = await fetch(`${process.env[KEEPER_VARIABLE]}/service`)
   const text = await reply.text()

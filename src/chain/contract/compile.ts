@@ -4,7 +4,7 @@ import { pathToFileURL } from 'node:url'
 import solc from 'solc'
 import { z } from 'zod'
 
-/** Where `node src/chain/contract/compile.ts` writes, and artifact.ts beside it reads. */
+/** `node src/chain/contract/compile.ts` writes this file, and artifact.ts beside it reads it. */
 export const ARTIFACT_FILE = join(
   import.meta.dirname,
   '../../../attestation/contract/artifact.json',
@@ -17,10 +17,10 @@ export const ARTIFACT_FILE = join(
 const SOURCE_UNIT = 'contracts/Affidavit.sol'
 
 /**
- * Everything that decides over the bytecode but the compiler's version (exact in package-lock.json
+ * Everything that decides the bytecode except the compiler's version (exact in package-lock.json
  * and the pragma). `paris` is the oldest EVM without proof of work, so the bytecode runs on every
- * chain since; the contract gains nothing measurable from newer opcodes. `runs` is high because the
- * contract is deployed once and called for ever.
+ * chain since; newer opcodes would give the contract nothing measurable. `runs` is high because the
+ * contract is deployed once and called forever.
  */
 const SETTINGS = {
   evmVersion: 'paris',
@@ -51,8 +51,8 @@ const Output = z.object({
 
 /**
  * The artifact's file content, compiled from Affidavit.sol next to this file. Deterministic: same
- * source, same compiler, same bytes. Throws with the compiler's own report on an error, and on a
- * warning too.
+ * source, same compiler, same bytes. On an error, and also on a warning, it throws the compiler's
+ * own report.
  */
 export function compileArtifact(): string {
   const source = readFileSync(join(import.meta.dirname, 'Affidavit.sol'), 'utf8')

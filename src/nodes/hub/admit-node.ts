@@ -8,7 +8,7 @@ import type { NodesStore, StoredNode } from '../registry/nodes-store.ts'
 import type { AcceptedNode } from '../runs/connection.ts'
 import type { NodeLimits } from '../runs/limits.ts'
 
-/** What of a registered node matters to its connection. */
+/** The fields of a registered node that its connection needs. */
 export type RegisteredNode = Pick<StoredNode, 'nodeId' | 'accountId' | 'isArchived' | 'state'> & {
   readonly hardware: { readonly vram: number | null } | null
 }
@@ -22,15 +22,15 @@ export type NodeRegistry = Pick<
   findBenchmark(nodeId: string, model: string): Promise<{ readonly tokensPerSecond: number } | null>
 }
 
-/** What the node is told with close code 1008. */
+/** The reason that the node gets with close code 1008. */
 type Refusal = { readonly kind: 'refused'; readonly reason: string }
 
 /**
- * Why the registry lets a node not connect, or not stay. The words are the deployed service's where
+ * Why the registry does not let a node connect, or stay. The words are the deployed service's where
  * they are known.
  */
 export const REFUSALS = {
-  /** Also for another account's node: whose it is, is nobody's business. */
+  /** Also for a node of another account: the answer must not show that it exists. */
   nodeUnknown: 'Node is not registered',
   nodeArchived: 'Node is archived',
   nodeDisabled: 'Node is disabled',
@@ -45,17 +45,15 @@ export const REFUSALS = {
 type AdmittedNode = {
   readonly kind: 'admitted'
   readonly node: AcceptedNode
-  /** What it dialled with, to be looked at again while it is connected. */
+  /** The API key that it dialled with; it is checked again while the node is connected. */
   readonly key: string
   release(): void
 }
 
-/**
- * Decides over a handshake by its headers. Rejects with ApiError for what is answered over HTTP.
- */
+/** Decides on a handshake by its headers. Rejects with ApiError for what is answered over HTTP. */
 export type AdmitNode = (headers: IncomingHttpHeaders) => Promise<AdmittedNode | Refusal>
 
-/** A connection that stands already. */
+/** A connection that is already there. */
 type Connected = {
   isAlive(timeoutMs: number): Promise<boolean>
   terminate(why: string): void
@@ -69,8 +67,8 @@ type AdmissionParts = {
   /** The connection that the node has now. */
   readonly connected: (nodeId: string) => Connected | null
   /**
-   * Claims it among the gateways of this service. False when it has a connection at another one
-   * that answers; one that does not is ended.
+   * Claims the node among the gateways of this service. False when another gateway has a connection
+   * of the node that answers; a connection that does not answer is ended.
    */
   readonly claimElsewhere: (nodeId: string) => Promise<boolean>
   readonly unclaim: (nodeId: string) => void
@@ -78,8 +76,8 @@ type AdmissionParts = {
 
 /**
  * Admission of nodes: key, headers, registration, and one connection per node. An old connection
- * that does not answer a ping gives way to the new one: it is half-open, and its node is the one
- * that dials again. One that answers stays.
+ * that does not answer a ping gives way to the new one: it is half-open, and its node is dialling
+ * again. An old connection that answers stays, and the new one is refused.
  */
 export function createAdmission(parts: AdmissionParts): AdmitNode {
   const claimed = new Set<string>()
@@ -120,7 +118,7 @@ async function checkHeaders(
 ): ReturnType<typeof checkHello> {
   const parsed = parseHello(headers)
   if (parsed.kind === 'refused') return parsed
-  // Its last going must be stored before its state is read.
+  // The end of its last connection must be stored before its state is read.
   await parts.records.settled(parsed.hello.nodeId)
   return checkHello(parsed.hello, accountId, parts).catch((cause: unknown) => {
     throw new ApiError('not_ready', 'Nodes cannot be looked up at the moment, try again', { cause })
@@ -128,9 +126,9 @@ async function checkHeaders(
 }
 
 /**
- * Checks a node against the registry: it is the account's, neither archived nor disabled, and an
- * LLM has a benchmark of its model that is fast enough. Rejects when the database is away. The
- * benchmark is the node's own claim: it lets it connect, and nothing more.
+ * Checks a node against the registry: it belongs to the account, is neither archived nor disabled,
+ * and an LLM has a benchmark of its model that is fast enough. Rejects when the database is away.
+ * The benchmark is the node's own claim: it lets the node connect, and nothing more.
  */
 async function checkHello(
   hello: NodeHello,
@@ -142,12 +140,12 @@ async function checkHello(
   if (registered.isArchived) return refuse('nodeArchived')
   const state = startState(registered.state)
   if (state === 'RUNNING_DISABLED') return refuse('nodeDisabled')
-  // An image frame names no model: the connection is of one.
+  // An image frame names no model, so the connection has one model.
   const models =
     hello.modelType === 'LLM'
       ? await benchmarked(hello, registry, limits)
       : hello.models.slice(0, 1)
-  // Further models may lack theirs; the one it names first may not.
+  // Further models may lack a benchmark; the first one may not.
   if (models[0] !== hello.models[0]) return refuse('benchmarkMissing')
   const vramMb = registered.hardware?.vram ?? null
   return { kind: 'accepted', node: { ...hello, models, accountId, state, vramMb } }
@@ -169,15 +167,16 @@ function refuse(reason: keyof typeof REFUSALS): Refusal {
 }
 
 /**
- * Finds who an API key belongs to: null for one that is malformed, unknown or revoked. Rejects when
- * nobody can tell.
+ * Finds the account of an API key: null when the key is malformed, unknown or revoked. Rejects when
+ * keys cannot be checked.
  */
 export type Authenticate = (key: string) => Promise<Pick<Caller, 'accountId' | 'scopes'> | null>
 
 /**
- * Whose key a handshake carries. Throws ApiError `authorization_missing`, `invalid_credentials`
- * (also without the scope `nodes`), or `not_ready` when keys cannot be checked: answered over HTTP
- * before the upgrade, as the public client tells a bad key by status 401.
+ * Gives the account whose key a handshake carries. Throws ApiError `authorization_missing`,
+ * `invalid_credentials` (also without the scope `nodes`), or `not_ready` when keys cannot be
+ * checked. These are answered over HTTP before the upgrade, because the public client recognises a
+ * bad key by status 401.
  */
 async function authenticateNode(
   headers: IncomingHttpHeaders,

@@ -42,7 +42,7 @@ type HubStatus = {
   /** Of these, how many are given work. */
   readonly serving: number
   readonly slotsInUse: number
-  /** Runs that are not over, also those that only drain. */
+  /** Runs that are not over; runs that only drain count too. */
   readonly runs: number
   /** Callers that wait for a node. */
   readonly queued: number
@@ -50,7 +50,7 @@ type HubStatus = {
   /** Bytes set aside for answers with images. */
   readonly imageBytes: number
   readonly handshakes: number
-  /** WebSockets, also closing ones. */
+  /** WebSockets, also while they are closing. */
   readonly sockets: number
   readonly timers: number
   /** Writes to the registry under way, and served runs that are not stored yet. */
@@ -72,12 +72,12 @@ export type Hub = {
   /** How many of the connected nodes are in each state. */
   countStates(): ReadonlyMap<NodeState, number>
   /**
-   * Takes no nodes any more, offers those that are here to no other gateway, and resolves when the
-   * calls of others are done, or `graceMs` later.
+   * Accepts no more nodes, no longer offers the nodes here to other gateways, and resolves when the
+   * calls of other gateways are done, or after `graceMs`.
    */
   drain(graceMs: number): Promise<void>
   /**
-   * Takes no nodes and calls any more, lets runs go on for `graceMs`, then ends them, closes all
+   * Accepts no more nodes and calls, lets runs go on for `graceMs`, then ends them, closes all
    * nodes with 1012 and stores what is left. Resolves when no socket, timer and write is left; the
    * database must be there until then.
    */
@@ -86,23 +86,23 @@ export type Hub = {
 
 export type HubOptions = Pick<ProbeOptions, 'checkImage'> & {
   readonly nodes: NodeRegistry
-  /** Id under which this process is known to be alive; another one after its lease was lost. */
+  /** Id under which this process is known to be alive; it changes after the lease was lost. */
   readonly processId: () => string
   /**
-   * Models that nodes have offered before: while they are away, a call for one is no error of its
-   * caller's. Default none.
+   * Models that nodes have offered before: while these nodes are away, a call for such a model is
+   * not its caller's error. Default none.
    */
   readonly offeredModels?: readonly string[]
   readonly inferences: InferencesSink
   readonly authenticate: Authenticate
   readonly limits: NodeLimits
-  /** Unix milliseconds, a fraction is welcome. */
+  /** Unix milliseconds; it may have a fraction. */
   readonly now: () => number
-  /** From 0 to below 1: picks nodes and spreads pings, and no secret depends on it. */
+  /** From 0 to below 1. It picks nodes and spreads pings; no secret depends on it. */
   readonly random: () => number
-  /** What connects this gateway to the others of its service; null for one that is alone. */
+  /** Connects this gateway to the others of its service; null for a gateway that is alone. */
   readonly bus?: Bus | null
-  /** Opens what judges a node's answer to a chat request of another gateway. */
+  /** Opens the reader that judges a node's answer to a chat request of another gateway. */
   readonly judge?: (request: JsonObject) => AnswerReader
   /** A new unguessable UUID, for request ids and nonces. */
   readonly makeId: () => string
@@ -110,8 +110,8 @@ export type HubOptions = Pick<ProbeOptions, 'checkImage'> & {
 }
 
 /**
- * Builds the nodes' side of the gateway. Its one timer runs from now on. Chat and images have an
- * index and a queue each: one model's name on both sides is two models.
+ * Builds the nodes' side of the gateway, and starts its one timer. Chat and images have an index
+ * and a queue each: one model's name on both sides is two models.
  */
 export function createHub(options: HubOptions): Hub {
   const { nodes: registry, limits, now, log } = options
@@ -123,7 +123,7 @@ export function createHub(options: HubOptions): Hub {
     ...options,
     imageBudget: state.imageBudget,
     recall: state.memory.recall,
-    tell: (node, event) => reduce(state, node, event),
+    report: (node, event) => reduce(state, node, event),
   }
   const admit = createAdmission({
     ...{ ...options, registry, records: state.records },
@@ -248,12 +248,12 @@ function stoppingError(): DispatchError {
   return new DispatchError('stopping', 'This instance is shutting down')
 }
 
-async function until(isSo: () => boolean, timeoutMs: number): Promise<void> {
-  for (let waitedMs = 0; !isSo() && waitedMs < timeoutMs; waitedMs += STOP_STEP_MS)
+async function until(isDone: () => boolean, timeoutMs: number): Promise<void> {
+  for (let waitedMs = 0; !isDone() && waitedMs < timeoutMs; waitedMs += STOP_STEP_MS)
     await sleep(STOP_STEP_MS)
 }
 
-/** Where calls of one kind find nodes. */
+/** Where calls of one kind find nodes: an index, and a queue of those who wait. */
 type Place = {
   readonly index: NodeIndex<CallableNode>
   readonly queue: WaitQueue<CallableNode>
@@ -271,15 +271,15 @@ function createState(options: HubOptions) {
   })
   const connections = new Map<string, KeyedNode>()
   const chat = place(offeredModels)
-  // The registry does not say what a model is for: those of images are known once a node offered
-  // them to this process.
+  // The registry does not store whether a model chats or draws, so models for images are known only
+  // after a node offered them to this process.
   const images = place([])
   const { bus = null } = options
   return {
     ...{ registry, processId, now, log, connections, chat, images },
-    /** Under which id the connections are stored. */
+    /** The process id under which the connections are stored. */
     storedUnder: processId(),
-    /** Whether what dead processes left is just being ended. */
+    /** Whether the connections of dead processes are being ended now. */
     isEnding: false,
     runs: new Set<Run>(),
     /** Null for a gateway that is alone. */
@@ -302,7 +302,7 @@ function createState(options: HubOptions) {
   }
 }
 
-/** Where a node's calls come from. */
+/** The index and queue by which calls find this node. */
 function placeOf(node: NodeConnection, state: State): Place {
   return state[placeNameOf(node)]
 }
@@ -311,7 +311,7 @@ function placeNameOf({ draws }: NodeConnection): PlaceName {
   return draws ? 'images' : 'chat'
 }
 
-/** What another gateway asks of a node that is connected here; false when it is not. */
+/** Answers another gateway's question about a node that is connected here; false when it is not. */
 async function answerPeer(
   connections: ReadonlyMap<string, KeyedNode>,
   nodeId: string,
@@ -340,7 +340,7 @@ function* nodesOf({ connections }: State): Iterable<NodeConnection> {
   for (const { node } of connections.values()) yield node
 }
 
-/** A node has connected. */
+/** Takes in a node that has connected. */
 function enter(state: State, node: NodeConnection, key: string): void {
   const { connections, records, registry, prober, log } = state
   const { nodeId, accepted } = node
@@ -354,7 +354,7 @@ function enter(state: State, node: NodeConnection, key: string): void {
   prober.probeDue([node])
 }
 
-/** What follows from what happened to a connection. */
+/** Applies an event of a connection. */
 function reduce(state: State, node: NodeConnection, event: NodeEvent): void {
   const { nodeId } = node
   const { registry, records, log } = state
@@ -387,7 +387,7 @@ function reduce(state: State, node: NodeConnection, event: NodeEvent): void {
   }
 }
 
-/** What follows from what happened to a run. */
+/** Applies an event of a run. */
 function reduceRun(
   { runs, inferenceLog }: State,
   node: NodeConnection,
@@ -404,13 +404,13 @@ function reduceRun(
       node.cancel(run)
       break
     case 'abandoned':
-      // Nothing at all for a caller who waited and left: only now it is known that nothing came
-      // later either.
+      // The caller left while waiting, and the node sent nothing later either: only now is that
+      // known.
       if (run.result?.kind === 'left' && !run.hasBegun())
         node.health.failed(run.options.offer.model)
       break
     case 'served':
-      if (!run.options.isProbe) inferenceLog.note(run.inferenceOf(node.nodeId))
+      if (!run.options.isProbe) inferenceLog.add(run.inferenceOf(node.nodeId))
       break
     case 'closed':
       runs.delete(run)
@@ -419,11 +419,11 @@ function reduceRun(
 }
 
 /**
- * Draws the conclusions of a run: how fast the node is, and whether it is better or worse for it.
+ * Draws the conclusions of a run: the node's new speed, and whether its health is better or worse.
  */
 function conclude({ health }: NodeConnection, run: Run, result: RunResult): void {
   run.options.offer.speed = run.speedAfter(result)
-  // Probes are judged by who asked.
+  // The prober judges its own runs.
   if (run.options.isProbe || result.kind === 'left') return
   const { model } = run.options.offer
   if (result.kind === 'done') health.succeeded(model)
@@ -446,9 +446,9 @@ function tend(state: State): void {
   void state.inferenceLog.flush()
 }
 
-/** Nodes whose presence is stored at once. */
+/** How many nodes one write stores as present. */
 const SEEN_BATCH_MAX = 1_000
-/** Stands for a node id where a write is about many; no node's id is empty. */
+/** Takes the place of a node id in a write about many nodes; no node's id is empty. */
 const ALL_NODES = ''
 
 /** Stores that the connected nodes are still there. */
@@ -461,7 +461,7 @@ function markSeen(state: State): void {
 }
 
 /**
- * A connection that is not stored any more is stored again, unless its node has another one: this
+ * A connection that is no longer stored is stored again, unless its node has another one: this
  * process was taken for dead, or the node's other connection ended first.
  */
 async function storeSeen(state: State, nodes: readonly NodeConnection[]): Promise<void> {
@@ -475,17 +475,17 @@ async function storeSeen(state: State, nodes: readonly NodeConnection[]): Promis
 }
 
 /**
- * Ends what dead processes left, and stores the own connections under the new id of this process
- * when it has one: under the old one they are a dead process's. A database that is away is told of
- * by whoever renews the lease; it all comes round again.
+ * Ends the connections that dead processes left. When this process has a new id, it also stores its
+ * own connections under that id, because the old id counts as a dead process. If the database is
+ * away, the lease's renewal reports it, and the next round tries again.
  */
 function endAbandoned(state: State): void {
   const { registry, records, processId, log } = state
   if (!state.isEnding) {
     state.isEnding = true
-    const note = (count: number) =>
+    const logCount = (count: number) =>
       count > 0 && log.info({ count }, 'nodes of a gateway that is gone are disconnected')
-    const end = () => registry.endAbandoned().then(note, () => undefined)
+    const end = () => registry.endAbandoned().then(logCount, () => undefined)
     records.write(ALL_NODES, () => end().finally(() => (state.isEnding = false)))
   }
   if (state.storedUnder === processId()) return

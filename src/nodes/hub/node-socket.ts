@@ -12,14 +12,14 @@ import type { AdmitNode } from './admit-node.ts'
 /** Where nodes dial in (interface facts: the public client appends `/ws` to `/v1/node`). */
 export const NODE_SOCKET_PATH = '/v1/node/ws'
 
-/** The door that nodes come in by. */
+/** Accepts the WebSockets of nodes. */
 type NodeSocket = {
   /** For the server's `upgrade` event at NODE_SOCKET_PATH. Owns the socket from then on. */
   handleUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void
   handshakes(): number
-  /** Open WebSockets, also those that are closing. */
+  /** Open WebSockets, also while they are closing. */
   sockets(): number
-  /** Refuses everybody from now on. */
+  /** Refuses all handshakes from now on. */
   stop(): void
   /** Destroys what is left, and resolves when every socket is closed and every handshake over. */
   destroy(): Promise<void>
@@ -31,25 +31,25 @@ type NodeSocketOptions = {
   readonly log: Logger
   /** How many nodes are connected. */
   readonly count: () => number
-  /** Takes over a node's socket; `stream` is what it stands on. */
+  /** Takes over a node's WebSocket; `stream` is the socket below it. */
   readonly onNode: (socket: WebSocket, node: AcceptedNode, key: string, stream: Duplex) => void
 }
 
-/** What is buffered for one message that comes in tiny segments: each costs its own memory. */
+/** How much is buffered for one message that comes in tiny segments: each costs memory. */
 const BUFFERED_CHUNKS_MAX = 4_096
 const FRAGMENTS_MAX = 1_024
 /**
- * Packets of 1 KiB that a frame with images may come in. What they may be together is bounded per
- * connection (`image-memory.ts`).
+ * Packets of 1 KiB in which a frame with images may come. Each connection also has a bound for
+ * their sum (`image-memory.ts`).
  */
 const IMAGE_BUFFERED_CHUNKS_MAX = 32 * 1_024
 
 /**
- * Opens the door. A bad key is answered over HTTP, because without one nobody gets a WebSocket of
- * this process; all else is a WebSocket that is closed with 1008 and the reason, which is where the
- * public client reads it. permessage-deflate is declined: its state costs each node tens of KB, and
- * every small frame a trip through the thread pool, and a frame that unpacks to a thousand times
- * its size would have to be bounded.
+ * Opens the servers. A bad key is answered over HTTP, because this process opens no WebSocket
+ * without a valid key. Every other refusal is a WebSocket that is closed with 1008 and the reason,
+ * because the public client reads it there. permessage-deflate is declined: its state costs each
+ * node tens of KB, every small frame would go through the thread pool, and a frame that unpacks to
+ * a thousand times its size would need a bound.
  */
 export function createNodeSocket(options: NodeSocketOptions): NodeSocket {
   const { limits, log } = options
@@ -142,8 +142,8 @@ function openServer(
 }
 
 /**
- * Closes a WebSocket whose node may not connect. One that sends frames all the same is not read any
- * more.
+ * Closes a WebSocket whose node may not connect. If the node still sends frames, the socket is no
+ * longer read.
  */
 function turnAway(socket: WebSocket, code: number, reason: string): void {
   socket.on('error', ignore)
@@ -152,8 +152,8 @@ function turnAway(socket: WebSocket, code: number, reason: string): void {
 }
 
 /**
- * Answers a handshake over HTTP: JSON, as the public client parses every reply before it looks at
- * the status.
+ * Answers a handshake over HTTP. The body is JSON, because the public client parses every reply
+ * before it reads the status.
  */
 function refuse(socket: Duplex, error: unknown): void {
   if (!socket.writable) {
@@ -171,5 +171,5 @@ function refuse(socket: Duplex, error: unknown): void {
   socket.end(`${head.join('\r\n')}\r\n\r\n${body}`, () => socket.destroy())
 }
 
-/** What breaks a socket is told by its close. */
+/** The close of a socket reports what broke it. */
 function ignore(): void {}

@@ -8,34 +8,34 @@ import type { Dispatcher } from '../runs/dispatch.ts'
 import { NODE_LIMITS, type NodeLimits } from '../runs/limits.ts'
 import { createHub, type Hub, type HubOptions } from './hub.ts'
 
-/** Contributed nodes as the API sees them: they dial in at NODE_SOCKET_PATH, and serve calls. */
+/** Contributed nodes as the API sees them: they dial in at NODE_SOCKET_PATH and serve calls. */
 export type ServingNodes = Pick<Hub, 'handleUpgrade' | 'disconnect' | 'status' | 'countStates'> & {
   readonly dispatcher: Pick<Dispatcher, 'dispatch' | 'models'>
-  /** Absent: none makes images. */
+  /** Absent: no node makes images. */
   readonly images?: Hub['images']
-  /** Absent: nothing is shared. */
+  /** Absent: no nodes are shared with other gateways. */
   readonly drain?: Hub['drain']
-  /** Ends all nodes' connections, when no call needs them any more. */
+  /** Ends all nodes' connections, when no call needs them. */
   stop(): Promise<void>
 }
 
-/** Where nodes are registered, and what they served. */
+/** The registered nodes, and what they served. */
 export type NodeRegistry = {
   readonly nodes: NodesStore
   readonly inferences: InferencesStore
-  /** So many unpredictable bytes, for node ids. */
+  /** Gives that many unpredictable bytes, for node ids. */
   readonly random: (length: number) => Uint8Array
 }
 
-/** Where nodes are registered, in the database. */
+/** Opens the registry in the database. */
 export function openNodeRegistry(database: Database): NodeRegistry {
   const nodes = createNodesStore(database)
   return { nodes, inferences: createInferencesStore(database), random: randomBytes }
 }
 
 /**
- * Makes ready to take nodes: what dead gateways left connected is ended first. `stop` ends every
- * node's connection and stores what is left.
+ * Prepares to accept nodes: the connections that dead gateways left are ended first. `stop` ends
+ * every node's connection and stores what is left.
  */
 export async function openNodes({
   registry: { nodes, inferences },

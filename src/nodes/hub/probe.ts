@@ -8,19 +8,18 @@ import type { NodeLimits } from '../runs/limits.ts'
 import type { Offer, Slot } from '../runs/offer.ts'
 import { tokensPerSecondOf } from '../runs/speed.ts'
 
-/** Probes nodes: asks them something short, and judges them by what the gateway measures. */
+/**
+ * Probes nodes: asks them something short, and judges the answer by the gateway's own measurements.
+ */
 type Prober = {
-  /**
-   * Probes every node of these whose time has come, as far as there is room; the others' time
-   * stays.
-   */
+  /** Probes the nodes whose time has come, as far as there is room; the others stay due. */
   probeDue(nodes: Iterable<NodeConnection>): void
   running(): number
   /** Ends the probes under way. */
   stop(): void
 }
 
-/** The question of a probe: an answer long enough to measure its speed. */
+/** The question of a probe: its answer is long enough to measure the speed. */
 function probeRequest(model: string): JsonObject {
   return {
     model,
@@ -34,16 +33,18 @@ function probeRequest(model: string): JsonObject {
 
 export type ProbeOptions = {
   readonly limits: NodeLimits
-  /** Whether what a node drew, base64, is one image. Rejects with FormatError when it is not. */
+  /**
+   * Checks that what a node drew, base64, is one image. Rejects with FormatError when it is not.
+   */
   readonly checkImage: (images: readonly string[]) => Promise<unknown>
-  /** What judges an answer to this request, as callers' answers are judged. */
+  /** Opens the reader that judges an answer to this request, as callers' answers are judged. */
   readonly judge?: (request: JsonObject) => AnswerReader
 }
 
 /**
- * Probes with at most `probesMax` at once. A probe takes a slot like any run. A node cannot tell it
- * from a call except by its question, so a dishonest one may answer probes better than calls: calls
- * are measured too.
+ * Probes at most `probesMax` nodes at once. A probe takes a slot like any run. A node can recognise
+ * a probe by its question, so a dishonest node may answer probes better than calls. Calls are
+ * measured too.
  */
 export function createProber(options: ProbeOptions): Prober {
   const { limits } = options
@@ -103,7 +104,8 @@ function probeChat(
 }
 
 /**
- * Null when the probe was broken off, and shows nothing: a node that goes is stored as it stood.
+ * Null when the probe was broken off and shows nothing: a node that disconnects keeps its stored
+ * state.
  */
 async function outcomeOf(run: ChatRun, limits: NodeLimits): Promise<ProbeOutcome | null> {
   try {
@@ -122,12 +124,12 @@ async function outcomeOf(run: ChatRun, limits: NodeLimits): Promise<ProbeOutcome
   return isSlow ? 'slow' : 'healthy'
 }
 
-/** Errors after which a probe showed nothing: also of a node whose backend is at its limit. */
+/** Errors after which a probe showed nothing, also when the node's backend was at its limit. */
 const BROKEN_OFF: ReadonlySet<string> = new Set(['node_lost', 'node_busy', 'stopping'])
 
 /**
- * The question of a probe: the smallest image that callers can ask for. The public client draws one
- * of its own size all the same.
+ * The question of a probe: the smallest image that callers can ask for. The public client ignores
+ * the size and draws its pipeline's own.
  */
 const IMAGE_PROBE = {
   prompt: 'A red circle on white.',
@@ -138,7 +140,8 @@ const IMAGE_PROBE = {
 
 /**
  * Probes a DIFFUSION node with one small image. Null when the probe was broken off, or there was no
- * memory for its answer: it shows nothing. The image has to be one; what it shows is not looked at.
+ * memory for its answer: then it shows nothing. The answer must be an image; its content is not
+ * checked.
  */
 async function probeImages(
   node: NodeConnection,

@@ -6,9 +6,9 @@ import {
 } from '../../../attestation/json/value.ts'
 
 /**
- * Control frames, `{ protocol, data }`, written and read by both ends of a node's WebSocket. A
- * gateway closes the connection of a node that sends one out of form; a node ignores what it does
- * not understand.
+ * Control frames, `{ protocol, data }`, written and read by both ends of a node's WebSocket. The
+ * gateway closes the connection of a node that sends a malformed one; a node ignores a frame that
+ * it does not understand.
  */
 
 const PROTOCOL_VERSION = '1.0'
@@ -16,7 +16,7 @@ const REQUEST = 1
 const REPLY = 2
 const RECONNECT = 3
 
-/** Longest nonce: of an answer that is looked at, and of a request that is echoed. */
+/** Longest nonce: in an answer that the gateway reads, and in a request that a node echoes. */
 const NONCE_LENGTH_MAX = 64
 const ECHOED_NONCE_LENGTH_MAX = 256
 
@@ -31,12 +31,12 @@ export type Load = {
   readonly gpus: readonly {
     readonly gpuPercent: number
     readonly vramPercent: number
-    /** Of the power limit; 0 when the driver tells none. */
+    /** Of the power limit; 0 when the driver reports no limit. */
     readonly powerPercent: number
   }[]
 }
 
-/** A node's own statement of its load; null where it gave no percentage. Not to be trusted. */
+/** The load as the node reports it; null where it gave no percentage. Not to be trusted. */
 export type NodeLoad = {
   readonly cpuPercent: number | null
   readonly ramPercent: number | null
@@ -47,8 +47,8 @@ export type NodeLoad = {
 /** What a gateway asks of a node. */
 export type GatewayControl =
   /**
-   * Answered by a `pong` with the same nonce. The figures are those of the gateway's last pings:
-   * the protocol asks for them.
+   * Answered by a `pong` with the same nonce. The figures are of the gateway's last pings; the
+   * protocol requires them.
    */
   | {
       readonly kind: 'ping'
@@ -61,15 +61,18 @@ export type GatewayControl =
   /** Asks a node without runs to close with 1000 and dial again. */
   | { readonly kind: 'reconnect'; readonly nonce: string }
   | { readonly kind: 'health'; readonly nonce: string }
-  /** Ours alone (README): the caller of a run has left. Only for nodes that announced `cancel`. */
+  /**
+   * Our own extension (README): the caller of a run has left. Only for nodes that announced
+   * `cancel`.
+   */
   | { readonly kind: 'cancel'; readonly requestId: string }
 
-/** What a node tells a gateway. */
+/** What a node reports to a gateway. */
 type NodeControl =
   /** `roundTripMs` is the node's own newest round trip, null before the first. */
   | { readonly kind: 'pong'; readonly nonce: string; readonly roundTripMs: number | null }
   | { readonly kind: 'health'; readonly nonce: string; readonly load: Load }
-  /** It takes nothing new, and closes when its runs are done. */
+  /** The node takes no new runs, and closes when its runs are done. */
   | { readonly kind: 'drain' }
 
 /** Writes a control frame to the node `nodeId`. */
@@ -125,14 +128,14 @@ function encode(protocol: string, type: number, members: JsonObject): string {
   })
 }
 
-/** What a control frame asks of a node. The figures of a ping are nothing to it. */
+/** What a control frame asks of a node. A node does not use the figures of a ping. */
 export type AskedControl =
   | { readonly kind: 'ping' | 'health'; readonly nonce: string }
   | { readonly kind: 'reconnect' }
   | { readonly kind: 'cancel'; readonly requestId: string }
 
 /**
- * Reads what a control frame asks of the node `nodeId`; null when it asks nothing of it: an unknown
+ * Reads what a control frame asks of the node `nodeId`. Null when it asks for nothing: an unknown
  * protocol, version or type, a member of the wrong kind, or another node's id.
  */
 export function parseGatewayControl(
@@ -152,10 +155,10 @@ export function parseGatewayControl(
 }
 
 /**
- * What a control frame of a node tells. `other`: for another node id, to be ignored. `malformed`:
- * close with 1002.
+ * A control frame of a node, as the gateway reads it. `other`: for another node id, to be ignored.
+ * `malformed`: close with 1002.
  */
-type ToldControl =
+type ReceivedControl =
   | { readonly kind: 'pong'; readonly nonce: string }
   | { readonly kind: 'health'; readonly nonce: string; readonly load: NodeLoad }
   | { readonly kind: 'drain' }
@@ -163,7 +166,11 @@ type ToldControl =
   | { readonly kind: 'malformed'; readonly reason: string }
 
 /** Reads a control frame of the node `nodeId`. Attacker-controlled. */
-export function parseNodeControl(protocol: string, data: JsonObject, nodeId: string): ToldControl {
+export function parseNodeControl(
+  protocol: string,
+  data: JsonObject,
+  nodeId: string,
+): ReceivedControl {
   const parse = PARSERS.get(protocol)
   if (parse === undefined) return malformed('Unknown protocol')
   if (data.protocol_version !== PROTOCOL_VERSION) return malformed('Unknown protocol version')
@@ -172,13 +179,17 @@ export function parseNodeControl(protocol: string, data: JsonObject, nodeId: str
   return parse(data)
 }
 
-const PARSERS: ReadonlyMap<string, (data: JsonObject) => ToldControl> = new Map([
+const PARSERS: ReadonlyMap<string, (data: JsonObject) => ReceivedControl> = new Map([
   ['ping-pong', parsePong],
   ['health-check', parseHealth],
   ['drain', parseDrain],
 ])
 
-function parsePong({ message_type: type, nonce, api_ping_time: times }: JsonObject): ToldControl {
+function parsePong({
+  message_type: type,
+  nonce,
+  api_ping_time: times,
+}: JsonObject): ReceivedControl {
   const isPong = type === REPLY && isNonce(nonce) && isPingTimes(times)
   return isPong ? { kind: 'pong', nonce } : malformed('Expected a PONG')
 }
@@ -188,15 +199,15 @@ function isNonce(nonce: Json | undefined): nonce is string {
 }
 
 /**
- * Not used. The public client sends one for each of its own rounds since the last PING, also of
- * hours that it was away.
+ * Not used. The public client sends a time for each round that it measured since the last PING,
+ * also for hours in which it was away.
  */
 function isPingTimes(times: Json | undefined): boolean {
   if (times === undefined || times === null) return true
   return isJsonArray(times) && times.every((time) => time === null || typeof time === 'number')
 }
 
-function parseHealth({ message_type: type, nonce, gpus, ...load }: JsonObject): ToldControl {
+function parseHealth({ message_type: type, nonce, gpus, ...load }: JsonObject): ReceivedControl {
   const areGpus = isJsonArray(gpus) && gpus.length <= GPUS_MAX && gpus.every(isJsonObject)
   if (type !== REPLY || !isNonce(nonce) || !areGpus) return malformed('Expected a health answer')
   return {
@@ -215,10 +226,10 @@ function percentOf(value: Json | undefined): number | null {
   return typeof value === 'number' && value >= 0 && value <= 100 ? value : null
 }
 
-function parseDrain({ message_type: type }: JsonObject): ToldControl {
+function parseDrain({ message_type: type }: JsonObject): ReceivedControl {
   return type === REQUEST ? { kind: 'drain' } : malformed('Expected a drain announcement')
 }
 
-function malformed(reason: string): ToldControl {
+function malformed(reason: string): ReceivedControl {
   return { kind: 'malformed', reason }
 }

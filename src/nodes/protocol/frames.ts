@@ -10,21 +10,21 @@ import { RETRY_BELIEVED_SECONDS_MAX } from '../../../enclave/protocol/refusal.ts
 /**
  * Frames of runs, written and read by both ends of a node's WebSocket: what a node is asked, and
  * what it answers. Source: the public node client (facts), with the extensions of ../README.md.
- * What a node sends is attacker-controlled for the gateway, which is strict; a node takes what it
- * can of a gateway's. Nothing that is read makes a reader throw.
+ * What a node sends is attacker-controlled, and the gateway reads it strictly; a node reads the
+ * gateway's frames leniently. No input makes a reader throw.
  */
 
 /**
- * One frame in either direction, but for answers with images. A chunk is some hundred bytes, with
+ * One frame in either direction, except answers with images. A chunk has some hundred bytes, with
  * logprobs some thousand.
  */
 export const FRAME_BYTES_MAX = 1024 * 1024
 /**
- * One frame to a node that announced `large-frames`: a body of 10 MiB with pictures, written out
+ * One frame to a node that announced `large-frames`: a body of 10 MiB with pictures, serialised
  * again.
  */
 export const LARGE_FRAME_BYTES_MAX = 16 * 1024 * 1024
-/** One answer with images: ten of 1,024 pixels. */
+/** One answer with images: ten images of 1,024 pixels. */
 export const IMAGE_FRAME_BYTES_MAX = 32 * 1024 * 1024
 
 /**
@@ -37,26 +37,27 @@ export const FAULT_STATUS_CODES: ReadonlySet<number> = new Set([
 /** Longest message of an error, UTF-16 units. */
 export const FAULT_MESSAGE_LENGTH_MAX = 500
 
-/** Ids that the gateway makes are shorter; what a node says of longer ones was not asked for. */
+/** Ids that the gateway makes are shorter, so a frame with a longer one was not asked for. */
 const REQUEST_ID_LENGTH_MAX = 64
 /** Longest id that a node answers: it echoes it in every frame. */
 const ECHOED_ID_LENGTH_MAX = 256
 const PROTOCOL_LENGTH_MAX = 64
 
 /**
- * What went wrong with a run, as a node tells it: bounded and printable where the gateway read it.
+ * What went wrong with a run, as a node reports it: bounded and printable once the gateway has read
+ * it.
  */
 export type NodeFault = {
   readonly statusCode: number
   readonly message: string
   /**
-   * After how many seconds the backend wants to be asked again, as our own agent tells; null: not
-   * told.
+   * Seconds after which the backend may be asked again, as our own agent reports; null: not
+   * reported.
    */
   readonly retryAfterSeconds: number | null
 }
 
-/** What a DIFFUSION node is asked to draw. The model is the connection's. */
+/** What a DIFFUSION node is asked to draw. The connection has one model, so none is named. */
 export type ImageRequest = {
   readonly prompt: string
   /** The image to change, base64; null for a new one. */
@@ -71,11 +72,11 @@ export type ImageRequest = {
  */
 const ENVELOPE_BYTES = 256
 
-/** A chat frame but for its id, written once however often the call is retried. */
+/** A chat frame without its id: it is written once, even if the call is retried. */
 type ChatFrame = {
   /** Size of the request, UTF-8. */
   readonly requestBytes: number
-  /** Size of the frame, UTF-8; at most a few bytes less. */
+  /** Upper bound of the frame's size, UTF-8: the frame may be a few bytes smaller. */
   readonly frameBytes: number
   /** `traceparent`: W3C trace context, for a node that asked for it. */
   readonly frameOf: (id: string, traceparent: string | null) => string
@@ -101,8 +102,8 @@ export function imageFrame(requestId: string, { prompt, image, n, size }: ImageR
 }
 
 /**
- * Size of that frame, UTF-8, and at most a few bytes less; without writing it. `imageBytes`: of the
- * image before it is base64.
+ * Computes the size of that frame, UTF-8, without writing it: the frame may be a few bytes smaller.
+ * `imageBytes`: size of the image before it is base64.
  */
 export function imageFrameBytes({
   prompt,
@@ -114,7 +115,7 @@ export function imageFrameBytes({
   return ENVELOPE_BYTES + Buffer.byteLength(JSON.stringify(prompt)) + Math.ceil(imageBytes / 3) * 4
 }
 
-/** What the gateway sends, as far as a node understands it. */
+/** A frame of the gateway, as far as a node understands it. */
 export type GatewayFrame =
   | {
       readonly kind: 'chat'
@@ -126,7 +127,7 @@ export type GatewayFrame =
     }
   /** A chat frame that names its request but cannot be served. */
   | { readonly kind: 'bad_chat'; readonly id: string; readonly message: string }
-  /** Asks a DIFFUSION node. */
+  /** For a DIFFUSION node. */
   | { readonly kind: 'image'; readonly id: string; readonly request: ImageRequest }
   | { readonly kind: 'control'; readonly protocol: string; readonly data: JsonObject }
   | { readonly kind: 'unknown' }
@@ -150,7 +151,7 @@ export function decodeGatewayFrame(text: string): GatewayFrame {
   }
 }
 
-/** One that is out of form is not understood: only a faulty gateway sends it. */
+/** A malformed image request counts as unknown: only a faulty gateway sends it. */
 function decodeImageRequest({
   request_id: id,
   prompt,
@@ -169,13 +170,13 @@ function isEchoedId(id: Json | undefined): id is string {
   return typeof id === 'string' && id !== '' && id.length <= ECHOED_ID_LENGTH_MAX
 }
 
-/** Status of a frame of a run. */
+/** The status in a frame of a run. */
 const RUNNING = 1
 const DONE = 2
 const FAILED = 3
 
 /**
- * Writes the frame that carries one chunk of a run. `chunk` is JSON text, which goes out as the
+ * Writes the frame that carries one chunk of a run. `chunk` is JSON text; it goes out as the
  * backend wrote it.
  */
 export function encodeChunk(requestId: string, chunk: string): string {
@@ -188,7 +189,7 @@ export function encodeDone(requestId: string): string {
 }
 
 /** Writes the frame that ends a run with an error. */
-export function encodeFailure(requestId: string, fault: ToldFault): string {
+export function encodeFailure(requestId: string, fault: SentFault): string {
   const error = {
     status_code: fault.statusCode,
     message: fault.message,
@@ -203,10 +204,10 @@ export function encodeImages(requestId: string, images: readonly string[]): stri
 }
 
 /**
- * Writes the frame that answers with an error in place of images. Its status goes along where it
- * says more than that; other gateways than ours read `error` alone.
+ * Writes the frame that answers with an error in place of images. The status is included unless it
+ * is 500; gateways of others read `error` alone.
  */
-export function encodeImageFailure(requestId: string, fault: ToldFault): string {
+export function encodeImageFailure(requestId: string, fault: SentFault): string {
   const status = fault.statusCode === 500 ? {} : { status_code: fault.statusCode }
   return JSON.stringify({
     ...{ request_id: requestId, images: [], error: fault.message },
@@ -215,14 +216,14 @@ export function encodeImageFailure(requestId: string, fault: ToldFault): string 
   })
 }
 
-type ToldFault = Omit<NodeFault, 'retryAfterSeconds'> &
+type SentFault = Omit<NodeFault, 'retryAfterSeconds'> &
   Partial<Pick<NodeFault, 'retryAfterSeconds'>>
 
-function retryAfterMember({ retryAfterSeconds }: ToldFault): { readonly retry_after?: number } {
+function retryAfterMember({ retryAfterSeconds }: SentFault): { readonly retry_after?: number } {
   return typeof retryAfterSeconds === 'number' ? { retry_after: retryAfterSeconds } : {}
 }
 
-/** A node's answer to a chat frame, or a part of it. */
+/** A node's answer to a chat frame, whole or in part. */
 export type ChatRunFrame = {
   readonly kind: 'run'
   readonly requestId: string
@@ -232,25 +233,25 @@ export type ChatRunFrame = {
   readonly status: 'running' | 'done' | 'failed' | 'none'
 }
 
-/** A DIFFUSION node's answer: strings of any kind, and any number. */
+/** A DIFFUSION node's answer. Its strings are not checked yet, nor is their number. */
 export type ImageRunFrame = {
   readonly kind: 'image'
   readonly requestId: string
-  /** Null when it holds no list of strings. */
+  /** Null when the answer holds no list of strings. */
   readonly images: readonly string[] | null
-  /** What went wrong, in the node's words, printable; null: nothing. */
+  /** What went wrong, in the node's words, printable; null: nothing went wrong. */
   readonly error: string | null
   /**
-   * Status of that, and after how many seconds to come again, as our own agent tells them; null:
-   * not told.
+   * The error's status, and the seconds after which to ask again, as our own agent reports them;
+   * null: not reported.
    */
   readonly statusCode: number | null
   readonly retryAfterSeconds: number | null
 }
 
 /**
- * A frame from a node. `stray`: an object that is no frame of the protocol; ignored, but held
- * against the node. `malformed`: no JSON object, or a control frame out of form; the connection is
+ * A frame from a node. `stray`: an object that the protocol does not know; ignored, but held
+ * against the node. `malformed`: no JSON object, or a malformed control frame; the connection is
  * closed with 1002.
  */
 export type NodeFrame =
@@ -261,9 +262,9 @@ export type NodeFrame =
   | { readonly kind: 'malformed'; readonly reason: string }
 
 /**
- * Reads one text frame of a node that chats. Unknown members are ignored, as clients of other
- * versions may send more. `JSON.parse` and no reader of ours: one frame per token is the hottest
- * path here, and depth is checked later.
+ * Reads one text frame of a node that chats. Unknown members are ignored, because clients of other
+ * versions may send more. It uses `JSON.parse` and not our own reader: with one frame per token
+ * this is the hottest path here, and the depth is checked later.
  */
 export function decodeNodeFrame(bytes: Buffer): NodeFrame {
   const value = parseJson(bytes.toString('utf8'))
@@ -273,21 +274,21 @@ export function decodeNodeFrame(bytes: Buffer): NodeFrame {
 }
 
 /**
- * Bytes of a large frame that are not inside its strings: ten images, an id and an error have about
- * a hundred.
+ * Bytes of a large frame outside its strings: ten images, an id and an error have about a hundred.
  */
 const LARGE_FRAME_STRUCTURE_MAX = 4_096
 
 /**
  * Reads one text frame of a DIFFUSION node. A frame of more than `smallBytesMax` is read only if it
- * is what an answer with images is: few and long strings. 32 MiB of brackets would become 700 MB of
+ * looks like an answer with images: few and long strings. 32 MiB of brackets would become 700 MB of
  * objects.
  */
 export function decodeImageFrame(bytes: Buffer, smallBytesMax: number): NodeFrame {
   const isLarge = bytes.length > smallBytesMax
   if (isLarge && !isStringsMostly(bytes))
     return { kind: 'malformed', reason: 'Expected an answer with images' }
-  // Base64 has one byte for each character; what else a large frame holds is wrong either way.
+  // Base64 has one byte for each character; any other content of a large frame is wrong in both
+  // encodings.
   const value = parseJson(bytes.toString(isLarge ? 'latin1' : 'utf8'))
   if (!isJsonObject(value) || typeof value.request_id !== 'string')
     return isLarge ? { kind: 'malformed', reason: 'Expected a request_id' } : otherFrame(value)
@@ -325,7 +326,7 @@ const STATUSES: ReadonlyMap<Json | undefined, ChatRunFrame['status']> = new Map<
   [undefined, 'none'],
 ])
 
-/** What is no answer of a run. */
+/** Reads a frame that does not answer a run. */
 function otherFrame(value: Json | undefined): NodeFrame {
   if (!isJsonObject(value)) return { kind: 'malformed', reason: 'Expected a JSON object' }
   const { protocol, data } = value
@@ -335,7 +336,7 @@ function otherFrame(value: Json | undefined): NodeFrame {
   return { kind: 'control', protocol, data }
 }
 
-/** An error of any form is one: a node that says it failed is believed. */
+/** An error of any form counts: a node that says it failed is believed. */
 function faultOf(error: Json | undefined): NodeFault | null {
   if (error === null || error === undefined) return null
   if (!isJsonObject(error)) return { statusCode: 500, message: '', retryAfterSeconds: null }
@@ -347,19 +348,19 @@ function faultOf(error: Json | undefined): NodeFault | null {
   }
 }
 
-/** A status that a node may tell; null for what is none. */
+/** The status, if it is a number that a node may send; else null. */
 function statusCodeOf(code: Json | undefined): number | null {
   return typeof code === 'number' && FAULT_STATUS_CODES.has(code) ? code : null
 }
 
-/** Seconds that a node may ask for, at most a day; null for what is no such number. */
+/** The seconds that a node asks for, at most a day; null when the value is not a count. */
 function retryAfterOf(value: Json | undefined): number | null {
   return isCount(value) ? Math.min(value, RETRY_BELIEVED_SECONDS_MAX) : null
 }
 
 /**
- * Attacker-controlled text that may end in a log or an error message: no control characters, no
- * lone surrogates.
+ * Attacker-controlled text that may end up in a log or an error message: without control characters
+ * and lone surrogates.
  */
 function printable(text: string): string {
   return text.slice(0, FAULT_MESSAGE_LENGTH_MAX).toWellFormed().replaceAll(/\p{C}/gu, ' ')
@@ -373,8 +374,8 @@ const QUOTE = 0x22
 const BACKSLASH = 0x5c
 
 /**
- * Whether nearly all of it is inside of strings without quotes in them. One pass, most of it a
- * search for the next quote.
+ * Whether nearly all bytes are inside strings that contain no quotes. One pass, most of it a search
+ * for the next quote.
  */
 function isStringsMostly(bytes: Buffer): boolean {
   let structure = 0
@@ -391,7 +392,7 @@ function isStringsMostly(bytes: Buffer): boolean {
   return true
 }
 
-/** The value of a JSON text, or undefined when it is none. */
+/** The value of a JSON text; undefined when the text is not JSON. */
 export function parseJson(text: string): Json | undefined {
   try {
     return JSON.parse(text) as Json

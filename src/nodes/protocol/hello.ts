@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http'
 
 /**
- * Headers that a node dials with, written and read by both ends. Source: the public node client
+ * Headers of a node's handshake, written and read by both ends. Source: the public node client
  * (facts).
  */
 
@@ -21,12 +21,12 @@ const NODE_FEATURES = [
 export type NodeFeature = (typeof NODE_FEATURES)[number]
 
 /**
- * What a node says of itself when it dials. Attacker-controlled for the gateway, but of the right
- * form.
+ * What a node says about itself when it dials. Attacker-controlled for the gateway; the form is
+ * checked.
  */
 export type NodeHello = {
   readonly nodeId: string
-  /** Its `Model` first, then those of `Node-Models`, each once. */
+  /** Its `Model` first, then the models of `Node-Models`, each once. */
   readonly models: readonly string[]
   readonly modelType: NodeType
   readonly features: ReadonlySet<NodeFeature>
@@ -34,7 +34,7 @@ export type NodeHello = {
 
 const NODE_ID_LENGTH_MAX = 128
 const MODEL_LENGTH_MAX = 256
-/** Besides `Model`. */
+/** Further models besides `Model`. */
 const MORE_MODELS_MAX = 16
 /** Models that one connection can name. */
 export const MODELS_MAX = 1 + MORE_MODELS_MAX
@@ -62,7 +62,7 @@ const FAULTS = {
   modelTypeUnknown: 'Model-Type header is neither LLM nor DIFFUSION',
 } as const
 
-/** Gives the headers of a handshake, besides the key's. */
+/** Gives the headers of a handshake, without the API key's. */
 export function helloHeaders({
   nodeId,
   models,
@@ -79,7 +79,7 @@ export function helloHeaders({
   }
 }
 
-/** Reads the headers of a node's handshake. What is wrong with them is for the node to read. */
+/** Reads the headers of a node's handshake. The reason of a refusal is sent to the node. */
 export function parseHello(
   headers: IncomingHttpHeaders,
 ):

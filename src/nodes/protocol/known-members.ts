@@ -44,7 +44,8 @@ export const KNOWN_MEMBERS: ReadonlySet<string> = new Set([
 ])
 
 /**
- * The request without the members that not every node takes; the same object when there are none.
+ * The request without the members that some nodes refuse; the same object when it has no such
+ * member.
  */
 export function withKnownMembers(request: JsonObject): JsonObject {
   const names = Object.keys(request)

@@ -4,24 +4,24 @@ import { boundedInteger } from '../../api/form-schema.ts'
 import { boundedText, integerText, unixSeconds } from '../../api/schemas.ts'
 
 /**
- * The registration of nodes over HTTP: what their owners and agents send, and what they are
- * answered (interface, 2.7). The gateway checks requests by these schemas, an agent reads the
- * answers by the types.
+ * The registration of nodes over HTTP: what owners and agents send, and what they are answered
+ * (interface, 2.7). The gateway checks requests by these schemas; an agent reads the answers by the
+ * types.
  */
 
-/** Interface facts: what a name may be when it is changed. A new node's is bounded alike. */
+/** Interface facts: how long a changed name may be. A new node's name has the same bounds. */
 export const NODE_NAME_LENGTH_MIN = 3
 export const NODE_NAME_LENGTH_MAX = 40
 
 /**
- * Not bounded by the interface. A node id has at most 44 characters; more is let through, and is
- * unknown.
+ * Not bounded by the interface. A node id has at most 44 characters; a longer one is let through,
+ * and is not found.
  */
 const NODE_ID_LENGTH_MAX = 128
 const HARDWARE_TEXT_LENGTH_MAX = 256
 const VERSION_LENGTH_MAX = 64
 
-/** Not bounded by the interface: above any machine's, and their sums stay exact. */
+/** Not bounded by the interface. No machine exceeds these, and sums of them stay exact. */
 const HARDWARE_COUNT_MAX = 1_000_000
 const HARDWARE_SIZE_MAX = 1_000_000_000_000
 const NETWORK_SPEED_MAX = 1_000_000_000
@@ -36,7 +36,8 @@ const size = boundedInteger({ min: 0, max: HARDWARE_SIZE_MAX })
 const speed = z.number().min(0).max(NETWORK_SPEED_MAX)
 
 /**
- * A machine as its agent reports it. What it may lack (a GPU, a measured speed) is there, and null.
+ * A machine as its agent reports it. A member that the machine may lack (a GPU, a measured speed)
+ * is present, and null.
  */
 const hardwareMembers = {
   gpu_model: hardwareText.nullable(),
@@ -53,8 +54,9 @@ const hardwareMembers = {
 }
 
 /**
- * What a node's agent says of its machine: claims, not facts. Sizes in MB, speeds in Mbps, power in
- * watts; `version` is the agent's. The same names on the wire, in the code and as columns.
+ * What a node's agent says about its machine: claims, not facts. Sizes in MB, speeds in Mbps, power
+ * in watts; `version` is the agent's. The names are the same on the wire, in the code and as
+ * columns.
  */
 export type NodeHardware = {
   readonly [Name in keyof typeof hardwareMembers]: Exclude<
@@ -98,7 +100,7 @@ export const benchmarkQuery = z.object({ node_id: nodeId, model: modelName })
 
 const amount = z.number().min(0).nullable()
 
-/** A node as its owner reads it; its hardware is null until it was reported. */
+/** A node as its owner reads it; its hardware is null until the agent has reported it. */
 const described = {
   node_id: z.string(),
   name_alias: z.string(),
@@ -164,11 +166,11 @@ export const nodeStatsReply = z.strictObject({
 
 export type NodeStatsReply = z.output<typeof nodeStatsReply>
 
-/** Hours of a node's history when the query does not say, and at most: what is kept. */
+/** Hours of a node's history: the default, and the most, which is as long as they are kept. */
 const HISTORY_HOURS_DEFAULT = 24
 const HISTORY_HOURS_MAX = 30 * 24
 
-/** Query for the history of a node: the hour that is now, and the others before it. */
+/** Query for the history of a node: the current hour, and the hours before it. */
 export const nodeHistoryQuery = z.object({
   node_id: nodeId,
   hours: integerText({ min: 1, max: HISTORY_HOURS_MAX }).default(HISTORY_HOURS_DEFAULT),
@@ -220,5 +222,5 @@ export const updatedNode = z.strictObject({
   is_archival_status_updated: z.boolean(),
 })
 
-/** What is answered to a report. */
+/** The answer to a report. */
 export const done = z.strictObject({ response: z.literal('OK') })

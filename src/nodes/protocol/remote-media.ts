@@ -6,22 +6,24 @@ import {
   memberOf,
 } from '../../../attestation/json/value.ts'
 
-/** An address in a request where bytes could be. */
+/** An address in a request, in a place where bytes could be. */
 export type RemoteMedia = {
   /** Where it stands, such as `messages.0.content.1.image_url.url`. */
   readonly path: string
-  /** Whether it is http or https; else it is of no scheme that is ever asked for, such as file. */
+  /**
+   * Whether it is http or https. No backend may fetch an address with another scheme, such as file.
+   */
   readonly isWeb: boolean
 }
 
 /**
- * Gives the address in a chat request that whoever serves it would fetch: the first that is not of
- * the web, else the first. Null when all pictures, sounds and files are in the request itself.
+ * Gives the address in a chat request that a backend would fetch: the first that is not http or
+ * https, else the first. Null when all pictures, sounds and files are in the request itself.
  *
- * A caller chooses the address, and it is asked from the server's own network: what answers there
- * may trust its neighbours. Servers read members of names such as `video_url` beside the ones of
- * the interface, and parts by their members, whatever the type says. So nothing in a content part
- * but its words may be an address, and what is one by its name has to be a data URL.
+ * A caller chooses the address, and the backend fetches it from its own network, where other
+ * servers may trust it. Backends also read members that the interface does not have, such as
+ * `video_url`, and they read a part by its members and ignore its type. So in a content part only
+ * its words may contain an address, and a member whose name ends in url or uri must be a data URL.
  */
 export function remoteMediaOf(request: JsonObject): RemoteMedia | null {
   const messages = memberOf(request, 'messages')
@@ -39,13 +41,13 @@ export function remoteMediaOf(request: JsonObject): RemoteMedia | null {
   return web
 }
 
-/** What is wrong with a request whose media are fetched by no one, and what to do about it. */
+/** Says what is wrong with a request whose media no node fetches, and what the caller can do. */
 export function remoteMediaFault({ path, isWeb }: RemoteMedia): string {
   const what = isWeb ? 'no node of this model fetches addresses' : 'no node fetches such addresses'
   return `${path}: expected a data URL, got an address, but ${what}: send the image itself, as data:image/png;base64,…`
 }
 
-/** A stack of its own: what a caller nests may be deeper than that of calls. */
+/** Has its own stack: a caller's value may be nested deeper than the call stack allows. */
 function* listAddresses(content: Json, path: string): Generator<RemoteMedia> {
   const open: { readonly value: Json; readonly path: string }[] = [{ value: content, path }]
   for (let next = open.pop(); next !== undefined; next = open.pop()) {
@@ -59,10 +61,13 @@ function* listAddresses(content: Json, path: string): Generator<RemoteMedia> {
   }
 }
 
-/** Members of parts that are words, in which an address is one. */
+/** Members of parts that are words: an address in them is only text. */
 const WORDS: ReadonlySet<string> = new Set(['text', 'refusal'])
 
-/** An address by its name, which has to be a data URL, or by its form, whatever it is called. */
+/**
+ * Whether a member is an address: by its name, then only a data URL is allowed, or by its form
+ * under any name.
+ */
 function isAddress(name: string, text: string): boolean {
   if (WORDS.has(name) || /^data:/i.test(text)) return false
   return /ur[il]$/i.test(name) || /^\s*[a-z][a-z0-9+.-]*:\/\//i.test(text)

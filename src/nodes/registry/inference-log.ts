@@ -2,7 +2,7 @@ import type { Logger } from '../../observability/logger.ts'
 import { singleFlight } from '../../runtime/single-flight.ts'
 import { DAY_SECONDS, type Inference, type InferencesStore } from './inferences-store.ts'
 
-/** Where served runs are kept: an InferencesStore is one. */
+/** Where served runs are stored; an InferencesStore fits. */
 export type InferencesSink = { add(rows: readonly Inference[]): Promise<unknown> }
 
 /** Rows in one insert. */
@@ -11,16 +11,16 @@ export const FLUSH_ROWS_MAX = 500
 /** Served runs on their way to the database. */
 type InferenceLog = {
   /** Keeps a row; no call waits for it. */
-  note(row: Inference): void
+  add(row: Inference): void
   /** Stores what is kept; at most one insert is under way. Never rejects. */
   flush(): Promise<void>
   waiting(): number
 }
 
 /**
- * Rows between a call's end and the next flush (`tendMs`, a second) are in memory alone: a kill -9
- * loses them, from figures that nothing is paid by. While the database is away, the newest
- * `inferencesMax` rows are kept; each id is stored once, however often it is tried.
+ * Between a call's end and the next flush (`tendMs`, a second), rows are in memory alone: a kill -9
+ * loses them. No payment depends on them. While the database is away, the newest `inferencesMax`
+ * rows are kept; each id is stored once, even after several tries.
  */
 export function createInferenceLog({
   sink,
@@ -48,10 +48,10 @@ export function createInferenceLog({
   }
 
   return {
-    note(row) {
+    add(row) {
       rows.push(row)
       if (rows.length <= inferencesMax) return
-      // Dropped in blocks: one at a time would copy the array for each.
+      // Dropped in blocks: to drop rows one by one would copy the array for each.
       const dropped = Math.ceil(inferencesMax / 10)
       rows = rows.slice(dropped)
       log.error({ rows: dropped }, 'served runs dropped, the database is away')
@@ -61,15 +61,15 @@ export function createInferenceLog({
   }
 }
 
-/** How long single inferences, and sums of hours, are kept; counts are kept for good. */
+/** How long single inferences, and sums of hours, are kept; counts are kept forever. */
 export const INFERENCE_AGE_MAX_SECONDS = 30 * DAY_SECONDS
 
-/** Between two prunings: each removes about as much as came in this time. */
+/** Time between two prunings: each removes about as much as came in during that time. */
 const PRUNE_INTERVAL_MS = 60 * 60 * 1000
 
 /**
- * Removes old inferences, once an interval; the first time after one interval. A failure is logged,
- * and the next time removes what was left. `now` is Unix milliseconds. `stop` waits for a removal
+ * Removes old inferences once in each interval, first after one interval. A failure is logged, and
+ * the next pruning removes what was left. `now` is Unix milliseconds. `stop` waits for a removal
  * that is under way.
  */
 export function startInferenceUpkeep(options: {

@@ -5,18 +5,18 @@ import type { Queries, Tables } from '../../storage/tables.ts'
 /** The window of a day's figures. */
 export const DAY_SECONDS = 86_400
 
-/** Completions that a node's statistics show. */
+/** How many completions a node's statistics show. */
 export const COMPLETED_MAX = 10
 
 /**
- * One call that a node served to its end. Token counts are the node's claim, the time is what the
- * gateway measured.
+ * One call that a node served to its end. The node claims the token counts; the gateway measured
+ * the time.
  */
 export type Inference = {
   /** UUID; adding the same id again changes nothing. */
   readonly id: string
   readonly nodeId: string
-  /** Of the caller, or null for a probe. */
+  /** The caller's account; null for a probe. */
   readonly accountId: string | null
   readonly model: string
   readonly promptTokens: number
@@ -24,7 +24,7 @@ export type Inference = {
   readonly totalTokens: number
   /** Null when it was not measured. */
   readonly timeToFirstTokenMs: number | null
-  /** When it was done, Unix seconds. */
+  /** When the call ended, Unix seconds. */
   readonly createdAt: number
 }
 
@@ -49,13 +49,13 @@ export type NodeHour = {
   readonly promptTokens: number
   readonly completionTokens: number
   /**
-   * Of the hour's last FIRST_TOKENS_MAX calls, those whose first token was timed; null when none
-   * was.
+   * From the hour's last FIRST_TOKENS_MAX calls, as far as their first token was timed; null when
+   * no call was timed.
    */
   readonly firstTokenMs: { readonly p50: number; readonly p95: number } | null
 }
 
-/** Calls of an hour, the last ones, that percentiles are of. */
+/** How many of an hour's last calls the percentiles cover. */
 export const FIRST_TOKENS_MAX = 200
 
 /**
@@ -64,37 +64,38 @@ export const FIRST_TOKENS_MAX = 200
  */
 export type InferencesStore = {
   /**
-   * Adds inferences and counts them to their nodes (`requestsServed`), in one statement: all or
-   * nothing. A batch whose outcome is unknown may be added again, for each id counts once.
+   * Adds inferences and counts them for their nodes (`requestsServed`), in one statement: all or
+   * nothing. A batch whose outcome is unknown may be added again, because each id counts once.
    */
   add(rows: readonly Inference[]): Promise<void>
   /**
-   * Gives a node's figures: 24 sums and part of an hour's rows are read, however many it served.
+   * Gives a node's figures. It reads 24 sums and the rows of a part of an hour, for any number of
+   * calls served.
    */
   stats(nodeId: string, now: number): Promise<NodeStats>
   /**
-   * Gives what a node served in the hours from the one that begins at `from` on, oldest first;
-   * hours without anything are left out. Of each hour its sum and FIRST_TOKENS_MAX rows at most are
-   * read, so the range is the caller's to bound.
+   * Gives what a node served, hour by hour, oldest first, starting with the hour that begins at
+   * `from`; hours without calls are left out. It reads one sum and at most FIRST_TOKENS_MAX rows
+   * for each hour, so the caller must bound the range.
    */
   history(nodeId: string, from: number): Promise<readonly NodeHour[]>
   /**
-   * Gives how many calls each of the account's nodes served in the last day; nodes without any are
-   * left out.
+   * Gives how many calls each of the account's nodes served in the last day; nodes without calls
+   * are left out.
    */
   servedDay(accountId: string, now: number): Promise<ReadonlyMap<string, number>>
   /**
-   * Gives how many calls all nodes served in the last day, which here begins with a full minute.
+   * Gives how many calls all nodes served in the last day; here the day begins with a full minute.
    */
   network(now: number): Promise<{ readonly inferencesDay: number }>
   /**
-   * Removes inferences that were done before, and sums of hours before, but keeps the last
-   * COMPLETED_MAX of each node, and what is of `now`'s day.
+   * Removes inferences, and sums of hours, from before `before`. It keeps the last COMPLETED_MAX
+   * inferences of each node, and everything that belongs to `now`'s day.
    */
   prune(times: { readonly before: number; readonly now: number }): Promise<void>
 }
 
-/** Inferences on the database's shared connections. */
+/** Opens the store on the database's shared connections. */
 export function createInferencesStore({ queries }: Pick<Database, 'queries'>): InferencesStore {
   return {
     add: (rows) => addInferences(queries, rows),
@@ -134,9 +135,7 @@ export function createInferencesStore({ queries }: Pick<Database, 'queries'>): I
 export const HOUR_SECONDS = 3_600
 const MINUTE_SECONDS = 60
 
-/**
- * The day before `now`: what is of it lies after `from`, and from `firstHour` on in whole hours.
- */
+/** The day before `now`: it begins after `from`, and its whole hours begin at `firstHour`. */
 function dayOf(now: number): { readonly from: number; readonly firstHour: number } {
   const from = now - DAY_SECONDS
   return { from, firstHour: firstAfter(from, HOUR_SECONDS) }
@@ -147,7 +146,7 @@ function firstAfter(at: number, step: number): number {
   return (Math.floor(at / step) + 1) * step
 }
 
-/** Sums of what nodes claim end here: they must fit whoever reads them. */
+/** Sums of nodes' claims stop at this value: larger ones would not be exact in JavaScript. */
 const TOKENS_MAX = sql`${Number.MAX_SAFE_INTEGER}::bigint`
 
 async function addInferences(queries: Queries, rows: readonly Inference[]): Promise<void> {
@@ -266,8 +265,8 @@ function toCompleted(row: Selectable<Tables['inferences']>): CompletedInference 
 }
 
 /**
- * Node by node through the index: the cost is that of the nodes and of what goes, not of what
- * stays.
+ * Goes node by node through the index: the cost grows with the nodes and the removed rows, not with
+ * the rows that stay.
  */
 async function prune(
   queries: Queries,

@@ -1,17 +1,17 @@
 import type { InferencesStore } from './inferences-store.ts'
 import type { NodesStore } from './nodes-store.ts'
 
-/** How old what is told of the network may be: reading it passes over every connected node. */
+/** How old the network's figures may be: reading them goes over every connected node. */
 export const NETWORK_AGE_MAX_MS = 2_000
 
 /**
- * The network's figures, as the JSON value of the facts' answer. Throughputs are what nodes say of
- * themselves.
+ * The network's figures, as the JSON value of the answer in the facts. The throughputs are the
+ * nodes' own claims.
  */
 export type NetworkStats = { read(): Promise<object> }
 
 /**
- * Network figures over the stores, read once for all who ask within NETWORK_AGE_MAX_MS. `now` is
+ * Network figures from the stores, read once for all requests within NETWORK_AGE_MAX_MS. `now` is
  * Unix milliseconds.
  */
 export function createNetworkStats(options: {
@@ -44,7 +44,7 @@ export function createNetworkStats(options: {
       if (last !== null && Math.abs(now() - last.askedAtMs) < NETWORK_AGE_MAX_MS) return last.reply
       const asked = { reply: ask(), askedAtMs: now() }
       last = asked
-      // An answer that failed serves for nobody else.
+      // An answer that failed is not given to later requests.
       asked.reply.catch(() => {
         if (last === asked) last = null
       })

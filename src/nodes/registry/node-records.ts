@@ -1,10 +1,10 @@
 import type { Logger } from '../../observability/logger.ts'
 
-/** Writes of what happens to nodes, in the order it happened to each. */
+/** Writes events of nodes to the database, for each node in the order of the events. */
 export type NodeRecords = {
   /**
-   * Does the write after all earlier ones of this node. A failure is logged, and does not stop
-   * later ones.
+   * Runs the write after all earlier writes of this node. A failure is logged, and does not stop
+   * later writes.
    */
   write(nodeId: string, write: () => Promise<unknown>): void
   /** Resolves when all writes so far of this node are done. */
@@ -16,8 +16,8 @@ export type NodeRecords = {
 }
 
 /**
- * A node that goes and comes back at once must not have its going stored after its coming, so each
- * node's writes wait for one another. Nothing on the way of a call waits for them.
+ * A node may disconnect and connect again at once: the end must not be stored after the new
+ * beginning. So each node's writes run one after another. No call waits for them.
  */
 export function createNodeRecords(log: Logger): NodeRecords {
   const last = new Map<string, Promise<void>>()

@@ -1,6 +1,6 @@
 /**
- * What a node is doing, as it is stored. RUNNING… is connected, STOPPED… is not. Only RUNNING is
- * given work.
+ * The stored state of a node. RUNNING… is connected, STOPPED… is not. Only a node in RUNNING gets
+ * work.
  */
 export const NODE_STATES = [
   'RUNNING',
@@ -15,12 +15,12 @@ export const NODE_STATES = [
 
 export type NodeState = (typeof NODE_STATES)[number]
 
-/** What a probe found: it answers well, too slowly, or not at all. */
+/** What a probe found: the node answers well, too slowly, or not at all. */
 export type ProbeOutcome = 'healthy' | 'slow' | 'failed'
 
 /**
- * State of a node that connects, from the one it had: null for one that never connected. A RUNNING…
- * state is what a gateway left behind that was killed, and counts as stopped.
+ * The state of a node that connects, from its stored state; null for a node that never connected. A
+ * killed gateway leaves a RUNNING… state behind, which counts as stopped.
  */
 export function startState(state: NodeState | null): NodeState {
   switch (state) {
@@ -56,8 +56,8 @@ export function stopState(state: NodeState): NodeState {
 }
 
 /**
- * State of a connected node after a probe. A node that was being verified and gave no answer stays
- * so, and is probed again; nothing but the operator changes a disabled one.
+ * The state of a connected node after a probe. A node that was being verified and gave no answer
+ * keeps its state, and is probed again; only the operator changes a disabled node.
  */
 export function probeState(state: NodeState, outcome: ProbeOutcome): NodeState {
   if (state !== 'RUNNING' && state !== 'RUNNING_BENCHMARKING' && state !== 'RUNNING_DEGRADED')
@@ -67,9 +67,7 @@ export function probeState(state: NodeState, outcome: ProbeOutcome): NodeState {
   return 'RUNNING_DEGRADED'
 }
 
-/**
- * The status that node owners read. The words are those of the public node client's documentation.
- */
+/** The status that node owners read, in the words of the public node client's documentation. */
 export function statusText(state: NodeState | null): string {
   switch (state) {
     case 'RUNNING':
@@ -78,7 +76,7 @@ export function statusText(state: NodeState | null): string {
       return 'Running - verifying performance'
     case 'RUNNING_DEGRADED':
       return 'Running - performance degraded'
-    // A disabled node may be connected, but does no work: there is no text of its own for it.
+    // A disabled node may be connected, but does no work; the documentation has no text for it.
     case 'RUNNING_DISABLED':
     case 'STOPPED':
     case 'STOPPED_BENCHMARK_FAILED':

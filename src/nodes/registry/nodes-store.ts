@@ -5,16 +5,16 @@ import type { Queries, Tables } from '../../storage/tables.ts'
 import { type NodeHardware, pickHardware } from '../protocol/registration.ts'
 import { isNodeState, NODE_STATES, type NodeState, stopState } from './node-state.ts'
 
-/** An account can have so many nodes, archived ones counted, for a list of them has no pages. */
+/** How many nodes an account can have, archived ones included: a list of nodes has no pages. */
 export const NODES_PER_ACCOUNT_MAX = 20_000
 
-/** Models that are remembered of nodes that are not connected. */
+/** How many models are remembered when their nodes are not connected. */
 const OFFERED_MODELS_MAX = 10_000
 
-/** A node can have benchmarks of so many models. */
+/** How many models a node can have benchmarks for. */
 export const BENCHMARKS_PER_NODE_MAX = 100
 
-/** Models of the network's figures, the fastest first: their names are their nodes' own. */
+/** How many models the network's figures list, the fastest first: the nodes choose the names. */
 const NETWORK_MODELS_MAX = 500
 
 /** A contributed node. Times are Unix seconds. */
@@ -24,16 +24,16 @@ export type StoredNode = {
   readonly name: string
   readonly createdAt: number
   readonly isArchived: boolean
-  /** Null for one that never connected. */
+  /** Null for a node that never connected. */
   readonly state: NodeState | null
-  /** Null until its agent has reported it. */
+  /** Null until the node's agent has reported it. */
   readonly hardware: NodeHardware | null
   /** Null while it is not connected. */
   readonly connectedSince: number | null
   readonly lastSeenAt: number | null
-  /** What it serves on its connection; none while it is not connected. */
+  /** What it serves on its connection; empty while it is not connected. */
   readonly models: readonly string[]
-  /** Of connections that are over. */
+  /** Sum over connections that have ended. */
   readonly totalUptimeSeconds: number
   readonly requestsServed: number
 }
@@ -43,7 +43,7 @@ type ListedNode = StoredNode & {
   readonly speeds: ReadonlyMap<string, number>
 }
 
-/** What a node's agent measured of its backend: a claim. */
+/** What a node's agent measured at its backend: a claim. */
 export type NodeBenchmark = {
   readonly nodeId: string
   readonly model: string
@@ -51,9 +51,9 @@ export type NodeBenchmark = {
   readonly createdAt: number
 }
 
-/** Connected nodes together, by their own benchmarks of the models they serve. */
+/** Figures of all connected nodes, from their own benchmarks of the models that they serve. */
 type NetworkFigures = {
-  /** Without the archived ones. */
+  /** Archived nodes are not counted. */
   readonly nodes: number
   readonly connectedNodes: number
   /** Each connected node counts once, with the fastest of its models. */
@@ -63,8 +63,8 @@ type NetworkFigures = {
 }
 
 /**
- * One connection of a node. The id is of the connection alone: whatever is stored of an earlier one
- * later is of no effect.
+ * One connection of a node. Each connection has its own id: a write for an earlier connection that
+ * comes late has no effect.
  */
 export type ConnectionOfNode = { readonly nodeId: string; readonly connectionId: string }
 
@@ -78,7 +78,7 @@ export type BegunConnection = ConnectionOfNode & {
   readonly state: NodeState
 }
 
-/** A node as its owner names it. One of another account is as unknown as none. */
+/** A node as its owner names it. Another account's node is treated as unknown. */
 export type OwnNode = { readonly nodeId: string; readonly accountId: string }
 
 /**
@@ -87,20 +87,20 @@ export type OwnNode = { readonly nodeId: string; readonly accountId: string }
  */
 export type NodesStore = {
   /**
-   * Registers a node. 'too_many' when the account has NODES_PER_ACCOUNT_MAX (calls at once may pass
-   * it by a few).
+   * Registers a node. 'too_many' when the account has NODES_PER_ACCOUNT_MAX nodes (concurrent calls
+   * may exceed it by a few).
    */
   create(
     node: OwnNode & { readonly name: string; readonly createdAt: number },
   ): Promise<'created' | 'taken' | 'too_many'>
-  /** Gives the node, whoever's it is, or null. */
+  /** Gives the node, of any account, or null. */
   find(nodeId: string): Promise<StoredNode | null>
   /**
    * Gives the account's nodes, archived ones too, oldest first, each with its newest benchmark, and
-   * the benchmarks (tokens per second) of the models that it serves now.
+   * with the benchmarks (tokens per second) of the models that it serves now.
    */
   list(accountId: string): Promise<readonly ListedNode[]>
-  /** Sets what is not null. Gives what it changed, or null when there is no such node. */
+  /** Sets what is not null. Gives what changed, or null when there is no such node. */
   update(
     node: OwnNode & { readonly name: string | null; readonly isArchived: boolean | null },
   ): Promise<{ readonly isNameUpdated: boolean; readonly isArchivalUpdated: boolean } | null>
@@ -109,8 +109,8 @@ export type NodesStore = {
     node: OwnNode & { readonly hardware: NodeHardware; readonly at: number },
   ): Promise<boolean>
   /**
-   * Stores a benchmark in place of the last one of that model. Refuses a node that is not this
-   * account's or has no hardware.
+   * Stores a benchmark in place of the model's last one. Refuses a node of another account, and a
+   * node without hardware.
    */
   saveBenchmark(
     benchmark: NodeBenchmark & { readonly accountId: string },
@@ -120,52 +120,56 @@ export type NodesStore = {
   /** Gives the node's newest benchmark, or null. */
   newestBenchmark(nodeId: string): Promise<NodeBenchmark | null>
   /**
-   * Stores the state of a node that is connected. No effect once the node has another connection,
-   * or none; a disabled node stays disabled.
+   * Stores the state of a connected node. No effect when the node has another connection, or no
+   * connection; a disabled node stays disabled.
    */
   setState(connection: ConnectionOfNode, state: NodeState): Promise<void>
   /**
-   * Notes that a node's connection began, and what it serves: from now on this is the node's
-   * connection, whichever process held an earlier one, which counts up to when its node was last
-   * seen. `takes` 'when_free' only notes it while the node has none. False, and nothing is noted,
-   * when it has one or the node is unknown or archived.
+   * Stores that a node's connection began, and what it serves. From now on this is the node's
+   * connection, even if another process held an earlier one; the earlier one counts up to when the
+   * node was last seen. With `takes` 'when_free' it is stored only while the node has no
+   * connection. False, and nothing is stored, when 'when_free' finds a connection, or when the node
+   * is unknown or archived.
    */
   markConnected(connection: BegunConnection, takes?: 'always' | 'when_free'): Promise<boolean>
   /**
-   * Notes that connections still stand, and which process holds them: what a killed gateway leaves
-   * behind is counted up to here. Gives the ids of the nodes whose connections these still are; the
-   * others were taken over, or ended by a gateway that took this process for dead.
+   * Stores that connections are still there, and which process holds them: if the gateway is
+   * killed, its connections count up to this time. Gives the ids of the nodes that still have these
+   * connections; the others were taken over, or ended by a gateway that took this process for dead.
    */
   markSeen(
     connections: readonly ConnectionOfNode[],
     by: { readonly processId: string; readonly at: number },
   ): Promise<ReadonlySet<string>>
   /**
-   * Notes that a node's connection ended, adds it to the uptime, and stores the state. No effect
-   * once the node has another connection, or none.
+   * Stores that a node's connection ended, adds it to the uptime, and stores the state. No effect
+   * when the node has another connection, or no connection.
    */
   markDisconnected(
     connection: ConnectionOfNode,
     end: { readonly at: number; readonly state: NodeState },
   ): Promise<void>
   /**
-   * Ends the connections that are held by no process that is alive, as of when their nodes were
-   * last seen, and stops the nodes' states. Gives how many they were. Any gateway may do it at any
-   * time: each connection is ended once.
+   * Ends the connections whose process is not alive, as of when their nodes were last seen, and
+   * stops the nodes' states. Gives how many there were. Any gateway may call it at any time: each
+   * connection is ended once.
    */
   endAbandoned(): Promise<number>
-  /** What the gateways of this database together have connected, dead ones not counted. */
+  /**
+   * Figures of all nodes that the gateways of this database have connected; dead gateways do not
+   * count.
+   */
   network(): Promise<NetworkFigures>
   /**
-   * Gives the models that nodes have benchmarks of, by name, at most OFFERED_MODELS_MAX: what may
-   * be served once they connect.
+   * Gives the models that nodes have benchmarks for, by name, at most OFFERED_MODELS_MAX: these may
+   * be served once their nodes connect.
    */
   offeredModels(): Promise<readonly string[]>
 }
 
 /**
  * Nodes on the database's shared connections, for any number of gateways: a row belongs to the
- * connection that was stored last, as long as the process that holds it is alive.
+ * connection that was stored last, while the process that holds it is alive.
  */
 export function createNodesStore(
   { queries }: Pick<Database, 'queries'>,
@@ -270,21 +274,21 @@ export function createNodesStore(
   }
 }
 
-/** Uptime with the connection that is still open, up to when the node was last seen. */
+/** Uptime including the open connection, up to when the node was last seen. */
 const UPTIME_WHEN_LAST_SEEN = sql`
   total_uptime_seconds + case when connected_since is null then 0 else greatest(0, last_seen_at - connected_since) end`
 
 const NO_CONNECTION = sql`connected_since = null, models = '{}', process_id = null, connection_id = null`
 
-/** A state, as it is stored over the one that is there: only the operator ends a disablement. */
+/** The state to store over the present one: only the operator ends a disablement. */
 function unlessDisabled(state: NodeState): RawBuilder<string> {
   const disabled = stopState(state) === state ? 'STOPPED_DISABLED' : 'RUNNING_DISABLED'
   return sql`case when state in ('RUNNING_DISABLED', 'STOPPED_DISABLED') then ${disabled} else ${state} end`
 }
 
 /**
- * Rows that another gateway is just ending are left to it. The processes are read once, before the
- * rows: a row that changes while it is waited for is judged by what it is then.
+ * Rows that another gateway is ending now are left to it. The processes are read once, before the
+ * rows: if a row changes while this statement waits for it, its new content decides.
  */
 async function endAbandoned(queries: Queries, clock: StoreClock): Promise<number> {
   const { numAffectedRows } = await sql`
@@ -312,10 +316,7 @@ async function insertNode(
   return (numAffectedRows ?? 0n) > 0n
 }
 
-/**
- * The row is locked before it is read, so that of two equal updates at once only one says it
- * changed anything.
- */
+/** The row is locked before it is read: of two equal updates at once, only one reports a change. */
 async function updateNode(
   queries: Queries,
   { nodeId, accountId, name, isArchived }: Parameters<NodesStore['update']>[0],
@@ -365,7 +366,7 @@ function toBenchmark(row: BenchmarkRow): NodeBenchmark {
   }
 }
 
-/** Calls at once for new models may pass the bound by a few. */
+/** Concurrent calls for new models may exceed the bound by a few. */
 async function saveBenchmark(
   queries: Queries,
   {

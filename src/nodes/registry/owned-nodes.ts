@@ -19,13 +19,13 @@ import {
 import { statusText } from './node-state.ts'
 import type { NodeBenchmark, NodesStore, OwnNode, StoredNode } from './nodes-store.ts'
 
-/** New ids that are tried for one node before something must be wrong with the randomness. */
+/** How many new ids are tried for one node before the randomness must be faulty. */
 export const NODE_ID_TRIES = 8
 
 /**
- * An account's nodes; what is given is the JSON value of the interface's answer (2.7). Every method
- * that names a node throws ApiError `not_found` when there is none or when it is another account's:
- * which of both is not told.
+ * An account's nodes. The methods give the JSON value of the interface's answer (2.7). Every method
+ * that names a node throws ApiError `not_found` both for a node that does not exist and for another
+ * account's node: the error is the same.
  */
 export type OwnedNodes = {
   /** Throws ApiError `limit_reached` when the account has too many. */
@@ -39,7 +39,7 @@ export type OwnedNodes = {
   info(node: OwnNode): Promise<object>
   saveInfo(node: OwnNode & { readonly hardware: NodeHardware }): Promise<object>
   stats(node: OwnNode): Promise<object>
-  /** What the node served in the hour that is now, and so many hours together. */
+  /** What the node served in the current hour and the hours before it, `hours` in all. */
   history(node: OwnNode & { readonly hours: number }): Promise<object>
   /** Throws `not_found` also when there is no benchmark of this model. */
   benchmark(node: OwnNode & { readonly model: string }): Promise<object>
@@ -53,8 +53,8 @@ export type OwnedNodes = {
 }
 
 /**
- * Nodes over their stores. `now` is Unix milliseconds, `random` gives so many unpredictable bytes.
- * `onArchived` is told of a node that must not stay connected.
+ * Nodes over their stores. `now` is Unix milliseconds; `random` gives that many unpredictable
+ * bytes. `onArchived` is called with a node that must not stay connected.
  */
 export function createOwnedNodes(options: {
   readonly nodes: NodesStore
@@ -183,8 +183,8 @@ function unknownNode(): ApiError {
 }
 
 /**
- * What a node's owner reads of it; its hardware is null until its agent has reported it. `now` is
- * Unix seconds.
+ * A node as its owner reads it; its hardware is null until its agent has reported it. `now` is Unix
+ * seconds.
  */
 function describe(node: StoredNode, now: number) {
   return {
@@ -232,7 +232,7 @@ function describeHour(hour: NodeHour) {
   }
 }
 
-/** 0 while it is not connected, and for a connection that the clock places in the future. */
+/** 0 while it is not connected, and for a connection whose start is in the future by our clock. */
 function runDurationSeconds({ connectedSince }: StoredNode, now: number): number {
   return connectedSince === null ? 0 : Math.max(0, now - connectedSince)
 }
@@ -241,10 +241,10 @@ function runDurationSeconds({ connectedSince }: StoredNode, now: number): number
 const NODE_ID_WORDS = 5
 
 /**
- * Gives a new node id, five words of the English list of BIP-39 that are drawn alike, joined by
- * `_`. It names a node and is no secret. `random` gives so many unpredictable bytes. Two of a
- * million nodes have the same id by chance in one of 72,000 cases: whoever stores it must try
- * again.
+ * Gives a new node id: five words of BIP-39's English list, each equally likely, joined by `_`. It
+ * names a node and is not a secret. `random` gives that many unpredictable bytes. Among a million
+ * nodes, two have the same id by chance in one of 72,000 cases: the caller must try again when the
+ * id is taken.
  */
 export function makeNodeId(random: (length: number) => Uint8Array): string {
   const bytes = random(2 * NODE_ID_WORDS)
@@ -254,7 +254,7 @@ export function makeNodeId(random: (length: number) => Uint8Array): string {
   ).join('_')
 }
 
-/** A power of two, so that the rest of a division of 16 bits is even. */
+/** A power of two, so that the remainder of 16 random bits is evenly distributed. */
 const WORDS = 2048
 
 function english() {

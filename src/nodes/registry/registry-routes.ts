@@ -23,21 +23,21 @@ import type { NetworkStats } from './network-stats.ts'
 import type { OwnedNodes } from './owned-nodes.ts'
 
 /**
- * Registrations, hardware and benchmarks that are read at once, and the bytes of their bodies
- * together.
+ * How many registrations, hardware reports and benchmarks are read at once, and how many bytes
+ * their bodies may have together.
  */
 const REGISTRY_CALLS_MAX = 256
 const REGISTRY_BYTES_MAX = 16 * 1024 * 1024
 
-/** Histories that are read at once: each of them may be of some hundred thousand rows. */
+/** How many histories are read at once: each may cover some hundred thousand rows. */
 const HISTORY_CALLS_MAX = 8
 
-/** The bodies of all these routes are a dozen short members. */
+/** The bodies of all these routes have a dozen short members. */
 export const NODE_BODY_BYTES_MAX = 64 * 1024
 
 const EXAMPLE_ID = '3d2c1b0a-0000-4000-8000-000000000000'
 
-/** Bodies, as the documentation shows them. */
+/** Example bodies for the documentation. */
 const EXAMPLES = {
   info: {
     node_id: EXAMPLE_ID,
@@ -52,7 +52,7 @@ const EXAMPLES = {
 
 /**
  * Contributed nodes (interface, 2.7): registration, hardware, benchmarks and statistics, and the
- * network of them.
+ * figures of the network.
  */
 export function nodeRoutes({
   nodes,
@@ -62,13 +62,13 @@ export function nodeRoutes({
   readonly network: NetworkStats
 }): readonly Route[] {
   const node = { tag: 'Nodes', scope: 'nodes', errors: ['not_found'] } as const
-  /** What every agent asks at each start. */
+  /** For what every agent asks at each start. */
   const agent = { ...node, isRoutine: true }
   const admission = createAdmission({ callsMax: REGISTRY_CALLS_MAX, bytesMax: REGISTRY_BYTES_MAX })
   const bytesMax = NODE_BODY_BYTES_MAX
   const ok = { name: 'Done', schema: done }
   const accountOf = ({ caller, slot }: Pick<RouteCall, 'caller' | 'slot'>) => {
-    // The bounds are of bodies that are read, not of calls that wait for the database.
+    // The bounds cover bodies that are being read, not calls that wait for the database.
     slot.release()
     return caller().accountId
   }

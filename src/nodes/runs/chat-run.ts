@@ -16,21 +16,20 @@ import {
 import { boundUsage, mediaBytesOf, promptTokensMax } from './usage-claim.ts'
 
 /**
- * Judges the chunks of one answer as they come, so that a node that answers nonsense is held to
- * have failed, and is replaced before its first token. Both methods throw FormatError for what is
- * no answer.
+ * Judges the chunks of one answer as they come: a node whose answer is malformed counts as failed,
+ * and is replaced before its first token. Both methods throw FormatError for a malformed answer.
  */
 export type AnswerReader = {
-  /** The chunks to give in place of the node's. */
+  /** Gives the chunks that replace the node's. */
   push(chunk: JsonObject): readonly JsonObject[]
-  /** The node says that it is done. */
+  /** The node reports that it is done. */
   finish(): void
 }
 
-/** A chat request as a node is asked it, written once however often the call is retried. */
+/** A chat request as a node gets it: it is written once, even if the call is retried. */
 export type ChatQuestion = {
   readonly request: JsonObject
-  /** Size of its frame, UTF-8; at most a few bytes less. */
+  /** Upper bound of its frame's size, UTF-8: the frame may be a few bytes smaller. */
   readonly frameBytes: number
   readonly frameOf: (id: string, traceparent: string | null) => string
   /** Size of the request, UTF-8, without the pictures and sounds in it. */
@@ -54,7 +53,7 @@ export function askChat(model: string, request: JsonObject): ChatQuestion {
 
 export type ChatRunOptions = RunOptions & {
   readonly question: Omit<ChatQuestion, 'request' | 'frameBytes' | 'frameOf'>
-  /** What judges the answer; null: nothing beyond the shape of its chunks. */
+  /** Judges the answer; null: only the shape of its chunks is checked. */
   readonly reader: AnswerReader | null
 }
 
@@ -63,12 +62,12 @@ export class ChatRun extends Run {
   declare readonly options: ChatRunOptions
   /** Resolves at the first token; rejects with DispatchError, or the signal's reason. */
   readonly firstToken: Promise<void>
-  /** The node's claim, made plausible; null until it came. */
+  /** The node's claim, made plausible; null until it comes. */
   private usage: JsonObject | null = null
   private textLength = 0
   private tokenChunks = 0
   private bytes = 0
-  /** What came after its caller was told how it ended, and when that was. */
+  /** What came after the caller had its result, and when the result was given. */
   private late = { sinceMs: 0, bytes: 0 }
   private firstTokenAtMs: number | null = null
   private lastTokenAtMs = 0
@@ -81,7 +80,7 @@ export class ChatRun extends Run {
     super(options, options.limits.firstTokenMs)
     this.unfinished = new Set(Array.from({ length: options.question.choices }, (_, index) => index))
     this.firstToken = this.first.promise
-    // A caller who left does not await it.
+    // A caller who left does not await the promise.
     this.firstToken.catch(() => {})
   }
 
@@ -89,7 +88,7 @@ export class ChatRun extends Run {
     return this.queue.batches
   }
 
-  /** When its tokens came, or null when there was none. */
+  /** When its tokens came; null when no token came. */
   times(): RunTimes | null {
     const { startedAtMs, firstTokenAtMs, lastTokenAtMs } = this
     if (firstTokenAtMs === null) return null
@@ -102,8 +101,7 @@ export class ChatRun extends Run {
   }
 
   /**
-   * Takes a frame of this run. False when the node goes on with a run that is over for longer than
-   * it may.
+   * Takes a frame of this run. False when the node sends more than it may for a run that is over.
    */
   receive(frame: ChatRunFrame, bytes: number): boolean {
     if (this.phase === 'closed') return true
@@ -120,8 +118,8 @@ export class ChatRun extends Run {
   }
 
   /**
-   * Counts a frame. An answer that gets too large ends its run: its caller chose the length, and
-   * the node's other callers have no part in it.
+   * Counts a frame. An answer that gets too large ends its own run only: its caller chose the
+   * length, and the node's other callers did not.
    */
   private measure(bytes: number): boolean {
     if (this.result !== null) {
@@ -153,8 +151,8 @@ export class ChatRun extends Run {
   }
 
   /**
-   * Tokens are the node's claim within its bounds; without one they are estimated from the sizes of
-   * request and answer. The time to the first token is what this gateway measured.
+   * Tokens are the node's claim within its bounds; without a claim they are estimated from the
+   * sizes of request and answer. This gateway measured the time to the first token.
    */
   inferenceOf(nodeId: string): Inference {
     const { id, accountId, offer, question, now } = this.options
@@ -175,7 +173,7 @@ export class ChatRun extends Run {
     else this.endStream(nowMs)
   }
 
-  protected tell(result: RunResult): void {
+  protected deliver(result: RunResult): void {
     const error = result.kind === 'failed' ? result.error : null
     this.late = { sinceMs: this.options.now(), bytes: 0 }
     if (result.kind === 'left') {
@@ -197,7 +195,7 @@ export class ChatRun extends Run {
     this.emit({ kind: 'abandoned' })
   }
 
-  /** A finished answer whose usage does not come is done all the same. */
+  /** An answer whose choices are finished is done, even if its usage does not come. */
   private endStream(nowMs: number): void {
     if (this.unfinished.size === 0) this.finish()
     else if (nowMs >= this.startedAtMs + this.options.limits.runMs)
@@ -226,7 +224,7 @@ export class ChatRun extends Run {
       if (this.queue.silentBytes() > limits.queueBytesMax)
         this.failAndDrain('node_failed', 'The node sent too many empty chunks')
     }
-    if (facts.isToken) this.noteToken(facts)
+    if (facts.isToken) this.takeToken(facts)
     if (facts.isUsageOnly) this.finish()
   }
 
@@ -236,7 +234,7 @@ export class ChatRun extends Run {
     if (read !== null) this.queue.push(read, bytes)
   }
 
-  /** What the reader says, or null after it has refused the answer. */
+  /** What the reader gives, or null after it has refused the answer. */
   private judge<Read>(read: () => Read): Read | null {
     try {
       return read()
@@ -253,7 +251,7 @@ export class ChatRun extends Run {
     })
   }
 
-  private noteToken({ textLength, finished }: ChunkFacts): void {
+  private takeToken({ textLength, finished }: ChunkFacts): void {
     const { limits, now } = this.options
     this.lastTokenAtMs = now()
     for (const index of finished) this.unfinished.delete(index)
@@ -270,16 +268,19 @@ export class ChatRun extends Run {
     this.deadlineMs = Math.min(this.lastTokenAtMs + graceMs, this.startedAtMs + limits.runMs)
   }
 
-  /** A slow reader is no fault of the node; one that sends this much before its first token is. */
+  /**
+   * If the caller reads slowly, that is not the node's fault. If the node sends this much before
+   * its first token, it is.
+   */
   private overflow(): void {
     if (this.phase === 'waiting')
       this.failAndDrain('node_failed', 'The node sent too much data before its first token')
     else this.failAndDrain('caller_too_slow', 'The caller read the answer too slowly')
   }
 
-  /** The node says it is done. Without any token, that is no answer. */
+  /** The node reports that it is done. Without any token it gave no answer. */
   private finish(): void {
-    // The frame of the usage may say so once more.
+    // The frame that carries the usage may report it a second time.
     if (this.phase === 'closed') return
     if (this.firstTokenAtMs === null)
       this.settle({

@@ -1,40 +1,41 @@
 import type { Offer, OfferingNode } from './offer.ts'
 import { expectedMs } from './speed.ts'
 
-/** Connected nodes by model. Picking takes the same time whatever their number. */
+/** Connected nodes by model. Picking takes the same time for any number of nodes. */
 export type NodeIndex<Node> = {
   add(node: Node): void
   remove(node: Node): void
-  /** The nodes of a model left another gateway, and will dial in again within `returnMs`. */
+  /**
+   * Another gateway lost the nodes of a model; they are expected to dial in again within
+   * `returnMs`.
+   */
   expectReturn(model: string): void
   /** Whether nodes of the model are expected to dial in again. */
   isReturning(model: string): boolean
-  /** To be told whenever a node's state, slots or circuit changed. */
+  /** To be called when a node's state, slots or circuit changed. */
   update(node: Node): void
   /**
-   * The offer with the best expected time among few; among many, the better of two picked at
+   * Gives the offer with the best expected time among few; among many, the better of two picked at
    * random.
    */
   pick(model: string, isExcluded: (node: Node) => boolean): Offer<Node> | null
-  /**
-   * Whether a node of the model is or was connected, or had offered it before this process began.
-   */
+  /** Whether a node of the model is or was connected, or offered it before this process began. */
   isKnown(model: string): boolean
   /** Whether a node of the model is RUNNING and not set aside. */
   isServed(model: string): boolean
-  /** Connected nodes of the model, in whatever state. */
+  /** How many nodes of the model are connected, in any state. */
   connected(model: string): number
-  /** Of these, those that take large frames. */
+  /** How many of these take large frames. */
   connectedLarge(model: string): number
-  /** Of these, those that may be sent addresses of images. */
+  /** How many of these may get addresses of images. */
   connectedMedia(model: string): number
   /** Models with nodes that are RUNNING and not set aside, by name. */
   models(): readonly { readonly model: string; readonly nodes: number }[]
 }
 
-/** Up to so many available nodes all are compared. */
+/** Up to this number of available nodes, all are compared. */
 export const COMPARED_MAX = 4
-/** Models remembered that no connected node has any more. */
+/** Models that are remembered although no connected node has them. */
 const IDLE_MODELS_MAX = 10_000
 
 type ModelOffers<Node> = {
@@ -42,13 +43,13 @@ type ModelOffers<Node> = {
   large: number
   media: number
   running: number
-  /** Until when nodes that left another gateway are expected, in Unix milliseconds. */
+  /** Until when the nodes that another gateway lost are expected, in Unix milliseconds. */
   returnUntilMs: number
   readonly available: Offer<Node>[]
 }
 
 /**
- * An index without nodes, that knows the models `offeredModels`. `random` gives numbers from 0 to
+ * An index without nodes that knows the models `offeredModels`. `random` gives numbers from 0 to
  * below 1; `now` gives Unix milliseconds.
  */
 export function createNodeIndex<Node extends OfferingNode<Node>>({
@@ -89,7 +90,7 @@ export function createNodeIndex<Node extends OfferingNode<Node>>({
         offers.connected++
         if (node.takesLargeFrames) offers.large++
         if (node.takesRemoteMedia) offers.media++
-        // Newest last, so that the model that was longest unused is forgotten first.
+        // Newest last: the model that was unused longest is forgotten first.
         models.delete(model)
         models.set(model, offers)
       }
@@ -144,7 +145,7 @@ function countOffer<Node extends OfferingNode<Node>>(
   offer.counted = counted
 }
 
-/** The last offer takes the place of one that leaves, so that the array stays dense. */
+/** Moves the last offer to the place of an offer that leaves, so that the array stays dense. */
 function placeOffer<Node>(
   available: Offer<Node>[],
   offer: Offer<Node>,
@@ -164,8 +165,8 @@ function placeOffer<Node>(
 }
 
 /**
- * A handful of draws: at most two nodes are excluded, so failing all is rare, and then all offers
- * are looked at.
+ * Draws a few times: at most two nodes are excluded, so it is rare that all draws fail, and then
+ * all offers are compared.
  */
 function draw<Node>(
   available: readonly Offer<Node>[],

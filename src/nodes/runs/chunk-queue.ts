@@ -1,43 +1,45 @@
 import type { JsonObject } from '../../../attestation/json/value.ts'
 
 /**
- * A batch that waits takes no more chunks once it is this large: a caller who reads slowly has some
- * time for each write, and it is held twice meanwhile.
+ * A batch that waits takes no more chunks once it is this large: a slow caller has time for each
+ * write, and a batch is held twice while it is written.
  */
 export const BATCH_BYTES_MAX = 64 * 1024
 
 /**
- * Chunks that waited together, and the bytes of the frames that they came in, or that came to
- * nothing before them.
+ * Chunks that waited together. `bytes` counts the frames that they came in, and the frames before
+ * them that gave no chunk.
  */
 export type ChunkBatch = { readonly chunks: readonly JsonObject[]; readonly bytes: number }
 
 /** Chunks between a node that pushes and one caller who pulls. */
 type ChunkQueue = {
   /**
-   * At each step what waits, up to BATCH_BYTES_MAX and a frame: chunks that came in one packet are
-   * taken, and passed on, together.
+   * Gives what waits at each step, up to BATCH_BYTES_MAX and a frame: chunks that came in one
+   * packet are taken, and passed on, together.
    */
   readonly batches: AsyncIterable<ChunkBatch>
   /** Bytes of the frames of the chunks that wait. */
   waitingBytes(): number
   /**
-   * Bytes of the frames that amounted to no chunk since the last that did: what a reader keeps of
-   * them is held too.
+   * Bytes of the frames since the last chunk that gave no chunk: what a reader keeps of them takes
+   * memory too.
    */
   silentBytes(): number
-  /** Adds what one frame of so many bytes amounts to. */
+  /** Adds the chunks that one frame of `bytes` bytes gave. */
   push(chunks: readonly JsonObject[], bytes: number): void
   /**
    * Nothing more comes: what waits is still given, then the iteration ends, or throws `error`. Only
-   * the first time counts.
+   * the first call counts.
    */
   end(error: Error | null): void
   /** Drops what waits, and the iteration throws `reason` at once. */
   discard(reason: unknown): void
 }
 
-/** Makes an empty queue. `onLeave` is told when the caller leaves the iteration before its end. */
+/**
+ * Makes an empty queue. `onLeave` is called when the caller leaves the iteration before its end.
+ */
 export function createChunkQueue(onLeave: () => void): ChunkQueue {
   let waiting: WaitingBatch[] = []
   let waitingBytes = 0
@@ -70,7 +72,7 @@ export function createChunkQueue(onLeave: () => void): ChunkQueue {
     waitingBytes = 0
   }
 
-  /** The reader goes on when the packet is read, and so takes what else is in it. */
+  /** The reader goes on after the whole packet is read, and so takes all chunks in it. */
   function wake(): void {
     reader?.resolve()
     reader = null

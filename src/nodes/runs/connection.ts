@@ -35,9 +35,7 @@ import {
 import type { Run, RunEvent } from './run.ts'
 import { createEndedRuns, createStrayBudget, type StrayBudget } from './stray-frames.ts'
 
-/**
- * Runs that ended without their final frame, which may still come: a usage chunk, then status 2.
- */
+/** Runs that ended without their final frame. It may still come: a usage chunk, then status 2. */
 const ENDED_RUNS_MAX = 64
 
 /** A node that may connect. */
@@ -48,59 +46,61 @@ export type AcceptedNode = NodeHello & {
   readonly vramMb: number | null
 }
 
-/** What a connection tells its hub. */
+/** What a connection reports to its hub. */
 export type NodeEvent =
   /** Whether it is available or serving may have changed. */
   | { readonly kind: 'changed' }
-  /** It may have a slot for somebody who waits. */
+  /** It may have a slot for a caller who waits. */
   | { readonly kind: 'free' }
-  /** Its state is another one, to be stored. */
+  /** Its state changed, and must be stored. */
   | { readonly kind: 'state' }
-  /** The connection is over; told once, before its socket is. */
+  /** The connection is over; reported once, before its socket is closed. */
   | { readonly kind: 'gone'; readonly why: string }
   /** Something happened to one of its runs. */
   | { readonly kind: 'run'; readonly run: Run; readonly event: RunEvent }
 
-/** What a connection needs of its hub. */
+/** What a connection needs from its hub. */
 export type HubLink = {
   readonly limits: NodeLimits
   /** Milliseconds. */
   readonly now: () => number
   /** From 0 to below 1. */
   readonly random: () => number
-  /** Unguessable: nodes know no other's request ids, and answer no ping that they did not get. */
+  /**
+   * Unguessable: a node cannot know other nodes' request ids, or answer a ping that it did not get.
+   */
   readonly makeId: () => string
   readonly log: Logger
-  /** What answers with images may take of the memory, of all nodes together. */
+  /** Bounds the memory for answers with images, of all nodes together. */
   readonly imageBudget: ImageBudget
-  /** What an earlier connection of the node left of its circuits, by model. */
+  /** The circuits that an earlier connection of the node left behind, by model. */
   recall(nodeId: string, models: readonly string[]): ReadonlyMap<string, Circuit>
-  tell(node: NodeConnection, event: NodeEvent): void
+  report(node: NodeConnection, event: NodeEvent): void
 }
 
-/** What a run is started with; what it needs besides is the connection's. */
+/** What the caller gives to start a run; the connection adds the rest. */
 export type Start<Options> = Omit<
   Options,
   'id' | 'limits' | 'now' | 'emit' | 'isCancellable' | 'reservation' | 'question'
 >
 
-/** A node that is connected. */
+/** A connected node. */
 export class NodeConnection implements OfferingNode<NodeConnection> {
   readonly accepted: AcceptedNode
-  /** Of this connection, and of no other of the node. */
+  /** Each connection of a node has its own id. */
   readonly connectionId: string
   readonly offers: readonly Offer<NodeConnection>[]
   readonly slots: Slots
   readonly nodes = 1
   readonly isRemote = false
   readonly health: NodeHealth
-  /** Whether it takes members of a request that the public client would stumble over. */
+  /** Whether it takes members of a request that the public client cannot handle. */
   readonly takesExtraMembers: boolean
   readonly takesLargeFrames: boolean
   readonly takesRemoteMedia: boolean
-  /** Until then, by its own word, its backend is at its limit: others are asked first. */
+  /** Until then its backend is at its limit, as the node reported: other nodes are asked first. */
   restsUntilMs = Number.NEGATIVE_INFINITY
-  /** What may wait for it to be read. */
+  /** How many bytes may wait until the node reads them. */
   private readonly waitingBytesMax: number
   private readonly hub: HubLink
   private readonly socket: WebSocket
@@ -108,17 +108,17 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
   private readonly strays: StrayBudget
   private readonly runs = new Map<string, Run>()
   private readonly ended = createEndedRuns(ENDED_RUNS_MAX)
-  /** Bounds what comes in under the WebSocket; null for a node that chats. */
+  /** Bounds the bytes that come in below the WebSocket; null for a node that chats. */
   private readonly meter: FrameMeter | null
-  /** Bytes of answers with images that it was asked for. */
+  /** Bytes that are set aside for the answers with images that it was asked for. */
   private reservedBytes = 0
   private isDraining = false
   private isGone = false
 
   /**
-   * `stream` is what the socket stands on. A large frame of a DIFFUSION node is let in only while
-   * an answer is awaited for which memory was set aside, so that what all nodes together can make
-   * this process keep is the image budget, and one small frame each.
+   * `stream` is the socket below the WebSocket. A large frame of a DIFFUSION node is let in only
+   * while an answer is awaited for which memory was set aside. So all nodes together can make this
+   * process keep the image budget, and one small frame each, but no more.
    */
   constructor(socket: WebSocket, stream: Duplex, accepted: AcceptedNode, hub: HubLink) {
     this.socket = socket
@@ -132,7 +132,7 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
     this.hub = hub
     this.offers = accepted.models.map((model) => openOffer(this, model))
     this.slots = createSlots(capacityOf(accepted.vramMb, hub.limits), {
-      onTaken: () => this.tell({ kind: 'changed' }),
+      onTaken: () => this.report({ kind: 'changed' }),
       onFreed: () => this.free(),
     })
     this.health = createNodeHealth({
@@ -140,7 +140,7 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
       state: accepted.state,
       circuits: hub.recall(accepted.nodeId, accepted.models),
       onChange: (isNewState) => {
-        if (isNewState) this.tell({ kind: 'state' })
+        if (isNewState) this.report({ kind: 'state' })
         this.free()
       },
     })
@@ -161,19 +161,19 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
         })
       : null
     socket.on('message', (data: Buffer, isBinary: boolean) => this.receiveSafely(data, isBinary))
-    socket.on('pong', () => this.hear(this.liveness.isAwaitingPong()))
-    socket.on('ping', () => this.hear(false))
+    socket.on('pong', () => this.takePing(this.liveness.isAwaitingPong()))
+    socket.on('ping', () => this.takePing(false))
     socket.on('close', (code) => this.end(`closed with ${code}`))
-    // What went wrong is told by the close that follows.
+    // The close that follows reports what went wrong.
     socket.on('error', () => {})
   }
 
-  /** Whether it makes images. */
+  /** Whether the node makes images. */
   get draws(): boolean {
     return this.accepted.modelType === 'DIFFUSION'
   }
 
-  /** Whether it can be told that a run is over. */
+  /** Whether the node understands a cancel frame. */
   private get isCancellable(): boolean {
     return this.accepted.features.has('cancel')
   }
@@ -187,30 +187,31 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
   }
 
   /**
-   * Whether it takes a large frame now, and would not count as lost for what waits for it to be
-   * read.
+   * Whether it takes a large frame now, and what waits for it to read would stay within the bound.
    */
   hasRoomFor(frameBytes: number): boolean {
     return this.takesLargeFrames && this.socket.bufferedAmount + frameBytes <= this.waitingBytesMax
   }
 
-  /** Whether it can be given a call now: for the model, or without one, for any. */
+  /** Whether it can be given a call now, for the model; without a model, for any. */
   isAvailable(model?: string): boolean {
     return this.isServing(model) && this.slots.inUse() < this.slots.capacity
   }
 
-  /** Whether it is given calls: for the model, or without one, for any. */
+  /** Whether it is given calls, for the model; without a model, for any. */
   isServing(model?: string): boolean {
     const isGoing = this.isGone || this.isDraining || this.liveness.isLeaving()
     return !isGoing && this.health.isServing(model)
   }
 
-  /** The node's own last statement of its load: not trusted, but read when it gets slow. */
+  /**
+   * The load that the node last reported: not trusted, but logged when the node's state changes.
+   */
   load(): NodeLoad | null {
     return this.liveness.load()
   }
 
-  /** Begins a chat run; the slot is the run's from now on. */
+  /** Begins a chat run; the run owns the slot from now on. */
   chat(question: ChatQuestion, start: Start<ChatRunOptions>): ChatRun {
     const run = new ChatRun({ ...start, ...this.ownOptions(), question })
     this.open(run, question.frameOf(run.id, this.traceparent()))
@@ -231,15 +232,15 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
     return run
   }
 
-  /** Tells the node, if it can be told, that the caller of a run has left. */
+  /** Sends the node a cancel frame, if it understands one: the caller of a run has left. */
   cancel(run: Run): void {
     if (this.isGone || !this.isCancellable) return
-    // Not by `post`: a caller who leaves must not end the connection of a node that is slow to
-    // read.
+    // Not by `post`: if a caller leaves, that must not end the connection of a node that reads
+    // slowly.
     this.socket.send(encodeGatewayControl(this.nodeId, { kind: 'cancel', requestId: run.id }))
   }
 
-  /** A run is over. */
+  /** Removes a run that is over. */
   forget(run: Run): void {
     this.runs.delete(run.id)
     if (!run.hasFinalFrame) this.ended.add(run.id)
@@ -258,26 +259,26 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
 
   private ownOptions() {
     const { limits, now, makeId } = this.hub
-    const emit = (run: Run, event: RunEvent) => this.tell({ kind: 'run', run, event })
+    const emit = (run: Run, event: RunEvent) => this.report({ kind: 'run', run, event })
     return { id: makeId(), limits, now, emit, isCancellable: this.isCancellable }
   }
 
   private open(run: Run, frame: string): void {
     this.runs.set(run.id, run)
-    this.tell({ kind: 'run', run, event: { kind: 'opened' } })
+    this.report({ kind: 'run', run, event: { kind: 'opened' } })
     this.post(frame)
     if (this.isGone) run.fail(lostError())
   }
 
-  private tell(event: NodeEvent): void {
-    this.hub.tell(this, event)
+  private report(event: NodeEvent): void {
+    this.hub.report(this, event)
   }
 
   private traceparent(): string | null {
     return this.accepted.features.has('trace') ? currentTraceparent() : null
   }
 
-  /** Sends what is due, and gives up on a node that is silent. */
+  /** Sends what is due, and gives up a node that is silent. */
   tend(): void {
     if (this.isClosing()) this.end('closing')
     if (this.isGone) return
@@ -298,7 +299,7 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
     this.socket.close(code, reason)
   }
 
-  /** Ends the connection without a word: nobody is there to hear one. */
+  /** Ends the connection without a close frame, because the node no longer reads. */
   terminate(why: string): void {
     this.end(why)
     this.socket.terminate()
@@ -309,7 +310,7 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
     for (const run of [...this.runs.values()]) run.fail(error)
   }
 
-  /** Its close frame came: nothing else will, though it may stay open for `closeTimeoutMs`. */
+  /** Its close frame came: no other frame follows, though it may stay open for `closeTimeoutMs`. */
   private isClosing(): boolean {
     return !this.isGone && this.socket.readyState !== this.socket.OPEN
   }
@@ -321,21 +322,22 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
   }
 
   private free(): void {
-    this.tell({ kind: 'changed' })
-    if (this.isAvailable()) this.tell({ kind: 'free' })
+    this.report({ kind: 'changed' })
+    if (this.isAvailable()) this.report({ kind: 'free' })
   }
 
   private end(why: string): void {
     if (this.isGone) return
     this.isGone = true
-    this.tell({ kind: 'changed' })
-    // Once for all calls of a model: a cut is one event. Without any, coming and going is no fault.
+    this.report({ kind: 'changed' })
+    // Once for all calls of a model: a lost connection is one event. Without calls, it is not a
+    // failure.
     for (const model of this.answeredModels()) this.health.failed(model)
     this.failRuns(lostError())
-    this.tell({ kind: 'gone', why })
+    this.report({ kind: 'gone', why })
   }
 
-  /** A fault of ours that a node's frame uncovers ends its connection, and not the process. */
+  /** If a node's frame shows a fault of ours, that ends its connection, and not the process. */
   private receiveSafely(data: Buffer, isBinary: boolean): void {
     try {
       this.receive(data, isBinary)
@@ -347,7 +349,7 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
 
   private receive(data: Buffer, isBinary: boolean): void {
     if (this.isGone) return
-    this.liveness.heard()
+    this.liveness.received()
     if (isBinary) this.expel(CLOSE_CODES.notText, 'Expected text frames')
     else this.take(this.decode(data), data.length)
   }
@@ -407,24 +409,30 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
     if (!isExpected) this.tolerate(bytes)
     if (answer.kind === 'drain' && this.accepted.features.has('drain')) {
       this.isDraining = true
-      this.tell({ kind: 'changed' })
+      this.report({ kind: 'changed' })
     }
   }
 
-  /** A WebSocket control frame. One can send many thousands a second: unasked ones cost, too. */
-  private hear(isExpected: boolean): void {
+  /**
+   * Takes a WebSocket control frame. A node can send many thousands a second, so unexpected ones
+   * cost too.
+   */
+  private takePing(isExpected: boolean): void {
     if (this.isGone) return
-    this.liveness.heard()
+    this.liveness.received()
     if (!isExpected) this.tolerate(0)
   }
 
-  /** A frame nobody asked for. */
+  /** Takes a frame that was not asked for. */
   private tolerate(bytes: number): void {
     if (this.isGone || this.strays.spend(bytes, this.hub.now())) return
     this.expel(CLOSE_CODES.policy, 'Too many unexpected frames')
   }
 
-  /** Ends the connection for what the node sent, and the reading: it might never agree to close. */
+  /**
+   * Ends the connection because of what the node sent, and stops reading: the node might never
+   * answer the close.
+   */
   private expel(code: number, reason: string): void {
     this.close(code, reason)
     this.socket.pause()

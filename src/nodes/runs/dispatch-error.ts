@@ -1,24 +1,26 @@
 import { ApiError } from '../../api/errors.ts'
 import type { NodeFault } from '../protocol/frames.ts'
 
-/** Why no node answered, or one stopped to. */
+/** Why no node answered, or why a node stopped answering. */
 export type DispatchCode =
   /** No node that is or ever was connected offers the model. */
   | 'unsupported_model'
-  /** Nodes of the model are known, but none was free within the wait. */
+  /** Nodes of the model are known, but none of them was free within the wait. */
   | 'no_nodes'
   /** The request is larger than the frames that nodes take. */
   | 'request_too_large'
-  /** The request has an address in place of an image, and no node of the model fetches such. */
+  /**
+   * The request has an address in place of an image, and no node of the model fetches addresses.
+   */
   | 'remote_media'
   /**
-   * The node's backend refuses the request (`status` is the backend's): the caller's fault. With
-   * images it may be the node's.
+   * The node's backend refuses the request (`status` is the backend's): the caller's fault. For
+   * images it may be the node's fault.
    */
   | 'node_refused'
   /**
-   * The node or its backend failed, or what it sent was no answer. With a `status` the node said so
-   * itself.
+   * The node or its backend failed, or sent something that is not an answer. With a `status`, the
+   * node itself reported the failure.
    */
   | 'node_failed'
   /** The node's backend is at its limit, and may have said for how long (`retryAfterSeconds`). */
@@ -27,7 +29,7 @@ export type DispatchCode =
   | 'token_timeout'
   /** The node's connection ended. */
   | 'node_lost'
-  /** The caller read so slowly that more than may be kept was waiting. */
+  /** The caller read so slowly that more data waited than may be kept. */
   | 'caller_too_slow'
   /** The answer has more bytes of frames than one run may have. */
   | 'answer_too_large'
@@ -35,21 +37,22 @@ export type DispatchCode =
   | 'stopping'
 
 /**
- * A call that no node served, or not to its end. `message` is ours and holds nothing of the node's.
+ * A call that no node served, or not to its end. `message` is our own text and contains no words of
+ * the node.
  */
 export class DispatchError extends Error {
   override readonly name = 'DispatchError'
   readonly code: DispatchCode
   /**
-   * The status code a node told; null for every code but `node_refused`, `node_failed` and
-   * `node_busy`, and where it told none.
+   * The status code that a node reported. Null for every code but `node_refused`, `node_failed` and
+   * `node_busy`, and when the node reported no status.
    */
   readonly status: number | null
   /** What the node said (attacker-controlled, printable, at most 500 characters), or null. */
   readonly nodeMessage: string | null
-  /** Seconds that the node's backend asked to be left alone; null where it told none. */
+  /** Seconds for which the node's backend asked for a pause; null when it did not ask. */
   readonly retryAfterSeconds: number | null
-  /** With `node_failed`: the gateway refused what the node answered. */
+  /** With `node_failed`: the gateway refused the node's answer. */
   readonly isGatewaysJudgement: boolean
 
   constructor(
@@ -71,7 +74,7 @@ export class DispatchError extends Error {
   }
 }
 
-/** The error for a caller of a run that its node says has failed. */
+/** The error for the caller of a run whose node reports a failure. */
 export function faultError(fault: NodeFault | null): DispatchError {
   const status = fault?.statusCode ?? 500
   const nodeMessage = fault === null || fault.message === '' ? null : fault.message
@@ -101,10 +104,10 @@ export function lostError(): DispatchError {
 }
 
 /**
- * Whether the request may be the cause of what the node told. A member that the node's library does
- * not know, or a tool that its backend cannot use, is a 500 as often as a 400, and an answer that
- * two readers could take in two ways may be the model's alone; whether another node could serve it
- * shows nothing of this one. A probe will.
+ * Whether the request may have caused the error that the node reported. For a member that the
+ * node's library does not know, or a tool that its backend cannot use, the status is 500 as often
+ * as 400. An answer that two readers could read differently may come from the model alone. If
+ * another node can serve the request, that shows nothing about this node. A probe decides.
  */
 export function mayBeRequestsFault(error: DispatchError): boolean {
   const { code, status } = error
@@ -116,29 +119,27 @@ export function mayBeRequestsFault(error: DispatchError): boolean {
 }
 
 /**
- * A backend that refuses its node's key, or does not have the model: no request of a caller does
- * that.
+ * The backend refuses its node's key, or does not have the model: no caller's request causes these.
  */
 const OWN_FAULTS: ReadonlySet<number> = new Set([401, 403, 404])
 
 /**
- * Whether it speaks against the node. So does a lost connection, but once for all its runs: the
- * connection notes it.
+ * Whether the error counts against the node. A lost connection does too, but once for all its runs:
+ * the connection records it.
  */
 export function isNodesFault({ code }: DispatchError): boolean {
   return code === 'node_failed' || code === 'first_token_timeout' || code === 'token_timeout'
 }
 
 /**
- * What of a backend's status codes is about the caller's request; all others are the node's
- * trouble.
+ * The backend's status codes that concern the caller's request; all others are the node's problem.
  */
 const CALLER_STATUSES: ReadonlySet<number> = new Set([400, 409, 413, 422])
 
 /**
- * What a caller is told when no node answered, or one stopped to. Of the node's own words only a
- * refusal's are shown, because without them the caller could not mend the request; they are a
- * stranger's, printable and short.
+ * The error for a caller when no node answered, or a node stopped answering. The node's own words
+ * are shown only for a refusal, because without them the caller could not correct the request. They
+ * come from a stranger; they are printable and short.
  */
 export function callErrorOf(error: DispatchError): ApiError {
   switch (error.code) {
@@ -150,10 +151,10 @@ export function callErrorOf(error: DispatchError): ApiError {
         'No node is available for this model, try again',
       )
     case 'request_too_large':
-      // In words of ours, which give the limit.
+      // Our own message, which gives the limit.
       return new ApiError('payload_too_large', error.message)
     case 'remote_media':
-      // In words of ours, which name the member.
+      // Our own message, which names the member.
       return new ApiError('unsupported_request_parameter', error.message)
     case 'node_refused':
       return refusalOf(error)
@@ -176,14 +177,14 @@ export function callErrorOf(error: DispatchError): ApiError {
     case 'caller_too_slow':
       return new ApiError('caller_too_slow', 'The caller read the answer too slowly')
     case 'answer_too_large':
-      // In words of ours, which give the limit.
+      // Our own message, which gives the limit.
       return new ApiError('answer_too_large', error.message)
     case 'stopping':
       return new ApiError('shutting_down', 'This instance is shutting down, try again')
   }
 }
 
-/** In words of ours: the node's, where it says that its backend failed, are not shown. */
+/** Our own message: the node's words about a failure of its backend are not shown. */
 function failureText({ status, message }: DispatchError): string {
   return status === null
     ? message

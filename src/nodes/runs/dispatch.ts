@@ -19,26 +19,21 @@ import type { NodeLimits } from './limits.ts'
 import type { HeldOffer, OfferingNode } from './offer.ts'
 import type { WaitQueue } from './wait-queue.ts'
 
-/** One chat call for whichever node is best. */
+/** One chat call, for the best node. */
 export type NodeCall = {
   readonly model: string
-  /**
-   * The chat completion request as the node shall get it; the node itself always streams with
-   * usage.
-   */
+  /** The chat completion request that the node gets; the node itself always streams with usage. */
   readonly request: JsonObject
-  /** Who calls, for the record of what was served; null for nobody in particular. */
+  /** The caller's account, for the record of what was served; null when there is no account. */
   readonly accountId: string | null
-  /**
-   * Aborted when the caller leaves, in any phase: queued, before the first token, in mid-stream.
-   */
+  /** Aborted when the caller leaves: in the queue, before the first token, or in mid-stream. */
   readonly signal: AbortSignal
   /**
-   * Opens what reads one node's answer, anew for each node that is tried. Without it chunks are
-   * given as the node sent them.
+   * Opens the reader of one node's answer, again for each node that is tried. Without it, chunks
+   * are given as the node sent them.
    */
   readonly openReader?: () => AnswerReader
-  /** Another gateway's: for the nodes here alone, and it does not wait. */
+  /** The call comes from another gateway: it goes only to nodes here, and does not wait. */
   readonly isPeers?: true
 }
 
@@ -46,13 +41,13 @@ export type NodeCall = {
 export type NodeAnswer = {
   readonly nodeId: string
   /**
-   * Chunks in order, at each step those that came together, as the call's reader gives them: the
-   * node's are objects of bounded depth, `choices` an array of objects with an integer `index` and
-   * an object `delta`. The usage-only chunk is among them when the node sent one; its `usage` is
-   * the node's claim, cut to what its answer can have held (README), and null when it was no usage
-   * at all. Ends when the run is done. Throws DispatchError when the node breaks off, or the
-   * signal's reason. To be iterated once; leaving the iteration cancels the call, and so does the
-   * signal.
+   * Chunks in order; each step gives the chunks that came together, as the call's reader gives
+   * them. The node's chunks are objects of bounded depth, with `choices`, an array of objects that
+   * have an integer `index` and an object `delta`. If the node sent a usage-only chunk, it is among
+   * them; its `usage` is the node's claim, cut to what its answer can have held (README), and null
+   * when the claim had no valid counts. The iteration ends when the run is done. It throws
+   * DispatchError when the node breaks off, or the signal's reason. Iterate once; leaving the
+   * iteration cancels the call, and so does the signal.
    */
   readonly batches: AsyncIterable<ChunkBatch>
 }
@@ -60,77 +55,70 @@ export type NodeAnswer = {
 /** Gives calls to nodes. */
 export type Dispatcher = {
   /**
-   * Gives the call to the node that will probably be done first, and resolves when its first token
-   * is there. Until then a node that fails or is silent is replaced, at most `retriesMax` times;
-   * afterwards never. Rejects with DispatchError, or with the signal's reason.
+   * Gives the call to the node that will probably finish first, and resolves at its first token.
+   * Until then a node that fails or is silent is replaced, at most `retriesMax` times; afterwards
+   * never. Rejects with DispatchError, or with the signal's reason.
    */
   dispatch(call: NodeCall): Promise<NodeAnswer>
-  /**
-   * Models that can be served now, with the number of nodes that are RUNNING, in the order of their
-   * names.
-   */
+  /** Models that can be served now, each with its number of RUNNING nodes, sorted by name. */
   models(): readonly { readonly model: string; readonly nodes: number }[]
 }
 
-/** One call for images, for whichever node is best. */
+/** One call for images, for the best node. */
 export type ImageNodeCall<Images> = {
   readonly model: string
   readonly request: ImageRequest
-  /** Who calls, for the record of what was served. */
+  /** The caller's account, for the record of what was served. */
   readonly accountId: string | null
   /** Aborted when the caller leaves, in any phase. */
   readonly signal: AbortSignal
   /**
-   * Judges one node's answer, and gives what is made of it. Throws FormatError for what is none:
-   * then that node is held to have failed, and another one is asked. What else it throws ends the
-   * call.
+   * Judges one node's answer, and gives the result. If it throws FormatError, the answer is not
+   * images: the node counts as failed, and another node is asked. Any other error ends the call.
    */
   readonly read: (images: readonly string[]) => Promise<Images>
-  /** Another gateway's: for the nodes here alone, and it does not wait. */
+  /** The call comes from another gateway: it goes only to nodes here, and does not wait. */
   readonly isPeers?: true
 }
 
 /** Gives calls for images to DIFFUSION nodes. */
 export type ImageDispatcher = {
   /**
-   * Gives the call to the node that will probably be done first. A node that fails, refuses, is
-   * silent for `imageMs` or answers nonsense is replaced, at most `retriesMax` times. Rejects with
-   * DispatchError, the signal's reason, or what `read` threw.
+   * Gives the call to the node that will probably finish first. A node that fails, refuses, is
+   * silent for `imageMs` or sends a malformed answer is replaced, at most `retriesMax` times.
+   * Rejects with DispatchError, the signal's reason, or the error that `read` threw.
    */
   dispatch<Images>(call: ImageNodeCall<Images>): Promise<Images>
   /** Whether a node that is RUNNING has the model now. */
   serves(model: string): boolean
   /** Whether a node of the model is or was connected to this process. */
   isKnown(model: string): boolean
-  /**
-   * Models that can be served now, with the number of nodes that are RUNNING, in the order of their
-   * names.
-   */
+  /** Models that can be served now, each with its number of RUNNING nodes, sorted by name. */
   models(): readonly { readonly model: string; readonly nodes: number }[]
   /** Whether a request fits the frames that nodes take. */
   fits(request: { readonly prompt: string; readonly imageBytes: number }): boolean
 }
 
-/** What calls are given to: a node that is connected here, or those of another gateway. */
+/** A target of calls: a node that is connected here, or the nodes of another gateway. */
 export interface CallableNode extends OfferingNode<CallableNode> {
   readonly nodeId: string
-  /** Whether it is another gateway, which gives the call to a node of its own. */
+  /** Whether it is another gateway, which gives the call to one of its nodes. */
   readonly isRemote: boolean
-  /** Whether it takes members of a request that the public client would stumble over. */
+  /** Whether it takes members of a request that the public client cannot handle. */
   readonly takesExtraMembers: boolean
-  /** Until then, by its own word, its backend is at its limit: others are asked first. */
+  /** Until then its backend is at its limit, as the node reported: other nodes are asked first. */
   restsUntilMs: number
   isConnected(): boolean
-  /** Whether it takes a frame now that not every node takes. */
+  /** Whether it takes a frame now that is too large for some nodes. */
   hasRoomFor(frameBytes: number): boolean
-  /** Begins a chat run; the slot is the run's from now on. */
+  /** Begins a chat run; the run owns the slot from now on. */
   chat(
     question: ChatQuestion,
     start: Start<ChatRunOptions>,
   ): Pick<ChatRun, 'firstToken' | 'batches'>
   /**
    * Asks for images. Null, and the slot is given back, when too many answers are under way. `drop`
-   * is told when nobody says what the images were.
+   * is called when the images get no verdict.
    */
   draw(
     start: Start<ImageRunOptions>,
@@ -140,7 +128,7 @@ export interface CallableNode extends OfferingNode<CallableNode> {
 type Index = NodeIndex<CallableNode>
 type Held = HeldOffer<CallableNode>
 
-/** What calls of one kind, chat or images, are given to nodes by. */
+/** What gives calls of one kind, chat or images, to nodes. */
 export type DispatchParts = {
   readonly index: Index
   readonly queue: WaitQueue<CallableNode>
@@ -152,8 +140,8 @@ export type DispatchParts = {
 }
 
 /**
- * Dispatcher.dispatch: the call for a node, one after the other until one answers. Each is sent the
- * members that it takes, and none a frame that is too large for it.
+ * Dispatcher.dispatch: tries one node after another until a node answers. Each gets the members
+ * that it takes, and no node gets a frame that is too large for it.
  */
 export async function dispatchCall(call: NodeCall, parts: DispatchParts): Promise<NodeAnswer> {
   checkCall(call, parts.index)
@@ -171,8 +159,8 @@ type Questions = {
 }
 
 /**
- * The question with every member, and the one with those that every node takes. Each is written
- * once, the second one when it is needed.
+ * The question with every member, and the question with the members that every node takes. Each is
+ * written once, the second only when it is needed.
  */
 function questionsOf({ model, request }: NodeCall): Questions {
   const whole = askChat(model, request)
@@ -189,9 +177,9 @@ function questionsOf({ model, request }: NodeCall): Questions {
 }
 
 /**
- * Whether the request has an address in place of an image, which goes to nodes alone whose owners
- * allow it: their backends would ask it from their own networks. Throws DispatchError when no node
- * of the model does.
+ * Whether the request has an address in place of an image. Such a request goes only to nodes whose
+ * owners allow it, because their backends would fetch the address from their own networks. Throws
+ * DispatchError when no node of the model allows it.
  */
 function checkMedia({ model, request }: NodeCall, index: Index): boolean {
   const media = remoteMediaOf(request)
@@ -202,8 +190,8 @@ function checkMedia({ model, request }: NodeCall, index: Index): boolean {
 }
 
 /**
- * Size of a frame that not every node takes; null for one that does. Throws DispatchError when no
- * node of the model does.
+ * Size of a frame that is too large for some nodes; null when every node takes it. Throws
+ * DispatchError when no node of the model takes it.
  */
 function largeBytesOf(
   { frameBytes }: ChatQuestion,
@@ -219,7 +207,7 @@ function largeBytesOf(
 }
 
 /**
- * One attempt: the answer with its first token, or what went wrong with this node. Throws the
+ * One attempt: gives the answer with its first token, or the error of this node. Throws the
  * signal's reason.
  */
 async function attemptChat(
@@ -239,9 +227,7 @@ async function attemptChat(
   return { nodeId: node.nodeId, batches: run.batches }
 }
 
-/**
- * ImageDispatcher.dispatch: the same for images, of which every node takes frames of one size.
- */
+/** ImageDispatcher.dispatch: the same for images. All nodes take image frames of the same size. */
 export async function dispatchImages<Images>(
   call: ImageNodeCall<Images>,
   parts: DispatchParts,
@@ -257,7 +243,7 @@ export async function dispatchImages<Images>(
   return tryNodes(call, parts, (held) => attemptImages(call, held))
 }
 
-/** One attempt: what was made of the answer, or what went wrong with this node. */
+/** One attempt: gives the result of reading the answer, or the error of this node. */
 async function attemptImages<Images>(
   { request, signal, accountId, read, isPeers }: ImageNodeCall<Images>,
   { offer, slot }: Held,
@@ -280,17 +266,17 @@ async function attemptImages<Images>(
       `The node's answer is not images: ${error.message}`,
     )
     run.conclude(fault)
-    // The gateway that called has judged them, and asks elsewhere.
+    // The gateway that called has judged the images, and asks elsewhere.
     if (isPeers) throw fault
     return fault
   }
 }
 
-/** What nodes are chosen by. */
+/** What a node must fit to be chosen. */
 type Wanted = {
   readonly model: string
   readonly signal: AbortSignal
-  /** Size of a frame that not every node takes; null, or left out, for one that does. */
+  /** Size of a frame that is too large for some nodes; null or absent when every node takes it. */
   readonly largeBytes?: number | null
   /** Whether it has an address in place of an image. */
   readonly hasRemoteMedia?: boolean
@@ -308,12 +294,12 @@ function checkCall({ model, signal }: Wanted, index: Pick<Index, 'isKnown'>): vo
 }
 
 /**
- * Gives a call, which was checked, to one node after the other until one answers. `attempt`
- * resolves with the answer, or with what went wrong with its node, and gives the slot back; what it
- * throws ends the call. A node that fails is replaced, `retriesMax` times. One that blames the
- * request is not believed alone while another is free: only when that one blames it too, or none is
- * there, the caller is told so. When the other one answers, nothing is held against the first: its
- * backend may well lack what this request needs.
+ * Gives a checked call to one node after another until a node answers. `attempt` resolves with the
+ * answer, or with the error of its node, and gives the slot back; an error that it throws ends the
+ * call. A node that fails is replaced, `retriesMax` times. If a node blames the request, another
+ * free node must confirm it; the caller gets the refusal only when the second node refuses too, or
+ * when no second node is free. If the second node answers, nothing is held against the first: its
+ * backend may lack what this request needs.
  */
 async function tryNodes<Answer>(
   wanted: Wanted,
@@ -332,7 +318,7 @@ async function tryNodes<Answer>(
     })
     if (held === null) break
     tried.add(held.offer.node)
-    // The caller may have left in the moment between the waiting and this.
+    // The caller may have left between the end of the wait and this point.
     if (wanted.signal.aborted) {
       held.slot.release()
       throw wanted.signal.reason
@@ -351,19 +337,19 @@ async function tryNodes<Answer>(
       if (refusal !== null) throw outcome
       refusal = outcome
     }
-    // Of several failures, the one that says when to come again is told.
+    // Of several failures, the caller gets the failure that says when to try again.
     if (failure?.code !== 'node_busy') failure = outcome
   }
   throw refusal ?? failure ?? new DispatchError('no_nodes', 'No node of this model is connected')
 }
 
-/** A node whose backend is at its limit, and does not say for how long. */
+/** Pause for a node whose backend is at its limit and does not say for how long. */
 const REST_SECONDS = 1
-/** Longest that a node is asked after others, whatever it says. */
+/** Longest pause in which other nodes are asked first, even if the node asks for more. */
 const REST_SECONDS_MAX = 60
 
-function restSeconds(told: number | null): number {
-  return Math.min(told ?? REST_SECONDS, REST_SECONDS_MAX)
+function restSeconds(asked: number | null): number {
+  return Math.min(asked ?? REST_SECONDS, REST_SECONDS_MAX)
 }
 
 /**
@@ -408,7 +394,7 @@ async function holdOffer(
   try {
     return await queue.enter({ model, isExcluded, signal, deadlineMs })
   } catch (error) {
-    // What went wrong with a node says more than that there was no second one.
+    // The failure of the first node says more than the lack of a second one.
     if (failure !== null && error instanceof DispatchError && error.code === 'no_nodes') return null
     throw error
   }

@@ -1,31 +1,28 @@
-/** Memory that is set aside for one answer with images, from when it is asked for. */
+/** Memory that is set aside for one answer with images, from the moment of the request. */
 export type ImageReservation = {
   readonly bytes: number
-  /** Gives it back. Only the first time counts. */
+  /** Gives it back. Only the first call counts. */
   release(): void
 }
 
-/** What all answers with images that are under way may take together. */
+/** Bounds the memory of all answers with images that are under way. */
 export type ImageBudget = {
-  /** Null when there is not so much left. */
+  /** Null when less than this is left. */
   reserve(bytes: number): ImageReservation | null
   inUse(): number
 }
 
 /** Bytes of a pixel before compression: red, green, blue and alpha. */
 const PIXEL_BYTES = 4
-/**
- * What the public client's pipelines draw, whatever the size that they are asked for (SDXL: 1,024
- * pixels).
- */
+/** What the public client's pipelines draw, for any requested size (SDXL: 1,024 pixels). */
 const DRAWN_PIXELS = 1_024 * 1_024
 /** File headers and metadata of an image, and the frame around it. */
 const MARGIN_BYTES = 64 * 1024
 
 /**
- * What an answer may take, bytes: `n` images of the size asked for, or of DRAWN_PIXELS if that is
- * more, not even compressed, in base64; at most `frameBytesMax`, into which ten of 1,024 pixels go
- * as PNG commonly compresses them (2.4 MB each).
+ * The most bytes that an answer may take: `n` images of the requested size, or of DRAWN_PIXELS if
+ * that is more, uncompressed and in base64; at most `frameBytesMax`. Ten images of 1,024 pixels fit
+ * in that as PNG usually compresses them (2.4 MB each).
  */
 export function answerBytesOf(
   { n, size }: { readonly n: number; readonly size: string },
@@ -57,33 +54,33 @@ export function createImageBudget(bytesMax: number): ImageBudget {
   }
 }
 
-/** Watches how much of a frame that is not whole yet is kept for one connection. */
+/** Watches how much memory one connection's unfinished frame takes. */
 export type FrameMeter = {
-  /** A frame became whole: what it took is not kept here any more. */
+  /** A frame is complete: its bytes are no longer counted here. */
   frameEnded(): void
-  /** To be told when less may be kept than before. */
+  /** To be called when less may be kept than before. */
   check(): void
 }
 
-/** What packets come from: a Duplex is one. */
+/** Where packets come from; a Duplex fits. */
 type PacketSource = {
   prependListener(event: 'data', listener: (packet: Uint8Array) => void): unknown
 }
 
-/** What a packet costs besides its bytes: a stranger may send one for each. */
+/** What a packet costs besides its bytes: a stranger may send one packet per byte. */
 export const PACKET_COST_BYTES = 256
 /**
- * Packets of a wide-area network have 1,400 bytes: their cost is a fifth more. Smaller ones are
- * unusual, and then slower.
+ * Packets of a wide-area network have 1,400 bytes, and their cost adds a fifth. Smaller packets are
+ * unusual, and then less is let in.
  */
 const PACKETS_ALLOWANCE = 1.25
 
 /**
- * Counts what comes in on `socket`, below the WebSocket, whose library knows one limit for every
- * frame of a server and no sum. `onExceeded` is told when more has come without a whole frame than
- * `bytesMax()` and its packets: at each packet, so that never more is kept than that and one
- * packet. Control frames between, and what a packet holds of the next frame, make the count a few
- * bytes wrong.
+ * Counts what comes in on `socket`, below the WebSocket: its library has one frame limit for a
+ * whole server, and no limit for a sum. At each packet, `onExceeded` is called if the bytes since
+ * the last whole frame exceed `bytesMax()` and the cost of its packets. So never more than that and
+ * one packet is kept. Control frames in between, and the part of a packet that belongs to the next
+ * frame, make the count wrong by a few bytes.
  */
 export function meterFrames(
   socket: PacketSource,
@@ -93,8 +90,7 @@ export function meterFrames(
   const check = () => {
     if (unfinished > bytesMax() * PACKETS_ALLOWANCE) onExceeded()
   }
-  // Before the library's own listener, so that a packet which ends a frame is counted to that
-  // frame.
+  // Before the library's own listener, so that a packet that ends a frame counts for that frame.
   socket.prependListener('data', (packet) => {
     unfinished += packet.length + PACKET_COST_BYTES
     check()

@@ -11,8 +11,8 @@ export type ImageRunOptions = RunOptions & {
 }
 
 /**
- * One request for images on one node: a question and one answer, for which slot and memory are kept
- * while the node is drawing, also when nobody listens any more.
+ * One request for images on one node: a question and one answer. Slot and memory are kept while the
+ * node draws, even after the caller has left.
  */
 export class ImageRun extends Run {
   declare readonly options: ImageRunOptions
@@ -26,13 +26,11 @@ export class ImageRun extends Run {
   constructor(options: ImageRunOptions) {
     super(options, options.limits.imageMs)
     this.answer = this.outcome.promise
-    // A caller who left does not await it.
+    // A caller who left does not await the promise.
     this.answer.catch(() => {})
   }
 
-  /**
-   * Takes the node's answer. Images are no result before `conclude` was told that they are some.
-   */
+  /** Takes the node's answer. Images become a result only when `conclude` accepts them. */
   receive(frame: ImageRunFrame): void {
     this.hasFinalFrame = true
     const { images, error } = frame
@@ -46,7 +44,7 @@ export class ImageRun extends Run {
     this.close()
   }
 
-  /** What the images were found to be: null for what was asked for. */
+  /** Ends the run with the verdict on the images: null when they are what was asked for. */
   conclude(error: DispatchError | null): void {
     this.settle(error === null ? { kind: 'done' } : { kind: 'failed', error })
     if (error === null) this.emit({ kind: 'served' })
@@ -63,7 +61,7 @@ export class ImageRun extends Run {
       : offer.speed
   }
 
-  /** Images have no tokens, and their answer no first one. */
+  /** An answer with images has no tokens, so it has no first token. */
   inferenceOf(nodeId: string): Inference {
     const { id, accountId, offer, now } = this.options
     return {
@@ -77,7 +75,7 @@ export class ImageRun extends Run {
     this.failAndDrain('first_token_timeout', 'The node sent no images in time')
   }
 
-  protected tell(result: RunResult): void {
+  protected deliver(result: RunResult): void {
     if (result.kind === 'failed') this.outcome.reject(result.error)
     if (result.kind === 'left') this.outcome.reject(result.abort?.reason)
   }
@@ -99,8 +97,8 @@ export class ImageRun extends Run {
 }
 
 /**
- * Without a status nobody knows whose fault it is: another node is asked, and this one is not
- * blamed alone.
+ * Without a status it is unknown whose fault it is: another node is asked, and this node alone is
+ * not blamed.
  */
 function refusalOf({ statusCode, retryAfterSeconds }: ImageRunFrame, words: string): DispatchError {
   return statusCode === null

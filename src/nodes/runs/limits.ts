@@ -5,8 +5,8 @@ import {
 } from '../protocol/frames.ts'
 
 /**
- * Every bound and time of the nodes' side. Times are milliseconds, sizes bytes unless the name says
- * otherwise.
+ * Every bound and time of the nodes' side. Times are milliseconds, sizes are bytes, unless the name
+ * says otherwise.
  */
 export type NodeLimits = {
   /**
@@ -14,48 +14,50 @@ export type NodeLimits = {
    * each.
    */
   readonly connectionsMax: number
-  /** Handshakes under way, before anything is known of who dials. Beyond it: 503. */
+  /** Handshakes under way, whose nodes are not known yet. Beyond it: 503. */
   readonly handshakesMax: number
-  /** For the registry's answers during a handshake; then the socket is destroyed. */
+  /** Time for the registry's answers during a handshake; then the socket is destroyed. */
   readonly handshakeTimeoutMs: number
   /**
-   * What an old connection has to answer a ping within, when its node dials again. Then the new one
-   * replaces it.
+   * When a node dials again, its old connection must answer a ping within this time. Otherwise the
+   * new connection replaces it.
    */
   readonly takeoverMs: number
-  /** A closing handshake that the node does not finish; then the socket is destroyed. */
+  /** Time for the node to finish a closing handshake; then the socket is destroyed. */
   readonly closeTimeoutMs: number
   /**
-   * One frame from a node; more is close 1009. A chunk is some hundred bytes, with logprobs some
-   * thousand.
+   * One frame from a node; a larger one is close 1009. A chunk has some hundred bytes, with
+   * logprobs some thousand.
    */
   readonly frameBytesMax: number
   /**
-   * One frame from a DIFFUSION node that answers; ten images of 1,024 pixels. Without a question of
-   * ours, `frameBytesMax`.
+   * One frame from a DIFFUSION node that answers; ten images of 1,024 pixels. When nothing was
+   * asked, the bound is `frameBytesMax`.
    */
   readonly imageFrameBytesMax: number
   /**
-   * Answers with images that are under way, of all nodes together: beyond it calls for images are
+   * Answers with images that are under way, of all nodes together; beyond it, calls for images are
    * refused.
    */
   readonly imageBytesMax: number
   /**
-   * One frame to a node. The public client takes 1 MiB and closes with 1009 beyond it, losing all
-   * its runs.
+   * One frame to a node. The public client takes 1 MiB; beyond it, it closes with 1009 and loses
+   * all its runs.
    */
   readonly requestBytesMax: number
   /**
-   * The same of a node that announced `large-frames`: a body of 10 MiB with pictures, and what
-   * writing it out again may add.
+   * One frame to a node that announced `large-frames`: a body of 10 MiB with pictures, and what
+   * serialising it again may add.
    */
   readonly largeRequestBytesMax: number
   /**
-   * What may wait in memory for one node to read it, beside one large frame; beyond it the node
+   * What may wait in memory until one node reads it, besides one large frame; beyond it the node
    * counts as lost.
    */
   readonly sendBytesMax: number
-  /** Frames nobody asked for cost 1 and 1 more per KiB; a node may spend this much at once… */
+  /**
+   * A frame that was not asked for costs 1, and 1 more per KiB. A node may spend this much at once…
+   */
   readonly strayBurst: number
   /** …and this much per second. Then it is closed with 1008. */
   readonly strayPerSecond: number
@@ -66,82 +68,83 @@ export type NodeLimits = {
   readonly slotsLarge: number
   readonly largeVramMb: number
 
-  /** Until the first token, per attempt: prompts are long and contributed machines are slow. */
+  /**
+   * Time until the first token, per attempt: prompts are long and contributed machines are slow.
+   */
   readonly firstTokenMs: number
-  /** Between two chunks that say something. */
+  /** Time between two chunks that contain text or end a choice. */
   readonly tokenMs: number
-  /** After every choice was finished, for the usage that some backends never send. */
+  /** Time after every choice has finished, for the usage that some backends never send. */
   readonly finishGraceMs: number
-  /** The whole run. 4,096 tokens at 5 per second are 14 minutes. */
+  /** Time of the whole run. 4,096 tokens at 5 per second are 14 minutes. */
   readonly runMs: number
   /**
-   * How long the slot of a run is kept that its caller left, or that timed out, while the node
-   * still streams it.
+   * How long a run keeps its slot after its caller left, or after it timed out, while the node
+   * still streams.
    */
   readonly drainMs: number
-  /** What a caller who reads slowly may leave waiting, per run. */
+  /** What may wait for a slow caller, per run. */
   readonly queueBytesMax: number
   /**
-   * All frames of one run together. A larger answer ends its run, and that run alone: how large an
-   * answer gets is for its caller to choose.
+   * All frames of one run together. A larger answer ends its own run only: the caller chooses how
+   * large an answer gets.
    */
   readonly answerBytesMax: number
   /**
-   * What a node may send for a run after it was told to stop: what its buffers and the network's
-   * hold. One that sends more is closed with 1008.
+   * What a node may send for a run after the cancel frame: its buffers and the network's may hold
+   * that much. A node that sends more is closed with 1008.
    */
   readonly lateBytesMax: number
   /**
-   * The same for a node that cannot be told, since it did not announce `cancel`: `answerBytesMax`,
-   * and this much for each second since the run ended. 128 choices with 20 logprobs each come near
-   * it.
+   * The same for a node that did not announce `cancel`: `answerBytesMax`, and this much for each
+   * second since the run ended. 128 choices with 20 logprobs each come near it.
    */
   readonly lateBytesPerSecond: number
   /**
-   * Until the images are there, per attempt: ten large ones take a contributed machine a minute or
-   * more.
+   * Time until the images are there, per attempt: ten large ones take a contributed machine a
+   * minute or more.
    */
   readonly imageMs: number
-  /** Depth of a chunk, itself included: whoever writes it out again does so recursively. */
+  /** Depth of a chunk, itself included: serialising it again is recursive. */
   readonly chunkDepthMax: number
 
   /** Attempts on other nodes before the first token. */
   readonly retriesMax: number
-  /** Callers that wait for one model. */
+  /** Callers that may wait for one model. */
   readonly waitersMax: number
   /** How long each waits. */
   readonly waitMs: number
 
   /** Failures in a row that set a node aside. */
   readonly failuresMax: number
-  /** For how long at first; doubled with every probe that fails, up to `asideMaxMs`. */
+  /** How long it is set aside at first; doubled with every probe that fails, up to `asideMaxMs`. */
   readonly asideMs: number
   readonly asideMaxMs: number
   /**
-   * Errors that a node told of callers' requests, in a row, without one answer between, after which
-   * it is probed: they may be the requests' doing, and a probe is a request of ours.
+   * How many errors in a row, without an answer in between, a node may report for callers' requests
+   * before it is probed. The requests may have caused them; a probe is our own request.
    */
   readonly refusalsMax: number
 
   /**
-   * Benchmark a node must have stored to connect, and the speed below which it is degraded; tokens
-   * per second.
+   * The benchmark that a node must have stored to connect, and the speed below which it is
+   * degraded; tokens per second.
    */
   readonly tokensPerSecondMin: number
-  /** First token of a probe; later is too slow. */
+  /** Time until the first token of a probe; later is too slow. */
   readonly probeFirstTokenMs: number
-  /** A small image for a probe; later is too slow. */
+  /** Time for a probe's small image; later is too slow. */
   readonly probeImageMs: number
-  /** Between probes of a RUNNING node that served nothing meanwhile. */
+  /** Time between probes of a RUNNING node that served no call in between. */
   readonly probeIntervalMs: number
-  /** Between probes of a node that is verified or degraded. */
+  /** Time between probes of a node that is being verified or is degraded. */
   readonly probeRetryMs: number
   /** Probes under way at once. */
   readonly probesMax: number
 
   /**
-   * The protocol's ping: how often, how long to answer, and how many unanswered in a row close the
-   * connection.
+   * The protocol's ping: how often it is sent, how long the node has to answer, and how many
+   * unanswered pings in a row close the connection.
    */
   readonly pingMs: number
   readonly pingTimeoutMs: number
@@ -153,41 +156,41 @@ export type NodeLimits = {
   readonly healthMs: number
   /**
    * Age at which an idle node is asked to dial again, so that load balancers can spread the nodes
-   * anew.
+   * again.
    */
   readonly reconnectMs: number
   /**
-   * How often it is stored that connected nodes are still there: their uptime up to then survives a
+   * How often it is stored that connected nodes are still there: their uptime until then survives a
    * kill.
    */
   readonly seenMs: number
   /**
-   * How often nodes are looked for whose gateway is dead: they are shown as connected so much
-   * longer than its lease.
+   * How often to search for nodes whose gateway is dead: they are shown as connected this much
+   * longer than the gateway's lease.
    */
   readonly abandonedMs: number
   /**
-   * How often the keys of connected nodes are checked: with KEY_AGE_MAX_MS, a revoked one ends
-   * within a second.
+   * How often the keys of connected nodes are checked: with KEY_AGE_MAX_MS, a revoked key ends its
+   * connections within a second.
    */
   readonly keyCheckMs: number
-  /** How often the registration of a connected node is looked at again. */
+  /** How often the registration of a connected node is read again. */
   readonly recheckMs: number
 
-  /** The one timer: deadlines of runs and waiters are exact to this. */
+  /** Interval of the one timer: deadlines of runs and waiters are exact to this. */
   readonly tickMs: number
-  /** How often every connection is tended. */
+  /** How often every connection sends what is due. */
   readonly tendMs: number
   /**
-   * Served runs kept for the database while it is away; beyond it the oldest are dropped, and that
-   * is logged.
+   * How many served runs are kept while the database is away; beyond it the oldest are dropped, and
+   * that is logged.
    */
   readonly inferencesMax: number
 }
 
 /**
- * The defaults. Ping and slot figures are those of the deployed service; the others have their
- * reason above.
+ * The defaults. Ping and slot figures are those of the deployed service; the reasons for the others
+ * are above.
  */
 export const NODE_LIMITS: NodeLimits = {
   connectionsMax: 20_000,

@@ -2,24 +2,23 @@ import type { WebSocket } from 'ws'
 import type { GatewayControl, NodeLoad } from '../protocol/control-frames.ts'
 import type { NodeLimits } from './limits.ts'
 
-/** What keeps watch of one connection; it owns no timer, and acts when it is tended. */
+/** Watches one connection. It has no timer, and acts when `tend` is called. */
 export type Liveness = {
-  /** Something came from the node, whatever it was. */
-  heard(): void
+  /** Anything came from the node. */
+  received(): void
   /** Whether a WebSocket ping is unanswered. */
   isAwaitingPong(): boolean
-  /** A PONG came. False when nobody asked for it. */
+  /** A PONG came. False when it was not asked for. */
   ponged(nonce: string): boolean
-  /** A health answer came. False when nobody asked for it. */
+  /** A health answer came. False when it was not asked for. */
   reported(nonce: string, load: NodeLoad): boolean
   /** Sends what is due. */
   tend(isIdle: boolean): void
   /**
-   * Whether the node was asked to dial again, and may close at any moment. Changes only when
-   * tended.
+   * Whether the node was asked to dial again, and may close at any moment. Changes only in `tend`.
    */
   isLeaving(): boolean
-  /** The node's own last statement of its load. */
+  /** The load that the node last reported. */
   load(): NodeLoad | null
 }
 
@@ -27,7 +26,7 @@ export type Liveness = {
 type LivenessActions = {
   socketPing(): void
   send(control: Exclude<GatewayControl, { readonly kind: 'cancel' }>): void
-  /** The node is gone without a word: nothing is sent any more. */
+  /** The node is gone without a close: no more frames are sent. */
   lose(why: string): void
 }
 
@@ -41,16 +40,16 @@ type LivenessOptions = {
 }
 
 /**
- * Watches one connection. A WebSocket ping after silence finds a socket that is half-open; the
- * protocol's ping finds a program that hangs behind a socket that lives, and measures its round
- * trip. Times are spread at random, so that nodes that came together (after a restart) are not all
- * pinged together.
+ * Watches one connection. A WebSocket ping after silence finds a socket that is half-open. The
+ * protocol's ping finds a program that hangs behind a live socket, and measures the round trip.
+ * Times are spread at random: nodes that connected together (after a restart) are not all pinged
+ * together.
  */
 export function createLiveness(options: LivenessOptions): Liveness {
   const { limits, now, makeId, actions } = options
   const pings = watchPings(options)
   const reconnects = watchAge(options)
-  let heardAtMs = now()
+  let receivedAtMs = now()
   let socketPingAtMs: number | null = null
   let healthAtMs = sometime(limits.healthMs, options)
   let healthNonce: string | null = null
@@ -58,7 +57,7 @@ export function createLiveness(options: LivenessOptions): Liveness {
 
   function tendSocket(nowMs: number): boolean {
     if (socketPingAtMs === null) {
-      if (nowMs - heardAtMs < limits.silenceMs) return true
+      if (nowMs - receivedAtMs < limits.silenceMs) return true
       socketPingAtMs = nowMs
       actions.socketPing()
       return true
@@ -76,8 +75,8 @@ export function createLiveness(options: LivenessOptions): Liveness {
   }
 
   return {
-    heard() {
-      heardAtMs = now()
+    received() {
+      receivedAtMs = now()
       socketPingAtMs = null
     },
     isAwaitingPong: () => socketPingAtMs !== null,
@@ -99,7 +98,7 @@ export function createLiveness(options: LivenessOptions): Liveness {
   }
 }
 
-/** A time in the second half of the interval that begins now. */
+/** A random time in the second half of the interval that begins now. */
 function sometime(intervalMs: number, { now, random }: LivenessOptions): number {
   return now() + intervalMs * (0.5 + random() / 2)
 }
@@ -137,7 +136,7 @@ function watchPings(options: LivenessOptions) {
 }
 
 /**
- * Asks a node to dial again when its connection is old. One that stays is given work again, and
+ * Asks a node to dial again when its connection is old. A node that stays gets work again, and is
  * asked later.
  */
 function watchAge(options: LivenessOptions) {

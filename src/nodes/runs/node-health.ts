@@ -3,47 +3,50 @@ import { type NodeState, type ProbeOutcome, probeState } from '../registry/node-
 import type { NodeLimits } from './limits.ts'
 
 /**
- * Whether a connected node deserves work, from what it did, and when it is to be probed. Each of
- * its models is judged by itself: what fails at one may work with another.
+ * Decides whether a connected node gets work, by what it did, and when it is probed. Each of its
+ * models is judged by itself: a node may fail with one and work with another.
  */
 export type NodeHealth = {
   state(): NodeState
   /** By model. */
   circuits(): ReadonlyMap<string, Circuit>
-  /** Whether it is RUNNING, and the model not set aside; without one, whether any is not. */
+  /**
+   * Whether it is RUNNING, and the model is not set aside; without a model, whether any is not set
+   * aside.
+   */
   isServing(model?: string): boolean
-  /** A run was answered to its end. */
+  /** A run ended with a full answer. */
   succeeded(model: string): void
-  /** A run failed through the node. */
+  /** A run failed because of the node. */
   failed(model: string): void
   /**
    * A run ended with an error that the request may have caused, or with an answer that the gateway
-   * refused. Once that is nothing; again and again it is for a probe to say.
+   * refused. One such run has no effect; after several in a row, a probe decides.
    */
   refused(model: string): void
-  /** The model that a probe is due with; null for none. */
+  /** The model whose probe is due; null when no probe is due. */
   dueProbe(): string | null
   probeBegins(model: string): void
   probeEnds(outcome: ProbeOutcome): void
-  /** The probe showed nothing, because the node is busy or gone: later. */
+  /** The probe showed nothing, because the node is busy or gone; it is tried later. */
   probePutOff(): void
 }
 
 type NodeHealthOptions = {
   /** The state it connects with. */
   readonly state: NodeState
-  /** Its models, each with what the node's last connection left behind. */
+  /** Its models, each with the circuit that the node's last connection left behind. */
   readonly circuits: ReadonlyMap<string, Circuit>
   readonly limits: NodeLimits
   readonly now: () => number
   readonly random: () => number
-  /** Told after every change; `isNewState` when the state is another. */
+  /** Called after every change; `isNewState` when the state changed. */
   readonly onChange: (isNewState: boolean) => void
 }
 
 /**
- * Health of a node that just connected: one that is to be verified is probed at once, unless it is
- * set aside.
+ * Health of a node that just connected. A node that must be verified is probed at once, unless it
+ * is set aside.
  */
 export function createNodeHealth(options: NodeHealthOptions): NodeHealth {
   const { limits, now, random, onChange } = options
@@ -52,9 +55,9 @@ export function createNodeHealth(options: NodeHealthOptions): NodeHealth {
   let state = options.state
   /** The model of the probe under way. */
   let probing: string | null = null
-  /** A probe that was put off keeps others off too. */
+  /** After a probe was put off, no probe is due until then. */
   let quietUntilMs = 0
-  /** When a model that is not set aside is probed next, and which: the first where none is said. */
+  /** When the next model that is not set aside is probed, and which one; null: the first. */
   let next: { readonly atMs: number; readonly model: string | null } = {
     atMs: state === 'RUNNING_BENCHMARKING' ? now() : regularProbeMs(),
     model: null,
@@ -83,7 +86,7 @@ export function createNodeHealth(options: NodeHealthOptions): NodeHealth {
       state === 'RUNNING' && (model === undefined ? closedModels().length > 0 : isClosed(model)),
     succeeded(model) {
       refusals.delete(model)
-      // What it serves shows more than a probe would.
+      // An answered call shows more than a probe would.
       if (state === 'RUNNING' && isClosed(model)) next = { atMs: regularProbeMs(), model: null }
       become(state, model, circuitAfterSuccess(circuitOf(model)))
     },
@@ -110,7 +113,7 @@ export function createNodeHealth(options: NodeHealthOptions): NodeHealth {
       const model = probing
       if (model === null) return
       probing = null
-      // While others of its models work, a failure is this model's own.
+      // While other models of the node work, the failure counts for this model only.
       const isModels = outcome === 'failed' && closedModels().some((other) => other !== model)
       const before = circuitOf(model)
       const circuit =
@@ -126,7 +129,7 @@ export function createNodeHealth(options: NodeHealthOptions): NodeHealth {
     },
     probePutOff() {
       quietUntilMs = now() + limits.probeRetryMs
-      // A probe that was cut short decides nothing.
+      // A probe that was cut short has no result.
       if (probing !== null) circuits.set(probing, unprobed(circuitOf(probing), now()))
       probing = null
     },
@@ -138,8 +141,8 @@ function isProbed(state: NodeState): boolean {
 }
 
 /**
- * Whether a node is given work for one of its models. `closed`: yes. `open`: it failed too often in
- * a row and is set aside; at `retryAtMs` it is probed. `probing`: that probe is under way, and
+ * Whether a node gets work for one of its models. `closed`: yes. `open`: it failed too often in a
+ * row and is set aside; at `retryAtMs` it is probed. `probing`: that probe is under way, and
  * decides.
  */
 export type Circuit =
@@ -153,12 +156,12 @@ type CircuitLimits = {
   readonly asideMaxMs: number
 }
 
-/** What a new node begins with. */
+/** The circuit of a new node. */
 export const CLOSED_CIRCUIT: Circuit = { kind: 'closed', failures: 0 }
 
 /**
- * After a run or probe that failed. A late failure of a node that is already set aside changes
- * nothing.
+ * The circuit after a run or probe that failed. A late failure of a node that is already set aside
+ * changes nothing.
  */
 export function circuitAfterFailure(
   circuit: Circuit,
@@ -185,39 +188,39 @@ function setAside(nowMs: number, asideMs: number): Circuit {
 }
 
 /**
- * After a run that succeeded. Runs that began before the node was set aside may still end well;
- * only the probe brings it back, because they may be what is left of better times.
+ * The circuit after a run that succeeded. A run that began before the node was set aside may still
+ * end well, but only a probe brings the node back.
  */
 export function circuitAfterSuccess(circuit: Circuit): Circuit {
   return circuit.kind === 'closed' ? CLOSED_CIRCUIT : circuit
 }
 
-/** When the probe begins. */
+/** The circuit when the probe begins. */
 export function circuitAtProbe(circuit: Circuit): Circuit {
   return circuit.kind === 'open' ? { kind: 'probing', asideMs: circuit.asideMs } : circuit
 }
 
-/** After a probe that succeeded: whatever was before, the node is given work again. */
+/** The circuit after a probe that succeeded: the node gets work again, in every case. */
 export function circuitAfterProbe(): Circuit {
   return CLOSED_CIRCUIT
 }
 
-/** How many circuits are remembered; beyond it the one longest not looked at is forgotten. */
+/** How many circuits are remembered; beyond it, the least recently used one is forgotten. */
 export const REMEMBERED_MAX = 10_000
 
 /**
- * Circuits of nodes that are not connected: dialling again makes nothing good. Lasts as long as
+ * Circuits of nodes that are not connected: dialling again does not reset them. It lasts as long as
  * this process.
  */
 type CircuitMemory = {
-  /** What a node that connects begins with, by model. */
+  /** The circuits that a connecting node begins with, by model. */
   recall(nodeId: string, models: readonly string[]): ReadonlyMap<string, Circuit>
-  /** Keeps the circuits of a node that goes. */
+  /** Keeps the circuits of a node that disconnects. */
   keep(nodeId: string, circuits: ReadonlyMap<string, Circuit>, nowMs: number): void
   size(): number
 }
 
-/** A memory of nobody. Healthy nodes take no room in it. */
+/** An empty memory. Healthy nodes take no room in it. */
 export function createCircuitMemory(): CircuitMemory {
   const circuits = new LruMap<string, Circuit>(REMEMBERED_MAX)
   const keyOf = (nodeId: string, model: string) => `${nodeId} ${model}`
@@ -236,7 +239,7 @@ export function createCircuitMemory(): CircuitMemory {
   }
 }
 
-/** A probe that was cut short decides nothing. */
+/** A probe that was cut short has no result: the model is probed again later. */
 function unprobed(circuit: Circuit, nowMs: number): Circuit {
   if (circuit.kind !== 'probing') return circuit
   return { kind: 'open', retryAtMs: nowMs + circuit.asideMs, asideMs: circuit.asideMs }

@@ -8,9 +8,9 @@ type Sweep = {
 }
 
 /**
- * Calls each job at its interval (a multiple of `tickMs`). One timer for all, since several per
- * node would be tens of thousands. A job that throws is logged, and called again; the timer keeps
- * no process alive.
+ * Calls each job at its interval (a multiple of `tickMs`). One timer serves all nodes, because
+ * several per node would be tens of thousands. A job that throws is logged, and called again; the
+ * timer does not keep the process alive.
  */
 export function startSweep({
   tickMs,

@@ -1,31 +1,31 @@
 import { type Speed, UNMEASURED } from './speed.ts'
 
-/** One node with one of its models: what a call is given to. */
+/** One node with one of its models: a call is given to an offer. */
 export type Offer<Node> = {
   readonly node: Node
   readonly model: string
   speed: Speed
-  /** Where it stands among the available offers of its model; -1 when it is not among them. */
+  /** Its index among the available offers of its model; -1 when it is not available. */
   position: number
-  /** Nodes behind it that are counted among those that serve its model. */
+  /** How many nodes it adds to the count of nodes that serve its model. */
   counted: number
 }
 
-/** An offer that was not measured yet, outside any index. */
+/** An offer that is not measured yet, and in no index. */
 export function openOffer<Node>(node: Node, model: string): Offer<Node> {
   return { node, model, speed: UNMEASURED, position: -1, counted: 0 }
 }
 
-/** What a node is chosen by. */
+/** What the choice of a node needs to know. */
 export type OfferingNode<Node> = {
   readonly offers: readonly Offer<Node>[]
   readonly slots: Slots
   readonly takesLargeFrames: boolean
   /** Whether its owner lets its backend fetch addresses that callers give. */
   readonly takesRemoteMedia: boolean
-  /** How many nodes it stands for: those of another gateway are one here. */
+  /** How many nodes it represents: the nodes of another gateway are one object here. */
   readonly nodes: number
-  /** Whether it is given calls for the model. */
+  /** Whether it gets calls for the model. */
   isServing(model: string): boolean
   /** Whether it can be given a call for the model now. */
   isAvailable(model: string): boolean
@@ -36,7 +36,7 @@ export type HeldOffer<Node> = { readonly offer: Offer<Node>; readonly slot: Slot
 
 /** The right to run one call on a node. */
 export type Slot = {
-  /** Gives it back. Only the first time counts. */
+  /** Gives it back. Only the first call counts. */
   release(): void
 }
 
@@ -48,9 +48,7 @@ export type Slots = {
   acquire(): Slot | null
 }
 
-/**
- * How many runs a node with so much video memory (megabytes, null when unknown) is given at once.
- */
+/** How many runs a node with this much video memory (megabytes, null when unknown) gets at once. */
 export function capacityOf(
   vramMb: number | null,
   limits: { readonly slots: number; readonly slotsLarge: number; readonly largeVramMb: number },
@@ -58,7 +56,9 @@ export function capacityOf(
   return vramMb !== null && vramMb > limits.largeVramMb ? limits.slotsLarge : limits.slots
 }
 
-/** Slots of one node. The hooks are told after a slot was taken, and after one was given back. */
+/**
+ * Slots of one node. The hooks are called after a slot was taken, and after a slot was given back.
+ */
 export function createSlots(
   capacity: number,
   hooks: { readonly onTaken: () => void; readonly onFreed: () => void },

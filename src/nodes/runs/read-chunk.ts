@@ -5,17 +5,17 @@ import {
   type JsonObject,
 } from '../../../attestation/json/value.ts'
 
-/** What matters of a chunk whose shape is right. */
+/** The facts about a well-formed chunk that a run needs. */
 export type ChunkFacts = {
   /** UTF-16 units of all text in its deltas: content, reasoning, refusals, tool calls. */
   readonly textLength: number
-  /** Whether it is worth a caller's waiting: some text, or the end of a choice. */
+  /** Whether it counts as a token for the caller: it has text, or ends a choice. */
   readonly isToken: boolean
   /** Indexes of the choices it finishes. */
   readonly finished: readonly number[]
-  /** The node's usage claim, of any form; undefined when there is none. */
+  /** The node's usage claim, of any form; undefined when the chunk has no claim. */
   readonly usage: JsonObject | undefined
-  /** No choices, but usage: what ends a run of old clients. */
+  /** It has usage and no choices: this ends a run of old clients. */
   readonly isUsageOnly: boolean
 }
 
@@ -24,8 +24,8 @@ export const CHOICES_MAX = 128
 
 /**
  * Checks a chunk's shape: `choices` is an array of objects, each with an integer `index` and an
- * object `delta` where it has them, and nothing is deeper than `depthMax`, itself included. Gives
- * what matters of it, or null when it is no chunk. Attacker-controlled.
+ * object `delta` if present, and nothing is deeper than `depthMax`, the chunk itself included.
+ * Gives the facts about the chunk, or null when the shape is wrong. Attacker-controlled.
  */
 export function readChunk(chunk: JsonObject, depthMax: number): ChunkFacts | null {
   const { choices, usage } = chunk
@@ -62,10 +62,7 @@ function isChoice(choice: Json): choice is Choice {
   return (isPlace || (index ?? null) === null) && ((delta ?? null) === null || isJsonObject(delta))
 }
 
-/**
- * All strings of a delta but its role, whatever the backend calls them; isShallow has bounded the
- * depth.
- */
+/** Counts all strings of a delta but its role, under any name; isShallow has bounded the depth. */
 function textLengthOf(delta: JsonObject): number {
   let length = 0
   for (const name in delta) if (name !== 'role') length += stringLengths(delta[name])

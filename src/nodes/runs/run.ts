@@ -5,26 +5,25 @@ import type { Slot } from './offer.ts'
 import type { Speed } from './speed.ts'
 
 /**
- * How a run ended for its caller, who is told once. `left`: the caller went first; `abort` has the
- * signal's reason.
+ * How a run ended for its caller, who gets it once. `left`: the caller left before the end; `abort`
+ * has the signal's reason.
  */
 export type RunResult =
   | { readonly kind: 'done' }
   | { readonly kind: 'failed'; readonly error: DispatchError }
   | { readonly kind: 'left'; readonly abort: { readonly reason: unknown } | null }
 
-/** What a run tells its hub; each at most once, in this order. */
+/** What a run reports to its hub; each at most once, in this order. */
 export type RunEvent =
   | { readonly kind: 'opened' }
-  /** The result stands. */
+  /** The result is final. */
   | { readonly kind: 'settled'; readonly result: RunResult }
-  /** The caller is done with it, but the node is not: it goes on into nothing. */
+  /** The caller has its result, but the node still sends: its frames are discarded. */
   | { readonly kind: 'draining' }
-  /** It was drained as long as it may be: the slot is free, though the node may still be at it. */
+  /** It drained as long as it may: the slot is free, though the node may still work. */
   | { readonly kind: 'abandoned' }
   /**
-   * The node finished an answer, whether or not its caller was still there. Not told of what was
-   * refused as none.
+   * The node finished an answer, even if its caller had left. Not reported for a refused answer.
    */
   | { readonly kind: 'served' }
   /** Over. The node may still send its last frame. */
@@ -32,16 +31,16 @@ export type RunEvent =
 
 export type RunOptions = {
   readonly id: string
-  /** What it runs on, whose speed it shows. */
+  /** The offer that it runs on, whose speed it measures. */
   readonly offer: { readonly model: string; speed: Speed }
-  /** The run's own from now on. */
+  /** The run owns it from now on. */
   readonly slot: Slot
   /** Who called; null for a probe. */
   readonly accountId: string | null
   readonly signal: AbortSignal
-  /** A question of ours. */
+  /** Whether the gateway itself asks, to test the node. */
   readonly isProbe: boolean
-  /** Whether its node can be told to stop. */
+  /** Whether its node understands a cancel frame. */
   readonly isCancellable: boolean
   readonly limits: NodeLimits
   readonly now: () => number
@@ -49,16 +48,16 @@ export type RunOptions = {
 }
 
 /**
- * One call on one node, for chat or for images. `waiting`: before its first token, or its images.
- * `streaming`: chat alone. `draining`: nobody listens any more, the slot is kept. `abandoned`: the
- * slot is free, frames are still expected. `closed`.
+ * One call on one node, for chat or for images. Phases: `waiting`, before its first token or its
+ * images; `streaming`, chat alone; `draining`, the caller has left and the slot is kept;
+ * `abandoned`, the slot is free and frames are still expected; `closed`.
  */
 export abstract class Run {
   readonly options: RunOptions
   readonly startedAtMs: number
   /** How it ended for its caller; null until then. */
   result: RunResult | null = null
-  /** Whether the frame came that ends a run; no other will. */
+  /** Whether the frame came that ends a run; no other frame follows. */
   hasFinalFrame = false
   protected phase: 'waiting' | 'streaming' | 'draining' | 'abandoned' | 'closed' = 'waiting'
   protected deadlineMs: number
@@ -75,22 +74,23 @@ export abstract class Run {
     return this.options.id
   }
 
-  /** Whether a caller, and no probe, still waits for the node. */
+  /** Whether a caller, and not a probe, still waits for the node. */
   isWaitedFor(): boolean {
     return this.result === null && this.phase !== 'closed' && !this.options.isProbe
   }
 
-  /** Whether anything of an answer came. */
+  /** Whether a part of an answer came. */
   abstract hasBegun(): boolean
 
-  /** How fast the offer is, with this run in it. */
+  /** The offer's speed, this run included. */
   abstract speedAfter(result: RunResult): Speed
 
   /** The row for a run that the node `nodeId` finished. */
   abstract inferenceOf(nodeId: string): Inference
 
   /**
-   * Ends it at once, without waiting for the node: its connection is gone, or this process stops.
+   * Ends the run at once, without waiting for the node: its connection is gone, or this process
+   * stops.
    */
   fail(error: DispatchError): void {
     this.settle({ kind: 'failed', error })
@@ -105,13 +105,13 @@ export abstract class Run {
     else if (this.phase !== 'closed') this.giveUp(nowMs)
   }
 
-  /** A deadline has passed before the caller had all. */
+  /** A deadline has passed before the caller had the whole answer. */
   protected abstract giveUp(nowMs: number): void
-  /** Tells the caller. */
-  protected abstract tell(result: RunResult): void
-  /** Until when its slot is kept after nobody listens any more. */
+  /** Gives the result to the caller. */
+  protected abstract deliver(result: RunResult): void
+  /** Until when the slot is kept after the caller has left. */
   protected abstract drainUntilMs(): number
-  /** It was drained that long: tells so, and gives the slot back. */
+  /** Ends the draining: emits `abandoned`, and gives the slot back. */
   protected abstract abandon(): void
 
   protected emit(event: RunEvent): void {
@@ -122,7 +122,7 @@ export abstract class Run {
     if (this.result !== null) return
     this.result = result
     this.options.signal.removeEventListener('abort', this.onAbort)
-    this.tell(result)
+    this.deliver(result)
     this.emit({ kind: 'settled', result })
   }
 
@@ -151,7 +151,7 @@ export abstract class Run {
     this.emit({ kind: 'closed' })
   }
 
-  /** Gives back what was set aside for it. */
+  /** Gives back what was set aside for the run. */
   protected release(): void {
     this.options.slot.release()
   }

@@ -1,6 +1,4 @@
-/**
- * How fast a node is with one model, as this gateway itself measured it; null before the first run.
- */
+/** How fast a node is with one model, as this gateway measured it; null before the first run. */
 export type Speed = {
   readonly firstTokenMs: number | null
   readonly tokensPerSecond: number | null
@@ -20,22 +18,24 @@ export const UNMEASURED: Speed = { firstTokenMs: null, tokensPerSecond: null }
 /** Weight of the newest run in the moving average: about the last ten count. */
 const NEWEST_WEIGHT = 0.2
 /**
- * Usual length of a token of text. The node's own token count is not trusted; for comparing nodes
- * this is enough.
+ * Usual length of a token of text. The node's own token count is not trusted; this is enough to
+ * compare nodes.
  */
 export const TEXT_LENGTH_PER_TOKEN = 4
-/** Runs with less text after the first token say nothing of speed. */
+/** A run with less text after the first token is too short to measure. */
 const TEXT_LENGTH_MIN = 32
-/** Answers that come in one burst would else be infinitely fast. */
+/** Without this bound, an answer that comes in one burst would be infinitely fast. */
 export const TOKENS_PER_SECOND_MAX = 10_000
 
-/** What is assumed of a node that has not run yet: worse than a good one, better than a bad one. */
+/**
+ * What is assumed for a node that has not run yet: worse than a good node, better than a bad one.
+ */
 export const ASSUMED_FIRST_TOKEN_MS = 1_000
 const ASSUMED_TOKENS_PER_SECOND = 20
-/** Length of the answer that nodes are compared by. */
+/** The length of answer for which nodes are compared. */
 const EXPECTED_TOKENS = 256
 
-/** Speed with one more run in it. */
+/** Speed with one more run included. */
 export function speedAfter(before: Speed, times: RunTimes): Speed {
   const speed = tokensPerSecondOf(times)
   return {
@@ -46,8 +46,8 @@ export function speedAfter(before: Speed, times: RunTimes): Speed {
 }
 
 /**
- * Speed after a run without any token in `silentMs`, when its caller left or it failed: it would
- * have taken longer still.
+ * Speed after a run that gave no token in `silentMs`, because its caller left or it failed: the
+ * first token would have taken even longer.
  */
 export function speedAfterSilence(before: Speed, silentMs: number): Speed {
   if (silentMs <= (before.firstTokenMs ?? ASSUMED_FIRST_TOKEN_MS)) return before
@@ -55,14 +55,14 @@ export function speedAfterSilence(before: Speed, silentMs: number): Speed {
 }
 
 /**
- * Speed after images that took so long, each: how long the first comes to stand for, since they
- * have no tokens.
+ * Speed after images that took `imageMs` each. Images have no tokens, so this time takes the place
+ * of the time to the first token.
  */
 export function speedAfterDrawing(before: Speed, imageMs: number): Speed {
   return { ...before, firstTokenMs: average(before.firstTokenMs, imageMs) }
 }
 
-/** Tokens per second of one run, or null when it was too short to tell. */
+/** Tokens per second of one run, or null when it was too short to measure. */
 export function tokensPerSecondOf(times: RunTimes): number | null {
   if (times.laterTextLength < TEXT_LENGTH_MIN) return null
   const tokens = times.laterTextLength / TEXT_LENGTH_PER_TOKEN
@@ -71,8 +71,8 @@ export function tokensPerSecondOf(times: RunTimes): number | null {
 }
 
 /**
- * Expected time of one more answer, milliseconds: longer the more of the node's slots are taken,
- * twice at the last.
+ * Expected time of one more answer, milliseconds. It grows with the share of the node's slots that
+ * are taken, up to double.
  */
 export function expectedMs(
   { firstTokenMs, tokensPerSecond }: Speed,

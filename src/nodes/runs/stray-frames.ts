@@ -1,7 +1,7 @@
 /** Ids of runs that ended without their final frame, which may still come. */
 type EndedRuns = {
   add(id: string): void
-  /** Whether it is one of them; from now on it is not. */
+  /** Whether the id is among them; it is removed. */
   take(id: string): boolean
 }
 
@@ -18,16 +18,14 @@ export function createEndedRuns(countMax: number): EndedRuns {
   }
 }
 
-/** What a node may send that nobody asked for. */
+/** Bounds the frames that a node sends without being asked. */
 export type StrayBudget = {
-  /**
-   * Takes the cost of such a frame: 1, and 1 more per KiB. False when the budget does not hold it.
-   */
+  /** Takes the cost of such a frame: 1, and 1 more per KiB. False when the budget is too small. */
   spend(bytes: number, nowMs: number): boolean
 }
 
 /**
- * A budget of `burst`, refilled by `perSecond`. A legitimate node hardly touches it: late frames of
+ * A budget of `burst`, refilled by `perSecond`. A legitimate node hardly uses it: late frames of
  * runs do not count.
  */
 export function createStrayBudget(limits: {

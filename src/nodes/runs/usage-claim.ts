@@ -7,30 +7,30 @@ import {
   memberOf,
 } from '../../../attestation/json/value.ts'
 
-/** What the gateway itself knows of a run, to hold a node's usage claim against. */
+/** What the gateway itself knows about a run, to check a node's usage claim. */
 type RunEvidence = {
   /** See promptTokensMax. */
   readonly promptTokensMax: number
   /** UTF-16 units of text in the answer. */
   readonly textLength: number
-  /** Chunks that said something. */
+  /** Chunks with text, or with the end of a choice. */
   readonly tokenChunks: number
 }
 
-/** What chat templates may add to a prompt beyond a token per byte. */
+/** How many tokens chat templates may add to a prompt, beyond one token per byte. */
 export const PROMPT_TOKENS_EXTRA = 1_024
-/** And each image or sound, which may stand in a request as a short address. */
+/** How many tokens each image or sound may add; a request may hold it as a short address. */
 export const MEDIA_TOKENS_EXTRA = 16_384
-/** UTF-8 bytes per UTF-16 unit at most; and no token of text is shorter than a byte. */
+/** Most UTF-8 bytes per UTF-16 unit. A token of text has at least one byte. */
 const BYTES_PER_UNIT = 3
-/** Tokens that end an answer and are counted by some backends. */
+/** Tokens that end an answer, which some backends count. */
 export const COMPLETION_TOKENS_EXTRA = 16
 
 /**
  * A node's usage claim, made plausible: counts are integers from 0, no more prompt tokens than
- * `promptTokensMax`, no more completion tokens than the answer's text has bytes (plus one per chunk
- * that said something and COMPLETION_TOKENS_EXTRA), the total their sum, and details only counts
- * within these. Null when it is no usage at all.
+ * `promptTokensMax`, no more completion tokens than the answer's text has bytes (plus one per token
+ * chunk and COMPLETION_TOKENS_EXTRA), the total is their sum, and details are only counts within
+ * these. Null when the claim has no valid counts.
  *
  * It does NOT show that the counts are right: within the bounds a node may still claim several
  * times too much.
@@ -51,8 +51,8 @@ export function boundUsage(claim: JsonObject, evidence: RunEvidence): JsonObject
 }
 
 /**
- * The most tokens that a request can have as a prompt; `requestBytes` are those without its media
- * (`mediaBytesOf`). A limit of the caller's is charged with what a node claims.
+ * The most tokens that a request can have as a prompt; `requestBytes` does not include its media
+ * (`mediaBytesOf`). A caller's limit is charged with the node's claim.
  */
 export function promptTokensMax(request: JsonObject, requestBytes: number): number {
   const parts = mediaOf(request)
@@ -62,14 +62,14 @@ export function promptTokensMax(request: JsonObject, requestBytes: number): numb
 }
 
 /**
- * Bytes of a request that are pictures and sounds written into it: their tokens have nothing to do
- * with their size.
+ * Bytes of the pictures and sounds that are written into a request: their size does not show how
+ * many tokens they take.
  */
 export function mediaBytesOf(request: JsonObject): number {
   return mediaOf(request).reduce<number>((sum, part) => sum + payloadBytesOf(part), 0)
 }
 
-/** Content parts that are no text. */
+/** Content parts that are not text. */
 function mediaOf(request: JsonObject): readonly Json[] {
   const messages = memberOf(request, 'messages')
   if (!isJsonArray(messages)) return []
@@ -105,7 +105,9 @@ function countOf(value: Json | undefined): number | null {
   return isCount(value) ? value : null
 }
 
-/** Details a backend counts, by whatever names; all but counts up to `max` is left out. */
+/**
+ * Details that a backend counts, under any names; everything but counts up to `max` is left out.
+ */
 function detailsOf(claim: JsonObject, name: string, max: number): JsonObject {
   const details = memberOf(claim, name)
   if (!isJsonObject(details)) return {}

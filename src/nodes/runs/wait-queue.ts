@@ -1,10 +1,10 @@
 import { DispatchError } from './dispatch-error.ts'
 import type { HeldOffer, Offer, OfferingNode } from './offer.ts'
 
-/** What somebody waits for, and how long. */
+/** What a caller waits for, and how long. */
 type Waiting<Node> = {
   readonly model: string
-  /** Asked each time that a node is free. */
+  /** Called each time a node is free. */
   readonly isExcluded: (node: Node) => boolean
   readonly signal: AbortSignal
   readonly deadlineMs: number
@@ -14,23 +14,23 @@ type Waiting<Node> = {
 export type WaitQueue<Node> = {
   /**
    * Waits for a free node of the model that is not excluded. Rejects with DispatchError `no_nodes`
-   * at the deadline or when too many wait, or with the signal's reason. The slot belongs to the
-   * caller.
+   * at the deadline or when too many callers wait, or with the signal's reason. The caller owns the
+   * slot.
    */
   enter(waiting: Waiting<Node>): Promise<HeldOffer<Node>>
-  /** A node may have become free: gives its slots to those who waited longest. */
+  /** A node may have become free: gives its slots to the callers who waited longest. */
   offer(node: Node): void
-  /** Ends the waiting of everybody whose deadline has passed. */
+  /** Rejects all waiters whose deadline has passed. */
   sweep(nowMs: number): void
-  /** Ends everybody's waiting. */
+  /** Rejects all waiters. */
   rejectAll(error: DispatchError): void
   size(): number
 }
 
 type Waiter<Node> = Waiting<Node> & {
-  /** Number in the order of coming, over all models. */
+  /** Position in the order of arrival, over all models. */
   readonly enteredAs: number
-  /** Ends the waiting; only the first of both counts. */
+  /** Both end the waiting; only the first call counts. */
   resolve(held: HeldOffer<Node>): void
   reject(reason: unknown): void
 }
@@ -50,7 +50,7 @@ export function createWaitQueue<Node extends OfferingNode<Node>>({
     if (queue?.size === 0) queues.delete(waiter.model)
   }
 
-  /** Who of all that this node could serve came first. */
+  /** The earliest waiter that this node could serve. */
   function firstFor(
     node: Node,
   ): { readonly waiter: Waiter<Node>; readonly offer: Offer<Node> } | null {
@@ -64,7 +64,7 @@ export function createWaitQueue<Node extends OfferingNode<Node>>({
     return first
   }
 
-  const everybody = () => [...queues.values()].flatMap((queue) => [...queue])
+  const allWaiters = () => [...queues.values()].flatMap((queue) => [...queue])
 
   return {
     enter(waiting) {
@@ -87,14 +87,14 @@ export function createWaitQueue<Node extends OfferingNode<Node>>({
     },
     sweep(nowMs) {
       if (queues.size === 0) return
-      for (const waiter of everybody())
+      for (const waiter of allWaiters())
         if (nowMs >= waiter.deadlineMs)
           waiter.reject(noNodes('No node with this model was free in time'))
     },
     rejectAll(error) {
-      for (const waiter of everybody()) waiter.reject(error)
+      for (const waiter of allWaiters()) waiter.reject(error)
     },
-    size: () => everybody().length,
+    size: () => allWaiters().length,
   }
 }
 
@@ -102,7 +102,7 @@ function noNodes(message: string): DispatchError {
   return new DispatchError('no_nodes', message)
 }
 
-/** A waiter, who leaves by `leave` however the waiting ends. */
+/** Makes a waiter; `leave` removes it when the waiting ends in any way. */
 function createWaiter<Node>(
   waiting: Waiting<Node> & { readonly enteredAs: number },
   leave: (waiter: Waiter<Node>) => void,

@@ -12,41 +12,44 @@ import { type DispatchCode, DispatchError } from '../runs/dispatch-error.ts'
 import { NODE_LIMITS } from '../runs/limits.ts'
 import { readChunk } from '../runs/read-chunk.ts'
 
-/** Images in one answer: what callers may ask for. */
+/** Images in one answer: as many as callers may ask for. */
 const IMAGES_MAX = 10
 
-/** What gateways of one service tell each other of their nodes, and what a call is between them. */
+/**
+ * What the gateways of one service publish to each other about their nodes, and the messages of a
+ * call between them.
+ */
 
-/** Topic of the bus on which offers are told. */
+/** Topic of the bus on which offers are published. */
 export const OFFERS_TOPIC = 'offers'
-/** Topic on which a node is asked for by its id. */
+/** Topic for questions about a node, by its id. */
 export const NODE_TOPIC = 'node'
 
 /** Models in one message: names have up to 256 characters, and a message 1 MiB. */
 export const OFFERS_PER_MESSAGE = 1_000
 
-/** Where calls of one kind find nodes. */
+/** The two kinds of calls; each kind finds its nodes in its own place. */
 export const PLACES = ['chat', 'images'] as const
 export type PlaceName = (typeof PLACES)[number]
 
 const count = z.int().min(0)
 
-/** What one gateway's nodes offer of one model, all of them together. */
+/** The offer of one gateway's nodes for one model, all of them together. */
 const sharedOffer = z.object({
   place: z.enum(PLACES),
   model: z.string().max(256),
-  /** Connected nodes in whatever state; 0 when the last one has gone. */
+  /** Connected nodes in any state; 0 when the last one has gone. */
   connected: count,
-  /** Of these, those that are given calls. */
+  /** How many of these get calls. */
   nodes: count,
   /** Whether one of them takes large frames. */
   large: z.boolean(),
-  /** Whether one of them may be sent addresses of images. */
+  /** Whether one of them may get addresses of images. */
   media: z.boolean().default(false),
-  /** Slots of those that are given calls. */
+  /** Slots of the nodes that get calls. */
   capacity: count,
   in_use: count,
-  /** Of the best one that has a free slot. */
+  /** The speed of the best node that has a free slot. */
   first_token_ms: z.number().nullable(),
   tokens_per_second: z.number().nullable(),
 })
@@ -54,9 +57,9 @@ export type SharedOffer = z.output<typeof sharedOffer>
 
 export const sharedOffers = z.array(sharedOffer).max(OFFERS_PER_MESSAGE)
 
-/** What another gateway may ask of a node. */
+/** What another gateway may ask about a node. */
 export const nodeQuestion = z.discriminatedUnion('kind', [
-  /** It dials in at gateway `by`: whether its connection here is alive; a dead one is ended. */
+  /** The node dials in at gateway `by`: is its connection here alive? A dead one is ended. */
   z.object({
     kind: z.literal('claim'),
     by: z.string(),
@@ -66,7 +69,7 @@ export const nodeQuestion = z.discriminatedUnion('kind', [
 ])
 export type NodeQuestion = z.output<typeof nodeQuestion>
 
-/** What opens a call: the channel's header. A chat call's request is the first message. */
+/** The channel's header, which opens a call. A chat call's request is the first message. */
 export const peerCall = z.object({
   model: z.string(),
   account_id: z.string().nullable(),
@@ -74,7 +77,7 @@ export const peerCall = z.object({
   traceparent: z.string().max(128).nullable(),
 })
 
-/** What precedes the images of an answer. */
+/** The message before the images of an answer. */
 export const imageHead = z.object({ images: z.int().min(0).max(IMAGES_MAX) })
 
 const DISPATCH_CODES = [
@@ -101,7 +104,7 @@ const peerFault = z.object({
   retry_after_seconds: z.number().nullable(),
 })
 
-/** An error of a call, as it is told the gateway that asked. */
+/** Writes the error of a call for the gateway that asked. */
 export function encodeFault(error: DispatchError): z.output<typeof peerFault> {
   const { code, message, status, nodeMessage, retryAfterSeconds } = error
   return {
@@ -113,12 +116,12 @@ export function encodeFault(error: DispatchError): z.output<typeof peerFault> {
   }
 }
 
-/** The error that another gateway told; one that tells nothing has lost the call. */
+/** Reads the error that another gateway sent. Without an error in it, the call is lost. */
 export function decodeFault(detail: unknown): DispatchError {
   const { data } = peerFault.safeParse(detail)
   if (data === undefined)
     return new DispatchError('node_lost', 'The gateway that has the node ended the call')
-  // To whoever calls here, a gateway that stops is one that cannot serve.
+  // For the caller here, a gateway that stops cannot serve.
   const code =
     data.code === 'stopping' || data.code === 'unsupported_model' ? 'no_nodes' : data.code
   return new DispatchError(code, data.message, {
@@ -128,7 +131,7 @@ export function decodeFault(detail: unknown): DispatchError {
   })
 }
 
-/** A message as the JSON value that it is. Throws FormatError. */
+/** Parses a message as JSON. Throws FormatError. */
 export function readMessage(message: Uint8Array): Json {
   try {
     return JSON.parse(Buffer.from(message.buffer, message.byteOffset, message.length).toString())
@@ -137,14 +140,14 @@ export function readMessage(message: Uint8Array): Json {
   }
 }
 
-/** A chat request. Throws FormatError. */
+/** Parses a chat request. Throws FormatError. */
 export function readRequest(message: Uint8Array): JsonObject {
   const request = readMessage(message)
   if (isJsonObject(request)) return request
   throw new FormatError('other', 'expected a request of the other gateway')
 }
 
-/** Chunks of an answer. Throws FormatError. */
+/** Parses chunks of an answer. Throws FormatError. */
 export function readBatch(message: Uint8Array): ChunkBatch {
   const batch = readMessage(message)
   if (isJsonObject(batch)) {

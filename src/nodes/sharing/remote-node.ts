@@ -20,13 +20,14 @@ import {
 } from './messages.ts'
 
 /**
- * The nodes of one model at another gateway, as one node that calls are given to: that gateway
- * gives them to one of its own. Its slots are those it told of, with what was asked since.
+ * The nodes of one model at another gateway, represented as one node: that gateway gives each call
+ * to one of its nodes. The slots in use are the published number, plus the calls that were sent
+ * since then.
  */
 export class RemoteNode implements CallableNode {
   readonly nodeId: string
   readonly isRemote = true
-  /** What its nodes do not take is left out there. */
+  /** The other gateway leaves out what its nodes do not take. */
   readonly takesExtraMembers = true
   readonly takesLargeFrames: boolean
   readonly takesRemoteMedia: boolean
@@ -36,9 +37,9 @@ export class RemoteNode implements CallableNode {
   private readonly bus: Pick<Bus, 'open'>
   private readonly peer: string
   private readonly onChanged: () => void
-  private told: Pick<SharedOffer, 'nodes' | 'capacity'>
+  private published: Pick<SharedOffer, 'nodes' | 'capacity'>
   private inUse = 0
-  /** How often it was found full: slots that were taken before are counted in that already. */
+  /** How often it was found full: the full count already includes slots that were taken before. */
   private timesFull = 0
   private isGone = false
 
@@ -51,7 +52,7 @@ export class RemoteNode implements CallableNode {
     }: {
       readonly bus: Pick<Bus, 'open'>
       readonly peer: string
-      /** Its slots or its nodes are others. */
+      /** Called when its slots or its nodes changed. */
       readonly onChanged: (node: RemoteNode) => void
     },
   ) {
@@ -62,11 +63,11 @@ export class RemoteNode implements CallableNode {
     this.takesRemoteMedia = offer.media
     this.offers = [openOffer<RemoteNode>(this, offer.model)]
     this.onChanged = () => onChanged(this)
-    this.told = offer
+    this.published = offer
     const remote = this
     this.slots = {
       get capacity() {
-        return remote.told.capacity
+        return remote.published.capacity
       },
       inUse: () => this.inUse,
       acquire: () => this.acquire(),
@@ -75,7 +76,7 @@ export class RemoteNode implements CallableNode {
   }
 
   get nodes(): number {
-    return this.told.nodes
+    return this.published.nodes
   }
 
   isConnected(): boolean {
@@ -83,25 +84,25 @@ export class RemoteNode implements CallableNode {
   }
 
   isServing(): boolean {
-    return !this.isGone && this.told.nodes > 0
+    return !this.isGone && this.published.nodes > 0
   }
 
   isAvailable(): boolean {
-    return this.isServing() && this.inUse < this.told.capacity
+    return this.isServing() && this.inUse < this.published.capacity
   }
 
-  /** That gateway knows whether one of its nodes has. */
+  /** Only that gateway knows whether one of its nodes has room. */
   hasRoomFor(): boolean {
     return this.takesLargeFrames
   }
 
-  /** Takes what its gateway tells of it now. */
+  /** Takes the offer that its gateway publishes now. */
   update(offer: SharedOffer): void {
     this.read(offer)
     this.onChanged()
   }
 
-  /** Its gateway is gone, or has no node of the model any more. */
+  /** Its gateway is gone, or no longer has a node of the model. */
   end(): void {
     this.isGone = true
     this.onChanged()
@@ -116,7 +117,7 @@ export class RemoteNode implements CallableNode {
     const firstToken = call.guard(async () => {
       await Promise.all([call.channel.send(writeMessage(request)), nextMessage(messages)])
     })
-    // A caller who left does not await it.
+    // A caller who left does not await the promise.
     firstToken.catch(() => {})
     return { firstToken, batches: readBatches(call, messages, reader) }
   }
@@ -136,7 +137,7 @@ export class RemoteNode implements CallableNode {
       const { images: count } = parseHead(await nextMessage(messages))
       const images: string[] = []
       while (images.length < count) images.push(Buffer.from(await next(messages)).toString())
-      // The node is free, whatever becomes of what it made.
+      // The node has finished; the verdict on its images does not need the slot.
       slot.release()
       return images
     })
@@ -157,7 +158,7 @@ export class RemoteNode implements CallableNode {
   }
 
   private read(offer: SharedOffer): void {
-    this.told = offer
+    this.published = offer
     this.inUse = offer.in_use
     const { first_token_ms: firstTokenMs, tokens_per_second: tokensPerSecond } = offer
     this.offers[0].speed = { firstTokenMs, tokensPerSecond }
@@ -180,10 +181,10 @@ export class RemoteNode implements CallableNode {
     }
   }
 
-  /** Nothing is free there, whatever it told: until it tells of its slots again. */
+  /** Marks all slots as taken, until the gateway publishes its slots again. */
   private fill(): void {
     this.timesFull++
-    this.inUse = this.told.capacity
+    this.inUse = this.published.capacity
     this.onChanged()
   }
 
@@ -225,33 +226,33 @@ class RemoteCall {
     return this.channel.messages
   }
 
-  /** Runs a part of it; when that fails the call is over, with the error for whoever calls. */
+  /** Runs a part of the call. When that fails, the call is over, and the caller gets the error. */
   async guard<Result>(run: () => Promise<Result>): Promise<Result> {
     try {
       return await run()
     } catch (error) {
       this.channel.abort(null)
-      const told = this.toldError(error)
-      // First, so that its slot is not given to the next who waits, only to be refused too.
-      if (told instanceof DispatchError && told.code === 'no_nodes') this.options.onFull()
+      const cause = this.causeOf(error)
+      // First, so that its slot is not given to the next waiter, who would be refused too.
+      if (cause instanceof DispatchError && cause.code === 'no_nodes') this.options.onFull()
       this.over()
-      throw told
+      throw cause
     }
   }
 
-  /** Ends it without an answer. */
+  /** Ends the call without an answer. */
   leave(): void {
     this.channel.abort(null)
     this.over()
   }
 
-  /** Its slot is free. */
+  /** Ends the call: its slot is free. */
   over(): void {
     this.options.signal.removeEventListener('abort', this.onAbort)
     this.options.onOver()
   }
 
-  private toldError(error: unknown): unknown {
+  private causeOf(error: unknown): unknown {
     const { signal } = this.options
     if (signal.aborted) return signal.reason
     if (error instanceof ChannelError)
@@ -283,7 +284,7 @@ function parseHead(message: unknown): z.output<typeof imageHead> {
   return data
 }
 
-/** The chunks as the call's reader gives them. Leaving the iteration ends the call. */
+/** Gives the chunks as the call's reader gives them. Leaving the iteration ends the call. */
 async function* readBatches(
   call: RemoteCall,
   messages: AsyncIterator<Uint8Array>,

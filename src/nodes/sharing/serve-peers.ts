@@ -12,15 +12,15 @@ import { encodeFault, peerCall, readMessage, readRequest, writeMessage } from '.
 
 type PeerCall = z.output<typeof peerCall>
 
-/** How long the gateway that asked has to judge images. */
+/** How much time the gateway that asked has to judge images. */
 const VERDICT_MS = 60_000
 
 const imageQuestion = z.object({ prompt: z.string(), n: z.int(), size: z.string() })
 const verdict = z.object({ fault: z.string().nullable() })
 
 /**
- * Serves the calls of other gateways, by the nodes that are connected here. Gives how many are
- * under way.
+ * Serves the calls of other gateways with the nodes that are connected here. `running` gives how
+ * many are under way.
  */
 export function servePeers(
   bus: Pick<Bus, 'serve'>,
@@ -31,12 +31,12 @@ export function servePeers(
   }: {
     readonly dispatcher: Pick<Dispatcher, 'dispatch'>
     readonly images: Pick<ImageDispatcher, 'dispatch'>
-    /** Opens what judges an answer to this request, and gives nothing in its place. */
+    /** Opens the reader that judges an answer to this request; it does not replace the chunks. */
     readonly judge: (request: JsonObject) => Pick<AnswerReader, 'push' | 'finish'>
   },
 ): { running(): number } {
   let running = 0
-  /** In a scope of its own, where the node finds its trace. */
+  /** Opens a trace scope for the call, where the node finds its trace. */
   const serve = (
     service: 'chat' | 'images',
     run: (channel: Channel, call: PeerCall) => Promise<void>,
@@ -61,7 +61,7 @@ export function servePeers(
     await channel.send(writeMessage({ node_id: answer.nodeId }))
     for await (const batch of answer.batches) await channel.send(writeMessage(batch))
     await channel.end()
-    // Reads on until the other side has ended too, or left.
+    // Reads until the other side has ended too, or left.
     await messages.next()
   })
   serve('images', async (channel, { model, account_id: accountId }) => {
@@ -84,7 +84,7 @@ export function servePeers(
   return { running: () => running }
 }
 
-/** The node's chunks as they are, judged. */
+/** Gives the node's chunks unchanged, after the judge has read them. */
 function asSent(judge: Pick<AnswerReader, 'push' | 'finish'>): AnswerReader {
   return {
     push(chunk) {

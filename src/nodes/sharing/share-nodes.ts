@@ -18,11 +18,11 @@ import {
 } from './messages.ts'
 import { RemoteNode } from './remote-node.ts'
 
-/** From a change of a model's slots until it is told: what changes meanwhile is told with it. */
-const TELL_DELAY_MS = 25
-/** Everything is told again so often, for whoever missed it. */
+/** Least time between two messages about changed slots: one message has all changes in between. */
+const PUBLISH_DELAY_MS = 25
+/** All offers are published again at this interval, for gateways that missed a message. */
 const REFRESH_MS = 1_000
-/** An offer that was not told again for so long has gone. */
+/** An offer that was not published again for this long is dropped. */
 const OFFER_EXPIRES_MS = 3_500
 
 type Place = {
@@ -30,23 +30,26 @@ type Place = {
   readonly queue: WaitQueue<CallableNode>
 }
 
-/** Tells the other gateways of the nodes here, and puts theirs where calls find them. */
+/**
+ * Publishes the nodes here to the other gateways, and puts their nodes into the index, where calls
+ * find them.
+ */
 export type NodeSharing = {
   /** A node has connected. */
   enter(node: NodeConnection): void
-  /** Its slots, or whether it is given calls, are others. */
+  /** Its slots changed, or whether it gets calls. */
   changed(node: NodeConnection): void
   leave(node: NodeConnection): void
   /**
-   * Claims the node, which dials in here. False when another gateway has a living connection of it,
-   * or claims it at the same time and comes first; one that is dead is ended.
+   * Claims the node that dials in here. False when another gateway has a living connection to the
+   * node, or claims it at the same time and comes first. A dead connection is ended.
    */
   claim(nodeId: string, timeoutMs: number): Promise<boolean>
-  /** It has connected, or will not. */
+  /** Ends the claim: the node has connected, or will not. */
   unclaim(nodeId: string): void
-  /** Ends a node's connection at whichever other gateway has it. */
+  /** Ends a node's connection at the other gateway that has it. */
   disconnectElsewhere(nodeId: string, reason: string): Promise<boolean>
-  /** Offers the nodes here to nobody any more. */
+  /** No longer offers the nodes here to other gateways. */
   drain(): void
   stop(): void
 }
@@ -55,11 +58,11 @@ type SharingOptions = {
   readonly bus: Bus
   readonly places: Readonly<Record<PlaceName, Place>>
   readonly placeOf: (node: NodeConnection) => PlaceName
-  /** What another gateway may ask of a node that is connected here. */
+  /** Answers another gateway's question about a node that is connected here. */
   readonly onAsked: (nodeId: string, question: NodeQuestion) => Promise<boolean>
 }
 
-/** Gives the sharing of nodes, which begins at once. */
+/** Starts the sharing of nodes. */
 export function shareNodes(options: SharingOptions): NodeSharing {
   return new SharedNodes(options)
 }
@@ -67,7 +70,7 @@ export function shareNodes(options: SharingOptions): NodeSharing {
 /** A node that dials in here, before it has connected. */
 type Claim = { state: 'asking' | 'held' | 'lost' }
 
-/** What this gateway has of a node: its connection, or a claim. */
+/** What this gateway holds for a node: its connection, or a claim. */
 type Held =
   | { readonly node: NodeConnection; readonly claim: null }
   | { readonly node: null; readonly claim: Claim }
@@ -77,22 +80,25 @@ class SharedNodes implements NodeSharing {
   /** Offers of the nodes that are connected here. */
   private readonly local = new Map<string, Set<Offer<NodeConnection>>>()
   private readonly changedModels = new Set<string>()
-  private readonly remote = new Map<string, Map<string, { node: RemoteNode; toldAtMs: number }>>()
-  /** What is answered for by the node's id, until `end`. */
+  private readonly remote = new Map<
+    string,
+    Map<string, { node: RemoteNode; receivedAtMs: number }>
+  >()
+  /** The nodes for which this gateway answers questions, by node id, until `end`. */
   private readonly asked = new Map<string, { held: Held; readonly end: () => void }>()
   private readonly refresh: NodeJS.Timeout
-  private telling: NodeJS.Timeout | null = null
-  private toldAtMs = Number.NEGATIVE_INFINITY
+  private publishing: NodeJS.Timeout | null = null
+  private publishedAtMs = Number.NEGATIVE_INFINITY
   private isDraining = false
 
   constructor(options: SharingOptions) {
     this.options = options
     const { bus } = options
-    bus.listen(OFFERS_TOPIC, (peer, message) => this.hear(peer, sharedOffers.parse(message)))
-    bus.onCome(() => this.tellAll())
+    bus.listen(OFFERS_TOPIC, (peer, message) => this.receive(peer, sharedOffers.parse(message)))
+    bus.onCome(() => this.publishAll())
     bus.onGone((peer) => this.forget(peer))
     this.refresh = setInterval(() => {
-      this.tellAll()
+      this.publishAll()
       this.expire()
     }, REFRESH_MS)
     this.refresh.unref()
@@ -112,9 +118,9 @@ class SharedNodes implements NodeSharing {
   changed(node: NodeConnection): void {
     const place = this.options.placeOf(node)
     for (const { model } of node.offers) this.changedModels.add(keyOf(place, model))
-    // At once after a while of silence: somebody may wait for the slot.
-    const delayMs = this.toldAtMs + TELL_DELAY_MS - performance.now()
-    this.telling ??= setTimeout(() => this.tellChanged(), Math.max(0, delayMs)).unref()
+    // At once after a while of silence: a caller may wait for the slot.
+    const delayMs = this.publishedAtMs + PUBLISH_DELAY_MS - performance.now()
+    this.publishing ??= setTimeout(() => this.publishChanged(), Math.max(0, delayMs)).unref()
   }
 
   leave(node: NodeConnection): void {
@@ -127,11 +133,12 @@ class SharedNodes implements NodeSharing {
   async claim(nodeId: string, timeoutMs: number): Promise<boolean> {
     const { bus } = this.options
     const claim: Claim = { state: 'asking' }
-    // Heard by whoever asks from now on, so that of two who claim at once one at least hears.
+    // From now on this gateway answers questions about the node: of two gateways that claim it at
+    // once, at least one gets the other's question.
     this.answer(nodeId, { node: null, claim })
     const question: NodeQuestion = { kind: 'claim', by: bus.id, timeoutMs }
     const asked = { question, timeoutMs: timeoutMs + ASK_MARGIN_MS }
-    // Of what is on a bus that fails nothing is known: the node that dials is there.
+    // If the bus fails, nothing is known about other gateways, and the node that dials is let in.
     const isTaken = (await bus.ask(NODE_TOPIC, nodeId, asked)) === true
     if (!isTaken && claim.state === 'asking') claim.state = 'held'
     if (claim.state !== 'held') this.unclaim(nodeId)
@@ -151,20 +158,21 @@ class SharedNodes implements NodeSharing {
   drain(): void {
     if (this.isDraining) return
     this.isDraining = true
-    this.tellAll()
+    this.publishAll()
   }
 
   stop(): void {
     this.drain()
     clearInterval(this.refresh)
-    if (this.telling !== null) clearTimeout(this.telling)
+    if (this.publishing !== null) clearTimeout(this.publishing)
     for (const nodeId of [...this.asked.keys()]) this.unanswer(nodeId)
     for (const peer of [...this.remote.keys()]) this.forget(peer)
   }
 
   private answer(nodeId: string, held: Held): void {
     const entry = this.asked.get(nodeId)
-    // One subscription from the claim on: a question on its way to an earlier one would be lost.
+    // One subscription from the claim on: with a new one, a question on its way to the old one
+    // would be lost.
     if (entry !== undefined) entry.held = held
     else this.asked.set(nodeId, { held, end: this.beAsked(nodeId) })
   }
@@ -179,10 +187,10 @@ class SharedNodes implements NodeSharing {
     })
   }
 
-  /** Of two gateways that claim a node at once, the one with the lower id has it. */
+  /** Of two gateways that claim a node at once, the gateway with the lower id has it. */
   private answerClaim(claim: Claim, by: string): true | undefined {
     if (claim.state === 'asking' && by < this.options.bus.id) claim.state = 'lost'
-    // The other one may be told by whoever has the node.
+    // Undefined leaves the answer to the gateway that has the node.
     return claim.state === 'lost' ? undefined : true
   }
 
@@ -191,20 +199,20 @@ class SharedNodes implements NodeSharing {
     this.asked.delete(nodeId)
   }
 
-  private tellChanged(): void {
-    this.telling = null
-    this.toldAtMs = performance.now()
+  private publishChanged(): void {
+    this.publishing = null
+    this.publishedAtMs = performance.now()
     const changed = [...this.changedModels]
     this.changedModels.clear()
-    this.tell(changed)
+    this.publish(changed)
     for (const key of changed) if (this.local.get(key)?.size === 0) this.local.delete(key)
   }
 
-  private tellAll(): void {
-    this.tell([...this.local.keys()])
+  private publishAll(): void {
+    this.publish([...this.local.keys()])
   }
 
-  private tell(keys: readonly string[]): void {
+  private publish(keys: readonly string[]): void {
     for (let from = 0; from < keys.length; from += OFFERS_PER_MESSAGE) {
       const part = keys.slice(from, from + OFFERS_PER_MESSAGE)
       const offersOf = (key: string) => (this.isDraining ? [] : (this.local.get(key) ?? []))
@@ -213,8 +221,9 @@ class SharedNodes implements NodeSharing {
     }
   }
 
-  private hear(peer: string, offers: readonly SharedOffer[]): void {
-    const known = this.remote.get(peer) ?? new Map<string, { node: RemoteNode; toldAtMs: number }>()
+  private receive(peer: string, offers: readonly SharedOffer[]): void {
+    const known =
+      this.remote.get(peer) ?? new Map<string, { node: RemoteNode; receivedAtMs: number }>()
     this.remote.set(peer, known)
     for (const offer of offers) {
       const key = keyOf(offer.place, offer.model)
@@ -225,11 +234,11 @@ class SharedNodes implements NodeSharing {
         known.delete(key)
         this.remove(place, entry?.node)
       } else if (entry !== undefined && takesTheSame(entry.node, offer)) {
-        entry.toldAtMs = performance.now()
+        entry.receivedAtMs = performance.now()
         entry.node.update(offer)
       } else {
         this.remove(place, entry?.node)
-        known.set(key, { node: this.add(peer, place, offer), toldAtMs: performance.now() })
+        known.set(key, { node: this.add(peer, place, offer), receivedAtMs: performance.now() })
       }
     }
   }
@@ -255,8 +264,8 @@ class SharedNodes implements NodeSharing {
   private expire(): void {
     const expiredMs = performance.now() - OFFER_EXPIRES_MS
     for (const known of this.remote.values())
-      for (const [key, { node, toldAtMs }] of known)
-        if (toldAtMs < expiredMs) {
+      for (const [key, { node, receivedAtMs }] of known)
+        if (receivedAtMs < expiredMs) {
           known.delete(key)
           this.remove(this.placeAt(key), node)
         }
@@ -274,14 +283,14 @@ class SharedNodes implements NodeSharing {
 }
 
 const ASK_MARGIN_MS = 1_000
-/** Models of one other gateway that are remembered. */
+/** Models that are remembered for one other gateway. */
 const MODELS_MAX = 10_000
 
 function keyOf(place: PlaceName, model: string): string {
   return `${place} ${model}`
 }
 
-/** Whether a node in the index is counted there as its gateway tells of it now. */
+/** Whether the index counts the node with the same abilities as its gateway publishes now. */
 function takesTheSame(node: RemoteNode, offer: SharedOffer): boolean {
   return node.takesLargeFrames === offer.large && node.takesRemoteMedia === offer.media
 }

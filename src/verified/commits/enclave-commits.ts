@@ -69,7 +69,7 @@ export function followLogs({
       : createCommitTurns({
           ...{ session, gateway: randomUUID() },
           onNonce(taken) {
-            anchoring.nonces.noteTaken(taken)
+            anchoring.nonces.recordTaken(taken)
             // It may be this one that brings them onto the chain.
             anchoring.notify()
           },

@@ -182,7 +182,7 @@ describe('a block of the OP stack, with deposits around anchors', () => {
       })
   })
 
-  it('receipts before Canyon are hashed without the nonce that endpoints tell', async () => {
+  it('receipts before Canyon are hashed without the nonce that endpoints report', async () => {
     const fields = (json: Members) => [
       toBeArray(String(json.status)),
       toBeArray(String(json.cumulativeGasUsed)),

@@ -67,8 +67,8 @@ describe('RelayerNonces', () => {
     database.next = 75
     expect([await commit(), tried, races]).toEqual([75, [70, 71, 75], 1])
     database.next = 80
-    nonces.noteTaken({ relayer: ADDRESS, nextNonce: 80 })
-    nonces.noteTaken({ relayer: `0x${'02'.repeat(20)}`, nextNonce: 90 })
+    nonces.recordTaken({ relayer: ADDRESS, nextNonce: 80 })
+    nonces.recordTaken({ relayer: `0x${'02'.repeat(20)}`, nextNonce: 90 })
     expect([await commit(), tried.length, races]).toEqual([80, 4, 1])
     const lost = new CommitRaceLost('the log was moved')
     await expect(nonces.use(() => Promise.reject(lost))).rejects.toBe(lost)
@@ -147,9 +147,9 @@ describe('RelayerNonces', () => {
         return nonce
       })
     expect(await commit()).toBe(40)
-    nonces.noteCount(41)
+    nonces.recordCount(41)
     expect(await commit()).toBe(41)
-    nonces.noteCount(45)
+    nonces.recordCount(45)
     count = 47
     expect(await commit()).toBe(47)
     count = 60

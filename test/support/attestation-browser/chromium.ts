@@ -11,8 +11,8 @@ const PATHS = [
 ]
 
 /**
- * The Chromium of this machine: CHROME_PATH, or where distributions put it; null when there is
- * none.
+ * The Chromium of this machine: CHROME_PATH, or where distributions put it; null when it is not
+ * found.
  */
 export function findChromium(): string | null {
   return (
@@ -23,8 +23,8 @@ export function findChromium(): string | null {
 
 /**
  * Opens a page that has loaded `script` from a loopback address (a secure context, as WebCrypto
- * demands) under a policy that forbids eval, and everything else but that script. Gives what `use`
- * gives.
+ * demands). Its policy forbids eval, and everything else except that script. Gives the result of
+ * `use`.
  */
 export function withPage<Result>(
   { executablePath, script }: { readonly executablePath: string; readonly script: string },

@@ -8,8 +8,8 @@ import { encodePolicy, type Vector } from './vector.ts'
 const HOUR_MS = 3_600_000
 
 /**
- * Every case of the rules, and what AWS signed (where the shared fixtures are there) in and out of
- * its time.
+ * Every case of the rules. Also the documents that AWS signed (if the shared fixtures are there),
+ * at times inside and outside their validity.
  */
 export function listVectors(): readonly Vector[] {
   const cases = [

@@ -7,8 +7,8 @@ import {
 import { decodePolicy, type Vector } from './vector.ts'
 
 /**
- * What became of one vector: `accepted <module id> <SHA-256 of the leaf>` or the code it was
- * refused with.
+ * The result of one vector: `accepted <module id> <SHA-256 of the leaf>`, or the code of its
+ * refusal.
  */
 export type VectorResult = { readonly plain: string; readonly cached: string }
 
@@ -37,5 +37,5 @@ async function runVector(vector: Vector, verify: typeof verifyAttestation): Prom
   }
 }
 
-// A page has no other way to hand the function to who drives it.
+// A page has no other way to give the function to the test that drives it.
 Object.assign(globalThis, { runVectors })

@@ -1,12 +1,12 @@
 import type { AttestationPolicy } from '../../../attestation/nitro/policy.ts'
 import type { ReleaseEntry } from '../../../attestation/release/release-list.ts'
 
-/** One verification as plain JSON, so that it can be handed to a browser. Bytes are hex. */
+/** One verification as plain JSON, so that it can be given to a browser. Bytes are hex. */
 export type Vector = {
   readonly name: string
   readonly document: string
   readonly atMs: number
-  /** `accepted`, or the code it is refused with. */
+  /** `accepted`, or the code of its refusal. */
   readonly expected: string
   readonly policy: {
     readonly measurements: 'any' | readonly (readonly (readonly [number, string])[])[]

@@ -25,13 +25,14 @@ type HistoryRecord = {
 }
 
 const ANCHOR_TIMEOUT_MS = 60_000
-/** A machine that others keep busy holds gateways up until the proxy takes them for dead. */
+/** On a machine that is busy with other work, the proxy may take slow gateways for dead. */
 const UNAVAILABLE_MAX_MS = 60_000
 
 /**
- * Gives everything that is wrong with the service after a run: a proven completion that is not in
- * the history, is there twice, does not verify, has another transaction, or whose anchor the chain
- * does not know as successful; and an answer that does not verify as its caller kept it.
+ * Gives everything that is wrong with the service after a run. A proven completion is wrong if it
+ * is missing from the history or is there twice, if it does not verify or has another transaction,
+ * or if the chain does not know its anchor as successful. An answer is wrong if it does not verify
+ * as its caller kept it.
  */
 export async function auditRun(
   place: Place,
@@ -84,7 +85,10 @@ async function verifyFetched(
   return completion.isEncrypted ? [...faults, ...verifyCompleted(record, completion)] : faults
 }
 
-/** The record of an encrypted call, which has hashes alone, with what its caller kept. */
+/**
+ * Verifies the record of an encrypted call, which has only hashes, together with what its caller
+ * kept.
+ */
 function verifyCompleted(record: Json, completion: ProvenCompletion): readonly string[] {
   const { hash, request, answer, isStream } = completion
   if (!isJsonObject(record) || memberOf(record, 'redacted') !== true)
@@ -147,7 +151,7 @@ async function fetchHistory(place: Place): Promise<readonly HistoryRecord[]> {
   return records
 }
 
-/** Asks again while the service says 503: that is no word on what it holds. */
+/** Asks again while the service answers 503, which does not show what the service holds. */
 async function get({ origin, key }: Place, path: string): Promise<Response> {
   const deadline = performance.now() + UNAVAILABLE_MAX_MS
   for (;;) {

@@ -4,7 +4,7 @@ import OpenAI, { APIConnectionError, APIError } from 'openai'
 import { type Affidavit, AffidavitError, connect } from '../../../client/index.ts'
 import type { Deployment } from './deployment.ts'
 
-/** A completion that a caller holds with proof: what must never be lost. */
+/** A completion that a caller holds with proof; it must never be lost. */
 export type ProvenCompletion = {
   readonly hash: string
   readonly txHash: string
@@ -14,7 +14,7 @@ export type ProvenCompletion = {
   readonly request: string
   readonly answer: string
   readonly isStream: boolean
-  /** Nobody else has request and answer. */
+  /** Whether only the caller has request and answer. */
   readonly isEncrypted: boolean
 }
 
@@ -33,22 +33,22 @@ export type CallKind = (typeof CALL_KINDS)[number]
 /** How a call ended, as its caller saw it. Times are of `performance.now()`. */
 export type CallOutcome = {
   readonly kind: CallKind
-  /** Of a call that was made again: of its first attempt; `beganMs` is of the last. */
+  /** When the first attempt of a repeated call began; `beganMs` is for the last attempt. */
   readonly firstBeganMs: number
   readonly beganMs: number
   readonly endedMs: number
   /** Null: no answer came. */
   readonly status: number | null
   /**
-   * `ok`, a code of the service's, `cut` for a connection that broke, `timeout` for a caller who
-   * waited in vain, `refused: …` for an answer that the client did not accept.
+   * `ok`, an error code of the service, `cut` for a connection that broke, `timeout` for a call
+   * that was given up, `refused: …` for an answer that the client did not accept.
    */
   readonly code: string
-  /** Whether the official SDKs would make it again. */
+  /** Whether the official SDKs would repeat it. */
   readonly isRetryable: boolean
-  /** Of a verified call that was answered. */
+  /** Set for a verified call that was answered. */
   readonly proven: ProvenCompletion | null
-  /** The text that it was about, each once. */
+  /** The text that was sent; each call has another one. */
   readonly content: string
 }
 
@@ -58,8 +58,8 @@ export type Caller = {
 }
 
 /**
- * Gives a caller at `origin`. Encrypted calls go through the client that checks; it connects when
- * it is first used, and again after it could not.
+ * Gives a caller at `origin`. Encrypted calls go through the client that checks answers; it
+ * connects at its first use, and again after it could not.
  */
 export function createCaller(
   service: Pick<Deployment, 'key' | 'nodeModel' | 'readExpectations'>,
@@ -149,13 +149,13 @@ export function createCaller(
 
 type Answered = { readonly status: number; readonly proven: ProvenCompletion | null }
 
-/** A stream that ended in an error event or without its end, or another answer than was due. */
+/** A stream that ended in an error event or without its end, or a wrong answer. */
 class StreamFault extends Error {}
 
 const isPlain = (kind: CallKind) => kind.startsWith('plain')
 const isEncrypted = (kind: CallKind) => kind.startsWith('encrypted')
 
-/** The same for the same call, so that it may be repeated under its Idempotency-Key. */
+/** The same nonce for the same call, so that the call may be repeated under its Idempotency-Key. */
 function nonceOf(content: string): string {
   return createHash('sha256').update(content).digest('hex').slice(0, 32)
 }
@@ -185,7 +185,7 @@ function describe(error: unknown): Pick<CallOutcome, 'status' | 'code' | 'isRetr
   return { status: null, code: 'cut', isRetryable: true }
 }
 
-/** What the client that checks says of an answer, or of a gateway it cannot connect to. */
+/** The client's code for an answer that it refused, or for a gateway that it cannot connect to. */
 function findRefusal(error: unknown): string | null {
   for (let cause = error; cause instanceof Error; cause = cause.cause)
     if (cause instanceof AffidavitError) return cause.code === 'unreachable' ? null : cause.code

@@ -31,7 +31,7 @@ export type DeployedGateway = {
   readonly port: number
   readonly origin: string
   readonly metricsUrl: string
-  /** What its wall clock is ahead of the true time, milliseconds; also while it runs. */
+  /** Sets how far its wall clock is ahead of the true time, milliseconds; also while it runs. */
   setClock(aheadMs: number): Promise<void>
 }
 
@@ -41,9 +41,9 @@ export type DeployedEnclave = {
   setClock(aheadMs: number): Promise<void>
 }
 
-/** The whole service as an operator has it: every part is a process of its own, on loopback. */
+/** The whole service as an operator has it: every part is a separate process, on loopback. */
 export type Deployment = {
-  /** Of the reverse proxy before the gateways. */
+  /** Origin of the reverse proxy before the gateways. */
   readonly origin: string
   readonly proxy: ReverseProxy
   readonly key: string
@@ -53,9 +53,9 @@ export type Deployment = {
   readonly chain: LocalChain
   readonly provider: ScriptedProvider
   readonly backend: ScriptedBackend
-  /** What connects the gateways; null for one that is alone, or without a nats-server. */
+  /** Connects the gateways; null for a gateway that is alone, or without a nats-server. */
   readonly nats: NatsServer | null
-  /** Proxies on the gateways' way to the database, to the chain and to NATS. */
+  /** Proxies between the gateways and the database, the chain and NATS. */
   readonly ways: {
     readonly database: FaultyProxy
     readonly chain: FaultyProxy
@@ -63,11 +63,11 @@ export type Deployment = {
   }
   /** Model of the node agents, which dial in through the reverse proxy. */
   readonly nodeModel: string
-  /** Certificate of the root that the enclaves' documents lead to. */
+  /** Certificate of the root to which the enclaves' documents lead. */
   readonly rootFile: string
-  /** A method of the chain's own endpoint, also while the gateways' way there is cut. */
+  /** Calls a method at the chain's own endpoint, even while the gateways are cut off from it. */
   callChain(method: string, parameters: readonly unknown[]): Promise<unknown>
-  /** What a client that checks has to expect. */
+  /** What a client that checks answers should expect. */
   readExpectations(): Promise<Pick<ConnectOptions, 'expect' | 'roots'>>
   waitUntilReady(timeoutMs?: number): Promise<void>
   stop(): Promise<void>
@@ -78,7 +78,7 @@ export type DeploymentOptions = {
   readonly enclaves?: number
   /** Node agents, which dial in through the reverse proxy. Default: one. */
   readonly agents?: number
-  /** Of each gateway, beside those that the deployment sets. */
+  /** Further variables for each gateway, beside the deployment's own. */
   readonly variables?: Readonly<Record<string, string>>
   /** Empty folder for the database's data. */
   readonly databaseFolder?: string
@@ -89,7 +89,9 @@ const NODE_MODEL = 'model-a'
 const READY_TIMEOUT_MS = 60_000
 const MEASUREMENT = decodeHex('a1'.repeat(48))
 
-/** Limits of the enclaves for their provider, shorter than by default, so that they are reached. */
+/**
+ * Limits of the enclaves for their provider, shorter than the defaults, so that tests reach them.
+ */
 export const ENCLAVE_LIMITS = {
   CONNECT_TIMEOUT_MS: '2000',
   FIRST_BYTE_TIMEOUT_MS: '5000',
@@ -97,7 +99,7 @@ export const ENCLAVE_LIMITS = {
   ANSWER_TIMEOUT_MS: '10000',
 } as const
 
-/** Starts it, and waits until all gateways are ready and plain chat is served. */
+/** Starts the deployment, and waits until all gateways are ready and plain chat is served. */
 export async function startDeployment(options: DeploymentOptions = {}): Promise<Deployment> {
   await using started = new AsyncDisposableStack()
   const folder = await mkdtemp(join(tmpdir(), 'affidavit-deployment-'))
@@ -198,7 +200,7 @@ export async function startDeployment(options: DeploymentOptions = {}): Promise<
 
   const backend = await startScriptedBackend(echo, [NODE_MODEL])
   started.defer(() => backend.stop())
-  // Without a bus, a gateway serves plain calls by the agents that dialled in there.
+  // Without a bus, a gateway serves plain calls only with the agents that dialled in there.
   const dialled =
     nats === null
       ? gateways.map(({ origin }) => origin)
@@ -234,7 +236,7 @@ async function isReady(origin: string): Promise<boolean> {
   )
 }
 
-/** A backend that repeats what it is told, in six parts. */
+/** A backend that repeats its prompt in six parts. */
 async function echo(
   response: Parameters<typeof writeEvents>[0],
   { messages }: Readonly<Record<string, unknown>>,
@@ -245,7 +247,7 @@ async function echo(
   response.end()
 }
 
-/** One at each of these gateways. */
+/** Starts one agent at each of these gateways. */
 async function startAgents(
   urls: readonly string[],
   backendUrl: string,
@@ -282,7 +284,7 @@ export async function callChain(
   return result
 }
 
-/** The enclaves are alike: one speaks for all. */
+/** The enclaves are alike, so one is enough. */
 async function readExpectations(
   url: string,
   rootFile: string,

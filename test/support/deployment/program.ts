@@ -19,13 +19,13 @@ export type ProgramPlan = {
 }
 
 const root = join(import.meta.dirname, '../../..')
-/** Of a supervisor, before it starts a program again that exited by itself. */
+/** Pause of a supervisor before it restarts a program that exited by itself. */
 const RESTART_DELAY_MS = 300
 const OUTPUT_LENGTH_MAX = 2 ** 20
 
 /**
- * A program that can be killed, stopped in mid-work and started again as it was, or otherwise. A
- * supervisor starts it again when it exits by itself. It ends with this process.
+ * A program that can be killed, stopped in mid-work, and started again with the same or another
+ * plan. A supervisor restarts it when it exits by itself. It ends with this process.
  */
 export class Program {
   readonly #plan: ProgramPlan
@@ -33,7 +33,7 @@ export class Program {
   #child: ChildProcess | null = null
   #isWanted = false
   #output = ''
-  /** How often it exited without being told to. */
+  /** How often it exited by itself. */
   exits = 0
 
   constructor(plan: ProgramPlan) {
@@ -55,7 +55,9 @@ export class Program {
     return this.#output
   }
 
-  /** Starts it, with these changes to its plan until the next start; does nothing while it runs. */
+  /**
+   * Starts it, with these changes to its plan until the next start; has no effect while it runs.
+   */
   start(changes: Partial<ProgramPlan> = {}): void {
     if (this.isRunning) return
     this.#isWanted = true
@@ -68,19 +70,19 @@ export class Program {
     this.#launch()
   }
 
-  /** Ends it for good; resolves when it is gone. */
+  /** Ends it without a restart; resolves when it is gone. */
   async end(signal: NodeJS.Signals): Promise<void> {
     this.#isWanted = false
     const child = this.#child
     if (child === null || !this.isRunning) return
     const exited = once(child, 'exit')
     child.kill(signal)
-    // One that is stopped takes no other signal but SIGKILL.
+    // A stopped process acts on no other signal but SIGKILL.
     child.kill('SIGCONT')
     await exited
   }
 
-  /** SIGSTOP: it runs no more, and its connections stay open. */
+  /** SIGSTOP: it runs no longer, and its connections stay open. */
   pause(): void {
     this.#child?.kill('SIGSTOP')
   }
@@ -90,7 +92,7 @@ export class Program {
     this.#child?.kill('SIGCONT')
   }
 
-  /** Whether what it writes to standard error is read. When not, the pipe fills up. */
+  /** Whether its standard error is read. If not, the pipe fills up. */
   readOutput(isRead: boolean): void {
     if (isRead) this.#child?.stderr?.resume()
     else this.#child?.stderr?.pause()

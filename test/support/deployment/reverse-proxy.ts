@@ -9,7 +9,7 @@ import {
 import { type AddressInfo, connect, type Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 
-/** What operators put before several gateways. */
+/** A reverse proxy, as operators put it before several gateways. */
 export type ReverseProxy = {
   /** `http://host:port`. */
   readonly url: string
@@ -20,16 +20,16 @@ export type ReverseProxy = {
 
 const CHECK_MS = 250
 const CHECK_TIMEOUT_MS = 1_500
-/** Checks in a row that fail before a gateway gets no more calls. */
+/** Checks in a row that must fail before a gateway gets no more calls. */
 const FAILURES_MAX = 2
-/** Until the first byte of an answer. */
+/** Time until the first byte of an answer. */
 const HEAD_TIMEOUT_MS = 90_000
 
 type Target = { readonly port: number; isHealthy: boolean; failures: number }
 
 /**
- * Starts a reverse proxy before loopback ports: in turns over those whose `/readyz` is 200, the
- * next one when the first takes no connection. Bodies are read whole before they are sent on,
+ * Starts a reverse proxy before loopback ports. It takes the ports whose `/readyz` is 200 in turn;
+ * if one takes no connection, it tries the next. Bodies are read whole before they are sent on;
  * answers and WebSockets pass as they come. Its own errors have the codes `proxy_no_gateway`,
  * `proxy_gateway_lost` and `proxy_gateway_silent`.
  */
@@ -105,7 +105,7 @@ type Exchange = {
   readonly outgoing: ServerResponse
 }
 
-/** Passes a call to a gateway; `not_connected`: it got nothing of it. */
+/** Passes a call to a gateway; `not_connected`: the gateway got no part of the call. */
 function pass(
   { incoming, body, outgoing }: Exchange,
   port: number,
@@ -131,11 +131,11 @@ function pass(
     )
     passed.once('response', (answer) => {
       clearTimeout(timer)
-      // Its own connection to the caller is kept, whatever becomes of that to the gateway.
+      // The connection to the caller is kept, even if the connection to the gateway is not.
       const { connection: _, ...given } = answer.headers
       outgoing.writeHead(answer.statusCode ?? 502, given)
       answer.pipe(outgoing)
-      // An answer that breaks off breaks off for its caller too.
+      // If an answer breaks off, it breaks off for the caller too.
       answer.once('close', () => {
         if (!answer.complete) outgoing.destroy()
         resolve('done')

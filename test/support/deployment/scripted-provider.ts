@@ -21,20 +21,20 @@ export type ProviderFault =
   | 'breaks off in mid-answer'
   | 'drips'
 
-/** A provider that repeats what it is told, or fails, behind a proxy that can cut it off. */
+/** A provider that repeats its prompt, or fails, behind a proxy that can cut it off. */
 export type ScriptedProvider = {
   readonly origin: string
   readonly way: FaultyProxy
-  /** How it answers from now on; null: well. */
+  /** How it fails from now on; null: not at all. */
   fail(fault: ProviderFault | null): void
-  /** How often it was asked each text while it answers well. */
+  /** How often each text was asked while it answered well. */
   readonly asked: ReadonlyMap<string, number>
   stop(): Promise<void>
 }
 
 const WORDS = 6
 const WORD_PAUSE_MS = 5
-/** Long enough that the enclave's limits for a whole answer end it. */
+/** So long that the enclave's limits for a whole answer end it. */
 const DRIPS = 10_000
 const DRIP_PAUSE_MS = 100
 

@@ -1,10 +1,10 @@
 import { readFileSync } from 'node:fs'
 
 /*
- * For `node --import`: the wall clock of one process is ahead by the milliseconds that the file
- * CLOCK_FILE says, read again every 50 ms. What JavaScript asks of Date is shifted; the monotonic
- * clock is not, as when a real clock is set; nor are timers, which run by that. Native code, as TLS
- * and its certificates, sees the true time.
+ * For `node --import`: the wall clock of one process is ahead by the milliseconds in the file
+ * CLOCK_FILE, which is read again every 50 ms. JavaScript's Date is shifted. The monotonic clock is
+ * not, as when a real clock is set; nor are timers, which use it. Native code, such as TLS with its
+ * certificates, sees the true time.
  */
 
 const file = process.env.CLOCK_FILE

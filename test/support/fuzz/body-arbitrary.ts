@@ -5,15 +5,15 @@ import { type Written, writtenOf } from './written-json.ts'
 
 export type BodyOptions = {
   readonly dictionary: Dictionary
-  /** Bodies that are served. */
+  /** Bodies that the service accepts. */
   readonly examples: readonly object[]
   readonly isSpoiled: boolean
 }
 
 /**
- * Bodies of an operation: made of its schema, or an example; with `isSpoiled`, the former with
- * hostile values in them, the latter with one to three of their members or items, at any depth,
- * replaced, dropped, or there twice.
+ * Bodies of an operation, made from its schema or from an example. With `isSpoiled`, a body from
+ * the schema contains hostile values, and in a body from an example one to three members or items,
+ * at any depth, are replaced, dropped or repeated.
  */
 export function bodiesOf(schema: Schema, options: BodyOptions): fc.Arbitrary<Written> {
   const { examples, isSpoiled } = options
@@ -27,7 +27,10 @@ export function bodiesOf(schema: Schema, options: BodyOptions): fc.Arbitrary<Wri
   return fc.oneof({ weight: 2, arbitrary: mutated }, { weight: 1, arbitrary: made })
 }
 
-/** `steps`: which child to go down to, counted around; one beyond the last stays. */
+/**
+ * `steps`: the index of the child at each level; indexes that are too large start again from 0. One
+ * index beyond the last child stays at the node.
+ */
 type Mutation = {
   readonly steps: readonly number[]
   readonly kind: 'replace' | 'drop' | 'repeat' | 'wrap'
@@ -82,7 +85,7 @@ function childrenOf(written: Written): readonly Written[] {
   return written.kind === 'array' ? written.items : []
 }
 
-/** A value with all its members and items apart. */
+/** A value with all its members and items separate. */
 function openWritten(value: unknown): Written {
   if (Array.isArray(value)) return { kind: 'array', items: value.map(openWritten) }
   if (typeof value !== 'object' || value === null) return writtenOf(value)

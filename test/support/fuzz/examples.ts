@@ -79,7 +79,7 @@ const CHAT: readonly object[] = [
   },
 ].map((body) => ({ model: 'demo/echo', ...body }))
 
-/** Bodies that are served, by path. `nodeId` is a node of the caller's. */
+/** Bodies that the service accepts, by path. `nodeId` is a node of the caller's. */
 export function examplesFor(path: string, nodeId: string): readonly object[] {
   if (path.endsWith('/chat/completions')) return CHAT
   switch (path) {

@@ -3,22 +3,21 @@ import { type FuzzRequest, writeRequest } from './fuzz-request.ts'
 import { type RawReply, readReply } from './raw-reply.ts'
 
 /**
- * Whoever has sent a whole request is answered sooner than this; a connection that was given up is
- * closed sooner.
+ * A whole request is answered sooner than this, and a connection that was given up is closed
+ * sooner.
  */
 export const ANSWER_TIMEOUT_MS = 20_000
 
-/** A request that may never be whole is given up after this. */
+/** Time after which a request that may never be complete is given up. */
 const PATIENCE_MS = 150
 
-/** What became of a request. `closed`: the other side ended the connection without a reply. */
+/** The outcome of a request. `closed`: the other side ended the connection without a reply. */
 export type Outcome =
   | { readonly kind: 'reply'; readonly reply: RawReply }
   | { readonly kind: 'closed' }
 
 /**
- * Sends a request over a connection of its own. Rejects when it hangs, and for an answer that is no
- * HTTP.
+ * Sends a request over a new connection. Rejects when it hangs, and when the answer is not HTTP.
  */
 export function exchange(port: number, request: FuzzRequest): Promise<Outcome> {
   return exchangeBytes(port, {
@@ -28,7 +27,10 @@ export function exchange(port: number, request: FuzzRequest): Promise<Outcome> {
   })
 }
 
-/** The same for any bytes; unless they are whole, the connection is half-closed after a while. */
+/**
+ * The same for any bytes. If they are not a whole request, the connection is half-closed after a
+ * while.
+ */
 export function exchangeBytes(
   port: number,
   sent: { readonly bytes: Uint8Array; readonly method: string; readonly isWhole: boolean },
@@ -61,7 +63,7 @@ export function exchangeBytes(
       look(false)
     })
     socket.on('end', () => look(true))
-    // A reset is an end like any other here: what came before it counts.
+    // A reset counts as an end like any other; the bytes before it count.
     socket.on('error', () => look(true))
     socket.on('close', () => look(true))
     socket.write(sent.bytes)

@@ -116,7 +116,7 @@ const strangePart: fc.Arbitrary<Part> = fc.record({
   ),
 })
 
-/** More parts than anybody sends. */
+/** More parts than any caller sends. */
 const MANY_PARTS = 40
 
 function spoilParts([parts, strange, kind]: readonly [

@@ -12,18 +12,18 @@ export type FuzzRequest = {
 export type Header = readonly [name: string, value: string]
 
 /**
- * How the body's end is told: by its length, in chunks of so many bytes, or by whatever these
- * headers say, which need not be true: such a request may never end.
+ * How the end of the body is given: by its length, in chunks of this size, or by these headers,
+ * which may be false: such a request may never end.
  */
 export type Framing =
   | { readonly kind: 'length' }
   | { readonly kind: 'chunked'; readonly chunkBytes: number }
   | { readonly kind: 'conflicting'; readonly headers: readonly Header[] }
 
-/** A long body comes in larger chunks than it was to. */
+/** Most chunks: a long body gets larger chunks than requested. */
 const CHUNKS_MAX = 5_000
 
-/** Most that a report shows of a request. */
+/** Most characters of a request that a report shows. */
 const SHOWN_LENGTH_MAX = 3_000
 
 /** Bytes of a request, head and body. */
@@ -38,7 +38,7 @@ export function writeRequest({ method, target, headers, body, framing }: FuzzReq
   ])
 }
 
-/** The request with a text of it for fast-check's reports: its bytes in Latin-1, cut. */
+/** The request with a text for fast-check's reports: its bytes in Latin-1, shortened. */
 export function showInReports(request: FuzzRequest): FuzzRequest {
   const show = () => {
     const text = JSON.stringify(writeRequest(request).toString('latin1'))

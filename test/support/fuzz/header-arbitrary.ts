@@ -3,7 +3,7 @@ import type { Framing, Header } from './fuzz-request.ts'
 
 const printable = fc.string({ unit: 'grapheme-ascii', maxLength: 12 }).map((text) => text.trim())
 
-/** Bytes that a header's value cannot be ended with: all but CR, LF and NUL, in Latin-1. */
+/** Bytes that cannot end a header's value: all but CR, LF and NUL, in Latin-1. */
 const anyValue = fc
   .uint8Array({ maxLength: 24 })
   .map((bytes) =>
@@ -14,9 +14,7 @@ const anyValue = fc
 
 const long = fc.constantFrom(300, 5_000, 20_000).map((length) => 'x'.repeat(length))
 
-/**
- * Values of headers that something reads, by their name in lower case: right ones, and wrong ones.
- */
+/** Right and wrong values of the headers that the service reads, by name in lower case. */
 const VALUES: Readonly<Record<string, readonly string[]>> = {
   authorization: [
     '',
@@ -95,8 +93,8 @@ const known: fc.Arbitrary<Header> = fc
   )
 
 /**
- * Changes to the headers of a request: each stands beside what the request has, or in the place of
- * the header of its name (`isInstead`). None of them tells how long the body is.
+ * Changes to the headers of a request: each adds a header, or replaces the header of its name
+ * (`isInstead`). No change is about the length of the body.
  */
 export const headerChanges: fc.Arbitrary<readonly HeaderChange[]> = fc.array(
   fc.record({
@@ -152,7 +150,7 @@ const ENCODINGS = [
   '',
 ]
 
-/** Ways to tell the end of a body that contradict it, or each other. */
+/** Ways to give the end of a body that contradict the body, or each other. */
 export const conflictingFraming: fc.Arbitrary<Framing> = fc
   .array(
     fc.oneof(

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 
-/** Bytes that are no UTF-8, no JSON, or another encoding's. */
+/** Bytes that are not UTF-8, not JSON, or in another encoding. */
 const BROKEN: readonly (readonly number[])[] = [
   ...[
     [0],
@@ -29,12 +29,11 @@ const piece = fc.oneof(
 )
 
 /**
- * The bytes with one to three wounds: something put in, overwritten, cut off, said twice, or in
- * UTF-16.
+ * The bytes with one to three changes: an insertion, an overwrite, a cut, a repetition, or UTF-16.
  */
 export function spoilBytes(bytes: fc.Arbitrary<Uint8Array>): fc.Arbitrary<Uint8Array> {
   const wound = fc.record({
-    /** Where, as a part of the whole. */
+    /** The position, as a fraction of the length. */
     at: fc.double({ min: 0, max: 1, noNaN: true }),
     kind: fc.constantFrom('insert', 'insert', 'overwrite', 'cut', 'repeat', 'widen'),
     piece,

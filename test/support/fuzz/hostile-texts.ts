@@ -1,10 +1,10 @@
 import fc from 'fast-check'
 
-/** Deepest nesting that is written: far beyond what a recursive parser's stack holds. */
+/** Deepest nesting in these texts: far beyond the stack of a recursive parser. */
 const NESTING_MAX = 100_000
 const LONG_TEXT_LENGTH = 70_000
 
-/** Texts that break whoever takes them for names, patterns, SQL, paths or C strings. */
+/** Texts that break programs which use them as names, patterns, SQL, paths or C strings. */
 export const hostileText: fc.Arbitrary<string> = fc.oneof(
   fc.constantFrom(
     ...[
@@ -67,7 +67,7 @@ const nesting = fc
     return open.repeat(depth) + (isClosed ? `0${close.repeat(depth)}` : '')
   })
 
-/** Texts to write in the place of a JSON value: of any type, out of all bounds, or no JSON. */
+/** Texts in place of a JSON value: of any type, out of all bounds, or not JSON. */
 export const hostileJsonText: fc.Arbitrary<string> = fc.oneof(
   {
     weight: 4,
@@ -148,7 +148,7 @@ export const hostileJsonText: fc.Arbitrary<string> = fc.oneof(
       ...['"\\ud800"', '"\\udc00\\ud800"', '{"\\ud800":1}', '{"\\u0000":1}', '["\\u0000"]'],
     ),
   },
-  // What databases and terminals refuse or obey, long enough for any name.
+  // Characters that databases refuse or terminals obey, in texts long enough for any name.
   { weight: 4, arbitrary: fc.constantFrom('"a\\u0000bc"', '"abc\\n"', '"abc\\u001b[2J"') },
   { weight: 4, arbitrary: hostileText.map((text) => JSON.stringify(text)) },
   { weight: 3, arbitrary: fc.json({ maxDepth: 3 }) },

@@ -3,15 +3,15 @@ import type { Dictionary } from './schema-arbitrary.ts'
 
 type Caller = { readonly url: string; readonly key: string }
 
-/** Keys that are made to be revoked, and enclaves to be drained and forgotten. */
+/** How many keys are made to be revoked, and enclaves to be drained and forgotten. */
 const VICTIMS = 5
 
-/** What the paths of these enclaves begin with: nobody listens there. */
+/** Prefix of the paths of these enclaves: no process listens there. */
 export const NOBODY = '/tmp/nobody'
 
 /**
- * What leads past the first look-ups of a service: ids of records, nodes, keys, images and enclaves
- * that it has.
+ * Values that pass the first look-ups of a service: ids of its records, nodes, keys, images and
+ * enclaves.
  */
 export type MeaningfulValues = {
   readonly dictionary: Dictionary
@@ -20,8 +20,8 @@ export type MeaningfulValues = {
 }
 
 /**
- * Makes one of each thing, with the caller's key, and gives what they are named by. The service is
- * one of demonstration.
+ * Makes one of each thing, with the caller's key, and gives their names. The service is a
+ * demonstration.
  */
 export async function collectMeaningful(caller: Caller): Promise<MeaningfulValues> {
   const post = async (path: string, body: object) =>
@@ -45,10 +45,10 @@ export async function collectMeaningful(caller: Caller): Promise<MeaningfulValue
       async () => (await post('/v1/dashboard/keys', { name: 'victim' })).id,
     ),
   )
-  // What is done to them changes nothing for callers.
+  // Changes to these enclaves have no effect on callers.
   const enclaves = Array.from({ length: VICTIMS }, (_, at) => `unix:${NOBODY}-${at}.sock`)
   for (const url of enclaves) await post('/v1/admin/enclaves', { url })
-  // Accounts to be disabled, bounded and deleted: none is the caller's.
+  // Accounts to be disabled, limited and deleted: the caller's is not among them.
   const accounts = Array.from({ length: VICTIMS }, (_, at) => `victim ${at}`)
   for (const name of accounts) await post('/v1/admin/accounts', { name })
   const nodeId = await createMeasuredNode(caller, ['measured'])
@@ -69,7 +69,7 @@ export async function collectMeaningful(caller: Caller): Promise<MeaningfulValue
   return { dictionary, nodeId }
 }
 
-/** Models that `path` serves, and one that it does not. */
+/** Models that `path` serves, and one unknown model. */
 export function modelsFor(path: string): readonly string[] {
   if (path.startsWith('/v1/images/')) return ['demo/image', 'demo/image', 'nobodys']
   if (path === '/v1/embeddings') return ['demo/embedding', 'demo/embedding', 'nobodys']

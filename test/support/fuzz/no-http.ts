@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 
-/** Bytes that begin like HTTP, or do not even that: another protocol's, half a head, garbage. */
+/** Bytes that only begin like HTTP, or not even that: another protocol, half a head, garbage. */
 export const noHttp: fc.Arbitrary<Uint8Array> = fc
   .array(
     fc.oneof(

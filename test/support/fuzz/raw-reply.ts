@@ -3,16 +3,16 @@ import { brotliDecompressSync, gunzipSync } from 'node:zlib'
 /** A reply as it came over the socket. */
 export type RawReply = {
   readonly status: number
-  /** By name in lower case; of one that is repeated, the last. */
+  /** By name in lower case; a repeated header has its last value. */
   readonly headers: ReadonlyMap<string, string>
   /** Without its transfer and content coding. */
   readonly body: Buffer
 }
 
 /**
- * First reply in the bytes of a connection, after interim ones (100, 103); null while it is not
- * whole. A reply that only the end of the connection ends is whole when `isClosed`. Throws for what
- * is no reply.
+ * The first reply in the bytes of a connection, after interim ones (100, 103); null while it is not
+ * complete. A reply that only the end of the connection ends is complete when `isClosed`. Throws
+ * when the bytes are not a reply.
  */
 export function readReply(bytes: Buffer, method: string, isClosed: boolean): RawReply | null {
   const end = bytes.indexOf('\r\n\r\n')

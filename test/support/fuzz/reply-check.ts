@@ -13,7 +13,7 @@ type ApiOperation = {
   readonly responses: Readonly<Record<string, { readonly content: Content }>>
 }
 
-/** An OpenAPI document of this service, as far as it is used here. */
+/** An OpenAPI document of this service, with the members that are used here. */
 export type ApiDocument = {
   readonly paths: Readonly<Record<string, Readonly<Record<string, ApiOperation>>>>
   readonly components: { readonly schemas: Readonly<Record<string, Schema>> }
@@ -37,22 +37,22 @@ export function operationsOf({ paths, components }: ApiDocument): readonly Fuzze
 }
 
 /**
- * 5xx answers that are true of some requests, and where: methods that HTTP has and this service has
- * not, nonces beyond 10 a second.
+ * 5xx answers that are right for some requests, and where: methods that HTTP has and this service
+ * does not have, and more than 10 nonces a second.
  */
 const TRUE_FAULTS: Readonly<Record<string, RegExp>> = {
   not_implemented: /^/,
   overloaded: /^\/v1\/attestation$/,
 }
 
-/** What no answer tells: files, stacks, and words of the database. */
+/** Texts that no answer may contain: files, stacks, and words of the database. */
 const INTERNALS =
   /node_modules|\.ts:\d|\bat async |kysely|pglite|syntax error at|invalid byte sequence|duplicate key value/i
 
 /** Checks answers against the document: statuses, types, members, and the form of errors. */
 export type ReplyCheck = (request: FuzzRequest, operation: FuzzedOperation, reply: RawReply) => void
 
-/** Gives the check; it throws what is wrong with an answer, in words. */
+/** Gives the check; it throws with a message when an answer is wrong. */
 export function createReplyCheck(document: ApiDocument): ReplyCheck {
   const ajv = new Ajv2020({ strict: false, validateFormats: false })
   ajv.addSchema({ $id: 'document', ...document })
@@ -114,7 +114,7 @@ export function createReplyCheck(document: ApiDocument): ReplyCheck {
   }
 }
 
-/** Not as documented, but right: to HEAD and OPTIONS, and to a node that dials. */
+/** Right answers that the document does not have: to HEAD and OPTIONS, and to a node that dials. */
 function isPlainSuccess(status: number, path: string): boolean {
   return status === 200 || status === 204 || (status === 101 && path === NODE_SOCKET_PATH)
 }

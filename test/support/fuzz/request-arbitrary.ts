@@ -9,7 +9,7 @@ import type { Dictionary, Schema } from './schema-arbitrary.ts'
 import { type Parameter, targetsOf } from './target-arbitrary.ts'
 import { writeJson } from './written-json.ts'
 
-/** What is fuzzed: an operation of the OpenAPI document. */
+/** What the fuzzer calls: an operation of the OpenAPI document. */
 export type FuzzedOperation = {
   readonly method: string
   /** Its pattern: `/v1/log/{notary}`. */
@@ -19,18 +19,18 @@ export type FuzzedOperation = {
 }
 
 export type RequestOptions = {
-  /** Given without being asked for: whoever asks is known. */
+  /** Headers that every request has, so that its caller is known. */
   readonly headers: readonly Header[]
   readonly dictionary: Dictionary
-  /** Bodies that are served. */
+  /** Bodies that the service accepts. */
   readonly examples: readonly object[]
 }
 
 const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'DELETE', 'OPTIONS', 'PATCH', 'TRACE', 'PROPFIND']
 
 /**
- * Requests of an operation: as documented; with a hostile target, body, header or framing; with the
- * bytes of another kind altogether. About a third gets through to what is behind the checks.
+ * Requests of an operation: as documented; with a hostile target, body, header or framing; or with
+ * bytes of another kind. About a third passes the checks.
  */
 export function requestsOf(
   operation: FuzzedOperation,

@@ -4,21 +4,18 @@ import { type Written, type WrittenMember, writtenOf } from './written-json.ts'
 
 export type Schema = Readonly<Record<string, unknown>>
 
-/**
- * Values by the name of the member, or parameter, that they are for: those that mean something to
- * the service.
- */
+/** Values that mean something to the service, by the name of their member or parameter. */
 export type Dictionary = Readonly<Record<string, readonly unknown[]>>
 
-/** How long lists and texts are made beyond what their schema asks. */
+/** How much longer lists and texts are than their schema requires. */
 const EXCESS_MAX = 3
 const TEXT_EXCESS_MAX = 12
 
 /**
- * Values of a JSON Schema, as far as this interface's schemas go: type, const, enum, properties,
- * required, items, anyOf, oneOf, allOf, pattern, and the bounds of lists, texts and numbers. With
- * `isSpoiled`, any value may be a hostile one instead, and members may be missing, strange, or
- * there twice.
+ * Values of a JSON Schema, with the keywords of this interface's schemas: type, const, enum,
+ * properties, required, items, anyOf, oneOf, allOf, pattern, and the bounds of lists, texts and
+ * numbers. With `isSpoiled`, any value may be hostile, and members may be missing, strange, or
+ * repeated.
  */
 export function valuesOf(
   schema: Schema,
@@ -94,7 +91,7 @@ function numberBounds(
   }
 }
 
-/** By their schemas: making one of a pattern takes longer than many requests. */
+/** Cached by schema: to make one for a pattern takes longer than many requests. */
 const made = new Map<string, fc.Arbitrary<string>>()
 
 function textsOf(schema: Schema): fc.Arbitrary<string> {
@@ -144,7 +141,7 @@ function objectsOf(schema: Schema, options: Options): fc.Arbitrary<Written> {
   return edited.map((list): Written => ({ kind: 'object', members: list }))
 }
 
-/** What is done to one member: `at` counts around. */
+/** A change of one member: `at` is its index; indexes that are too large start again from 0. */
 type Edit = {
   readonly at: number
   readonly kind: 'drop' | 'repeat' | 'rename' | 'add'

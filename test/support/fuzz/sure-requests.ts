@@ -1,11 +1,14 @@
 import { type FuzzRequest, showInReports } from './fuzz-request.ts'
 import type { FuzzedOperation, RequestOptions } from './request-arbitrary.ts'
 
-/** U+0000, which JSON and percents can say, and databases refuse; within the bounds of any name. */
+/**
+ * U+0000, which JSON and percent-encoding can express and databases refuse; short enough for any
+ * name.
+ */
 const TEXT = 'a\0bc'
 
 /**
- * Requests that are not left to chance: each text of each example, and each parameter, is once one
+ * Requests that are always made: each text of each example, and each parameter, once has a value
  * that databases refuse.
  */
 export function sureRequestsOf(

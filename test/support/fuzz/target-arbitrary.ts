@@ -11,7 +11,7 @@ export type Parameter = {
   readonly schema: Schema
 }
 
-/** What percent-decoding can fail at, and what it can hide. */
+/** Texts at which percent-decoding can fail, and texts that it can hide. */
 const RAW = [
   '%',
   '%0',
@@ -30,7 +30,7 @@ const RAW = [
   '%u0041',
 ]
 
-/** In a path, no text at all would be another path. */
+/** In a path, an empty text would give another path. */
 const NO_TEXT = '%20'
 
 const hostileParameter = fc.oneof(
@@ -56,8 +56,8 @@ const hostileParameter = fc.oneof(
 )
 
 /**
- * Path and query of an operation: parameters that fit its schemas, and with `isSpoiled` hostile,
- * strange, repeated and missing ones.
+ * Path and query of an operation, with parameters that fit its schemas. With `isSpoiled`,
+ * parameters may be hostile, strange, repeated or missing.
  */
 export function targetsOf(
   path: string,
@@ -106,7 +106,7 @@ export function targetsOf(
     })
 }
 
-/** A JSON text's value as a parameter carries it; null is none. */
+/** A JSON text's value as a parameter carries it; null gives an empty text. */
 function textIn(json: string): string {
   const value: unknown = JSON.parse(json)
   return value === null ? '' : String(value)

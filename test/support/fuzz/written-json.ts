@@ -1,6 +1,6 @@
 /**
- * JSON as somebody wrote it, which a value cannot say: members twice, numbers that are none, text
- * that is no JSON. `text` is written as it stands.
+ * JSON text that a JavaScript value cannot express: repeated members, malformed numbers, text that
+ * is not valid JSON. `text` is written as it is.
  */
 export type Written =
   | { readonly kind: 'text'; readonly text: string }
@@ -9,7 +9,7 @@ export type Written =
 
 export type WrittenMember = readonly [name: string, value: Written]
 
-/** Text of what was written. */
+/** The text of such JSON. */
 export function writeJson(written: Written): string {
   switch (written.kind) {
     case 'text':
@@ -21,7 +21,7 @@ export function writeJson(written: Written): string {
   }
 }
 
-/** A value as anybody writes it. */
+/** A value in its usual JSON text. */
 export function writtenOf(value: unknown): Written {
   return { kind: 'text', text: JSON.stringify(value) }
 }

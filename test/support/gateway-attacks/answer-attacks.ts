@@ -38,11 +38,14 @@ const TOOLS = {
 const flipHex = (text: string, at: number) =>
   text.slice(0, at) + (text[at] === '0' ? '1' : '0') + text.slice(at + 1)
 const message = (answer: Loose) => answer.choices[0].message
-/** The start of the JSON text's own members, for members that no parser would keep twice. */
+/**
+ * Puts members at the start of the JSON text. So a member can be there twice, which a parsed value
+ * could not hold.
+ */
 const inserting = (members: string) => (text: string) => text.replace(/^\s*\{/, `{${members},`)
 const HTML = `<!doctype html><title>Sign in</title><p>${EVIL}`
 
-/** What may be done to a whole answer that the enclave signed. */
+/** What an attacker can do to a whole answer that the enclave signed. */
 const ALTERED: readonly AttackCase[] = casesOf('alters the answer', [
   ['another text', 'wrong_response', editing((a) => (message(a).content = EVIL))],
   ['a character more', 'wrong_response', editing((a) => (message(a).content += '.'))],
@@ -252,7 +255,7 @@ const PROOF: readonly AttackCase[] = casesOf('alters the proof', [
   ['a member more in the log', 'not_in_log', editing((a) => (a.log.note = 1))],
 ])
 
-/** Codes tell which member is missed; without a receipt there is no proof at all. */
+/** The code names the missing member; without a receipt there is no proof at all. */
 const STRIPPED: readonly AttackCase[] = casesOf('strips the proof', [
   ['receipt', 'no_proof', editing((a) => delete a.receipt)],
   ['null for a receipt', 'wrong_receipt', editing((a) => (a.receipt = null))],
@@ -350,10 +353,10 @@ const REPLIES: readonly AttackCase[] = casesOf('answers with', [
   ],
 ])
 
-const vouching = (forger: () => ForgedNotary) =>
-  editing(async (a) => (a.attestation = await forger().vouch(a.public_key)))
+const withDocument = (forger: () => ForgedNotary) =>
+  editing(async (a) => (a.attestation = await forger().documentFor(a.public_key)))
 
-/** Everything that is done to whole answers. What enclaves never sign, a forger signs. */
+/** All attacks on whole answers. What an enclave never signs, a forger signs. */
 export function answerAttacks(forge: Forge): readonly AttackCase[] {
   let kept: GatewayAnswer | null = null
   const forging = (receipt: object) =>
@@ -364,16 +367,16 @@ export function answerAttacks(forge: Forge): readonly AttackCase[] {
       }),
       swappingNotaries(() => forge('trusted')),
     )
-  /** The document beside an answer of the real notary: genuine, but for one thing. */
-  const documents = casesOf('vouches for the key with a document', [
-    ['of other code', 'unexpected_code', vouching(() => forge('otherCode'))],
-    ['under another root', 'invalid_document', vouching(() => forge('otherRoot'))],
+  /** The document beside an answer of the real notary: genuine, except for one thing. */
+  const documents = casesOf('shows another document for the key', [
+    ['of other code', 'unexpected_code', withDocument(() => forge('otherCode'))],
+    ['under another root', 'invalid_document', withDocument(() => forge('otherRoot'))],
     [
       'of another configuration',
       'unexpected_configuration',
-      vouching(() => forge('otherConfiguration')),
+      withDocument(() => forge('otherConfiguration')),
     ],
-    ['that has expired', 'document_expired', vouching(() => forge('expired'))],
+    ['that has expired', 'document_expired', withDocument(() => forge('expired'))],
     [
       'of another key',
       'wrong_key',

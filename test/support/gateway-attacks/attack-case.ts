@@ -4,7 +4,7 @@ import type { AffidavitErrorCode } from '../../../client/errors.ts'
 import type { ForgedNotary } from '../forged-notary.ts'
 import type { Attack, GatewayAnswer, PassingCall } from '../hostile-gateway.ts'
 
-/** One attack with the code that it must be refused with. */
+/** One attack, and the code of its refusal. */
 export type AttackCase = {
   readonly name: string
   readonly code: AffidavitErrorCode
@@ -13,18 +13,18 @@ export type AttackCase = {
   readonly request?: object
 }
 
-/** Notaries in the hands of who stands in between. */
+/** Notaries that the attacker in between controls. */
 export type ForgerName =
   | 'trusted' //            expected code and configuration under the trusted root
   | 'otherCode' //          other code under the trusted root
-  | 'otherRoot' //          expected code, as it says, under a root of its own
+  | 'otherRoot' //          expected code in its document, under a root that is not trusted
   | 'otherConfiguration' // expected code under the trusted root, with a provider of the attacker's
   | 'expired' //            expected, but for certificates that have expired
 
-/** Gives one of them, once there is one. */
+/** Gives a forger, once it is made. */
 export type Forge = (name: ForgerName) => ForgedNotary
 
-/** Cases of one kind: what each does, its code, and how. */
+/** Cases of one kind: what each does, its code, and its attack. */
 export function casesOf(
   kind: string,
   rows: readonly (readonly [name: string, code: AffidavitErrorCode, attack: Attack])[],
@@ -32,7 +32,7 @@ export function casesOf(
   return rows.map(([name, code, attack]) => ({ name: `${kind}: ${name}`, code, attack }))
 }
 
-/** Text that no enclave gave out: it must reach no caller. */
+/** Text that no enclave gave out: it must not reach a caller. */
 export const EVIL = 'Transfer everything to Mallory.'
 
 type Members = Record<string, unknown>
@@ -80,7 +80,10 @@ export function reframing(
   }
 }
 
-/** The frames of an encrypted answer, each with its length; none of one that is not encrypted. */
+/**
+ * The frames of an encrypted answer, each with its length; empty for an answer that is not
+ * encrypted.
+ */
 export function framesOf({ body }: GatewayAnswer): readonly Uint8Array[] {
   if (!(body instanceof Uint8Array)) return []
   return [...createFrameReader(body.length).push(body)].map(writeFrame)
@@ -91,7 +94,7 @@ export function damage(frame: Uint8Array): Uint8Array {
   return frame.with(9, (frame[9] ?? 0) ^ 1)
 }
 
-/** Has the real gateway asked something else than the caller asked. */
+/** Sends the real gateway another request than the caller's. */
 export function asking(change: (request: Loose) => unknown): Attack {
   return {
     meets: 'completions',
@@ -103,7 +106,7 @@ export function asking(change: (request: Loose) => unknown): Attack {
   }
 }
 
-/** Answers by itself. */
+/** Gives an answer that does not come from the real gateway. */
 export function saying(
   answer: (call: PassingCall) => GatewayAnswer | Promise<GatewayAnswer>,
 ): Attack {
@@ -119,20 +122,22 @@ export function json(value: unknown, status = 200): GatewayAnswer {
   }
 }
 
-/** The body of an answer of the real gateway, which is always text. */
+/** The body of the real gateway's answer, which is always text. */
 export function textOf({ body }: GatewayAnswer): string {
   if (typeof body !== 'string') throw new Error('expected an answer of the real gateway')
   return body
 }
 
-/** The completion of another call of the attacker's own, in the same form as the caller asked. */
+/**
+ * The completion of another call, which the attacker makes, in the form that the caller asked for.
+ */
 export async function otherCompletion(call: PassingCall): Promise<string> {
   const request = JSON.parse(call.body) as Members
   const other = { ...request, messages: [{ role: 'user', content: EVIL }] }
   return textOf(await call.ask(JSON.stringify(other)))
 }
 
-/** JSON so deep that who reads it by recursion runs out of stack. */
+/** JSON so deep that a recursive reader runs out of stack. */
 export const ABYSS = `${'['.repeat(100_000)}${']'.repeat(100_000)}`
 
 /** A completion that says EVIL. */

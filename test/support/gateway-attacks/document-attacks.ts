@@ -12,7 +12,10 @@ import {
   textOf,
 } from './attack-case.ts'
 
-/** An attack on connect: `code` is what it rejects with, `cause` why the only notary was refused. */
+/**
+ * An attack on connect: `code` is the code of the rejection, `cause` says why the only notary was
+ * refused.
+ */
 export type DocumentAttack = {
   readonly name: string
   readonly code: AffidavitErrorCode
@@ -20,7 +23,7 @@ export type DocumentAttack = {
   readonly attack: Attack
 }
 
-/** Puts a forger in the place of every notary of the gateway. */
+/** Replaces every notary of the gateway with a forger. */
 export function swappingNotaries(forge: () => ForgedNotary): Attack {
   return {
     meets: 'documents',
@@ -32,7 +35,7 @@ export function swappingNotaries(forge: () => ForgedNotary): Attack {
   }
 }
 
-/** Answers documents, lists or both in its own way. */
+/** Gives other answers for documents, lists or both. */
 const answering = (
   path: '/v1/notaries' | '/v1/attestation',
   answer: (call: PassingCall) => GatewayAnswer | Promise<GatewayAnswer>,
@@ -41,7 +44,7 @@ const answering = (
   answer: (call) => (call.path === path ? answer(call) : call.ask()),
 })
 
-/** Changes what the gateway says of one notary beside a fresh document. */
+/** Changes what the gateway says about one notary beside a fresh document. */
 const editing = (change: (reply: Loose) => unknown) =>
   answering('/v1/attestation', async (call) => {
     const answer = await call.ask()
@@ -82,7 +85,7 @@ async function* spaces(count: number): AsyncIterable<string> {
 const stalling = (path: '/v1/notaries' | '/v1/attestation') =>
   answering(path, () => ({ ...json({}), body: '{', after: 'stall' }))
 
-/** Everything that is done to documents and lists of notaries while a client connects. */
+/** All attacks on documents and lists of notaries while a client connects. */
 export function documentAttacks(forge: Forge): readonly DocumentAttack[] {
   const swapped: readonly (readonly [string, ForgerName, AffidavitErrorCode])[] = [
     ['one of other code', 'otherCode', 'unexpected_code'],
@@ -103,7 +106,7 @@ export function documentAttacks(forge: Forge): readonly DocumentAttack[] {
       'invalid_document',
       answering('/v1/attestation', async (call) => {
         const own = JSON.parse(textOf(await call.ask()))
-        const attestation = await forge('trusted').vouch(own.public_key, new Uint8Array(32))
+        const attestation = await forge('trusted').documentFor(own.public_key, new Uint8Array(32))
         return json({ ...own, attestation })
       }),
     ],

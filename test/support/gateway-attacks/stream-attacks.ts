@@ -17,7 +17,7 @@ import {
 } from './attack-case.ts'
 import { swappingNotaries } from './document-attacks.ts'
 
-/** The data of a stream's events, `[DONE]` among them. */
+/** The data of a stream's events, including `[DONE]`. */
 function dataOf(text: string): readonly string[] {
   return text
     .split('\n\n')
@@ -33,7 +33,7 @@ function eventsOf(data: readonly string[]): string {
 const events = (change: (data: readonly string[]) => readonly string[]) =>
   rewriting((text) => eventsOf(change(dataOf(text))))
 
-/** Changes one chunk: by its place from the beginning, or from the end, where -1 is the proof's. */
+/** Changes one chunk: by its index from the beginning, or from the end, where -1 has the proof. */
 const chunk = (at: number, change: (chunk: Loose) => unknown) =>
   events((data) => {
     const place = at < 0 ? data.length - 1 + at : at
@@ -140,7 +140,7 @@ const CHUNKS: readonly AttackCase[] = casesOf('alters the stream', [
   ],
 ])
 
-/** What leaves the assembled answer as it was signed: only the stream hash shows it. */
+/** Changes that leave the assembled answer as it was signed: only the stream hash shows them. */
 const RECUTS: readonly AttackCase[] = casesOf('cuts the stream otherwise', [
   [
     'its finish_reason first, where some readers stop',
@@ -401,7 +401,7 @@ const REPLIES: readonly AttackCase[] = casesOf('answers a stream with', [
   ],
 ])
 
-/** Everything that is done to streams. What enclaves never sign, a forger signs. */
+/** All attacks on streams. What an enclave never signs, a forger signs. */
 export function streamAttacks(forge: Forge): readonly AttackCase[] {
   let kept: GatewayAnswer | null = null
   const forging = (receipt: object) =>

@@ -1,4 +1,4 @@
-/** What can be encoded: plain values, or bytes that are CBOR already and are put in as they are. */
+/** What can be encoded: plain values, or bytes that are already CBOR and are inserted unchanged. */
 export type CborValue =
   | null
   | boolean
@@ -12,12 +12,12 @@ export type CborValue =
 
 export type Encoded = { readonly encoded: Uint8Array }
 
-/** Marks hex or bytes as CBOR that is put in unchanged, however wrong it is. */
+/** Marks hex or bytes as CBOR that is inserted unchanged, even if it is wrong. */
 export function encoded(bytes: Uint8Array | string): Encoded {
   return { encoded: typeof bytes === 'string' ? Buffer.from(bytes, 'hex') : bytes }
 }
 
-/** Minimal, definite CBOR of `value`. Integers only. */
+/** Minimal, definite CBOR of `value`. Numbers must be integers. */
 export function encodeCbor(value: CborValue): Uint8Array<ArrayBuffer> {
   return new Uint8Array(encodeItem(value))
 }

@@ -32,7 +32,7 @@ export type CertificateParts = {
   readonly sign: (signed: Uint8Array) => Uint8Array
 }
 
-/** Gives the DER of the certificate that the parts make. */
+/** Gives the DER of the certificate with these parts. */
 export function buildCertificate(parts: CertificateParts): Uint8Array<ArrayBuffer> {
   const fields = [
     ...(parts.version ? [parts.version] : []),

@@ -4,7 +4,7 @@ import { keyAt, MADE_AT, partsOf } from './development-pki.ts'
 
 /** Every part of a revocation list, so that a test can break any one of them. */
 export type ListParts = {
-  /** DER; null leaves it out, which is version 1. */
+  /** DER; null leaves the field out, which means version 1. */
   readonly version: Uint8Array | null
   readonly innerAlgorithm: Uint8Array
   readonly issuer: Uint8Array
@@ -18,7 +18,7 @@ export type ListParts = {
   readonly sign: (signed: Uint8Array) => Uint8Array
 }
 
-/** Gives the DER of the list that the parts make. */
+/** Gives the DER of the list with these parts. */
 function buildList(parts: ListParts): Uint8Array<ArrayBuffer> {
   const signed = sequence(
     ...(parts.version ? [parts.version] : []),
@@ -32,7 +32,7 @@ function buildList(parts: ListParts): Uint8Array<ArrayBuffer> {
   return sequence(signed, parts.outerAlgorithm, parts.sign(signed))
 }
 
-/** One entry: a serial that was taken back an hour before MADE_AT. */
+/** One entry: a serial that was revoked an hour before MADE_AT. */
 export function entry(serial: number | bigint, ...extensions: readonly Uint8Array[]): Uint8Array {
   const date = time(new Date(MADE_AT.getTime() - HOUR_MS))
   return sequence(
@@ -42,7 +42,9 @@ export function entry(serial: number | bigint, ...extensions: readonly Uint8Arra
   )
 }
 
-/** A list by an issuer as AWS makes them: number, no entry, in force for a week around MADE_AT. */
+/**
+ * A list by an issuer, as AWS makes them: a number, no entry, in force for a week around MADE_AT.
+ */
 export function listBy(
   issuer: { readonly name: Uint8Array; readonly key: KeyPair },
   changed: Partial<ListParts> = {},
@@ -61,7 +63,7 @@ export function listBy(
   })
 }
 
-/** The same by the CA certificate of a level of the standard chain. */
+/** The same, by the CA certificate at a level of the standard chain. */
 export function listAt(level: number, changed: Partial<ListParts> = {}): Uint8Array<ArrayBuffer> {
   return listBy({ name: partsOf(level).subject, key: keyAt(level) }, changed)
 }

@@ -1,6 +1,6 @@
 /**
- * Gives the DER of one element. Only lengths are looked after; `content` may be as wrong as a test
- * wants it.
+ * Gives the DER of one element. Only lengths are always right; `content` may be wrong, as the test
+ * needs it.
  */
 export function encodeDer(tag: number, ...content: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
   const body = Buffer.concat(content)
@@ -31,7 +31,7 @@ export function integer(value: bigint | number): Uint8Array<ArrayBuffer> {
   return encodeDer(0x02, (bytes[0] ?? 0) >= 0x80 ? Buffer.concat([Uint8Array.of(0), bytes]) : bytes)
 }
 
-/** OBJECT IDENTIFIER of a dotted text. */
+/** OBJECT IDENTIFIER from a dotted text. */
 export function objectIdentifier(dotted: string): Uint8Array<ArrayBuffer> {
   const [first = 0, second = 0, ...rest] = dotted.split('.').map(Number)
   return encodeDer(0x06, Uint8Array.from([first * 40 + second, ...rest].flatMap(base128)))

@@ -17,7 +17,7 @@ import {
 } from './certificate-builder.ts'
 import { integer } from './der-encoder.ts'
 
-/** When the documents of these tests are made. Every certificate is valid then. */
+/** When the documents of these tests are made. Every certificate is valid at that time. */
 export const MADE_AT = new Date('2026-03-04T05:06:07.000Z')
 export const MODULE_ID = 'i-0123456789abcdef0-enc0123456789abcdef'
 export const INSTANCE_ID = 'i-0123456789abcdef0'
@@ -34,7 +34,7 @@ export type Chain = {
   readonly rootSha256: Uint8Array
 }
 
-/** Gives a chain with AWS's five profiles and lifetimes, but for what `alterations` change. */
+/** Gives a chain with AWS's five profiles and lifetimes; `alterations` change it. */
 export function buildChain(...alterations: readonly Alteration[]): Chain {
   const ders = LEVELS.map((_, level) => {
     const altered = alterations.filter((alteration) => alteration.level === level)
@@ -51,7 +51,7 @@ export function buildChain(...alterations: readonly Alteration[]): Chain {
 }
 
 /**
- * Signatures are random, so each is made once: chains that are not altered at a level share its
+ * Signatures are random, so each is made once: chains without a change at a level share its
  * certificate.
  */
 function standardCertificate(level: number): Uint8Array<ArrayBuffer> {
@@ -84,7 +84,7 @@ export function partsOf(level: number): CertificateParts {
   }
 }
 
-/** The key that certifies at `level`; the leaf's signs documents. */
+/** The key of the certificate at `level`; the leaf's key signs documents. */
 export function keyAt(level: number): KeyPair {
   return levelAt(level).key
 }

@@ -11,16 +11,17 @@ import { buildChain, type Chain, INSTANCE_ID, MADE_AT, MODULE_ID } from './devel
 /** Fields of the payload by name, in order. A value of `undefined` leaves the field out. */
 export type Fields = Readonly<Record<string, CborValue | undefined>>
 
-/** What to make otherwise than AWS would. */
+/** What is different from a document that AWS makes. */
 export type DocumentOptions = {
   readonly chain?: Chain
   readonly fields?: Fields
-  /** The payload instead of the one made from the fields. */
+  /** A payload that replaces the payload made from the fields. */
   readonly payload?: Uint8Array
-  /** Encode the payload's map with indefinite length, as since mid-2025. */
+  /** Encode the payload's map with indefinite length, as AWS does since mid-2025. */
   readonly indefinite?: boolean
   /**
-   * The four items of the envelope. A header that is no bytes is sent, and the standard one signed.
+   * The four items of the envelope. If the header is not bytes, it is sent, and the standard header
+   * is signed.
    */
   readonly protectedHeader?: CborValue
   readonly unprotectedHeader?: CborValue
@@ -30,7 +31,7 @@ export type DocumentOptions = {
   /** Bytes before and after the envelope, hex. */
   readonly prefix?: string
   readonly suffix?: string
-  /** The envelope's array instead of the four items. */
+  /** The envelope's array in place of the four items. */
   readonly items?: (items: readonly CborValue[]) => CborValue
 }
 
@@ -42,8 +43,7 @@ export const PCR_VALUES: ReadonlyMap<number, Uint8Array> = new Map(
 )
 
 /**
- * Gives a document that a validator accepts which trusts the chain's root, but for what the options
- * change.
+ * Gives a document that a validator accepts when it trusts the chain's root; the options change it.
  */
 export function buildDocument(options: DocumentOptions = {}): Uint8Array<ArrayBuffer> {
   const {
@@ -83,15 +83,15 @@ export function buildPayload({
 }
 
 /**
- * What the enclave of these documents hands in. The generator of conformance vectors puts its
- * notary's here before any case is made (test/conformance/generate.ts).
+ * What the enclave of these documents passes to the security module. The generator of conformance
+ * vectors puts its notary's values here before it makes any case (test/conformance/generate.ts).
  */
 export const HANDED_IN: { public_key: Uint8Array; user_data: Uint8Array } = {
   public_key: Buffer.from('the public key'),
   user_data: Buffer.from('some user data'),
 }
 
-/** The fields as AWS orders and fills them. */
+/** The fields, ordered and filled as AWS does. */
 export function standardFields(chain: Chain = standardChain): Record<string, CborValue> {
   return {
     module_id: MODULE_ID,

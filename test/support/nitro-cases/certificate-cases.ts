@@ -40,7 +40,7 @@ const flip = (bytes: Uint8Array, index: number) =>
   Uint8Array.from(bytes, (byte, i) => (i === index ? byte ^ 1 : byte))
 
 /**
- * A leaf that an extension fills up to `length` bytes. A few more or less are signature; so it is
+ * A leaf that an extension fills to `length` bytes. The signature varies by a few bytes, so it is
  * made until it fits.
  */
 function filledLeaf(length: number): Uint8Array {
@@ -207,7 +207,7 @@ export const certificateRefusals: readonly Refusal[] = [
   {
     code: 'certificate_point',
     name: 'a compressed point',
-    // Of the same point: only the rule refuses it.
+    // The same point in another form: only the rule refuses it.
     document: altered(4, { publicKey: keyOf(compressed(pointOf(4))) }),
   },
   {

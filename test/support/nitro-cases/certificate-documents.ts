@@ -4,7 +4,7 @@ import { buildChain, keyAt, partsOf } from '../nitro-builder/development-pki.ts'
 import { documentOf } from './chain-documents.ts'
 
 /**
- * A document whose certificate at `level` (0 root to 4 leaf) is altered and everything else as it
+ * A document whose certificate at `level` (0 root to 4 leaf) is altered, with everything else as it
  * should be.
  */
 export function altered(level: number, parts: Partial<CertificateParts>): Uint8Array {
@@ -13,11 +13,11 @@ export function altered(level: number, parts: Partial<CertificateParts>): Uint8A
 
 /** The extensions that the certificate at `level` should have. */
 export const extensionsOf = (level: number) => partsOf(level).extensions ?? []
-/** A document whose certificate at `level` has these extensions besides. */
+/** A document whose certificate at `level` has these further extensions. */
 export const alsoExtended = (level: number, ...extra: readonly Uint8Array[]) =>
   altered(level, { extensions: [...extensionsOf(level), ...extra] })
 
-/** An extension that nobody knows. */
+/** An unknown extension. */
 export const unknown = '1.3.6.1.4.1.99999.1'
 /** AlgorithmIdentifier of a P-384 key. */
 export const p384Algorithm = sequence(

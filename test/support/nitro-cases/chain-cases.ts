@@ -30,7 +30,7 @@ const shortChain: Chain = {
   ...buildChain({ level: 4, parts: { issuer: partsOf(0).subject, sign: signWith(keyAt(0)) } }),
   cabundle: [root],
 }
-/** A root under AWS's name that nobody pinned. */
+/** A root with AWS's name that is not pinned. */
 const impostor = buildChain({ level: 0, parts: { serial: integer(99) } })
 const signedBy = (key: ReturnType<typeof generateKey>, level: number) =>
   buildChain({ level, parts: { sign: signWith(key) } })
@@ -41,7 +41,7 @@ const order = BigInt(
 )
 const withSignature = (bits: Uint8Array) => altered({ level: 4, parts: { sign: () => bits } })
 const leafIssuer = partsOf(4).issuer
-/** As the leaf's issuer but for the type of the country: equal to people, not by bytes. */
+/** The leaf's issuer with another type for the country: equal to people, but not in its bytes. */
 const retyped = Uint8Array.from(leafIssuer).with(leafIssuer.indexOf(0x13), 0x0c)
 
 /** A root, and 31 certificates below it that each certify the next. */
@@ -221,7 +221,7 @@ export const chainRefusals: readonly Refusal[] = [
   },
 ]
 
-/** A valid CA certificate of the root that issued nothing in the chain. */
+/** A valid CA certificate by the root that issued no certificate of the chain. */
 function stranger(): Uint8Array<ArrayBuffer> {
   const key = generateKey()
   return buildCertificate({

@@ -283,8 +283,8 @@ export const constraintRefusals: readonly Refusal[] = [
 ]
 
 /**
- * A CA certificate made by the instance, which may make leaves only, that stands between it and the
- * leaf.
+ * A CA certificate between the instance and the leaf. The instance made it, but may make leaves
+ * only.
  */
 function deeperAuthority(): Uint8Array<ArrayBuffer> {
   return buildCertificate({
@@ -299,7 +299,7 @@ function deeperAuthority(): Uint8Array<ArrayBuffer> {
   })
 }
 
-/** An empty list by the CA certificate of a level, in force at MADE_AT. */
+/** An empty list by the CA certificate at a level, in force at MADE_AT. */
 function listOf(level: number, changed: Partial<RevocationList> = {}): RevocationList {
   return {
     issuer: partsOf(level).subject,

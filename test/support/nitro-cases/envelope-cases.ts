@@ -13,7 +13,7 @@ const withExtra = (extra: CborValue) => buildDocument({ fields: { extra } })
 const withHeader = (header: string) =>
   buildDocument({ protectedHeader: Buffer.from(header, 'hex') })
 
-/** A payload of exactly `length` bytes, filled up through an unknown key. */
+/** A payload of exactly `length` bytes, filled with an unknown key. */
 function payloadOf(length: number): Uint8Array {
   const overhead = buildPayload({ fields: { filler: new Uint8Array(10_000) } }).length - 10_000
   return buildPayload({ fields: { filler: new Uint8Array(length - overhead) } })

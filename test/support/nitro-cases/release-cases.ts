@@ -12,7 +12,7 @@ const revoked = { at: fromMadeAt(1), reason: 'it signs anything' }
 const pcr8 = Buffer.from(PCR_VALUES.get(8) ?? []).toString('hex')
 const { measurements } = buildRelease()
 
-/** Documents of releases that are accepted when they were made. */
+/** Documents of releases that were accepted when the documents were made. */
 export const releaseAcceptances: readonly Acceptance[] = [
   { rule: 24, name: 'a release by itself', document, policy: expecting(entryOf(buildRelease())) },
   {
@@ -50,7 +50,7 @@ export const releaseAcceptances: readonly Acceptance[] = [
   },
 ]
 
-/** Documents of releases that are not. */
+/** Documents of releases that were not accepted. */
 export const releaseRefusals: readonly Refusal[] = [
   {
     code: 'release_not_yet',

@@ -1,6 +1,6 @@
 import type { Random } from './random.ts'
 
-/** Gives other bytes. */
+/** Changes bytes. */
 export type Mutation = (bytes: Uint8Array, random: Random) => Uint8Array
 
 /** `bytes` with `start` to `end` replaced. */
@@ -11,7 +11,7 @@ export function replaceRange(
   return Buffer.concat([bytes.subarray(0, start), by, bytes.subarray(end)])
 }
 
-/** Mutations that know nothing of what the bytes mean. */
+/** Mutations that do not use the meaning of the bytes. */
 export const byteMutations: Readonly<Record<string, Mutation>> = {
   'flip a bit': (bytes, random) => {
     const index = random.below(bytes.length)

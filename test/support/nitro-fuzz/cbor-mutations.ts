@@ -2,7 +2,7 @@ import { encodeHead } from '../nitro-builder/cbor-encoder.ts'
 import { type Mutation, replaceRange } from './byte-mutations.ts'
 import type { Random } from './random.ts'
 
-/** Where one item of well-formed CBOR is. `argument` is null for indefinite length. */
+/** The position of one item of well-formed CBOR. `argument` is null for indefinite length. */
 export type Item = {
   readonly major: number
   readonly argument: bigint | null
@@ -12,7 +12,7 @@ export type Item = {
   readonly children: readonly Item[]
 }
 
-/** Gives the item at `start` of well-formed CBOR as the security module writes it. */
+/** Gives the item at `start` of well-formed CBOR, as the security module writes it. */
 export function readItem(bytes: Uint8Array, start = 0): Item {
   const first = bytes[start] ?? 0
   const [major, info] = [first >> 5, first & 31]
@@ -35,8 +35,7 @@ export function readItem(bytes: Uint8Array, start = 0): Item {
 }
 
 /**
- * Mutations of one item of well-formed CBOR; what contains it stays well-formed but for what is
- * mutated.
+ * Mutations of one item of well-formed CBOR; everything around the mutated item stays well-formed.
  */
 export const cborMutations: Readonly<Record<string, Mutation>> = {
   'widen a head': onItem((item, bytes, random) => headed(item, bytes, wideHead(item, random))),
@@ -132,7 +131,7 @@ type ItemMutation = (item: Item, bytes: Uint8Array, random: Random) => Uint8Arra
 
 function onItem(mutate: ItemMutation): Mutation {
   return (bytes, random) => {
-    // Half the time something near the top, where most rules are.
+    // Half of the time an item near the top, where most rules apply.
     const root = readItem(bytes)
     const item = random.pick(random.below(2) === 0 ? [root, ...root.children] : flatten(root))
     return replaceRange(bytes, {

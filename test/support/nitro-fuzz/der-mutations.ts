@@ -3,7 +3,7 @@ import { encodeDer, encodeLength } from '../nitro-builder/der-encoder.ts'
 import type { Mutation } from './byte-mutations.ts'
 import type { Random } from './random.ts'
 
-/** Mutations of one element of a certificate's DER; the lengths around it are put right again. */
+/** Mutations of one element of a certificate's DER; the lengths around it are corrected. */
 export const derMutations: Readonly<Record<string, Mutation>> = {
   'change a tag': onNode((node, random) =>
     encodeDer(

@@ -11,32 +11,32 @@ import { nitroFixtures, readFixture } from '../nitro-fixtures.ts'
 import { type Mutant, mutateDocument, twinOf } from './mutate-document.ts'
 import { createRandom } from './random.ts'
 
-/** What became of the documents of one run. */
+/** The results of one run's documents. */
 export type FuzzReport = {
   readonly documents: number
-  /** Refused, by code. */
+  /** Refused documents, by code. */
   readonly refused: ReadonlyMap<string, number>
-  /** Accepted, by why that is right. */
+  /** Accepted documents, by the reason why that is right. */
   readonly accepted: ReadonlyMap<string, number>
   /**
-   * Accepted without a reason, thrown something else, or too slow: hex and what happened. Should be
-   * empty.
+   * Documents that were accepted without a reason, threw another error, or were too slow: hex and
+   * what happened. Should be empty.
    */
   readonly failures: readonly string[]
   readonly slowestMs: number
 }
 
-/** Slowest that one validation may be, milliseconds. */
+/** The longest time for one validation, milliseconds. */
 export const VALIDATION_MS_MAX = 50
 /**
- * The shortest of so many counts: other work on the machine makes some of them long, a slow
- * document all of them.
+ * The shortest of this many attempts counts: other work on the machine makes some of them long, but
+ * a slow document makes all of them long.
  */
 const ATTEMPTS_MAX = 20
 
 /**
- * Validates `documents` mutated documents made from `seed`; `onProgress` is told every so often how
- * many are done.
+ * Validates `documents` mutated documents made from `seed`; `onProgress` is called now and then
+ * with how many are done.
  */
 export async function fuzzAttestation({
   documents,
@@ -60,7 +60,7 @@ export async function fuzzAttestation({
   for (let done = 0; done < documents; done++) {
     const origin = random.pick(seeds)
     const mutant = mutateDocument({ seed: origin.bytes, others, canSign: origin.canSign }, random)
-    // Most runs know the chain already, as in service; the others verify it anew.
+    // Most runs know the chain already, as a service does; the others verify it again.
     const verify = random.below(10) === 0 ? verifyAttestation : verifier.verify
     const run = async () => await validate({ mutant, origin, others, verify })
     const { verdict, tookMs } = await timed(run)
@@ -77,8 +77,8 @@ type Seed = { readonly bytes: Uint8Array; readonly canSign: boolean }
 type Verdict = { readonly kind: 'refused' | 'accepted' | 'failure'; readonly text: string }
 
 /**
- * Historical mode reaches every stage whenever the seed was made; no expectation is asked for that
- * would hide a hole.
+ * Historical mode reaches every stage for a seed of any age. No expectation is set, because it
+ * could hide a fault.
  */
 const policy: AttestationPolicy = {
   measurements: 'any',
@@ -126,8 +126,8 @@ async function validate({ mutant, others, verify }: Run): Promise<Verdict> {
 
 /**
  * The harmless forms: the document unchanged; with or without tag 18; with the signature's twin; or
- * made and signed by the leaf's key, with no certificate but those of the seeds, which is a
- * document of its own.
+ * made and signed by the leaf's key, with only the seeds' certificates, which is a genuine new
+ * document.
  */
 function reasonToAccept(
   { bytes, isSigned }: Mutant,
@@ -153,8 +153,8 @@ function digest(der: Uint8Array): string {
 }
 
 /**
- * A slow run is tried again, and the quickest counts: other programs on the machine are not our
- * fault.
+ * A slow run is tried again, and the quickest counts: other programs on the machine may cause the
+ * delay.
  */
 async function timed(run: () => Promise<Verdict>): Promise<{ verdict: Verdict; tookMs: number }> {
   let tookMs = Number.POSITIVE_INFINITY

@@ -8,7 +8,7 @@ import type { Random } from './random.ts'
 
 /**
  * A mutated document. `isSigned`: the leaf's key signed the mutated payload, so that later rules
- * are reached too.
+ * are checked too.
  */
 export type Mutant = {
   readonly bytes: Uint8Array
@@ -17,9 +17,9 @@ export type Mutant = {
 }
 
 /**
- * Gives a document that one to three mutations made of `seed`. `others` are spliced in. Only
- * documents of the builder's standard chain can be signed again; that chain's root certificate
- * stays what it is there.
+ * Gives a document made from `seed` by one to three mutations. `others` are spliced in. Only
+ * documents of the builder's standard chain can be signed again; the root certificate of that chain
+ * stays unchanged in them.
  */
 export function mutateDocument(
   {
@@ -61,7 +61,7 @@ const ORDER =
 
 type Unsigned = { readonly bytes: Uint8Array; readonly name: string }
 
-/** The later ones of several mutations know nothing of CBOR: what is left may not be any. */
+/** Of several mutations, only the first may use CBOR: after it, the bytes may not be CBOR. */
 function repeated(
   mutations: Readonly<Record<string, Mutation>>,
   seed: Uint8Array,
@@ -96,8 +96,8 @@ function mutateCertificate(payload: Uint8Array, random: Random): Unsigned {
 }
 
 /**
- * Byte strings of the payload that hold certificates, but for the root, whose least change ends the
- * matter.
+ * Byte strings of the payload that hold certificates, except the root: the least change of the root
+ * ends the verification.
  */
 function certificatesIn(payload: Uint8Array): readonly Item[] {
   const { children } = readItem(payload)

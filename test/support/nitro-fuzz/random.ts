@@ -1,13 +1,13 @@
-/** Random numbers that a seed repeats. */
+/** Random numbers that are the same for the same seed. */
 export type Random = {
-  /** From 0 up to, not including, `limit`. */
+  /** From 0 to below `limit`. */
   below(limit: number): number
-  /** One of `items`; throws when there are none. */
+  /** One of `items`; throws when the list is empty. */
   pick<Item>(items: readonly Item[]): Item
   bytes(length: number): Uint8Array
 }
 
-/** mulberry32: small, quick and good enough to choose mutations. */
+/** mulberry32: small, fast and good enough to choose mutations. */
 export function createRandom(seed: number): Random {
   let state = seed >>> 0
   const next = () => {

@@ -42,7 +42,7 @@ describe('a chain that fails', () => {
     expect(stage.anchors.all().map((row) => row.txHash)).toEqual(before.map((row) => row.txHash))
     expect(
       stage.logLines.filter((line) => line.level === 'warn').map((line) => line.message),
-    ).toContain('anchors are off the chain and are looked after again')
+    ).toContain('anchors are no longer on the chain; they are followed again')
     await again.stop()
   })
 

@@ -20,14 +20,14 @@ describe('a broadcaster', () => {
     )
   })
 
-  it('a broadcaster finds new anchors by itself when it is not told about them', async () => {
+  it('a broadcaster finds new anchors by itself, without a notify', async () => {
     stage.broadcast()
     await new Promise((resolve) => setTimeout(resolve, 100))
     await stage.add(3)
     await stage.untilConfirmed(3)
   })
 
-  it('a broadcaster waits for as many confirmations as it is told', async () => {
+  it('a broadcaster waits for the configured number of confirmations', async () => {
     await stage.add(3)
     stage.broadcast({ confirmations: 3 })
     // They may share a block, or the first be confirmed by those of the others; none has two blocks
@@ -94,7 +94,7 @@ describe('a broadcaster', () => {
     await stage.expectAllAnchored()
   }, 60_000)
 
-  it('a broadcaster asks little while there is nothing to do, and wakes when told', async () => {
+  it('a broadcaster asks little while there is nothing to do, and wakes at a notify', async () => {
     await stage.add(1)
     const broadcaster = stage.broadcast({ heartbeatMs: 60_000 })
     await until('it is idle', () => broadcaster.status().phase === 'idle')

@@ -156,7 +156,7 @@ describe('a node that answers wrongly', () => {
     expect(victim.calls).toHaveLength(1)
   })
 
-  it('a node that answers twice is heard once', async () => {
+  it('a node that answers twice gives one answer', async () => {
     const answer: AnswerScript = async (call, node) => {
       await answerWith('once')(call, node)
       await answerWith('twice')(call, node)
@@ -169,7 +169,7 @@ describe('a node that answers wrongly', () => {
     await eventually(() => stage.registry.served.length === 5, 'counted once each')
   })
 
-  it('a node that sends chunks after an error is not heard', async () => {
+  it('chunks that a node sends after an error are ignored', async () => {
     const answer: AnswerScript = (call, node) => {
       node.sendRun(call.id, { error: { status_code: 500, message: 'no' }, status: 3 })
       node.sendRun(call.id, { chunk: textChunk('yes'), status: 1 })

@@ -21,7 +21,7 @@ describe('imageFrame', () => {
     expect(JSON.parse(imageFrame('r1', request))).toEqual({ request_id: 'r1', ...request })
   })
 
-  it('an image frame is at most as large as was told before it was written', () => {
+  it('an image frame is at most as large as the size computed before it was written', () => {
     fc.assert(
       fc.property(fc.string({ unit: 'binary' }), fc.uint8Array(), (prompt, bytes) => {
         const image = Buffer.from(bytes).toString('base64')

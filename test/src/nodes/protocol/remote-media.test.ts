@@ -54,7 +54,7 @@ describe('remoteMediaOf', () => {
     expect(remoteMediaOf(asked(part))).toEqual({ path: `messages.0.content.1.${place}`, isWeb }),
   )
 
-  it('remoteMediaOf tells what is not of the web before what is, in whatever message', () => {
+  it('remoteMediaOf gives an address that is not of the web before one that is, in any message', () => {
     const content = [image('https://example.org/a.png')]
     const messages = [
       { role: 'user', content },

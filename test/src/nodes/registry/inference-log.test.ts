@@ -26,7 +26,7 @@ describe('the log of served runs', () => {
       ...{ log, inferencesMax: 10_000 },
       sink: { add: async (rows) => void batches.push(rows.length) },
     })
-    for (let id = 0; id < FLUSH_ROWS_MAX + 10; id++) inferences.note(row(id))
+    for (let id = 0; id < FLUSH_ROWS_MAX + 10; id++) inferences.add(row(id))
     await Promise.all([inferences.flush(), inferences.flush()])
     expect(batches).toEqual([FLUSH_ROWS_MAX, 10])
     expect(inferences.waiting()).toBe(0)
@@ -44,9 +44,9 @@ describe('the log of served runs', () => {
         },
       },
     })
-    inferences.note(row(1))
+    inferences.add(row(1))
     await inferences.flush()
-    inferences.note(row(2))
+    inferences.add(row(2))
     expect(inferences.waiting()).toBe(2)
     isAway = false
     await inferences.flush()
@@ -59,7 +59,7 @@ describe('the log of served runs', () => {
       inferencesMax: 100,
       sink: { add: async () => {} },
     })
-    for (let id = 0; id < 1_000; id++) inferences.note(row(id))
+    for (let id = 0; id < 1_000; id++) inferences.add(row(id))
     expect(inferences.waiting()).toBeLessThanOrEqual(100)
     expect(inferences.waiting()).toBeGreaterThanOrEqual(90)
   })

@@ -245,7 +245,7 @@ describe.each(DATABASE_KINDS)('inferences store on %s', (kind) => {
     expect(rows[0]?.count).toBe(0)
   })
 
-  it('the inferences store never prunes what is of the day, whatever it is told to prune', async () => {
+  it('the inferences store never prunes rows of the day, for any limit', async () => {
     const nodeId = await createNode()
     await inferences.add(Array.from({ length: 20 }, () => makeInference(nodeId)))
     await inferences.prune({ before: NOW + 1, now: NOW })

@@ -13,7 +13,7 @@ beforeAll(async () => {
 }, GATEWAY_HOOK_TIMEOUT_MS)
 afterAll(() => gateway.stop(), GATEWAY_HOOK_TIMEOUT_MS)
 
-it('the network route tells what all connected nodes do together, without a key', async () => {
+it('the network route shows what all connected nodes do together, without a key', async () => {
   const now = Math.floor(Date.now() / 1000)
   const [first, second] = [
     await createMeasuredNode(gateway, ['small', 'large']),

@@ -177,7 +177,7 @@ describe.each(DATABASE_KINDS)('nodes store on %s', (kind) => {
     expect(await nodes.find(node.nodeId)).toEqual(before)
   })
 
-  it('the nodes store tells which of name and archival an update changed', async () => {
+  it('the nodes store reports which of name and archival an update changed', async () => {
     const node = await createNode()
     const update = (name: string | null, isArchived: boolean | null) =>
       nodes.update({ ...node, name, isArchived })

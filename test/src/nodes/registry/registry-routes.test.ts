@@ -233,7 +233,7 @@ describe('node info', () => {
     },
   )
 
-  it('node info tells of a connection, and of its state in words', async () => {
+  it('node info shows a connection, and its state in words', async () => {
     const nodeId = await createNode(gateway)
     const { nodesStore } = gateway
     const connection = await gateway.connectNode(nodeId, { at: unixSeconds() - 100 })

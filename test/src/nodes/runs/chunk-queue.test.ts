@@ -131,7 +131,7 @@ describe('a chunk queue', () => {
     expect(await done).toEqual([])
   })
 
-  it('a chunk queue tells when the reader leaves early, and not when it read to the end', async () => {
+  it('a chunk queue reports that the reader left early, and not that it read to the end', async () => {
     let left = 0
     const early = createChunkQueue(() => left++)
     early.push([{ n: 1 }], 1)

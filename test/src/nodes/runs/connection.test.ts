@@ -117,7 +117,7 @@ function dialDeaf(nodeId: string): Socket {
   return raw
 }
 
-describe('WebSocket pongs that nobody asked for', () => {
+describe('WebSocket pongs that were not asked for', () => {
   it('WebSocket pongs that were not asked for are held against the node', async () => {
     const node = await stage.connect()
     rawSocket(node).write(PONGS)

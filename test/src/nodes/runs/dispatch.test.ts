@@ -141,7 +141,7 @@ describe('a node whose backend is at its limit', () => {
         status: 3,
       })
 
-  it('a node whose backend is busy is told as such, with the wait that it told, and has not failed', async () => {
+  it('a node whose backend is busy is reported as busy, with its wait, and has not failed', async () => {
     await stage.close()
     stage = await openNodesStage({ failuresMax: 1, refusalsMax: 1 })
     const node = await stage.connect({ answer: busy(17) })
@@ -396,7 +396,7 @@ describe('a caller', () => {
     expect(await first).toMatchObject({ message: 'left' })
   })
 
-  it('a caller is told at once when the only node that could serve the call is gone', async () => {
+  it('a caller gets an error at once when the only node that could serve the call is gone', async () => {
     await stage.close()
     stage = await openNodesStage({ waitMs: FAR_OFF_MS })
     const node = await stage.connect()
@@ -407,7 +407,7 @@ describe('a caller', () => {
     expect(performance.now() - startedAt).toBeLessThan(AT_ONCE_MS)
   })
 
-  it('a caller is told of a model that no node has', async () => {
+  it('a caller gets an error for a model that no node has', async () => {
     await stage.connect()
     await expect(stage.dispatch({ model: 'other' })).rejects.toMatchObject({
       code: 'unsupported_model',
@@ -466,7 +466,7 @@ describe('a caller', () => {
     expect(node.slots.inUse()).toBe(0)
   })
 
-  it('a caller who left before the call began is told so', async () => {
+  it("a caller who left before the call began gets the signal's reason", async () => {
     await stage.connect()
     await expect(stage.dispatch({ signal: AbortSignal.abort(new Error('left')) })).rejects.toThrow(
       'left',

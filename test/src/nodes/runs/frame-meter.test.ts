@@ -25,7 +25,7 @@ describe('meterFrames', () => {
     expect(allowed.exceeded).toBe(0)
   })
 
-  it('a frame meter tells of a frame that goes on too long with the first packet that is too many', () => {
+  it('a frame meter reports a frame that is too long at the first packet that is too many', () => {
     const { allowed, send } = openMeter(100_000)
     send(100_000)
     expect(allowed.exceeded).toBe(0)
@@ -39,7 +39,7 @@ describe('meterFrames', () => {
     expect(allowed.exceeded).toBeGreaterThan(0)
   })
 
-  it('a frame meter tells of bytes that came before the allowance became smaller', () => {
+  it('a frame meter reports bytes that came before the allowance became smaller', () => {
     const { meter, allowed, send } = openMeter(100_000)
     send(90_000)
     allowed.bytesMax = 1_000

@@ -174,7 +174,7 @@ describe('a caller who leaves', () => {
     expect(stage.registry.served).toHaveLength(0)
   })
 
-  it('a node that can cancel is told when a caller of images leaves', async () => {
+  it('a node that can cancel gets a cancel frame when a caller of images leaves', async () => {
     const node = await leaving({ 'node-features': 'cancel' })
     await eventually(
       () => node.controls.some(({ protocol }) => protocol === 'cancel'),

@@ -117,7 +117,7 @@ describe('an answer beyond all bounds', () => {
     expect(stage.nodes.status()).toMatchObject({ connected: 1, serving: 1 })
   })
 
-  it('a node that goes on with a large answer after it was told to stop is expelled', async () => {
+  it('a node that goes on with a large answer after the cancel frame is expelled', async () => {
     stage = await openNodesStage({
       answerBytesMax: ANSWER_BYTES_MAX,
       lateBytesMax: ANSWER_BYTES_MAX,
@@ -131,7 +131,7 @@ describe('an answer beyond all bounds', () => {
     expect(node.controls).toContainEqual(expect.objectContaining({ protocol: 'cancel' }))
   })
 
-  it('a node that cannot be told to stop is expelled once its answer is faster than any model', async () => {
+  it('a node without cancel is expelled once its answer is faster than any model', async () => {
     stage = await openNodesStage({
       answerBytesMax: ANSWER_BYTES_MAX,
       lateBytesPerSecond: 0,

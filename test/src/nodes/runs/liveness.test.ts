@@ -44,7 +44,7 @@ function watch(limits: Partial<typeof LIMITS> = {}, random = () => 1) {
     pass(ms: number, { isIdle = true, isAlive = false } = {}) {
       for (const endMs = nowMs + ms; nowMs < endMs; ) {
         nowMs += 1_000
-        if (isAlive) liveness.heard()
+        if (isAlive) liveness.received()
         liveness.tend(isIdle)
       }
     },
@@ -67,7 +67,7 @@ describe('a silent socket', () => {
   it('a silent socket is not lost when anything comes from it', () => {
     const { told, pass, liveness } = watch()
     pass(49_000)
-    liveness.heard()
+    liveness.received()
     pass(29_000)
     expect(told).toEqual(['socket ping'])
   })

@@ -32,7 +32,7 @@ describe('slots', () => {
     )
   })
 
-  it('slots tell of every change once', () => {
+  it('slots report every change once', () => {
     const told: string[] = []
     const slots = createSlots(1, {
       onTaken: () => told.push('taken'),

@@ -73,7 +73,7 @@ const running = (chunk: unknown) => ({ chunk, status: 1 }) as const
 const FAILED = { error: { status_code: 500, message: 'no' }, status: 3 } as const
 
 describe('frames in one packet', () => {
-  it('frames in one packet are told before the error that is among them, and no other node is asked', async () => {
+  it('frames in one packet are given before the error that is among them, and no other node is asked', async () => {
     const answer: AnswerScript = ({ id }, node) =>
       sendPacket({ id, node }, [running(textChunk('a')), running(textChunk('b')), FAILED])
     const nodes = [await stage.connect({ answer }), await stage.connect({ answer })]

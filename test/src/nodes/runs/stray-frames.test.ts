@@ -3,7 +3,7 @@ import { createStrayBudget } from '../../../../src/nodes/runs/stray-frames.ts'
 
 const LIMITS = { strayBurst: 10, strayPerSecond: 2 }
 
-describe('the budget for frames nobody asked for', () => {
+describe('the budget for frames that were not asked for', () => {
   it('the budget for stray frames holds its burst, and then what it is refilled by', () => {
     const budget = createStrayBudget(LIMITS)
     for (let count = 0; count < 10; count++) expect(budget.spend(0, 1_000)).toBe(true)

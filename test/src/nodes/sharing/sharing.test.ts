@@ -82,7 +82,7 @@ describe.runIf(NATS.isMet)(NATS.title('nodes of another gateway'), () => {
     expect(near.registry.served).toEqual([])
   })
 
-  it('nodes of another gateway tell their refusals as nodes here do', async () => {
+  it('refusals of nodes at another gateway arrive like those of nodes here', async () => {
     await far.connect({ answer: answerError(400, 'no such tool') })
     await known()
     await expect(near.dispatch()).rejects.toMatchObject({
