@@ -32,5 +32,9 @@ function* membersOf(chunk: JsonObject): Generator<readonly [string, string, Json
 /** What is assembled otherwise, or judged by other rules (check-chunk.ts). */
 const APART: ReadonlySet<string> = new Set([
   ...PROOF_MEMBERS,
-  ...['choices', 'usage', 'delta', 'logprobs', 'finish_reason'],
+  'choices',
+  'usage',
+  'delta',
+  'logprobs',
+  'finish_reason',
 ])

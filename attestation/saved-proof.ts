@@ -58,7 +58,10 @@ export function parseSavedProof(json: Json): SavedProof {
   const said = Object.hasOwn(json, 'chunks') ? 'chunks' : 'answer'
   const isIdempotent = said === 'chunks' && memberOf(json, 'idempotent') === true
   const members = membersOf(json, 'the proof', [
-    ...(['format', 'version', 'request', said] as const),
+    'format',
+    'version',
+    'request',
+    said,
     ...(isIdempotent ? (['idempotent'] as const) : []),
     ...(version === 2 ? (['bundle'] as const) : []),
   ])

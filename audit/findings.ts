@@ -169,7 +169,9 @@ export function openLedger(notary: string | null, earlier: readonly Finding[] = 
     )
     const shown = count === 0 ? [] : [`${count} in order`, ...tallied, ...(notes.get(name) ?? [])]
     const give = (outcome: AuditCheck['outcome'], details: readonly string[], isMoot = false) => ({
-      ...{ name, outcome, isMoot },
+      name,
+      outcome,
+      isMoot,
       detail: details.join('; '),
     })
     if (found.length > 0) return give('failed', [...told, ...shown, ...open])

@@ -138,7 +138,11 @@ function readOptions(given: AnchoredOptions | string) {
 }
 
 const OPTIONS: ReadonlySet<string> = new Set<keyof AnchoredOptions>([
-  ...(['rpc', 'confirmations', 'timeoutMs', 'signal', 'apiKey'] as const),
+  'rpc',
+  'confirmations',
+  'timeoutMs',
+  'signal',
+  'apiKey',
 ])
 
 function invalid(message: string): AffidavitError {

@@ -166,8 +166,14 @@ function refuseFailed(checks: readonly AnswerCheck[]): void {
 
 /** Checks without which nothing binds the answer, or what its receipt says. */
 const NEEDED: readonly AnswerCheckName[] = [
-  ...(['request hash', 'hash', 'public key', 'signature', 'receipt'] as const),
-  ...(['attestation key', 'receipt in log', 'tree head'] as const),
+  'request hash',
+  'hash',
+  'public key',
+  'signature',
+  'receipt',
+  'attestation key',
+  'receipt in log',
+  'tree head',
 ]
 
 /** Not checked is not passed. A stream is bound by its chunks, or by what they amount to. */

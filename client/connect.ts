@@ -159,8 +159,19 @@ export async function connect(given: ConnectOptions): Promise<Affidavit> {
 }
 
 const MEMBERS: ReadonlySet<string> = new Set<keyof ConnectOptions>([
-  ...(['url', 'apiKey', 'expect', 'roots', 'allowDebug', 'encrypt', 'hold', 'proofsMax'] as const),
-  ...(['answerBytesMax', 'timeoutMs', 'onProof', 'fetch', 'signal'] as const),
+  'url',
+  'apiKey',
+  'expect',
+  'roots',
+  'allowDebug',
+  'encrypt',
+  'hold',
+  'proofsMax',
+  'answerBytesMax',
+  'timeoutMs',
+  'onProof',
+  'fetch',
+  'signal',
 ])
 
 /** Types do not bind callers in JavaScript: what is misspelt would not be checked. */

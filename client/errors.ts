@@ -76,7 +76,9 @@ export class AffidavitError extends Error {
 
 /** Those to try again later. */
 const REPEATABLE: ReadonlySet<AffidavitErrorCode> = new Set([
-  ...(['unreachable', 'gateway_error', 'not_anchored'] as const),
+  'unreachable',
+  'gateway_error',
+  'not_anchored',
 ])
 
 /** A fault in words. */

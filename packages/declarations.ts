@@ -30,8 +30,14 @@ export async function declareModules(
       file: process.execPath,
       arguments: [
         join(root, 'node_modules/typescript/bin/tsc'),
-        ...['-p', join(root, 'packages/tsconfig.json')],
-        ...['--noEmit', 'false', '--declaration', '--emitDeclarationOnly', '--outDir', folder],
+        '-p',
+        join(root, 'packages/tsconfig.json'),
+        '--noEmit',
+        'false',
+        '--declaration',
+        '--emitDeclarationOnly',
+        '--outDir',
+        folder,
       ],
       folder: root,
     })

@@ -18,8 +18,7 @@ import { openControl, openControlAt } from './api/control-server.ts'
 import type { LeastRate } from './api/least-rate.ts'
 import { listenAt, tryAddress } from './api/server.ts'
 import { startBus } from './bus/bus.ts'
-import { type Anchoring, startAnchoring } from './chain/anchoring.ts'
-import { type Chain, connectChain } from './chain/open-chain.ts'
+import type { Anchoring } from './chain/anchoring.ts'
 import { judgeAnswer } from './chat/chat-completions.ts'
 import { type GatewayConfig, readGatewayConfig } from './config.ts'
 import { openEmbeddings } from './embeddings/embeddings.ts'
@@ -31,13 +30,12 @@ import {
 } from './enclaves/enclave-pool.ts'
 import { proofPatienceMs } from './enclaves/encrypted-answer.ts'
 import { openPeerEnclaves } from './enclaves/peer-enclaves.ts'
+import { type OwnFoundation, startFoundation } from './foundation.ts'
 import { checkImages } from './images/checked-images.ts'
 import { openImages } from './images/images.ts'
 import type { GatewayFacts } from './local/banner.ts'
 import { demoEmbeddings, demoImages } from './local/demo-provider.ts'
-import type { LocalEnclaves } from './local/enclave-process.ts'
 import { writeExpectations } from './local/expectations.ts'
-import { LOCAL_DOMAIN, startLocalChain } from './local/local-chain.ts'
 import { startDemoAgent } from './local/node-agent.ts'
 import { NODE_SOCKET_PATH } from './nodes/hub/node-socket.ts'
 import {
@@ -57,13 +55,12 @@ import { openSettings, readReloadable } from './reload.ts'
 import { listRoutes, type UpstreamServices } from './routes.ts'
 import { countDescriptors, descriptorsMax } from './runtime/descriptors.ts'
 import { pause } from './runtime/loop.ts'
-import { settleAll } from './runtime/starting.ts'
 import { VERSION } from './runtime/version.ts'
 import { openWebSearch } from './search/web-search.ts'
 import { STAGING_HEADERS, warnOfStaging } from './staging.ts'
 import { admitContentKeys } from './storage/content-keys-store.ts'
-import { type Home, openHome } from './storage/data-folder.ts'
-import { checkDatabase, type Database, startDatabase } from './storage/database.ts'
+import { openHome } from './storage/data-folder.ts'
+import { checkDatabase, type Database } from './storage/database.ts'
 import { openProcessLease, type ProcessLease } from './storage/process-lease.ts'
 import { openServiceKey } from './storage/service-keys.ts'
 import { createEndpoint, type OpenEndpoint } from './upstream/endpoint.ts'
@@ -102,13 +99,9 @@ export type Gateway = {
 /**
  * Parts that a test brings: each stands in the place of the one that the configuration asks for.
  */
-export type OwnParts = {
+export type OwnParts = OwnFoundation & {
   /** Null: nothing is kept in a data folder, and no key is made. */
   readonly home?: null
-  /** This one, and the next, are ended with the gateway. */
-  readonly database?: Database
-  /** No chain is opened then. */
-  readonly anchoring?: Anchoring
   /** How the pool takes enclaves. */
   readonly enclaves?: Partial<
     Pick<EnclavePoolOptions, 'check' | 'isKnownLog' | 'introduce' | 'settleMs'>
@@ -167,7 +160,10 @@ export async function compose(
     stop: stopCommits,
     ...following
   } = followLogs({
-    ...{ database, records, anchoring, log },
+    database,
+    records,
+    anchoring,
+    log,
     intervalMs: config.headAttestationIntervalMs,
     anchorIntervalMs: config.anchorIntervalMs,
     onCommit: meter?.countCommit,
@@ -186,7 +182,8 @@ export async function compose(
     ...following,
     settleMs: SETTLE_SECONDS * 1000,
     endEnclaves: local === null ? null : () => local.stop(),
-    ...{ onStarted, log },
+    onStarted,
+    log,
     ...own.enclaves,
   })
 
@@ -194,11 +191,16 @@ export async function compose(
   const { keys, shown } =
     own.keys === undefined
       ? await openKeys(keysStore, {
-          ...{ fixed: config.devApiKey, dataFolder: home?.dataFolder ?? null, adminLog },
+          fixed: config.devApiKey,
+          dataFolder: home?.dataFolder ?? null,
+          adminLog,
         })
       : { keys: own.keys, shown: null }
   const settings = openSettings({
-    ...{ first, adminLog, log, now: Date.now },
+    first,
+    adminLog,
+    log,
+    now: Date.now,
     async read() {
       const warn = (sentence: string) => log.warn({}, sentence)
       const { readConfig = (heed) => readGatewayConfig(undefined, heed) } = own
@@ -212,7 +214,8 @@ export async function compose(
     createAccounts({ keys: store, tiers: () => [...tiers().byName.keys()], now: Date.now })
   const accounts = accountsOver(keysStore)
   const operations = recordOperations({
-    ...{ database, log: adminLog },
+    database,
+    log: adminLog,
     make(inside) {
       const store = createKeysStore(inside)
       return {
@@ -230,14 +233,20 @@ export async function compose(
   if (config.controlSocket !== null)
     onStarted(await openControlAt(operations, config.controlSocket))
   const sweeper = createErasureSweeper({
-    ...{ store: erasures, retentionDays: config.retentionDays, log },
+    store: erasures,
+    retentionDays: config.retentionDays,
+    log,
   })
   sweeper.start()
   onStarted(() => sweeper.stop())
   const lease = await openProcessLease(database, log)
   onStarted(() => lease.stop())
   const limits = openLimits({
-    ...{ database, lease, tiers, prices, log },
+    database,
+    lease,
+    tiers,
+    prices,
+    log,
     ...settleLogs(enclaves, commits),
     findRecord: records.findByCall,
   })
@@ -257,7 +266,11 @@ export async function compose(
     bus === null
       ? null
       : openPeerEnclaves({
-          ...{ bus, enclaves, check: enclaves.check, credentials, log },
+          bus,
+          enclaves,
+          check: enclaves.check,
+          credentials,
+          log,
           patienceMs: proofPatienceMs(config.anchorIntervalMs),
           async proofFor({ notary, index, call }, signal) {
             return proofOf(call, await commits.waitFor(notary, index, signal))
@@ -268,7 +281,10 @@ export async function compose(
   const nodes: ServingNodes =
     own.nodes ??
     (await openNodes({
-      ...{ registry, processId: () => lease.id(), authenticate: keys.authenticate, log },
+      registry,
+      processId: () => lease.id(),
+      authenticate: keys.authenticate,
+      log,
       checkImage: (images) => checkImages(images, { n: 1, size: null }),
       limits: own.nodeLimits,
       bus,
@@ -286,7 +302,8 @@ export async function compose(
     config: keyed('images') ?? demoImages(demoOrigin),
     nodes: nodes.images,
     store: { ...config.upstream.imageStore, folder: join(config.dataFolder, 'images') },
-    ...{ openEndpoint, log },
+    openEndpoint,
+    log,
   })
   onStarted(stopImages)
   const upstream: UpstreamServices = {
@@ -432,7 +449,14 @@ export async function compose(
     )
   const running = started.move()
   return {
-    ...{ app, enclaves, commits, lease, keys, accounts, registry, nodes },
+    app,
+    enclaves,
+    commits,
+    lease,
+    keys,
+    accounts,
+    registry,
+    nodes,
     facts: {
       url,
       metricsUrl: metrics?.url ?? null,
@@ -464,111 +488,6 @@ function withKey<Service extends object>(service: Service, readKey: () => string
 
 /** Who changes settings, and files that they name. */
 const CONFIGURATION: Operator = { who: 'operator', accountId: null, from: 'configuration' }
-
-/** What the gateway stands on, each the operator's or one that was started here. */
-type Foundation = {
-  readonly database: Database
-  /** Null when a test brings its own anchoring. */
-  readonly chain: Chain | null
-  readonly anchoring: Anchoring
-  /** Null when the enclaves are the operator's. */
-  readonly local: LocalEnclaves | null
-}
-
-/**
- * Starts or connects all parts at once, and gives each that could be started to `onStarted`, also
- * when another fails; the local enclaves are left to the caller, who ends them among what follows
- * their logs. Rejects with StartFailure, which tells every failure.
- */
-async function startFoundation(
-  config: GatewayConfig,
-  own: OwnParts,
-  {
-    home,
-    onStarted,
-    log,
-  }: {
-    readonly home: Home | null
-    readonly onStarted: (stop: () => Promise<void>) => void
-    readonly log: Logger
-  },
-): Promise<Foundation> {
-  const note = async <Part>(starting: Promise<Part>, stop: (part: Part) => Promise<void>) => {
-    const part = await starting
-    onStarted(() => stop(part))
-    return part
-  }
-  // Known only later, and told of the chain's restarts from the beginning.
-  const later: { anchoring?: Anchoring } = {}
-  const starting = {
-    database: own.database
-      ? Promise.resolve(own.database)
-      : startDatabase(
-          {
-            url: config.databaseUrl,
-            dataFolder: config.dataFolder,
-            contentKeys: config.contentKeys,
-          },
-          log,
-        ),
-    chain: own.anchoring
-      ? Promise.resolve(null)
-      : openChain(config, { log, onRestart: () => later.anchoring?.notify() }),
-  }
-  const [database, chain, local] = await settleAll([
-    note(starting.database, (part) => part.close()),
-    note(starting.chain, async (part) => part?.stop()),
-    note(startEnclaveParts(config, own, { home, chain: starting.chain, log }), async (part) =>
-      part?.stop(),
-    ),
-  ])
-  const anchoring =
-    own.anchoring ??
-    startAnchoring({
-      ...{ database, chain: present(chain), log },
-      confirmations: config.confirmations,
-      fees: config.fees,
-    })
-  later.anchoring = anchoring
-  onStarted(() => anchoring.stop())
-  return { database, chain, anchoring, local }
-}
-
-function openChain(
-  { chain, dataFolder, isProduction }: GatewayConfig,
-  { log, onRestart }: { readonly log: Logger; readonly onRestart: () => void },
-): Promise<Chain> {
-  if (chain.kind === 'remote') return connectChain(chain, { isProduction, log })
-  return startLocalChain({ folder: dataFolder, port: chain.port, log, onRestart })
-}
-
-/** Null when the enclaves are the operator's. */
-async function startEnclaveParts(
-  { enclave, chain, shutdownGraceMs }: GatewayConfig,
-  own: OwnParts,
-  parts: {
-    readonly home: Home | null
-    readonly chain: Promise<Chain | null>
-    readonly log: Logger
-  },
-): Promise<LocalEnclaves | null> {
-  if (enclave.kind === 'remote') return null
-  const { home, log } = parts
-  if (home === null) throw new TypeError('expected a data folder for a local enclave')
-  // The local chain's domain is known before it runs.
-  const domain =
-    own.anchoring || chain.kind === 'local'
-      ? Promise.resolve(own.anchoring?.domain ?? LOCAL_DOMAIN)
-      : parts.chain.then(present)
-  // With it come the software NSM and the sources it measures, which production does not have.
-  const { startLocalEnclaves } = await import('./local/enclave-process.ts')
-  return startLocalEnclaves({ ...enclave, home, domain, shutdownGraceMs }, log)
-}
-
-function present<Part>(part: Part | null): Part {
-  if (part === null) throw new TypeError('expected a chain')
-  return part
-}
 
 function remoteSockets({ enclave }: GatewayConfig): readonly string[] {
   return enclave.kind === 'remote' ? enclave.socketPaths : []

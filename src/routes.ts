@@ -157,7 +157,8 @@ export function listRoutes(config: GatewayConfig, capabilities: Capabilities): r
   const onArchived = (nodeId: string) => void nodes.disconnect(nodeId, 'Node is archived')
   const logsStore = createLogsStore(database)
   const logs = createLogs({
-    ...{ enclaves, records, isOpen },
+    records,
+    isOpen,
     logs: logsStore,
     headAttestations: createHeadAttestationsStore(database),
     bootStatements: createBootStatementsStore(database),
@@ -166,9 +167,16 @@ export function listRoutes(config: GatewayConfig, capabilities: Capabilities): r
   const completions = createVerifiedCompletions(verified)
   return [
     ...verifiedCompletionRoutes({
-      ...{ ...calls, completions, callsMax: config.verifiedCallsMax },
+      ...calls,
+      completions,
+      callsMax: config.verifiedCallsMax,
       encrypted: {
-        ...{ credentials, limiter, outcomes, bodyBytesMax, now, log },
+        credentials,
+        limiter,
+        outcomes,
+        bodyBytesMax,
+        now,
+        log,
         enclaves: service,
         requireCommits: completions.requireCommits,
         recordOf: completions.recordOf,
@@ -177,7 +185,8 @@ export function listRoutes(config: GatewayConfig, capabilities: Capabilities): r
     }),
     ...historyRoutes({
       history: createHistory({
-        ...{ records, isOpen },
+        records,
+        isOpen,
         erasures: { eraseRecords: recordErasures(adminLog) },
       }),
       operatorOf: operateBy((operator) => operator, clientOf),
@@ -212,7 +221,9 @@ export function listRoutes(config: GatewayConfig, capabilities: Capabilities): r
     ),
     ...attestationRoutes(
       createAttestations({
-        ...{ enclaves, peers, listNotaries: service.notaries },
+        enclaves,
+        peers,
+        listNotaries: service.notaries,
         now: monotonic,
       }),
     ),
@@ -243,7 +254,8 @@ export function listRoutes(config: GatewayConfig, capabilities: Capabilities): r
     }),
     ...adminRoutes(operations),
     ...waitingRoutes({
-      ...{ commits, anchoring },
+      commits,
+      anchoring,
       listAnchors: (limit) => listWaitingAnchors(database, limit),
     }),
   ]

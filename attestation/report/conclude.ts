@@ -119,7 +119,8 @@ function openOf({ holder, doubts }: SubjectReport): readonly string[] {
         : doubt.parts.map((part) => `${part} hash`)
     }),
     ...(holder?.code === 'any' ? ['measurements'] : code),
-    ...['boot configuration', 'anchor'],
+    'boot configuration',
+    'anchor',
   ]
 }
 

@@ -232,8 +232,12 @@ function readEntries(
 
 /** Members of IssuingDistributionPoint, by their tags. */
 const POINT_TAGS = {
-  ...{ distributionPoint: 0xa0, onlyEnds: 0x81, onlyAuthorities: 0x82 },
-  ...{ someReasons: 0x83, indirect: 0x84, onlyAttributes: 0x85 },
+  distributionPoint: 0xa0,
+  onlyEnds: 0x81,
+  onlyAuthorities: 0x82,
+  someReasons: 0x83,
+  indirect: 0x84,
+  onlyAttributes: 0x85,
 } as const
 const POINT_TAGS_KNOWN: ReadonlySet<number> = new Set(Object.values(POINT_TAGS))
 

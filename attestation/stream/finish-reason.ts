@@ -29,7 +29,11 @@ const BROKEN_OFF =
 const REASONS: ReadonlyMap<string, string> = new Map(
   Object.entries({
     length: [
-      ...['length', 'max_length', 'max_tokens', 'max_output_tokens', 'model_length'],
+      'length',
+      'max_length',
+      'max_tokens',
+      'max_output_tokens',
+      'model_length',
       'model_context_window_exceeded',
     ],
     tool_calls: ['tool_calls', 'tool_call', 'tool_use'],

@@ -71,8 +71,12 @@ export function makeTextTemplate(
   const given = splitAtMarks(canonicalizeJson(chunk))
   if (index === null || given.holes.length !== holes.length) return null
   return {
-    ...{ pieces, holes, index, size: measureJson(data) },
-    ...{ givenPieces: given.pieces, givenHoles: given.holes },
+    pieces,
+    holes,
+    index,
+    size: measureJson(data),
+    givenPieces: given.pieces,
+    givenHoles: given.holes,
   }
 }
 

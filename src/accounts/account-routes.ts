@@ -205,7 +205,10 @@ function readBudgetCursor(text: string | null): BudgetName | null {
   if (text === null) return null
   const [whatText = '', perText = '', key = '', ...words] = text.split(' ')
   const given = budgetOrder.pick({ account: true, key: true, what: true, per: true }).safeParse({
-    ...{ account: words.join(' '), key: key === '-' ? null : key, what: whatText, per: perText },
+    account: words.join(' '),
+    key: key === '-' ? null : key,
+    what: whatText,
+    per: perText,
   })
   if (!given.success || given.data.account === null)
     throw unfitFor('query', 'cursor', 'Input should be the cursor of a page')

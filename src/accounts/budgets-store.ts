@@ -130,7 +130,10 @@ export function createBudgetsStore(
       const order = ({ accountId, keyId }: BudgetUse) => `${accountId} ${keyId}`
       const sorted = uses.toSorted((a, b) => (order(a) < order(b) ? -1 : 1))
       const calls = sorted.map(({ callId: call, accountId: account, keyId: key, ...use }) => ({
-        ...{ call, account, key, ...use },
+        call,
+        account,
+        key,
+        ...use,
       }))
       await sql`
         select budget_settle(${processId}::uuid, ${JSON.stringify(calls)}::text::json, ${clockArgument(clock)})`.execute(

@@ -65,7 +65,11 @@ export async function claimKey<Stored>(
   const { accountId } = callerOf(context.state)
   const requestHash = createHash('sha256').update(`${context.path}\n`).update(body).digest()
   const claimed = await idempotency.claim({
-    ...{ accountId, key, requestHash, isVerified, abort },
+    accountId,
+    key,
+    requestHash,
+    isVerified,
+    abort,
     ...(model === undefined ? {} : { model }),
   })
   if (claimed.kind !== 'claimed') context.set(REPLAYED_HEADER, 'true')

@@ -99,8 +99,12 @@ export function createManagedKeys({
         budgets.list({ accountId, keyId, withAccount: true }),
       ])
       return {
-        ...{ account_id: accountId, account_name: account?.name ?? '', key_id: keyId },
-        ...{ scopes, tier, expires_at: expiresAt },
+        account_id: accountId,
+        account_name: account?.name ?? '',
+        key_id: keyId,
+        scopes,
+        tier,
+        expires_at: expiresAt,
         budgets: own.map(({ account: _, key, ...budget }) => ({ key_id: key, ...budget })),
       }
     },

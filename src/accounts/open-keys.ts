@@ -63,7 +63,8 @@ async function openDevelopmentKey(
   const text = await adminLog.within(GATEWAY, async (inside, note) => {
     const order = { name: 'made on first start', scopes: SCOPES, expiresAt: null }
     const made = await keysOver(createKeysStore(inside)).create({
-      ...{ ...order, accountName: DEVELOPMENT_ACCOUNT },
+      ...order,
+      accountName: DEVELOPMENT_ACCOUNT,
     })
     const { name, scopes, expiresAt: expires_at } = order
     const details = { account: DEVELOPMENT_ACCOUNT, name, scopes, expires_at }

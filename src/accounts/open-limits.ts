@@ -47,13 +47,16 @@ export function openLimits<Stored extends WholeOrNot>({
   const limiter = withBudgets({
     limiter: createRateLimiter({
       store: createRateLimitsStore(database),
-      ...{ tiers, prices },
+      tiers,
+      prices,
       lease,
       leaseSeconds: LEASE_SECONDS,
       log,
     }),
     store: createBudgetsStore(database),
-    ...{ prices, lease, log },
+    prices,
+    lease,
+    log,
   })
   const idempotency = createIdempotency({
     ...verified,
@@ -69,7 +72,9 @@ export function openLimits<Stored extends WholeOrNot>({
   })
   pruning.start()
   return {
-    ...{ limiter, idempotency, usage },
+    limiter,
+    idempotency,
+    usage,
     async stop() {
       await pruning.stop()
       await limiter.stop()

@@ -150,7 +150,9 @@ const pricesFile = z.strictObject({
           if (first === undefined) places.set(pattern, place)
           else
             issues.push({
-              ...{ code: 'custom', input: undefined, path: [index, 'models', position] },
+              code: 'custom',
+              input: undefined,
+              path: [index, 'models', position],
               message: `expected each pattern once: it is at prices.${first}, which counts`,
             })
         }

@@ -195,7 +195,14 @@ function describeBucket(bucket: LimitBucket | undefined) {
 function describeUsage(usage: Usage) {
   const { accountId, keyId, operation, family, model, requests, tokens, money } = usage
   return {
-    ...{ account: accountId, key: keyId, operation, family, model, requests, tokens, money },
+    account: accountId,
+    key: keyId,
+    operation,
+    family,
+    model,
+    requests,
+    tokens,
+    money,
     prompt: usage.promptTokens,
     completion: usage.completionTokens,
     unpriced: usage.unpricedRequests,

@@ -47,7 +47,9 @@ export function operateBy<Operations>(
   return ({ caller, context }) => {
     const { keyId, accountId } = caller()
     return operationsOf({
-      ...{ who: `key ${keyId}`, accountId, from: clientOf(context.req) ?? 'unknown' },
+      who: `key ${keyId}`,
+      accountId,
+      from: clientOf(context.req) ?? 'unknown',
     })
   }
 }

@@ -11,15 +11,13 @@ export const REQUESTED_HEADERS_LENGTH_MAX = 1_024
 
 /** Headers of answers that scripts may read, beyond those that every script may. */
 export const EXPOSED_HEADERS: readonly string[] = [
-  ...[
-    'x-request-id',
-    'openai-processing-ms',
-    'retry-after',
-    'retry-after-ms',
-    'x-should-retry',
-    'www-authenticate',
-    'allow',
-  ],
+  'x-request-id',
+  'openai-processing-ms',
+  'retry-after',
+  'retry-after-ms',
+  'x-should-retry',
+  'www-authenticate',
+  'allow',
   'idempotent-replayed',
   'ehbp-response-nonce',
   ...['requests', 'tokens'].flatMap((kind) =>

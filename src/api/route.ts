@@ -159,7 +159,12 @@ export function defineRoute<Params, Query, Headers, Body>(
     held.slot.enter()
     const headers = validate('header', declared.headers, context.headers)
     const given = await handler({
-      ...{ context, params, query, headers, ...content, ...held },
+      context,
+      params,
+      query,
+      headers,
+      ...content,
+      ...held,
       caller: () => callerOf(context.state),
       stream: async (write, isEvent) => {
         await streamEvents(context, server, write, isEvent)

@@ -48,7 +48,9 @@ export function createChannelTable({
     add(peer, name) {
       if (channels.has(name)) return null
       const channel = createChannel({
-        ...{ peer, hold, partBytesMax: partBytesMax() },
+        peer,
+        hold,
+        partBytesMax: partBytesMax(),
         publish: (frame) => publish(peer, name, frame),
         onOver: () => channels.delete(name),
       })

@@ -116,7 +116,13 @@ export function startAnchoring({
     store: relayers,
     follow: (followed) =>
       createBroadcaster({
-        ...{ rpc, anchors, relayer: followed, chainId, contract, confirmations, log },
+        rpc,
+        anchors,
+        relayer: followed,
+        chainId,
+        contract,
+        confirmations,
+        log,
         ...(followed === address
           ? { onCount: nonces.recordCount, isOurs: () => turn?.isOurs() ?? true }
           : {}),

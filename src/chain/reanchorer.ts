@@ -71,8 +71,12 @@ export function createReanchorer(options: ReanchorerOptions): Reanchorer {
     count += 1
     log.warn(
       {
-        ...{ relayer: taken.relayer, nonce: taken.nonce, size: taken.head.size },
-        ...{ new_relayer: relayer, new_nonce: made.nonce, tx_hash: made.hash },
+        relayer: taken.relayer,
+        nonce: taken.nonce,
+        size: taken.head.size,
+        new_relayer: relayer,
+        new_nonce: made.nonce,
+        tx_hash: made.hash,
       },
       'head anchored again: the transaction of its first anchor can never be mined',
     )

@@ -143,8 +143,14 @@ async function signDeployment(
         `${formatEther(needed)} are needed (the actual cost is lower): send ether to it`,
     )
   const transaction = Transaction.from({
-    ...{ type: 2, chainId, nonce, to, data, gasLimit },
-    ...{ maxFeePerGas, maxPriorityFeePerGas },
+    type: 2,
+    chainId,
+    nonce,
+    to,
+    data,
+    gasLimit,
+    maxFeePerGas,
+    maxPriorityFeePerGas,
   })
   transaction.signature = new SigningKey(deployerKey).sign(transaction.unsignedHash)
   return { raw: transaction.serialized, txHash: transaction.hash ?? '' }

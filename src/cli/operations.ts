@@ -116,7 +116,8 @@ async function withDatabase<Result>(
       if (key !== null) await log.note(commandLine(), { kind: 'content.use_key', target: key })
     }
     const operations = recordOperations({
-      ...{ database, log },
+      database,
+      log,
       make(inside) {
         const keys = createKeysStore(inside)
         const accounts = createAccounts({

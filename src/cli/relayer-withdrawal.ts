@@ -116,8 +116,14 @@ async function signTransfer(rpc: Rpc, { key, to, leaveWei, nonce: next }: Transf
       `${from} has ${formatEther(balanceWei)} ether on chain ${chainId}: too little to pay for a transfer`,
     )
   const transaction = Transaction.from({
-    ...{ type: 2, chainId, nonce, to, value: valueWei, gasLimit },
-    ...{ maxFeePerGas, maxPriorityFeePerGas },
+    type: 2,
+    chainId,
+    nonce,
+    to,
+    value: valueWei,
+    gasLimit,
+    maxFeePerGas,
+    maxPriorityFeePerGas,
   })
   transaction.signature = new SigningKey(key).sign(transaction.unsignedHash)
   return { raw: transaction.serialized, txHash: transaction.hash ?? '', valueWei }

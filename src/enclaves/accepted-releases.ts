@@ -143,7 +143,9 @@ export async function openAcceptedReleases(
     for (const listener of listeners) listener()
     // Measurements that are revoked are so, whether that can be noted or not.
     await noteReleases({
-      ...{ file, issued_at: list.issued_at, releases: list.releases.length },
+      file,
+      issued_at: list.issued_at,
+      releases: list.releases.length,
     }).catch((error) => log.error({ err: error }, 'that releases were read is not noted'))
   }
 

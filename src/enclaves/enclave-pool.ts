@@ -86,7 +86,9 @@ export async function startEnclaves({
   readonly onStarted: (stop: () => Promise<void>) => void
 }): Promise<EnclavePool> {
   const releases = await startReleases(releasesConfig, {
-    ...{ isProduction, noteReleases, log: options.log },
+    isProduction,
+    noteReleases,
+    log: options.log,
   })
   onStarted(async () => releases.stop())
   const monotonic = () => performance.now()

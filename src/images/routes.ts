@@ -64,12 +64,10 @@ export function imageRoutes({
     isAbortable: true,
   } as const
   const errors = [
-    ...([
-      'rate_limit_exceeded',
-      'insufficient_quota',
-      'unsupported_model',
-      'image_store_full',
-    ] as const),
+    'rate_limit_exceeded',
+    'insufficient_quota',
+    'unsupported_model',
+    'image_store_full',
     ...UPSTREAM_ERRORS,
   ] as const
 

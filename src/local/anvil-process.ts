@@ -60,14 +60,22 @@ function argumentsOf(options: {
 }): readonly string[] {
   const { port, stateFile } = options
   return [
-    ...['--host', '127.0.0.1', '--port', String(port), '--chain-id', String(DEVELOPMENT_CHAIN_ID)],
+    '--host',
+    '127.0.0.1',
+    '--port',
+    String(port),
+    '--chain-id',
+    String(DEVELOPMENT_CHAIN_ID),
     // No page in a browser may talk to it, and no line per call is written.
-    ...['--no-cors', '--quiet'],
+    '--no-cors',
+    '--quiet',
     // States of old blocks are not needed and cost memory or disk; transactions and receipts are
     // kept, all of them.
-    ...['--prune-history', '64'],
+    '--prune-history',
+    '64',
     // More ether than any number of anchors costs.
-    ...['--balance', '1000000000'],
+    '--balance',
+    '1000000000',
     ...(stateFile === null ? [] : ['--load-state', stateFile]),
   ]
 }

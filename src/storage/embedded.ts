@@ -28,7 +28,8 @@ export async function openEmbedded(
   const lock = await lockFolder(dataFolder)
   try {
     await loadOptional(PACKAGE, () => createRequire(import.meta.url).resolve(PACKAGE), {
-      ...{ purpose: 'the embedded database', instead: 'set DATABASE_URL to a Postgres server' },
+      purpose: 'the embedded database',
+      instead: 'set DATABASE_URL to a Postgres server',
     })
     const thread = await startEmbeddedThread(dataFolder)
     const pool = createEmbeddedPool(() => thread.connect())

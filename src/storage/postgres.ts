@@ -160,7 +160,10 @@ function createPool(
 /** The one connection to a database that has one session and no limits of time. */
 export function createEmbeddedPool(connect: () => Duplex): pg.Pool {
   const pool = new pg.Pool({
-    ...{ max: 1, user: 'postgres', database: 'template1', idleTimeoutMillis: 0 },
+    max: 1,
+    user: 'postgres',
+    database: 'template1',
+    idleTimeoutMillis: 0,
     stream: connect,
     // What an earlier connection has prepared is still there, and a transaction that it left open.
     onConnect: (client) => client.query('rollback; deallocate all').then(() => undefined),
@@ -284,7 +287,8 @@ function watchClient(client: pg.PoolClient, silence: () => AbortSignal): Postgre
       throw new TypeError('expected a statement; cursors are not used here')
     const name = statementName(statement)
     const asked = {
-      ...{ text: statement, values: [...parameters] },
+      text: statement,
+      values: [...parameters],
       ...(name === null ? {} : { name }),
     }
     return until(client.query(asked), silence()).catch((error: unknown) => {

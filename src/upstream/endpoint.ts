@@ -53,7 +53,9 @@ export type OpenEndpoint = (options: EndpointOptions) => Endpoint
 export function openAiOptions(api: OpenAiApi, answerBytesMax: number): EndpointOptions {
   const { url, timeoutMs } = api
   return {
-    ...{ url, timeoutMs, answerBytesMax },
+    url,
+    timeoutMs,
+    answerBytesMax,
     get headers(): Readonly<Record<string, string>> {
       return api.apiKey === null ? {} : { authorization: `Bearer ${api.apiKey}` }
     },

@@ -195,8 +195,11 @@ function proofOf(record: JsonObject): JsonObject {
 describe('completeRecord', () => {
   const encrypted = buildRecord({ receipt: { encrypted: true } })
   const served: JsonObject = {
-    ...{ ...encrypted.stored, request: null, response: null },
-    ...{ redacted: true, usage: null },
+    ...encrypted.stored,
+    request: null,
+    response: null,
+    redacted: true,
+    usage: null,
   }
 
   it('completeRecord puts back what the caller kept, as it was hashed', () => {
@@ -209,7 +212,8 @@ describe('completeRecord', () => {
     const { request: _request, response: _response, ...rest } = stored
     const hashes = { request_hash: '00'.repeat(32), response_hash: '00'.repeat(32) }
     expect(completeRecord({ ...rest, ...hashes }, { request: REQUEST })).toEqual({
-      ...{ ...rest, request: REQUEST },
+      ...rest,
+      request: REQUEST,
       response_hash: hashes.response_hash,
     })
   })

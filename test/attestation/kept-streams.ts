@@ -42,7 +42,9 @@ export function makeStream({
   usageAsked: boolean
 }): KeptStream {
   const request: JsonObject = {
-    ...{ model: 'demo/echo', messages: [{ role: 'user', content: 'Pay?' }], stream: true },
+    model: 'demo/echo',
+    messages: [{ role: 'user', content: 'Pay?' }],
+    stream: true,
     ...(usageAsked ? { stream_options: { include_usage: true } } : {}),
   }
   const given = usageAsked ? [...CHUNKS, USAGE] : CHUNKS

@@ -115,7 +115,10 @@ describe('verifyRecord on a record whose content the gateway does not give', () 
       const report = verifyRecord({ ...bare, ...why })
       expect(report.ok).toBe(true)
       expect(namesOf(report, 'not checked')).toEqual([
-        ...['request hash', 'response hash', 'stream hash', 'anchor'],
+        'request hash',
+        'response hash',
+        'stream hash',
+        'anchor',
       ])
       const forged = verifyRecord({ ...bare, ...why, hash: 'ab'.repeat(32) })
       expect(namesOf(forged, 'failed')).toContain('hash')
@@ -143,15 +146,21 @@ describe('verifyRecord on a record whose content the gateway does not give', () 
 describe('verifyRecord on the record of an encrypted call', () => {
   const encrypted = buildRecord({ receipt: { encrypted: true } })
   const redacted: JsonObject = {
-    ...{ ...encrypted.stored, request: null, response: null },
-    ...{ redacted: true, usage: null },
+    ...encrypted.stored,
+    request: null,
+    response: null,
+    redacted: true,
+    usage: null,
   }
 
   it('the record of an encrypted call is checked as far as its hashes allow', () => {
     const report = verifyRecord(redacted)
     expect(report.ok).toBe(true)
     expect(namesOf(report, 'not checked')).toEqual([
-      ...['request hash', 'response hash', 'stream hash', 'anchor'],
+      'request hash',
+      'response hash',
+      'stream hash',
+      'anchor',
     ])
   })
 
@@ -179,7 +188,10 @@ describe('verifyRecord on the record of an encrypted call', () => {
   it('a receipt of other hashes fails: it is not the leaf, and the signature is over other hashes', () => {
     const receipt = { ...(redacted.receipt as JsonObject), request_hash: 'ab'.repeat(32) }
     expect(namesOf(verifyRecord({ ...redacted, receipt }), 'failed')).toEqual([
-      ...['hash', 'signature', 'receipt', 'receipt in log'],
+      'hash',
+      'signature',
+      'receipt',
+      'receipt in log',
     ])
   })
 })

@@ -324,8 +324,11 @@ const RECORD_ATTACKS: readonly Row[] = [
     ['record_invalid'],
     () =>
       changeRecord(MIDDLE_LEAF, (record) => ({
-        ...{ ...record, request: null, response: null },
-        ...{ redacted: true, usage: null },
+        ...record,
+        request: null,
+        response: null,
+        redacted: true,
+        usage: null,
       })),
   ],
   [
@@ -584,8 +587,12 @@ describe('affidavit audit', () => {
     const erased = { at: 1_795_000_000, by: 'operator', reason: 'asked for' }
     const withheld = { code: 'content_key_missing', message: 'm' }
     const without = (record: JsonObject, why: JsonObject) => ({
-      ...{ ...record, request: null, response: null },
-      ...{ redacted: true, usage: null, ...why },
+      ...record,
+      request: null,
+      response: null,
+      redacted: true,
+      usage: null,
+      ...why,
     })
     const serveWithout = (why: JsonObject, changes: JsonObject = {}) =>
       stage.server.serve(

@@ -51,8 +51,12 @@ async function send(transaction: {
 }) {
   const wallet = new Wallet(anchoring.chain?.relayerKey ?? '')
   const raw = await wallet.signTransaction({
-    ...{ type: 2, chainId: chain.chainId, nonce: anchoring.nonce++, gasLimit: 3_000_000n },
-    ...{ maxFeePerGas: 100_000_000_000n, maxPriorityFeePerGas: 1_000_000_000n },
+    type: 2,
+    chainId: chain.chainId,
+    nonce: anchoring.nonce++,
+    gasLimit: 3_000_000n,
+    maxFeePerGas: 100_000_000_000n,
+    maxPriorityFeePerGas: 1_000_000_000n,
     ...transaction,
   })
   const hash = await chain.rpc.call('eth_sendRawTransaction', [raw])

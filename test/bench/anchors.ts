@@ -61,7 +61,10 @@ async function measure(
   const perAnchor = gas.reduce((sum, value) => sum + value, 0) / gas.length
   const batch = calls / hashes.length
   return {
-    ...{ intervalMs, rate, batch, gas: perAnchor / batch },
+    intervalMs,
+    rate,
+    batch,
+    gas: perAnchor / batch,
     p50Ms: quantile(latencies, 0.5),
     p99Ms: quantile(latencies, 0.99),
   }

@@ -59,8 +59,13 @@ const ROWS: readonly Row[] = [
 ]
 
 const CALL_ROWS = [
-  ...['verified-portkey', 'verified-cpu', 'verified-warm', 'verified-first'],
-  ...['plain-forwarder', 'plain-two', 'enclave-rate'],
+  'verified-portkey',
+  'verified-cpu',
+  'verified-warm',
+  'verified-first',
+  'plain-forwarder',
+  'plain-two',
+  'enclave-rate',
 ]
 const OPEN_ROWS = ['open-streams', 'open-gateway', 'open-enclave']
 const WAITING_ROWS = ['waiting-gateway', 'waiting-enclave']

@@ -85,8 +85,12 @@ async function startGateway({ apiKey, fleet, start }: Replicas) {
   const agent = await startNodeAgent(
     {
       gatewayUrl: gateway.url,
-      ...{ apiKey, backendUrl: fleet.providerOrigin, dataFolder: gateway.dataFolder },
-      ...{ drainMs: 1_000, logLevel: 'warn', variables: {} },
+      apiKey,
+      backendUrl: fleet.providerOrigin,
+      dataFolder: gateway.dataFolder,
+      drainMs: 1_000,
+      logLevel: 'warn',
+      variables: {},
     },
     recordLog().log,
   )
@@ -124,7 +128,10 @@ async function load(
   const results = await Promise.all(
     gateways.map(({ gateway }) =>
       runLoad({
-        ...{ origin: gateway.url, path: PATHS[kind], warmupMs, durationMs },
+        origin: gateway.url,
+        path: PATHS[kind],
+        warmupMs,
+        durationMs,
         headers: { authorization: `Bearer ${replicas.apiKey}` },
         body: JSON.stringify({
           model: 'demo/echo',

@@ -79,7 +79,10 @@ async function measureCpu(service: Deployment, kind: (typeof KINDS)[number]): Pr
     path: pathOf(kind),
     headers: { authorization: `Bearer ${service.key}` },
     body: bodyOf(kind, 'Say in one sentence why evidence matters.'),
-    ...{ connections: CONNECTIONS, warmupMs: 0, durationMs: 600_000, requestsMax: CALLS },
+    connections: CONNECTIONS,
+    warmupMs: 0,
+    durationMs: 600_000,
+    requestsMax: CALLS,
   }
   await runLoad(plan)
   const read = () =>
@@ -132,7 +135,9 @@ async function measureDescriptors(service: Deployment): Promise<void> {
   const count = () => parts.map(([name, pid]) => `${name} ${countDescriptors(pid)}`).join(', ')
   console.log(`descriptors      idle: ${count()}`)
   const pool = new Pool(service.gateways[0]?.origin ?? '', {
-    ...{ connections: CONNECTED, headersTimeout: 0, bodyTimeout: 0 },
+    connections: CONNECTED,
+    headersTimeout: 0,
+    bodyTimeout: 0,
   })
   const all = (what: () => Promise<unknown>) => Promise.all(Array.from({ length: CONNECTED }, what))
   await all(async () => (await pool.request({ method: 'GET', path: '/readyz' })).body.dump())

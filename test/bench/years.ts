@@ -93,7 +93,8 @@ async function openUnlimited(): Promise<Pick<Database, 'queries' | 'close'>> {
 
 async function start(): Promise<void> {
   service.now = await startAffidavit({
-    ...{ dataFolder, logLevel: 'warn' },
+    dataFolder,
+    logLevel: 'warn',
     variables: { DATABASE_URL: postgres.url },
   })
 }
@@ -217,7 +218,9 @@ async function measureCalls(): Promise<Figures> {
     const result = await load(connections, 8_000)
     const rest = `; ${result.requestsPerSecond.toFixed(0)} calls/s, ${result.errors} errors`
     figures.set(`verified calls, ${connections} at once`, {
-      ...{ p50: result.p50Ms, worst: result.p99Ms, rest },
+      p50: result.p50Ms,
+      worst: result.p99Ms,
+      rest,
     })
   }
   return figures
@@ -226,8 +229,13 @@ async function measureCalls(): Promise<Figures> {
 function load(connections: number, durationMs: number) {
   const { url, apiKey } = running()
   return runLoad({
-    ...{ origin: url, path: VERIFIED_PATH, connections, durationMs, warmupMs: 0 },
-    ...{ headers: { authorization: `Bearer ${apiKey}` }, body: askOf(7) },
+    origin: url,
+    path: VERIFIED_PATH,
+    connections,
+    durationMs,
+    warmupMs: 0,
+    headers: { authorization: `Bearer ${apiKey}` },
+    body: askOf(7),
   })
 }
 
@@ -351,7 +359,8 @@ async function measureRetention(): Promise<void> {
   const timed = timeErasures(createErasuresStore(database))
   const ended = AbortSignal.timeout(UPKEEP_MAX_MS)
   const sweeper = createErasureSweeper({
-    ...{ store: timed.store, retentionDays: days },
+    store: timed.store,
+    retentionDays: days,
     log: { info: () => undefined, error: () => undefined },
   })
   const alone = await load(4, 10_000)

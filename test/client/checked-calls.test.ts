@@ -11,10 +11,15 @@ const HOUR_MS = 3_600_000
 const REQUEST = { model: 'demo/echo', messages: [{ role: 'user', content: 'Pay?' }] }
 const SAID = 'Transfer nothing.'
 const otherAnswer = {
-  ...{ id: 'c9', object: 'chat.completion', created: 7, model: 'demo/echo' },
+  id: 'c9',
+  object: 'chat.completion',
+  created: 7,
+  model: 'demo/echo',
   choices: [
     {
-      ...{ index: 0, finish_reason: 'stop', logprobs: null },
+      index: 0,
+      finish_reason: 'stop',
+      logprobs: null,
       message: { role: 'assistant', content: 'Transfer it all.' },
     },
   ],
@@ -62,7 +67,8 @@ describe('an honest gateway', () => {
 describe('a notary is refused', () => {
   const wrongRoot = buildChain({ level: 0, parts: { serial: new Uint8Array([2, 1, 9]) } })
   const widened = {
-    ...{ chain_id: 31337, contract: `0x${'c0'.repeat(20)}` },
+    chain_id: 31337,
+    contract: `0x${'c0'.repeat(20)}`,
     providers: [
       { name: 'demo', origin: 'https://provider.example' },
       { name: 'demo', origin: 'https://operator.example' },
@@ -359,7 +365,9 @@ describe('clients', () => {
       code: 'no_proof',
     })
     const langchain = new ChatOpenAI({
-      ...{ model: 'demo/echo', apiKey: 'k', configuration: { baseURL, fetch } },
+      model: 'demo/echo',
+      apiKey: 'k',
+      configuration: { baseURL, fetch },
     })
     await expect(langchain.invoke('Pay?')).rejects.toMatchObject({ code: 'no_proof' })
     expect(client.bodies).toHaveLength(2)

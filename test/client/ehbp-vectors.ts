@@ -96,7 +96,8 @@ function answer(about: string, { header, ...sealed }: Sealed): EhbpExchange {
     public_key: hex(publicKey),
     key_configuration: `000020${hex(publicKey)}000400010002`,
     request: {
-      ...{ ...sealed, content },
+      ...sealed,
+      content,
       credential: header === null ? null : { header, content: CREDENTIAL },
     },
     exported_secret: hex(secret),

@@ -69,7 +69,8 @@ describe('an encrypted call', () => {
       expect(client.opened.map(({ credential }) => credential)).toEqual([CREDENTIAL])
       expect(JSON.parse(client.bodies[0] ?? '')).toMatchObject(body)
       expect(client.proofs.latest?.checks.at(-1)).toMatchObject({
-        ...{ name: 'encryption', outcome: 'passed' },
+        name: 'encryption',
+        outcome: 'passed',
       })
       expect(client.sent[0]?.headers.get('affidavit-notary')).toBe(ADDRESS)
       await expect.poll(() => client.given.length).toBe(1)
@@ -83,7 +84,8 @@ describe('an encrypted call', () => {
     expect(client.sent).toEqual([])
     expect(client.bodies[0]).toContain(SECRET)
     expect(client.proofs.latest?.checks.at(-1)).toMatchObject({
-      ...{ name: 'encryption', outcome: 'not checked' },
+      name: 'encryption',
+      outcome: 'not checked',
     })
   })
 
@@ -440,7 +442,8 @@ describe('an error', () => {
   const sealedError: Attack = {
     fault: (opened) =>
       passOn(opened.seal([JSON.stringify({ ...error, choices: [{ message: SAID }] })]), {
-        ...{ status: 404, type: 'application/json' },
+        status: 404,
+        type: 'application/json',
       }),
   }
 

@@ -50,8 +50,9 @@ export function createMemoryEnclave(): MemoryEnclave {
     state: ({ notBefore, notAfter, chainId = CHAIN_ID, contract = CONTRACT, ...given }) => {
       const { signer = NOTARY } = given
       const stated = {
-        ...{ public_key: given.publicKey ?? publicKey },
-        ...{ not_before: notBefore, not_after: notAfter },
+        public_key: given.publicKey ?? publicKey,
+        not_before: notBefore,
+        not_after: notAfter,
       }
       const digest = encryptionKeyDigest({ chainId, contract }, stated)
       return { ...stated, signature: signer.signingKey.sign(digest).serialized }

@@ -162,11 +162,24 @@ export function openMemoryClient(
   const notaries = createNotaries(options, { policy, now })
   const { proofs, add, bind } = createProofs(100)
   const fetch = createCheckedFetch({
-    ...{ baseURL: `${URL_OF_GATEWAY}/v1/verified`, fetch: gateway, notaries, now, keep: add },
-    ...{ bind, encrypt, hold, bytesMax: 1_000_000 },
+    baseURL: `${URL_OF_GATEWAY}/v1/verified`,
+    fetch: gateway,
+    notaries,
+    now,
+    keep: add,
+    bind,
+    encrypt,
+    hold,
+    bytesMax: 1_000_000,
   })
   return Object.assign(client, {
-    ...{ fetch, notaries, proofs, asked, bodies, enclave, ...kept },
+    fetch,
+    notaries,
+    proofs,
+    asked,
+    bodies,
+    enclave,
+    ...kept,
     url: `${URL_OF_GATEWAY}/v1/verified/chat/completions`,
   })
 }
@@ -225,7 +238,9 @@ function answerCall(attack: Attack, sent: JsonObject): Response {
   const whole = assembleCompletion(CHUNKS)
   const response = attack.response?.(whole) ?? whole
   const { created } = buildRecord({
-    ...{ request, response, streamHash: isStream ? hashChunks(CHUNKS) : null },
+    request,
+    response,
+    streamHash: isStream ? hashChunks(CHUNKS) : null,
     ...(attack.receipt === undefined ? {} : { receipt: attack.receipt }),
   })
   const attestation = documentOf({ chain, configuration }, attack.answersFields ?? {})

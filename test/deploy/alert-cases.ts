@@ -53,7 +53,9 @@ function gauge(
     alert,
     bad: [of(metric, `${good}x7 ${bad}x120`, more)],
     good: [fine(metric, `${good}x128`, more)],
-    ...{ labels, silentAt, firesAt },
+    labels,
+    silentAt,
+    firesAt,
   }
 }
 
@@ -113,11 +115,17 @@ export const ALERT_CASES: readonly AlertCase[] = [
     right: { status: '200', end: 'whole' },
   }),
   gauge('AffidavitSourceUnreadable', 'affidavit_source_up', {
-    ...{ good: '1', bad: '0', silentAt: '6m30s', firesAt: '7m30s' },
+    good: '1',
+    bad: '0',
+    silentAt: '6m30s',
+    firesAt: '7m30s',
     more: { source: 'relayer' },
   }),
   gauge('AffidavitEventLoopSlow', 'nodejs_eventloop_lag_p99_seconds', {
-    ...{ good: '0.1', bad: '0.9', silentAt: '6m30s', firesAt: '7m30s' },
+    good: '0.1',
+    bad: '0.9',
+    silentAt: '6m30s',
+    firesAt: '7m30s',
   }),
   share('AffidavitMemoryAdmittedHigh', [
     'affidavit_admitted_bytes',
@@ -127,16 +135,28 @@ export const ALERT_CASES: readonly AlertCase[] = [
   share('AffidavitDescriptorsHigh', ['process_open_fds', 'process_max_fds']),
   event('AffidavitLogLinesDropped', 'affidavit_log_lines_dropped_total'),
   gauge('AffidavitStaging', 'affidavit_staging', {
-    ...{ good: '0', bad: '1', silentAt: '1m45s', firesAt: '2m15s' },
+    good: '0',
+    bad: '1',
+    silentAt: '1m45s',
+    firesAt: '2m15s',
   }),
   gauge('AffidavitDatabaseDown', 'affidavit_database_up', {
-    ...{ good: '1', bad: '0', silentAt: '2m15s', firesAt: '2m45s' },
+    good: '1',
+    bad: '0',
+    silentAt: '2m15s',
+    firesAt: '2m45s',
   }),
   gauge('AffidavitCommitsFailing', 'affidavit_commits_failing_seconds', {
-    ...{ good: '10', bad: '40', silentAt: '2m15s', firesAt: '2m45s' },
+    good: '10',
+    bad: '40',
+    silentAt: '2m15s',
+    firesAt: '2m45s',
   }),
   gauge('AffidavitCommitsRefused', 'affidavit_commits_refused', {
-    ...{ good: '0', bad: '1', silentAt: '1m45s', firesAt: '2m15s' },
+    good: '0',
+    bad: '1',
+    silentAt: '1m45s',
+    firesAt: '2m15s',
   }),
   {
     alert: 'AffidavitCommitsSlow',
@@ -154,15 +174,25 @@ export const ALERT_CASES: readonly AlertCase[] = [
     firesAt: '11m',
   },
   gauge('AffidavitNoEnclave', 'affidavit_enclaves', {
-    ...{ good: '2', bad: '0', silentAt: '2m15s', firesAt: '2m45s' },
-    ...{ more: { state: 'usable' }, labels: BAD },
+    good: '2',
+    bad: '0',
+    silentAt: '2m15s',
+    firesAt: '2m45s',
+    more: { state: 'usable' },
+    labels: BAD,
   }),
   gauge('AffidavitEnclaveLost', 'affidavit_enclaves', {
-    ...{ good: '0', bad: '1', silentAt: '3m45s', firesAt: '4m15s' },
+    good: '0',
+    bad: '1',
+    silentAt: '3m45s',
+    firesAt: '4m15s',
     more: { state: 'refused' },
   }),
   gauge('AffidavitAttestationOld', 'affidavit_attestation_age_seconds', {
-    ...{ good: '3700', bad: '7300', silentAt: '6m30s', firesAt: '7m30s' },
+    good: '3700',
+    bad: '7300',
+    silentAt: '6m30s',
+    firesAt: '7m30s',
   }),
   {
     alert: 'AffidavitChainFailing',
@@ -181,7 +211,10 @@ export const ALERT_CASES: readonly AlertCase[] = [
     firesAt: '7m30s',
   },
   gauge('AffidavitAnchorStoreFailing', 'affidavit_anchor_store_failing', {
-    ...{ good: '0', bad: '1', silentAt: '3m45s', firesAt: '4m15s' },
+    good: '0',
+    bad: '1',
+    silentAt: '3m45s',
+    firesAt: '4m15s',
   }),
   event('AffidavitAnchorsReverted', 'affidavit_anchors_reverted_total'),
   event('AffidavitNonceTaken', 'affidavit_anchors_taken_total'),
@@ -194,13 +227,22 @@ export const ALERT_CASES: readonly AlertCase[] = [
     firesAt: '7m30s',
   },
   gauge('AffidavitReloadFailed', 'affidavit_config_last_reload_successful', {
-    ...{ good: '1', bad: '0', silentAt: '2m45s', firesAt: '3m15s' },
+    good: '1',
+    bad: '0',
+    silentAt: '2m45s',
+    firesAt: '3m15s',
   }),
   gauge('AffidavitBusDown', 'affidavit_bus_up', {
-    ...{ good: '1', bad: '0', silentAt: '2m45s', firesAt: '3m15s' },
+    good: '1',
+    bad: '0',
+    silentAt: '2m45s',
+    firesAt: '3m15s',
   }),
   gauge('AffidavitBlocksUnreadable', 'affidavit_anchor_blocks_unreadable', {
-    ...{ good: '0', bad: '1', silentAt: '6m30s', firesAt: '7m30s' },
+    good: '0',
+    bad: '1',
+    silentAt: '6m30s',
+    firesAt: '7m30s',
   }),
   event('AffidavitBusStranger', 'affidavit_bus_messages_refused_total'),
   {

@@ -87,15 +87,20 @@ export async function measureFault(
   const proven = outcomes.flatMap(({ proven: one }) => (one === null ? [] : [one]))
   const lost = await auditRun(
     {
-      ...{ origin: gateway.origin, key: deployment.key },
-      ...{ rpcUrl: deployment.chain.rpcUrl, contract: deployment.chain.contract },
+      origin: gateway.origin,
+      key: deployment.key,
+      rpcUrl: deployment.chain.rpcUrl,
+      contract: deployment.chain.contract,
     },
     proven,
   ).catch((error: Error) => [`no audit: ${error.message}`])
   if (fault.prepare !== undefined) await restart(gateway, deployment, () => undefined)
   const late = outcomes.filter((call) => call.code !== 'ok' && call.firstBeganMs > endedMs)
   return {
-    ...{ fault, proven: proven.length, lost, exits },
+    fault,
+    proven: proven.length,
+    lost,
+    exits,
     heldMs: endedMs - beganMs,
     during: outcomes.filter((call) => call.endedMs > beganMs && call.firstBeganMs < endedMs),
     calls: outcomes.length,

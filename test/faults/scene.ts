@@ -15,7 +15,8 @@ export async function openScene(): Promise<Scene & { close(): Promise<void> }> {
   const databaseFolder = disks === null ? null : join(disks.database.path, 'postgres')
   if (databaseFolder !== null) await mkdir(databaseFolder)
   const deployment = await startDeployment({
-    ...{ gateways: 2, enclaves: 2 },
+    gateways: 2,
+    enclaves: 2,
     ...(databaseFolder === null ? {} : { databaseFolder }),
   })
   return {

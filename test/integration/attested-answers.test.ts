@@ -92,7 +92,9 @@ async function tryCall(from: string, name: string, values: readonly unknown[]): 
     method: 'POST',
     headers: { 'content-type': 'application/json' },
     body: JSON.stringify({
-      ...{ jsonrpc: '2.0', id: 1, method: 'eth_call' },
+      jsonrpc: '2.0',
+      id: 1,
+      method: 'eth_call',
       params: [{ from, to: address, data }, 'latest'],
     }),
   })

@@ -34,23 +34,23 @@ const SEED = 'chaos of 2026-11-21'
  */
 const CALLER_TIMEOUT_MS = 15_000
 const LIMITS = {
-  ...{
-    firstTokenMs: 2_000,
-    tokenMs: 2_000,
-    runMs: 5_000,
-    waitMs: 2_000,
-    drainMs: 2_000,
-    finishGraceMs: 300,
-  },
-  ...{
-    slots: 3,
-    silenceMs: 500,
-    silenceTimeoutMs: 1_000,
-    takeoverMs: 300,
-    asideMs: 1_000,
-    asideMaxMs: 4_000,
-  },
-  ...{ tickMs: 20, tendMs: 100, closeTimeoutMs: 500, probeRetryMs: 1_000, probesMax: 16 },
+  firstTokenMs: 2_000,
+  tokenMs: 2_000,
+  runMs: 5_000,
+  waitMs: 2_000,
+  drainMs: 2_000,
+  finishGraceMs: 300,
+  slots: 3,
+  silenceMs: 500,
+  silenceTimeoutMs: 1_000,
+  takeoverMs: 300,
+  asideMs: 1_000,
+  asideMaxMs: 4_000,
+  tickMs: 20,
+  tendMs: 100,
+  closeTimeoutMs: 500,
+  probeRetryMs: 1_000,
+  probesMax: 16,
 }
 /**
  * The errors that a caller may get in place of an answer; `not_ready` when the database is late on
@@ -92,7 +92,11 @@ async function openStage(random: Random): Promise<Stage> {
     })
   const agents = nodeIds.map((_, position) => start(position))
   return {
-    ...{ stage, backend, proxy, agents, nodeIds },
+    stage,
+    backend,
+    proxy,
+    agents,
+    nodeIds,
     restart(position) {
       const ended = agents[position]?.stop() ?? Promise.resolve()
       ending.add(ended)
@@ -299,8 +303,17 @@ it(`the gateway answers ${REQUESTS} callers while ${AGENTS} agents are killed, s
   await stage.stop()
   await backend.stop()
   expect(nodes.status()).toEqual({
-    ...{ connected: 0, serving: 0, slotsInUse: 0, runs: 0, queued: 0, probes: 0, imageBytes: 0 },
-    ...{ handshakes: 0, sockets: 0, timers: 0, writes: 0 },
+    connected: 0,
+    serving: 0,
+    slotsInUse: 0,
+    runs: 0,
+    queued: 0,
+    probes: 0,
+    imageBytes: 0,
+    handshakes: 0,
+    sockets: 0,
+    timers: 0,
+    writes: 0,
   })
   // Fewer handles are fine: a timer of the test runner may have run at the beginning.
   await eventually(

@@ -126,9 +126,23 @@ describe('its fetch', () => {
     expect(
       proof?.checks.filter(({ outcome }) => outcome === 'passed').map(({ name }) => name),
     ).toEqual([
-      ...['request hash', 'response hash', 'hash', 'public key', 'signature', 'receipt'],
-      ...['attestation key', 'receipt in log', 'tree head', 'notary', 'attestation document'],
-      ...['log domain', 'provider', 'outcome', 'attempt', 'credential', 'encryption'],
+      'request hash',
+      'response hash',
+      'hash',
+      'public key',
+      'signature',
+      'receipt',
+      'attestation key',
+      'receipt in log',
+      'tree head',
+      'notary',
+      'attestation document',
+      'log domain',
+      'provider',
+      'outcome',
+      'attempt',
+      'credential',
+      'encryption',
     ])
     expect(String(proof)).toContain('passed       signature')
     expect(await verify(proof as Proof)).toMatch(

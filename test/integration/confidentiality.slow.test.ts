@@ -130,7 +130,11 @@ function chunk(model: string, word: string | null) {
 async function open(encrypt: boolean): Promise<Client> {
   const { roots, ...expected } = JSON.parse(await readFile(service.expectFile, 'utf8'))
   return await connect({
-    ...{ url: service.url, apiKey: service.apiKey, expect: expected, roots, encrypt },
+    url: service.url,
+    apiKey: service.apiKey,
+    expect: expected,
+    roots,
+    encrypt,
   })
 }
 
@@ -148,7 +152,8 @@ async function call(client: Client, planted: Planted, kind: string): Promise<Res
   return await client.fetch(`${client.baseURL}/chat/completions`, {
     method: 'POST',
     headers: {
-      ...{ authorization: `Bearer ${service.apiKey}`, 'content-type': 'application/json' },
+      authorization: `Bearer ${service.apiKey}`,
+      'content-type': 'application/json',
       'fine-tune-authorization': `Bearer ${planted.credential}`,
       'x-request-id': REQUEST_ID,
     },

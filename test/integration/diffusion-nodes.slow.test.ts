@@ -55,7 +55,10 @@ describe('a client that follows the public protocol', () => {
     nodeId = await createNode(caller())
     await sendBody(caller(), 'POST', '/v1/node/info', { node_id: nodeId, ...NODE_HARDWARE })
     node = await connectScriptedNode({
-      ...{ url: service.url, key: service.apiKey, nodeId, model: NODE_MODEL },
+      url: service.url,
+      key: service.apiKey,
+      nodeId,
+      model: NODE_MODEL,
       ...drawing(drawAsAsked),
     })
     await expect.poll(() => statusOf(nodeId), { timeout: 30_000 }).toBe('Running')
@@ -79,19 +82,20 @@ describe('a client that follows the public protocol', () => {
       Array.from({ length: 2 }, () => ({ type: 'png', width: 256, height: 256 })),
     )
     const inline = await client.images.generate({
-      ...{ ...drawing256, size: '1024x1024', n: 10, response_format: 'b64_json' },
+      ...drawing256,
+      size: '1024x1024',
+      n: 10,
+      response_format: 'b64_json',
     })
     expect(inline.data?.map(({ b64_json }) => factsOf(b64_json)?.width)).toEqual(
       Array(10).fill(1024),
     )
     expect(framesFor(node).at(-1)).toEqual({
-      ...{
-        request_id: expect.any(String),
-        prompt: 'a blue whale',
-        image: null,
-        n: 10,
-        size: '1024x1024',
-      },
+      request_id: expect.any(String),
+      prompt: 'a blue whale',
+      image: null,
+      n: 10,
+      size: '1024x1024',
     })
     await expect.poll(() => servedBy(nodeId), { timeout: 30_000 }).toBe(2)
   })

@@ -111,7 +111,9 @@ describe.runIf(DEBIAN_POSTGRES.isMet)(
       const reply = await fetch(recordUrl(kept.hash), { headers: bearer() })
       const record = await reply.text()
       expect(JSON.parse(record)).toMatchObject({
-        ...{ request: null, response: null, redacted: true },
+        request: null,
+        response: null,
+        redacted: true,
         withheld: { code: 'content_key_missing' },
       })
 

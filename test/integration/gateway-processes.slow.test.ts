@@ -20,7 +20,8 @@ beforeAll(async () => {
   tiersFile = join(mkdtempSync(join(tmpdir(), 'affidavit-tiers-')), 'tiers.json')
   writeFileSync(tiersFile, tiersText('tiers-before'))
   service = await replicas.start({
-    ...{ GATEWAY_PROCESSES: '2', METRICS_PORT: String(metricsPort) },
+    GATEWAY_PROCESSES: '2',
+    METRICS_PORT: String(metricsPort),
     RATE_LIMIT_TIERS_FILE: tiersFile,
   })
 })

@@ -17,8 +17,15 @@ import { openPlainStage, type PlainStage } from '../support/plain-stage.ts'
 import type { ScriptedNode } from '../support/scripted-node.ts'
 
 const LIMITS = {
-  ...{ imageMs: 500, drainMs: 300, waitMs: 200, tickMs: 20, tendMs: 50, closeTimeoutMs: 300 },
-  ...{ retriesMax: 0, asideMs: 50, asideMaxMs: 50 },
+  imageMs: 500,
+  drainMs: 300,
+  waitMs: 200,
+  tickMs: 20,
+  tendMs: 50,
+  closeTimeoutMs: 300,
+  retriesMax: 0,
+  asideMs: 50,
+  asideMaxMs: 50,
 }
 const MIB = 1024 * 1024
 /** No caller waits longer, for any behaviour of a node. */

@@ -515,7 +515,8 @@ describe('a gateway that alters encrypted calls', () => {
     [
       'repeats a frame',
       reframing((all) => all.flatMap((frame) => [frame, frame])),
-      ...(['not_encrypted', 'not_encrypted'] as const),
+      'not_encrypted',
+      'not_encrypted',
     ],
     ['damages a frame', reframing((all) => all.map(damage)), 'not_encrypted', 'not_encrypted'],
     [
@@ -523,19 +524,17 @@ describe('a gateway that alters encrypted calls', () => {
       reframing((all) =>
         all.map((frame, at) => (at === all.length - 1 ? frame.subarray(0, 30) : frame)),
       ),
-      ...(['not_encrypted', 'not_encrypted'] as const),
+      'not_encrypted',
+      'not_encrypted',
     ],
     ['splices a frame of another call', withSpliced, 'not_encrypted', 'not_encrypted'],
     [
       'strips the nonce',
       answered((answer) => ({ ...answer, headers: { 'content-type': 'application/json' } })),
-      ...(['not_encrypted', 'not_encrypted'] as const),
+      'not_encrypted',
+      'not_encrypted',
     ],
-    [
-      'answers in the clear',
-      saying(() => json(EVIL_RESPONSE)),
-      ...(['not_encrypted', 'not_encrypted'] as const),
-    ],
+    ['answers in the clear', saying(() => json(EVIL_RESPONSE)), 'not_encrypted', 'not_encrypted'],
   ])(
     'an encrypted call ends in an error when the gateway %s',
     async (_, attack, whole, streamed) => {
@@ -600,7 +599,8 @@ describe('a gateway that alters encrypted calls', () => {
         encrypted.fetch(`${encrypted.baseURL}/chat/completions`, {
           method: 'POST',
           headers: {
-            ...{ 'content-type': 'application/json', authorization: `Bearer ${service.apiKey}` },
+            'content-type': 'application/json',
+            authorization: `Bearer ${service.apiKey}`,
             'fine-tune-authorization': 'Bearer a-credential-of-the-caller',
           },
           body: JSON.stringify(ask()),

@@ -12,15 +12,18 @@ import {
 } from '../support/scripted-node.ts'
 
 const LIMITS = {
-  ...{
-    firstTokenMs: 400,
-    tokenMs: 400,
-    finishGraceMs: 200,
-    runMs: 2_000,
-    waitMs: 200,
-    drainMs: 400,
-  },
-  ...{ tickMs: 20, tendMs: 50, closeTimeoutMs: 300, retriesMax: 0, asideMs: 50, asideMaxMs: 50 },
+  firstTokenMs: 400,
+  tokenMs: 400,
+  finishGraceMs: 200,
+  runMs: 2_000,
+  waitMs: 200,
+  drainMs: 400,
+  tickMs: 20,
+  tendMs: 50,
+  closeTimeoutMs: 300,
+  retriesMax: 0,
+  asideMs: 50,
+  asideMaxMs: 50,
 }
 const MIB = 1024 * 1024
 /** No caller waits longer, for any behaviour of a node. */

@@ -68,15 +68,14 @@ describe.runIf(BOOT.isMet)(BOOT.title('a development image in qemu'), () => {
     await writeFile(file, JSON.stringify(first.bundle))
     const verify = (pcr2: string) =>
       runCli([
-        ...[
-          'verify',
-          file,
-          '--root',
-          stage.enclave.rootFile,
-          '--pcr',
-          `0=${stage.image.measurements[0]}`,
-        ],
-        ...['--pcr', `2=${pcr2}`],
+        'verify',
+        file,
+        '--root',
+        stage.enclave.rootFile,
+        '--pcr',
+        `0=${stage.image.measurements[0]}`,
+        '--pcr',
+        `2=${pcr2}`,
       ])
     expect(await verify(stage.image.measurements[2])).toMatchObject({ code: 0 })
     expect(await verify(await measureChanged(stage))).toMatchObject({

@@ -116,7 +116,8 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('signing in'), () => {
       readonly keys: readonly { readonly id: string }[]
     }
     await fetch(`${service.url}/v1/dashboard/keys/${keys.at(-1)?.id}`, {
-      ...{ method: 'DELETE', headers: { authorization: `Bearer ${operator.key}` } },
+      method: 'DELETE',
+      headers: { authorization: `Bearer ${operator.key}` },
     })
     await page.getByText('This key is no longer valid').waitFor()
     expect(await page.locator('table').count()).toBe(0)
@@ -184,7 +185,8 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('every part'), () => {
       await makeKey(['nodes'], HOSTILE.slice(0, 100))
       await sendBody(operator, 'POST', '/v1/dashboard/node', { node_name: HOSTILE.slice(-40) })
       const { page, faults, strangers } = await signIn(service.apiKey, '', {
-        ...{ colorScheme, viewport: { width, height: 800 } },
+        colorScheme,
+        viewport: { width, height: 800 },
       })
       for (const part of await partsOf(page)) {
         await page.getByRole('link', { name: part, exact: true }).click()
@@ -730,10 +732,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('operating'), () => {
     await set('money', 'in all', '12.50')
     await expect
       .poll(() => row('money').getByRole('cell').allTextContents())
-      .toEqual([
-        ...['money', 'in all', '12.5', '0', '12.5', 'never'],
-        expect.stringContaining('Remove'),
-      ])
+      .toEqual(['money', 'in all', '12.5', '0', '12.5', 'never', expect.stringContaining('Remove')])
     expect(await findBarriers(page)).toEqual([])
     await expectText(page)
 
@@ -741,7 +740,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('operating'), () => {
     const shown = theirs.page.getByRole('row', { name: /the account money/ })
     await expect
       .poll(() => shown.getByRole('cell').allTextContents())
-      .toEqual([...['money', 'in all', '12.5', '0', '12.5', 'never']])
+      .toEqual(['money', 'in all', '12.5', '0', '12.5', 'never'])
     expect(await findBarriers(theirs.page)).toEqual([])
     await theirs.page.context().close()
 
@@ -851,7 +850,11 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('operating'), () => {
   it('the operating parts are not for keys without the scope admin', async () => {
     const { page } = await signIn(await makeKey(['inference', 'nodes', 'history:all']), '/enclaves')
     expect(await partsOf(page)).toEqual([
-      ...['Playground', 'History', 'Nodes', 'Keys', 'Limits and usage'],
+      'Playground',
+      'History',
+      'Nodes',
+      'Keys',
+      'Limits and usage',
     ])
     await page.getByText('This part needs a key with the scope admin').waitFor()
     await page.context().close()
@@ -935,7 +938,8 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the playground'), () => {
     const expected = JSON.parse(await readFile(service.expectFile, 'utf8'))
     const other = { ...expected, measurements: [{ PCR0: '00'.repeat(48) }] }
     await page.getByLabel('Drop files here').setInputFiles({
-      ...{ name: 'expect.json', mimeType: 'application/json' },
+      name: 'expect.json',
+      mimeType: 'application/json',
       buffer: Buffer.from(JSON.stringify(other)),
     })
     await page.getByText('has another enclave than you expect').waitFor()
@@ -1059,7 +1063,8 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the playground'), () => {
     await expect.poll(() => options.allTextContents()).toContain(HOSTILE_SHOWN)
     expect((await options.allTextContents()).every(({ length }) => length <= 110)).toBe(true)
     await page.getByLabel('Drop files here').setInputFiles({
-      ...{ name: `${HOSTILE}.json`, mimeType: 'application/json' },
+      name: `${HOSTILE}.json`,
+      mimeType: 'application/json',
       buffer: Buffer.from(`{"of": "${HOSTILE.replaceAll('"', "'")}"}`),
     })
     await page.getByRole('alert').getByText(HOSTILE_SHOWN).waitFor()

@@ -73,7 +73,8 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/log/{notary}'), () => {
     'the page of a log has no barrier and nothing beyond its width: %s, %i',
     async (colorScheme, width) => {
       const { page, faults, strangers } = await openLog({
-        ...{ colorScheme, viewport: { width, height: 800 } },
+        colorScheme,
+        viewport: { width, height: 800 },
       })
       for (const summary of await page.locator('summary').all()) await summary.click()
       expect(await findBarriers(page)).toEqual([])
@@ -508,7 +509,8 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/c/{hash}'), () => {
       ['dark', 360],
     ] as const) {
       const { page, faults, strangers } = await openPage(`${service.url}/c/${hash}`, {
-        ...{ colorScheme, viewport: { width, height: 800 } },
+        colorScheme,
+        viewport: { width, height: 800 },
       })
       await expect.poll(() => outcomeOf(page, 'receipt in log')).toBe('passed')
       expect(await outcomeOf(page, 'signature')).toBe('passed')
@@ -602,7 +604,9 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/c/{hash}'), () => {
     const proof = writeSavedProof({ request, answer: { kind: 'whole', answer } })
     const drop = (page: Page, text: string) =>
       page.getByLabel('Saved proof, or the answer').setInputFiles({
-        ...{ name: 'proof.json', mimeType: 'application/json', buffer: Buffer.from(text) },
+        name: 'proof.json',
+        mimeType: 'application/json',
+        buffer: Buffer.from(text),
       })
     const { page } = await openCompletion(String(answer.hash))
     await expectRoot(page)

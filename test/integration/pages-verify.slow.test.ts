@@ -55,7 +55,9 @@ const headers = () => ({
 async function makeBundle(): Promise<EvidenceBundle> {
   const body = { model: 'demo/echo', messages: [{ role: 'user', content: 'Is this page right?' }] }
   const made = await fetch(service.url + COMPLETIONS, {
-    ...{ method: 'POST', headers: headers(), body: JSON.stringify(body) },
+    method: 'POST',
+    headers: headers(),
+    body: JSON.stringify(body),
   })
   const { hash } = (await made.json()) as { readonly hash: string }
   const readBundle = async () => {
@@ -95,7 +97,9 @@ async function openEndpoint() {
     const [id, newest] = [await rpc.call('eth_chainId', []), await rpc.call('eth_blockNumber', [])]
     const hash = (await fetchBlockHashes(rpc, [number])).get(number) ?? ''
     return await startChainEndpoint({
-      ...{ chain_id: Number(id), newest_block: Number(newest), blocks: { [number]: hash } },
+      chain_id: Number(id),
+      newest_block: Number(newest),
+      blocks: { [number]: hash },
     })
   } finally {
     await rpc.close()
@@ -562,7 +566,8 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('what strangers write'), () => {
     'text of strangers makes no barrier in any report, %s',
     async (colorScheme) => {
       const { page } = await openPage(`${site.url}/verify`, {
-        ...{ colorScheme, viewport: { width: 390, height: 800 } },
+        colorScheme,
+        viewport: { width: 390, height: 800 },
       })
       const driver = await driveVerifyPage(page)
       await driver.expect(await expected(), fileOf)

@@ -76,7 +76,8 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('every page'), () => {
     'the page %s, %s, %i wide, loads nothing from elsewhere, has no barrier and no fault, and fits its width',
     async (path, colorScheme, width) => {
       const { page, faults, strangers } = await openPage(`${service.url}${path}`, {
-        ...{ colorScheme, viewport: { width, height: 800 } },
+        colorScheme,
+        viewport: { width, height: 800 },
       })
       await page.locator('h1').waitFor()
       expect(await findBarriers(page)).toEqual([])

@@ -198,7 +198,10 @@ async function callNode(): Promise<void> {
   const nodeId = await createMeasuredNode({ url, key: apiKey }, [model])
   await expect(connectScriptedNode({ url, key: WRONG_KEY, nodeId, model })).rejects.toThrow()
   const node = await connectScriptedNode({
-    ...{ url, key: apiKey, nodeId, model },
+    url,
+    key: apiKey,
+    nodeId,
+    model,
     answer: (run, self) =>
       run.chat_request.user === 'fail'
         ? self.sendRun(run.id, { error: { message: `${PROMPT} ${ANSWER} ${apiKey}` }, status: 3 })

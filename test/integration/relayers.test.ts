@@ -53,7 +53,8 @@ describe('a database that was restored from last night, with a chain that went o
   it('a restored database gets no commit while the chain is away at the start, and the gateway says why', async () => {
     const { restored, relayerKey } = await restoreLastNight()
     const gateway = await stage.start({
-      ...{ databaseUrl: restored, relayerKey },
+      databaseUrl: restored,
+      relayerKey,
       prepareProxy: (proxy) => proxy.behave(() => AWAY),
     })
     await until('it fails', () => gateway.committer.status().fault !== null)
@@ -165,7 +166,8 @@ async function signTaken(): Promise<{
 }> {
   const { restored, relayerKey } = await restoreLastNight()
   const gateway = await stage.start({
-    ...{ databaseUrl: restored, relayerKey },
+    databaseUrl: restored,
+    relayerKey,
     isSilent: true,
     countTransactions: async () => 0,
   })
@@ -254,13 +256,15 @@ describe('a relayer whose key was rotated', () => {
   it('a relayer whose key was rotated is followed until its anchors are mined, and counted until then', async () => {
     const databaseUrl = await stage.createDatabase()
     const before = await stage.start({
-      ...{ databaseUrl, relayerKey: await stage.fundRelayer() },
+      databaseUrl,
+      relayerKey: await stage.fundRelayer(),
       isSilent: true,
     })
     const old = [await before.complete(), await before.complete()]
     await before.stop()
     const after = await stage.start({
-      ...{ databaseUrl, relayerKey: await stage.fundRelayer() },
+      databaseUrl,
+      relayerKey: await stage.fundRelayer(),
       prepareProxy: (proxy) =>
         proxy.behave((methods) =>
           methods.includes('eth_sendRawTransaction') ? AWAY : { kind: 'pass' },
@@ -280,14 +284,16 @@ describe('a gateway that was retired with its relayer', () => {
   it('a retired gateway leaves its anchors to one of the others, and to another one when that ends', async () => {
     const databaseUrl = await stage.createDatabase()
     const retired = await stage.start({
-      ...{ databaseUrl, relayerKey: await stage.fundRelayer() },
+      databaseUrl,
+      relayerKey: await stage.fundRelayer(),
       isSilent: true,
     })
     const { txHash } = await retired.complete()
     await retired.stop()
     const startOther = async () =>
       stage.start({
-        ...{ databaseUrl, relayerKey: await stage.fundRelayer() },
+        databaseUrl,
+        relayerKey: await stage.fundRelayer(),
         prepareProxy: (proxy) =>
           proxy.behave((methods) =>
             methods.includes('eth_sendRawTransaction') ? AWAY : { kind: 'pass' },

@@ -96,7 +96,8 @@ describe.runIf(NATS.isMet)(NATS.title('two gateways, each with an enclave of its
               'content-type': 'application/json',
             },
             body: JSON.stringify({
-              ...{ model: 'demo/echo', stream },
+              model: 'demo/echo',
+              stream,
               messages: [{ role: 'user', content: `word `.repeat(200) }],
             }),
           })

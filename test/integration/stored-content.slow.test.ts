@@ -147,7 +147,8 @@ it('old content is erased once, though a gateway is killed during the erasure an
   await storeCommits(createCommitsStore(database), makeLog(), [
     ...Array.from({ length: OLD / 1_000 }, () => batch(standard)),
     ...Array.from({ length: OLD / 1_000 }, () => batch(null)),
-    ...[batch(longer), batch(standard, now)],
+    batch(longer),
+    batch(standard, now),
   ])
   const countLeft = async () => {
     const { rows } = await sql<{ count: number }>`

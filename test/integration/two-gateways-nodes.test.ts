@@ -26,7 +26,9 @@ describe.runIf(NATS.isMet)(NATS.title('two gateways on one database and one bus'
     nats = await startNatsServer()
     const url = await createTestDatabase()
     const bus = {
-      ...{ servers: [nats.url], credentialsFile: null, caFile: null },
+      servers: [nats.url],
+      credentialsFile: null,
+      caFile: null,
       subjectPrefix: 'two-gateways',
     }
     const open = () =>

@@ -30,8 +30,10 @@ async function run(words: readonly string[]): Promise<Run> {
 describe('our own verifier', () => {
   it('our own verifier conforms in every case, in one process', async () => {
     const { stdout, stderr } = await run([
-      ...['--import', join(MUTANTS, 'hook.ts')],
-      ...[join(MUTANTS, 'main.ts'), '--baseline'],
+      '--import',
+      join(MUTANTS, 'hook.ts'),
+      join(MUTANTS, 'main.ts'),
+      '--baseline',
     ])
     expect(stderr).toBe('')
     expect(JSON.parse(stdout)).toEqual({ different: [], mutants: [] })

@@ -77,8 +77,13 @@ async function install(name: string, ...others: readonly string[]): Promise<Plac
 
 /** One try more, and soon: whether a registry can be reached must not take minutes to find out. */
 const NPM_WORDS = [
-  ...['--prefer-offline', '--no-audit', '--no-fund', '--loglevel=warn'],
-  ...['--fetch-retries=1', '--fetch-retry-mintimeout=1000', '--fetch-timeout=30000'],
+  '--prefer-offline',
+  '--no-audit',
+  '--no-fund',
+  '--loglevel=warn',
+  '--fetch-retries=1',
+  '--fetch-retry-mintimeout=1000',
+  '--fetch-timeout=30000',
 ]
 
 let checker: Place
@@ -125,7 +130,10 @@ const { measurements, configurations } = JSON.parse(
 
 /** What the vectors are expected to be, as options. */
 const expected = (folder: string): readonly string[] => [
-  ...['--root', writeRoot(folder), '--configuration', configurations[0]],
+  '--root',
+  writeRoot(folder),
+  '--configuration',
+  configurations[0],
   ...Object.entries(measurements).flatMap(([index, hex]) => ['--pcr', `${index}=${hex}`]),
 ]
 
@@ -158,8 +166,19 @@ describe('affidavit, installed in an empty folder', () => {
     const { stdout } = await affidavit('--help')
     const commands = [...stdout.matchAll(/^ {2}(\w+) .* {2}/gm)].map(([, name]) => name)
     expect(commands).toEqual([
-      ...['verify', 'expect', 'complete', 'audit', 'evidence', 'redact', 'attestation'],
-      ...['verifier', 'proxy', 'measure', 'release', 'completions', 'help'],
+      'verify',
+      'expect',
+      'complete',
+      'audit',
+      'evidence',
+      'redact',
+      'attestation',
+      'verifier',
+      'proxy',
+      'measure',
+      'release',
+      'completions',
+      'help',
     ])
     expect((await affidavit('keys', 'list')).code).toBe(2)
   })
@@ -284,7 +303,10 @@ describe('affidavit, installed in an empty folder', () => {
     writeFileSync(join(folder, 'consumer.mts'), CONSUMER)
     const compilerOptions = {
       ...options,
-      ...{ target: 'es2022', noEmit: true, strict: true, skipLibCheck: false },
+      target: 'es2022',
+      noEmit: true,
+      strict: true,
+      skipLibCheck: false,
       exactOptionalPropertyTypes: true,
     }
     writeFileSync(
@@ -343,7 +365,8 @@ describe('affidavit, installed beside openai', () => {
 
     const { measurements } = JSON.parse(expectations)
     const words = [
-      ...['--root', service.rootFile],
+      '--root',
+      service.rootFile,
       ...Object.entries(measurements[0]).flatMap(([name, hex]) => [
         '--pcr',
         `${name.replace('PCR', '')}=${hex}`,

@@ -71,7 +71,10 @@ it('the runbook for erasing is followed, and audit, pages and the database then 
 
   const variables = {
     ...machine.walking.variables,
-    ...{ AFFIDAVIT_API_KEY: machine.key, HASH: one.hash, ACCOUNT: 'customer', REASON },
+    AFFIDAVIT_API_KEY: machine.key,
+    HASH: one.hash,
+    ACCOUNT: 'customer',
+    REASON,
     TRUST: `--root ${machine.rootFile} --any-measurement`,
   }
   await walkPage('erase-content', { ...machine.walking, variables }, async (walk) => {

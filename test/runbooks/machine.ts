@@ -161,8 +161,16 @@ export async function startMachine(options: MachineOptions = {}): Promise<Machin
   await writeFile(join(first.etc, 'audit.options'), expectations)
   const running = started.move()
   return {
-    ...{ folder, etc: first.etc, gateways: [first, ...gateways.slice(1)], enclaves, postgres },
-    ...{ chain, provider, rootFile, waitUntilReady, key: KEY },
+    folder,
+    etc: first.etc,
+    gateways: [first, ...gateways.slice(1)],
+    enclaves,
+    postgres,
+    chain,
+    provider,
+    rootFile,
+    waitUntilReady,
+    key: KEY,
     walking: {
       variables: { GATEWAY: first.origin },
       commands: {
@@ -201,16 +209,14 @@ export async function startMachine(options: MachineOptions = {}): Promise<Machin
     audit: (...words) =>
       runCli(
         [
-          ...[
-            'audit',
-            gateways.at(-1)?.origin ?? '',
-            '--key',
-            KEY,
-            '--rpc',
-            chain.rpcUrl,
-            '--root',
-            rootFile,
-          ],
+          'audit',
+          gateways.at(-1)?.origin ?? '',
+          '--key',
+          KEY,
+          '--rpc',
+          chain.rpcUrl,
+          '--root',
+          rootFile,
           ...words,
         ],
         {},
@@ -262,7 +268,10 @@ async function startGateway(
     })
   await start()
   return {
-    ...{ program, etc, controlSocket, start },
+    program,
+    etc,
+    controlSocket,
+    start,
     origin: `http://127.0.0.1:${port}`,
     metricsUrl: `http://127.0.0.1:${metricsPort}/metrics`,
   }

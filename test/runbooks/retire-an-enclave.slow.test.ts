@@ -63,7 +63,8 @@ it('the runbook for retiring an enclave is followed during calls, and what it si
 
   const variables = {
     ...machine.walking.variables,
-    ...{ CID: '16', RELEASE: releaseNamed('a1').version },
+    CID: '16',
+    RELEASE: releaseNamed('a1').version,
     RELEASE_KEY_FILE: join(machine.folder, 'release.key'),
     RELEASES: join(machine.folder, 'releases.json'),
     AUDIT_OPTIONS: `--root ${machine.rootFile} --key ${machine.key}`,

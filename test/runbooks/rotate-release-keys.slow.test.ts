@@ -42,7 +42,9 @@ it('the runbook for release keys is followed, and readers are refused exactly wh
   const { origin } = machine.gateways[0]
   const variables = {
     ...machine.walking.variables,
-    ...{ OLD_KEY: 'operator.key', OTHER_KEYS: 'colleague.key', MEASUREMENTS: 'measurements.json' },
+    OLD_KEY: 'operator.key',
+    OTHER_KEYS: 'colleague.key',
+    MEASUREMENTS: 'measurements.json',
   }
   await walkPage('rotate-release-keys', { ...machine.walking, variables }, async (walk) => {
     const file = (name: string) => join(walk.folder, name)

@@ -119,7 +119,8 @@ export async function walkText(
     return walked
   }
   await follow({
-    ...{ folder, place },
+    folder,
+    place,
     async section(title) {
       const found = left[0]?.section
       if (found !== title)

@@ -46,7 +46,10 @@ async function setUp() {
   const clock = { ms: 1_000_000 }
   const adminLog = createAdminLog(database)
   const settings = openSettings({
-    ...{ first: await read(), read, adminLog, log: { info: note, error: note } },
+    first: await read(),
+    read,
+    adminLog,
+    log: { info: note, error: note },
     now: () => clock.ms,
   })
   const acts = (limit: number) =>

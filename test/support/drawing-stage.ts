@@ -37,7 +37,10 @@ export async function openDrawingStage(
     draw(request = {}, { signal = new AbortController().signal, model = IMAGE_MODEL } = {}) {
       const asked = { prompt: 'a fox', image: null, n: 1, size: '256x256', ...request }
       return stage.nodes.images.dispatch({
-        ...{ model, request: asked, accountId: TEST_ACCOUNT, signal },
+        model,
+        request: asked,
+        accountId: TEST_ACCOUNT,
+        signal,
         read: (images) => checkImages(images, asked),
       })
     },

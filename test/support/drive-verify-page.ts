@@ -67,7 +67,8 @@ export async function driveVerifyPage(page: Page): Promise<VerifyPageDriver> {
         typeof source === 'string'
           ? source
           : {
-              ...{ name: source.name, mimeType: 'application/octet-stream' },
+              name: source.name,
+              mimeType: 'application/octet-stream',
               buffer: Buffer.from(source.bytes),
             }
       await page.getByLabel(/^Drop a file here/).setInputFiles(given)

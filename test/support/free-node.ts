@@ -22,7 +22,8 @@ export function createFreeNode(
   const slots = createSlots(capacity, { onTaken: changed, onFreed: changed })
   const offers: Offer<FreeNode>[] = []
   const node: FreeNode = {
-    ...{ slots, offers },
+    slots,
+    offers,
     takesLargeFrames: false,
     takesRemoteMedia: false,
     nodes: 1,

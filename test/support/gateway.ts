@@ -136,7 +136,9 @@ export async function startGateway(
     },
     tiers,
     keys: createApiKeys({
-      ...{ keys: createKeysStore(database), now: Date.now, random: randomBytes },
+      keys: createKeysStore(database),
+      now: Date.now,
+      random: randomBytes,
       fixedKey: fixedKey === undefined ? null : { text: fixedKey, accountId: randomUUID() },
     }),
     ...(nodes === null ? {} : { nodes }),
@@ -158,7 +160,10 @@ export async function startGateway(
     async connectNode(nodeId, options) {
       const connection = { nodeId, connectionId: randomUUID() }
       const isNoted = await registry.nodes.markConnected({
-        ...{ ...connection, processId: lease.id(), models: ['m'], state: 'RUNNING' },
+        ...connection,
+        processId: lease.id(),
+        models: ['m'],
+        state: 'RUNNING',
         at: Math.floor(Date.now() / 1000),
         ...options,
       })

@@ -62,8 +62,13 @@ const DOCUMENTS = ['/v1/notaries', '/v1/attestation']
 
 /** The headers of a call that the real gateway gets. */
 const FORWARDED = [
-  ...['authorization', 'content-type', 'accept', 'idempotency-key', 'fine-tune-authorization'],
-  ...[ENCAPSULATED_KEY_HEADER, NOTARY_HEADER],
+  'authorization',
+  'content-type',
+  'accept',
+  'idempotency-key',
+  'fine-tune-authorization',
+  ENCAPSULATED_KEY_HEADER,
+  NOTARY_HEADER,
 ]
 
 /** Starts the server before the gateway at `origin`, on loopback, honest at first. */

@@ -32,8 +32,16 @@ export const NOTHING_HELD = { slotsInUse: 0, runs: 0, queued: 0, timers: 0, sock
 /** Limits with which everything happens within tenths of a second. */
 export const QUICK_LIMITS: NodeLimits = {
   ...NODE_LIMITS,
-  ...{ firstTokenMs: 300, tokenMs: 300, finishGraceMs: 100, drainMs: 300, runMs: 3_000 },
-  ...{ waitMs: 200, tickMs: 10, tendMs: 20, takeoverMs: 200, closeTimeoutMs: 300 },
+  firstTokenMs: 300,
+  tokenMs: 300,
+  finishGraceMs: 100,
+  drainMs: 300,
+  runMs: 3_000,
+  waitMs: 200,
+  tickMs: 10,
+  tendMs: 20,
+  takeoverMs: 200,
+  closeTimeoutMs: 300,
 }
 
 /** A server with nodes: real sockets, a registry in memory. */
@@ -83,7 +91,9 @@ export async function openNodesStage(
   let count = 0
 
   return {
-    ...{ url, nodes, registry },
+    url,
+    nodes,
+    registry,
     async connect({ registered, ...node } = {}) {
       const nodeId = node.nodeId ?? `node-${++count}`
       const model = node.model ?? MODEL

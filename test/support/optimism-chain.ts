@@ -35,8 +35,15 @@ export async function startOptimismChain(): Promise<OptimismChain> {
   const anvil = await spawnGuarded({
     command: await findAnvilBinary(process.platform, process.arch),
     arguments: [
-      ...['--network', 'optimism', '--host', '127.0.0.1', '--port', `${port}`],
-      ...['--chain-id', `${CHAIN_ID}`, '--quiet'],
+      '--network',
+      'optimism',
+      '--host',
+      '127.0.0.1',
+      '--port',
+      `${port}`,
+      '--chain-id',
+      `${CHAIN_ID}`,
+      '--quiet',
     ],
     environment: {},
     output: 'capture',

@@ -26,7 +26,10 @@ export function answerAsLibrary(text: string): AnswerScript {
 }
 
 const LIBRARY_ARGUMENTS: ReadonlySet<string> = new Set([
-  ...['extra_body', 'extra_headers', 'extra_query', 'timeout'],
+  'extra_body',
+  'extra_headers',
+  'extra_query',
+  'timeout',
 ])
 
 /** Draws what its pipeline draws, and ignores `size`. */

@@ -108,7 +108,11 @@ async function registerNode(
   await nodesStore.saveHardware({ nodeId, accountId, hardware: HARDWARE, at })
   for (const model of models)
     await nodesStore.saveBenchmark({
-      ...{ nodeId, accountId, model, tokensPerSecond: BENCHMARK_TOKENS_PER_SECOND, createdAt: at },
+      nodeId,
+      accountId,
+      model,
+      tokensPerSecond: BENCHMARK_TOKENS_PER_SECOND,
+      createdAt: at,
     })
   // The node was connected before, so it is not verified first.
   const connection = { nodeId, connectionId: randomUUID() }

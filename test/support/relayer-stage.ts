@@ -82,8 +82,11 @@ export type RelayerStage = {
 }
 
 const FAST = {
-  ...{ pollIntervalMs: 20, heartbeatMs: 100, backoff: { minMs: 10, maxMs: 50 } },
-  ...{ rebroadcastMs: 500, takenAfterMs: 300 },
+  pollIntervalMs: 20,
+  heartbeatMs: 100,
+  backoff: { minMs: 10, maxMs: 50 },
+  rebroadcastMs: 500,
+  takenAfterMs: 300,
 }
 
 /** Starts a chain, for any number of gateways that use it and databases of the run's server. */
@@ -153,31 +156,44 @@ async function startGateway(
   const nonces = new RelayerNonces({ commits, relayer: counted, log: logger })
   const relayers = createRelayersStore(database)
   const followers = createRelayerFollowers({
-    ...{ relayer, chainId, store: relayers, holder: randomUUID(), log: logger, intervalMs: 100 },
+    relayer,
+    chainId,
+    store: relayers,
+    holder: randomUUID(),
+    log: logger,
+    intervalMs: 100,
     follow: (address) =>
       createBroadcaster({
-        ...{
-          rpc,
-          anchors,
-          relayer: address,
-          chainId,
-          contract,
-          confirmations: 1,
-          log: logger,
-          ...FAST,
-        },
+        rpc,
+        anchors,
+        relayer: address,
+        chainId,
+        contract,
+        confirmations: 1,
+        log: logger,
+        ...FAST,
         ...(address === relayer ? { onCount: nonces.recordCount } : {}),
       }),
   })
   const reanchorer = createReanchorer({
-    ...{ reanchors: createReanchorsStore(database), nonces, chainId, log: logger, now: Date.now },
+    reanchors: createReanchorsStore(database),
+    nonces,
+    chainId,
+    log: logger,
+    now: Date.now,
     sign: (nonce, taken) =>
       signAnchorTransaction({ relayerKey, chainId, nonce, fees: TEST_FEES, ...taken }),
     onReanchor: followers.notify,
     intervalMs: 100,
   })
   const committer = createCommitter({
-    ...{ enclave: log.enclave, commits, records, domain, nonces, log: logger, now: Date.now },
+    enclave: log.enclave,
+    commits,
+    records,
+    domain,
+    nonces,
+    log: logger,
+    now: Date.now,
     signAnchor: (nonce, head) =>
       signAnchorTransaction({ relayerKey, chainId, contract, nonce, head, fees: TEST_FEES }),
     onCommit: followers.notify,
@@ -190,22 +206,26 @@ async function startGateway(
     fetchBlock: (hash, signal) => fetchBlock(rpc, hash, signal),
   })
   const evidence = createEvidence({
-    ...{ records, anchors: blocks, proofs, chainId, isOpen: true, source: null, log: logger },
+    records,
+    anchors: blocks,
+    proofs,
+    chainId,
+    isOpen: true,
+    source: null,
+    log: logger,
   })
   if (!isSilent) for (const part of [followers, reanchorer]) part.start()
   committer.start()
   return {
-    ...{
-      relayer,
-      database,
-      log,
-      committer,
-      followers,
-      reanchorer,
-      relayers,
-      logLines: lines,
-      proxy,
-    },
+    relayer,
+    database,
+    log,
+    committer,
+    followers,
+    reanchorer,
+    relayers,
+    logLines: lines,
+    proxy,
     logs: createLogsStore(database),
     async complete(signal = AbortSignal.timeout(30_000)) {
       const { notary, index } = log.seal({ content: randomUUID() })

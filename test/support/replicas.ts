@@ -48,7 +48,11 @@ export async function startReplicas({
   const gateways: Affidavit[] = []
   let count = 0
   return {
-    ...{ postgres, chain, fleet, enclaves, apiKey: API_KEY },
+    postgres,
+    chain,
+    fleet,
+    enclaves,
+    apiKey: API_KEY,
     async start(variables = {}) {
       const gateway = await startAffidavit({
         dataFolder: join(fleet.folder, `gateway-${count++}`),

@@ -42,7 +42,9 @@ export async function startS3Server(): Promise<S3Server> {
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   const own: S3Server = {
     origin: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
-    ...{ objects, requests, script: null },
+    objects,
+    requests,
+    script: null,
     async stop() {
       server.closeAllConnections()
       await new Promise((resolve) => server.close(resolve))
@@ -164,9 +166,13 @@ export function signatureOf(
 ): string {
   const [path = '', search = ''] = url.split('?')
   const canonical = [
-    ...[method, path, search.split('&').toSorted().join('&')],
+    method,
+    path,
+    search.split('&').toSorted().join('&'),
     ...names.map((name) => `${name}:${String(headers[name]).trim().replace(/ +/g, ' ')}`),
-    ...['', names.join(';'), String(headers['x-amz-content-sha256'])],
+    '',
+    names.join(';'),
+    String(headers['x-amz-content-sha256']),
   ].join('\n')
   const time = String(headers['x-amz-date'])
   const scope = [time.slice(0, 8), region, 's3', 'aws4_request']

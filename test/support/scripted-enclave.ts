@@ -142,7 +142,9 @@ export async function startScriptedEnclave(
       Buffer.from(String(request.headers[CALL_HEADER]), 'base64url').toString(),
     ) as EncryptedCall
     await encryptedScript({
-      ...{ call, request, response },
+      call,
+      request,
+      response,
       left: once(response, 'close').then(() => undefined),
       record(kind, content) {
         if (!response.headersSent)

@@ -76,7 +76,10 @@ export async function connectScriptedNode(options: ScriptedNodeOptions): Promise
     answersControl = true,
   } = options
   const headers: Record<string, string | null> = {
-    ...{ Authorization: `Bearer ${key}`, Model: model, 'Model-Type': modelType, 'Node-Id': nodeId },
+    Authorization: `Bearer ${key}`,
+    Model: model,
+    'Model-Type': modelType,
+    'Node-Id': nodeId,
     ...options.headers,
   }
   const sent = Object.entries(headers).filter(
@@ -92,7 +95,11 @@ export async function connectScriptedNode(options: ScriptedNodeOptions): Promise
     socket.once('close', (code, reason) => resolve({ code, reason: reason.toString() }))
   })
   const node: ScriptedNode = {
-    ...{ socket, calls, controls, closed, isOld },
+    socket,
+    calls,
+    controls,
+    closed,
+    isOld,
     get extensions() {
       return socket.extensions
     },
@@ -162,7 +169,9 @@ function answerControl({ protocol, data }: ControlFrame, node: ScriptedNode): vo
       protocol,
       data: {
         ...answer,
-        ...{ cpu_percent: 3.5, ram_percent: 40, disk_percent: 7 },
+        cpu_percent: 3.5,
+        ram_percent: 40,
+        disk_percent: 7,
         gpus: [{ gpu_percent: 90, vram_percent: 50, power_percent: 70 }],
       },
     })

@@ -65,7 +65,8 @@ export async function startStagingParts(): Promise<StagingParts> {
     },
     origin: `http://127.0.0.1:${port}`,
     metricsUrl: `http://127.0.0.1:${metricsPort}/metrics`,
-    ...{ rootFile: nsm.rootFile, folder },
+    rootFile: nsm.rootFile,
+    folder,
     stop: () => running.disposeAsync(),
   }
 }

@@ -165,16 +165,37 @@ const OUTWARD_ADDRESS = '10.0.2.100'
  */
 export function machineArguments(plan: MachinePlan): readonly string[] {
   return [
-    ...['-accel', plan.accelerator === 'kvm' ? 'kvm' : 'tcg,thread=multi'],
-    ...['-cpu', plan.accelerator === 'kvm' ? 'host' : 'max'],
-    ...['-machine', 'pc', '-m', String(plan.memoryMebibytes), '-smp', String(plan.cpus)],
-    ...['-nodefaults', '-no-user-config', '-display', 'none', '-monitor', 'none'],
+    '-accel',
+    plan.accelerator === 'kvm' ? 'kvm' : 'tcg,thread=multi',
+    '-cpu',
+    plan.accelerator === 'kvm' ? 'host' : 'max',
+    '-machine',
+    'pc',
+    '-m',
+    String(plan.memoryMebibytes),
+    '-smp',
+    String(plan.cpus),
+    '-nodefaults',
+    '-no-user-config',
+    '-display',
+    'none',
+    '-monitor',
+    'none',
     // A restart is the guest's end: nothing comes back.
-    ...['-serial', 'stdio', '-no-reboot'],
-    ...['-kernel', plan.kernelPath, '-initrd', plan.ramdiskPath, '-append', plan.cmdline],
-    ...['-netdev', networkOf(plan)],
+    '-serial',
+    'stdio',
+    '-no-reboot',
+    '-kernel',
+    plan.kernelPath,
+    '-initrd',
+    plan.ramdiskPath,
+    '-append',
+    plan.cmdline,
+    '-netdev',
+    networkOf(plan),
     // Without a boot ROM, which qemu would otherwise want from another package.
-    ...['-device', 'virtio-net-pci,netdev=net,romfile='],
+    '-device',
+    'virtio-net-pci,netdev=net,romfile=',
   ]
 }
 
@@ -290,20 +311,27 @@ export async function chooseAccelerator(kernelPath: string): Promise<Accelerator
 async function startsWithKvm(kernelPath: string): Promise<boolean> {
   const output = new MachineConsole(() => performance.now())
   const words = [
-    ...[
-      '-accel',
-      'kvm',
-      '-cpu',
-      'host',
-      '-machine',
-      'pc',
-      '-m',
-      '512',
-      '-nodefaults',
-      '-no-user-config',
-    ],
-    ...['-display', 'none', '-monitor', 'none', '-serial', 'stdio', '-no-reboot'],
-    ...['-kernel', kernelPath, '-append', 'console=ttyS0 earlyprintk=ttyS0 panic=-1'],
+    '-accel',
+    'kvm',
+    '-cpu',
+    'host',
+    '-machine',
+    'pc',
+    '-m',
+    '512',
+    '-nodefaults',
+    '-no-user-config',
+    '-display',
+    'none',
+    '-monitor',
+    'none',
+    '-serial',
+    'stdio',
+    '-no-reboot',
+    '-kernel',
+    kernelPath,
+    '-append',
+    'console=ttyS0 earlyprintk=ttyS0 panic=-1',
   ]
   const program = await startGuarded([QEMU, ...words], (bytes) => output.add(bytes))
   void program.exited.then(() => output.end())

@@ -49,7 +49,10 @@ async function listBudgets({
   printList(list, options, {
     titles: ['ACCOUNT', 'KEY', 'WHAT', 'PER', 'BOUND', 'USED', 'LEFT', 'RENEWS'],
     toRow: ({ what, ...budget }: BudgetDescription) => [
-      ...[budget.account, budget.key ?? '-', what, budget.per],
+      budget.account,
+      budget.key ?? '-',
+      what,
+      budget.per,
       ...[budget.bound, budget.used, budget.left].map((amount) =>
         what === 'money' ? formatMoney(amount) : String(amount),
       ),

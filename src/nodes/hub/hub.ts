@@ -126,20 +126,26 @@ export function createHub(options: HubOptions): Hub {
     report: (node, event) => reduce(state, node, event),
   }
   const admit = createAdmission({
-    ...{ ...options, registry, records: state.records },
+    ...options,
+    registry,
+    records: state.records,
     connected: (nodeId) => connections.get(nodeId)?.node ?? null,
     claimElsewhere: async (nodeId) =>
       (await state.sharing?.claim(nodeId, limits.takeoverMs)) ?? true,
     unclaim: (nodeId) => state.sharing?.unclaim(nodeId),
   })
   const socket = createNodeSocket({
-    ...{ admit, limits, log },
+    admit,
+    limits,
+    log,
     count: () => connections.size,
     onNode: (webSocket, accepted, key, stream) =>
       enter(state, new NodeConnection(webSocket, stream, accepted, link), key),
   })
   const recheck = createRecheck({
-    ...{ nodes: connections, registry, log },
+    nodes: connections,
+    registry,
+    log,
     everyMs: limits.tendMs,
     periodMs: limits.recheckMs,
   })
@@ -276,7 +282,13 @@ function createState(options: HubOptions) {
   const images = place([])
   const { bus = null } = options
   return {
-    ...{ registry, processId, now, log, connections, chat, images },
+    registry,
+    processId,
+    now,
+    log,
+    connections,
+    chat,
+    images,
     /** The process id under which the connections are stored. */
     storedUnder: processId(),
     /** Whether the connections of dead processes are being ended now. */
@@ -287,7 +299,9 @@ function createState(options: HubOptions) {
       bus === null
         ? null
         : shareNodes({
-            ...{ bus, places: { chat, images }, placeOf: placeNameOf },
+            bus,
+            places: { chat, images },
+            placeOf: placeNameOf,
             onAsked: (nodeId, question) => answerPeer(connections, nodeId, question),
           }),
     imageBudget: createImageBudget(limits.imageBytesMax),

@@ -59,7 +59,14 @@ export async function openNodes({
 }): Promise<Hub> {
   await nodes.endAbandoned()
   const connected = createHub({
-    ...{ nodes, processId, inferences, authenticate, checkImage, limits, now, log },
+    nodes,
+    processId,
+    inferences,
+    authenticate,
+    checkImage,
+    limits,
+    now,
+    log,
     bus: bus ?? null,
     ...(judge === undefined ? {} : { judge }),
     offeredModels: await nodes.offeredModels(),

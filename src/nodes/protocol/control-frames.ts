@@ -85,7 +85,9 @@ export function encodeGatewayControl(nodeId: string, control: GatewayControl): s
     }
     case 'reconnect':
       return encode('ping-pong', RECONNECT, {
-        ...{ node_id: nodeId, nonce: control.nonce, reconnect_request: true },
+        node_id: nodeId,
+        nonce: control.nonce,
+        reconnect_request: true,
       })
     case 'health':
       return encode('health-check', REQUEST, { node_id: nodeId, nonce: control.nonce })
@@ -105,7 +107,8 @@ export function encodeNodeControl(nodeId: string, control: NodeControl): string 
     case 'health': {
       const { nonce, load } = control
       return encode('health-check', REPLY, {
-        ...{ node_id: nodeId, nonce },
+        node_id: nodeId,
+        nonce,
         cpu_percent: load.cpuPercent,
         ram_percent: load.ramPercent,
         disk_percent: load.diskPercent,

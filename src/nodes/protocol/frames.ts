@@ -146,7 +146,10 @@ export function decodeGatewayFrame(text: string): GatewayFrame {
   if (typeof model !== 'string')
     return { kind: 'bad_chat', id, message: 'expected model to be a text' }
   return {
-    ...{ kind: 'chat', id, model, request },
+    kind: 'chat',
+    id,
+    model,
+    request,
     traceparent: typeof traceparent === 'string' ? traceparent : null,
   }
 }
@@ -210,7 +213,9 @@ export function encodeImages(requestId: string, images: readonly string[]): stri
 export function encodeImageFailure(requestId: string, fault: SentFault): string {
   const status = fault.statusCode === 500 ? {} : { status_code: fault.statusCode }
   return JSON.stringify({
-    ...{ request_id: requestId, images: [], error: fault.message },
+    request_id: requestId,
+    images: [],
+    error: fault.message,
     ...status,
     ...retryAfterMember(fault),
   })

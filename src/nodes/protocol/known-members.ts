@@ -32,15 +32,22 @@ export const CHAT_MEMBERS = [
  */
 export const KNOWN_MEMBERS: ReadonlySet<string> = new Set([
   ...CHAT_MEMBERS,
-  ...['audio', 'function_call', 'functions', 'max_completion_tokens', 'metadata', 'modalities'],
-  ...[
-    'parallel_tool_calls',
-    'prediction',
-    'prompt_cache_key',
-    'prompt_cache_retention',
-    'reasoning_effort',
-  ],
-  ...['safety_identifier', 'service_tier', 'store', 'verbosity', 'web_search_options'],
+  'audio',
+  'function_call',
+  'functions',
+  'max_completion_tokens',
+  'metadata',
+  'modalities',
+  'parallel_tool_calls',
+  'prediction',
+  'prompt_cache_key',
+  'prompt_cache_retention',
+  'reasoning_effort',
+  'safety_identifier',
+  'service_tier',
+  'store',
+  'verbosity',
+  'web_search_options',
 ])
 
 /**

@@ -45,7 +45,10 @@ export function askChat(model: string, request: JsonObject): ChatQuestion {
   const { requestBytes: bytes, frameBytes, frameOf } = chatFrame(model, request)
   const requestBytes = Math.max(0, bytes - mediaBytesOf(request))
   return {
-    ...{ request, frameBytes, frameOf, requestBytes },
+    request,
+    frameBytes,
+    frameOf,
+    requestBytes,
     promptTokensMax: promptTokensMax(request, requestBytes),
     choices: typeof request.n === 'number' ? request.n : 1,
   }
@@ -160,7 +163,12 @@ export class ChatRun extends Run {
     const completionTokens = count(this.usage, 'completion_tokens') ?? estimate(this.textLength)
     const { firstTokenAtMs, startedAtMs } = this
     return {
-      ...{ id, nodeId, accountId, model: offer.model, promptTokens, completionTokens },
+      id,
+      nodeId,
+      accountId,
+      model: offer.model,
+      promptTokens,
+      completionTokens,
       totalTokens: promptTokens + completionTokens,
       timeToFirstTokenMs: firstTokenAtMs === null ? null : Math.round(firstTokenAtMs - startedAtMs),
       createdAt: Math.floor(now() / 1000),

@@ -81,7 +81,9 @@ export function faultError(fault: NodeFault | null): DispatchError {
   const retryAfterSeconds = fault?.retryAfterSeconds ?? null
   if (status === BUSY)
     return new DispatchError('node_busy', "The node's backend takes no more calls at the moment", {
-      ...{ status, nodeMessage, retryAfterSeconds },
+      status,
+      nodeMessage,
+      retryAfterSeconds,
     })
   return CALLER_FAULTS.has(status)
     ? new DispatchError('node_refused', "The node's backend refused the request", {

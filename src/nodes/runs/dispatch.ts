@@ -313,7 +313,8 @@ async function tryNodes<Answer>(
   while (tried.size <= parts.limits.retriesMax) {
     const held = await holdOffer(wanted, tried, {
       ...parts,
-      ...{ failure, deadlineMs },
+      failure,
+      deadlineMs,
       isConfirming: refusal !== null,
     })
     if (held === null) break

@@ -65,8 +65,14 @@ export class ImageRun extends Run {
   inferenceOf(nodeId: string): Inference {
     const { id, accountId, offer, now } = this.options
     return {
-      ...{ id, nodeId, accountId, model: offer.model },
-      ...{ promptTokens: 0, completionTokens: 0, totalTokens: 0, timeToFirstTokenMs: null },
+      id,
+      nodeId,
+      accountId,
+      model: offer.model,
+      promptTokens: 0,
+      completionTokens: 0,
+      totalTokens: 0,
+      timeToFirstTokenMs: null,
       createdAt: Math.floor(now() / 1000),
     }
   }

@@ -55,7 +55,11 @@ export function servePeers(
     const messages = channel.messages[Symbol.asyncIterator]()
     const request = readRequest(await next(messages))
     const answer = await dispatcher.dispatch({
-      ...{ model, request, accountId, signal: channel.signal, isPeers: true },
+      model,
+      request,
+      accountId,
+      signal: channel.signal,
+      isPeers: true,
       openReader: () => asSent(judge(request)),
     })
     await channel.send(writeMessage({ node_id: answer.nodeId }))
@@ -69,7 +73,10 @@ export function servePeers(
     const question = imageQuestion.parse(readMessage(await next(messages)))
     const image = Buffer.from(await next(messages)).toString()
     await images.dispatch({
-      ...{ model, accountId, signal: channel.signal, isPeers: true },
+      model,
+      accountId,
+      signal: channel.signal,
+      isPeers: true,
       request: { ...question, image: image === '' ? null : image },
       async read(made) {
         await channel.send(writeMessage({ images: made.length }))

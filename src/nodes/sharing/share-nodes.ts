@@ -300,7 +300,12 @@ function sumOffers(key: string, offers: Iterable<Offer<NodeConnection>>): Shared
   const sum = {
     place: key.slice(0, space) as PlaceName,
     model: key.slice(space + 1),
-    ...{ connected: 0, nodes: 0, large: false, media: false, capacity: 0, in_use: 0 },
+    connected: 0,
+    nodes: 0,
+    large: false,
+    media: false,
+    capacity: 0,
+    in_use: 0,
   }
   let best: { readonly offer: Offer<NodeConnection>; readonly ms: number } | null = null
   for (const offer of offers) {

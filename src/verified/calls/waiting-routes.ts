@@ -60,7 +60,8 @@ export function waitingRoutes({
             fault: chain.fault?.message ?? null,
             chain: chain.isChainFailing ? 'failing' : 'ok',
             waiting: chain.waitingCount,
-            ...{ unconfirmed, oldest_at: oldestAt },
+            unconfirmed,
+            oldest_at: oldestAt,
           },
         } as const
       },

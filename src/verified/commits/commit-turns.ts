@@ -160,8 +160,13 @@ export function createCommitTurns({
     },
     encodeNotice: ({ notary, size, head, relayer, nextNonce }) =>
       JSON.stringify({
-        ...{ kind: 'committed', by: gateway, held: logs.get(notary)?.isLocked ?? false },
-        ...{ notary, size, relayer, next_nonce: nextNonce },
+        kind: 'committed',
+        by: gateway,
+        held: logs.get(notary)?.isLocked ?? false,
+        notary,
+        size,
+        relayer,
+        next_nonce: nextNonce,
         ...(head === undefined ? {} : { head: encodeHead(head) }),
       } satisfies z.input<typeof notices>),
   }

@@ -50,7 +50,10 @@ export function recordsUnder(
     const path = buildProof(inclusionNodes(index, head.size), hashAt)
     return {
       ...record,
-      ...{ notary: address, publicKey, txHash, reanchored: [] },
+      notary: address,
+      publicKey,
+      txHash,
+      reanchored: [],
       logProof: { ...signed, path: path.map(encodeHex), ...domain },
     }
   }

@@ -67,7 +67,8 @@ export function followLogs({
     session === null
       ? ALWAYS_OURS
       : createCommitTurns({
-          ...{ session, gateway: randomUUID() },
+          session,
+          gateway: randomUUID(),
           onNonce(taken) {
             anchoring.nonces.recordTaken(taken)
             // It may be this one that brings them onto the chain.
@@ -75,8 +76,14 @@ export function followLogs({
           },
         })
   const anchors = createIntervalAnchors({
-    ...{ store: createUnanchoredStore(database), turns, intervalMs: anchorIntervalMs, log },
-    ...{ nonces: anchoring.nonces, chainId: domain.chainId, sign: anchoring.sign, now: Date.now },
+    store: createUnanchoredStore(database),
+    turns,
+    intervalMs: anchorIntervalMs,
+    log,
+    nonces: anchoring.nonces,
+    chainId: domain.chainId,
+    sign: anchoring.sign,
+    now: Date.now,
     onAnchored(anchored) {
       for (const committer of followers) committer.publish(anchored)
       anchoring.notify()
@@ -92,7 +99,13 @@ export function followLogs({
     follow(endpoint) {
       const { client: enclave } = endpoint
       const committer = createCommitter({
-        ...{ enclave, commits: commitsStore, records, turns, anchors, domain, log },
+        enclave,
+        commits: commitsStore,
+        records,
+        turns,
+        anchors,
+        domain,
+        log,
         onRace,
         nonces: anchoring.nonces,
         signAnchor: anchoring.sign,
@@ -106,7 +119,11 @@ export function followLogs({
       followers.add(committer)
       committer.start()
       const attestations = createHeadAttestations({
-        ...{ enclave, committer, store, intervalMs, log },
+        enclave,
+        committer,
+        store,
+        intervalMs,
+        log,
         fetchBlock: anchoring.fetchRecentBlock,
         now: () => performance.now(),
       })

@@ -219,8 +219,11 @@ export function createLogsStore({ queries }: Pick<Database, 'queries'>): LogsSto
       readHeads({ logId, from: afterSize ?? -1, beyond: sql`>`, order: sql`asc`, limit }),
     listHeadsBefore: ({ logId, beforeSize, limit }) =>
       readHeads({
-        ...{ logId, from: beforeSize ?? Number.MAX_SAFE_INTEGER, limit },
-        ...{ beyond: sql`<`, order: sql`desc` },
+        logId,
+        from: beforeSize ?? Number.MAX_SAFE_INTEGER,
+        limit,
+        beyond: sql`<`,
+        order: sql`desc`,
       }),
     async readInclusion({ logId, index, size }) {
       const leaf = { level: 0, index }

@@ -84,7 +84,9 @@ export function createErasureSweeper({
     let after: string | null = null
     do {
       const page: Awaited<ReturnType<ErasuresStore['listDue']>> = await store.listDue({
-        ...{ after, limit: ACCOUNTS_MAX, retentionDays },
+        after,
+        limit: ACCOUNTS_MAX,
+        retentionDays,
       })
       for (const due of page.due) count += await eraseAll(due, signal)
       after = page.cursor

@@ -102,7 +102,8 @@ export function historyRoutes({
   readonly isEvidencePublic: boolean
 }): readonly Route[] {
   const searches = createSharedAdmission({
-    ...{ callsMax: SEARCHES_MAX, ownerCallsMax: ACCOUNT_SEARCHES_MAX },
+    callsMax: SEARCHES_MAX,
+    ownerCallsMax: ACCOUNT_SEARCHES_MAX,
   })
   const publicReads = createAdmission({ callsMax: EVIDENCE_READS_MAX, bytesMax: 0 })
   const stored = { method: 'GET', tag: 'Verified chat', scope: 'inference' } as const
@@ -128,7 +129,11 @@ export function historyRoutes({
         const slot = text === null ? null : searches.admit(viewer.accountId)
         try {
           return await history.list({
-            ...{ viewer, limit, cursor, filter, text },
+            viewer,
+            limit,
+            cursor,
+            filter,
+            text,
             filters: { ...filters, isEncrypted },
           })
         } finally {

@@ -77,7 +77,8 @@ export function createHistory(options: {
         const page = known(await records.list({ accountId, limit, cursor: after, filters }))
         const { cursor: endsAt } = page
         return {
-          ...{ records: page.records, hasMore: endsAt !== null },
+          records: page.records,
+          hasMore: endsAt !== null,
           ...(page.isCut ? { endsAt } : {}),
         }
       },

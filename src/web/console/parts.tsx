@@ -27,8 +27,11 @@ export type Part = {
 /** In the order of the menu. The console opens with the first part that a key may see. */
 export const PARTS: readonly Part[] = [
   {
-    ...{ id: 'playground', name: 'Playground', scope: 'inference' },
-    ...{ show: PlaygroundPart, isKept: true },
+    id: 'playground',
+    name: 'Playground',
+    scope: 'inference',
+    show: PlaygroundPart,
+    isKept: true,
   },
   { id: 'history', name: 'History', scope: 'inference', show: HistoryPart },
   { id: 'nodes', name: 'Nodes', scope: 'nodes', show: NodesPart },

@@ -45,7 +45,10 @@ export function usePages<Item>(
   }, [...inputs, round])
 
   return {
-    ...{ items, fault, isLoading, hasMore: cursor !== null },
+    items,
+    fault,
+    isLoading,
+    hasMore: cursor !== null,
     loadMore: () => void load(cursor),
     reload: () => setRound((before) => before + 1),
     change: (changed: (item: Item) => Item) => setItems((before) => before?.map(changed) ?? null),

@@ -234,7 +234,11 @@ async function* replies(
   signal: AbortSignal,
 ): AsyncGenerator<Reply> {
   const response = await fetch(url, {
-    ...{ method, body, signal, credentials: 'omit', redirect: 'error' },
+    method,
+    body,
+    signal,
+    credentials: 'omit',
+    redirect: 'error',
     headers: {
       ...headers,
       ...(key === null ? {} : { authorization: `Bearer ${key}` }),
@@ -299,7 +303,9 @@ function sampleOf(
   )
   const form = requestBody?.content['multipart/form-data']
   return {
-    ...{ method, body, hasKey: keyOf(operation) !== 'none' },
+    method,
+    body,
+    hasKey: keyOf(operation) !== 'none',
     url: `${location.origin}${filled}${query.size > 0 ? `?${query}` : ''}`,
     headers: Object.fromEntries(given('header').map(({ name }) => [name, values[name] ?? ''])),
     form: form === undefined ? null : formOf(resolve(form.schema, schemas), form.example),

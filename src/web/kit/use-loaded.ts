@@ -20,7 +20,9 @@ export function useLoaded<Value>(
   { everyMs = null }: { readonly everyMs?: number | null } = {},
 ): Loaded<Value> {
   const [state, setState] = useState<Omit<Loaded<Value>, 'reload'>>({
-    ...{ value: null, fault: null, isLoading: true },
+    value: null,
+    fault: null,
+    isLoading: true,
   })
   const [round, setRound] = useState(0)
   const reload = useCallback(() => setRound((before) => before + 1), [])

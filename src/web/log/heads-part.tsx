@@ -21,7 +21,9 @@ export function useHeadPages(notary: string, newest: HeadPage, place: Place | nu
   )
   const page = below === null ? newest : older.value
   return {
-    ...{ below, turnTo, older },
+    below,
+    turnTo,
+    older,
     page: page ?? newest,
     /** The size of a head that the address names and the log does not have. */
     missing:

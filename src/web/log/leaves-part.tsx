@@ -119,7 +119,8 @@ async function readPage(notary: string, range: LeafRange, signal: AbortSignal): 
   const leaves = hashes.map((hash, at): Leaf => {
     const index = range.start + at
     return {
-      ...{ index, hash },
+      index,
+      hash,
       head: heads.find((head) => head.size > index) ?? null,
       completion: completions.get(hash) ?? findCompletion({ notary, index }),
     }

@@ -70,7 +70,9 @@ function LogOf({ notary }: { readonly notary: string }) {
   const watch = useMemo(
     () =>
       createGrowthWatch({
-        ...{ notary, seen: seenHeads, now: Date.now },
+        notary,
+        seen: seenHeads,
+        now: Date.now,
         readPath: (range) => readConsistency(notary, range),
       }),
     [notary],
@@ -121,7 +123,9 @@ function NoLog({ notary }: { readonly notary: string }) {
       <GrowthNotice
         notary={notary}
         growth={{
-          ...{ kind: 'broken', since: seen, head: null },
+          kind: 'broken',
+          since: seen,
+          head: null,
           reason: 'it says that it has no such log',
         }}
       />
@@ -291,7 +295,8 @@ function LiveLine({
 /** The words that a screen reader speaks when the log has grown. */
 function useGrowthWords(size: number | null): string {
   const [said, setSaid] = useState<{ readonly size: number | null; readonly words: string }>({
-    ...{ size: null, words: '' },
+    size: null,
+    words: '',
   })
   useEffect(() => {
     setSaid((before) => ({

@@ -48,7 +48,10 @@ async function readOverview(signal: AbortSignal): Promise<Overview> {
     if (seen !== null && (await readLog(notary, signal)) === null) missing.push({ notary, seen })
   }
   return {
-    ...{ logs, faults, isWhole, missing },
+    logs,
+    faults,
+    isWhole,
+    missing,
     enclaves: new Map(
       enclaves.map((one) => [one.notary, { ...one, code: readCode(one.attestation) }]),
     ),

@@ -130,7 +130,12 @@ function fieldsOf(value: JsonObject, name: string): Filled {
 }
 
 const EXPECTED_MEMBERS = [
-  ...['measurements', 'configurations', 'roots', 'releases', 'releaseKeys', 'releaseSigners'],
+  'measurements',
+  'configurations',
+  'roots',
+  'releases',
+  'releaseKeys',
+  'releaseSigners',
 ]
 
 /**

@@ -58,7 +58,12 @@ export function VerifyPage() {
   const isJudged = isDone && progress.outcome.kind !== 'refused'
   const asGiven = (checked: Blob | null, isChainAsked: boolean): Given => ({
     values: [
-      ...[checked, kind, request, answer, idempotent, expectations],
+      checked,
+      kind,
+      request,
+      answer,
+      idempotent,
+      expectations,
       ...(isChainAsked ? [chain.rpc.trim(), chain.confirmations.trim()] : []),
     ],
     isChainAsked,

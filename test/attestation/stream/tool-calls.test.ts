@@ -107,7 +107,9 @@ describe('tool calls of a stream', () => {
 
   it('normalizeChunk tells calls apart that all have the index 0, by their ids and names', () => {
     const call = (id: string, name: string, args: string) => ({
-      ...{ index: 0, id, type: 'function' },
+      index: 0,
+      id,
+      type: 'function',
       function: { name, arguments: args },
     })
     const { message } = settle([

@@ -23,9 +23,12 @@ export async function measureCalls(
 ): Promise<Figures> {
   const first = await runFirst(stage.verified)
   const sides = [
-    ...[stage.provider, stage.forwarder, stage.twoForwarders],
+    stage.provider,
+    stage.forwarder,
+    stage.twoForwarders,
     ...(stage.portkey === null ? [] : [stage.portkey]),
-    ...[stage.plain, stage.verified],
+    stage.plain,
+    stage.verified,
   ]
   for (const side of sides) await warmUp(side, { requests: WARMUP_REQUESTS, stream: false })
   const single = await takeTurns(stage, { sides, connections: 1 })
@@ -54,7 +57,10 @@ export async function measureCalls(
 async function runFirst(target: Target): Promise<LoadResult> {
   const result = await runLoad({
     ...requestTo(target, { words: 8, stream: false }),
-    ...{ connections: 1, warmupMs: 0, durationMs: 60_000, requestsMax: FIRST_CALLS },
+    connections: 1,
+    warmupMs: 0,
+    durationMs: 60_000,
+    requestsMax: FIRST_CALLS,
   })
   refuseErrors(target, result)
   return result
@@ -71,7 +77,9 @@ async function takeTurns(
       const readCpu = startCpu(processes.map(([pid]) => pid))
       const result = await runLoad({
         ...requestTo(side, { words: 8, stream: false }),
-        ...{ connections, warmupMs: SLICE_WARMUP_MS, durationMs: SLICE_MS },
+        connections,
+        warmupMs: SLICE_WARMUP_MS,
+        durationMs: SLICE_MS,
       })
       refuseErrors(side, result)
       const requests = result.requests * ((SLICE_MS + SLICE_WARMUP_MS) / SLICE_MS)

@@ -58,8 +58,12 @@ async function timeStart(dataFolder: string, path: string): Promise<number> {
   const child = spawn('npm', ['start'], {
     cwd: ROOT,
     env: {
-      ...{ PATH: [join(ROOT, 'node_modules/.bin'), path].join(delimiter), HOME: process.env.HOME },
-      ...{ PORT: '0', CHAIN_PORT: '0', DATA_DIR: dataFolder, LOG_LEVEL: 'warn' },
+      PATH: [join(ROOT, 'node_modules/.bin'), path].join(delimiter),
+      HOME: process.env.HOME,
+      PORT: '0',
+      CHAIN_PORT: '0',
+      DATA_DIR: dataFolder,
+      LOG_LEVEL: 'warn',
     },
     stdio: ['ignore', 'pipe', 'pipe'],
   })

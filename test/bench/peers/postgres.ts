@@ -60,7 +60,10 @@ async function countStored(client: pg.Client): Promise<number> {
 async function callInTurn(target: Target): Promise<number> {
   const result = await runLoad({
     ...requestTo(target, { words: 8, stream: false }),
-    ...{ connections: 1, warmupMs: 0, durationMs: 30_000, requestsMax: TURN_CALLS },
+    connections: 1,
+    warmupMs: 0,
+    durationMs: 30_000,
+    requestsMax: TURN_CALLS,
   })
   if (result.errors > 0) throw new Error(`${result.errors} calls of ${target.name} failed`)
   return result.p50Ms
@@ -73,7 +76,9 @@ async function insertInTurn(client: pg.Client, bytes: number): Promise<number> {
     const values = [randomBytes(bytes)]
     const start = performance.now()
     await client.query({
-      ...{ name: 'bare', text: 'insert into bare_inserts (content) values ($1)', values },
+      name: 'bare',
+      text: 'insert into bare_inserts (content) values ($1)',
+      values,
     })
     took.push(performance.now() - start)
   }

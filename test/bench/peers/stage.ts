@@ -60,7 +60,9 @@ export async function startStage(options: StageOptions = {}): Promise<Stage> {
       portkey === null
         ? null
         : {
-            ...{ name: 'Portkey', origin: portkey.origin, path: CHAT_PATH },
+            name: 'Portkey',
+            origin: portkey.origin,
+            path: CHAT_PATH,
             headers: portkeyHeaders(providerUrl),
           },
     plain: { name: 'plain chat', origin: url, path: CHAT_PATH, headers },

@@ -814,10 +814,27 @@ const anchors: readonly Draft[] = [
 ]
 
 const NOTHING_CHECKED = [
-  ...['request hash', 'response hash', 'hash', 'public key', 'signature', 'receipt', 'created_at'],
-  ...['attestation key', 'attestation document', 'attestation time', 'measurements'],
-  ...['boot configuration', 'expected configuration', 'provider', 'outcome', 'receipt in log'],
-  ...['tree head', 'transaction hash', 'anchor', ...MINED_CHECKS, OFFLINE],
+  'request hash',
+  'response hash',
+  'hash',
+  'public key',
+  'signature',
+  'receipt',
+  'created_at',
+  'attestation key',
+  'attestation document',
+  'attestation time',
+  'measurements',
+  'boot configuration',
+  'expected configuration',
+  'provider',
+  'outcome',
+  'receipt in log',
+  'tree head',
+  'transaction hash',
+  'anchor',
+  ...MINED_CHECKS,
+  OFFLINE,
 ]
 
 /** All other parts are correct: a lenient reader verifies these. */

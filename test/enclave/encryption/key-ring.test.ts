@@ -44,7 +44,11 @@ const random = async (length: number) => {
 
 async function open(more: { readonly seenMax?: number; readonly random?: typeof random } = {}) {
   ring = await openKeyRing({
-    ...{ random, account, domain: DOMAIN, now: Date.now, monotonic: Date.now },
+    random,
+    account,
+    domain: DOMAIN,
+    now: Date.now,
+    monotonic: Date.now,
     log: (level, event, facts) => logged.push(JSON.stringify({ level, event, ...facts })),
     ...more,
   })

@@ -115,8 +115,10 @@ describe('an encrypted completion', () => {
   it('an encrypted completion is sealed and answered with its proof; its record has no content', async () => {
     const { head, sealed, fault, text } = await ask(whole)
     expect(head).toEqual({
-      ...{ status: 200, content_type: 'application/json' },
-      ...{ retry_after_seconds: null, should_retry: true },
+      status: 200,
+      content_type: 'application/json',
+      retry_after_seconds: null,
+      should_retry: true,
     })
     expect(fault).toBeNull()
     const given = JSON.parse(text)
@@ -125,7 +127,9 @@ describe('an encrypted completion', () => {
     const receipt = parseReceipt(parseStrictJson(Buffer.from(JSON.stringify(given.receipt))))
     expect(receipt).toMatchObject({ encrypted: true, outcome: 'complete', hash: given.hash })
     expect(sealed).toMatchObject({
-      ...{ notary: enclave.enclave.notary, outcome: 'complete', model: 'hostile' },
+      notary: enclave.enclave.notary,
+      outcome: 'complete',
+      model: 'hostile',
       usage: { prompt_tokens: 1, completion_tokens: 1, total_tokens: 2 },
     })
     const [record] = await enclave.takeAll()
@@ -140,7 +144,8 @@ describe('an encrypted completion', () => {
     const given = text.split('\n\n').filter((event) => event.startsWith('data: '))
     expect(given.at(-1)).toBe('data: [DONE]')
     expect(JSON.parse(given.at(-2)?.slice(6) ?? '')).toMatchObject({
-      ...{ tx_hash: TX_HASH, receipt: { encrypted: true } },
+      tx_hash: TX_HASH,
+      receipt: { encrypted: true },
       choices: [{ finish_reason: 'stop' }],
     })
     expect(sealed?.outcome).toBe('complete')
@@ -156,8 +161,10 @@ describe('an encrypted completion', () => {
 
   it('an encrypted call is kept open by comments while the provider thinks, and until its proof comes', async () => {
     script = () => [
-      ...[send(EVENT_STREAM_HEAD), { kind: 'pause' as const, durationMs: 200 }],
-      ...[events(...CHUNKS), send(chunked(''))],
+      send(EVENT_STREAM_HEAD),
+      { kind: 'pause' as const, durationMs: 200 },
+      events(...CHUNKS),
+      send(chunked('')),
     ]
     const { call, answering } = await callWithoutProof(streamed)
     await sleep(5 * KEEP_ALIVE_MS)
@@ -222,7 +229,9 @@ describe('its errors', () => {
   it('errors are plain before the call is opened, encrypted after it, with the status of plain calls', async () => {
     const other = await sealParts((await sealParts(publicKey, [])).enc, [whole])
     expect(await callEncrypted(gateway(), other)).toMatchObject({
-      ...{ status: 422, plain: { code: 'unknown_key' }, head: null },
+      status: 422,
+      plain: { code: 'unknown_key' },
+      head: null,
     })
     const bad = await ask(JSON.stringify({ ...question, temperature: 3, n: 0 }))
     expect(bad).toMatchObject({ status: 200, head: { status: 422 }, fault: { model: null } })
@@ -241,7 +250,9 @@ describe('its errors', () => {
       ],
       error: {
         message: 'body.n: Input should be greater than or equal to 1 (and 1 more: see detail)',
-        ...{ type: 'invalid_request_error', param: 'n', code: 'validation_failed' },
+        type: 'invalid_request_error',
+        param: 'n',
+        code: 'validation_failed',
       },
     })
     const nonce = await ask(JSON.stringify({ ...question, affidavit: { nonce: 'x' } }))
@@ -264,7 +275,8 @@ describe('its errors', () => {
     const answer = await ask(whole, { credentials: { hostile: OPERATORS } })
     expect(answer.head).toMatchObject({ status: 400, retry_after_seconds: 7 })
     expect(JSON.parse(answer.text).error).toMatchObject({
-      ...{ code: 'provider_refused', provider_code: '[credential]' },
+      code: 'provider_refused',
+      provider_code: '[credential]',
       message: 'The provider refused the request: bad key Bearer [credential]',
     })
     const own = await ask(whole, { credentials: { hostile: OPERATORS } }, CALLERS)
@@ -433,7 +445,8 @@ describe('attacks on a call: refused, and no provider is asked', () => {
     request.on('error', () => undefined)
     request.write(call.frames[0])
     expect(await readEncrypted(gateway(), call, request)).toMatchObject({
-      ...{ status: 422, plain: { code: 'unknown_key' } },
+      status: 422,
+      plain: { code: 'unknown_key' },
     })
     // The rest is read and dropped, and the connection is used again.
     await new Promise<void>((resolve) => request.end(call.frames[1], () => resolve()))
@@ -459,7 +472,8 @@ describe('attacks on a call: refused, and no provider is asked', () => {
     ]
     for (const more of wrong)
       await refused(callEncrypted(gateway(more as Partial<EncryptedCall>), call), {
-        ...{ status: 400, code: 'invalid_call' },
+        status: 400,
+        code: 'invalid_call',
       })
   })
 })
@@ -526,9 +540,11 @@ describe('a gateway that leaves', () => {
     const chunk = chunkOf({ role: 'assistant', content: 'x'.repeat(60_000) })
     const rest = chunkOf({ content: 'y'.repeat(60_000) })
     script = () => [
-      ...[send(EVENT_STREAM_HEAD), events(chunk)],
+      send(EVENT_STREAM_HEAD),
+      events(chunk),
       { kind: 'repeat', bytes: chunked(eventsOf([rest])), times: 60 },
-      ...[events(chunkOf({}, 'stop'), '[DONE]'), send(chunked(''))],
+      events(chunkOf({}, 'stop'), '[DONE]'),
+      send(chunked('')),
     ]
     const call = await sealParts(publicKey, [streamed])
     const request = openEncrypted(gateway(), call)

@@ -7,7 +7,8 @@ import { NO_CHUNKS, normalizeChunk } from '../../../attestation/stream/normalize
 import { makeTextTemplate, matchText } from '../../../enclave/stream/text-template.ts'
 
 const TERMS = {
-  ...{ usageAsked: false, choicesAsked: 2 },
+  usageAsked: false,
+  choicesAsked: 2,
   fallback: { id: 'x', created: 1, model: 'm' },
 }
 const opened = normalizeChunk(TERMS, NO_CHUNKS, chunkOf({ role: 'assistant', content: 'a' })).state

@@ -126,7 +126,9 @@ export function openEncrypted(
     ...call,
   }
   return http.request({
-    ...{ socketPath, method: 'POST', path: ENCLAVE_PATHS.encrypted },
+    socketPath,
+    method: 'POST',
+    path: ENCLAVE_PATHS.encrypted,
     ...(agent === undefined ? {} : { agent }),
     headers: { [CALL_HEADER]: Buffer.from(JSON.stringify(header)).toString('base64url') },
   })

@@ -112,7 +112,10 @@ export async function startTestEnclave(options: TestOptions): Promise<TestEnclav
   const log = (level: string, event: string, facts?: LogFacts) =>
     logged.push(JSON.stringify({ level, event, ...facts }))
   const enclave = await startEnclave(config, {
-    ...{ nsm, now, monotonic: options.monotonic ?? now, log },
+    nsm,
+    now,
+    monotonic: options.monotonic ?? now,
+    log,
     ...(options.waits === undefined ? {} : { waits: options.waits }),
   })
   const agent = new http.Agent({ keepAlive: true })

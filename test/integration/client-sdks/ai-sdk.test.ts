@@ -23,8 +23,11 @@ beforeAll(async () => {
 function openProvider(path: string, apiKey = service.apiKey) {
   const baseURL = service.url + path
   return createOpenAICompatible({
-    ...{ name: 'affidavit', baseURL, apiKey },
-    ...{ includeUsage: true, supportsStructuredOutputs: true },
+    name: 'affidavit',
+    baseURL,
+    apiKey,
+    includeUsage: true,
+    supportsStructuredOutputs: true,
   })
 }
 
@@ -92,12 +95,10 @@ describe.each([
       inputSchema: z.object({ to: z.int().min(3), unit: z.enum(['cm', 'in']) }),
     })
     const answer = await generateText({
-      ...{
-        model: model(),
-        prompt: ask('measure'),
-        tools: { count, get_weather: weather },
-        maxRetries: 0,
-      },
+      model: model(),
+      prompt: ask('measure'),
+      tools: { count, get_weather: weather },
+      maxRetries: 0,
       toolChoice: { type: 'tool', toolName: 'count' },
     })
     expect(answer.toolCalls).toMatchObject([{ toolName: 'count', input: { to: 3, unit: 'cm' } }])
@@ -159,8 +160,11 @@ describe('the ai package, for what has no conversation', () => {
 
   it('the ai package generates images', async () => {
     const { images } = await generateImage({
-      ...{ model: openProvider('/v1').imageModel('demo/image'), prompt: 'a red whale' },
-      ...{ n: 2, size: '256x256', maxRetries: 0 },
+      model: openProvider('/v1').imageModel('demo/image'),
+      prompt: 'a red whale',
+      n: 2,
+      size: '256x256',
+      maxRetries: 0,
     })
     expect(images.map(({ uint8Array }) => readImageFacts(uint8Array))).toEqual([
       { type: 'png', width: 256, height: 256 },

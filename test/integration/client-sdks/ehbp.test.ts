@@ -15,7 +15,9 @@ beforeAll(async () => {
 
 const open = (options: ConstructorParameters<typeof OpenAI>[0] = {}) =>
   new OpenAI({
-    ...{ baseURL: `${service.url}/v1/verified`, apiKey: service.apiKey, maxRetries: 0 },
+    baseURL: `${service.url}/v1/verified`,
+    apiKey: service.apiKey,
+    maxRetries: 0,
     fetch: (input, init) => transport.request(input as string, init),
     ...options,
   })

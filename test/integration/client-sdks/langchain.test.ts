@@ -30,7 +30,10 @@ describe.each([
     } = {},
   ) =>
     new ChatOpenAI({
-      ...{ model: 'demo/echo', apiKey: service.apiKey, maxRetries: 0, ...options },
+      model: 'demo/echo',
+      apiKey: service.apiKey,
+      maxRetries: 0,
+      ...options,
       configuration: { baseURL: service.url + path },
     })
   /** A prompt that is unique in this file. */
@@ -106,7 +109,9 @@ describe.each([
 describe('OpenAIEmbeddings', () => {
   it('OpenAIEmbeddings embeds a query nearest to the document that it shares words with', async () => {
     const embeddings = new OpenAIEmbeddings({
-      ...{ model: 'demo/embedding', apiKey: service.apiKey, maxRetries: 0 },
+      model: 'demo/embedding',
+      apiKey: service.apiKey,
+      maxRetries: 0,
       configuration: { baseURL: `${service.url}/v1` },
     })
     const [whale = [], taxes = []] = await embeddings.embedDocuments(['a blue whale', 'taxes'])

@@ -92,13 +92,11 @@ describe('@langchain/openai 0.3', () => {
     async (path) => {
       const configuration = { baseURL: stage.gateway.url + path }
       const model = new ChatOpenAI({
-        ...{
-          model: 'talks',
-          apiKey: stage.gateway.key,
-          temperature: 7,
-          maxRetries: 0,
-          configuration,
-        },
+        model: 'talks',
+        apiKey: stage.gateway.key,
+        temperature: 7,
+        maxRetries: 0,
+        configuration,
       })
       expect(await shown(model.invoke('hello'))).toContain(
         '422 body.temperature: Input should be less',

@@ -141,8 +141,11 @@ export function walkChat(stage: () => Stage): void {
       const { value } = await get('/v1/dashboard/rate-limits')
       expect((value as { readonly usages: readonly object[] }).usages).toContainEqual(
         expect.objectContaining({
-          ...{ model: 'scarce', max_requests_per_minute: 1, max_requests_per_day: 1_000 },
-          ...{ max_tokens_per_minute: 50_000, max_tokens_per_day: 100_000 },
+          model: 'scarce',
+          max_requests_per_minute: 1,
+          max_requests_per_day: 1_000,
+          max_tokens_per_minute: 50_000,
+          max_tokens_per_day: 100_000,
         }),
       )
     })

@@ -28,13 +28,24 @@ export function walkNodes(stage: () => Stage): void {
       const nodeId = await create(stage(), 'new node')
       const query = `?node_id=${nodeId}`
       expect((await get('/v1/node/info', query)).value).toMatchObject({
-        ...{ node_id: nodeId, name_alias: 'new node', status: 'Stopped', run_duration_seconds: 0 },
-        ...{ gpu_model: null, cpu_model: null, ram: null, operating_system: null, version: null },
+        node_id: nodeId,
+        name_alias: 'new node',
+        status: 'Stopped',
+        run_duration_seconds: 0,
+        gpu_model: null,
+        cpu_model: null,
+        ram: null,
+        operating_system: null,
+        version: null,
       })
       expect((await get('/v1/node/stats', query)).value).toEqual({
-        ...{ requests_served: 0, requests_served_day: 0, completed_inferences: [] },
-        ...{ average_time_to_first_token: null, benchmark_tokens_per_second: null },
-        ...{ benchmark_model_name: null, benchmark_created_at: null },
+        requests_served: 0,
+        requests_served_day: 0,
+        completed_inferences: [],
+        average_time_to_first_token: null,
+        benchmark_tokens_per_second: null,
+        benchmark_model_name: null,
+        benchmark_created_at: null,
       })
       expectRefusal(await get('/v1/node/benchmark', `${query}&model=m`), 404, 'not_found')
     })
@@ -56,7 +67,8 @@ export function walkNodes(stage: () => Stage): void {
       await expect.poll(read, { timeout: 30_000 }).toMatchObject({ requests_served: SERVED_CALLS })
       const stats = (await read()) as { readonly completed_inferences: readonly Inference[] }
       expect(stats).toMatchObject({
-        ...{ requests_served_day: SERVED_CALLS, benchmark_model_name: SERVED_MODEL },
+        requests_served_day: SERVED_CALLS,
+        benchmark_model_name: SERVED_MODEL,
         benchmark_tokens_per_second: 100,
       })
       const times = stats.completed_inferences.map(({ created_at }) => created_at)
@@ -74,7 +86,9 @@ export function walkNodes(stage: () => Stage): void {
       const query = `?node_id=${known.servingNode}`
       const { value } = await get('/v1/node/benchmark', `${query}&model=${SERVED_MODEL}`)
       expect(value).toEqual({
-        ...{ node_id: known.servingNode, model_name: SERVED_MODEL, tokens_per_second: 100 },
+        node_id: known.servingNode,
+        model_name: SERVED_MODEL,
+        tokens_per_second: 100,
       })
       expectRefusal(await get('/v1/node/benchmark', `${query}&model=other`), 404, 'not_found')
     })

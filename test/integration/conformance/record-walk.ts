@@ -106,7 +106,9 @@ export function walkRecords(stage: () => Stage): void {
   describe('part 4, rule 2: Fine-Tune-Authorization', () => {
     const callWith = (credential: string, key?: null) =>
       stage().api.call({
-        ...{ method: 'POST', path: VERIFIED_CHAT, body: CHAT },
+        method: 'POST',
+        path: VERIFIED_CHAT,
+        body: CHAT,
         headers: { 'fine-tune-authorization': credential },
         ...(key === undefined ? {} : { key }),
       })

@@ -20,7 +20,11 @@ const refuseMember = (
 export const RESPONSE_FORMAT_ROW: FieldRow = {
   field: 'response_format',
   accepts: [
-    ...[undefined, null, { type: 'text' }, { type: 'json_object' }, withSchema({})],
+    undefined,
+    null,
+    { type: 'text' },
+    { type: 'json_object' },
+    withSchema({}),
     ...[
       { name: NAME_OF_64 },
       { name: 'n' },

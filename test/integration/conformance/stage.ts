@@ -91,7 +91,12 @@ export async function openStage(): Promise<Stage> {
   }
   const keys = { inference: await makeKey('inference'), nodes: await makeKey('nodes') }
   return {
-    ...{ service, api, known, keys, get, post },
+    service,
+    api,
+    known,
+    keys,
+    get,
+    post,
     async close() {
       await closeNodes()
       await service.stop()

@@ -99,7 +99,8 @@ describe('accounts over HTTP', () => {
     ])
     const { accountId } = facts
     const again = await sendBody({ url: gateway.url, key }, 'POST', '/v1/dashboard/keys', {
-      ...{ name: 'late', account_id: accountId },
+      name: 'late',
+      account_id: accountId,
     })
     expect(await outcomeOf(again)).toEqual([422, ['body.account_id']])
   })

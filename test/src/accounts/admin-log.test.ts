@@ -94,7 +94,9 @@ describe.each(DATABASE_KINDS)('the log of administrators, %s', (kind) => {
     const { log } = openLog(database)
     const failing = log.within(OPERATOR, async (inside, note) => {
       await createKeysStore(inside).openAccount({
-        ...{ id: crypto.randomUUID(), name: 'half', createdAt: AT },
+        id: crypto.randomUUID(),
+        name: 'half',
+        createdAt: AT,
       })
       await note({ kind: 'account.open', target: 'half' })
       throw new Error('no more')

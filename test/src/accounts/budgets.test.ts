@@ -44,8 +44,11 @@ async function setUp() {
       const log = { warn: () => undefined, error: () => undefined }
       const lease = { id: () => processId }
       const unlimited = createRateLimiter({
-        ...{ store: createRateLimitsStore(database, clock), tiers: () => UNLIMITED_TIERS },
-        ...{ prices: () => PRICES, lease, leaseSeconds: 90 * 86_400 },
+        store: createRateLimitsStore(database, clock),
+        tiers: () => UNLIMITED_TIERS,
+        prices: () => PRICES,
+        lease,
+        leaseSeconds: 90 * 86_400,
         log: createLogger({ level: 'silent', destination: process.stderr }),
       })
       const limiter = withBudgets({ limiter: unlimited, store, prices: () => PRICES, lease, log })
@@ -58,8 +61,14 @@ async function setUp() {
   const keys = keysOver(createKeysStore(first.database))
   const { key, text } = await keys.create({ accountName: account, name: 'k' })
   const call = {
-    ...{ accountId: key.accountId, keyId: key.id, isBudgeted: true, tier: null },
-    ...{ kind: 'chat' as const, model: 'm', estimate: 100, promptTokens: 40 },
+    accountId: key.accountId,
+    keyId: key.id,
+    isBudgeted: true,
+    tier: null,
+    kind: 'chat' as const,
+    model: 'm',
+    estimate: 100,
+    promptTokens: 40,
   } as const
   const budget = { account, key: null, per: 'day' } as const
   const usedOf = async () =>
@@ -149,7 +158,9 @@ describe('a budget', () => {
         stop: async () => undefined,
         admit: () => Promise.reject(new Error('away')),
       },
-      ...{ store: first.store, prices: () => PRICES, lease: { id: () => first.processId } },
+      store: first.store,
+      prices: () => PRICES,
+      lease: { id: () => first.processId },
       log: { warn: () => undefined, error: () => undefined },
     })
     await expect(limiter.admit(call)).rejects.toThrow('away')

@@ -119,14 +119,19 @@ async function pass(ms: number): Promise<void> {
 
 function keyOf(id: string): StoredKey {
   return {
-    ...{
-      id,
-      accountId: 'account',
-      accountName: 'acme',
-      secretHash: new Uint8Array(32),
-      name: 'ci',
-    },
-    ...{ createdAt: 0, revokedAt: null, scopes: ['inference'], expiresAt: null, lastUsedAt: null },
-    ...{ madeBy: null, tier: null, isDisabled: false, isBudgeted: false },
+    id,
+    accountId: 'account',
+    accountName: 'acme',
+    secretHash: new Uint8Array(32),
+    name: 'ci',
+    createdAt: 0,
+    revokedAt: null,
+    scopes: ['inference'],
+    expiresAt: null,
+    lastUsedAt: null,
+    madeBy: null,
+    tier: null,
+    isDisabled: false,
+    isBudgeted: false,
   }
 }

@@ -122,7 +122,8 @@ describe('limits', () => {
         status_code: 429,
         code: 'rate_limit_exceeded',
         message: expect.stringContaining('10 requests per day, 0 left'),
-        ...{ type: 'rate_limit_error', param: null },
+        type: 'rate_limit_error',
+        param: null,
       },
     })
     expect(gateway.enclave.calls).toHaveLength(calls)

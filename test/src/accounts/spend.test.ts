@@ -32,8 +32,12 @@ const price = (
   output: bigint,
   fixed: Partial<Prices[number]>,
 ) => ({
-  ...{ models, perMillionInputTokens: input, perMillionOutputTokens: output },
-  ...{ perRequest: 0n, perImage: 0n, ...fixed },
+  models,
+  perMillionInputTokens: input,
+  perMillionOutputTokens: output,
+  perRequest: 0n,
+  perImage: 0n,
+  ...fixed,
 })
 /** Prices whose roundings would show; the second list is what a reload brings. */
 const BEFORE: Prices = [
@@ -79,8 +83,11 @@ it('reports add up to what budgets have used, of every call however it ended', a
       const lease = { id: () => processId }
       const limiter = createRateLimiter({
         store: createRateLimitsStore(database, clock),
-        ...{ tiers: () => UNLIMITED_TIERS, prices: () => prices },
-        ...{ lease, leaseSeconds: LEASE_SECONDS, log },
+        tiers: () => UNLIMITED_TIERS,
+        prices: () => prices,
+        lease,
+        leaseSeconds: LEASE_SECONDS,
+        log,
       })
       const budgets = createBudgetsStore(database, clock)
       return withBudgets({ limiter, store: budgets, prices: () => prices, lease, log })
@@ -106,8 +113,15 @@ it('reports add up to what budgets have used, of every call however it ended', a
     const model = ['odd', 'picture', 'gpt-4o', ''][random(4)] ?? ''
     const known = random(2) === 0 ? {} : { promptTokens: random(100) }
     const decision = await gateways[call % 2]?.admit({
-      ...{ accountId: key?.accountId ?? '', keyId: key?.id ?? '', isBudgeted: true, tier: null },
-      ...{ kind: 'chat', model, estimate: random(5_000), images: random(3), ...known },
+      accountId: key?.accountId ?? '',
+      keyId: key?.id ?? '',
+      isBudgeted: true,
+      tier: null,
+      kind: 'chat',
+      model,
+      estimate: random(5_000),
+      images: random(3),
+      ...known,
     })
     if (decision?.kind !== 'admitted') throw new Error('expected every call to be admitted')
     permits.push(decision.permit)
@@ -153,9 +167,12 @@ it('a call is settled at the prices it began with, whatever was read again meanw
   const [database] = databases
   if (database === undefined) throw new Error('expected a database')
   const limiter = createRateLimiter({
-    ...{ store: createRateLimitsStore(database), tiers: () => UNLIMITED_TIERS },
-    ...{ prices: () => prices, lease: { id: () => crypto.randomUUID() } },
-    ...{ leaseSeconds: LEASE_SECONDS, log },
+    store: createRateLimitsStore(database),
+    tiers: () => UNLIMITED_TIERS,
+    prices: () => prices,
+    lease: { id: () => crypto.randomUUID() },
+    leaseSeconds: LEASE_SECONDS,
+    log,
   })
   const call = { accountId: crypto.randomUUID(), keyId: 'k', tier: null, kind: 'chat' } as const
   const admit = () => limiter.admit({ ...call, model: 'm', estimate: 0 })

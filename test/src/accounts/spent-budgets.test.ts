@@ -58,8 +58,10 @@ beforeAll(async () => {
     find: async () => null,
   }
   const options = {
-    ...{ postgres: { createDatabase: async () => url }, nodes },
-    ...{ settings: { pricesFile }, upstream: { images } },
+    postgres: { createDatabase: async () => url },
+    nodes,
+    settings: { pricesFile },
+    upstream: { images },
   }
   gateways = [await startGateway(options), await startGateway(options)]
   database = await openDatabase({ url })
@@ -193,7 +195,9 @@ describe('a call that has no whole answer', () => {
     const reader = reply.body?.getReader()
     await reader?.read()
     expect(await customer.used()).toEqual({
-      ...{ requests: 1, tokens: ESTIMATE, money: COST },
+      requests: 1,
+      tokens: ESTIMATE,
+      money: COST,
     })
     await reader?.cancel()
     await left.promise

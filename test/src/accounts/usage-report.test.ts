@@ -96,7 +96,11 @@ it('reports tell what every kind of call used and cost as budgets do: in JSON, C
   const { text: key, key: facts } = await gateway.keys.create({ accountName: account, name: 'k' })
   for (const what of ['requests', 'tokens', 'money'] as const)
     await createBudgetsStore(database).set({
-      ...{ account, key: null, what, per: 'total', bound: 10 ** 12 },
+      account,
+      key: null,
+      what,
+      per: 'total',
+      bound: 10 ** 12,
     })
   const caller = { url: gateway.url, key }
   await callInEveryWay(caller)
@@ -110,9 +114,15 @@ it('reports tell what every kind of call used and cost as budgets do: in JSON, C
     const [input, output] = told.tokens
     const nano = input * 3_000 + output * 9_000 + told.requests * 1_000
     return {
-      ...{ key: facts.id, model: told.model, requests: told.requests, tokens: input + output },
-      ...{ prompt_tokens: input, completion_tokens: output, unsplit_tokens: 0 },
-      ...{ money: told.money ?? String(nano / 1e9), unpriced_requests: 0 },
+      key: facts.id,
+      model: told.model,
+      requests: told.requests,
+      tokens: input + output,
+      prompt_tokens: input,
+      completion_tokens: output,
+      unsplit_tokens: 0,
+      money: told.money ?? String(nano / 1e9),
+      unpriced_requests: 0,
     }
   }
 
@@ -139,7 +149,8 @@ it('reports tell what every kind of call used and cost as budgets do: in JSON, C
   }
   // Budgets are settled in another transaction than usage is, perhaps later.
   await expect.poll(usedOf).toEqual({
-    ...{ requests: month.requests, tokens: month.tokens },
+    requests: month.requests,
+    tokens: month.tokens,
     money: Number(parseMoney(month.money ?? '')),
   })
   expect(month.usage.reduce((sum, { requests }) => sum + requests, 0)).toBe(6)

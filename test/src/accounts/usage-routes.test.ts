@@ -35,9 +35,17 @@ describe.each(DATABASE_KINDS)('usage on %s', (kind) => {
     const store = createUsageStore(database, now)
     const [accountId, processId] = [crypto.randomUUID(), crypto.randomUUID()]
     const usage = (tokens: number, of: Partial<Usage> = {}): Usage => ({
-      ...{ accountId, keyId: 'k', operation: 'chat', family: 'gpt', model: 'gpt-4o' },
-      ...{ requests: 1, tokens, promptTokens: 0, completionTokens: 0 },
-      ...{ money: 0, unpricedRequests: 1 },
+      accountId,
+      keyId: 'k',
+      operation: 'chat',
+      family: 'gpt',
+      model: 'gpt-4o',
+      requests: 1,
+      tokens,
+      promptTokens: 0,
+      completionTokens: 0,
+      money: 0,
+      unpricedRequests: 1,
       ...of,
     })
     const count = (batch: number, ...usages: Usage[]) =>

@@ -90,7 +90,8 @@ type Administers = {
 const account = () => `account ${crypto.randomUUID()}`
 const opened = async () => (await makeKey(account())).account
 const of = (words: () => Promise<readonly string[]>, ...kinds: string[]): Administers => ({
-  ...{ words, kinds },
+  words,
+  kinds,
 })
 
 /** Commands that administer a service. */
@@ -132,34 +133,39 @@ const ADMINISTER: Readonly<Record<string, Administers>> = {
 const OTHERS: Readonly<Record<string, string>> = {
   ...Object.fromEntries(
     [
-      ...['keys list', 'accounts list', 'budgets', 'admin-log', 'content keys', 'enclaves list'],
-      ...[
-        'relayer',
-        'verify',
-        'audit',
-        'evidence',
-        'attestation',
-        'node list',
-        'node status',
-        'node stats',
-        'usage',
-      ],
+      'keys list',
+      'accounts list',
+      'budgets',
+      'admin-log',
+      'content keys',
+      'enclaves list',
+      'relayer',
+      'verify',
+      'audit',
+      'evidence',
+      'attestation',
+      'node list',
+      'node status',
+      'node stats',
+      'usage',
     ].map((name) => [name, 'reads']),
   ),
   ...Object.fromEntries(
     [
-      ...[
-        'redact',
-        'verifier',
-        'measure',
-        'content key',
-        'completions',
-        'help',
-        'release key',
-        'release sign',
-      ],
-      ...['release show', 'release list add', 'release list end', 'release list revoke'],
-      ...['release list sign', 'release list renew'],
+      'redact',
+      'verifier',
+      'measure',
+      'content key',
+      'completions',
+      'help',
+      'release key',
+      'release sign',
+      'release show',
+      'release list add',
+      'release list end',
+      'release list revoke',
+      'release list sign',
+      'release list renew',
     ].map((name) => [name, 'works on files alone; a gateway notes the list that it reads']),
   ),
   ...Object.fromEntries(
@@ -342,8 +348,16 @@ describe('the trail', () => {
 
 /** Operations of the control socket that change nothing, or go on with what was noted. */
 const READS = [
-  ...['keys.list', 'accounts.list', 'budgets.list', 'adminLog.list', 'adminLog.check'],
-  ...['enclaves.list', 'relayers.list', 'content.keys', 'erasures.remove', 'usage.report'],
+  'keys.list',
+  'accounts.list',
+  'budgets.list',
+  'adminLog.list',
+  'adminLog.check',
+  'enclaves.list',
+  'relayers.list',
+  'content.keys',
+  'erasures.remove',
+  'usage.report',
 ]
 
 /** An act of each of the others. */

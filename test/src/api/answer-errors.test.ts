@@ -33,8 +33,11 @@ it('an answer says nothing about a fault of ours, which is logged', async () => 
   expect(await reply.json()).toEqual({
     response: 'NOK',
     error: {
-      ...{ status_code: 500, code: 'internal_server_error', message: 'Internal server error' },
-      ...{ type: 'server_error', param: null },
+      status_code: 500,
+      code: 'internal_server_error',
+      message: 'Internal server error',
+      type: 'server_error',
+      param: null,
     },
   })
   expect(lines.join()).toContain('unexpected error')

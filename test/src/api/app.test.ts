@@ -264,7 +264,8 @@ it(
         status_code: 503,
         code: 'not_ready',
         message: 'API keys cannot be checked at the moment, try again',
-        ...{ type: 'server_error', param: null },
+        type: 'server_error',
+        param: null,
       },
     })
     expect(broken.logLines.join()).toContain('call could not be served')

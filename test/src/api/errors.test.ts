@@ -18,8 +18,11 @@ describe('errorReply', () => {
       expect(JSON.parse(reply.body)).toEqual({
         response: 'NOK',
         error: {
-          ...{ status_code: status, code, message: 'words' },
-          ...{ type: expect.any(String), param: 'param' in rule ? rule.param : null },
+          status_code: status,
+          code,
+          message: 'words',
+          type: expect.any(String),
+          param: 'param' in rule ? rule.param : null,
         },
       })
       expect(ERROR_TYPES).toContain(JSON.parse(reply.body).error.type)

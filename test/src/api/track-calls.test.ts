@@ -66,8 +66,12 @@ describe('the log line of a call', () => {
       postChat(gateway, CHAT_REQUEST, { headers: { ...headers, 'x-forwarded-for': '6.6.6.6' } }),
     )
     expect(line).toMatchObject({
-      ...{ model: CHAT_REQUEST.model, client: '127.0.0.1', inputTokens: 3, outputTokens: 4 },
-      ...{ provider: expect.any(String), providerMs: expect.any(Number) },
+      model: CHAT_REQUEST.model,
+      client: '127.0.0.1',
+      inputTokens: 3,
+      outputTokens: 4,
+      provider: expect.any(String),
+      providerMs: expect.any(Number),
     })
     expect(line).not.toHaveProperty('firstTokenMs')
   })

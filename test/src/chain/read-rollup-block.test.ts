@@ -238,10 +238,29 @@ describe('a block of the OP stack, with deposits around anchors', () => {
     const numbers =
       /^(difficulty|number|gasLimit|gasUsed|timestamp|baseFeePerGas|blobGasUsed|excessBlobGas|slotNumber)$/
     const names = [
-      ...['parentHash', 'sha3Uncles', 'miner', 'stateRoot', 'transactionsRoot', 'receiptsRoot'],
-      ...['logsBloom', 'difficulty', 'number', 'gasLimit', 'gasUsed', 'timestamp', 'extraData'],
-      ...['mixHash', 'nonce', 'baseFeePerGas', 'withdrawalsRoot', 'blobGasUsed', 'excessBlobGas'],
-      ...['parentBeaconBlockRoot', 'requestsHash', 'blockAccessListHash', 'slotNumber'],
+      'parentHash',
+      'sha3Uncles',
+      'miner',
+      'stateRoot',
+      'transactionsRoot',
+      'receiptsRoot',
+      'logsBloom',
+      'difficulty',
+      'number',
+      'gasLimit',
+      'gasUsed',
+      'timestamp',
+      'extraData',
+      'mixHash',
+      'nonce',
+      'baseFeePerGas',
+      'withdrawalsRoot',
+      'blobGasUsed',
+      'excessBlobGas',
+      'parentBeaconBlockRoot',
+      'requestsHash',
+      'blockAccessListHash',
+      'slotNumber',
     ].filter((name) => (block as Members)[name] !== undefined)
     const values = names.map((name) => String((block as Members)[name]))
     const fields = values.map((value, at) =>

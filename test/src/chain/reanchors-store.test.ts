@@ -46,8 +46,11 @@ describe.each(DATABASE_KINDS)('lost anchors on %s', (kind) => {
   }
 
   const replacementOf = (relayer: string, nonce: number) => ({
-    ...{ relayer, nonce, createdAt: CREATED_AT + 9 },
-    ...{ raw: randomHex(200), hash: randomHex(32) },
+    relayer,
+    nonce,
+    createdAt: CREATED_AT + 9,
+    raw: randomHex(200),
+    hash: randomHex(32),
   })
 
   it('lost anchors are listed with their heads, of their chain, until they are replaced', async () => {

@@ -128,7 +128,10 @@ describe('chunks of a replayed stream', () => {
 /** The completion of those chunks that make no ambiguity with the ones before. */
 function assembleFitting(chunks: readonly JsonObject[]): JsonObject {
   const assembly = addChunk(emptyAssembly(), {
-    ...{ id: 'chatcmpl-1', created: 5, object: 'chat.completion.chunk', model: 'm' },
+    id: 'chatcmpl-1',
+    created: 5,
+    object: 'chat.completion.chunk',
+    model: 'm',
     choices: [],
   })
   for (const one of chunks)

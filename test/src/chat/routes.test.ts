@@ -192,8 +192,11 @@ describe('a fault before the answer', () => {
       {
         response: 'NOK',
         error: {
-          ...{ status_code: expect.any(Number), code: told, message: expect.any(String) },
-          ...{ type: 'server_error', param: null },
+          status_code: expect.any(Number),
+          code: told,
+          message: expect.any(String),
+          type: 'server_error',
+          param: null,
         },
       },
     ])

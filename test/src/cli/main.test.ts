@@ -48,7 +48,7 @@ describe('the command line', () => {
     ['a malformed measurement', ['verify', '-', '--pcr', '0=zz']],
     [
       'a measurement given twice',
-      ['verify', '-', ...['--pcr', `0=${'00'.repeat(48)}`], ...['--pcr', `0=${'00'.repeat(48)}`]],
+      ['verify', '-', '--pcr', `0=${'00'.repeat(48)}`, '--pcr', `0=${'00'.repeat(48)}`],
     ],
     [
       'both kinds of expectation',

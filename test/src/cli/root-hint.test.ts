@@ -36,8 +36,10 @@ beforeAll(async () => {
     ['verify', await save('bundle.json', JSON.stringify(bundle))],
     ['verify', await save('record.json', JSON.stringify(bundle.record)), '--any-measurement'],
     [
-      ...['attestation', await save('document', decodeBase64(bundle.record.attestation))],
-      ...['--any-measurement', '--historical'],
+      'attestation',
+      await save('document', decodeBase64(bundle.record.attestation)),
+      '--any-measurement',
+      '--historical',
     ],
     ['audit', stage.server.url],
   ]

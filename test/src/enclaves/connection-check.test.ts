@@ -103,7 +103,9 @@ async function listen(patience: Patience) {
 /** Makes connections by one connector. Each gives null once it may be used, else why not. */
 function connectTo(socketPath: string, patience: Patience): () => Promise<Error | null> {
   const connector = checkedConnector({
-    ...{ connect: buildConnector({ socketPath }), isExpected: () => true, patience },
+    connect: buildConnector({ socketPath }),
+    isExpected: () => true,
+    patience,
   })
   const target = { hostname: 'enclave', protocol: 'http:', port: '80' }
   return () =>

@@ -171,7 +171,9 @@ describe('findEnclaveFaults', () => {
 describe('createEnclaveCheck', () => {
   const createCheckBy = (clock: { readonly nowMs: number; readonly sinceStartMs: number }) =>
     createEnclaveCheck({
-      ...{ domain, isProduction: false, releases: () => [entryNamed('a1')] },
+      domain,
+      isProduction: false,
+      releases: () => [entryNamed('a1')],
       now: () => clock.nowMs,
       monotonic: () => clock.sinceStartMs,
     })
@@ -181,7 +183,8 @@ describe('createEnclaveCheck', () => {
     const clock = { nowMs: Date.now() }
     let releases: readonly ReleaseEntry[] = [entryNamed('a1')]
     const check = createEnclaveCheck({
-      ...{ domain, isProduction: false },
+      domain,
+      isProduction: false,
       releases: () => releases,
       now: () => clock.nowMs,
       monotonic: () => 0,

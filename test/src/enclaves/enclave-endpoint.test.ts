@@ -27,7 +27,10 @@ async function start(
 ) {
   const enclave = await startScriptedEnclave({ script })
   const endpoint = new EnclaveEndpoint({
-    ...{ socketPath: enclave.socketPath, callsMax: 8, settleMs: 0, log },
+    socketPath: enclave.socketPath,
+    callsMax: 8,
+    settleMs: 0,
+    log,
     ...options,
     check: async () => [],
     isKnownLog: async () => false,

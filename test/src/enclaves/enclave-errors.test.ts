@@ -70,7 +70,9 @@ describe('faultErrorOf', () => {
         status_code: 429,
         code: 'provider_refused',
         message: 'words of the enclave',
-        ...{ provider_code: 'quota', type: 'rate_limit_error', param: null },
+        provider_code: 'quota',
+        type: 'rate_limit_error',
+        param: null,
       },
     })
   })

@@ -61,15 +61,26 @@ function open(...names: readonly string[]): void {
   const follow = (endpoint: EnclaveEndpoint) => {
     const { client: enclave } = endpoint
     const committer = createCommitter({
-      ...{ enclave, commits, records, relayer, nonces, log, now: Date.now },
-      ...{ domain: SCRIPTED_DOMAIN, signAnchor: signFake, turns: ALWAYS_OURS },
+      enclave,
+      commits,
+      records,
+      nonces,
+      log,
+      now: Date.now,
+      domain: SCRIPTED_DOMAIN,
+      signAnchor: signFake,
+      turns: ALWAYS_OURS,
       anchors: ANCHORED_AT_ONCE,
     })
     committer.start()
     return committed.follow(endpoint, committer, () => committer.stop())
   }
   enclaves = new EnclavePool({
-    ...{ socketPaths: names.map(pathOf), callsMax: 8, follow, settleMs: 50, log },
+    socketPaths: names.map(pathOf),
+    callsMax: 8,
+    follow,
+    settleMs: 50,
+    log,
     check: async ({ notary }) => (refused.has(notary) ? [refused.get(notary) ?? ''] : []),
     introduce: async () => undefined,
     isKnownLog: async (notary) => (await logs.find(notary)) !== null,

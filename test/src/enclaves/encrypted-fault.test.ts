@@ -30,7 +30,10 @@ async function pass(call: CallersCall, pauseMs: number) {
   const stream = Readable.from(slowly(call.frames, pauseMs), { objectMode: false })
   stream.on('error', () => undefined)
   const header = {
-    ...{ context: 'c', credentials: {}, encapsulated_key: call.enc, sealed_credential: null },
+    context: 'c',
+    credentials: {},
+    encapsulated_key: call.enc,
+    sealed_credential: null,
   }
   const { signal } = new AbortController()
   return client.encrypted(header, { stream, fault: () => null }, signal)

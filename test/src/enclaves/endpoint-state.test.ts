@@ -144,7 +144,9 @@ class Stage {
   /** The endpoint of a new call. */
   call(): number | null {
     const choices = this.endpoints.map((state, index) => ({
-      ...{ index, state, chosenAt: this.chosenAt[index] ?? 0 },
+      index,
+      state,
+      chosenAt: this.chosenAt[index] ?? 0,
       isCommitting: true,
     }))
     const chosen = chooseEndpoint(choices, () => true)?.index ?? null
@@ -242,7 +244,11 @@ describe('calls over endpoints', () => {
   it('calls over endpoints prefer a log that can be stored, then a provider for the model, but take what there is', () => {
     const usable = stateAfter(answered('a'))
     const endpoint = (name: string, isCommitting: boolean, servesCall: boolean, calls = 0) => ({
-      ...{ name, isCommitting, servesCall, chosenAt: 0, state: { ...usable, calls } },
+      name,
+      isCommitting,
+      servesCall,
+      chosenAt: 0,
+      state: { ...usable, calls },
     })
     const nameOf = (...endpoints: readonly ReturnType<typeof endpoint>[]) =>
       chooseEndpoint(endpoints, ({ servesCall }) => servesCall)?.name ?? null

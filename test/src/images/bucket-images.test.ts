@@ -43,7 +43,11 @@ function openStore({ secret, origin, bytesMax = 1_000_000, timeMs = 5_000 }: Cha
   const bucket = openBucket({ url, ...key }, { answerMs: timeMs, requestMs: timeMs })
   closers.push(() => bucket.close())
   return createBucketStore({
-    ...{ bucket, bytesMax, ttlMs: TTL_MS, random: randomBytes, now: () => clock.nowMs },
+    bucket,
+    bytesMax,
+    ttlMs: TTL_MS,
+    random: randomBytes,
+    now: () => clock.nowMs,
   })
 }
 
@@ -64,8 +68,10 @@ async function putSome(length = 200_000) {
 it('the server of these tests signs as AWS does: the example of its documentation', () => {
   const hashed = 'e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855'
   const headers = {
-    ...{ host: 'examplebucket.s3.amazonaws.com', range: 'bytes=0-9' },
-    ...{ 'x-amz-content-sha256': hashed, 'x-amz-date': '20130524T000000Z' },
+    host: 'examplebucket.s3.amazonaws.com',
+    range: 'bytes=0-9',
+    'x-amz-content-sha256': hashed,
+    'x-amz-date': '20130524T000000Z',
   }
   const request = { method: 'GET', url: '/test.txt', headers, names: Object.keys(headers) }
   const secretAccessKey = 'wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY'

@@ -5,7 +5,12 @@ import type { ImageCall, ImageSource } from '../../../src/images/image-source.ts
 import { createImages } from '../../../src/images/images.ts'
 
 const request: GenerationRequest = {
-  ...{ model: 'm', prompt: 'a fox', n: 1, user: null, quality: null, style: null },
+  model: 'm',
+  prompt: 'a fox',
+  n: 1,
+  user: null,
+  quality: null,
+  style: null,
   size: '256x256',
   isSizeAsked: true,
   responseFormat: 'b64_json',

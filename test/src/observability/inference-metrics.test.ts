@@ -6,9 +6,18 @@ import { MODEL_FAMILIES } from '../../../src/observability/model-family.ts'
 import { readMetrics, type Sample } from '../../support/read-metrics.ts'
 
 const reportOf = (inference: InferenceFacts, report: Partial<CallReport> = {}): CallReport => ({
-  ...{ method: 'POST', route: '/v1/chat', status: 200, error: null, isWhole: true },
-  ...{ requestId: 'r', startedAtMs: 0, durationMs: 1, headMs: null, firstEventMs: null },
-  ...{ phases: [], inference },
+  method: 'POST',
+  route: '/v1/chat',
+  status: 200,
+  error: null,
+  isWhole: true,
+  requestId: 'r',
+  startedAtMs: 0,
+  durationMs: 1,
+  headMs: null,
+  firstEventMs: null,
+  phases: [],
+  inference,
   ...report,
 })
 
@@ -26,8 +35,11 @@ describe('an inference', () => {
   it('an inference is counted with its provider, family, tokens and time', async () => {
     const labels = { operation: 'chat', provider: 'openai', model_family: 'gpt' }
     const facts: InferenceFacts = {
-      ...({ operation: 'chat', provider: 'openai', model: 'gpt-5' } as const),
-      ...{ inputTokens: 12, outputTokens: 30 },
+      operation: 'chat',
+      provider: 'openai',
+      model: 'gpt-5',
+      inputTokens: 12,
+      outputTokens: 30,
       enclave: { startedAtMs: 1_000, finishedAtMs: 1_750 },
     }
     const of = await countCalls([reportOf(facts), reportOf(facts)])

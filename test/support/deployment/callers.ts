@@ -110,8 +110,13 @@ export function createCaller(
     return {
       status: reply.status,
       proven: {
-        ...{ hash: answer.hash, txHash: answer.tx_hash, index: answer.receipt.index },
-        ...{ publicKey: answer.public_key, request: JSON.stringify(body), answer: text, isStream },
+        hash: answer.hash,
+        txHash: answer.tx_hash,
+        index: answer.receipt.index,
+        publicKey: answer.public_key,
+        request: JSON.stringify(body),
+        answer: text,
+        isStream,
         isEncrypted: isEncrypted(kind),
       },
     }

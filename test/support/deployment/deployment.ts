@@ -209,8 +209,20 @@ export async function startDeployment(options: DeploymentOptions = {}): Promise<
   started.defer(async () => void (await Promise.all(agents.map((agent) => agent.stop()))))
   const running = started.move()
   return {
-    ...{ origin: proxy.url, proxy, key: KEY, gateways, enclaves, postgres, chain, provider },
-    ...{ backend, ways, nats, nodeModel: NODE_MODEL, rootFile, waitUntilReady },
+    origin: proxy.url,
+    proxy,
+    key: KEY,
+    gateways,
+    enclaves,
+    postgres,
+    chain,
+    provider,
+    backend,
+    ways,
+    nats,
+    nodeModel: NODE_MODEL,
+    rootFile,
+    waitUntilReady,
     callChain: (method, parameters) => callChain(chain.rpcUrl, method, parameters),
     readExpectations: () => readExpectations(proxy.url, rootFile),
     stop: () => running.disposeAsync(),
@@ -258,7 +270,12 @@ async function startAgents(
     const timings = { ...FAST_TIMINGS, pingMs: 1_000, drainMs: 0 }
     agents.push(
       startTestAgent({
-        ...{ gatewayUrl: url, apiKey: KEY, nodeId, backendUrl, models: [NODE_MODEL], timings },
+        gatewayUrl: url,
+        apiKey: KEY,
+        nodeId,
+        backendUrl,
+        models: [NODE_MODEL],
+        timings,
       }),
     )
   }

@@ -115,7 +115,11 @@ function pass(
     let isConnected = false
     let isSilent = false
     const passed = request({
-      ...{ host: '127.0.0.1', port, method, path, agent: false },
+      host: '127.0.0.1',
+      port,
+      method,
+      path,
+      agent: false,
       headers: { ...headers, 'content-length': body.length, connection: 'close' },
     })
     if (headers['transfer-encoding'] !== undefined) passed.removeHeader('transfer-encoding')

@@ -23,10 +23,8 @@ export function formsOf(
     parts: fc
       .tuple(whole, fc.array(strangePart, { maxLength: 2 }), fc.nat({ max: 5 }))
       .map(spoilParts),
-    ...{
-      lineBreak: fc.constantFrom('\r\n', '\r\n', '\n'),
-      start: fc.constantFrom('', '', 'preamble\r\n', '\r\n'),
-    },
+    lineBreak: fc.constantFrom('\r\n', '\r\n', '\n'),
+    start: fc.constantFrom('', '', 'preamble\r\n', '\r\n'),
     end: fc.constantFrom('--\r\n', '--', '', '--\r\nepilogue', '\r\n'),
     separator: fc.constantFrom('--', '--', '', '---'),
     named: fc.constantFrom(

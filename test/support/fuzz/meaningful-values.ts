@@ -55,16 +55,23 @@ export async function collectMeaningful(caller: Caller): Promise<MeaningfulValue
   const positions = ['0', '1', '2']
   const notaries = logs.map(({ notary }) => notary)
   const dictionary = {
-    ...{ hash: [hash], notary: notaries, nonce: ['ab'.repeat(16), 'AB'.repeat(64)] },
+    hash: [hash],
+    notary: notaries,
+    nonce: ['ab'.repeat(16), 'AB'.repeat(64)],
     cursor: [...records.map(({ id }) => id), ...notaries, '0'],
     node_id: [nodeId, nodeId, nodeId, await createNode(caller), 'nobodys'],
     url: enclaves,
-    ...{ name: [...accounts, 'nobodys'], account: [...accounts, 'nobodys'] },
+    name: [...accounts, 'nobodys'],
+    account: [...accounts, 'nobodys'],
     key: [...victims, 'a'.repeat(16)],
     id: [...images, ...images, ...victims, 'nobodys'],
     content: ['hello', 'get_weather({"city":"Oslo"})', 'Write 7 words'],
     size: ['256x256', ...positions],
-    ...{ index: positions, from: positions, to: positions, start: positions, end: positions },
+    index: positions,
+    from: positions,
+    to: positions,
+    start: positions,
+    end: positions,
   }
   return { dictionary, nodeId }
 }

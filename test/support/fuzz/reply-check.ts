@@ -26,7 +26,9 @@ export function operationsOf({ paths, components }: ApiDocument): readonly Fuzze
       const [content] = Object.entries(requestBody?.content ?? {})
       const name = String(content?.[1].schema.$ref).split('/').at(-1) ?? ''
       return {
-        ...{ method: method.toUpperCase(), path, parameters },
+        method: method.toUpperCase(),
+        path,
+        parameters,
         body:
           content === undefined
             ? null

@@ -85,7 +85,10 @@ function requestWith(
       framing: wholeFraming,
     })
     .map(({ target, content, framing }) => ({
-      ...{ method, target, framing, body: content.bytes },
+      method,
+      target,
+      framing,
+      body: content.bytes,
       headers:
         content.type === '' ? headers : [...headers, ['content-type', content.type] as const],
     }))

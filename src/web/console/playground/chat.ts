@@ -123,7 +123,9 @@ async function explained<Value>(run: () => Promise<Value>): Promise<Value> {
     // fetch throws this when there is no answer.
     if (fault instanceof TypeError)
       throw new GatewayFault('The gateway does not answer.', {
-        ...{ status: 0, code: 'unreachable', requestId: null },
+        status: 0,
+        code: 'unreachable',
+        requestId: null,
       })
     throw fault
   }

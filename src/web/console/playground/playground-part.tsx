@@ -217,7 +217,10 @@ function useTurns(key: string) {
   }
 
   return {
-    ...{ turns, isRunning, said, send },
+    turns,
+    isRunning,
+    said,
+    send,
     stop: () => running.current?.abort(),
     lookAgain: ({ id, answer }: Turn) => {
       if (answer.kind === 'checked') void anchor(id, answer.proof)

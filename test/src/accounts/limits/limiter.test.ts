@@ -77,7 +77,8 @@ describe.each(DATABASE_KINDS)('the rate limiter on %s', (kind) => {
       const store = wrap(createRateLimitsStore(on, () => clock.at))
       const limiter = createRateLimiter({
         store,
-        ...{ tiers, prices: () => [] },
+        tiers,
+        prices: () => [],
         lease: { id: () => processId },
         leaseSeconds: LEASE_SECONDS,
         log,

@@ -134,8 +134,11 @@ describe('an agent of type DIFFUSION', () => {
 
   it('an agent that draws does not start with a choice of models', async () => {
     const agent = startTestAgent({
-      ...{ gatewayUrl: stage.gateway.url, apiKey: NODE_KEY, nodeId: NODE_ID },
-      ...{ backendUrl: stage.backend.url, nodeType: 'DIFFUSION' },
+      gatewayUrl: stage.gateway.url,
+      apiKey: NODE_KEY,
+      nodeId: NODE_ID,
+      backendUrl: stage.backend.url,
+      nodeType: 'DIFFUSION',
     })
     await expect(agent.done).rejects.toThrow('one model')
   })

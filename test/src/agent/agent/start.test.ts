@@ -28,37 +28,34 @@ describe('an agent that starts', () => {
       'POST /v1/node/benchmark',
     ])
     expect(stage.gateway.calls[1]?.body).toEqual({
-      ...{
-        node_id: NODE_ID,
-        gpu_model: null,
-        vram: 0,
-        gpu_count: 0,
-        cpu_model: 'Test',
-        cpu_count: 1,
-        ram: 1024,
-      },
-      ...{
-        network_download_speed: null,
-        network_upload_speed: null,
-        operating_system: 'Test 1',
-        version: '0.1.0',
-      },
+      node_id: NODE_ID,
+      gpu_model: null,
+      vram: 0,
+      gpu_count: 0,
+      cpu_model: 'Test',
+      cpu_count: 1,
+      ram: 1024,
+      network_download_speed: null,
+      network_upload_speed: null,
+      operating_system: 'Test 1',
+      version: '0.1.0',
     })
     expect(stage.gateway.calls[3]?.body).toMatchObject({ node_id: NODE_ID, model_name: 'model-a' })
     expect(node.headers).toMatchObject({
-      ...{
-        authorization: `Bearer ${NODE_KEY}`,
-        'node-id': NODE_ID,
-        model: 'model-a',
-        'model-type': 'LLM',
-      },
+      authorization: `Bearer ${NODE_KEY}`,
+      'node-id': NODE_ID,
+      model: 'model-a',
+      'model-type': 'LLM',
       'node-features': 'cancel, drain, extra-members, large-frames',
     })
     expect(node.headers).not.toHaveProperty('node-models')
     await expect
       .poll(() => agent.status())
       .toEqual({
-        ...{ phase: 'connected', models: ['model-a'], running: 0, connections: 1 },
+        phase: 'connected',
+        models: ['model-a'],
+        running: 0,
+        connections: 1,
       })
   })
 

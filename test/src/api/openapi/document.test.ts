@@ -76,8 +76,15 @@ beforeAll(async () => {
 afterAll(() => gateway.stop(), GATEWAY_HOOK_TIMEOUT_MS)
 
 const NODE_INFO = {
-  ...{ gpu_model: null, vram: null, gpu_count: null, cpu_model: 'c', cpu_count: 1, ram: 1 },
-  ...{ network_download_speed: 1.5, network_upload_speed: null, operating_system: 'o' },
+  gpu_model: null,
+  vram: null,
+  gpu_count: null,
+  cpu_model: 'c',
+  cpu_count: 1,
+  ram: 1,
+  network_download_speed: 1.5,
+  network_upload_speed: null,
+  operating_system: 'o',
 }
 
 async function call(

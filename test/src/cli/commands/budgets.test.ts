@@ -16,7 +16,9 @@ describe('affidavit accounts set-budget and keys set-budget', () => {
   it('the set-budget commands set, change and remove what budgets lists', async () => {
     const set = (...words: string[]) => run('accounts', 'set-budget', 'Ann', ...words)
     expect(await set('money', 'month', '12.50')).toEqual({
-      ...{ code: 0, stdout: '', stderr: 'Ann has a budget of money per month.\n' },
+      code: 0,
+      stdout: '',
+      stderr: 'Ann has a budget of money per month.\n',
     })
     expect((await set('tokens', 'total', '999999999999999')).code).toBe(0)
     expect((await run('keys', 'set-budget', keyId, 'requests', 'day', '0')).code).toBe(0)
@@ -72,7 +74,9 @@ describe('affidavit accounts set-budget and keys set-budget', () => {
 
   it('the set-budget commands name an account or a key that does not exist', async () => {
     expect(await run('accounts', 'set-budget', 'No\u001b[31mbody', 'tokens', 'day', '1')).toEqual({
-      ...{ code: 1, stdout: '', stderr: 'no account has the name No\\u{1b}[31mbody' },
+      code: 1,
+      stdout: '',
+      stderr: 'no account has the name No\\u{1b}[31mbody',
     })
     for (const id of ['a'.repeat(16), 'nonsense', `afd_${keyId}_${'x'.repeat(43)}`]) {
       const { code, stderr } = await run('keys', 'set-budget', id, 'tokens', 'day', '1')

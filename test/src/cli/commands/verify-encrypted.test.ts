@@ -25,8 +25,12 @@ const { request, response, ...bound } = whole.record as typeof whole.record & {
 }
 /** As a gateway serves it. */
 const served = {
-  ...{ id: '0198c0de-0000-7000-8000-000000000001', request: null, response: null },
-  ...{ redacted: true, usage: null, ...bound },
+  id: '0198c0de-0000-7000-8000-000000000001',
+  request: null,
+  response: null,
+  redacted: true,
+  usage: null,
+  ...bound,
 }
 const answer = {
   ...response,
@@ -52,8 +56,10 @@ async function save(name: string, content: unknown): Promise<string> {
 }
 
 const kept = async () => [
-  ...['--request', await save('request.json', request)],
-  ...['--answer', await save('answer.json', answer)],
+  '--request',
+  await save('request.json', request),
+  '--answer',
+  await save('answer.json', answer),
 ]
 
 async function verify(...words: readonly string[]) {
@@ -99,7 +105,8 @@ describe('affidavit verify, of the evidence of an encrypted call', () => {
     const path = await save('encrypted-bundle.json', redacted)
     const words = [path, ...expected, ...configuration]
     expect((await verify(...words)).report.bundle).toMatchObject({
-      ...{ verdict: 'consistent', redacted: ['request', 'response'] },
+      verdict: 'consistent',
+      redacted: ['request', 'response'],
     })
     const joined = await verify(...words, ...(await kept()), '--require', 'verified')
     expect([joined.code, joined.report.bundle.redacted]).toEqual([0, []])
@@ -130,7 +137,11 @@ describe('affidavit verify, of the evidence of an encrypted call', () => {
 
   it('a completed proof of a stream whose usage was not asked for is VERIFIED by its chunks', async () => {
     const chunk = (delta: JsonObject, finish: string | null): JsonObject => ({
-      ...{ id: 'c', object: 'chat.completion.chunk', created: 1, model: 'm', usage: null },
+      id: 'c',
+      object: 'chat.completion.chunk',
+      created: 1,
+      model: 'm',
+      usage: null,
       choices: [{ index: 0, delta, logprobs: null, finish_reason: finish }],
     })
     const chunks = [

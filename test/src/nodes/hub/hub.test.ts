@@ -57,8 +57,17 @@ describe('a call on a node', () => {
     await Promise.all(Array.from({ length: 10 }, async () => readAll(await stage.dispatch())))
     await stage.nodes.stop()
     expect(stage.nodes.status()).toEqual({
-      ...{ connected: 0, serving: 0, slotsInUse: 0, runs: 0, queued: 0, probes: 0, imageBytes: 0 },
-      ...{ handshakes: 0, sockets: 0, timers: 0, writes: 0 },
+      connected: 0,
+      serving: 0,
+      slotsInUse: 0,
+      runs: 0,
+      queued: 0,
+      probes: 0,
+      imageBytes: 0,
+      handshakes: 0,
+      sockets: 0,
+      timers: 0,
+      writes: 0,
     })
     expect(stage.registry.served).toHaveLength(10)
   })
@@ -89,8 +98,13 @@ describe('a connected node', () => {
     await eventually(() => node.controls.length >= 6, 'asked several times')
     const pings = node.controls.filter(({ protocol }) => protocol === 'ping-pong')
     expect(pings[0]?.data).toEqual({
-      ...{ protocol_version: '1.0', message_type: 1, node_id: 'one', nonce: expect.any(String) },
-      ...{ rtt: 0, ping_streak: 0, miss_streak: 0 },
+      protocol_version: '1.0',
+      message_type: 1,
+      node_id: 'one',
+      nonce: expect.any(String),
+      rtt: 0,
+      ping_streak: 0,
+      miss_streak: 0,
     })
     await eventually(
       () => pings.length > 0 && node.controls.at(-1)?.data.ping_streak !== 0,

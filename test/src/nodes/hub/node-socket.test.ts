@@ -212,8 +212,11 @@ describe('the door', () => {
   it('the door for nodes answers 400 in JSON when the key is right and the request is not an upgrade', async () => {
     const status = await new Promise((resolve) => {
       const headers = {
-        ...{ authorization: `Bearer ${TEST_KEY}`, 'node-id': 'known', model: MODEL },
-        ...{ connection: 'upgrade', upgrade: 'websocket' },
+        authorization: `Bearer ${TEST_KEY}`,
+        'node-id': 'known',
+        model: MODEL,
+        connection: 'upgrade',
+        upgrade: 'websocket',
       }
       httpRequest(`${stage.url}/v1/node/ws`, { headers }, (response) => {
         let text = ''

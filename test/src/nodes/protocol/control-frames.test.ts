@@ -14,8 +14,13 @@ describe('frames to a node', () => {
       {
         protocol: 'ping-pong',
         data: {
-          ...{ protocol_version: '1.0', message_type: 1, node_id: 'a', nonce: 'n' },
-          ...{ rtt: 13, ping_streak: 2, miss_streak: 0 },
+          protocol_version: '1.0',
+          message_type: 1,
+          node_id: 'a',
+          nonce: 'n',
+          rtt: 13,
+          ping_streak: 2,
+          miss_streak: 0,
         },
       },
     )
@@ -48,8 +53,14 @@ const PONG = {
   api_ping_time: [1, null, 2.5],
 }
 const HEALTH = {
-  ...{ protocol_version: '1.0', message_type: 2, node_id: 'a', nonce: 'n' },
-  ...{ cpu_percent: 12.5, ram_percent: 'much', disk_percent: 101, gpus: [{}, {}] },
+  protocol_version: '1.0',
+  message_type: 2,
+  node_id: 'a',
+  nonce: 'n',
+  cpu_percent: 12.5,
+  ram_percent: 'much',
+  disk_percent: 101,
+  gpus: [{}, {}],
 }
 
 describe('frames from a node', () => {
@@ -59,7 +70,8 @@ describe('frames from a node', () => {
 
   it('a health answer of a node is read, without what is not a percentage', () => {
     expect(parseNodeControl('health-check', HEALTH, 'a')).toEqual({
-      ...{ kind: 'health', nonce: 'n' },
+      kind: 'health',
+      nonce: 'n',
       load: { cpuPercent: 12.5, ramPercent: null, diskPercent: null, gpus: 2 },
     })
   })

@@ -12,7 +12,11 @@ describe('a run frame', () => {
     [null, 'none'],
   ])('a run frame with status %j is %s', (status, known) => {
     expect(decode({ request_id: 'r', error: null, chunk: null, status })).toEqual({
-      ...{ kind: 'run', requestId: 'r', chunk: null, fault: null, status: known },
+      kind: 'run',
+      requestId: 'r',
+      chunk: null,
+      fault: null,
+      status: known,
     })
   })
 

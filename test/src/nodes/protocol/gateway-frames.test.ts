@@ -115,8 +115,13 @@ describe('frames to the gateway', () => {
     expect(JSON.parse(encodeNodeControl('n', { kind: 'health', nonce: 'once', load }))).toEqual({
       protocol: 'health-check',
       data: {
-        ...{ protocol_version: '1.0', message_type: 2, node_id: 'n', nonce: 'once' },
-        ...{ cpu_percent: 4, ram_percent: 5, disk_percent: 6 },
+        protocol_version: '1.0',
+        message_type: 2,
+        node_id: 'n',
+        nonce: 'once',
+        cpu_percent: 4,
+        ram_percent: 5,
+        disk_percent: 6,
         gpus: [{ gpu_percent: 1, vram_percent: 2, power_percent: 3 }],
       },
     })

@@ -39,8 +39,12 @@ describe('imageFrame', () => {
 describe('decodeImageFrame', () => {
   it('decodeImageFrame reads images, and an error', () => {
     expect(decode({ request_id: 'r1', images: ['aGk='], error: null })).toEqual({
-      ...{ kind: 'image', requestId: 'r1', images: ['aGk='], error: null },
-      ...{ statusCode: null, retryAfterSeconds: null },
+      kind: 'image',
+      requestId: 'r1',
+      images: ['aGk='],
+      error: null,
+      statusCode: null,
+      retryAfterSeconds: null,
     })
     const busy = { request_id: 'r1', images: [], error: 'busy', status_code: 429, retry_after: 9 }
     expect(decode(busy)).toMatchObject({ error: 'busy', statusCode: 429, retryAfterSeconds: 9 })
@@ -51,7 +55,8 @@ describe('decodeImageFrame', () => {
       retryAfterSeconds: null,
     })
     expect(decode({ request_id: 'r1', images: [], error: 'out of\nmemory\u202e' })).toMatchObject({
-      ...{ images: [], error: 'out of memory ' },
+      images: [],
+      error: 'out of memory ',
     })
   })
 

@@ -7,15 +7,15 @@ const log = createLogger({ level: 'silent', destination: { write: () => undefine
 
 function row(id: number): Inference {
   return {
-    ...{
-      id: String(id),
-      nodeId: 'n',
-      accountId: null,
-      model: 'm',
-      timeToFirstTokenMs: 1,
-      createdAt: 1,
-    },
-    ...{ promptTokens: 1, completionTokens: 1, totalTokens: 2 },
+    id: String(id),
+    nodeId: 'n',
+    accountId: null,
+    model: 'm',
+    timeToFirstTokenMs: 1,
+    createdAt: 1,
+    promptTokens: 1,
+    completionTokens: 1,
+    totalTokens: 2,
   }
 }
 
@@ -23,7 +23,8 @@ describe('the log of served runs', () => {
   it('the log of served runs stores everything once, in batches', async () => {
     const batches: number[] = []
     const inferences = createInferenceLog({
-      ...{ log, inferencesMax: 10_000 },
+      log,
+      inferencesMax: 10_000,
       sink: { add: async (rows) => void batches.push(rows.length) },
     })
     for (let id = 0; id < FLUSH_ROWS_MAX + 10; id++) inferences.add(row(id))
@@ -36,7 +37,8 @@ describe('the log of served runs', () => {
     const stored: string[] = []
     let isAway = true
     const inferences = createInferenceLog({
-      ...{ log, inferencesMax: 10 },
+      log,
+      inferencesMax: 10,
       sink: {
         async add(rows) {
           if (isAway) throw new Error('away')

@@ -201,7 +201,9 @@ describe.each(DATABASE_KINDS)('inferences store on %s', (kind) => {
       { start: hour - 3600, ...before },
       {
         start: hour,
-        ...{ requests: 250, promptTokens: 750, completionTokens: 1000 },
+        requests: 250,
+        promptTokens: 750,
+        completionTokens: 1000,
         firstTokenMs: { p50: 100.5, p95: expect.closeTo(190.05) },
       },
     ])

@@ -25,7 +25,10 @@ it('the network route shows what all connected nodes do together, without a key'
   const served = { promptTokens: 1, completionTokens: 2, totalTokens: 3, timeToFirstTokenMs: 5 }
   await gateway.inferences.add(
     [now, now - 3600, now - 86_400 - 61].map((createdAt) => ({
-      ...{ id: randomUUID(), nodeId: first, accountId: null, model: 'small' },
+      id: randomUUID(),
+      nodeId: first,
+      accountId: null,
+      model: 'small',
       ...served,
       createdAt,
     })),

@@ -45,8 +45,12 @@ const connectionOf = (
   { nodeId }: { readonly nodeId: string },
   begun: Partial<BegunConnection> = {},
 ): BegunConnection => ({
-  ...{ nodeId, connectionId: randomUUID(), processId: randomUUID() },
-  ...{ at: 5000, models: ['m'], state: 'RUNNING' },
+  nodeId,
+  connectionId: randomUUID(),
+  processId: randomUUID(),
+  at: 5000,
+  models: ['m'],
+  state: 'RUNNING',
   ...begun,
 })
 
@@ -310,7 +314,10 @@ describe.each(DATABASE_KINDS)('nodes store on %s', (kind) => {
       await nodes.setState(old, 'RUNNING_DEGRADED')
       await nodes.markDisconnected(old, { at: 7001, state: 'STOPPED' })
       expect(await nodes.find(old.nodeId)).toMatchObject({
-        ...{ connectedSince: 6000, lastSeenAt: 6000, models: ['m'], state: 'RUNNING' },
+        connectedSince: 6000,
+        lastSeenAt: 6000,
+        models: ['m'],
+        state: 'RUNNING',
         totalUptimeSeconds: 60,
       })
       expect(await nodes.markSeen([next], { processId: next.processId, at: 7000 })).toEqual(
@@ -353,7 +360,10 @@ describe.each(DATABASE_KINDS)('nodes store on %s', (kind) => {
       ).toEqual([0, 1])
       expect(await store.network()).toMatchObject({ connectedNodes: 2 })
       expect(await store.find(left.nodeId)).toMatchObject({
-        ...{ connectedSince: null, lastSeenAt: 5060, models: [], totalUptimeSeconds: 60 },
+        connectedSince: null,
+        lastSeenAt: 5060,
+        models: [],
+        totalUptimeSeconds: 60,
         state: 'STOPPED_DEGRADED',
       })
       for (const { nodeId } of [moved, kept])

@@ -92,8 +92,12 @@ describe('times', () => {
       node_id: string
     }
     await createNodesStore(database).markConnected({
-      ...{ nodeId, connectionId: randomUUID(), processId: randomUUID() },
-      ...{ at: 1_790_000_500, models: ['m'], state: 'RUNNING' },
+      nodeId,
+      connectionId: randomUUID(),
+      processId: randomUUID(),
+      at: 1_790_000_500,
+      models: ['m'],
+      state: 'RUNNING',
     })
     expect(await service.info({ nodeId, accountId })).toMatchObject({
       node_created_at: 1_790_000_000,

@@ -315,14 +315,21 @@ describe('the history of a node', () => {
     const nodeId = await createMeasuredNode(gateway, ['m'])
     const hour = unixSeconds() - (unixSeconds() % 3600)
     const inference = {
-      ...{ nodeId, accountId: gateway.accountId, model: 'm', timeToFirstTokenMs: 250 },
-      ...{ promptTokens: 10, completionTokens: 5, totalTokens: 15 },
+      nodeId,
+      accountId: gateway.accountId,
+      model: 'm',
+      timeToFirstTokenMs: 250,
+      promptTokens: 10,
+      completionTokens: 5,
+      totalTokens: 15,
     }
     const times = [hour, hour - 3600, hour - 30 * 3600]
     const rows = times.map((createdAt) => ({ ...inference, id: randomUUID(), createdAt }))
     await gateway.inferences.add(rows)
     const described = {
-      ...{ requests: 1, prompt_tokens: 10, completion_tokens: 5 },
+      requests: 1,
+      prompt_tokens: 10,
+      completion_tokens: 5,
       time_to_first_token: { p50: 0.25, p95: 0.25 },
     }
     const history = await getJson(gateway, path(nodeId))

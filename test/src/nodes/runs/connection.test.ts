@@ -73,8 +73,11 @@ describe('a fault of the gateway itself while it reads a frame', () => {
     })
     await expect(
       stage.nodes.dispatcher.dispatch({
-        ...{ model: 'one', request: { model: 'one', messages: [] }, accountId: null },
-        ...{ signal: new AbortController().signal, openReader: faulty },
+        model: 'one',
+        request: { model: 'one', messages: [] },
+        accountId: null,
+        signal: new AbortController().signal,
+        openReader: faulty,
       }),
     ).rejects.toMatchObject({ code: 'node_lost' })
     expect((await node.closed).code).toBe(1011)

@@ -90,7 +90,9 @@ describe('a node that blames the request', () => {
     for (let count = 0; count < 3; count++)
       await stage.connect({ answer: answerError(422, 'no such parameter') })
     await expect(stage.dispatch()).rejects.toMatchObject({
-      ...{ code: 'node_refused', status: 422, nodeMessage: 'no such parameter' },
+      code: 'node_refused',
+      status: 422,
+      nodeMessage: 'no such parameter',
     })
     const calls = stage.nodes.status()
     expect(calls.slotsInUse).toBe(0)
@@ -186,8 +188,14 @@ describe('a node whose backend is at its limit', () => {
 describe('what a node is sent', () => {
   const CURRENT = { max_completion_tokens: 5, reasoning_effort: 'low', metadata: { a: 'b' } }
   const FOREIGN = {
-    ...{ top_k: 4, reasoning: {}, chat_id: 'c', min_p: null, extra_body: { model: 'other' } },
-    ...{ extra_headers: { authorization: 'x' }, extra_query: { a: 'b' }, timeout: 0 },
+    top_k: 4,
+    reasoning: {},
+    chat_id: 'c',
+    min_p: null,
+    extra_body: { model: 'other' },
+    extra_headers: { authorization: 'x' },
+    extra_query: { a: 'b' },
+    timeout: 0,
   }
   const messages = [{ role: 'user', content: 'hi', cache_control: {} }]
   const request = JSON.parse(
@@ -255,11 +263,13 @@ describe('a request with pictures', () => {
   it('a request with pictures is refused with the limit when no connected node takes its size', async () => {
     await stage.connect()
     await expect(stage.dispatch({ request: pictured(3_000_000) })).rejects.toMatchObject({
-      ...{ code: 'request_too_large', message: 'Nodes take requests of at most 1048576 bytes' },
+      code: 'request_too_large',
+      message: 'Nodes take requests of at most 1048576 bytes',
     })
     await stage.connect(LARGE)
     await expect(stage.dispatch({ request: pictured(17_000_000) })).rejects.toMatchObject({
-      ...{ code: 'request_too_large', message: 'Nodes take requests of at most 16777216 bytes' },
+      code: 'request_too_large',
+      message: 'Nodes take requests of at most 16777216 bytes',
     })
   })
 

@@ -64,8 +64,13 @@ describe('a call for images', () => {
     await stage.draw()
     await eventually(() => stage.registry.served.length === 1, 'it is stored')
     expect(stage.registry.served[0]).toMatchObject({
-      ...{ nodeId: 'painter', model: IMAGE_MODEL, accountId: TEST_ACCOUNT },
-      ...{ promptTokens: 0, completionTokens: 0, totalTokens: 0, timeToFirstTokenMs: null },
+      nodeId: 'painter',
+      model: IMAGE_MODEL,
+      accountId: TEST_ACCOUNT,
+      promptTokens: 0,
+      completionTokens: 0,
+      totalTokens: 0,
+      timeToFirstTokenMs: null,
     })
   })
 

@@ -4,14 +4,13 @@ import { createLiveness } from '../../../../src/nodes/runs/liveness.ts'
 
 const LIMITS = {
   ...NODE_LIMITS,
-  ...{
-    silenceMs: 30_000,
-    silenceTimeoutMs: 20_000,
-    pingMs: 600_000,
-    pingTimeoutMs: 10_000,
-    pingMissesMax: 3,
-  },
-  ...{ healthMs: 1e9, reconnectMs: 1e9 },
+  silenceMs: 30_000,
+  silenceTimeoutMs: 20_000,
+  pingMs: 600_000,
+  pingTimeoutMs: 10_000,
+  pingMissesMax: 3,
+  healthMs: 1e9,
+  reconnectMs: 1e9,
 }
 
 /** A connection with a clock of its own; `told` is what was sent. */

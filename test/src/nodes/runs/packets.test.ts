@@ -64,7 +64,10 @@ function dispatchRead(request: JsonObject = {}): Promise<NodeAnswer> {
     })
   const { signal } = new AbortController()
   return stage.nodes.dispatcher.dispatch({
-    ...{ model: MODEL, accountId: null, signal, openReader },
+    model: MODEL,
+    accountId: null,
+    signal,
+    openReader,
     request: { model: MODEL, messages: [], ...request },
   })
 }

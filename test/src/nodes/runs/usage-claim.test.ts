@@ -14,7 +14,9 @@ const EVIDENCE = { promptTokensMax: 100, textLength: 10, tokenChunks: 5 }
 describe('a usage claim', () => {
   it('a usage claim that is plausible stays, with its details', () => {
     const claim = {
-      ...{ prompt_tokens: 20, completion_tokens: 8, total_tokens: 28 },
+      prompt_tokens: 20,
+      completion_tokens: 8,
+      total_tokens: 28,
       prompt_tokens_details: { cached_tokens: 16 },
       completion_tokens_details: { reasoning_tokens: 3 },
     }

@@ -253,7 +253,8 @@ describe('refusals', () => {
         status_code: 400,
         code: 'provider_refused',
         message: 'too long',
-        ...{ type: 'invalid_request_error', param: null },
+        type: 'invalid_request_error',
+        param: null,
         provider_code: 'context_length',
       },
     })

@@ -23,10 +23,15 @@ import { enoughOfTheMinute, until } from '../../../support/until.ts'
 
 /** Every model is of one group, but one that has its own. */
 const group = (name: string, models: readonly string[]) => ({
-  ...{ name, calls: ['verified', 'chat'] as const, models, pricePerMillionTokens: null },
+  name,
+  calls: ['verified', 'chat'] as const,
+  models,
+  pricePerMillionTokens: null,
   limits: {
-    ...{ requestsPerMinute: 1_000, tokensPerMinute: 1_000 },
-    ...{ requestsPerDay: null, tokensPerDay: null },
+    requestsPerMinute: 1_000,
+    tokensPerMinute: 1_000,
+    requestsPerDay: null,
+    tokensPerDay: null,
   },
 })
 const tiers = assembleTiers('only', [
@@ -45,8 +50,10 @@ afterAll(async () => {
 
 const BODY = Buffer.from(JSON.stringify(CHAT_REQUEST))
 const HEAD = {
-  ...{ status: 200, content_type: 'application/json' },
-  ...{ retry_after_seconds: null, should_retry: true },
+  status: 200,
+  content_type: 'application/json',
+  retry_after_seconds: null,
+  should_retry: true,
 }
 const USAGE = { prompt_tokens: 30, completion_tokens: 10, total_tokens: 40 }
 /** As an older enclave names a call. */
@@ -166,7 +173,10 @@ describe('an encrypted call', () => {
     const reply = await getPath(gateway, `${VERIFIED_PATH}/${listed.hash}`)
     const record = parseExactJson(new Uint8Array(await reply.arrayBuffer()))
     expect(record).toMatchObject({
-      ...{ request: null, response: null, redacted: true, usage: USAGE },
+      request: null,
+      response: null,
+      redacted: true,
+      usage: USAGE,
       receipt: { encrypted: true, outcome: 'complete', model: { requested: 'demo/echo' } },
     })
     expect(listed).toEqual(record)
@@ -238,9 +248,13 @@ describe('an encrypted call', () => {
     connection.write(
       [
         `POST ${VERIFIED_PATH} HTTP/1.1`,
-        ...['host: x', `authorization: Bearer ${gateway.key}`],
-        ...[`ehbp-encapsulated-key: ${'0f'.repeat(32)}`, 'expect: 100-continue'],
-        ...[`content-length: ${BODY.length}`, '', ''],
+        'host: x',
+        `authorization: Bearer ${gateway.key}`,
+        `ehbp-encapsulated-key: ${'0f'.repeat(32)}`,
+        'expect: 100-continue',
+        `content-length: ${BODY.length}`,
+        '',
+        '',
       ].join('\r\n'),
     )
     await connection.until(/^HTTP\/1.1 100 Continue\r\n\r\n$/)
@@ -270,7 +284,8 @@ describe('an encrypted call is refused in the clear', () => {
     const secret = 'sk-mine-and-nobody-elses'
     for (const header of [`Bearer ${secret}`, secret, 'hpke', 'hpke !'])
       expect(await outcomeOf(await call({ 'fine-tune-authorization': header }))).toEqual([
-        ...[422, ['header.fine-tune-authorization']],
+        422,
+        ['header.fine-tune-authorization'],
       ])
     expect(newest).toBe(null)
     expect(gateway.logLines.join('')).not.toContain(secret)

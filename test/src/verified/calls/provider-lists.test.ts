@@ -84,7 +84,12 @@ describe('the lists of providers', () => {
 
   it("a list has what its provider serves alone: not another provider's models, nor a fine-tuned one", async () => {
     const liar = await startProvider([
-      ...['gpt-a', 'claude-a', 'ft:gpt-a:someone', 'models/gpt-b', 'gpt-a', 'demo/gpt'],
+      'gpt-a',
+      'claude-a',
+      'ft:gpt-a:someone',
+      'models/gpt-b',
+      'gpt-a',
+      'demo/gpt',
     ])
     const { lists } = askLists([
       entryOf('openai', liar.origin, ['gpt-*', 'ft:*']),

@@ -82,7 +82,8 @@ describe('checkBatch', () => {
     )
     const stored = {
       notary: checkIdentity(await own.enclave.identity(), TEST_DOMAIN),
-      ...{ edge: emptyEdge, known: null },
+      edge: emptyEdge,
+      known: null,
     }
     const [taken] = checkBatch(pulled, stored).completions
     expect(taken?.sealed).toMatchObject({ request: null, response: null })

@@ -43,7 +43,9 @@ async function start(): Promise<Gateway> {
   const running = runCommitter(database, { enclave: { ...log.enclave, pull } }, { relayer, turns })
   let isOver = false
   const gateway: Gateway = {
-    ...{ ...running, database, faults },
+    ...running,
+    database,
+    faults,
     wait: async (index) => (await running.committer.waitFor(log.notary(), index, never)).index,
     async stop() {
       if (isOver) return

@@ -79,8 +79,11 @@ describe('a committed head', () => {
       onNonce: () => {},
     })
     const notice = turns.encodeNotice({
-      ...{ notary: NOTARY.address, size: head.head.size, head },
-      ...{ relayer: NOTARY.address, nextNonce: 2 ** 40 },
+      notary: NOTARY.address,
+      size: head.head.size,
+      head,
+      relayer: NOTARY.address,
+      nextNonce: 2 ** 40,
     })
     expect(Buffer.byteLength(notice ?? '')).toBeLessThan(8_000)
   })

@@ -130,7 +130,12 @@ export function runCommitter(
   const { turns = ALWAYS_OURS, anchorIntervalMs: intervalMs = 0 } = options
   const unanchored = createUnanchoredStore(database)
   const anchors = createIntervalAnchors({
-    ...{ nonces, turns, intervalMs, log: logger, now: Date.now, chainId: TEST_DOMAIN.chainId },
+    nonces,
+    turns,
+    intervalMs,
+    log: logger,
+    now: Date.now,
+    chainId: TEST_DOMAIN.chainId,
     sign: signAnchor,
     ...options.looks,
     store: {
@@ -153,7 +158,10 @@ export function runCommitter(
     turns,
     anchors,
     domain: TEST_DOMAIN,
-    ...{ nonces, signAnchor, log: logger, now: Date.now },
+    nonces,
+    signAnchor,
+    log: logger,
+    now: Date.now,
   })
   committer.start()
   const running: RunningCommitter['committer'] = {

@@ -275,7 +275,9 @@ describe.each(DATABASE_KINDS)('logs store on %s', (kind) => {
     const newest = await own.queries.transaction().execute(async (queries) => {
       const before = await countReads(queries)
       const heads = await createLogsStore({ queries }).listHeadsBefore({
-        ...{ logId, beforeSize: null, limit: 2 },
+        logId,
+        beforeSize: null,
+        limit: 2,
       })
       return { given: heads.map(({ size }) => size), read: (await countReads(queries)) - before }
     })

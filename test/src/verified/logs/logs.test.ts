@@ -56,8 +56,11 @@ function createTestLogs() {
     weighHeadAttestations: async () => [{ size: 9, bytes: 3 }],
   }
   const service = createLogs({
-    ...{ logs, headAttestations, bootStatements: { find: refuse } },
-    ...{ records: { listFrom: refuse }, isOpen: true },
+    logs,
+    headAttestations,
+    bootStatements: { find: refuse },
+    records: { listFrom: refuse },
+    isOpen: true,
   })
   return { service, asked }
 }

@@ -117,7 +117,11 @@ describe('content that is encrypted in the database', () => {
     try {
       const record = await recordOf(hash)
       expect(record).toMatchObject({
-        ...{ hash, request: null, response: null, redacted: true, usage: null },
+        hash,
+        request: null,
+        response: null,
+        redacted: true,
+        usage: null,
         withheld: { code: 'content_key_missing', message: expect.any(String) },
       })
       expect(outcomesOf(record)).toEqual({ ok: true, open: LEFT_OPEN })
@@ -165,7 +169,8 @@ describe('content that is encrypted in the database', () => {
     keys.opening = cipherOf(KEY)
     const without = { DATABASE_URL: gateway.databaseUrl }
     expect(await runCommandWith(without, 'content', 'encrypt')).toMatchObject({
-      ...{ code: 1, stderr: expect.stringContaining('there is no key') },
+      code: 1,
+      stderr: expect.stringContaining('there is no key'),
     })
   })
 })
@@ -180,7 +185,11 @@ describe('a completion that its account erases', () => {
     const erased = { at: expect.any(Number), by: 'account', reason: 'not needed any more' }
     const { request: _, response: __, ...proofs } = before
     expect(record).toEqual({
-      ...{ ...proofs, request: null, response: null, redacted: true, usage: null },
+      ...proofs,
+      request: null,
+      response: null,
+      redacted: true,
+      usage: null,
       erased,
     })
     expect(await recordOf(hash)).toEqual(record)
@@ -227,14 +236,17 @@ describe('a completion that its account erases', () => {
     const hash = await ask('not theirs to erase')
     expect(await outcomeOf(await erase(hash, { key: otherKey }))).toEqual([404, 'not_found'])
     const all = await gateway.keys.create({
-      ...{ accountName: 'others', name: 'all', scopes: ['inference', 'history:all'] },
+      accountName: 'others',
+      name: 'all',
+      scopes: ['inference', 'history:all'],
     })
     expect(await outcomeOf(await erase(hash, { key: all.text }))).toEqual([404, 'not_found'])
     expect(JSON.stringify(await recordOf(hash))).toContain('not theirs to erase')
     const long = `?reason=${'a'.repeat(501)}`
     expect(await outcomeOf(await erase(hash, { query: long }))).toEqual([422, ['query.reason']])
     expect(await outcomeOf(await erase(hash, { query: '?reason=%00' }))).toEqual([
-      ...[422, ['query.reason']],
+      422,
+      ['query.reason'],
     ])
   })
 })
@@ -272,7 +284,8 @@ describe('affidavit erase', () => {
     [['accounts', 'set-retention', 'tests', '0'], 'from 1 to 36500'],
   ])('affidavit erase does not understand %j', async (words, message) => {
     expect(await affidavit(...words)).toMatchObject({
-      ...{ code: 2, stderr: expect.stringContaining(message) },
+      code: 2,
+      stderr: expect.stringContaining(message),
     })
   })
 

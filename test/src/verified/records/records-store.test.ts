@@ -214,7 +214,8 @@ describe.each(DATABASE_KINDS)('records store on %s', (kind) => {
     })
     expect(await records.list({ accountId, limit: 5, cursor: stored[0]?.id ?? '' })).toEqual({
       records: [],
-      ...{ cursor: null, isCut: false },
+      cursor: null,
+      isCut: false,
     })
   })
 

@@ -36,7 +36,9 @@ async function walk(texts: readonly string[], limit = 20) {
     const before = records.looked()
     // A page has a search of its own.
     const search = createContentSearch(records, {
-      ...{ accountId: 'a', filters: NO_FILTERS, text: 'Needle' },
+      accountId: 'a',
+      filters: NO_FILTERS,
+      text: 'Needle',
     })
     const page = await search(cursor, limit)
     if (page === 'unknown_cursor') throw new Error('expected a page')

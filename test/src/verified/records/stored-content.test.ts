@@ -77,8 +77,12 @@ describe.each(DATABASE_KINDS)('stored content on %s', (kind) => {
     })
     const answers = createIdempotencyStore(sealing)
     const call = {
-      ...{ accountId: crypto.randomUUID(), key: 'k', callId: crypto.randomUUID() },
-      ...{ requestHash: randomBytes(32), processId: crypto.randomUUID(), notary: null },
+      accountId: crypto.randomUUID(),
+      key: 'k',
+      callId: crypto.randomUUID(),
+      requestHash: randomBytes(32),
+      processId: crypto.randomUUID(),
+      notary: null,
     }
     await answers.claim(call, DAY)
     await answers.keep(call, 'secret kept answer 5a77')
@@ -105,7 +109,11 @@ describe.each(DATABASE_KINDS)('stored content on %s', (kind) => {
     for (const database of [plain, withKeys(NEW)]) {
       const { hash, receipt, signature } = one
       expect(await find(database, one)).toMatchObject({
-        ...{ hash, receipt, signature, request: null, response: null },
+        hash,
+        receipt,
+        signature,
+        request: null,
+        response: null,
         withheld: { kind: 'unavailable', code: 'content_key_missing' },
       })
     }
@@ -209,7 +217,8 @@ describe.each(DATABASE_KINDS)('stored content on %s', (kind) => {
     const erasures = () => createErasuresStore(plain, () => NOW)
     const sweep = (retentionDays: number | null = null) =>
       createErasureSweeper({
-        ...{ store: erasures(), retentionDays },
+        store: erasures(),
+        retentionDays,
         log: { info: () => undefined, error: () => expect.unreachable() },
       }).sweep(new AbortController().signal)
     const gone = { withheld: { kind: 'erased', ...order, at: NOW } }
@@ -261,12 +270,16 @@ describe.each(DATABASE_KINDS)('stored content on %s', (kind) => {
       for (const record of [after, theirs])
         expect((await find(plain, record))?.request).toBe(PLANTED.request)
       const page = await createRecordsStore(plain).list({
-        ...{ accountId: account.id, limit: 10, cursor: null },
+        accountId: account.id,
+        limit: 10,
+        cursor: null,
       })
       if (page === 'unknown_cursor') return expect.unreachable()
       expect(page.records.map(({ withheld }) => withheld?.kind)).toEqual([
         undefined,
-        ...['erased', 'erased', 'erased'],
+        'erased',
+        'erased',
+        'erased',
       ])
     })
 
@@ -274,8 +287,12 @@ describe.each(DATABASE_KINDS)('stored content on %s', (kind) => {
       const account = await makeAccount()
       const answers = createIdempotencyStore(withKeys(OLD), () => NOW)
       const call = (key: string) => ({
-        ...{ accountId: account.id, key, callId: crypto.randomUUID() },
-        ...{ requestHash: randomBytes(32), processId: crypto.randomUUID(), notary: null },
+        accountId: account.id,
+        key,
+        callId: crypto.randomUUID(),
+        requestHash: randomBytes(32),
+        processId: crypto.randomUUID(),
+        notary: null,
       })
       const [answered, running] = [call('answered'), call('running')]
       for (const one of [answered, running]) await answers.claim(one, DAY)
@@ -336,7 +353,10 @@ describe.each(DATABASE_KINDS)('stored content on %s', (kind) => {
       )
       expect(reasons).toEqual(
         ['30 days', '100 days', '2 days', '30 days', '30 days'].map((days) => ({
-          ...{ kind: 'erased', at: NOW, by: 'retention', reason: `kept for ${days}` },
+          kind: 'erased',
+          at: NOW,
+          by: 'retention',
+          reason: `kept for ${days}`,
         })),
       )
       expect(await sweep(30)).toBe(0)

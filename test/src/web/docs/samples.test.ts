@@ -29,7 +29,8 @@ const environment = { ...process.env, AFFIDAVIT_API_KEY: 'sk-test' }
 /** What each sample asks for: URL, method, headers, body. */
 function expected({ url, method, hasKey, headers, body }: SampleCall) {
   return {
-    ...{ url, method },
+    url,
+    method,
     headers: {
       ...(hasKey ? { authorization: 'Bearer sk-test' } : {}),
       ...(body === null ? {} : { 'content-type': 'application/json' }),

@@ -5,8 +5,12 @@ const NOTARY = `0x${'ab'.repeat(20)}`
 
 function headOf(size: number): SeenHead {
   return {
-    ...{ size, root: 'cd'.repeat(32), signature: `0x${'ef'.repeat(65)}` },
-    ...{ chainId: 1, contract: `0x${'12'.repeat(20)}`, atMs: 1 },
+    size,
+    root: 'cd'.repeat(32),
+    signature: `0x${'ef'.repeat(65)}`,
+    chainId: 1,
+    contract: `0x${'12'.repeat(20)}`,
+    atMs: 1,
   }
 }
 

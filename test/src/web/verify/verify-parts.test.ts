@@ -87,13 +87,16 @@ describe('the chain', () => {
 describe('a link with expectations', () => {
   const expected: Expectations = {
     ...NO_EXPECTATIONS,
-    ...{ measurements: `PCR0=${'ab'.repeat(48)}\nPCR1=${'cd'.repeat(48)}`, releaseKeys: 'ef' },
+    measurements: `PCR0=${'ab'.repeat(48)}\nPCR1=${'cd'.repeat(48)}`,
+    releaseKeys: 'ef',
   }
 
   it('a link with expectations says the texts that are compared, and says them again when it is read', () => {
     expect(readFragment(writeFragment(expected))).toEqual({
-      ...{ measurements: expected.measurements, releaseKeys: 'ef' },
-      ...{ releaseSigners: '', configurations: '' },
+      measurements: expected.measurements,
+      releaseKeys: 'ef',
+      releaseSigners: '',
+      configurations: '',
     })
     expect(readFragment('')).toBeNull()
     expect(writeFragment(NO_EXPECTATIONS)).toBe('')
@@ -102,12 +105,10 @@ describe('a link with expectations', () => {
   it('a link with expectations never widens what is trusted', () => {
     const wide: Expectations = {
       ...expected,
-      ...{
-        rootText: 'a root',
-        anyMeasurement: true,
-        allowDebug: true,
-        outcomes: ['upstream_error'],
-      },
+      rootText: 'a root',
+      anyMeasurement: true,
+      allowDebug: true,
+      outcomes: ['upstream_error'],
     }
     expect(writeFragment(wide)).toBe(writeFragment(expected))
     const read = readFragment(
