@@ -62,16 +62,16 @@ const POLL_MS_MAX = 5_000
  */
 export async function awaitAnchor(
   proof: Proof,
-  so: {
+  parts: {
     readonly gateway: AskedGateway
     /** Asked when the evidence is there: what is expected may have changed while it came. */
     readonly policy: () => BundlePolicy
     readonly options: AnchoredOptions | string
   },
 ): Promise<AnchoredEvidence> {
-  const { policy } = so
-  const { timeoutMs, confirmations, rpc, signal, apiKey } = readOptions(so.options)
-  const gateway = apiKey === undefined ? so.gateway : { ...so.gateway, apiKey }
+  const { policy } = parts
+  const { timeoutMs, confirmations, rpc, signal, apiKey } = readOptions(parts.options)
+  const gateway = apiKey === undefined ? parts.gateway : { ...parts.gateway, apiKey }
   const endMs = performance.now() + timeoutMs
   const path = `/v1/verified/chat/completions/${proof.hash}/evidence`
   for (let pauseMs = POLL_MS_MIN; ; pauseMs = Math.min(2 * pauseMs, POLL_MS_MAX)) {

@@ -104,7 +104,7 @@ export function createCheckedFetch(options: CheckedFetchOptions): Fetch {
  */
 async function sendSealed(
   send: (more: RequestInit) => Promise<Response>,
-  so: {
+  parts: {
     readonly body: Uint8Array
     readonly headers: Headers
     readonly credential: string | null
@@ -112,17 +112,17 @@ async function sendSealed(
     readonly options: Pick<CheckedFetchOptions, 'notaries' | 'bytesMax'>
   },
 ): Promise<Response> {
-  const { signal, options } = so
+  const { signal, options } = parts
   let gone: string | null = null
   for (;;) {
     const target: EncryptionTarget = await leavable(
       options.notaries.encryptionTarget({ gone }),
       signal,
     )
-    const sealed = await sealCall({ target, body: so.body, credential: so.credential })
+    const sealed = await sealCall({ target, body: parts.body, credential: parts.credential })
     // Its release may have been revoked meanwhile.
     if (!options.notaries.isExpected(target.notary)) continue
-    const headers = new Headers(so.headers)
+    const headers = new Headers(parts.headers)
     for (const [name, value] of Object.entries(sealed.headers)) headers.set(name, value)
     const response = await send({ headers, body: sealed.body })
     if (await isKeyConfigProblem(response)) {
@@ -290,22 +290,22 @@ type Answered = {
   readonly signal: AbortSignal
 }
 
-async function checkResponse(response: Response, so: Answered): Promise<Response> {
+async function checkResponse(response: Response, parts: Answered): Promise<Response> {
   if (isRedirect(response))
     return refuse(response, new AffidavitError('redirected', 'expected no redirection'))
   if (!response.ok) return await passError(response)
   const type = response.headers.get('content-type') ?? ''
   const isStream = /^text\/event-stream\b/i.test(type)
   // Who reads events finds none in an object, and would show an answer without content.
-  if (isStream !== (memberOf(so.call.request, 'stream') === true))
+  if (isStream !== (memberOf(parts.call.request, 'stream') === true))
     return refuse(response, wrongForm(isStream))
   if (isStream && response.body !== null)
-    return checkStream(response, { ...so, body: response.body })
+    return checkStream(response, { ...parts, body: response.body })
   try {
-    return await checkWhole(response, so)
+    return await checkWhole(response, parts)
   } catch (fault) {
     // Nothing was given yet: to whoever left, or waited too long, the call itself failed.
-    if (so.signal.aborted && !(fault instanceof AffidavitError)) throw fault
+    if (parts.signal.aborted && !(fault instanceof AffidavitError)) throw fault
     return refuse(response, fault)
   }
 }
@@ -319,28 +319,28 @@ function wrongForm(isStream: boolean): AffidavitError {
 
 function checkStream(
   response: Response,
-  { body, ...so }: Answered & { readonly body: ReadableStream<Uint8Array> },
+  { body, ...parts }: Answered & { readonly body: ReadableStream<Uint8Array> },
 ): Response {
   const stream = checkedStream(body, {
     check: async (chunks) => {
-      const kept = { kind: 'stream', chunks, idempotent: so.call.isIdempotent } as const
-      so.options.bind(checked, await prove(kept, so))
+      const kept = { kind: 'stream', chunks, idempotent: parts.call.isIdempotent } as const
+      parts.options.bind(checked, await prove(kept, parts))
     },
-    hold: so.options.hold,
-    bytesMax: so.options.bytesMax,
-    signal: so.signal,
+    hold: parts.options.hold,
+    bytesMax: parts.options.bytesMax,
+    signal: parts.signal,
   })
   const checked = likewise(response, stream)
   return checked
 }
 
-async function checkWhole(response: Response, so: Answered): Promise<Response> {
-  const bytes = await readAtMost(response, so.options.bytesMax)
+async function checkWhole(response: Response, parts: Answered): Promise<Response> {
+  const bytes = await readAtMost(response, parts.options.bytesMax)
   if (bytes === null)
-    throw new AffidavitError('answer_too_large', `expected at most ${so.options.bytesMax} bytes`)
-  const proof = await prove({ kind: 'whole', answer: readAnswer(bytes) }, so)
+    throw new AffidavitError('answer_too_large', `expected at most ${parts.options.bytesMax} bytes`)
+  const proof = await prove({ kind: 'whole', answer: readAnswer(bytes) }, parts)
   const checked = likewise(response, bytes)
-  so.options.bind(checked, proof)
+  parts.options.bind(checked, proof)
   // Whatever the gateway calls it: some clients give text in place of an object for other types.
   checked.headers.set('content-type', 'application/json')
   return checked

@@ -60,14 +60,14 @@ const PROBLEM_BYTES_MAX = 64 * 1024
  * Encrypts a call to an enclave (EHBP). `credential`: what `Fine-Tune-Authorization` has, without
  * `Bearer`; it is sealed to the same key and bound to this call. Null for none.
  */
-export async function sealCall(so: {
+export async function sealCall(parts: {
   readonly target: EncryptionTarget
   readonly body: Uint8Array
   readonly credential: string | null
 }): Promise<SealedCall> {
-  const { target, credential } = so
+  const { target, credential } = parts
   const { enc, ctx } = await setUp(target, REQUEST_INFO)
-  const body = writeFrame(await ctx.Seal(so.body))
+  const body = writeFrame(await ctx.Seal(parts.body))
   const secret = await ctx.Export(encodeUtf8(RESPONSE_EXPORT), SECRET_BYTES)
   return {
     headers: {
@@ -150,12 +150,12 @@ export async function openAnswer(
 type Opener = (frame: Uint8Array) => Promise<Uint8Array<ArrayBuffer>>
 
 /** Opens the frames of an answer, in their order. */
-async function createOpener(so: {
+async function createOpener(parts: {
   readonly enc: Uint8Array
   readonly secret: Uint8Array
   readonly nonce: Uint8Array
 }): Promise<Opener> {
-  const prk = await hmac(concatBytes(so.enc, so.nonce), so.secret)
+  const prk = await hmac(concatBytes(parts.enc, parts.nonce), parts.secret)
   const expand = (label: string) => hmac(prk, concatBytes(encodeUtf8(label), Uint8Array.of(1)))
   const secretKey = await expand(RESPONSE_KEY_LABEL)
   const baseNonce = (await expand(RESPONSE_NONCE_LABEL)).subarray(0, GCM_NONCE_BYTES)

@@ -370,11 +370,11 @@ function readNotaries(json: JsonObject): readonly NamedNotary[] {
 /** Null for a key that is malformed, not its notary's, or not usable now. */
 function readKey(
   json: Json,
-  so: Omit<Parameters<typeof verifyEncryptionKey>[0], 'key'>,
+  parts: Omit<Parameters<typeof verifyEncryptionKey>[0], 'key'>,
 ): Omit<VouchedKey, 'notary'> | null {
   try {
     const key = parseEncryptionKey(json)
-    return { publicKey: verifyEncryptionKey({ ...so, key }), endMs: key.not_after * 1000 }
+    return { publicKey: verifyEncryptionKey({ ...parts, key }), endMs: key.not_after * 1000 }
   } catch (fault) {
     if (fault instanceof FormatError || fault instanceof ProofError) return null
     throw fault
@@ -386,7 +386,7 @@ const ADDRESS = /^0x[0-9a-f]{40}$/
 /** Has the enclave of a notary make a document over a nonce of ours, and holds it to the policy. */
 async function askNotary(
   gateway: AskedGateway,
-  so: {
+  parts: {
     readonly notary: string
     readonly policy: BundlePolicy
     readonly verifier: AttestationVerifier
@@ -394,7 +394,7 @@ async function askNotary(
     readonly signal: AbortSignal | undefined
   },
 ): Promise<AttestedNotary> {
-  const { notary, policy, now, signal } = so
+  const { notary, policy, now, signal } = parts
   const nonce = crypto.getRandomValues(new Uint8Array(NONCE_BYTES))
   // With the key: callers who have one are not kept waiting by those who have none.
   const path = `/v1/attestation?nonce=${encodeHex(nonce)}&notary=${notary}`
@@ -408,7 +408,7 @@ async function askNotary(
     throw invalidReply('expected attestation and boot_configuration')
   const bytes = telling('invalid_document', () => decodeBase64(attestation))
   const atMs = now()
-  const facts = await verifyDocument(bytes, { ...so, nonce, atMs })
+  const facts = await verifyDocument(bytes, { ...parts, nonce, atMs })
   const key = facts.publicKey
   if (key === null || addressOfKey(`0x${encodeHex(key)}`) !== notary)
     throw new AffidavitError('invalid_document', `expected the document of ${notary}`)
@@ -434,7 +434,7 @@ async function askNotary(
 /** Of its digest, and an expected one. */
 function checkConfiguration(
   configuration: JsonObject,
-  so: {
+  parts: {
     readonly facts: AttestationFacts
     readonly bytes: Uint8Array
     readonly policy: BundlePolicy
@@ -442,14 +442,14 @@ function checkConfiguration(
 ): string {
   telling('invalid_reply', () => parseBootConfiguration(configuration))
   const digest = digestBootConfiguration(configuration)
-  if (!equalBytes(so.facts.userData ?? EMPTY, digest))
+  if (!equalBytes(parts.facts.userData ?? EMPTY, digest))
     throw new AffidavitError(
       'invalid_document',
       'expected the document to state the digest of the boot configuration',
     )
-  const document = { value: decodeAttestationPayload(so.bytes) }
+  const document = { value: decodeAttestationPayload(parts.bytes) }
   const { outcome, detail } = check('configuration', () =>
-    checkExpectedConfiguration(digest, { document, policy: so.policy }),
+    checkExpectedConfiguration(digest, { document, policy: parts.policy }),
   )
   // Not checked is not passed.
   if (outcome !== 'passed') throw new AffidavitError('unexpected_configuration', detail)
@@ -459,16 +459,16 @@ function checkConfiguration(
 /** The facts of a document that is valid at `atMs` under the policy. Throws AffidavitError. */
 async function verifyDocument(
   bytes: Uint8Array,
-  so: {
+  parts: {
     readonly policy: BundlePolicy
     readonly verifier: AttestationVerifier
     readonly atMs: number
     readonly nonce?: Uint8Array
   },
 ): Promise<AttestationFacts> {
-  const { measurements = [], releases, roots, revoked, allowDebug } = so.policy
+  const { measurements = [], releases, roots, revoked, allowDebug } = parts.policy
   try {
-    return await so.verifier.verify(
+    return await parts.verifier.verify(
       bytes,
       {
         measurements,
@@ -476,9 +476,9 @@ async function verifyDocument(
         ...(roots === undefined ? {} : { roots }),
         ...(revoked === undefined ? {} : { revoked }),
         ...(allowDebug === undefined ? {} : { allowDebug }),
-        ...(so.nonce === undefined ? {} : { nonce: so.nonce }),
+        ...(parts.nonce === undefined ? {} : { nonce: parts.nonce }),
       },
-      new Date(so.atMs),
+      new Date(parts.atMs),
     )
   } catch (fault) {
     if (!(fault instanceof AttestationError)) throw fault

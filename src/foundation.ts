@@ -8,7 +8,10 @@ import { settleAll } from './runtime/starting.ts'
 import type { Home } from './storage/data-folder.ts'
 import { type Database, startDatabase } from './storage/database.ts'
 
-/** Parts that a test brings, each in the place of the part that the configuration asks for. Both are ended with the gateway. */
+/**
+ * Parts that a test brings, each in the place of the part that the configuration asks for. Both are
+ * ended with the gateway.
+ */
 export type OwnFoundation = {
   readonly database?: Database
   /** No chain is opened then. */

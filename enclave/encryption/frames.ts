@@ -14,12 +14,12 @@ import { hkdfExpand, hkdfExtract, KEY_BYTES } from './hpke.ts'
  * context's export RESPONSE_EXPORT; `enc`: the call's encapsulated key; `responseNonce`: 32 random
  * bytes, sent along.
  */
-export function createFrameSealer(so: {
+export function createFrameSealer(options: {
   readonly secret: Uint8Array
   readonly enc: Uint8Array
   readonly responseNonce: Uint8Array
 }) {
-  const prk = hkdfExtract(Buffer.concat([so.enc, so.responseNonce]), so.secret)
+  const prk = hkdfExtract(Buffer.concat([options.enc, options.responseNonce]), options.secret)
   const key = hkdfExpand(prk, Buffer.from(RESPONSE_KEY_LABEL), KEY_BYTES)
   const baseNonce = hkdfExpand(prk, Buffer.from(RESPONSE_NONCE_LABEL), GCM_NONCE_BYTES)
   let sequence = 0

@@ -117,14 +117,14 @@ function privateKeyOf(secretKey: Uint8Array): KeyObject {
 
 function openGcm(
   ciphertext: Uint8Array,
-  so: { readonly key: Uint8Array; readonly nonce: Uint8Array; readonly aad: Uint8Array },
+  options: { readonly key: Uint8Array; readonly nonce: Uint8Array; readonly aad: Uint8Array },
 ): Buffer {
   const length = ciphertext.length - GCM_TAG_BYTES
   if (length < 0) throw badCiphertext()
-  const decipher = createDecipheriv('aes-256-gcm', so.key, so.nonce, {
+  const decipher = createDecipheriv('aes-256-gcm', options.key, options.nonce, {
     authTagLength: GCM_TAG_BYTES,
   })
-  decipher.setAAD(so.aad)
+  decipher.setAAD(options.aad)
   decipher.setAuthTag(ciphertext.subarray(length))
   const opened = decipher.update(ciphertext.subarray(0, length))
   try {

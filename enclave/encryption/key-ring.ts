@@ -181,34 +181,34 @@ class Ring {
 
 function makeKey(
   secretKey: Uint8Array,
-  so: KeyRingOptions & {
+  parts: KeyRingOptions & {
     readonly fingerprintKey: Uint8Array
     readonly seenMax: number
     readonly whenNearlyFull: (key: KeptKey) => void
   },
 ): KeptKey {
   const publicKey = publicKeyOf(secretKey)
-  const notBefore = Math.floor(so.now() / 1000) - CLOCK_ROOM_SECONDS
+  const notBefore = Math.floor(parts.now() / 1000) - CLOCK_ROOM_SECONDS
   const stated = {
     public_key: encodeHex(publicKey),
     not_before: notBefore,
     not_after: notBefore + LIFETIME_MS / 1000,
   }
-  const signature = so.account.sign(encryptionKeyDigest(so.domain, stated))
-  const seen = new CountTable(so.monotonic())
+  const signature = parts.account.sign(encryptionKeyDigest(parts.domain, stated))
+  const seen = new CountTable(parts.monotonic())
   const key: KeptKey = {
     secretKey,
     publicKey,
     statement: { ...stated, signature: `0x${encodeHex(signature)}` },
-    endsAtMs: so.monotonic() + LIFETIME_MS,
-    isFull: () => seen.size >= so.seenMax,
+    endsAtMs: parts.monotonic() + LIFETIME_MS,
+    isFull: () => seen.size >= parts.seenMax,
     take: (enc) => {
       // Nobody else knows that key, so nobody can find two that are taken for one.
-      const fingerprint = createHash('sha256').update(so.fingerprintKey).update(enc).digest()
+      const fingerprint = createHash('sha256').update(parts.fingerprintKey).update(enc).digest()
       if (seen.find(fingerprint) > 0) return false
       seen.set(fingerprint, 1)
       // Before it is full: the calls that come until there is a new key need room, too.
-      if (seen.size * 4 > so.seenMax * 3) so.whenNearlyFull(key)
+      if (seen.size * 4 > parts.seenMax * 3) parts.whenNearlyFull(key)
       return true
     },
   }

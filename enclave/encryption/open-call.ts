@@ -42,12 +42,12 @@ const FRAMING_BYTES_MAX = 1024 * 1024
  */
 export async function openCall(
   request: IncomingMessage,
-  so: { readonly call: EncryptedCall; readonly ring: KeyRing; readonly space: Space },
+  options: { readonly call: EncryptedCall; readonly ring: KeyRing; readonly space: Space },
 ): Promise<OpenedCall> {
-  const room = so.space.reserve(0)
+  const room = options.space.reserve(0)
   if (room === null) throw logFull()
   try {
-    return await readCall(request, { ...so, room })
+    return await readCall(request, { ...options, room })
   } catch (error) {
     // What is left of it is dropped, so that the answer gets out: its sender may read only then.
     request.resume()
@@ -61,7 +61,7 @@ export async function openCall(
 
 async function readCall(
   request: IncomingMessage,
-  so: { readonly call: EncryptedCall; readonly ring: KeyRing; readonly room: Reservation },
+  options: { readonly call: EncryptedCall; readonly ring: KeyRing; readonly room: Reservation },
 ): Promise<OpenedCall> {
   const reader = createFrameReader(REQUEST_BYTES_MAX + GCM_TAG_BYTES)
   const body = new ByteBuffer()
@@ -70,10 +70,10 @@ async function readCall(
   for await (const packet of packetsOf(request)) {
     wireBytes += packet.length
     if (wireBytes > REQUEST_BYTES_MAX + FRAMING_BYTES_MAX) throw tooLong()
-    if (!so.room.grow(BUFFER_FACTOR * packet.length)) throw logFull()
+    if (!options.room.grow(BUFFER_FACTOR * packet.length)) throw logFull()
     for (const frame of reader.push(packet)) {
       if (opened === null) {
-        opened = openFirst(frame, so)
+        opened = openFirst(frame, options)
         body.append(opened.content)
       } else body.append(opened.context.open(frame))
       if (body.length > REQUEST_BYTES_MAX) throw tooLong()

@@ -268,7 +268,7 @@ function lastOf(
 /** How many of the heads, at least one, have attestations that fit together. */
 function countFitting(
   heads: readonly StoredHead[],
-  so: {
+  parts: {
     /** In the order of the heads. */
     readonly weights: readonly { readonly size: number; readonly bytes: number }[]
     readonly order: HeadOrder
@@ -276,12 +276,12 @@ function countFitting(
   },
 ): number {
   let bytes = 0
-  const tooLarge = so.weights.find((one) => {
+  const tooLarge = parts.weights.find((one) => {
     bytes += one.bytes
-    return bytes > so.bytesMax
+    return bytes > parts.bytesMax
   })
   if (tooLarge === undefined) return heads.length
   const isBefore = (size: number) =>
-    so.order === 'asc' ? size < tooLarge.size : size > tooLarge.size
+    parts.order === 'asc' ? size < tooLarge.size : size > tooLarge.size
   return Math.max(1, heads.filter(({ size }) => isBefore(size)).length)
 }

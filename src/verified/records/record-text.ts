@@ -195,12 +195,12 @@ export async function fillPage<Cursor>(options: {
  * How many records to read next, so that as many as still fit are held, judging by the size of
  * those before.
  */
-function sliceLimit(so: {
+function sliceLimit(parts: {
   readonly left: number
   readonly count: number
   readonly length: number
 }): number {
-  if (so.count === 0) return Math.min(so.left, FIRST_SLICE)
-  const fitting = Math.floor((PAGE_LENGTH_MAX - so.length) / (so.length / so.count))
-  return Math.min(so.left, SLICE_MAX, Math.max(1, fitting))
+  if (parts.count === 0) return Math.min(parts.left, FIRST_SLICE)
+  const fitting = Math.floor((PAGE_LENGTH_MAX - parts.length) / (parts.length / parts.count))
+  return Math.min(parts.left, SLICE_MAX, Math.max(1, fitting))
 }

@@ -229,9 +229,13 @@ describe('frames', () => {
   })
 
   it('frames of an answer are sealed in order, under nonces of their own', () => {
-    const so = { secret: randomBytes(32), enc: randomBytes(32), responseNonce: randomBytes(32) }
-    const sealer = createFrameSealer(so)
-    const prk = hkdfExtract(Buffer.concat([so.enc, so.responseNonce]), so.secret)
+    const options = {
+      secret: randomBytes(32),
+      enc: randomBytes(32),
+      responseNonce: randomBytes(32),
+    }
+    const sealer = createFrameSealer(options)
+    const prk = hkdfExtract(Buffer.concat([options.enc, options.responseNonce]), options.secret)
     const key = hkdfExpand(prk, Buffer.from('key'), 32)
     const nonce = hkdfExpand(prk, Buffer.from('nonce'), 12)
     const reader = createFrameReader(1000)

@@ -203,9 +203,9 @@ export async function bring(socketPath: string, proof: object): Promise<number> 
 
 function openFrames(
   frames: readonly Buffer[],
-  so: { readonly secret: Uint8Array; readonly salt: Uint8Array },
+  options: { readonly secret: Uint8Array; readonly salt: Uint8Array },
 ): readonly Buffer[] {
-  const prk = hkdfExtract(so.salt, so.secret)
+  const prk = hkdfExtract(options.salt, options.secret)
   const key = hkdfExpand(prk, utf8('key'), 32)
   const base = hkdfExpand(prk, utf8('nonce'), 12)
   const reader = createFrameReader(2 ** 26)

@@ -1,0 +1,53 @@
+import { execFileSync } from 'node:child_process'
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { parseSync, Visitor } from 'oxc-parser'
+import { expect, it } from 'vitest'
+
+const root = join(import.meta.dirname, '../..')
+const sources = execFileSync(
+  'git',
+  ['ls-files', '--cached', '--others', '--exclude-standard', '*.ts', '*.tsx'],
+  { cwd: root, encoding: 'utf8' },
+)
+  .split('\n')
+  .filter((file) => file !== '')
+
+/** Where a literal is spread into a literal of its kind, and where a parameter is named `so`. */
+function findOddSyntax(file: string, source: string): readonly string[] {
+  const found: string[] = []
+  const add = (what: string, { start }: { readonly start: number }): void => {
+    found.push(`${what}: ${file}:${source.slice(0, start).split('\n').length}`)
+  }
+  new Visitor({
+    ObjectExpression({ properties }) {
+      for (const property of properties)
+        if (property.type === 'SpreadElement' && property.argument.type === 'ObjectExpression')
+          add('spread', property)
+    },
+    ArrayExpression({ elements }) {
+      for (const element of elements)
+        if (element?.type === 'SpreadElement' && element.argument.type === 'ArrayExpression')
+          add('spread', element)
+    },
+    Identifier(node) {
+      if (node.name === 'so') add('so', node)
+    },
+  }).visit(parseSync(file, source).program)
+  return found
+}
+
+it('no literal is spread into another for its layout, and no value is named `so`', () => {
+  const odd = sources.flatMap((file) => findOddSyntax(file, readFileSync(join(root, file), 'utf8')))
+  expect(sources.length).toBeGreaterThan(1_000)
+  expect(odd).toEqual([])
+})
+
+it.each([
+  ['f({ ...{ a, b }, c })', ['spread: a.ts:1']],
+  ['f([\n  ...[1, 2],\n])', ['spread: a.ts:2']],
+  ['f({ ...(isA ? { a } : {}) }, [...[2, 1].toSorted()])', []],
+  ['function f(so: object) {\n  return so\n}', ['so: a.ts:1', 'so: a.ts:2']],
+])('odd syntax is found in %j', (source, found) => {
+  expect(findOddSyntax('a.ts', source)).toEqual(found)
+})
