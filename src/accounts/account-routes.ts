@@ -215,7 +215,7 @@ function readBudgetCursor(text: string | null): BudgetName | null {
   return { ...given.data, account: given.data.account }
 }
 
-/** Throws ValidationError when it is of nobody. */
+/** Throws ValidationError when no account has it. */
 function nameBudget(
   { account = null, key = null, what, per }: z.output<z.ZodObject<typeof ownBudget>>,
   place: 'body' | 'query',

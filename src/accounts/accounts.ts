@@ -7,13 +7,14 @@ export type Accounts = {
   /** All accounts, oldest first. */
   list(): Promise<readonly Account[]>
   /**
-   * Puts an account into a tier, null for the standard one; every gateway heeds it within a second.
+   * Puts an account into a tier, null for the standard one. It applies at every gateway within a
+   * second.
    */
   setTier(name: string, tier: string | null): Promise<'set' | 'unknown_account' | 'unknown_tier'>
   /**
-   * Disables or deletes an account, or takes it into use again; every gateway heeds it within a
-   * second, and calls that run end as they would. A deleted one keeps its records, and does not
-   * come back.
+   * Disables or deletes an account, or takes it into use again. It applies at every gateway within
+   * a second, and calls that run end as they would. A deleted account keeps its records, and does
+   * not come back.
    */
   setState(name: string, state: AccountState): Promise<'set' | 'unknown_account'>
 }

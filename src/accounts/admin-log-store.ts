@@ -13,7 +13,7 @@ export type NewAct = {
   readonly outcome?: string
 }
 
-/** Tells that something was done, in the transaction that does it. */
+/** Records that something was done, in the transaction that does it. */
 export type NoteAct = (act: NewAct) => Promise<void>
 
 /**
@@ -33,9 +33,9 @@ export type AdminLog = {
   /** Gives acts, newest first. */
   list(query: AdminActQuery): Promise<readonly AdminAct[]>
   /**
-   * Computes the chain anew, and compares it with what is stored. Does NOT notice that the newest
-   * acts are gone, nor a chain that was computed anew from some act on, unless `expected` is a
-   * position and hash that was noted before, elsewhere.
+   * Computes the chain again, and compares it with what is stored. Does NOT notice that the newest
+   * acts are gone, nor a chain that was written again from some act on, unless `expected` is a
+   * position and hash that was kept elsewhere before.
    */
   check(
     expected: { readonly position: number; readonly hash: string } | null,

@@ -14,8 +14,8 @@ export const API_KEY_FORM = /^afd_([a-z2-7]{16})_[A-Za-z0-9_-]{43}$/
 export const KEY_ID_FORM = /^[a-z2-7]{16}$/
 
 /**
- * Keys that an account may have made through the API: those that are good, and those that ended
- * within a day. Whoever has a key could fill the database otherwise.
+ * Keys that an account may have made through the API: the valid ones, and those that ended within a
+ * day. Otherwise the holder of one key could fill the database.
  */
 export const KEYS_PER_ACCOUNT_MAX = 10_000
 const ENDED_KEPT_SECONDS = 24 * 3_600
@@ -23,7 +23,7 @@ const ENDED_KEPT_SECONDS = 24 * 3_600
 /** What is shown of a key after its making: never the secret, nor its digest. */
 export type ApiKeyFacts = Omit<StoredKey, 'secretHash' | 'tier' | 'isDisabled' | 'isBudgeted'>
 
-/** Who calls, as far as a valid key tells. */
+/** Who calls, as far as a valid key shows it. */
 type KeyHolder = {
   readonly accountId: string
   /** Public id of the key; fit for logs. */
@@ -60,8 +60,8 @@ type NewApiKey = {
  */
 export type ApiKeys = {
   /**
-   * Gives the holder of a valid key that is neither revoked nor expired, else null. Does NOT tell
-   * why not. Throws ApiError `account_disabled` for such a key of an account that is disabled.
+   * Gives the holder of a valid key that is neither revoked nor expired, else null, without the
+   * reason. Throws ApiError `account_disabled` for such a key of an account that is disabled.
    */
   authenticate(text: string): Promise<KeyHolder | null>
   /** Makes a key for the account of this name, and the account when it is new. */
@@ -210,7 +210,7 @@ function rememberUse(
     const atMs = monotonic()
     if (atMs - (noted.get(id) ?? Number.NEGATIVE_INFINITY) < USE_INTERVAL_SECONDS * 1000) return
     noted.set(id, atMs)
-    // When it fails, the next minute's use is noted instead: nothing but a display hangs on it.
+    // When it fails, the next minute's use is recorded instead: it is only shown.
     keys.noteUse(id, Math.floor(now() / 1000)).catch(() => undefined)
   }
 }

@@ -4,7 +4,7 @@ import { clockArgument, type StoreClock } from '../storage/clock.ts'
 import type { Database } from '../storage/database.ts'
 import { KEY_ID_FORM } from './api-keys.ts'
 
-/** A call that reserves. Money is in billionths; null where nobody knows what the call costs. */
+/** A call that reserves. Money is in billionths; null where the cost of the call is not known. */
 export type BudgetedCall = {
   readonly callId: string
   readonly processId: string
@@ -49,7 +49,7 @@ export type BudgetQuery = {
   readonly limit?: number | null
 }
 
-/** What tells a budget from all others. */
+/** What distinguishes a budget from all others. */
 export type BudgetName = Pick<BudgetDescription, 'account' | 'key' | 'what' | 'per'>
 
 /** Budgets. Every method throws the driver's error when the database fails. */

@@ -16,8 +16,8 @@ const RETRY_MS = 1_000
 const EXPIRE_INTERVAL_MS = 15_000
 
 /**
- * Gives the limiter that also heeds budgets: a call of an account or key that has one reserves its
- * estimate before it is made, and is settled with what it used. `admit` throws ApiError
+ * Gives the limiter that also applies budgets: a call of an account or key that has one reserves
+ * its estimate before it is made, and is settled with what it used. `admit` throws ApiError
  * `insufficient_quota`. Calls of others cost nothing more.
  */
 export function withBudgets({

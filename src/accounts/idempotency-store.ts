@@ -36,13 +36,13 @@ export type IdempotencyStore = {
   /** Claims the key for a call, for so long; or gives the call that it was claimed for before. */
   claim(call: KeyedCall, retentionSeconds: number): Promise<'claimed' | KnownCall>
   /**
-   * Claims the key for another try, unless somebody else was faster. The retention goes on as it
+   * Claims the key for another try, unless another call was faster. The retention goes on as it
    * was.
    */
   takeOver(call: KeyedCall, from: string): Promise<boolean>
   /** Keeps the answer of a call. */
   keep(call: CallName, answer: string): Promise<void>
-  /** Notes that nobody waits for the call any more, and that it is not known what becomes of it. */
+  /** Records that no caller waits for the call now, and that its outcome is not known. */
   abandon(call: CallName): Promise<void>
   /** Forgets a call of which nothing came. */
   release(call: CallName): Promise<void>

@@ -100,8 +100,8 @@ export async function underClaim<Answer extends string | null>(
 }
 
 /**
- * Whether it is certain, after this error, that no answer will come to be known. The provider may
- * have made one all the same (ApiError.mayBeMade).
+ * Whether it is certain, after this error, that no answer will become known. The provider may have
+ * made one nevertheless (ApiError.mayBeMade).
  */
 export function isWithoutResult(error: unknown): boolean {
   if (error instanceof ValidationError) return true
@@ -202,7 +202,7 @@ export type Idempotency<Stored = unknown> = {
 
 export type IdempotencyOptions<Stored extends WholeOrNot> = {
   readonly store: IdempotencyStore
-  /** The record of a verified call, by the call's id; null while there is none. */
+  /** The record of a verified call, by the call's id; null while it has no record. */
   readonly findRecord: (callId: string) => Promise<Stored | null>
   readonly lease: Pick<ProcessLease, 'id' | 'isHeld' | 'onLost'>
   /** Chooses the enclave for a call, and gives its notary. */
@@ -372,7 +372,7 @@ async function findAnswer<Stored extends WholeOrNot>(
 
 /**
  * A verified call whose gateway died or gave it up: gives its record. Throws
- * `idempotency_outcome_unknown` while there is none: it may have been made.
+ * `idempotency_outcome_unknown` while it has no record: it may have been made.
  */
 async function concludeVerified<Stored extends WholeOrNot>(
   options: IdempotencyOptions<Stored>,

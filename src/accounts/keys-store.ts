@@ -86,8 +86,8 @@ export type KeysStore = {
    */
   setTier(name: string, tier: string | null): Promise<boolean>
   /**
-   * Disables the account of this name, or ends that (null). False when there is no such account;
-   * one that is disabled keeps its first time.
+   * Disables the account of this name, or ends that (null). False when there is no such account. An
+   * account that is disabled already keeps its first time.
    */
   setDisabled(name: string, at: number | null): Promise<boolean>
   /**
@@ -114,10 +114,10 @@ export type KeysStore = {
    */
   listKeys(accountId: string | null): Promise<readonly StoredKey[]>
   /**
-   * Revokes a key of an account, or of any (null), for good, and with it the keys of its account
-   * that it made, and that those made; but for `kept` and what that made. Gives the ids of keys
-   * that were good till then, or null when there is none with this id; a key that is revoked keeps
-   * its first time.
+   * Revokes a key of an account, or of any (null), forever, and with it the keys of its account
+   * that it made, and that those made; except `kept` and the keys that it made. Gives the ids of
+   * keys that were valid till then, or null when no key has this id. A key that is revoked already
+   * keeps its first time.
    */
   revokeKey(id: string, revocation: Revocation): Promise<readonly string[] | null>
   /**
@@ -225,7 +225,7 @@ export function createKeysStore({ queries }: Pick<Database, 'queries'>): KeysSto
       return rows.length > 0
     },
     async addKey(key) {
-      // The maker's row is locked, so that whoever revokes it finds this key.
+      // The maker's row is locked, so that a statement that revokes it finds this key.
       const { rows } = await sql`
         with maker as (
           select from api_keys where id = ${key.madeBy}::text and revoked_at is null for share

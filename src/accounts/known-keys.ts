@@ -27,10 +27,10 @@ type KnownKey = {
 }
 
 /**
- * Gives what looks keys up: what the store said is believed for KEY_AGE_MAX_MS by `monotonic`,
+ * Gives what looks keys up. What the store said is believed for KEY_AGE_MAX_MS by `monotonic`,
  * milliseconds of a clock that is never set, and no longer. Calls with a key that is in use do not
- * wait for the store: all such keys are looked up anew, in one query, before their time is over.
- * An answer that failed serves for nobody else. Rejects with the driver's error.
+ * wait for the store: all such keys are looked up again, in one query, before their time is over.
+ * An answer that failed is not used again. Rejects with the driver's error.
  */
 export function createKnownKeys(
   store: Pick<KeysStore, 'findKey' | 'findKeys'>,
@@ -75,7 +75,7 @@ export function createKnownKeys(
     const found = new Map(keys.map((key) => [key.id, key]))
     for (const id of ids) {
       const entry = known.get(id)
-      // One that was forgotten, or asked for since, is not touched.
+      // A key that was forgotten, or asked for since, is not touched.
       if (entry === undefined || entry.askedAtMs > askedAtMs) continue
       const key = found.get(id) ?? null
       known.set(id, { ...entry, key: Promise.resolve(key), askedAtMs, isThere: key !== null })

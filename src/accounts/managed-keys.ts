@@ -42,10 +42,10 @@ type ManagedKeyRequest = {
 }
 
 /**
- * Keys for a dashboard: each account's own, and for a key with the scope `admin` everybody's. A key
- * without it makes keys with the scope `keys` alone, and none that could do more than itself, nor
- * live longer, and ends none that can do more. A key with a budget makes none: it would not be held
- * to the budget. Methods throw ApiError `insufficient_scope` and `not_found`.
+ * Keys for a dashboard: each account's own, and for a key with the scope `admin` those of all
+ * accounts. A key without it makes keys with the scope `keys` alone: none that could do more than
+ * itself, nor live longer; and it ends none that can do more. A key with a budget makes none: a new
+ * key would not be held to the budget. Methods throw ApiError `insufficient_scope` and `not_found`.
  */
 export type ManagedKeys = {
   /** Says who calls, as the account is stored. */
@@ -72,8 +72,8 @@ export type ManagedKeys = {
 }
 
 /**
- * Managed keys over the keys; what is made and ended is noted in `adminLog`, with the address that
- * it was asked from. `now` is Unix milliseconds.
+ * Managed keys over the keys; what is made and ended is recorded in `adminLog`, with the address
+ * that it was asked from. `now` is Unix milliseconds.
  */
 export function createManagedKeys({
   keys,
@@ -160,7 +160,7 @@ export function createManagedKeys({
   }
 }
 
-/** What is noted of a key's end: the key, and each that ended with it. */
+/** What is recorded when a key ends: the key, and each that ended with it. */
 export function revocationsOf(
   id: string,
   ids: readonly string[] | null,

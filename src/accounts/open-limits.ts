@@ -18,8 +18,8 @@ import { createRateLimitsStore } from './rate-limits-store.ts'
 import { createUsageStore, type UsageStore } from './usage-store.ts'
 
 /**
- * What bounds calls, counts them, and makes them once. `stop` when no call runs any more, and while
- * the database is open.
+ * What limits and counts calls, and makes them once. Call `stop` when no call runs, and while the
+ * database is open.
  */
 export type CallLimits<Stored> = {
   readonly limiter: RateLimiter
@@ -29,7 +29,7 @@ export type CallLimits<Stored> = {
   stop(): Promise<void>
 }
 
-/** Opens what bounds calls, counts them, and makes them once. */
+/** Opens what limits and counts calls, and makes them once. */
 export function openLimits<Stored extends WholeOrNot>({
   database,
   lease,

@@ -58,14 +58,14 @@ export function priceOf(
 export type CallSize = {
   readonly model: string
   readonly tokens: number
-  /** How many of them are the prompt's; undefined where nobody knows. */
+  /** How many of them are the prompt's; undefined where that is not known. */
   readonly promptTokens: number | undefined
   readonly images: number | undefined
 }
 
 /**
- * What a call costs, `promptTokens` of whose tokens are the prompt's; of tokens that nobody tells
- * apart, each counts as the dearer kind. Null where no price fits the model.
+ * What a call costs, `promptTokens` of whose tokens are the prompt's. Where prompt and answer are
+ * not known apart, each token counts as the dearer kind. Null where no price fits the model.
  */
 export function costOf(
   prices: Prices,
@@ -80,15 +80,15 @@ export function costOf(
 /** What a call used, as it is counted. */
 export type CallUse = {
   readonly tokens: number
-  /** Null where nobody told prompt and answer apart. */
+  /** Null where prompt and answer were not stated apart. */
   readonly promptTokens: number | null
   /** Null where no price fits the model. */
   readonly money: number | null
 }
 
 /**
- * What a call that is over used and cost: the one reckoning of budgets and of reports. What is
- * claimed beyond TOKENS_MAX, or of a prompt beyond all tokens, is cut.
+ * What a call that is over used and cost, computed in one place for budgets and reports. Claims
+ * beyond TOKENS_MAX, or of a prompt beyond all tokens, are cut.
  */
 export function reckonUse(prices: Prices, size: CallSize): CallUse {
   const tokens = Math.min(size.tokens, TOKENS_MAX)
@@ -100,7 +100,9 @@ export function reckonUse(prices: Prices, size: CallSize): CallUse {
   }
 }
 
-/** Billionths of a decimal number such as `2.50`; null for what is none, or is too much. */
+/**
+ * Billionths of a decimal number such as `2.50`; null for other text, and for too large a number.
+ */
 export function parseMoney(text: string): bigint | null {
   const [, whole, fraction = ''] = /^(\d{1,7})(?:\.(\d{1,9}))?$/.exec(text) ?? []
   if (whole === undefined) return null
@@ -160,7 +162,7 @@ const pricesFile = z.strictObject({
 })
 
 /**
- * Gives the prices of a file; none without one. Rejects with StartFailure, which tells every fault.
+ * Gives the prices of a file; none without one. Rejects with StartFailure, which lists every fault.
  */
 export async function readPrices(file: string | null): Promise<Prices> {
   if (file === null) return []

@@ -2,7 +2,7 @@ import { sql } from 'kysely'
 import { clockArgument, clockSeconds, type StoreClock } from '../storage/clock.ts'
 import type { Database } from '../storage/database.ts'
 
-/** Bounds of one group of models; null is no bound. */
+/** Bounds of one group of models; null means unbounded. */
 export type Limits = {
   readonly requestsPerMinute: number | null
   readonly tokensPerMinute: number | null
@@ -63,7 +63,7 @@ export type Usage = {
   readonly model: string
   readonly requests: number
   readonly tokens: number
-  /** Of calls whose prompt and answer somebody told apart. */
+  /** Of calls whose prompt and answer were stated apart. */
   readonly promptTokens: number
   readonly completionTokens: number
   /** Billionths, of the requests that have a price. */
@@ -80,8 +80,8 @@ type LimitStep = {
   /** How long a process lives that is entered by this very step. */
   readonly leaseSeconds: number
   /**
-   * Number of the batch of settlements and usages; of each process they only grow. Null when there
-   * are none.
+   * Number of the batch of settlements and usages; of each process they only grow. Null without
+   * settlements and usages.
    */
   readonly batch: number | null
   readonly buckets: readonly LimitBucket[]

@@ -14,10 +14,10 @@ type MakeOperations<Made> = (database: Pick<Database, 'queries'>) => Made
 
 type Describe = (order: never, result: never) => readonly NewAct[]
 
-/** Of an operation that changes nothing, or that goes on with what was noted: nothing is. */
+/** An operation that changes nothing, or that continues what was recorded, is not recorded. */
 const NOTHING = null
 
-/** What is noted of each operation: names and ids, never a secret. */
+/** What is recorded of each operation: names and ids, never a secret. */
 const ACTS: {
   readonly [Name in keyof GatewayOperations]: {
     readonly [Verb in keyof GatewayOperations[Name]]: Describe | typeof NOTHING
@@ -102,9 +102,7 @@ const ACTS: {
 
 const VERBS = { active: 'enable', disabled: 'disable', deleted: 'delete' } as const
 
-/**
- * What is done in the process, or in transactions of its own, is noted when it is done.
- */
+/** What is done in the process, or in other transactions, is recorded when it is done. */
 const OUTSIDE: readonly string[] = ['enclaves', 'content']
 
 type Order<
@@ -119,8 +117,8 @@ type Result<
   : never
 
 /**
- * Gives the operations that note what they do: those on the database in one transaction with what
- * they change. `make` is called for each operation anew, with the transaction.
+ * Gives the operations that record what they do: those on the database in one transaction with what
+ * they change. `make` is called for each operation, with the transaction.
  */
 export function recordOperations<Made extends ServedOperations>({
   make,

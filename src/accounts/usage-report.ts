@@ -6,7 +6,7 @@ type UsagePeriod = UsageQuery['per']
 type UsageDimension = UsageQuery['by'][number]
 type UsageSums = Pick<UsageRow, (typeof SUM_COLUMNS)[number]>
 
-/** Sums as they are told: null is what nobody knows, which is not nothing. */
+/** Sums as they are reported: null is unknown, which is not the same as 0. */
 export type ToldSums = {
   readonly requests: number
   readonly tokens: number
@@ -19,7 +19,7 @@ export type ToldSums = {
 }
 
 /**
- * Tells sums: prompt and answer are null where they are known of none of the tokens, and money is
+ * Reports sums: prompt and answer are null where they are known of none of the tokens, and money is
  * where no request has a price.
  */
 export function tellSums(sums: UsageSums): ToldSums {

@@ -26,7 +26,7 @@ const TIME_MAX = 253_402_300_799
 const time = integerText({ min: 0, max: TIME_MAX }).nullable().default(null)
 const keyId = patternText(/^[a-z2-7]{16}$/, 'value_error', 'the id of a key')
 
-/** What is told apart, with commas between. */
+/** The dimensions of the report, with commas between. */
 function dimensions(names: readonly [string, ...string[]], unasked: string) {
   const one = `(${names.join('|')})`
   return patternText(

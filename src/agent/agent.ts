@@ -147,7 +147,8 @@ export function startAgent(options: AgentOptions): Agent {
   const done = keepServing().finally(() => {
     phase = 'stopped'
   })
-  // Whoever started it looks at `done` in time, or never: that alone must not end a process.
+  // The caller that started it looks at `done` in time, or never: that alone must not end a
+  // process.
   done.catch(() => undefined)
   return {
     done,
@@ -186,7 +187,7 @@ function faultOf(error: unknown, hasServed: boolean, log: Logger): null {
   const isFinal = error instanceof AgentFailure || (error instanceof GatewayError && error.isFinal)
   if (isFinal && !hasServed)
     throw error instanceof AgentFailure ? error : new AgentFailure(error.message)
-  // Registration asks the backend nothing but the agent's own questions: its words hold nobody's
+  // Registration asks the backend only the agent's own questions: its words hold no caller's
   // prompt.
   if (error instanceof GatewayError || error instanceof AgentFailure)
     log.warn({ fault: error.message }, 'not registered')

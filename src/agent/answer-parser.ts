@@ -29,7 +29,7 @@ type AnswerStep = {
 /**
  * Gives the chunks of a backend's event stream out of its packets, the usage as the last one, alone
  * with `choices: []`: to gateways that know no end frame that chunk is the end, so none may follow
- * it. A backend that tells no usage gives no such chunk. Belongs to one answer.
+ * it. A backend that states no usage gives no such chunk. Belongs to one answer.
  */
 export class AnswerParser {
   private readonly events = new EventParser({ eventBytesMax: EVENT_BYTES_MAX, errorLines: true })
@@ -46,8 +46,8 @@ export class AnswerParser {
   }
 
   /**
-   * The chunks that these bytes complete. Faults are an error in the stream, what is no chunk, and
-   * an event over the limit: what came before in the same packet is told all the same.
+   * The chunks that these bytes complete. Faults are an error in the stream, data that is not a
+   * chunk, and an event over the limit; the chunks before them in the same packet are given first.
    */
   push(bytes: Uint8Array): AnswerStep {
     return this.take((events) => this.events.push(bytes, events))

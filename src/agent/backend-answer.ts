@@ -18,8 +18,8 @@ export type BackendAnswer = {
    */
   next(): Promise<Uint8Array | null>
   /**
-   * Leaves the answer: one that was read as far as it matters keeps its connection, which is used
-   * again when the rest has come; any other ends the backend's call.
+   * Leaves the answer. If it was read as far as it matters, its connection is kept, and used again
+   * when the rest has come; otherwise the backend's call ends.
    */
   leave(isWhole: boolean): void
 }
@@ -134,7 +134,7 @@ class Reading implements Dispatcher.DispatchHandler, BackendAnswer {
     this.giveUp()
   }
 
-  /** Ends the backend's call; one that still waits for a connection ends when it gets one. */
+  /** Ends the backend's call; a call that still waits for a connection ends when it gets one. */
   private giveUp(): void {
     this.end()
     this.controller?.abort(LEFT)
@@ -157,7 +157,7 @@ class Reading implements Dispatcher.DispatchHandler, BackendAnswer {
   }
 }
 
-/** Nobody is told it: whoever left knows. */
+/** It is not reported: the caller that left knows. */
 const LEFT = new Error('the answer is not read any further')
 
 type Deferred<Value> = {

@@ -9,7 +9,7 @@ export class BackendError extends Error {
   override readonly name = 'BackendError'
   /** One of FAULT_STATUS_CODES. */
   readonly statusCode: number
-  /** After how many seconds the backend wants to be asked again; null: not told. */
+  /** After how many seconds the backend wants to be asked again; null: it did not say. */
   readonly retryAfterSeconds: number | null
   /** What may be logged: our own words, none of the backend's. */
   readonly reason: string
@@ -35,7 +35,7 @@ export class BackendError extends Error {
   }
 }
 
-/** The error of a backend's answer that is none. `body` is attacker-controlled. */
+/** The error of a backend's answer with an error status. `body` is attacker-controlled. */
 export function refusalError(answer: {
   readonly status: number
   readonly headers: Readonly<Record<string, unknown>>
@@ -56,7 +56,7 @@ export function refusalError(answer: {
   return new BackendError(message ?? reason, meant ? Number(code) : status, wait, reason)
 }
 
-/** The error that a stream's chunk, or a whole answer in its place, tells. */
+/** The error in a stream's chunk, or in a whole answer in its place. */
 export function errorOf({ message, code }: Pick<Refusal, 'message' | 'code'>): BackendError {
   const reason = 'the backend answered with an error'
   return new BackendError(message ?? reason, Number(code ?? 500), null, reason)

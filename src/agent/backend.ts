@@ -57,8 +57,8 @@ export type Backend = {
   listModels(): Promise<readonly string[]>
   /**
    * Streams the answer to a chat request, at each step the chunks of one packet: always as a stream
-   * and with usage, whatever the request says. The first step sends the request; aborting ends the
-   * backend's call. Throws BackendError, or the signal's reason.
+   * and with usage, also when the request does not ask for that. The first step sends the request;
+   * aborting ends the backend's call. Throws BackendError, or the signal's reason.
    */
   streamChat(request: JsonObject, signal: AbortSignal): AsyncIterable<readonly AnswerChunk[]>
   /**
@@ -288,9 +288,7 @@ function writeImageCall({
   return { path: '/v1/images/edits', ...writeForm({ ...fields, n: String(n) }, file) }
 }
 
-/**
- * Gives the images of the backend's answer, base64. Throws BackendError when there are none in it.
- */
+/** Gives the images of the backend's answer, base64. Throws BackendError when it has no images. */
 function readImageAnswer(body: Json | undefined): readonly string[] {
   const data = isJsonObject(body) ? memberOf(body, 'data') : undefined
   if (!isJsonArray(data)) throw new BackendError('the backend sent no list of images')

@@ -34,7 +34,7 @@ export type BenchmarkProgress = {
   readonly done: number
 }
 
-/** Tokens per second below which a node helps nobody: slower than people read. */
+/** Tokens per second below which a node is of no use: slower than people read. */
 export const TOKENS_PER_SECOND_MIN = 1
 
 /** As the public client measures: long enough for a model to show what it can keep up. */
@@ -45,7 +45,7 @@ export const BENCHMARK: BenchmarkPlan = { durationMs: 60_000, concurrency: 8 }
  * once. The speed of a request is (tokens - 1) / (time of the last token - time of the first),
  * tokens as `usage` counts them, because chunks may hold several; of an answer that came all at
  * once, its tokens by the time since it was asked for. Rejects with BackendError when the backend
- * fails, or tells no usage.
+ * fails, or states no usage.
  */
 export async function runBenchmark(
   backend: Pick<Backend, 'streamChat'>,

@@ -307,7 +307,7 @@ function findAgentFaults(given: Environment): readonly string[] {
   return faults
 }
 
-/** What is no URL at all is told by the schema. */
+/** The schema reports text that is not a URL. */
 function keepsSecrets(address: string): boolean {
   if (!URL.canParse(address)) return true
   const { protocol, hostname } = new URL(address)

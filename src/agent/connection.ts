@@ -269,7 +269,7 @@ type Sender = {
    */
   send(frame: string): void | Promise<void>
   /**
-   * Tells the TCP socket below, once it is known: frames of the same tick then go out in one write.
+   * Gives the TCP socket below, once it is known: frames of the same tick then go out in one write.
    */
   attach(socket: Socket): void
   /** Whether the gateway reads more slowly than frames come. */
@@ -311,7 +311,7 @@ function createSender(socket: WebSocket): Sender {
   }
 }
 
-/** A frame that a closing socket did not take: 'close' tells of it. */
+/** A closing socket did not take the frame: its 'close' event follows. */
 function ignore(): void {}
 
 /** Watches whether the other end of a WebSocket is still there. */

@@ -4,8 +4,8 @@ import { AgentFailure } from './registration.ts'
 
 /**
  * Gives the backend of a configuration: the one it names, whether or not it is up, or the one that
- * is found on this machine. Rejects with AgentFailure when there is none. `name` tells people which
- * it is.
+ * is found on this machine. Rejects with AgentFailure when none is found. `name` says which backend
+ * it is, for people to read.
  */
 export async function openBackend({
   url,
@@ -50,7 +50,7 @@ type FoundBackend = {
 
 /**
  * Looks for a server on this machine, on the usual port of each kind, and gives the first that is
- * up and lists models; null when there is none. The caller closes it.
+ * up and lists models; null when none is. The caller closes it.
  */
 export async function findBackend(options: {
   readonly apiKey: string | null

@@ -114,7 +114,7 @@ export function createGatewayClient(options: {
     },
     findNode: (nodeId) =>
       orNull(send('GET', `/v1/node/info?${query({ node_id: nodeId })}`, infoSchema)),
-    // Other gateways may take a limit that is there for one, whatever it is.
+    // A null is left out: other gateways may read any value as a limit.
     saveHardware: async (nodeId, { power_limit: limit, ...hardware }) => {
       const body = {
         node_id: nodeId,

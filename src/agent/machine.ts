@@ -31,7 +31,7 @@ export async function readHardware(): Promise<NodeHardware> {
 }
 
 /**
- * A display adapter as systeminformation tells of it: memory in MB, `memoryTotal` by nvidia-smi
+ * A display adapter as systeminformation reports it: memory in MB, `memoryTotal` by nvidia-smi
  * alone.
  */
 type Controller = {
@@ -45,8 +45,8 @@ type Controller = {
 const VRAM_MB_MIN = 1024
 
 /**
- * Gives what a node tells of its GPUs, out of its display adapters: memory of all together, power
- * of one.
+ * Gives what a node reports about its GPUs, out of its display adapters: memory of all together,
+ * power of one.
  */
 export function describeGpus(
   controllers: readonly Controller[],
@@ -89,7 +89,7 @@ export async function readLoad(): Promise<Load> {
     cpuPercent: percent(cpu?.currentLoad, 100),
     ramPercent: percent(memory?.active, memory?.total),
     diskPercent: percent(root?.used, root?.size),
-    // Only nvidia-smi tells how busy a GPU is: display adapters without figures are left out.
+    // Only nvidia-smi reports how busy a GPU is: display adapters without figures are left out.
     gpus: (graphics?.controllers ?? [])
       .filter(({ utilizationGpu }) => typeof utilizationGpu === 'number')
       .map((gpu) => ({

@@ -36,9 +36,10 @@ type RegistrationOptions = {
 
 /**
  * Brings a node so far that the gateway lets it connect, in the public client's order: its info is
- * asked for, the backend looked at, the hardware saved when it is not, and every model without a
- * benchmark measured; images have none, and one model. Gives the models that can be served, at
- * least one. Rejects with AgentFailure; GatewayError and BackendError may pass by themselves.
+ * asked for, the backend looked at, the hardware saved when it is not yet, and every model without
+ * a benchmark measured. Nodes for images have no benchmark, and one model. Gives the models that
+ * can be served, at least one. Rejects with AgentFailure; GatewayError and BackendError may pass by
+ * themselves.
  */
 export async function registerNode(
   options: RegistrationOptions,
@@ -68,8 +69,8 @@ export async function registerNode(
 }
 
 /**
- * Image servers need not list models: one that is named is taken at its word, for the gateway's
- * first probe shows it.
+ * Image servers need not list models: a named model is believed, because the gateway's first probe
+ * shows it.
  */
 async function findModels(options: RegistrationOptions): Promise<readonly string[]> {
   const { nodeType, models, backend } = options

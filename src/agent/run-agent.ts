@@ -9,8 +9,8 @@ import { readHardware, readLoad } from './machine.ts'
 import { traceRuns } from './trace-runs.ts'
 
 /**
- * What a parent that started an agent with an IPC channel is told when it has a backend and goes on
- * by itself.
+ * What a parent that started an agent with an IPC channel receives when the agent has a backend and
+ * goes on by itself.
  */
 export type AgentReady = { readonly kind: 'ready'; readonly nodeId: string }
 

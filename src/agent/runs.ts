@@ -17,7 +17,7 @@ import { createFaultLog } from '../runtime/fault-log.ts'
 import type { Backend } from './backend.ts'
 import { BackendError } from './backend-error.ts'
 
-/** How a run ended. Nothing of it is the request's or the answer's. */
+/** How a run ended. It holds no part of the request or the answer. */
 type RunOutcome =
   | { readonly kind: 'done' | RunAbort }
   | { readonly kind: 'failed'; readonly statusCode: number; readonly reason: string }
@@ -34,7 +34,7 @@ type RunAbort = 'cancelled' | 'stopped' | 'lost'
  */
 const RUNS_MAX = 64
 
-/** Told of each run, and by what it gives how it ended. May not throw. */
+/** Called with each run, and what that gives, with how the run ended. May not throw. */
 export type RunWatcher = (run: {
   readonly model: string
   readonly traceparent: string | null
@@ -45,8 +45,7 @@ type RunFrame = Extract<GatewayFrame, { readonly kind: 'chat' | 'image' }>
 /** The requests of one connection that are being answered. */
 export type Runs = {
   /**
-   * Answers a chat or image frame; one whose id is running already is ignored. Nothing of it
-   * throws.
+   * Answers a chat or image frame; a frame whose id is running already is ignored. Never throws.
    */
   start(frame: RunFrame): void
   /** Ends a run whose caller left; unknown ids are ignored. */
@@ -160,8 +159,8 @@ export function createRuns({
 
 /**
  * Answers one chat request: frames of status 1, the usage last, then one of status 2, or one of
- * status 3 that tells the backend's error. A cancelled run ends as one that is done. `send`
- * resolves when more may be sent. Never rejects.
+ * status 3 with the backend's error. A cancelled run ends as one that is done. `send` resolves when
+ * more may be sent. Never rejects.
  */
 async function runChat(
   request: { readonly id: string; readonly model: string; readonly body: JsonObject },
@@ -216,7 +215,7 @@ async function endAborted(
 
 /**
  * Answers one request for images, with one frame: images, or what went wrong. A cancelled run ends
- * with an error that nobody reads. Never rejects.
+ * with an error that is not read. Never rejects.
  */
 async function runImages(
   {

@@ -19,8 +19,9 @@ export type ChatCall = {
   /** Aborted, with the error to throw, when the caller leaves or the gateway stops. */
   readonly signal: AbortSignal
   /**
-   * Told once, when the answer is over, however it ended, what it used in all, tokens; never when
-   * no node answered. `promptTokens`: how many of them are the prompt's, where the node says so.
+   * Called once, when the answer is over in any way, with the tokens that it used in all; never
+   * when no node answered. `promptTokens`: how many of them are the prompt's, where the node says
+   * so.
    */
   readonly noteUsage: (tokens: number, promptTokens: number | undefined) => void
   /**

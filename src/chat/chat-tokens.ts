@@ -8,7 +8,7 @@ import {
 } from '../../attestation/json/value.ts'
 import { ESTIMATE_MAX } from '../accounts/limits/limiter.ts'
 
-/** How much a chat request asks for, as far as that can be told without the model's tokenizer. */
+/** How much a chat request asks for, as far as that can be known without the model's tokenizer. */
 export type ChatSize = {
   readonly messages: number
   /**
@@ -53,7 +53,7 @@ export function measureChat(
   }
 }
 
-/** Of a value that is no text, its JSON's. */
+/** Of a value other than text, the size of its JSON. */
 function bytesOf(value: unknown): number {
   if (value === undefined || value === null) return 0
   return Buffer.byteLength(typeof value === 'string' ? value : JSON.stringify(value))
@@ -151,8 +151,8 @@ const CHARACTERS_PER_TOKEN = 4
 const TOKENS_PER_MESSAGE = 4
 
 /**
- * Usage where a node stated none, from the lengths of the texts. Marked as such by `estimated:
- * true`, a member of ours, so that nobody takes it for a count.
+ * Usage where a node stated none, from the lengths of the texts. It is marked by `estimated: true`,
+ * a member of ours, so that it is not taken for a count.
  */
 export function estimateUsage(request: JsonObject, answerLength: number): JsonObject {
   const prompt = promptTokens(memberOf(request, 'messages') ?? null)
@@ -173,7 +173,7 @@ function promptTokens(messages: Json): number {
   return Math.ceil(length / CHARACTERS_PER_TOKEN) + messages.length * TOKENS_PER_MESSAGE
 }
 
-/** Text alone: the length of an image's or a sound's data says nothing about its tokens. */
+/** Only text counts: the length of an image's or a sound's data does not show its tokens. */
 function contentLength(content: Json): number {
   if (typeof content === 'string') return content.length
   if (!isJsonArray(content)) return 0

@@ -110,8 +110,8 @@ export function offersOf(
 }
 
 /**
- * A model as it is listed. `startedAt` stands for when it was made, which nobody says: when this
- * gateway started, Unix seconds.
+ * A model as it is listed. When it was made is not known: `startedAt`, when this gateway started,
+ * stands for that, Unix seconds.
  */
 export function describeModel({
   id,

@@ -43,7 +43,7 @@ export function createNodeChunks(options: {
 }): NodeChunks {
   const { identity, choicesAsked } = options
   const terms = { usageAsked: true, choicesAsked, fallback: identity }
-  // What is known of the identity stays, whatever the node says of it.
+  // The identity that is known stays, also when the node later says something else.
   let state: ChunkState = { ...NO_CHUNKS, ...identity }
   let textLength = 0
   return {

@@ -60,7 +60,7 @@ export function replayChunks(completion: JsonObject): {
   }
 }
 
-/** What a chunk's choice has by interface 2.2, when it says nothing yet. */
+/** What a chunk's choice has by interface 2.2 before it has any content. */
 function splitChoice(choice: JsonObject) {
   const { index = 0, finish_reason = null, logprobs = null, message, ...others } = choice
   const {

@@ -125,7 +125,7 @@ async function answer(
       await underClaim(claim, () =>
         writeChunks(completions, writer, { call, isKept: claim !== null }),
       )
-      // Whoever has seen the end may ask again with the same key: what is kept is kept by then.
+      // A caller who has seen the end may ask again with the same key: the answer is kept by then.
       writer.end('data: [DONE]\n\n')
     }, isOutage)
   return underClaim(claim, () => completions.complete(call))

@@ -103,10 +103,9 @@ export async function startReleases(
 
 /**
  * Reads the signed list, and again whenever the file changes, and on SIGHUP. Rejects with Error
- * when it cannot be read, is no list, or is not signed by one of the keys: the message says which.
- *
- * Does NOT notice, in a process that starts anew, that the file is older than one that was read
- * before.
+ * when the file cannot be read, has another form, or is not signed by one of the keys: the message
+ * says which. Does NOT notice, in a process that was restarted, that the file is older than a list
+ * that was read before.
  */
 export async function openAcceptedReleases(
   config: ReleasesConfig,
@@ -141,7 +140,7 @@ export async function openAcceptedReleases(
       return
     }
     for (const listener of listeners) listener()
-    // Measurements that are revoked are so, whether that can be noted or not.
+    // Revoked measurements are refused, also when that cannot be recorded.
     await noteReleases({
       file,
       issued_at: list.issued_at,

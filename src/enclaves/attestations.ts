@@ -28,9 +28,9 @@ export type Attestations = {
 }
 
 /**
- * Attestation documents for the public. A fresh one costs the security module a signature, and
- * nobody needs a key to ask for it, so how many are made is bounded (createFreshShares). One of a
- * notary that there is not costs nothing. `now` gives milliseconds of a clock that is never set.
+ * Attestation documents for the public. A fresh one costs the security module a signature, and can
+ * be asked for without a key, so how many are made is bounded (createFreshShares). A document of an
+ * unknown notary costs nothing. `now` gives milliseconds of a clock that is never set.
  */
 export function createAttestations(options: {
   readonly enclaves: {

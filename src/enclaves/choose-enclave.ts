@@ -10,9 +10,9 @@ type Choosable = {
 }
 
 /**
- * Gives the endpoint for a call: of those that are usable, one that can store what is sealed and,
- * by `servesCall`, whose enclave has a provider for the call, if there is one; of these one with
- * the fewest calls in flight, and of these the one that waited longest. Null when none is usable.
+ * Gives the endpoint for a call. Of the usable ones, it prefers an endpoint that can store what is
+ * sealed and, by `servesCall`, whose enclave has a provider for the call; of these the one with the
+ * fewest calls in flight, and then the one that waited longest. Null when none is usable.
  */
 export function chooseEndpoint<Endpoint extends Choosable>(
   endpoints: readonly Endpoint[],

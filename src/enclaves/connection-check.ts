@@ -5,11 +5,11 @@ import { asError } from '../api/errors.ts'
 import { EnclaveError, enclaveErrorOf } from './enclave-errors.ts'
 import { parseFault, parseIdentity } from './enclave-replies.ts'
 
-/** How long a new connection waits to hear who answers there, milliseconds. */
+/** How long a new connection waits for the identity of the enclave, milliseconds. */
 type Patience = {
   /**
-   * Since the enclave answered on any connection: one that has many to answer is not silent, though
-   * it leaves one of them waiting for longer.
+   * Since the enclave answered on any connection: an enclave that has many to answer is not silent,
+   * though it leaves one of them waiting for longer.
    */
   readonly silenceMaxMs: number
   /** However many others are answered meanwhile. */
@@ -24,10 +24,9 @@ export const CONNECTION_REPLY_BYTES_MAX = 1024 * 1024
 /**
  * Makes connections by `connect`, asks on each new one who answers there, and gives it only when
  * `isExpected` takes that identity. Another process may listen there since the enclave was checked,
- * also while the old one lives; what is sent over a connection that was given goes to the one that
- * was checked. Fails with EnclaveError, nothing sent.
- *
- * Does NOT check the identity itself: whoever is behind the socket could say that it is another.
+ * also while the old one lives; what is sent over a connection that was given goes to the enclave
+ * that was checked. Fails with EnclaveError, and then nothing was sent. Does NOT check the identity
+ * itself: any process behind the socket could claim another one.
  */
 export function checkedConnector({
   connect,
@@ -172,7 +171,7 @@ function parseRawReply(received: Buffer): RawReply | null {
   return { status: Number(status), body: body.toString('utf8') }
 }
 
-/** Nothing of a call was sent over a connection that was never given. */
+/** The connection was never given, so no byte of a call was sent over it. */
 function unsent(fault: unknown): Error {
   const error =
     fault instanceof SyntaxError

@@ -167,7 +167,7 @@ function faulty(fault: string): Verified {
   return { kind: 'fault', fault }
 }
 
-/** Whether the document claims to be AWS's; false for what is no document. */
+/** Whether the document claims to be AWS's; false for other bytes. */
 function isUnderAwsRoot(document: string): boolean {
   try {
     const [root] = decodeAttestationPayload(decodeBase64(document)).cabundle
@@ -178,8 +178,8 @@ function isUnderAwsRoot(document: string): boolean {
 }
 
 /**
- * The code is looked at afterwards. A simulated module has a root that nobody else knows: whichever
- * its document brings.
+ * The code is looked at afterwards. The root of a simulated module is known to it alone, so any
+ * root that its document brings will do.
  */
 function policyFor(document: Uint8Array, isRootKnown: boolean): AttestationPolicy {
   if (isRootKnown) return { measurements: 'any' }

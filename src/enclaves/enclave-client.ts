@@ -141,9 +141,9 @@ export class EnclaveClient {
   }
 
   /**
-   * Who the enclave is, at most IDENTITY_AGE_MAX_MS old; asked anew after the enclave was out of
-   * reach. One is fetched at a time. Throws EnclaveError `unavailable` when the enclave that
-   * answers is not followed.
+   * Who the enclave is, at most IDENTITY_AGE_MAX_MS old; it is asked again after it was out of
+   * reach. One identity is fetched at a time. Throws EnclaveError `unavailable` when the enclave
+   * that answers is not followed.
    */
   async identity(): Promise<Identity> {
     const { isFollowed = async () => true } = this.#options
@@ -221,7 +221,7 @@ export class EnclaveClient {
       const fault = parseFault(await readJson(reply, SMALL_REPLY_BYTES_MAX))
       return { kind: 'fault', fault }
     } catch (error) {
-      // A caller that breaks its upload off says nothing of the enclave.
+      // A caller that breaks its upload off is not a fault of the enclave.
       throw body.fault() ?? this.#failureOf(error, signal)
     }
   }
@@ -243,8 +243,8 @@ export class EnclaveClient {
 
   /**
    * Completions that are not acknowledged yet. Waits for at most request.wait_ms in the enclave.
-   * After `expectEnd`, an enclave that is out of reach is no fault: it ends in good order, when all
-   * it sealed is committed, so the reply has nothing more.
+   * After `expectEnd`, an enclave may be out of reach: it ends in good order, when all it sealed is
+   * committed, so the reply is then empty.
    */
   async pull(request: PullRequest, signal: AbortSignal): Promise<PullReply> {
     const limits = { timeoutMs: request.wait_ms + CONTROL_TIMEOUT_MS, bytesMax: REPLY_BYTES_MAX }
@@ -279,7 +279,7 @@ export class EnclaveClient {
     return this.#ask(parseHeadAttestationReply, { path: ENCLAVE_PATHS.attestHead, request, signal })
   }
 
-  /** What the enclave states of heads of other logs: these, when nobody showed it any before. */
+  /** What the enclave states of heads of other logs: these, when it was shown no others before. */
   stateBoot(heads: readonly BootHead[]): Promise<BootStatementReply> {
     const request: BootStatementRequest = { heads }
     return this.#ask(parseBootStatementReply, { path: ENCLAVE_PATHS.bootStatement, request })
@@ -368,8 +368,8 @@ function callHeaders(contentType: string, call: CompletionCall | EncryptedCall) 
 }
 
 /**
- * The limit is checked against the length that the enclave, which is trusted, gives with whatever
- * is no stream.
+ * The limit is checked against the length that the enclave, which is trusted, gives with every
+ * answer except streams.
  */
 async function readJson(reply: Dispatcher.ResponseData, bytesMax: number): Promise<unknown> {
   if (Number(reply.headers['content-length']) > bytesMax) {

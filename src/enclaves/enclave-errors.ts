@@ -74,7 +74,7 @@ export function faultErrorOf(
   return new ApiError(error.code, error.message, { ...error.details, mayBeMade, leavesNoResult })
 }
 
-/** What the caller is told when the enclave could not be asked. */
+/** What the caller gets when the enclave could not be asked. */
 export function outageErrorOf(error: EnclaveError): ApiError {
   const [code, message] =
     error.fault === null ? OUTAGES[error.code] : describeFault(faultErrorOf(error.fault, true))
@@ -82,8 +82,8 @@ export function outageErrorOf(error: EnclaveError): ApiError {
 }
 
 /**
- * Whether an operator should look at what the caller is told only in general: logged with the
- * fault.
+ * Whether an operator should look at a fault that the caller gets only in general words: it is
+ * logged.
  */
 export function isOperatorsTrouble(error: ApiError | ValidationError): boolean {
   return (

@@ -60,7 +60,7 @@ const ENCLAVE_WAIT_MS = 20_000
 /**
  * Opens the pool, and waits until an enclave is in use; others are taken into use when they come.
  * What ends it is given to `onStarted`, to be called in the opposite order. Rejects with
- * StartFailure when there is no enclave, or none for this gateway.
+ * StartFailure when there is no enclave, or the gateway accepts none of them.
  */
 export async function startEnclaves({
   domain,
@@ -72,16 +72,16 @@ export async function startEnclaves({
   onStarted,
   ...options
 }: Omit<EnclavePoolOptions, 'check'> & {
-  /** What makes an enclave none for this gateway; a test's own. */
+  /** Why this gateway refuses an enclave; a test's own. */
   readonly check?: EnclavePoolOptions['check']
   /** What the enclaves sign for. */
   readonly domain: LogDomain
   readonly isProduction: boolean
   readonly isStaging?: boolean
-  /** Null: enclaves are used whatever they measure. */
+  /** Null: enclaves are used with any measurements. */
   readonly releases: ReleasesConfig | null
   readonly noteReleases: NoteReleases
-  /** Ends those that this process started; null when there are none. */
+  /** Ends the enclaves that this process started; null when it started none. */
   readonly endEnclaves: (() => Promise<void>) | null
   readonly onStarted: (stop: () => Promise<void>) => void
 }): Promise<EnclavePool> {
@@ -109,7 +109,7 @@ export async function startEnclaves({
 export class EnclavePool {
   readonly #options: EnclavePoolOptions
   readonly #endpoints = new Map<string, EnclaveEndpoint>()
-  /** Told of each change of an endpoint's state. */
+  /** Called after each change of an endpoint's state. */
   readonly #listeners = new Set<() => void>()
   #chosen = 0
 
@@ -172,8 +172,8 @@ export class EnclavePool {
   }
 
   /**
-   * Notary of the enclave that would make a call for this model now. Throws EnclaveError when there
-   * is none.
+   * Notary of the enclave that would make a call for this model now. Throws EnclaveError when no
+   * enclave would.
    */
   async chooseNotary(model: string): Promise<string> {
     const wanted = { model, notary: null }
@@ -181,8 +181,8 @@ export class EnclavePool {
   }
 
   /**
-   * The enclave of this notary, whose log is, or was, followed here; with null, one that is in use.
-   * Null when there is none; throws EnclaveError when none is in use.
+   * The enclave of this notary, whose log is, or was, followed here; with null, any enclave in use.
+   * Gives null when no enclave has this notary; throws EnclaveError when none is in use.
    */
   async find(notary: string | null): Promise<EnclaveClient | null> {
     const isOf = ({ state }: EnclaveEndpoint) => state.notary === notary && state.isFollowed
@@ -193,8 +193,8 @@ export class EnclavePool {
   }
 
   /**
-   * A current attestation document, standard base64, of the first enclave in use that answers,
-   * asked for anew. Throws EnclaveError when none does.
+   * A current attestation document, standard base64, of the first enclave in use that answers: each
+   * is asked now. Throws EnclaveError when none answers.
    */
   async document(): Promise<string> {
     const documents = (await this.#findUsable()).map(async ({ client }) => {
@@ -217,7 +217,7 @@ export class EnclavePool {
       if (identity === null || (phase !== 'usable' && phase !== 'draining')) return []
       const { notary, public_key, attestation, boot_configuration } = identity
       const status = phase === 'usable' ? 'in_use' : 'draining'
-      // One that is drained takes no more calls.
+      // A drained enclave takes no more calls.
       const keys = status === 'in_use' ? (identity.encryption_keys ?? []) : []
       const told = { notary, public_key, status, attestation, boot_configuration } as const
       return [{ ...told, encryption_keys: keys }]
@@ -319,7 +319,7 @@ export class EnclavePool {
     return faults.join('\n')
   }
 
-  /** Checks every enclave anew: what is accepted may have changed. */
+  /** Checks every enclave again: what is accepted may have changed. */
   recheck(): Promise<void> {
     return this.#forAll(({ watch }) => watch.look())
   }

@@ -150,7 +150,7 @@ const faultSchema = z.object({
   may_be_made: z.boolean().optional(),
 })
 
-/** Every code that enclaves of this version give: one that is left out does not compile. */
+/** Every code that enclaves of this version give: leaving one out does not compile. */
 const FAULT_CODES: Readonly<Record<EnclaveFault['code'], true>> = {
   invalid_request: true,
   unsupported_model: true,
@@ -229,8 +229,7 @@ export async function* readEnclaveEvents(
 ): AsyncGenerator<EnclaveEvent> {
   let isSealed = false
   let isFaulty = false
-  // Ending the call below makes the body report that it was ended, when nobody listens to it any
-  // more.
+  // Ending the call below makes the body report that it was ended, when it has no other listener.
   body.on('error', () => {})
   try {
     for await (const events of wholeEvents(body))

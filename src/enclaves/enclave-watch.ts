@@ -18,7 +18,8 @@ const BACKOFF = { minMs: 100, maxMs: 5_000 }
 /** What decides whether an enclave is used. */
 export type EnclaveChecks = {
   /**
-   * Gives what makes an enclave none for this gateway now, a sentence each; empty: it is accepted.
+   * Gives why this gateway refuses an enclave now, a sentence for each reason; empty: it is
+   * accepted.
    */
   readonly check: (identity: CheckedIdentity) => Promise<readonly string[]>
   /** Whether the notary's log is in the database: then an enclave was accepted with it once. */
@@ -33,7 +34,9 @@ export type EnclaveChecks = {
   ) => Promise<void>
 }
 
-/** What a look found: who answers there, and what makes it none for this gateway; or no answer. */
+/**
+ * What a look found: who answers there, and why this gateway refuses it, if it does; or no answer.
+ */
 export type Found =
   | {
       readonly kind: 'answered'

@@ -13,7 +13,7 @@ import { EnclaveError, enclaveErrorOf } from './enclave-errors.ts'
 
 /**
  * What comes out of an encrypted call: how to answer, frames to pass on as they are, and what
- * limits need. Nothing of it is content.
+ * limits need. It holds no content.
  */
 export type EncryptedEvent =
   | { readonly kind: 'head'; readonly head: EncryptedHead }
@@ -77,7 +77,7 @@ export async function* readEncryptedEvents(
   body: Readable,
   signal?: AbortSignal,
 ): AsyncGenerator<EncryptedEvent> {
-  // Ending the call below makes the body report that it was ended, when nobody listens any more.
+  // Ending the call below makes the body report that it was ended, when it has no other listener.
   body.on('error', () => {})
   // Joined only when the record that has begun is whole, so that a long one is copied once.
   let parts: Buffer[] = []

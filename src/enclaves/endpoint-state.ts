@@ -3,7 +3,7 @@
  * behind it, each with a key and a log of its own.
  */
 export type EndpointState = {
-  /** What the operator wants: that it serves, or that it finishes and is not used any more. */
+  /** What the operator wants: that it serves, or that it finishes and is no longer used. */
   readonly order: 'serve' | 'drain'
   /** Whether an enclave answers there. */
   readonly contact: 'unknown' | 'present' | 'lost'
@@ -36,10 +36,10 @@ export type EndpointEvent =
   | { readonly kind: 'settled'; readonly notary: string }
 
 /**
- * How an endpoint is shown. `usable`: gets calls, the only one that does. `draining`: gets none any
- * more, but its log is not settled. `drained`: it is, and the enclave may be ended. `refused`: the
- * enclave there is none for this gateway. `unreachable`: none answers. `connecting`: none has
- * answered yet.
+ * How an endpoint is shown. `usable`: the only phase in which it gets calls. `draining`: it gets no
+ * more calls, but its log is not settled. `drained`: its log is settled, and the enclave may be
+ * ended. `refused`: this gateway does not accept the enclave there. `unreachable`: no enclave
+ * answers. `connecting`: none has answered yet.
  */
 export type EndpointPhase =
   | 'connecting'

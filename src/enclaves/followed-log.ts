@@ -117,7 +117,7 @@ export class FollowedLog {
     this.#isPaused = true
     await this.stop()
     const after = await client.askIdentity().catch(() => null)
-    // One that ended by itself, after all of it was committed, had nothing left.
+    // An enclave that ended by itself, after all of its log was committed, had nothing left.
     if (after === null || after.notary !== notary) return 'settled'
     return after.log.size === size && after.log.acknowledged === size ? 'settled' : 'open'
   }

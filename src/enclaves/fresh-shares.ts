@@ -23,9 +23,9 @@ const CALLERS_MAX = 10_000
 
 /**
  * Shares of the fresh documents that an enclave makes, each of which costs its security module a
- * signature: nobody takes more than ADDRESS_RATE, or ACCOUNT_RATE with a key; all without a key
- * take OPEN_RATE at most, and callers with one have KNOWN_RATE for themselves, and what is left of
- * that. Gives what takes one: false when the caller has none left. `now` gives milliseconds of a
+ * signature. One caller takes at most ADDRESS_RATE, or ACCOUNT_RATE with a key. All callers without
+ * a key take at most OPEN_RATE; callers with a key have KNOWN_RATE for themselves, and what is left
+ * of that. Gives what takes one: false when the caller has none left. `now` gives milliseconds of a
  * clock that is never set.
  */
 export function createFreshShares(now: () => number): (caller: FreshCaller) => boolean {

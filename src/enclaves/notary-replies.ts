@@ -30,7 +30,7 @@ export const servedNotary = attestationReply.extend({
     .describe('X25519 keys that calls may be encrypted to, each signed by the notary'),
 })
 
-/** What anyone is told of the enclave: `GET /v1/attestation`. */
+/** What the public is shown of the enclave: `GET /v1/attestation`. */
 export type AttestationReply = {
   /** Attestation document, standard base64: fresh over the nonce, or the current one. */
   readonly attestation: string

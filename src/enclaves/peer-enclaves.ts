@@ -34,7 +34,7 @@ export type EncryptedEndpoint = Pick<EnclaveEndpoint, 'encrypted'> & {
 
 /** The enclaves that other gateways of the service have. */
 export type PeerEnclaves = {
-  /** Their notaries, with the documents that their gateways told of last. */
+  /** Their notaries, with the documents that their gateways published last. */
   notaries(): readonly ServedNotary[]
   /** Null when none of them has this notary's enclave. Throws ApiError. */
   attest(nonce: string | null, notary: string): Promise<AttestationReply | null>
@@ -54,9 +54,9 @@ type ProofFor = (sealed: EncryptedSealed, signal: AbortSignal) => Promise<Anchor
 const NOTARIES_TOPIC = 'notaries'
 const ATTEST_TOPIC = 'attest'
 const ENCRYPTED_SERVICE = 'encrypted'
-/** Notaries are told so often: a document is renewed, and keys are, long before they are needed. */
+/** How often notaries are published: documents and keys are renewed long before they are needed. */
 const TELL_INTERVAL_MS = 2_000
-/** What was not told again for so long is gone. */
+/** A notary that was not published again for so long is gone. */
 const NOTARIES_EXPIRE_MS = 7_000
 const ATTEST_TIMEOUT_MS = 10_000
 /** While notaries of others are not taken, that is logged again only this often. */
@@ -126,7 +126,7 @@ export function openPeerEnclaves(options: {
   })
   bus.serve(ENCRYPTED_SERVICE, (channel, header) => serveEncrypted(channel, header, options))
 
-  /** What gateways told lately, of one after the other. */
+  /** What gateways published lately, of one after the other. */
   function current(): readonly (readonly [peer: string, notary: ServedNotary])[] {
     const sinceMs = performance.now() - NOTARIES_EXPIRE_MS
     return [...told].flatMap(([peer, { notaries: list, atMs }]) =>
@@ -301,7 +301,7 @@ async function serveEncrypted(
           patienceMs,
           answered: answered.signal,
         }).catch((error: unknown) => {
-          // The enclave tells its caller, in a frame, when no proof came in time.
+          // The enclave itself says so to its caller, in a frame, when no proof came in time.
           if (!signal.aborted) log.error({ err: error }, 'proof of an encrypted call not given')
         })
       }

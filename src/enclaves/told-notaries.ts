@@ -9,10 +9,10 @@ import type { ServedNotary } from './enclave-pool.ts'
 export type CheckEnclave = (identity: CheckedIdentity) => Promise<readonly string[]>
 
 /**
- * Gives, of the notaries that another gateway told of, those that this one would take into use
+ * Gives, of the notaries that another gateway published, those that this one would take into use
  * itself: of their own keys, with a document and a configuration that pass the same check, and of
- * their encryption keys those that they signed. What another gateway says is not taken for more
- * than its word. `nowMs` is Unix milliseconds; `onFault` is told why one is left out.
+ * their encryption keys those that they signed. What another gateway says is checked, not believed.
+ * `nowMs` is Unix milliseconds; `onFault` is called with the reason why a notary is left out.
  */
 export async function verifyToldNotaries(
   told: readonly ServedNotary[],
@@ -44,7 +44,7 @@ async function faultOf(served: ServedNotary, check: CheckEnclave): Promise<strin
   }
 }
 
-/** A key that is not usable yet is listed by nobody, nor one that has ended. */
+/** A key is listed only while it is usable: not before that, and not after it has ended. */
 function withOwnKeys(notary: ServedNotary, nowMs: number): ServedNotary {
   const { chain_id: chainId, contract } = notary.boot_configuration
   const domain = { chainId, contract }

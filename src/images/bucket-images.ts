@@ -43,9 +43,9 @@ type BucketStoreOptions = {
 
 /**
  * Store of images in a bucket, for any number of gateways. `HOUR/content-SHA256` has an image,
- * `HOUR/link-SHA256`, of the id, a link to it: who reads the bucket's keys learns no address. The
- * hour is that of putting and part of the id, so that an hour that is over gets no objects any
- * more, whoever puts: gateways remove it whole, all of them, without asking one another. The prefix
+ * `HOUR/link-SHA256`, of the id, a link to it: a reader of the bucket's keys learns no address. The
+ * hour is that of putting and part of the id, so that an hour that is over gets no more objects
+ * from any gateway: gateways remove it whole, all of them, without asking one another. The prefix
  * is the store's own: other objects in it may be removed, or hide what is to be removed.
  */
 export function createBucketStore(options: BucketStoreOptions): SweptImageStore {

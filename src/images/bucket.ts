@@ -11,7 +11,7 @@ const CONNECT_TIMEOUT_MS = 5_000
 const ANSWER_TIMEOUT_MS = 10_000
 /** For a request that is not read piece by piece, with all its tries. */
 const REQUEST_TIMEOUT_MS = 30_000
-/** A store that sends nothing of an object for so long is given up. */
+/** A store that sends no byte of an object for so long is given up. */
 const PAUSE_TIMEOUT_MS = 30_000
 const CONNECTIONS_MAX = 64
 
@@ -29,10 +29,10 @@ const LISTING_BYTES_MAX = 4 * 1024 * 1024
  */
 export type Bucket = {
   put(key: string, object: { readonly bytes: Uint8Array; readonly type: string }): Promise<void>
-  /** An object of at most `bytesMax`, whole; null when there is none. */
+  /** An object of at most `bytesMax`, whole; null when it does not exist. */
   read(key: string, bytesMax: number): Promise<Buffer | null>
   /**
-   * An object of exactly `length` bytes, a piece at a time; null when there is none. The stream
+   * An object of exactly `length` bytes, a piece at a time; null when it does not exist. The stream
    * fails when the store breaks off. Read it or destroy it.
    */
   open(key: string, length: number): Promise<Readable | null>

@@ -7,7 +7,7 @@ import { checkPngPixels } from './png-pixels.ts'
 /** What was asked for. */
 export type AskedImages = {
   readonly n: number
-  /** Width and height, `512x512`; null for whatever size is drawn. */
+  /** Width and height, `512x512`; null for any size. */
   readonly size: string | null
 }
 
@@ -24,9 +24,8 @@ export const DRAWN_EDGE_MAX = 2_048
 /**
  * The images that a stranger sent in base64, when they are what was asked for: so many, each whole.
  * Throws FormatError. A PNG is checked to its pixel data (`png-pixels.ts`), JPEG and WebP to their
- * last bytes. One of another size is made to fit, for the public node client draws what its
- * pipeline draws, whatever it is asked for. What they show is not looked at: whether it has to do
- * with the prompt, nobody here can tell.
+ * last bytes. An image of another size is made to fit, because the public node client draws in its
+ * pipeline's own size. Whether an image has to do with the prompt is not checked.
  */
 export async function checkImages(
   images: readonly string[],
@@ -111,8 +110,8 @@ let decoder: Promise<Decoder> | null = null
 
 async function loadDecoder(): Promise<Decoder> {
   const { default: sharp } = await import('sharp')
-  // One image at a time has one thread of the pool, and nothing of it is kept: what is drawn is
-  // never asked for again.
+  // One image at a time has one thread of the pool, and no image is cached: it is never asked for
+  // again.
   sharp.concurrency(1)
   sharp.cache(false)
   // The bytes are a stranger's: of the library's many decoders these three alone may see them.

@@ -14,9 +14,8 @@ import {
 const REVISED_PROMPT_LENGTH_MAX = 32_000
 
 /**
- * Images from an API in OpenAI's form. They are always asked for in base64, whatever the caller
- * wants: an address that the API gave would have to be fetched, or passed on without having been
- * looked at.
+ * Images from an API in OpenAI's form. They are always asked for in base64, for any caller: an
+ * address that the API gave would have to be fetched, or passed on without having been looked at.
  */
 export function createEndpointSource(options: {
   readonly endpoint: Pick<Endpoint, 'ask'>
@@ -73,8 +72,8 @@ function fileOf({ type }: ImageFacts): { readonly filename: string; readonly med
 }
 
 /**
- * OpenAI's image models since gpt-image-1, under whatever prefix, give base64 alone, and refuse to
- * be asked for it.
+ * OpenAI's image models since gpt-image-1, under any prefix, give base64 alone, and refuse to be
+ * asked for it.
  */
 const HAS_FIXED_FORMAT = /(^|\/)(chat)?gpt-image-/
 

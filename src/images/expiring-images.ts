@@ -33,8 +33,8 @@ export type ImageStore = {
   /** Keeps an image and gives the id of a new link to it. Throws StoreFullError. */
   put(image: { readonly bytes: Uint8Array; readonly type: ImageType }): Promise<string>
   /**
-   * The image behind a link; null when there is none, or no longer. `id` is a caller's: whatever it
-   * is.
+   * The image behind a link; null when there is no such link, or it has expired. `id` is a caller's
+   * text, of any form.
    */
   find(id: string): Promise<KeptImage | null>
 }
@@ -71,7 +71,7 @@ export type SweptImageStore = ImageStore & {
 
 /**
  * Store of images in a folder, which is made when it is first needed, for this user alone. Files
- * are written beside their place and moved there, so that whoever finds one finds it whole. A
+ * are written beside their place and moved there, so that a reader always finds a file whole. A
  * content that is put again is kept once.
  */
 export function createFileStore(options: FileStoreOptions): SweptImageStore {
@@ -140,7 +140,7 @@ export function createFileStore(options: FileStoreOptions): SweptImageStore {
       await removeOld(links, now() - ttlMs)
       await removeOld(drafts, now() - ttlMs)
       // Later than the links by a sweep: a link that is just being made has renewed its content's
-      // time. Counted anew, so that whatever went wrong before is mended.
+      // time. The bytes are counted again, which mends any earlier mistake.
       bytesKept = await removeOld(contents, now() - ttlMs - SWEEP_INTERVAL_MS)
     },
   }
@@ -203,7 +203,7 @@ async function removeOld(folder: string, untilMs: number): Promise<number> {
   return bytes
 }
 
-/** Sets the time of a file. False when there is none. */
+/** Sets the time of a file. False when it does not exist. */
 async function touch(path: string, atMs: number): Promise<boolean> {
   const seconds = atMs / 1000
   return (await utimes(path, seconds, seconds).catch(missing)) !== null

@@ -3,7 +3,7 @@ export const IMAGE_TYPES = ['png', 'jpeg', 'webp'] as const
 
 export type ImageType = (typeof IMAGE_TYPES)[number]
 
-/** What the first bytes of an image say of it. Whether the rest can be drawn is not known. */
+/** What the first bytes of an image say about it. Whether the rest can be drawn is not known. */
 export type ImageFacts = {
   readonly type: ImageType
   readonly width: number
@@ -22,9 +22,9 @@ export function mediaTypeOf(type: ImageType): string {
 }
 
 /**
- * Kind and size of an image by its content, whatever its name and its declared type; null for
- * anything else. Formats: PNG 3rd edition section 11.2.1, ITU T.81 annex B, RFC 9649 (WebP). It
- * does not decode: what follows may be broken, or a second file.
+ * Kind and size of an image by its content, not by its name or its declared type; null for anything
+ * else. Formats: PNG 3rd edition section 11.2.1, ITU T.81 annex B, RFC 9649 (WebP). It does not
+ * decode: what follows may be broken, or a second file.
  */
 export function readImageFacts(bytes: Uint8Array): ImageFacts | null {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength)

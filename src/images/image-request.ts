@@ -139,8 +139,8 @@ export const edit = editFields.safeExtend({ image: file })
 export const generation = z
   .looseObject({
     ...shared,
-    // These defaults are those of whatever draws: what the caller left out is left out where it is
-    // passed on.
+    // These are the defaults of the source that draws: what the caller left out is left out where
+    // it is passed on.
     quality: z.enum(['standard', 'hd']).nullish().meta({ default: 'standard' }),
     style: z.enum(['vivid', 'natural']).nullish().meta({ default: 'vivid' }),
   })
@@ -195,7 +195,10 @@ function fault(field: string, msg: string, type: string): RequestFault {
 
 const FIELD_LENGTH_MAX = 128
 
-/** A form has no numbers: what is written as one is taken for it, and all else is no integer. */
+/**
+ * A form has no numbers: text in the form of a whole number is taken for it, and other text is
+ * refused.
+ */
 function numberOf(text: unknown): unknown {
   return typeof text === 'string' && /^-?\d{1,15}$/.test(text) ? Number(text) : text
 }

@@ -1,7 +1,7 @@
 import { type ImageType, readImageFacts } from './image-facts.ts'
 import { type EditRequest, type GenerationRequest, IMAGE_BYTES_MAX } from './image-request.ts'
 
-/** An image that was made: checked to be one, whatever made it. */
+/** An image that was made, and checked, from any source. */
 export type MadeImage = {
   readonly bytes: Uint8Array
   readonly type: ImageType
@@ -39,13 +39,14 @@ export type ImageSource = {
 }
 
 /**
- * Image in base64, as endpoints and nodes give them; null for what is no image of at most
- * IMAGE_BYTES_MAX. What is kept and served under this service's name has to be one.
+ * Image in base64, as endpoints and nodes give them; null for anything else, and over
+ * IMAGE_BYTES_MAX. What is kept and served under this service's name must be an image.
  */
 export function decodeImage(base64: unknown): Pick<MadeImage, 'bytes' | 'type'> | null {
   if (typeof base64 !== 'string' || base64.length > (IMAGE_BYTES_MAX * 4) / 3 + 4) return null
   const bytes = Buffer.from(base64, 'base64')
-  // The decoder passes over what is no base64: then there are fewer bytes than there should be.
+  // The decoder passes over characters that are not base64: then there are fewer bytes than there
+  // should be.
   const padding = base64.endsWith('==') ? 2 : base64.endsWith('=') ? 1 : 0
   if (bytes.length < Math.floor(((base64.length - padding) * 3) / 4)) return null
   const facts = readImageFacts(bytes)

@@ -58,7 +58,7 @@ export function openImages({
     store.sweep().catch((error: unknown) => log.error({ err: error }, 'images not swept')),
   )
   const sweeper = setInterval(sweep, sweepMs)
-  // Tells at the start of a bucket that cannot be used; what else the gateway does goes on.
+  // Reports at the start that a bucket cannot be used; the other parts of the gateway go on.
   if (keeping.bucket !== null) void sweep()
   const sources: ImageSource[] = nodes === undefined ? [] : [createNodeImages(nodes)]
   if (config !== null) {
@@ -93,9 +93,9 @@ function openStore(
 }
 
 /**
- * Service of images, over whatever makes them. The first source that can serve a call gets it; when
- * that were nodes, and none of them answered, the next one does. A model that a source knows, but
- * cannot serve now, is that source's to refuse.
+ * Service of images, over several sources. The first source that can serve a call gets it; when
+ * that source is nodes, and none of them answered, the next one does. A model that a source knows,
+ * but cannot serve now, is that source's to refuse.
  */
 export function createImages(options: {
   readonly sources: readonly ImageSource[]
@@ -134,12 +134,12 @@ function chooseSources(
   return serving.length > 0 ? serving : sources.filter((source) => source.knows(job.request.model))
 }
 
-/** What says that nodes did not answer, and nothing of the request. */
+/** Says that nodes did not answer, and nothing about the request. */
 const NODES_FAILED: ReadonlySet<string> = new Set([
   'no_available_inference_nodes',
   'node_error',
   'node_timeout',
-  // A source that is no node tells its own limit as provider_refused.
+  // Other sources than nodes report their own limit as provider_refused.
   'rate_limit_exceeded',
 ])
 
@@ -174,7 +174,7 @@ async function keep(store: ImageStore, image: MadeImage): Promise<string> {
   }
 }
 
-/** What is told of a bucket that cannot be used; why, the log says. */
+/** The message when a bucket cannot be used; the log has the reason. */
 function throwAway(cause: unknown): never {
   if (!(cause instanceof BucketError)) throw cause
   throw new ApiError('not_ready', 'Images cannot be stored or fetched at the moment, try again', {

@@ -40,7 +40,7 @@ const FRAME_BYTES = 12
 
 type Chunks = { readonly header: DataView; readonly data: readonly Uint8Array[] }
 
-/** The signature was read by whoever knows that it is a PNG. */
+/** The caller has read the signature, and knows that it is a PNG. */
 function readChunks(bytes: Uint8Array): Chunks {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength)
   const data: Uint8Array[] = []

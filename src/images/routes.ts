@@ -120,7 +120,7 @@ export function imageRoutes({
       path: `${IMAGE_FILES_PATH}/:id`,
       tag: 'Images',
       summary: 'A generated image, until it expires; its address works without a key',
-      // The id is what only whoever asked for the image was told.
+      // Only the caller who asked for the image was given the id.
       scope: 'public',
       params: z.object({ id: z.string() }),
       reply: {
@@ -148,8 +148,8 @@ export function imageRoutes({
 }
 
 /**
- * As the caller wrote it: what is made of it is shown to nobody else. Anything but a host and a
- * port is none.
+ * As the caller wrote it: only that caller sees the result. Null for anything but a host and a
+ * port.
  */
 function originOf({ host, protocol }: RouteContext): string {
   return /^[\w.-]{1,253}(:\d{1,5})?$|^\[[0-9a-f:.]{2,45}\](:\d{1,5})?$/i.test(host)

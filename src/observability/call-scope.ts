@@ -36,8 +36,8 @@ export type CallReport = {
   /** CALLER_LEFT_STATUS (499) where no answer was sent. */
   readonly status: number
   /**
-   * The error that the caller was told; null for none, and for faults of a request's form (422). Of
-   * a stream, its error event.
+   * The error that the caller got; null for none, and for faults of a request's form (422). Of a
+   * stream, its error event.
    */
   readonly error: { readonly code: string; readonly status: number } | null
   /** Whether the answer was sent to its end, be it an error. */
@@ -47,7 +47,7 @@ export type CallReport = {
   readonly durationMs: number
   /** Until the answer's head went out; null when none did. */
   readonly headMs: number | null
-  /** Until a stream's first event, comments not counted; null for what is no stream. */
+  /** Until a stream's first event, comments not counted; null for other answers. */
   readonly firstEventMs: number | null
   readonly phases: readonly PhaseReport[]
   /** Empty where nothing was inferred. */
@@ -76,7 +76,7 @@ export type InferenceFacts = {
 }
 
 /**
- * Hears of every call when it comes in, and by what it gives when it is over. Nothing here may
+ * Called with every call when it comes in, and what that gives, when the call is over. It may not
  * throw.
  */
 export type CallObserver = { begin(call: BegunCall): CallWatch }
@@ -118,8 +118,8 @@ export function openScope<Result>(
 }
 
 /**
- * Notes more of the inference that is made for this call. `read` is asked only where somebody is
- * told of calls; it may not throw.
+ * Records more of the inference that is made for this call. `read` is called only where a call has
+ * observers; it may not throw.
  */
 export function noteInference(read: () => InferenceFacts): void {
   const scope = scopes.getStore()

@@ -26,9 +26,9 @@ export type GaugeSource<Name extends string = string> = {
 }
 
 /**
- * Registers the gauges of the sources, and gives what reads them all anew: to be awaited before
+ * Registers the gauges of the sources, and gives what reads all of them again: to be awaited before
  * each scrape. A source that throws, or takes longer than SOURCE_TIMEOUT_MS, then has no values,
- * rather than old ones, and is 0 in `source_up`. One that hangs is not asked again before it
+ * rather than old ones, and is 0 in `source_up`. A source that hangs is not asked again before it
  * answered.
  */
 export function registerSources(

@@ -14,7 +14,7 @@ const TOKENS_MAX = 100_000_000
 
 /**
  * Counts what calls inferred: by operation, provider and family of models, how they ended, the
- * tokens that were stated, the provider's time, the errors that were told, and who was refused by
+ * tokens that were stated, the provider's time, the errors that callers got, and who was refused by
  * limits. Give each call that is over, and how it ended.
  */
 export function countInferences(registry: Registry): (report: CallReport, end: CallEnd) => void {

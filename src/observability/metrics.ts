@@ -126,7 +126,7 @@ function observeCalls(registry: Registry): CallObserver {
   }
 }
 
-/** A stream has status 200 however it ends; the status of any other answer tells of its error. */
+/** A stream always has status 200; the status of any other answer shows its error. */
 function endOf({ isWhole, status, error }: CallReport): CallEnd {
   if (!isWhole) return 'cut'
   return error !== null && status < 400 ? 'error' : 'whole'
@@ -216,8 +216,8 @@ export type MetricsServer = { readonly url: string; close(): Promise<void> }
 
 /**
  * Serves `GET /metrics` in Prometheus' text format at `host` and `port` (0 takes a free one), and
- * nothing else. It asks for no key: whoever can connect can read. Rejects with the system's error
- * when the port is taken.
+ * nothing else. It asks for no key: everyone who can connect can read. Rejects with the system's
+ * error when the port is taken.
  */
 export async function startMetricsServer(
   metrics: MetricsText,

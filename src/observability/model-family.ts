@@ -1,7 +1,7 @@
 /**
- * Families of models by the beginnings of their names, the first that fits: what metrics tell
- * models apart by. Names are callers' texts, so that each of them as a label would let a caller
- * make as many series as it likes.
+ * Families of models by the beginnings of their names, the first that fits: the label of metrics.
+ * Names are callers' texts: with a label for each name a caller could make as many series as it
+ * likes.
  */
 const FAMILIES: readonly (readonly [family: string, beginnings: readonly string[]])[] = [
   ['gpt-oss', ['gpt-oss']],

@@ -1,7 +1,10 @@
 import { z } from 'zod'
 import { confidential, text, url } from '../runtime/fields.ts'
 
-/** Variables of whatever may be traced: the gateway, a node agent. Names are OpenTelemetry's. */
+/**
+ * Variables of the programs that can be traced: the gateway, a node agent. Names are
+ * OpenTelemetry's.
+ */
 export const traceFields = {
   /**
    * OTLP collector that traces are sent to over HTTP, `https://collector:4318`; `/v1/traces` is

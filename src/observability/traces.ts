@@ -89,10 +89,7 @@ export function openTraces(
   }
 }
 
-/**
- * The context that a W3C `traceparent` names; that of no trace when there is none, or it is
- * malformed.
- */
+/** The context that a W3C `traceparent` names; an empty one when it is missing or malformed. */
 export function contextOf(traceparent: string | null): Context {
   const parent = traceparent === null ? null : parseTraceParent(traceparent)
   return parent === null
@@ -146,9 +143,9 @@ function causeOf(error: Error | undefined): string | number {
 }
 
 /**
- * Traces calls: a server span for each, below it one for the inference with what GenAI's semantic
- * conventions say of it, one for each phase that was waited for, and one that the enclave's receipt
- * gives the times of. The enclave itself sends nothing.
+ * Traces calls: a server span for each, and below it a span for the inference with the attributes
+ * of GenAI's semantic conventions, one for each phase that was waited for, and one whose times come
+ * from the enclave's receipt. The enclave itself sends nothing.
  */
 export function traceCalls(tracer: Tracer): CallObserver {
   return {
@@ -195,8 +192,8 @@ function describe(tracer: Tracer, span: Span, { report, within }: Described): vo
 }
 
 /**
- * From the first wait for a model to the end of the answer, or of the wait where the answer is no
- * stream.
+ * From the first wait for a model to the end of the answer, or of the wait where the answer does
+ * not stream.
  */
 function spanInference(tracer: Tracer, report: CallReport, within: Context): void {
   const waits = report.phases.filter(({ phase }) => phase === 'enclave' || phase === 'node')
@@ -236,7 +233,7 @@ function genAiOf(
   return Object.fromEntries(Object.entries(attributes).filter(([, value]) => value !== undefined))
 }
 
-/** The conventions know no name for a search that is no agent's. */
+/** The conventions have a name for a search only where an agent makes it. */
 const OPERATION_NAMES: Readonly<Record<InferenceFacts['operation'] & string, string>> = {
   chat: 'chat',
   embeddings: 'embeddings',

@@ -1,7 +1,7 @@
 import { createFaultLog } from '../runtime/fault-log.ts'
 import type { Logger } from './logger.ts'
 
-/** Share of the descriptors from which on it is told. */
+/** Share of the descriptors from which on a warning is logged. */
 const WARNING_SHARE = 0.8
 const LOOK_INTERVAL_MS = 5_000
 /** A line in so long, as long as it lasts. */

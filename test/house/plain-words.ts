@@ -34,6 +34,13 @@ export const READ_BY_USERS: readonly string[] = [
  */
 export const PLAIN_COMMENTS: readonly string[] = [
   'src/bus',
+  'src/accounts',
+  'src/agent',
+  'src/chat',
+  'src/enclaves',
+  'src/images',
+  'src/observability',
+  'src/verified/calls',
   'src/verified/commits',
   'src/verified/logs',
   'src/verified/records',

@@ -25,7 +25,7 @@ import {
 } from './quota.ts'
 import { type CallKind, findGroup, type Tiers, tierOf } from './tiers.ts'
 
-/** Larger estimates of tokens are all the same: none fits any limit. */
+/** Larger estimates of tokens make no difference: none fits any limit. */
 export const ESTIMATE_MAX = TOKENS_MAX
 
 /** A call that asks to be admitted. */
@@ -45,7 +45,7 @@ export type LimitedCall = {
   /** Public id of the key, and whether it or its account has a budget (../budgets.ts). */
   readonly keyId?: string
   readonly isBudgeted?: boolean
-  /** What it is settled at; those of now, where nobody has looked before. */
+  /** What it is settled at; the limits of now, if they were not read before. */
   readonly prices?: Prices
 }
 
@@ -69,9 +69,9 @@ export type Decision =
 /** Limits of calls, shared by all gateways on one database. */
 export type RateLimiter = {
   /**
-   * Counts a call and reserves its estimate, or refuses it and counts nothing. A call that nothing
-   * limits is counted a little later, and does not wait for the database. Rejects with the driver's
-   * error when it cannot be told.
+   * Counts a call and reserves its estimate, or refuses it and counts nothing. A call without a
+   * limit is counted a little later, and does not wait for the database. Rejects with the driver's
+   * error when the limits cannot be read.
    */
   admit(call: LimitedCall): Promise<Decision>
   /** What the limiter has counted for an account, reservations of calls under way included. */
@@ -86,14 +86,14 @@ export type RateLimiter = {
 }
 
 /**
- * Counts the caller's call and tells what is left in the `x-ratelimit-*` headers; settle the permit
- * in a `finally`. Throws ApiError `rate_limit_exceeded`, `insufficient_quota`, and `not_ready` when
- * it cannot be told. Behind `authenticate`.
+ * Counts the caller's call and writes what is left into the `x-ratelimit-*` headers; settle the
+ * permit in a `finally`. Throws ApiError `rate_limit_exceeded`, `insufficient_quota`, and
+ * `not_ready` when the limits cannot be read. Behind `authenticate`.
  */
 export async function admitCall(
   context: ApiContext,
   limiter: Pick<RateLimiter, 'admit'>,
-  /** What a route says of it; who calls is known from the key. */
+  /** What a route says about the call; who calls is known from the key. */
   call: Pick<LimitedCall, 'kind' | 'model' | 'estimate' | 'promptTokens' | 'images'>,
 ): Promise<Permit> {
   noteInference(() => ({
@@ -212,7 +212,7 @@ function openPermit(
     readonly bucketOf: (model: string) => BucketName
     readonly ticket: Ticket
     readonly call: Pick<LimitedCall, 'model'>
-    /** Reckons what the call used, and notes it for its account's usage. */
+    /** Computes what the call used, and records it for its account's usage. */
     readonly use: (size: CallSize) => CallUse
   },
   quota: Quota | null,
@@ -262,9 +262,9 @@ function describeUse(model: string, { tokens, promptTokens, money }: CallUse) {
 }
 
 /**
- * What nobody waits for goes with the next call, or after this: soon enough that reservations are
- * not held for nothing, and seldom enough that counting costs an embedded database little (a step
- * takes it some milliseconds).
+ * What no caller waits for goes with the next call, or after this: soon enough that reservations
+ * are not held for nothing, and seldom enough that counting costs an embedded database little (a
+ * step takes it some milliseconds).
  */
 const LINGER_MS = 250
 /**
@@ -311,7 +311,7 @@ type StepQueueOptions = Pick<RateLimiterOptions, 'lease' | 'leaseSeconds' | 'log
 
 /**
  * What the limiter asks of the database, gathered into few steps. One step is under way at a time:
- * whatever is asked meanwhile goes with the next. An idle gateway adds no waiting; a busy one at
+ * questions that come meanwhile go with the next. An idle gateway adds no waiting; a busy one at
  * most STEP_PAUSE_MS, and few statements.
  */
 class StepQueue {
@@ -346,8 +346,8 @@ class StepQueue {
   }
 
   /**
-   * The same for a call that nobody waits for: it is counted a little later, and not at all when
-   * the database fails.
+   * The same for a call that does not wait: it is counted a little later, and not at all when the
+   * database fails.
    */
   count(bucket: BucketName): void {
     const nobody = () => undefined
@@ -357,7 +357,7 @@ class StepQueue {
   }
 
   /**
-   * Settles, a little later, and again until the database has it. Nothing of it is lost but with
+   * Settles, a little later, and again until the database has it. A settlement is lost only with
    * the process.
    */
   settle(bucket: BucketName, settlement: Settlement): void {

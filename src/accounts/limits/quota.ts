@@ -18,7 +18,7 @@ type Measure = {
 
 /**
  * What an account has left after a call was admitted or refused: of minute and day the one with
- * less left; null is no limit.
+ * less left; null means without limit.
  */
 export type Quota = { readonly requests: Measure | null; readonly tokens: Measure | null }
 
@@ -27,7 +27,7 @@ export type Refusal = {
   readonly quota: Quota
   /** Until what stands in its way is over. */
   readonly retryAfterSeconds: number
-  /** It asks for more than a whole window has, so that to try again is no use. */
+  /** It asks for more than a whole window has, so that trying again cannot help. */
   readonly isHopeless: boolean
   /** What there is too little of. */
   readonly limit: 'requests' | 'tokens'
@@ -137,7 +137,7 @@ export type UsageReport = {
   readonly usages: readonly GroupUsage[]
 }
 
-/** What was used of one group of models; null is no limit. Days begin at midnight UTC. */
+/** What was used of one group of models; null means without limit. Days begin at midnight UTC. */
 type GroupUsage = {
   /** The group's name. */
   readonly model: string

@@ -80,7 +80,8 @@ export const UNLIMITED_TIERS: Tiers = assembleTiers('unlimited', [
 ])
 
 /**
- * What a known service of this interface gives everybody for nothing, each kind of call for itself.
+ * What a known service of this interface gives every account for nothing, each kind of call for
+ * itself.
  */
 const FREE_LIMITS: Limits = {
   requestsPerMinute: 60,
@@ -89,7 +90,9 @@ const FREE_LIMITS: Limits = {
   tokensPerDay: 4_000_000,
 }
 
-/** For production without a tiers file: nobody can spend the operator's money without a bound. */
+/**
+ * For production without a tiers file: no account can spend the operator's money without a bound.
+ */
 export const FREE_TIERS: Tiers = assembleTiers('free', [
   {
     name: 'free',
@@ -124,7 +127,7 @@ export async function chooseTiers(
   return isProduction ? FREE_TIERS : UNLIMITED_TIERS
 }
 
-/** Gives the tiers of a file. Rejects with StartFailure, which tells every fault of it. */
+/** Gives the tiers of a file. Rejects with StartFailure, which lists every fault in the file. */
 export async function readTiers(file: string): Promise<Tiers> {
   const text = await readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) => {
     throw new StartFailure(`limits: RATE_LIMIT_TIERS_FILE ${file} cannot be read (${error.code})`)
@@ -144,7 +147,7 @@ const GROUPS_MAX = 100
 const PATTERNS_MAX = 200
 
 /**
- * Gives the tiers of a tiers file's text (README.md has the form), or every fault of it, in words.
+ * Gives the tiers of a tiers file's text (README.md has the form), or every fault in it, in words.
  */
 export function parseTiers(
   text: string,

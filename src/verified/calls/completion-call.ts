@@ -19,9 +19,9 @@ export type ChosenCredential = {
 
 /**
  * Chooses the credential for a call: the caller's own, else the operator's for the provider that
- * serves the model, else none for a provider on plain http, which only development has. Throws
- * ApiError `unsupported_model`, `provider_credential_missing`. `credentials` are the operator's, by
- * provider name.
+ * serves the model, else no credential for a provider on plain http, which only development has.
+ * Throws ApiError `unsupported_model`, `provider_credential_missing`. `credentials` are the
+ * operator's, by provider name.
  */
 export function chooseCredential(
   call: { readonly model: string; readonly callerCredential: string | null },

@@ -190,8 +190,8 @@ async function answer(
 }
 
 /**
- * Aborted as `abort` is, but not because the caller left: whoever asks again with the key gets the
- * answer then.
+ * Aborted as `abort` is, but not because the caller left: a caller who asks again with the key gets
+ * the answer then.
  */
 function outlivingCaller(abort: AbortController): AbortController {
   const kept = new AbortController()

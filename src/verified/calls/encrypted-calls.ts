@@ -51,8 +51,8 @@ const FRAMING_BYTES_MAX = 1024 * 1024
 const BYTES_PER_TOKEN = 4
 
 /**
- * Most tokens that the prompt of a call counts for whose answer nobody read to its end: nothing
- * tells words from pictures, whose bytes are many.
+ * Most tokens that a prompt counts for when its answer was not read to its end: nothing
+ * distinguishes its words from pictures, whose bytes are many.
  */
 const UNREAD_PROMPT_TOKENS_MAX = 100_000
 
@@ -106,14 +106,14 @@ export type EncryptedCalls = {
   /** How long commits may take to bring an enclave the proof, milliseconds; 0 where none does. */
   readonly patienceMs: number
   readonly limiter: Pick<RateLimiter, 'admit'>
-  /** Told of models that completions were made of. */
+  /** Called with models that completions were made with. */
   readonly outcomes: Pick<ModelOutcomes, 'noteServed'>
   /** Milliseconds. */
   readonly now: () => number
   readonly log: Logger
 }
 
-/** Whether a call is encrypted: its header says so, whatever its body is. */
+/** Whether a call is encrypted: its header says so, with any body. */
 export function isEncryptedCall(context: RouteContext): boolean {
   return context.req.headers[ENCAPSULATED_KEY_HEADER] !== undefined
 }
@@ -138,7 +138,7 @@ export async function serveEncryptedCall(
   service.requireCommits()
   const bytesMax = service.bodyBytesMax + FRAMING_BYTES_MAX
   const body = passBody(context.req, context.res, { bytesMax, rate })
-  // Of a call that nobody can measure, one token: who has none left is refused.
+  // Its size cannot be measured, so it counts one token: a caller who has none left is refused.
   const admitted = { kind: 'verified', model: '', estimate: 1 } as const
   const permit = await admitCall(context, service.limiter, admitted)
   const call = { context, abort, headers, encapsulatedKey, body, tally: createTally() }
@@ -165,7 +165,7 @@ type ServedCall = {
 type Tally = {
   /** Whether a provider may have been asked. */
   isOpened: boolean
-  /** Told by the enclave, once it has sealed; null before, and of a call that it refused. */
+  /** Stated by the enclave, once it has sealed; null before, and of a call that it refused. */
   model: string | null
   usage: EncryptedSealed['usage']
   frames: number
@@ -177,8 +177,8 @@ function createTally(): Tally {
 
 /**
  * Tokens that a call counts for, and how many of them are the prompt's: those that its provider
- * stated; where nobody heard of them, as of a caller who leaves shortly before the end, those that
- * its bytes and frames make about.
+ * stated. Where these are not known, because a caller left shortly before the end, they are
+ * estimated from its bytes and frames.
  */
 function usedTokens(
   { isOpened, usage, frames }: Tally,
@@ -220,7 +220,7 @@ async function ask(
     tally.isOpened = context.req.complete && body.fault() === null && !isUnsent
     if (!(error instanceof EnclaveError)) throw error
     log.warn({ requestId, err: error }, 'encrypted call failed')
-    // Nothing of it was sent: another key may be another enclave's.
+    // Not a byte was sent: another key may be another enclave's.
     if (isUnsent) return refuseWithoutKeys(enclaves)
     throw outageErrorOf(error)
   }
@@ -229,7 +229,7 @@ async function ask(
   throw faultErrorOf(answer.fault, true)
 }
 
-/** Whoever is told to fetch keys again must find some. */
+/** A caller who has to fetch keys again must find some. */
 function refuseWithoutKeys(enclaves: EncryptedCalls['enclaves']): null {
   if (enclaves.wellKnownKeys().length > 0) return null
   throw new ApiError('enclave_unavailable', 'No enclave in use takes encrypted calls, try again', {
@@ -285,9 +285,9 @@ async function noteSealed(
   answered: AbortSignal,
 ): Promise<void> {
   Object.assign(tally, { usage: sealed.usage, model: sealed.model })
-  // A stream that was cut: it is in the log, and its caller is given no proof of it.
+  // A stream that was cut: it is in the log, and its caller gets no proof.
   if (sealed.call === '') return
-  // A call with its caller's own credential says nothing of the operator's.
+  // A call with its caller's own credential shows nothing about the operator's.
   if (headers['fine-tune-authorization'] === undefined) service.outcomes.noteServed(sealed.model)
   const giveProof = endpoint.giveProof?.bind(endpoint)
   if (giveProof === undefined) return
@@ -344,7 +344,7 @@ async function write(
   if (!res.write(bytes)) await drained(res, DRAIN_TIMEOUT_MS)
 }
 
-/** The caller is told in the frames; here it is counted, without words. */
+/** The caller reads it in the frames; here it is counted, without words. */
 function noteFault(
   { log }: EncryptedCalls,
   { context, tally }: ServedCall,

@@ -9,19 +9,19 @@ import { NonceUnknown } from '../../chain/relayer-nonces.ts'
 import { singleFlight } from '../../runtime/single-flight.ts'
 import type { CommitterStatus } from '../commits/committer.ts'
 
-/** An answer is this old at most, whoever asks and however often. */
+/** Oldest answer that is given, however many ask. */
 export const READINESS_AGE_MAX_MS = 1_000
 
 /** A part that does not answer within this is failing. */
 export const CHECK_TIMEOUT_MS = 2_000
 
-/** The database has less, so that whoever asks once a second is told within two. */
+/** The database has less, so that a probe each second sees a failure within two. */
 export const DATABASE_TIMEOUT_MS = 1_000
 
 /** Commits that have been failing for less are a hiccup, which callers wait out. */
 export const COMMITS_FAILING_MS_MAX = 2_000
 
-/** What verified completions cannot do without, and that nobody asked the gateway to stop. */
+/** What verified completions cannot do without, and that the gateway is not asked to stop. */
 type ReadinessPart = 'database' | 'enclave' | 'attestation' | 'commits' | 'stopping'
 
 type ReadinessReport = {
@@ -52,7 +52,7 @@ type Readiness = {
 /** How the parts are asked. The first three reject, or do not answer, when they fail. */
 export type ReadinessChecks = {
   readonly database: () => Promise<void>
-  /** Gives the enclave's current document, standard base64, asked for anew. */
+  /** Gives the enclave's current document, standard base64, which is fetched now. */
   readonly enclave: () => Promise<string>
   /** Whether a document (standard base64) is valid now. */
   readonly attestation: (document: string) => Promise<void>
@@ -63,7 +63,7 @@ export type ReadinessChecks = {
 
 /**
  * Asks the parts what they can do, all at once and never twice at a time: a part that hangs is
- * asked again only when it answered, so that probes cannot pile up in front of it. `now` gives
+ * asked again only when it answered, so that probes do not queue in front of that part. `now` gives
  * milliseconds of a clock that is never set.
  */
 export function createReadiness(checks: ReadinessChecks, now: () => number): Readiness {
@@ -142,11 +142,11 @@ const ready = z.strictObject({
 })
 
 /**
- * Routes for whoever keeps this process running; they need no key and name parts, nothing of them.
- * `GET /healthz`: the process answers, 200. A restart helps when it does not. `GET /readyz`: 200
- * when verified completions can be served, else 503 with the failing parts. While `isDraining`,
- * calls are served, and it is not ready: `stopping`. Staging and development say so in both
- * answers.
+ * Routes for the system that keeps this process running. They need no key, and give only the names
+ * of parts. `GET /healthz`: the process answers, 200. A restart helps when it does not. `GET
+ * /readyz`: 200 when verified completions can be served, else 503 with the failing parts. While
+ * `isDraining`, calls are served, and it is not ready: `stopping`. Staging and development say so
+ * in both answers.
  */
 export function healthRoutes(
   readiness: Readiness,
@@ -191,7 +191,10 @@ export function healthRoutes(
   ]
 }
 
-/** What is failing is told with it, whatever whoever asks makes of that. */
+/**
+ * Adds `stopping` to the failing parts: calls are still served, and the system that asks decides
+ * what to do.
+ */
 function withStop(report: ReadinessReport): ReadinessReport {
   return { ...report, failing: ['stopping', ...report.failing] }
 }

@@ -18,7 +18,7 @@ const LOOK_MS = 1_000
 const TIMEOUT_MS = 10_000
 /** Of one answer: the longest list that is known, OpenRouter's, is about 1 MB. */
 const ANSWER_BYTES_MAX = 8 * 1024 * 1024
-/** Of one provider: the list is made anew for each of its readers, who need no key. */
+/** Of one provider: the list is made again for each of its readers, who need no key. */
 export const LISTED_MAX = 500
 /** Printable, without spaces. */
 const MODEL_ID = /^[\x21-\x7e]{1,256}$/
@@ -49,8 +49,8 @@ type ListedProvider = {
 /**
  * Asks providers for their models (`GET …/models`, as OpenAI's) in the background, with the
  * operator's credential, which their enclave is given for each call anyway. A provider that gives
- * no list keeps the one it gave before, and nobody but a metric and a debug line says so. What a
- * provider says is bounded and matched with the table: one provider cannot list another's models.
+ * no list keeps the one it gave before; a metric and a debug line report that. What a provider says
+ * is bounded and matched with the table: one provider cannot list another's models.
  */
 export function askProviderLists({
   enclaves,

@@ -74,8 +74,8 @@ export type VerifiedCompletions = {
 }
 
 /**
- * How long a sealed completion may wait for its commit. It stays sealed, and is committed later,
- * whatever the caller is told.
+ * How long a sealed completion may wait for its commit. After that its caller gets an error, but it
+ * stays sealed, and is committed later.
  */
 const COMMIT_TIMEOUT_MS = 60_000
 
@@ -90,7 +90,7 @@ type VerifiedCompletionsOptions = {
   readonly committer: Pick<Committer, 'waitFor' | 'isStandby' | 'status'>
   /** The operator's credentials by provider name. */
   readonly credentials: () => ReadonlyMap<string, string>
-  /** Told what became of calls with these, by model. */
+  /** Called with the outcome of calls with these credentials, by model. */
   readonly outcomes: Pick<ModelOutcomes, 'noteServed' | 'noteMissing'>
   /** Milliseconds, for the phases of a call. */
   readonly now: () => number
@@ -215,7 +215,7 @@ async function* relay(
     }
 }
 
-/** A call with its caller's own credential says nothing of the operator's. */
+/** A call with its caller's own credential shows nothing about the operator's. */
 function noteServed({ outcomes }: VerifiedCompletionsOptions, call: VerifiedCall): void {
   if (call.callerCredential === null) outcomes.noteServed(call.request.model)
 }
@@ -241,8 +241,8 @@ async function commitOf(
 }
 
 /**
- * What log, metrics and traces tell of a verified completion: what its receipt says, and its
- * usage; no text of it.
+ * What log, metrics and traces get of a verified completion: what its receipt says, and its usage;
+ * none of its text.
  */
 function factsOfRecord({
   receipt,
@@ -259,7 +259,7 @@ function factsOfRecord({
   }
 }
 
-/** Of an encrypted call there is no response; its enclave told what that states. */
+/** An encrypted call has no response here; its enclave stated the usage. */
 function statedUsage(usage: AnsweredRecord['usage']): ReturnType<typeof readUsage> {
   return usage && { prompt: usage.prompt_tokens, answer: usage.completion_tokens }
 }
@@ -302,14 +302,13 @@ function unexpected(
     call,
     new EnclaveError('protocol', `unexpected answer of kind ${answer.kind}`),
   )
-  // A stream that nobody will read is ended here, or it would hold its connection.
+  // A stream that will not be read is ended here, or it would hold its connection.
   call.abort.abort(error)
   return error
 }
 
 /**
- * The fault as the caller is told it. Its message may repeat a provider's words, so it is not
- * logged.
+ * The fault as the caller gets it. Its message may repeat a provider's words, so it is not logged.
  */
 function refusal(
   { log }: VerifiedCompletionsOptions,
@@ -366,7 +365,7 @@ export function createModelOutcomes(now: () => number): ModelOutcomes {
   return {
     noteServed(model) {
       missing.delete(model)
-      // The list is for everybody, and the name of a fine-tuned model says whose it is.
+      // The list is public, and the name of a fine-tuned model says whose it is.
       if (model.startsWith('ft:')) return
       served.set(model, true)
     },
