@@ -141,7 +141,7 @@ describe('container images', () => {
   it('the image takes every folder that the gateway runs from', () => {
     const copied = read('deploy/gateway/Dockerfile').match(/(?<=^COPY )\S+(?= \S+$)/gm)
     const allowed = read('deploy/gateway/Dockerfile.dockerignore').match(/(?<=^!).*$/gm)
-    const folders = ['attestation', 'enclave/protocol', 'src']
+    const folders = ['attestation', 'audit', 'client', 'enclave/protocol', 'src']
     expect(copied).toEqual(expect.arrayContaining(folders))
     expect(allowed).toEqual(
       expect.arrayContaining([...folders, 'package.json', 'package-lock.json']),
