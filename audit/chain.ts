@@ -86,6 +86,7 @@ type Sent = { readonly from: string; readonly nonce: number }
 export type ChainSource = Awaited<ReturnType<typeof openChainSource>>
 
 /** Gives the chain behind a client, asking its id at once. `sleep` waits between attempts. */
+// biome-ignore lint/complexity/noExcessiveLinesPerFunction: methods that share one client
 export async function openChainSource(
   rpc: Pick<Rpc, 'call' | 'batch'>,
   {

@@ -192,6 +192,7 @@ export type Gateway = ReturnType<typeof openGateway>
  * at its entries, and takes malformed records and attestations for findings, not for the end of the
  * audit.
  */
+// biome-ignore lint/complexity/noExcessiveLinesPerFunction: methods that share one client
 export function openGateway(http: GatewayHttp) {
   async function ask<Value>(
     where: string,

@@ -117,6 +117,7 @@ const DOCUMENTS_MAX = 64
 type KnownDocument = { readonly facts: AttestationFacts; readonly endMs: number }
 
 /** Keeps the notaries of one gateway. `now` is Unix milliseconds. */
+// biome-ignore lint/complexity/noExcessiveLinesPerFunction: methods that share one state
 export function createNotaries(
   gateway: AskedGateway,
   options: { readonly policy: BundlePolicy; readonly now: () => number },

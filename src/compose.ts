@@ -123,6 +123,7 @@ export type OwnParts = OwnFoundation & {
  * together, in production as in tests. When something fails, all that was started is ended again
  * and it rejects with StartFailure or DataFolderInUse, whose messages are for whoever started it.
  */
+// biome-ignore lint/complexity/noExcessiveLinesPerFunction: parts, put together in one place
 export async function compose(
   config: GatewayConfig,
   log: Logger | ProcessLogger,

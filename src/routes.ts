@@ -119,6 +119,7 @@ export type UpstreamServices = {
  * Every route, each over the services that it calls, in the order in which the documentation has
  * them. What calls wait for is timed, as phases of theirs.
  */
+// biome-ignore lint/complexity/noExcessiveLinesPerFunction: the list of all routes
 export function listRoutes(config: GatewayConfig, capabilities: Capabilities): readonly Route[] {
   const { database, anchoring, records, enclaves, commits, keys, registry, nodes, upstream } =
     capabilities

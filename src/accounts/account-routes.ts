@@ -57,6 +57,7 @@ const budgetPage = z.strictObject({
 export type BudgetPageReply = z.output<typeof budgetPage>
 
 /** Routes of the operator's over accounts and their budgets, for keys with the scope `admin`. */
+// biome-ignore lint/complexity/noExcessiveLinesPerFunction: declarations of routes
 export function accountRoutes(
   by: AdminBy<Pick<GatewayOperations, 'accounts' | 'budgets'>>,
   {

@@ -223,6 +223,7 @@ export type IdempotencyOptions<Stored extends WholeOrNot> = {
  * any moment. A verified call is made again only when its first try certainly made nothing: that
  * is known of one that failed so, and never of one whose gateway died.
  */
+// biome-ignore lint/complexity/noExcessiveLinesPerFunction: methods that share one store
 export function createIdempotency<Stored extends WholeOrNot>(
   options: IdempotencyOptions<Stored>,
 ): Idempotency<Stored> {

@@ -128,6 +128,7 @@ export type KeysStore = {
 }
 
 /** Accounts and keys on the database's shared connections. */
+// biome-ignore lint/complexity/noExcessiveLinesPerFunction: the statements of one store
 export function createKeysStore({ queries }: Pick<Database, 'queries'>): KeysStore {
   const selectKeys = () =>
     queries

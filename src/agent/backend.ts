@@ -76,6 +76,7 @@ export type Backend = {
  * Gives the backend at a URL of the operator's. Calls go to its origin alone: redirects are not
  * followed, no part of a request chooses an address, and TLS certificates are verified.
  */
+// biome-ignore lint/complexity/noExcessiveLinesPerFunction: the calls of one backend
 export function createBackend(options: {
   /** `http(s)://host:port`, with or without `/v1`. */
   readonly url: string

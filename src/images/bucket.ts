@@ -79,6 +79,7 @@ export type BucketTimes = { readonly answerMs: number; readonly requestMs: numbe
  * Client of a bucket, addressed by path, with requests signed by AWS Signature Version 4. Nothing
  * is sent before a call.
  */
+// biome-ignore lint/complexity/noExcessiveLinesPerFunction: the requests of one bucket
 export function openBucket(
   { url, region, accessKeyId, secretAccessKey }: BucketConfig,
   times: BucketTimes = { answerMs: ANSWER_TIMEOUT_MS, requestMs: REQUEST_TIMEOUT_MS },

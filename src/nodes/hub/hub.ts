@@ -113,6 +113,7 @@ export type HubOptions = Pick<ProbeOptions, 'checkImage'> & {
  * Builds the nodes' side of the gateway, and starts its one timer. Chat and images have an index
  * and a queue each: one model's name on both sides is two models.
  */
+// biome-ignore lint/complexity/noExcessiveLinesPerFunction: parts, put together in one place
 export function createHub(options: HubOptions): Hub {
   const { nodes: registry, limits, now, log } = options
   const state = createState(options)

@@ -56,6 +56,7 @@ export type OwnedNodes = {
  * Nodes over their stores. `now` is Unix milliseconds; `random` gives that many unpredictable
  * bytes. `onArchived` is called with a node that must not stay connected.
  */
+// biome-ignore lint/complexity/noExcessiveLinesPerFunction: a node owner's operations
 export function createOwnedNodes(options: {
   readonly nodes: NodesStore
   readonly inferences: Pick<InferencesStore, 'stats' | 'servedDay' | 'history'>

@@ -61,6 +61,7 @@ const EXAMPLES = {
  * Contributed nodes (interface, 2.7): registration, hardware, benchmarks and statistics, and the
  * figures of the network.
  */
+// biome-ignore lint/complexity/noExcessiveLinesPerFunction: declarations of routes
 export function nodeRoutes({
   nodes,
   network,

@@ -61,6 +61,7 @@ export type IntervalAnchorsOptions = {
  * database with its notary's signature, so any gateway can anchor it, without its enclave: each
  * does that for heads that wait some seconds longer than their interval.
  */
+// biome-ignore lint/complexity/noExcessiveLinesPerFunction: methods that share one state
 export function createIntervalAnchors(options: IntervalAnchorsOptions): IntervalAnchors {
   const { store, nonces, chainId, sign, turns, intervalMs, onAnchored, log, now } = options
   const { lookIntervalMs = LOOK_INTERVAL_MS, lateSeconds = LATE_SECONDS } = options

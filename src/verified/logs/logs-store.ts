@@ -134,6 +134,7 @@ type InclusionProof = {
 }
 
 /** The logs, read on the database's shared connections. */
+// biome-ignore lint/complexity/noExcessiveLinesPerFunction: the statements of one store
 export function createLogsStore({ queries }: Pick<Database, 'queries'>): LogsStore {
   /** Newest first. */
   async function readLogs(

@@ -86,6 +86,7 @@ export function erasureOf(record: string, account: string): RawBuilder<number | 
 }
 
 /** Erasures on the database's shared connections. */
+// biome-ignore lint/complexity/noExcessiveLinesPerFunction: the statements of one store
 export function createErasuresStore(
   { queries }: Pick<Database, 'queries'>,
   clock: StoreClock = null,

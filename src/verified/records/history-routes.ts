@@ -89,6 +89,7 @@ const erasureQuery = z.object({
  * The stored completions: the list, one by its hash, and all that a check of one needs, in one
  * file. Where the operator allows it, anyone who has the hash gets that file without the content.
  */
+// biome-ignore lint/complexity/noExcessiveLinesPerFunction: declarations of routes
 export function historyRoutes({
   history,
   evidence,

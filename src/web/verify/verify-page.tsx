@@ -40,6 +40,7 @@ type Progress =
 type Given = { readonly values: readonly unknown[]; readonly isChainAsked: boolean }
 
 /** Checks evidence in this browser: it does not leave the browser. */
+// biome-ignore lint/complexity/noExcessiveLinesPerFunction: a page and its state
 export function VerifyPage() {
   const [source, setSource] = useState<Blob | null>(null)
   const [kind, setKind] = useState<SourceKind>('auto')
