@@ -358,8 +358,12 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('a file that is dropped'), () => {
       given.items.add(new File([${JSON.stringify(text)}], 'evidence.json'))
       return given
     })()`)
-    await page.dispatchEvent(on, 'dragover', { dataTransfer })
-    await page.getByText('Drop the file. It is checked in this browser').waitFor()
+    // A real drag repeats the event while it lasts; the page may not listen yet when it begins.
+    const dragOver = async () => {
+      await page.dispatchEvent(on, 'dragover', { dataTransfer })
+      return page.getByText('Drop the file. It is checked in this browser').isVisible()
+    }
+    await expect.poll(dragOver, { timeout: 30_000 }).toBe(true)
     await page.dispatchEvent(on, 'drop', { dataTransfer })
   }
   const evidence = async () =>

@@ -166,6 +166,7 @@ const SHADOWED_THROWS: readonly RegExp[] = [
   /trie\.ts: invalid\('expected nothing after the leaf'/,
   /anchor-checks\.ts: new ProofError\('not_on_chain', `expected the chain to have/,
   /bytes\.ts: new FormatError\('invalid_base64'/,
+  /bundle-forms\.ts: invalid\(name, `standard base64/,
   /compare-exchange\.ts: new ProofError\('other_answer', `\$\{failed\.name\}/,
   /verify-record\.ts: new ProofError\( 'wrong_stream', 'expected the chunks that the enclave/,
   /check-chunk\.ts: changed\('expected content to be text, parts or null'/,
