@@ -57,7 +57,7 @@ function requireScope({ scopes }: Pick<Caller, 'scopes'>, scope: Scope): void {
   throw new ApiError('insufficient_scope', `This needs a key with the scope ${scope}`)
 }
 
-/** Whoever keeps the keys may be away for a moment, which is no fault of the key. */
+/** The store of the keys may be away for a moment: the key is not at fault then. */
 async function findCaller(keys: Authenticator, key: string): Promise<Caller | null> {
   try {
     return await keys.authenticate(key)
@@ -70,8 +70,8 @@ async function findCaller(keys: Authenticator, key: string): Promise<Caller | nu
 }
 
 /**
- * The caller, behind `authenticate`. A route that was wired without it is our fault, and answers
- * nobody.
+ * The caller, behind `authenticate`. A route that was wired without it is our fault, and serves no
+ * caller.
  */
 export function callerOf(state: { readonly caller: Caller | null }): Caller {
   if (state.caller === null) throw new TypeError('expected authenticate before this route')

@@ -78,7 +78,9 @@ const usageQuery = z.object({
   by: z.array(z.enum(USAGE_DIMENSIONS)).readonly(),
 })
 
-/** Sums of one period. Null is what the report does not tell apart, and what nobody knows. */
+/**
+ * Sums of one period. A member is null where the report does not divide by it, or it is not known.
+ */
 const usageRow = z.object({
   /** Begin of the period. */
   start: unixSeconds,
@@ -92,7 +94,7 @@ const usageRow = z.object({
   model: z.string().nullable(),
   requests: z.int(),
   tokens: z.int(),
-  /** Of calls whose prompt and answer somebody told apart. */
+  /** Of calls where prompt and answer are counted apart. */
   prompt_tokens: z.int(),
   completion_tokens: z.int(),
   /** Of the others. */
@@ -102,7 +104,7 @@ const usageRow = z.object({
   unpriced_requests: z.int(),
 })
 
-/** An act of an administrator, as it is noted; no member holds a secret. */
+/** An act of an administrator, as it is recorded; no member holds a secret. */
 export const adminAct = z.object({
   position: z.int(),
   /** SHA-256 of the hash before and this entry: hex. */
@@ -132,15 +134,15 @@ const adminActQuery = z.object({
 })
 
 const adminLogCheck = z.discriminatedUnion('kind', [
-  /** Position and hash of the newest act: to be noted elsewhere, for the next check. */
+  /** Position and hash of the newest act: keep them elsewhere, for the next check. */
   z.object({ kind: z.literal('whole'), position: z.int(), hash: z.string() }),
-  /** The first act that is not as it was noted, or is missing. */
+  /** The first act that is missing, or differs from what was recorded. */
   z.object({ kind: z.literal('altered'), position: z.int() }),
   /** The chain is whole, and does not have the act that was expected. */
   z.object({ kind: z.literal('unexpected'), position: z.int(), hash: z.string() }),
 ])
 
-/** A key to be made; its account, by name, is made when there is none. */
+/** A key to be made. Its account is made too when no account has this name. */
 const keyOrder = z.object({
   account: name,
   name,
@@ -218,7 +220,7 @@ const contentKeyDescription = z.object({
   first_used_at: unixSeconds,
   /** When nothing was left under it; null while there may be something. */
   retired_at: unixSeconds.nullable(),
-  /** Whether whoever was asked has it, and whether it encrypts. */
+  /** Whether the process that answers has the key, and whether it encrypts with it. */
   is_known: z.boolean(),
   is_newest: z.boolean(),
 })
@@ -264,7 +266,7 @@ export const CONTROL_OPERATIONS = {
     ),
   },
   accounts: {
-    /** Makes the account, when there is none of that name; its tier is left as it is. */
+    /** Makes the account, when no account has that name; its tier is left as it is. */
     open: operation(
       'POST',
       name.describe('a name'),
@@ -324,14 +326,14 @@ export const CONTROL_OPERATIONS = {
    */
   enclaves: {
     list: operation('GET', nothing, z.array(enclaveDescription).readonly()),
-    /** Takes it into use once it is checked; one that was drained, again. */
+    /** Takes it into use once it is checked; a drained enclave is taken into use again. */
     add: operation('POST', enclaveUrl, z.enum(['done', 'invalid', 'limit'])),
     /** No new calls. Does not wait until it is drained, which `list` shows. */
     drain: operation('PUT', enclaveUrl, z.enum(['done', 'invalid', 'unknown'])),
     /** Forgets one that is not in use. */
     remove: operation('DELETE', enclaveUrl, z.enum(['done', 'invalid', 'unknown', 'in_use'])),
   },
-  /** Requests and answers that are stored; the proofs stay, and say nothing of them but hashes. */
+  /** Requests and answers that are stored. The proofs stay; they hold only hashes of them. */
   erasures: {
     /** Of all records with this hash, at once: how many have it, and of how many it was erased. */
     record: operation(
@@ -341,7 +343,7 @@ export const CONTROL_OPERATIONS = {
         .describe('a hash and a reason'),
       z.object({ found: z.int(), erased: z.int() }),
     ),
-    /** Of an account, up to now: from then on nobody is given it. */
+    /** Of an account, up to now: from then on no caller is given this content. */
     account: operation(
       'PUT',
       z.object({ account: name, reason }).describe('an account and a reason'),
@@ -450,7 +452,7 @@ export type Operator = {
   readonly from: string
 }
 
-/** Operations, done in the name of whoever asks. */
+/** Operations, done in the name of the operator who asks. */
 export type OperatorOf<Asked> = (operator: Operator) => Asked
 
 /** Header in which the command line says the id of its user, in digits. */

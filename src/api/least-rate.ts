@@ -1,6 +1,6 @@
 import { ApiError } from './errors.ts'
 
-/** How long a body may take, and how much longer for what has arrived of it. */
+/** How long a body may take, and how much longer for the bytes that have arrived. */
 export type LeastRate = {
   readonly graceMs: number
   readonly bytesPerSecond: number

@@ -66,8 +66,8 @@ export function faultIssue(
 
 /**
  * Schema of a text of `min` to `max` characters (code points), without control characters: a name
- * that is shown on terminals, and that a database can store. One that has characters must have one
- * that is no white space.
+ * that is shown on terminals, and that a database can store. A text with characters must not be
+ * white space alone.
  */
 export function boundedText({ min, max }: { readonly min: number; readonly max: number }) {
   const schema = z.string().check(({ value, issues }) => {

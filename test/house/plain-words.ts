@@ -33,6 +33,7 @@ export const READ_BY_USERS: readonly string[] = [
  * the whole repository.
  */
 export const PLAIN_COMMENTS: readonly string[] = [
+  'src/api',
   'src/bus',
   'src/accounts',
   'src/agent',
