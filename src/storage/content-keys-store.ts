@@ -34,7 +34,10 @@ export async function admitContentKeys(
   return isNew ? newest : null
 }
 
-/** Another gateway may do so at the same moment: one of them is told that it did. */
+/**
+ * Records that a key is in use; true when it was not recorded as such before. When another gateway
+ * does so at the same moment, only one of them gets true.
+ */
 async function noteKey({ queries }: Pick<Database, 'queries'>, id: string): Promise<boolean> {
   const { numAffectedRows } = await sql`
     insert into content_keys (id, first_used_at) values (${id}, ${clockSeconds(null)})
