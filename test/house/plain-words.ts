@@ -45,6 +45,7 @@ export const PLAIN_COMMENTS: readonly string[] = [
   'src/verified/commits',
   'src/verified/logs',
   'src/verified/records',
+  'src/local',
   'src/storage',
   'src/web',
   'src/runtime',
