@@ -121,7 +121,8 @@ export type OwnParts = OwnFoundation & {
 /**
  * Starts everything that the configuration asks for, and serves: the one place where parts are put
  * together, in production as in tests. When something fails, all that was started is ended again
- * and it rejects with StartFailure or DataFolderInUse, whose messages are for whoever started it.
+ * and it rejects with StartFailure or DataFolderInUse, whose messages are for the user who started
+ * it.
  */
 export async function compose(
   config: GatewayConfig,
@@ -500,7 +501,7 @@ function unixMs(): number {
   return TIME_ORIGIN_MS + performance.now()
 }
 
-/** An id that nobody can guess, letters and digits. */
+/** An id that cannot be guessed, letters and digits. */
 function makeId(): string {
   return randomUUID().replaceAll('-', '')
 }
