@@ -10,8 +10,8 @@ const { createProgram } = await import('./program.ts')
 await runCommandLine(createProgram())
 
 /**
- * Compiled code of the call before takes a third off the time of the next. Beside the packages:
- * whoever can write there can change what runs anyway.
+ * Compiled code of the call before takes a third off the time of the next. It is beside the
+ * packages: a user who can write there can change what runs anyway.
  */
 function cacheCompiledCode(folder: string): void {
   try {

@@ -47,6 +47,7 @@ export const PLAIN_COMMENTS: readonly string[] = [
   'src/verified/records',
   'src/local',
   'src/storage',
+  'src/cli',
   'src/compose.ts',
   'src/config.ts',
   'src/foundation.ts',

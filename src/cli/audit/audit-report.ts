@@ -74,7 +74,7 @@ function conclude(report: AuditReport): string {
   return `${concludeLogs(logs)}${rest}`
 }
 
-/** Nothing was found in a log without leaves, but that is no history that was checked. */
+/** Nothing was found in a log without leaves, but no history was checked there. */
 function concludeLogs(logs: readonly LogReport[]): string {
   const all = logs.length === 1 ? 'the log' : `${logs.length} logs`
   const emptyCount = logs.filter(isEmpty).length
@@ -96,14 +96,14 @@ function listOpen(log: LogReport): readonly AuditCheckName[] {
 }
 
 /**
- * Whether the log had no leaf when the audit began; that heads or attestations show more is told by
- * its checks.
+ * Whether the log had no leaf when the audit began. If heads or attestations show more, its checks
+ * report that.
  */
 function isEmpty({ size }: LogReport): boolean {
   return size === 0
 }
 
-/** Shortest time between two lines on what is no terminal, milliseconds. */
+/** Shortest time between two lines where the output is not a terminal, milliseconds. */
 export const LINE_INTERVAL_MS = 10_000
 
 /**

@@ -36,7 +36,10 @@ export function isEnough(
   return require === undefined ? verdict !== 'invalid' : verdict === require
 }
 
-/** Of a check that was made: without the chain that was to be asked, a good outcome is none. */
+/**
+ * The exit code of a check that was made. Where the chain should be asked and cannot be, a good
+ * outcome does not count.
+ */
 export function exitCodeOf(isOk: boolean, warning: string | null): number {
   if (isOk && warning !== null) return EXIT_CODES.unavailable
   return EXIT_CODES[isOk ? 'done' : 'failed']

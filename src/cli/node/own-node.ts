@@ -55,8 +55,8 @@ function findKept(nodes: KeptNodes, { gatewayUrl, nodeName }: NodeAccess): Promi
 }
 
 /**
- * Whether the account still has the node that is kept. A gateway that does not say is no reason to
- * leave the node: the agent tries on until it answers. Throws CliError for an archived node.
+ * Whether the account still has the node that is kept. When the gateway does not say, the node is
+ * kept: the agent tries on until it answers. Throws CliError for an archived node.
  */
 async function isUsable(
   nodeId: string,
