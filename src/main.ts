@@ -17,8 +17,8 @@ const STOP_MARGIN_MS = 20_000
 const SAME_SIGNAL_MS = 500
 
 /**
- * The gateway's process: reads its configuration, then serves until a signal ends it. SIGHUP is
- * heeded from here on, before what takes time to load: it reads settings again, and ends only a
+ * The gateway's process: reads its configuration, then serves until a signal ends it. SIGHUP takes
+ * effect from here on, before what takes time to load: it reads settings again, and ends only a
  * process whose terminal was closed.
  */
 const onHangup = keepHangups()

@@ -43,7 +43,7 @@ export function superviseProcesses(
   const places = new Map<number, Worker>()
   const pauses = new Set<NodeJS.Timeout>()
   const ready = new Set<number>()
-  /** Those that start, and may have read their settings before SIGHUP came. */
+  /** Processes that start, and may have read their settings before SIGHUP came. */
   const stale = new Set<number>()
   let isStopping = false
   let isAnnounced = false

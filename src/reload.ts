@@ -14,7 +14,7 @@ export type Reloadable = {
   readonly prices: Prices
   /** The operator's, by the enclaves' names of providers. */
   readonly credentials: ReadonlyMap<string, string>
-  /** Keys of the services that the gateway itself calls; null for none. */
+  /** Keys of the services that the gateway itself calls; null for a service without a key. */
   readonly upstreamKeys: Readonly<Record<UpstreamName, string | null>>
 }
 

@@ -66,7 +66,7 @@ function answer(context: ApiContext, error: unknown, log: Logger): void {
   context.body = body
 }
 
-/** Whether it is a browser's question for a page that does not exist; of the API none is a page. */
+/** Whether a browser asks for a page that does not exist; the API has no pages. */
 function isForBrowser(context: ApiContext): boolean {
   const { status, method, path } = context
   if (status !== 404 || path === '/v1' || path.startsWith('/v1/')) return false

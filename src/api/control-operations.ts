@@ -84,7 +84,7 @@ const usageQuery = z.object({
 const usageRow = z.object({
   /** Begin of the period. */
   start: unixSeconds,
-  /** Of one that is deleted, its former name. */
+  /** The former name of an account that is deleted. */
   account: z.string().nullable(),
   account_id: z.string().nullable(),
   key: z.string().nullable(),
@@ -193,11 +193,11 @@ const relayerDescription = z.object({
   waiting: z.int(),
   /** The same, and those in a block without enough confirmations. */
   unconfirmed: z.int(),
-  /** When the oldest unconfirmed one was made; null for none. */
+  /** When the oldest unconfirmed anchor was made; null when all are confirmed. */
   oldest_at: unixSeconds.nullable(),
   /**
-   * What the chain has: decimal wei, transactions in blocks, and those with the ones that wait for
-   * one. Null while it is away.
+   * What the chain has: decimal wei, the number of transactions in blocks, and that number with the
+   * transactions that wait for a block. Null while it is away.
    */
   balance_wei: z.string().nullable(),
   chain_nonce: z.int().nullable(),
@@ -255,9 +255,9 @@ export const CONTROL_OPERATIONS = {
     ),
     list: operation('GET', nothing, z.array(keyDescription).readonly()),
     /**
-     * Ends a key, and the keys that it made for its account, within a second. Gives the ids of
-     * those that were good till then: none when it was revoked before. `unknown` for an id that no
-     * key has.
+     * Ends a key, and the keys that it made for its account, within a second. Gives the ids of the
+     * keys that were valid till then: an empty list when it was revoked before. `unknown` for an id
+     * that no key has.
      */
     revoke: operation(
       'DELETE',
@@ -274,8 +274,8 @@ export const CONTROL_OPERATIONS = {
     ),
     list: operation('GET', nothing, z.array(accountDescription).readonly()),
     /**
-     * Null is the standard tier. `unknown_tier` for one that the gateway does not have; where that
-     * is not known, any is taken.
+     * Null is the standard tier. `unknown_tier` for a tier that the gateway does not have; where
+     * the tiers are not known, any is taken.
      */
     setTier: operation(
       'PUT',
@@ -330,7 +330,7 @@ export const CONTROL_OPERATIONS = {
     add: operation('POST', enclaveUrl, z.enum(['done', 'invalid', 'limit'])),
     /** No new calls. Does not wait until it is drained, which `list` shows. */
     drain: operation('PUT', enclaveUrl, z.enum(['done', 'invalid', 'unknown'])),
-    /** Forgets one that is not in use. */
+    /** Forgets an enclave that is not in use. */
     remove: operation('DELETE', enclaveUrl, z.enum(['done', 'invalid', 'unknown', 'in_use'])),
   },
   /** Requests and answers that are stored. The proofs stay; they hold only hashes of them. */
@@ -381,7 +381,7 @@ export const CONTROL_OPERATIONS = {
         z.object({ next: z.int().nullable(), encrypted: z.int(), unreadable: z.int() }),
       ]),
     ),
-    /** Notes that nothing is left under another key than the newest. */
+    /** Records that nothing is left under another key than the newest. */
     retire: operation('PUT', nothing, z.union([noKey, z.literal('retired')])),
   },
   /** Of a running gateway's database and chain; the current one first. */
@@ -402,7 +402,9 @@ export type RelayerDescription = Readonly<z.output<typeof relayerDescription>>
 
 type Resource = keyof typeof CONTROL_OPERATIONS
 
-/** The operations of a resource as functions: those who do them have them, and those who ask. */
+/**
+ * The operations of a resource as functions, for the side that does them and the side that asks.
+ */
 type OperationsOf<Name extends Resource> = {
   readonly [Verb in keyof (typeof CONTROL_OPERATIONS)[Name]]: (typeof CONTROL_OPERATIONS)[Name][Verb] extends Operation<
     infer Order,

@@ -52,13 +52,14 @@ type Declaration<Params, Query, Headers, Body> = {
   /** Data of the events that it answers with when `stream` is true. */
   readonly events?: NamedSchema
   /**
-   * Codes of errors that are this route's own, beside those that any has with such a key and body.
+   * Codes of this route's own errors, beside the errors that any route has with such a key and
+   * body.
    */
   readonly errors?: readonly ErrorCode[]
 }
 
 type RouteDefinition<Params, Query, Headers, Body> = Declaration<Params, Query, Headers, Body> & {
-  /** Bounds the calls of all routes that it is given to. A route with a body has one. */
+  /** Limits the calls of all routes that it is given to. A route with a body has one. */
   readonly admission?: Admission
   /**
    * Whether machines call it all day: a call is then logged at debug level when it went well, and

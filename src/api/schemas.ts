@@ -118,8 +118,8 @@ export function integerText({ min, max }: { readonly min: number; readonly max: 
 }
 
 /**
- * Schema of hex digits, of either case, with or without 0x → lower case, without; `expected` says
- * so in words.
+ * Schema of hex digits, of either case, with or without 0x → lower case, without; `expected`
+ * describes them in words.
  */
 export function hexText(bytesMin: number, bytesMax: number, expected: string) {
   const pattern = new RegExp(`^(0x)?([0-9a-f]{2}){${bytesMin},${bytesMax}}$`, 'i')

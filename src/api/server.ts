@@ -106,7 +106,7 @@ export function createHttpServer(
   return Object.assign(server, { load })
 }
 
-/** A server, and its connections: `silent` are those that have sent no whole head yet. */
+/** A server, and its connections: `silent` connections have sent no whole head yet. */
 export type ApiServer = Server & { readonly load: () => Promise<ConnectionLoad> }
 
 export type ConnectionLoad = {

@@ -18,6 +18,6 @@ function cacheCompiledCode(folder: string): void {
     mkdirSync(folder, { recursive: true, mode: 0o700 })
     enableCompileCache(folder)
   } catch {
-    // Who may not write there starts without it.
+    // A user who may not write there starts without it.
   }
 }

@@ -39,7 +39,7 @@ export function textTable(titles: readonly string[], rows: readonly (readonly st
   return lines.map((line) => `${line.trimEnd()}\n`).join('')
 }
 
-/** Day and time, UTC, of Unix seconds; a dash for none. */
+/** Day and time, UTC, of Unix seconds; a dash for null. */
 export function timeCell(seconds: number | null): string {
   return seconds === null
     ? '-'

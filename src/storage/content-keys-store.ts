@@ -5,7 +5,7 @@ import { clockSeconds } from './clock.ts'
 import type { Database } from './database.ts'
 
 /**
- * Notes under which key content is encrypted from now on. Rejects with StartFailure when content
+ * Records under which key content is encrypted from now on. Rejects with StartFailure when content
  * was encrypted before and there is no key at all: new content would be stored in the clear beside
  * it, because of a setting that was forgotten. Warns of keys that are missing: what is encrypted
  * under them cannot be read. Gives the id of the key when it was not in use before, else null.

@@ -42,7 +42,7 @@ export async function openContentCipher(
 }
 
 /**
- * Keys of a text, one a line: 32 bytes in hex or standard base64. Blank lines and those that begin
+ * Keys of a text, one a line: 32 bytes in hex or standard base64. Blank lines and lines that begin
  * with `#` are skipped. The last key is the newest. Gives what is wrong as a text that holds no
  * key.
  */

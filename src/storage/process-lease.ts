@@ -64,8 +64,7 @@ export async function openProcessLease(database: Database, log: Logger): Promise
 }
 
 /**
- * Gives a lease that is not yet entered. With each renewal it also clears up after those that are
- * dead.
+ * Gives a lease that is not yet entered. With each renewal it also clears up after dead processes.
  */
 export function createProcessLease(options: ProcessLeaseOptions): ProcessLease {
   return new Lease(options)

@@ -72,7 +72,7 @@ type AccountRow = {
   readonly tier: Generated<string | null>
   /** Null while its keys are taken. */
   readonly disabled_at: Generated<number | null>
-  /** Null while it is there; then `name` is none that anybody gave. */
+  /** Null while it is there; then `name` is a name that no user gave. */
   readonly deleted_at: Generated<number | null>
   readonly former_name: Generated<string | null>
   /** Null: the gateway's. */

@@ -86,8 +86,8 @@ function concludeLogs(logs: readonly LogReport[]): string {
 }
 
 /**
- * Every restart of an enclave leaves a log: what an empty one has none of is not missed in the
- * others.
+ * The names of checks that were not made. Every restart of an enclave leaves a log: a check that an
+ * empty log has no use for does not count.
  */
 function listOpen(log: LogReport): readonly AuditCheckName[] {
   return log.checks

@@ -22,7 +22,7 @@ export type SessionCall = {
   /** When it ended, RFC 3339, by the clock of the machine that kept it. */
   readonly at: string
   readonly verdict: 'checked' | 'refused' | 'error' | 'left'
-  /** What the request asked for; null where it names none. */
+  /** The model that the request asked for; null where it does not name one. */
   readonly model: string | null
   /** Of a checked call, 64 hex digits; null for the others. */
   readonly hash: string | null

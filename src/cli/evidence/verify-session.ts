@@ -12,7 +12,7 @@ import type { Session, SessionCall } from './session.ts'
 /** What `verify` prints, and its exit code. */
 export type Outcome = {
   readonly output: string
-  /** Why the chain that was to be asked was not; null when it was, or none was to be. */
+  /** Why the chain could not be asked; null when it was asked, or was not to be asked. */
   readonly warning: string | null
   readonly exitCode: number
 }

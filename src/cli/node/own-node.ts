@@ -36,8 +36,8 @@ export async function openOwnNode(
 }
 
 /**
- * Gives the id of the node that is asked about, as openOwnNode does, and makes none. Rejects with
- * CliError or GatewayError.
+ * Gives the id of the node that is asked about, as openOwnNode does, but does not make a node.
+ * Rejects with CliError or GatewayError.
  */
 export async function findOwnNode(access: NodeAccess, gateway: GatewayClient): Promise<string> {
   if (access.nodeId !== null) return access.nodeId

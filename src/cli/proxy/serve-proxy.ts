@@ -7,7 +7,7 @@ import type { Proof } from '../../../client/proof.ts'
 
 /** One call that the proxy answered, for a line of its own. */
 export type ProxiedCall = {
-  /** What the request asked for; null where it names none. */
+  /** The model that the request asked for; null where it does not name one. */
   readonly model: string | null
   /**
    * `checked`: every check held. `refused`: one did not, and the caller was given an error.

@@ -205,8 +205,8 @@ export function addRelease(list: ReleaseList, entry: ReleaseEntry): ReleaseList 
 
 /**
  * Gives the list with the one release that `name` stands for (its version, its commit or PCR0, or
- * the first ABBREVIATION_MIN digits or more of those) replaced by what `change` gives. Throws
- * CliError when it stands for none, or for several.
+ * the first ABBREVIATION_MIN digits or more of these) replaced by what `change` gives. Throws
+ * CliError when it stands for no release, or for several.
  */
 export function changeRelease(
   list: ReleaseList,
