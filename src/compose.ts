@@ -440,7 +440,7 @@ export async function compose(
         backendUrl: demoOrigin,
         dataFolder: config.dataFolder,
         drainMs: config.shutdownGraceMs,
-        // What it does of itself is of no interest here; what goes wrong is.
+        // Its ordinary work is of no interest here; its faults are.
         logLevel: config.logLevel === 'info' ? 'warn' : config.logLevel,
         variables: config.agentVariables,
         isServed: () => nodes.dispatcher.models().length > 0,
@@ -486,7 +486,7 @@ function withKey<Service extends object>(service: Service, readKey: () => string
   return Object.defineProperty({ ...service }, 'apiKey', { enumerable: true, get: readKey })
 }
 
-/** Who changes settings, and files that they name. */
+/** The operator, who changes settings and the files that they name. */
 const CONFIGURATION: Operator = { who: 'operator', accountId: null, from: 'configuration' }
 
 function remoteSockets({ enclave }: GatewayConfig): readonly string[] {

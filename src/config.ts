@@ -436,7 +436,7 @@ function stagingFaults(given: Environment): readonly string[] {
   return faults
 }
 
-/** Processes share the operator's parts: of embedded ones each would start its own. */
+/** Processes share the operator's parts: each would start its own embedded ones. */
 function processFaults(given: Environment): readonly string[] {
   return ['DATABASE_URL', 'ENCLAVE_URL', 'CHAIN_RPC_URL'].flatMap((name) =>
     given[name] === undefined ? [`${name}: expected together with GATEWAY_PROCESSES`] : [],

@@ -78,7 +78,10 @@ export function createAdmission(limits: {
 
 type Place = { leave(): void }
 
-/** Share of the places that an owner always finds while others crowd, and what is kept for such. */
+/**
+ * Share of the places that an owner always finds while others crowd, and the places kept for such
+ * owners.
+ */
 const OWNER_SHARE = 1 / 32
 const PLACES_KEPT = 1 / 8
 /** Share of bytes that an owner's calls may hold together. One call by itself may hold more. */

@@ -67,7 +67,7 @@ export const budgetDescription = budgetOrder.extend({
 export const USAGE_DIMENSIONS = ['account', 'key', 'operation', 'model'] as const
 export const USAGE_PERIODS = ['hour', 'day', 'month', 'total'] as const
 
-/** Of what begins from `from` to before `until`. */
+/** Usage of the periods that begin from `from` to before `until`. */
 const usageQuery = z.object({
   /** Null: all accounts, or all keys. */
   account: name.nullable(),
@@ -90,7 +90,9 @@ const usageRow = z.object({
   key: z.string().nullable(),
   operation: z.string().nullable(),
   family: z.string().nullable(),
-  /** Empty for a call without one, `*` for those beyond what is kept apart of an hour. */
+  /**
+   * Empty for calls without a model, `*` for models beyond those that are kept apart in an hour.
+   */
   model: z.string().nullable(),
   requests: z.int(),
   tokens: z.int(),
@@ -370,8 +372,8 @@ export const CONTROL_OPERATIONS = {
   content: {
     keys: operation('GET', nothing, z.array(contentKeyDescription).readonly()),
     /**
-     * Encrypts what is not under the newest key, from a position on. `next`: where to go on; null
-     * at the end.
+     * Encrypts content that is not under the newest key, from a position on. `next`: where to go
+     * on; null at the end.
      */
     encrypt: operation(
       'POST',

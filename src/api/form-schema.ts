@@ -16,7 +16,7 @@ export function boundedInteger(bounds: { readonly min?: number; readonly max?: n
   return schemaOf<number>({ kind: 'integer', ...bounds })
 }
 
-/** What a form takes, as JSON Schema, which does not say what is wrong between members. */
+/** What a form takes, as JSON Schema. It does not describe faults between members. */
 export function jsonSchemaOfForm(form: Form): JsonSchema {
   switch (form.kind) {
     case 'optional':

@@ -22,7 +22,7 @@ export function watchRate(
     fail,
   }: {
     readonly bytes: () => number
-    /** What was waited for it before. */
+    /** How long the body was waited for before. */
     readonly waitedMs?: number
     readonly fail: (error: ApiError) => void
   },

@@ -5,8 +5,8 @@ import { ApiError, CallerLeftError } from './errors.ts'
 import { type LeastRate, watchRate } from './least-rate.ts'
 
 /**
- * What is read and thrown away of a refused upload, so that its sender comes to read the answer
- * instead of failing on a closed connection; then the connection is cut.
+ * Bytes of a refused upload that are read and thrown away, so that its sender comes to read the
+ * answer instead of failing on a closed connection; then the connection is cut.
  */
 const DISCARD_BYTES_MAX = 64 * 1024 * 1024
 
@@ -34,7 +34,7 @@ export type BodyLimits = {
 
 /** A body that is passed on as it comes, and not held. */
 export type PassedBody = {
-  /** To be read once. What becomes of it does not end the request, whose answer is still due. */
+  /** Read it once. Its end or failure does not end the request, whose answer is still due. */
   readonly stream: Readable
   /** Bytes that were passed on so far. */
   bytes(): number

@@ -28,7 +28,7 @@ export function openRequest(options: {
   readonly now: () => number
   readonly makeRequestId: () => string
   readonly logsRequests: boolean
-  /** Addresses of proxies that are believed who called them. */
+  /** Addresses of proxies whose word about their callers is believed. */
   readonly trustedProxies: readonly string[]
   readonly log: Logger
 }): ApiMiddleware {

@@ -132,8 +132,8 @@ async function signDeployment(
   const { proxy: to, data } = DEPLOYMENT
   const { chainId, nonce } = await fetchChainView(rpc, from)
   const { maxFeePerGas, maxPriorityFeePerGas } = await fetchFees(rpc)
-  // Of the newest block, as the nonce: where an earlier run's transaction waits, the state after it
-  // has the contract.
+  // The estimate is after the newest block, as the nonce is: where an earlier run's transaction
+  // waits, the state after it has the contract.
   const gasLimit = await estimateGas(rpc, { from, to, data })
   const balance = await fetchBalance(rpc, from)
   const needed = gasLimit * maxFeePerGas

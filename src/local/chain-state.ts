@@ -124,7 +124,7 @@ function keepOneGenesis(state: string): string | null {
     const isToBeKept = blocks.length === dump.blocks.length || !blocks.some(isFirst)
     return isToBeKept ? null : JSON.stringify({ ...dump, blocks })
   } catch {
-    // anvil says itself what it does not take.
+    // anvil itself reports a state that it does not take.
     return null
   }
 }

@@ -55,7 +55,7 @@ function formatFinding({ code, severity, where, message, isEarlier }: Finding): 
   return `  ! ${code} (${severity}) ${printable(where)}: ${printable(message)}${earlier}\n`
 }
 
-/** Says what it comes to, and no more than that. */
+/** States the result of the audit, and no more. */
 function conclude(report: AuditReport): string {
   const { logs } = report
   const findings = [...report.findings, ...logs.flatMap((log) => log.findings)]

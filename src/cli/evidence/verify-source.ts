@@ -107,7 +107,7 @@ export async function verifySource(source: string, options: VerifyOptions): Prom
   return { output, warning, exitCode: exitCodeOf(isOk, warning) }
 }
 
-/** Of several documents a revocation list must say something of one. */
+/** Each revocation list must be about at least one of the documents. */
 function checkAllUsed(verifier: ListingVerifier): void {
   const [unused] = verifier.unused()
   if (unused !== undefined) throw unused

@@ -242,7 +242,7 @@ async function pass(asked: Response, response: ServerResponse, signal: AbortSign
   }
   if (asked.body === null) throw new AffidavitError('cut_stream', 'expected a stream')
   for await (const part of asked.body) {
-    // The first part decides: what is refused before it has a status of its own.
+    // The first part decides: a refusal before that has its own status.
     if (!response.headersSent) response.writeHead(asked.status, headers)
     const isTaken = response.write(part)
     if (!isTaken) await drained(response, signal)
