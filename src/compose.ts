@@ -121,7 +121,8 @@ export type OwnParts = OwnFoundation & {
 /**
  * Starts everything that the configuration asks for, and serves: the one place where parts are put
  * together, in production as in tests. When something fails, all that was started is ended again
- * and it rejects with StartFailure or DataFolderInUse, whose messages are for whoever started it.
+ * and it rejects with StartFailure or DataFolderInUse, whose messages are for the user who started
+ * it.
  */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: parts, put together in one place
 export async function compose(
@@ -440,7 +441,7 @@ export async function compose(
         backendUrl: demoOrigin,
         dataFolder: config.dataFolder,
         drainMs: config.shutdownGraceMs,
-        // What it does of itself is of no interest here; what goes wrong is.
+        // Its ordinary work is of no interest here; its faults are.
         logLevel: config.logLevel === 'info' ? 'warn' : config.logLevel,
         variables: config.agentVariables,
         isServed: () => nodes.dispatcher.models().length > 0,
@@ -486,7 +487,7 @@ function withKey<Service extends object>(service: Service, readKey: () => string
   return Object.defineProperty({ ...service }, 'apiKey', { enumerable: true, get: readKey })
 }
 
-/** Who changes settings, and files that they name. */
+/** The operator, who changes settings and the files that they name. */
 const CONFIGURATION: Operator = { who: 'operator', accountId: null, from: 'configuration' }
 
 function remoteSockets({ enclave }: GatewayConfig): readonly string[] {
@@ -501,7 +502,7 @@ function unixMs(): number {
   return TIME_ORIGIN_MS + performance.now()
 }
 
-/** An id that nobody can guess, letters and digits. */
+/** An id that cannot be guessed, letters and digits. */
 function makeId(): string {
   return randomUUID().replaceAll('-', '')
 }

@@ -280,7 +280,7 @@ export type GatewayConfig = {
   readonly anchorIntervalMs: number
   readonly headAttestationIntervalMs: number
   readonly enclave: EnclaveSource
-  /** Null: any enclave is accepted, whatever its measurements. */
+  /** Null: any enclave is accepted, with any measurements. */
   readonly releases: ReleasesConfig | null
   /** Absolute; null: a private one, where there is a data folder. */
   readonly controlSocket: string | null
@@ -316,8 +316,8 @@ export type GatewayConfig = {
 }
 
 /**
- * Gives the gateway's settings, or throws ConfigurationError with every fault. `warn` hears of what
- * works and should be mended; default: standard error.
+ * Gives the gateway's settings, or throws ConfigurationError with every fault. `warn` is called
+ * with each setting that works and should be mended; default: standard error.
  */
 export function readGatewayConfig(
   environment: Environment = process.env,
@@ -376,7 +376,7 @@ function admittedBytesOf(memoryBytes: number): number {
 
 /** A call takes two descriptors; a fifth is for everything else. */
 const CALLS_SHARE = 0.4
-/** As many as connections are taken, where the system tells no limit. */
+/** As many as connections are taken, where the system does not state a limit. */
 const CALLS_MAX = 30_000
 /** The bridges of an image take 1,024 connections, of several gateways. */
 const PRODUCTION_CALLS_MAX = 512
@@ -421,8 +421,8 @@ function findFaults(given: Environment): readonly string[] {
 }
 
 /**
- * What is expected of AWS's hardware has no place where there is none: a simulated module measures
- * whatever it was told, so a list of releases would seem to show something.
+ * Expectations of AWS's hardware have no place in staging: a simulated module reports the
+ * measurements that it was given, so a list of releases would seem to show something.
  */
 function stagingFaults(given: Environment): readonly string[] {
   const faults: string[] = []
@@ -436,7 +436,7 @@ function stagingFaults(given: Environment): readonly string[] {
   return faults
 }
 
-/** Processes share the operator's parts: of embedded ones each would start its own. */
+/** Processes share the operator's parts: each would start its own embedded ones. */
 function processFaults(given: Environment): readonly string[] {
   return ['DATABASE_URL', 'ENCLAVE_URL', 'CHAIN_RPC_URL'].flatMap((name) =>
     given[name] === undefined ? [`${name}: expected together with GATEWAY_PROCESSES`] : [],
@@ -444,8 +444,8 @@ function processFaults(given: Environment): readonly string[] {
 }
 
 /**
- * One fault for each embedded, simulated or demonstration part that would be started, and for what
- * nobody should get unasked.
+ * One fault for each embedded, simulated or demonstration part that would be started, and for each
+ * setting that must be made on purpose.
  */
 function productionFaults(given: Environment): readonly string[] {
   const faults: string[] = []

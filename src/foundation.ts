@@ -31,7 +31,7 @@ type Foundation = {
 /**
  * Starts or connects all parts at once, and gives each that could be started to `onStarted`, also
  * when another fails; the local enclaves are left to the caller, who ends them among what follows
- * their logs. Rejects with StartFailure, which tells every failure.
+ * their logs. Rejects with StartFailure, which reports every failure.
  */
 export async function startFoundation(
   config: GatewayConfig,
@@ -51,7 +51,7 @@ export async function startFoundation(
     onStarted(() => stop(part))
     return part
   }
-  // Known only later, and told of the chain's restarts from the beginning.
+  // Known only later, and notified of the chain's restarts from then on.
   const later: { anchoring?: Anchoring } = {}
   const starting = {
     database: own.database

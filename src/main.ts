@@ -17,8 +17,8 @@ const STOP_MARGIN_MS = 20_000
 const SAME_SIGNAL_MS = 500
 
 /**
- * The gateway's process: reads its configuration, then serves until a signal ends it. SIGHUP is
- * heeded from here on, before what takes time to load: it reads settings again, and ends only a
+ * The gateway's process: reads its configuration, then serves until a signal ends it. SIGHUP takes
+ * effect from here on, before what takes time to load: it reads settings again, and ends only a
  * process whose terminal was closed.
  */
 const onHangup = keepHangups()
@@ -29,8 +29,9 @@ if (config.processes > 1 && cluster.isPrimary) await supervise(config)
 else await serve(config)
 
 /**
- * SIGHUP, which Node itself ends a process by, is kept until somebody listens. Where standard input
- * is a terminal it says that the terminal was closed, and stops the process as SIGTERM does.
+ * SIGHUP, which ends a process by Node's default, is kept until a listener is there. Where standard
+ * input is a terminal, SIGHUP shows that the terminal was closed, and stops the process as SIGTERM
+ * does.
  */
 function keepHangups(): (listener: () => void) => void {
   let heed: (() => void) | null = null
@@ -59,8 +60,8 @@ async function readConfigOrExit(): Promise<GatewayConfig> {
 }
 
 /**
- * Compiled code of the start before halves the time of the next. In the data folder: whoever can
- * write there could change what runs, so Node's own default, below the system's folder for
+ * Compiled code of the start before halves the time of the next. It is in the data folder: a user
+ * who can write there could change what runs, so Node's own default, below the system's folder for
  * temporary files, will not do.
  */
 function cacheCompiledCode(dataFolder: string): void {
@@ -68,7 +69,7 @@ function cacheCompiledCode(dataFolder: string): void {
     mkdirSync(dataFolder, { recursive: true, mode: 0o700 })
     enableCompileCache(join(dataFolder, 'compiled'))
   } catch {
-    // A folder that cannot be made is told of by whoever needs it.
+    // A part that needs the folder reports that it cannot be made.
   }
 }
 
@@ -103,11 +104,12 @@ async function serve(config: GatewayConfig): Promise<void> {
   }
   process.on('uncaughtException', (error) => die('uncaught exception', error))
   process.on('unhandledRejection', (error) => die('unhandled rejection', error))
-  // Whoever read the banner may be gone (`npm start | head`): that is no reason to stop.
+  // The reader of the banner may be gone (`npm start | head`): the gateway runs on.
   process.stdout.on('error', () => undefined)
   log.info({ data: config.dataFolder }, 'starting')
   const starting = compose(config, log)
-  // One that comes while the parts start is heeded when they run: files may have changed since.
+  // A SIGHUP that comes while the parts start takes effect when they run: files may have changed
+  // since.
   onHangup(async () => {
     const gateway = await starting.catch(() => null)
     await gateway?.reload()
@@ -158,7 +160,7 @@ function stopOnSignals({
   readonly die: (what: string, error: unknown) => never
 }): void {
   let signalledAt: number | null = null
-  /** Ends the delay that is under way; null when there is none. */
+  /** Ends the delay that is under way; null without a delay. */
   let skip: AbortController | null = null
   const stop = async (signal: string) => {
     const sinceMs = performance.now() - (signalledAt ?? Number.NEGATIVE_INFINITY)

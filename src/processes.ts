@@ -7,7 +7,7 @@ import { backOffMs } from './runtime/back-off.ts'
 
 /** Pause before a process that ended is started again. */
 const BACKOFF = { minMs: 500, maxMs: 30_000 }
-/** One that served for so long has not failed by its start. */
+/** A process that served for so long has not failed by its start. */
 const SETTLED_MS = 60_000
 
 /**
@@ -30,10 +30,10 @@ export function variablesOf(
 
 /**
  * Runs `config.processes` gateways, each a process of its own, behind one listening socket
- * (node:cluster), and serves nothing itself. One that ends is started again; when one cannot even
- * start at first, all are ended. Signals go on to all of them; SIGHUP, by which they read settings
- * again, to one that starts when it is ready. Resolves with the exit code when all
- * have ended.
+ * (node:cluster), and serves nothing itself. A process that ends is started again; when one cannot
+ * even start at first, all are ended. Signals go on to all of them; SIGHUP, by which they read
+ * settings again, goes to a process that starts when it is ready. Resolves with the exit code when
+ * all have ended.
  */
 export function superviseProcesses(
   config: GatewayConfig,
@@ -43,7 +43,7 @@ export function superviseProcesses(
   const places = new Map<number, Worker>()
   const pauses = new Set<NodeJS.Timeout>()
   const ready = new Set<number>()
-  /** Those that start, and may have read their settings before SIGHUP came. */
+  /** Processes that start, and may have read their settings before SIGHUP came. */
   const stale = new Set<number>()
   let isStopping = false
   let isAnnounced = false
@@ -95,7 +95,10 @@ export function superviseProcesses(
     pauses.add(timer)
   }
 
-  /** One has ended for good: when it was not asked to, the others are. */
+  /**
+   * A process has ended and is not started again: when it was not asked to end, the others are
+   * ended.
+   */
   function end(code: number): void {
     exitCode = Math.max(exitCode, code)
     if (!isStopping) stop('SIGTERM')

@@ -14,15 +14,15 @@ export type Reloadable = {
   readonly prices: Prices
   /** The operator's, by the enclaves' names of providers. */
   readonly credentials: ReadonlyMap<string, string>
-  /** Keys of the services that the gateway itself calls; null for none. */
+  /** Keys of the services that the gateway itself calls; null for a service without a key. */
   readonly upstreamKeys: Readonly<Record<UpstreamName, string | null>>
 }
 
 type UpstreamName = 'embeddings' | 'images' | 'search'
 
 /**
- * Reads the files that a configuration names. Rejects with StartFailure, which tells every fault of
- * the file.
+ * Reads the files that a configuration names. Rejects with StartFailure, which reports every fault
+ * of the file.
  */
 export async function readReloadable(
   config: Pick<
@@ -60,7 +60,7 @@ type Settings = {
 const SIGNAL: Operator = { who: 'operator', accountId: null, from: 'signal' }
 
 /**
- * Opens the settings over the first that were read. A reload that cannot be noted in the
+ * Opens the settings over the first that were read. A reload that cannot be recorded in the
  * administrative log is not taken into use.
  */
 export function openSettings({
@@ -96,7 +96,7 @@ export function openSettings({
       isReloaded = false
       const faults = faultsOf(error)
       log.error(faults ?? { err: error }, 'settings not read again: everything stays as it was')
-      // Where the database is away it has no place, and the line above tells of it.
+      // While the database is away the refusal cannot be recorded; the line above reports it.
       const refused = { kind: 'settings.reload', target: 'settings', outcome: 'refused' }
       if (faults !== null) await adminLog.note(SIGNAL, refused).catch(() => undefined)
     }

@@ -98,9 +98,9 @@ export type Capabilities = {
   readonly developmentExpectations: DevelopmentExpectations | null
   /** Unix milliseconds, with a fraction. */
   readonly now: () => number
-  /** A new id that nobody can guess, letters and digits. */
   /** Whether it is about to stop, and is to be given no more calls. */
   readonly isDraining: () => boolean
+  /** A new id that cannot be guessed, letters and digits. */
   readonly makeId: () => string
   readonly log: Logger
 }

@@ -7,8 +7,8 @@ export const STAGING_HEADERS: Readonly<Record<string, string>> = { 'affidavit-st
 export const STAGING_NOTICE_MS = 10 * 60_000
 
 /**
- * Warns now, and again every STAGING_NOTICE_MS, that the security module is simulated: whoever
- * reads any hour of the log sees it. Gives what ends that.
+ * Warns now, and again every STAGING_NOTICE_MS, that the security module is simulated: every hour
+ * of the log shows it. Gives what ends that.
  */
 export function warnOfStaging(log: Pick<Logger, 'warn'>): () => Promise<void> {
   const warn = () =>

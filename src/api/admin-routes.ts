@@ -78,7 +78,7 @@ export function adminRoutes(
   ]
 }
 
-/** Throws what an outcome is to the caller that is not what was asked for. */
+/** Throws the error that the caller receives for any outcome but `done`. */
 function settled(outcome: 'done' | 'invalid' | 'unknown' | 'in_use', place: 'body' | 'query') {
   if (outcome === 'invalid')
     throw unfitFor(place, 'url', 'Input should be unix: and an absolute path')

@@ -8,8 +8,8 @@ export type Slot = {
    */
   reserve(bytes: number): void
   /**
-   * Takes one of the places of calls that run: once its body is there. Only the first time counts.
-   * Throws ApiError `overloaded` when there is none for its owner.
+   * Takes one of the places of calls that run, once the call's body is there. Only the first time
+   * counts. Throws ApiError `overloaded` when no place is free for its owner.
    */
   enter(): void
   /** Gives back the call and its bytes. Only the first time counts. */
@@ -29,10 +29,10 @@ export type Admission = {
 }
 
 /**
- * Bounds what calls take of this process: how many bodies arrive at once, how many calls run at
- * once, and the bytes they hold together. Whoever comes beyond that is refused at once with a short
- * answer, before anything of theirs is read. An owner takes no place of the last eighth while it
- * has a 32nd of all, nor more than three quarters of the bytes: what is left is for the others.
+ * Limits what calls take of this process: how many bodies arrive at once, how many calls run at
+ * once, and the bytes they hold together. A call beyond that is refused at once with a short
+ * answer, before more of it is read. An owner takes no place of the last eighth while it has a 32nd
+ * of all, nor more than three quarters of the bytes: the rest is for the others.
  */
 export function createAdmission(limits: {
   readonly callsMax: number
@@ -78,7 +78,10 @@ export function createAdmission(limits: {
 
 type Place = { leave(): void }
 
-/** Share of the places that an owner always finds while others crowd, and what is kept for such. */
+/**
+ * Share of the places that an owner always finds while others crowd, and the places kept for such
+ * owners.
+ */
 const OWNER_SHARE = 1 / 32
 const PLACES_KEPT = 1 / 8
 /** Share of bytes that an owner's calls may hold together. One call by itself may hold more. */
@@ -142,8 +145,8 @@ function createCounts() {
 }
 
 /**
- * Bounds how many calls run at once, and of one owner, who is told by a name: so that nobody takes
- * all places. `admit` throws ApiError `overloaded` for what comes beyond either.
+ * Limits how many calls run at once, in all and of one owner, so that no owner takes all places. An
+ * owner is known by a name. `admit` throws ApiError `overloaded` for a call beyond either limit.
  */
 export function createSharedAdmission({
   callsMax,
@@ -172,7 +175,7 @@ export function createSharedAdmission({
   }
 }
 
-/** Bounds what all calls of the process hold together, whatever they are for. */
+/** Limits what calls of all kinds hold together in the process. */
 export type MemoryBudget = {
   /**
    * Admits a call of an owner, whose bytes are counted here too. Throws ApiError `overloaded`; so
@@ -184,8 +187,8 @@ export type MemoryBudget = {
 }
 
 /**
- * Bytes that a held byte counts for: itself, as text and in values that are made of it, and what is
- * on its way to whoever works on it, as text and as bytes.
+ * Bytes that a held byte counts for: the byte itself, the text and values that are made from it,
+ * and the copies that are sent on to be processed, as text and as bytes.
  */
 export const HELD_WEIGHT = 5
 

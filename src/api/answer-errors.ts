@@ -8,11 +8,11 @@ import { noteFailure, noteProcessingTime } from './track-calls.ts'
 export type MissingPage = (context: ApiContext) => Promise<unknown>
 
 /**
- * Answers whatever is thrown behind it, and whatever no route answered, in the error envelope. What
- * is not ours is logged and answered with a 500 that says nothing. Where the answer has begun, the
- * connection is cut: half an answer must not look whole. `now` gives milliseconds; `paths` are the
- * router's patterns, for a caller of another one. A browser that asks for a path outside the API's
- * is shown a page.
+ * Answers every error that is thrown behind it, and every call that no route answered, in the error
+ * envelope. An error that is not ours is logged, and answered with a 500 without details. Where the
+ * answer has begun, the connection is cut: half an answer must not look whole. `now` gives
+ * milliseconds; `paths` are the router's patterns, for a caller of an unknown path. A browser that
+ * asks for a path outside the API's is shown a page.
  */
 export function answerErrors(options: {
   readonly now: () => number
@@ -49,7 +49,8 @@ function passOverBody(context: ApiContext): void {
 }
 
 function answer(context: ApiContext, error: unknown, log: Logger): void {
-  // Neither has a code: of the one the status says all, of the other nobody is told.
+  // Neither error has a code to record: the status of a ValidationError is enough, and a caller
+  // that left gets no answer.
   const hasCode = !(error instanceof ValidationError || error instanceof CallerLeftError)
   if (hasCode) noteFailure(context, error, log)
   if (error instanceof CallerLeftError || context.res.headersSent) {
@@ -65,7 +66,7 @@ function answer(context: ApiContext, error: unknown, log: Logger): void {
   context.body = body
 }
 
-/** Whether it is a browser's question for a page that does not exist; of the API none is a page. */
+/** Whether a browser asks for a page that does not exist; the API has no pages. */
 function isForBrowser(context: ApiContext): boolean {
   const { status, method, path } = context
   if (status !== 404 || path === '/v1' || path.startsWith('/v1/')) return false
@@ -77,7 +78,7 @@ function isForBrowser(context: ApiContext): boolean {
 function unanswered({ status, response, path }: ApiContext, paths: readonly string[]): ApiError {
   const [code, message] = UNANSWERED[status] ?? (['not_found', absenceText(path, paths)] as const)
   const allowed = response.get('allow')
-  // Koa gives undefined for a header that is not set, whatever its types say.
+  // Koa gives undefined for a header that is not set, although its types do not allow that.
   return new ApiError(code, status === 405 && allowed ? `${message}: ${allowed}` : message)
 }
 

@@ -30,7 +30,7 @@ type AppParts = {
   readonly keys: Authenticator
   readonly sockets: AppSockets
   readonly settings: ApiSettings
-  /** Are told of every call. */
+  /** Each is called for every call. */
   readonly observers: readonly CallObserver[]
   /** Whether it is about to stop: connections are then closed after their answer. */
   readonly isDraining?: () => boolean
@@ -44,11 +44,11 @@ type AppParts = {
 /** Web sockets at one path. */
 type AppSockets = {
   readonly path: string
-  /** Takes the socket of somebody who dials in. */
+  /** Takes the socket of a client that connects. */
   handleUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void
   /**
-   * Ends all of them. The app calls it on close(), when no call here needs them any more; others
-   * may, for `graceMs`.
+   * Ends all of them. The app calls it on close(), when no call here needs them; calls of other
+   * gateways may need them, for `graceMs`.
    */
   stop(graceMs: number): Promise<void>
 }
@@ -68,7 +68,7 @@ type ApiSettings = {
   readonly logsRequests: boolean
   /** Addresses and CIDRs of proxies whose `x-forwarded-for` is believed. */
   readonly trustedProxies: readonly string[]
-  /** Headers of every answer, also of those to what is no request. */
+  /** Headers of every answer, also of the answers to malformed requests. */
   readonly headers?: Readonly<Record<string, string>>
 }
 
@@ -203,7 +203,7 @@ function createKoa(
   return koa
 }
 
-/** So that whoever keeps connections opens the next one elsewhere, before the port closes. */
+/** Makes clients that keep connections open the next one elsewhere, before the port closes. */
 function closeConnections(isDraining: () => boolean): ApiMiddleware {
   return (context, next) => {
     if (isDraining()) context.set('connection', 'close')

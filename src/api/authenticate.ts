@@ -2,15 +2,15 @@ import type { ApiMiddleware, Caller, Scope } from './context.ts'
 import { ApiError } from './errors.ts'
 
 /**
- * Finds who an API key belongs to: null for one that is malformed, unknown or revoked. Throws
+ * Finds who an API key belongs to: null for a key that is malformed, unknown or revoked. Throws
  * ApiError `account_disabled`.
  */
 export type Authenticator = { authenticate(key: string): Promise<Caller | null> }
 
 /**
- * Lets a call pass whose `Authorization: Bearer <API_KEY>` is valid and has the scope (null:
- * whichever it has), and notes the caller. Throws ApiError `authorization_missing` without the
- * header, `invalid_credentials` for anything else than a valid key, `insufficient_scope`,
+ * Lets a call pass whose `Authorization: Bearer <API_KEY>` is valid and has the scope (null: any
+ * scopes), and records the caller. Throws ApiError `authorization_missing` without the header,
+ * `invalid_credentials` for anything else than a valid key, `insufficient_scope`,
  * `account_disabled`, `not_ready` when no key can be looked up.
  */
 export function authenticate(keys: Authenticator, scope: Scope | null = null): ApiMiddleware {
@@ -31,11 +31,11 @@ export function authenticate(keys: Authenticator, scope: Scope | null = null): A
   }
 }
 
-/** Notes the caller of a public route when its key is valid; anyone else passes, too. */
+/** Records the caller of a public route when its key is valid; other callers pass, too. */
 export function recognize(keys: Authenticator): ApiMiddleware {
   return async (context, next) => {
     const key = KEY_HEADER.exec(context.req.headers.authorization ?? '')?.[1]
-    // A key that cannot be looked up is as good as none here.
+    // Here a key that cannot be looked up has the same effect as no key.
     context.state.caller = key === undefined ? null : await keys.authenticate(key).catch(() => null)
     await next()
   }
@@ -57,7 +57,7 @@ function requireScope({ scopes }: Pick<Caller, 'scopes'>, scope: Scope): void {
   throw new ApiError('insufficient_scope', `This needs a key with the scope ${scope}`)
 }
 
-/** Whoever keeps the keys may be away for a moment, which is no fault of the key. */
+/** The store of the keys may be away for a moment: the key is not at fault then. */
 async function findCaller(keys: Authenticator, key: string): Promise<Caller | null> {
   try {
     return await keys.authenticate(key)
@@ -70,8 +70,8 @@ async function findCaller(keys: Authenticator, key: string): Promise<Caller | nu
 }
 
 /**
- * The caller, behind `authenticate`. A route that was wired without it is our fault, and answers
- * nobody.
+ * The caller, behind `authenticate`. A route that was wired without it is our fault, and serves no
+ * caller.
  */
 export function callerOf(state: { readonly caller: Caller | null }): Caller {
   if (state.caller === null) throw new TypeError('expected authenticate before this route')

@@ -19,8 +19,8 @@ export type CallSignals = {
 
 /**
  * Signals of calls. The response is watched and not the request, which is over when its body was
- * read. A caller who closes only the sending side of the connection has left too: one who is gone
- * for good looks just the same.
+ * read. A caller that closes only the sending side of the connection has left too: a caller that is
+ * gone looks just the same.
  */
 export function createCallSignals(): CallSignals {
   const running = new Set<AbortController>()

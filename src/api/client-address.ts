@@ -5,10 +5,10 @@ import { BlockList, isIP, isIPv4 } from 'node:net'
 const HOPS_MAX = 16
 
 /**
- * Gives the address of whoever sent a request, as far as it is known: that of the connection, or,
- * while that is a proxy of `trusted` (addresses and CIDRs), the one before it in
- * `x-forwarded-for`, from the right: what stands further left any caller can write there. Null
- * where the connection has none, as that of a Unix socket.
+ * Gives the address of the client that sent a request, as far as it is known. That is the address
+ * of the connection, or, while that is a proxy of `trusted` (addresses and CIDRs), the one before
+ * it in `x-forwarded-for`, from the right: any caller can write what stands further left. Null
+ * where the connection does not have an address, like that of a Unix socket.
  */
 export function createClientAddresses(
   trusted: readonly string[],
@@ -25,7 +25,7 @@ export function createClientAddresses(
       .slice(-HOPS_MAX)
     for (const hop of hops.toReversed()) {
       const address = plainAddress(hop.trim())
-      // What is no address was not written by a proxy that knows its peer.
+      // A proxy that knows its peer writes a valid address.
       if (address === null) break
       client = address
       if (!isProxy(address)) break
@@ -35,8 +35,8 @@ export function createClientAddresses(
 }
 
 /**
- * Whom an address stands for where callers have shares: itself, and of IPv6 its /64, of which
- * whoever has one address has all. `nowhere` for null.
+ * The group that an address belongs to where callers have shares: the address itself, or for IPv6
+ * its /64, because the holder of one address has the whole /64. `nowhere` for null.
  */
 export function clientGroupOf(address: string | null): string {
   if (address === null) return 'nowhere'
@@ -60,7 +60,8 @@ function addRange(proxies: BlockList, range: string): void {
 }
 
 /**
- * An address without a port, brackets, zone and the IPv6 form of an IPv4 one; null when it is none.
+ * An address without a port, brackets, zone and the IPv6 form of an IPv4 one; null for any other
+ * text.
  */
 function plainAddress(text: string): string | null {
   const [, bracketed, withPort] = /^\[([^\]]*)\](?::\d+)?$|^([\d.]+):\d+$/.exec(text) ?? []

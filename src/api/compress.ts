@@ -7,14 +7,15 @@ export const COMPRESSED_BYTES_MIN = 2_048
 
 /**
  * Compresses long JSON answers to GET and HEAD, with brotli or gzip as the client says (RFC 9110,
- * 12.5.3). `vary` is set on all that might have been. Call it outside of what answers errors; the
- * work is done off the event loop.
+ * 12.5.3). `vary` is set on all answers that might have been compressed. Call it outside of what
+ * answers errors; the work is done off the event loop.
  *
  * Streams are never compressed, because events would be held back. Answers to POST are not either:
- * there words that an attacker put into a prompt stand beside a customer's, and the length of both
- * compressed together tells of them (BREACH); the one such answer that is large, vectors, has a
- * shorter form of its own (`encoding_format: base64`). New API keys are among them. What is left
- * are readings whose credential no browser sends by itself, so nobody else can have them repeated.
+ * an attacker's words in a prompt can stand there beside a customer's, and the length of both
+ * compressed together gives the customer's away (BREACH). The one such answer that is large,
+ * vectors, has a shorter form of its own (`encoding_format: base64`). New API keys are among these
+ * answers too. Only reads are left. No browser sends their credential by itself, so an attacker
+ * cannot have them repeated.
  */
 export function compressAnswers(): ApiMiddleware {
   return async (context, next) => {

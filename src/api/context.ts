@@ -12,16 +12,16 @@ export const SCOPES = ['inference', 'nodes', 'history:all', 'keys', 'admin'] as 
 /**
  * - inference: completions and all else that models do, the account's history and its limits
  * - nodes: registering, running and inspecting nodes
- * - history:all: everybody's completions, also where `HISTORY_ALL` is false
+ * - history:all: the completions of all accounts, also where `HISTORY_ALL` is false
  * - keys: making keys for its account, that may do no more than itself
  * - admin: the keys of every account, and what `/v1/admin/…` serves
  */
 export type Scope = (typeof SCOPES)[number]
 
-/** Scopes of a key that the operator makes and names none for: what a customer needs. */
+/** Scopes of a key that the operator makes without naming scopes: what a customer needs. */
 export const DEFAULT_SCOPES: readonly Scope[] = ['inference', 'nodes', 'keys']
 
-/** Scopes of a key that another key makes and names none for. */
+/** Scopes of a key that another key makes without naming scopes. */
 export const MADE_SCOPES: readonly Scope[] = ['inference', 'nodes']
 
 /** Whether text is the name of a scope. */
@@ -44,8 +44,8 @@ export type Caller = {
 }
 
 /**
- * The error that a caller was told: its code, and its status, which a stream that has begun can
- * only tell in its error event.
+ * The error that a caller received: its code, and its status. A stream that has begun can report
+ * the status only in its error event.
  */
 export type CallFailure = { readonly code: ErrorCode; readonly status: number }
 
@@ -55,7 +55,7 @@ export type RequestState = {
   requestId: string
   /** When the call came in, milliseconds of the app's clock. */
   startedAtMs: number
-  /** Address of whoever sent the call (createClientAddresses). */
+  /** Address of the client that sent the call (createClientAddresses). */
   client: string | null
   /** Null before, and without, `authenticate`. */
   caller: Caller | null
@@ -63,11 +63,14 @@ export type RequestState = {
   headAtMs: number | null
   firstEventAtMs: number | null
   /**
-   * What the caller was told in place of an answer, or of the rest of a stream; null while there is
-   * nothing.
+   * The error that the caller received in place of an answer, or of the rest of a stream; null
+   * without an error.
    */
   failure: CallFailure | null
-  /** What is noted of the call while it runs; null where nobody is told of it. */
+  /**
+   * What is recorded about the call while it runs; null where calls are neither observed nor
+   * logged.
+   */
   scope: CallScope | null
   /** As its route declares it. */
   isRoutine: boolean
@@ -85,5 +88,5 @@ export function sendJson(context: ApiContext, text: string): void {
   context.body = text
 }
 
-/** Content type of every answer that is no stream. */
+/** Content type of all answers but streams. */
 export const JSON_TYPE = 'application/json; charset=utf-8'

@@ -67,7 +67,7 @@ export const budgetDescription = budgetOrder.extend({
 export const USAGE_DIMENSIONS = ['account', 'key', 'operation', 'model'] as const
 export const USAGE_PERIODS = ['hour', 'day', 'month', 'total'] as const
 
-/** Of what begins from `from` to before `until`. */
+/** Usage of the periods that begin from `from` to before `until`. */
 const usageQuery = z.object({
   /** Null: all accounts, or all keys. */
   account: name.nullable(),
@@ -78,21 +78,25 @@ const usageQuery = z.object({
   by: z.array(z.enum(USAGE_DIMENSIONS)).readonly(),
 })
 
-/** Sums of one period. Null is what the report does not tell apart, and what nobody knows. */
+/**
+ * Sums of one period. A member is null where the report does not divide by it, or it is not known.
+ */
 const usageRow = z.object({
   /** Begin of the period. */
   start: unixSeconds,
-  /** Of one that is deleted, its former name. */
+  /** The former name of an account that is deleted. */
   account: z.string().nullable(),
   account_id: z.string().nullable(),
   key: z.string().nullable(),
   operation: z.string().nullable(),
   family: z.string().nullable(),
-  /** Empty for a call without one, `*` for those beyond what is kept apart of an hour. */
+  /**
+   * Empty for calls without a model, `*` for models beyond those that are kept apart in an hour.
+   */
   model: z.string().nullable(),
   requests: z.int(),
   tokens: z.int(),
-  /** Of calls whose prompt and answer somebody told apart. */
+  /** Of calls where prompt and answer are counted apart. */
   prompt_tokens: z.int(),
   completion_tokens: z.int(),
   /** Of the others. */
@@ -102,7 +106,7 @@ const usageRow = z.object({
   unpriced_requests: z.int(),
 })
 
-/** An act of an administrator, as it is noted; no member holds a secret. */
+/** An act of an administrator, as it is recorded; no member holds a secret. */
 export const adminAct = z.object({
   position: z.int(),
   /** SHA-256 of the hash before and this entry: hex. */
@@ -132,15 +136,15 @@ const adminActQuery = z.object({
 })
 
 const adminLogCheck = z.discriminatedUnion('kind', [
-  /** Position and hash of the newest act: to be noted elsewhere, for the next check. */
+  /** Position and hash of the newest act: keep them elsewhere, for the next check. */
   z.object({ kind: z.literal('whole'), position: z.int(), hash: z.string() }),
-  /** The first act that is not as it was noted, or is missing. */
+  /** The first act that is missing, or differs from what was recorded. */
   z.object({ kind: z.literal('altered'), position: z.int() }),
   /** The chain is whole, and does not have the act that was expected. */
   z.object({ kind: z.literal('unexpected'), position: z.int(), hash: z.string() }),
 ])
 
-/** A key to be made; its account, by name, is made when there is none. */
+/** A key to be made. Its account is made too when no account has this name. */
 const keyOrder = z.object({
   account: name,
   name,
@@ -191,11 +195,11 @@ const relayerDescription = z.object({
   waiting: z.int(),
   /** The same, and those in a block without enough confirmations. */
   unconfirmed: z.int(),
-  /** When the oldest unconfirmed one was made; null for none. */
+  /** When the oldest unconfirmed anchor was made; null when all are confirmed. */
   oldest_at: unixSeconds.nullable(),
   /**
-   * What the chain has: decimal wei, transactions in blocks, and those with the ones that wait for
-   * one. Null while it is away.
+   * What the chain has: decimal wei, the number of transactions in blocks, and that number with the
+   * transactions that wait for a block. Null while it is away.
    */
   balance_wei: z.string().nullable(),
   chain_nonce: z.int().nullable(),
@@ -218,7 +222,7 @@ const contentKeyDescription = z.object({
   first_used_at: unixSeconds,
   /** When nothing was left under it; null while there may be something. */
   retired_at: unixSeconds.nullable(),
-  /** Whether whoever was asked has it, and whether it encrypts. */
+  /** Whether the process that answers has the key, and whether it encrypts with it. */
   is_known: z.boolean(),
   is_newest: z.boolean(),
 })
@@ -253,9 +257,9 @@ export const CONTROL_OPERATIONS = {
     ),
     list: operation('GET', nothing, z.array(keyDescription).readonly()),
     /**
-     * Ends a key, and the keys that it made for its account, within a second. Gives the ids of
-     * those that were good till then: none when it was revoked before. `unknown` for an id that no
-     * key has.
+     * Ends a key, and the keys that it made for its account, within a second. Gives the ids of the
+     * keys that were valid till then: an empty list when it was revoked before. `unknown` for an id
+     * that no key has.
      */
     revoke: operation(
       'DELETE',
@@ -264,7 +268,7 @@ export const CONTROL_OPERATIONS = {
     ),
   },
   accounts: {
-    /** Makes the account, when there is none of that name; its tier is left as it is. */
+    /** Makes the account, when no account has that name; its tier is left as it is. */
     open: operation(
       'POST',
       name.describe('a name'),
@@ -272,8 +276,8 @@ export const CONTROL_OPERATIONS = {
     ),
     list: operation('GET', nothing, z.array(accountDescription).readonly()),
     /**
-     * Null is the standard tier. `unknown_tier` for one that the gateway does not have; where that
-     * is not known, any is taken.
+     * Null is the standard tier. `unknown_tier` for a tier that the gateway does not have; where
+     * the tiers are not known, any is taken.
      */
     setTier: operation(
       'PUT',
@@ -324,14 +328,14 @@ export const CONTROL_OPERATIONS = {
    */
   enclaves: {
     list: operation('GET', nothing, z.array(enclaveDescription).readonly()),
-    /** Takes it into use once it is checked; one that was drained, again. */
+    /** Takes it into use once it is checked; a drained enclave is taken into use again. */
     add: operation('POST', enclaveUrl, z.enum(['done', 'invalid', 'limit'])),
     /** No new calls. Does not wait until it is drained, which `list` shows. */
     drain: operation('PUT', enclaveUrl, z.enum(['done', 'invalid', 'unknown'])),
-    /** Forgets one that is not in use. */
+    /** Forgets an enclave that is not in use. */
     remove: operation('DELETE', enclaveUrl, z.enum(['done', 'invalid', 'unknown', 'in_use'])),
   },
-  /** Requests and answers that are stored; the proofs stay, and say nothing of them but hashes. */
+  /** Requests and answers that are stored. The proofs stay; they hold only hashes of them. */
   erasures: {
     /** Of all records with this hash, at once: how many have it, and of how many it was erased. */
     record: operation(
@@ -341,7 +345,7 @@ export const CONTROL_OPERATIONS = {
         .describe('a hash and a reason'),
       z.object({ found: z.int(), erased: z.int() }),
     ),
-    /** Of an account, up to now: from then on nobody is given it. */
+    /** Of an account, up to now: from then on no caller is given this content. */
     account: operation(
       'PUT',
       z.object({ account: name, reason }).describe('an account and a reason'),
@@ -368,8 +372,8 @@ export const CONTROL_OPERATIONS = {
   content: {
     keys: operation('GET', nothing, z.array(contentKeyDescription).readonly()),
     /**
-     * Encrypts what is not under the newest key, from a position on. `next`: where to go on; null
-     * at the end.
+     * Encrypts content that is not under the newest key, from a position on. `next`: where to go
+     * on; null at the end.
      */
     encrypt: operation(
       'POST',
@@ -379,7 +383,7 @@ export const CONTROL_OPERATIONS = {
         z.object({ next: z.int().nullable(), encrypted: z.int(), unreadable: z.int() }),
       ]),
     ),
-    /** Notes that nothing is left under another key than the newest. */
+    /** Records that nothing is left under another key than the newest. */
     retire: operation('PUT', nothing, z.union([noKey, z.literal('retired')])),
   },
   /** Of a running gateway's database and chain; the current one first. */
@@ -400,7 +404,9 @@ export type RelayerDescription = Readonly<z.output<typeof relayerDescription>>
 
 type Resource = keyof typeof CONTROL_OPERATIONS
 
-/** The operations of a resource as functions: those who do them have them, and those who ask. */
+/**
+ * The operations of a resource as functions, for the side that does them and the side that asks.
+ */
 type OperationsOf<Name extends Resource> = {
   readonly [Verb in keyof (typeof CONTROL_OPERATIONS)[Name]]: (typeof CONTROL_OPERATIONS)[Name][Verb] extends Operation<
     infer Order,
@@ -450,7 +456,7 @@ export type Operator = {
   readonly from: string
 }
 
-/** Operations, done in the name of whoever asks. */
+/** Operations, done in the name of the operator who asks. */
 export type OperatorOf<Asked> = (operator: Operator) => Asked
 
 /** Header in which the command line says the id of its user, in digits. */

@@ -31,7 +31,7 @@ export async function openControl(
   if (before !== null) await removeStaleFolder(before.socket)
   const address: ControlAddress = { socket: join(privateFolder, 'control.sock'), pid: process.pid }
   const server = createControlServer(operations)
-  // Nobody else can reach a socket in a folder of mode 0700, whatever its own bits are.
+  // No other user can reach a socket in a folder of mode 0700, even if its own mode allows it.
   server.listen(address.socket)
   await once(server, 'listening')
   await writeFile(file, JSON.stringify(address), { mode: 0o600 })
@@ -44,7 +44,7 @@ export async function openControl(
 
 /**
  * Opens the control socket where the operator wants it, for this user alone (mode 0600). A socket
- * that a killed gateway left there is replaced; rejects with StartFailure when somebody answers
+ * that a killed gateway left there is replaced; rejects with StartFailure when a process answers
  * there, or it cannot be made.
  */
 export async function openControlAt(
@@ -125,7 +125,7 @@ async function answer(
   servedTo: OperatorOf<ServedOperations>,
   request: IncomingMessage,
 ): Promise<Answer> {
-  // What it says of its user is a claim: whoever reaches the socket is the operator.
+  // The user that it states is a claim: any client that reaches the socket acts as the operator.
   const uid = request.headers[OPERATOR_UID_HEADER]
   const who = nameOperator(typeof uid === 'string' ? uid : null)
   const served = servedTo({ who, accountId: null, from: 'control socket' })
@@ -149,8 +149,7 @@ function refuse(status: number, message: string): Answer {
 }
 
 /**
- * JSON value of the body, undefined without one; null for what is no JSON, and for what is too
- * long.
+ * JSON value of the body, undefined without one; null for text that is not JSON, or is too long.
  */
 async function readOrder(request: IncomingMessage): Promise<unknown> {
   let text = ''

@@ -9,7 +9,7 @@ const PREFLIGHT_AGE_SECONDS = 7_200
 /** Longest list of header names that a preflight is answered with. */
 export const REQUESTED_HEADERS_LENGTH_MAX = 1_024
 
-/** Headers of answers that scripts may read, beyond those that every script may. */
+/** Headers of answers that scripts may read, beyond the headers that every script may read. */
 export const EXPOSED_HEADERS: readonly string[] = [
   'x-request-id',
   'openai-processing-ms',
@@ -28,8 +28,8 @@ export const EXPOSED_HEADERS: readonly string[] = [
 /**
  * Lets scripts of the `origins` (as browsers send them, `https://app.example`; ANY_ORIGIN for all)
  * call the API and read its answers, errors included. A preflight names the methods that its path
- * has, from `allow`, so it must be answered by what stands behind this. None is ever allowed
- * credentials of the browser's own: keys travel in a header that a page has to know, so even
+ * has, from `allow`, so it must be answered by what stands behind this. No origin is ever allowed
+ * the browser's own credentials: keys travel in a header that a page has to know, so even
  * ANY_ORIGIN gives a page nothing that it could not get by itself.
  *
  * CORS protects browsers' users, not the API: it refuses no call.
@@ -59,8 +59,7 @@ function isPreflight({ method, status, req }: ApiContext): boolean {
 }
 
 /**
- * SDKs send headers of their own, more of them each year: the names that are asked for are those
- * that are allowed.
+ * SDKs send headers of their own, more of them each year: all names that are asked for are allowed.
  */
 function answerPreflight(context: ApiContext): void {
   context.vary('access-control-request-headers')

@@ -37,12 +37,12 @@ export const ERROR_RULES = {
   idempotency_in_progress: { status: 409, retryAfterSeconds: 1 },
   idempotency_key_reused: { status: 409, shouldRetry: false },
   /**
-   * The call that has this Idempotency-Key was made, or may have been, and there is no whole answer
-   * of it: another call would be a second one.
+   * The call that has this Idempotency-Key was made, or may have been, and its whole answer is not
+   * known: another call would be a second one.
    */
   idempotency_outcome_unknown: { status: 409, shouldRetry: false },
   enclave_in_use: { status: 409, shouldRetry: false },
-  /** An encrypted call to a key that no enclave has: told in EHBP's own form. */
+  /** An encrypted call to a key that no enclave has: answered in EHBP's own form. */
   unknown_encryption_key: { status: 422 },
   /** Request and response of this completion were erased; its proofs are still there. */
   content_erased: { status: 410, shouldRetry: false },
@@ -71,7 +71,7 @@ export const ERROR_RULES = {
   image_store_full: { status: 503, retryAfterSeconds: 60 },
   shutting_down: { status: 503, retryAfterSeconds: 1 },
   /**
-   * Sealed by an enclave that is gone, before it was stored: nobody will ever see it, so asking
+   * Sealed by an enclave that is gone, before it was stored: no caller will ever see it, so asking
    * again is right.
    */
   completion_lost: { status: 503 },
@@ -93,16 +93,16 @@ export const UPSTREAM_ERRORS = [
 
 /** What an error says beyond code and message, where the table does not know it. */
 type ApiErrorDetails = ErrorDetails & {
-  /** Where it is certain that no answer was made, whatever the code says. */
+  /** Where it is certain that no answer was made. Any code may have it. */
   readonly leavesNoResult?: boolean
-  /** Where the provider may have made what was asked for, whatever the code says. */
+  /** Where the provider may have made what was asked for. Any code may have it. */
   readonly mayBeMade?: boolean
   /** What went wrong behind it: logged, never shown. */
   readonly cause?: unknown
 }
 
 /**
- * A refusal the caller is told about: `message` is shown to them, so it holds no secret and no
+ * A refusal that the caller sees: `message` is shown to them, so it holds no secret and no
  * internal.
  */
 export class ApiError extends Error implements ErrorFacts {
@@ -113,9 +113,11 @@ export class ApiError extends Error implements ErrorFacts {
   readonly shouldRetry: boolean
   readonly providerCode: string | null
   readonly param: string | null
-  /** Whether it is certain that no answer was made. False says nothing. */
+  /** Whether it is certain that no answer was made. False: it is not known. */
   readonly leavesNoResult: boolean
-  /** Whether the provider may have made what was asked for, and it is lost. False says nothing. */
+  /**
+   * Whether the provider may have made what was asked for, and it is lost. False: it is not known.
+   */
   readonly mayBeMade: boolean
 
   constructor(code: ErrorCode, message: string, details: ApiErrorDetails = {}) {
@@ -143,7 +145,7 @@ export class ValidationError extends Error {
   }
 }
 
-/** The caller closed the connection: there is nobody left to answer. */
+/** The caller closed the connection: no answer can be sent. */
 export class CallerLeftError extends Error {
   override readonly name = 'CallerLeftError'
 
@@ -161,8 +163,8 @@ type ErrorReply = {
 }
 
 /**
- * Answer to any thrown value. What is not ours is a 500 that says nothing; whoever calls this logs
- * it.
+ * Answer to any thrown value. An error that is not ours is a 500 without details; the caller of
+ * this function logs the error.
  */
 export function errorReply(error: unknown): ErrorReply {
   if (error instanceof ValidationError)
@@ -172,8 +174,8 @@ export function errorReply(error: unknown): ErrorReply {
 }
 
 /**
- * The error itself when it is one a caller is told about, `not_ready` while the database is away,
- * that of content which cannot be decrypted, else a 500 that says nothing.
+ * The error itself when callers may see it, `not_ready` while the database is away, that of content
+ * which cannot be decrypted, else a 500 without details.
  */
 export function asApiError(error: unknown): ApiError {
   if (error instanceof ApiError) return error
@@ -187,8 +189,8 @@ export function asApiError(error: unknown): ApiError {
 }
 
 /**
- * What was thrown, as an error. What is none, as code of others may throw, is not told: it could be
- * anything.
+ * The thrown value, if it is an error. Another value, as foreign code may throw, is not shown: it
+ * could be anything.
  */
 export function asError(thrown: unknown): Error {
   return thrown instanceof Error ? thrown : new Error('not an error')

@@ -13,10 +13,10 @@ export type EventStreamOptions = {
 }
 
 /**
- * Answers with a stream of events that `write` writes. What it throws is thrown on while nothing
- * was sent, so that it is answered like any other fault, unless `isEvent` says that it is told as
- * an error event even so; once the stream has begun, also by its first keep-alive comment, every
- * fault is one.
+ * Answers with a stream of events that `write` writes. An error of `write` is thrown on while
+ * nothing was sent, so that it is answered like any other fault, unless `isEvent` says that it is
+ * sent as an error event even so. Once the stream has begun, also by its first keep-alive comment,
+ * every fault is sent as one.
  */
 export async function streamEvents(
   context: RouteContext,
@@ -81,10 +81,10 @@ export type EventWriter = {
 }
 
 /**
- * Writer of events to `response`. Every `keepAliveMs`, whatever else is written, a comment goes
- * out, so that no proxy takes the stream for dead; one that is not open by then opens itself, so
- * that its caller hears something, however long the model thinks. `onOpen` is called before the
- * head goes out.
+ * Writer of events to `response`. Every `keepAliveMs` a comment goes out, also between events, so
+ * that no proxy takes the stream for dead. A stream that is not open by then is opened, so that its
+ * caller receives something, however long the model thinks. `onOpen` is called before the head goes
+ * out.
  */
 export function createEventWriter(options: {
   readonly response: ServerResponse
@@ -94,8 +94,8 @@ export function createEventWriter(options: {
 }): EventWriter {
   const { response, keepAliveMs, drainTimeoutMs, onOpen } = options
   const timer = setInterval(keepAlive, keepAliveMs)
-  // A write that meets a closed connection reports it here too; that the caller left is told by
-  // `close`.
+  // A write to a closed connection is reported here too; the `close` event already shows that the
+  // caller left.
   response.on('error', () => {})
 
   function open(): void {
@@ -138,7 +138,7 @@ export function createEventWriter(options: {
 const STREAM_HEADERS = {
   'content-type': 'text/event-stream; charset=utf-8',
   'cache-control': 'no-cache',
-  // Tells nginx, and what copied it, not to hold events back.
+  // Makes nginx, and software that copied it, not hold events back.
   'x-accel-buffering': 'no',
 } as const
 

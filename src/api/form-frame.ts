@@ -31,8 +31,8 @@ const CONTENT_TYPE =
   /^\s*multipart\/form-data\s*;(?:[^"]*;)?\s*boundary=(?:"([\w'()+,./:=? -]{0,69}[\w'()+,./:=?-])"|([\w'+.-]{1,70}))\s*(?:;.*)?$/i
 
 /**
- * Checks a form from its first boundary to its last, since the parser bounds neither parts nor
- * headers nor what they cost it. Gives what its parts are called, and the form for the parser, in
+ * Checks a form from its first boundary to its last, because the parser limits neither parts nor
+ * headers nor its work on them. Gives what its parts are called, and the form for the parser, in
  * pieces: without blanks after boundaries, which the parser does not know. Throws ValidationError.
  */
 export function checkForm(

@@ -16,7 +16,7 @@ export function boundedInteger(bounds: { readonly min?: number; readonly max?: n
   return schemaOf<number>({ kind: 'integer', ...bounds })
 }
 
-/** What a form takes, as JSON Schema, which does not say what is wrong between members. */
+/** What a form takes, as JSON Schema. It does not describe faults between members. */
 export function jsonSchemaOfForm(form: Form): JsonSchema {
   switch (form.kind) {
     case 'optional':
@@ -56,7 +56,7 @@ function given(keywords: JsonSchema): JsonSchema {
   return Object.fromEntries(Object.entries(keywords).filter(([, value]) => value !== undefined))
 }
 
-/** Types alone are listed; whatever has keywords of its type is an alternative. */
+/** Types alone are listed; a schema with more keywords becomes an alternative. */
 function orNull(schema: JsonSchema): JsonSchema {
   const { type, additionalProperties: _, ...more } = schema
   return Array.isArray(type) || Object.keys(more).length === 0

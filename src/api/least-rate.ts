@@ -1,6 +1,6 @@
 import { ApiError } from './errors.ts'
 
-/** How long a body may take, and how much longer for what has arrived of it. */
+/** How long a body may take, and how much longer for the bytes that have arrived. */
 export type LeastRate = {
   readonly graceMs: number
   readonly bytesPerSecond: number
@@ -22,7 +22,7 @@ export function watchRate(
     fail,
   }: {
     readonly bytes: () => number
-    /** What was waited for it before. */
+    /** How long the body was waited for before. */
     readonly waitedMs?: number
     readonly fail: (error: ApiError) => void
   },

@@ -5,8 +5,8 @@ import { ApiError, CallerLeftError } from './errors.ts'
 import { type LeastRate, watchRate } from './least-rate.ts'
 
 /**
- * What is read and thrown away of a refused upload, so that its sender comes to read the answer
- * instead of failing on a closed connection; then the connection is cut.
+ * Bytes of a refused upload that are read and thrown away, so that its sender comes to read the
+ * answer instead of failing on a closed connection; then the connection is cut.
  */
 const DISCARD_BYTES_MAX = 64 * 1024 * 1024
 
@@ -34,7 +34,7 @@ export type BodyLimits = {
 
 /** A body that is passed on as it comes, and not held. */
 export type PassedBody = {
-  /** To be read once. What becomes of it does not end the request, whose answer is still due. */
+  /** Read it once. Its end or failure does not end the request, whose answer is still due. */
   readonly stream: Readable
   /** Bytes that were passed on so far. */
   bytes(): number
@@ -43,9 +43,9 @@ export type PassedBody = {
 }
 
 /**
- * The body of a request, of whatever type, for whoever passes it on; at most `bytesMax`. A client
- * that waits for `100 Continue` is asked for it here. Throws ApiError `payload_too_large` for a
- * length that says so; else the stream ends with that, or with CallerLeftError.
+ * The body of a request, of any type, to be passed on; at most `bytesMax`. A client that waits for
+ * `100 Continue` is asked for it here. Throws ApiError `payload_too_large` for a length that says
+ * so; else the stream ends with that, or with CallerLeftError.
  */
 export function passBody(
   request: IncomingMessage,
@@ -58,7 +58,9 @@ export function passBody(
   let fault: Error | null = null
   const parts = request.iterator({ destroyOnReturn: false })
 
-  /** Only the time that is waited for the sender counts: whoever takes the parts may be slow. */
+  /**
+   * Only the time that is spent waiting for the sender counts: the reader of the parts may be slow.
+   */
   async function next(): Promise<IteratorResult<Buffer>> {
     const { promise, reject } = Promise.withResolvers<never>()
     const beganMs = performance.now()
@@ -92,7 +94,7 @@ export function passBody(
   return { stream, bytes: () => bytes, fault: () => fault }
 }
 
-/** As readJsonBody, but whatever the content type says, which the caller of this has checked. */
+/** As readJsonBody, but for any content type: the caller of this function has checked it. */
 export async function readBody(
   request: IncomingMessage,
   response: ServerResponse,
@@ -138,7 +140,7 @@ function collect(
   request: IncomingMessage,
   { slot, bytesMax, rate, reservedBytes }: BodyLimits & { readonly reservedBytes: number },
 ): Promise<Buffer> {
-  // Whoever left before this tells it by no event any more.
+  // When the caller left before this, no event will report it.
   if (request.destroyed && !request.readableEnded) return Promise.reject(new CallerLeftError())
   return new Promise((resolve, reject) => {
     const parts: Buffer[] = []

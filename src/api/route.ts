@@ -26,9 +26,7 @@ type Declaration<Params, Query, Headers, Body> = {
   readonly tag: string
   readonly summary: string
   readonly description?: string
-  /**
-   * What the caller's key has to be for; `any`: whatever it is for; `public`: no key is asked for.
-   */
+  /** What the caller's key must be for; `any`: any valid key; `public`: no key is asked for. */
   readonly scope: Scope | 'any' | 'public'
   /** Of a public route: whether it treats callers with a valid key otherwise than others. */
   readonly knowsKeys?: true
@@ -39,28 +37,29 @@ type Declaration<Params, Query, Headers, Body> = {
   /** Body of JSON. */
   readonly body?: NamedSchema<Body> & {
     readonly bytesMax: number
-    /** One that passes, as its documentation shows it. */
+    /** An example that passes, as its documentation shows it. */
     readonly example: object
   }
   /** Body that is a form: its schema describes it, `parse` checks it. */
   readonly form?: NamedSchema & {
     readonly bytesMax: number
-    /** One that passes, but for its files. */
+    /** An example that passes, but for its files. */
     readonly example: object
     readonly parse: (parts: readonly FormPart[]) => Body
   }
-  /** With the types of its content, when it is no JSON. */
+  /** With the types of its content, when it is not JSON. */
   readonly reply: NamedSchema & { readonly types?: readonly string[] }
   /** Data of the events that it answers with when `stream` is true. */
   readonly events?: NamedSchema
   /**
-   * Codes of errors that are this route's own, beside those that any has with such a key and body.
+   * Codes of this route's own errors, beside the errors that any route has with such a key and
+   * body.
    */
   readonly errors?: readonly ErrorCode[]
 }
 
 type RouteDefinition<Params, Query, Headers, Body> = Declaration<Params, Query, Headers, Body> & {
-  /** Bounds the calls of all routes that it is given to. A route with a body has one. */
+  /** Limits the calls of all routes that it is given to. A route with a body has one. */
   readonly admission?: Admission
   /**
    * Whether machines call it all day: a call is then logged at debug level when it went well, and
@@ -86,7 +85,8 @@ type RouteDefinition<Params, Query, Headers, Body> = Declaration<Params, Query, 
 }
 
 /**
- * One call of a route. What its schemas describe was checked by them, and is what they made of it.
+ * One call of a route. Its schemas have checked each member that they describe; the member is the
+ * schema's result.
  */
 export type RouteCall<Params = unknown, Query = unknown, Headers = unknown, Body = unknown> = {
   readonly context: RouteContext
@@ -130,7 +130,7 @@ export type RouteServer = EventStreamOptions & {
 
 /** A route, ready to serve. */
 export type Route = Declaration<unknown, unknown, unknown, unknown> & {
-  /** Answers a call whose key was checked. Throws what the caller is to be told. */
+  /** Answers a call whose key was checked. Throws the error that the caller is to receive. */
   serve(context: RouteContext, server: RouteServer): Promise<void>
 }
 
@@ -184,7 +184,7 @@ export function defineRoute<Params, Query, Headers, Body>(
       const parts = await readForm(context, { slot, rate, bytesMax: form.bytesMax })
       return { body: form.parse(parts), json: null, bytes: NO_BYTES }
     }
-    // Without a schema there is nothing to be had of it.
+    // Without a schema the body is not read.
     if (body === undefined) return { body: undefined as Body, json: null, bytes: NO_BYTES }
     const bytes = await readJsonBody(context.req, context.res, {
       slot,

@@ -66,8 +66,8 @@ export function faultIssue(
 
 /**
  * Schema of a text of `min` to `max` characters (code points), without control characters: a name
- * that is shown on terminals, and that a database can store. One that has characters must have one
- * that is no white space.
+ * that is shown on terminals, and that a database can store. A text with characters must not be
+ * white space alone.
  */
 export function boundedText({ min, max }: { readonly min: number; readonly max: number }) {
   const schema = z.string().check(({ value, issues }) => {
@@ -118,8 +118,8 @@ export function integerText({ min, max }: { readonly min: number; readonly max: 
 }
 
 /**
- * Schema of hex digits, of either case, with or without 0x → lower case, without; `expected` says
- * so in words.
+ * Schema of hex digits, of either case, with or without 0x → lower case, without; `expected`
+ * describes them in words.
  */
 export function hexText(bytesMin: number, bytesMax: number, expected: string) {
   const pattern = new RegExp(`^(0x)?([0-9a-f]{2}){${bytesMin},${bytesMax}}$`, 'i')

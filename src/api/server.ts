@@ -43,7 +43,7 @@ const DESCRIPTORS_SHARE = 0.75
 /**
  * HTTP/1.1 server with every timeout and limit set, that answers malformed requests in the error
  * envelope like all others. A request that waits for `100 Continue` goes to `listener` like any:
- * whoever reads its body sends the 100. A request to change the protocol is an `upgrade` event of
+ * the reader of its body sends the 100. A request to change the protocol is an `upgrade` event of
  * the server when `isUpgrade` takes it; else it too goes to `listener`, because clients offer
  * protocols (`h2c`) that they can do without.
  */
@@ -56,7 +56,7 @@ export function createHttpServer(
   }: {
     readonly isUpgrade?: (request: IncomingMessage) => boolean
     readonly connectionsMax?: number
-    /** Of every answer, also of those to what is no request. */
+    /** Headers of every answer, also of the answers to malformed requests. */
     readonly headers?: Readonly<Record<string, string>>
   } = {},
 ): ApiServer {
@@ -91,7 +91,7 @@ export function createHttpServer(
   server.on('upgrade', ({ socket }) => silent.delete(socket))
   // Without a listener, a descriptor that is lacking for one connection would end the process.
   server.on('error', () => undefined)
-  // Streams end when they end: a socket that is quiet while a model thinks is no dead one.
+  // Streams end when they end: a socket that is quiet while a model thinks is not dead.
   server.timeout = 0
   server.on('checkContinue', answer)
   server.on('checkExpectation', answer)
@@ -106,7 +106,7 @@ export function createHttpServer(
   return Object.assign(server, { load })
 }
 
-/** A server, and its connections: `silent` are those that have sent no whole head yet. */
+/** A server, and its connections: `silent` connections have sent no whole head yet. */
 export type ApiServer = Server & { readonly load: () => Promise<ConnectionLoad> }
 
 export type ConnectionLoad = {
@@ -206,7 +206,7 @@ export async function listenAt(
 }
 
 /**
- * Tells of a taken port at once, and not after all parts were started for nothing. Rejects with
+ * Reports a taken port at once, and not only after all parts were started in vain. Rejects with
  * StartFailure.
  */
 export async function tryAddress({ host, port }: Address): Promise<void> {

@@ -28,7 +28,7 @@ export function openRequest(options: {
   readonly now: () => number
   readonly makeRequestId: () => string
   readonly logsRequests: boolean
-  /** Addresses of proxies that are believed who called them. */
+  /** Addresses of proxies whose word about their callers is believed. */
   readonly trustedProxies: readonly string[]
   readonly log: Logger
 }): ApiMiddleware {
@@ -39,7 +39,7 @@ export function openRequest(options: {
     const requestId =
       typeof given === 'string' && REQUEST_ID_PATTERN.test(given) ? given : makeRequestId()
     const startedAtMs = now()
-    // A connection that is closed has no address any more.
+    // A connection that is closed no longer has an address.
     const client = clientOf(context.req)
     const unset = {
       caller: null,
@@ -61,9 +61,9 @@ export function openRequest(options: {
 }
 
 /**
- * On every answer; a route may set others. Answers are for whoever asked, and are no pages: were
- * one shown as a page, it could load nothing and be framed by nobody. `strict-transport-security`
- * is for what ends TLS in front of this server.
+ * On every answer; a route may set others. Answers are for their caller, and are not pages: an
+ * answer that is shown as a page could load nothing, and no page could frame it.
+ * `strict-transport-security` is for what ends TLS in front of this server.
  */
 const SAFE_HEADERS = {
   'x-content-type-options': 'nosniff',
@@ -79,16 +79,17 @@ export function noteProcessingTime(context: ApiContext, now: () => number): void
   context.set('openai-processing-ms', String(Math.round(headAtMs - context.state.startedAtMs)))
 }
 
-/** Whoever knows the id of a kept image may see it: no reader of logs should. */
+/** All who know the id of a kept image may see it, so readers of logs must not see the id. */
 const CAPABILITY = /^(\/v1\/images\/files\/).*$/s
 
 /** A model's name that is logged, where a model answered: any other name may be any text. */
 const MODEL_NAME = /^[\w.:/@+-]{1,128}$/
 
 /**
- * Path without the query: ids and hashes. Whether the caller saw the end tells a cut stream from a
- * whole one, `error` one that ended with an error event. Of an error its code alone: its message
- * may repeat what the caller sent. What is our side's fault, from 500 up, is a warning.
+ * The path is logged without the query: ids and hashes. `isWhole` distinguishes a whole stream from
+ * a cut one, `error` shows a stream that ended with an error event. Of an error only the code is
+ * logged: its message may repeat what the caller sent. A fault of our side, from 500 up, is a
+ * warning.
  */
 function logRequest(
   log: Logger,
@@ -118,8 +119,8 @@ function logRequest(
 }
 
 /**
- * What is noted of an inference. A name that nothing served may be a prompt: of it, the family
- * alone is told. How long a provider took is in receipts, and of a node nobody knows it.
+ * What is logged about an inference. A name that nothing served may be a prompt: only its family is
+ * logged. How long a provider took is in receipts; for a node it is not known.
  */
 function inferenceLine(
   scope: CallScope | null,
@@ -144,9 +145,9 @@ function tenths(ms: number): number {
 }
 
 /**
- * Gives what a caller is told of a fault, keeps it in the call's state for whoever reports the
- * call, and logs what the caller is not told: an error that is not ours, or what stands behind one
- * that is.
+ * Gives the error that a caller receives for a fault, and keeps it in the call's state for reports
+ * of the call. Logs what the caller does not receive: an error that is not ours, or the cause of
+ * one that is.
  */
 export function noteFailure(
   { state }: Pick<ApiContext, 'state'>,
@@ -163,8 +164,8 @@ export function noteFailure(
 }
 
 /**
- * Tells `observers`, and the log line, of every call. Right behind openRequest, so that it sees all
- * of it. `now` gives milliseconds.
+ * Reports every call to `observers`, and opens its scope, which the log line reads too. Right
+ * behind openRequest, so that it sees the whole call. `now` gives milliseconds.
  */
 export function observeCalls({
   observers,
@@ -228,14 +229,14 @@ function routeOf(context: ApiContext & { readonly _matchedRoute?: unknown }): st
 }
 
 /**
- * Of a call whose connection closed before any answer went out: nobody is told it. nginx's
- * convention, in no standard.
+ * The status of a call whose connection closed before any answer went out: it is never sent. It is
+ * nginx's convention, in no standard.
  */
 const CALLER_LEFT_STATUS = 499
 
 /**
- * Status of a call that is over, for whoever reports it. What was never sent has none: Koa's 404,
- * which it begins with, is no answer.
+ * Status of a call that is over, for reports. An answer that was never sent does not have a status:
+ * Koa begins with 404, which does not count.
  */
 function reportedStatusOf({ headersSent, statusCode }: ServerResponse): number {
   return headersSent ? statusCode : CALLER_LEFT_STATUS

@@ -68,9 +68,7 @@ export function faultDetails(
     })
 }
 
-/**
- * What is long or short as another type than it should be is of the wrong type, and nothing else.
- */
+/** A value of the wrong type may also be too long or too short: only the wrong type is reported. */
 function isOfWrongType(
   { code, path }: z.core.$ZodIssue,
   all: readonly z.core.$ZodIssue[],

@@ -31,7 +31,7 @@ export type AttestationCommandOptions = AttestationOptions & {
 
 /**
  * Validates the document in a file, and gives the report as the options want it. Throws CliError
- * for what is no file.
+ * for a file that cannot be read or decoded.
  */
 export async function reportDocument(
   file: string,

@@ -73,8 +73,8 @@ export async function runCommandLine(program: Command): Promise<void> {
 }
 
 /**
- * Whoever reads the output may have enough of it (`| head`). The command then goes on in silence:
- * its exit code is a verdict, which does not depend on how much of it was read.
+ * The reader of the output may have enough (`| head`). The command then goes on in silence: its
+ * exit code is a verdict, which does not depend on how much was read.
  */
 function passBrokenPipe(fault: NodeJS.ErrnoException): void {
   if (fault.code !== 'EPIPE') throw fault

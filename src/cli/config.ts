@@ -27,7 +27,7 @@ type GatewaySettings = {
   readonly apiKey: string | null
 }
 
-/** Gives the settings of who calls and checks. Throws ConfigurationError with every fault. */
+/** Gives the settings for callers and checkers. Throws ConfigurationError with every fault. */
 export function readGatewaySettings(environment: Environment = process.env): GatewaySettings {
   const { AFFIDAVIT_URL: gatewayUrl, AFFIDAVIT_API_KEY: apiKey } = readSettings(schema, environment)
   return { gatewayUrl, isDefaultUrl: gatewayUrl === GATEWAY_URL_DEFAULT, apiKey: apiKey ?? null }

@@ -22,7 +22,7 @@ export type DeployOptions = {
 }
 
 /**
- * Deploys the contract as the options say, and tells the outcome. Throws CliError,
+ * Deploys the contract as the options say, and reports the outcome. Throws CliError,
  * ConfigurationError.
  */
 export async function runDeployment({ rpc: url, timeout, json }: DeployOptions): Promise<void> {
@@ -69,8 +69,8 @@ type Deployment = {
   readonly address: string
   readonly chainId: number
   /**
-   * The transaction that made it; null: it was there already, or another came first. One that this
-   * run sent may then still be waiting: it reverts, should it come into a block.
+   * The transaction that made it; null: it was there already, or another came first. A transaction
+   * that this run sent may then still be waiting: it reverts, should it come into a block.
    */
   readonly sent: {
     readonly txHash: string
@@ -82,8 +82,8 @@ type Deployment = {
 /**
  * Deploys the contract of this release unless it is there, and waits for its block, `timeoutMs` at
  * most (and one round of questions more). May be repeated: the address does not depend on who
- * sends. Throws CliError, RpcError or ChainFault; ConfigurationError when a key is needed and there
- * is none.
+ * sends. Throws CliError, RpcError or ChainFault; ConfigurationError when a key is needed and
+ * missing.
  *
  * Does NOT wait for confirmations: a reorganisation can take the contract away again, as any
  * transaction.
@@ -132,8 +132,8 @@ async function signDeployment(
   const { proxy: to, data } = DEPLOYMENT
   const { chainId, nonce } = await fetchChainView(rpc, from)
   const { maxFeePerGas, maxPriorityFeePerGas } = await fetchFees(rpc)
-  // Of the newest block, as the nonce: where an earlier run's transaction waits, the state after it
-  // has the contract.
+  // The estimate is after the newest block, as the nonce is: where an earlier run's transaction
+  // waits, the state after it has the contract.
   const gasLimit = await estimateGas(rpc, { from, to, data })
   const balance = await fetchBalance(rpc, from)
   const needed = gasLimit * maxFeePerGas

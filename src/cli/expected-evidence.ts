@@ -53,7 +53,9 @@ export async function readAttestationPolicy(given: AttestationOptions): Promise<
   }
 }
 
-/** The file says all of it: an option beside it would say something else. Throws CliError. */
+/**
+ * The file holds the whole policy: an option beside it would contradict the file. Throws CliError.
+ */
 async function readExpectFile(options: AttestationOptions): Promise<BundlePolicy> {
   const { expect = '', allowDebug = false, ...own } = ownMembers(options)
   const { pcr, anyMeasurement, root, release, releaseKey, releaseSigners } = own
@@ -68,7 +70,7 @@ async function readExpectFile(options: AttestationOptions): Promise<BundlePolicy
 
 const ROOT_FILE_BYTES_MAX = 1024 * 1024
 
-/** Fingerprints of the certificates in a file. Throws CliError for one that has none. */
+/** Fingerprints of the certificates in a file. Throws CliError for a file without certificates. */
 export async function readRoots(path: string): Promise<readonly Uint8Array[]> {
   const bytes = await readSource(path, { bytesMax: ROOT_FILE_BYTES_MAX })
   try {
@@ -88,7 +90,7 @@ export async function readBundlePolicy(options: BundleOptions): Promise<BundlePo
   return bundlePolicyOf(await readExpectedEvidence(options))
 }
 
-/** As readBundlePolicy, for evidence of whatever kind. */
+/** As readBundlePolicy, for evidence of any kind. */
 export async function readExpectedEvidence(options: BundleOptions): Promise<ExpectedEvidence> {
   const attestation = await readAttestationPolicy(options)
   const { expect, configuration = [], confirmations, allowOutcome } = ownMembers(options)
@@ -111,8 +113,8 @@ const CONFIGURATION_BYTES_MAX = 1024 * 1024
 /**
  * Gives the digest (32 bytes) of an expected boot configuration: written as 64 hex digits, or
  * computed from a file that holds the configuration as JSON. A file whose name is 64 hex digits
- * needs `./` before it. Throws CliError for anything else, and for a URL: what a gateway says its
- * configuration is, is no expectation of it.
+ * needs `./` before it. Throws CliError for anything else, and for a URL: what a gateway says about
+ * its configuration cannot be the user's expectation.
  */
 export async function openConfigurationDigest(text: string): Promise<Uint8Array> {
   if (isHash(text)) return decodeHex(text)

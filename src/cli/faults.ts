@@ -8,13 +8,11 @@ export const EXIT_CODES = {
   failed: 1,
   /** The command was not understood: nothing was tried. */
   usage: 2,
-  /** Nothing was decided: a file or a service that it takes is not there, or refused. */
+  /** There is no result: a file or a service that it takes is not there, or refused. */
   unavailable: 3,
 } as const
 
-/**
- * A command cannot go on, for a reason that its user can mend. The message is all they are told.
- */
+/** A command cannot go on, for a reason that its user can mend. The user sees the message alone. */
 export class CliError extends Error {
   override readonly name = 'CliError'
   readonly exitCode: number
@@ -25,7 +23,10 @@ export class CliError extends Error {
   }
 }
 
-/** What `run` gives. A fault of this kind is thrown as what `tell` makes of it. */
+/**
+ * What `run` gives. When `run` throws a fault of this kind, the error that `tell` makes from it is
+ * thrown instead.
+ */
 export function telling<Value, Fault extends Error>(
   run: () => Value,
   kind: FaultKind<Fault>,

@@ -24,7 +24,7 @@ const FETCH_TIMEOUT_MS = 60_000
 export type SourceOptions = {
   /** Sent as a bearer token to a URL; null, the default, sends none. */
   readonly apiKey?: string | null
-  /** Told beside a refusal for want of a key (401): how to give one. */
+  /** Shown beside a refusal for want of a key (401): how to give one. */
   readonly keyHint?: string | null
   /** What `-` reads; the default is the process's own. */
   readonly stdin?: Readable
@@ -35,7 +35,7 @@ export type SourceOptions = {
 /**
  * Gives the bytes of a file, of an http(s) URL, or of standard input (`-`). Redirects are not
  * followed, and a key leaves this machine over https alone. Throws CliError when there is nothing
- * to read or too much of it.
+ * to read, or too much.
  */
 export async function readSource(source: string, options: SourceOptions = {}): Promise<Uint8Array> {
   const { bytesMax = SOURCE_BYTES_MAX } = options
@@ -129,7 +129,7 @@ function reasonOf(fault: unknown): string {
   return printable(SYSTEM_WORDS[reason] ?? reason)
 }
 
-/** Writes text to a file, or to standard output when there is none. Throws CliError. */
+/** Writes text to a file, or to standard output without a path. Throws CliError. */
 export async function writeOutput(text: string, path: string | undefined): Promise<void> {
   if (path === undefined) process.stdout.write(text)
   else await writeFileWhole(path, text)

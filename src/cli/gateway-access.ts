@@ -15,8 +15,8 @@ export type GatewayKey = {
 
 /**
  * Gives the key to send to `url`: the option; else the environment's, which goes to the origin of
- * AFFIDAVIT_URL alone. A URL may be anybody's, and whoever names it gives no key away by it. Throws
- * ConfigurationError for a malformed variable.
+ * AFFIDAVIT_URL alone. A URL may belong to any server: naming one in a command does not give the
+ * key away. Throws ConfigurationError for a malformed variable.
  */
 export function chooseKey(
   url: string,
@@ -78,7 +78,7 @@ function explainWithheld(
   )
 }
 
-/** Null for what is no URL, which whoever fetches it tells. */
+/** Null for text that is not a URL; the code that fetches it reports that. */
 function originOf(url: string): string | null {
   return URL.canParse(url) ? new URL(url).origin : null
 }

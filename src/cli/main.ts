@@ -10,14 +10,14 @@ const { createProgram } = await import('./program.ts')
 await runCommandLine(createProgram())
 
 /**
- * Compiled code of the call before takes a third off the time of the next. Beside the packages:
- * whoever can write there can change what runs anyway.
+ * Compiled code of the call before takes a third off the time of the next. It is beside the
+ * packages: a user who can write there can change what runs anyway.
  */
 function cacheCompiledCode(folder: string): void {
   try {
     mkdirSync(folder, { recursive: true, mode: 0o700 })
     enableCompileCache(folder)
   } catch {
-    // Who may not write there starts without it.
+    // A user who may not write there starts without it.
   }
 }

@@ -9,8 +9,8 @@ import { printable } from '../../attestation/report/printable.ts'
 import { CliError, EXIT_CODES } from './faults.ts'
 
 /**
- * Measures an image, and gives the report for people or for programs. Throws CliError for what is
- * no file.
+ * Measures an image, and gives the report for people or for programs. Throws CliError for anything
+ * but a file that can be read.
  */
 export async function reportImage(
   image: string,
@@ -131,8 +131,8 @@ export const FILE_CHUNK_BYTES = 131_072
 
 /**
  * Gives the bytes of an open file from its start, the next chunk being read while one is used.
- * Memory stays the same however large the file is: a chunk is overwritten two chunks later, so
- * whoever keeps bytes has to copy them.
+ * Memory stays the same however large the file is: a chunk is overwritten two chunks later, so a
+ * caller that keeps bytes must copy them.
  */
 export async function* readFileChunks(
   file: FileHandle,

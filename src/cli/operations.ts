@@ -140,7 +140,7 @@ async function withDatabase<Result>(
   }
 }
 
-/** Whoever runs the command. */
+/** The user who runs the command. */
 function commandLine(): Operator {
   return { who: nameOperator(uidOfUser()), accountId: null, from: 'command line' }
 }
@@ -163,8 +163,8 @@ type RemoteOperations = GatewayOperations & { close(): Promise<void> }
 
 /**
  * Gives the operations of the gateway that runs on a data folder, or that listens at
- * `controlSocket`, or null when none does (there is no address, or nobody answers there: it was
- * killed).
+ * `controlSocket`, or null when none does (the address is missing, or it does not answer there: it
+ * was killed).
  */
 export async function connectToGateway(
   dataFolder: string,

@@ -213,7 +213,7 @@ function parseConfirmations(text: string): number {
   return Number(text)
 }
 
-/** Those that no complete answer has. */
+/** The outcomes that no complete answer has. */
 const CUT_OUTCOMES = OUTCOMES.filter((outcome) => outcome !== 'complete')
 
 function parseOutcomes(text: string, before: readonly Outcome[] = []): readonly Outcome[] {

@@ -6,8 +6,9 @@ export function jsonText(value: unknown): string {
 }
 
 /**
- * Gives a value as JSON over several lines, in which whatever printable escapes is written as
- * JSON's own escapes: the same data for a program, and nothing that a terminal would act on.
+ * Gives a value as JSON over several lines, in which all characters that printable escapes are
+ * written as JSON's own escapes: the same data for a program, and nothing that a terminal would act
+ * on.
  */
 export function printableJson(value: unknown): string {
   return JSON.stringify(value, null, 2).replace(
@@ -38,7 +39,7 @@ export function textTable(titles: readonly string[], rows: readonly (readonly st
   return lines.map((line) => `${line.trimEnd()}\n`).join('')
 }
 
-/** Day and time, UTC, of Unix seconds; a dash for none. */
+/** Day and time, UTC, of Unix seconds; a dash for null. */
 export function timeCell(seconds: number | null): string {
   return seconds === null
     ? '-'
@@ -86,7 +87,7 @@ export const ROOT_HINT =
   'A development enclave? Its root is in DATA_DIR/nsm/root.crt.pem (DATA_DIR is .affidavit unless it is set): --root FILE'
 
 /**
- * Gives the hint as a line when one of these details of failed checks tells root_untrusted, else
+ * Gives the hint as a line when one of these details of failed checks names root_untrusted, else
  * nothing. They may hold text from outside, which can at most bring the hint about. Reports for
  * programs go without: they have the code.
  */

@@ -57,7 +57,7 @@ function checkAddress(text: string): string {
   return telling(() => getAddress(text).toLowerCase(), Error, tell)
 }
 
-/** Waits until all anchors of a relayer are confirmed, and tells how many are not. */
+/** Waits until all anchors of a relayer are confirmed, and prints how many are not. */
 async function awaitSettled(address: string): Promise<RelayerDescription> {
   return withGateway(async ({ relayers }) => {
     let told = { line: '', at: 0 }

@@ -1,7 +1,7 @@
 import { join, relative } from 'node:path'
 import { KEY_FILE } from '../accounts/open-keys.ts'
 
-/** What to tell whoever started the gateway. */
+/** What is shown to the user who started the gateway. */
 export type GatewayFacts = {
   readonly url: string
   /** Where metrics are served; null when they are not. */
@@ -27,7 +27,7 @@ export type GatewayFacts = {
   readonly isDatabaseEmbedded: boolean
 }
 
-/** What a parent that started the gateway with an IPC channel is told once it serves. */
+/** What a parent that started the gateway with an IPC channel receives once it serves. */
 export type GatewayReady = { readonly kind: 'ready' } & GatewayFacts
 
 /** What of the configuration is shown. */

@@ -14,7 +14,7 @@ import { createLoop, pause } from '../runtime/loop.ts'
 /**
  * Keeps the local chain's state in one file. anvil's own --state does not do: it writes in place (a
  * kill leaves half a file, which anvil then refuses), it dumps while blocks are mined (an account's
- * nonce can then be ahead of the transactions, which are lost for good), and it dumps an idle chain
+ * nonce can then be ahead of the transactions, which are lost forever), and it dumps an idle chain
  * over and over.
  */
 export type ChainState = {
@@ -93,7 +93,7 @@ async function unpack(dump: unknown): Promise<Buffer> {
   return await promisify(gunzip)(Buffer.from(dump.slice(2), 'hex'))
 }
 
-/** Old or new content, whatever happens and whenever; never a part. */
+/** The file has the old or the new content at any moment, also after a crash; never a part. */
 async function replaceFile(file: string, content: Buffer): Promise<void> {
   const next = `${file}.next`
   const handle = await open(next, 'w')
@@ -124,7 +124,7 @@ function keepOneGenesis(state: string): string | null {
     const isToBeKept = blocks.length === dump.blocks.length || !blocks.some(isFirst)
     return isToBeKept ? null : JSON.stringify({ ...dump, blocks })
   } catch {
-    // anvil says itself what it does not take.
+    // anvil itself reports a state that it does not take.
     return null
   }
 }

@@ -11,8 +11,8 @@ const STOP_TIMEOUT_MS = 2_000
 
 /**
  * Starts the demo provider in a process of its own, with the variables that are meant for it
- * (src/local/demo/config.ts). One that died comes back at the same address, because the enclave's
- * provider table is fixed. Rejects with StartFailure.
+ * (src/local/demo/config.ts). A provider that died comes back at the same address, because the
+ * enclave's provider table is fixed. Rejects with StartFailure.
  */
 export function startDemoProvider(
   variables: Readonly<Record<string, string>>,

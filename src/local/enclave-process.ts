@@ -107,10 +107,9 @@ const STOP_MARGIN_MS = 2_000
 
 /**
  * Starts an enclave process, and for it a security module in software beside this gateway: in the
- * enclave it would be measured with it. The enclave gets the variables given here and no others:
- * the gateway's secrets are none of its business. One that died is started again, with a new key
- * and a new log. Rejects with StartFailure, which repeats what the enclave said of its
- * configuration.
+ * enclave it would be measured with it. The enclave gets the variables given here and no others: it
+ * does not need the gateway's secrets. An enclave that died is started again, with a new key and a
+ * new log. Rejects with StartFailure, which repeats what the enclave said about its configuration.
  */
 async function startEnclaveProcess(
   options: EnclaveOptions,

@@ -22,10 +22,10 @@ const CODE_REGISTERS = [0, 1, 2] as const
 /**
  * Writes what the enclaves of a development gateway are into its data folder, as `connect` of the
  * client takes it: measurements, digests of boot configurations, and the root of their documents.
- * Gives the file's path, and what it says. Each start has
- * another configuration, since the demonstration provider listens elsewhere.
+ * Gives the file's path, and what it says. Each start has another configuration, since the
+ * demonstration provider listens elsewhere.
  *
- * It is the gateway's own word, so it shows nothing: whoever checks a real gateway takes a release.
+ * It is the gateway's own word, so it proves nothing: use a release to check a real gateway.
  */
 export async function writeExpectations({
   dataFolder,

@@ -4,9 +4,9 @@ import { spawn } from 'node:child_process'
  * A program of its own: runs one child and ends it when the process that started the guard is gone,
  * however it went (kill -9 included). `node guard.ts GRACE_MS COMMAND [ARGUMENT…]`, started with an
  * IPC channel; that channel closing is the sign. The kernel closes it, so nothing has to be tidied
- * up by the one that dies.
+ * up by the process that dies.
  *
- * Tells its parent `{ pid }` once the child runs, or `{ error }` when it could not be started.
+ * Reports `started` to its parent once the child runs, or `failed` when it could not be started.
  * Exits as the child does. spawnGuarded (guarded-process.ts) is the other side.
  */
 export type GuardReport =
@@ -53,7 +53,7 @@ function endChild(): void {
 }
 
 function report(what: GuardReport): void {
-  // The parent may have gone between two lines: then `disconnect` is on its way and nobody needs
-  // the report.
+  // The parent may have gone between two lines: then `disconnect` is on its way and the report is
+  // not needed.
   if (process.connected) process.send?.(what, undefined, undefined, () => undefined)
 }

@@ -33,15 +33,15 @@ const MAIN = join(import.meta.dirname, '../agent/main.ts')
 const START_TIMEOUT_MS = 60_000
 const STOP_MARGIN_MS = 3_000
 /**
- * A demonstration answers at once, however long it is measured: every model of it, in less than a
+ * A demonstration answers at once, however long it is measured: each of its models in less than a
  * second.
  */
 const BENCHMARK_MS = 100
 const BENCHMARK_CONCURRENCY = 2
 
 /**
- * How long a start waits until the agent serves: a demonstration that was told to be slow is
- * measured longer than that.
+ * How long a start waits until the agent serves: a demonstration that is set to be slow is measured
+ * longer than that.
  */
 const SERVING_TIMEOUT_MS = 5_000
 const SERVING_POLL_MS = 20
@@ -75,7 +75,7 @@ export async function startDemoAgent(
 /**
  * Starts a node agent in a process of its own, for a gateway that serves already. Its node is made
  * on first start, and again when the gateway no longer knows it. Resolves when the process runs: it
- * measures its models and connects by itself. One that died is started again. Rejects with
+ * measures its models and connects by itself. An agent that died is started again. Rejects with
  * StartFailure, or GatewayError.
  */
 export async function startNodeAgent(

@@ -2,7 +2,7 @@ import { openProcessLogger } from '../observability/logger.ts'
 import { StartFailure } from '../runtime/starting.ts'
 import { startAnvil } from './local-chain.ts'
 
-/** What run-chain tells the parent that started it. */
+/** What run-chain sends to the parent that started it. */
 type ChainReady = {
   readonly kind: 'ready'
   readonly rpcUrl: string

@@ -4,7 +4,7 @@ import { SoftwareNsmError } from './nsm/development-root.ts'
 import { parseGivenMeasurements } from './nsm/measured-source.ts'
 import { serveSoftwareNsm } from './nsm/nsm-server.ts'
 
-/** What run-nsm tells the parent that started it. */
+/** What run-nsm sends to the parent that started it. */
 type NsmReady = {
   readonly kind: 'ready'
   /** Certificate of the root that its documents lead to. */
@@ -13,7 +13,7 @@ type NsmReady = {
 
 /**
  * A program of its own: the software security module on a socket, for an enclave or a booted
- * development image that somebody else starts. `node run-nsm.ts SOCKET ROOT-FILE
+ * development image that is started separately. `node run-nsm.ts SOCKET ROOT-FILE
  * [MEASUREMENTS-FILE]`; it ends at SIGTERM or SIGINT, and when the channel closes that it was
  * started with.
  */

@@ -23,7 +23,7 @@ export type ProcessPlan<Ready> = {
    * ready notice.
    */
   readonly parseReady: (notice: unknown) => Ready | null
-  /** What a line of its log says, for people; null when it is no fault. Default: the line. */
+  /** What a line of its log says, for people; null when it is not a fault. Default: the line. */
   readonly describeFault?: (line: string) => string | null
   readonly startTimeoutMs: number
   /** From SIGTERM to SIGKILL. */
@@ -36,7 +36,7 @@ export type SupervisedProcess<Ready> = {
   readonly ready: Ready
   /** Null between two lives. */
   pid(): number | null
-  /** Ends it for good. */
+  /** Ends it; it is not started again. */
   stop(): Promise<void>
 }
 
@@ -45,8 +45,8 @@ const RESTART_BACKOFF: BackOffBounds = { minMs: 100, maxMs: 10_000 }
 
 /**
  * Starts a process, waits until it is ready, and starts it again whenever it ends. It has a session
- * of its own, so that Ctrl-C in a terminal reaches the gateway alone, and an IPC channel whose end
- * tells it that the gateway is gone. Rejects with StartFailure when it does not become ready the
+ * of its own, so that Ctrl-C in a terminal reaches the gateway alone, and an IPC channel that
+ * closes when the gateway is gone. Rejects with StartFailure when it does not become ready the
  * first time.
  */
 export async function superviseProcess<Ready>(

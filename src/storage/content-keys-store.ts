@@ -5,7 +5,7 @@ import { clockSeconds } from './clock.ts'
 import type { Database } from './database.ts'
 
 /**
- * Notes under which key content is encrypted from now on. Rejects with StartFailure when content
+ * Records under which key content is encrypted from now on. Rejects with StartFailure when content
  * was encrypted before and there is no key at all: new content would be stored in the clear beside
  * it, because of a setting that was forgotten. Warns of keys that are missing: what is encrypted
  * under them cannot be read. Gives the id of the key when it was not in use before, else null.
@@ -34,7 +34,10 @@ export async function admitContentKeys(
   return isNew ? newest : null
 }
 
-/** Another gateway may do so at the same moment: one of them is told that it did. */
+/**
+ * Records that a key is in use; true when it was not recorded as such before. When another gateway
+ * does so at the same moment, only one of them gets true.
+ */
 async function noteKey({ queries }: Pick<Database, 'queries'>, id: string): Promise<boolean> {
   const { numAffectedRows } = await sql`
     insert into content_keys (id, first_used_at) values (${id}, ${clockSeconds(null)})

@@ -42,7 +42,7 @@ export async function openContentCipher(
 }
 
 /**
- * Keys of a text, one a line: 32 bytes in hex or standard base64. Blank lines and those that begin
+ * Keys of a text, one a line: 32 bytes in hex or standard base64. Blank lines and lines that begin
  * with `#` are skipped. The last key is the newest. Gives what is wrong as a text that holds no
  * key.
  */
@@ -72,8 +72,8 @@ function decodeKey(line: string): Uint8Array | null {
 }
 
 /**
- * The key's id, 16 hex digits. It is made of the key, so that no two keys are taken for each other
- * by mistake, and says nothing of it.
+ * The key's id, 16 hex digits. It is made from the key, so that no two keys are taken for each
+ * other by mistake, and does not reveal the key.
  */
 function idOf(key: Uint8Array): string {
   return createHmac('sha256', key).update('affidavit content key id').digest('hex').slice(0, 16)
@@ -81,7 +81,7 @@ function idOf(key: Uint8Array): string {
 
 async function readKeyFile(path: string): Promise<string> {
   try {
-    // A pipe that nobody writes to would otherwise hold up the start for good.
+    // A pipe without a writer would otherwise hold up the start forever.
     await using file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK)
     const facts = await file.stat()
     if (!facts.isFile())
@@ -122,7 +122,7 @@ function runKeyCommand(
   })
 }
 
-/** What it wrote is not told: it may be half of a key. */
+/** The command's output is not shown: it may be half of a key. */
 function describeEnd(error: Error & { code?: unknown; killed?: boolean }): string {
   if (error.code === 'ERR_CHILD_PROCESS_STDIO_MAXBUFFER') return 'printed too much'
   if (error.killed === true) return 'took too long'

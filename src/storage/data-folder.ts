@@ -65,8 +65,8 @@ export async function makePrivateFolder(): Promise<PrivateFolder> {
 
 /**
  * Removes the private folder that holds `file`, left by a gateway that was killed. Does nothing
- * when it is not one that makePrivateFolder makes, of this user: where it is comes from a file that
- * somebody may have written.
+ * when it is not a folder that makePrivateFolder makes, of this user: its place comes from a file
+ * that another user may have written.
  */
 export async function removeStaleFolder(file: string): Promise<void> {
   const folder = dirname(file)

@@ -43,8 +43,8 @@ export type Database = {
  * Opens the database and runs outstanding migrations. Rejects with DatabaseUnfit when it is
  * reachable but could not keep what we promise, DatabaseNewer when a newer release migrated it,
  * DataFolderInUse when another process holds the folder, else with the driver's error.
- * `onConnectionError` hears of what fails in the background: idle connections that broke, upkeep of
- * the embedded database. Queries report their own failures.
+ * `onConnectionError` is called with failures in the background: idle connections that broke,
+ * upkeep of the embedded database. Queries report their own failures.
  */
 export async function openDatabase(
   location: DatabaseLocation,

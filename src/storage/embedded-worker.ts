@@ -7,7 +7,7 @@ import { PGlite } from '@electric-sql/pglite'
 /**
  * The thread of the embedded database. In: `workerData.folder`, then messages of Postgres' protocol
  * as bytes, and null to close. Out: null once it is open, then what it answers to each, as bytes.
- * An error ends the thread, and is told by its `error` event.
+ * An error ends the thread, and its `error` event reports it.
  */
 if (parentPort === null) throw new Error('expected to be run as a worker thread')
 const port = parentPort
@@ -19,9 +19,9 @@ port.on('message', (message: Uint8Array | null) => {
 port.postMessage(null)
 
 /**
- * Opens the database in `dataDir`, or makes it: of the packed one that PGlite has, because initdb
- * takes three times as long; by initdb where that optional package is not installed. What a start
- * left half made is made anew.
+ * Opens the database in `dataDir`, or makes it: from the packed one that PGlite has, because initdb
+ * takes three times as long; by initdb where that optional package is not installed. A database
+ * that a start left half made is made again.
  */
 async function open(dataDir: string): Promise<PGlite> {
   const unfinished = `${dataDir}.unfinished`

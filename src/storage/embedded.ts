@@ -23,7 +23,7 @@ export async function openEmbedded(
   upkeepLimits = UPKEEP_LIMITS,
 ): Promise<OpenedDatabase> {
   await mkdir(dataFolder, { recursive: true })
-  // PGlite lets everybody write its files, whatever the umask: only the folder keeps others out.
+  // PGlite lets all users write its files, under any umask: only the folder keeps others out.
   if (((await stat(dataFolder)).mode & OTHERS) !== 0) await chmod(dataFolder, OWNER_ALONE)
   const lock = await lockFolder(dataFolder)
   try {

@@ -56,7 +56,7 @@ export class ContentUnavailable extends Error {
   }
 }
 
-/** What callers are told. */
+/** The messages that callers receive. */
 export const CONTENT_FAULTS: Readonly<Record<ContentFault, string>> = {
   content_key_missing: 'The key that this content is encrypted under is not available',
   content_unreadable: 'This content cannot be decrypted: its stored bytes were altered',

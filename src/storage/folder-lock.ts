@@ -7,15 +7,15 @@ export type FolderLock = { release(): Promise<void> }
 
 /**
  * Takes a folder for this process. A lock whose process is gone (kill -9) is taken over; a process
- * is recognised by pid and start time where the system tells it, so that a reused pid does not lock
- * us out. Rejects with DataFolderInUse. It guards against accidents on one machine, not over
+ * is recognised by pid and, where the system shows it, start time, so that a reused pid does not
+ * lock us out. Rejects with DataFolderInUse. It guards against accidents on one machine, not over
  * network file systems.
  *
- * Locks are files `lock.1`, `lock.2`, …, of which the highest counts. A dead one is not replaced,
- * because nobody can delete a file on condition that it is still the one they read; instead, the
- * next number is created, which only one contender can. The highest file is never deleted, only
- * marked as released, so whoever was so slow that the number they create is an old one again finds
- * a higher one beside it.
+ * Locks are files `lock.1`, `lock.2`, …, of which the highest counts. A dead lock is not replaced,
+ * because a process cannot delete a file on condition that it is still the file it read; instead,
+ * the next number is created, which only one contender can. The highest file is never deleted, only
+ * marked as released: a contender so slow that it creates an old number again finds a higher one
+ * beside it.
  */
 export async function lockFolder(folder: string): Promise<FolderLock> {
   const draft = path.join(folder, `draft.${process.pid}.${crypto.randomUUID()}`)
@@ -56,7 +56,7 @@ async function checkNobodyHolds(folder: string, number: number): Promise<void> {
   if (holder !== null && (await isAlive(holder))) throw new DataFolderInUse(folder, holder.pid)
 }
 
-/** Hard-linking a complete file is atomic: nobody ever reads a lock that is half written. */
+/** Hard-linking a complete file is atomic: no process ever reads a lock that is half written. */
 async function linkExclusively(draft: string, file: string): Promise<boolean> {
   try {
     await link(draft, file)
@@ -92,7 +92,7 @@ async function isAlive(holder: ProcessMark): Promise<boolean> {
   try {
     process.kill(holder.pid, 0)
   } catch (error) {
-    // EPERM: it exists and belongs to somebody else.
+    // EPERM: it exists and belongs to another user.
     if (hasCode(error, 'ESRCH')) return false
   }
   const { startedAt } = await describeProcess(holder.pid)
@@ -100,7 +100,7 @@ async function isAlive(holder: ProcessMark): Promise<boolean> {
 }
 
 /**
- * Linux tells when a process began (proc_pid_stat(5), field 22, ticks since boot) and which boot
+ * Linux shows when a process began (proc_pid_stat(5), field 22, ticks since boot) and which boot
  * this is.
  */
 async function describeProcess(pid: number): Promise<ProcessMark> {

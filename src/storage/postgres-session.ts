@@ -10,7 +10,7 @@ const HEARTBEAT_MS = 1_000
 const ANSWER_TIMEOUT_MS = 3_000
 const BACKOFF = { minMs: 100, maxMs: 2_000 }
 
-/** Who is told what happens on the session. */
+/** Receives what happens on the session. */
 export type SessionSubscriber = {
   /** What a gateway on this database sent, this one included. */
   onNotice(payload: string): void
@@ -19,14 +19,14 @@ export type SessionSubscriber = {
 }
 
 /**
- * A connection of its own for locks that end with this process, and for notices. It is made anew
- * when it breaks. Nothing may rely on it: a lock may be lost, and a notice never come.
+ * A connection of its own for locks that end with this process, and for notices. When it breaks, a
+ * new one is made. Nothing may rely on it: a lock may be lost, and a notice never come.
  */
 export type DatabaseSession = {
   /** Opens the connection when it is the first. Gives what ends the subscription. */
   subscribe(subscriber: SessionSubscriber): () => void
   isUp(): boolean
-  /** Takes the lock of this name if nobody has it. False also while there is no connection. */
+  /** Takes the lock of this name if it is free. False also while there is no connection. */
   tryLock(name: string): Promise<boolean>
   /** Gives the lock back, and then sends a notice. Does nothing while there is no connection. */
   unlock(name: string, notice: string): Promise<void>
@@ -95,7 +95,7 @@ export function createPostgresSession(
       failures = 0
       return HEARTBEAT_MS
     } catch {
-      // Whoever needs the database now reports that it is away.
+      // A part that needs the database now reports that it is away.
       failures += 1
       return backOffMs(failures, BACKOFF, { jitter: 'half' })
     }

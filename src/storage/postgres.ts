@@ -75,8 +75,8 @@ export type OpenedDatabase = {
   /** Null where no other process uses the database. */
   readonly session: DatabaseSession | null
   /**
-   * Ends whatever the dialects leave behind, and them too when they were never used. Call it after
-   * them.
+   * Ends everything that the dialects leave behind, and also the dialects when they were never
+   * used. Call it after them.
    */
   close(): Promise<void>
 }
@@ -175,10 +175,10 @@ export function createEmbeddedPool(connect: () => Duplex): pg.Pool {
 }
 
 /**
- * The pool takes a connection back whatever happened on it. One whose query timed out still waits
+ * The pool takes a connection back after any fault. A connection whose query timed out still waits
  * for that answer, and the next query would wait behind it until TCP gives up, a quarter of an hour
- * later: so it is thrown away, like every one that failed otherwise than by an error the server
- * reported.
+ * later. So it is thrown away, like every connection that failed with anything but an error that
+ * the server reported.
  */
 export function discardBroken(
   pool: pg.Pool,
@@ -198,8 +198,8 @@ const NEVER = new AbortController().signal
 
 /**
  * Probes the server over a connection of its own. While it has been silent for `silenceMaxMs`, the
- * signal that `signal` gives is aborted with DatabaseAwayError; `onSilence` hears of it once. One
- * probe in vain is not enough: this process itself may have been held up.
+ * signal that `signal` gives is aborted with DatabaseAwayError; `onSilence` is called with it once.
+ * One failed probe is not enough: this process itself may have been held up.
  */
 function watchSilence(
   pool: pg.Pool,
@@ -264,8 +264,8 @@ async function until<Value>(promise: Promise<Value>, signal: AbortSignal): Promi
 }
 
 /**
- * Every failure to connect is the same to whoever wants to query, whatever the server gave as its
- * reason.
+ * Every failure to connect is the same to a caller that wants to query, for any reason that the
+ * server gave.
  */
 async function connect(pool: pg.Pool): Promise<pg.PoolClient> {
   try {

@@ -28,7 +28,7 @@ export type ProcessLease = {
    * stopped meanwhile.
    */
   onLost(listener: () => void): void
-  /** Leaves in good order: whatever it still had is free at once. */
+  /** Leaves in good order: everything that it still had is free at once. */
   stop(): Promise<void>
 }
 
@@ -37,7 +37,10 @@ type ProcessLeaseOptions = {
   /** A new uuid. */
   readonly makeId: () => string
   readonly log: Logger
-  /** Whether no other process can have the database open, so that whoever is in it is dead. */
+  /**
+   * Whether no other process can have the database open: then every process that is listed there is
+   * dead.
+   */
   readonly isAlone?: boolean
   readonly leaseSeconds?: number
   readonly renewIntervalMs?: number
@@ -61,8 +64,7 @@ export async function openProcessLease(database: Database, log: Logger): Promise
 }
 
 /**
- * Gives a lease that is not yet entered. With each renewal it also clears up after those that are
- * dead.
+ * Gives a lease that is not yet entered. With each renewal it also clears up after dead processes.
  */
 export function createProcessLease(options: ProcessLeaseOptions): ProcessLease {
   return new Lease(options)

@@ -7,7 +7,7 @@ import type { Database } from './database.ts'
  * when the database fails.
  */
 export type ProcessesStore = {
-  /** Notes a process, alive for so long from now. */
+  /** Records a process, alive for so long from now. */
   enter(id: string, leaseSeconds: number): Promise<void>
   /**
    * Prolongs a process's life. False when it was over already: others may have taken it for dead.
@@ -15,7 +15,7 @@ export type ProcessesStore = {
   renew(id: string, leaseSeconds: number): Promise<boolean>
   /** Ends a process's life: what it reserved is given back with the next `expire`. */
   leave(id: string): Promise<void>
-  /** Ends the lives of all processes: for one that knows it is alone with the database. */
+  /** Ends the lives of all processes: for a process that knows it is alone with the database. */
   leaveAll(): Promise<void>
   /**
    * Forgets the processes whose lives are over, and gives back what they had reserved. Gives how

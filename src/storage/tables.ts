@@ -56,7 +56,7 @@ type AdminActRow = {
   readonly position: number
   readonly at: number
   readonly kind: string
-  /** JSON of all that is known of it. */
+  /** JSON of all that is known about the act. */
   readonly entry: string
   /** SHA-256 of the hash before and of entry. */
   readonly hash: Uint8Array
@@ -72,7 +72,7 @@ type AccountRow = {
   readonly tier: Generated<string | null>
   /** Null while its keys are taken. */
   readonly disabled_at: Generated<number | null>
-  /** Null while it is there; then `name` is none that anybody gave. */
+  /** Null while it is there; then `name` is a name that no user gave. */
   readonly deleted_at: Generated<number | null>
   readonly former_name: Generated<string | null>
   /** Null: the gateway's. */
@@ -170,7 +170,7 @@ type ErasureRow = {
   readonly id: GeneratedAlways<number>
   readonly requested_by: 'operator' | 'account' | 'retention'
   readonly reason: string
-  /** Whose content; null for everybody's. */
+  /** Whose content; null for the content of all accounts. */
   readonly account_id: string | null
   readonly created_at: number
 }
@@ -275,7 +275,7 @@ type NodeRow = {
   readonly version: string | null
   readonly connected_since: number | null
   readonly last_seen_at: number | null
-  /** The gateway that holds its connection, and that connection; null while it has none. */
+  /** The gateway that holds its connection, and that connection; null while it is not connected. */
   readonly process_id: string | null
   readonly connection_id: string | null
   readonly models: Generated<readonly string[]>
@@ -395,7 +395,7 @@ type IdempotencyKeyRow = {
   readonly answer: string | null
   /** The same, encrypted. */
   readonly sealed_answer: Generated<Uint8Array | null>
-  /** When its gateway gave the call up without knowing what became of it. */
+  /** When its gateway gave up the call without knowing its outcome. */
   readonly abandoned_at: number | null
   readonly created_at: number
   readonly expires_at: number

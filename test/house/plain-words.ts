@@ -33,6 +33,7 @@ export const READ_BY_USERS: readonly string[] = [
  * the whole repository.
  */
 export const PLAIN_COMMENTS: readonly string[] = [
+  'src/api',
   'src/bus',
   'src/accounts',
   'src/agent',
@@ -44,6 +45,17 @@ export const PLAIN_COMMENTS: readonly string[] = [
   'src/verified/commits',
   'src/verified/logs',
   'src/verified/records',
+  'src/local',
+  'src/storage',
+  'src/cli',
+  'src/compose.ts',
+  'src/config.ts',
+  'src/foundation.ts',
+  'src/main.ts',
+  'src/processes.ts',
+  'src/reload.ts',
+  'src/routes.ts',
+  'src/staging.ts',
   'src/web',
   'src/runtime',
   'src/upstream',

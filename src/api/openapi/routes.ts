@@ -10,12 +10,15 @@ const API_INFORMATION = {
     'Inference gateway whose answers come with signed evidence: hash, signature, attestation document and transaction.',
 } as const
 
-/** Production with a simulated security module: nobody is to take it for the other. */
+/**
+ * Shown by a production gateway whose security module is simulated: it must not be taken for a real
+ * one.
+ */
 const STAGING_NOTICE =
   'Staging: the security module is simulated, so the signatures of this service are not evidence.'
 
 /**
- * `GET /`: what this is, as JSON; whoever asks for HTML first, as browsers do, is answered by
+ * `GET /`: what this is, as JSON; a client that asks for HTML first, as browsers do, is answered by
  * `showHome`.
  */
 export function rootRoute(

@@ -55,7 +55,7 @@ function formatFinding({ code, severity, where, message, isEarlier }: Finding): 
   return `  ! ${code} (${severity}) ${printable(where)}: ${printable(message)}${earlier}\n`
 }
 
-/** Says what it comes to, and no more than that. */
+/** States the result of the audit, and no more. */
 function conclude(report: AuditReport): string {
   const { logs } = report
   const findings = [...report.findings, ...logs.flatMap((log) => log.findings)]
@@ -74,7 +74,7 @@ function conclude(report: AuditReport): string {
   return `${concludeLogs(logs)}${rest}`
 }
 
-/** Nothing was found in a log without leaves, but that is no history that was checked. */
+/** Nothing was found in a log without leaves, but no history was checked there. */
 function concludeLogs(logs: readonly LogReport[]): string {
   const all = logs.length === 1 ? 'the log' : `${logs.length} logs`
   const emptyCount = logs.filter(isEmpty).length
@@ -86,8 +86,8 @@ function concludeLogs(logs: readonly LogReport[]): string {
 }
 
 /**
- * Every restart of an enclave leaves a log: what an empty one has none of is not missed in the
- * others.
+ * The names of checks that were not made. Every restart of an enclave leaves a log: a check that an
+ * empty log has no use for does not count.
  */
 function listOpen(log: LogReport): readonly AuditCheckName[] {
   return log.checks
@@ -96,14 +96,14 @@ function listOpen(log: LogReport): readonly AuditCheckName[] {
 }
 
 /**
- * Whether the log had no leaf when the audit began; that heads or attestations show more is told by
- * its checks.
+ * Whether the log had no leaf when the audit began. If heads or attestations show more, its checks
+ * report that.
  */
 function isEmpty({ size }: LogReport): boolean {
   return size === 0
 }
 
-/** Shortest time between two lines on what is no terminal, milliseconds. */
+/** Shortest time between two lines where the output is not a terminal, milliseconds. */
 export const LINE_INTERVAL_MS = 10_000
 
 /**

@@ -5,8 +5,8 @@ import { CliError, EXIT_CODES } from '../faults.ts'
 import { writeFileWhole } from '../files.ts'
 
 /**
- * Opens the state of an audit in a file, which need not exist yet; null keeps none. Throws
- * CliError.
+ * Opens the state of an audit in a file, which need not exist yet; with null, no state is kept.
+ * Throws CliError.
  */
 export async function openStateFile(path: string | null, scope: string): Promise<AuditState> {
   const store =

@@ -28,7 +28,7 @@ export function registerSetBudget(parent: Command, of: 'account' | 'key'): void 
     )
 }
 
-/** Adds `budgets`, for the operator: what accounts and keys may use, and what is left of it. */
+/** Adds `budgets`, for the operator: what accounts and keys may use, and what is left. */
 export function registerBudgets(program: Command): void {
   program
     .command('budgets')

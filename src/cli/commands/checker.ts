@@ -13,7 +13,7 @@ import { registerVerifier } from './verifier.ts'
 import { registerVerify } from './verify.ts'
 
 /**
- * The commands for checkers of evidence, for callers, and for those who sign releases. They are all
+ * The commands for checkers of evidence, for callers, and for signers of releases. They are all
  * that the package `affidavit` installs, so they bring no database, no server and no chain client.
  * `openVerifier`: how this program opens the page that it saves.
  */

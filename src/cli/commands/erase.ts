@@ -12,7 +12,7 @@ type EraseOptions = JsonOption & { readonly account?: string; readonly reason: s
 /** What was done: records with the hash, and those whose content was erased now. */
 type Erased = { readonly found: number | null; readonly erased: number }
 
-/** Adds `erase`, for the operator: whoever can reach the database, or the data folder. */
+/** Adds `erase`, for the operator: a user who can reach the database, or the data folder. */
 export function registerErase(program: Command): void {
   program
     .command('erase')

@@ -16,8 +16,8 @@ type CreateOptions = JsonOption & {
 }
 
 /**
- * Adds `keys create | list | revoke`, for the operator: whoever can reach the database, or the data
- * folder.
+ * Adds `keys create | list | revoke`, for the operator: a user who can reach the database, or the
+ * data folder.
  */
 export function registerKeys(program: Command): void {
   const keys = program
@@ -129,7 +129,7 @@ function parseExpiry(text: string): number {
   )
 }
 
-/** NaN for what is none; a day that the month has not counts as none, too. */
+/** NaN for text that is not a date, also for a day that the month does not have. */
 function parseDate(text: string): number {
   const date = new Date(/^\d{4}-\d{2}-\d{2}$/.test(text) ? `${text}T00:00:00Z` : Number.NaN)
   return Number.isNaN(date.getTime()) || date.toISOString().slice(0, 10) !== text

@@ -6,7 +6,7 @@ import { jsonText, textTable } from '../printable.ts'
 /** Whether to print for programs. */
 export type JsonOption = { readonly json?: boolean }
 
-/** Loaded where they are used: they bring the database, and the help needs none. */
+/** Loaded where they are used: they bring the database, which the help does not need. */
 export function operations() {
   return import('../operations.ts')
 }

@@ -10,7 +10,7 @@ import type {
 import type { ShowOptions } from '../release/release-report.ts'
 
 /**
- * Adds `release key | sign | show | list`: measurements of enclave images, signed for those who
+ * Adds `release key | sign | show | list`: measurements of enclave images, signed for people who
  * check records.
  */
 export function registerRelease(program: Command): void {

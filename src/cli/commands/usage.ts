@@ -82,7 +82,7 @@ function beginOfMonth(): number {
   return Date.UTC(now.getUTCFullYear(), now.getUTCMonth()) / 1000
 }
 
-/** Accounts are always told apart; without a period all of the range is one. */
+/** Usage is always listed by account; without a period all of the range is one. */
 function parseGrouping(text: string): Grouping {
   const words = text.split(',')
   const periods = PERIODS.filter((period) => words.includes(period))

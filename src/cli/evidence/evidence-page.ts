@@ -31,7 +31,7 @@ export async function printVerifier(
   process.stdout.write(json ? jsonText(madeBy) : sayMadeBy(madeBy))
 }
 
-/** A page without evidence is no secret. */
+/** All users may read a page without evidence. */
 const PAGE_MODE = 0o644
 
 function emptyPage({ verifier, maker }: Awaited<ReturnType<OpenVerifier>>): string {
@@ -44,7 +44,7 @@ function sayMadeBy({ version, commit, verifier_sha256 }: ReturnType<typeof write
 
 /**
  * Says what an attacker-controlled page names of its maker, beside its digest. Throws FormatError
- * for what is no page.
+ * for anything else.
  */
 export function sayPage(page: Uint8Array): string {
   const { madeBy, verifierSha256 } = readEvidencePage(page)

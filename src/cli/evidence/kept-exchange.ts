@@ -16,8 +16,8 @@ export type KeptOptions = {
 }
 
 /**
- * Reads the files of what a caller kept. Throws CliError for those that cannot be read or are none,
- * and when standard input is named more than once, `source` included.
+ * Reads the files of what a caller kept. Throws CliError for files that cannot be read or have
+ * another form, and when standard input is named more than once, `source` included.
  */
 export async function openKeptFiles(
   source: string,
@@ -34,8 +34,8 @@ export async function openKeptFiles(
 }
 
 /**
- * Gives what was told as lines, each line of a message behind a bar, so that no message can look
- * like a line of the report.
+ * Gives the messages of an exchange as lines, each line of a message behind a bar, so that no
+ * message can look like a line of the report.
  */
 export function printExchange({ asked, said }: ToldExchange): string {
   const part = (title: string, messages: readonly ToldMessage[] | null) =>

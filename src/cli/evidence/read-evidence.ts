@@ -35,7 +35,7 @@ const USAGE: Readonly<Partial<Record<EvidenceCode, string>>> = {
 }
 
 /**
- * Gives the evidence bundle in attacker-controlled `bytes`. Throws CliError for what is none;
+ * Gives the evidence bundle in attacker-controlled `bytes`. Throws CliError for anything else;
  * `what` names the source.
  *
  * Does NOT prove anything: see verifyBundle.
@@ -66,7 +66,7 @@ export async function fetchEvidence(
   options: EvidenceOptions,
   openVerifier: OpenVerifier,
 ): Promise<void> {
-  // Loaded where it is used: checks of files need none of it.
+  // Loaded where it is used: checks of files do not need it.
   const { evidenceSource } = await import('../gateway-access.ts')
   const { url, key } = evidenceSource(hash, options)
   const bytes = await readSource(url, key)

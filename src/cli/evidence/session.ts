@@ -22,7 +22,7 @@ export type SessionCall = {
   /** When it ended, RFC 3339, by the clock of the machine that kept it. */
   readonly at: string
   readonly verdict: 'checked' | 'refused' | 'error' | 'left'
-  /** What the request asked for; null where it names none. */
+  /** The model that the request asked for; null where it does not name one. */
   readonly model: string | null
   /** Of a checked call, 64 hex digits; null for the others. */
   readonly hash: string | null
@@ -79,9 +79,9 @@ export async function createSessionFile(
 export type Session = { readonly calls: readonly SessionCall[]; readonly isCut: boolean }
 
 /**
- * Gives the calls of a session file, or null when attacker-controlled `bytes` are none. A last line
- * without its end, which a crash leaves, is left out. Throws CliError, which names the line, for
- * one that is not of the form.
+ * Gives the calls of a session file, or null when attacker-controlled `bytes` are not such a file.
+ * A last line without its end, which a crash leaves, is left out. Throws CliError, which names the
+ * line, for a line in another form.
  *
  * Does NOT prove anything: the proofs do, each by itself.
  */
@@ -114,7 +114,7 @@ function splitLines(bytes: Uint8Array): readonly Uint8Array[] {
   return lines
 }
 
-/** Null for what is no JSON object. */
+/** Null for anything but a JSON object. */
 function parseLine(line: Uint8Array): JsonObject | null {
   const json = orNull(() => parseExactJson(line), JsonError)
   return json !== null && isJsonObject(json) ? json : null

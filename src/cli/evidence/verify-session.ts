@@ -12,7 +12,7 @@ import type { Session, SessionCall } from './session.ts'
 /** What `verify` prints, and its exit code. */
 export type Outcome = {
   readonly output: string
-  /** Why the chain that was to be asked was not; null when it was, or none was to be. */
+  /** Why the chain could not be asked; null when it was asked, or was not to be asked. */
   readonly warning: string | null
   readonly exitCode: number
 }
@@ -36,7 +36,10 @@ export function isEnough(
   return require === undefined ? verdict !== 'invalid' : verdict === require
 }
 
-/** Of a check that was made: without the chain that was to be asked, a good outcome is none. */
+/**
+ * The exit code of a check that was made. Where the chain should be asked and cannot be, a good
+ * outcome does not count.
+ */
 export function exitCodeOf(isOk: boolean, warning: string | null): number {
   if (isOk && warning !== null) return EXIT_CODES.unavailable
   return EXIT_CODES[isOk ? 'done' : 'failed']

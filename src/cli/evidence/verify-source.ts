@@ -29,8 +29,8 @@ export type VerifyOptions = BundleOptions &
 
 /**
  * Checks each source, and prints what it came to; of several, behind its name. Gives the exit code:
- * of several, that of the worst. Throws CliError for what is no evidence, of several after the
- * others.
+ * of several, that of the worst. Throws CliError for a source that is not evidence, of several
+ * after the others.
  */
 export async function verifySources(
   sources: readonly string[],
@@ -55,9 +55,11 @@ export async function verifySources(
   return [failed, usage, unavailable].find((code) => codes.includes(code)) ?? done
 }
 
-/** Checks what a source has, as the options say. Throws CliError for what is no evidence. */
+/**
+ * Checks what a source has, as the options say. Throws CliError for a source that is not evidence.
+ */
 export async function verifySource(source: string, options: VerifyOptions): Promise<Outcome> {
-  // Before anything is fetched: what is wrong with the command is told first.
+  // Before anything is fetched: a fault of the command itself is reported first.
   if (options.confirmations !== undefined && options.rpc === undefined)
     throw new CliError(
       'expected --rpc with --confirmations: only the chain shows how deep a block is',
@@ -105,13 +107,13 @@ export async function verifySource(source: string, options: VerifyOptions): Prom
   return { output, warning, exitCode: exitCodeOf(isOk, warning) }
 }
 
-/** Of several documents a revocation list must say something of one. */
+/** Each revocation list must be about at least one of the documents. */
 function checkAllUsed(verifier: ListingVerifier): void {
   const [unused] = verifier.unused()
   if (unused !== undefined) throw unused
 }
 
-/** Without an endpoint that answers, what needs none is judged all the same. */
+/** When the endpoint does not answer, evidence is judged without the chain. */
 async function judge(
   evidence: Evidence,
   given: {

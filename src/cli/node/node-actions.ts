@@ -44,7 +44,7 @@ export type NodeOptions = {
   readonly json?: boolean
 }
 
-/** The faults that a node's operator can mend are told without a stack. */
+/** The faults that a node's operator can mend are reported without a stack. */
 export async function explain(action: () => Promise<void>): Promise<void> {
   try {
     await action()
@@ -60,8 +60,8 @@ export async function explain(action: () => Promise<void>): Promise<void> {
 }
 
 /**
- * Runs a node agent until a signal ends it, for this machine's node, which is made when there is
- * none. On a terminal its log is sentences, else JSON lines.
+ * Runs a node agent until a signal ends it, for this machine's node, which is made when it does not
+ * exist. On a terminal its log is sentences, else JSON lines.
  */
 export async function run(options: NodeOptions): Promise<void> {
   const config = readRunConfig(toAccessVariables(options))

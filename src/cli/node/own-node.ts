@@ -36,8 +36,8 @@ export async function openOwnNode(
 }
 
 /**
- * Gives the id of the node that is asked about, as openOwnNode does, and makes none. Rejects with
- * CliError or GatewayError.
+ * Gives the id of the node that is asked about, as openOwnNode does, but does not make a node.
+ * Rejects with CliError or GatewayError.
  */
 export async function findOwnNode(access: NodeAccess, gateway: GatewayClient): Promise<string> {
   if (access.nodeId !== null) return access.nodeId
@@ -55,8 +55,8 @@ function findKept(nodes: KeptNodes, { gatewayUrl, nodeName }: NodeAccess): Promi
 }
 
 /**
- * Whether the account still has the node that is kept. A gateway that does not say is no reason to
- * leave the node: the agent tries on until it answers. Throws CliError for an archived node.
+ * Whether the account still has the node that is kept. When the gateway does not say, the node is
+ * kept: the agent tries on until it answers. Throws CliError for an archived node.
  */
 async function isUsable(
   nodeId: string,

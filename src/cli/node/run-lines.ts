@@ -14,7 +14,7 @@ type RunNode = {
 
 /**
  * Gives what makes a sentence for people of each JSON line of an agent's log. It remembers the
- * speeds that lines tell, to show them when the node is connected.
+ * speeds in these lines, to show them when the node is connected.
  */
 export function createRunLines(node: RunNode): (line: string) => string {
   const speeds = new Map<string, number>()

@@ -39,16 +39,17 @@ export type CliConfig = {
   readonly databaseUrl: string | null
   /** Absolute. */
   readonly dataFolder: string
-  /** Null: the one that the data folder names. */
+  /** Null: the socket that the data folder names. */
   readonly controlSocket: string | null
   readonly tiersFile: string | null
-  /** Null: none. */
+  /** Null: no keys are set. */
   readonly contentKeys: ContentKeySource | null
 }
 
 /** Gives the settings, or throws ConfigurationError with every fault. */
 export function readCliConfig(environment: Environment = process.env): CliConfig {
-  // A command that pays for nothing does not complain of the keys of those that do.
+  // A command that does not pay for transactions does not complain about the keys that pay for
+  // them.
   const settings = readSettings(
     schema.omit({ DEPLOYER_PRIVATE_KEY: true, RELAYER_PRIVATE_KEY: true }),
     environment,
@@ -63,7 +64,9 @@ export function readCliConfig(environment: Environment = process.env): CliConfig
   }
 }
 
-/** Gives the deployer's key, 0x and lower case; null for none. Throws ConfigurationError. */
+/**
+ * Gives the deployer's key, 0x and lower case; null when it is not set. Throws ConfigurationError.
+ */
 export function readDeployerKey(environment: Environment = process.env): string | null {
   return (
     readSettings(schema.pick({ DEPLOYER_PRIVATE_KEY: true }), environment).DEPLOYER_PRIVATE_KEY ??
@@ -71,7 +74,10 @@ export function readDeployerKey(environment: Environment = process.env): string 
   )
 }
 
-/** Gives the key of a relayer, 0x and lower case. Throws ConfigurationError, also for none. */
+/**
+ * Gives the key of a relayer, 0x and lower case. Throws ConfigurationError, also when it is not
+ * set.
+ */
 export function readRelayerKey(environment: Environment = process.env): string {
   const { RELAYER_PRIVATE_KEY: key } = readSettings(
     schema.pick({ RELAYER_PRIVATE_KEY: true }),

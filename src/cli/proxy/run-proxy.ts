@@ -22,8 +22,8 @@ export type ProxyCommandOptions = {
 }
 
 /**
- * Connects to the gateway, serves the proxy until the process is told to stop, and prints a line
- * for each call and a count at the end. Throws CliError.
+ * Connects to the gateway, serves the proxy until the process is to stop, and prints a line for
+ * each call and a count at the end. Throws CliError.
  */
 export async function runProxy(options: ProxyCommandOptions): Promise<void> {
   const { save } = options

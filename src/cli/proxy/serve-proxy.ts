@@ -7,12 +7,12 @@ import type { Proof } from '../../../client/proof.ts'
 
 /** One call that the proxy answered, for a line of its own. */
 export type ProxiedCall = {
-  /** What the request asked for; null where it names none. */
+  /** The model that the request asked for; null where it does not name one. */
   readonly model: string | null
   /**
    * `checked`: every check held. `refused`: one did not, and the caller was given an error.
-   * `error`: there was no answer to check: the gateway said so or cannot be reached, or the call
-   * was none. `left`: the caller went away.
+   * `error`: there was no answer to check: the gateway said so or cannot be reached, or the request
+   * was not valid. `left`: the caller went away.
    */
   readonly verdict: 'checked' | 'refused' | 'error' | 'left'
   /** The code of what was refused, or of the error, or its status; null for the others. */
@@ -52,12 +52,12 @@ const ANSWERED_HEADERS = [
 /**
  * Serves OpenAI's chat completions on a port of loopback, by `affidavit`: every answer that is
  * given was checked. A whole answer is checked before its status is sent; of a stream each chunk is
- * given as it comes, and the end only when all holds (all of it then, when the client holds
- * streams back). What is refused is an error in OpenAI's form that names the check. Rejects when
- * the port is taken.
+ * given as it comes, and the end only when all holds (all of it then, when the client holds streams
+ * back). A refused answer is an error in OpenAI's form that names the check. Rejects when the port
+ * is taken.
  *
- * Whoever can reach loopback can use it, with a key of their own. Requests that a browser makes for
- * a web page, and those that name another host, are refused.
+ * Every program that can reach loopback can use it, with a key of its own. Requests that a browser
+ * makes for a web page, and those that name another host, are refused.
  */
 export async function serveProxy(options: {
   readonly affidavit: Affidavit
@@ -146,7 +146,7 @@ async function answer(
   }
 }
 
-/** A request that no part of this proxy answers: told with its status, and nothing is asked. */
+/** A request that the proxy refuses itself, with this status. */
 class Unanswered extends Error {
   override readonly name = 'Unanswered'
   readonly status: number
@@ -188,7 +188,8 @@ async function readRequest(request: IncomingMessage): Promise<Buffer<ArrayBuffer
   let bytes = 0
   for await (const part of request as AsyncIterable<Buffer>) {
     bytes += part.length
-    // What is too much is read all the same: who still sends would not see the answer.
+    // The rest of a body that is too large is read too: a client that still sends would not see the
+    // answer.
     if (bytes > REQUEST_BYTES_MAX) parts.length = 0
     else parts.push(part)
   }
@@ -241,7 +242,7 @@ async function pass(asked: Response, response: ServerResponse, signal: AbortSign
   }
   if (asked.body === null) throw new AffidavitError('cut_stream', 'expected a stream')
   for await (const part of asked.body) {
-    // The first part decides: what is refused before it has a status of its own.
+    // The first part decides: a refusal before that has its own status.
     if (!response.headersSent) response.writeHead(asked.status, headers)
     const isTaken = response.write(part)
     if (!isTaken) await drained(response, signal)
@@ -270,7 +271,7 @@ async function drained(response: ServerResponse, signal: AbortSignal): Promise<v
   })
 }
 
-/** What a caller is told in place of an answer. */
+/** What a caller receives in place of an answer. */
 type Told = {
   readonly status: number
   /** A check did not hold: a repeat would let the gateway choose among answers. */
@@ -283,7 +284,7 @@ type Told = {
   }
 }
 
-/** Tells the caller: with a status, or in the middle of a stream. */
+/** Sends the error to the caller: with a status, or in the middle of a stream. */
 function refuse(response: ServerResponse, { status, isFinal, error }: Told): void {
   const text = JSON.stringify({ error })
   if (response.headersSent) {

@@ -12,9 +12,7 @@ import { CliError, EXIT_CODES, telling } from '../faults.ts'
 import type { ReleaseOptions } from '../options.ts'
 import { readReleaseFile, readReleaseKey } from './release-files.ts'
 
-/**
- * Gives whom the options trust; null when they name no key. Throws CliError for keys that are none.
- */
+/** Gives whom the options trust; null when they name no key. Throws CliError for malformed keys. */
 export async function readReleaseTrust(options: ReleaseOptions): Promise<ReleaseTrust | null> {
   const { releaseKey = [], releaseSigners } = ownMembers(options)
   if (releaseKey.length === 0) {

@@ -107,7 +107,9 @@ async function readUnsignedRelease(source: string): Promise<UnsignedOr<SignedRel
   )
 }
 
-/** Gives a list to be signed: a payload somebody wrote, or a signed list. Throws CliError. */
+/**
+ * Gives a list to be signed: a payload that was written by hand, or a signed list. Throws CliError.
+ */
 export async function readUnsignedList(
   source: string,
 ): Promise<UnsignedOr<SignedReleaseList, ReleaseList>> {
@@ -119,8 +121,8 @@ export async function readUnsignedList(
 }
 
 /**
- * Writes a signed file whole or not at all, or to standard output (`-`); everybody may read it, for
- * it is to be published. Throws CliError.
+ * Writes a signed file whole or not at all, or to standard output (`-`). All users may read it,
+ * because it is to be published. Throws CliError.
  */
 export async function writeReleaseFile(
   path: string,
@@ -166,8 +168,8 @@ async function createKeyFiles(path: string): Promise<string> {
 }
 
 /**
- * Gives the secret, 32 bytes, of a private key in PEM (PKCS #8, Ed25519): from a file that nobody
- * else can read, or from standard input (`-`). Throws CliError, whose message has nothing of the
+ * Gives the secret, 32 bytes, of a private key in PEM (PKCS #8, Ed25519): from a file that no other
+ * user can read, or from standard input (`-`). Throws CliError, whose message has no part of the
  * file in it.
  */
 export async function readSecretKey(source: string): Promise<Uint8Array> {
@@ -223,8 +225,8 @@ function reasonOf(fault: unknown): string {
 }
 
 /**
- * Checks that what is in a file is what its signatures are over, before another one is added:
- * whoever signs what they did not look at would vouch for a change. Throws CliError.
+ * Checks that what is in a file is what its signatures are over, before another one is added: a
+ * signer who did not look at the file would otherwise sign a change. Throws CliError.
  */
 export function checkSignaturesHold(file: ReleaseFile, path: string): void {
   if (file.signed.signatures.every((signature) => holds(file, signature))) return

@@ -38,7 +38,7 @@ export type AddOptions = EditOptions & { readonly from?: string; readonly until?
 export type EndOptions = EditOptions & { readonly at: string }
 export type RevokeOptions = EditOptions & { readonly reason: string }
 
-/** Accepts a signed release, in a list that is made when there is none. Throws CliError. */
+/** Accepts a signed release, in a list that is made when it does not exist. Throws CliError. */
 export async function addToList(
   path: string,
   releasePath: string,
@@ -96,7 +96,7 @@ export async function revokeInList(
   })
 }
 
-/** Issues a list anew as it is, signed by one key alone. Throws CliError. */
+/** Issues a list again as it is, signed by one key alone. Throws CliError. */
 export async function renewList(path: string, options: RenewOptions): Promise<void> {
   await editList(path, options, { nowMs: Date.now(), change: (list) => list })
 }
@@ -113,8 +113,8 @@ export async function signList(path: string, { key }: { readonly key: string }):
 }
 
 /**
- * Changes a list in place. What it says so far must be signed by the key that signs it now, or by
- * one that is trusted: otherwise a change would vouch for whatever somebody put into the file.
+ * Changes a list in place. What it says so far must be signed by the key that signs it now, or by a
+ * key that is trusted: otherwise a change would sign any text that another user put into the file.
  */
 async function editList(
   path: string,
@@ -205,8 +205,8 @@ export function addRelease(list: ReleaseList, entry: ReleaseEntry): ReleaseList 
 
 /**
  * Gives the list with the one release that `name` stands for (its version, its commit or PCR0, or
- * the first ABBREVIATION_MIN digits or more of those) replaced by what `change` gives. Throws
- * CliError when it stands for none, or for several.
+ * the first ABBREVIATION_MIN digits or more of these) replaced by what `change` gives. Throws
+ * CliError when it stands for no release, or for several.
  */
 export function changeRelease(
   list: ReleaseList,
@@ -229,8 +229,8 @@ export function changeRelease(
 
 /**
  * Gives the list as issued at `nowMs`, or a second after it was last, whichever is later, in its
- * one form. Throws CliError when it is dated into the future: whoever signed it, or this machine,
- * has a wrong clock. Throws FormatError for what is no list.
+ * one form. Throws CliError when it is dated into the future: its signer's machine, or this one,
+ * has a wrong clock. Throws FormatError for anything but a list.
  */
 export function issueList({ releases, issued_at }: ReleaseList, nowMs: number): ReleaseList {
   const lastMs = millisecondsOf(issued_at)

@@ -86,7 +86,7 @@ function conclude({ verdict, fault, trusted, needed }: ReleaseJudgement): string
   return 'CONSISTENT: the signatures hold. The owners of the keys were not checked: give the keys that you trust (--release-key).'
 }
 
-/** Of releases that were signed before there was the member. */
+/** For releases that were signed before this member existed. */
 const CONFIGURATION_UNKNOWN = 'not named by this release: give --configuration to expect one'
 
 function describeRelease({

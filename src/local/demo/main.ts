@@ -31,7 +31,7 @@ function start(config: DemoConfig): void {
   }
   process.once('SIGTERM', stop)
   process.once('SIGINT', stop)
-  // The parent is gone, however it died: nobody would stop this process otherwise.
+  // The parent is gone, however it died: nothing else would stop this process.
   process.once('disconnect', stop)
 }
 

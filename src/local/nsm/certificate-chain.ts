@@ -33,10 +33,10 @@ export function moduleIdOf({ instanceId, enclaveId }: ModuleIdentity): string {
 }
 
 /**
- * Gives a function from the time (Unix milliseconds) to a chain valid then, with at least half of
- * the leaf's life ahead of it. Certificates are kept until due and then reissued together with
- * everything below them; also when the clock was turned back before their start. Throws
- * SoftwareNsmError `invalid_root` when the root is about to expire.
+ * Gives a function from the time (Unix milliseconds) to a chain valid then, whose leaf has at least
+ * half of its life left. Certificates are kept until due and then reissued together with everything
+ * below them; also when the clock was turned back before their start. Throws SoftwareNsmError
+ * `invalid_root` when the root is about to expire.
  */
 export function createCertificateChain(
   root: DevelopmentRoot,
@@ -75,7 +75,7 @@ const ISSUED_ROLES = CERTIFICATE_ROLES.filter((role): role is IssuedRole => role
 /** Stands where AWS has the region; nothing in it is a real place. */
 const REGION = 'dev-local-1'
 
-/** RFC 2606: never resolves, so nobody is ever sent to fetch a list. */
+/** RFC 2606: never resolves, so no client ever fetches a list there. */
 const CRL_ORIGIN = 'http://crl.affidavit.invalid'
 
 function renewLinks(state: {

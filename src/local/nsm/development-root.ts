@@ -146,7 +146,7 @@ async function readRootFile(rootFile: string): Promise<string | null> {
   }
 }
 
-/** Creates the file whole or not at all; leaves the file of whoever came first. */
+/** Creates the file whole or not at all; leaves a file that another process created first. */
 async function createOnce(rootFile: string, pem: string): Promise<void> {
   const draft = `${rootFile}.${randomBytes(6).toString('hex')}`
   try {

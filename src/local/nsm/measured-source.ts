@@ -27,9 +27,9 @@ export type SourceMeasurements = {
  * file that it loads and that is added, removed, renamed or changed changes PCR2 and PCR0. Each
  * list is one line `<SHA-384 hex> <path>` per file, paths with `/`, sorted by code unit; the
  * register is SHA384(48 zero bytes || SHA384(list)), as for images. `runtime` are lines that go
- * before the runtime's files, e.g. Node's version. Does not prove anything: whoever runs this
- * measures what he likes, and no process is held against these files. Throws SoftwareNsmError
- * `invalid_source` for a missing file, a symbolic link or anything else that is no plain file.
+ * before the runtime's files, e.g. Node's version. Does not prove anything: the user who runs this
+ * can measure any files, and no process is held against these files. Throws SoftwareNsmError
+ * `invalid_source` for a missing file, a symbolic link or anything else but a plain file.
  */
 export async function measureSource(options: {
   readonly root: string
@@ -72,9 +72,9 @@ export const MEASUREMENTS_FILE_BYTES_MAX = 4096
 
 /**
  * Measurements for the software module, as the machine that booted the image states them: a JSON
- * object with exactly the members "0", "1" and "2", each 96 lower-case hex digits. A hypervisor
- * tells the real module the same way. Throws FormatError `invalid_measurements`, or JsonError. Does
- * NOT prove that this image runs: whoever started the machine wrote the file.
+ * object with exactly the members "0", "1" and "2", each 96 lower-case hex digits. The real module
+ * gets them from a hypervisor in the same way. Throws FormatError `invalid_measurements`, or
+ * JsonError. Does NOT prove that this image runs: the user who started the machine wrote the file.
  */
 export function parseGivenMeasurements(bytes: Uint8Array): SourceMeasurements {
   if (bytes.length > MEASUREMENTS_FILE_BYTES_MAX)

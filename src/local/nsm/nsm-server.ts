@@ -31,8 +31,8 @@ export async function serveSoftwareNsm(options: {
   readonly measurements?: SourceMeasurements | null
 }): Promise<NsmServer> {
   const { socketPath, rootFile, measurements = null } = options
-  // Made now, so that its certificate is there before the first enclave is, and a fault is told to
-  // whoever starts this.
+  // Made now, so that its certificate is there before the first enclave is, and the caller learns
+  // of a fault.
   await openDevelopmentRoot(rootFile, Date.now())
   const sockets = new Set<Socket>()
   const server = createServer((socket) => {

@@ -39,8 +39,8 @@ export type SecurityModule = {
  * memory, gone with the process). PCR0 to 2 are `measurements`, or those of this project's own
  * source. `now` gives Unix milliseconds. Throws SoftwareNsmError.
  *
- * Does NOT protect anything: the key, the clock and the measurements are in the hands of whoever
- * runs the process.
+ * Does NOT protect anything: the user who runs the process controls the key, the clock and the
+ * measurements.
  */
 export async function bootSecurityModule(options: {
   readonly rootFile: string | null
