@@ -56,6 +56,7 @@ export const PLAIN_COMMENTS: readonly string[] = [
   'src/nodes',
   'src/chain',
   'test/support',
+  'enclave',
 ]
 
 /** The end of a clause. */
