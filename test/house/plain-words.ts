@@ -58,6 +58,7 @@ export const PLAIN_COMMENTS: readonly string[] = [
   'test/support',
   'enclave',
   'client',
+  'audit',
 ]
 
 /** The end of a clause. */
