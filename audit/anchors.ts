@@ -171,9 +171,10 @@ function headOf({ size }: ServedHead): string {
 const REFRESHED_MAX = 1_000
 
 /**
- * Heads that waited for their anchor, with the transaction that the gateway names for them now: one
- * that could not be mined may have been replaced meanwhile. Whatever is not the same head, made in
- * the place of the very transaction that was named before, is left as it was. Throws GatewayFault.
+ * Gives the heads that waited for their anchor, with the transaction that the gateway names for
+ * them now: a transaction that could not be mined may have been replaced meanwhile. A head changes
+ * only when root and signature are the same, and the new transaction replaces the known one. Throws
+ * GatewayFault.
  */
 export async function refreshWaiting(
   heads: readonly ServedHead[],
@@ -204,11 +205,11 @@ const LOOKUPS_MAX = 1_000
 export const REORGANISED_BLOCKS_MAX = 100
 
 /**
- * Compares what the contract took of the notary with what the gateway serves: each head there must
- * be one of those that were walked (`index`), or one that the gateway gives when it is asked for
- * it. Gives the newest block that was read.
+ * Compares the heads that the contract took of the notary with what the gateway serves: each must
+ * be a walked head (`index`), or the gateway must give it when asked for it. Gives the newest block
+ * that was read.
  *
- * Anyone may bring a notary's head to the contract, also an old one again; that is no fault. Throws
+ * Anyone may bring a notary's head to the contract, also an old one again: that is accepted. Throws
  * ChainFault, GatewayFault.
  */
 export async function auditEvents(
@@ -262,7 +263,7 @@ async function lookUp(
       told,
       `root ${encodeHex(served.root)}, as the gateway serves it`,
     ])
-  // It was kept from the walk, or lies after it: it must be of the same history all the same.
+  // It was kept from the walk, or lies after it: it must still be of the same history.
   else if (newest !== null && !(await isConsistent(event, newest, { gateway, notary })))
     reportEquivocation(ledger, where, [
       told,

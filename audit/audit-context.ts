@@ -37,7 +37,7 @@ export type AuditTools = {
   readonly fromBlock: number
   readonly verifier: AttestationVerifier
   readonly recover: PointRecovery
-  /** Told who paid for each anchor that is in a block. */
+  /** Receives the payer of each anchor that is in a block. */
   readonly payers: Payers
   /** Heads that enclaves say they were shown. */
   readonly named: NamedHeads
@@ -46,7 +46,7 @@ export type AuditTools = {
   readonly nowMs: number
 }
 
-/** What one log is audited with. `chain`: null when there is none, or it is not the log's. */
+/** What one log is audited with. `chain`: null without a chain, or if it is not the log's. */
 export type LogContext = AuditTools & {
   readonly log: ServedLog
   readonly ledger: Ledger
@@ -78,8 +78,8 @@ export type GatewayContext = AuditTools & {
   readonly found: readonly ServedLog[]
   readonly reports: readonly LogReport[]
   /**
-   * Notaries of the logs that the gateway lists, and of those that an earlier run came to, whose
-   * loss is told already.
+   * Notaries of the logs that the gateway lists, and of the logs that an earlier run audited: the
+   * loss of such a log is already reported.
    */
   readonly listed: ReadonlySet<string>
   /** The newest block before the gateway was asked for its logs; null without a chain. */

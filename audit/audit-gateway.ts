@@ -89,7 +89,7 @@ async function findNewestBlock(chain: ChainSource | null, ledger: Ledger): Promi
   }
 }
 
-/** Logs that an earlier run came to, and that are not there any more. */
+/** Reports the logs that an earlier run audited and that the gateway no longer lists. */
 async function auditMissing(
   found: readonly ServedLog[],
   state: AuditState,
@@ -123,8 +123,8 @@ async function findLogs(
 }
 
 /**
- * Gives the report of a log that an earlier run came to, and that the gateway does not list any
- * more, with what was found of it before: nobody would miss a log that is not asked for.
+ * Gives the report of a log that an earlier run audited and that the gateway no longer lists, with
+ * its earlier findings. Without this report, the loss of the log would stay hidden.
  */
 function reportMissingLog(notary: string, saved: SavedLog): LogReport {
   const ledger = openLedger(notary, saved.findings)

@@ -177,7 +177,7 @@ class LogRun {
     const { log, ledger, recover } = this.context
     const tree = isWhole ? { size: this.tree.size, root: this.tree.root() } : null
     auditClaims(log, { ledger, where: 'log', servedSize: 0, tree, recover })
-    // That it shrank is told already.
+    // That the log shrank is already reported.
     if (later.size >= log.size)
       auditClaims(later, { ledger, where: 'log, at the end', servedSize, tree, recover })
     auditSameLog(log, later, ledger)

@@ -270,7 +270,7 @@ const EVENT_KINDS = ['anchored', 'equivocation'] as const
 /** What the contract says of a notary. Roots are 32 bytes. */
 export type AnchorEvent = {
   readonly kind: (typeof EVENT_KINDS)[number]
-  /** Whoever else emits the same topics is not the contract: 0x, lower case. */
+  /** Who emitted it: 0x, lower case. Other contracts may emit events with the same topics. */
   readonly address: string
   readonly notary: string
   readonly size: number

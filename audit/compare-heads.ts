@@ -41,9 +41,8 @@ export function createHeadJudge(context: LogContext, newest: SignedHead | null) 
     /** The newest head that was accepted. */
     newest: (): SignedHead | null => newest,
     /**
-     * Whether a head is signed and follows those before. One that is not takes no further part: an
-     * unsigned head binds nobody, and one that is no larger shows nothing that the larger one does
-     * not.
+     * Whether a head is signed and follows the heads before it. Any other head is left out: an
+     * unsigned head binds no notary, and a head that is not larger shows nothing new.
      */
     accept(head: SignedHead, where: string): boolean {
       if (!isSigned(head, context)) {
@@ -87,7 +86,7 @@ function describeKnown({ size }: TreeHead, index: HeadIndex): string {
   return `root ${root === null ? 'unknown' : encodeHex(root)}, signed and served before`
 }
 
-/** Notes that a notary signed two histories. `heads` describes both. */
+/** Reports that a notary signed two histories. `heads` describes both. */
 export function reportEquivocation(ledger: Ledger, where: string, heads: readonly string[]): void {
   ledger.find('equivocation', {
     where,
@@ -148,8 +147,8 @@ export async function auditResumption(context: LogContext, saved: SignedHead): P
 
 /**
  * Asks again, after the walk, for what was served before: the log, and heads drawn at random. What
- * is signed must be the same for every question. `newest`: the last head of the walk, null when
- * there is none. Gives what the log is now. Throws GatewayFault.
+ * is signed must be the same for every question. `newest`: the last head of the walk, null if the
+ * walk had no head. Gives what the log is now. Throws GatewayFault.
  */
 export async function auditConstancy(
   context: LogContext,

@@ -177,7 +177,7 @@ export function createAttestationAudit({ log, ledger, scope, chain, verifier }: 
     return attested
   }
 
-  /** More leaves come later; whoever shows an older document for them turned time around. */
+  /** More leaves come later, so a document over more leaves must not be older. */
   function checkOrder(attested: AttestedHead, where: string): void {
     if (newest !== null && attested.size > newest.size && attested.timestampMs < newest.timestampMs)
       ledger.find('head_attestation_order', {
@@ -222,7 +222,7 @@ async function fetchBlocks(page: readonly Json[], chain: ChainSource): Promise<B
   return { chainId: chain.chainId, newest: await chain.fetchNewestBlock(), byNumber }
 }
 
-/** Which finding a failed check is. Those not named here mean that the attestation is none. */
+/** The finding for each failed check. Any other failure means that the attestation is invalid. */
 const CODES: Readonly<Partial<Record<HeadAttestationCheckName, FindingCode>>> = {
   'attestation document': 'attestation_invalid',
   'attestation key': 'attestation_swapped',

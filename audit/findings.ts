@@ -209,7 +209,7 @@ export function openLedger(notary: string | null, earlier: readonly Finding[] = 
     note(check: AuditCheckName, text: string): void {
       notes.set(check, (notes.get(check) ?? new Set()).add(text))
     },
-    /** How many of what was passed are so: told beside how many were in order. */
+    /** How many of the passed items are so: reported beside the number of passed items. */
     tally(check: AuditCheckName, what: string): void {
       const key = `${check}: ${what}`
       tallies.set(key, (tallies.get(key) ?? 0) + 1)

@@ -27,7 +27,7 @@ const BACK_OFF_MIN_MS = 250
 export type GatewayHttp = {
   /**
    * The JSON object at a path (with its query) below the base URL. Asks again, later each time,
-   * when it is told to (429, 502, 503, 504) or the connection is lost. Throws GatewayFault; what
+   * when the answer is 429, 502, 503 or 504, or the connection is lost. Throws GatewayFault; what
    * `signal` was aborted with.
    */
   fetchObject(path: string, answer: { readonly bytesMax: number }): Promise<JsonObject>
@@ -37,7 +37,7 @@ type GatewayHttpOptions = {
   /** Base URL, which may have a path. */
   readonly url: string
   readonly apiKey: string | null
-  /** Told beside a refusal for want of a key (401): how to give one. */
+  /** How to give a key: added to the message of a refusal for want of a key (401). */
   readonly keyHint?: string | null
   readonly timeoutMs?: number
   readonly signal: AbortSignal

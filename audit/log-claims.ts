@@ -113,8 +113,9 @@ function listFaults({
 /**
  * Compares the size and root that the gateway claims for a log with what it shows: a signed head of
  * more leaves (`servedSize`: the largest that was served before the claim was made), and the root
- * that `tree`, built from the leaves, has at that size (null: there is no tree of them all). Nobody
- * signed the claims, but whoever believes them sees a shorter log, or another one, than there is.
+ * that `tree`, built from the leaves, has at that size (null: there is no tree of them all). The
+ * claims are not signed, but a reader who believes them sees a shorter log, or another one, than
+ * there is.
  */
 export function auditClaims(
   claimed: ServedLog,

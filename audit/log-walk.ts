@@ -13,7 +13,7 @@ import type { TreeWalk } from './tree.ts'
 const STEP_HEADS = 50
 
 /**
- * Heads in a row that are refused before the walk ends: of heads that nobody signed there may be no
+ * Heads in a row that are refused before the walk ends: a gateway can serve unsigned heads without
  * end.
  */
 const REFUSED_HEADS_MAX = 2_000

@@ -6,7 +6,7 @@ import { z } from 'zod'
  */
 export type Payers = ReturnType<typeof openPayers>
 
-/** Gives payers that go on from those that were written; null: from a state that has none. */
+/** Gives payers that go on from the written ones; null: the state has no payers. */
 export function openPayers(written: WrittenPayers | null = {}) {
   const nonces = new Map(
     Object.entries(written ?? {}).map(([address, ranges]) => [
@@ -15,7 +15,7 @@ export function openPayers(written: WrittenPayers | null = {}) {
     ]),
   )
   return {
-    /** False when a run of an earlier version walked heads without noting who paid for them. */
+    /** False when a run of an earlier version walked heads without recording who paid for them. */
     isWhole: written !== null,
     note({ address, nonce }: { readonly address: string; readonly nonce: number }): void {
       const known = nonces.get(address) ?? new NonceSet()
@@ -27,7 +27,7 @@ export function openPayers(written: WrittenPayers | null = {}) {
     /** Nonces below `end` that no served anchor was sent with. */
     gapsBelow: (address: string, end: number): readonly NonceRange[] =>
       (nonces.get(address) ?? new NonceSet()).gapsBelow(end),
-    /** The first nonce above all that were noted. */
+    /** The first nonce above all recorded nonces. */
     endOf: (address: string): number => nonces.get(address)?.end ?? 0,
     write: (): WrittenPayers =>
       Object.fromEntries(

@@ -303,7 +303,7 @@ export type TimeBracket = {
 /**
  * Compares the times that records say with those at which the enclave attested its log, going on
  * from `start`. The enclave's clock is its host's, the attestation's is its security module's: a
- * minute between them is no fault.
+ * difference of a minute is accepted.
  */
 function createTimeline(start: TimeBracket, ledger: Ledger) {
   let { newestMs, notBeforeMs } = start

@@ -26,8 +26,9 @@ export type SearchContext = GatewayContext & {
 const TRANSACTIONS_LOOKED_UP_MAX = 200
 
 /**
- * Accounts for every nonce of the relayers. Each nonce belongs to a transaction. One that is no
- * served anchor may anchor a hidden log, in this contract or in another. Throws ChainFault.
+ * Accounts for every nonce of the relayers. Each nonce belongs to a transaction. A transaction that
+ * does not anchor a served head may anchor a hidden log, in this contract or in another. Throws
+ * ChainFault.
  */
 export async function auditRelayers(parts: SearchContext): Promise<void> {
   const { ledger, payers } = parts
@@ -83,7 +84,7 @@ async function judge(
     case 'accounted':
       return ledger.note('transactions of relayers', purpose.words)
     case 'anchor': {
-      // Whether its head is served, the audit of that log tells.
+      // The audit of that log reports whether its head is served.
       if (listed.has(purpose.notary)) return
       const { notary, size, contract: address } = purpose
       const anchor = { notary, size, address, blockNumber: block, txHash: txHash ?? '' }
@@ -115,7 +116,7 @@ function purposeOf(
   { to, input, receipt }: ChainAnchor,
   { contracts, chain, recover }: Pick<SearchContext, 'contracts' | 'chain' | 'recover'>,
 ): Purpose {
-  // Without data it brings no head to anybody.
+  // Without data it brings no head to any contract.
   if (to !== null && input.length === 0)
     return { kind: 'accounted', words: 'some are plain transfers of coins' }
   const made = receipt?.contractAddress ?? null

@@ -8,8 +8,8 @@ const SAMPLES_MAX = 16
 export type Random = (end: number) => number
 
 /**
- * A Random that nobody can foresee. `end` may be whatever size a log claims: randomInt itself takes
- * no more than 2^48.
+ * A Random that cannot be predicted. `end` may be any size that a log claims: randomInt itself
+ * takes no more than 2^48.
  */
 export function drawRandom(end: number): number {
   if (end < 2 ** 48) return randomInt(end)

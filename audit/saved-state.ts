@@ -19,8 +19,8 @@ export type StateStore = {
 }
 
 /**
- * What the store has is no state that this audit can go on from: it is malformed, or of an audit of
- * another scope, and would hide what no run looked at. The message is the reason.
+ * The audit cannot go on from what the store has: it is malformed, or of an audit of another scope,
+ * and would hide what no run looked at. The message is the reason.
  */
 export class UnusableState extends Error {
   override readonly name = 'UnusableState'
@@ -136,7 +136,7 @@ const SavedLogForm = z
   .strictObject({
     /** The tree at `head`. */
     edge: z.object({ size: Count, hashes: z.array(Hash).max(53).readonly() }),
-    /** The newest head that was compared with it; null when there is none yet. */
+    /** The newest head that was compared with the tree; null before the first head. */
     head: HeadForm.nullable(),
     /** Heads whose anchor was in no block yet. */
     waiting: z.array(WaitingForm).readonly(),

@@ -154,7 +154,7 @@ export async function auditProofs(
     await expectProof('inclusion_proof_invalid', `leaf ${index} in ${newest.size}`, async () => {
       const { root, path } = await gateway.fetchInclusion(notary, { index, size: newest.size })
       verifyInclusion({ leafHash, index, head: newest, path })
-      // Whoever does not have the head compares with this one.
+      // A verifier without the head compares with this root.
       if (!equalBytes(root, newest.root))
         throw new ProofError('wrong_head', `the proof holds, but names the root ${encodeHex(root)}`)
     })

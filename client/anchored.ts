@@ -16,7 +16,7 @@ import type { Proof } from './proof.ts'
 
 /** How long to wait for an anchor, and whom to ask about its block. */
 export type AnchoredOptions = {
-  /** URL of a JSON-RPC endpoint of the chain; believed as far as whoever runs it. */
+  /** URL of a JSON-RPC endpoint of the chain: as far to trust as its operator. */
   readonly rpc?: string
   /** How deep the block must be, itself included; with `rpc`. Default 1. */
   readonly confirmations?: number
@@ -31,8 +31,8 @@ export type AnchoredOptions = {
 export type AnchoredEvidence = {
   readonly bundle: EvidenceBundle
   /**
-   * The text of a file that `affidavit verify` takes: the bundle as the gateway gave it; that of an
-   * encrypted call, which the gateway cannot read, with what was kept of it.
+   * The text of a file that `affidavit verify` takes: the bundle as the gateway gave it. The
+   * gateway cannot read an encrypted call: that bundle is completed from the proof.
    */
   readonly text: string
   /**

@@ -22,7 +22,7 @@ const TRY_PAUSE_MS = 500
 /** A gateway whose answers are bounded in time. */
 export type AskedGateway = GatewayOptions & { readonly timeoutMs: number }
 
-/** What the gateway answered: its body as JSON, read exactly, and the text of it. */
+/** What the gateway answered: its body as JSON, read exactly, and as text. */
 export type GatewayReply = { readonly json: JsonObject; readonly text: string }
 
 /**

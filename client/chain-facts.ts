@@ -6,7 +6,7 @@ import { createRpc, type Rpc, RpcError, readQuantity, toQuantity } from './rpc.t
 
 /**
  * Asks the chain's endpoint at `url` as readChainFacts does. Throws AffidavitError `unreachable`,
- * also for answers that are none.
+ * also for answers that are not valid.
  */
 export async function fetchChainFacts(
   { fetch, timeoutMs }: Pick<AskedGateway, 'fetch' | 'timeoutMs'>,
@@ -23,9 +23,9 @@ export async function fetchChainFacts(
 
 /**
  * Asks a chain's endpoint for what verifyBundle wants of a chain: its id, its newest block, and its
- * block of the number that the bundle names (null: of none). Throws RpcError.
+ * block of the number that the bundle names (null: no block). Throws RpcError.
  *
- * Does NOT show that the endpoint tells the truth: it is believed as far as whoever runs it.
+ * Does NOT show that the answers are true: the endpoint is as far to trust as its operator.
  */
 export async function readChainFacts(rpc: Rpc, blockNumber: number | null): Promise<ChainFacts> {
   const ask = (method: string, params: readonly unknown[]) =>

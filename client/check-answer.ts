@@ -56,7 +56,7 @@ export type CheckedAnswer = {
  * AffidavitError with a code for the first thing that is wrong, and all checks that were made.
  *
  * Does NOT prove: that the log's head is anchored, now or ever (a bundle shows that); that the
- * provider ran the model it names; that nobody read the call on its way.
+ * provider ran the model it names; that the call was not read on its way.
  */
 export async function checkAnswer(
   answer: KeptAnswer,
@@ -110,7 +110,7 @@ function proofOf(answer: KeptAnswer): JsonObject {
   throw new AffidavitError('no_proof', 'the answer has no proof: nothing shows who made it')
 }
 
-/** An error that the gateway told in place of an answer. */
+/** Describes an error that the gateway gave in place of an answer. */
 export function describeError(error: unknown): string {
   const members = isJsonObject(error as JsonObject) ? (error as JsonObject) : {}
   const { code, message } = members
@@ -143,8 +143,8 @@ const CODES: Readonly<Record<AnswerCheckName, AffidavitErrorCode>> = {
 }
 
 /**
- * The order in which failed checks are told: what an answer is not is told before what follows from
- * it. A changed answer fails its hash and its signature, too.
+ * The order in which failed checks are reported: a cause comes before its effects. A changed answer
+ * fails its hash and its signature, too.
  */
 const ORDER: readonly AnswerCheckName[] = [
   'public key',

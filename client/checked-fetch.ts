@@ -36,7 +36,7 @@ export type CheckedFetchOptions = {
   readonly bytesMax: number
   /** Takes each proof before the end of its answer is given. What it throws refuses the answer. */
   readonly keep: (proof: Proof) => void | Promise<void>
-  /** Told whose proof that was, before the end of the answer is given. */
+  /** Receives each proof with its answer, before the end of the answer is given. */
   readonly bind: (answer: Response, proof: Proof) => void
   /** Unix milliseconds. */
   readonly now: () => number
@@ -49,9 +49,9 @@ export type CheckedFetchOptions = {
  *
  * The body gets a nonce, and whose credential the enclave may use: the one of
  * `Fine-Tune-Authorization`, else the operator's. What the body says itself is kept. An answer with
- * an error status is passed on with nothing but its error: it is no completion, and is not signed.
- * Of an answer that is refused, reading the body rejects with AffidavitError, of a stream before
- * its end; so a client that repeats calls that failed on the way does not repeat this one.
+ * an error status is passed on with its error alone: it is not a completion, and is not signed.
+ * When an answer is refused, reading its body rejects with AffidavitError; a stream rejects before
+ * its end. So a client that repeats calls after a failed connection does not repeat this one.
  */
 export function createCheckedFetch(options: CheckedFetchOptions): Fetch {
   const { baseURL, fetch } = options
@@ -61,7 +61,7 @@ export function createCheckedFetch(options: CheckedFetchOptions): Fetch {
     const { url, method, headers } = request
     switch (routeOf(url, { method, baseURL })) {
       case 'models':
-        // A read without effect: a connection that broke is no reason to fail.
+        // A read without effect: it is repeated when the connection breaks.
         return await readTwice(() => fetch(input, { ...init, redirect: 'error' }), {
           signal: init.signal ?? request.signal,
         })
@@ -72,7 +72,7 @@ export function createCheckedFetch(options: CheckedFetchOptions): Fetch {
           key: headers.get('idempotency-key'),
           credential,
         })
-        // Of the body as it was; whoever sends this one writes its own.
+        // This is the length of the old body; fetch sets the length of the new body.
         headers.delete('content-length')
         const sent: RequestInit = { ...init, method, headers, body, redirect: 'manual' }
         const signal = init.signal ?? request.signal
@@ -97,10 +97,10 @@ export function createCheckedFetch(options: CheckedFetchOptions): Fetch {
 }
 
 /**
- * Encrypts a call, sends it, and opens its answer as it comes. A key that its enclave has no more
- * is replaced once, by that of another enclave where there is one: nothing was processed then. A
- * gateway that has not noticed yet which enclave is gone says so again: then the caller's own
- * client is told to try later.
+ * Encrypts a call, sends it, and opens its answer as it comes. When the enclave no longer has the
+ * key, it did not process the call: the call is sent once more, with the key of another enclave if
+ * there is one. A gateway that does not know yet which enclave is gone refuses this too: then the
+ * caller's own client gets 503, so that it tries later.
  */
 async function sendSealed(
   send: (more: RequestInit) => Promise<Response>,
@@ -275,7 +275,7 @@ function addDemands(body: Uint8Array, demands: SentDemands): Uint8Array<ArrayBuf
   return new Uint8Array(encodeUtf8(`{${member}${separator}${rest}`))
 }
 
-/** Writes a request anew whose caller demands something already: the hash is over the same. */
+/** Replaces the demands of the caller. The text becomes canonical, but its hash stays the same. */
 function replaceDemands(request: JsonObject, demands: SentDemands): Uint8Array<ArrayBuffer> {
   const replaced = { ...request, [DEMANDS_MEMBER]: demands }
   return new Uint8Array(encodeUtf8(canonicalizeJson(replaced)))
@@ -304,7 +304,7 @@ async function checkResponse(response: Response, parts: Answered): Promise<Respo
   try {
     return await checkWhole(response, parts)
   } catch (fault) {
-    // Nothing was given yet: to whoever left, or waited too long, the call itself failed.
+    // Nothing was given yet: for a caller that left, or waited too long, the call itself failed.
     if (parts.signal.aborted && !(fault instanceof AffidavitError)) throw fault
     return refuse(response, fault)
   }
@@ -341,7 +341,7 @@ async function checkWhole(response: Response, parts: Answered): Promise<Response
   const proof = await prove({ kind: 'whole', answer: readAnswer(bytes) }, parts)
   const checked = likewise(response, bytes)
   parts.options.bind(checked, proof)
-  // Whatever the gateway calls it: some clients give text in place of an object for other types.
+  // The gateway may name another type: some clients then give text in place of an object.
   checked.headers.set('content-type', 'application/json')
   return checked
 }
@@ -386,9 +386,9 @@ function likewise(
 const READERS = ['arrayBuffer', 'blob', 'bytes', 'formData', 'json', 'text'] as const
 
 /**
- * An answer in place of one that is refused: it has no content, and whatever reads it rejects with
- * `fault`. Some engines put an error of their own in place of a stream's, so each way of reading is
- * told.
+ * An answer in place of a refused answer: it has no content, and reading it rejects with `fault`.
+ * Some engines replace the error of a stream with their own error, so each way of reading is
+ * replaced here.
  */
 function refuse(response: Response, fault: unknown): Response {
   void response.body?.cancel().catch(() => undefined)

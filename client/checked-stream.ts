@@ -54,7 +54,7 @@ export function checkedStream(
       for (const { event, bytes } of events.add(value)) {
         // A reader that waits gets what is enqueued at once, and may stop at `[DONE]`.
         if (hold || events.hasProof() || event.kind === 'end') {
-          // Comments without end would be as many objects, and nobody waits for them any more.
+          // Comments are left out: they may come without end, and no reader needs them now.
           if (event.kind !== 'unshown') held.push(bytes)
         } else {
           controller.enqueue(bytes)
@@ -76,7 +76,7 @@ export function checkedStream(
     try {
       return await reader.read()
     } catch (cause) {
-      // Clients tell by it that their caller left.
+      // This error shows clients that their caller left.
       if (signal?.aborted === true) throw cause
       // A frame that is not the enclave's: no end that came early.
       if (cause instanceof AffidavitError) throw cause

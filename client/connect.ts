@@ -25,8 +25,8 @@ export type ConnectOptions = {
   /** Accept enclaves whose memory their host can read. Default false. */
   readonly allowDebug?: boolean
   /**
-   * Encrypt calls to an enclave that is an expected one, so that the gateway cannot read them.
-   * Default true. Then nobody else keeps request and answer: keep the proofs.
+   * Encrypt calls to an expected enclave, so that the gateway cannot read them. Default true. Then
+   * only the caller keeps request and answer: keep the proofs.
    */
   readonly encrypt?: boolean
   /** Give a stream only when all of it was checked. Default false: its chunks come as they come. */
@@ -96,7 +96,7 @@ export async function connect(given: ConnectOptions): Promise<Affidavit> {
     roots,
     ...(allowDebug === undefined ? {} : { allowDebug }),
   })
-  // Not a method of `globalThis` any more: browsers refuse to run it as one of another object.
+  // Not as a method of `globalThis`: browsers refuse to run it as a method of another object.
   const fetch: Fetch = options.fetch ?? ((input, init) => globalThis.fetch(input, init))
   const gateway: AskedGateway = {
     url,

@@ -28,7 +28,7 @@ import { readAtMost } from './gateway.ts'
 
 /** A key that a call is encrypted to, and whose it is. */
 export type EncryptionTarget = {
-  /** Address of the notary that vouches for it: 0x, lower case. */
+  /** Address of the notary that signed the key: 0x, lower case. */
   readonly notary: string
   /** X25519, 32 bytes. */
   readonly publicKey: Uint8Array
@@ -180,7 +180,7 @@ async function hmac(key: Uint8Array, data: Uint8Array): Promise<Uint8Array> {
   return new Uint8Array(await crypto.subtle.sign('HMAC', imported, new Uint8Array(data)))
 }
 
-/** The end of a body is no sign that it is whole: that is for its reader to see. */
+/** The end of a body does not show that it is whole: the body's reader must check that. */
 function openBody(
   source: ReadableStream<Uint8Array>,
   { open, bytesMax }: { readonly open: Opener; readonly bytesMax: number },

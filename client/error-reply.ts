@@ -6,9 +6,9 @@ import { readAtMost } from './gateway.ts'
 const ERROR_BYTES_MAX = 1024 * 1024
 
 /**
- * Gives an answer whose status is an error, with nothing of its body but `error` and `detail`: a
- * completion beside them, or in their place, was not checked, and not everybody looks at the
- * status. Both are the gateway's word. Headers stay, but for those of the body.
+ * Gives an answer whose status is an error, with only `error` and `detail` of its body: a
+ * completion beside them, or in their place, was not checked, and some readers ignore the status.
+ * Both are the gateway's word. Headers stay, but for those of the body.
  */
 export async function passError(response: Response): Promise<Response> {
   const { status, statusText } = response

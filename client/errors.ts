@@ -17,10 +17,10 @@ export type AffidavitErrorCode =
   | 'no_notary' //                no enclave of the gateway is one that is expected
   | 'unknown_notary' //           the answer is signed by a key of no enclave that is expected
   | 'invalid_document' //         an attestation document is not genuine, or of another key or nonce
-  | 'document_expired' //         an attestation document is not valid any more
+  | 'document_expired' //         an attestation document is no longer valid
   | 'document_not_yet_valid' //   one is not valid yet, by more than a minute of this machine's clock
   | 'unexpected_code' //          an enclave runs other code than is expected
-  | 'no_encryption_key' //        no expected enclave vouches for a key that calls can be encrypted to
+  | 'no_encryption_key' //        no expected enclave signed a key that calls can be encrypted to
   | 'unexpected_configuration' // an enclave was booted with another configuration than is expected
   // Stop trusting: the answer is not what an enclave signed.
   | 'redirected' //               the gateway sent the caller elsewhere

@@ -21,7 +21,7 @@ export type GatewayCall = {
   readonly method?: 'GET' | 'POST' | 'PUT' | 'DELETE'
   /** Sent as JSON. */
   readonly body?: object
-  /** Bounds the answer, whatever its status. */
+  /** Limits the answer, for any status. */
   readonly bytesMax: number
   readonly signal?: AbortSignal | undefined
   /**
@@ -129,7 +129,7 @@ export function systemReasonOf(fault: unknown): string {
   return 'code' in cause && typeof cause.code === 'string' ? cause.code : cause.message
 }
 
-/** What an answer says in the error envelope of our API; null when it has none. */
+/** What an answer says in the error envelope of our API. */
 export type GatewayErrorWords = { readonly message: string; readonly code: string | null }
 
 /** Gives the message of the error envelope, `{"error": {"message", "code"}}`, and its code. */
@@ -169,10 +169,10 @@ export function checkKeySafety(url: URL, apiKey: string | null): void {
 export const RECONNECT_PAUSE_MS = 100
 
 /**
- * Makes a read, and once more when its connection broke (`isBroken`; left out: whatever it rejects
- * with). A gateway that was restarted has closed the connections that are kept here, and the next
- * request on one fails, though the gateway is there. Only for reads without effect: a call that
- * makes a completion may have been made.
+ * Makes a read, and once more when its connection broke (`isBroken`; left out: for any rejection).
+ * A gateway that was restarted has closed the connections that are kept here, and the next request
+ * on one fails, though the gateway is there. Only for reads without effect: a call that makes a
+ * completion may have been made.
  */
 export async function readTwice<Type>(
   read: () => Promise<Type>,

@@ -73,16 +73,16 @@ export type Notaries = {
    */
   checkDocument(notary: AttestedNotary, base64: string): Promise<string>
   /**
-   * A key that a call can be encrypted to, of an expected enclave whose notary vouches for it.
-   * `gone`: the notary whose key was just refused; the gateway is asked for its keys first, and
-   * another one is taken where there is one. Throws AffidavitError `no_encryption_key`, and as
+   * A key that a call can be encrypted to, signed by the notary of an expected enclave. `gone`: the
+   * notary whose key was just refused; then the gateway is asked for its keys first, and a key of
+   * another notary is taken if there is one. Throws AffidavitError `no_encryption_key`, and as
    * refresh.
    */
   encryptionTarget(options: { readonly gone: string | null }): Promise<EncryptionTarget>
   /**
-   * Holds enclaves to another policy from now on. What was established under the one before counts
-   * no longer: each enclave has to show itself anew before it is sent a call, or an answer of its
-   * is taken.
+   * Holds enclaves to another policy from now on. What was established under the earlier policy no
+   * longer counts: each enclave must show itself again before it is sent a call, or its answer is
+   * taken.
    */
   replacePolicy(policy: BundlePolicy): void
   /** The policy that enclaves are held to. */
@@ -158,7 +158,7 @@ export function createNotaries(
         throw reason
       }
     }
-    // What came of a policy that was replaced meanwhile says nothing.
+    // The policy was replaced meanwhile: the result does not count.
     return await ask(notary, signal)
   }
 
@@ -181,7 +181,7 @@ export function createNotaries(
     return readNotaries(json)
   }
 
-  /** The keys of those whose enclaves are expected ones; what is not vouched for is left out. */
+  /** Takes the keys of expected enclaves. Keys that their notary did not sign are left out. */
   function takeKeys(named: readonly NamedNotary[]): void {
     keys = named.flatMap(({ notary, encryptionKeys }) => {
       const known = attested.get(notary)
@@ -270,7 +270,7 @@ export function createNotaries(
     const known = attested.get(notary)
     const leftMs = known === undefined ? 0 : known.validUntil.getTime() - now()
     if (known !== undefined && leftMs > 0) {
-      // While the old document holds, nobody waits for the new one.
+      // While the old document is valid, calls do not wait for the new one.
       const isFresh = now() - known.attestedAt.getTime() < RENEW_PAUSE_MS
       if (leftMs < RENEW_BEFORE_MS && !isFresh) attest(notary).catch(() => undefined)
       return known
@@ -343,7 +343,7 @@ export function createNotaries(
 
 const EMPTY = new Uint8Array()
 
-/** A key that a notary vouches for, and when it ends. */
+/** A key that a notary signed, and when it ends. */
 type VouchedKey = EncryptionTarget & { readonly endMs: number }
 
 /** A notary that a gateway names, and what it says of the keys of its enclave. */
@@ -397,7 +397,7 @@ async function askNotary(
 ): Promise<AttestedNotary> {
   const { notary, policy, now, signal } = parts
   const nonce = crypto.getRandomValues(new Uint8Array(NONCE_BYTES))
-  // With the key: callers who have one are not kept waiting by those who have none.
+  // With the key: callers without a key do not delay callers with a key.
   const path = `/v1/attestation?nonce=${encodeHex(nonce)}&notary=${notary}`
   const { json } = await askGateway(gateway, path, {
     withKey: true,
@@ -521,7 +521,7 @@ function passed(name: NotaryCheckName, detail: string): Check<NotaryCheckName> {
   return { name, outcome: 'passed', detail }
 }
 
-/** Whatever went wrong, as what the client throws. */
+/** Any fault, as what the client throws. */
 function faultOf(fault: unknown): AffidavitError {
   if (fault instanceof AffidavitError) return fault
   return new AffidavitError('unreachable', shown(reasonOf(fault)), { cause: fault })

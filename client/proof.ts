@@ -89,7 +89,7 @@ export type Proofs = Iterable<Proof> & {
   clear(): void
 }
 
-/** An answer that was not checked has no hash: its proof is none. */
+/** An answer that was not checked has no hash, and so no proof. */
 function keyOf(hash: string | undefined): string {
   return String(hash).replace(/^0x/, '').toLowerCase()
 }

@@ -191,7 +191,7 @@ export function toQuantity(value: number): string {
   return `0x${value.toString(16)}`
 }
 
-/** The number from 0 to 2^53-1 that a quantity is; null for what is none. */
+/** The number from 0 to 2^53-1 that a quantity is; null for any other value. */
 export function readQuantity(value: unknown): number | null {
   if (typeof value !== 'string' || !/^0x[0-9a-fA-F]{1,14}$/.test(value)) return null
   const number = Number.parseInt(value, 16)

@@ -28,12 +28,12 @@ export type AttestationDocument = {
 
 export type AttestationKeeper = {
   /**
-   * The document that records carry now; null when there is none that is valid for LEAF_MARGIN_MS
-   * more, and while the enclave's clock is further than CLOCK_SKEW_MAX_MS from the module's: a
-   * receipt would state a wrong time.
+   * The document that records carry now. Null while no document is valid for LEAF_MARGIN_MS more,
+   * or while the enclave's clock is further than CLOCK_SKEW_MAX_MS from the module's: a receipt
+   * would state a wrong time.
    */
   readonly current: () => AttestationDocument | null
-  /** Why there is none, for the caller. */
+  /** Why there is no current document, for the caller. */
   readonly unavailable: () => CallFault
   /**
    * A fresh document (base64) over the boot configuration and the caller's nonce. Throws CallFault
@@ -41,10 +41,10 @@ export type AttestationKeeper = {
    */
   readonly attestNonce: (nonce: Uint8Array) => Promise<string>
   /**
-   * The same with the digest of another statement, which must be one of the enclave's own, as
-   * user_data: whatever is put there, relying parties take for the enclave's word. It has a limit
-   * of its own, because anyone may ask for nonces: a flood of them must not keep the log from being
-   * attested.
+   * The same with the digest of another statement as user_data. It must be a statement of the
+   * enclave itself: relying parties take any such digest for the enclave's word. These calls have
+   * their own limit, because anyone may ask for nonces: a flood of nonces must not keep the log
+   * from being attested.
    */
   readonly attestStatement: (statement: {
     readonly userData: Uint8Array
@@ -53,7 +53,7 @@ export type AttestationKeeper = {
   readonly stop: () => void
 }
 
-/** Never renewed more often, whatever the module hands out. */
+/** Shortest delay before a renewal, for any document that the module gives. */
 const DELAY_MIN_MS = 1_000
 
 type KeeperOptions = {
@@ -151,8 +151,8 @@ export async function keepAttestation(options: KeeperOptions): Promise<Attestati
 type Calls = { running: number }
 
 /**
- * Reads what the keeper must know of a document by the enclave's own module. No check: whoever
- * relies on the document verifies it (verifyAttestation).
+ * Reads what the keeper must know of a document by the enclave's own module. Does not check the
+ * document: relying parties verify it (verifyAttestation).
  */
 function describeDocument(
   bytes: Uint8Array,
@@ -176,7 +176,7 @@ function describeDocument(
  */
 export const CLOCK_SKEW_MAX_MS = 5_000
 
-/** How far the enclave's clock is from the security module's, as far as it can be told. */
+/** How far the enclave's clock is from the security module's, as far as this can be measured. */
 type ClockWatch = {
   /**
    * Begins an observation of the module's time; what it gives takes the time that the module then

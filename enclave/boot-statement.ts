@@ -21,10 +21,10 @@ export const BOOT_STATEMENT_BYTES_MAX = 512 * 1024
 /** What an enclave states of the logs that it was shown before its own had a leaf. */
 export type BootStatementKeeper = {
   /**
-   * States the heads in the body of a request, once, while the log is empty. Whoever asks later
-   * gets that first statement, whatever heads they send. So it is not lost with the gateway that
-   * asked for it. Throws CallFault `invalid_call`, `log_conflict` when the log had leaves before
-   * anybody asked, and what attestStatement throws.
+   * States the heads in the body of a request, once, while the log is empty. Every later request
+   * gets that first statement, also for other heads. So it is not lost with the gateway that asked
+   * first. Throws CallFault `invalid_call`, `log_conflict` when the log had leaves before the first
+   * request, and what attestStatement throws.
    */
   state(body: Uint8Array): Promise<BootStatementReply>
 }

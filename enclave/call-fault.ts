@@ -2,8 +2,8 @@ import { type EnclaveFault, FAULT_STATUS } from './protocol/messages.ts'
 import type { Refusal } from './protocol/refusal.ts'
 
 /**
- * A call that gives no answer, and why, as the gateway is told. Messages are for the caller of the
- * gateway: they may repeat what a provider said, never a prompt or a credential. They are never
+ * A call that gives no answer, and why, as the gateway receives it. Messages are for the caller of
+ * the gateway: they may repeat what a provider said, never a prompt or a credential. They are never
  * logged.
  */
 export class CallFault extends Error {
@@ -25,7 +25,7 @@ export function logFull(): CallFault {
   return new CallFault('log_full', 'Too many completions wait to be stored, or are under way.')
 }
 
-/** A provider's own 4xx, told apart because its status and words are the provider's. */
+/** A provider's own 4xx. It has its own class because its status and words are the provider's. */
 export class ProviderRefusal extends Error {
   override readonly name = 'ProviderRefusal'
   readonly fault: EnclaveFault
@@ -36,7 +36,7 @@ export class ProviderRefusal extends Error {
   }
 }
 
-/** What the gateway is told when a provider answers with 4xx or 5xx. */
+/** The fault that the gateway receives when a provider answers with 4xx or 5xx. */
 export function refusalFault(
   status: number,
   { message, code, retryAfterSeconds, mayRetry }: Refusal,
@@ -60,12 +60,12 @@ export function refusalFault(
   )
 }
 
-/** The gateway closed the connection, or stopped reading: nobody waits for the answer any more. */
+/** The gateway closed the connection, or stopped reading: the answer has no reader now. */
 export class CallerGone extends Error {
   override readonly name = 'CallerGone'
 }
 
-/** The fault of anything that was thrown. Whatever is not expected says nothing outside. */
+/** The fault of any error that was thrown. An unexpected error gives no details to the outside. */
 export function faultOf(error: unknown): EnclaveFault {
   if (error instanceof CallFault || error instanceof ProviderRefusal) return error.fault
   return new CallFault('internal_error', 'The enclave failed; its log has more.').fault

@@ -126,8 +126,8 @@ export type Limits = {
 }
 
 /**
- * The configuration is wrong. `faults` has all faults, a sentence each, for whoever set the
- * variables.
+ * The configuration is wrong. `faults` has all faults, a sentence each, for the operator who set
+ * the variables.
  */
 export class ConfigError extends Error {
   override readonly name = 'ConfigError'
@@ -183,7 +183,7 @@ export function readConfig(
 const HOUR_MS = 3_600_000
 const GIBIBYTE = 2 ** 30
 
-/** Descriptors that this process may have open; as few as systems give where it is not told. */
+/** Descriptors that this process may have open; if unknown, the fewest that a system gives. */
 function readDescriptorsMax(): number {
   try {
     const limits = readFileSync('/proc/self/limits', 'utf8')
@@ -233,7 +233,7 @@ function developmentFaults(
 ): readonly string[] {
   if (nsm === 'device' && nsmSocket !== null)
     return ['NSM_SOCKET: expected with NSM=software alone: a device is no socket']
-  // Of what cannot be read, an NSM of no known kind and a path that is too long, a fault was noted.
+  // An NSM of an unknown kind and a path that is too long are among the faults already.
   return (NSM || 'software') === 'software' && !NSM_SOCKET
     ? ['NSM_SOCKET: required with NSM=software']
     : []
@@ -282,7 +282,7 @@ class Variables {
     }
   }
 
-  /** `standIn` is never used: a fault was noted, and readConfig throws. */
+  /** `standIn` is never used: a fault was recorded, and readConfig throws. */
   required<Value>(name: string, parse: (text: string) => Value, standIn: Value): Value {
     if (!this.environment[name]) this.faults.push(`${name}: required`)
     return this.read(name, parse, standIn)

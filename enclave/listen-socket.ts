@@ -2,7 +2,7 @@ import { chmodSync, lstatSync, unlinkSync } from 'node:fs'
 import type { Server } from 'node:http'
 import { connect } from 'node:net'
 
-/** The socket cannot be listened on. Whoever starts the enclave has to mend it. */
+/** The enclave cannot listen on the socket. The operator who starts it must correct that. */
 export class SocketError extends Error {
   override readonly name = 'SocketError'
   readonly code: 'in_use' | 'not_a_socket' | 'unusable'
@@ -17,9 +17,9 @@ export class SocketError extends Error {
 export type SocketMode = 0o600 | 0o660
 
 /**
- * Makes `server` listen on a Unix socket that only this user, or its group, may open. A socket file
- * that an enclave left when it was killed is replaced; one that is still answered on, or a file
- * that is no socket, is left alone. Throws SocketError.
+ * Makes `server` listen on a Unix socket that only this user, or its group, may open. Replaces the
+ * socket file of a killed enclave, but not a socket that still answers, and not a file of another
+ * kind. Throws SocketError.
  */
 export async function listenOnSocket(
   server: Server,
@@ -60,7 +60,7 @@ function isAnswered(path: string): Promise<boolean> {
       resolve(answered)
     }
     socket.once('connect', () => finish(true))
-    // Only a refusal shows that nobody listens: a full queue or a missing permission does not.
+    // Only a refusal shows that no process listens: a full queue or a missing permission does not.
     socket.once('error', (error) => finish(codeOf(error) !== 'ECONNREFUSED'))
   })
 }

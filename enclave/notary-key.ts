@@ -16,8 +16,8 @@ export type Account = {
 
 /**
  * Makes a new account from `random` (gives so many bytes of the security module's randomness). It
- * lives as long as the process. Throws what `random` throws, and when 8 draws in a row are no
- * private key (one in 2^127 is none, so the source is broken).
+ * lives as long as the process. Throws what `random` throws, and when 8 draws in a row are not
+ * private keys (one draw in 2^127 is not, so the source is broken).
  */
 export async function makeAccount(
   random: (length: number) => Promise<Uint8Array>,

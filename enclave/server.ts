@@ -28,7 +28,7 @@ import {
   REQUEST_BYTES_MAX,
 } from './protocol/messages.ts'
 
-/** Body of a request that is no completion and brings no proofs, bytes. */
+/** Largest body of a request for a head attestation, bytes. */
 const CONTROL_REQUEST_BYTES_MAX = 4_096
 
 /** Body that brings the proofs of a commit, bytes: some 2,000 for each of its encrypted calls. */
@@ -65,8 +65,8 @@ type ServerOptions = {
 }
 
 /**
- * The server of messages.ts, not listening yet. Only the gateway may reach it: what it is told, it
- * believes of no one else.
+ * The server of messages.ts, not listening yet. Only the gateway may reach it: the server trusts
+ * that every request comes from the gateway.
  */
 export function createEnclaveServer(options: ServerOptions): Server {
   const settings = {
@@ -159,8 +159,8 @@ async function throughGate(gate: Gate, callsMax: number, run: () => Promise<void
 }
 
 /**
- * The body, with memory taken for it while it comes. Throws CallFault `log_full` when there is
- * none, and as readRequest.
+ * The body, with memory taken for it while it comes. Throws CallFault `log_full` without enough
+ * memory, and as readRequest.
  */
 async function readCompletionRequest(space: Space, request: IncomingMessage): Promise<Uint8Array> {
   const room = space.reserve(0)

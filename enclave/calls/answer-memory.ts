@@ -16,7 +16,7 @@ const WAITING_FACTOR = 6
 
 /**
  * At the limit, an assembly is counted again only when the events since the last count are over 1/8
- * of it.
+ * of that count.
  */
 const RECOUNT_SHARE = 8
 

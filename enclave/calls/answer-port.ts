@@ -8,7 +8,7 @@ import { openSink, type StreamSink } from './stream-sink.ts'
 
 /** Where a completion call's answer goes. */
 export type AnswerPort = {
-  /** Whether whoever asked has gone. */
+  /** Whether the receiver of the answer has gone. */
   isGone(): boolean
   /** Calls `listener` when that happens; gives what takes it away again. */
   onGone(listener: () => void): () => void
@@ -17,7 +17,7 @@ export type AnswerPort = {
     readonly cancel: AbortController
     readonly drainTimeoutMs: number
   }): StreamSink
-  /** Ends the answer to a call that is no stream, and is sealed. */
+  /** Ends the answer to a sealed call that is not a stream. */
   endWhole(sealed: Sealed, response: JsonObject): Promise<void>
   /** Ends a stream that is sealed; `fault`: why it is not whole, if it is not. */
   endStream(

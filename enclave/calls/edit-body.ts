@@ -6,9 +6,9 @@ import { isJsonObject } from '../../attestation/json/value.ts'
  * members, spelling of numbers and white space are the caller's (a provider that follows a JSON
  * schema answers in the schema's order).
  *
- * `body` is a JSON object that parseStrictJson accepted, `options` the value of its
- * `stream_options`, null when it has none. Options that are no object give way: the provider would
- * refuse them anyway.
+ * `body` is a JSON object that parseStrictJson accepted. `options` is the value of its
+ * `stream_options`, or null without that member. Options that are not an object are replaced: the
+ * provider would refuse them anyway.
  */
 export function setIncludeUsage(body: Uint8Array, options: Json): Uint8Array {
   const value = JSON.stringify({ ...(isJsonObject(options) ? options : {}), include_usage: true })

@@ -19,10 +19,10 @@ type AnswerFallback = { readonly id: string; readonly created: number; readonly 
 
 /**
  * The completion in a provider's answer to a call without stream (attacker-controlled bytes).
- * Nothing is changed that a caller could miss: proof members, which only the gateway may speak, are
+ * Nothing is changed that a caller could miss: proof members, which only the gateway may send, are
  * removed; missing `id`, `object`, `created`, `model`, and in choices `index`, `logprobs`,
  * `finish_reason`, `role`, `content`, `refusal`, `audio` are filled in, with null where nothing is
- * known. Throws CallFault `provider_error` when it is no completion.
+ * known. Throws CallFault `provider_error` when the answer is not a completion.
  */
 export function parseAnswer(body: Uint8Array, fallback: AnswerFallback): JsonObject {
   const answer = readJson(body)

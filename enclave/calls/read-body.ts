@@ -9,7 +9,7 @@ import { takeSpace } from './answer-memory.ts'
 export type BodyTerms = {
   readonly signal: AbortSignal
   readonly bytesMax: number
-  /** Told of every packet. */
+  /** Gives memory for every packet. */
   readonly space: Pick<Reservation, 'grow'>
 }
 
@@ -82,7 +82,7 @@ const WHITE_SPACE: ReadonlySet<number> = new Set([0x20, 0x09, 0x0a, 0x0d])
 export type Watchdog = {
   /** Starts waiting for something; replaces what was waited for before. */
   readonly expect: (what: string, withinMs: number) => void
-  /** It came: the wait starts anew. */
+  /** It came: the wait starts again. */
   readonly touch: () => void
   /** Nothing is expected of the provider now. */
   readonly rest: () => void

@@ -66,7 +66,7 @@ type RelayedStream = {
 
 /**
  * Passes a provider's stream on, chunk by chunk, and says how it ended. A chunk with a
- * finish_reason is held until the next event, so that the last one can be told as such
+ * finish_reason is held until the next event, because the last chunk is sent as another event
  * (STREAM_EVENTS.last).
  *
  * - complete: `[DONE]` came and every choice begun has its finish_reason, or the body ended cleanly
@@ -105,7 +105,7 @@ class StreamRelay {
   private last: string | null = null
   /** Of the event before, if the next may be like it. */
   private template: TextTemplate | null = null
-  /** Events in a row that no template could be made of, or whose next was not of it. */
+  /** Events in a row that gave no template, or a template that the next event did not match. */
   private templatesUnused = 0
   private readonly memory: StreamMemory
   private state: ChunkState = NO_CHUNKS
@@ -204,13 +204,13 @@ class StreamRelay {
     return true
   }
 
-  /** The template of an event that was given out as this text; null when it is none. */
+  /** The template of an event that was given out as this text; null when no template gives it. */
   private learn(data: string, given: string): TextTemplate | null {
     const template = makeTextTemplate(data, (marked) => this.giveMarked(marked))
     return template !== null && matchText(template, data)?.given === given ? template : null
   }
 
-  /** The one chunk that an event with other text would be given out as; null when it is none. */
+  /** The one chunk that is given out for an event with other text; null for any other result. */
   private giveMarked(marked: string): JsonObject | null {
     try {
       const step = normalizeChunk(this.input.stream, this.state, parseChunk(marked))
@@ -243,10 +243,7 @@ class StreamRelay {
     }
   }
 
-  /**
-   * Whatever is given out is in the record, and the other way round. Throws FormatError, and then
-   * it is in neither.
-   */
+  /** Adds a chunk to the record and gives it out. Throws FormatError, and then does neither. */
   private give(chunk: JsonObject, mayBeLast = hasFinishReason(chunk)): string {
     addChunk(this.assembly, chunk)
     const text = canonicalizeJson(chunk)
@@ -347,7 +344,7 @@ function hasFinishReason({ choices }: JsonObject): boolean {
   )
 }
 
-/** What the caller is told of a chunk that checkChunk refused. */
+/** The caller's messages for chunks that checkChunk refused, by code. */
 const WRONG_CHUNKS: Readonly<Record<string, string>> = {
   changed_type:
     'The provider sent a chunk that goes on in another type than the stream began with.',

@@ -49,9 +49,9 @@ type AnswerOptions = {
 }
 
 /**
- * The answer to one encrypted call: EncryptedRecords on one response. Whatever ends it resolves
- * when the gateway has taken all of it, so that a call is counted for as long as it takes memory;
- * a gateway that does not take it is CallerGone.
+ * The answer to one encrypted call: EncryptedRecords on one response. Each method that ends it
+ * resolves when the gateway has taken the whole answer. So a call counts for as long as it takes
+ * memory. A gateway that does not take the answer is CallerGone.
  */
 export class EncryptedAnswer implements AnswerPort {
   /** What was asked for; null before it was read. */

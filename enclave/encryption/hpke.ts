@@ -135,7 +135,7 @@ function openGcm(
   return opened
 }
 
-/** Which step failed is not told. */
+/** The fault does not say which step failed. */
 export function badCiphertext(): CallFault {
   return new CallFault('bad_ciphertext', 'The encrypted call cannot be opened.')
 }

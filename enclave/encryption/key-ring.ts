@@ -44,7 +44,7 @@ export type RingKey = KeyPair & {
 export type KeyRing = {
   /** Those that are usable, the newest first. A secret is overwritten when its key ends. */
   readonly keys: () => readonly RingKey[]
-  /** The same as the notary vouches for them. */
+  /** The same keys, as the notary signed them. */
   readonly statements: () => readonly EncryptionKey[]
   /** Erases all. */
   readonly stop: () => void
@@ -106,7 +106,7 @@ class Ring {
     this.#schedule()
   }
 
-  /** A full one is none: it could not tell a repeated call. */
+  /** Keys that are neither ended nor full: a full key cannot recognize a repeated call. */
   usable(): readonly KeptKey[] {
     const now = this.#options.monotonic()
     return this.#kept.filter((key) => key.endsAtMs > now && !key.isFull())
@@ -118,7 +118,7 @@ class Ring {
     this.#keep([])
   }
 
-  /** Whatever is no longer kept is overwritten. */
+  /** Keeps these keys, and overwrites the secrets of all others. */
   #keep(keys: readonly KeptKey[]): void {
     for (const key of this.#kept) if (!keys.includes(key)) key.secretKey.fill(0)
     this.#kept = keys
@@ -203,7 +203,7 @@ function makeKey(
     endsAtMs: parts.monotonic() + LIFETIME_MS,
     isFull: () => seen.size >= parts.seenMax,
     take: (enc) => {
-      // Nobody else knows that key, so nobody can find two that are taken for one.
+      // That key is secret, so no caller can find two encapsulated keys that count as one.
       const fingerprint = createHash('sha256').update(parts.fingerprintKey).update(enc).digest()
       if (seen.find(fingerprint) > 0) return false
       seen.set(fingerprint, 1)

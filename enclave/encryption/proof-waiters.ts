@@ -8,7 +8,7 @@ type Proof = AnchorProof | 'late' | 'gone'
 
 /** Sealed calls that wait for what the gateway knows of their proof. */
 export type ProofWaiters = {
-  /** A new call: what will become of it. */
+  /** Opens a new call, and gives what becomes of the call. */
   open(call: string): Promise<Proof>
   /** Ends a call's waiting; false when none of this id waits. */
   give(proof: AnchorProof): boolean

@@ -29,11 +29,11 @@ export type EncryptedCore = {
 }
 
 /**
- * Makes one encrypted completion. Until the call is opened, faults are thrown; whatever comes after
- * that is answered encrypted, errors too. The gateway gets EncryptedRecords: how to answer, frames
- * to pass on, and, once the completion is sealed, what limits need to know. The proof is sealed
- * into the last frame when the gateway has sent what it knows of it. Throws CallerGone when the
- * gateway leaves.
+ * Makes one encrypted completion. Until the call is opened, faults are thrown. After that, every
+ * answer is encrypted, errors too. The gateway gets EncryptedRecords: how to answer, frames to pass
+ * on, and, once the completion is sealed, what limits need to know. The proof is sealed into the
+ * last frame when the gateway has sent its part of the proof. Throws CallerGone when the gateway
+ * leaves.
  */
 export async function serveEncrypted(
   { core, ring, waiters, log, keepAliveMs = KEEP_ALIVE_MS }: EncryptedCore,

@@ -186,7 +186,7 @@ type ApplicationParts = {
   readonly system: FileTree
   /** Files below `etc/`. */
   readonly settings: FileTree
-  /** The script that starts all of it: guest/enclave-init. */
+  /** The script that starts the application: guest/enclave-init. */
   readonly init: TreeEntry
 }
 

@@ -6,7 +6,7 @@ type BuildErrorCode =
   | 'command_failed' //       such a program failed
   | 'package_unavailable' //  no source has the pinned version of a package
   | 'package_altered' //      a package has another size or digest than is pinned
-  | 'package_incomplete' //   a package lacks a file that is to be taken of it
+  | 'package_incomplete' //   a package lacks a file that is to be taken from it
   | 'pins_malformed' //       packages.json, dependencies.json or package-lock.json is not in its form
   | 'closure_incomplete' //   a dependency of a listed package is not listed
   | 'no_work_tree' //         the sources are no git checkout, so that nothing says which files belong to them

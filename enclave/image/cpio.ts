@@ -10,10 +10,10 @@ const CPIO_PATH_BYTES_MAX = 4096
 
 /**
  * Gives the archive of `tree` that Linux unpacks as a ramdisk: cpio "newc"
- * (Documentation/driver-api/early-userspace/ buffer-format.rst). The same tree gives the same
- * bytes, in whatever order it was put together: entries by the bytes of their paths, inode numbers
- * in that order, owner and group 0, time 0, directories that are missing made. Throws TreeError for
- * what the format cannot say.
+ * (Documentation/driver-api/early-userspace/buffer-format.rst). The same tree gives the same bytes,
+ * for any order of its entries: they are sorted by the bytes of their paths, inode numbers follow
+ * that order, owner, group and time are 0, and missing directories are made. Throws TreeError for
+ * what the format cannot express.
  */
 export function encodeCpio(tree: FileTree): Uint8Array<ArrayBuffer> {
   const entries = [...addParents(tree)]

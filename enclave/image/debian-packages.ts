@@ -20,7 +20,7 @@ const packageForm = z.strictObject({
   /** Of the .deb file. */
   sha256: z.string().regex(/^[0-9a-f]{64}$/),
   size: z.int().positive(),
-  /** Which ramdisks take files of it; `kernel` is where kernel and modules come from. */
+  /** Which ramdisks take its files; `kernel` is where kernel and modules come from. */
   into: z.array(z.enum(['application', 'boot', 'kernel'])).min(1),
   why: z.string().min(1),
   /** Globs of the files that are taken; all else of the package stays out. */

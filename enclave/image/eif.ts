@@ -66,7 +66,7 @@ export function measureParts(parts: Pick<EifParts, 'kernel' | 'cmdline' | 'ramdi
 }
 
 const EIF_VERSION = 4
-/** As AWS's builder writes them; whoever starts the enclave gives its own. */
+/** As AWS's builder writes them; the host that starts the enclave sets its own values. */
 const DEFAULT_MEMORY_BYTES = 2n ** 30n
 const DEFAULT_CPUS = 2n
 

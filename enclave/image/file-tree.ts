@@ -21,8 +21,8 @@ export type TreeEntry =
     }
 
 /**
- * Two parts of an image want the same path, or a path is none. Whoever changed the image's parts
- * mends them.
+ * Two parts of an image want the same path, or a path is not valid. The person who changed the
+ * image's parts must correct them.
  */
 export class TreeError extends Error {
   override readonly name = 'TreeError'

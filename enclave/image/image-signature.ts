@@ -22,9 +22,9 @@ export class SignerError extends Error {
 }
 
 /**
- * Gives a signer of a P-384 private key (PEM, not encrypted) and a certificate (PEM) of it. Throws
- * SignerError. Does not look at the certificate's issuer or validity: the hypervisor measures it
- * (PCR8) and leaves judging it to others.
+ * Gives a signer of a P-384 private key (PEM, not encrypted) and its certificate (PEM). Throws
+ * SignerError. Does not check the certificate's issuer or validity: the hypervisor measures the
+ * certificate (PCR8) and leaves the judgement to others.
  */
 export function openImageSigner(pem: { key: Uint8Array; certificate: Uint8Array }): ImageSigner {
   const key = readKey(pem.key)
@@ -38,8 +38,8 @@ export function openImageSigner(pem: { key: Uint8Array; certificate: Uint8Array 
  * Gives the signature section of an image with this PCR0 (48 bytes), as
  * aws-nitro-enclaves-image-format writes it: CBOR `[{signing_certificate, signature}]`, both as
  * arrays of integers; the signature is COSE_Sign1 (RFC 9052) with ES384 over `{register_index: 0,
- * register_value}`. Deterministic (RFC 6979), so that a signed image can be rebuilt by whoever has
- * the key.
+ * register_value}`. Deterministic (RFC 6979), so that the holder of the key can rebuild a signed
+ * image.
  */
 export function signImage(signer: ImageSigner, pcr0: Uint8Array): Uint8Array {
   const payload = encodeMap([

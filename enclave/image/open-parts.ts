@@ -5,7 +5,7 @@ import { type FileTree, mergeTrees, prefixTree, type TreeEntry } from './file-tr
 import { openNpmPackage } from './npm-packages.ts'
 import type { Dependency } from './report.ts'
 
-/** A Debian package with the files that were taken of it. */
+/** A Debian package with the files that were taken from it. */
 export type OpenedPackage = { readonly pinned: DebianPackage; readonly tree: FileTree }
 
 /** The enclave's dependencies, opened. */

@@ -22,7 +22,7 @@ export type ReleaseParts = {
  * Gives the payload that a release key signs: the image's measurements, the SHA-256 of all that the
  * builder took beside the sources, and the digest of the boot configuration that checkers of its
  * records expect. Its time is the commit's, so that a rebuild gives the same payload. An image of
- * uncommitted sources says so in its version: nobody else can rebuild it.
+ * uncommitted sources says so in its version: others cannot rebuild it.
  */
 export function describeRelease(parts: ReleaseParts): Release {
   const { version, sources, measurements, pins, packages, files, configuration } = parts

@@ -68,8 +68,8 @@ const PRINT_CAS =
   "process.stdout.write(require('node:tls').rootCertificates.map((certificate) => certificate + '\\n').join(''))"
 
 /**
- * The CAs that the image's own Node.js carries: those of whatever Node.js runs the builder may be
- * others. It is run without a variable, so that nothing of this machine has a say.
+ * The CAs that the image's own Node.js carries: the Node.js that runs the builder may have others.
+ * It runs without environment variables, so that this machine does not change the result.
  */
 async function readCarriedCas(node: TreeEntry, cache: string): Promise<Uint8Array> {
   if (node.kind !== 'file')

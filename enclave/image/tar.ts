@@ -31,7 +31,7 @@ export function decodeTar(bytes: Uint8Array): FileTree {
 
 const BLOCK_BYTES = 512
 
-/** What entries before the one that is meant say of it, because its header has no room. */
+/** Fields of an entry that stand in entries before it, because its own header has no room. */
 type ExtendedFields = { readonly path?: string; readonly linkpath?: string }
 
 type RawEntry = {

@@ -68,7 +68,7 @@ function parseStaged(line: string): readonly [path: string, mode: string] {
   return [line.slice(line.indexOf('\t') + 1), line.slice(0, line.indexOf(' '))]
 }
 
-/** `mode` is git's; of a file that git does not know there is none. */
+/** `mode` is git's; undefined for a file that git does not know. */
 async function readEntry(path: string, mode: string | undefined): Promise<TreeEntry> {
   if (!(await lstat(path)).isFile())
     throw new BuildError(

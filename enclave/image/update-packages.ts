@@ -12,10 +12,10 @@ import { digestSha256, PIN_FILES } from './pins.ts'
 import { runCommand } from './run-command.ts'
 
 /**
- * Pins every Debian package anew, in the newest version that apt trusts here, in packages.json; the
- * fetched files stay in the cache. Gives what changed, a line each. The trust of a new pin is
- * apt's: it checks the signature of the archive. Whoever publishes an image reads the changes
- * first. Throws BuildError.
+ * Pins every Debian package again, in the newest version that apt trusts here, in packages.json;
+ * the fetched files stay in the cache. Gives what changed, a line each. apt decides whether to
+ * trust a new pin: it checks the signature of the archive. The publisher of an image must read the
+ * changes first. Throws BuildError.
  */
 export async function updatePackages(place: {
   readonly root: string

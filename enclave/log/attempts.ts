@@ -25,9 +25,9 @@ export type Attempts = {
 
 /**
  * Remembers every request for at least GENERATION_MIN_MS, and for 24 to 48 h while there are fewer
- * than GENERATION_REQUESTS_MAX of them. Costs 13 to 27 bytes for each. `key` is 16 random bytes or
- * more that nobody else knows, so that nobody can find two requests that are counted as one.
- * `monotonic`: milliseconds of a clock that is never set.
+ * than GENERATION_REQUESTS_MAX requests. Costs 13 to 27 bytes for each. `key` is 16 random bytes or
+ * more, and secret, so that no caller can find two requests that are counted as one. `monotonic`:
+ * milliseconds of a clock that is never set.
  */
 export function createAttempts({
   key,

@@ -1,4 +1,4 @@
-/** Counts go no higher, which is more than anybody asks for one request. */
+/** Counts go no higher: one request is not made that often. */
 export const COUNT_MAX = 0xffff
 
 /** Slots of an empty table; doubled whenever three quarters are taken. */
@@ -20,7 +20,7 @@ export class CountTable {
     this.beganAtMs = beganAtMs
   }
 
-  /** 0 when there is none. */
+  /** 0 for a fingerprint without a count. */
   find(fingerprint: Buffer): number {
     const slot = this.slotOf(fingerprint.readUInt32BE(0), fingerprint.readUInt32BE(4))
     return this.counts[slot] ?? 0

@@ -47,7 +47,7 @@ export class Space {
     return this.usedBytes
   }
 
-  /** Space for a call whose request takes `requestBytes`, or null when there is none. */
+  /** Space for a call whose request takes `requestBytes`; null when there is not enough. */
   reserve(requestBytes: number): Reservation | null {
     let held = 0
     let answerBytes = 0
@@ -73,7 +73,7 @@ export class Space {
     }
   }
 
-  /** Counts a pending completion, which is kept whatever the limit. */
+  /** Counts a pending completion. It is kept even above the limit. */
   add(bytes: number): void {
     this.usedBytes += bytes
   }

@@ -13,7 +13,7 @@ import { weighString } from './weigh-json.ts'
  */
 export const PULL_BYTES_MAX = 8 * 1024 * 1024
 
-/** A completion that is appended, without what the log itself knows of it. */
+/** A completion that is appended, without the member that the log itself adds. */
 type NewEntry = {
   readonly completion: Omit<SealedCompletion, 'document'>
   /** hashLeaf over the receipt's text. */
@@ -33,7 +33,7 @@ export class NotaryLog {
   private readonly domain: LogDomain
   private readonly space: Space
   private edge: Edge = emptyEdge
-  /** Edge of all leaves: kept beside the other, so that telling it never costs what is pending. */
+  /** Edge of all leaves: it gives the head without computing all pending leaves again. */
   private tip: Edge = emptyEdge
   private pending: PendingEntry[] = []
   /** Leaves that were handed over at least once. */

@@ -6,10 +6,10 @@ import { createNsmClient, type Nsm, NsmError } from './nsm.ts'
 /**
  * Gives the security module in software that listens on the Unix socket at `path`, for development
  * alone: the messages are those of the device. One connection is one boot of the module, so it is
- * opened once: when it is lost, every later call fails. Throws NsmError Unavailable when nobody
+ * opened once: when it is lost, every later call fails. Throws NsmError Unavailable when no process
  * listens.
  *
- * Does NOT protect anything: whoever runs that module holds its keys and decides what it measures.
+ * Does NOT protect anything: the user who runs the module holds its keys and sets its measurements.
  */
 export async function openSocketNsm(path: string): Promise<Nsm> {
   const socket = connect(path)
@@ -18,7 +18,7 @@ export async function openSocketNsm(path: string): Promise<Nsm> {
   } catch (error) {
     throw unavailable(error)
   }
-  // A lost connection is told by the call that finds it lost.
+  // The next call reports that the connection is lost.
   socket.on('error', () => undefined)
   return createNsmClient('software', {
     exchange: createExchange(socket),

@@ -20,7 +20,7 @@ export type ErrorDetails = {
   readonly status?: number | undefined
   /** Instead of the rule's. */
   readonly retryAfterSeconds?: number | undefined
-  /** Where no retry can help, whatever the rule says. */
+  /** Where no retry can help, even if the rule allows it. */
   readonly shouldRetry?: false | undefined
   /** The provider's own error code. */
   readonly providerCode?: string | undefined

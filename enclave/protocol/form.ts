@@ -173,7 +173,7 @@ function listFaults(
   return hardened(all)
 }
 
-/** Of the first value that is no number. */
+/** The fault of the first value that is not a number. */
 function numbersFaults(value: Json): readonly Found[] {
   if (!isJsonObject(value)) return [found(WRONG_TYPE.object)]
   const name = Object.keys(value).find((one) => typeof value[one] !== 'number')

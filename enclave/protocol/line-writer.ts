@@ -55,7 +55,7 @@ export function createLineWriter({
   let untold = 0
   let timer: NodeJS.Timeout | null = null
 
-  /** Gives the code of what stopped it; null: nothing waits any more. */
+  /** Gives the code of the error that stopped it; null when no line waits. */
   function writeWaiting(): string | null {
     let written = 0
     try {
@@ -112,8 +112,8 @@ export function createLineWriter({
 }
 
 /**
- * A writer to standard error that writes what waits when the process exits. A pipe, a socket or a
- * terminal that nobody reads does not hold the process up.
+ * A writer to standard error that writes the waiting lines when the process exits. A pipe, a socket
+ * or a terminal without a reader does not block the process.
  */
 export function openStandardError(options: Pick<LineWriterOptions, 'describeDropped'>): LineWriter {
   const fd = openNonBlocking(2)
@@ -124,7 +124,7 @@ export function openStandardError(options: Pick<LineWriterOptions, 'describeDrop
 
 /**
  * A descriptor for the same file that does not wait for readers. Pipes and terminals are opened
- * anew, so that other processes with the same standard error keep theirs as it is. A socket cannot
+ * again, so that other processes with the same standard error keep theirs as it is. A socket cannot
  * be; Node makes it non-blocking itself when it opens its stream. Files never wait for a reader.
  */
 function openNonBlocking(fd: 2): number {

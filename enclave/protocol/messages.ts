@@ -87,8 +87,8 @@ export type Identity = {
   /** Current attestation document, standard base64. */
   readonly attestation: string
   /**
-   * Keys that calls may be encrypted to, the newest first, each as the notary vouches for it. An
-   * older enclave has none.
+   * Keys that calls may be encrypted to, the newest first, each signed by the notary. An older
+   * enclave gives no keys.
    */
   readonly encryption_keys?: readonly EncryptionKey[]
   /** Leaves in the log so far, and how many of them the gateway has acknowledged. */
@@ -145,7 +145,7 @@ export const ENCRYPTED_RECORDS = {
   frame: 2,
   /** JSON of EncryptedSealed: the gateway commits, and brings an AnchorProof with its next pull. */
   sealed: 3,
-  /** JSON of EncryptedFault: the caller is told in the frames. */
+  /** JSON of EncryptedFault, for the gateway: the caller gets the fault in the frames. */
   fault: 4,
 } as const
 
@@ -158,7 +158,7 @@ export type EncryptedHead = {
   readonly should_retry: boolean
 }
 
-/** A sealed call, and what limits need to know of it. */
+/** A sealed call, with what limits need to know. */
 export type EncryptedSealed = SealedNotice & {
   /**
    * By which an AnchorProof finds the call: the index of its leaf, as text; '' of an answer that
@@ -233,9 +233,9 @@ export const TOLD_RESPONSE_LENGTH_MAX = 64 * 1024
  *    `event: sealed` with a SealedNotice (outcome complete);
  *    or `event: fault` with an EnclaveFault, and then `event: sealed` (outcome upstream_error).
  *
- * A stream that the enclave ends without `sealed` left no record. One that the gateway left, or did
- * not read, after its first chunk left one (outcome client_disconnected, but for a call that
- * outlives the gateway, which is read to its end); the gateway finds it with its next pull.
+ * A stream that the enclave ends without `sealed` left no record. A stream that the gateway left or
+ * did not read after its first chunk left a record (outcome client_disconnected; a call that may
+ * outlive the gateway is read to its end instead); the gateway finds it with its next pull.
  */
 export const STREAM_EVENTS = { last: 'last', sealed: 'sealed', fault: 'fault' } as const
 
@@ -271,7 +271,7 @@ export const FAULT_STATUS = {
   unsupported_model: 404, // no provider serves this model
   provider_mismatch: 409, // the gateway named another provider than the model chooses
   credential_mismatch: 422, // the caller demanded another credential than the one there is
-  provider_error: 502, // the provider answered 5xx, a redirect, or something that is no completion
+  provider_error: 502, // the provider answered 5xx, a redirect, or something that is not a completion
   provider_unreachable: 502, // DNS, connect or TLS failure
   provider_timeout: 504, // connect, first-byte, idle or whole-answer timeout
   answer_too_large: 502, // the answer is over a limit, or over the memory there is beside other calls
@@ -294,7 +294,7 @@ export type PullRequest = {
    * First index wanted. Everything below it is thereby acknowledged and forgotten by the enclave.
    */
   readonly from: number
-  /** Wait at most this long for the first completion when there is none yet, milliseconds. */
+  /** Longest wait for the first completion when it is not there yet, milliseconds. */
   readonly wait_ms: number
   /**
    * At most so many completions (the reply's head covers exactly those up to the last one given).
@@ -346,9 +346,9 @@ export type PullReply = {
 
 /**
  * Asks for a document over the log as it is now. The hash is the gateway's word and passes through
- * unread: with an old block's the document shows less, with one that is no block's it shows nothing
- * of "not before" (whoever relies on it looks the hash up). What it cannot do is name a block that
- * is not there yet, or choose anything else of the document.
+ * unread. With an old block's hash the document shows less. With a hash that no block has it shows
+ * no "not before" (relying parties look the hash up). The gateway cannot name a block that is not
+ * there yet, or choose anything else in the document.
  */
 export type HeadAttestationRequest = {
   /** Hash of a recent block, 0x and 64 hex digits in lower case. */
@@ -377,7 +377,7 @@ export type HeadAttestationReply = {
  */
 export type BootStatementRequest = { readonly heads: readonly BootHead[] }
 
-/** The first statement that the enclave made, whoever asks: it makes no other. */
+/** The first statement that the enclave made. It makes no other. */
 export type BootStatementReply = {
   readonly heads: readonly BootHead[]
   /** Attestation document, base64: over the key, no nonce, and bootStatementUserData. */

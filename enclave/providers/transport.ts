@@ -43,10 +43,10 @@ export type ProviderAnswer = {
 
 export type Transport = {
   /**
-   * Sends a call and gives the answer's head, whatever its status: redirects are not followed,
-   * nothing is sent twice. Throws CallFault `provider_unreachable` (DNS, connect, TLS),
-   * `provider_timeout` (no connection in time), `provider_error` (connection lost, or not HTTP), or
-   * the reason it was cancelled for.
+   * Sends a call and gives the answer's head, with any status: redirects are not followed, nothing
+   * is sent twice. Throws CallFault `provider_unreachable` (DNS, connect, TLS), `provider_timeout`
+   * (no connection in time), `provider_error` (connection lost, or not HTTP), or the reason it was
+   * cancelled for.
    */
   readonly send: (call: ProviderCall) => Promise<ProviderAnswer>
   /** Closes the unused connections; calls under way are lost. */
@@ -55,9 +55,9 @@ export type Transport = {
 
 /**
  * Makes the transport: connections are kept and reused, TLS is 1.2 or newer and verified against
- * `cas` (PEM) and the origin's host name, whatever NODE_TLS_REJECT_UNAUTHORIZED or
- * NODE_EXTRA_CA_CERTS say. TLS sessions are not resumed, so the evidence of each connection is of a
- * full handshake.
+ * `cas` (PEM) and the origin's host name. NODE_TLS_REJECT_UNAUTHORIZED and NODE_EXTRA_CA_CERTS have
+ * no effect. TLS sessions are not resumed, so the evidence of each connection is of a full
+ * handshake.
  */
 export function createTransport(options: {
   readonly cas: string
@@ -68,7 +68,7 @@ export function createTransport(options: {
     timeout: IDLE_CONNECTION_MS,
     maxFreeSockets: IDLE_CONNECTIONS_MAX,
   }
-  // Parsed once: parsing the bundle anew for each connection costs milliseconds.
+  // Parsed once: parsing the bundle again for each connection costs milliseconds.
   const secureContext = createSecureContext({ ca: options.cas, minVersion: 'TLSv1.2' })
   const plainAgent = new http.Agent(pool)
   const tlsAgent = new https.Agent({
@@ -95,8 +95,8 @@ export function createTransport(options: {
 }
 
 /**
- * All headers that a provider ever gets, beside Host and Connection. Nothing of the caller's own is
- * among them.
+ * All headers that a provider ever gets, beside Host and Connection. The caller's own headers are
+ * not among them.
  */
 function requestHeaders({ credential, body, isStream }: ProviderCall): Record<string, string> {
   return {
@@ -132,7 +132,7 @@ async function exchange(
   })
   try {
     const body = await new Promise<IncomingMessage>((resolve, reject) => {
-      // Rejects by itself: in some states (after an upgrade) a destroyed request says nothing more.
+      // Rejects by itself: in some states (after an upgrade) a destroyed request emits no error.
       const abandon = () => {
         request.destroy()
         reject(cancel.signal.reason)

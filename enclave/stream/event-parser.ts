@@ -4,11 +4,11 @@ import { ByteBuffer } from '../../attestation/byte-buffer.ts'
 export type ServerEvent = { readonly event: string; readonly data: string }
 
 /**
- * Splits a stream of bytes into server-sent events (WHATWG HTML, section 9.2.6), whatever the
- * packets are: lines end with LF, CRLF or CR; text is decoded a line at a time, so no character is
- * cut; bytes that are not UTF-8 become U+FFFD. The bytes are the provider's: attacker-controlled.
+ * Splits a stream of bytes into server-sent events (WHATWG HTML, section 9.2.6), for packets of any
+ * size: lines end with LF, CRLF or CR; text is decoded a line at a time, so no character is cut;
+ * bytes that are not UTF-8 become U+FFFD. The bytes are the provider's: attacker-controlled.
  * Comments, `id`, `retry` and unknown fields are skipped. An event may be as large as the whole
- * answer: whoever reads that bounds it.
+ * answer: the reader of the answer must limit its size.
  *
  * Unlike the standard, `end` also gives an event that no blank line ends, because providers leave
  * it out.

@@ -36,7 +36,7 @@ type GivenText = {
 type HoleName = 'content' | typeof PADDING
 export const PADDING = 'obfuscation'
 
-/** Stand for the texts while a template is made. A stream that has them elsewhere has none. */
+/** Stand for the texts while a template is made. A stream with them elsewhere gets no template. */
 const MARKS: Readonly<Record<HoleName, string>> = {
   content: 'text of a chunk',
   [PADDING]: 'padding of a chunk',
@@ -164,8 +164,8 @@ function splitAtMarks(given: string): {
 const MARKED = new RegExp(Object.values(MARKS).join('|'), 'g')
 
 /**
- * The index of the one choice of a chunk that says nothing but this text; null when it says more,
- * or ends the choice.
+ * The index of the only choice of a chunk that has this text and no more; null when it has more, or
+ * ends the choice.
  */
 function indexOfText({ choices }: JsonObject, text: string): number | null {
   const [choice, ...others] = isJsonArray(choices) ? choices : []

@@ -68,6 +68,9 @@ export const PLAIN_COMMENTS: readonly string[] = [
   'src/nodes',
   'src/chain',
   'test/support',
+  'enclave',
+  'client',
+  'audit',
 ]
 
 /** The end of a clause. */

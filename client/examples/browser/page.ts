@@ -24,12 +24,12 @@ form.addEventListener('submit', (event) => {
   )
 })
 
-/** Shows the answer as it comes, not yet to be trusted, and then what was checked of it. */
+/** Shows the answer as it comes, not yet to be trusted, and then the checks of the answer. */
 async function ask({ url = '', apiKey = '', expect: text = '', prompt = '' }): Promise<void> {
   const { roots, ...expect } = JSON.parse(text)
   const affidavit = await connect({ url, apiKey, expect, roots })
   const { baseURL, fetch } = affidavit
-  // The key is of whoever sits before this page, and never leaves for anywhere but the gateway.
+  // The key belongs to the user of this page, and is sent to the gateway alone.
   const openai = new OpenAI({ baseURL, apiKey, fetch, dangerouslyAllowBrowser: true })
   show('checking', 'Checking…')
   const stream = await openai.chat.completions.create({

@@ -22,7 +22,7 @@ export type AnswerCall = readonly [
 
 /**
  * The hash (0x) by which AttestedAnswers asks this request. Give the request a nonce of your own,
- * `affidavit: { nonce }`: without one anybody may have asked a notary the same before.
+ * `affidavit: { nonce }`: without a nonce, another caller may have asked a notary the same before.
  */
 export function hashQuestion(request: JsonObject): string {
   return `0x${hashCompletion({ request, response: {} }).requestHash}`
@@ -32,7 +32,7 @@ export function hashQuestion(request: JsonObject): string {
  * Gives the call that brings a completion. `receipt`: of its proof, record or bundle. `path`: from
  * its leaf to the notary's newest anchored head, hex without 0x, as
  * `GET /v1/log/{notary}/inclusion?index=…&size=…` gives it for that head's size. Throws FormatError
- * for what is no receipt.
+ * for a receipt that is not valid.
  */
 export function encodeAnswer({
   notary,

@@ -154,8 +154,8 @@ type BootFiles = {
 const RAMDISK_ALIGNMENT_BYTES = 4
 
 /**
- * Takes an image file apart into `folder`, as the hypervisor does, and measures it: what is booted
- * is what is measured. Throws EifError for a file that is no image.
+ * Splits an image file into files in `folder`, as the hypervisor does, and measures it: the
+ * measured bytes are the booted ones. Throws EifError for a file that is not an image.
  */
 export async function openBootFiles(eifPath: string, folder: string): Promise<BootFiles> {
   const { size } = await stat(eifPath)

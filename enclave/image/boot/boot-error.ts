@@ -2,7 +2,7 @@
 type BootErrorCode =
   | 'options' //          an option is unknown or has no such value
   | 'missing_tool' //     qemu is not installed
-  | 'machine_ended' //    the machine ended before it was told to
+  | 'machine_ended' //    the machine ended before it was stopped
   | 'timeout' //          something did not come in time
   | 'program_failed' //   chain, demonstration provider or gateway did not start
   | 'call_failed' //      the gateway answered a call with an error

@@ -39,8 +39,8 @@ export function startChain(folder: string): Promise<HostProgram<ChainFacts>> {
 }
 
 /**
- * Starts the software security module (src/local/run-nsm.ts) on `socketPath`, told what the image
- * measures as a hypervisor tells the real one. Rejects with BootError `program_failed`.
+ * Starts the software security module (src/local/run-nsm.ts) on `socketPath`, with the image's
+ * measurements, as a hypervisor gives them. Rejects with BootError `program_failed`.
  */
 export function startNsm(files: {
   readonly socketPath: string

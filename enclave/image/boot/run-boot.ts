@@ -44,9 +44,9 @@ export type FirstCompletion = {
 }
 
 /**
- * Builds a development image for the local chain, boots it, and starts chain, demonstration
- * provider and a gateway on this machine. `stop` ends all of it, and so does a failure. Rejects
- * with BuildError, BootError or EifError.
+ * Builds a development image for the local chain, boots it, and starts a chain, a demonstration
+ * provider and a gateway on this machine. `stop` ends them all, and so does a failure. Rejects with
+ * BuildError, BootError or EifError.
  */
 export async function startStage(options: {
   /**
