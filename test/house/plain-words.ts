@@ -56,6 +56,7 @@ export const PLAIN_COMMENTS: readonly string[] = [
   'src/nodes',
   'src/chain',
   'test/support',
+  'attestation',
 ]
 
 /** The end of a clause. */
