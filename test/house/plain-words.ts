@@ -57,6 +57,7 @@ export const PLAIN_COMMENTS: readonly string[] = [
   'src/chain',
   'test/support',
   'attestation',
+  'test/attestation',
 ]
 
 /** The end of a clause. */
