@@ -58,6 +58,7 @@ export const PLAIN_COMMENTS: readonly string[] = [
   'test/support',
   'attestation',
   'test/attestation',
+  'test/enclave',
 ]
 
 /** The end of a clause. */
