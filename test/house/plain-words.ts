@@ -59,6 +59,7 @@ export const PLAIN_COMMENTS: readonly string[] = [
   'attestation',
   'test/attestation',
   'test/enclave',
+  'test/src',
 ]
 
 /** The end of a clause. */
