@@ -60,6 +60,7 @@ export const PLAIN_COMMENTS: readonly string[] = [
   'test/attestation',
   'test/enclave',
   'test/src',
+  'test/client',
 ]
 
 /** The end of a clause. */
