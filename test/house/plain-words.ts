@@ -61,6 +61,7 @@ export const PLAIN_COMMENTS: readonly string[] = [
   'test/enclave',
   'test/src',
   'test/client',
+  'test/faults',
 ]
 
 /** The end of a clause. */
