@@ -62,6 +62,7 @@ export const PLAIN_COMMENTS: readonly string[] = [
   'test/src',
   'test/client',
   'test/faults',
+  'test/runbooks',
 ]
 
 /** The end of a clause. */
