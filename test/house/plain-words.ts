@@ -63,6 +63,7 @@ export const PLAIN_COMMENTS: readonly string[] = [
   'test/client',
   'test/faults',
   'test/runbooks',
+  'test/house',
 ]
 
 /** The end of a clause. */
@@ -140,7 +141,7 @@ export function listTexts(file: string, source: string): readonly UserText[] {
   const summed = new Set<Node>()
   const add = (node: { readonly start: number }, written: string): void => {
     const text = written.replace(/\s+/g, ' ').trim()
-    // A name, a path or a code is no prose.
+    // A name, a path or a code is not prose.
     if (!text.includes(' ')) return
     texts.push({ file, line: source.slice(0, node.start).split('\n').length, text })
   }
