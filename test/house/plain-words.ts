@@ -64,6 +64,7 @@ export const PLAIN_COMMENTS: readonly string[] = [
   'test/faults',
   'test/runbooks',
   'test/house',
+  'test/deploy',
 ]
 
 /** The end of a clause. */
