@@ -65,6 +65,7 @@ export const PLAIN_COMMENTS: readonly string[] = [
   'test/runbooks',
   'test/house',
   'test/deploy',
+  'test/packages',
 ]
 
 /** The end of a clause. */
