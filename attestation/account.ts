@@ -67,7 +67,7 @@ export function recoverPublicKey(
 
 /**
  * Recovers an uncompressed point (65 bytes) from r||s (64 bytes, in range, low s); throws when
- * there is none.
+ * there is no such point.
  */
 export type PointRecovery = (signed: {
   readonly digest: Uint8Array

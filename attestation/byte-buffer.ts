@@ -10,7 +10,7 @@ export class ByteBuffer {
     return this.used
   }
 
-  /** The last byte; undefined when there is none. */
+  /** The last byte; undefined when the buffer is empty. */
   get last(): number | undefined {
     return this.bytes[this.used - 1]
   }
@@ -34,8 +34,8 @@ export class ByteBuffer {
   }
 
   /**
-   * Gives all bytes so far, in order, and starts anew. May be the one part that was appended,
-   * itself.
+   * Gives all bytes so far, in order, and empties the buffer. The result may be the one part that
+   * was appended, without a copy.
    */
   take(): Uint8Array {
     const taken = this.bytes.subarray(0, this.used)

@@ -16,7 +16,7 @@ export type ChoiceAssembly = {
   readonly members: Map<string, Json>
   readonly message: MergedMembers
   readonly toolCalls: Map<number, MergedMembers>
-  /** Highest index among the tool calls; -1 when there is none. */
+  /** Highest index among the tool calls; -1 when there are no tool calls. */
   lastToolCall: number
   readonly logprobs: MergedMembers
 }
@@ -43,9 +43,9 @@ export type MergedMembers = Map<string, MergedValue>
  *   the `name`;
  * - `changed_finish`: another role, call type or reason for the end than before;
  * - `unread_member`: a choice has a `message`, or a chunk a `chunk` or the type `content.delta`,
- *   which some readers heed and some do not.
+ *   which some readers use and some ignore.
  *
- * Changes nothing, so that a chunk that is refused is no part of the assembly.
+ * Changes nothing, so that a refused chunk does not become a part of the assembly.
  */
 export function checkChunk(assembly: Assembly, chunk: JsonObject): void {
   if (memberOf(chunk, 'object') !== 'chat.completion.chunk')
@@ -156,7 +156,7 @@ function checkToolCalls(known: KnownChoice, calls: Json): void {
 /** Of a call in a chunk: its index, and which ids and names the chunk's items before gave. */
 type Place = { readonly index: number; readonly given: Set<string> }
 
-/** Once a call has its name, some readers give it an id of their own if it has none. */
+/** Some readers give a call an id of their own when it has a name and no id yet. */
 function checkId(before: MergedMembers | undefined, call: JsonObject, place: Place): void {
   const id = memberOf(call, 'id')
   if (!isGiven(id)) return

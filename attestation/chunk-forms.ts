@@ -3,9 +3,9 @@ import { formsOf } from './json/forms.ts'
 import type { Json, JsonObject } from './json/value.ts'
 
 /*
- * Forms of a stream's chunks that are the same to all: the enclave and the gateway, which bring
- * what others send into the form that callers are promised, and whoever checks that it has it. How
- * much of other forms each takes is its own affair.
+ * Forms of a stream's chunks that are the same for all programs: the enclave and the gateway bring
+ * what others send into the form that callers are promised, and verifiers check that form. Each
+ * program decides by itself how much of other forms it accepts.
  */
 
 /**
@@ -56,7 +56,7 @@ export function carryMembers(carried: JsonObject, members: JsonObject): JsonObje
   return both
 }
 
-/** The array, or the object; FormatError `invalid_chunk` when it is none. */
+/** The array, or the object; throws FormatError `invalid_chunk` for any other value. */
 export const { arrayOf, objectOf } = formsOf('invalid_chunk')
 
 /** The index, of 0 to INDEX_MAX. Throws FormatError `invalid_chunk` naming whose it is. */

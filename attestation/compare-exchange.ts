@@ -35,7 +35,7 @@ export type KeptExchange = {
 export type ExchangeCheckName =
   | 'request given' //   the request hashes to the evidence's request_hash
   | 'answer given' //    the answer hashes to the evidence's response_hash, or its chunks to its stream_hash
-  | 'proof given' //     whatever proof stands in the answer is that of the evidence
+  | 'proof given' //     the proof members of the answer are those of the evidence
 
 /** One comparison's outcome. Not checked is not passed. */
 export type ExchangeCheck = Check<ExchangeCheckName>
@@ -47,8 +47,8 @@ export type ExchangeCheck = Check<ExchangeCheckName>
  * parts alone that were given. Never throws.
  *
  * Does NOT prove: that the evidence holds (verifyBundle and verifyRecord check that); that this
- * caller made the call, or that it was made once. Everybody who sends the same request has the same
- * request hash, unless it has a nonce.
+ * caller made the call, or that it was made once. Callers who send the same request have the same
+ * request hash, unless the request has a nonce.
  */
 export function compareExchange(evidence: Json, kept: KeptExchange): readonly ExchangeCheck[] {
   const record = isJsonObject(evidence) ? evidence : {}
@@ -90,10 +90,10 @@ export function matchingParts(checks: readonly ExchangeCheck[], kept: KeptExchan
 }
 
 /**
- * Gives the record with the parts that it lacks taken from what a caller kept, so that they can be
+ * Gives the record with its missing parts filled in from what a caller kept, so that they can be
  * checked: of redacted evidence, and of an encrypted call, whose content is stored nowhere. A part
- * is taken only when it has the hash that the receipt has of it. The chunks of a stream whose
- * caller did not ask for usage do not make up its response, which stays left out.
+ * is taken only when its hash is the one in the receipt. The chunks of a stream whose caller did
+ * not ask for usage do not make up its response, which stays left out.
  */
 export function completeRecord(record: JsonObject, kept: KeptExchange): JsonObject {
   const { request, response } = matchingParts(compareExchange(record, kept), kept)

@@ -42,10 +42,10 @@ export type CompletionHash = {
 /**
  * Hashes a completion (README.md of this folder, Hash of a completion) whose request is given as
  * canonical text without unset members, and as its digest. The proof members of the response are
- * left out here. `version` is the receipt's: with version 1, `log` is no proof member. `digest` is
- * SHA-256; the enclave passes a native one. Throws JsonError as canonicalizeJson.
+ * left out here. `version` is the receipt's: with version 1, `log` is not a proof member. `digest`
+ * is SHA-256; the enclave passes a native one. Throws JsonError as canonicalizeJson.
  *
- * A hash says nothing about who made it: see verifyCompletionSignature.
+ * A hash does not show who made it: see verifyCompletionSignature.
  */
 export function hashResponse(
   completion: {
@@ -88,7 +88,7 @@ export function stripUnsetMembers(request: JsonObject): JsonObject {
   return withoutNulls(isSame ? request : { ...request, messages: stripped })
 }
 
-/** The response without its proof members. Gives `response` itself when it has none. */
+/** The response without its proof members. Gives `response` itself when it has no such member. */
 export function stripProofMembers(response: JsonObject, version: ReceiptVersion = 3): JsonObject {
   if (!PROOF_MEMBERS.some((name) => Object.hasOwn(response, name))) return response
   return filterMembers(response, (name) => !isProofMember(name, version))

@@ -4,7 +4,7 @@ import { isJsonObject, type Json, type JsonObject, memberOf } from './json/value
 
 const { hexOf, invalid, membersOf, textOf } = formsOf('invalid_demand')
 
-/** The member of a request in which its caller tells the enclave what it demands of the call. */
+/** The member of a request in which its caller states its demands to the enclave. */
 export const DEMANDS_MEMBER = 'affidavit'
 
 /**
@@ -25,8 +25,8 @@ export type CredentialDemand = 'operator' | { readonly sha256: string }
 export const NONCE_FORM = /^([0-9a-f]{2}){16,64}$/
 
 /**
- * The demands of a request (attacker-controlled); null when it has none. Any other form is refused:
- * a caller whose demand was ignored would rely on a protection that is not there. Throws
+ * The demands of a request (attacker-controlled); null when it has no demands. Any other form is
+ * refused: a caller whose demand was ignored would rely on a protection that is not there. Throws
  * FormatError `invalid_demand`.
  */
 export function demandsOf(request: JsonObject): Demands | null {

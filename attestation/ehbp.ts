@@ -23,7 +23,7 @@ export const RESPONSE_NONCE_HEADER = 'ehbp-response-nonce'
 /** Header that names the enclave whose key was used, by its notary. */
 export const NOTARY_HEADER = 'affidavit-notary'
 
-/** `type` of the problem that a server tells when the key is none of its own. */
+/** `type` of the problem that a server reports when it does not have the key of a call. */
 export const KEY_CONFIG_PROBLEM = 'urn:ietf:params:ehbp:error:key-config'
 
 /** Bytes of the length in front of each frame, big-endian; of AES-GCM's nonce and tag. */
@@ -52,8 +52,8 @@ export function nonceAt(baseNonce: Uint8Array, sequence: number): Uint8Array<Arr
  * Splits a body into the ciphertexts of its frames, however it is cut into parts. A frame of length
  * 0 is skipped. `lengthMax`: bytes of one ciphertext. Throws FormatError `invalid_frame`.
  *
- * What is not whole yet is copied, not kept as parts: whoever writes a body can send millions of
- * parts of one byte, and an object for each takes a hundred times as much.
+ * What is not whole yet is copied, not kept as parts: a sender can write millions of parts of one
+ * byte, and an object for each takes a hundred times as much.
  */
 export function createFrameReader(lengthMax: number) {
   let held = new Uint8Array(FRAME_LENGTH_BYTES)

@@ -14,7 +14,7 @@ export const ENCRYPTION_KEY_BYTES = 32
  */
 export const ENCRYPTION_KEY_SECONDS_MAX = 2 * 3_600
 
-/** A key that calls may be encrypted to, as its notary vouches for it. */
+/** A key that calls may be encrypted to, as its notary signs it. */
 export type EncryptionKey = {
   /** X25519: 64 hex digits. */
   readonly public_key: string

@@ -9,7 +9,7 @@ export const ERASURE_ORIGINS = ['operator', 'account', 'retention'] as const
 
 /**
  * What a gateway states in place of request and response that it erased. Nothing binds it: it says
- * no more than that the gateway gives them to nobody any more.
+ * only that the gateway no longer gives them out.
  */
 export type ErasureStatement = {
   /** Unix seconds. */
@@ -30,8 +30,8 @@ export function readErasure(json: Json | undefined): ErasureStatement | null {
 }
 
 /**
- * Whether text can be the reason of an erasure: 1 to ERASURE_REASON_MAX code points, none for
- * control.
+ * Whether text can be the reason of an erasure: 1 to ERASURE_REASON_MAX code points, without
+ * control characters.
  */
 export function isErasureReason(text: string): boolean {
   return isStatedText(text, ERASURE_REASON_MAX)

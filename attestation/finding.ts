@@ -15,7 +15,7 @@ export type Check<Name extends string> = {
  */
 export type Finding = string | { readonly notChecked: string }
 
-/** A value, or why there is none. */
+/** A value, or the fault that prevented it. */
 export type Attempt<Value> = { readonly value: Value } | { readonly fault: unknown }
 
 /** The outcome of a check that throws when it fails. `describe` puts its fault into words. */
@@ -40,7 +40,7 @@ export function attempt<Value>(produce: () => Value): Attempt<Value> {
   }
 }
 
-/** The value; throws the fault when there is none. */
+/** The value; throws the fault when there is no value. */
 export function need<Value>(attempted: Attempt<Value>): Value {
   if ('fault' in attempted) throw attempted.fault
   return attempted.value

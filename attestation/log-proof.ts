@@ -16,7 +16,7 @@ export function hashReceipt(receipt: Receipt): Uint8Array {
  * Verifies that `receipt` is leaf `receipt.index` of the log with the proof's head. Throws
  * FormatError `invalid_proof`, ProofError `not_included`.
  *
- * Does NOT prove that the notary stands by that head: verifyLogHead does.
+ * Does NOT prove that the notary signed that head: verifyLogHead does.
  */
 export function verifyReceiptInLog(input: {
   readonly proof: LogProof

@@ -1,16 +1,16 @@
 /**
  * Copies the own members of `value` into an object that inherits nothing. On the caller's object, a
  * member that was left out would be read from Object.prototype. Other code of the same program may
- * have put one there: an `allowDebug` there would turn the option on for everybody.
+ * have put one there: an `allowDebug` there would turn the option on for all callers.
  */
 export function ownMembers<Type extends object>(value: Type): Type {
   return Object.assign(Object.create(null), value)
 }
 
 /**
- * Whether `value` is an object whose members are all its own: a literal, of whatever realm, or an
- * object that inherits nothing. An instance of a class, or an object with another prototype, has
- * members that ownMembers does not see.
+ * Whether `value` is an object whose members are all its own: a literal, of any realm, or an object
+ * that inherits nothing. An instance of a class, or an object with another prototype, has members
+ * that ownMembers does not see.
  */
 export function hasOwnMembersAlone(value: unknown): value is object {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return false

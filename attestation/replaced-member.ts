@@ -4,9 +4,9 @@ import { isJsonArray, isJsonObject, type Json, type JsonObject, memberOf } from 
 
 /**
  * The name of a member of chunks or their choices that has one value first and another one later;
- * null when there is none. In an assembly the last value counts, and the first is in nothing that
- * was signed, though a reader may have shown it. A null says nothing. Text goes on in `delta` and
- * `logprobs`, where nothing is replaced.
+ * null when no member does. In an assembly the last value counts, and the first is in nothing that
+ * was signed, though a reader may have shown it. A null does not count as a value. Text goes on in
+ * `delta` and `logprobs`, where nothing is replaced.
  */
 export function findReplacedMember(chunks: readonly JsonObject[]): string | null {
   const known = new Map<string, string>()

@@ -32,10 +32,10 @@ const PUBLIC_KEY_FORM = formOf(/^[0-9a-f]{64}$/)
 const SIGNATURE_FORM = formOf(/^0x[0-9a-f]{130}$/)
 
 /**
- * Verifies that `notary` (an address: 0x, lower case) vouches for the key, for this chain and
- * contract, and that it is usable at `atMs` (Unix milliseconds). Gives the key, 32 bytes. Throws
- * FormatError as encryptionKeyDigest and recoverPublicKey do, ProofError `wrong_signer`,
- * `key_lifetime` for one that is usable for longer than a key may be, `key_not_yet`, `key_ended`.
+ * Verifies that `notary` (an address: 0x, lower case) signed the key, for this chain and contract,
+ * and that it is usable at `atMs` (Unix milliseconds). Gives the key, 32 bytes. Throws FormatError
+ * as encryptionKeyDigest and recoverPublicKey do, ProofError `wrong_signer`, `key_lifetime` for one
+ * that is usable for longer than a key may be, `key_not_yet`, `key_ended`.
  *
  * Does NOT prove that the notary's key is an enclave's: its attestation document shows that. Nor
  * that the enclave still has the key: it may have ended since.

@@ -38,7 +38,7 @@ export type RecordCheckName =
   | 'receipt' //          of this completion; with a log, which binds all that it says
   | 'created_at' //       the second in which the receipt says the completion finished
   | 'attestation key' //  the attestation document names that key
-  | 'receipt in log' //   the receipt, every member of it, is the leaf at its index of the notary's log
+  | 'receipt in log' //   the receipt, with every member, is the leaf at its index of the notary's log
   | 'tree head' //        that key signed the head of that log
   | 'anchor' //           tx_hash is a transaction that anchored the head
 
@@ -93,8 +93,7 @@ type Withheld = { readonly request?: string; readonly response?: string }
 /**
  * Checks a record by itself, with no network: either a stored record (interface 2.4, with `receipt`
  * and `log`), or, when `options.request` is given, a create response (2.3), whole or as
- * `options.chunks`. Never throws: whatever is missing or malformed fails the check it is needed
- * for.
+ * `options.chunks`. Never throws: a missing or malformed part fails the check that needs the part.
  *
  * Read the record's text with parseExactJson, which refuses what JSON.parse would silently drop or
  * round.
@@ -130,12 +129,12 @@ export function verifyRecord(record: Json, given: RecordOptions = {}): RecordRep
 }
 
 /**
- * A record's parts as far as they could be read. Whatever needs an unreadable part fails with its
- * fault.
+ * A record's parts as far as they could be read. A check that needs an unreadable part fails with
+ * the fault of the part.
  */
 type Subject = {
   readonly isStored: boolean
-  /** Null when the answer is no kept stream. */
+  /** Null when the answer is not a kept stream. */
   readonly chunks: readonly JsonObject[] | null
   readonly idempotent: boolean
   /** Of a create response: whether it has the log proof that stored records have. */
@@ -143,7 +142,7 @@ type Subject = {
   readonly version: ReceiptVersion
   readonly members: JsonObject
   readonly withheld: Withheld
-  /** `computed` is of the response as it is there; `responseHash` is what is signed of it. */
+  /** `computed` is of the response as it is there; `responseHash` is the hash that is signed. */
   readonly hashes: Readonly<
     Record<'requestHash' | 'computed' | 'responseHash' | 'hash', Attempt<string>>
   >

@@ -5,11 +5,10 @@ import { type RecordOptions, type RecordReport, verifyRecord } from './verify-re
 /**
  * Checks a kept stream as verifyRecord checks a create response. `chunks`: the data of its events,
  * in order, all of them but `[DONE]`, each read with parseExactJson; the last carries the proof.
- * Throws FormatError `invalid_stream` when there is no such stream; whatever else is wrong fails a
- * check.
+ * Throws FormatError `invalid_stream` when there is no such stream; any other fault fails a check.
  *
- * Does NOT prove more than verifyRecord does, nor that nothing else was shown. For that, whoever
- * splits the text into events must refuse events with a name, a missing `[DONE]`, and anything
+ * Does NOT prove more than verifyRecord does, nor that nothing else was shown. For that, the code
+ * that splits the text into events must refuse events with a name, a missing `[DONE]`, and anything
  * after it (splitEvents does).
  */
 export function verifyStream(
@@ -37,9 +36,8 @@ function invalid(message: string): FormatError {
  * The data of a kept stream's events, in order, without the `[DONE]` that ends them. Only what
  * every reader of server-sent events takes for the same is accepted: lines of `data`, one to an
  * event, and comments, `id` and `retry` of plain ASCII. Throws FormatError `invalid_stream`: on an
- * event with a name, which some readers drop, on one that is told as an error, on any other line,
- * on a stream that does not end with `[DONE]`, on anything after it, and on bytes that are not
- * UTF-8.
+ * event with a name, which some readers drop, on an event called error, on any other line, on a
+ * stream that does not end with `[DONE]`, on anything after it, and on bytes that are not UTF-8.
  */
 export function splitEvents(stream: Uint8Array): readonly string[] {
   const data = decode(stream).replaceAll(/\r\n?/g, '\n').split('\n\n').flatMap(readEvent)

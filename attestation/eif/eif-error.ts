@@ -9,7 +9,7 @@ export type EifErrorCode =
   | 'header_reserved' //         a reserved field of the header is not zero
   | 'section_count' //           not 1 to 32 sections
   | 'section_table' //           an entry of the section table beyond the count is not zero
-  | 'section_order' //           a section begins before the one listed ahead of it
+  | 'section_order' //           a section begins before the previous section of the table
   | 'section_gap' //             bytes between two sections, or between the header and the first
   | 'section_overlap' //         a section begins before the header or the one ahead of it ends
   | 'section_beyond_file' //     a section ends after the file does
@@ -27,7 +27,7 @@ export type EifErrorCode =
   | 'metadata_malformed' //      not a JSON object
   | 'signature_malformed' //     not an array of one {signing_certificate, signature} in integers 0 to 255
   | 'certificate_malformed' //   no PEM certificate, or one with a key that cannot sign images
-  | 'cose_malformed' //          the signature is no COSE_Sign1
+  | 'cose_malformed' //          the signature is not a COSE_Sign1
   | 'cose_algorithm' //          not ES256, ES384 or ES512, or not the one of the certificate's key
   | 'signature_payload' //       signed for another PCR0 than this image has
   | 'signature_invalid' //       not signed by the certificate's key

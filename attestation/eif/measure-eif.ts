@@ -127,8 +127,8 @@ function chooseRegister(registers: Registers, section: Section, before: readonly
 }
 
 /**
- * Leniently, since nothing rests on it: an odd number in the metadata is no reason to refuse an
- * image.
+ * Reads leniently, since nothing depends on the metadata: an odd number in it is not a reason to
+ * refuse an image.
  */
 function parseMetadata(bytes: Uint8Array): JsonObject {
   try {

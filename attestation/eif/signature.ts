@@ -146,10 +146,10 @@ type SigningCertificate = {
 }
 
 /**
- * Reads the first certificate of attacker-controlled PEM text, as AWS's reader does. Looks at
- * nothing but its encoding and its key: neither its issuer, nor its validity, nor what it may be
- * used for, since the Nitro hypervisor measures it and leaves judging it to whoever knows PCR8.
- * Throws EifError `certificate_malformed`.
+ * Reads the first certificate of attacker-controlled PEM text, as AWS's reader does. Looks only at
+ * its encoding and its key: not at its issuer, its validity, or what it may be used for. The Nitro
+ * hypervisor measures the certificate, and a verifier that knows PCR8 judges it. Throws EifError
+ * `certificate_malformed`.
  */
 export function parseSigningCertificate(pem: Uint8Array): SigningCertificate {
   const der = decodePem(pem)

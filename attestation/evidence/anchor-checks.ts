@@ -44,7 +44,7 @@ export function checkAnchor(
   ]
 }
 
-/** The block that the bundle names, as its header describes it. Throws when there is none. */
+/** The block that the bundle names, as its header describes it. Throws when it has no block. */
 export function headerOf(bundle: EvidenceBundle): BlockHeader {
   if (bundle.block === null) throw new ProofError('no_block', 'there is no block')
   return decodeBlockHeader(decodeHex(bundle.block.header))
@@ -77,7 +77,7 @@ const NO_BLOCK_WORDS: Readonly<Record<NoBlockReason | 'not_said', string>> = {
  */
 export const ANCHOR_SKEW_MS = 60_000
 
-/** Of the bytes, whatever they are: that they are a transaction is for the check of the anchor. */
+/** Compares hashes alone: the check of the anchor shows whether the bytes are a transaction. */
 function checkTransactionHash({ record, transaction }: EvidenceBundle): Finding {
   const hash = `0x${encodeHex(keccak_256(decodeHex(transaction)))}`
   if (record.tx_hash === hash) return `Keccak-256 ${hash}`
@@ -119,7 +119,7 @@ function checkHeader({ number, hash }: BundleBlock, header: BlockHeader): Findin
 
 /**
  * An anchor cannot be older than what it anchors. The block's time says when the completion was
- * there at the latest. Without this check, whoever forges a block with an earlier time dates the
+ * there at the latest. Without this check, a forged block with an earlier time would date the
  * completion back.
  */
 function checkAnchorTime({ record }: EvidenceBundle, { timestamp }: BlockHeader): Finding {
@@ -182,7 +182,7 @@ function wrongAnchor(expectation: string): ProofError {
 /**
  * Checks that the chain has this block, deep enough. `hash`: 0x, lower case. Throws ProofError.
  *
- * Does NOT prove more than whoever was asked about the chain is believed.
+ * Does NOT prove that the facts of the chain are true: the caller must trust their source.
  */
 export function checkBlockOnChain(
   block: { readonly chainId: number; readonly number: number; readonly hash: string },

@@ -117,7 +117,7 @@ export function decodeAnchorCall(data: Uint8Array): AnchorCall {
     root: words.slice(WORD_BYTES, 2 * WORD_BYTES),
     signature: words.slice(4 * WORD_BYTES, 4 * WORD_BYTES + SIGNATURE_BYTES),
   }
-  // Whatever is not looked at above (selector, offset, length, padding) has one right value.
+  // All that is not read above (selector, offset, length, padding) has one right value.
   if (!equalBytes(encodeAnchorCall(call), data)) throw invalidCall('a canonical call of anchor')
   return call
 }

@@ -81,7 +81,7 @@ export function verifyBootHeads(
 /**
  * Gives the `user_data` of a boot statement's document, 32 bytes: SHA-256 of the statement's
  * canonical JSON. Its `format` keeps documents of different kinds apart: head attestations have
- * another one, boot configurations have none. Throws FormatError `invalid_boot_statement`.
+ * another, boot configurations have no `format`. Throws FormatError `invalid_boot_statement`.
  */
 export function bootStatementUserData({
   configuration,

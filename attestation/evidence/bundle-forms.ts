@@ -9,7 +9,7 @@ export const bundleForms = formsOf('invalid_bundle')
 
 const { invalid } = bundleForms
 
-/** Bytes of an attestation document in a bundle; one that AWS makes has about 5 KB. */
+/** Bytes of an attestation document in a bundle. A document from AWS has about 5 KB. */
 export const BUNDLE_DOCUMENT_BYTES_MAX = 16_384
 
 /**
@@ -46,7 +46,7 @@ export function base64FormOf(invalid: (name: string, expectation: string) => For
   }
 }
 
-/** Infinite when the text is no base64. */
+/** Infinite when the text is not base64. */
 function decodedLength(text: string): number {
   try {
     return decodeBase64(text).length

@@ -47,7 +47,7 @@ export const BUNDLE_CHECKS = {
   'expected configuration': 'always',
   /** The boot configuration has the receipt's provider at that origin. */
   provider: 'always',
-  /** The answer is whole, or the receipt says of it what the caller takes all the same. */
+  /** The answer is whole, or the caller accepts the outcome that the receipt states. */
   outcome: 'always',
   /** The receipt is the leaf at its index of the notary's log. */
   'receipt in log': 'always',

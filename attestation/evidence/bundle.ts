@@ -42,9 +42,9 @@ export type EvidenceBundle = {
   readonly transaction: string
   /** Where it was mined; null when the gateway could not show that when it made the bundle. */
   readonly block: BundleBlock | null
-  /** Why there is no block, as its gateway states; absent when it says nothing of it. */
+  /** Why there is no block, as its gateway states; absent when it gives no reason. */
   readonly no_block?: NoBlock
-  /** Where it is from, as its gateway states; absent when its operator said nothing of that. */
+  /** Where it is from, as its gateway states; absent when its operator stated no source. */
   readonly source?: BundleSource
 }
 
@@ -71,8 +71,8 @@ export type BundleRecord = RequestPart &
     readonly signature: string
     readonly tx_hash: string
     /**
-     * Transactions that anchor the head in the place of `tx_hash`, in order; absent when there is
-     * none.
+     * Transactions that anchor the head in the place of `tx_hash`, in order; absent when there are
+     * no such transactions.
      */
     readonly reanchored?: readonly string[]
     /** What the gateway states of parts that it erased; absent when it erased none. */
@@ -303,9 +303,9 @@ export function createBundle(parts: {
   readonly bootConfiguration: JsonObject
   /** Raw anchor transaction, 0x hex. */
   readonly transaction: string
-  /** The block, or why there is none; null says nothing of it. */
+  /** The block, or why there is no block; null when neither is known. */
   readonly block: BundleBlock | NoBlock | null
-  /** Where the bundle is from; absent or null says nothing of it. */
+  /** Where the bundle is from; absent or null when that is not known. */
   readonly source?: BundleSource | null
 }): EvidenceBundle {
   const { block, source = null } = parts
@@ -360,11 +360,11 @@ export type RedactablePart = 'request' | 'response'
  * The bundle with only the hash in place of the request, of the response, or of both. The rest
  * stays verifiable: who signed, the receipt, the log, the anchor. A part that is left out already
  * stays so. The hash is of the part itself, so that leaving out a part that was altered does not
- * hide it.
+ * hide the change.
  *
  * Does NOT hide: the length of time, models and provider, which the receipt names; nor a part that
- * can be guessed, since its hash is without salt and each guess can be tried; nor what the other
- * part repeats of it.
+ * can be guessed, since its hash is without salt and each guess can be tried; nor text that the
+ * other part repeats.
  */
 export function redactBundle(
   bundle: EvidenceBundle,

@@ -56,9 +56,8 @@ export function describeDocument({
 }
 
 /**
- * Checks that the document is of code that the caller expects. Not checked without `facts` of it:
- * measurements in a document that is not genuine are whatever its writer liked. Throws
- * AttestationError.
+ * Checks that the document is of code that the caller expects. Not checked without its `facts`: a
+ * document that is not genuine can state any measurements. Throws AttestationError.
  */
 export function checkExpectedMeasurements(
   document: Attempt<AttestationDocument>,
@@ -91,7 +90,7 @@ export function findExpectedCode(
 /**
  * Checks that the digest of a boot configuration is one that the caller expects. When the document
  * is of an expected release that names a configuration, it must be that one too. What the gateway
- * under test serves is no expectation: it always agrees with itself. Throws ProofError.
+ * under test serves cannot be the expectation: it always agrees with itself. Throws ProofError.
  */
 export function checkExpectedConfiguration(
   digest: Uint8Array,
@@ -144,8 +143,8 @@ export function checkCreatedAt({ timestampMs }: AttestationDocument, createdAt: 
 }
 
 /**
- * The expected release that a document is of. Null when there is none: the check of measurements
- * reports that.
+ * The expected release that a document is of. Null when it is of no expected release: the check of
+ * measurements reports that.
  */
 function findRelease(document: Attempt<AttestationDocument>, policy: BundlePolicy): Release | null {
   const found = attempt(() => findExpectedCode(need(document), policy)?.release ?? null)
@@ -182,8 +181,7 @@ export async function checkEnclave(
 
 /**
  * Clocks of enclave and security module may differ a little; after the leaf expired, the document
- * shows nothing. Not checked without `facts`: the times of a document that is not genuine are
- * whatever its writer liked.
+ * shows nothing. Not checked without `facts`: a document that is not genuine can state any times.
  */
 function checkTime({ record }: EvidenceBundle, facts: Attempt<AttestationFacts>): Finding {
   if ('fault' in facts) return sayNotValid(facts.fault)

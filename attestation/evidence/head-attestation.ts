@@ -19,8 +19,8 @@ export type HeadStatement = {
 
 /**
  * What `user_data` of a head attestation's document is, 32 bytes: SHA-256 of the canonical JSON of
- * the statement. It is no digest of a boot configuration, which has no member `format`: neither
- * document passes for the other. Throws FormatError `invalid_head_statement`.
+ * the statement. It is not the digest of a boot configuration, which has no member `format`:
+ * neither document passes for the other. Throws FormatError `invalid_head_statement`.
  */
 export function headAttestationUserData({
   configuration,

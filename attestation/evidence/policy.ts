@@ -12,8 +12,8 @@ import { hasOwnMembersAlone, ownMembers } from '../own-members.ts'
 import { OUTCOMES, type Receipt } from '../receipt.ts'
 
 /**
- * What the caller demands of a bundle. Whatever is not given is not checked, and then nothing is
- * `verified`. What is given in another form, or under another name, is refused with PolicyError.
+ * What the caller demands of a bundle. Code and configuration that are not given are not checked,
+ * and the bundle is not `verified`. Demands of other forms or names are refused with PolicyError.
  */
 export type BundlePolicy = {
   /**

@@ -8,7 +8,7 @@ export type Judgement<Name extends string> = {
   /**
    * `verified`: nothing failed, and every check that is needed passed. `consistent`: nothing
    * failed, but the checks in `open` were not made, so what they show is not shown. `invalid`:
-   * something failed; trust nothing of it.
+   * something failed; trust no part of the evidence.
    */
   readonly verdict: 'verified' | 'consistent' | 'invalid'
   /** The needed checks that were not made. */
@@ -30,8 +30,8 @@ export function judgeChecks<Name extends string>(
 }
 
 /**
- * The checks in the order of the table. One that is in it and was not made must not look like one
- * not needed: it failed.
+ * The checks in the order of the table. A check of the table that was not made must not look like a
+ * check that was not needed: it counts as failed.
  */
 export function orderChecks<Name extends string>(
   checks: readonly Check<Name>[],

@@ -50,7 +50,7 @@ export const HEAD_ATTESTATION_CHECKS = {
 } as const satisfies CheckTable<string>
 
 /**
- * The log that a head attestation is served with: what /v1/log says of it, or what the caller
+ * The log that a head attestation is served with: what /v1/log says about it, or what the caller
  * knows.
  */
 export type AttestedLog = {
@@ -97,8 +97,8 @@ export type HeadAttestationFacts = {
  * When verified, an enclave of the expected code and configuration, which holds the notary's key,
  * was given the block's hash, then looked at its log, then had the document made. So, of the log
  * with this root at this size: the leaves below `size` existed at the document's timestamp, and
- * every leaf i >= `size` was appended after the block, whose hash nobody could know before it was
- * there.
+ * every leaf i >= `size` was appended after the block, whose hash was unknown before the block was
+ * made.
  *
  * Does NOT prove: that the hash is that of a block (anything of 32 bytes can be asked for; look it
  * up, or give `context.chain`: only then `facts.notBefore` is set); that the block was the newest

@@ -5,8 +5,7 @@
  */
 export function isExactNumber(literal: string, value: number): boolean {
   if (!Number.isFinite(value)) return false
-  // Up to 15 digits always survive a double that is not subnormal (DBL_DIG of C), whatever the
-  // exponent.
+  // Up to 15 digits always survive a double that is not subnormal (DBL_DIG of C), for any exponent.
   if (literal.length <= 15 && Math.abs(value) >= SMALLEST_NORMAL) return true
   const written = decimalOf(literal)
   const kept = decimalOf(String(value))
@@ -16,7 +15,7 @@ export function isExactNumber(literal: string, value: number): boolean {
 /** 2^-1022 */
 const SMALLEST_NORMAL = 2.2250738585072014e-308
 
-/** |number| = 0.digits × 10^exponent, with no zero at either end of the digits; zero has none. */
+/** |number| = 0.digits × 10^exponent, with no zero at either end of the digits; 0 has no digits. */
 function decimalOf(literal: string): { readonly digits: string; readonly exponent: number } {
   const unsigned = literal.startsWith('-') ? literal.slice(1) : literal
   const [mantissa = '', power = '0'] = unsigned.split(/[eE]/)

@@ -21,7 +21,7 @@ const ANY_TEXT: TextForm = { form: /(?:)/, expectation: 'a string' }
 /**
  * Readers of the parts of attacker-controlled JSON. Each gives the value when it has the form, and
  * throws FormatError `code` otherwise, which says what was expected of what: `name` stands for the
- * value in the message, `prefix` is in front of it.
+ * value in the message, `prefix` begins the message.
  */
 export function formsOf(code: string, prefix = '') {
   const invalid = (name: string, expectation: string): FormatError =>

@@ -9,7 +9,7 @@ import { isJsonArray, type Json, type JsonObject, setMember } from './value.ts'
  * of members with one name the last wins, and a byte order mark is dropped. `__proto__` is a member
  * like any other.
  *
- * Throws JsonError `syntax` (path [], offset 0: the platform's parser tells no position that can be
+ * Throws JsonError `syntax` (path [], offset 0: the platform's parser gives no position that can be
  * relied on), `too_many` over ANSWER_SIZE_MAX, before anything is built, and `too_deep` over
  * JSON_DEPTH_MAX. Never use it on what a hash or a signature was already made of.
  */

@@ -12,7 +12,7 @@ export const JSON_DEPTH_MAX = 128
 /**
  * How many arrays and objects a request may have in all. Ten thousand messages of several parts are
  * 50,000; a body of 10 MiB made of brackets would otherwise be millions, and seconds of work for
- * whoever reads it.
+ * each program that reads it.
  */
 export const JSON_CONTAINERS_MAX = 100_000
 

@@ -9,7 +9,7 @@ import { foldSubtrees, hashChildren, PROOF_HASHES_MAX } from './hash.ts'
  * the log, path too long or too short, hashes not of 32 bytes), ProofError `not_included` when the
  * path leads to another root.
  *
- * Does NOT prove that anyone stands by the root: see verifyTreeHead.
+ * Does NOT prove that anyone signed the root: see verifyTreeHead.
  */
 export function verifyInclusion(proof: {
   readonly leafHash: Uint8Array

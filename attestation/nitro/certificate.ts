@@ -211,7 +211,7 @@ type KeyUsage = {
 type Extensions = {
   readonly basicConstraints: BasicConstraints | null
   readonly keyUsage: KeyUsage | null
-  /** cRLDistributionPoints (RFC 5280 section 4.2.1.13), for whoever has a list of its issuer. */
+  /** cRLDistributionPoints (RFC 5280 section 4.2.1.13), for callers with a list of its issuer. */
   readonly distributionPoints: DerNode | null
 }
 
@@ -347,7 +347,7 @@ type DistinguishedName = {
    * CN=aws.nitro-enclaves`.
    */
   readonly text: string
-  /** Null when there is none, or more than one. */
+  /** Null when the name has no common name, or more than one. */
   readonly commonName: string | null
 }
 

@@ -65,8 +65,8 @@ function parseChain(ders: readonly Uint8Array<ArrayBuffer>[]): readonly Certific
 }
 
 /**
- * Inclusive at both ends (RFC 5280 section 4.1.2.5). A clock that is `skewMs` behind is no reason
- * to refuse a certificate that was just made.
+ * Inclusive at both ends (RFC 5280 section 4.1.2.5). A clock may be `skewMs` behind: a
+ * certificate that was just made is still accepted.
  */
 function checkValidity(
   certificates: readonly Certificate[],
@@ -160,7 +160,7 @@ function checkLinks(certificates: readonly Certificate[]): void {
   }
 }
 
-/** RFC 5280 section 6.1.3 (a)(4), by bytes: nobody here needs the equivalences of names. */
+/** RFC 5280 section 6.1.3 (a)(4), by bytes: these chains need no equivalences of names. */
 function checkIssuer(
   certificate: Certificate,
   {

@@ -165,8 +165,8 @@ function beginsWith(name: string | null, prefix: string | null): boolean | null 
 }
 
 /**
- * What became of one rule. `not checked` is never a pass: nobody asked for it, or the document was
- * refused before. `reported` is for what is shown and never refused.
+ * What became of one rule. `not checked` is never a pass: the rule was not asked for, or the
+ * document was refused before. `reported` is for what is shown and never refused.
  */
 export type RuleOutcome = {
   readonly rule: RuleNumber

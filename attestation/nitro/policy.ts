@@ -31,8 +31,8 @@ export type RevokedCertificate = {
 export type AttestationPolicy = {
   /**
    * The code that is acceptable: the document matches when all values of at least one set are found
-   * in it. `'any'` says out loud that whatever runs in the enclave is acceptable. No set, and no
-   * release, refuses every document; an empty set is no policy.
+   * in it. `'any'` states explicitly that any code in the enclave is acceptable. No set, and no
+   * release, refuses every document; an empty set is not a valid policy.
    */
   readonly measurements: 'any' | readonly MeasurementSet[]
   /**

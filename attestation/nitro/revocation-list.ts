@@ -5,10 +5,10 @@ import type { Certificate } from './certificate.ts'
 import { POINT_BYTES } from './p384.ts'
 
 /**
- * The content of a certificate revocation list (RFC 5280 section 5). Whoever gives it has verified
- * that the key signed the list, that its extensions are understood, and that it is whole (neither a
- * delta nor indirect) and about the certificates that the issuer issued in the chain. Nothing of
- * that is verified here.
+ * The content of a certificate revocation list (RFC 5280 section 5). The caller that gives it has
+ * verified that the key signed the list, that its extensions are understood, and that it is whole
+ * (neither a delta nor indirect) and about the certificates that the issuer issued in the chain.
+ * None of that is verified here.
  */
 export type RevocationList = {
   /** DER of the issuer's name. */
@@ -43,10 +43,10 @@ export function isRevocationList(value: unknown): value is RevocationList {
 
 /**
  * Refuses a chain (root first) with a certificate that a list names (rule 19). Refuses lists that
- * say nothing of the chain too: each must be by the key of one of its CA certificates, and in
- * force. At the caller's time (current), a list is in force between its two updates. At the
- * document's own time (historical), it may be newer than the document, but not newer than the end
- * of the certificate that it is about, because authorities leave out what has expired. Throws
+ * are not about the chain too: each must be by the key of one of its CA certificates, and in force.
+ * At the caller's time (current), a list is in force between its two updates. At the document's own
+ * time (historical), it may be newer than the document, but not newer than the end of the
+ * certificate that it is about, because authorities leave out what has expired. Throws
  * AttestationError. Does NOT prove anything of certificates whose issuer has no list here.
  */
 export function checkRevocationLists(

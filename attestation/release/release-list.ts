@@ -103,8 +103,8 @@ export function entryOf(release: Release): ReleaseEntry {
  * issued_at, Unix milliseconds, which the reader has to keep. Throws ProofError
  * `release_list_older`.
  *
- * Does NOT protect a reader that keeps nothing, nor one that is never shown a newer list: whoever
- * passes lists on can hold the one back that revokes.
+ * Does NOT protect a reader that keeps nothing, nor one that is never shown a newer list: a party
+ * that passes lists on can hold back the list that revokes.
  */
 export function checkNotRolledBack({ issued_at }: ReleaseList, newestMs: number): void {
   if (millisecondsOf(issued_at) < newestMs)
@@ -177,7 +177,7 @@ type RefusedRelease = {
  * Gives the measurements that are acceptable in a document made at `atMs`, and why those of every
  * other release are not. `atMs` is the document's own timestamp (Unix milliseconds): the security
  * module's clock, which neither the enclave's code nor its host can set. A release is accepted from
- * the first millisecond of accepted_from to the last before accepted_until. One that is revoked is
+ * the first millisecond of accepted_from to the last before accepted_until. A revoked release is
  * never accepted, and revokes its image (PCR0) in every other entry too.
  *
  * Does NOT say when a completion was made, only when the document was: a document that was accepted

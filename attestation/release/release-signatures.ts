@@ -136,8 +136,8 @@ export function formatTime(timeMs: number): string {
 }
 
 /**
- * A time in words for messages, Unix milliseconds; also one that is no date, as a document's may
- * be.
+ * A time in words for messages, Unix milliseconds; also a number that is not a date, as a
+ * document's may be.
  */
 export function describeTime(timeMs: number): string {
   const time = new Date(timeMs)

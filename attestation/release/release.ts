@@ -43,8 +43,8 @@ export type Release = {
   /** The commit that the image is built from: 40 hex digits. */
   readonly git_commit: string
   /**
-   * ISO 8601, for people: nothing is decided by it. The image builder takes the commit's, so that a
-   * rebuild gives the same.
+   * ISO 8601, for people: no decision depends on it. The image builder takes the commit's, so that
+   * a rebuild gives the same.
    */
   readonly created_at: string
   readonly architecture: (typeof ARCHITECTURES)[number]
@@ -54,7 +54,7 @@ export type Release = {
   /**
    * Digest of the boot configuration (digestBootConfiguration), 64 hex digits, that an enclave of
    * this image states: its providers, CAs, chain and contract are files of the image. Older
-   * releases have none.
+   * releases do not have it.
    */
   readonly configuration?: string
 }

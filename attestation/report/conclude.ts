@@ -20,7 +20,7 @@ export type Conclusion = {
    * `VERIFIED`, `CONSISTENT`, `NOT DETERMINED` or `INVALID`, and what that rests on, on one line.
    */
   readonly headline: string
-  /** The same for a reader who is no engineer: who signed what, and when. */
+  /** The same for a reader who is not an engineer: who signed what, and when. */
   readonly finding: string
   /** What is not shown, clauses for the same reader; empty when nothing is shown. */
   readonly notShown: readonly string[]

@@ -33,8 +33,8 @@ export type EvidencePage = {
  *   <script type="application/json" id="made-by">{…}</script>
  *   <script type="application/json" id="evidence">{…}</script>
  *
- * Browsers run no element of that type, and hash none for a policy. The JSON is canonical, and its
- * `<` are written \u003c: no text of evidence can end its element or begin another.
+ * Browsers run no element of that type, and a policy needs no hash for one. The JSON is canonical,
+ * and its `<` are written \u003c: no text of evidence can end its element or begin another.
  */
 const LINE = /^<script type="application\/json" id="(made-by|evidence)">([^<\r\n]*)<\/script>\n$/
 const LINE_START = '<script type="application/json" id="'
@@ -62,7 +62,7 @@ export function writeMadeBy(verifier: string, { version, commit }: Maker) {
   return { version, commit, verifier_sha256: digestVerifier(verifier) }
 }
 
-/** Gives the page of a verifier, without evidence. Throws TypeError for what is no verifier. */
+/** Gives the page of a verifier, without evidence. Throws TypeError for any other text. */
 export function makePage(verifier: string, madeBy: Json): string {
   const at = verifier.indexOf(BEFORE_DATA) + BEFORE_DATA.length
   if (!HEAD.test(verifier.slice(0, at)) || readLine(verifier, at) !== null)
@@ -71,8 +71,8 @@ export function makePage(verifier: string, madeBy: Json): string {
 }
 
 /**
- * Gives `page` with this evidence in place of any that it has. Throws FormatError for what is no
- * page. The evidence is put in whole, and nothing beside it.
+ * Gives `page` with this evidence in place of any that it has. Throws FormatError for text that is
+ * not a page. The evidence is put in whole, and nothing beside it.
  */
 export function putEvidence(page: string, evidence: Json): string {
   const { madeBy, evidence: before } = locate(page)

@@ -50,7 +50,7 @@ export type ExpectedReleases = {
  * Gives the releases of a file that is signed by keys that the reader trusts. Throws as
  * verifyRelease.
  *
- * Does NOT prove that a list is the newest; of a release alone nobody knows whether it was revoked.
+ * Does NOT prove that a list is the newest; a release alone does not show whether it was revoked.
  */
 export function readExpectedReleases(file: ReleaseFile, trust: ReleaseTrust): ExpectedReleases {
   switch (file.kind) {

@@ -34,7 +34,7 @@ export type Expectations = {
   /** Where the JSON Schema of a file of expectations is, for editors. Not read. */
   readonly $schema?: string
   /**
-   * Signed releases, or lists of them, as published: text, or the JSON value of it. With
+   * Signed releases, or lists of them, as published: text, or the JSON value of the text. With
    * `releaseKeys`.
    */
   readonly releases?: OneOrMore<string | object>
@@ -226,7 +226,7 @@ function telling<Type>(name: string, read: () => Type): Type {
     return read()
   } catch (fault) {
     if (fault instanceof ExpectationsError) throw fault
-    // TypeError: JSON.stringify refuses a value that is no JSON.
+    // TypeError: JSON.stringify refuses a value that is not JSON.
     const isTheirs = [FormatError, ProofError, PolicyError, TypeError].some(
       (known) => fault instanceof known,
     )

@@ -66,7 +66,7 @@ export async function judgeBundle(
   }
 }
 
-/** Null when there is none, which the bundle's checks will tell. */
+/** Null when the bundle has no block; the checks of the bundle report that. */
 function blockNumberOf(bundle: JsonObject): number | null {
   const parsed = attempt(() => parseEvidenceBundle(bundle))
   return 'value' in parsed ? (parsed.value.block?.number ?? null) : null

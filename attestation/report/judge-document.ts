@@ -19,7 +19,7 @@ export type DocumentJudgement =
       readonly claims: AttestationDocument | null
     }
 
-/** Judges a document at a time. Throws PolicyError, and whatever `verifier` throws beside. */
+/** Judges a document at a given time. Throws PolicyError, and what `verifier` throws beside. */
 export async function judgeDocument(
   document: Uint8Array,
   demands: {
@@ -49,8 +49,8 @@ const DOCUMENT_TEXT_BYTES_MAX = 4 * DOCUMENT_BYTES_MAX
 /**
  * Gives the binary attestation document of a file that holds it as it is, in hex (with or without
  * 0x) or in base64 (standard or URL-safe, padded or not); white space in text does not matter. No
- * reading is ambiguous: a document starts with 84 or d2, which is no text, and in base64 with `hE`
- * or `0o`, which is no hex. What is neither text is given unchanged, for the validator to refuse.
+ * reading is ambiguous: a document starts with 84 or d2, which is not text, and in base64 with `hE`
+ * or `0o`, which is not hex. What is neither text is given unchanged, for the validator to refuse.
  * Throws FormatError `wrapped_document` for a text with something around it: in quotes, in JSON,
  * behind a byte order mark.
  */

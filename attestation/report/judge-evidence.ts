@@ -13,7 +13,7 @@ import {
   type Subject,
 } from './read-evidence.ts'
 
-/** What is expected of evidence of whatever kind. */
+/** What is expected of evidence of any kind. */
 export type ExpectedEvidence = {
   /** Of attestation documents. Without measurements and releases it accepts none. */
   readonly attestation: AttestationPolicy
@@ -23,7 +23,7 @@ export type ExpectedEvidence = {
   readonly configurations: readonly Uint8Array[]
   /** Blocks that the anchor's must be deep; null: not said. */
   readonly confirmationsMin: number | null
-  /** How a cut answer may have ended to be taken all the same; null: not said. */
+  /** How a cut answer may have ended and still be accepted; null: not said. */
   readonly outcomes: readonly Receipt['outcome'][] | null
 }
 
@@ -37,9 +37,9 @@ export type EvidenceJudgement =
     }
 
 /**
- * Judges evidence of whatever kind by what is expected of it, and compares it with what its caller
- * kept. What a record does not hold is not checked, whatever is expected of it. Throws
- * EvidenceError, and whatever `verifier` and `askChain` throw; never for what the evidence says.
+ * Judges evidence of any kind by what is expected, and compares it with what its caller kept. What
+ * a record does not hold is not checked, even when it is expected. Throws EvidenceError, and what
+ * `verifier` and `askChain` throw; never for what the evidence says.
  *
  * Does NOT prove more than verifyBundle and verifyRecord say.
  */

@@ -22,7 +22,7 @@ import { NOTHING_TOLD, type ToldExchange } from './told-text.ts'
 type SubjectDemands = {
   /** Null: the attestation document is not looked at. */
   readonly policy: AttestationPolicy | null
-  /** How a cut answer may have ended to be taken all the same. */
+  /** How a cut answer may have ended and still be accepted. */
   readonly allowOutcome?: readonly Receipt['outcome'][]
   /** Verifies attestation documents. Default: with no revocation lists. */
   readonly verifier?: AttestationVerifier
@@ -32,7 +32,7 @@ type SubjectDemands = {
 
 /**
  * Checks one record, or one answer with its request, and its attestation document when a policy
- * says what to expect of it. Never throws for what the record says.
+ * says what to expect of documents. Never throws for what the record says.
  *
  * Does NOT prove that `tx_hash` anchors the record, nor that `id` is what the gateway gave.
  */
@@ -62,7 +62,7 @@ export async function judgeRecord(
 
 /** What was found of one record. */
 export type SubjectReport = {
-  /** The record's own `hash`, a claim; null when it has none. */
+  /** The record's own `hash`, a claim; null when it has no such text. */
   readonly hash: string | null
   readonly checks: readonly SubjectCheck[]
   /** Nothing failed. */
@@ -96,9 +96,9 @@ export type Doubt =
   | { readonly kind: 'cut'; readonly outcome: Receipt['outcome'] }
 
 /**
- * What the attestation document shows of who holds the record's key: which code, by which root;
- * null when nothing. A root that the user gave is worth what the user knows of it: that of a
- * simulated security module proves nothing.
+ * What the attestation document shows about the holder of the record's key: which code, by which
+ * root; null when it shows nothing. A root that the user gave is worth what the user knows about
+ * it: the root of a simulated security module proves nothing.
  */
 export type Holder = {
   readonly code: 'expected' | 'any'
@@ -158,7 +158,7 @@ function signedOf(record: Json, holder: Holder, report: RecordReport): Signed {
   }
 }
 
-/** Without a log, whoever passed the answer on could write provider, outcome and times. */
+/** Without a log, a party that passed the answer on could write provider, outcome and times. */
 function doubtLog(report: RecordReport): readonly Doubt[] {
   return isInLog(report) ? [] : [{ kind: 'not in log' }]
 }
@@ -187,8 +187,8 @@ function doubtContent(
 }
 
 /**
- * A cut answer is no whole one, whoever cut it. A receipt that cannot be read fails a check of its
- * own.
+ * A cut answer is not whole, no matter who cut it. A receipt that cannot be read fails a check of
+ * its own.
  */
 function doubtOutcome(record: Json, allowed: readonly Receipt['outcome'][]): readonly Doubt[] {
   const outcome = memberAt(record, 'receipt', 'outcome')
@@ -257,7 +257,7 @@ function checkLifetime(record: Json, facts: AttestationFacts): void {
 
 /**
  * The image of a release has its configuration in it: a document of that image that names another
- * is not of it.
+ * configuration is not of the release.
  */
 function checkConfiguration({ release, userData }: AttestationFacts): void {
   const expected = release && configurationOf(release)

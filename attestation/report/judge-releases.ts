@@ -12,7 +12,7 @@ import {
 } from '../release/release-signatures.ts'
 import type { ReleaseFile } from './expectation-files.ts'
 
-/** One signature of a file. `isTrusted`: null when nobody said whom they trust. */
+/** One signature of a file. `isTrusted`: null when the reader named no trusted keys. */
 export type SignerFacts = {
   readonly public_key: string
   readonly holds: boolean
@@ -22,7 +22,7 @@ export type SignerFacts = {
 /** What the signatures of a file about releases come to. */
 export type ReleaseJudgement = {
   readonly signers: readonly SignerFacts[]
-  /** `consistent`: all signatures hold, and nobody said whom they trust. */
+  /** `consistent`: all signatures hold, and the reader named no trusted keys. */
   readonly verdict: Judgement<string>['verdict']
   /** Why it is invalid; null when it is not. */
   readonly fault: 'signature' | 'too few signers' | null
@@ -32,8 +32,8 @@ export type ReleaseJudgement = {
 }
 
 /**
- * Judges the signatures of a file. Whoever trusts nobody learns whether they hold, not whose they
- * are.
+ * Judges the signatures of a file. A reader without trusted keys learns whether they hold, not
+ * whose they are.
  */
 export function judgeReleaseFile(file: ReleaseFile, trust: ReleaseTrust | null): ReleaseJudgement {
   const keys = trust === null ? null : new Set(trust.keys.map(encodeHex))
@@ -52,7 +52,7 @@ export function judgeReleaseFile(file: ReleaseFile, trust: ReleaseTrust | null):
   return { ...found, verdict: 'verified', fault: null }
 }
 
-/** Whether one of a file's signatures is over what is in the file, whoever made it. */
+/** Whether one of a file's signatures is over what is in the file, no matter who made it. */
 export function holds(file: ReleaseFile, signature: ReleaseSignature): boolean {
   const payload = file.kind === 'release' ? file.signed.release : file.signed.list
   const message = signedBytes(file.signed.format, payload)

@@ -16,13 +16,13 @@ import { splitEvents } from '../verify-stream.ts'
 import { isHtml, readEvidencePage } from './evidence-page.ts'
 import { printable } from './printable.ts'
 
-/** What is wrong with what somebody gave, where it is more than its form. */
+/** What is wrong with the files that were given, where it is more than their form. */
 export type EvidenceCode =
-  | 'not_json' //          it is no JSON at all
+  | 'not_json' //          it is not JSON at all
   | 'not_evidence' //      it has not the form of anything that can be checked
   | 'request_missing' //   an answer, and no request that it answers
   | 'request_twice' //     a request beside a saved call, which has its own
-  | 'answer_unfit' //      something that is no answer was given as the answer that was kept
+  | 'answer_unfit' //      what was given as the kept answer is not an answer
   | 'answer_twice' //      an answer beside an answer
   | 'several_records' //   a page of records, and a request or answer of one call
 
@@ -51,7 +51,7 @@ export type Subject = {
 }
 
 /**
- * What there is to check: an evidence bundle, of whatever version, or records. `kept`: of the saved
+ * What there is to check: an evidence bundle, of any version, or records. `kept`: of the saved
  * proof that has the bundle, the call itself.
  */
 export type Evidence =
@@ -141,7 +141,7 @@ export function readKeptFiles(given: {
   return { requestBody: given.request, answer: kept?.answer ?? null, savedRequest }
 }
 
-/** What is to be compared with evidence. Throws EvidenceError for a request that is no JSON. */
+/** What is to be compared with evidence. Throws EvidenceError for a request that is not JSON. */
 export function keptOf({ requestBody, answer, savedRequest }: KeptFiles): KeptExchange {
   return {
     ...(savedRequest === null ? {} : { request: savedRequest }),
@@ -266,7 +266,7 @@ function isAnyJson(bytes: Uint8Array): boolean {
   }
 }
 
-/** What `parse` gives; what it refuses is no evidence, for the reason that `tell` gives. */
+/** What `parse` gives; what it refuses is not evidence, for the reason that `tell` gives. */
 function telling<Value>(parse: () => Value, tell: (fault: FormatError) => string): Value {
   try {
     return parse()

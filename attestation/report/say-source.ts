@@ -16,8 +16,8 @@ export function saySource(source: BundleSource): string {
 }
 
 /**
- * Says whom to ask for expectations, and that the answer has to be compared: a sentence. Null where
- * the bundle says nothing of it, or the expectations are not what is missing.
+ * Says where to take expectations from, and that anyone can write a source into a bundle. Null
+ * where the bundle names no source, or the expectations are not what is missing.
  */
 export function adviseOnSource({ verdict, open, report }: BundleJudgement): string | null {
   const { source } = report

@@ -30,9 +30,9 @@ export type ComparedExchange = {
 }
 
 /**
- * Compares what a caller kept with the record of the evidence, and tells the completion: as the
- * evidence has it; where that left a part out, as the caller kept it, once it was found to be the
- * same.
+ * Compares what a caller kept with the record of the evidence, and gives the completion in words:
+ * as the evidence has it; where that left a part out, as the caller kept it, once it was found to
+ * be the same.
  */
 export function compareKept(evidence: Json, kept: KeptExchange): ComparedExchange {
   const checks = compareExchange(isJsonObject(evidence) ? evidence : {}, kept)
@@ -47,8 +47,8 @@ export function compareKept(evidence: Json, kept: KeptExchange): ComparedExchang
 }
 
 /**
- * Tells an answer with the request that it answers: both are the caller's own, and have checks of
- * their own.
+ * Gives an answer and its request in words: both are the caller's own, and have checks of their
+ * own.
  */
 export function tellKept(
   answer: Json,
@@ -74,8 +74,8 @@ function objectOf(value: Json | undefined): JsonObject | null {
 }
 
 /**
- * Tells a completion for people: text of messages and choices, tool calls, refusals; of anything
- * else its name, so that nothing is passed over in silence.
+ * Gives a completion in words for people: text of messages and choices, tool calls, refusals; all
+ * other members with their names, so that nothing is left out in silence.
  */
 export function tellExchange(completion: {
   readonly request: JsonObject | null
@@ -120,7 +120,7 @@ function tellParameters(given: readonly (readonly [string, string])[]): readonly
   ]
 }
 
-/** A parameter up to this many characters is told on a line beside others. */
+/** A parameter up to this many characters is shown on a line beside others. */
 const PARAMETER_LENGTH_MAX = 120
 
 function tellResponse(response: JsonObject): readonly ToldMessage[] {

@@ -1,10 +1,10 @@
 import { escapeControls, printable } from './printable.ts'
 
-/** Longest part of one message that is told, characters. */
+/** Longest part of one message that is shown, characters. */
 export const TOLD_LENGTH_MAX = 2_000
 /**
  * Most messages of a request (the last ones) and most choices of a response (the first ones) that
- * are told.
+ * are shown.
  */
 export const TOLD_MESSAGES_MAX = 16
 
@@ -13,7 +13,7 @@ export type ToldMessage = {
   /** The role, or whose choice it is. */
   readonly who: string
   readonly text: string
-  /** Characters of the text that are not told. */
+  /** Characters of the text that are not shown. */
   readonly left_out: number
 }
 
@@ -23,7 +23,7 @@ export type ToldExchange = {
   readonly said: readonly ToldMessage[] | null
 }
 
-/** Of evidence that does not hold, nothing is told. */
+/** Of evidence that does not hold, nothing is shown. */
 export const NOTHING_TOLD: ToldExchange = { asked: null, said: null }
 
 const WHO_LENGTH_MAX = 12

@@ -5,7 +5,7 @@ import type { Check } from '../finding.ts'
  * trust. It is then not determined who signed: a development enclave has its own root, and a forger
  * can make one.
  *
- * Does NOT show that the rest of the document is in order: without its root nothing of it is shown.
+ * Does NOT show that the rest of the document is in order: without its root, no part is proved.
  */
 export function isUndetermined(checks: readonly Check<string>[]): boolean {
   const failed = checks.filter(({ outcome }) => outcome === 'failed')

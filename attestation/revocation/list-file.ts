@@ -29,9 +29,9 @@ export type RevocationListCode =
   | 'signature' //      the issuer in the chain did not sign it
   | 'key_usage' //      the issuer may not sign lists
   | 'scope' //          it is not about the certificate that its issuer issued here
-  | 'unused' //         of several documents, it says nothing of any
+  | 'unused' //         it is about none of several documents
 
-/** A revocation list that cannot be used: it is told, and never left out in silence. */
+/** A revocation list that cannot be used: it is reported, and never left out in silence. */
 export class RevocationListError extends FormatError {
   override readonly name = 'RevocationListError'
   declare readonly code: RevocationListCode
@@ -47,7 +47,7 @@ export class RevocationListError extends FormatError {
   }
 }
 
-/** A revocation list as it was read: its form is checked, and nothing of it is verified. */
+/** A revocation list as it was read: its form is checked, and nothing else is verified. */
 export type ParsedList = {
   /** Which list, as its reader calls it. */
   readonly source: string
@@ -96,7 +96,7 @@ const UNDERSTOOD: ReadonlySet<string> = new Set([
   '2.5.29.20',
   '2.5.29.35',
 ])
-/** Of an entry: reason and date. Whatever the reason, the certificate is not used. */
+/** Of an entry: reason and date. The certificate is refused, no matter what the reason is. */
 const UNDERSTOOD_OF_ENTRY: ReadonlySet<string> = new Set(['2.5.29.21', '2.5.29.24'])
 
 function parseList(der: Uint8Array<ArrayBuffer>, source: string): ParsedList {
@@ -268,7 +268,7 @@ function scopeOf(value: DerNode | undefined, source: string): ListScope {
 const FULL_NAME = 0xa0
 const URI = 0x86
 
-/** The addresses in a DistributionPointName; null when it is no full name. */
+/** The addresses in a DistributionPointName; null when it is not a full name. */
 function addressesOf({ children }: DerNode): readonly string[] | null {
   const [name, ...rest] = children
   if (name?.tag !== FULL_NAME || rest.length > 0) return null
@@ -306,8 +306,8 @@ function unsupported(source: string, expectation: string): RevocationListError {
 }
 
 /**
- * What a list says of a chain, and when the certificate that it is about ends; or why it says
- * nothing.
+ * What a list says about a chain, and when the certificate that it is about ends; or why the list
+ * does not apply.
  */
 export type ListOfChain =
   | { readonly kind: 'speaks'; readonly list: RevocationList; readonly notAfterMs: number }
@@ -355,7 +355,7 @@ export async function findListOfChain(
   return { kind: 'speaks', list, notAfterMs: issued.notAfterMs }
 }
 
-/** Null of what is no certificate by the library's rules: it will refuse the whole chain. */
+/** Null for bytes that the library refuses as a certificate: it will refuse the whole chain. */
 function tryParse(der: Uint8Array<ArrayBuffer>): Certificate | null {
   try {
     return parseCertificate(der, 'certificate')
@@ -375,7 +375,7 @@ async function isSignedBy(
     const pair = parseCertificateSignature({ signature, where: 'list' })
     return await verifyP384({ key, signature: pair, data: signed })
   } catch (fault) {
-    // A signature that is none.
+    // The signature is malformed.
     if (fault instanceof AttestationError) return false
     throw fault
   }

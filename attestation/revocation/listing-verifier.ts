@@ -19,15 +19,15 @@ const CHAINS_MAX = 64
 
 /** A verifier that looks certificates up in lists. */
 export type ListingVerifier = AttestationVerifier & {
-  /** Why lists said nothing of any document so far; empty when each said something of one. */
+  /** Why lists applied to no document so far; empty when each applied to one. */
   unused(): readonly Error[]
 }
 
 /**
  * Gives a verifier that refuses documents with a certificate in one of the lists. `isOfOne`: it is
- * for one document, and a list that says nothing of it is an error (RevocationListError, or the
+ * for one document, and a list that does not apply is an error (RevocationListError, or the
  * library's). Otherwise it is for several documents, each at its own time: a list is left out where
- * it says nothing, and `unused` gives those that were left out everywhere.
+ * it does not apply, and `unused` gives the lists that were left out everywhere.
  */
 export function createListingVerifier(
   verifier: AttestationVerifier,

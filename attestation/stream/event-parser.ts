@@ -9,10 +9,10 @@ export class EventTooLargeError extends Error {
 }
 
 /**
- * Splits a stream of bytes into server-sent events (WHATWG HTML, section 9.2.6), whatever the
- * packets are: lines end with LF, CRLF or CR; text is decoded a line at a time, so no character is
- * cut; bytes that are not UTF-8 become U+FFFD. The bytes may be an attacker's. Comments, `id`,
- * `retry` and unknown fields are skipped.
+ * Splits a stream of bytes into server-sent events (WHATWG HTML, section 9.2.6), for any cut into
+ * packets: lines end with LF, CRLF or CR; text is decoded a line at a time, so no character is cut;
+ * bytes that are not UTF-8 become U+FFFD. The bytes may be an attacker's. Comments, `id`, `retry`
+ * and unknown fields are skipped.
  *
  * Unlike the standard, `end` also gives an event that no blank line ends, because servers leave it
  * out. With `errorLines`, a field `error` is an event of its own, named `error`: llama.cpp reports
@@ -30,7 +30,7 @@ export class EventParser {
   /** The line before ended with CR: an LF that follows belongs to it. */
   private skipsLineFeed = false
 
-  /** `eventBytesMax`: of the lines of one event. Left out, whoever reads the events bounds them. */
+  /** `eventBytesMax`: of the lines of one event. Left out, the reader of the events limits them. */
   constructor({
     eventBytesMax = Number.POSITIVE_INFINITY,
     errorLines = false,

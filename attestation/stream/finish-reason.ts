@@ -6,8 +6,8 @@ export type FinishReason = { readonly reason: string; readonly word: string | nu
 
 /**
  * Reads a finish_reason (attacker-controlled): null while the choice goes on, which backends also
- * say as an empty text. A word that is not known here is `stop`, and kept; one that says that the
- * answer broke off is refused, so that it does not look whole. Throws FormatError `invalid_chunk`.
+ * say as an empty text. A word that is not known here is `stop`, and kept. A word for an answer
+ * that broke off is refused, so that it does not look whole. Throws FormatError `invalid_chunk`.
  */
 export function readFinishReason(given: Json | undefined): FinishReason | null {
   if (given === undefined || given === null || given === '') return null

@@ -142,7 +142,7 @@ export function finishChunks(
 }
 
 /**
- * A last chunk that says nothing, for a stream whose last one had no finish_reason. With it, every
+ * A last chunk without content, for a stream whose last one had no finish_reason. With it, every
  * whole stream ends with a chunk that was held back for the proof.
  */
 export function closingChunk(terms: StreamTerms, state: ChunkState): JsonObject {
@@ -184,9 +184,7 @@ function listOf(choices: Json | undefined): readonly Json[] {
   return choices === undefined || choices === null ? [] : arrayOf(choices, 'choices')
 }
 
-/**
- * Settles id, created and model: what no chunk has said by now comes from the fallback, for good.
- */
+/** Settles id, created and model: what no chunk has said by now comes from the fallback. */
 function fixIdentity({ fallback }: StreamTerms, state: ChunkState): ChunkState & ChunkIdentity {
   return {
     ...state,

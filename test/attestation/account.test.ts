@@ -100,7 +100,7 @@ describe('verifyCompletionSignature', () => {
   })
 
   it('a signature is refused when its r is the x coordinate of no point', () => {
-    // x³ + 7 is no square for x = 5.
+    // x³ + 7 is not a square for x = 5.
     const malformed = concatBytes(bigBytes(5n), signature.slice(32))
     expect(codeOf(() => verifyCompletionSignature({ hash, signature: malformed, publicKey }))).toBe(
       'unrecoverable',

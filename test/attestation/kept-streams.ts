@@ -21,7 +21,7 @@ export const CHUNKS = [
   chunkOf({ content: '' }, 'stop'),
 ]
 
-/** Attacks that change nothing of what is assembled, nor of what any reader shows. */
+/** Attacks that change neither what is assembled nor what any reader shows. */
 export const HARMLESS: ReadonlySet<string> = new Set([
   'a member of null more, which no assembly shows',
   'two chunks made one',
@@ -60,7 +60,7 @@ export function makeStream({
   return { request, chunks: given.with(-1, { ...given.at(-1), ...proof }) }
 }
 
-/** What somebody in between may do to the chunks of a kept stream. */
+/** What an attacker in between may do to the chunks of a kept stream. */
 export const ATTACKS: readonly [
   string,
   (chunks: readonly JsonObject[]) => readonly JsonObject[],

@@ -33,7 +33,7 @@ const debugPcrs = new Map(
 )
 const debugDocument = documentFor(BOOT_CONFIGURATION, { pcrs: debugPcrs })
 
-/** What another part of the same program may have done, by a careless merge of somebody's JSON. */
+/** What another part of the same program may have done, by a careless merge of foreign JSON. */
 function pollute(name: string, value: unknown): void {
   Object.defineProperty(Object.prototype, name, {
     value,
@@ -50,7 +50,7 @@ afterEach(() => {
   for (const name of polluted.splice(0)) Reflect.deleteProperty(Object.prototype, name)
 })
 
-/** Each option as somebody would want it to be read, who has something to hide. */
+/** Each option with the value that a party with something to hide would choose. */
 const BUNDLE_OPTIONS: readonly (readonly [string, unknown])[] = [
   ['measurements', measurements],
   ['releases', [entryOf(buildRelease())]],

@@ -42,7 +42,7 @@ export type EhbpExchange = {
 
 export const EXCHANGES = join(import.meta.dirname, '../vectors/ehbp')
 
-/** Of nobody: it opens these exchanges alone. */
+/** A key that no enclave has: it opens these exchanges alone. */
 const SECRET_KEY = Buffer.alloc(KEY_BYTES, 0x42)
 const CREDENTIAL = 'sk-a-credential-of-the-caller'
 const CONTENT = JSON.stringify({

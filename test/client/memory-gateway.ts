@@ -50,7 +50,7 @@ export type Attack = {
   readonly request?: (request: JsonObject) => JsonObject
   readonly response?: (response: JsonObject) => JsonObject
   readonly receipt?: Partial<ReceiptV3>
-  /** The answer, or the chunks of it, as they are given. */
+  /** The answer, or its chunks, as they are given. */
   readonly answer?: (answer: JsonObject) => Json
   readonly chunks?: (chunks: readonly JsonObject[]) => readonly Json[]
   /** The text of the answer. */

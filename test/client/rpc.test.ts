@@ -16,7 +16,7 @@ afterEach(async () => {
   server = null
 })
 
-/** A client of a server that answers as told. */
+/** A client of a server that answers with `handler`. */
 async function serve(
   handler: Handler,
   options: {

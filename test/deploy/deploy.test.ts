@@ -199,8 +199,8 @@ const ANALYZER = needProgram('systemd-analyze')
 describe('the systemd units', () => {
   let sandbox: string
   beforeAll(async () => {
-    // A root of its own, with the programs that the units start: nothing of this machine takes
-    // part.
+    // A root of its own, with the programs that the units start: the programs of this
+    // machine take no part.
     sandbox = await mkdtemp(join(tmpdir(), 'affidavit-units-'))
     await mkdir(join(sandbox, 'etc/systemd'), { recursive: true })
     await cp(units, join(sandbox, 'etc/systemd/system'), { recursive: true })

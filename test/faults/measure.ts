@@ -23,7 +23,7 @@ export type Measurement = {
   readonly readyz: readonly { readonly said: string; readonly afterMs: number }[]
   /** When it said 200 again; null: it never said anything else, or did so to the end. */
   readonly readyAfterMs: number | null
-  /** Metrics of the first gateway that tell of it. */
+  /** Metrics of the first gateway that show the fault. */
   readonly metrics: readonly { readonly name: string; readonly afterMs: number }[]
   /** Begin of the last call that failed, of those that began after the end; 0: none did. */
   readonly recoveredAfterMs: number
@@ -281,7 +281,7 @@ const RISEN: readonly (readonly [ending: string, by: number])[] = [
   ['_admitted_bytes', 32 * 1024 * 1024],
   ['_log_waiting_bytes', 256 * 1024],
 ]
-/** Of ours; the counters of a new process begin anew. */
+/** Gauges of ours; the counters are left out, since a new process begins them at zero. */
 const GAUGE = /^affidavit_(?!\w*_(bucket|sum|count|total)\b)/
 /** Counters of what should not be. */
 const TROUBLE = /fail|error|refus|drop|lost|revert|taken|again|made_again|reject|timeout|exhaust/

@@ -27,7 +27,7 @@ export type ChaosReport = {
   readonly troubles: readonly Trouble[]
   readonly proven: number
   readonly encrypted: number
-  /** Keyed calls that were answered, and those of which nobody knows the outcome. */
+  /** Keyed calls that were answered, and keyed calls whose outcome is not known. */
   readonly keyed: number
   readonly unknown: number
   /** How often calls ended with each code, by kind. */
@@ -105,7 +105,7 @@ const TROUBLES: Readonly<Record<string, Act>> = {
     await ways.database.behave('hang')
     return () => ways.database.behave('pass')
   },
-  // Whoever starts the local chain also starts it again when it dies.
+  // The program that starts the local chain also starts it again when it dies.
   'chain killed': async ({ chain }) => {
     if (chain.pid !== null) process.kill(chain.pid, 'SIGKILL')
     return null
@@ -239,8 +239,8 @@ function startLoad(deployment: Deployment, random: Random) {
 }
 
 /**
- * What no trouble excuses: a caller who waits in vain, an answer that is another's, one that a
- * checking client refuses for what it says, and an error that nobody can make sense of.
+ * What no trouble excuses: a caller who waits in vain, an answer to another call, an answer that a
+ * checking client refuses for what it says, and an error that callers cannot understand.
  */
 const INEXCUSABLE =
   /^(timeout|wrong answer|internal_server_error|idempotency_key_reused|status \d+|refused: (wrong_|not_in_log|asked_again|invalid_|other_|unexpected_|incomplete).*)$/
@@ -254,7 +254,7 @@ const OUTCOME_UNKNOWN = 'idempotency_outcome_unknown' satisfies ErrorCode
 
 /**
  * Asks again: what was answered has the same answer, from what is stored; what may have been made
- * is not made again. Whatever became of a call, the provider was asked once at most.
+ * is not made again. For each outcome of a call, the provider was asked once at most.
  */
 async function auditKeyed(
   { provider, ...deployment }: Deployment,

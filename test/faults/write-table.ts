@@ -104,7 +104,7 @@ function nameOutcome({ status, code, isRetryable }: CallOutcome): string {
 
 const METRICS_SHOWN = 3
 
-/** The most telling first: calls that failed are told of whatever the fault is. */
+/** Metrics of calls come last: they show failed calls for every fault. */
 function describeMetrics(metrics: Measurement['metrics']): string {
   if (metrics.length === 0) return 'none'
   const rank = ({ name }: { readonly name: string }) => (/call(s|_errors)_total/.test(name) ? 1 : 0)

@@ -149,7 +149,7 @@ describe('the rooms', () => {
 
 describe('house rules', () => {
   it('only config files read process.env', () => {
-    // Pages run in browsers, which have none; samples for their readers name it.
+    // Pages run in browsers, which have no environment; samples for their readers name it.
     const readers = sources.filter(
       (file) =>
         /process\.env\b/.test(read(file)) &&

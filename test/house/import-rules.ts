@@ -64,8 +64,8 @@ const INNER_ROOMS: Readonly<Record<string, readonly string[]>> = {
 
 /**
  * Gives the imports of a TypeScript source: static imports, re-exports and `import()` with a
- * literal. An `import()` whose argument is no literal is given as the specifier `<computed>`, which
- * no rule allows.
+ * literal. An `import()` with a computed argument is given as the specifier `<computed>`, which no
+ * rule allows.
  */
 export function listImports(file: string, source: string): readonly Import[] {
   const { module, errors } = parseSync(file, source)
@@ -107,7 +107,7 @@ export function targetOf(file: string, { specifier }: Import): readonly string[]
   return specifier.startsWith('.') ? [normalize(join(dirname(file), specifier))] : []
 }
 
-/** The files of one circle of imports, sorted; empty when there is none. */
+/** The files of one circle of imports, sorted; empty when there is no circle. */
 export function findCircle(imports: ReadonlyMap<string, readonly string[]>): readonly string[] {
   const left = new Map(imports)
   // What imports nothing that is left is in no circle.

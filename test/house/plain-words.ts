@@ -71,6 +71,16 @@ export const PLAIN_COMMENTS: readonly string[] = [
   'enclave',
   'client',
   'audit',
+  'attestation',
+  'test/attestation',
+  'test/enclave',
+  'test/src',
+  'test/client',
+  'test/faults',
+  'test/runbooks',
+  'test/house',
+  'test/deploy',
+  'test/packages',
 ]
 
 /** The end of a clause. */
@@ -148,7 +158,7 @@ export function listTexts(file: string, source: string): readonly UserText[] {
   const summed = new Set<Node>()
   const add = (node: { readonly start: number }, written: string): void => {
     const text = written.replace(/\s+/g, ' ').trim()
-    // A name, a path or a code is no prose.
+    // A name, a path or a code is not prose.
     if (!text.includes(' ')) return
     texts.push({ file, line: source.slice(0, node.start).split('\n').length, text })
   }

@@ -1,7 +1,7 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 
-/** A variable, and what its declaration says of it: meaning, default, unit, why. */
+/** A variable, and what its declaration says about it: meaning, default, unit, why. */
 type Setting = {
   readonly names: readonly string[]
   readonly text: string

@@ -42,7 +42,7 @@ export function listTitles(file: string, source: string): readonly Title[] {
   })
 }
 
-/** Why a title is no whole sentence; null when it reads as one. */
+/** Why a title is not a whole sentence; null when it reads as one. */
 export function findTitleFault(text: string): string | null {
   const words = text
     .replace(/ \[needs .+\]$/, '')
@@ -78,7 +78,7 @@ function textOf(node: Node | undefined): string {
   return node?.type === 'CallExpression' ? textOf(node.arguments[0]) : '…'
 }
 
-/** The rows of `it.each(rows)` that the file lists; none for another call or another source. */
+/** The rows of `it.each(rows)` that the file lists; empty for another call or another source. */
 function rowsOf(callee: Node, arrays: ReadonlyMap<string, Node>): readonly Node[] {
   if (callee.type !== 'CallExpression') return []
   const argument = bare(callee.arguments[0])

@@ -35,7 +35,7 @@ const contents = (more: Partial<PackageContents>): PackageContents => ({
   ...more,
 })
 
-/** What of our own may be in the package `affidavit`: nothing of the gateway, and of src/ this. */
+/** What of our own may be in the package `affidavit`: no gateway, and of src/ only this. */
 const CHECKER_PARTS = [
   'attestation/',
   'audit/',

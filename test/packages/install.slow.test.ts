@@ -70,7 +70,7 @@ async function install(name: string, ...others: readonly string[]): Promise<Plac
   const unreachable = /\b(ENOTFOUND|ECONNREFUSED|ECONNRESET|EAI_AGAIN|ETIMEDOUT|ENETUNREACH)\b/
   if (run.code !== 0 && unreachable.test(run.stderr)) hindrance = 'an npm registry in reach'
   else if (run.code !== 0) throw new Error(`npm install ${name}: ${run.stderr}`)
-  // A dependency that wants a newer Node.js would be told here.
+  // npm reports here a dependency that wants a newer Node.js.
   else expect(run.stderr).not.toContain('EBADENGINE')
   return { folder, path: `${join(folder, 'node_modules/.bin')}${delimiter}${place.path}` }
 }

@@ -22,7 +22,7 @@ afterAll(() => machine.stop())
 const outcomeOf = (page: Page, name: string) =>
   page.locator(`[data-check="${name}"]`).getAttribute('data-outcome')
 
-/** What `/c/HASH` shows everybody. */
+/** What `/c/HASH` shows to each visitor. */
 async function readPublicPage(hash: string): Promise<readonly (string | null)[]> {
   const { page } = await openPage(`${machine.gateways[0].origin}/c/${hash}`)
   await expect.poll(() => outcomeOf(page, 'receipt in log')).toBe('passed')
@@ -80,7 +80,7 @@ it('the runbook for erasing is followed, and audit, pages and the database then 
   await walkPage('erase-content', { ...machine.walking, variables }, async (walk) => {
     await walk.section('Before you begin')
     await walk.section('Erase one completion')
-    // A restore erases again what is noted here, and nothing else.
+    // A restore erases again what is recorded here, and nothing else.
     const noted = walk.place('/var/backups/affidavit/erasures')
     expect(await readFile(noted, 'utf8')).toBe(`record\t${one.hash}\t${REASON}\n`)
     await walk.rest()

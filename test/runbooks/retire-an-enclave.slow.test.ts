@@ -56,7 +56,7 @@ it('the runbook for retiring an enclave is followed during calls, and what it si
   const theirs = before.filter(({ notary }) => notary === old?.notary)
   expect(theirs).not.toEqual([])
 
-  // Calls that both enclaves have while the provider says nothing.
+  // Calls that both enclaves have while the provider does not answer.
   await machine.provider.way.behave('hang')
   const calls = Array.from({ length: 4 }, () => machine.complete())
   await until('both have calls', async () => (await listEnclaves()).every((one) => one.calls > 0))

@@ -56,7 +56,7 @@ it('the runbook for the relayer is followed with anchors that wait, on a chain t
       expect(Number((await relayerAt(old))?.waiting)).toBeGreaterThan(0)
       records.push(await machine.complete(), await machine.complete())
 
-      // The pool forgets what it was sent: nobody has the old key, and all of it is mined even so.
+      // The pool forgets what it was sent. No gateway has the old key, but all is mined even so.
       await machine.callChain('anvil_dropAllTransactions', [])
       const home = walk.section('Wait, and bring the rest home')
       const [, told] = await Promise.all([mineLate(() => relayerAt(old)), home])
@@ -114,7 +114,7 @@ it('relayer withdraw refuses the key that signs, an unknown key and a mistyped a
   expect(await balanceOf(relayerAddress(current))).toBe(before)
 }, 60_000)
 
-/** Blocks come, one transaction's worth at a time, while somebody waits. */
+/** Blocks come, one transaction's worth at a time, until no anchor is unconfirmed. */
 async function mineLate(look: () => Promise<Readonly<Record<string, unknown>> | undefined>) {
   for (let count = 0; count < 200; count++) {
     if ((await look())?.unconfirmed === 0) break

@@ -20,7 +20,7 @@ const tiersOf = (name: string) =>
 const pricesOf = (price: string) =>
   JSON.stringify({ prices: [{ models: ['*'], per_request: price }] })
 
-/** Settings of three files, each of which can be written anew. */
+/** Settings of four files, each of which can be written again. */
 async function setUp() {
   const folder = mkdtempSync(join(tmpdir(), 'affidavit-reload-'))
   onTestFinished(() => rmSync(folder, { recursive: true }))

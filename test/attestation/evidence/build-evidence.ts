@@ -46,7 +46,7 @@ export const BOOT_CONFIGURATION: JsonObject = {
 
 /**
  * What to make otherwise than an honest enclave, gateway and chain would; all that depends on it is
- * made anew.
+ * computed from it.
  */
 export type EvidenceParts = {
   readonly record?: RecordParts

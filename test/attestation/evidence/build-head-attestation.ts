@@ -14,7 +14,7 @@ export const ATTESTED_LOG: AttestedLog = {
   bootConfiguration: BOOT_CONFIGURATION,
 }
 
-/** What to make otherwise than an honest enclave would; the document is made of it. */
+/** What to make otherwise than an honest enclave would; the document is made from these parts. */
 export type HeadAttestationParts = {
   readonly size?: number
   readonly root?: string

@@ -52,7 +52,7 @@ const schema: JsonObject = JSON.parse(readFileSync(url, 'utf8'))
 
 const ORIGIN_PLACE: JsonPath = ['record', 'receipt', 'provider', 'origin']
 
-/** Objects with whatever members there are: the rest have exactly theirs. */
+/** Objects with any members; all other objects have exactly their own. */
 const FREE: readonly RegExp[] = [/^record\.re(quest|sponse)\b/, /^boot_configuration\b/]
 
 describe('parseEvidenceBundle', () => {

@@ -226,7 +226,7 @@ function otherKey(): Json {
   return new Wallet(`0x${'17'.repeat(32)}`).signingKey.publicKey
 }
 
-/** The same head, anchored anew: another nonce, so another hash. */
+/** The same head, anchored again: another nonce, so another hash. */
 function otherTransaction(): Json {
   return signAnchor(bundle.record.log, { nonce: 8 })
 }

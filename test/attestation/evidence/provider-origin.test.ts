@@ -46,7 +46,7 @@ const RIGHT_ORIGINS = [
   'http://[::1]:8080',
   'https://a_b.example',
 ]
-/** Hosts of any printable text, most of which are none. */
+/** Hosts of any printable text; most are not valid. */
 const HOST = fc.string({ minLength: 1, maxLength: 6 })
 
 describe('the origin of the provider in a bundle', () => {

@@ -19,7 +19,7 @@ export const OLD_ANCHOR_BUNDLE: Json = parseExactJson(
   new Uint8Array(read('old-anchor/bundle.json')),
 )
 
-/** The checks that fail of it. */
+/** The checks that fail for that bundle. */
 export const OLD_ANCHOR_FAILED: readonly string[] = JSON.parse(
   read('old-anchor/expected.json').toString(),
 ).failed

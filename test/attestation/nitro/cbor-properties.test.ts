@@ -86,7 +86,7 @@ describe('what the CBOR decoder accepts', () => {
   })
 })
 
-/** Buffers and Uint8Arrays are the same to whoever reads them. */
+/** Buffers and Uint8Arrays are the same to their readers. */
 function plain(value: unknown): unknown {
   if (value instanceof Uint8Array) return [...value]
   if (Array.isArray(value)) return value.map(plain)

@@ -7,9 +7,7 @@ import { decodeAttestationPayload } from '../../../attestation/nitro/document.ts
 import { standardChain } from '../../support/nitro-builder/document-builder.ts'
 import { NITRO_FIXTURES, nitroFixtures, readFixture } from '../../support/nitro-fixtures.ts'
 
-/**
- * pkijs reads leniently and knows nothing of this code: where both read, they must read the same.
- */
+/** pkijs reads leniently and shares no code with this: where both read, they must read the same. */
 function expectSameReading(der: Uint8Array<ArrayBuffer>): void {
   const ours = parseCertificate(der, 'certificate')
   const theirs = PkijsCertificate.fromBER(der)

@@ -33,7 +33,7 @@ export const PUBLIC_KEYS = values.public_keys.map(decodeHex)
 export const RELEASE_MESSAGE = values.release_message
 export const LIST_MESSAGE = values.list_message
 
-/** The code of whatever `run` throws, and its message; null when it throws nothing. */
+/** The code of what `run` throws, and its message; null when it throws nothing. */
 export function faultOf(
   run: () => unknown,
 ): { readonly code: unknown; readonly message: string } | null {

@@ -356,7 +356,7 @@ describe('attacks on a call: refused, and no provider is asked', () => {
       const short = Buffer.concat(again.frames).subarray(0, wire.length - cut)
       await refused(callEncrypted(gateway(), again, short), BAD)
     }
-    // Between two frames nothing shows but that the JSON is not whole: so it is told encrypted.
+    // A cut between frames shows only in the JSON, which is not whole: the refusal is encrypted.
     const { head, text } = await callEncrypted(
       gateway(),
       call,

@@ -48,7 +48,7 @@ function listImported(main: string): readonly string[] {
 }
 
 /**
- * Files of the project that Node.js read as modules, told by its own hooks in a process of
+ * Files of the project that Node.js read as modules, as its own hooks report them in a process of
  * enclave/main.ts.
  */
 async function listLoaded(): Promise<readonly string[]> {

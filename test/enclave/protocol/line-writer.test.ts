@@ -89,7 +89,7 @@ describe('a process that logs to', () => {
   type Said = LineWriterStatus & { readonly tookMs: number }
 
   it('a process whose log is not read goes on, drops lines, and says so when there is a reader', async () => {
-    // Node opens a socket for 'pipe', which nobody reads before it flows.
+    // Node opens a socket for 'pipe', which is not read before it flows.
     const { child, said } = start('pipe', 3_000)
     const { dropped } = await said
     expect(dropped).toBeGreaterThan(1_000)
@@ -116,7 +116,7 @@ describe('a process that logs to', () => {
     const folder = await mkdtemp(join(tmpdir(), 'affidavit-pipe-'))
     const path = join(folder, 'pipe')
     execFileSync('mkfifo', [path])
-    // Open for reading too, so that opening it waits for nobody.
+    // Open for reading too, so that opening it does not wait for a reader.
     const pipe = openSync(path, 'r+')
     const { child, said } = start(pipe, 3_000)
     expect((await said).dropped).toBeGreaterThan(1_000)

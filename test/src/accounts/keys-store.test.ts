@@ -114,7 +114,7 @@ describe.each(DATABASE_KINDS)('keys store on %s', (kind) => {
     for (const key of [old, next, ofNext, twin]) await keys.addKey(key)
     const ids = await keys.revokeKey(old.id, { at: 300, accountId: account.id, kept: next.id })
     expect(ids?.toSorted()).toEqual([old.id, twin.id].toSorted())
-    // Asked again by somebody else, what stayed ends too.
+    // When another caller revokes the maker again, the kept keys end too.
     const rest = await keys.revokeKey(old.id, { at: 400, accountId: null, kept: null })
     expect(rest?.toSorted()).toEqual([next.id, ofNext.id].toSorted())
   })

@@ -28,7 +28,7 @@ describe.each(DATABASE_KINDS)('rate limits store on %s', (kind) => {
   }, 60_000)
   afterAll(() => source.stop())
 
-  /** Stores with a clock of their own and one account and process that nobody else has. */
+  /** Stores with a clock of their own and one account and process that no other test has. */
   function setUp() {
     const clock = { at: MIDNIGHT }
     const now = () => clock.at

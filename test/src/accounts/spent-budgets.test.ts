@@ -90,7 +90,7 @@ async function open(budgets: Readonly<Partial<Record<'requests' | 'tokens' | 'mo
     post,
     chat: (n = 0, members: object = {}) =>
       post(n, '/v1/chat/completions', { ...REQUEST, ...members }),
-    /** What is used of each, as the holder is told at either gateway. */
+    /** What is used of each budget, as each gateway reports it to the holder. */
     async used() {
       const told = await Promise.all(
         gateways.map(async ({ url }) => {

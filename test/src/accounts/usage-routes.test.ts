@@ -27,7 +27,7 @@ describe.each(DATABASE_KINDS)('usage on %s', (kind) => {
   }, 60_000)
   afterAll(() => source.stop())
 
-  /** Stores with a clock of their own, and an account and a process that nobody else has. */
+  /** Stores with a clock of their own, and an account and a process that no other test has. */
   function setUp() {
     const clock = { at: MIDNIGHT }
     const now = () => clock.at

@@ -129,7 +129,7 @@ const ADMINISTER: Readonly<Record<string, Administers>> = {
   migrate: of(async () => [], 'database.migrate'),
 }
 
-/** Commands that change nothing of a service, and why. */
+/** Commands that do not change a service, and why. */
 const OTHERS: Readonly<Record<string, string>> = {
   ...Object.fromEntries(
     [
@@ -267,7 +267,7 @@ const ROUTES_THAT_ADMINISTER: Readonly<Record<string, Called>> = {
     async () => ({ path: `/v1/admin/enclaves${query({ url: 'unix:/nowhere' })}` }),
     'enclave.remove',
   ),
-  // A customer's own, and noted for what it destroys.
+  // A customer's own act, recorded because it destroys content.
   'DELETE /v1/verified/chat/completions/:hash': call(
     async () => ({ path: `/v1/verified/chat/completions/${await storedHash()}` }),
     'erasure.record',
@@ -346,7 +346,7 @@ describe('the trail', () => {
   })
 })
 
-/** Operations of the control socket that change nothing, or go on with what was noted. */
+/** Operations of the control socket that change nothing, or go on with what was recorded before. */
 const READS = [
   'keys.list',
   'accounts.list',

@@ -9,7 +9,7 @@ import {
 const refused = expect.objectContaining({ code: 'overloaded', status: 503 })
 
 let owners = 0
-/** Somebody who has no calls yet. */
+/** An owner who has no calls yet. */
 const another = () => `owner ${++owners}`
 
 describe('createAdmission', () => {

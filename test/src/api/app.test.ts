@@ -169,8 +169,8 @@ describe('every answer', () => {
 
 describe('close', () => {
   /**
-   * A gateway in which a call of `body` is under way, whose enclave goes on with `script` when it
-   * is told.
+   * A gateway in which a call of `body` is under way, whose enclave goes on with `script` when
+   * `goOn` resolves.
    */
   async function callUnderWay(script: CompletionScript, body: object = CHAT_REQUEST) {
     const closing = await startGateway({ settings: { shutdownGraceMs: 1000 } })
@@ -297,8 +297,8 @@ describe('while Postgres is away', () => {
   it.each(PATHS)(
     'the route %s answers 503 while Postgres is away, says when to try again, and nothing else',
     async (path) => {
-      // Connections of the pool may still be about to break: what a query on them meets is told
-      // alike.
+      // Connections of the pool may still be about to break: a query that fails on them has the
+      // same answer.
       for (let times = 0; times < 3; times++) {
         const reply = await getPath({ ...away, key: FIXED_KEY }, path)
         expect([reply.status, reply.headers.get('retry-after')]).toEqual([503, '1'])

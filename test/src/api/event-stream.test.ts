@@ -42,7 +42,7 @@ beforeEach(() => {
 })
 afterAll(() => void server.close())
 
-/** What is streamed, which is at its end when the fault is told. */
+/** What is streamed; the stream ends when the fault is reported. */
 async function read(path: string): Promise<string> {
   return (await fetch(`http://127.0.0.1:${(server.address() as AddressInfo).port}${path}`)).text()
 }

@@ -151,7 +151,7 @@ describe.runIf(NATS.isMet)(NATS.title('a bus'), () => {
   it('a bus sees that a frame was lost, though nothing comes after it', async () => {
     const { near, far, prefix } = await openPair()
     const channel = await openSilent(near, far)
-    // The other side is told of a frame that never comes.
+    // The other side receives the count of a frame that never comes.
     const told = { version: 2, from: near.id, epoch: 1 }
     const names = await channelNames(prefix, far.id)
     const subject = `${prefix}.tally.${far.id}`
@@ -283,7 +283,7 @@ async function echoReady(near: Bus, far: Bus): Promise<void> {
   expect(await echo(near, far, 'ready')).toBe('ready')
 }
 
-/** The channels that gateways tell `gateway` of, as a tally that says they sent so many frames. */
+/** The channels that gateways report to `gateway`, as a tally of so many frames sent on each. */
 async function channelNames(prefix: string, gateway: string) {
   const subscription = stranger.subscribe(`${prefix}.tally.${gateway}`, { max: 1 })
   for await (const message of subscription) {

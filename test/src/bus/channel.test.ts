@@ -38,7 +38,7 @@ function openPair(
   }
   open('left')
   open('right')
-  /** Carries frames until nothing moves any more. */
+  /** Carries frames until no side sends more. */
   const carry = async () => {
     for (let idle = 0; idle < 4; idle++) {
       await turn()
@@ -145,7 +145,7 @@ describe('a channel', () => {
         const sent = settled(sendAll(left, asked))
         const answer = settled(Promise.all([right.end(), readAll(left)]))
         await carry()
-        // What the other side tells of every second, until the fault is seen.
+        // What the other side reports every second, until the fault is seen.
         for (let second = 0; second < 3; second++) {
           right.check(left.sent())
           left.check(right.sent())

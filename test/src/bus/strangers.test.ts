@@ -48,7 +48,7 @@ const words = (value: unknown) => Buffer.from(JSON.stringify(value))
 const refusals = (bus: Bus, why: 'unsealed' | 'forged' | 'stale' | 'replayed') =>
   bus.status().refused.get(why) ?? 0
 
-/** A notary as a gateway tells of its own. */
+/** A notary as a gateway publishes its own. */
 const notaryOf = (at: number) => ({
   notary: `0x${at.toString(16).padStart(40, '0')}`,
   public_key: `0x04${'ab'.repeat(64)}`,

@@ -129,7 +129,7 @@ describe('RelayerNonces', () => {
         database.next = nonce + 1
         return nonce
       })
-    // The chain is away: nothing of these is sent.
+    // The chain is away: none of these anchors is sent.
     expect([await commit(), await commit(), await commit(), await commit()]).toEqual([0, 1, 2, 3])
     // A replica that was behind takes over, and the chain comes back and gets what is stored there.
     database.next = 2

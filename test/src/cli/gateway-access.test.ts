@@ -10,7 +10,7 @@ const KEY = 'afd_planted'
 const HASH = 'ab'.repeat(32)
 const ASKS_FOR_KEY = 'Expected the header Authorization: Bearer <API_KEY>'
 
-/** A server that refuses whoever has no key, and remembers what it was sent. */
+/** A server that refuses callers without a key, and remembers what it was sent. */
 type Host = {
   readonly origin: string
   readonly port: number

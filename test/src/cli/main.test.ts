@@ -8,7 +8,7 @@ import { runCli } from '../../support/run-cli.ts'
 
 const ROOT = join(import.meta.dirname, '../../..')
 
-/** Runs the command line, and reads nothing of what it prints. */
+/** Runs the command line, and does not read its standard output. */
 async function runUnread(words: readonly string[]) {
   const child = spawn(process.execPath, [join(ROOT, 'src/cli/main.ts'), ...words], {
     cwd: ROOT,

@@ -90,7 +90,7 @@ describe('openAcceptedReleases', () => {
       noted.push(facts)
       return Promise.reject(new Error('database away'))
     }
-    // It looks at the file only when it is told to: one more look would be one more note.
+    // It looks at the file only on a reload: one more look would be one more note.
     const releases = await open(noteReleases, 600_000)
     await writeFile(file, textOf('2026-01-01T00:00:01Z', ['02', '03']))
     await releases.reload()

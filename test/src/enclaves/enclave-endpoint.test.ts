@@ -20,7 +20,7 @@ afterEach(async () => {
   for (const end of ends.splice(0).reverse()) await end()
 })
 
-/** An endpoint of an enclave that is checked, and whose log nobody reads. */
+/** An endpoint of an enclave that is checked, and whose log is not read. */
 async function start(
   script: CompletionScript = answerWhole({}),
   options: Partial<EndpointOptions> = {},

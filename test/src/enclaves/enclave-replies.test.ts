@@ -14,7 +14,7 @@ const chunks = 'data: {"a":"é\\nevent: sealed"}\n\ndata: {"b":"data: x"}\n\n: p
 const sealed = namedEvent('sealed', notice)
 
 /**
- * A body made of `parts`. `dump` reads on, as undici's does; `wasCut` tells whether the call was
+ * A body made of `parts`. `dump` reads on, as undici's does; `wasCut` says whether the call was
  * ended.
  */
 function bodyOf(parts: readonly Uint8Array[]) {

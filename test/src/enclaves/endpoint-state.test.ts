@@ -50,7 +50,7 @@ describe('an endpoint', () => {
       'usable',
       [answered('a'), answered('a', false), { kind: 'settled', notary: 'a' }, answered('a')],
     ],
-    // One that a gateway before this one used may hold what callers wait for.
+    // An enclave that a gateway before this one used may hold what callers wait for.
     ['draining', [answered('a', false, true)]],
     // Another enclave restarted behind the same socket.
     ['usable', [answered('a'), answered('b')]],

@@ -46,8 +46,8 @@ describe('checkPngPixels', () => {
     ['truecolour', header({}), 8 * (1 + 24)],
     ['truecolour of 16 bits with alpha', header({ bits: 16, colour: 6 }), 8 * (1 + 64)],
     ['a bit for each pixel', header({ width: 9, bits: 1, colour: 0 }), 8 * (1 + 2)],
-    // Adam7 of 5 by 3, worked out by hand from section 8.1: passes of 1x1, 1x1, 2x1 (second row of
-    // pass 3 is none), 1x1, 3x1, 2x2, 5x1.
+    // Adam7 of 5 by 3, worked out by hand from section 8.1: passes of 1x1, 1x1, 2x0 (pass 3 has no
+    // row), 1x1, 3x1, 2x2, 5x1.
     [
       'an interlaced one',
       header({ width: 5, height: 3, interlace: 1, colour: 0 }),

@@ -103,7 +103,7 @@ describe('a Postgres server', () => {
     const { rows } = await sql<{ pid: number }>`select pg_backend_pid() as pid`.execute(
       database.commits,
     )
-    // This one alone: of another's end nobody learns that this one ended too.
+    // Only this connection is ended: the end of another one does not show that this one ended too.
     await execute(url, `select pg_terminate_backend(${rows[0]?.pid})`)
     await expect.poll(() => heard.length).toBeGreaterThan(0)
     expect((await sql`select 1 as one`.execute(database.commits)).rows).toEqual([{ one: 1 }])
@@ -211,10 +211,7 @@ describe('a Postgres server', () => {
   })
 })
 
-/**
- * A TCP proxy whose present connections can be made to carry nothing any more, as a lost route
- * does.
- */
+/** A TCP proxy whose present connections can be made to carry nothing, as a lost route does. */
 async function startSilencer(target: number) {
   const sockets: Socket[] = []
   let accepted = 0

@@ -111,7 +111,7 @@ describe('limits', () => {
     server.setScript(() => ({ results: [] }))
     expect((await post('tool/search', { query: 'a' })).status).toBe(200)
     expect(await outcomeOf(await post('tool/search', { query: 'a' }))).toEqual(REFUSED)
-    // One that is no request is told so, whatever is left.
+    // A body that is not a valid request is refused as invalid, no matter what is left.
     expect((await post('tool/search', {})).status).toBe(422)
   })
 

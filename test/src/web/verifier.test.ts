@@ -72,7 +72,7 @@ describe('the maker of pages', () => {
     expect(await readMaker(folder)).toEqual({ version: VERSION, commit })
     writeFileSync(join(folder, 'src/web/page.ts'), 'changed')
     expect(await readMaker(folder)).toEqual({ version: VERSION, commit: null })
-    // A folder of the checkout is another program, which the commit says nothing of.
+    // A folder of the checkout is another program, which the commit does not describe.
     writeFileSync(join(folder, 'src/package.json'), '{}')
     expect(await readMaker(join(folder, 'src'))).toEqual({ version: VERSION, commit: null })
   })

@@ -123,7 +123,7 @@ describe.each(DATABASE_KINDS)('the rate limiter on %s', (kind) => {
     const reserved = estimates.filter((_, caller) => decisions[caller]?.kind === 'admitted')
     const sum = reserved.reduce((total, estimate) => total + estimate, 0)
     expect(sum).toBeLessThanOrEqual(1000)
-    // Whoever was refused did not fit, so that less is left than the smallest of them wanted.
+    // Refused callers did not fit, so that less is left than the smallest of them wanted.
     const smallest = Math.min(
       ...estimates.filter((_, caller) => decisions[caller]?.kind === 'refused'),
     )

@@ -10,7 +10,7 @@ import { type ScriptedEndpoint, startScriptedEndpoint } from '../../../support/s
 import { NODE_ID, NODE_KEY, type NodeSocket } from '../../../support/scripted-node-gateway.ts'
 
 const stage = useAgentStage()
-/** An image server that answers as it is told. */
+/** An image server that answers by its script. */
 let scripted: ScriptedEndpoint
 const demo = createDemoServer({ delayMs: 0, now: Date.now })
 let demoUrl = ''

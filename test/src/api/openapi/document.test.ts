@@ -24,7 +24,7 @@ const DOCUMENTED = Object.entries(DOCUMENT.paths).flatMap(([path, methods]) =>
 )
 /** Routes of the documentation itself. */
 const UNDOCUMENTED = ['GET /openapi.json']
-/** What is for people, and is no part of the interface. */
+/** What is for people, and not part of the interface. */
 const PAGES_TAG = 'Pages'
 
 const ajv = new Ajv2020({ strict: false, validateFormats: false })

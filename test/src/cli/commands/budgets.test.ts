@@ -60,7 +60,7 @@ describe('affidavit accounts set-budget and keys set-budget', () => {
     ['money', 'day', 'all'],
     ['tokens', 'day'],
   ])('the set-budget commands refuse %s per %s of %j', async (...words) => {
-    // A bound that begins with a minus is no option.
+    // A bound that begins with a minus is not an option.
     const outcome = await run(
       'accounts',
       'set-budget',

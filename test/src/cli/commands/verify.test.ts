@@ -180,7 +180,7 @@ describe('affidavit verify, of an evidence bundle', () => {
   ])('verify does not take an endpoint that %s for agreement', async (_, nonsense) => {
     answers = nonsense
     const { code, stderr, report } = await verify(file, ...trust, '--rpc', rpc)
-    // What needs no chain was checked, and is told.
+    // What needs no chain was checked, and is reported.
     expect([code, report.verdict]).toEqual([3, 'consistent'])
     expect(outcomeOf(report, 'block on chain')).toBe('not checked')
     expect(stderr).toContain('the chain cannot be reached')

@@ -26,7 +26,7 @@ afterEach(async () => {
   expect(stage.nodes.status()).toMatchObject(NOTHING_HELD)
 })
 
-/** An honest node still serves, whatever the other one did. */
+/** An honest node still serves, no matter what the other one did. */
 async function expectHonestService(): Promise<void> {
   const honest = await stage.connect({ model: 'honest', answer: answerWith('all is well') })
   expect(textOf(await readAll(await stage.dispatch({ model: 'honest' })))).toBe('all is well')

@@ -67,7 +67,7 @@ it('a gateway that starts leaves the nodes of a living one, and ends those of a 
   expect(await nodes.endAbandoned()).toBe(0)
   expect(await isConnected()).toBe(true)
   clock.now += 15
-  // Whoever asks first ends it: what it shows is never older than the lease.
+  // The first read ends its nodes: what it shows is never older than the lease.
   expect(await isConnected()).toBe(false)
   expect((await nodes.find(NODE))?.state).toMatch(/^STOPPED/)
 })

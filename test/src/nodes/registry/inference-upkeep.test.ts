@@ -7,7 +7,7 @@ import {
 
 const NOW_MS = 1_790_000_000_500
 
-/** A store that notes what it is asked, and answers as told. */
+/** A store that records what it is asked, and answers with `answer`. */
 function start(answer: (call: number) => Promise<void>) {
   const calls: { readonly before: number; readonly now: number }[] = []
   const warnings: unknown[] = []

@@ -86,12 +86,12 @@ describe('a fault of the gateway itself while it reads a frame', () => {
   })
 })
 
-/** 10,000 WebSocket pongs that nobody asked for. */
+/** 10,000 WebSocket pongs that answer no ping. */
 const PONGS = Buffer.concat(
   Array(10_000).fill(Buffer.concat([Buffer.from([0x8a, 0x8a, 0, 0, 0, 0]), Buffer.alloc(10)])),
 )
 
-/** Sends pongs for ever, and gives how many were taken of it. */
+/** Sends pongs forever, and gives how many were taken. */
 function flood(raw: Socket): () => number {
   let taken = 0
   const next = () =>

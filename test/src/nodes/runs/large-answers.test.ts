@@ -35,7 +35,7 @@ function isTold(node: ScriptedNode, id: string): boolean {
   return node.controls.some(({ protocol, data }) => protocol === 'cancel' && data.request_id === id)
 }
 
-/** Streams until it is told to stop, as an honest node with a long answer does. */
+/** Streams until its run is cancelled, as an honest node with a long answer does. */
 const answerEndlessly: AnswerScript = async ({ id }, node) => {
   while (node.socket.readyState === node.socket.OPEN && !isTold(node, id)) {
     node.sendRun(id, { chunk: PIECE, status: 1 })

@@ -47,7 +47,7 @@ afterEach(async () => {
 const known = (nodes = 1, stage = near) =>
   until('the nodes are known', () => stage.nodes.dispatcher.models()[0]?.nodes === nodes)
 
-/** Begins an answer, and ends it when it is told to. */
+/** Begins an answer, and ends it when `finish` is called. */
 function answerOnCue(): { script: AnswerScript; finish(node: ScriptedNode): void } {
   return {
     script: ({ id }, node) => node.sendRun(id, { chunk: textChunk('begun '), status: 1 }),
@@ -259,7 +259,7 @@ describe.runIf(NATS.isMet)(NATS.title('nodes of another gateway'), () => {
     expect(framesFor(node)[1]?.image).toBe('aGk=')
     await until('both are stored', () => far.registry.served.length === 2)
     isMad = true
-    // Its failures are held against it where it is, and told here.
+    // Its failures count at its own gateway, and are errors at the caller's.
     await until('it is set aside', async () => {
       if (!far.nodes.images.serves(IMAGE_MODEL)) return !near.nodes.images.serves(IMAGE_MODEL)
       const error = await errorOf(near.draw())
@@ -294,7 +294,7 @@ describe.runIf(NATS.isMet)(NATS.title('nodes of another gateway'), () => {
       [near, other, far].reduce((sum, { nodes: hub }) => sum + hub.status().connected, 0)
     await until('one is left', () => connected() === 1)
     await until('the others are closed', () => nodes.filter(isOpen).length === 1)
-    // Half-open: it does not answer, and is dialled anew elsewhere.
+    // Half-open: it does not answer, and the node is dialled again elsewhere.
     const [holder] = nodes.filter(isOpen)
     holder?.socket.pause()
     const stage = far.nodes.status().connected === 1 ? near : far

@@ -22,7 +22,7 @@ afterEach(async () => {
   for (const end of ends.splice(0).toReversed()) await end()
 })
 
-/** A provider on loopback that answers `GET /v1/models` with these ids, or as it is told. */
+/** A provider on loopback that answers `GET /v1/models` with these ids, or by this function. */
 async function startProvider(
   answer: readonly unknown[] | ((request: IncomingMessage, response: ServerResponse) => void),
 ) {

@@ -87,7 +87,7 @@ async function startTwo(): Promise<readonly [Gateway, Gateway]> {
   await expect.poll(() => holders(first.database)).toHaveLength(1)
   const second = await start()
   await expect.poll(() => second.committer.status().phase).toBe('following')
-  // It pulls until it is connected, and hears of the first one's turn then.
+  // It pulls until it is connected, and receives notice of the first one's turn then.
   log.seal()
   await second.wait(log.size() - 1)
   await expect.poll(() => pulls.size).toBe(1)
@@ -246,7 +246,7 @@ describe('two gateways on one database', () => {
     const next = log.seal()
     await second.wait(next.index)
     hanging.resolve()
-    // The first is second now, reads anew, and gets its turn back.
+    // The first is second now, reads again, and gets its turn back.
     await expect.poll(() => first.committer.status().races).toBeGreaterThan(0)
     const last = log.seal()
     expect(await first.wait(last.index)).toBe(last.index)

@@ -9,7 +9,7 @@ const OTHER = '0xbb'
 const signal = new AbortController().signal
 const records = { findByIndex: async () => null }
 
-/** A committer that tells that it was asked by failing with `name`. */
+/** A committer that shows that it was asked by failing with `name`. */
 const committerOf = (name: string) => ({
   waitFor: () => Promise.reject(new Error(name)),
   isStandby: () => false,
@@ -24,7 +24,7 @@ const committerOf = (name: string) => ({
   }),
 })
 
-/** An endpoint whose log is followed by a committer of this name; null: by none any more. */
+/** An endpoint whose log is followed by a committer of this name; null: no longer followed. */
 function endpointOf(
   name: string | null,
   {

@@ -71,7 +71,7 @@ describe.each(DATABASE_KINDS)('anchors of intervals on %s', (kind) => {
     const { index } = log.seal()
     const record = await running.committer.waitFor(log.notary(), index, never)
     expect(record.txHash).toBe(running.signed[0]?.hash)
-    // Somebody who asks later gets the same.
+    // A caller who asks later gets the same.
     expect(await running.committer.waitFor(log.notary(), index, never)).toEqual(record)
     await running.committer.stop()
   })
@@ -123,7 +123,7 @@ describe.each(DATABASE_KINDS)('anchors of intervals on %s', (kind) => {
     const crashed = start(LONG_MS)
     crashed.committer.waitFor(log.notary(), log.seal().index, never).catch(() => undefined)
     await committed(crashed, 1)
-    // Nothing of it reaches the database any more.
+    // From here on, the crashed committer does not reach the database.
     crashed.script.isDatabaseDown = true
     const { anchors, signed, committer } = runCommitter(database, await createScriptedLog(), {
       relayer: randomRelayer(),

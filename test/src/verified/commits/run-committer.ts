@@ -28,7 +28,7 @@ import { type ScriptedLog, TEST_DOMAIN } from '../../../support/scripted-log.ts'
 /** A committer over a database, with everything it did and said at hand. */
 export type RunningCommitter = {
   readonly committer: Omit<Committer, 'waitFor'> & {
-    /** Gives all of the record: of leaves of which nothing was told, it is read. */
+    /** Gives the whole record: without `given`, the committer reads it. */
     waitFor(...leaf: Parameters<Committer['waitFor']>): Promise<StoredRecord>
   }
   readonly anchors: IntervalAnchors
@@ -41,7 +41,7 @@ export type RunningCommitter = {
     /** Called around each anchor of an interval. */
     beforeAnchor: (head: { readonly size: number }) => void | Promise<void>
     afterAnchor: (head: { readonly size: number }) => void | Promise<void>
-    /** While it is set, nothing of the database can be reached. */
+    /** While it is set, the database cannot be reached. */
     isDatabaseDown: boolean
   }
   /** Hashes of the anchors that were signed, in order. */
@@ -76,7 +76,7 @@ export function runCommitter(
     readonly turns?: CommitTurns
     /** Default: 0, each commit has its own anchor. */
     readonly anchorIntervalMs?: number
-    /** How heads are looked for that nobody anchored. */
+    /** How heads without an anchor are looked for. */
     readonly looks?: { readonly lookIntervalMs: number; readonly lateSeconds: number }
   } = {},
 ): RunningCommitter {

@@ -199,7 +199,7 @@ describe('readHeadPage', () => {
       ],
       [[3], [0, 2, 3, 4]],
     ])
-    // Two documents fit: 25 and 20, 4 and 3, and the rest whatever it is.
+    // Two documents fit: 25 and 20, 4 and 3; the last page takes all the rest.
     expect(await walk(10, 20, 'desc')).toEqual([
       [
         [20, 8],

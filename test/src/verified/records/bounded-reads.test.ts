@@ -80,7 +80,7 @@ afterEach(() => {
 
 let accounts = 0
 
-/** By somebody of his own, unless an account is named: then no share bounds it. */
+/** Reads as an account of its own, unless an account is named, so that no share limits the read. */
 const read = (path: string, account = `account ${++accounts}`) =>
   fetch(`http://127.0.0.1:${(server.address() as AddressInfo).port}${path}`, {
     headers: { account },

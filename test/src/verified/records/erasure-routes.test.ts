@@ -202,7 +202,7 @@ describe('a completion that its account erases', () => {
     const bundle = await fetchJson(`${VERIFIED_PATH}/${hash}/evidence`)
     expect(bundle.record).toMatchObject({ erased, receipt: before.receipt })
     expect(bundle.record).not.toHaveProperty('request')
-    // Strangers are told the hashes, as before, and not why.
+    // Strangers receive the hashes, as before, and not the reason.
     const strangers = await fetch(`${gateway.url}/v1/evidence/${hash}`)
     expect(await strangers.json()).toMatchObject({
       record: expect.not.objectContaining({ erased: expect.anything() }),

@@ -152,7 +152,7 @@ describe.each(DATABASE_KINDS)('stored content on %s', (kind) => {
       const rotating = withKeys(OLD, NEW)
       const first = await createContentOperations(rotating).encrypt(0)
       expect(first).toMatchObject({ encrypted: expect.any(Number) })
-      // Begun anew, and by two at once, while some are erased.
+      // Begun again, and by two at once, while some are erased.
       await createErasuresStore(plain).eraseRecords(
         { hash: others[7]?.hash ?? '', accountId: null },
         { by: 'operator', reason: 'meanwhile' },

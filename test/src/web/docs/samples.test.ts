@@ -14,7 +14,7 @@ const HOSTILE = `'; touch x #"\`$(id)\${id}\\\n%!\u2028\u2029</script>\u202e`
 const text = fc.oneof(fc.constant(HOSTILE), fc.string({ unit: 'grapheme', maxLength: 40 }))
 const json = fc.jsonValue({ maxDepth: 2 }).map((value) => JSON.stringify(value, null, 2))
 const sampleCall: fc.Arbitrary<SampleCall> = fc.record({
-  // As the page writes it: by URL, which escapes what is no part of one.
+  // As the page writes it: by URL, which escapes what a URL cannot contain.
   url: text.map((word) => `https://gateway.example/v1/log/${encodeURIComponent(word)}?a={b}[1]`),
   method: fc.constantFrom('GET', 'POST', 'DELETE'),
   hasKey: fc.boolean(),
