@@ -49,6 +49,12 @@ export type ExchangeCheck = Check<ExchangeCheckName>
  * Does NOT prove: that the evidence holds (verifyBundle and verifyRecord check that); that this
  * caller made the call, or that it was made once. Callers who send the same request have the same
  * request hash, unless the request has a nonce.
+ *
+ * @example
+ * const { record } = parseExactJson(bundleFile)
+ * const request = parseStrictJson(requestFile)
+ * const [check] = compareExchange(record, { request })
+ * console.log(check.name, check.outcome) // request given passed
  */
 export function compareExchange(evidence: Json, kept: KeptExchange): readonly ExchangeCheck[] {
   const record = isJsonObject(evidence) ? evidence : {}

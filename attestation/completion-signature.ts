@@ -17,6 +17,15 @@ export type SignatureFacts = {
  *
  * Does NOT prove that the key is an enclave's (that is what the attestation document is for), nor
  * when it signed.
+ *
+ * @example
+ * const { hash, signature, public_key } = parseExactJson(recordFile)
+ * const { address } = verifyCompletionSignature({
+ *   hash: decodeHex(hash),
+ *   signature: decodeHex(signature),
+ *   publicKey: decodeHex(public_key),
+ * })
+ * console.log(address === notary) // true
  */
 export function verifyCompletionSignature(
   signed: {

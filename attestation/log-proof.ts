@@ -57,6 +57,15 @@ export function verifyLogHead(
 /**
  * Both: the receipt is in the log, and the notary signed the log's head. Gives the leaf's place and
  * the head.
+ *
+ * @example
+ * const { receipt, log, public_key } = parseExactJson(recordFile)
+ * const { index, head } = verifyLogProof({
+ *   receipt: parseReceipt(receipt),
+ *   proof: parseLogProof(log),
+ *   publicKey: decodeHex(public_key),
+ * })
+ * console.log(index < head.size) // true
  */
 export function verifyLogProof(input: {
   readonly proof: LogProof

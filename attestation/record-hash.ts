@@ -13,6 +13,10 @@ import type { JsonObject } from './json/value.ts'
 /**
  * As hashResponse, of a request as JSON. Its unset members are left out here too, so that a
  * caller's body, its stored echo, a create response and a stored response all give the same hash.
+ *
+ * @example
+ * const { request, response, hash } = parseExactJson(recordFile)
+ * console.log(hashCompletion({ request, response }).hash === hash) // true
  */
 export function hashCompletion(
   completion: {

@@ -102,6 +102,11 @@ type Withheld = { readonly request?: string; readonly response?: string }
  * (verifyAttestation); that the head was anchored by `tx_hash`, and when; that `id` and `tx_hash`
  * are what the gateway first gave; and of a create response without `log`, anything that its
  * receipt says beyond hashes and models.
+ *
+ * @example
+ * const { ok, checks } = verifyRecord(parseExactJson(recordFile))
+ * console.log(ok) // true
+ * console.log(checks.find(({ name }) => name === 'signature').outcome) // passed
  */
 export function verifyRecord(record: Json, given: RecordOptions = {}): RecordReport {
   const options = ownMembers(given)

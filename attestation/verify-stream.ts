@@ -10,6 +10,11 @@ import { type RecordOptions, type RecordReport, verifyRecord } from './verify-re
  * Does NOT prove more than verifyRecord does, nor that nothing else was shown. For that, the code
  * that splits the text into events must refuse events with a name, a missing `[DONE]`, and anything
  * after it (splitEvents does).
+ *
+ * @example
+ * const chunks = splitEvents(streamFile).map((data) => parseExactJson(encodeUtf8(data)))
+ * const { ok } = verifyStream(chunks, { request: parseStrictJson(requestFile) })
+ * console.log(ok) // true
  */
 export function verifyStream(
   chunks: readonly Json[],

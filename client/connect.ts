@@ -86,6 +86,13 @@ const TIMEOUT_MS_DEFAULT = 30_000
  * Does NOT hide from the gateway who calls, when, which model, and how long request and answer are;
  * with `encrypt: false` it reads both. Throws AffidavitError `invalid_options`,
  * `no_notary`, `no_encryption_key`, `unreachable`, `gateway_error`, `invalid_reply`, `redirected`.
+ *
+ * @example
+ * const affidavit = await connect({ url, apiKey, expect, roots })
+ * const openai = new OpenAI({ apiKey, baseURL: affidavit.baseURL, fetch: affidavit.fetch })
+ * const messages = [{ role: 'user', content: 'Hello' }]
+ * const answer = await openai.chat.completions.create({ model: 'demo/echo', messages })
+ * console.log(affidavit.proofs.get(answer.hash).hash === answer.hash) // true
  */
 export async function connect(given: ConnectOptions): Promise<Affidavit> {
   checkMembers(given)

@@ -13,7 +13,7 @@ const VITEST = path.join(
 
 /**
  * `npm run test:slow`: runs the slow tests, then each file that failed once more, alone. A file that
- * passes then is told as flaky, with what it said, and does not fail the run. Words given to it go
+ * passes then is reported as flaky, with what it said, and does not fail the run. Words given to it go
  * to vitest, options as `--name=value`: `npm run test:slow -- pages --bail=1`.
  */
 const folder = await mkdtemp(path.join(tmpdir(), 'affidavit-slow-'))

@@ -30,6 +30,11 @@ type EifSource = {
  * besides metadata and signature. The image is attacker-controlled: every byte must be accounted
  * for, and a signature must be right, or EifError is thrown. Errors of `chunks` pass through. Does
  * not prove what the image does, who made it, or that an enclave runs it.
+ *
+ * @example
+ * const image = await openAsBlob('enclave.eif')
+ * const { measurements } = await measureEif({ sizeBytes: image.size, chunks: image.stream() })
+ * console.log(encodeHex(measurements.pcr0).slice(0, 8)) // 6915e22f
  */
 export async function measureEif(
   source: EifSource,

@@ -365,6 +365,11 @@ export type RedactablePart = 'request' | 'response'
  * Does NOT hide: the length of time, models and provider, which the receipt names; nor a part that
  * can be guessed, since its hash is without salt and each guess can be tried; nor text that the
  * other part repeats.
+ *
+ * @example
+ * const bundle = parseEvidenceBundle(parseExactJson(bundleFile))
+ * const shared = redactBundle(bundle, { request: true })
+ * console.log('request' in shared.record) // false
  */
 export function redactBundle(
   bundle: EvidenceBundle,

@@ -33,6 +33,11 @@ import { judgeChecks, orderChecks, refuseForm } from './verdict.ts'
  * block is one of the chain, unless `context.chain` is given; when the completion was made, but for
  * "not after the block" then; that the notary signed no other history of the same log (compare its
  * heads on the chain); that the relayer is anyone in particular.
+ *
+ * @example
+ * const bundle = parseExactJson(bundleFile)
+ * const { verdict } = await verifyBundle(bundle, { measurements, configurations, roots })
+ * console.log(verdict) // verified
  */
 export async function verifyBundle(
   json: Json,

@@ -25,6 +25,11 @@ export type AttestationVerifier = {
  * the document is new, unless a nonce is asked for; nor that the caller talks to that enclave,
  * unless the key in `publicKey` is used for it; nor that no certificate was revoked. Throws
  * AttestationError for a document to refuse, PolicyError for a call to fix.
+ *
+ * @example
+ * const policy = { measurements, roots, mode: 'historical' }
+ * const facts = await verifyAttestation(document, policy, new Date())
+ * console.log(facts.matchedSet) // 0
  */
 export async function verifyAttestation(
   bytes: Uint8Array,
@@ -38,6 +43,12 @@ export async function verifyAttestation(
  * Gives a verifier that keeps up to `chainsMax` chains whose signatures held. A chain is found
  * again by the exact bytes of its certificates; trusted root, validity and revocation are checked
  * at each use as if it were new.
+ *
+ * @example
+ * const verifier = createAttestationVerifier()
+ * const policy = { measurements: 'any', roots, mode: 'historical' }
+ * const facts = await verifier.verify(document, policy, new Date())
+ * console.log(facts.publicKey.length) // 65
  */
 export function createAttestationVerifier(
   options: { readonly chainsMax?: number } = {},

@@ -35,6 +35,11 @@ export function verifyRelease(
  * Gives the list, signed by keys that the caller trusts. Throws as verifyRelease.
  *
  * Does NOT prove that it is the operator's newest list: see checkNotRolledBack.
+ *
+ * @example
+ * const signed = parseSignedReleaseList(parseStrictJson(releasesFile))
+ * const { list } = verifyReleaseList(signed, { keys: [parseReleaseKey(publicKey)] })
+ * console.log(list.releases.map(({ release }) => release.version)) // [ '1.4.0', '1.3.9', '1.3.8' ]
  */
 export function verifyReleaseList(
   { list, signatures }: SignedReleaseList,

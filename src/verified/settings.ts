@@ -43,6 +43,6 @@ export function sourceOf(
     ...(operator === undefined ? {} : { operator }),
     ...(releases === undefined ? {} : { releases }),
   }
-  // An address by itself says nothing that the reader of a bundle could not ask its sender.
+  // An address alone shows nothing that the reader of a bundle could not ask its sender.
   return operator === undefined && releases === undefined ? null : source
 }

@@ -237,7 +237,7 @@ describe('affidavit audit, with a chain', () => {
   }, 60_000)
 })
 
-/** Somebody else's transaction for a head that is anchored already. */
+/** A stranger's transaction for a head that is anchored already. */
 async function anchorAgain(log: BuiltLog, at: number): Promise<void> {
   const head = log.heads[at]
   if (head !== undefined) await anchorHeads(log.notary, [head], anchoring)

@@ -41,7 +41,7 @@ export type Stage = {
   close(): Promise<void>
 }
 
-/** Sets a server and a folder up, and runs audits of it. */
+/** Sets a server and a folder up, and runs audits against them. */
 export async function openStage(): Promise<Stage> {
   const folder = await mkdtemp(join(tmpdir(), 'affidavit-audit-'))
   const server = await startEquivocatingServer()

@@ -8,7 +8,6 @@ import {
   listComments,
   listTexts,
   PHRASES,
-  PLAIN_COMMENTS,
   READ_BY_USERS,
 } from './plain-words.ts'
 
@@ -36,8 +35,8 @@ it('every text that users read is in plain words', () => {
   expect(faults).toEqual([])
 })
 
-it('every comment of the rooms that are listed is in plain words', () => {
-  const sources = tracked.filter((file) => /\.tsx?$/.test(file) && isIn(file, PLAIN_COMMENTS))
+it('every comment is in plain words', () => {
+  const sources = tracked.filter((file) => /\.tsx?$/.test(file))
   const comments = sources.flatMap((file) =>
     listComments(file, readFileSync(join(root, file), 'utf8')),
   )
@@ -46,7 +45,7 @@ it('every comment of the rooms that are listed is in plain words', () => {
       ({ phrase, said }) => `${file}:${line}: "${said}", better: ${phrase.instead}: ${text}`,
     ),
   )
-  expect(comments.length).toBeGreaterThan(50)
+  expect(comments.length).toBeGreaterThan(10_000)
   expect(faults).toEqual([])
 })
 

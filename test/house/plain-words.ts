@@ -28,61 +28,6 @@ export const READ_BY_USERS: readonly string[] = [
   'docs',
 ]
 
-/**
- * Folders and files whose comments are in plain words too. The list grows room by room until it is
- * the whole repository.
- */
-export const PLAIN_COMMENTS: readonly string[] = [
-  'src/api',
-  'src/bus',
-  'src/accounts',
-  'src/agent',
-  'src/chat',
-  'src/enclaves',
-  'src/images',
-  'src/observability',
-  'src/verified/calls',
-  'src/verified/commits',
-  'src/verified/logs',
-  'src/verified/records',
-  'src/local',
-  'src/storage',
-  'src/cli',
-  'src/compose.ts',
-  'src/config.ts',
-  'src/foundation.ts',
-  'src/main.ts',
-  'src/processes.ts',
-  'src/reload.ts',
-  'src/routes.ts',
-  'src/staging.ts',
-  'src/web',
-  'src/runtime',
-  'src/upstream',
-  'src/search',
-  'src/embeddings',
-  'packages',
-  'test/integration',
-  'test/conformance',
-  'test/bench',
-  'src/nodes',
-  'src/chain',
-  'test/support',
-  'enclave',
-  'client',
-  'audit',
-  'attestation',
-  'test/attestation',
-  'test/enclave',
-  'test/src',
-  'test/client',
-  'test/faults',
-  'test/runbooks',
-  'test/house',
-  'test/deploy',
-  'test/packages',
-]
-
 /** The end of a clause. */
 const END = String.raw`(?=\s*(?:[.,;:!?)”"]|$))`
 

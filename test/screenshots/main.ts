@@ -68,7 +68,7 @@ try {
 }
 process.exitCode = faulty > 0 ? 1 : 0
 
-/** Until nothing is asked for any more, and what came is drawn. */
+/** Until the page has no request under way, and what came is drawn. */
 async function settle(page: Page): Promise<void> {
   await page.locator('h1').first().waitFor()
   await page.waitForLoadState('networkidle')
