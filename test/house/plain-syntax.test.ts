@@ -30,6 +30,9 @@ function findOddSyntax(file: string, source: string): readonly string[] {
         if (element?.type === 'SpreadElement' && element.argument.type === 'ArrayExpression')
           add('spread', element)
     },
+    JSXSpreadAttribute(attribute) {
+      if (attribute.argument.type === 'ObjectExpression') add('spread', attribute)
+    },
     Identifier(node) {
       if (node.name === 'so') add('so', node)
     },
@@ -48,6 +51,8 @@ it.each([
   ['f([\n  ...[1, 2],\n])', ['spread: a.ts:2']],
   ['f({ ...(isA ? { a } : {}) }, [...[2, 1].toSorted()])', []],
   ['function f(so: object) {\n  return so\n}', ['so: a.ts:1', 'so: a.ts:2']],
+  ['const a = <P {...{ b }} {...c} />', ['spread: a.tsx:1']],
 ])('odd syntax is found in %j', (source, found) => {
-  expect(findOddSyntax('a.ts', source)).toEqual(found)
+  const file = source.includes('<P') ? 'a.tsx' : 'a.ts'
+  expect(findOddSyntax(file, source)).toEqual(found)
 })

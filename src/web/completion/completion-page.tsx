@@ -131,7 +131,7 @@ function Completion({ hash }: { readonly hash: string }) {
         </>
       )}
       {(given !== null || isForbidden(fetched.fault)) && (
-        <ContentForms {...{ hash, kept }} onWhole={setWhole} onKept={setKept} />
+        <ContentForms hash={hash} kept={kept} onWhole={setWhole} onKept={setKept} />
       )}
     </div>
   )

@@ -76,7 +76,7 @@ function columnsOf({
     { title: 'Id', cell: ({ id }) => <Hex value={id} digits={8} /> },
     { title: 'Made', cell: ({ created_at: at }) => <ShortTime seconds={at} to="day" /> },
     { title: 'State', cell: (account) => <AccountState {...account} /> },
-    { title: 'Tier', cell: (account) => <TierForm {...{ account, onSet }} /> },
+    { title: 'Tier', cell: (account) => <TierForm account={account} onSet={onSet} /> },
     {
       title: 'Actions',
       kind: 'actions',
@@ -132,19 +132,20 @@ function StateButtons({
     <>
       {disabledAt === null ? (
         <ConfirmButton
-          {...{ label: 'Disable', what, title: 'Disable this account?', act: set('disabled') }}
+          label="Disable"
+          what={what}
+          title="Disable this account?"
+          act={set('disabled')}
         >
           <p>Calls with keys of {shown} get 403 within a second. Running calls end as usual.</p>
           {own}
         </ConfirmButton>
       ) : (
-        <ConfirmButton
-          {...{ label: 'Enable', what, title: 'Enable this account?', act: set('active') }}
-        >
+        <ConfirmButton label="Enable" what={what} title="Enable this account?" act={set('active')}>
           <p>Keys of {shown} are accepted again within a second.</p>
         </ConfirmButton>
       )}
-      <ConfirmButton {...{ label: 'Delete', what, title: 'Delete this account?', act: remove }}>
+      <ConfirmButton label="Delete" what={what} title="Delete this account?" act={remove}>
         <p>
           The keys of {shown} are revoked forever, and its name is free. This cannot be undone. Its
           records and their proofs stay. To remove its content, erase the content first.

@@ -87,7 +87,7 @@ export function AccountBudgets({ account }: { readonly account: string }) {
       <h2 id="budgets">
         Budgets of <OutsideText text={account} isOneLine={true} shownMax={100} />
       </h2>
-      <SetBudget {...{ account, onSet: reload }} />
+      <SetBudget account={account} onSet={reload} />
       {fault !== null && <FaultNotice fault={fault} onRetry={reload} />}
       {value === null && fault === null && <Busy what="Asking for the budgets…" />}
       <Table

@@ -73,7 +73,7 @@ export function CallPanel({
           Close
         </button>
       </div>
-      <States {...{ call, anchor }} />
+      <States call={call} anchor={anchor} />
       <p class="row">
         <a {...NEW_TAB} href={`/c/${call.hash}`}>
           Public evidence
@@ -87,8 +87,8 @@ export function CallPanel({
           Verify a saved file
         </a>
       </p>
-      <CallButtons {...{ call, onChange }} />
-      <Facts {...{ call, anchor }} />
+      <CallButtons call={call} onChange={onChange} />
+      <Facts call={call} anchor={anchor} />
       <Texts call={call} />
       <Stored call={call} />
     </dialog>

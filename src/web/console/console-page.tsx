@@ -77,7 +77,7 @@ export function ConsolePage() {
         </>
       )
     case 'in':
-      return <SignedInPage {...{ state, signOut }} />
+      return <SignedInPage state={state} signOut={signOut} />
   }
 }
 

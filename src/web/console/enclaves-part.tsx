@@ -80,7 +80,7 @@ function columnsOf(onChange: () => void): readonly Column<EnclaveDescription>[] 
     {
       title: 'Actions',
       kind: 'actions',
-      cell: (enclave) => <EnclaveButtons {...{ enclave, onChange }} />,
+      cell: (enclave) => <EnclaveButtons enclave={enclave} onChange={onChange} />,
     },
   ]
 }

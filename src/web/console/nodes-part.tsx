@@ -128,7 +128,7 @@ function columnsOf({
             >
               Details
             </button>
-            <ArchiveButton {...{ node, reload }} />
+            <ArchiveButton node={node} reload={reload} />
           </>
         )
       },

@@ -68,7 +68,7 @@ export function Table<Row>({
               return (
                 <tr key={key} class={key === currentKey ? 'current' : undefined}>
                   {columns.map((column) => (
-                    <Cell key={column.title} {...{ column, row }} />
+                    <Cell key={column.title} column={column} row={row} />
                   ))}
                 </tr>
               )

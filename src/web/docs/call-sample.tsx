@@ -50,14 +50,16 @@ export function CallSample({
   const title = `${operation.method} ${operation.path}`
   return (
     <>
-      <LanguageTabs {...{ id, language, onLanguage }}>
+      <LanguageTabs id={id} language={language} onLanguage={onLanguage}>
         <CodeBlock label={`${title} in ${language}`} text={writeSample(language, call)} />
       </LanguageTabs>
       <details class="try">
         <summary>Fill it in, and try it</summary>
         {parameters.map((parameter) => (
           <ParameterField
-            {...{ key: parameter.name, id: `${id}-${parameter.name}`, parameter }}
+            key={parameter.name}
+            id={`${id}-${parameter.name}`}
+            parameter={parameter}
             value={values[parameter.name] ?? ''}
             onChange={(value) => setValues({ ...values, [parameter.name]: value })}
           />
@@ -80,7 +82,7 @@ export function CallSample({
             This call takes files: make it from your own machine, as the sample does.
           </p>
         ) : (
-          <Call {...{ id, title, call, parameters, values }} />
+          <Call id={id} title={title} call={call} parameters={parameters} values={values} />
         )}
       </details>
     </>

@@ -20,7 +20,11 @@ export function GroupPage({
       <h1>{name}</h1>
       {operations.map((operation) => (
         <OperationView
-          {...{ key: operation.operationId, operation, schemas, language, onLanguage }}
+          key={operation.operationId}
+          operation={operation}
+          schemas={schemas}
+          language={language}
+          onLanguage={onLanguage}
         />
       ))}
     </>

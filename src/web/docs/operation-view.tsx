@@ -35,7 +35,12 @@ export function OperationView({
       <p>
         <Prose text={summary} />. <span class="faint">{describeKey(operation)}</span>
       </p>
-      <CallSample {...{ operation, schemas, language, onLanguage }} />
+      <CallSample
+        operation={operation}
+        schemas={schemas}
+        language={language}
+        onLanguage={onLanguage}
+      />
       {description !== undefined && (
         <p>
           <Prose text={description} />

@@ -40,7 +40,7 @@ function VerifiedCall() {
     model: model ?? 'MODEL',
   })
   return (
-    <LanguageTabs {...{ id: 'verified-call', language, onLanguage }}>
+    <LanguageTabs id="verified-call" language={language} onLanguage={onLanguage}>
       {before !== null && (
         <>
           <p>

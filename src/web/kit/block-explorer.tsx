@@ -122,11 +122,17 @@ export function BlockExplorerForm({
         follow a link.
       </p>
       <TemplateField
-        {...{ explorer, onChange, place: 'tx', name: 'Address of a transaction' }}
+        explorer={explorer}
+        onChange={onChange}
+        place="tx"
+        name="Address of a transaction"
         sample={'0'.repeat(64)}
       />
       <TemplateField
-        {...{ explorer, onChange, place: 'block', name: 'Address of a block' }}
+        explorer={explorer}
+        onChange={onChange}
+        place="block"
+        name="Address of a block"
         sample="1"
       />
     </details>

@@ -29,7 +29,7 @@ export function BootPanel({
       {boot === null ? (
         <p>The enclave of this log signed no such statement.</p>
       ) : (
-        <Statement {...{ log, policy }} statement={boot.statement} heads={boot.heads} />
+        <Statement log={log} policy={policy} statement={boot.statement} heads={boot.heads} />
       )}
     </section>
   )

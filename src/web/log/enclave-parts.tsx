@@ -27,10 +27,10 @@ export function EnclaveParts({
   if (policy === null) return null
   return (
     <Development.Provider value={isDevelopment}>
-      <EnclavePanel {...{ log, enclave, policy }} />
+      <EnclavePanel log={log} enclave={enclave} policy={policy} />
       <ExpectedPanel expected={expected} />
-      <BootPanel {...{ log, boot, policy }} />
-      <TimePanel {...{ log, attestations, explorer, policy }} />
+      <BootPanel log={log} boot={boot} policy={policy} />
+      <TimePanel log={log} attestations={attestations} explorer={explorer} policy={policy} />
     </Development.Provider>
   )
 }

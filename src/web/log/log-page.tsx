@@ -108,7 +108,7 @@ function LogOf({ notary }: { readonly notary: string }) {
           {value === null ? (
             <Busy what="Loading the log" />
           ) : (
-            <LogParts shown={value} {...{ beside, explorer }} onExplorer={setExplorer} />
+            <LogParts shown={value} beside={beside} explorer={explorer} onExplorer={setExplorer} />
           )}
         </>
       )}
@@ -172,8 +172,8 @@ function LogParts({
   const pages = useHeadPages(log.notary, newest, place)
   return (
     <>
-      <LeavesPart {...{ notary: log.notary, newest, place }} />
-      <HeadsPart {...{ log, place, pages, explorer }} />
+      <LeavesPart notary={log.notary} newest={newest} place={place} />
+      <HeadsPart log={log} place={place} pages={pages} explorer={explorer} />
 
       <h2>Check it yourself</h2>
       <p>
@@ -191,7 +191,8 @@ function LogParts({
       ) : (
         <>
           <beside.value.EnclaveParts
-            {...{ log, explorer }}
+            log={log}
+            explorer={explorer}
             {...beside.value}
             attestations={pages.page.attestations}
           />

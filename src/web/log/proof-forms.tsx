@@ -131,11 +131,17 @@ export function ConsistencyForm({ log, newest }: { readonly log: Log; readonly n
       <h3>Did it only grow between two heads?</h3>
       <div class="row">
         <SizeField
-          {...{ id: 'consistency-from', name: 'First size', value: from, onChange: setFrom }}
+          id="consistency-from"
+          name="First size"
+          value={from}
+          onChange={setFrom}
           placeholder={String(newest.heads.at(-1)?.size ?? 0)}
         />
         <SizeField
-          {...{ id: 'consistency-to', name: 'Second size', value: to, onChange: setTo }}
+          id="consistency-to"
+          name="Second size"
+          value={to}
+          onChange={setTo}
           placeholder={String(size)}
         />
       </div>
@@ -174,7 +180,10 @@ export function InclusionForm({ log, newest }: { readonly log: Log; readonly new
       <h3>Is a leaf in the log?</h3>
       <div class="row">
         <SizeField
-          {...{ id: 'inclusion-index', name: 'Leaf, from 0', value: index, onChange: setIndex }}
+          id="inclusion-index"
+          name="Leaf, from 0"
+          value={index}
+          onChange={setIndex}
           placeholder="0"
         />
         <div class="field grow">
@@ -218,7 +227,9 @@ function SizeField({
     <div class="field">
       <label for={id}>{name}</label>
       <input
-        {...{ id, value, placeholder }}
+        id={id}
+        value={value}
+        placeholder={placeholder}
         class="count"
         inputMode="numeric"
         autocomplete="off"

@@ -61,7 +61,7 @@ export function ExpectedPanel({
         </div>
       )}
       <ExpectationsNotice isRevocationUsed={false} />
-      <ConnectionState {...{ connection, onRetry }} />
+      <ConnectionState connection={connection} onRetry={onRetry} />
       <DropZone own={own} />
       {own.releases.length > 0 && (
         <div class="field">
@@ -154,7 +154,7 @@ function ConnectionState({
 }) {
   return (
     <div class="connection" aria-live="polite">
-      <ConnectionWords {...{ connection, onRetry }} />
+      <ConnectionWords connection={connection} onRetry={onRetry} />
     </div>
   )
 }

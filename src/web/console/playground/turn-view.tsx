@@ -34,7 +34,7 @@ export function TurnView({
           <OutsideText text={text} shownMax={TEXT_SHOWN_MAX} />
         </p>
       )}
-      <AnswerState {...{ turn, answer, onLookAgain }} />
+      <AnswerState turn={turn} answer={answer} onLookAgain={onLookAgain} />
     </article>
   )
 }
@@ -84,7 +84,7 @@ function AnswerState({
     case 'refused':
       return <Refusing refusal={answer.refusal} />
     case 'checked':
-      return <Checked {...{ turn, answer, onLookAgain }} />
+      return <Checked turn={turn} answer={answer} onLookAgain={onLookAgain} />
   }
 }
 
