@@ -128,7 +128,7 @@ class LogCommitter implements Committer {
     signal: AbortSignal,
     given: AwaitedLeaf['given'] = null,
   ): Promise<AnsweredRecord> {
-    const { waiter, record } = this.#callers.add(notary, { index, given }, signal)
+    const { waiter, record } = this.#callers.waiters.add(notary, { index, given }, signal)
     const { phase, session, role, readable } = this.#state
     if (phase === 'stopped') waiter.reject(new CommitError('stopped', STOPPED))
     else if (phase === 'refusing') waiter.reject(new CommitError('log_diverged', DIVERGED))
@@ -175,7 +175,7 @@ class LogCommitter implements Committer {
       failingForMs: fault === null ? 0 : performance.now() - fault.sinceMs,
       notary: session?.notary.address ?? null,
       size: Math.max(session?.log.edge.size ?? 0, readable.size),
-      waiting: this.#callers.count,
+      waiting: this.#callers.waiters.count,
     }
   }
 
@@ -191,8 +191,8 @@ class LogCommitter implements Committer {
     return nextStep(this.#state, {
       nowMs: performance.now(),
       mayCommit: this.#mayCommit(),
-      waiting: this.#callers.count,
-      oldestMs: this.#callers.oldestMs(),
+      waiting: this.#callers.waiters.count,
+      oldestMs: this.#callers.waiters.oldestMs(),
       intervalMs: this.#options.anchors.intervalMs,
     })
   }
@@ -207,7 +207,7 @@ class LogCommitter implements Committer {
         return this.#catchUp(step.notary)
       case 'look': {
         const { notary } = await this.#options.enclave.identity()
-        const isIdle = this.#callers.count === 0
+        const isIdle = this.#callers.waiters.count === 0
         return this.#apply({ kind: 'looked', notary, isIdle, atMs: performance.now() })
       }
       case 'wait':
@@ -218,7 +218,7 @@ class LogCommitter implements Committer {
 
   /** Opens the log, and tries for its turn. */
   async #open(): Promise<void> {
-    const present = new Set(this.#callers.all())
+    const present = new Set(this.#callers.waiters.all())
     const session = await openSession(this.#options)
     const { address } = session.notary
     if (this.#turn?.notary !== address) {
@@ -234,7 +234,7 @@ class LogCommitter implements Committer {
     this.#apply({ kind: 'opened', session, mayCommit, atMs: performance.now() })
     const { size } = session.log.edge
     if (this.#state.role === 'standby') this.#published({ size, isByHolder: false, head: null })
-    for (const waiter of this.#callers.all()) {
+    for (const waiter of this.#callers.waiters.all()) {
       const isOfThisLog = waiter.notary === address
       if (isOfThisLog && waiter.index >= size) continue
       // A waiter that came after the enclave was asked may wait for the next enclave, which is then

@@ -3,7 +3,7 @@ import type { Logger } from '../../observability/logger.ts'
 import { CommitError } from '../commit-error.ts'
 import type { AnsweredRecord, RecordsStore } from '../records/records-store.ts'
 import type { Notary } from './check-batch.ts'
-import { type AwaitedLeaf, CommitWaiters, type Waiter } from './commit-waiters.ts'
+import { CommitWaiters, type Waiter } from './commit-waiters.ts'
 import type { CommitsStore } from './commits-store.ts'
 import type { EncodedHead } from './committed-heads.ts'
 import { CommittedRecords } from './committed-records.ts'
@@ -18,7 +18,7 @@ type WaitingCallersOptions = {
 
 /** Callers who wait for leaves to be committed, and what answers them. */
 export class WaitingCallers {
-  readonly #waiters = new CommitWaiters()
+  readonly waiters = new CommitWaiters()
   readonly #options: WaitingCallersOptions
   readonly #committed: CommittedRecords
   /** How many leaves of each log are to be read for them, by its notary. */
@@ -30,30 +30,8 @@ export class WaitingCallers {
     this.#committed = new CommittedRecords(options.records)
   }
 
-  get count(): number {
-    return this.#waiters.count
-  }
-
-  /** Since when the first of them waits, performance.now(); Infinity when there are no waiters. */
-  oldestMs(): number {
-    return this.#waiters.oldestMs()
-  }
-
-  all(): readonly Waiter[] {
-    return this.#waiters.all()
-  }
-
-  /** Waits for a leaf. Rejects with the signal's reason once that is aborted. */
-  add(
-    notary: string,
-    leaf: AwaitedLeaf,
-    signal: AbortSignal,
-  ): { readonly waiter: Waiter; readonly record: Promise<AnsweredRecord> } {
-    return this.#waiters.add(notary, leaf, signal)
-  }
-
   rejectAll(error: CommitError): void {
-    for (const waiter of this.all()) waiter.reject(error)
+    for (const waiter of this.waiters.all()) waiter.reject(error)
   }
 
   /** Answers those who wait for these leaves with what was just committed. */
@@ -63,7 +41,7 @@ export class WaitingCallers {
     recordOf: (index: number) => AnsweredRecord,
   ): void {
     for (let index = from; index < from + count; index++)
-      for (const waiter of this.#waiters.of(notary, index)) waiter.resolve(recordOf(index))
+      for (const waiter of this.waiters.of(notary, index)) waiter.resolve(recordOf(index))
   }
 
   /** Keeps a head that another gateway published, so that less is read. */
@@ -79,7 +57,7 @@ export class WaitingCallers {
 
   /** Answers those who wait for the first `size` leaves. Gives how many records were found. */
   settle(log: CommittedLog): Promise<number> {
-    return this.#waiters.settle(log, (notary, leaves) => this.#committed.read(notary, leaves))
+    return this.waiters.settle(log, (notary, leaves) => this.#committed.read(notary, leaves))
   }
 
   /**
