@@ -29,7 +29,7 @@ import {
 } from '../../enclaves/encrypted-answer.ts'
 import type { EncryptedEndpoint } from '../../enclaves/peer-enclaves.ts'
 import type { ServiceEnclaves } from '../../enclaves/service-enclaves.ts'
-import { timed } from '../../observability/call-scope.ts'
+import { inPhase } from '../../observability/call-scope.ts'
 import type { Logger } from '../../observability/logger.ts'
 import { encodeCallContext } from '../call-context.ts'
 import { proofOf } from '../commits/committed-heads.ts'
@@ -211,9 +211,10 @@ async function ask(
   }
   let answer: EncryptedAnswer
   try {
-    answer = await timed({ phase: 'enclave', now }, () =>
+    answer = await inPhase(
+      { phase: 'enclave', now },
       endpoint.encrypted(encrypted, body, abort.signal),
-    )()
+    )
   } catch (error) {
     const isUnsent = error instanceof EnclaveError && !error.wasSent
     // A provider may be at work on what was sent whole.
