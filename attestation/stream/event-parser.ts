@@ -25,6 +25,8 @@ export class EventParser {
   private readonly pending = new ByteBuffer()
   private dataLines: string[] = []
   private dataBytes = 0
+  /** Of the lines with that data, what is before the data counted too. */
+  private lineBytes = 0
   private eventName = ''
   private isFirstLine = true
   /** The line before ended with CR: an LF that follows belongs to it. */
@@ -69,7 +71,7 @@ export class EventParser {
       start = index + 1
     }
     if (start < bytes.length) this.pending.append(bytes.subarray(start))
-    this.checkSize()
+    this.checkSize(this.pending.length)
     return events
   }
 
@@ -104,14 +106,15 @@ export class EventParser {
     const start = line.charAt(colon + 1) === ' ' ? colon + 2 : colon + 1
     const value = colon < 0 ? '' : line.slice(start)
     if (name === 'event') this.eventName = value
-    else if (name === 'data' || (name === 'error' && this.errorLines)) {
-      this.dataBytes += length
-      this.checkSize()
-      if (name === 'data') this.dataLines.push(value)
-      else {
-        events.push({ event: name, data: value })
-        this.dataBytes -= length
-      }
+    else if (name === 'data') {
+      this.checkSize(length)
+      this.lineBytes += length
+      // At least 1, so that empty data lines count too.
+      this.dataBytes += value.length + 1
+      this.dataLines.push(value)
+    } else if (name === 'error' && this.errorLines) {
+      this.checkSize(length)
+      events.push({ event: name, data: value })
     }
   }
 
@@ -120,11 +123,13 @@ export class EventParser {
       events.push({ event: this.eventName, data: this.dataLines.join('\n') })
     this.dataLines = []
     this.dataBytes = 0
+    this.lineBytes = 0
     this.eventName = ''
   }
 
-  private checkSize(): void {
-    if (this.waitingBytes > this.eventBytesMax)
+  /** `length`: of a line beside those that are counted. */
+  private checkSize(length: number): void {
+    if (this.lineBytes + length > this.eventBytesMax)
       throw new EventTooLargeError(`expected events of at most ${this.eventBytesMax} bytes`)
   }
 }

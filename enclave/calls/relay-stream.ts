@@ -11,6 +11,7 @@ import { canonicalizeJson } from '../../attestation/json/canonical.ts'
 import { makeWellFormed, parseUnsettled } from '../../attestation/json/parse-lenient.ts'
 import { isJsonArray, isJsonObject, type JsonObject } from '../../attestation/json/value.ts'
 import type { Receipt } from '../../attestation/receipt.ts'
+import { EventParser, type ServerEvent } from '../../attestation/stream/event-parser.ts'
 import {
   type ChunkState,
   closingChunk,
@@ -23,7 +24,6 @@ import {
 import { CallerGone, CallFault } from '../call-fault.ts'
 import type { Reservation } from '../log/memory-budget.ts'
 import { readReason } from '../protocol/refusal.ts'
-import { EventParser, type ServerEvent } from '../stream/event-parser.ts'
 import { makeTextTemplate, matchText, PADDING, type TextTemplate } from '../stream/text-template.ts'
 import { StreamMemory } from './answer-memory.ts'
 import { type BodyTerms, readPackets, type Watchdog } from './read-body.ts'

@@ -2,6 +2,7 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import http, { type IncomingMessage } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { EventParser } from '../../../attestation/stream/event-parser.ts'
 import type { EnclaveConfig, Limits } from '../../../enclave/config.ts'
 import { type Enclave, startEnclave } from '../../../enclave/enclave.ts'
 import type { LogFacts } from '../../../enclave/logger.ts'
@@ -19,7 +20,6 @@ import {
   type SealedNotice,
 } from '../../../enclave/protocol/messages.ts'
 import { bundledCas, parseCas } from '../../../enclave/providers/trusted-cas.ts'
-import { EventParser } from '../../../enclave/stream/event-parser.ts'
 import { openSoftwareNsm } from '../../support/software-nsm.ts'
 
 export const DOMAIN = { chainId: 31337, contract: '0x5fbdb2315678afecb367f032d93f642f64180aa3' }
