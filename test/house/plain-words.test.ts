@@ -21,7 +21,7 @@ const tracked = execFileSync(
 ).split('\n')
 const files = tracked
   .filter((file) => isIn(file, READ_BY_USERS))
-  // Pages for users are the README of the root and docs/; the other READMEs are for developers.
+  // The READMEs of rooms are for developers.
   .filter((file) => !file.endsWith('/README.md'))
 
 it('every text that users read is in plain words', () => {
@@ -46,6 +46,18 @@ it('every comment is in plain words', () => {
     ),
   )
   expect(comments.length).toBeGreaterThan(10_000)
+  expect(faults).toEqual([])
+})
+
+it('every README is in plain words', () => {
+  const readmes = tracked.filter((file) => /(^|\/)README\.md$/.test(file))
+  const texts = readmes.flatMap((file) => listTexts(file, readFileSync(join(root, file), 'utf8')))
+  const faults = texts.flatMap(({ file, line, text }) =>
+    findPhrases(text, COMMENT_PHRASES).map(
+      ({ phrase, said }) => `${file}:${line}: "${said}", better: ${phrase.instead}: ${text}`,
+    ),
+  )
+  expect(texts.length).toBeGreaterThan(1_000)
   expect(faults).toEqual([])
 })
 
