@@ -83,7 +83,7 @@ const options = (more: ConnectionOptions = {}): ConnectionOptions => ({
 })
 
 describe.runIf(NEED.isMet)(NEED.title('the NATS server of the manifests'), () => {
-  it('gateways join with the password and a certificate that the operators' page makes', async () => {
+  it('gateways join with the password and a certificate that the page makes', async () => {
     const [one, other] = await Promise.all([connect(options()), connect(options())])
     other.subscribe('affidavit.ask', { callback: (_, message) => void message.respond('heard') })
     await other.flush()

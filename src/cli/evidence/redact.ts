@@ -83,7 +83,7 @@ function guessableParts(
 }
 
 /**
- * Whether the caller put a nonce into the request (attestation/formats.md): one of fewer bytes could
+ * Whether the caller put a nonce into the request (attestation/formats.md): a shorter nonce could
  * itself be guessed.
  */
 function hasNonce(request: JsonObject): boolean {
