@@ -11,14 +11,15 @@ const WORDS_MAX = 600
 /** READMEs that may be longer, each with its reason. */
 const LONGER: Readonly<Record<string, string>> = {
   'README.md': 'the front door of the repository is for everyone, and a test follows it',
+  'docs/operating/README.md': "the table of contents of the operators' pages",
   'test/vectors/README.md':
     'the format of the cases and of the programs under test, for writers of a second verifier',
 }
 
-/** The words of a page outside fenced code. Bars and rules of tables are not words. */
+/** The words of a page outside fenced code, the bars of tables included. */
 function countWords(page: string): number {
   const prose = page.replace(/^ *(`{3,}|~{3,}).*?^ *\1/gms, '')
-  return prose.split(/\s+/).filter((word) => /[\p{L}\p{N}]/u.test(word)).length
+  return prose.split(/\s+/).filter((word) => word !== '').length
 }
 
 describe('READMEs', () => {
@@ -37,7 +38,7 @@ describe('READMEs', () => {
     expect(long.toSorted()).toEqual(Object.keys(LONGER).toSorted())
   })
 
-  it('words in fenced code and the lines of a table do not count', () => {
-    expect(countWords('# A b\n\n| c | d |\n| --- | --- |\n\n```sh\ne f\n```\n\n- g `h`')).toBe(6)
+  it('words in fenced code do not count', () => {
+    expect(countWords('# A b\n\n```sh\ne f\n```\n\n- g `h`\n')).toBe(6)
   })
 })
