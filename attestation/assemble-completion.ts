@@ -11,7 +11,7 @@ import { isJsonArray, isJsonObject, type Json, type JsonObject, setMember } from
 /**
  * The chat completion (interface 2.2) that a stream's chunks amount to: what a record of the stream
  * holds, and what a caller who kept the chunks recomputes the hash from. Only chunks that every
- * reader makes the same of amount to one. README.md, Assembling a stream, has the rules. Throws
+ * reader makes the same of amount to one. formats.md, Assembling a stream, has the rules. Throws
  * FormatError as checkChunk.
  */
 export function assembleCompletion(chunks: readonly JsonObject[]): JsonObject {

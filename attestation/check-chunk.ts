@@ -32,7 +32,7 @@ export type MergedMembers = Map<string, MergedValue>
 
 /**
  * Checks that every reader of a stream makes the same of its next chunk, given `assembly` of the
- * chunks before. Proof members are not looked at. README.md, Unambiguous streams, has the rules.
+ * chunks before. Proof members are not looked at. formats.md, Assembling a stream, has the rules.
  * Throws FormatError:
  *
  * - `invalid_chunk`: a member has another form than a chunk's has, or is called `__proto__`;

@@ -40,7 +40,7 @@ export type CompletionHash = {
 }
 
 /**
- * Hashes a completion (README.md of this folder, Hash of a completion) whose request is given as
+ * Hashes a completion (formats.md, Hash of a completion) whose request is given as
  * canonical text without unset members, and as its digest. The proof members of the response are
  * left out here. `version` is the receipt's: with version 1, `log` is not a proof member. `digest`
  * is SHA-256; the enclave passes a native one. Throws JsonError as canonicalizeJson.

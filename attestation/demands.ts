@@ -8,7 +8,7 @@ const { hexOf, invalid, membersOf, textOf } = formsOf('invalid_demand')
 export const DEMANDS_MEMBER = 'affidavit'
 
 /**
- * What a caller demands of a call (README.md of this folder, Demands of a caller): hashed with the
+ * What a caller demands of a call (formats.md, Demands of a caller): hashed with the
  * request, and not sent to the provider.
  */
 export type Demands = {

@@ -5,7 +5,7 @@ import { isJsonObject, type Json, memberOf } from './json/value.ts'
 const { countOf, hexOf, invalid, membersOf, textOf } = formsOf('invalid_receipt')
 
 /**
- * What the enclave states of one completion beyond the five proof fields (README.md of this folder,
+ * What the enclave states of one completion beyond the five proof fields (formats.md,
  * Receipt). Version 3 is what enclaves make now; the others are in older records.
  */
 export type Receipt = (ReceiptMembers & { readonly version: 1 }) | ReceiptV2 | ReceiptV3

@@ -46,7 +46,7 @@ const FAULT: FindingKind = { severity: 'fault', check: null }
 const NOTHING_TO_AUDIT: FindingKind = { severity: 'missing', check: null }
 
 /**
- * Every code an audit can report. They are stable: programs may depend on them. README.md says what
+ * Every code an audit can report. They are stable: programs may depend on them. codes.md says what
  * each means.
  */
 export const FINDING_KINDS = {

@@ -199,8 +199,8 @@ const schema = z.object({
    */
   RATE_LIMIT_TIERS_FILE: text.optional(),
   /**
-   * JSON file of what models cost, for budgets of money; src/accounts/README.md has its form.
-   * Read again on SIGHUP. Default: none, and calls of who has such a budget are refused.
+   * JSON file of what models cost, for budgets of money; docs/operating/accounts-and-budgets.md has
+   * its form. Read again on SIGHUP. Default: none, and calls of who has such a budget are refused.
    */
   PRICES_FILE: text.optional(),
   /**

@@ -30,7 +30,7 @@ export const BUNDLE_FORMAT = 'affidavit-evidence-bundle'
 /** Most transactions that a record names beside `tx_hash`. */
 export const REANCHORED_MAX = 64
 
-/** All that a check of one completion needs (README.md of this folder, Format). */
+/** All that a check of one completion needs (formats.md, Format). */
 export type EvidenceBundle = {
   readonly format: typeof BUNDLE_FORMAT
   /** That of the record's receipt. */

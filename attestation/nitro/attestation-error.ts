@@ -4,7 +4,7 @@
  */
 export type AttestationStage = 'decode' | 'parse' | 'chain' | 'signature' | 'policy'
 
-/** Number of a rule of a correct validation, as in this folder's README. */
+/** Number of a rule of a correct validation, as in rules.md. */
 export type RuleNumber = keyof typeof RULES
 
 /** Every rule: the stage it belongs to and what holds when it passed. */

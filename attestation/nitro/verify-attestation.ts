@@ -18,7 +18,7 @@ export type AttestationVerifier = {
 /**
  * Gives the facts that the AWS Nitro attestation document in attacker-controlled `bytes`
  * (COSE_Sign1, binary) establishes under `policy` at the time `at`; in historical mode `at` is not
- * used. All rules of this folder's README are checked, in the order decode, parse, chain,
+ * used. All rules of rules.md are checked, in the order decode, parse, chain,
  * signature, policy.
  *
  * It does not prove that the code is any good, only which code it is by its measurements; nor that

@@ -36,7 +36,7 @@ export type ReleaseMeasurements = {
 }
 
 /**
- * What a release of the enclave is: the payload that is signed (README.md of this folder, Release).
+ * What a release of the enclave is: the payload that is signed (../formats.md, Releases).
  */
 export type Release = {
   readonly version: string

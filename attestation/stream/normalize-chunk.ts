@@ -49,7 +49,7 @@ export const NO_CHUNKS: ChunkState = {
 /**
  * Brings a chunk of a provider or a backend (any JSON object; attacker-controlled) into the form of
  * interface 2.2 and part 6, as zero to three chunks, in which no two readers see different things
- * (README.md has the rules). Pure; `state.choices` is the same where the next chunk is read alike.
+ * (rules.md has the rules). Pure; `state.choices` is the same where the next chunk is read alike.
  * A text may have half a character anywhere but at its end: see makeWellFormed.
  *
  * Throws FormatError `invalid_chunk` for a wrong shape, a choice that was not asked for, more than

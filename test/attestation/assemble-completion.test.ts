@@ -17,7 +17,7 @@ import type { Json, JsonObject } from '../../attestation/json/value.ts'
 const head = { id: 'c1', object: 'chat.completion.chunk', created: 7, model: 'demo/a' }
 
 /**
- * Published for second implementers. The responses were made from the README's text by another
+ * Published for second implementers. The responses were made from the text of formats.md by another
  * program than ours.
  */
 const vectors: {

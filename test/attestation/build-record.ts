@@ -82,7 +82,7 @@ export type RecordParts = {
 }
 
 /**
- * A valid record, made as attestation/README.md says with the platform's SHA-256, ethers and the
+ * A valid record, made as attestation/formats.md says with the platform's SHA-256, ethers and the
  * reference tree, so that nothing it is checked with took part in making it.
  */
 export function buildRecord(parts: RecordParts = {}): BuiltRecord {

@@ -67,7 +67,7 @@ function describeValues({ stored }: BuiltRecord): JsonObject {
   if (!verifyRecord(stored).ok) throw new Error('expected the vector to verify')
   return {
     source:
-      'Every value on the way from stored.json to its verdict, for writers of a second verifier; hex, as README.md of attestation/ defines them',
+      'Every value on the way from stored.json to its verdict, for writers of a second verifier; hex, as attestation/formats.md defines them',
     request_hash: receipt.request_hash,
     response_hash: receipt.response_hash,
     hash: receipt.hash,

@@ -1,5 +1,12 @@
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
-import { AUDIT_CHECKS, FINDINGS_PER_CODE_MAX, openLedger } from '../../audit/findings.ts'
+import {
+  AUDIT_CHECKS,
+  FINDING_KINDS,
+  FINDINGS_PER_CODE_MAX,
+  openLedger,
+} from '../../audit/findings.ts'
 
 const where = { where: 'leaf 1', message: 'm' }
 const outcomeOf = (ledger: ReturnType<typeof openLedger>, name: string) =>
@@ -60,4 +67,11 @@ describe('openLedger', () => {
       ['new', false],
     ])
   })
+})
+
+it('codes.md explains every code, each once, and no others', () => {
+  const page = readFileSync(join(import.meta.dirname, '../../audit/codes.md'), 'utf8')
+  const cells = [...page.matchAll(/^\| (`[^|]+`) +\|/gm)].map(([, cell = '']) => cell)
+  const explained = cells.flatMap((cell) => cell.match(/[a-z_]+/g) ?? [])
+  expect(explained.toSorted()).toEqual(Object.keys(FINDING_KINDS).toSorted())
 })

@@ -8,7 +8,7 @@ const root = join(import.meta.dirname, '../..')
 const read = (page: string) => readFileSync(join(root, page), 'utf8')
 
 const OPERATING = readdirSync(join(root, 'docs/operating')).map((name) => `docs/operating/${name}`)
-const OTHERS = ['deploy/README.md', 'deploy/kubernetes/README.md', 'src/chain/contract/README.md']
+const OTHERS = ['deploy/README.md', 'src/chain/contract/README.md']
 
 /** Where a command of the program stands in a page. */
 const COMMANDS = [

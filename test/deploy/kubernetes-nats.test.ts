@@ -17,9 +17,10 @@ const PASSWORD = 'a0b1c2d3e4f5'
 /** The server, and the program that makes its certificate: the first of them that is missing. */
 const NEED = NATS.isMet ? needProgram('openssl') : NATS
 
-/** The commands that the README gives for a certificate, as they are there. */
+/** The commands that the operators' page gives for a certificate, as they are there. */
 function certificateCommands(): string {
-  const text = readFileSync(join(kubernetes, 'README.md'), 'utf8')
+  const page = join(kubernetes, '../../docs/operating/run-on-kubernetes.md')
+  const text = readFileSync(page, 'utf8')
   const block = /(?:^ {4}.*\n)*^ {4}openssl req -x509(?:.*\n)(?:^ {4}.*\n)*/m.exec(text)?.[0]
   return (block ?? '').replaceAll(/^ {4}/gm, '')
 }
@@ -82,7 +83,7 @@ const options = (more: ConnectionOptions = {}): ConnectionOptions => ({
 })
 
 describe.runIf(NEED.isMet)(NEED.title('the NATS server of the manifests'), () => {
-  it('gateways join with the password and a certificate that the README makes', async () => {
+  it('gateways join with the password and a certificate that the page makes', async () => {
     const [one, other] = await Promise.all([connect(options()), connect(options())])
     other.subscribe('affidavit.ask', { callback: (_, message) => void message.respond('heard') })
     await other.flush()

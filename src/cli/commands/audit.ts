@@ -10,7 +10,7 @@ import {
 } from '../options.ts'
 
 /**
- * Adds `audit URL`, which walks the logs of a gateway as an outsider; README.md of audit/ says what
+ * Adds `audit URL`, which walks the logs of a gateway as an outsider; audit/codes.md says what
  * it finds.
  */
 export function registerAudit(program: Command): void {

@@ -83,7 +83,7 @@ function guessableParts(
 }
 
 /**
- * Whether the caller put a nonce into the request (attestation/README.md): one of fewer bytes could
+ * Whether the caller put a nonce into the request (attestation/formats.md): a shorter nonce could
  * itself be guessed.
  */
 function hasNonce(request: JsonObject): boolean {
@@ -97,7 +97,7 @@ const GUESSABLE: Readonly<Record<RedactablePart, string>> = {
     'the only salt of a response is the id that its provider gave it; the nonce of a request does not cover it.',
 }
 
-/** What a part's absence leaves unchecked (attestation/evidence/README.md, Redaction). */
+/** What a part's absence leaves unchecked (attestation/evidence/formats.md, Redaction). */
 const LOST: Readonly<Record<RedactablePart, string>> = {
   request: lost('request', 'request hash', 'model that was requested'),
   response: lost('response', 'response hash', 'model that answered'),

@@ -31,7 +31,7 @@ const BLOCK_WAIT_MS = 3_000
  */
 export const PUBLIC_WAITS_MAX = 4
 
-/** Evidence bundles, as JSON texts (attestation/evidence/README.md). */
+/** Evidence bundles, as JSON texts (attestation/evidence/formats.md). */
 export type Evidence = {
   /**
    * The bundle of the first record with this hash that the viewer may see, or null. It has no block

@@ -80,7 +80,7 @@ describe('a bundle whose gateway erased what was left out', () => {
     expect(report.checks[0]).toMatchObject({ name: 'format', outcome: 'failed' })
   })
 
-  // It is the gateway's word, as the attestation's README says.
+  // It is the gateway's word, as attestation/evidence/formats.md says.
   it('verifyBundle does not detect another statement of erasure in place of the first', async () => {
     const other = { at: 1, by: 'account', reason: '😀'.repeat(500) }
     const report = await verifyBundle(withErased(other), policy, { chain })

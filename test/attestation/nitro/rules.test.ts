@@ -52,14 +52,14 @@ describe('the cases', () => {
   })
 })
 
-describe('the README', () => {
-  const readme = readFileSync(
-    join(import.meta.dirname, '../../../attestation/nitro/README.md'),
+describe('rules.md', () => {
+  const page = readFileSync(
+    join(import.meta.dirname, '../../../attestation/nitro/rules.md'),
     'utf8',
   )
 
-  it('the README has a row for each rule with all its codes, and no others', () => {
-    const rows = readme.matchAll(/^\| +(\d+) \| (\w+) +\| .* \| (.*?) +\|$/gm)
+  it('rules.md has a row for each rule with all its codes, and no others', () => {
+    const rows = page.matchAll(/^\| +(\d+) \| (\w+) +\| .* \| (.*?) +\|$/gm)
     const listed = [...rows].map(([, rule, stage, codes = '']) => [
       Number(rule),
       stage,
@@ -75,12 +75,12 @@ describe('the README', () => {
     expect(listed).toEqual(expected.map((row) => (row[0] === 25 ? [25, 'policy', ['none']] : row)))
   })
 
-  it("the README has the fingerprint of AWS's root and no other fingerprint", () => {
-    expect(readme.match(/\b[0-9a-f]{64}\b/g)).toEqual([encodeHex(AWS_ROOT_SHA256)])
+  it("rules.md has the fingerprint of AWS's root and no other fingerprint", () => {
+    expect(page.match(/\b[0-9a-f]{64}\b/g)).toEqual([encodeHex(AWS_ROOT_SHA256)])
   })
 
-  it('the README lists the types that certificates are made of', () => {
-    const [, list = ''] = /exactly these identifiers: ([^.]*)\./.exec(readme) ?? []
+  it('rules.md lists the types that certificates are made of', () => {
+    const [, list = ''] = /exactly these identifiers: ([^.]*)\./.exec(page) ?? []
     const listed = list.split(',').map((item) => Number.parseInt(item.trim(), 16))
     expect(listed).toEqual(Object.values(DER_TAGS))
   })

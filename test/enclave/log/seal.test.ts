@@ -46,7 +46,7 @@ async function makeNotary() {
 }
 
 describe('sealCompletion', () => {
-  it('sealCompletion makes the leaf that attestation/README.md describes', async () => {
+  it('sealCompletion makes the leaf that attestation/formats.md describes', async () => {
     const notary = await makeNotary()
     expect(sealCompletion(notary, finished).notice).toEqual({
       notary: notary.account.notary,

@@ -1,0 +1,44 @@
+import { execFileSync } from 'node:child_process'
+import { existsSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, expect, it } from 'vitest'
+
+const root = join(import.meta.dirname, '../..')
+
+/** A README that is read in three minutes. */
+const WORDS_MAX = 600
+
+/** READMEs that may be longer, each with its reason. */
+const LONGER: Readonly<Record<string, string>> = {
+  'README.md': 'the front door of the repository is for everyone, and a test follows it',
+  'docs/operating/README.md': "the table of contents of the operators' pages",
+  'test/vectors/README.md':
+    'the format of the cases and of the programs under test, for writers of a second verifier',
+}
+
+/** The words of a page outside fenced code, the bars of tables included. */
+function countWords(page: string): number {
+  const prose = page.replace(/^ *(`{3,}|~{3,}).*?^ *\1/gms, '')
+  return prose.split(/\s+/).filter((word) => word !== '').length
+}
+
+describe('READMEs', () => {
+  const readmes = execFileSync(
+    'git',
+    ['ls-files', '--cached', '--others', '--exclude-standard', 'README.md', '*/README.md'],
+    { cwd: root, encoding: 'utf8' },
+  )
+    .split('\n')
+    .filter((file) => file !== '' && existsSync(join(root, file)))
+  const wordsOf = (file: string) => countWords(readFileSync(join(root, file), 'utf8'))
+
+  it(`every README has at most ${WORDS_MAX} words, except those with a named reason`, () => {
+    const long = readmes.filter((file) => wordsOf(file) > WORDS_MAX)
+    expect(readmes.length).toBeGreaterThan(60)
+    expect(long.toSorted()).toEqual(Object.keys(LONGER).toSorted())
+  })
+
+  it('words in fenced code do not count', () => {
+    expect(countWords('# A b\n\n```sh\ne f\n```\n\n- g `h`\n')).toBe(6)
+  })
+})
