@@ -25,9 +25,9 @@ export type LocalEnclaves = {
 /**
  * Starts `count` enclave processes, and for them a security module in software beside this gateway
  * (in an enclave it would be measured with it) and the demo provider. An enclave gets `variables`
- * and no others: it does not need the gateway's secrets. An enclave that died is started again, with
- * a new key and a new log. All of them run, or none: rejects with StartFailure, which repeats what an
- * enclave said about its configuration.
+ * and no others: it does not need the gateway's secrets. An enclave that died is started again,
+ * with a new key and a new log. All of them run, or none: rejects with StartFailure, which repeats
+ * what an enclave said about its configuration.
  */
 export async function startLocalEnclaves(
   options: {

@@ -72,21 +72,8 @@ export function drawImages(drawing: Drawing, nowMs: number): Readonly<Record<str
 /** Red, green and blue, each 0 to 255. */
 type Colour = readonly [number, number, number]
 
-/** Colours by the words that name them. */
-const COLOURS: ReadonlyMap<string, Colour> = new Map<string, Colour>([
-  ['red', [206, 44, 49]],
-  ['orange', [233, 125, 31]],
-  ['yellow', [242, 200, 46]],
-  ['green', [46, 139, 87]],
-  ['blue', [41, 98, 189]],
-  ['purple', [120, 68, 160]],
-  ['pink', [232, 130, 170]],
-  ['brown', [121, 85, 60]],
-  ['black', [24, 24, 27]],
-  ['white', [245, 245, 244]],
-  ['grey', [128, 128, 128]],
-])
 const INK: Colour = [255, 255, 255]
+const COLOURS = 4
 /** Fields of one colour in an edge. */
 const FIELDS = 32
 
@@ -99,14 +86,11 @@ const WORD = [
   '##..###.#...#..#..',
 ]
 
-/** Fields in the colours that the prompt names, and the word over them. */
+/** Fields of a few colours, and the word over them. */
 function draw({ prompt, picture, edge }: Drawing, index: number): Uint8Array {
   const random = createRandom(JSON.stringify([prompt, picture, index]))
   const channel = () => 64 + Math.floor(random() * 128)
-  const words = prompt.toLowerCase().match(/\p{L}+/gu) ?? []
-  const named = words.map((word) => COLOURS.get(word)).filter((colour) => colour !== undefined)
-  const ground: Colour = [channel(), channel(), channel()]
-  const palette = [ground, ...named]
+  const palette = Array.from({ length: COLOURS }, (): Colour => [channel(), channel(), channel()])
   const side = edge / FIELDS
   const rows = Array.from({ length: FIELDS }, (_, row) => {
     const fields = Array.from({ length: FIELDS }, (_, column) => {

@@ -94,7 +94,7 @@ export function makeDevelopmentRoot(nowMs: number): string {
     },
     { name: ROOT_NAME, keyId: keyIdOf(publicKey), privateKey },
   )
-  return `${privateKey.export({ type: 'pkcs8', format: 'pem' })}${encodePem(certificate)}`
+  return `${privateKey.export({ type: 'pkcs8', format: 'pem' })}${new X509Certificate(certificate)}`
 }
 
 const ROOT_NAME = encodeName([
@@ -164,18 +164,11 @@ async function createOnce(rootFile: string, pem: string): Promise<void> {
 }
 
 async function writeCertificate(file: string, certificate: Uint8Array): Promise<void> {
-  const pem = encodePem(certificate)
+  const pem = String(new X509Certificate(certificate))
   if ((await readFile(file, 'utf8').catch(() => null)) === pem) return
   await placeFile(file, pem, { draft: `${file}.${randomUUID()}` }).catch((error: unknown) => {
     throw invalidRoot(`cannot write the development root's certificate ${file}`, error)
   })
-}
-
-function encodePem(certificate: Uint8Array): string {
-  const lines = Buffer.from(certificate)
-    .toString('base64')
-    .replace(/.{64}(?=.)/g, '$&\n')
-  return `-----BEGIN CERTIFICATE-----\n${lines}\n-----END CERTIFICATE-----\n`
 }
 
 function invalidRoot(message: string, cause: unknown): SoftwareNsmError {
