@@ -130,9 +130,9 @@ export function issueCertificate(request: CertificateRequest, issuer: Issuer): U
     subject: RelativeDistinguishedNames.fromBER(new Uint8Array(request.subject)),
     subjectPublicKeyInfo: PublicKeyInfo.fromBER(new Uint8Array(exportSpki(request.publicKey))),
     extensions: profile.extensions.map((kind) => {
-      const { oid, isCritical, encode } = EXTENSIONS[kind]
-      const extnValue = encode(request, issuer).toBER()
-      return new Extension({ extnID: oid, critical: isCritical(profile), extnValue })
+      const { oid, encode } = EXTENSIONS[kind]
+      const critical = kind === 'basicConstraints' || (kind === 'keyUsage' && profile.ca)
+      return new Extension({ extnID: oid, critical, extnValue: encode(request, issuer).toBER() })
     }),
     signatureAlgorithm: algorithm,
   })
@@ -193,7 +193,6 @@ function encodeTime(unixSeconds: number): Time {
 
 type ExtensionForm = {
   readonly oid: string
-  readonly isCritical: (profile: CertificateProfile) => boolean
   readonly encode: (
     request: CertificateRequest,
     issuer: Issuer,
@@ -204,7 +203,6 @@ type ExtensionForm = {
 const EXTENSIONS = {
   basicConstraints: {
     oid: '2.5.29.19',
-    isCritical: () => true,
     encode: ({ profile: { ca, pathLength } }) => {
       const length = pathLength === null ? {} : { pathLenConstraint: pathLength }
       return new BasicConstraints({ cA: ca, ...length }).toSchema()
@@ -212,23 +210,19 @@ const EXTENSIONS = {
   },
   keyUsage: {
     oid: '2.5.29.15',
-    isCritical: ({ ca }) => ca,
     encode: ({ profile }) => encodeKeyUsage(profile.keyUsage),
   },
   subjectKeyIdentifier: {
     oid: '2.5.29.14',
-    isCritical: () => false,
     encode: ({ publicKey }) => octets(keyIdOf(publicKey)),
   },
   authorityKeyIdentifier: {
     oid: '2.5.29.35',
-    isCritical: () => false,
     encode: (_, { keyId }) =>
       new AuthorityKeyIdentifier({ keyIdentifier: octets(keyId) }).toSchema(),
   },
   crlDistributionPoints: {
     oid: '2.5.29.31',
-    isCritical: () => false,
     encode: ({ crlUri }) => {
       const uri = new GeneralName({ type: GENERAL_NAME_URI, value: crlUri })
       const point = new DistributionPoint({ distributionPoint: [uri] })
