@@ -1,21 +1,21 @@
-import { randomBytes } from 'node:crypto'
 import { ApiError } from '../api/errors.ts'
 import type { ImageDispatcher } from '../nodes/runs/dispatch.ts'
 import type { Logger } from '../observability/logger.ts'
 import { singleFlight } from '../runtime/single-flight.ts'
 import { type OpenEndpoint, openAiOptions } from '../upstream/endpoint.ts'
 import type { ImageStoreConfig, ImagesConfig } from '../upstream/settings.ts'
-import { BucketError, openBucket } from './bucket.ts'
-import { BUCKET_SWEEP_INTERVAL_MS, createBucketStore } from './bucket-images.ts'
+import { openBucket } from './bucket.ts'
 import { createEndpointSource } from './endpoint-source.ts'
+import { openImageFolder } from './image-folder.ts'
+import type { ImageCall, ImageSource, MadeImage } from './image-source.ts'
 import {
-  createFileStore,
+  createImageStore,
   type ImageStore,
+  ImageStoreError,
   type KeptImage,
   StoreFullError,
   SWEEP_INTERVAL_MS,
-} from './expiring-images.ts'
-import type { ImageCall, ImageSource, MadeImage } from './image-source.ts'
+} from './image-store.ts'
 import { createNodeImages } from './node-images.ts'
 
 /** Images that are made on request. */
@@ -53,13 +53,15 @@ export function openImages({
   readonly log: Logger
 }): { readonly images: Images; stop(): Promise<void> } {
   const now = Date.now
-  const { store, sweepMs, close } = openStore(keeping, now)
+  const { folder, bucket, ttlMs, bytesMax } = keeping
+  const objects = bucket === null ? openImageFolder(folder) : openBucket(bucket)
+  const store = createImageStore({ objects, ttlMs, bytesMax, now })
   const sweep = singleFlight(() =>
     store.sweep().catch((error: unknown) => log.error({ err: error }, 'images not swept')),
   )
-  const sweeper = setInterval(sweep, sweepMs)
-  // Reports at the start that a bucket cannot be used; the other parts of the gateway go on.
-  if (keeping.bucket !== null) void sweep()
+  const sweeper = setInterval(sweep, SWEEP_INTERVAL_MS)
+  // Reports at the start that the store cannot be used; the other parts of the gateway go on.
+  void sweep()
   const sources: ImageSource[] = nodes === undefined ? [] : [createNodeImages(nodes)]
   if (config !== null) {
     const endpoint = openEndpoint(openAiOptions(config, ANSWER_BYTES_MAX))
@@ -67,29 +69,9 @@ export function openImages({
   }
   const stop = async () => {
     clearInterval(sweeper)
-    await close()
+    await objects.close()
   }
   return { images: createImages({ sources, store, now }), stop }
-}
-
-/** Where images are kept: in the bucket that the operator named, else in the folder. */
-function openStore(
-  { folder, bucket: config, ttlMs, bytesMax }: ImageStoreConfig & { readonly folder: string },
-  now: () => number,
-) {
-  const keeping = { ttlMs, bytesMax, now, random: randomBytes }
-  if (config === null)
-    return {
-      store: createFileStore({ ...keeping, folder }),
-      sweepMs: SWEEP_INTERVAL_MS,
-      close: async () => undefined,
-    }
-  const bucket = openBucket(config)
-  return {
-    store: createBucketStore({ ...keeping, bucket }),
-    sweepMs: BUCKET_SWEEP_INTERVAL_MS,
-    close: () => bucket.close(),
-  }
 }
 
 /**
@@ -99,7 +81,7 @@ function openStore(
  */
 export function createImages(options: {
   readonly sources: readonly ImageSource[]
-  readonly store: ImageStore
+  readonly store: Omit<ImageStore, 'sweep'>
   /** Unix milliseconds. */
   readonly now: () => number
 }): Images {
@@ -159,7 +141,7 @@ async function makeAtOneOf(
   }
 }
 
-async function keep(store: ImageStore, image: MadeImage): Promise<string> {
+async function keep(store: Pick<ImageStore, 'put'>, image: MadeImage): Promise<string> {
   try {
     return await store.put(image)
   } catch (cause) {
@@ -167,16 +149,14 @@ async function keep(store: ImageStore, image: MadeImage): Promise<string> {
     throw new ApiError(
       'image_store_full',
       'The service cannot store more images now: ask for b64_json, or try again later',
-      {
-        cause,
-      },
+      { cause },
     )
   }
 }
 
-/** The message when a bucket cannot be used; the log has the reason. */
+/** The message when the store cannot be used; the log has the reason. */
 function throwAway(cause: unknown): never {
-  if (!(cause instanceof BucketError)) throw cause
+  if (!(cause instanceof ImageStoreError)) throw cause
   throw new ApiError('not_ready', 'Images cannot be stored or fetched at the moment, try again', {
     cause,
   })

@@ -3,6 +3,7 @@ import { dirname, join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Rpc } from '../../client/rpc.ts'
 import { DEVELOPMENT_CHAIN_ID } from '../chain/open-chain.ts'
+import type { Logger } from '../observability/logger.ts'
 import { loadOptional } from '../runtime/starting.ts'
 import { type GuardedProcess, spawnGuarded } from './guarded-process.ts'
 
@@ -24,72 +25,64 @@ export class AnvilFailure extends Error {
  * resolves when `rpc`, which must lead there, is answered. Rejects with AnvilFailure; `ended` is
  * also what it does on a state that it cannot read.
  */
-export async function startAnvilProcess(options: {
+export async function startAnvilProcess({
+  port,
+  rpc,
+  stateFile,
+  log,
+}: {
   readonly port: number
   readonly rpc: Rpc
   readonly stateFile: string | null
+  readonly log: Logger
 }): Promise<GuardedProcess> {
-  const anvil = await spawnGuarded({
-    command: await findAnvilBinary(process.platform, process.arch),
-    arguments: argumentsOf(options),
-    environment: {},
-    output: 'capture',
-    // Nothing to end in peace: its state was saved, or is not wanted.
-    graceMs: 0,
-  })
+  const binary = await findAnvilBinary(process.platform, process.arch)
+  const state = stateFile === null ? [] : ['--load-state', stateFile]
+  const anvil = await spawnGuarded(
+    'anvil',
+    [binary, ...argumentsOf(port).split(' '), ...state],
+    log,
+  )
   let hasEnded = false
-  void anvil.exited.then(() => {
+  void anvil.ended.then(() => {
     hasEnded = true
   })
   const until = performance.now() + START_TIMEOUT_MS
   while (!hasEnded) {
-    if ((await options.rpc.call('eth_chainId', []).catch(() => null)) !== null) return anvil
+    if (await setClock(rpc)) return anvil
     if (performance.now() > until) {
       await anvil.stop()
       throw new AnvilFailure('not_ready', `no answer within ${START_TIMEOUT_MS} ms`)
     }
     await sleep(READY_POLL_MS)
   }
-  const said = anvil.outputTail()
+  const said = anvil.said()
   throw new AnvilFailure(/address already in use/i.test(said) ? 'port_taken' : 'ended', said)
 }
 
-function argumentsOf(options: {
-  readonly port: number
-  readonly stateFile: string | null
-}): readonly string[] {
-  const { port, stateFile } = options
-  return [
-    '--host',
-    '127.0.0.1',
-    '--port',
-    String(port),
-    '--chain-id',
-    String(DEVELOPMENT_CHAIN_ID),
-    // No page in a browser may talk to it, and no line per call is written.
-    '--no-cors',
-    '--quiet',
-    // States of old blocks are not needed and cost memory or disk; transactions and receipts are
-    // kept, all of them.
-    '--prune-history',
-    '64',
-    // More ether than any number of anchors costs.
-    '--balance',
-    '1000000000',
-    ...(stateFile === null ? [] : ['--load-state', stateFile]),
-  ]
+/**
+ * - No page in a browser may talk to it, and no line per call is written.
+ * - States of old blocks are not needed and cost memory or disk; transactions and receipts are
+ *   kept, all of them.
+ * - More ether than any number of anchors costs.
+ * - The same genesis at each start: anvil dumps its own beside the one of the state that it loaded,
+ *   and of several it takes any for block 0.
+ */
+function argumentsOf(port: number): string {
+  return `--host 127.0.0.1 --port ${port} --chain-id ${DEVELOPMENT_CHAIN_ID} --no-cors --quiet --prune-history 64 --balance 1000000000 --timestamp ${GENESIS_SECONDS}`
 }
 
+/** 2023-11-14, of no meaning. */
+const GENESIS_SECONDS = 1_700_000_000
+
 /**
- * The suffixes of the platform packages of @foundry-rs/anvil 1.x (its const.mjs), by
- * `process.platform`-`process.arch`.
+ * Has anvil's clock go on from now, and not from its genesis. False while anvil does not answer.
  */
-const PLATFORM_PACKAGES: Readonly<Record<string, string>> = {
-  'darwin-arm64': 'darwin-arm64',
-  'darwin-x64': 'darwin-amd64',
-  'linux-arm64': 'linux-arm64',
-  'linux-x64': 'linux-amd64',
-  'win32-x64': 'win32-amd64',
+function setClock(rpc: Rpc): Promise<boolean> {
+  return rpc.call('evm_setTime', [Math.floor(Date.now() / 1000)]).then(
+    () => true,
+    () => false,
+  )
 }
 
 /**
@@ -102,14 +95,14 @@ export async function findAnvilBinary(
   platform: NodeJS.Platform,
   architecture: string,
 ): Promise<string> {
-  const suffix = PLATFORM_PACKAGES[`${platform}-${architecture}`]
-  if (suffix === undefined) throw new Error(`anvil has no build for ${platform} ${architecture}`)
-  // Resolved from the package that depends on it, which also finds it when it is nested there.
+  const build = `@foundry-rs/anvil-${platform}-${architecture === 'x64' ? 'amd64' : architecture}`
   const locate = () => {
-    const fromAnvil = createRequire(
-      createRequire(import.meta.url).resolve('@foundry-rs/anvil/package.json'),
-    )
-    return dirname(fromAnvil.resolve(`@foundry-rs/anvil-${suffix}/package.json`))
+    // Resolved from the package that depends on it, which also finds it when it is nested there.
+    const anvil = createRequire(import.meta.url).resolve('@foundry-rs/anvil/package.json')
+    const fromAnvil = createRequire(anvil)
+    if (fromAnvil(anvil).optionalDependencies[build] === undefined)
+      throw new Error(`anvil has no build for ${platform} ${architecture}`)
+    return dirname(fromAnvil.resolve(`${build}/package.json`))
   }
   const folder = await loadOptional('@foundry-rs/anvil', locate, {
     purpose: 'anvil',

@@ -40,7 +40,7 @@ type ShownConfig = { readonly dataFolder: string; readonly devApiKey: string | n
 export function writeBanner(config: ShownConfig, facts: GatewayFacts, startMs: number): string {
   const blocks = [
     [`Affidavit is ready after ${(startMs / 1000).toFixed(1)} s.`],
-    columns(listAddresses(config, facts)),
+    listAddresses(config, facts),
     listStandIns(facts),
     listTries(facts),
   ]
@@ -50,52 +50,39 @@ export function writeBanner(config: ShownConfig, facts: GatewayFacts, startMs: n
     .join('\n\n')}\n\n`
 }
 
-type Row = readonly [string, string]
+/** A row without a value is left out. */
+type Row = readonly [name: string, value: string | null]
 
 function listAddresses(
-  config: ShownConfig,
+  { dataFolder, devApiKey }: ShownConfig,
   { url, apiKey, chain, expectFile }: GatewayFacts,
-): readonly Row[] {
-  const kept =
-    config.devApiKey === null ? ` (kept in ${join(config.dataFolder, KEY_FILE)})` : ' (DEV_API_KEY)'
-  return [
+): readonly string[] {
+  const kept = devApiKey === null ? `kept in ${join(dataFolder, KEY_FILE)}` : 'DEV_API_KEY'
+  return columns([
     ['gateway', url],
-    ...(apiKey === null ? [] : [['API key', `${apiKey}${kept}`] as const]),
+    ['API key', apiKey && `${apiKey} (${kept})`],
     ['pages', `${reachableUrl(url)}/ in a browser; /console takes the API key`],
     ['chain RPC', `${chain.url ?? 'CHAIN_RPC_URL'} (chain id ${chain.id})`],
     ['contract', `${chain.contract} (relayer ${chain.relayer})`],
-    ['data', config.dataFolder],
-    ...(expectFile === null
-      ? []
-      : [['expect', `${expectFile} (the client's expectations of this enclave)`] as const]),
-  ]
+    ['data', dataFolder],
+    ['expect', expectFile && `${expectFile} (the client's expectations of this enclave)`],
+  ])
 }
 
-function listStandIns({
-  isDatabaseEmbedded,
-  chain,
-  rootFile,
-  demoOrigin,
-  nodeId,
-}: GatewayFacts): readonly string[] {
-  const standIns: readonly (Row | null)[] = [
-    isDatabaseEmbedded ? ['database', 'EMBEDDED: PGlite in the data folder'] : null,
-    chain.url === null
-      ? null
-      : ['chain', 'SIMULATED: a local anvil; every program on this machine can rewrite it'],
-    rootFile === null
-      ? null
-      : ['enclave', 'SIMULATED: a plain process; its attestation proves nothing'],
-    demoOrigin === null
-      ? null
-      : ['provider', `DEMONSTRATION: demo/… at ${demoOrigin}; no model answers there`],
-    nodeId === null
-      ? null
-      : ['node', `DEMONSTRATION: ${nodeId}, an agent for the same demo provider`],
-  ]
-  const rows = standIns.filter((row) => row !== null)
+function listStandIns(facts: GatewayFacts): readonly string[] {
+  const { isDatabaseEmbedded, chain, rootFile, demoOrigin, nodeId } = facts
+  const rows = columns([
+    ['database', isDatabaseEmbedded ? 'EMBEDDED: PGlite in the data folder' : null],
+    [
+      'chain',
+      chain.url && 'SIMULATED: a local anvil; every program on this machine can rewrite it',
+    ],
+    ['enclave', rootFile && 'SIMULATED: a plain process; its attestation proves nothing'],
+    ['provider', demoOrigin && `DEMONSTRATION: demo/… at ${demoOrigin}; no model answers there`],
+    ['node', nodeId && `DEMONSTRATION: ${nodeId}, an agent for the same demo provider`],
+  ])
   if (rows.length === 0) return []
-  return ['For development; NODE_ENV=production refuses these parts:', ...columns(rows)]
+  return ['For development; NODE_ENV=production refuses these parts:', ...rows]
 }
 
 function listTries({ url, apiKey, rootFile, demoOrigin, nodeId }: GatewayFacts): readonly string[] {
@@ -118,8 +105,9 @@ function listTries({ url, apiKey, rootFile, demoOrigin, nodeId }: GatewayFacts):
 }
 
 function columns(rows: readonly Row[]): readonly string[] {
-  const width = Math.max(...rows.map(([name]) => name.length))
-  return rows.map(([name, value]) => `  ${name.padEnd(width)}  ${value}`)
+  const shown = rows.filter(([, value]) => value !== null)
+  const width = Math.max(...shown.map(([name]) => name.length))
+  return shown.map(([name, value]) => `  ${name.padEnd(width)}  ${value}`)
 }
 
 function relativeIfShorter(path: string): string {

@@ -1,15 +1,13 @@
-import { mkdir, open, readFile, rename, rm } from 'node:fs/promises'
+import { mkdir, rename, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import { gunzip } from 'node:zlib'
-import { keccak_256 } from '@noble/hashes/sha3.js'
 import { z } from 'zod'
-import { encodeHex } from '../../attestation/bytes.ts'
 import { type Rpc, RpcError } from '../../client/rpc.ts'
-import { encodeHeader, HeaderJson } from '../chain/encode-block.ts'
 import type { Logger } from '../observability/logger.ts'
 import { createLoop, pause } from '../runtime/loop.ts'
+import { placeFile } from '../runtime/place-file.ts'
 
 /**
  * Keeps the local chain's state in one file. anvil's own --state does not do: it writes in place (a
@@ -18,10 +16,7 @@ import { createLoop, pause } from '../runtime/loop.ts'
  * over and over.
  */
 export type ChainState = {
-  /**
-   * The state's file when there is one, for --load-state; the chain that is loaded from it has the
-   * genesis it began with.
-   */
+  /** The state's file when there is one, for --load-state. */
   find(): Promise<string | null>
   /**
    * Saves the state when the chain changed and stands still. True when the file is up to date now,
@@ -42,11 +37,7 @@ export async function openChainState(folder: string): Promise<ChainState> {
   return {
     find: async () => {
       savedBlock = null
-      const state = await readFile(file, 'utf8').catch(() => null)
-      if (state === null) return null
-      const cleared = keepOneGenesis(state)
-      if (cleared !== null) await replaceFile(file, Buffer.from(cleared))
-      return file
+      return (await stat(file).catch(() => null)) === null ? null : file
     },
     save: async (rpc) => {
       const before = await readStandstill(rpc)
@@ -56,7 +47,7 @@ export async function openChainState(folder: string): Promise<ChainState> {
       // Nothing was waiting before and after, and no block came between: so nothing was mined
       // meanwhile.
       if ((await readStandstill(rpc)) !== before) return false
-      await replaceFile(file, await unpack(dump))
+      await placeFile(file, await unpack(dump), { draft: `${file}.next` })
       savedBlock = before
       return true
     },
@@ -91,52 +82,6 @@ async function unpack(dump: unknown): Promise<Buffer> {
   if (typeof dump !== 'string' || !dump.startsWith('0x'))
     throw new RpcError('bad_answer', 'expected a state in hex')
   return await promisify(gunzip)(Buffer.from(dump.slice(2), 'hex'))
-}
-
-/** The file has the old or the new content at any moment, also after a crash; never a part. */
-async function replaceFile(file: string, content: Buffer): Promise<void> {
-  const next = `${file}.next`
-  const handle = await open(next, 'w')
-  try {
-    await handle.writeFile(content)
-    await handle.sync()
-  } catch (error) {
-    await rm(next, { force: true })
-    throw error
-  } finally {
-    await handle.close()
-  }
-  await rename(next, file)
-}
-
-/**
- * Gives a dumped state of anvil without the blocks 0 that are not the parent of its block 1; null
- * when there is nothing to leave out. anvil makes a genesis of its own at every start and dumps it
- * beside the one that it loaded, and of several it takes any for block 0: the chain would then
- * begin with another block after each start.
- */
-function keepOneGenesis(state: string): string | null {
-  try {
-    const dump = State.parse(JSON.parse(state))
-    const parent = dump.blocks.find(({ header }) => header.number === '0x1')?.header.parentHash
-    const isFirst = ({ header }: (typeof dump.blocks)[number]) => header.number === '0x0'
-    const blocks = dump.blocks.filter((one) => !isFirst(one) || hashOf(one.header) === parent)
-    const isToBeKept = blocks.length === dump.blocks.length || !blocks.some(isFirst)
-    return isToBeKept ? null : JSON.stringify({ ...dump, blocks })
-  } catch {
-    // anvil itself reports a state that it does not take.
-    return null
-  }
-}
-
-const State = z.looseObject({
-  blocks: z.array(
-    z.looseObject({ header: z.intersection(HeaderJson, z.looseObject({ number: z.string() })) }),
-  ),
-})
-
-function hashOf(header: z.infer<typeof HeaderJson>): string {
-  return `0x${encodeHex(keccak_256(encodeHeader(header)))}`
 }
 
 /** How often a running chain is looked after; a save follows a change within about this time. */

@@ -12,11 +12,10 @@ const PORT_POLL_MS = 50
 
 /**
  * Where free ports are chosen: below those that Linux (32768), macOS and Windows (49152) give to
- * outgoing connections and to who listens on port 0, so that neither takes one between its choice
- * and its use, or while a program that listened on it is started again.
+ * outgoing connections and to programs that listen on port 0, so that neither takes one between its
+ * choice and its use, or while a program that listened on it is started again.
  */
 const CHOSEN_PORTS = { first: 20_000, end: 32_000 }
-const CHOICES_MAX = 100
 
 /**
  * Gives `port` once it can be listened on at 127.0.0.1, or any free one for 0. Rejects with
@@ -24,29 +23,19 @@ const CHOICES_MAX = 100
  * that asks for this very port can still take it.
  */
 export async function awaitFreePort(port: number): Promise<number> {
-  if (port === 0) return chooseFreePort()
   const until = performance.now() + PORT_WAIT_MS
   for (;;) {
-    const fault = await tryPort(port)
-    if (fault === null) return port
+    const candidate = port === 0 ? randomInt(CHOSEN_PORTS.first, CHOSEN_PORTS.end) : port
+    const fault = await tryPort(candidate)
+    if (fault === null) return candidate
     if (fault !== 'EADDRINUSE')
-      throw new StartFailure(`local chain: CHAIN_PORT ${port} cannot be used (${fault})`)
+      throw new StartFailure(`local chain: CHAIN_PORT ${candidate} cannot be used (${fault})`)
     if (performance.now() > until)
       throw new StartFailure(
-        `local chain: CHAIN_PORT ${port} is in use by another program; stop that program, or set CHAIN_PORT to another port (0 means any free port)`,
+        `local chain: CHAIN_PORT ${candidate} is in use by another program; stop that program, or set CHAIN_PORT to another port (0 means any free port)`,
       )
-    await sleep(PORT_POLL_MS)
+    if (port !== 0) await sleep(PORT_POLL_MS)
   }
-}
-
-async function chooseFreePort(): Promise<number> {
-  for (let choice = 0; choice < CHOICES_MAX; choice++) {
-    const port = randomInt(CHOSEN_PORTS.first, CHOSEN_PORTS.end)
-    if ((await tryPort(port)) === null) return port
-  }
-  throw new StartFailure(
-    `local chain: none of ${CHOICES_MAX} ports tried from ${CHOSEN_PORTS.first} to ${CHOSEN_PORTS.end - 1} is free; set CHAIN_PORT`,
-  )
 }
 
 /** The code of what keeps the port from being listened on; null for a free one. */

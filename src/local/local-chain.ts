@@ -153,8 +153,8 @@ async function launch(options: KeptOptions, rpc: Rpc): Promise<Life> {
   }
   const upkeep = keepUpChain({ rpc, state, relayer: relayerAddress(LOCAL_RELAYER_KEY), log })
   return {
-    pid: anvil.pid,
-    ended: anvil.exited.then(() => upkeep.stop({ save: false })),
+    pid: anvil.ready.pid,
+    ended: anvil.ended.then(() => upkeep.stop({ save: false })),
     stop: async () => {
       await upkeep.stop({ save: true })
       await anvil.stop()
@@ -168,7 +168,7 @@ async function startWithState(
 ): Promise<GuardedProcess> {
   const stateFile = await state.find()
   try {
-    return await startAnvilProcess({ port, rpc, stateFile })
+    return await startAnvilProcess({ port, rpc, stateFile, log })
   } catch (error) {
     if (!(error instanceof AnvilFailure && error.code === 'ended') || stateFile === null)
       throw error
@@ -176,7 +176,7 @@ async function startWithState(
       { err: error, file: await state.setAside() },
       'local chain refused its state and starts again without it; anchors are sent again',
     )
-    return await startAnvilProcess({ port, rpc, stateFile: null })
+    return await startAnvilProcess({ port, rpc, stateFile: null, log })
   }
 }
 

@@ -1,9 +1,10 @@
-import { chmod, readFile, writeFile } from 'node:fs/promises'
+import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { createGatewayClient, type GatewayClient, GatewayError } from '../agent/gateway-client.ts'
+import { createGatewayClient, GatewayError } from '../agent/gateway-client.ts'
 import type { AgentReady } from '../agent/run-agent.ts'
 import type { Logger } from '../observability/logger.ts'
+import { placeFile } from '../runtime/place-file.ts'
 import { StartFailure } from '../runtime/starting.ts'
 import { reachableUrl } from './banner.ts'
 import { readReady, type SupervisedProcess, superviseProcess } from './supervised-process.ts'
@@ -111,19 +112,10 @@ export async function startNodeAgent(
 
 async function openNode({ gatewayUrl, apiKey, dataFolder }: NodeAgentOptions): Promise<string> {
   const gateway = createGatewayClient({ url: gatewayUrl, apiKey })
-  return (await findKept(gateway, dataFolder)) ?? (await makeNode(gateway, dataFolder))
-}
-
-async function findKept(gateway: GatewayClient, dataFolder: string): Promise<string | null> {
-  const kept = (await readFile(join(dataFolder, NODE_FILE), 'utf8').catch(() => '')).trim()
-  return kept !== '' && (await gateway.findNode(kept)) !== null ? kept : null
-}
-
-async function makeNode(gateway: GatewayClient, dataFolder: string): Promise<string> {
-  const nodeId = await gateway.createNode(NODE_NAME)
   const file = join(dataFolder, NODE_FILE)
-  await writeFile(file, `${nodeId}\n`, { mode: 0o600 })
-  // The mode above is for a new file alone.
-  await chmod(file, 0o600)
+  const kept = (await readFile(file, 'utf8').catch(() => '')).trim()
+  if (kept !== '' && (await gateway.findNode(kept)) !== null) return kept
+  const nodeId = await gateway.createNode(NODE_NAME)
+  await placeFile(file, `${nodeId}\n`, { draft: `${file}.next`, mode: 0o600 })
   return nodeId
 }

@@ -11,8 +11,9 @@ import { keepRunning } from './keep-running.ts'
 export type ProcessPlan<Ready> = {
   /** For people and logs. */
   readonly name: string
-  /** TypeScript file that is run by this Node.js. */
+  /** TypeScript file that is run by this Node.js, with these words. */
   readonly file: string
+  readonly words?: readonly string[]
   /**
    * All variables it gets, but for Node's own cache; `last` is what it said when it was ready the
    * time before.
@@ -44,10 +45,8 @@ export type SupervisedProcess<Ready> = {
 const RESTART_BACKOFF: BackOffBounds = { minMs: 100, maxMs: 10_000 }
 
 /**
- * Starts a process, waits until it is ready, and starts it again whenever it ends. It has a session
- * of its own, so that Ctrl-C in a terminal reaches the gateway alone, and an IPC channel that
- * closes when the gateway is gone. Rejects with StartFailure when it does not become ready the
- * first time.
+ * Starts a process as startProcess does, and starts it again whenever it ends. Rejects with
+ * StartFailure when it does not become ready the first time.
  */
 export async function superviseProcess<Ready>(
   plan: ProcessPlan<Ready>,
@@ -75,19 +74,28 @@ export function readReady<Ready extends { readonly kind: 'ready' }>(notice: unkn
   return isReady ? (notice as Ready) : null
 }
 
-type Life<Ready> = {
+/** A process from its start to its end. */
+export type Life<Ready> = {
   readonly child: ChildProcess
   readonly ready: Ready
+  /** Resolves when it is gone and its output was read. Never rejects. */
   readonly ended: Promise<void>
+  /** The first lines that it wrote of what is wrong. */
+  said(): string
   stop(): Promise<void>
 }
 
-async function startProcess<Ready>(
+/**
+ * Starts a process once, and resolves when it is ready. It has a session of its own, so that Ctrl-C
+ * in a terminal reaches the gateway alone, and an IPC channel that closes when the gateway is gone.
+ * Rejects with StartFailure.
+ */
+export async function startProcess<Ready>(
   plan: ProcessPlan<Ready>,
   last: Ready | null,
   log: Logger,
 ): Promise<Life<Ready>> {
-  const child = spawn(process.execPath, [plan.file], {
+  const child = spawn(process.execPath, [plan.file, ...(plan.words ?? [])], {
     env: { ...plan.environmentOf(last), NODE_COMPILE_CACHE: getCompileCacheDir() },
     stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
     detached: true,
@@ -101,10 +109,11 @@ async function startProcess<Ready>(
     const offer = (notice: unknown) => {
       const value = plan.parseReady(notice)
       if (value !== null) resolve(value)
+      else if (typeof notice === 'string') forward(notice)
     }
     child.on('message', offer)
     if (child.stdout) createInterface({ input: child.stdout }).on('line', offer)
-    if (child.stderr) createInterface({ input: child.stderr }).on('line', (line) => forward(line))
+    if (child.stderr) createInterface({ input: child.stderr }).on('line', forward)
   })
   function forward(line: string): void {
     const fault = plan.describeFault === undefined ? line : plan.describeFault(line)
@@ -117,7 +126,8 @@ async function startProcess<Ready>(
     sleep(plan.startTimeoutMs, { kind: 'late' as const }, { ref: false }),
   ])
   const stop = () => endProcess(child, ended, plan.stopTimeoutMs)
-  if (outcome.kind === 'ready') return { child, ready: outcome.value, ended, stop }
+  const said = () => faults.join('\n')
+  if (outcome.kind === 'ready') return { child, ready: outcome.value, ended, said, stop }
   child.kill('SIGKILL')
   const what =
     outcome.kind === 'late'
@@ -142,17 +152,17 @@ const LEVELS = ['error', 'warn', 'info', 'debug'] as const
  * one.
  */
 function logLine(log: Logger, name: string, line: string): void {
-  const { level, event, msg = event, time: _, ...facts } = parseLine(line)
+  const { level, event, msg = event, time: _, ...facts } = parseLogLine(line) ?? { line }
   const known = LEVELS.find((name) => name === level) ?? 'warn'
   log[known]({ process: name, ...facts }, typeof msg === 'string' ? msg : 'output')
 }
 
-function parseLine(line: string): Readonly<Record<string, unknown>> {
+/** Reads a line of a JSON log; null for others: Node.js writes warnings and stacks as they are. */
+export function parseLogLine(line: string): Readonly<Record<string, unknown>> | null {
   try {
     const value: unknown = JSON.parse(line)
-    if (typeof value === 'object' && value !== null) return { ...value }
+    return typeof value === 'object' && value !== null ? { ...value } : null
   } catch {
-    // Not every line is ours: Node.js writes warnings and stacks as they are.
+    return null
   }
-  return { line }
 }

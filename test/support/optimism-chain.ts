@@ -5,6 +5,7 @@ import { hasCode } from '../../src/chain/chain-reads.ts'
 import { findAnvilBinary } from '../../src/local/anvil-process.ts'
 import { awaitFreePort } from '../../src/local/free-port.ts'
 import { spawnGuarded } from '../../src/local/guarded-process.ts'
+import { recordLog } from './chain.ts'
 import { until } from './until.ts'
 
 /** A local chain of the OP stack with the contract, which mines each transaction at once. */
@@ -32,23 +33,9 @@ const CHAIN_ID = 8_453_001
 export async function startOptimismChain(): Promise<OptimismChain> {
   const port = await awaitFreePort(0)
   const rpcUrl = `http://127.0.0.1:${port}`
-  const anvil = await spawnGuarded({
-    command: await findAnvilBinary(process.platform, process.arch),
-    arguments: [
-      '--network',
-      'optimism',
-      '--host',
-      '127.0.0.1',
-      '--port',
-      `${port}`,
-      '--chain-id',
-      `${CHAIN_ID}`,
-      '--quiet',
-    ],
-    environment: {},
-    output: 'capture',
-    graceMs: 0,
-  })
+  const words = `--network optimism --host 127.0.0.1 --port ${port} --chain-id ${CHAIN_ID} --quiet`
+  const binary = await findAnvilBinary(process.platform, process.arch)
+  const anvil = await spawnGuarded('anvil', [binary, ...words.split(' ')], recordLog().log)
   const rpc = createRpc({ url: rpcUrl })
   const isUp = () =>
     rpc.call('eth_chainId', []).then(

@@ -168,7 +168,7 @@ export async function startGuarded(
   command: readonly [file: string, ...words: string[]],
   onOutput: (bytes: Uint8Array) => void,
 ): Promise<GuardedProgram> {
-  const guard = spawn(process.execPath, [GUARD, GRACE_MS, ...command], {
+  const guard = spawn(process.execPath, [GUARD, ...command], {
     stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
     // The guard's own Node.js needs nothing; qemu and what it starts must not see this process's
     // secrets.
@@ -194,8 +194,6 @@ export async function startGuarded(
 }
 
 const GUARD = join(PROJECT_ROOT, 'src/local/guard.ts')
-/** There is nothing in a machine that is worth waiting for. */
-const GRACE_MS = '0'
 const SYSTEM_PATH = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'
 
 /** The guard's report (src/local/guard.ts); null when it could not start the program. */

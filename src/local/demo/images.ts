@@ -2,7 +2,7 @@ import { hash } from 'node:crypto'
 import { crc32, deflateSync } from 'node:zlib'
 import { z } from 'zod'
 import { DEMO_IMAGE_MODEL, findModel } from './models.ts'
-import { createRandom, pickFrom, type Random } from './random.ts'
+import { createRandom, pickFrom } from './random.ts'
 import { DemoError, parseBody } from './request.ts'
 
 /** What to draw. */
@@ -72,22 +72,10 @@ export function drawImages(drawing: Drawing, nowMs: number): Readonly<Record<str
 /** Red, green and blue, each 0 to 255. */
 type Colour = readonly [number, number, number]
 
-/** Colours by the words that name them. */
-const COLOURS: ReadonlyMap<string, Colour> = new Map<string, Colour>([
-  ['red', [206, 44, 49]],
-  ['orange', [233, 125, 31]],
-  ['yellow', [242, 200, 46]],
-  ['green', [46, 139, 87]],
-  ['blue', [41, 98, 189]],
-  ['purple', [120, 68, 160]],
-  ['pink', [232, 130, 170]],
-  ['brown', [121, 85, 60]],
-  ['black', [24, 24, 27]],
-  ['white', [245, 245, 244]],
-  ['grey', [128, 128, 128]],
-])
 const INK: Colour = [255, 255, 255]
-const CIRCLES = 12
+const COLOURS = 4
+/** Fields of one colour in an edge. */
+const FIELDS = 32
 
 /** DEMO, each letter of five rows. */
 const WORD = [
@@ -97,45 +85,24 @@ const WORD = [
   '#.#.#...#...#.#.#.',
   '##..###.#...#..#..',
 ]
-/** Pixels of the word, in an edge of the picture. */
-const CELLS_PER_EDGE = 80
 
-/** Circles on a ground, and the word over them. */
+/** Fields of a few colours, and the word over them. */
 function draw({ prompt, picture, edge }: Drawing, index: number): Uint8Array {
   const random = createRandom(JSON.stringify([prompt, picture, index]))
-  const words = prompt.toLowerCase().match(/\p{L}+/gu) ?? []
-  const named = words.map((word) => COLOURS.get(word)).filter((colour) => colour !== undefined)
-  const palette = named.length > 0 ? named : [anyColour(random)]
-  // A row is a byte for its filter, which is 0 for none, and three for each pixel.
-  const rowBytes = 1 + 3 * edge
-  const rows = Buffer.alloc(edge * rowBytes)
-  /** Colours a row from a column to before another; what is outside the picture is left out. */
-  function fill(row: number, from: number, to: number, colour: Colour): void {
-    if (row < 0 || row >= edge) return
-    const [first, last] = [Math.max(0, Math.ceil(from)), Math.min(edge, Math.ceil(to))]
-    const start = row * rowBytes + 1
-    if (first < last) rows.fill(Buffer.from(colour), start + 3 * first, start + 3 * last)
-  }
-  const ground = anyColour(random)
-  for (let row = 0; row < edge; row++) fill(row, 0, edge, ground)
-  for (let count = 0; count < CIRCLES; count++) {
-    const [x, y, radius] = [random() * edge, random() * edge, edge * (0.05 + 0.2 * random())]
-    const colour = pickFrom(palette, random)
-    for (let row = Math.ceil(y - radius); row < y + radius; row++) {
-      const half = Math.sqrt(radius ** 2 - (row - y) ** 2)
-      fill(row, x - half, x + half, colour)
-    }
-  }
-  const cell = edge / CELLS_PER_EDGE
-  for (let row = Math.ceil(2 * cell); row < (2 + WORD.length) * cell; row++)
-    for (const [column, mark] of [...(WORD[Math.floor(row / cell) - 2] ?? '')].entries())
-      if (mark === '#') fill(row, (2 + column) * cell, (3 + column) * cell, INK)
-  return writePng(edge, rows)
-}
-
-function anyColour(random: Random): Colour {
   const channel = () => 64 + Math.floor(random() * 128)
-  return [channel(), channel(), channel()]
+  const palette = Array.from({ length: COLOURS }, (): Colour => [channel(), channel(), channel()])
+  const side = edge / FIELDS
+  const rows = Array.from({ length: FIELDS }, (_, row) => {
+    const fields = Array.from({ length: FIELDS }, (_, column) => {
+      const colour = pickFrom(palette, random)
+      const isInk = WORD[row - 2]?.[column - 2] === '#'
+      return Buffer.alloc(3 * side, Buffer.from(isInk ? INK : colour))
+    })
+    // A row begins with a byte for its filter, which is 0 for none.
+    const pixels = Buffer.concat([Buffer.of(0), ...fields])
+    return Buffer.alloc(side * pixels.length, pixels)
+  })
+  return writePng(edge, Buffer.concat(rows))
 }
 
 const SIGNATURE = Buffer.from([0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a])

@@ -5,7 +5,7 @@ const EXAMPLE_VALUES_MAX = 10_000
 /** Deepest nesting of an example. */
 const EXAMPLE_DEPTH_MAX = 64
 
-type Schema = Readonly<Record<string, unknown>>
+export type Schema = Readonly<Record<string, unknown>>
 type Search = { readonly root: Schema; readonly depth: number; readonly budget: { values: number } }
 
 /**
@@ -16,35 +16,37 @@ type Search = { readonly root: Schema; readonly depth: number; readonly budget: 
  * above.
  */
 export function exampleOf(schema: Schema): unknown {
-  const example = build(schema, { root: schema, depth: 0, budget: { values: EXAMPLE_VALUES_MAX } })
-  if (example !== NONE) return example
+  return build(schema, { root: schema, depth: 0, budget: { values: EXAMPLE_VALUES_MAX } })
+}
+
+function noExample(): DemoError {
   const limits = `at most ${EXAMPLE_VALUES_MAX} values, ${EXAMPLE_DEPTH_MAX} deep`
-  throw new DemoError(400, `The schema has no example of ${limits}.`, { param: 'schema' })
+  return new DemoError(400, `The schema has no example of ${limits}.`, { param: 'schema' })
 }
 
-/** No example within the limits. A symbol, because null and undefined could be meant. */
-const NONE = Symbol('no example')
-
-function build(schema: unknown, search: Search): unknown {
-  search.budget.values -= 1
-  if (search.depth > EXAMPLE_DEPTH_MAX || search.budget.values < 0 || schema === false) return NONE
+function build(schema: unknown, { root, depth, budget }: Search): unknown {
+  budget.values -= 1
+  if (depth > EXAMPLE_DEPTH_MAX || budget.values < 0 || schema === false) throw noExample()
   if (!isSchema(schema)) return {}
-  const deeper = { ...search, depth: search.depth + 1 }
+  const deeper = { root, depth: depth + 1, budget }
   if ('const' in schema) return schema.const
-  if (Array.isArray(schema.enum)) return schema.enum.length > 0 ? schema.enum[0] : NONE
-  if (typeof schema.$ref === 'string') return build(resolve(schema.$ref, search.root), deeper)
-  if (Array.isArray(schema.allOf)) return build(mergeAll(schema), deeper)
-  for (const alternatives of [schema.anyOf, schema.oneOf])
-    if (Array.isArray(alternatives)) return buildFirst(alternatives, deeper)
-  return buildType(schema, deeper)
+  if (Array.isArray(schema.enum)) {
+    if (schema.enum.length === 0) throw noExample()
+    return schema.enum[0]
+  }
+  if (typeof schema.$ref === 'string') return build(resolve(schema.$ref, root), deeper)
+  if (Array.isArray(schema.allOf)) return build(mergeAll(schema, schema.allOf), deeper)
+  const alternatives = schema.anyOf ?? schema.oneOf
+  return Array.isArray(alternatives) ? buildFirst(alternatives, deeper) : buildType(schema, deeper)
 }
 
-function buildFirst(alternatives: readonly unknown[], search: Search): unknown {
-  for (const alternative of alternatives) {
-    const example = build(alternative, search)
-    if (example !== NONE) return example
+function buildFirst([first, ...others]: readonly unknown[], search: Search): unknown {
+  if (others.length === 0) return build(first ?? false, search)
+  try {
+    return build(first, search)
+  } catch {
+    return buildFirst(others, search)
   }
-  return NONE
 }
 
 function buildType(schema: Schema, search: Search): unknown {
@@ -67,28 +69,20 @@ function buildType(schema: Schema, search: Search): unknown {
   }
 }
 
-function exampleObject(schema: Schema, search: Search): unknown {
-  const properties = isSchema(schema.properties) ? schema.properties : {}
-  const required = Array.isArray(schema.required) ? schema.required : []
-  const members: [string, unknown][] = []
-  for (const name of new Set(required)) {
-    if (typeof name !== 'string') continue
-    const example = build(Object.hasOwn(properties, name) ? properties[name] : {}, search)
-    if (example === NONE) return NONE
-    members.push([name, example])
-  }
-  return Object.fromEntries(members)
+function exampleObject({ properties, required }: Schema, search: Search): unknown {
+  const known = isSchema(properties) ? properties : {}
+  const names = new Set(Array.isArray(required) ? required.map(String) : [])
+  const memberOf = (name: string) =>
+    [name, build(Object.hasOwn(known, name) ? known[name] : {}, search)] as const
+  return Object.fromEntries(Array.from(names, memberOf))
 }
 
-function exampleArray(schema: Schema, search: Search): unknown {
-  const items: unknown[] = []
-  const prefix = Array.isArray(schema.prefixItems) ? schema.prefixItems : []
-  for (let index = 0; index < boundOf(schema.minItems, 0); index += 1) {
-    const example = build(prefix[index] ?? schema.items ?? {}, search)
-    if (example === NONE) return NONE
-    items.push(example)
-  }
-  return items
+function exampleArray({ prefixItems, items, minItems }: Schema, search: Search): unknown {
+  const prefix: readonly unknown[] = Array.isArray(prefixItems) ? prefixItems : []
+  const example: unknown[] = []
+  for (let index = 0; index < boundOf(minItems, 0); index++)
+    example.push(build(prefix[index] ?? items ?? {}, search))
+  return example
 }
 
 const FORMATS: Readonly<Record<string, string>> = {
@@ -104,42 +98,39 @@ const FORMATS: Readonly<Record<string, string>> = {
   uuid: '00000000-0000-4000-8000-000000000000',
 }
 
-function exampleText(schema: Schema): unknown {
-  const format = typeof schema.format === 'string' ? FORMATS[schema.format] : undefined
-  if (format !== undefined) return format
-  const shortest = boundOf(schema.minLength, 0)
-  if (shortest > EXAMPLE_VALUES_MAX) return NONE
-  return 'demonstration'.slice(0, boundOf(schema.maxLength, 13)).padEnd(shortest, '.')
+function exampleText({ format, minLength, maxLength }: Schema): unknown {
+  const formatted = typeof format === 'string' ? FORMATS[format] : undefined
+  if (formatted !== undefined) return formatted
+  const shortest = boundOf(minLength, 0)
+  if (shortest > EXAMPLE_VALUES_MAX) throw noExample()
+  return 'demonstration'.slice(0, boundOf(maxLength, 13)).padEnd(shortest, '.')
 }
 
+/** Zero where it is allowed, else the step next to one of the bounds. */
 function exampleNumber(schema: Schema, step: number): unknown {
   const least = boundOf(schema.minimum, Number.NEGATIVE_INFINITY)
   const above = boundOf(schema.exclusiveMinimum, Number.NEGATIVE_INFINITY)
   const most = boundOf(schema.maximum, Number.POSITIVE_INFINITY)
   const below = boundOf(schema.exclusiveMaximum, Number.POSITIVE_INFINITY)
   const multiple = boundOf(schema.multipleOf, step)
-  const fits = (value: number) => value >= least && value > above && value <= most && value < below
-  // Zero where it is allowed, else the step next to one of the bounds.
-  for (const bound of [0, least, above, most, below].filter(Number.isFinite))
-    for (const value of multiple > 0
-      ? stepsAround(bound, multiple)
-      : [bound, bound + 1, bound - 1, (bound + Math.min(most, below)) / 2])
-      if (fits(value)) return value
-  return NONE
+  const nearest = (bound: number) =>
+    multiple > 0
+      ? [0, 1, -1].map((steps) => (Math.round(bound / multiple) + steps) * multiple)
+      : [bound, bound + 1, bound - 1, (bound + Math.min(most, below)) / 2]
+  const found = [0, least, above, most, below]
+    .filter(Number.isFinite)
+    .flatMap(nearest)
+    .find((value) => value >= least && value > above && value <= most && value < below)
+  if (found === undefined) throw noExample()
+  return found
 }
 
-function stepsAround(bound: number, multiple: number): readonly number[] {
-  const nearest = Math.round(bound / multiple)
-  return [nearest, nearest + 1, nearest - 1].map((steps) => steps * multiple)
-}
-
-function mergeAll(schema: Schema): Schema {
-  const { allOf, ...rest } = schema
-  const parts = [rest, ...(Array.isArray(allOf) ? allOf : [])].filter(isSchema)
-  const listOf = (name: string) =>
-    parts.flatMap((part) => (Array.isArray(part[name]) ? part[name] : []))
+function mergeAll(schema: Schema, allOf: readonly unknown[]): Schema {
+  const { allOf: _, ...rest } = schema
+  const parts = [rest, ...allOf].filter(isSchema)
   const properties = Object.assign({}, ...parts.map((part) => part.properties))
-  return { ...Object.assign({}, ...parts), properties, required: listOf('required') }
+  const required = parts.flatMap((part) => (Array.isArray(part.required) ? part.required : []))
+  return { ...Object.assign({}, ...parts), properties, required }
 }
 
 function resolve(reference: string, root: Schema): unknown {

@@ -1,12 +1,12 @@
 import { once } from 'node:events'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { identifyAnswer, writeChunks, writeCompletion } from './answer.ts'
-import { makeChoices } from './choices.ts'
+import { answerChat, writeChunks, writeCompletion } from './chat-answer.ts'
+import { parseChatRequest } from './chat-request.ts'
 import { embed } from './embeddings.ts'
 import { drawImages, parseEdit, parseGeneration } from './images.ts'
 import { DEMO_MODELS, describeModel, findModel } from './models.ts'
-import { DemoError, parseRequest } from './request.ts'
+import { DemoError } from './request.ts'
 
 /** Largest request body, bytes: more than the gateway lets through. */
 export const DEMO_BODY_BYTES_MAX = 32 * 1024 * 1024
@@ -62,13 +62,11 @@ async function complete(
   response: ServerResponse,
   options: DemoOptions,
 ): Promise<void> {
-  const asked = parseRequest(await readBody(request))
-  const choices = makeChoices(asked)
-  const identity = identifyAnswer(asked, options.now())
-  if (asked.stream === true)
-    return stream(response, writeChunks(asked, choices, identity), options.delayMs)
+  const asked = parseChatRequest(await readBody(request))
+  const answer = answerChat(asked, options.now())
+  if (asked.stream === true) return stream(response, writeChunks(answer), options.delayMs)
   if (options.delayMs > 0) await sleep(options.delayMs)
-  sendJson(response, 200, writeCompletion(asked, choices, identity))
+  sendJson(response, 200, writeCompletion(answer))
 }
 
 async function stream(

@@ -1,7 +1,6 @@
 import { generateKeyPairSync, type KeyObject, randomBytes, randomUUID } from 'node:crypto'
 import {
   CERTIFICATE_PROFILES,
-  CERTIFICATE_ROLES,
   type CertificateRole,
   encodeName,
   type Issuer,
@@ -9,7 +8,7 @@ import {
   keyIdOf,
   type NameAttribute,
 } from './certificate.ts'
-import { type DevelopmentRoot, SoftwareNsmError } from './development-root.ts'
+import { type DevelopmentRoot, ROOT_LEFT_SECONDS, SoftwareNsmError } from './development-root.ts'
 
 /** What a document is signed with, and what it carries to be checked. */
 export type SigningChain = {
@@ -34,100 +33,85 @@ export function moduleIdOf({ instanceId, enclaveId }: ModuleIdentity): string {
 
 /**
  * Gives a function from the time (Unix milliseconds) to a chain valid then, whose leaf has at least
- * half of its life left. Certificates are kept until due and then reissued together with everything
- * below them; also when the clock was turned back before their start. Throws SoftwareNsmError
- * `invalid_root` when the root is about to expire.
+ * half of its life left. The leaf is issued again when it is due, the authorities between it and
+ * the root together, and both when the clock was turned back before their start. Throws
+ * SoftwareNsmError `invalid_root` when the root is about to expire.
  */
 export function createCertificateChain(
   root: DevelopmentRoot,
   identity: ModuleIdentity,
 ): (nowMs: number) => SigningChain {
-  let links: readonly Link[] = []
+  let authorities: Issued | null = null
+  let leaf: Issued | null = null
   return (nowMs) => {
     const now = Math.floor(nowMs / 1000)
-    if (root.notAfter - now < CERTIFICATE_PROFILES.root.renewSeconds)
+    if (root.notAfter - now < ROOT_LEFT_SECONDS)
       throw new SoftwareNsmError(
         'invalid_root',
         'the development root expires soon; remove it, then a new root is made',
       )
-    links = renewLinks({ links, root, identity, now })
-    const leaf = links.at(-1)
-    if (leaf === undefined) throw new TypeError('no leaf certificate')
-    const authorities = links.slice(0, -1).map((link) => link.certificate)
-    return {
-      certificate: leaf.certificate,
-      cabundle: [root.certificate, ...authorities],
-      privateKey: leaf.privateKey,
+    if (authorities === null || isDue(authorities, now)) {
+      authorities = issue(['regional', 'zonal', 'instance'], { issuer: root, identity, now })
+      leaf = null
     }
+    if (leaf === null || isDue(leaf, now))
+      leaf = issue(['leaf'], { issuer: authorities.last, identity, now })
+    const [certificate = new Uint8Array()] = leaf.certificates
+    const cabundle = [root.certificate, ...authorities.certificates]
+    return { certificate, cabundle, privateKey: leaf.last.privateKey }
   }
 }
 
-type Link = Issuer & {
-  readonly certificate: Uint8Array
-  readonly notBefore: number
-  readonly notAfter: number
+/** Certificates that were issued together, from `issuedAt`, Unix seconds. */
+type Issued = {
+  readonly certificates: readonly Uint8Array[]
+  readonly last: Issuer
+  readonly role: IssuedRole
+  readonly issuedAt: number
+}
+
+/**
+ * Due when half of the life of the last one, which is the shortest, is over: an authority's is more
+ * than a leaf lives.
+ */
+function isDue({ role, issuedAt }: Issued, now: number): boolean {
+  const { lifeSeconds, backdateSeconds } = CERTIFICATE_PROFILES[role]
+  return now < issuedAt - backdateSeconds || now > issuedAt + lifeSeconds / 2
+}
+
+function issue(
+  roles: readonly [IssuedRole, ...IssuedRole[]],
+  order: { readonly issuer: Issuer; readonly identity: ModuleIdentity; readonly now: number },
+): Issued {
+  const { identity, now } = order
+  const certificates: Uint8Array[] = []
+  let last = order.issuer
+  for (const role of roles) {
+    const profile = CERTIFICATE_PROFILES[role]
+    const { privateKey, publicKey } = generateKeyPairSync('ec', { namedCurve: 'P-384' })
+    const name = encodeName(NAMES[role](identity))
+    const request = {
+      profile,
+      subject: name,
+      publicKey,
+      serial: SERIALS[role](identity, now),
+      notBefore: now - profile.backdateSeconds,
+      notAfter: now + profile.lifeSeconds,
+      crlUri: `${CRL_ORIGIN}/crl/${randomUUID()}.crl`,
+    }
+    certificates.push(issueCertificate(request, last))
+    last = { name, keyId: keyIdOf(publicKey), privateKey }
+  }
+  return { certificates, last, role: roles.at(-1) ?? roles[0], issuedAt: now }
 }
 
 type IssuedRole = Exclude<CertificateRole, 'root'>
-
-const ISSUED_ROLES = CERTIFICATE_ROLES.filter((role): role is IssuedRole => role !== 'root')
 
 /** Stands where AWS has the region; nothing in it is a real place. */
 const REGION = 'dev-local-1'
 
 /** RFC 2606: never resolves, so no client ever fetches a list there. */
 const CRL_ORIGIN = 'http://crl.affidavit.invalid'
-
-function renewLinks(state: {
-  links: readonly Link[]
-  root: DevelopmentRoot
-  identity: ModuleIdentity
-  now: number
-}): readonly Link[] {
-  const { links, root, identity, now } = state
-  const kept: Link[] = []
-  let fresh = false
-  for (const [level, role] of ISSUED_ROLES.entries()) {
-    const old = links[level]
-    fresh ||=
-      old === undefined ||
-      now < old.notBefore ||
-      old.notAfter - now < CERTIFICATE_PROFILES[role].renewSeconds
-    kept.push(
-      fresh || old === undefined
-        ? issueLink({ role, identity, now, issuer: kept.at(-1) ?? root })
-        : old,
-    )
-  }
-  return kept
-}
-
-function issueLink(order: {
-  role: IssuedRole
-  identity: ModuleIdentity
-  now: number
-  issuer: Issuer
-}): Link {
-  const { role, identity, now, issuer } = order
-  const profile = CERTIFICATE_PROFILES[role]
-  const { privateKey, publicKey } = generateKeyPairSync('ec', { namedCurve: 'P-384' })
-  const name = encodeName(NAMES[role](identity))
-  const notBefore = now - profile.backdateSeconds
-  const notAfter = now + profile.lifeSeconds
-  const certificate = issueCertificate(
-    {
-      profile,
-      subject: name,
-      publicKey,
-      serial: SERIALS[role](identity, now),
-      notBefore,
-      notAfter,
-      crlUri: `${CRL_ORIGIN}/crl/${randomUUID()}.crl`,
-    },
-    issuer,
-  )
-  return { name, keyId: keyIdOf(publicKey), privateKey, certificate, notBefore, notAfter }
-}
 
 /** AWS's attribute orders and forms of CN, with our own organisation in place of theirs. */
 const NAMES: Readonly<Record<IssuedRole, (identity: ModuleIdentity) => readonly NameAttribute[]>> =

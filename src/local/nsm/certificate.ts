@@ -2,7 +2,6 @@ import { createHash, type KeyObject, sign } from 'node:crypto'
 import {
   BitString,
   Integer,
-  ObjectIdentifier,
   OctetString,
   PrintableString,
   Sequence,
@@ -11,6 +10,7 @@ import {
 } from 'asn1js'
 import {
   AlgorithmIdentifier,
+  AttributeTypeAndValue,
   AuthorityKeyIdentifier,
   BasicConstraints,
   Certificate,
@@ -37,88 +37,53 @@ type CertificateProfile = {
   readonly lifeSeconds: number
   /** From notBefore to issue, seconds: a verifier's clock may be this much behind ours. */
   readonly backdateSeconds: number
-  /**
-   * Reissued when less than this is left. More than the life of what it signs, so that chains stay
-   * nested.
-   */
-  readonly renewSeconds: number
   readonly ca: boolean
   readonly pathLength: number | null
-  readonly keyUsage: readonly ('digitalSignature' | 'nonRepudiation' | 'keyCertSign' | 'cRLSign')[]
-  readonly keyUsageCritical: boolean
-  readonly extensions: readonly CertificateExtension[]
+  readonly keyUsage: readonly (keyof typeof KEY_USAGE_BITS)[]
+  readonly extensions: readonly (keyof typeof EXTENSIONS)[]
 }
-
-type CertificateExtension =
-  | 'basicConstraints'
-  | 'authorityKeyIdentifier'
-  | 'subjectKeyIdentifier'
-  | 'keyUsage'
-  | 'crlDistributionPoints'
 
 const HOUR = 3600
 const DAY = 24 * HOUR
 
-const AUTHORITY_USAGE = ['digitalSignature', 'keyCertSign', 'cRLSign'] as const
-const AUTHORITY_EXTENSIONS = [
-  'basicConstraints',
-  'authorityKeyIdentifier',
-  'subjectKeyIdentifier',
-  'keyUsage',
-  'crlDistributionPoints',
-] as const
+const AUTHORITY = {
+  backdateSeconds: HOUR,
+  ca: true,
+  keyUsage: ['digitalSignature', 'keyCertSign', 'cRLSign'],
+  extensions: [
+    'basicConstraints',
+    'authorityKeyIdentifier',
+    'subjectKeyIdentifier',
+    'keyUsage',
+    'crlDistributionPoints',
+  ],
+} as const
 
 /** By role. The root is never renewed: its file is what verifiers were given. */
 export const CERTIFICATE_PROFILES: Readonly<Record<CertificateRole, CertificateProfile>> = {
   root: {
+    ...AUTHORITY,
     // 30 years with 8 leap days.
     lifeSeconds: (30 * 365 + 8) * DAY,
-    backdateSeconds: HOUR,
-    renewSeconds: 20 * DAY + HOUR,
-    ca: true,
     pathLength: null,
-    keyUsage: AUTHORITY_USAGE,
-    keyUsageCritical: true,
     extensions: ['basicConstraints', 'subjectKeyIdentifier', 'keyUsage'],
   },
-  regional: {
-    lifeSeconds: 20 * DAY,
-    backdateSeconds: HOUR,
-    renewSeconds: 8 * DAY,
-    ca: true,
-    pathLength: 2,
-    keyUsage: AUTHORITY_USAGE,
-    keyUsageCritical: true,
-    extensions: AUTHORITY_EXTENSIONS,
-  },
-  zonal: {
-    lifeSeconds: 6 * DAY,
-    backdateSeconds: HOUR,
-    renewSeconds: 2 * DAY,
-    ca: true,
-    pathLength: 1,
-    keyUsage: AUTHORITY_USAGE,
-    keyUsageCritical: true,
-    extensions: AUTHORITY_EXTENSIONS,
-  },
+  regional: { ...AUTHORITY, lifeSeconds: 20 * DAY, pathLength: 2 },
+  zonal: { ...AUTHORITY, lifeSeconds: 6 * DAY, pathLength: 1 },
   instance: {
     lifeSeconds: DAY - HOUR / 4,
     backdateSeconds: HOUR / 4,
-    renewSeconds: 6 * HOUR,
     ca: true,
     pathLength: 0,
     keyUsage: ['keyCertSign'],
-    keyUsageCritical: true,
     extensions: ['basicConstraints', 'keyUsage', 'subjectKeyIdentifier', 'authorityKeyIdentifier'],
   },
   leaf: {
     lifeSeconds: 3 * HOUR,
     backdateSeconds: 3,
-    renewSeconds: 1.5 * HOUR,
     ca: false,
     pathLength: null,
     keyUsage: ['digitalSignature', 'nonRepudiation'],
-    keyUsageCritical: false,
     extensions: ['basicConstraints', 'keyUsage'],
   },
 }
@@ -153,6 +118,7 @@ type CertificateRequest = {
  * 5758).
  */
 export function issueCertificate(request: CertificateRequest, issuer: Issuer): Uint8Array {
+  const { profile } = request
   const algorithm = new AlgorithmIdentifier({ algorithmId: ECDSA_WITH_SHA384 })
   const certificate = new Certificate({
     version: 2,
@@ -163,7 +129,11 @@ export function issueCertificate(request: CertificateRequest, issuer: Issuer): U
     notAfter: encodeTime(request.notAfter),
     subject: RelativeDistinguishedNames.fromBER(new Uint8Array(request.subject)),
     subjectPublicKeyInfo: PublicKeyInfo.fromBER(new Uint8Array(exportSpki(request.publicKey))),
-    extensions: request.profile.extensions.map((kind) => extensionOf(kind, request, issuer.keyId)),
+    extensions: profile.extensions.map((kind) => {
+      const { oid, encode } = EXTENSIONS[kind]
+      const critical = kind === 'basicConstraints' || (kind === 'keyUsage' && profile.ca)
+      return new Extension({ extnID: oid, critical, extnValue: encode(request, issuer).toBER() })
+    }),
     signatureAlgorithm: algorithm,
   })
   const toBeSigned = new Uint8Array(certificate.encodeTBS().toBER())
@@ -177,12 +147,11 @@ export function issueCertificate(request: CertificateRequest, issuer: Issuer): U
  * writes them.
  */
 export function encodeName(attributes: readonly NameAttribute[]): Uint8Array {
-  const sets = attributes.map(([type, value]) => {
-    const text = type === 'C' ? new PrintableString({ value }) : new Utf8String({ value })
-    const attribute = new Sequence({
-      value: [new ObjectIdentifier({ value: ATTRIBUTE_TYPES[type] }), text],
-    })
-    return new SetOf({ value: [attribute] })
+  const sets = attributes.map(([type, text]) => {
+    const value =
+      type === 'C' ? new PrintableString({ value: text }) : new Utf8String({ value: text })
+    const attribute = new AttributeTypeAndValue({ type: ATTRIBUTE_TYPES[type], value })
+    return new SetOf({ value: [attribute.toSchema()] })
   })
   return new Uint8Array(new Sequence({ value: sets }).toBER())
 }
@@ -222,49 +191,51 @@ function encodeTime(unixSeconds: number): Time {
   return new Time({ type: value.getUTCFullYear() >= 2050 ? 1 : 0, value })
 }
 
-function extensionOf(
-  kind: CertificateExtension,
-  { profile, publicKey, crlUri }: CertificateRequest,
-  issuerKeyId: Uint8Array,
-): Extension {
-  switch (kind) {
-    case 'basicConstraints':
-      return encodeExtension('2.5.29.19', basicConstraintsOf(profile), true)
-    case 'keyUsage':
-      return encodeExtension('2.5.29.15', keyUsageOf(profile.keyUsage), profile.keyUsageCritical)
-    case 'subjectKeyIdentifier':
-      return encodeExtension('2.5.29.14', octets(keyIdOf(publicKey)))
-    case 'authorityKeyIdentifier': {
-      const identifier = new AuthorityKeyIdentifier({ keyIdentifier: octets(issuerKeyId) })
-      return encodeExtension('2.5.29.35', identifier.toSchema())
-    }
-    case 'crlDistributionPoints': {
+type ExtensionForm = {
+  readonly oid: string
+  readonly encode: (
+    request: CertificateRequest,
+    issuer: Issuer,
+  ) => BitString | OctetString | Sequence
+}
+
+/** RFC 5280, 4.2.1. */
+const EXTENSIONS = {
+  basicConstraints: {
+    oid: '2.5.29.19',
+    encode: ({ profile: { ca, pathLength } }) => {
+      const length = pathLength === null ? {} : { pathLenConstraint: pathLength }
+      return new BasicConstraints({ cA: ca, ...length }).toSchema()
+    },
+  },
+  keyUsage: {
+    oid: '2.5.29.15',
+    encode: ({ profile }) => encodeKeyUsage(profile.keyUsage),
+  },
+  subjectKeyIdentifier: {
+    oid: '2.5.29.14',
+    encode: ({ publicKey }) => octets(keyIdOf(publicKey)),
+  },
+  authorityKeyIdentifier: {
+    oid: '2.5.29.35',
+    encode: (_, { keyId }) =>
+      new AuthorityKeyIdentifier({ keyIdentifier: octets(keyId) }).toSchema(),
+  },
+  crlDistributionPoints: {
+    oid: '2.5.29.31',
+    encode: ({ crlUri }) => {
       const uri = new GeneralName({ type: GENERAL_NAME_URI, value: crlUri })
       const point = new DistributionPoint({ distributionPoint: [uri] })
-      const points = new CRLDistributionPoints({ distributionPoints: [point] })
-      return encodeExtension('2.5.29.31', points.toSchema())
-    }
-  }
-}
+      return new CRLDistributionPoints({ distributionPoints: [point] }).toSchema()
+    },
+  },
+} as const satisfies Readonly<Record<string, ExtensionForm>>
 
 /** uniformResourceIdentifier (RFC 5280, 4.2.1.6). */
 const GENERAL_NAME_URI = 6
 
-function encodeExtension(
-  extnID: string,
-  value: { toBER(): ArrayBuffer },
-  critical = false,
-): Extension {
-  return new Extension({ extnID, critical, extnValue: value.toBER() })
-}
-
 function octets(bytes: Uint8Array): OctetString {
   return new OctetString({ valueHex: new Uint8Array(bytes).buffer })
-}
-
-function basicConstraintsOf({ ca, pathLength }: CertificateProfile): Sequence {
-  const length = pathLength === null ? {} : { pathLenConstraint: pathLength }
-  return new BasicConstraints({ cA: ca, ...length }).toSchema()
 }
 
 /** Bit numbers of RFC 5280, 4.2.1.3. */
@@ -275,7 +246,7 @@ const KEY_USAGE_BITS = {
   cRLSign: 6,
 } as const
 
-function keyUsageOf(usages: CertificateProfile['keyUsage']): BitString {
+function encodeKeyUsage(usages: CertificateProfile['keyUsage']): BitString {
   const bits = usages.map((usage) => KEY_USAGE_BITS[usage])
   const byte = bits.reduce<number>((sum, bit) => sum | (0x80 >> bit), 0)
   return new BitString({ valueHex: Uint8Array.of(byte).buffer, unusedBits: 7 - Math.max(...bits) })

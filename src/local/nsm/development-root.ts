@@ -3,10 +3,12 @@ import {
   createPublicKey,
   generateKeyPairSync,
   randomBytes,
+  randomUUID,
   X509Certificate,
 } from 'node:crypto'
-import { link, mkdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
+import { link, mkdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { dirname } from 'node:path'
+import { placeFile } from '../../runtime/place-file.ts'
 import {
   CERTIFICATE_PROFILES,
   encodeName,
@@ -39,6 +41,9 @@ export type DevelopmentRoot = Issuer & {
   /** Unix seconds. */
   readonly notAfter: number
 }
+
+/** A root that has less than this left is not used: more than what it signs lives. */
+export const ROOT_LEFT_SECONDS = 20 * 86_400 + 3_600
 
 /**
  * Subject of every development root. AWS's is CN=aws.nitro-enclaves; this one must never be taken
@@ -89,7 +94,7 @@ export function makeDevelopmentRoot(nowMs: number): string {
     },
     { name: ROOT_NAME, keyId: keyIdOf(publicKey), privateKey },
   )
-  return `${privateKey.export({ type: 'pkcs8', format: 'pem' })}${encodePem(certificate)}`
+  return `${privateKey.export({ type: 'pkcs8', format: 'pem' })}${new X509Certificate(certificate)}`
 }
 
 const ROOT_NAME = encodeName([
@@ -112,10 +117,7 @@ function parseDevelopmentRoot(
       !certificate.raw.includes(Buffer.from(ROOT_NAME))
     )
       throw new Error('expected a development root certificate and its own key')
-    if (
-      nowMs < certificate.validFromDate.getTime() ||
-      notAfter - nowMs / 1000 < CERTIFICATE_PROFILES.root.renewSeconds
-    )
+    if (nowMs < certificate.validFromDate.getTime() || notAfter - nowMs / 1000 < ROOT_LEFT_SECONDS)
       throw new Error(
         `valid ${certificate.validFrom} to ${certificate.validTo} only; remove it, then a new root is made`,
       )
@@ -148,7 +150,7 @@ async function readRootFile(rootFile: string): Promise<string | null> {
 
 /** Creates the file whole or not at all; leaves a file that another process created first. */
 async function createOnce(rootFile: string, pem: string): Promise<void> {
-  const draft = `${rootFile}.${randomBytes(6).toString('hex')}`
+  const draft = `${rootFile}.${randomUUID()}`
   try {
     await mkdir(dirname(rootFile), { recursive: true })
     await writeFile(draft, pem, { mode: 0o600, flag: 'wx' })
@@ -162,22 +164,11 @@ async function createOnce(rootFile: string, pem: string): Promise<void> {
 }
 
 async function writeCertificate(file: string, certificate: Uint8Array): Promise<void> {
-  const pem = encodePem(certificate)
+  const pem = String(new X509Certificate(certificate))
   if ((await readFile(file, 'utf8').catch(() => null)) === pem) return
-  const draft = `${file}.${randomBytes(6).toString('hex')}`
-  try {
-    await writeFile(draft, pem, { flag: 'wx' })
-    await rename(draft, file)
-  } catch (error) {
+  await placeFile(file, pem, { draft: `${file}.${randomUUID()}` }).catch((error: unknown) => {
     throw invalidRoot(`cannot write the development root's certificate ${file}`, error)
-  }
-}
-
-function encodePem(certificate: Uint8Array): string {
-  const lines = Buffer.from(certificate)
-    .toString('base64')
-    .replace(/.{64}(?=.)/g, '$&\n')
-  return `-----BEGIN CERTIFICATE-----\n${lines}\n-----END CERTIFICATE-----\n`
+  })
 }
 
 function invalidRoot(message: string, cause: unknown): SoftwareNsmError {

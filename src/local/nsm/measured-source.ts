@@ -82,17 +82,12 @@ export function parseGivenMeasurements(bytes: Uint8Array): SourceMeasurements {
   const value = parseStrictJson(bytes)
   if (!isJsonObject(value) || Object.keys(value).sort().join() !== '0,1,2')
     throw invalid('expected an object with exactly the members "0", "1" and "2"')
-  return {
-    pcr0: parseRegister(value['0'], 0),
-    pcr1: parseRegister(value['1'], 1),
-    pcr2: parseRegister(value['2'], 2),
-  }
-}
-
-function parseRegister(value: unknown, index: number): Uint8Array {
-  if (typeof value !== 'string' || !/^[0-9a-f]{96}$/.test(value))
+  const registerOf = (index: '0' | '1' | '2') => {
+    const digits = value[index]
+    if (typeof digits === 'string' && /^[0-9a-f]{96}$/.test(digits)) return decodeHex(digits)
     throw invalid(`expected "${index}" to be 96 lower-case hex digits`)
-  return decodeHex(value)
+  }
+  return { pcr0: registerOf('0'), pcr1: registerOf('1'), pcr2: registerOf('2') }
 }
 
 function invalid(message: string): FormatError {

@@ -8,8 +8,9 @@ import { brotliCompressSync, deflateSync, gzipSync } from 'node:zlib'
 import OpenAI, { toFile } from 'openai'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { createEndpointSource } from '../../../src/images/endpoint-source.ts'
-import { createFileStore } from '../../../src/images/expiring-images.ts'
 import { readImageFacts } from '../../../src/images/image-facts.ts'
+import { openImageFolder } from '../../../src/images/image-folder.ts'
+import { createImageStore } from '../../../src/images/image-store.ts'
 import { createImages } from '../../../src/images/images.ts'
 import { EDIT_BYTES_MAX } from '../../../src/images/routes.ts'
 import { createDemoServer } from '../../../src/local/demo/server.ts'
@@ -67,13 +68,8 @@ beforeAll(async () => {
   })
   folder = await mkdtemp(join(tmpdir(), 'affidavit-test-'))
   const now = () => Date.now() + laterMs
-  const store = createFileStore({
-    folder,
-    ttlMs: TTL_MS,
-    bytesMax: 50_000_000,
-    now,
-    random: randomBytes,
-  })
+  const objects = openImageFolder(folder)
+  const store = createImageStore({ objects, ttlMs: TTL_MS, bytesMax: 50_000_000, now })
   const images = createImages({
     sources: [createEndpointSource({ endpoint, models: MODELS })],
     store,
@@ -152,7 +148,7 @@ describe('POST /v1/images/generations', () => {
       data: [{ b64_json: null, revised_prompt: null, url: expect.any(String) }],
     })
     const { url = '' } = answer.data[0] ?? {}
-    expect(url).toMatch(new RegExp(`^${gateway.url}/v1/images/files/[0-9a-f]{32}$`))
+    expect(url).toMatch(new RegExp(`^${gateway.url}/v1/images/files/[0-9a-f]{32}-\\d{6}$`))
     const image = await fetch(url)
     expect(image.headers.get('content-type')).toBe('image/png')
     expect(image.headers.get('cache-control')).toMatch(/^private, max-age=3[56]\d\d, immutable$/)

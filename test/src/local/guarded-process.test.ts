@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { afterEach, describe, expect, it } from 'vitest'
 import { type GuardedProcess, spawnGuarded } from '../../../src/local/guarded-process.ts'
+import { recordLog } from '../../support/chain.ts'
 import { isAlive } from '../../support/is-alive.ts'
 import { until } from '../../support/until.ts'
 
@@ -12,14 +13,8 @@ afterEach(async () => {
 })
 
 /** A child that runs a line of JavaScript. */
-async function run(script: string, graceMs = 0): Promise<GuardedProcess> {
-  const child = await spawnGuarded({
-    command: process.execPath,
-    arguments: ['-e', script],
-    environment: {},
-    output: 'capture',
-    graceMs,
-  })
+async function run(script: string): Promise<GuardedProcess> {
+  const child = await spawnGuarded('child', [process.execPath, '-e', script], recordLog().log)
   running.push(child)
   return child
 }
@@ -29,51 +24,22 @@ const FOREVER = 'setInterval(() => {}, 1000)'
 describe('a guarded process', () => {
   it('a guarded process runs until it is stopped', async () => {
     const child = await run(FOREVER)
-    expect(isAlive(child.pid)).toBe(true)
+    expect(isAlive(child.ready.pid)).toBe(true)
     await child.stop()
-    expect(isAlive(child.pid)).toBe(false)
+    expect(isAlive(child.ready.pid)).toBe(false)
   })
 
-  it('a guarded process tells how it ended by itself, and its last words', async () => {
+  it('a guarded process that ended by itself keeps its last words', async () => {
     const child = await run("console.log('out'); console.error('oh no'); process.exitCode = 3")
-    expect(await child.exited).toEqual({ code: 3, signal: null })
-    expect(child.outputTail()).toContain('out')
-    expect(child.outputTail()).toContain('oh no')
-  })
-
-  it('a guarded process keeps only the end of what a process says', async () => {
-    const child = await run("process.stdout.write('x'.repeat(1e6) + 'the end')")
-    await child.exited
-    await until('the output is read', () => child.outputTail().endsWith('the end'))
-    expect(child.outputTail().length).toBeLessThanOrEqual(4096)
-  })
-
-  it('a guarded process may end in peace within its grace', async () => {
-    const child = await run(
-      `process.on('SIGTERM', () => process.exit(7)); console.log('on'); ${FOREVER}`,
-      10_000,
-    )
-    await until('it listens', () => child.outputTail() === 'on')
-    await child.stop()
-    expect(await child.exited).toEqual({ code: 7, signal: null })
-  })
-
-  it('a guarded process is killed when its grace is over', async () => {
-    const child = await run(`process.on('SIGTERM', () => {}); console.log('on'); ${FOREVER}`, 100)
-    await until('it listens', () => child.outputTail() === 'on')
-    await child.stop()
-    expect(isAlive(child.pid)).toBe(false)
+    await child.ended
+    expect(child.said()).toContain('out')
+    expect(child.said()).toContain('oh no')
   })
 
   it('a program that cannot be started is no guarded process', async () => {
-    const spec = {
-      command: '/no/such/program',
-      arguments: [],
-      environment: {},
-      output: 'capture',
-      graceMs: 0,
-    } as const
-    await expect(spawnGuarded(spec)).rejects.toThrow('ENOENT')
+    await expect(spawnGuarded('child', ['/no/such/program'], recordLog().log)).rejects.toThrow(
+      'ENOENT',
+    )
   })
 
   it('a guarded process ends when the process that started it is killed', async () => {
@@ -82,8 +48,8 @@ describe('a guarded process', () => {
     )
     const script = `
       const { spawnGuarded } = await import(${module})
-      const child = await spawnGuarded({ command: process.execPath, arguments: ['-e', '${FOREVER}'], environment: {}, output: 'inherit', graceMs: 0 })
-      console.log(child.pid)`
+      const child = await spawnGuarded('child', [process.execPath, '-e', '${FOREVER}'], {})
+      console.log(child.ready.pid)`
     const parent = spawn(process.execPath, ['--input-type=module', '-e', script], {
       stdio: ['ignore', 'pipe', 'inherit'],
     })
@@ -100,16 +66,15 @@ describe('a guard', () => {
   it('a guard that is killed takes its child along while the parent lives', async () => {
     const script = `console.log(process.ppid); ${FOREVER}`
     const child = await run(script)
-    await until('it tells its guard', () => child.outputTail() !== '')
-    process.kill(Number(child.outputTail()), 'SIGKILL')
-    expect((await child.exited).signal).toBe('SIGKILL')
-    await until('the child is gone', () => !isAlive(child.pid), 5_000)
+    await until('it tells its guard', () => child.said() !== '')
+    process.kill(Number(child.said()), 'SIGKILL')
+    await child.ended
+    await until('the child is gone', () => !isAlive(child.ready.pid), 5_000)
   })
 
   it('a guard does not run without a parent to watch', async () => {
     const guard = spawn(process.execPath, [
       join(import.meta.dirname, '../../../src/local/guard.ts'),
-      '0',
       'true',
     ])
     expect(await new Promise((resolve) => guard.once('exit', resolve))).toBe(2)

@@ -87,6 +87,18 @@ describe('a local chain', () => {
     await sendAnchors(again, 5, 30)
   })
 
+  it('a local chain has the time of this machine, also after it was started again', async () => {
+    for (let life = 0; life < 2; life++) {
+      const chain = await start()
+      await chain.rpc.call('anvil_mine', ['0x1'])
+      const block = (await chain.rpc.call('eth_getBlockByNumber', ['latest', false])) as {
+        readonly timestamp: string
+      }
+      expect(Math.abs(Number(block.timestamp) - Date.now() / 1000)).toBeLessThan(30)
+      await chain.stop()
+    }
+  })
+
   it('a local chain begins with the same block however often it is started', async () => {
     const genesisOf = (chain: TestChain) => chain.rpc.call('eth_getBlockByNumber', ['0x0', false])
     const first = await start()

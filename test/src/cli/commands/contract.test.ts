@@ -6,6 +6,7 @@ import { DEVELOPMENT_CHAIN_ID } from '../../../../src/chain/open-chain.ts'
 import { startAnvilProcess } from '../../../../src/local/anvil-process.ts'
 import { awaitFreePort } from '../../../../src/local/free-port.ts'
 import type { GuardedProcess } from '../../../../src/local/guarded-process.ts'
+import { recordLog } from '../../../support/chain.ts'
 import { type ChainProxy, type ProxyAction, startChainProxy } from '../../../support/chain-proxy.ts'
 import { runCommandWith } from '../../../support/run-command.ts'
 
@@ -23,7 +24,7 @@ beforeAll(async () => {
   const port = await awaitFreePort(0)
   url = `http://127.0.0.1:${port}`
   rpc = createRpc({ url })
-  anvil = await startAnvilProcess({ port, rpc, stateFile: null })
+  anvil = await startAnvilProcess({ port, rpc, stateFile: null, log: recordLog().log })
   await rpc.call('anvil_setBalance', [deployer.address, `0x${(10n ** 18n).toString(16)}`])
   proxy = await startChainProxy(url)
 }, 60_000)

@@ -23,18 +23,6 @@ function rowsOf(png: Buffer): Buffer {
   return inflateSync(png.subarray(start + 4, start + 4 + png.readUInt32BE(start - 4)))
 }
 
-function hasColour(png: Buffer, colour: readonly number[]): boolean {
-  const rows = rowsOf(png)
-  const row = 1 + 3 * 256
-  for (let at = 0; at < rows.length; at++) {
-    const column = at % row
-    if (column % 3 === 1 && colour.every((value, index) => rows[at + index] === value)) return true
-  }
-  return false
-}
-
-const RED = [206, 44, 49]
-
 describe('the demonstration of images', () => {
   it('the demonstration of images draws a PNG of the size that was asked for, the same for the same request', () => {
     const [picture = Buffer.alloc(0)] = picturesOf({ edge: 512 })
@@ -44,10 +32,8 @@ describe('the demonstration of images', () => {
     expect(rowsOf(picture).length).toBe(512 * (1 + 3 * 512))
   })
 
-  it('the demonstration of images uses the colours of its prompt, and other places for other prompts', () => {
-    const [fox = Buffer.alloc(0)] = picturesOf()
-    expect(hasColour(fox, RED)).toBe(true)
-    expect(hasColour(picturesOf({ prompt: 'a fox' })[0] ?? Buffer.alloc(0), RED)).toBe(false)
+  it('the demonstration of images draws another picture for another prompt, index or picture', () => {
+    const [fox] = picturesOf()
     const others = [
       ...picturesOf({ n: 2 }),
       ...picturesOf({ picture: 'ab' }),

@@ -1,8 +1,11 @@
 import { randomBytes } from 'node:crypto'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { openBucket } from '../../../src/images/bucket.ts'
-import { createBucketStore } from '../../../src/images/bucket-images.ts'
-import { type KeptImage, StoreFullError } from '../../../src/images/expiring-images.ts'
+import {
+  createImageStore,
+  type KeptImage,
+  StoreFullError,
+} from '../../../src/images/image-store.ts'
 import { createImages } from '../../../src/images/images.ts'
 import {
   refuse,
@@ -40,15 +43,9 @@ type Changes = {
 function openStore({ secret, origin, bytesMax = 1_000_000, timeMs = 5_000 }: Changes = {}) {
   const url = `${origin ?? server.origin}/images/affidavit`
   const key = { ...S3_KEY, ...(secret === undefined ? {} : { secretAccessKey: secret }) }
-  const bucket = openBucket({ url, ...key }, { answerMs: timeMs, requestMs: timeMs })
-  closers.push(() => bucket.close())
-  return createBucketStore({
-    bucket,
-    bytesMax,
-    ttlMs: TTL_MS,
-    random: randomBytes,
-    now: () => clock.nowMs,
-  })
+  const objects = openBucket({ url, ...key }, { answerMs: timeMs, requestMs: timeMs })
+  closers.push(() => objects.close())
+  return createImageStore({ objects, bytesMax, ttlMs: TTL_MS, now: () => clock.nowMs })
 }
 
 const some = (length: number) => new Uint8Array(randomBytes(length))
@@ -161,7 +158,7 @@ describe('sweeps of a bucket', () => {
 })
 
 describe('a bucket that fails', () => {
-  const failed = (code: string) => ({ name: 'BucketError', code })
+  const failed = (code: string) => ({ name: 'ImageStoreError', code })
   const fault = (status: number, code: string, times = Number.POSITIVE_INFINITY) => {
     let left = times
     server.script = (request, response) => {

@@ -3,14 +3,17 @@ import { mkdtemp, readdir, rm, stat, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { openImageFolder } from '../../../src/images/image-folder.ts'
 import {
-  createFileStore,
+  createImageStore,
   type KeptImage,
   StoreFullError,
-  SWEEP_INTERVAL_MS,
-} from '../../../src/images/expiring-images.ts'
+} from '../../../src/images/image-store.ts'
 
 const TTL_MS = 60_000
+const HOUR_MS = 3_600_000
+/** When all that was put is over: the hour of its putting, the link's time, a margin for clocks. */
+const OVER_MS = HOUR_MS + TTL_MS + 900_000
 const BYTES_MAX = 1000
 const PNG = { type: 'png' } as const
 
@@ -18,41 +21,43 @@ let folder = ''
 let nowMs = 0
 beforeEach(async () => {
   folder = join(await mkdtemp(join(tmpdir(), 'affidavit-test-')), 'images')
-  nowMs = Date.now()
+  nowMs = 500_000 * HOUR_MS
 })
 afterEach(() => rm(join(folder, '..'), { recursive: true }))
 
-const optionsOf = () => ({
-  folder,
-  ttlMs: TTL_MS,
-  bytesMax: BYTES_MAX,
-  now: () => nowMs,
-  random: randomBytes,
-})
-const open = () => createFileStore(optionsOf())
+const open = (bytesMax = BYTES_MAX) =>
+  createImageStore({
+    objects: openImageFolder(folder),
+    ttlMs: TTL_MS,
+    bytesMax,
+    now: () => nowMs,
+  })
 const piecesOf = async (image: KeptImage | null) => (await (await image?.open())?.toArray()) ?? []
-const filesIn = (name: string) => readdir(join(folder, name))
+/** Files of one hour, or of the hour that it is. */
+const filesIn = (hour = Math.floor(nowMs / HOUR_MS)) => readdir(join(folder, String(hour)))
+const contentsIn = async () => (await filesIn()).filter((name) => name.startsWith('content-'))
 const some = (length: number) => new Uint8Array(randomBytes(length))
 
 describe('a file store', () => {
   it('a file store gives back what was put, also after a restart, for this user alone', async () => {
     const bytes = some(100)
     const id = await open().put({ bytes, ...PNG })
-    expect(id).toMatch(/^[0-9a-f]{32}$/)
+    expect(id).toMatch(/^[0-9a-f]{32}-500000$/)
     const found = await open().find(id)
     expect(Buffer.concat(await piecesOf(found))).toEqual(Buffer.from(bytes))
     expect(found).toMatchObject({ type: 'png', length: 100, expiresAtMs: nowMs + TTL_MS })
-    const [name = ''] = await filesIn('contents')
-    expect((await stat(join(folder, 'contents', name))).mode & 0o777).toBe(0o600)
-    expect((await stat(join(folder, 'contents'))).mode & 0o777).toBe(0o700)
+    expect(await filesIn()).toHaveLength(2)
+    for (const name of await filesIn())
+      expect((await stat(join(folder, '500000', name))).mode & 0o777).toBe(0o600)
+    expect((await stat(join(folder, '500000'))).mode & 0o777).toBe(0o700)
   })
 
   it('a file store gives a large image a piece at a time, to its end although it is removed meanwhile', async () => {
-    const store = createFileStore({ ...optionsOf(), bytesMax: 10_000_000 })
+    const store = open(10_000_000)
     const bytes = some(3_000_000)
     const found = await store.find(await store.put({ bytes, ...PNG }))
     const content = await found?.open()
-    await rm(join(folder, 'contents'), { recursive: true })
+    await rm(join(folder, '500000'), { recursive: true })
     const pieces = (await content?.toArray()) ?? []
     expect(Math.max(...pieces.map(({ length }) => length))).toBeLessThanOrEqual(64 * 1024)
     expect(Buffer.concat(pieces).equals(bytes)).toBe(true)
@@ -64,16 +69,17 @@ describe('a file store', () => {
     const bytes = some(600)
     const ids = [await store.put({ bytes, ...PNG }), await store.put({ bytes, ...PNG })]
     expect(new Set(ids).size).toBe(2)
-    expect(await filesIn('contents')).toHaveLength(1)
+    expect(await contentsIn()).toHaveLength(1)
   })
 
   it.each([
     '',
     '..',
-    '../contents/x',
+    '../500000/x',
     'a'.repeat(64),
-    'A'.repeat(32),
-    `${'a'.repeat(32)}\0`,
+    `${'A'.repeat(32)}-500000`,
+    `${'a'.repeat(32)}-500000\0`,
+    `${'0'.repeat(32)}-500000`,
     '0'.repeat(32),
   ])('a file store finds nothing behind %j', async (id) => {
     const store = open()
@@ -84,9 +90,10 @@ describe('a file store', () => {
   it('a file store does not find a content by its hash', async () => {
     const store = open()
     await store.put({ bytes: some(10), ...PNG })
-    const [hash = ''] = await filesIn('contents')
-    expect(await store.find(hash)).toBeNull()
-    expect(await store.find(hash.slice(0, 32))).toBeNull()
+    const hash = (await contentsIn())[0]?.slice('content-'.length) ?? ''
+    expect(hash).toHaveLength(64)
+    for (const id of [hash, hash.slice(0, 32), `${hash.slice(0, 32)}-500000`])
+      expect(await store.find(id)).toBeNull()
   })
 
   it('a file store forgets a link when its time is over, and a content when its last link is', async () => {
@@ -99,11 +106,14 @@ describe('a file store', () => {
     nowMs += 1
     expect(await store.find(first)).toBeNull()
     await store.sweep()
-    expect(await filesIn('links')).toEqual([second])
     expect(await store.find(second)).not.toBeNull()
-    nowMs += TTL_MS + SWEEP_INTERVAL_MS
+    nowMs = 500_000 * HOUR_MS + OVER_MS - 1
+    expect(await store.find(second)).toBeNull()
     await store.sweep()
-    expect([await filesIn('links'), await filesIn('contents')]).toEqual([[], []])
+    expect(await filesIn(500_000)).toHaveLength(3)
+    nowMs += 1
+    await store.sweep()
+    expect(await readdir(folder)).toEqual([])
   })
 
   it('the file store keeps no more than it may, counts what was there before, and takes more when it has room', async () => {
@@ -112,27 +122,41 @@ describe('a file store', () => {
     await expect(store.put({ bytes: some(401), ...PNG })).rejects.toThrow(StoreFullError)
     await store.put({ bytes: some(400), ...PNG })
     await expect(store.put({ bytes: some(1), ...PNG })).rejects.toThrow(StoreFullError)
-    nowMs += TTL_MS + SWEEP_INTERVAL_MS
+    nowMs += OVER_MS
     await store.sweep()
     await store.put({ bytes: some(1000), ...PNG })
   })
 
   it('a file store removes drafts that a killed process left, and takes no broken link', async () => {
     const store = open()
-    await store.put({ bytes: some(10), ...PNG })
-    await writeFile(join(folder, 'drafts', 'x'), 'half')
-    const id = '1'.repeat(32)
-    await writeFile(join(folder, 'links', id), '{"name":"../../x","type":"png","expiresAtMs":9e15}')
+    const id = await store.put({ bytes: some(10), ...PNG })
+    for (const name of await filesIn())
+      if (name.startsWith('link-'))
+        await writeFile(
+          join(folder, '500000', name),
+          '{"name":"../../x","type":"png","length":1,"expiresAtMs":9e15}',
+        )
+    await writeFile(join(folder, '500000', 'link-half.draft'), 'half')
     expect(await store.find(id)).toBeNull()
-    nowMs += TTL_MS + 1000
+    nowMs += OVER_MS
     await store.sweep()
-    expect(await filesIn('drafts')).toEqual([])
+    expect(await readdir(folder)).toEqual([])
+  })
+
+  it('a file store never gives another content, whole or at all', async () => {
+    const store = open()
+    const found = await store.find(await store.put({ bytes: some(100), ...PNG }))
+    const [name = ''] = await contentsIn()
+    await writeFile(join(folder, '500000', name), some(100))
+    await expect(piecesOf(found)).rejects.toMatchObject({ code: 'WrongContent' })
+    await writeFile(join(folder, '500000', name), some(99))
+    await expect(found?.open()).rejects.toMatchObject({ code: 'WrongLength' })
   })
 
   it('a file store makes no folder before it is needed', async () => {
     const store = open()
     await store.sweep()
-    expect(await store.find('0'.repeat(32))).toBeNull()
+    expect(await store.find(`${'0'.repeat(32)}-500000`)).toBeNull()
     await expect(stat(folder)).rejects.toMatchObject({ code: 'ENOENT' })
   })
 })
