@@ -1,0 +1,83 @@
+import { isCount, isJsonObject, type Json, type JsonObject, memberOf } from '../json/value.ts'
+import { type DialectEvent, PROOF_MEMBER, type StreamReader } from './dialect.ts'
+import { readAnswer as readMessage } from './messages/answer.ts'
+import { findHidden as findHiddenInMessages } from './messages/request.ts'
+import { MessagesReader } from './messages/stream.ts'
+import type { RefusedMember } from './refused-member.ts'
+import { readAnswer as readResponse } from './responses/answer.ts'
+import { findHidden as findHiddenInResponses } from './responses/request.ts'
+import { ResponsesReader } from './responses/stream.ts'
+
+/** What the tokens of an answer are counted as. */
+export type DialectUsage = { readonly input: number; readonly output: number }
+
+/** An API whose calls are hashed and streamed in their own form (README.md). */
+export type Dialect = {
+  /** As it is hashed. */
+  readonly name: string
+  /** Headers of a call that are forwarded and hashed beside its body: lower case. */
+  readonly headers: readonly string[]
+  /** The first member of a request that hides what was asked; null when all is shown. */
+  findHidden(request: JsonObject): RefusedMember | null
+  /** A provider's whole answer, without its proof member. Throws FormatError `invalid_form`. */
+  readAnswer(answer: JsonObject): JsonObject
+  /** A reader of one stream. */
+  openStream(): StreamReader
+  /** What an answer states was used; null when it states no counts. */
+  usageOf(response: JsonObject): DialectUsage | null
+  /** Member of the last event's data that carries the proof; null for the data themselves. */
+  readonly proofIn: string | null
+}
+
+/** The dialects in which a request says by its path what it is. */
+export const DIALECTS = {
+  responses: {
+    name: 'responses',
+    headers: ['openai-beta'],
+    findHidden: findHiddenInResponses,
+    readAnswer: readResponse,
+    openStream: () => new ResponsesReader(),
+    usageOf: (response) => countsOf(response, []),
+    proofIn: 'response',
+  },
+  messages: {
+    name: 'messages',
+    headers: ['anthropic-version', 'anthropic-beta'],
+    findHidden: findHiddenInMessages,
+    readAnswer: readMessage,
+    openStream: () => new MessagesReader(),
+    usageOf: (response) =>
+      countsOf(response, ['cache_creation_input_tokens', 'cache_read_input_tokens']),
+    proofIn: null,
+  },
+} as const satisfies Readonly<Record<string, Dialect>>
+
+/** The last event of a stream, with its proof. */
+export function withProof(
+  { proofIn }: Dialect,
+  last: DialectEvent,
+  proof: JsonObject,
+): DialectEvent {
+  const { event, data } = last
+  if (proofIn === null) return { event, data: { ...data, [PROOF_MEMBER]: proof } }
+  const owner = memberOf(data, proofIn)
+  const carrier = { ...(isJsonObject(owner) ? owner : {}), [PROOF_MEMBER]: proof }
+  return { event, data: { ...data, [proofIn]: carrier } }
+}
+
+/** The proof of an event; undefined when it carries none. */
+export function proofOf({ proofIn }: Dialect, { data }: DialectEvent): Json | undefined {
+  const owner = proofIn === null ? data : memberOf(data, proofIn)
+  return isJsonObject(owner) ? memberOf(owner, PROOF_MEMBER) : undefined
+}
+
+/** Tokens of the input, those of `more` members included, and of the output. */
+function countsOf(response: JsonObject, more: readonly string[]): DialectUsage | null {
+  const usage = memberOf(response, 'usage')
+  if (!isJsonObject(usage)) return null
+  const { input_tokens: first, output_tokens: output } = usage
+  const others = more.map((name) => memberOf(usage, name) ?? 0)
+  if (!isCount(first) || !isCount(output) || !others.every(isCount)) return null
+  const input = others.reduce<number>((sum, count) => sum + Number(count), first)
+  return isCount(input) && isCount(input + output) ? { input, output } : null
+}

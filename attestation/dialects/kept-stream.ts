@@ -1,0 +1,73 @@
+import { sha256 } from '@noble/hashes/sha2.js'
+import { encodeHex, encodeUtf8 } from '../bytes.ts'
+import { hasExactMembers, type Json, type JsonObject } from '../json/value.ts'
+import { canonicalEvent, type DialectEvent, isSame, refuse, withoutProof } from './dialect.ts'
+import { type Dialect, proofOf } from './dialects.ts'
+
+/** What a stream that a caller kept amounts to. */
+export type KeptStream = {
+  /** The answer, without its proof member. */
+  readonly response: JsonObject
+  /** Hex; what the receipt's `stream_hash` should be. */
+  readonly streamHash: string
+  /** Attacker-controlled. */
+  readonly proof: Json
+}
+
+/**
+ * Reads all events of a stream as its caller got them (attacker-controlled), in order. Accepts only
+ * a whole stream that every reader assembles alike: a stream that an enclave gave out passes as it
+ * is. Bare pings and keep-alives are skipped: they are not hashed.
+ *
+ * Throws FormatError as StreamReader.read does, `unsettled_event` for an event that an enclave
+ * would have left out or written otherwise, `cut_stream` when the last event is missing,
+ * `late_event` for an event after the last, `missing_proof` when the last event carries no proof.
+ *
+ * Does NOT check the proof.
+ */
+export function readKeptStream(dialect: Dialect, events: readonly DialectEvent[]): KeptStream {
+  const reader = dialect.openStream()
+  const hash = sha256.create()
+  let last: DialectEvent | null = null
+  for (const kept of events) {
+    if (isBare(kept)) continue
+    if (last !== null) throw refuse('late_event', 'expected nothing after the last event')
+    const settled = withoutProofs(dialect, kept)
+    const [given, ...others] = reader.read(settled)
+    if (
+      given === undefined ||
+      others.length > 0 ||
+      given.event !== kept.event ||
+      !isSame(given.data, settled.data)
+    )
+      throw refuse('unsettled_event', 'expected each event as an enclave gives it out')
+    hash.update(encodeUtf8(canonicalEvent(given)))
+    if (reader.isEnded) last = kept
+    else if (proofOf(dialect, kept) !== undefined)
+      throw refuse('unsettled_event', 'expected a proof on the last event alone')
+  }
+  if (last === null) throw refuse('cut_stream', 'expected the last event of the stream')
+  const proof = proofOf(dialect, last)
+  if (proof === undefined)
+    throw refuse('missing_proof', 'expected the last event to carry the proof')
+  return { response: reader.response(), streamHash: encodeHex(hash.digest()), proof }
+}
+
+/** Whether an event says no more than that the stream is alive. */
+function isBare({ event, data }: DialectEvent): boolean {
+  const { type } = data
+  return (
+    (type === 'ping' || type === 'keepalive') &&
+    (event === '' || event === type) &&
+    hasExactMembers(data, ['type'])
+  )
+}
+
+/** The event as it was hashed: its proof is left out where an enclave puts it, and nowhere else. */
+function withoutProofs(dialect: Dialect, { event, data }: DialectEvent): DialectEvent {
+  const { proofIn } = dialect
+  if (proofIn === null) return { event, data: withoutProof(data) }
+  const owner = data[proofIn]
+  if (proofOf(dialect, { event, data }) === undefined) return { event, data }
+  return { event, data: { ...data, [proofIn]: withoutProof(owner as JsonObject) } }
+}

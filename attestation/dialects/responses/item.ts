@@ -1,0 +1,162 @@
+import {
+  isJsonArray,
+  isJsonObject,
+  type Json,
+  type JsonObject,
+  memberOf,
+} from '../../json/value.ts'
+import { isEmpty, isSame, listIn, refuse, textIn } from '../dialect.ts'
+import { parseToolInput } from '../tool-input.ts'
+
+/** A list of an item that parts stream into, and the member by which events name a part. */
+export type PartList = 'content' | 'summary'
+
+/** A text that streams: as a part of an item, or as one of its members. */
+type Channel = {
+  /** Types of items that it belongs to. */
+  readonly items: readonly string[]
+  /** Member of the item, or of its part, that is the joined text; also of the `done` event. */
+  readonly member: string
+  /** Null for a member of the item itself. */
+  readonly part: { readonly list: PartList; readonly type: string } | null
+}
+
+/** By the beginning of the names of its events, which end with `.delta` and `.done`. */
+export const CHANNELS: ReadonlyMap<string, Channel> = new Map([
+  ['response.output_text', ofPart(['message'], 'content', 'output_text', 'text')],
+  ['response.refusal', ofPart(['message'], 'content', 'refusal', 'refusal')],
+  ['response.reasoning_text', ofPart(['reasoning'], 'content', 'reasoning_text', 'text')],
+  ['response.reasoning_summary_text', ofPart(['reasoning'], 'summary', 'summary_text', 'text')],
+  ['response.function_call_arguments', ofItem('function_call', 'arguments')],
+  ['response.custom_tool_call_input', ofItem('custom_tool_call', 'input')],
+  ['response.mcp_call_arguments', ofItem('mcp_call', 'arguments')],
+  ['response.code_interpreter_call_code', ofItem('code_interpreter_call', 'code')],
+])
+
+function ofPart(items: readonly string[], list: PartList, type: string, member: string): Channel {
+  return { items, member, part: { list, type } }
+}
+
+function ofItem(item: string, member: string): Channel {
+  return { items: [item], member, part: null }
+}
+
+/** Members of an item that are the same from its start to the final answer. */
+const IDENTITY = ['id', 'type', 'role', 'call_id', 'name']
+
+/** A text as far as it came. Changed in place. */
+export type StreamedText = {
+  readonly channel: string
+  text: string
+  /** Whether its `done` event was given out. */
+  isDone: boolean
+}
+
+/** A part of an item. */
+export type StreamedPart = StreamedText & {
+  readonly annotations: Json[]
+  /** Whether the event that ends the part was given out. */
+  isClosed: boolean
+}
+
+/** An item of the output that has begun. Belongs to one stream; changed in place. */
+export type StreamedItem = {
+  readonly index: number
+  readonly id: string
+  readonly added: JsonObject
+  readonly parts: Readonly<Record<PartList, StreamedPart[]>>
+  /** The member of the item that streams; null while no delta came. */
+  whole: StreamedText | null
+  /** As the item ended; null before. */
+  done: JsonObject | null
+}
+
+/**
+ * Begins an item. Throws FormatError `unread_member` when it has text already that deltas would
+ * bring: readers of deltas would not show it.
+ */
+export function beginItem(index: number, added: JsonObject): StreamedItem {
+  const type = textIn(added, 'type')
+  const filled = [...CHANNELS.values()].filter(({ items }) => items.includes(type))
+  for (const { part, member } of filled) {
+    const name = part?.list ?? member
+    if (!isEmpty(memberOf(added, name)))
+      throw refuse('unread_member', `expected ${name} to be empty at the start of an item`)
+  }
+  const id = textIn(added, 'id')
+  return { index, id, added, parts: { content: [], summary: [] }, whole: null, done: null }
+}
+
+/**
+ * Checks the item at its end, or in the final answer, against what streamed. Throws FormatError
+ * `changed_identity`, `changed_text`, `invalid_tool_input`.
+ */
+export function checkItem(item: StreamedItem, done: JsonObject): void {
+  const { added, parts, whole } = item
+  for (const name of IDENTITY)
+    if (!isSame(memberOf(added, name) ?? null, memberOf(done, name) ?? null))
+      throw refuse('changed_identity', `expected ${name} of an item as at its start`)
+  for (const list of ['content', 'summary'] as const) {
+    const isStreamed = [...CHANNELS.values()].some(
+      ({ items, part }) => part?.list === list && items.includes(textIn(added, 'type')),
+    )
+    if (!isStreamed) continue
+    const given = listIn(done, list)
+    if (given.length !== parts[list].length)
+      throw refuse('changed_text', `expected the parts of ${list} that streamed`)
+    for (const [at, part] of parts[list].entries()) checkPart(part, given[at] ?? {})
+  }
+  for (const [channel, { items, member, part }] of CHANNELS) {
+    if (part !== null || !items.includes(textIn(added, 'type'))) continue
+    const text = memberOf(done, member) ?? ''
+    if (text !== (whole?.text ?? ''))
+      throw refuse('changed_text', `expected ${member} of an item as it streamed`)
+    if (channel === 'response.function_call_arguments') parseToolInput(textIn(done, member))
+  }
+}
+
+/** Checks a part at its end against what streamed. Throws FormatError `changed_text`. */
+export function checkPart({ channel, text, annotations }: StreamedPart, given: JsonObject): void {
+  const { member, part } = CHANNELS.get(channel) as Channel
+  if (memberOf(given, 'type') !== part?.type || memberOf(given, member) !== text)
+    throw refuse('changed_text', 'expected a part as it streamed')
+  if (annotations.length > 0 && !isSame(memberOf(given, 'annotations') ?? null, annotations))
+    throw refuse('changed_text', 'expected the annotations that streamed')
+}
+
+/** Members that differ between an item's end and the final answer without a fault. */
+const UNSTABLE = ['status', 'logprobs', 'encrypted_content']
+
+/** Whether the final answer has the item as it ended. */
+export function isItem(done: JsonObject, final: JsonObject): boolean {
+  return isSame(withoutUnstable(done), withoutUnstable(final))
+}
+
+/** What is left of an item, and of its parts, without the unstable members. */
+function withoutUnstable(object: JsonObject, depth = 0): JsonObject {
+  const kept: Record<string, Json> = {}
+  for (const [name, value] of Object.entries(object)) {
+    if (UNSTABLE.includes(name) || value === null) continue
+    const isParts = depth === 0 && (name === 'content' || name === 'summary') && isJsonArray(value)
+    kept[name] = isParts
+      ? value.map((part) => (isJsonObject(part) ? withoutUnstable(part, 1) : part))
+      : value
+  }
+  return kept
+}
+
+/** The item of a stream that goes on: with its texts so far. */
+export function itemBefore({ added, parts, whole, done }: StreamedItem): JsonObject {
+  if (done !== null) return done
+  const item: Record<string, Json> = { ...added }
+  for (const [list, streamed] of Object.entries(parts))
+    if (streamed.length > 0) item[list] = streamed.map(partBefore)
+  if (whole !== null) item[(CHANNELS.get(whole.channel) as Channel).member] = whole.text
+  return item
+}
+
+function partBefore({ channel, text, annotations }: StreamedPart): JsonObject {
+  const { member, part } = CHANNELS.get(channel) as Channel
+  const streamed = { type: part?.type ?? '', [member]: text }
+  return annotations.length === 0 ? streamed : { ...streamed, annotations: [...annotations] }
+}

@@ -1,0 +1,42 @@
+import { type JsonObject, memberOf } from '../../json/value.ts'
+import { findGiven, findReference, type RefusedMember } from '../refused-member.ts'
+
+/** What the provider keeps, so that a request with it does not say what was asked. */
+const KEPT_ELSEWHERE: ReadonlyMap<string, string> = new Map([
+  ['previous_response_id', 'send the items of the turns before instead'],
+  ['conversation', 'send the items of the conversation instead'],
+  ['prompt', 'send the text of the prompt as instructions instead'],
+])
+
+/**
+ * The first member of a Responses request that hides what was asked; null when all is shown:
+ * README.md, What is refused. Tools' own inputs and outputs are texts, and are not looked into.
+ */
+export function findHidden(request: JsonObject): RefusedMember | null {
+  if (memberOf(request, 'background') === true)
+    return {
+      path: ['background'],
+      why: 'the answer of a background call is not a part of the call',
+    }
+  return (
+    findGiven(request, KEPT_ELSEWHERE) ??
+    findReference(memberOf(request, 'input') ?? null, ['input'], hiddenInput) ??
+    findReference(memberOf(request, 'tools') ?? null, ['tools'], hiddenInTools)
+  )
+}
+
+function hiddenInput(item: JsonObject): string | null {
+  // A reference may leave its type out. All else that may is a message, and has a role.
+  const isReference =
+    item.type === 'item_reference' ||
+    ((item.type ?? null) === null && typeof item.id === 'string' && item.role === undefined)
+  if (isReference) return 'send the item itself instead of a reference'
+  if (typeof item.file_id === 'string') return 'send the content of the file instead of its id'
+  return null
+}
+
+function hiddenInTools(tool: JsonObject): string | null {
+  return tool.type === 'code_interpreter' && typeof tool.container === 'string'
+    ? 'name a container of type auto instead of a container by its id'
+    : null
+}

@@ -1,0 +1,345 @@
+import { isCount, type Json, type JsonObject, memberAt, memberOf } from '../../json/value.ts'
+import { withoutPrototypes } from '../../json/without-prototypes.ts'
+import {
+  type DialectEvent,
+  isEmpty,
+  listIn,
+  nameOf,
+  objectIn,
+  refuse,
+  type StreamReader,
+  textIn,
+  withoutProof,
+} from '../dialect.ts'
+import {
+  beginItem,
+  CHANNELS,
+  checkItem,
+  checkPart,
+  isItem,
+  itemBefore,
+  type PartList,
+  type StreamedItem,
+  type StreamedPart,
+  type StreamedText,
+} from './item.ts'
+
+/** The last event of a stream, and the status that its response has. */
+const TERMINALS: ReadonlyMap<string, string> = new Map([
+  ['response.completed', 'completed'],
+  ['response.incomplete', 'incomplete'],
+  ['response.failed', 'failed'],
+])
+
+/** Events that say how a response begins; the last two may be left out. */
+const BEGINNINGS = ['response.created', 'response.queued', 'response.in_progress']
+
+/** Begins and ends of parts, with the list that each part is in and the member that counts it. */
+const PART_EVENTS: ReadonlyMap<string, PartList> = new Map([
+  ['response.content_part', 'content'],
+  ['response.reasoning_summary_part', 'summary'],
+])
+const PART_INDEX = { content: 'content_index', summary: 'summary_index' } as const
+
+/** What an item does meanwhile, such as `response.web_search_call.searching`: no content. */
+const PROGRESS =
+  /^response\.(\w+_call|mcp_list_tools)\.(in_progress|searching|interpreting|generating|completed|failed)$/
+
+/**
+ * Reads a stream of Responses: one response, its items by index, each with the parts and texts that
+ * stream into it, and the final response (README.md, Responses).
+ */
+export class ResponsesReader implements StreamReader {
+  /** As the stream began it; then as its last event has it. */
+  private first: JsonObject | null = null
+  private final: JsonObject | null = null
+  private readonly items: StreamedItem[] = []
+  private given: DialectEvent[] = []
+  private sequence = 0
+
+  get isEnded(): boolean {
+    return this.final !== null
+  }
+
+  read(event: DialectEvent): readonly DialectEvent[] {
+    if (this.isEnded) return []
+    const type = nameOf(event)
+    this.given = []
+    const data = withoutPrototypes(withoutProof(event.data))
+    if (type === 'error') throw refuse('upstream_failure', reasonOf(data))
+    if (BEGINNINGS.includes(type)) this.begin(type, data)
+    else if (TERMINALS.has(type)) this.end(type, data)
+    else if (type === 'response.output_item.added') this.addItem(data)
+    else if (type === 'response.output_item.done') this.endItem(data)
+    else if (!this.readPart(type, data) && !this.readText(type, data)) this.readOther(type, data)
+    return this.given
+  }
+
+  response(): JsonObject {
+    return this.final ?? { ...this.first, output: this.items.map(itemBefore) }
+  }
+
+  private begin(type: string, data: JsonObject): void {
+    if ((type === 'response.created') !== (this.first === null))
+      throw refuse('changed_identity', 'expected response.created first, and once')
+    const response = this.responseIn(data)
+    if (!isEmpty(memberOf(response, 'output')) || !isEmpty(memberOf(response, 'error')))
+      throw refuse('unread_member', 'expected the response to begin empty')
+    this.first ??= response
+    this.give(type, data, { response })
+  }
+
+  private end(type: string, data: JsonObject): void {
+    this.requireBegun()
+    const response = this.responseIn(data)
+    if (memberOf(response, 'status') !== TERMINALS.get(type))
+      throw refuse('changed_finish', 'expected the status of the response to be that of its event')
+    const isWhole = type === 'response.completed'
+    if (isWhole && this.items.some(({ done }) => done === null))
+      throw refuse('unfinished', 'expected every item to have ended')
+    const final = { ...response, output: this.outputOf(response) }
+    this.give(type, data, { response: final })
+    this.final = final
+  }
+
+  /** The items in the order of the stream. The final answer may lack all, or reorder them. */
+  private outputOf(response: JsonObject): readonly JsonObject[] {
+    const ended = this.items.filter(({ done }) => done !== null)
+    const finals = listIn(response, 'output')
+    if (finals.length === 0) return ended.map(({ done }) => done ?? {})
+    const byId = new Map(finals.map((item) => [memberOf(item, 'id'), item]))
+    if (byId.size !== finals.length || finals.length !== ended.length)
+      throw refuse('changed_text', 'expected the final answer to have the items that streamed')
+    return ended.map(({ id, done }) => {
+      const final = byId.get(id)
+      if (final !== undefined && isItem(done ?? {}, final)) return final
+      throw refuse('changed_text', 'expected an item of the final answer as it streamed')
+    })
+  }
+
+  private addItem(data: JsonObject): void {
+    this.requireBegun()
+    const index = this.items.length
+    if ((memberOf(data, 'output_index') ?? index) !== index)
+      throw refuse('changed_identity', 'expected the indexes of items to count up')
+    const item = beginItem(index, objectIn(data, 'item'))
+    if (this.items.some(({ id }) => id === item.id))
+      throw refuse('changed_identity', 'expected no id twice')
+    // Readers that show texts as they come would mix those of two messages.
+    const isMessage = ({ added, done }: StreamedItem) => done === null && added.type === 'message'
+    if (isMessage(item) && this.items.some(isMessage))
+      throw refuse('unfinished', 'expected the message before to have ended')
+    this.items.push(item)
+    this.give('response.output_item.added', data, { output_index: index })
+  }
+
+  private endItem(data: JsonObject): void {
+    const done = objectIn(data, 'item')
+    const index = memberOf(data, 'output_index')
+    const item = this.openItem(index === undefined ? { item_id: textIn(done, 'id') } : data)
+    checkItem(item, done)
+    for (const part of [...item.parts.content, ...item.parts.summary]) this.closePart(item, part)
+    if (item.whole !== null) this.closeText(item, item.whole)
+    item.done = done
+    this.give('response.output_item.done', data, { output_index: item.index })
+  }
+
+  /** Reads the begin or the end of a part; false, and nothing is done, for any other event. */
+  private readPart(type: string, data: JsonObject): boolean {
+    const [event, verb] = splitName(type)
+    const list = PART_EVENTS.get(event)
+    if (list === undefined || (verb !== 'added' && verb !== 'done')) return false
+    const item = this.openItem(data)
+    const given = objectIn(data, 'part')
+    if (verb === 'added') {
+      this.beginPart(item, list, { data, given })
+      return true
+    }
+    const part = this.openPart(item, list, data)
+    checkPart(part, given)
+    if (part.isClosed) throw refuse('late_event', 'expected one end of a part')
+    this.closeText(item, part)
+    part.isClosed = true
+    this.give(type, data, this.placeOf(item, part))
+    return true
+  }
+
+  private beginPart(
+    item: StreamedItem,
+    list: PartList,
+    { data, given }: { readonly data: JsonObject; readonly given: JsonObject },
+  ): void {
+    const parts = item.parts[list]
+    const channel = [...CHANNELS].find(
+      ([, { items, part }]) =>
+        part?.list === list &&
+        part.type === given.type &&
+        items.includes(textIn(item.added, 'type')),
+    )
+    if (channel === undefined)
+      throw refuse('changed_type', 'expected a part that its item can have')
+    if ((memberOf(data, PART_INDEX[list]) ?? parts.length) !== parts.length)
+      throw refuse('changed_identity', 'expected the indexes of parts to count up')
+    const [name, { member }] = channel
+    if (!isEmpty(memberOf(given, member)) || !isEmpty(memberOf(given, 'annotations')))
+      throw refuse('unread_member', `expected ${member} to be empty at the start of a part`)
+    const last = parts.at(-1)
+    if (last !== undefined) this.closePart(item, last)
+    const part = { channel: name, text: '', annotations: [], isDone: false, isClosed: false }
+    parts.push(part)
+    const event = list === 'content' ? 'content_part' : 'reasoning_summary_part'
+    this.give(`response.${event}.added`, data, this.placeOf(item, part))
+  }
+
+  /** Reads a delta of a text, or its end; false, and nothing is done, for any other event. */
+  private readText(type: string, data: JsonObject): boolean {
+    const [event, verb] = splitName(type)
+    const channel = CHANNELS.get(event)
+    if (channel === undefined || (verb !== 'delta' && verb !== 'done')) return false
+    const item = this.openItem(data)
+    if (!channel.items.includes(textIn(item.added, 'type')))
+      throw refuse('changed_type', 'expected a text that its item can have')
+    const piece = textIn(data, verb === 'delta' ? 'delta' : channel.member)
+    const text = this.textOf(item, event, { data, isDelta: verb === 'delta' })
+    if (text.isDone) throw refuse('late_event', 'expected no event after the end of its text')
+    if (verb === 'delta') text.text += piece
+    else if (text.text !== piece)
+      throw refuse('changed_text', 'expected a text at its end as it streamed')
+    else text.isDone = true
+    this.give(type, data, this.placeOf(item, text))
+    return true
+  }
+
+  /** The text that an event is of; a delta begins the part that no event began. */
+  private textOf(
+    item: StreamedItem,
+    channel: string,
+    { data, isDelta }: { readonly data: JsonObject; readonly isDelta: boolean },
+  ): StreamedText {
+    const { part, member } = CHANNELS.get(channel) ?? {}
+    if (part === undefined || part === null) {
+      item.whole ??= { channel, text: '', isDone: false }
+      return item.whole
+    }
+    const parts = item.parts[part.list]
+    const index = memberOf(data, PART_INDEX[part.list]) ?? Math.max(0, parts.length - 1)
+    if (index === parts.length && isDelta) {
+      const empty = { type: part.type, [member ?? '']: '' }
+      const given = part.type === 'output_text' ? { ...empty, annotations: [] } : empty
+      this.beginPart(item, part.list, { data: { part: given }, given })
+    }
+    const open = this.openPart(item, part.list, { [PART_INDEX[part.list]]: index })
+    if (open.channel !== channel || open.isClosed)
+      throw refuse('changed_type', 'expected a delta of the type of its part')
+    return open
+  }
+
+  /** Reads annotations and what items do meanwhile; other events are left out. */
+  private readOther(type: string, data: JsonObject): void {
+    if (type === 'response.output_text.annotation.added') {
+      const item = this.openItem(data)
+      const part = this.openPart(item, 'content', data)
+      if (part.channel !== 'response.output_text' || part.isClosed)
+        throw refuse('changed_type', 'expected an annotation of a text that is open')
+      if (
+        (memberOf(data, 'annotation_index') ?? part.annotations.length) !== part.annotations.length
+      )
+        throw refuse('changed_identity', 'expected the indexes of annotations to count up')
+      part.annotations.push(objectIn(data, 'annotation'))
+      const annotation_index = part.annotations.length - 1
+      this.give(type, data, { ...this.placeOf(item, part), annotation_index })
+    } else if (PROGRESS.test(type)) {
+      const item = this.openItem(data)
+      if (PROGRESS.exec(type)?.[1] !== item.added.type)
+        throw refuse('changed_type', 'expected an event of the type of its item')
+      this.give(type, data, this.placeOf(item, null))
+    }
+  }
+
+  /** Gives the events that end a text, where the provider leaves them out. */
+  private closePart(item: StreamedItem, part: StreamedPart): void {
+    this.closeText(item, part)
+    if (part.isClosed) return
+    part.isClosed = true
+    const { part: place, member } = CHANNELS.get(part.channel) ?? {}
+    const { list, type } = place ?? { list: 'content', type: '' }
+    const given = { type, [member ?? '']: part.text }
+    const event = list === 'content' ? 'content_part' : 'reasoning_summary_part'
+    this.give(
+      `response.${event}.done`,
+      { part: type === 'output_text' ? { ...given, annotations: part.annotations } : given },
+      this.placeOf(item, part),
+    )
+  }
+
+  private closeText(item: StreamedItem, text: StreamedText): void {
+    if (text.isDone) return
+    text.isDone = true
+    const member = CHANNELS.get(text.channel)?.member ?? ''
+    this.give(`${text.channel}.done`, { [member]: text.text }, this.placeOf(item, text))
+  }
+
+  /** Where an event belongs. Some providers say it by the id alone, or by the index. */
+  private openItem(data: JsonObject): StreamedItem {
+    this.requireBegun()
+    const { output_index: index, item_id: id } = data
+    const found =
+      index === undefined
+        ? this.items.find((item) => item.id === id)
+        : this.items[isCount(index) ? index : -1]
+    if (found === undefined || (id !== undefined && found.id !== id))
+      throw refuse('changed_identity', 'expected an event of an item that has begun')
+    if (found.done !== null)
+      throw refuse('late_event', 'expected no event after the end of its item')
+    return found
+  }
+
+  private openPart(item: StreamedItem, list: PartList, data: JsonObject): StreamedPart {
+    const parts = item.parts[list]
+    const index = memberOf(data, PART_INDEX[list]) ?? parts.length - 1
+    const part = index === parts.length - 1 ? parts.at(-1) : undefined
+    if (part !== undefined) return part
+    throw refuse('late_event', 'expected an event of the part that is open')
+  }
+
+  private placeOf(item: StreamedItem, text: StreamedText | null): JsonObject {
+    const place = { output_index: item.index, item_id: item.id }
+    const list = text === null ? undefined : CHANNELS.get(text.channel)?.part?.list
+    if (list === undefined) return place
+    const index = item.parts[list].indexOf(text as StreamedPart)
+    return { ...place, [PART_INDEX[list]]: index }
+  }
+
+  /** The response of an event, which is the one that began. */
+  private responseIn(data: JsonObject): JsonObject {
+    const response = withoutProof(objectIn(data, 'response'))
+    const id = textIn(response, 'id')
+    if (memberOf(response, 'object') !== 'response')
+      throw refuse('invalid_form', 'expected object to be response')
+    if (this.first !== null && this.first.id !== id)
+      throw refuse('changed_identity', 'expected the id of the response as at its start')
+    return response
+  }
+
+  private requireBegun(): void {
+    if (this.first === null) throw refuse('invalid_form', 'expected response.created first')
+  }
+
+  private give(type: string, data: JsonObject, settled: JsonObject): void {
+    const given = { ...data, ...settled, type, sequence_number: this.sequence }
+    this.sequence += 1
+    this.given.push({ event: type, data: given })
+  }
+}
+
+/** The name of an event, before its last dot and after it. */
+function splitName(type: string): readonly [string, string] {
+  const dot = type.lastIndexOf('.')
+  return [type.slice(0, dot), type.slice(dot + 1)]
+}
+
+/** What the provider says of an error; some put it into a member of its own. */
+function reasonOf(data: JsonObject): string {
+  const message: Json | undefined = memberOf(data, 'message') ?? memberAt(data, 'error', 'message')
+  return typeof message === 'string' ? message : 'no reason given'
+}

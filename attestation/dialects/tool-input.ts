@@ -1,0 +1,20 @@
+import { encodeUtf8 } from '../bytes.ts'
+import { JsonError } from '../json/json-error.ts'
+import { parseStrictJson } from '../json/parse-strict.ts'
+import { isJsonObject, type JsonObject } from '../json/value.ts'
+import { refuse } from './dialect.ts'
+
+/**
+ * The object that the text of a tool's input is. Readers take other text for an empty object,
+ * repair it, or fail, so that one tool call would be shown as several. Throws FormatError
+ * `invalid_tool_input`.
+ */
+export function parseToolInput(text: string): JsonObject {
+  try {
+    const input = parseStrictJson(encodeUtf8(text))
+    if (isJsonObject(input)) return input
+  } catch (error) {
+    if (!(error instanceof JsonError)) throw error
+  }
+  throw refuse('invalid_tool_input', 'expected the input of a tool to be a JSON object')
+}
