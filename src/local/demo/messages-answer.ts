@@ -1,7 +1,6 @@
-import { hash } from 'node:crypto'
 import { chooseAnswer, splitTokens, thinkAbout } from './choices.ts'
 import { countInput, type MessagesRequest, questionOf } from './messages-request.ts'
-import type { NamedEvent } from './responses-answer.ts'
+import { type NamedEvent, nameAnswer } from './responses-answer.ts'
 
 /** A block of a message, and the pieces that stream into it. */
 type Block = {
@@ -27,7 +26,7 @@ type MessagesAnswer = {
 export function answerMessages(request: MessagesRequest): MessagesAnswer {
   const question = questionOf(request)
   const answer = chooseAnswer(question)
-  const name = hash('sha256', JSON.stringify(request), 'hex').slice(0, 24)
+  const name = nameAnswer(request)
   const { type: thinks = 'disabled' } = request.thinking ?? {}
   const thinking = thinks === 'disabled' ? [] : thinkAbout(question)
   const said =

@@ -58,7 +58,7 @@ export type ResponsesAnswer = {
 export function answerResponses(request: ResponsesRequest, nowMs: number): ResponsesAnswer {
   const question = questionOf(request)
   const answer = chooseAnswer(question)
-  const name = hash('sha256', JSON.stringify(request), 'hex').slice(0, 24)
+  const name = nameAnswer(request)
   const thinking = thinkAbout(question)
   const reasoning: readonly Item[] =
     thinking.length === 0
@@ -110,6 +110,12 @@ export function answerResponses(request: ResponsesRequest, nowMs: number): Respo
       usage: countUsage(request, output, thinking.length),
     },
   }
+}
+
+/** Gives what ids of the answer to a request have in common, whole or streamed. */
+export function nameAnswer(request: { readonly stream?: unknown }): string {
+  const { stream: _, ...asked } = request
+  return hash('sha256', JSON.stringify(asked), 'hex').slice(0, 24)
 }
 
 /** Gives the events of an answer, in their order. */

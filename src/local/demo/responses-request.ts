@@ -12,7 +12,7 @@ const item = z.looseObject({
   type: z.string().nullish(),
   role: z.string().nullish(),
   content: text.nullish(),
-  output: z.unknown(),
+  output: z.unknown().optional(),
 })
 
 const requestSchema = z.looseObject({
@@ -75,7 +75,7 @@ export function questionOf(request: ResponsesRequest): Question {
 
 /** The items of the input: a text is one message of a user. */
 export function itemsOf({ input }: ResponsesRequest): readonly z.infer<typeof item>[] {
-  return typeof input === 'string' ? [{ role: 'user', content: input, output: null }] : input
+  return typeof input === 'string' ? [{ role: 'user', content: input }] : input
 }
 
 /** Gives the text of an item: of a message, or what a tool answered. */

@@ -132,10 +132,10 @@ describe('the demo provider in Messages', () => {
     }
     const whole = await anthropic.messages.create(agent)
     const streamed = await anthropic.messages.stream(agent).finalMessage()
-    const told = await streamOf(DIALECTS.messages, '/v1/messages', agent as unknown as JsonObject)
+    const read = await streamOf(DIALECTS.messages, '/v1/messages', agent as unknown as JsonObject)
     expect(whole.content.map(({ type }) => type)).toEqual(['thinking', 'tool_use'])
     expect(streamed.content).toMatchObject(whole.content)
-    expect(told.reader.response()).toMatchObject({ content: whole.content })
+    expect(read.reader.response()).toMatchObject({ content: whole.content })
   })
 
   it('the strict reader gives out each event of the demonstration but pings as it came', async () => {
