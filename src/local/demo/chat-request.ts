@@ -75,12 +75,14 @@ export function usesFunctions({ tools, functions }: ChatRequest): boolean {
 export function questionOf(request: ChatRequest, index: number): Question {
   const { messages, stop, seed = null, tool_choice: toolChoice } = request
   const last = messages.at(-1)
-  const said = messages.findLast(({ role }) => role === 'user')
+  const at = messages.findLastIndex(({ role }) => role === 'user')
+  const said = messages[at]
   const isOlder = usesFunctions(request)
   return {
     model: findModel(request.model, DEMO_MODELS),
     said: said === undefined ? '' : textOf(said),
-    toolResult: last?.role === 'tool' || last?.role === 'function' ? textOf(last) : null,
+    toolResult: last !== undefined && isResult(last) ? textOf(last) : null,
+    answered: messages.slice(at + 1).filter(isResult).length,
     tools: isOlder ? (request.functions ?? []) : (request.tools ?? []).map((tool) => tool.function),
     toolChoice:
       (isOlder
@@ -94,6 +96,10 @@ export function questionOf(request: ChatRequest, index: number): Question {
     tokensMax: request.max_completion_tokens ?? request.max_tokens ?? Number.POSITIVE_INFINITY,
     seed: JSON.stringify([messages, seed, index]),
   }
+}
+
+function isResult({ role }: ChatRequest['messages'][number]): boolean {
+  return role === 'tool' || role === 'function'
 }
 
 function formatOf({ response_format: format }: ChatRequest): Question['format'] {

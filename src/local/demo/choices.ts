@@ -9,6 +9,8 @@ export type Question = {
   readonly said: string
   /** What a tool answered, when that is the last message; else null. */
   readonly toolResult: string | null
+  /** How many answers of tools came after that message of a user. */
+  readonly answered: number
   readonly tools: readonly Callable[]
   readonly toolChoice: 'none' | 'auto' | 'required' | { readonly name: string }
   readonly callsMax: number
@@ -80,7 +82,9 @@ function writeText({ model, said, toolResult, seed }: Question): string {
 }
 
 /**
- * Gives the calls of offered functions, in their order, unless the last message is a tool's answer:
+ * Gives the calls of offered functions. `demo/agent` makes the calls that are written in the last
+ * user message, one in each turn. Other models call in the order in which functions are offered,
+ * unless the last message is a tool's answer:
  * - the choice names a function: that one;
  * - `none`: no call;
  * - `auto`: those whose name stands in the last user message (for `demo/tools` at least the first);
@@ -88,15 +92,11 @@ function writeText({ model, said, toolResult, seed }: Question): string {
  * Arguments are the JSON object in brackets after the name, as in `get_weather({"city":"Paris"})`,
  * else an example made from the function's parameters.
  */
-function planCalls({
-  model,
-  said,
-  toolResult,
-  tools,
-  toolChoice: choice,
-  callsMax,
-}: Question): readonly PlannedCall[] {
-  if (choice === 'none' || toolResult !== null) return []
+function planCalls(question: Question): readonly PlannedCall[] {
+  const { model, said, toolResult, answered, tools, toolChoice: choice, callsMax } = question
+  if (choice === 'none') return []
+  if (model === 'demo/agent') return writtenCalls(said, tools).slice(answered, answered + 1)
+  if (toolResult !== null) return []
   const isNamed = typeof choice === 'object'
   const meant = tools.filter(({ name }) => (isNamed ? name === choice.name : said.includes(name)))
   const isOneDue = !isNamed && (choice === 'required' || model === 'demo/tools')
@@ -105,6 +105,24 @@ function planCalls({
     name,
     arguments: argumentsAfter(name, said) ?? JSON.stringify(exampleOf(parameters ?? {})),
   }))
+}
+
+/** Gives the calls that a text has, such as `read_file({"path":"a.txt"})`, in their order. */
+function writtenCalls(text: string, tools: readonly Callable[]): readonly PlannedCall[] {
+  const found = [...text.matchAll(/([\w.-]+)\(\{/g)].map(({ 1: name = '', index }) => ({
+    name,
+    arguments: argumentsAfter(name, text.slice(index)),
+  }))
+  return found.filter(
+    (call): call is PlannedCall =>
+      call.arguments !== null && tools.some(({ name }) => name === call.name),
+  )
+}
+
+/** What `demo/agent` thinks before it answers; other models do not think. */
+export function thinkAbout({ model, answered }: Question): readonly string[] {
+  if (model !== 'demo/agent') return []
+  return splitTokens(`${DEMO_LABEL} No model thinks here. Answers of tools so far: ${answered}.`)
 }
 
 /** Gives the JSON object in the brackets after a name, as it was written; null without one. */

@@ -3,7 +3,13 @@ import { DemoError } from './request.ts'
 /**
  * Every model id that the demo provider serves. README.md of this folder says what each answers.
  */
-export const DEMO_MODELS = ['demo/echo', 'demo/lorem', 'demo/tools', 'demo/refusal'] as const
+export const DEMO_MODELS = [
+  'demo/echo',
+  'demo/lorem',
+  'demo/tools',
+  'demo/agent',
+  'demo/refusal',
+] as const
 
 export type DemoModel = (typeof DEMO_MODELS)[number]
 

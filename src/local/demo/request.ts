@@ -15,7 +15,7 @@ export function parseBody<Output>(schema: z.ZodType<Output>, body: Uint8Array): 
   throw new DemoError(400, `Invalid value for '${param}': ${issue?.message}.`, { param })
 }
 
-/** A request that the demo provider refuses, in the terms of OpenAI's error envelope. */
+/** A request that the demo provider refuses. */
 export class DemoError extends Error {
   readonly status: number
   readonly #where: { readonly param?: string; readonly code?: string }
@@ -30,7 +30,18 @@ export class DemoError extends Error {
     this.#where = where
   }
 
-  /** Gives the body to answer with. */
+  /** Gives the body to answer with, as Anthropic's API has it. */
+  toMessagesBody(): object {
+    const types: Readonly<Record<number, string>> = {
+      400: 'invalid_request_error',
+      404: 'not_found_error',
+      413: 'request_too_large',
+    }
+    const type = types[this.status] ?? 'api_error'
+    return { type: 'error', error: { type, message: this.message } }
+  }
+
+  /** Gives the body to answer with, as OpenAI's API has it. */
   toBody(): object {
     const type = this.status >= 500 ? 'server_error' : 'invalid_request_error'
     const { param = null, code = null } = this.#where

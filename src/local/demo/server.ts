@@ -5,8 +5,12 @@ import { answerChat, writeChunks, writeCompletion } from './chat-answer.ts'
 import { parseChatRequest } from './chat-request.ts'
 import { embed } from './embeddings.ts'
 import { drawImages, parseEdit, parseGeneration } from './images.ts'
+import { answerMessages, writeMessagesEvents } from './messages-answer.ts'
+import { countRequest, parseMessagesRequest } from './messages-request.ts'
 import { DEMO_MODELS, describeModel, findModel } from './models.ts'
 import { DemoError } from './request.ts'
+import { answerResponses, type NamedEvent, writeResponsesEvents } from './responses-answer.ts'
+import { parseResponsesRequest } from './responses-request.ts'
 
 /** Largest request body, bytes: more than the gateway lets through. */
 export const DEMO_BODY_BYTES_MAX = 32 * 1024 * 1024
@@ -26,7 +30,7 @@ type DemoOptions = {
  */
 export function createDemoServer(options: DemoOptions): Server {
   const server = createServer((request, response) => {
-    serve(request, response, options).catch((fault: unknown) => refuse(response, fault))
+    serve(request, response, options).catch((fault: unknown) => refuse(request, response, fault))
   })
   server.keepAliveTimeout = DEMO_KEEP_ALIVE_MS
   return server
@@ -41,7 +45,11 @@ async function serve(
   const route = `${request.method} ${path}`
   const type = request.headers['content-type'] ?? ''
   if (route === 'POST /v1/chat/completions') return complete(request, response, options)
-  if (route === 'POST /v1/embeddings') sendJson(response, 200, embed(await readBody(request)))
+  if (route === 'POST /v1/responses') return respond(request, response, options)
+  if (route === 'POST /v1/messages') return answerMessage(request, response, options)
+  if (route === 'POST /v1/messages/count_tokens')
+    sendJson(response, 200, countRequest(await readBody(request)))
+  else if (route === 'POST /v1/embeddings') sendJson(response, 200, embed(await readBody(request)))
   else if (route === 'POST /v1/images/generations') {
     const asked = parseGeneration(await readBody(request))
     sendJson(response, 200, drawImages(asked, options.now()))
@@ -64,26 +72,68 @@ async function complete(
 ): Promise<void> {
   const asked = parseChatRequest(await readBody(request))
   const answer = answerChat(asked, options.now())
-  if (asked.stream === true) return stream(response, writeChunks(answer), options.delayMs)
-  if (options.delayMs > 0) await sleep(options.delayMs)
-  sendJson(response, 200, writeCompletion(answer))
+  if (asked.stream !== true) return answerWhole(response, writeCompletion(answer), options)
+  await stream(response, writeData, writeChunks(answer), options)
+  response.end('data: [DONE]\n\n')
 }
 
-async function stream(
+async function respond(
+  request: IncomingMessage,
   response: ServerResponse,
-  chunks: Iterable<unknown>,
-  delayMs: number,
+  options: DemoOptions,
+): Promise<void> {
+  const asked = parseResponsesRequest(await readBody(request))
+  const answer = answerResponses(asked, options.now())
+  if (asked.stream !== true) return answerWhole(response, answer.response, options)
+  await stream(response, writeEvent, writeResponsesEvents(answer), options)
+  response.end()
+}
+
+async function answerMessage(
+  request: IncomingMessage,
+  response: ServerResponse,
+  options: DemoOptions,
+): Promise<void> {
+  const asked = parseMessagesRequest(await readBody(request))
+  const answer = answerMessages(asked)
+  if (asked.stream !== true) return answerWhole(response, answer.message, options)
+  await stream(response, writeEvent, writeMessagesEvents(answer), options)
+  response.end()
+}
+
+async function answerWhole(
+  response: ServerResponse,
+  body: unknown,
+  { delayMs }: DemoOptions,
+): Promise<void> {
+  if (delayMs > 0) await sleep(delayMs)
+  sendJson(response, 200, body)
+}
+
+function writeData(data: unknown): string {
+  return `data: ${JSON.stringify(data)}\n\n`
+}
+
+function writeEvent(event: NamedEvent): string {
+  return `event: ${event.type}\n${writeData(event)}`
+}
+
+/** Writes events, and leaves the response open; not once its reader went away. */
+async function stream<Event>(
+  response: ServerResponse,
+  write: (event: Event) => string,
+  events: Iterable<Event>,
+  { delayMs }: DemoOptions,
 ): Promise<void> {
   response.writeHead(200, {
     'content-type': 'text/event-stream; charset=utf-8',
     'cache-control': 'no-cache',
   })
-  for (const chunk of chunks) {
+  for (const event of events) {
     if (delayMs > 0) await sleep(delayMs)
     if (response.destroyed) return
-    if (!response.write(`data: ${JSON.stringify(chunk)}\n\n`)) await drained(response)
+    if (!response.write(write(event))) await drained(response)
   }
-  response.end('data: [DONE]\n\n')
 }
 
 /** Waits until the reader took what was written, or went away. */
@@ -114,13 +164,14 @@ function readBody(request: IncomingMessage): Promise<Uint8Array> {
   })
 }
 
-function refuse(response: ServerResponse, fault: unknown): void {
+function refuse(request: IncomingMessage, response: ServerResponse, fault: unknown): void {
   if (response.headersSent || response.destroyed) {
     response.destroy()
     return
   }
   const error = fault instanceof DemoError ? fault : new DemoError(500, 'Internal error.')
-  sendJson(response, error.status, error.toBody())
+  const isMessages = request.url?.startsWith('/v1/messages') === true
+  sendJson(response, error.status, isMessages ? error.toMessagesBody() : error.toBody())
 }
 
 function sendJson(response: ServerResponse, status: number, body: unknown): void {

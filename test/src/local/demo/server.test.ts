@@ -351,6 +351,7 @@ describe('the model list', () => {
       'demo/echo',
       'demo/lorem',
       'demo/tools',
+      'demo/agent',
       'demo/refusal',
     ])
     expect(new Set(models.map((model) => model.owned_by))).toEqual(new Set(['demonstration']))

@@ -1,0 +1,95 @@
+import { z } from 'zod'
+import type { Question } from './choices.ts'
+import { DEMO_MODELS, findModel } from './models.ts'
+import { parseBody } from './request.ts'
+
+const jsonObject = z.record(z.string(), z.unknown())
+const text = z.union([
+  z.string(),
+  z.array(z.looseObject({ text: z.string().optional(), refusal: z.string().optional() })),
+])
+const item = z.looseObject({
+  type: z.string().nullish(),
+  role: z.string().nullish(),
+  content: text.nullish(),
+  output: z.unknown().optional(),
+})
+
+const requestSchema = z.looseObject({
+  model: z.string(),
+  input: z.union([z.string(), z.array(item).min(1)]),
+  instructions: z.string().nullish(),
+  stream: z.boolean().nullish(),
+  max_output_tokens: z.int().min(1).nullish(),
+  parallel_tool_calls: z.boolean().nullish(),
+  // Tools of other types are known to the callers of them alone.
+  tools: z
+    .array(
+      z.looseObject({
+        type: z.string(),
+        name: z.string().optional(),
+        parameters: jsonObject.nullish(),
+      }),
+    )
+    .nullish(),
+  tool_choice: z
+    .union([z.enum(['none', 'auto', 'required']), z.looseObject({ name: z.string() })])
+    .nullish(),
+  text: z
+    .looseObject({
+      format: z.looseObject({ type: z.string(), schema: jsonObject.optional() }).nullish(),
+    })
+    .nullish(),
+})
+
+/** A Responses request that passed the demo provider's checks. Unknown members are kept. */
+export type ResponsesRequest = z.infer<typeof requestSchema>
+
+/** Gives the request in a body, as parseBody does. */
+export const parseResponsesRequest = (body: Uint8Array): ResponsesRequest =>
+  parseBody(requestSchema, body)
+
+/** Gives what is asked. Throws DemoError for an unknown model. */
+export function questionOf(request: ResponsesRequest): Question {
+  const items = itemsOf(request)
+  const at = items.findLastIndex(({ role }) => role === 'user')
+  const said = items[at]
+  const last = items.at(-1)
+  const { tool_choice: choice, max_output_tokens: tokensMax } = request
+  return {
+    model: findModel(request.model, DEMO_MODELS),
+    said: said === undefined ? '' : textOf(said),
+    toolResult: last !== undefined && isResult(last) ? textOf(last) : null,
+    answered: items.slice(at + 1).filter(isResult).length,
+    tools: (request.tools ?? []).flatMap(({ type, name, parameters }) =>
+      type === 'function' && name !== undefined ? [{ name, parameters }] : [],
+    ),
+    toolChoice: choice ?? 'auto',
+    callsMax: request.parallel_tool_calls === false ? 1 : Number.POSITIVE_INFINITY,
+    format: formatOf(request),
+    stops: [],
+    tokensMax: tokensMax ?? Number.POSITIVE_INFINITY,
+    seed: JSON.stringify(request.input),
+  }
+}
+
+/** The items of the input: a text is one message of a user. */
+export function itemsOf({ input }: ResponsesRequest): readonly z.infer<typeof item>[] {
+  return typeof input === 'string' ? [{ role: 'user', content: input }] : input
+}
+
+/** Gives the text of an item: of a message, or what a tool answered. */
+export function textOf({ content, output }: z.infer<typeof item>): string {
+  const said = content ?? (typeof output === 'string' || Array.isArray(output) ? output : '')
+  if (typeof said === 'string') return said
+  return said.map((part) => part.text ?? part.refusal ?? '').join('')
+}
+
+function isResult({ type }: z.infer<typeof item>): boolean {
+  return type?.endsWith('_output') === true
+}
+
+function formatOf({ text: asked }: ResponsesRequest): Question['format'] {
+  if (asked?.format?.type === 'json_object') return { schema: null }
+  return asked?.format?.type === 'json_schema' ? { schema: asked.format.schema ?? {} } : null
+}
