@@ -7,6 +7,7 @@ import type { Logger } from './observability/logger.ts'
 import { ConfigurationError } from './runtime/read-settings.ts'
 import { createSerialQueue } from './runtime/serial-queue.ts'
 import { StartFailure } from './runtime/starting.ts'
+import type { UpstreamConfig } from './upstream/settings.ts'
 
 /** Settings that are read again while the gateway runs. */
 export type Reloadable = {
@@ -48,6 +49,12 @@ export async function readReloadable(
 type Settings = {
   /** Asked once by each call, which ends under what it began with. */
   current(): Reloadable
+  /** Each of `current()`. */
+  readonly tiers: () => Tiers
+  readonly prices: () => Prices
+  readonly credentials: () => ReadonlyMap<string, string>
+  /** The upstream service of this name, whose key is read again for each call. */
+  keyed<Name extends UpstreamName>(name: Name, config: UpstreamConfig): UpstreamConfig[Name]
   /**
    * Reads all again, and takes all of it into use or, when anything is at fault, nothing. Several
    * at once are one after another. Gives whether it was taken into use; faults are logged.
@@ -105,6 +112,17 @@ export function openSettings({
 
   return {
     current: () => current,
+    tiers: () => current.tiers,
+    prices: () => current.prices,
+    credentials: () => current.credentials,
+    keyed(name, config) {
+      const readKey = () => current.upstreamKeys[name]
+      const service = config[name]
+      return (
+        service &&
+        Object.defineProperty({ ...service }, 'apiKey', { enumerable: true, get: readKey })
+      )
+    },
     reload: () => queue.run(reload),
     status: () => ({ isReloaded, reloadedAt }),
   }

@@ -1,9 +1,10 @@
 import { randomBytes } from 'node:crypto'
+import { join } from 'node:path'
 import { ApiError } from '../api/errors.ts'
 import type { ImageDispatcher } from '../nodes/runs/dispatch.ts'
-import type { Logger } from '../observability/logger.ts'
+import type { Opening } from '../observability/logger.ts'
 import { singleFlight } from '../runtime/single-flight.ts'
-import { type OpenEndpoint, openAiOptions } from '../upstream/endpoint.ts'
+import { openAiOptions, openEndpoint } from '../upstream/endpoint.ts'
 import type { ImageStoreConfig, ImagesConfig } from '../upstream/settings.ts'
 import { BucketError, openBucket } from './bucket.ts'
 import { BUCKET_SWEEP_INTERVAL_MS, createBucketStore } from './bucket-images.ts'
@@ -36,45 +37,46 @@ const ANSWER_BYTES_MAX = 64 * 1024 * 1024
 
 /**
  * Opens images: of nodes, and then of what the operator configured (null: nothing). Those that were
- * made are kept in a bucket, or in `folder`; `stop` ends the sweeps.
+ * made are kept in a bucket, or in the data folder.
  */
-export function openImages({
-  config,
-  nodes,
-  store: keeping,
-  openEndpoint,
-  log,
-}: {
-  readonly config: ImagesConfig | null
-  /** Absent: there are no nodes that make images. */
-  readonly nodes: ImageDispatcher | undefined
-  readonly store: ImageStoreConfig & { readonly folder: string }
-  readonly openEndpoint: OpenEndpoint
-  readonly log: Logger
-}): { readonly images: Images; stop(): Promise<void> } {
+export function openImages(
+  config: ImagesConfig | null,
+  keeping: ImageStoreConfig,
+  {
+    nodes,
+    dataFolder,
+    log,
+    onStarted,
+  }: Opening & {
+    /** Absent: there are no nodes that make images. */
+    readonly nodes: ImageDispatcher | undefined
+    readonly dataFolder: string
+  },
+): Images {
   const now = Date.now
-  const { store, sweepMs, close } = openStore(keeping, now)
+  const { store, sweepMs, close } = openStore(keeping, join(dataFolder, 'images'), now)
   const sweep = singleFlight(() =>
     store.sweep().catch((error: unknown) => log.error({ err: error }, 'images not swept')),
   )
   const sweeper = setInterval(sweep, sweepMs)
+  onStarted(async () => {
+    clearInterval(sweeper)
+    await close()
+  })
   // Reports at the start that a bucket cannot be used; the other parts of the gateway go on.
   if (keeping.bucket !== null) void sweep()
   const sources: ImageSource[] = nodes === undefined ? [] : [createNodeImages(nodes)]
   if (config !== null) {
-    const endpoint = openEndpoint(openAiOptions(config, ANSWER_BYTES_MAX))
+    const endpoint = openEndpoint(openAiOptions(config, ANSWER_BYTES_MAX), onStarted)
     sources.push(createEndpointSource({ endpoint, models: config.models }))
   }
-  const stop = async () => {
-    clearInterval(sweeper)
-    await close()
-  }
-  return { images: createImages({ sources, store, now }), stop }
+  return createImages({ sources, store, now })
 }
 
 /** Where images are kept: in the bucket that the operator named, else in the folder. */
 function openStore(
-  { folder, bucket: config, ttlMs, bytesMax }: ImageStoreConfig & { readonly folder: string },
+  { bucket: config, ttlMs, bytesMax }: ImageStoreConfig,
+  folder: string,
   now: () => number,
 ) {
   const keeping = { ttlMs, bytesMax, now, random: randomBytes }
