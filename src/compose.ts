@@ -21,7 +21,6 @@ import { developmentRoutes } from './local/development-routes.ts'
 import { writeExpectations } from './local/expectations.ts'
 import { startDemoAgent } from './local/node-agent.ts'
 import { openNodes } from './nodes/hub/open-nodes.ts'
-import { listSources } from './observability/gauges.ts'
 import type { Logger, ProcessLogger } from './observability/logger.ts'
 import { openMetrics } from './observability/metrics.ts'
 import { openCallTraces } from './observability/traces.ts'
@@ -102,11 +101,11 @@ export async function compose(
   const { upstream, dataFolder, bodyBytesMax } = config
   const demoOrigin = local?.demoOrigin ?? null
   const imaging = { ...base, nodes: nodes.serving.images, dataFolder }
-  const imageApi = settings.keyed('images', upstream) ?? demoImages(demoOrigin)
+  const imageApi = settings.upstream('images') ?? demoImages(demoOrigin)
   const images = own.images ?? openImages(imageApi, upstream.imageStore, imaging)
-  const embeddingApi = settings.keyed('embeddings', upstream) ?? demoEmbeddings(demoOrigin)
+  const embeddingApi = settings.upstream('embeddings') ?? demoEmbeddings(demoOrigin)
   const embeddings = own.embeddings ?? openEmbeddings(embeddingApi, base)
-  const search = own.search ?? openWebSearch(settings.keyed('search', upstream), base)
+  const search = own.search ?? openWebSearch(settings.upstream('search'), base)
 
   const draining = new AbortController()
   const isDraining = () => draining.signal.aborted
@@ -114,13 +113,8 @@ export async function compose(
   const startedAt = Math.floor(Date.now() / 1000)
   const listed = { enclaves, providerModels, startedAt }
   const bounded = { limiter, idempotency, bodyBytesMax, now: unixMs }
-  const chat = openChat({
-    ...bounded,
-    ...listed,
-    dispatcher,
-    upstream: { embeddings, images },
-    log,
-  })
+  const served = { dispatcher, upstream: { embeddings, images } }
+  const chat = openChat({ ...bounded, ...listed, ...served, log })
   const calling = { ...base, ...listed, limiter, idempotency, service, commits, credentials }
   const calls = openVerifiedCalls(config, { ...calling, database, anchoring, metrics, isDraining })
   const logs = openLogs(config, { database, records })
@@ -161,19 +155,21 @@ export async function compose(
     isDraining,
     log,
   })
-  const sources = listSources({
-    app,
-    database: () => checkDatabase(database),
-    commits,
-    anchoring,
-    nodes: nodes.serving,
-    enclaves,
-    settings,
-    bus,
-    lines: 'lines' in log ? log.lines : null,
-    now: Date.now,
-  })
-  const metricsUrl = (await metrics?.serve(sources, onStarted)) ?? null
+  const metricsUrl = await metrics?.serve(
+    {
+      app,
+      database: () => checkDatabase(database),
+      commits,
+      anchoring,
+      nodes: nodes.serving,
+      enclaves,
+      settings,
+      bus,
+      lines: 'lines' in log ? log.lines : null,
+      now: Date.now,
+    },
+    onStarted,
+  )
   watchDescriptors(app.server.load, base)
   const url = await listenAt(config, app)
   let agent: Awaited<ReturnType<typeof startDemoAgent>> | null = null
@@ -196,7 +192,7 @@ export async function compose(
     nodes: nodes.serving,
     facts: {
       url,
-      metricsUrl,
+      metricsUrl: metricsUrl ?? null,
       apiKey: shown,
       chain: {
         url: chain?.publicUrl ?? null,

@@ -1,4 +1,4 @@
-import { type Anchoring, startAnchoring } from './chain/anchoring.ts'
+import { type Anchoring, openAnchoring } from './chain/anchoring.ts'
 import { type Chain, connectChain } from './chain/open-chain.ts'
 import type { GatewayConfig } from './config.ts'
 import type { LocalEnclaves } from './local/enclave-process.ts'
@@ -51,17 +51,11 @@ export async function startFoundation(
   }
   // Known only later, and notified of the chain's restarts from then on.
   const later: { anchoring?: Anchoring } = {}
+  const { databaseUrl: url, dataFolder, contentKeys } = config
   const starting = {
     database: own.database
       ? Promise.resolve(own.database)
-      : startDatabase(
-          {
-            url: config.databaseUrl,
-            dataFolder: config.dataFolder,
-            contentKeys: config.contentKeys,
-          },
-          log,
-        ),
+      : startDatabase({ url, dataFolder, contentKeys }, log),
     chain: own.anchoring
       ? Promise.resolve(null)
       : openChain(config, { log, onRestart: () => later.anchoring?.notify() }),
@@ -74,16 +68,8 @@ export async function startFoundation(
     ),
   ])
   const anchoring =
-    own.anchoring ??
-    startAnchoring({
-      database,
-      chain: present(chain),
-      log,
-      confirmations: config.confirmations,
-      fees: config.fees,
-    })
+    own.anchoring ?? openAnchoring(config, { database, chain: present(chain), log, onStarted })
   later.anchoring = anchoring
-  onStarted(() => anchoring.stop())
   return { home, database, chain, anchoring, local }
 }
 

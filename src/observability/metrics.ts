@@ -6,7 +6,7 @@ import { singleFlight } from '../runtime/single-flight.ts'
 import { type OnStarted, StartFailure, systemCodeOf } from '../runtime/starting.ts'
 import { VERSION } from '../runtime/version.ts'
 import type { CallObserver, CallReport } from './call-scope.ts'
-import { type GaugeSource, registerSources } from './gauges.ts'
+import { listSources, type MeasuredParts, registerSources } from './gauges.ts'
 import { boundProviders, countInferences } from './inference-metrics.ts'
 import { type CallEnd, DURATION_BUCKETS, METRICS_PREFIX } from './metric-forms.ts'
 
@@ -32,10 +32,10 @@ type Meter = {
 /** What parts of the gateway count in, and what serves it. */
 export type Metrics = Meter & {
   /**
-   * Serves what was counted, and what the sources say of themselves; scrapes at the same time share
+   * Serves what was counted, and what the parts say of themselves; scrapes at the same time share
    * one. Gives where. Rejects with StartFailure.
    */
-  serve(sources: readonly GaugeSource[], onStarted: OnStarted): Promise<string>
+  serve(parts: MeasuredParts, onStarted: OnStarted): Promise<string>
 }
 
 /** Opens the metrics of a gateway; `metrics`: where they are served, null for nowhere. */
@@ -50,9 +50,9 @@ export function openMetrics({
   const meter = createMeter({ isStaging })
   return {
     ...meter,
-    async serve(sources, onStarted) {
+    async serve(parts, onStarted) {
       const { registry } = meter
-      const refresh = registerSources(registry, sources)
+      const refresh = registerSources(registry, listSources(parts))
       const read = singleFlight(() => refresh().then(() => registry.metrics()))
       const text = { contentType: registry.contentType, read }
       const server = await startMetricsServer(text, at).catch((error: unknown) => {

@@ -235,6 +235,5 @@ function anchorNowhere(database: Database, log: Logger): Anchoring {
       reanchored: () => 0,
       balances: async () => new Map(),
     },
-    stop: async () => undefined,
   }
 }
