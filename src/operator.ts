@@ -50,16 +50,13 @@ export async function openOperator(
   readonly adminRoutes: readonly Route[]
 }> {
   const { database, home, adminLog, keys, tiers, enclaves, anchoring, onStarted } = parts
+  const tierNames = () => [...tiers().byName.keys()]
   const operations = recordOperations({
     database,
     log: adminLog,
     make(inside) {
       const store = createKeysStore(inside)
-      const accounts = createAccounts({
-        keys: store,
-        tiers: () => [...tiers().byName.keys()],
-        now: Date.now,
-      })
+      const accounts = createAccounts({ keys: store, tiers: tierNames, now: Date.now })
       return {
         ...createOperations({ keys: keysOver(store), accounts }),
         budgets: createBudgetsStore(inside),

@@ -21,15 +21,10 @@ import { createRateLimitsStore } from './rate-limits-store.ts'
 import { usageRoutes } from './usage-routes.ts'
 import { createUsageStore } from './usage-store.ts'
 
-/** What limits and counts calls, and makes them once. */
-type CallLimits<Stored> = {
-  readonly limiter: RateLimiter
-  readonly idempotency: Idempotency<Stored>
-  /** For the account that asks: its limits, and its usage. */
-  readonly routes: readonly Route[]
-}
-
-/** Opens what limits and counts calls, and makes them once. */
+/**
+ * Opens what limits and counts calls, and makes them once. Gives the routes of an account's limits
+ * and usage.
+ */
 export function openLimits<Stored extends WholeOrNot>({
   database,
   lease,
@@ -42,7 +37,11 @@ export function openLimits<Stored extends WholeOrNot>({
     readonly database: Database
     readonly lease: ProcessLease
     readonly settings: { readonly tiers: () => Tiers; readonly prices: () => Prices }
-  }): CallLimits<Stored> {
+  }): {
+  readonly limiter: RateLimiter
+  readonly idempotency: Idempotency<Stored>
+  readonly routes: readonly Route[]
+} {
   const limiter = withBudgets({
     limiter: createRateLimiter({
       store: createRateLimitsStore(database),
