@@ -1,18 +1,20 @@
-import { type Anchoring, startAnchoring } from './chain/anchoring.ts'
+import { type Anchoring, openAnchoring } from './chain/anchoring.ts'
 import { type Chain, connectChain } from './chain/open-chain.ts'
 import type { GatewayConfig } from './config.ts'
 import type { LocalEnclaves } from './local/enclave-process.ts'
 import { LOCAL_DOMAIN, startLocalChain } from './local/local-chain.ts'
-import type { Logger } from './observability/logger.ts'
+import type { Logger, Opening } from './observability/logger.ts'
 import { settleAll } from './runtime/starting.ts'
-import type { Home } from './storage/data-folder.ts'
+import { type Home, openHome } from './storage/data-folder.ts'
 import { type Database, startDatabase } from './storage/database.ts'
 
 /**
- * Parts that a test brings, each in the place of the part that the configuration asks for. Both are
+ * Parts that a test brings, each in the place of the part that the configuration asks for. They are
  * ended with the gateway.
  */
 export type OwnFoundation = {
+  /** Null: nothing is kept in a data folder, and no key is made. */
+  readonly home?: null
   readonly database?: Database
   /** No chain is opened then. */
   readonly anchoring?: Anchoring
@@ -20,6 +22,8 @@ export type OwnFoundation = {
 
 /** What the gateway stands on, each the operator's or one that was started here. */
 type Foundation = {
+  /** Null in production, which keeps nothing on this machine. */
+  readonly home: Home | null
   readonly database: Database
   /** Null when a test brings its own anchoring. */
   readonly chain: Chain | null
@@ -29,23 +33,17 @@ type Foundation = {
 }
 
 /**
- * Starts or connects all parts at once, and gives each that could be started to `onStarted`, also
- * when another fails; the local enclaves are left to the caller, who ends them among what follows
- * their logs. Rejects with StartFailure, which reports every failure.
+ * Opens the data folder; then starts or connects all parts at once, and gives each that could be
+ * started to `onStarted`, also when another fails. The pool of enclaves ends the local ones, before
+ * it ends what follows their logs. Rejects with StartFailure, which reports every failure.
  */
 export async function startFoundation(
   config: GatewayConfig,
   own: OwnFoundation,
-  {
-    home,
-    onStarted,
-    log,
-  }: {
-    readonly home: Home | null
-    readonly onStarted: (stop: () => Promise<void>) => void
-    readonly log: Logger
-  },
+  { log, onStarted }: Opening,
 ): Promise<Foundation> {
+  const home = config.isProduction || own.home === null ? null : await openHome(config.dataFolder)
+  if (home !== null) onStarted(() => home.leave())
   const note = async <Part>(starting: Promise<Part>, stop: (part: Part) => Promise<void>) => {
     const part = await starting
     onStarted(() => stop(part))
@@ -53,17 +51,11 @@ export async function startFoundation(
   }
   // Known only later, and notified of the chain's restarts from then on.
   const later: { anchoring?: Anchoring } = {}
+  const { databaseUrl: url, dataFolder, contentKeys } = config
   const starting = {
     database: own.database
       ? Promise.resolve(own.database)
-      : startDatabase(
-          {
-            url: config.databaseUrl,
-            dataFolder: config.dataFolder,
-            contentKeys: config.contentKeys,
-          },
-          log,
-        ),
+      : startDatabase({ url, dataFolder, contentKeys }, log),
     chain: own.anchoring
       ? Promise.resolve(null)
       : openChain(config, { log, onRestart: () => later.anchoring?.notify() }),
@@ -76,17 +68,9 @@ export async function startFoundation(
     ),
   ])
   const anchoring =
-    own.anchoring ??
-    startAnchoring({
-      database,
-      chain: present(chain),
-      log,
-      confirmations: config.confirmations,
-      fees: config.fees,
-    })
+    own.anchoring ?? openAnchoring(config, { database, chain: present(chain), log, onStarted })
   later.anchoring = anchoring
-  onStarted(() => anchoring.stop())
-  return { database, chain, anchoring, local }
+  return { home, database, chain, anchoring, local }
 }
 
 function openChain(

@@ -7,6 +7,7 @@ import type { Logger } from './observability/logger.ts'
 import { ConfigurationError } from './runtime/read-settings.ts'
 import { createSerialQueue } from './runtime/serial-queue.ts'
 import { StartFailure } from './runtime/starting.ts'
+import type { UpstreamConfig } from './upstream/settings.ts'
 
 /** Settings that are read again while the gateway runs. */
 export type Reloadable = {
@@ -14,11 +15,12 @@ export type Reloadable = {
   readonly prices: Prices
   /** The operator's, by the enclaves' names of providers. */
   readonly credentials: ReadonlyMap<string, string>
-  /** Keys of the services that the gateway itself calls; null for a service without a key. */
-  readonly upstreamKeys: Readonly<Record<UpstreamName, string | null>>
+  /** The services that the gateway itself calls: of these the keys alone are taken into use. */
+  readonly upstream: Pick<UpstreamConfig, UpstreamName>
 }
 
-type UpstreamName = 'embeddings' | 'images' | 'search'
+const UPSTREAM_NAMES = ['embeddings', 'images', 'search'] as const
+type UpstreamName = (typeof UPSTREAM_NAMES)[number]
 
 /**
  * Reads the files that a configuration names. Rejects with StartFailure, which reports every fault
@@ -31,16 +33,11 @@ export async function readReloadable(
   >,
   own: { readonly tiers?: Tiers } = {},
 ): Promise<Reloadable> {
-  const { embeddings, images, search } = config.upstream
   return {
     tiers: own.tiers ?? (await chooseTiers(config.tiersFile, config)),
     prices: await readPrices(config.pricesFile),
     credentials: config.credentials,
-    upstreamKeys: {
-      embeddings: embeddings?.apiKey ?? null,
-      images: images?.apiKey ?? null,
-      search: search?.apiKey ?? null,
-    },
+    upstream: config.upstream,
   }
 }
 
@@ -48,6 +45,12 @@ export async function readReloadable(
 type Settings = {
   /** Asked once by each call, which ends under what it began with. */
   current(): Reloadable
+  /** Each of `current()`. */
+  readonly tiers: () => Tiers
+  readonly prices: () => Prices
+  readonly credentials: () => ReadonlyMap<string, string>
+  /** The service of the start, whose key is that of `current()` at each call. */
+  upstream<Name extends UpstreamName>(name: Name): UpstreamConfig[Name]
   /**
    * Reads all again, and takes all of it into use or, when anything is at fault, nothing. Several
    * at once are one after another. Gives whether it was taken into use; faults are logged.
@@ -105,6 +108,17 @@ export function openSettings({
 
   return {
     current: () => current,
+    tiers: () => current.tiers,
+    prices: () => current.prices,
+    credentials: () => current.credentials,
+    upstream(name) {
+      const readKey = () => current.upstream[name]?.apiKey ?? null
+      const service = first.upstream[name]
+      return (
+        service &&
+        Object.defineProperty({ ...service }, 'apiKey', { enumerable: true, get: readKey })
+      )
+    },
     reload: () => queue.run(reload),
     status: () => ({ isReloaded, reloadedAt }),
   }
@@ -121,9 +135,8 @@ function faultsOf(error: unknown): { readonly faults: readonly string[] } | null
 function changesOf(before: Reloadable, next: Reloadable) {
   const names = new Set([...before.credentials.keys(), ...next.credentials.keys()])
   const keys = [...names].filter((it) => before.credentials.get(it) !== next.credentials.get(it))
-  const upstream = (['embeddings', 'images', 'search'] as const).filter(
-    (name) => before.upstreamKeys[name] !== next.upstreamKeys[name],
-  )
+  const keyOf = ({ upstream }: Reloadable, name: UpstreamName) => upstream[name]?.apiKey ?? null
+  const upstream = UPSTREAM_NAMES.filter((name) => keyOf(before, name) !== keyOf(next, name))
   return {
     tiers: textOf(before.tiers) === textOf(next.tiers) ? 'same' : 'changed',
     prices: textOf(before.prices) === textOf(next.prices) ? 'same' : 'changed',

@@ -1,16 +1,17 @@
-import type { Logger } from './observability/logger.ts'
-
-/** What every answer of a staging gateway carries. */
-export const STAGING_HEADERS: Readonly<Record<string, string>> = { 'affidavit-staging': 'true' }
+import type { Opening } from './observability/logger.ts'
 
 /** How often a staging gateway says in its log what it is. */
-export const STAGING_NOTICE_MS = 10 * 60_000
+const STAGING_NOTICE_MS = 10 * 60_000
 
 /**
- * Warns now, and again every STAGING_NOTICE_MS, that the security module is simulated: every hour
- * of the log shows it. Gives what ends that.
+ * In staging, warns now, and again every STAGING_NOTICE_MS, that the security module is simulated:
+ * every hour of the log shows it.
  */
-export function warnOfStaging(log: Pick<Logger, 'warn'>): () => Promise<void> {
+export function warnOfStaging(
+  { isStaging }: { readonly isStaging: boolean },
+  { log, onStarted }: Opening,
+): void {
+  if (!isStaging) return
   const warn = () =>
     log.warn(
       {},
@@ -19,5 +20,5 @@ export function warnOfStaging(log: Pick<Logger, 'warn'>): () => Promise<void> {
   warn()
   const timer = setInterval(warn, STAGING_NOTICE_MS)
   timer.unref()
-  return async () => clearInterval(timer)
+  onStarted(async () => clearInterval(timer))
 }

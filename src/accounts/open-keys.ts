@@ -3,6 +3,8 @@ import { chmod, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { SCOPES } from '../api/context.ts'
 import type { Operator } from '../api/control-operations.ts'
+import type { Home } from '../storage/data-folder.ts'
+import type { Database } from '../storage/database.ts'
 import type { AdminLog } from './admin-log-store.ts'
 import { type ApiKeys, createApiKeys } from './api-keys.ts'
 import { createKeysStore, type KeysStore } from './keys-store.ts'
@@ -24,26 +26,30 @@ export function keysOver(store: KeysStore): ApiKeys {
 }
 
 /**
- * Opens the keys. Where there is a data folder one is good from the first start on: `fixed`, or
- * else the one that is kept in the folder.
+ * Opens the keys. Where there is a data folder one is good from the first start on: that of the
+ * configuration, or else the one that is kept in the folder.
  */
 export async function openKeys(
-  store: KeysStore,
+  { devApiKey: fixed }: { readonly devApiKey: string | null },
   {
-    fixed,
-    dataFolder,
+    database,
+    home,
     adminLog,
+    keys: own,
   }: {
-    readonly fixed: string | null
-    readonly dataFolder: string | null
+    readonly database: Database
+    readonly home: Home | null
     readonly adminLog: Pick<AdminLog, 'within'>
+    /** A test's own. */
+    readonly keys?: ApiKeys | undefined
   },
 ): Promise<OpenedKeys> {
-  const options = { keys: store, now: Date.now, random: randomBytes }
+  if (own !== undefined) return { keys: own, shown: null }
+  const options = { keys: createKeysStore(database), now: Date.now, random: randomBytes }
   const keys = createApiKeys(options)
-  if (dataFolder === null) return { keys, shown: null }
+  if (home === null) return { keys, shown: null }
   if (fixed === null)
-    return { keys, shown: await openDevelopmentKey(dataFolder, { keys, adminLog }) }
+    return { keys, shown: await openDevelopmentKey(home.dataFolder, { keys, adminLog }) }
   const { id: accountId } = await keys.openAccount(DEVELOPMENT_ACCOUNT)
   return { keys: createApiKeys({ ...options, fixedKey: { text: fixed, accountId } }), shown: fixed }
 }

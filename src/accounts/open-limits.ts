@@ -1,4 +1,6 @@
-import type { Logger } from '../observability/logger.ts'
+import type { Route } from '../api/route.ts'
+import type { Opening } from '../observability/logger.ts'
+import { unixMs } from '../runtime/clock.ts'
 import { createLoop } from '../runtime/loop.ts'
 import type { Database } from '../storage/database.ts'
 import { LEASE_SECONDS, type ProcessLease } from '../storage/process-lease.ts'
@@ -14,36 +16,32 @@ import { createIdempotencyStore } from './idempotency-store.ts'
 import { createRateLimiter, type RateLimiter } from './limits/limiter.ts'
 import type { Tiers } from './limits/tiers.ts'
 import type { Prices } from './prices.ts'
+import { rateLimitRoutes } from './rate-limit-routes.ts'
 import { createRateLimitsStore } from './rate-limits-store.ts'
-import { createUsageStore, type UsageStore } from './usage-store.ts'
+import { usageRoutes } from './usage-routes.ts'
+import { createUsageStore } from './usage-store.ts'
 
 /**
- * What limits and counts calls, and makes them once. Call `stop` when no call runs, and while the
- * database is open.
+ * Opens what limits and counts calls, and makes them once. Gives the routes of an account's limits
+ * and usage.
  */
-export type CallLimits<Stored> = {
-  readonly limiter: RateLimiter
-  readonly idempotency: Idempotency<Stored>
-  /** What `limiter` counted, over time. */
-  readonly usage: Pick<UsageStore, 'report'>
-  stop(): Promise<void>
-}
-
-/** Opens what limits and counts calls, and makes them once. */
 export function openLimits<Stored extends WholeOrNot>({
   database,
   lease,
-  tiers,
-  prices,
+  settings: { tiers, prices },
   log,
+  onStarted,
   ...verified
-}: Pick<IdempotencyOptions<Stored>, 'findRecord' | 'notary' | 'settleLog'> & {
-  readonly database: Database
-  readonly lease: ProcessLease
-  readonly tiers: () => Tiers
-  readonly prices: () => Prices
-  readonly log: Logger
-}): CallLimits<Stored> {
+}: Opening &
+  Pick<IdempotencyOptions<Stored>, 'findRecord' | 'notary' | 'settleLog'> & {
+    readonly database: Database
+    readonly lease: ProcessLease
+    readonly settings: { readonly tiers: () => Tiers; readonly prices: () => Prices }
+  }): {
+  readonly limiter: RateLimiter
+  readonly idempotency: Idempotency<Stored>
+  readonly routes: readonly Route[]
+} {
   const limiter = withBudgets({
     limiter: createRateLimiter({
       store: createRateLimitsStore(database),
@@ -71,14 +69,16 @@ export function openLimits<Stored extends WholeOrNot>({
     return PRUNE_INTERVAL_MS
   })
   pruning.start()
+  // No call runs when this is called, and the database is open.
+  onStarted(async () => {
+    await pruning.stop()
+    await limiter.stop()
+  })
+  const flush = () => limiter.flush()
   return {
     limiter,
     idempotency,
-    usage,
-    async stop() {
-      await pruning.stop()
-      await limiter.stop()
-    },
+    routes: [...rateLimitRoutes(limiter), ...usageRoutes({ usage, flush, now: unixMs })],
   }
 }
 

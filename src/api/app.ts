@@ -3,8 +3,10 @@ import type { AddressInfo } from 'node:net'
 import type { Duplex } from 'node:stream'
 import { Router } from '@koa/router'
 import Koa from 'koa'
-import type { CallObserver } from '../observability/call-scope.ts'
+import { type CallObserver, timed } from '../observability/call-scope.ts'
 import type { Logger } from '../observability/logger.ts'
+import { unixMs } from '../runtime/clock.ts'
+import { makeId } from '../runtime/make-id.ts'
 import { createMemoryBudget, type MemoryBudget } from './admission.ts'
 import { answerErrors, type MissingPage } from './answer-errors.ts'
 import { type Authenticator, authenticate, recognize } from './authenticate.ts'
@@ -19,30 +21,29 @@ import type { Route, RouteServer } from './route.ts'
 import { type ApiServer, createHttpServer } from './server.ts'
 import { observeCalls, openRequest } from './track-calls.ts'
 
-/** What the app is made of. */
+/** What the app is made of, beside its settings. */
 type AppParts = {
   /** Every route but those of their documentation, which the app adds. */
   readonly routes: readonly Route[]
-  /** Routes that are for browsers, and in no documentation. */
-  readonly pages?: readonly Route[]
-  /** Answers a browser that asks for a path that does not exist. */
-  readonly showMissing?: MissingPage
+  readonly pages: {
+    /** They are for browsers, and in no documentation. */
+    readonly routes: readonly Route[]
+    /** Answers a browser that asks for a path that does not exist. */
+    readonly showMissing: MissingPage
+  }
   readonly keys: Authenticator
   readonly sockets: AppSockets
-  readonly settings: ApiSettings
+  /** Slowest that bodies may arrive. Default LEAST_RATE. */
+  readonly bodyRate?: LeastRate | undefined
   /** Each is called for every call. */
   readonly observers: readonly CallObserver[]
   /** Whether it is about to stop: connections are then closed after their answer. */
-  readonly isDraining?: () => boolean
+  readonly isDraining: () => boolean
   readonly log: Logger
-  /** Unix milliseconds; a fraction is welcome. */
-  readonly now: () => number
-  /** A new `x-request-id`, at most 128 of [A-Za-z0-9_.:-]. */
-  readonly makeRequestId: () => string
 }
 
 /** Web sockets at one path. */
-type AppSockets = {
+export type AppSockets = {
   readonly path: string
   /** Takes the socket of a client that connects. */
   handleUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void
@@ -60,23 +61,23 @@ type ApiSettings = {
   readonly corsOrigins: readonly string[]
   /** What all calls together may hold, weighed (createMemoryBudget). */
   readonly memoryBytesMax: number
-  /** Slowest that bodies may arrive. Default LEAST_RATE. */
-  readonly bodyRate?: LeastRate
   /** How long close() lets running calls go on. */
   readonly shutdownGraceMs: number
-  /** One log line per call. */
-  readonly logsRequests: boolean
+  /** `info` and `debug`: one line for each call. */
+  readonly logLevel: string
   /** Addresses and CIDRs of proxies whose `x-forwarded-for` is believed. */
   readonly trustedProxies: readonly string[]
-  /** Headers of every answer, also of the answers to malformed requests. */
-  readonly headers?: Readonly<Record<string, string>>
+  /** Every answer states that this is staging, also those to malformed requests. */
+  readonly isStaging: boolean
 }
+
+const STAGING_HEADERS = { 'affidavit-staging': 'true' }
 
 /** The gateway's HTTP API. */
 export type App = {
   readonly server: ApiServer
   /** Every route there is. */
-  readonly routes: readonly Pick<Route, 'method' | 'path' | 'scope' | 'tag'>[]
+  readonly routes: readonly Route[]
   /** What all calls hold, and may hold. */
   readonly memory: MemoryBudget['load']
   /**
@@ -96,16 +97,17 @@ export type App = {
 const FAREWELL_MS = 1_000
 
 /** Builds the API out of its parts. Nothing runs before listen(). */
-export function createApp(parts: AppParts): App {
-  const { sockets, settings, now, log } = parts
-  const routes = [...parts.routes, ...(parts.pages ?? []), documentRoute(parts.routes)]
+export function openApp(settings: ApiSettings, parts: AppParts): App {
+  const { sockets, bodyRate: rate = LEAST_RATE, log } = parts
+  const now = unixMs
+  const keys = { authenticate: timed({ phase: 'authenticate', now }, parts.keys.authenticate) }
+  const routes = [...parts.routes, ...parts.pages.routes, documentRoute(parts.routes)]
   const signals = createCallSignals()
   let isClosing = false
   const memory = createMemoryBudget(settings.memoryBytesMax)
-  const { bodyRate: rate = LEAST_RATE } = settings
   const serving = { signals, memory, rate, keepAliveMs: settings.keepAliveMs, now, log }
-  const router = createRouter(routes, parts.keys, serving)
-  const koa = createKoa(parts, {
+  const router = createRouter(routes, keys, serving)
+  const koa = createKoa(settings, parts, {
     router,
     paths: routes.map(({ path }) => path),
     isClosing: () => isClosing,
@@ -113,7 +115,7 @@ export function createApp(parts: AppParts): App {
   const isUpgrade = (request: IncomingMessage) => !isClosing && asksForSocket(request, sockets.path)
   const server = createHttpServer(koa.callback(), {
     isUpgrade,
-    ...(settings.headers ? { headers: settings.headers } : {}),
+    headers: settings.isStaging ? STAGING_HEADERS : {},
   })
   server.on('upgrade', (request, socket, head) => sockets.handleUpgrade(request, socket, head))
 
@@ -175,7 +177,8 @@ function guardsOf(
 }
 
 function createKoa(
-  { now, log, makeRequestId, settings, observers, showMissing, isDraining = () => false }: AppParts,
+  { logLevel, trustedProxies, corsOrigins }: ApiSettings,
+  { log, observers, pages, isDraining }: AppParts,
   {
     router,
     paths,
@@ -190,12 +193,14 @@ function createKoa(
   // Everything that is thrown in a call is answered and logged by answerErrors; here come
   // connections that broke.
   koa.on('error', (error: unknown) => log.debug({ err: error }, 'connection failed'))
-  const { logsRequests, trustedProxies } = settings
+  const now = unixMs
+  const makeRequestId = () => `req_${makeId()}`
+  const logsRequests = logLevel === 'info' || logLevel === 'debug'
   koa.use(openRequest({ now, makeRequestId, logsRequests, trustedProxies, log }))
   koa.use(observeCalls({ observers, logsRequests, now }))
-  koa.use(allowOrigins(settings.corsOrigins))
+  koa.use(allowOrigins(corsOrigins))
   koa.use(compressAnswers())
-  koa.use(answerErrors({ now, log, paths, showMissing }))
+  koa.use(answerErrors({ now, log, paths, showMissing: pages.showMissing }))
   koa.use(closeConnections(isDraining))
   koa.use(refuseWhenClosing(isClosing))
   koa.use(router.routes())

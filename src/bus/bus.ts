@@ -1,9 +1,14 @@
+import { randomBytes } from 'node:crypto'
 import type { Msg, NatsConnection, Subscription } from '@nats-io/transport-node'
 import { z } from 'zod'
-import type { Logger } from '../observability/logger.ts'
+import type { Logger, Opening } from '../observability/logger.ts'
 import { backOffMs } from '../runtime/back-off.ts'
+import { unixMs } from '../runtime/clock.ts'
 import { createFaultLog } from '../runtime/fault-log.ts'
 import { pause } from '../runtime/loop.ts'
+import { makeId } from '../runtime/make-id.ts'
+import type { Database } from '../storage/database.ts'
+import { openServiceKey } from '../storage/service-keys.ts'
 import { type Channel, type OpenChannel, PART_BYTES_MAX } from './channel.ts'
 import { CHANNELS_MAX, createChannelTable } from './channel-table.ts'
 import { connectBus } from './connect-bus.ts'
@@ -89,6 +94,18 @@ const sender = {
 const envelope = z.object({ ...sender, body: z.unknown() })
 const opening = z.object({ ...sender, service: z.string(), header: z.unknown() })
 const tally = z.array(z.tuple([z.string().regex(WORD), z.int().min(0)])).max(TALLY_MAX)
+
+/** Opens the bus that the operator configured; null: this gateway is alone. */
+export async function openBus(
+  config: BusConfig | null,
+  { database, log, onStarted }: Opening & { readonly database: Database },
+): Promise<Bus | null> {
+  if (config === null) return null
+  const key = await openServiceKey(database, { name: 'bus', random: randomBytes })
+  const bus = startBus(config, { key, makeId, now: unixMs, log })
+  onStarted(() => bus.stop())
+  return bus
+}
 
 /**
  * Connects to the servers, in the background and again whenever the connection ends: a gateway

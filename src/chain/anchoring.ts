@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import type { LogDomain } from '../../attestation/tree-head.ts'
 import type { RelayerOperations } from '../api/control-operations.ts'
-import type { Logger } from '../observability/logger.ts'
+import type { Opening } from '../observability/logger.ts'
 import type { Database } from '../storage/database.ts'
 import { type AnchorBlocksStore, createAnchorBlocksStore } from './anchor-blocks-store.ts'
 import { type AnchorTransaction, type Fees, signAnchorTransaction } from './anchor-transaction.ts'
@@ -71,8 +71,6 @@ export type Anchoring = {
     /** In wei, for each relayer that has anchors on their way, and for the gateway's own. */
     readonly balances: () => Promise<ReadonlyMap<string, bigint>>
   }
-  /** Aborts what runs and resolves when nothing runs. Nothing is lost. */
-  stop(): Promise<void>
 }
 
 /**
@@ -86,19 +84,15 @@ const LOCAL_REBROADCAST_MS = 2_000
  * mined is made again with the chain's relayer, and the block proofs of confirmed anchors are
  * stored.
  */
-export function startAnchoring({
-  database,
-  chain,
-  confirmations,
-  fees,
-  log,
-}: {
-  readonly database: Database
-  readonly chain: Chain
-  readonly confirmations: number
-  readonly fees: Fees
-  readonly log: Logger
-}): Anchoring {
+export function openAnchoring(
+  { confirmations, fees }: { readonly confirmations: number; readonly fees: Fees },
+  {
+    database,
+    chain,
+    log,
+    onStarted,
+  }: Opening & { readonly database: Database; readonly chain: Chain },
+): Anchoring {
   const { rpc, chainId, contract } = chain
   const { address, key: relayerKey } = chain.relayer
   const relayer: NoncedRelayer = {
@@ -147,6 +141,12 @@ export function startAnchoring({
   })
   const keeper = createBlockKeeper({ blocks, proofs, chainId, isBusy: createBusyCheck(), log })
   for (const part of [followers, reanchorer, keeper]) part.start()
+  // Aborts what runs, and resolves when nothing runs. Nothing is lost.
+  onStarted(async () => {
+    await Promise.all([proofs.stop(), keeper.stop()])
+    await reanchorer.stop()
+    await followers.stop()
+  })
   const balanceOf = async (of: string) => [of, await fetchBalance(rpc, of)] as const
   return {
     domain: { chainId, contract },
@@ -164,11 +164,6 @@ export function startAnchoring({
       lag: createAnchorLag(relayers, chainId),
       reanchored: () => reanchorer.count(),
       balances: async () => new Map(await Promise.all(followers.relayers().map(balanceOf))),
-    },
-    stop: async () => {
-      await Promise.all([proofs.stop(), keeper.stop()])
-      await reanchorer.stop()
-      await followers.stop()
     },
   }
 }

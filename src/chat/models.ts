@@ -40,11 +40,13 @@ export const listedModels = z.strictObject({
  */
 export type ListedModel = z.output<typeof listedModel>
 
-/** A model of a service that the operator configured. */
-export type UpstreamModel = {
-  readonly id: string
-  readonly owner: 'embeddings' | 'images'
-  readonly contextLength: number | null
+/** The services that the operator configured, and what they serve. */
+type UpstreamServices = {
+  readonly embeddings: {
+    readonly models: readonly { readonly id: string; readonly inputTokensMax: number }[]
+  }
+  /** Nodes serve some, so that it is asked each time. */
+  readonly images: { models(): readonly string[] }
 }
 
 /**
@@ -58,14 +60,14 @@ export function createModels({
   dispatcher,
   enclaves,
   providerModels,
-  listUpstream,
+  upstream,
   startedAt,
 }: {
   readonly dispatcher: Pick<Dispatcher, 'models'>
   readonly enclaves: Pick<EnclavePool, 'identities'>
   /** Model ids, by configuration. */
   readonly providerModels: readonly string[]
-  readonly listUpstream: () => readonly UpstreamModel[]
+  readonly upstream: UpstreamServices
   /** When the gateway started, Unix seconds. */
   readonly startedAt: number
 }): () => readonly ListedModel[] {
@@ -73,12 +75,23 @@ export function createModels({
     const owners = new Map(mostServed(dispatcher.models()).map(({ model }) => [model, NODES_OWNER]))
     for (const [id, owner] of offersOf(providersOf(enclaves), providerModels))
       if (!owners.has(id)) owners.set(id, owner)
-    const others = listUpstream().filter(({ id }) => !owners.has(id))
+    const others = listUpstream(upstream).filter(({ id }) => !owners.has(id))
     return [
       ...[...owners].map(([id, owner]) => describeModel({ id, owner, startedAt })),
       ...others.map((model) => describeModel({ ...model, startedAt })),
     ]
   }
+}
+
+function listUpstream({ embeddings, images }: UpstreamServices) {
+  return [
+    ...embeddings.models.map(({ id, inputTokensMax }) => ({
+      id,
+      owner: 'embeddings',
+      contextLength: inputTokensMax,
+    })),
+    ...images.models().map((id) => ({ id, owner: 'images', contextLength: null })),
+  ]
 }
 
 /** At most NODE_MODELS_LISTED_MAX of nodes' models: those with the most nodes. */

@@ -1,12 +1,8 @@
 import { ApiError, ValidationError } from '../api/errors.ts'
+import type { Opening } from '../observability/logger.ts'
 import { runAll } from '../runtime/run-all.ts'
 import { callErrorOf } from '../upstream/call-error.ts'
-import {
-  type Endpoint,
-  EndpointError,
-  type OpenEndpoint,
-  openAiOptions,
-} from '../upstream/endpoint.ts'
+import { type Endpoint, EndpointError, openAiOptions, openEndpoint } from '../upstream/endpoint.ts'
 import type { EmbeddingModel, EmbeddingsConfig } from '../upstream/settings.ts'
 import { loadCl100k } from './byte-pairs.ts'
 import { type EmbeddingAnswer, readEmbeddings } from './embedding-answers.ts'
@@ -70,11 +66,11 @@ const ANSWER_BYTES_MAX = 160 * 1024 * 1024
 /** Opens the embeddings that the operator configured; null: not configured, without models. */
 export function openEmbeddings(
   config: EmbeddingsConfig | null,
-  openEndpoint: OpenEndpoint,
+  { onStarted }: Opening,
 ): Embeddings {
   const counter = createTokenCounter(loadCl100k)
   if (config === null) return createEmbeddings({ source: null, counter })
-  const endpoint = openEndpoint(openAiOptions(config, ANSWER_BYTES_MAX))
+  const endpoint = openEndpoint(openAiOptions(config, ANSWER_BYTES_MAX), onStarted)
   return createEmbeddings({ source: { ...config, endpoint }, counter })
 }
 

@@ -1,18 +1,14 @@
 import type { EncryptionKey } from '../../attestation/encryption-key.ts'
-import type { LogDomain } from '../../attestation/tree-head.ts'
 import { chooseProvider } from '../../enclave/protocol/choose-provider.ts'
 import type { CompletionCall, EnclaveFaultCode, Identity } from '../../enclave/protocol/messages.ts'
 import type { EnclaveDescription, EnclaveOperations } from '../api/control-operations.ts'
 import { parseSocketUrl } from '../runtime/fields.ts'
-import { StartFailure } from '../runtime/starting.ts'
-import { type NoteReleases, startReleases } from './accepted-releases.ts'
 import { chooseEndpoint } from './choose-enclave.ts'
-import { createEnclaveCheck } from './enclave-check.ts'
 import type { CompletionAnswer, EnclaveClient } from './enclave-client.ts'
 import { EnclaveEndpoint, type EndpointOptions } from './enclave-endpoint.ts'
 import { EnclaveError } from './enclave-errors.ts'
 import { ENDPOINT_PHASES, type EndpointPhase, isUsable } from './endpoint-state.ts'
-import { ENCLAVES_MAX, type ReleasesConfig } from './settings.ts'
+import { ENCLAVES_MAX } from './settings.ts'
 
 /** A completion call that any enclave may make, unless it is bound to one. */
 type WantedCall = {
@@ -50,57 +46,6 @@ export type EnclavePoolOptions = Omit<EndpointOptions, 'socketPath'> & {
 
 /** An enclave says these before it does anything for a call, or says that it may be made. */
 const NOT_TAKEN: ReadonlySet<EnclaveFaultCode> = new Set(['not_ready', 'too_busy', 'log_full'])
-
-/**
- * How long enclaves that are just (re)starting are waited for: one boots in about a second, in an
- * image in ten.
- */
-const ENCLAVE_WAIT_MS = 20_000
-
-/**
- * Opens the pool, and waits until an enclave is in use; others are taken into use when they come.
- * What ends it is given to `onStarted`, to be called in the opposite order. Rejects with
- * StartFailure when there is no enclave, or the gateway accepts none of them.
- */
-export async function startEnclaves({
-  domain,
-  isProduction,
-  isStaging = false,
-  releases: releasesConfig,
-  noteReleases,
-  endEnclaves,
-  onStarted,
-  ...options
-}: Omit<EnclavePoolOptions, 'check'> & {
-  /** Why this gateway refuses an enclave; a test's own. */
-  readonly check?: EnclavePoolOptions['check']
-  /** What the enclaves sign for. */
-  readonly domain: LogDomain
-  readonly isProduction: boolean
-  readonly isStaging?: boolean
-  /** Null: enclaves are used with any measurements. */
-  readonly releases: ReleasesConfig | null
-  readonly noteReleases: NoteReleases
-  /** Ends the enclaves that this process started; null when it started none. */
-  readonly endEnclaves: (() => Promise<void>) | null
-  readonly onStarted: (stop: () => Promise<void>) => void
-}): Promise<EnclavePool> {
-  const releases = await startReleases(releasesConfig, {
-    isProduction,
-    noteReleases,
-    log: options.log,
-  })
-  onStarted(async () => releases.stop())
-  const monotonic = () => performance.now()
-  const expected = { domain, isProduction, isStaging, releases: () => releases.entries() }
-  const check = createEnclaveCheck({ ...expected, now: Date.now, monotonic })
-  const pool = new EnclavePool({ check, ...options })
-  onStarted(() => pool.close())
-  onStarted(() => pool.stopFollowing(endEnclaves))
-  releases.onChange(() => void pool.recheck())
-  if (!(await pool.awaitUsable(ENCLAVE_WAIT_MS))) throw new StartFailure(pool.describeFaults())
-  return pool
-}
 
 /**
  * All enclaves of the gateway, as one: calls are spread over them, and the operator adds, drains

@@ -49,7 +49,8 @@ export type PeerEnclaves = {
   stop(): void
 }
 
-type ProofFor = (sealed: EncryptedSealed, signal: AbortSignal) => Promise<AnchorProof>
+/** What the proof of a sealed completion lacks, once it is stored. */
+export type ProofFor = (sealed: EncryptedSealed, signal: AbortSignal) => Promise<AnchorProof>
 
 const NOTARIES_TOPIC = 'notaries'
 const ATTEST_TOPIC = 'attest'

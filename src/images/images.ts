@@ -1,8 +1,9 @@
+import { join } from 'node:path'
 import { ApiError } from '../api/errors.ts'
 import type { ImageDispatcher } from '../nodes/runs/dispatch.ts'
-import type { Logger } from '../observability/logger.ts'
+import type { Opening } from '../observability/logger.ts'
 import { singleFlight } from '../runtime/single-flight.ts'
-import { type OpenEndpoint, openAiOptions } from '../upstream/endpoint.ts'
+import { openAiOptions, openEndpoint } from '../upstream/endpoint.ts'
 import type { ImageStoreConfig, ImagesConfig } from '../upstream/settings.ts'
 import { openBucket } from './bucket.ts'
 import { createEndpointSource } from './endpoint-source.ts'
@@ -36,42 +37,42 @@ const ANSWER_BYTES_MAX = 64 * 1024 * 1024
 
 /**
  * Opens images: of nodes, and then of what the operator configured (null: nothing). Those that were
- * made are kept in a bucket, or in `folder`; `stop` ends the sweeps.
+ * made are kept in a bucket, or in the data folder.
  */
-export function openImages({
-  config,
-  nodes,
-  store: keeping,
-  openEndpoint,
-  log,
-}: {
-  readonly config: ImagesConfig | null
-  /** Absent: there are no nodes that make images. */
-  readonly nodes: ImageDispatcher | undefined
-  readonly store: ImageStoreConfig & { readonly folder: string }
-  readonly openEndpoint: OpenEndpoint
-  readonly log: Logger
-}): { readonly images: Images; stop(): Promise<void> } {
+export function openImages(
+  config: ImagesConfig | null,
+  keeping: ImageStoreConfig,
+  {
+    nodes,
+    dataFolder,
+    log,
+    onStarted,
+  }: Opening & {
+    /** Absent: there are no nodes that make images. */
+    readonly nodes: ImageDispatcher | undefined
+    readonly dataFolder: string
+  },
+): Images {
   const now = Date.now
-  const { folder, bucket, ttlMs, bytesMax } = keeping
-  const objects = bucket === null ? openImageFolder(folder) : openBucket(bucket)
+  const { bucket, ttlMs, bytesMax } = keeping
+  const objects = bucket === null ? openImageFolder(join(dataFolder, 'images')) : openBucket(bucket)
   const store = createImageStore({ objects, ttlMs, bytesMax, now })
   const sweep = singleFlight(() =>
     store.sweep().catch((error: unknown) => log.error({ err: error }, 'images not swept')),
   )
   const sweeper = setInterval(sweep, SWEEP_INTERVAL_MS)
+  onStarted(async () => {
+    clearInterval(sweeper)
+    await objects.close()
+  })
   // Reports at the start that the store cannot be used; the other parts of the gateway go on.
   void sweep()
   const sources: ImageSource[] = nodes === undefined ? [] : [createNodeImages(nodes)]
   if (config !== null) {
-    const endpoint = openEndpoint(openAiOptions(config, ANSWER_BYTES_MAX))
+    const endpoint = openEndpoint(openAiOptions(config, ANSWER_BYTES_MAX), onStarted)
     sources.push(createEndpointSource({ endpoint, models: config.models }))
   }
-  const stop = async () => {
-    clearInterval(sweeper)
-    await objects.close()
-  }
-  return { images: createImages({ sources, store, now }), stop }
+  return createImages({ sources, store, now })
 }
 
 /**

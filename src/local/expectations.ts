@@ -2,6 +2,8 @@ import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { decodeBase64, encodeHex } from '../../attestation/bytes.ts'
 import { decodeAttestationPayload } from '../../attestation/nitro/document.ts'
+import type { EnclavePool } from '../enclaves/enclave-pool.ts'
+import type { Home } from '../storage/data-folder.ts'
 
 /** What a development gateway says of its enclaves, as `connect` of the client takes it. */
 export type DevelopmentExpectations = {
@@ -22,23 +24,25 @@ const CODE_REGISTERS = [0, 1, 2] as const
 /**
  * Writes what the enclaves of a development gateway are into its data folder, as `connect` of the
  * client takes it: measurements, digests of boot configurations, and the root of their documents.
- * Gives the file's path, and what it says. Each start has another configuration, since the
- * demonstration provider listens elsewhere.
+ * Gives the file's path, and what it says; null where the enclaves are the operator's. Each start
+ * has another configuration, since the demonstration provider listens elsewhere.
  *
  * It is the gateway's own word, so it proves nothing: use a release to check a real gateway.
  */
 export async function writeExpectations({
-  dataFolder,
-  rootFile,
-  documents,
+  home,
+  local,
+  enclaves,
 }: {
-  readonly dataFolder: string
-  readonly rootFile: string
-  /** Attestation documents of the enclaves, standard base64. */
-  readonly documents: readonly string[]
-}): Promise<{ readonly file: string; readonly expectations: DevelopmentExpectations }> {
-  const enclaves = documents.map((text) => decodeAttestationPayload(decodeBase64(text)))
-  const measurements = enclaves.map(({ pcrs }) =>
+  readonly home: Home | null
+  readonly local: { readonly rootFile: string } | null
+  readonly enclaves: Pick<EnclavePool, 'notaries'>
+}): Promise<{ readonly file: string; readonly expectations: DevelopmentExpectations } | null> {
+  if (home === null || local === null) return null
+  const documents = enclaves
+    .notaries()
+    .map(({ attestation }) => decodeAttestationPayload(decodeBase64(attestation)))
+  const measurements = documents.map(({ pcrs }) =>
     Object.fromEntries(
       CODE_REGISTERS.map((index) => [
         `PCR${index}`,
@@ -46,15 +50,15 @@ export async function writeExpectations({
       ]),
     ),
   )
-  const configurations = enclaves.flatMap(({ userData }) =>
+  const configurations = documents.flatMap(({ userData }) =>
     userData === null ? [] : [encodeHex(userData)],
   )
   const expectations: DevelopmentExpectations = {
     measurements: distinct(measurements),
     configurations: distinct(configurations),
-    roots: [await readFile(rootFile, 'utf8')],
+    roots: [await readFile(local.rootFile, 'utf8')],
   }
-  const file = join(dataFolder, EXPECTATIONS_FILE)
+  const file = join(home.dataFolder, EXPECTATIONS_FILE)
   await writeFile(file, `${JSON.stringify(expectations, null, 2)}\n`)
   return { file, expectations }
 }

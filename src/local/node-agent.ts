@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { createGatewayClient, GatewayError } from '../agent/gateway-client.ts'
+import { createGatewayClient, type GatewayClient, GatewayError } from '../agent/gateway-client.ts'
 import type { AgentReady } from '../agent/run-agent.ts'
 import type { Logger } from '../observability/logger.ts'
 import { placeFile } from '../runtime/place-file.ts'
@@ -14,20 +14,24 @@ export const NODE_FILE = 'node-id'
 /** Name of that node. */
 const NODE_NAME = 'demonstration'
 
-type NodeAgentOptions = {
+type AgentSettings = {
+  /** Where the node's id is kept. */
+  readonly dataFolder: string
+  /** How long it waits for running requests when it is stopped. */
+  readonly shutdownGraceMs: number
+  readonly logLevel: string
+  /** More of its variables (src/agent/config.ts). */
+  readonly agentVariables: Readonly<Record<string, string>>
+}
+
+/** What it stands between. */
+type AgentPlace = {
   /** Where the gateway is reached from this machine, without `/v1`. */
   readonly gatewayUrl: string
   /** Key of the account that the node belongs to. */
   readonly apiKey: string
   /** Where the backend listens. */
   readonly backendUrl: string
-  /** Where the node's id is kept. */
-  readonly dataFolder: string
-  /** How long it waits for running requests when it is stopped. */
-  readonly drainMs: number
-  readonly logLevel: string
-  /** More of its variables (src/agent/config.ts). */
-  readonly variables: Readonly<Record<string, string>>
 }
 
 const MAIN = join(import.meta.dirname, '../agent/main.ts')
@@ -53,19 +57,20 @@ const SERVING_POLL_MS = 20
  * Rejects with StartFailure.
  */
 export async function startDemoAgent(
-  options: NodeAgentOptions & {
+  config: AgentSettings,
+  place: AgentPlace & {
     /** Whether any node serves. */
     readonly isServed: () => boolean
   },
   log: Logger,
 ): Promise<SupervisedProcess<AgentReady>> {
+  const gatewayUrl = reachableUrl(place.gatewayUrl)
+  // Its ordinary work is of no interest here; its faults are.
+  const logLevel = config.logLevel === 'info' ? 'warn' : config.logLevel
   try {
-    const agent = await startNodeAgent(
-      { ...options, gatewayUrl: reachableUrl(options.gatewayUrl) },
-      log,
-    )
+    const agent = await startNodeAgent({ ...config, logLevel }, { ...place, gatewayUrl }, log)
     const deadline = performance.now() + SERVING_TIMEOUT_MS
-    while (!options.isServed() && performance.now() < deadline) await sleep(SERVING_POLL_MS)
+    while (!place.isServed() && performance.now() < deadline) await sleep(SERVING_POLL_MS)
     return agent
   } catch (error) {
     if (error instanceof GatewayError) throw new StartFailure(`node agent: ${error.message}`)
@@ -80,22 +85,24 @@ export async function startDemoAgent(
  * StartFailure, or GatewayError.
  */
 export async function startNodeAgent(
-  options: NodeAgentOptions,
+  { dataFolder, shutdownGraceMs, logLevel, agentVariables }: AgentSettings,
+  { gatewayUrl, apiKey, backendUrl }: AgentPlace,
   log: Logger,
 ): Promise<SupervisedProcess<AgentReady>> {
-  const nodeId = await openNode(options)
+  const gateway = createGatewayClient({ url: gatewayUrl, apiKey })
+  const nodeId = await openNode(gateway, dataFolder)
   const environment = {
-    ...options.variables,
-    AFFIDAVIT_URL: options.gatewayUrl,
-    AFFIDAVIT_API_KEY: options.apiKey,
+    ...agentVariables,
+    AFFIDAVIT_URL: gatewayUrl,
+    AFFIDAVIT_API_KEY: apiKey,
     // It is this machine's own gateway, at whichever of its addresses.
     AFFIDAVIT_PLAIN_HTTP: 'true',
     NODE_ID: nodeId,
-    BACKEND_URL: options.backendUrl,
+    BACKEND_URL: backendUrl,
     BENCHMARK_MS: String(BENCHMARK_MS),
     BENCHMARK_CONCURRENCY: String(BENCHMARK_CONCURRENCY),
-    DRAIN_MS: String(options.drainMs),
-    LOG_LEVEL: options.logLevel,
+    DRAIN_MS: String(shutdownGraceMs),
+    LOG_LEVEL: logLevel,
   }
   return superviseProcess(
     {
@@ -104,14 +111,13 @@ export async function startNodeAgent(
       environmentOf: () => environment,
       parseReady: readReady<AgentReady>,
       startTimeoutMs: START_TIMEOUT_MS,
-      stopTimeoutMs: options.drainMs + STOP_MARGIN_MS,
+      stopTimeoutMs: shutdownGraceMs + STOP_MARGIN_MS,
     },
     log,
   )
 }
 
-async function openNode({ gatewayUrl, apiKey, dataFolder }: NodeAgentOptions): Promise<string> {
-  const gateway = createGatewayClient({ url: gatewayUrl, apiKey })
+async function openNode(gateway: GatewayClient, dataFolder: string): Promise<string> {
   const file = join(dataFolder, NODE_FILE)
   const kept = (await readFile(file, 'utf8').catch(() => '')).trim()
   if (kept !== '' && (await gateway.findNode(kept)) !== null) return kept

@@ -94,72 +94,81 @@ function readInTime(source: GaugeSource): () => Promise<Readonly<Record<string, 
   }
 }
 
+type Connections = { readonly open: number; readonly silent: number; readonly max: number }
+
 /** What the parts say of themselves at each scrape. `now` gives Unix milliseconds. */
 export type MeasuredParts = {
-  /** Of the API's server. */
-  readonly connections: () => Promise<{
-    readonly open: number
-    readonly silent: number
-    readonly max: number
-  }>
-  /** Bytes that calls hold, weighed. */
-  readonly memory: () => { readonly bytes: number; readonly bytesMax: number }
+  /** The API: its connections, and the bytes that calls hold, weighed. */
+  readonly app: {
+    readonly server: { readonly load: () => Promise<Connections> }
+    readonly memory: () => { readonly bytes: number; readonly bytesMax: number }
+  }
   /** Rejects when the database does not answer a query. */
   readonly database: () => Promise<void>
-  /** Of the committer that is worst off. */
-  readonly committer: () => {
-    readonly phase: string
-    readonly failingForMs: number
-    readonly failures: number
-    readonly waiting: number
-    readonly size: number
+  readonly commits: {
+    /** Of the committer that is worst off. */
+    worst(): {
+      readonly phase: string
+      readonly failingForMs: number
+      readonly failures: number
+      readonly waiting: number
+      readonly size: number
+    }
   }
-  readonly broadcaster: () => {
-    readonly fault: { readonly code: string } | null
-    readonly isChainFailing: boolean
-    readonly blockNumber: number | null
-    readonly waitingCount: number
-    readonly revertedCount: number
-    readonly takenCount: number
+  readonly anchoring: {
+    status(): {
+      readonly fault: { readonly code: string } | null
+      readonly isChainFailing: boolean
+      readonly blockNumber: number | null
+      readonly waitingCount: number
+      readonly revertedCount: number
+      readonly takenCount: number
+    }
+    /** Blocks with anchors that cannot be read. */
+    readonly unreadableBlocks: () => { readonly count: number }
+    readonly figures: {
+      /** Anchors that are not confirmed, and the Unix seconds of the oldest; null for none. */
+      readonly lag: () => Promise<{
+        readonly unconfirmed: number
+        readonly oldestAt: number | null
+      }>
+      /** Anchors made again, since the start. */
+      readonly reanchored: () => number
+      /** In wei, of each relayer that has anchors on their way, and of the own one. */
+      readonly balances: () => Promise<ReadonlyMap<string, bigint>>
+    }
   }
-  readonly nodes: () => {
-    readonly serving: number
-    readonly runs: number
-    readonly slotsInUse: number
-    readonly queued: number
+  readonly nodes: {
+    status(): {
+      readonly serving: number
+      readonly runs: number
+      readonly slotsInUse: number
+      readonly queued: number
+    }
+    countStates(): ReadonlyMap<string, number>
   }
-  readonly nodeStates: () => ReadonlyMap<string, number>
-  /** Of the enclaves in use: their current documents, standard base64, and their logs. */
-  readonly enclaves: () => readonly {
-    readonly attestation: string
-    readonly log: { readonly size: number; readonly acknowledged: number }
-  }[]
-  readonly enclaveStates: () => ReadonlyMap<string, number>
-  /** Anchors that are not confirmed, and the Unix seconds of the oldest; null for none. */
-  readonly anchorLag: () => Promise<{
-    readonly unconfirmed: number
-    readonly oldestAt: number | null
-  }>
-  /** Anchors made again, since the start. */
-  readonly reanchored: () => number
-  /** Blocks with anchors that cannot be read. */
-  readonly unreadableBlocks: () => { readonly count: number }
-  /** In wei, of each relayer that has anchors on their way, and of the own one. */
-  readonly balances: () => Promise<ReadonlyMap<string, bigint>>
+  readonly enclaves: {
+    /** Of those in use: their current documents, standard base64, and their logs. */
+    identities(): readonly {
+      readonly attestation: string
+      readonly log: { readonly size: number; readonly acknowledged: number }
+    }[]
+    countStates(): ReadonlyMap<string, number>
+  }
   /** What connects this gateway to others; null for one that is alone. */
-  readonly bus:
-    | (() => {
-        readonly isUp: boolean
-        readonly peers: number
-        readonly channels: number
-        /** By why they were refused. */
-        readonly refused: ReadonlyMap<string, number>
-      })
-    | null
+  readonly bus: {
+    status(): {
+      readonly isUp: boolean
+      readonly peers: number
+      readonly channels: number
+      /** By why they were refused. */
+      readonly refused: ReadonlyMap<string, number>
+    }
+  } | null
   /** Of the log's lines; null where they are not written by this process. */
   readonly lines: (() => { readonly dropped: number; readonly waitingBytes: number }) | null
   /** Of what SIGHUP has read again: Unix seconds of the last time that it was taken into use. */
-  readonly settings: () => { readonly isReloaded: boolean; readonly reloadedAt: number }
+  readonly settings: { status(): { readonly isReloaded: boolean; readonly reloadedAt: number } }
   readonly now: () => number
 }
 
@@ -181,7 +190,7 @@ export function listSources(parts: MeasuredParts): readonly GaugeSource[] {
   ]
 }
 
-function connectionSource({ connections }: MeasuredParts) {
+function connectionSource({ app }: MeasuredParts) {
   return source({
     name: 'connections',
     gauges: {
@@ -190,13 +199,13 @@ function connectionSource({ connections }: MeasuredParts) {
       connections_max: { help: 'Connections beyond which new ones are closed at once' },
     },
     read: async () => {
-      const { open, silent, max } = await connections()
+      const { open, silent, max } = await app.server.load()
       return { connections: open, connections_silent: silent, connections_max: max }
     },
   })
 }
 
-function memorySource({ memory }: MeasuredParts) {
+function memorySource({ app }: MeasuredParts) {
   return source({
     name: 'memory',
     gauges: {
@@ -204,7 +213,7 @@ function memorySource({ memory }: MeasuredParts) {
       admitted_bytes_max: { help: 'Memory beyond which calls are refused as overloaded' },
     },
     read: () => {
-      const { bytes, bytesMax } = memory()
+      const { bytes, bytesMax } = app.memory()
       return { admitted_bytes: bytes, admitted_bytes_max: bytesMax }
     },
   })
@@ -233,7 +242,7 @@ function databaseSource({ database }: MeasuredParts) {
   })
 }
 
-function commitSource({ committer }: MeasuredParts) {
+function commitSource({ commits }: MeasuredParts) {
   return source({
     name: 'committer',
     gauges: {
@@ -246,7 +255,7 @@ function commitSource({ committer }: MeasuredParts) {
       log_committed_leaves: { help: 'Size of the log in the database' },
     },
     read: () => {
-      const { phase, failingForMs, failures, waiting, size } = committer()
+      const { phase, failingForMs, failures, waiting, size } = commits.worst()
       return {
         commits_failing_seconds: failingForMs / 1000,
         commits_refused: phase === 'refusing' ? 1 : 0,
@@ -258,7 +267,7 @@ function commitSource({ committer }: MeasuredParts) {
   })
 }
 
-function chainSource({ broadcaster, reanchored, unreadableBlocks }: MeasuredParts) {
+function chainSource({ anchoring }: MeasuredParts) {
   return source({
     name: 'broadcaster',
     gauges: {
@@ -279,7 +288,7 @@ function chainSource({ broadcaster, reanchored, unreadableBlocks }: MeasuredPart
     },
     read: () => {
       const { fault, isChainFailing, blockNumber, waitingCount, revertedCount, takenCount } =
-        broadcaster()
+        anchoring.status()
       return {
         chain_failing: isChainFailing ? 1 : 0,
         anchor_store_failing: fault?.code === 'store_failed' ? 1 : 0,
@@ -287,14 +296,14 @@ function chainSource({ broadcaster, reanchored, unreadableBlocks }: MeasuredPart
         anchors_waiting: waitingCount,
         anchors_reverted_total: revertedCount,
         anchors_taken_total: takenCount,
-        anchors_made_again_total: reanchored(),
-        anchor_blocks_unreadable: unreadableBlocks().count,
+        anchors_made_again_total: anchoring.figures.reanchored(),
+        anchor_blocks_unreadable: anchoring.unreadableBlocks().count,
       }
     },
   })
 }
 
-function anchorSource({ anchorLag, now }: MeasuredParts) {
+function anchorSource({ anchoring, now }: MeasuredParts) {
   return source({
     name: 'anchors',
     gauges: {
@@ -304,14 +313,14 @@ function anchorSource({ anchorLag, now }: MeasuredParts) {
       anchor_lag_seconds: { help: 'Age of the oldest of them; 0 for none' },
     },
     read: async () => {
-      const { unconfirmed, oldestAt } = await anchorLag()
+      const { unconfirmed, oldestAt } = await anchoring.figures.lag()
       const ageSeconds = oldestAt === null ? 0 : Math.max(0, now() / 1000 - oldestAt)
       return { anchors_unconfirmed: unconfirmed, anchor_lag_seconds: ageSeconds }
     },
   })
 }
 
-function relayerSource({ balances }: MeasuredParts) {
+function relayerSource({ anchoring }: MeasuredParts) {
   return source({
     name: 'relayer',
     gauges: {
@@ -322,13 +331,13 @@ function relayerSource({ balances }: MeasuredParts) {
     },
     read: async () => ({
       relayer_balance_ether: new Map(
-        [...(await balances())].map(([of, wei]) => [of, Number(wei) / 1e18]),
+        [...(await anchoring.figures.balances())].map(([of, wei]) => [of, Number(wei) / 1e18]),
       ),
     }),
   })
 }
 
-function nodeSource({ nodes, nodeStates }: MeasuredParts) {
+function nodeSource({ nodes }: MeasuredParts) {
   return source({
     name: 'nodes',
     gauges: {
@@ -339,9 +348,9 @@ function nodeSource({ nodes, nodeStates }: MeasuredParts) {
       node_queue: { help: 'Callers that wait for a node' },
     },
     read: () => {
-      const { serving, runs, slotsInUse, queued } = nodes()
+      const { serving, runs, slotsInUse, queued } = nodes.status()
       return {
-        nodes: nodeStates(),
+        nodes: nodes.countStates(),
         nodes_serving: serving,
         node_runs: runs,
         node_slots_in_use: slotsInUse,
@@ -351,7 +360,7 @@ function nodeSource({ nodes, nodeStates }: MeasuredParts) {
   })
 }
 
-function enclaveSource({ enclaves, enclaveStates, now }: MeasuredParts) {
+function enclaveSource({ enclaves, now }: MeasuredParts) {
   return source({
     name: 'enclaves',
     gauges: {
@@ -365,11 +374,11 @@ function enclaveSource({ enclaves, enclaveStates, now }: MeasuredParts) {
       },
     },
     read: () => {
-      const inUse = enclaves()
+      const inUse = enclaves.identities()
       const logs = inUse.map(({ log }) => log)
       const ages = inUse.map(({ attestation }) => now() - madeAt(attestation))
       return {
-        enclaves: enclaveStates(),
+        enclaves: enclaves.countStates(),
         attestation_age_seconds: ages.length === 0 ? null : Math.max(...ages) / 1000,
         enclave_log_leaves: sum(logs.map(({ size }) => size)),
         enclave_log_pending: sum(logs.map(({ size, acknowledged }) => size - acknowledged)),
@@ -393,7 +402,7 @@ function busSource({ bus }: MeasuredParts) {
       },
     },
     read: () => {
-      const { isUp, peers, channels, refused } = bus?.() ?? NO_BUS
+      const { isUp, peers, channels, refused } = bus?.status() ?? NO_BUS
       return {
         bus_up: isUp === null ? null : Number(isUp),
         bus_peers: peers,
@@ -433,7 +442,7 @@ function settingsSource({ settings }: MeasuredParts) {
       },
     },
     read: () => {
-      const { isReloaded, reloadedAt } = settings()
+      const { isReloaded, reloadedAt } = settings.status()
       return {
         config_last_reload_successful: Number(isReloaded),
         config_last_reload_success_timestamp_seconds: reloadedAt,

@@ -1,5 +1,6 @@
 import { isatty } from 'node:tty'
 import { type LineWriterStatus, openStandardError } from '../../enclave/protocol/line-writer.ts'
+import type { OnStarted } from '../runtime/starting.ts'
 
 /** The least severe first; `silent` is for a logger that writes no line. */
 const LEVELS = ['debug', 'info', 'warn', 'error', 'silent'] as const
@@ -9,6 +10,9 @@ type LogMethod = (members: Readonly<Record<string, unknown>>, message: string) =
 
 /** What the gateway logs with: members that a search can find, and a constant message. */
 export type Logger = Readonly<Record<Exclude<LogLevel, 'silent'>, LogMethod>>
+
+/** What a room is opened with: where it logs, and what it calls with what ends it. */
+export type Opening = { readonly log: Logger; readonly onStarted: OnStarted }
 
 /**
  * Logger of the gateway, JSON lines. Redaction sits in the logger itself, so that no call site can

@@ -3,15 +3,17 @@ import { createServer, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
 import { singleFlight } from '../runtime/single-flight.ts'
-import { StartFailure, systemCodeOf } from '../runtime/starting.ts'
+import { type OnStarted, StartFailure, systemCodeOf } from '../runtime/starting.ts'
 import { VERSION } from '../runtime/version.ts'
 import type { CallObserver, CallReport } from './call-scope.ts'
-import { type GaugeSource, registerSources } from './gauges.ts'
+import { listSources, type MeasuredParts, registerSources } from './gauges.ts'
 import { boundProviders, countInferences } from './inference-metrics.ts'
 import { type CallEnd, DURATION_BUCKETS, METRICS_PREFIX } from './metric-forms.ts'
 
 /** Records in one commit, up to the committer's limit. */
 const BATCH_BUCKETS = [1, 2, 4, 8, 16, 32, 64, 128]
+
+type Address = { readonly host: string; readonly port: number }
 
 /** What is counted as it happens; what is read when it is asked for: gauges.ts. */
 type Meter = {
@@ -25,6 +27,43 @@ type Meter = {
   countRace(): void
   /** A provider was asked for its models: `listed`, or why it gave no list. */
   countModelList(asked: { readonly provider: string; readonly outcome: string }): void
+}
+
+/** What parts of the gateway count in, and what serves it. */
+export type Metrics = Meter & {
+  /**
+   * Serves what was counted, and what the parts say of themselves; scrapes at the same time share
+   * one. Gives where. Rejects with StartFailure.
+   */
+  serve(parts: MeasuredParts, onStarted: OnStarted): Promise<string>
+}
+
+/** Opens the metrics of a gateway; `metrics`: where they are served, null for nowhere. */
+export function openMetrics({
+  metrics: at,
+  isStaging,
+}: {
+  readonly metrics: Address | null
+  readonly isStaging: boolean
+}): Metrics | null {
+  if (at === null) return null
+  const meter = createMeter({ isStaging })
+  return {
+    ...meter,
+    async serve(parts, onStarted) {
+      const { registry } = meter
+      const refresh = registerSources(registry, listSources(parts))
+      const read = singleFlight(() => refresh().then(() => registry.metrics()))
+      const text = { contentType: registry.contentType, read }
+      const server = await startMetricsServer(text, at).catch((error: unknown) => {
+        throw new StartFailure(
+          `metrics: METRICS_HOST ${at.host} and METRICS_PORT ${at.port} cannot be listened on (${systemCodeOf(error)})`,
+        )
+      })
+      onStarted(() => server.close())
+      return server.url
+    },
+  }
 }
 
 /**
@@ -185,26 +224,6 @@ function countModelLists(registry: Registry): Pick<Meter, 'countModelList'> {
   }
 }
 
-/**
- * Serves what `meter` counts and what the sources say of themselves. Scrapes at the same time share
- * one. Rejects with StartFailure.
- */
-export async function startMetrics(
-  { registry }: Meter,
-  sources: readonly GaugeSource[],
-  at: { readonly host: string; readonly port: number },
-): Promise<MetricsServer> {
-  const refresh = registerSources(registry, sources)
-  const read = singleFlight(() => refresh().then(() => registry.metrics()))
-  try {
-    return await startMetricsServer({ contentType: registry.contentType, read }, at)
-  } catch (error) {
-    throw new StartFailure(
-      `metrics: METRICS_HOST ${at.host} and METRICS_PORT ${at.port} cannot be listened on (${systemCodeOf(error)})`,
-    )
-  }
-}
-
 /** Connections at once: one or two collectors. */
 const CONNECTIONS_MAX = 32
 const REQUEST_TIMEOUT_MS = 10_000
@@ -221,7 +240,7 @@ export type MetricsServer = { readonly url: string; close(): Promise<void> }
  */
 export async function startMetricsServer(
   metrics: MetricsText,
-  { host, port }: { readonly host: string; readonly port: number },
+  { host, port }: Address,
 ): Promise<MetricsServer> {
   const server = createServer({ requestTimeout: REQUEST_TIMEOUT_MS }, (request, response) => {
     if (request.url?.split('?', 1)[0] !== '/metrics') end(response, 404, 'Only /metrics is here\n')

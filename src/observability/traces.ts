@@ -20,8 +20,9 @@ import {
   TracerProvider,
 } from '@opentelemetry/sdk-trace'
 import { createFaultLog } from '../runtime/fault-log.ts'
+import { VERSION } from '../runtime/version.ts'
 import type { CallObserver, CallReport, InferenceFacts, PhaseReport } from './call-scope.ts'
-import type { Logger } from './logger.ts'
+import type { Logger, Opening } from './logger.ts'
 import type { TraceConfig } from './trace-settings.ts'
 
 /** A tracer of this process, and how to end it. */
@@ -40,6 +41,17 @@ const CLOSE_TIMEOUT_MS = 6_000
 
 /** Longest text of an attribute: a name of a model may be 256 characters long. */
 const VALUE_LENGTH_MAX = 256
+
+/** Gives what traces calls for the collector that the operator named; null: no collector. */
+export function openCallTraces(
+  config: TraceConfig | null,
+  { log, onStarted }: Opening,
+): readonly CallObserver[] {
+  if (config === null) return []
+  const traces = openTraces(config, { version: VERSION, now: Date.now, log })
+  onStarted(() => traces.close())
+  return [traceCalls(traces.tracer)]
+}
 
 /**
  * Sends spans to an OTLP collector (HTTP, protobuf), in batches, beside the calls: at most 2,048

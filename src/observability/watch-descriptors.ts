@@ -1,5 +1,6 @@
+import { countDescriptors, descriptorsMax } from '../runtime/descriptors.ts'
 import { createFaultLog } from '../runtime/fault-log.ts'
-import type { Logger } from './logger.ts'
+import type { Logger, Opening } from './logger.ts'
 
 /** Share of the descriptors from which on a warning is logged. */
 const WARNING_SHARE = 0.8
@@ -37,10 +38,14 @@ export function createDescriptorsLook(
   }
 }
 
-/** Looks now and then; gives what ends that. */
-export function watchDescriptors(descriptors: Descriptors, log: Logger): () => void {
+/** Looks now and then at the descriptors of this process, until the gateway stops. */
+export function watchDescriptors(
+  connections: Descriptors['connections'],
+  { log, onStarted }: Opening,
+): void {
+  const descriptors = { count: countDescriptors, max: descriptorsMax(), connections }
   const look = createDescriptorsLook(descriptors, log, () => performance.now())
   const timer = setInterval(() => void look(), LOOK_INTERVAL_MS)
   timer.unref()
-  return () => clearInterval(timer)
+  onStarted(async () => clearInterval(timer))
 }

@@ -7,6 +7,12 @@ export class StartFailure extends Error {
 }
 
 /**
+ * Called with what ends a part, as soon as the part runs. The part that was started last is ended
+ * first.
+ */
+export type OnStarted = (stop: () => Promise<void>) => void
+
+/**
  * Waits for all parts, also when some of them fail, so that none is still starting when the caller
  * cleans up. Gives the values, or throws the one failure, or one StartFailure with all failures.
  */

@@ -1,6 +1,7 @@
 import { ApiError } from '../api/errors.ts'
+import type { Opening } from '../observability/logger.ts'
 import { callErrorOf } from '../upstream/call-error.ts'
-import { type Endpoint, EndpointError, type OpenEndpoint } from '../upstream/endpoint.ts'
+import { type Endpoint, EndpointError, openEndpoint } from '../upstream/endpoint.ts'
 import type { SearchConfig } from '../upstream/settings.ts'
 import { SEARCH_ADAPTERS, type SearchAdapter, type SearchQuery } from './providers.ts'
 import { normaliseResults } from './results.ts'
@@ -37,13 +38,13 @@ type SearchSource = {
 const ANSWER_BYTES_MAX = 8 * 1024 * 1024
 
 /** Opens the search that the operator configured; null: not configured. */
-export function openWebSearch(config: SearchConfig | null, openEndpoint: OpenEndpoint): WebSearch {
+export function openWebSearch(config: SearchConfig | null, { onStarted }: Opening): WebSearch {
   if (config === null) return createWebSearch(null)
   const { provider, url, timeoutMs } = config
-  const endpoint = openEndpoint({ url, headers: {}, timeoutMs, answerBytesMax: ANSWER_BYTES_MAX })
+  const options = { url, headers: {}, timeoutMs, answerBytesMax: ANSWER_BYTES_MAX }
   return createWebSearch({
     adapter: SEARCH_ADAPTERS[provider],
-    endpoint,
+    endpoint: openEndpoint(options, onStarted),
     get apiKey() {
       return config.apiKey ?? ''
     },

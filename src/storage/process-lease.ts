@@ -1,4 +1,4 @@
-import type { Logger } from '../observability/logger.ts'
+import type { Logger, Opening } from '../observability/logger.ts'
 import type { Database } from './database.ts'
 import { createProcessesStore, type ProcessesStore } from './processes-store.ts'
 
@@ -51,7 +51,10 @@ type ProcessLeaseOptions = {
  * Enters this process among the living of the database, and keeps it there until `stop`. Rejects
  * with the driver's error.
  */
-export async function openProcessLease(database: Database, log: Logger): Promise<ProcessLease> {
+export async function openProcessLease(
+  database: Database,
+  { log, onStarted }: Opening,
+): Promise<ProcessLease> {
   const lease = createProcessLease({
     processes: createProcessesStore(database),
     makeId: () => crypto.randomUUID(),
@@ -60,6 +63,7 @@ export async function openProcessLease(database: Database, log: Logger): Promise
     log,
   })
   await lease.start()
+  onStarted(() => lease.stop())
   return lease
 }
 

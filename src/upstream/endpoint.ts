@@ -3,6 +3,7 @@ import { promisify } from 'node:util'
 import { brotliDecompress, gunzip, inflate } from 'node:zlib'
 import { type Dispatcher, Pool } from 'undici'
 import { REFUSAL_BYTES_MAX, type Refusal, readRefusal } from '../../enclave/protocol/refusal.ts'
+import type { OnStarted } from '../runtime/starting.ts'
 import type { OpenAiApi } from './settings.ts'
 
 /** Connections to one service; more calls wait for a free connection. */
@@ -46,8 +47,12 @@ type EndpointOptions = {
   readonly answerBytesMax: number
 }
 
-/** Opens a service for a room; the code that provides this function closes the service. */
-export type OpenEndpoint = (options: EndpointOptions) => Endpoint
+/** A client as createEndpoint gives it, which is closed with the gateway. */
+export function openEndpoint(options: EndpointOptions, onStarted: OnStarted): Endpoint {
+  const endpoint = createEndpoint(options)
+  onStarted(() => endpoint.close())
+  return endpoint
+}
 
 /** Options for an API in OpenAI's form. An answer has at most `answerBytesMax`. */
 export function openAiOptions(api: OpenAiApi, answerBytesMax: number): EndpointOptions {

@@ -84,14 +84,12 @@ async function startGateway({ apiKey, fleet, start }: Replicas) {
   const gateway = await start()
   const agent = await startNodeAgent(
     {
-      gatewayUrl: gateway.url,
-      apiKey,
-      backendUrl: fleet.providerOrigin,
       dataFolder: gateway.dataFolder,
-      drainMs: 1_000,
+      shutdownGraceMs: 1_000,
       logLevel: 'warn',
-      variables: {},
+      agentVariables: {},
     },
+    { gatewayUrl: gateway.url, apiKey, backendUrl: fleet.providerOrigin },
     recordLog().log,
   )
   await until(

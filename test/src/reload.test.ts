@@ -67,9 +67,9 @@ it('a reload reads tiers, prices and keys in files again, and notes which of the
   clock.ms = 2_000_000
   expect(await settings.reload()).toBe(true)
   expect(settings.status()).toEqual({ isReloaded: true, reloadedAt: 2_000 })
-  const { tiers, prices, credentials, upstreamKeys } = settings.current()
+  const { tiers, prices, credentials, upstream } = settings.current()
   expect([tiers.standard.name, prices[0]?.perRequest]).toEqual(['second', 2_000_000_000n])
-  expect([credentials.get('openai'), upstreamKeys.search]).toEqual([
+  expect([credentials.get('openai'), upstream.search?.apiKey]).toEqual([
     'key-two',
     'other-key-of-search',
   ])

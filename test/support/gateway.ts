@@ -1,7 +1,7 @@
 import { randomBytes, randomUUID } from 'node:crypto'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import type { Accounts } from '../../src/accounts/accounts.ts'
+import { type Accounts, createAccounts } from '../../src/accounts/accounts.ts'
 import { type ApiKeys, createApiKeys } from '../../src/accounts/api-keys.ts'
 import { createKeysStore } from '../../src/accounts/keys-store.ts'
 import { type Tiers, UNLIMITED_TIERS } from '../../src/accounts/limits/tiers.ts'
@@ -11,14 +11,19 @@ import { signAnchorTransaction } from '../../src/chain/anchor-transaction.ts'
 import type { Anchoring } from '../../src/chain/anchoring.ts'
 import { relayerWith } from '../../src/chain/open-chain.ts'
 import { RelayerNonces } from '../../src/chain/relayer-nonces.ts'
-import { compose, type OwnParts } from '../../src/compose.ts'
+import { compose } from '../../src/compose.ts'
 import { type GatewayConfig, readGatewayConfig } from '../../src/config.ts'
+import type { OwnParts } from '../../src/gateway.ts'
 import type { ServingNodes } from '../../src/nodes/hub/open-nodes.ts'
-import type { InferencesStore } from '../../src/nodes/registry/inferences-store.ts'
-import type {
-  BegunConnection,
-  ConnectionOfNode,
-  NodesStore,
+import {
+  createInferencesStore,
+  type InferencesStore,
+} from '../../src/nodes/registry/inferences-store.ts'
+import {
+  type BegunConnection,
+  type ConnectionOfNode,
+  createNodesStore,
+  type NodesStore,
 } from '../../src/nodes/registry/nodes-store.ts'
 import { createLogger, type Logger } from '../../src/observability/logger.ts'
 import type { ContentCipher } from '../../src/storage/content-cipher.ts'
@@ -71,7 +76,10 @@ export const GATEWAY_HOOK_TIMEOUT_MS = 60_000
  * Starts a gateway on an ephemeral loopback port. Anchors are signed and stored; there is no chain.
  */
 export async function startGateway(
-  options: Pick<OwnParts, 'nodeLimits' | 'upstream' | 'observers' | 'bodyRate'> & {
+  options: Pick<
+    OwnParts,
+    'nodeLimits' | 'embeddings' | 'images' | 'search' | 'observers' | 'bodyRate'
+  > & {
     readonly settings?: Partial<GatewayConfig>
     readonly credentials?: ReadonlyMap<string, string>
     /** Default: no limits. */
@@ -116,12 +124,20 @@ export async function startGateway(
     credentials: options.credentials ?? new Map(),
     ...options.settings,
   }
-  const { nodeLimits, upstream, observers, bodyRate, unreadableBlocks } = options
+  const { nodeLimits, embeddings, images, search, observers, bodyRate, unreadableBlocks } = options
+  const keys = createApiKeys({
+    keys: createKeysStore(database),
+    now: Date.now,
+    random: randomBytes,
+    fixedKey: fixedKey === undefined ? null : { text: fixedKey, accountId: randomUUID() },
+  })
   const gateway = await compose(config, log, {
-    ...(nodeLimits === undefined ? {} : { nodeLimits }),
-    ...(bodyRate === undefined ? {} : { bodyRate }),
-    ...(upstream === undefined ? {} : { upstream }),
-    ...(observers === undefined ? {} : { observers }),
+    nodeLimits,
+    bodyRate,
+    embeddings,
+    images,
+    search,
+    observers,
     home: null,
     database,
     anchoring: {
@@ -135,15 +151,11 @@ export async function startGateway(
       settleMs: 0,
     },
     tiers,
-    keys: createApiKeys({
-      keys: createKeysStore(database),
-      now: Date.now,
-      random: randomBytes,
-      fixedKey: fixedKey === undefined ? null : { text: fixedKey, accountId: randomUUID() },
-    }),
+    keys,
     ...(nodes === null ? {} : { nodes }),
   })
-  const { app, enclaves, commits, lease, keys, accounts, registry } = gateway
+  const { app, enclaves, commits, lease } = gateway
+  const nodesStore = createNodesStore(database)
   const { text: key } = await keys.create({ accountName: 'tests', name: 'first' })
   const { id: accountId } = await keys.openAccount('tests')
   return {
@@ -155,11 +167,15 @@ export async function startGateway(
     enclave,
     committer: { ...commits, stop: () => enclaves.stopFollowing() },
     keys,
-    accounts,
-    nodesStore: registry.nodes,
+    accounts: createAccounts({
+      keys: createKeysStore(database),
+      tiers: () => [...tiers.byName.keys()],
+      now: Date.now,
+    }),
+    nodesStore,
     async connectNode(nodeId, options) {
       const connection = { nodeId, connectionId: randomUUID() }
-      const isNoted = await registry.nodes.markConnected({
+      const isNoted = await nodesStore.markConnected({
         ...connection,
         processId: lease.id(),
         models: ['m'],
@@ -169,7 +185,7 @@ export async function startGateway(
       })
       return { ...connection, isNoted }
     },
-    inferences: registry.inferences,
+    inferences: createInferencesStore(database),
     nodes: gateway.nodes,
     key,
     accountId,
@@ -219,6 +235,5 @@ function anchorNowhere(database: Database, log: Logger): Anchoring {
       reanchored: () => 0,
       balances: async () => new Map(),
     },
-    stop: async () => undefined,
   }
 }

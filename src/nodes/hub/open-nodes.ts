@@ -1,12 +1,20 @@
 import { randomBytes, randomUUID } from 'node:crypto'
-import type { Logger } from '../../observability/logger.ts'
+import type { AppSockets } from '../../api/app.ts'
+import type { Route } from '../../api/route.ts'
+import type { Opening } from '../../observability/logger.ts'
+import { unixMs } from '../../runtime/clock.ts'
 import type { Database } from '../../storage/database.ts'
+import type { ProcessLease } from '../../storage/process-lease.ts'
 import { startInferenceUpkeep } from '../registry/inference-log.ts'
 import { createInferencesStore, type InferencesStore } from '../registry/inferences-store.ts'
+import { createNetworkStats } from '../registry/network-stats.ts'
 import { createNodesStore, type NodesStore } from '../registry/nodes-store.ts'
+import { createOwnedNodes } from '../registry/owned-nodes.ts'
+import { nodeRoutes } from '../registry/registry-routes.ts'
 import type { Dispatcher } from '../runs/dispatch.ts'
 import { NODE_LIMITS, type NodeLimits } from '../runs/limits.ts'
 import { createHub, type Hub, type HubOptions } from './hub.ts'
+import { NODE_SOCKET_PATH } from './node-socket.ts'
 
 /** Contributed nodes as the API sees them: they dial in at NODE_SOCKET_PATH and serve calls. */
 export type ServingNodes = Pick<Hub, 'handleUpgrade' | 'disconnect' | 'status' | 'countStates'> & {
@@ -19,57 +27,65 @@ export type ServingNodes = Pick<Hub, 'handleUpgrade' | 'disconnect' | 'status' |
   stop(): Promise<void>
 }
 
-/** The registered nodes, and what they served. */
-export type NodeRegistry = {
-  readonly nodes: NodesStore
-  readonly inferences: InferencesStore
-  /** Gives that many unpredictable bytes, for node ids. */
-  readonly random: (length: number) => Uint8Array
-}
+type NodeParts = Opening &
+  Pick<HubOptions, 'bus' | 'judge' | 'authenticate' | 'checkImage'> & {
+    readonly database: Database
+    readonly lease: Pick<ProcessLease, 'id'>
+    readonly limits?: NodeLimits | undefined
+    /** A test's own. */
+    readonly nodes?: ServingNodes | undefined
+  }
 
-/** Opens the registry in the database. */
-export function openNodeRegistry(database: Database): NodeRegistry {
+/**
+ * Opens the registry, and prepares to accept nodes. Gives the nodes, the sockets that they dial in
+ * at, and the routes of the registry.
+ */
+export async function openNodes({ database, nodes: own, onStarted, ...parts }: NodeParts): Promise<{
+  readonly serving: ServingNodes
+  readonly sockets: AppSockets
+  readonly routes: readonly Route[]
+}> {
   const nodes = createNodesStore(database)
-  return { nodes, inferences: createInferencesStore(database), random: randomBytes }
+  const inferences = createInferencesStore(database)
+  const serving = own ?? (await acceptNodes(parts, { nodes, inferences }))
+  onStarted(() => serving.stop())
+  const onArchived = (nodeId: string) => void serving.disconnect(nodeId, 'Node is archived')
+  const registry = { nodes, inferences, onArchived, random: randomBytes, now: unixMs }
+  return {
+    serving,
+    sockets: {
+      path: NODE_SOCKET_PATH,
+      handleUpgrade: serving.handleUpgrade,
+      async stop(graceMs) {
+        await serving.drain?.(graceMs)
+        await serving.stop()
+      },
+    },
+    routes: nodeRoutes({
+      nodes: createOwnedNodes(registry),
+      network: createNetworkStats(registry),
+    }),
+  }
 }
 
 /**
- * Prepares to accept nodes: the connections that dead gateways left are ended first. `stop` ends
- * every node's connection and stores what is left.
+ * The connections that dead gateways left are ended first. `stop` ends every node's connection and
+ * stores what is left.
  */
-export async function openNodes({
-  registry: { nodes, inferences },
-  processId,
-  authenticate,
-  checkImage,
-  limits = NODE_LIMITS,
-  bus,
-  judge,
-  now,
-  log,
-}: Pick<HubOptions, 'bus' | 'judge'> & {
-  readonly registry: NodeRegistry
-  readonly processId: HubOptions['processId']
-  readonly authenticate: HubOptions['authenticate']
-  readonly checkImage: HubOptions['checkImage']
-  readonly limits?: NodeLimits | undefined
-  /** Unix milliseconds with a fraction, of a clock that never goes back. */
-  readonly now: () => number
-  readonly log: Logger
-}): Promise<Hub> {
+async function acceptNodes(
+  { lease, limits = NODE_LIMITS, log, ...parts }: Omit<NodeParts, 'database' | 'onStarted'>,
+  { nodes, inferences }: { readonly nodes: NodesStore; readonly inferences: InferencesStore },
+): Promise<Hub> {
   await nodes.endAbandoned()
   const connected = createHub({
+    ...parts,
     nodes,
-    processId,
     inferences,
-    authenticate,
-    checkImage,
+    processId: () => lease.id(),
     limits,
-    now,
     log,
-    bus: bus ?? null,
-    ...(judge === undefined ? {} : { judge }),
     offeredModels: await nodes.offeredModels(),
+    now: unixMs,
     random: Math.random,
     makeId: randomUUID,
   })

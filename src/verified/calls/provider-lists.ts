@@ -34,9 +34,6 @@ export type ProviderLists = {
   stop(): Promise<void>
 }
 
-/** Of a gateway that asks no provider. */
-export const NO_PROVIDER_LISTS: ProviderLists = { listed: () => [], stop: async () => undefined }
-
 type ListedProvider = {
   readonly credential: string | null
   readonly ids: readonly string[]

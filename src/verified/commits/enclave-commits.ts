@@ -4,7 +4,9 @@ import type { Anchoring } from '../../chain/anchoring.ts'
 import type { EnclaveEndpoint } from '../../enclaves/enclave-endpoint.ts'
 import type { EnclavePool, EnclavePoolOptions } from '../../enclaves/enclave-pool.ts'
 import type { LogFollower } from '../../enclaves/followed-log.ts'
-import type { Logger } from '../../observability/logger.ts'
+import type { ProofFor } from '../../enclaves/peer-enclaves.ts'
+import type { Opening } from '../../observability/logger.ts'
+import type { Metrics } from '../../observability/metrics.ts'
 import type { Database } from '../../storage/database.ts'
 import { CommitError } from '../commit-error.ts'
 import { createBootStatements } from '../logs/boot-statements.ts'
@@ -16,46 +18,37 @@ import type { RecordsStore } from '../records/records-store.ts'
 import { NO_FIGURES } from './commit-figures.ts'
 import { ALWAYS_OURS, createCommitTurns } from './commit-turns.ts'
 import { createCommitsStore } from './commits-store.ts'
+import { proofOf } from './committed-heads.ts'
 import { type Committer, type CommitterStatus, createCommitter } from './committer.ts'
 import { createIntervalAnchors, type IntervalAnchors } from './interval-anchors.ts'
 import { createUnanchoredStore } from './unanchored-store.ts'
 
-/** What follows the enclaves' logs, for the pool of these, and the commits of all of them. */
+/** The commits of all enclaves, and what follows their logs, for their pool. */
 type FollowedLogs = Pick<EnclavePoolOptions, 'follow' | 'introduce' | 'isKnownLog'> & {
   readonly commits: EnclaveCommits
-  /** Call it when no log is followed. */
-  stop(): Promise<void>
 }
 
 /**
- * Gives what follows logs of one chain and contract: for each a committer, which signs with the
- * chain's relayer and wakes its broadcaster, and what has its heads attested every `intervalMs`.
- * `onCommit` is called after each commit.
+ * Opens the commits to one chain and contract. Each log has a committer, which signs with the
+ * chain's relayer and wakes its broadcaster, and a part that has its heads attested.
  */
-export function followLogs({
-  database,
-  records,
-  anchoring,
-  intervalMs,
-  anchorIntervalMs,
-  onCommit,
-  onRace = () => undefined,
-  log,
-}: {
-  readonly database: Database
-  readonly records: RecordsStore
-  readonly anchoring: Pick<Anchoring, 'domain' | 'nonces' | 'sign' | 'notify' | 'fetchRecentBlock'>
-  readonly intervalMs: number
-  /** How long commits of a log wait for their one anchor; 0: each has its own. */
-  readonly anchorIntervalMs: number
-  /** Called after each commit that another gateway made first. */
-  readonly onRace?: (() => void) | undefined
-  readonly onCommit:
-    | ((commit: { readonly records: number; readonly durationMs: number }) => void)
-    | undefined
-  readonly log: Logger
-}): FollowedLogs {
+export function openCommits(
+  config: {
+    readonly headAttestationIntervalMs: number
+    /** How long commits of a log wait for their one anchor; 0: each has its own. */
+    readonly anchorIntervalMs: number
+  },
+  parts: Opening & {
+    readonly database: Database
+    readonly records: RecordsStore
+    readonly anchoring: Anchoring
+    readonly metrics: Pick<Metrics, 'countCommit' | 'countRace'> | null
+  },
+): FollowedLogs {
+  const { database, records, anchoring, metrics, log, onStarted } = parts
+  const { headAttestationIntervalMs: intervalMs, anchorIntervalMs } = config
   const { domain } = anchoring
+  const onRace = () => metrics?.countRace()
   const commitsStore = createCommitsStore(database)
   const store = createHeadAttestationsStore(database)
   const logs = createLogsStore(database)
@@ -90,10 +83,11 @@ export function followLogs({
     },
   })
   anchors.start()
+  // No log is followed when this is called.
+  onStarted(() => anchors.stop())
   const commits = createEnclaveCommits(records, anchors)
   return {
     commits,
-    stop: () => anchors.stop(),
     introduce: boots.introduce,
     isKnownLog: async (notary) => (await logs.find(notary)) !== null,
     follow(endpoint) {
@@ -112,7 +106,7 @@ export function followLogs({
         onCommit: () => {
           anchoring.notify()
           const { lastBatch, lastCommitMs } = committer.status()
-          onCommit?.({ records: lastBatch, durationMs: lastCommitMs ?? 0 })
+          metrics?.countCommit({ records: lastBatch, durationMs: lastCommitMs ?? 0 })
         },
         now: Date.now,
       })
@@ -173,6 +167,12 @@ export function settleLogs(
       if (log.size > 0) await commits.waitFor(notary, log.size - 1, signal)
     },
   }
+}
+
+/** Gives what proofs of encrypted calls lack, from their records in these commits. */
+export function proofsOf(commits: Pick<EnclaveCommits, 'waitFor'>): ProofFor {
+  return async ({ notary, index, call }, signal) =>
+    proofOf(call, await commits.waitFor(notary, index, signal))
 }
 
 async function reaching<Value>(asked: Promise<Value>): Promise<Value> {

@@ -61,7 +61,7 @@ beforeAll(async () => {
     postgres: { createDatabase: async () => url },
     nodes,
     settings: { pricesFile },
-    upstream: { images },
+    images,
   }
   gateways = [await startGateway(options), await startGateway(options)]
   database = await openDatabase({ url })

@@ -39,7 +39,7 @@ beforeAll(async () => {
     make: async () => JSON.stringify({ created: 1, data: [] }),
     find: async () => null,
   }
-  gateway = await startGateway({ settings: { pricesFile }, upstream: { images } })
+  gateway = await startGateway({ settings: { pricesFile }, images })
   database = await openDatabase({ url: gateway.databaseUrl })
 }, GATEWAY_HOOK_TIMEOUT_MS)
 afterAll(async () => {

@@ -51,7 +51,7 @@ beforeAll(async () => {
   })
   const source = { endpoint, models: MODELS, batchInputsMax: 3 }
   const embeddings = createEmbeddings({ source, counter: createTokenCounter(loadCl100k) })
-  gateway = await startGateway({ upstream: { embeddings } })
+  gateway = await startGateway({ embeddings })
   client = new OpenAI({ baseURL: `${gateway.url}/v1`, apiKey: gateway.key, maxRetries: 0 })
 }, GATEWAY_HOOK_TIMEOUT_MS)
 afterAll(async () => {

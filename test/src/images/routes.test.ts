@@ -75,7 +75,7 @@ beforeAll(async () => {
     store,
     now,
   })
-  gateway = await startGateway({ upstream: { images } })
+  gateway = await startGateway({ images })
   client = new OpenAI({ baseURL: `${gateway.url}/v1`, apiKey: gateway.key, maxRetries: 0 })
 }, GATEWAY_HOOK_TIMEOUT_MS)
 afterAll(async () => {

@@ -47,15 +47,8 @@ async function start(): Promise<SupervisedProcess<AgentReady>> {
     destination: { write: (line) => void lines.push(line) },
   })
   const agent = await startNodeAgent(
-    {
-      gatewayUrl: gateway.url,
-      apiKey: NODE_KEY,
-      backendUrl: backend.url,
-      dataFolder: folder,
-      drainMs: 2_000,
-      variables: {},
-      logLevel: 'debug',
-    },
+    { dataFolder: folder, shutdownGraceMs: 2_000, agentVariables: {}, logLevel: 'debug' },
+    { gatewayUrl: gateway.url, apiKey: NODE_KEY, backendUrl: backend.url },
     log,
   )
   running.push(agent)

@@ -90,7 +90,7 @@ describe('listSources', () => {
       ['forged', 2],
       ['stale', 1],
     ])
-    const bus = () => ({ isUp: false, peers: 0, channels: 2, refused })
+    const bus = { status: () => ({ isUp: false, peers: 0, channels: 2, refused }) }
     const none = { bus_up: null, bus_peers: null, bus_channels: null }
     expect(read('bus', { bus })).toEqual({
       bus_up: 0,

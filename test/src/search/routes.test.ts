@@ -25,7 +25,7 @@ beforeAll(async () => {
     answerBytesMax: 1024 * 1024,
   })
   const search = createWebSearch({ adapter: SEARCH_ADAPTERS.tavily, endpoint, apiKey: KEY })
-  gateway = await startGateway({ upstream: { search } })
+  gateway = await startGateway({ search })
   bare = await startGateway()
 }, GATEWAY_HOOK_TIMEOUT_MS)
 afterAll(async () => {

@@ -63,15 +63,13 @@ beforeAll(async () => {
   const store = { put: async () => '0'.repeat(32), find: async () => null }
   gateway = await startGateway({
     tiers: TIERS,
-    upstream: {
-      embeddings: createEmbeddings({ source, counter: createTokenCounter(loadCl100k) }),
-      search: createWebSearch({ adapter: SEARCH_ADAPTERS.searxng, endpoint, apiKey: '' }),
-      images: createImages({
-        sources: [createEndpointSource({ endpoint, models: ['m'] })],
-        store,
-        now: Date.now,
-      }),
-    },
+    embeddings: createEmbeddings({ source, counter: createTokenCounter(loadCl100k) }),
+    search: createWebSearch({ adapter: SEARCH_ADAPTERS.searxng, endpoint, apiKey: '' }),
+    images: createImages({
+      sources: [createEndpointSource({ endpoint, models: ['m'] })],
+      store,
+      now: Date.now,
+    }),
   })
 }, GATEWAY_HOOK_TIMEOUT_MS)
 afterAll(async () => {

@@ -1,0 +1,20 @@
+import type { Operator } from '../api/control-operations.ts'
+import type { Logger } from '../observability/logger.ts'
+import { admitContentKeys } from '../storage/content-keys-store.ts'
+import type { Database } from '../storage/database.ts'
+import { type AdminLog, createAdminLog } from './admin-log-store.ts'
+
+/** The operator, who changes settings and the files that they name. */
+export const CONFIGURATION: Operator = { who: 'operator', accountId: null, from: 'configuration' }
+
+/**
+ * Opens the administrative log. Records in it when stored content has a new key. Rejects with
+ * StartFailure when content cannot be stored with the keys there are.
+ */
+export async function openAdminLog(database: Database, log: Logger): Promise<AdminLog> {
+  const adminLog = createAdminLog(database)
+  const contentKey = await admitContentKeys(database, log)
+  if (contentKey !== null)
+    await adminLog.note(CONFIGURATION, { kind: 'content.use_key', target: contentKey })
+  return adminLog
+}

@@ -1,0 +1,29 @@
+import type { Route } from '../api/route.ts'
+import { timed } from '../observability/call-scope.ts'
+import { unixMs } from '../runtime/clock.ts'
+import { makeId } from '../runtime/make-id.ts'
+import { createChatCompletions } from './chat-completions.ts'
+import { createModels, modelRoutes } from './models.ts'
+import { chatRoutes } from './routes.ts'
+
+/** Opens plain chat on nodes, and the list of models: gives the routes of both. */
+export function openChat({
+  dispatcher,
+  limiter,
+  idempotency,
+  bodyBytesMax,
+  log,
+  ...offered
+}: Parameters<typeof createModels>[0] &
+  Pick<Parameters<typeof createChatCompletions>[0], 'dispatcher' | 'log'> &
+  Omit<Parameters<typeof chatRoutes>[0], 'completions'>): {
+  readonly routes: readonly Route[]
+  readonly modelRoutes: readonly Route[]
+} {
+  const dispatch = timed({ phase: 'node', now: unixMs }, dispatcher.dispatch)
+  const completions = createChatCompletions({ dispatcher: { dispatch }, log, now: unixMs, makeId })
+  return {
+    routes: chatRoutes({ completions, limiter, idempotency, bodyBytesMax }),
+    modelRoutes: modelRoutes(createModels({ ...offered, dispatcher })),
+  }
+}

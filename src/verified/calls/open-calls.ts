@@ -1,0 +1,112 @@
+import type { Route } from '../../api/route.ts'
+import type { Anchoring } from '../../chain/anchoring.ts'
+import { listWaitingAnchors } from '../../chain/waiting-anchors-store.ts'
+import { createAttestationCheck } from '../../enclaves/enclave-check.ts'
+import type { EnclavePool } from '../../enclaves/enclave-pool.ts'
+import { proofPatienceMs } from '../../enclaves/encrypted-answer.ts'
+import type { ServiceEnclaves } from '../../enclaves/service-enclaves.ts'
+import type { Opening } from '../../observability/logger.ts'
+import type { Metrics } from '../../observability/metrics.ts'
+import { unixMs } from '../../runtime/clock.ts'
+import { checkDatabase, type Database } from '../../storage/database.ts'
+import type { EnclaveCommits } from '../commits/enclave-commits.ts'
+import { verifiedCompletionRoutes } from './completion-routes.ts'
+import { createReadiness, healthRoutes } from './health.ts'
+import { createVerifiedModels, verifiedModelRoutes } from './models.ts'
+import { askProviderLists } from './provider-lists.ts'
+import { createModelOutcomes, createVerifiedCompletions } from './verified-completions.ts'
+import { waitingRoutes } from './waiting-routes.ts'
+
+type CallSettings = {
+  readonly isProduction: boolean
+  readonly isStaging: boolean
+  readonly anchorIntervalMs: number
+  readonly asksProviderModels: boolean
+  readonly bodyBytesMax: number
+  readonly verifiedCallsMax: number
+}
+
+type CallParts = Opening &
+  Pick<Parameters<typeof verifiedCompletionRoutes>[0], 'limiter' | 'idempotency'> &
+  Pick<
+    Parameters<typeof createVerifiedModels>[0],
+    'credentials' | 'providerModels' | 'startedAt'
+  > & {
+    readonly database: Database
+    readonly anchoring: Pick<Anchoring, 'status' | 'unreadableBlocks' | 'figures'>
+    readonly enclaves: EnclavePool
+    /** The enclaves of all gateways. */
+    readonly service: ServiceEnclaves
+    readonly commits: EnclaveCommits
+    readonly metrics: Pick<Metrics, 'countModelList'> | null
+    /** Whether the gateway is about to stop, and is to be given no more calls. */
+    readonly isDraining: () => boolean
+  }
+
+/** Routes of verified calls, by the group of the documentation that they are in. */
+type CallRoutes = Readonly<
+  Record<'completions' | 'models' | 'health' | 'waiting', readonly Route[]>
+>
+
+/** Opens verified calls: gives their routes. */
+export function openVerifiedCalls(config: CallSettings, parts: CallParts): CallRoutes {
+  const { database, anchoring, enclaves, service, commits, credentials, limiter, log } = parts
+  const { bodyBytesMax, verifiedCallsMax: callsMax } = config
+  const outcomes = createModelOutcomes(unixMs)
+  const calling = { credentials, outcomes, now: unixMs, log }
+  const completions = createVerifiedCompletions({ ...calling, enclaves, committer: commits })
+  return {
+    completions: verifiedCompletionRoutes({
+      completions,
+      encrypted: {
+        ...calling,
+        enclaves: service,
+        requireCommits: completions.requireCommits,
+        recordOf: completions.recordOf,
+        patienceMs: proofPatienceMs(config.anchorIntervalMs),
+        limiter,
+        bodyBytesMax,
+      },
+      limiter,
+      idempotency: parts.idempotency,
+      bodyBytesMax,
+      callsMax,
+    }),
+    models: verifiedModelRoutes(
+      createVerifiedModels({ ...parts, outcomes, lists: openProviderLists(config, parts) }),
+    ),
+    health: healthRoutes(openReadiness(config, parts), parts.isDraining, config),
+    waiting: waitingRoutes({
+      commits,
+      anchoring,
+      listAnchors: (limit) => listWaitingAnchors(database, limit),
+    }),
+  }
+}
+
+function openProviderLists({ asksProviderModels }: CallSettings, parts: CallParts) {
+  if (!asksProviderModels) return { listed: () => [] }
+  const lists = askProviderLists({
+    ...parts,
+    onAsked: (asked) => parts.metrics?.countModelList(asked),
+    now: () => performance.now(),
+  })
+  parts.onStarted(() => lists.stop())
+  return lists
+}
+
+function openReadiness(
+  { isProduction, isStaging }: CallSettings,
+  { database, anchoring, enclaves, commits }: CallParts,
+) {
+  const isRootKnown = isProduction && !isStaging
+  const checks = {
+    database: () => checkDatabase(database),
+    enclave: () => enclaves.document(),
+    attestation: createAttestationCheck({ isRootKnown, now: Date.now }),
+    commits: commits.status,
+    chain: anchoring.status,
+    unreadableBlocks: anchoring.unreadableBlocks,
+  }
+  return createReadiness(checks, () => performance.now())
+}

@@ -1,0 +1,53 @@
+import type { BundleSource } from '../../../attestation/evidence/bundle-source.ts'
+import type { AdminLog } from '../../accounts/admin-log-store.ts'
+import { operateBy } from '../../api/admin-calls.ts'
+import { createClientAddresses } from '../../api/client-address.ts'
+import type { Route } from '../../api/route.ts'
+import type { Anchoring } from '../../chain/anchoring.ts'
+import type { Opening } from '../../observability/logger.ts'
+import type { Database } from '../../storage/database.ts'
+import { createErasureSweeper, recordErasures } from './erasures.ts'
+import { createErasuresStore } from './erasures-store.ts'
+import { createEvidence } from './evidence.ts'
+import { createHistory, warnOfOpenHistory } from './history.ts'
+import { historyRoutes } from './history-routes.ts'
+import { createRecordsStore, type RecordsStore } from './records-store.ts'
+
+/**
+ * Opens the stored completions: gives their store, and the routes of history and evidence. Begins
+ * to erase what was kept for long enough.
+ */
+export function openRecords(
+  config: {
+    readonly isProduction: boolean
+    readonly isHistoryOpen: boolean
+    readonly isEvidencePublic: boolean
+    readonly retentionDays: number | null
+    readonly source: BundleSource | null
+    readonly trustedProxies: readonly string[]
+  },
+  parts: Opening & {
+    readonly database: Database
+    readonly adminLog: AdminLog
+    readonly anchoring: Pick<Anchoring, 'evidence'>
+  },
+): { readonly records: RecordsStore; readonly historyRoutes: readonly Route[] } {
+  const { database, adminLog, anchoring, log, onStarted } = parts
+  const { isHistoryOpen: isOpen, isEvidencePublic, retentionDays, source, trustedProxies } = config
+  warnOfOpenHistory(config, log)
+  const erasures = createErasuresStore(database)
+  const sweeper = createErasureSweeper({ store: erasures, retentionDays, log })
+  sweeper.start()
+  onStarted(() => sweeper.stop())
+  const records = createRecordsStore(database)
+  const eraseRecords = recordErasures(adminLog)
+  return {
+    records,
+    historyRoutes: historyRoutes({
+      history: createHistory({ records, isOpen, erasures: { eraseRecords } }),
+      operatorOf: operateBy((operator) => operator, createClientAddresses(trustedProxies)),
+      evidence: createEvidence({ ...anchoring.evidence, records, isOpen, source, log }),
+      isEvidencePublic,
+    }),
+  }
+}
