@@ -3,18 +3,14 @@ import { join } from 'node:path'
 import { type Accounts, createAccounts } from './accounts/accounts.ts'
 import { createAdminLog } from './accounts/admin-log-store.ts'
 import type { ApiKeys } from './accounts/api-keys.ts'
-import { createBudgetsStore } from './accounts/budgets-store.ts'
 import { SETTLE_SECONDS } from './accounts/idempotency.ts'
-import { createKeysStore, type KeysStore } from './accounts/keys-store.ts'
+import { createKeysStore } from './accounts/keys-store.ts'
 import type { Tiers } from './accounts/limits/tiers.ts'
-import { keysOver, openKeys } from './accounts/open-keys.ts'
+import { openKeys } from './accounts/open-keys.ts'
 import { openLimits } from './accounts/open-limits.ts'
-import { createOperations } from './accounts/operations.ts'
-import { recordOperations } from './accounts/recorded-operations.ts'
-import { createUsageOperations, createUsageStore } from './accounts/usage-store.ts'
 import { type App, createApp } from './api/app.ts'
-import type { Operator } from './api/control-operations.ts'
-import { openControl, openControlAt } from './api/control-server.ts'
+import type { Operator } from './api/context.ts'
+import { createControlServer, openControl, openControlAt } from './api/control-server.ts'
 import type { LeastRate } from './api/least-rate.ts'
 import { listenAt, tryAddress } from './api/server.ts'
 import { startBus } from './bus/bus.ts'
@@ -22,7 +18,6 @@ import { judgeAnswer } from './chat/chat-completions.ts'
 import { type GatewayConfig, readGatewayConfig } from './config.ts'
 import { openEmbeddings } from './embeddings/embeddings.ts'
 import {
-  createEnclaveOperations,
   type EnclavePool,
   type EnclavePoolOptions,
   startEnclaves,
@@ -66,11 +61,10 @@ import { createEndpoint, type OpenEndpoint } from './upstream/endpoint.ts'
 import { askProviderLists, NO_PROVIDER_LISTS } from './verified/calls/provider-lists.ts'
 import { proofOf } from './verified/commits/committed-heads.ts'
 import { type EnclaveCommits, followLogs, settleLogs } from './verified/commits/enclave-commits.ts'
-import { createErasureOperations, createErasureSweeper } from './verified/records/erasures.ts'
+import { createErasureSweeper } from './verified/records/erasures.ts'
 import { createErasuresStore } from './verified/records/erasures-store.ts'
 import { warnOfOpenHistory } from './verified/records/history.ts'
 import { createRecordsStore } from './verified/records/records-store.ts'
-import { createContentOperations } from './verified/records/reencryption-store.ts'
 import { createPages } from './web/routes.ts'
 
 /** A gateway that serves. */
@@ -211,28 +205,8 @@ export async function compose(
   const tiers = () => settings.current().tiers
   const prices = () => settings.current().prices
   const credentials = () => settings.current().credentials
-  const accountsOver = (store: KeysStore) =>
-    createAccounts({ keys: store, tiers: () => [...tiers().byName.keys()], now: Date.now })
-  const accounts = accountsOver(keysStore)
-  const operations = recordOperations({
-    database,
-    log: adminLog,
-    make(inside) {
-      const store = createKeysStore(inside)
-      return {
-        ...createOperations({ keys: keysOver(store), accounts: accountsOver(store) }),
-        budgets: createBudgetsStore(inside),
-        usage: createUsageOperations(createUsageStore(inside)),
-        ...createErasureOperations(createErasuresStore(inside)),
-        content: createContentOperations(database),
-        enclaves: createEnclaveOperations(enclaves),
-        relayers: anchoring.operations,
-      }
-    },
-  })
-  if (home !== null) onStarted(await openControl(operations, home))
-  if (config.controlSocket !== null)
-    onStarted(await openControlAt(operations, config.controlSocket))
+  const tierNames = () => [...tiers().byName.keys()]
+  const accounts = createAccounts({ keys: keysStore, tiers: tierNames, now: Date.now })
   const sweeper = createErasureSweeper({
     store: erasures,
     retentionDays: config.retentionDays,
@@ -352,7 +326,7 @@ export async function compose(
     credentials,
     providerLists,
     limits,
-    operations,
+    tiers: tierNames,
     registry,
     nodes,
     upstream,
@@ -361,8 +335,12 @@ export async function compose(
   }
   const draining = new AbortController()
   const isDraining = () => draining.signal.aborted
+  const routes = listRoutes(config, { ...capabilities, isDraining, makeId, now: unixMs, log })
+  const control = () => createControlServer({ routes, now: unixMs, makeRequestId: makeId, log })
+  if (home !== null) onStarted(await openControl(control(), home))
+  if (config.controlSocket !== null) onStarted(await openControlAt(control(), config.controlSocket))
   const app = createApp({
-    routes: listRoutes(config, { ...capabilities, isDraining, makeId, now: unixMs, log }),
+    routes,
     pages: capabilities.pages.routes,
     showMissing: capabilities.pages.showMissing,
     keys: { authenticate: timed({ phase: 'authenticate', now: unixMs }, keys.authenticate) },

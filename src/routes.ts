@@ -1,21 +1,20 @@
-import { accountRoutes } from './accounts/account-routes.ts'
-import { adminLogRoutes } from './accounts/admin-log-routes.ts'
+import { accountActs } from './accounts/account-acts.ts'
+import { actRoutes } from './accounts/acts.ts'
+import { adminLogActs } from './accounts/admin-log-acts.ts'
 import type { AdminLog } from './accounts/admin-log-store.ts'
 import type { ApiKeys } from './accounts/api-keys.ts'
+import { budgetActs } from './accounts/budget-acts.ts'
 import { createBudgetsStore } from './accounts/budgets-store.ts'
+import { keyActs } from './accounts/key-acts.ts'
 import { keyRoutes } from './accounts/key-routes.ts'
-import { createKeysStore } from './accounts/keys-store.ts'
-import { createManagedKeys } from './accounts/managed-keys.ts'
 import type { CallLimits } from './accounts/open-limits.ts'
 import { rateLimitRoutes } from './accounts/rate-limit-routes.ts'
+import { usageActs } from './accounts/usage-acts.ts'
 import { usageRoutes } from './accounts/usage-routes.ts'
-import { operateBy } from './api/admin-calls.ts'
-import { adminRoutes } from './api/admin-routes.ts'
-import { createClientAddresses } from './api/client-address.ts'
-import type { GatewayOperations, OperatorOf } from './api/control-operations.ts'
 import { rootRoute } from './api/openapi/routes.ts'
 import type { Route } from './api/route.ts'
 import type { Anchoring } from './chain/anchoring.ts'
+import { relayerActs } from './chain/relayer-acts.ts'
 import { listWaitingAnchors } from './chain/waiting-anchors-store.ts'
 import { createChatCompletions } from './chat/chat-completions.ts'
 import { createModels, modelRoutes, type UpstreamModel } from './chat/models.ts'
@@ -25,6 +24,7 @@ import type { Embeddings } from './embeddings/embeddings.ts'
 import { embeddingRoutes } from './embeddings/routes.ts'
 import { attestationRoutes, encryptionKeyRoutes } from './enclaves/attestation-routes.ts'
 import { createAttestations } from './enclaves/attestations.ts'
+import { enclaveActs } from './enclaves/enclave-acts.ts'
 import { createAttestationCheck } from './enclaves/enclave-check.ts'
 import type { EnclavePool } from './enclaves/enclave-pool.ts'
 import { proofPatienceMs } from './enclaves/encrypted-answer.ts'
@@ -61,6 +61,8 @@ import { createHeadAttestationsStore } from './verified/logs/head-attestations-s
 import { logRoutes } from './verified/logs/log-routes.ts'
 import { createLogs } from './verified/logs/logs.ts'
 import { createLogsStore } from './verified/logs/logs-store.ts'
+import { contentActs } from './verified/records/content-acts.ts'
+import { erasureActs } from './verified/records/erasure-acts.ts'
 import { recordErasures } from './verified/records/erasures.ts'
 import { createEvidence } from './verified/records/evidence.ts'
 import { createHistory } from './verified/records/history.ts'
@@ -81,10 +83,8 @@ export type Capabilities = {
   readonly commits: EnclaveCommits
   readonly keys: ApiKeys
   readonly limits: CallLimits<StoredRecord>
-  /** What the command line asks of this gateway. */
-  readonly operations: OperatorOf<
-    Pick<GatewayOperations, 'accounts' | 'budgets' | 'enclaves' | 'relayers'>
-  >
+  /** Names of the tiers that accounts may be in. */
+  readonly tiers: () => readonly string[]
   readonly registry: NodeRegistry
   /** The operator's, by provider name; asked once by each call. */
   readonly credentials: () => ReadonlyMap<string, string>
@@ -117,7 +117,8 @@ export type UpstreamServices = {
 
 /**
  * Every route, each over the services that it calls, in the order in which the documentation has
- * them. What calls wait for is timed, as phases of theirs.
+ * them; those of the operator are on the control socket alone. What calls wait for is timed, as
+ * phases of theirs.
  */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: the list of all routes
 export function listRoutes(config: GatewayConfig, capabilities: Capabilities): readonly Route[] {
@@ -128,9 +129,9 @@ export function listRoutes(config: GatewayConfig, capabilities: Capabilities): r
   const { now, makeId, log } = capabilities
   const { bodyBytesMax, isHistoryOpen: isOpen } = config
   const monotonic = () => performance.now()
-  const clientOf = createClientAddresses(config.trustedProxies)
-  const operations = operateBy(capabilities.operations, clientOf)
-  const budgets = createBudgetsStore(database)
+  const { tiers } = capabilities
+  const { listRelayers } = anchoring
+  const acting = { database, adminLog, tiers, enclaves, listRelayers }
   const { peerEnclaves: peers } = capabilities
   const service = joinEnclaves(enclaves, peers)
 
@@ -190,7 +191,6 @@ export function listRoutes(config: GatewayConfig, capabilities: Capabilities): r
         isOpen,
         erasures: { eraseRecords: recordErasures(adminLog) },
       }),
-      operatorOf: operateBy((operator) => operator, clientOf),
       evidence: createEvidence({
         ...anchoring.evidence,
         records,
@@ -234,8 +234,8 @@ export function listRoutes(config: GatewayConfig, capabilities: Capabilities): r
     ...searchRoutes({ ...calls, search: upstream.search }),
     ...rateLimitRoutes(limiter),
     ...usageRoutes({ usage, flush: () => limiter.flush(), now }),
-    ...keyRoutes(createManagedKeys({ keys, budgets, adminLog, now }), clientOf),
-    ...adminLogRoutes(adminLog),
+    ...keyRoutes({ keys, budgets: createBudgetsStore(database), adminLog, now }),
+    ...actRoutes(adminLogActs, acting),
     ...nodeRoutes({
       nodes: createOwnedNodes({ ...registry, onArchived, now }),
       network: createNetworkStats({ ...registry, now }),
@@ -249,11 +249,14 @@ export function listRoutes(config: GatewayConfig, capabilities: Capabilities): r
         isEvidencePublic: config.isEvidencePublic,
       }),
     ),
-    ...accountRoutes(operations, {
-      pageAccounts: createKeysStore(database).pageAccounts,
-      listBudgets: budgets.list,
-    }),
-    ...adminRoutes(operations),
+    ...actRoutes(accountActs, acting),
+    ...actRoutes(budgetActs, acting),
+    ...actRoutes(enclaveActs, acting),
+    ...actRoutes(relayerActs, acting),
+    ...actRoutes(keyActs, acting),
+    ...actRoutes(usageActs, acting),
+    ...actRoutes(erasureActs, acting),
+    ...actRoutes(contentActs, acting),
     ...waitingRoutes({
       commits,
       anchoring,

@@ -4,8 +4,6 @@ import type { Account, KeysStore } from './keys-store.ts'
 export type Accounts = {
   /** Finds or makes the account of this name. */
   open(name: string): Promise<Account & { readonly isNew: boolean }>
-  /** All accounts, oldest first. */
-  list(): Promise<readonly Account[]>
   /**
    * Puts an account into a tier, null for the standard one. It applies at every gateway within a
    * second.
@@ -26,10 +24,7 @@ type AccountState = 'active' | 'disabled' | 'deleted'
  * and any is taken.
  */
 export function createAccounts(options: {
-  readonly keys: Pick<
-    KeysStore,
-    'openAccount' | 'listAccounts' | 'setTier' | 'setDisabled' | 'deleteAccount'
-  >
+  readonly keys: Pick<KeysStore, 'openAccount' | 'setTier' | 'setDisabled' | 'deleteAccount'>
   readonly tiers: (() => readonly string[]) | null
   /** Unix milliseconds. */
   readonly now: () => number
@@ -38,7 +33,6 @@ export function createAccounts(options: {
   const unixSeconds = () => Math.floor(now() / 1000)
   return {
     open: (name) => keys.openAccount({ id: crypto.randomUUID(), name, createdAt: unixSeconds() }),
-    list: () => keys.listAccounts(),
     async setTier(name, tier) {
       if (tier !== null && tiers !== null && !tiers().includes(tier)) return 'unknown_tier'
       return (await keys.setTier(name, tier)) ? 'set' : 'unknown_account'

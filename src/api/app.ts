@@ -98,13 +98,14 @@ const FAREWELL_MS = 1_000
 /** Builds the API out of its parts. Nothing runs before listen(). */
 export function createApp(parts: AppParts): App {
   const { sockets, settings, now, log } = parts
-  const routes = [...parts.routes, ...(parts.pages ?? []), documentRoute(parts.routes)]
+  const open = parts.routes.filter(({ scope }) => scope !== 'operator')
+  const routes = [...open, ...(parts.pages ?? []), documentRoute(open)]
   const signals = createCallSignals()
   let isClosing = false
   const memory = createMemoryBudget(settings.memoryBytesMax)
   const { bodyRate: rate = LEAST_RATE } = settings
   const serving = { signals, memory, rate, keepAliveMs: settings.keepAliveMs, now, log }
-  const router = createRouter(routes, parts.keys, serving)
+  const router = createRouter(routes, (route) => guardsOf(route, parts.keys), serving)
   const koa = createKoa(parts, {
     router,
     paths: routes.map(({ path }) => path),
@@ -150,26 +151,28 @@ function asksForSocket({ url, headers }: IncomingMessage, path: string): boolean
   return url?.split('?', 1)[0] === path && headers.upgrade?.toLowerCase() === 'websocket'
 }
 
-function createRouter(
+/** Gives the router of these routes. `guardsOf` gives what a call passes before it is served. */
+export function createRouter(
   routes: readonly Route[],
-  keys: Authenticator,
+  guardsOf: (route: Route) => readonly ApiMiddleware[],
   serving: RouteServer,
 ): Router<RequestState> {
   const router = new Router<RequestState>({ sensitive: true })
   // The order is that of the methods in `allow`.
   for (const route of routes.toSorted((one, other) => (one.method < other.method ? -1 : 1))) {
     const { method, path } = route
-    const guards = guardsOf(route, keys)
-    router.register(path, [method], [...guards, (context) => route.serve(context, serving)])
+    router.register(
+      path,
+      [method],
+      [...guardsOf(route), (context) => route.serve(context, serving)],
+    )
   }
   return router
 }
 
-/** What a call of a route passes before it is served. */
-function guardsOf(
-  { scope, knowsKeys }: Pick<Route, 'scope' | 'knowsKeys'>,
-  keys: Authenticator,
-): readonly ApiMiddleware[] {
+/** What a call on the public port passes. */
+function guardsOf({ scope, knowsKeys }: Route, keys: Authenticator): readonly ApiMiddleware[] {
+  if (scope === 'operator') throw new TypeError('expected a route of the public port')
   if (scope !== 'public') return [authenticate(keys, scope === 'any' ? null : scope)]
   return knowsKeys ? [recognize(keys)] : []
 }

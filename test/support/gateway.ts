@@ -213,7 +213,7 @@ function anchorNowhere(database: Database, log: Logger): Anchoring {
       chainId: SCRIPTED_DOMAIN.chainId,
     },
     unreadableBlocks: () => ({ count: 0, reason: null }),
-    operations: { list: async () => [] },
+    listRelayers: async () => [],
     figures: {
       lag: async () => ({ unconfirmed: 0, oldestAt: null }),
       reanchored: () => 0,

@@ -1,8 +1,9 @@
 import { type Command, InvalidArgumentError } from 'commander'
 import { printable } from '../../../attestation/report/printable.ts'
+import type { KeyDescription } from '../../accounts/key-acts.ts'
 import { DEFAULT_SCOPES, isScope, SCOPES, type Scope } from '../../api/context.ts'
-import { isName, type KeyDescription, NAME_LENGTH_MAX } from '../../api/control-operations.ts'
-import { CliError } from '../faults.ts'
+import { isName, NAME_LENGTH_MAX } from '../../api/schemas.ts'
+import { inWords } from '../faults.ts'
 import { jsonText, timeCell } from '../printable.ts'
 import { registerSetBudget } from './budgets.ts'
 import { type JsonOption, operations, printList } from './operator.ts'
@@ -86,14 +87,17 @@ async function createKey({ account, name, scopes, expires, json }: CreateOptions
 }
 
 async function listKeys(options: JsonOption): Promise<void> {
-  const list = await (await operations()).withOperations(({ keys }) => keys.list())
-  printList(list, options, { titles: TITLES, toRow })
+  const list = await (await operations()).withOperations(({ keys }) => keys.list({}))
+  printList(list.keys, options, { titles: TITLES, toRow })
 }
 
 async function revokeKey(id: string): Promise<void> {
-  const outcome = await (await operations()).withOperations(({ keys }) => keys.revoke(id))
-  if (outcome === 'unknown') throw new CliError(`no key has the id ${printable(id)}`)
-  const others = outcome.filter((other) => other !== id)
+  const { withOperations } = await operations()
+  const { revoked } = await inWords(
+    withOperations(({ keys }) => keys.revoke({ id })),
+    { not_found: `no key has the id ${printable(id)}` },
+  )
+  const others = revoked.filter((other) => other !== id)
   const more = others.length === 0 ? '' : `, and the keys that it made: ${others.join(', ')}`
   process.stderr.write(`Key ${printable(id)} is revoked${more}.\n`)
 }
