@@ -1,6 +1,5 @@
 import { randomBytes, randomUUID } from 'node:crypto'
 import { join } from 'node:path'
-import { type Accounts, createAccounts } from './accounts/accounts.ts'
 import { createAdminLog } from './accounts/admin-log-store.ts'
 import type { ApiKeys } from './accounts/api-keys.ts'
 import { SETTLE_SECONDS } from './accounts/idempotency.ts'
@@ -75,7 +74,6 @@ export type Gateway = {
   readonly commits: EnclaveCommits
   readonly lease: Pick<ProcessLease, 'id'>
   readonly keys: ApiKeys
-  readonly accounts: Accounts
   readonly registry: NodeRegistry
   readonly nodes: ServingNodes
   /**
@@ -206,7 +204,6 @@ export async function compose(
   const prices = () => settings.current().prices
   const credentials = () => settings.current().credentials
   const tierNames = () => [...tiers().byName.keys()]
-  const accounts = createAccounts({ keys: keysStore, tiers: tierNames, now: Date.now })
   const sweeper = createErasureSweeper({
     store: erasures,
     retentionDays: config.retentionDays,
@@ -433,7 +430,6 @@ export async function compose(
     commits,
     lease,
     keys,
-    accounts,
     registry,
     nodes,
     facts: {

@@ -2,9 +2,9 @@ import { z } from 'zod'
 import { ApiError, unfitFor } from '../api/errors.ts'
 import { integerText, nameText, patternText } from '../api/schemas.ts'
 import type { Database } from '../storage/database.ts'
-import { createAccounts } from './accounts.ts'
 import { actDone, defineAct } from './acts.ts'
 import { type Account, createKeysStore } from './keys-store.ts'
+import { keysOver } from './open-keys.ts'
 
 /** Accounts, or budgets, of a page, at most and when the query does not say. */
 const LIMIT_MAX = 1_000
@@ -35,19 +35,13 @@ const accountPage = z.strictObject({
 })
 export type AccountPageReply = z.output<typeof accountPage>
 
-/** Where accounts are. `tiers`: null where they are not known, and any name is taken. */
-type Place = {
-  readonly database: Pick<Database, 'queries'>
-  readonly tiers: (() => readonly string[]) | null
-}
-
-const accountsIn = ({ database, tiers }: Place) =>
-  createAccounts({ keys: createKeysStore(database), tiers, now: Date.now })
+type Place = { readonly database: Pick<Database, 'queries'> }
 
 /** An account is opened, unless there is already an account with this name. */
 const open = {
   method: 'POST',
-  run: ({ name }: { readonly name: string }, place: Place) => accountsIn(place).open(name),
+  run: ({ name }: { readonly name: string }, { database }: Place) =>
+    keysOver(createKeysStore(database)).openAccount(name),
   trail: ({ name }: { readonly name: string }, { isNew }: { readonly isNew: boolean }) =>
     isNew ? [{ kind: 'account.open', target: name }] : [],
 } as const
@@ -108,7 +102,10 @@ export const accountActs = {
     },
     reply: actDone,
     errors: ['not_found'],
-    run: ({ name, tier }, place: Place) => accountsIn(place).setTier(name, tier),
+    async run({ name, tier }, { database, tiers }: Place & Tiered) {
+      if (tier !== null && tiers !== null && !tiers().includes(tier)) return 'unknown_tier'
+      return outcomeOf(await createKeysStore(database).setTier(name, tier))
+    },
     trail: ({ name, tier }, outcome) => [
       { kind: 'account.set_tier', target: name, details: { tier }, outcome },
     ],
@@ -118,7 +115,7 @@ export const accountActs = {
       return settleAccount(outcome)
     },
   }),
-  /** Within a second, the keys of a disabled account get 403. */
+  /** Calls that run end as usual. */
   setState: defineAct({
     method: 'PUT',
     path: '/v1/admin/accounts/state',
@@ -131,12 +128,16 @@ export const accountActs = {
     },
     reply: actDone,
     errors: ['not_found'],
-    run: ({ name, state }, place: Place) => accountsIn(place).setState(name, state),
+    async run({ name, state }, { database }: Place) {
+      const at = state === 'disabled' ? unixSeconds() : null
+      return outcomeOf(await createKeysStore(database).setDisabled(name, at))
+    },
     trail: ({ name, state }, outcome) => [
       { kind: `account.${state === 'active' ? 'enable' : 'disable'}`, target: name, outcome },
     ],
     answer: settleAccount,
   }),
+  /** It does not come back; another account may have its name. */
   delete: defineAct({
     method: 'DELETE',
     path: '/v1/admin/accounts',
@@ -145,10 +146,22 @@ export const accountActs = {
     query: z.looseObject({ name: nameText }),
     reply: actDone,
     errors: ['not_found'],
-    run: ({ name }, place: Place) => accountsIn(place).setState(name, 'deleted'),
+    run: async ({ name }, { database }: Place) =>
+      outcomeOf(await createKeysStore(database).deleteAccount(name, unixSeconds())),
     trail: ({ name }, outcome) => [{ kind: 'account.delete', target: name, outcome }],
     answer: settleAccount,
   }),
+}
+
+/** Names of the tiers that there are; null where they are not known, and any name is taken. */
+type Tiered = { readonly tiers: (() => readonly string[]) | null }
+
+function outcomeOf(isFound: boolean) {
+  return isFound ? 'set' : 'unknown_account'
+}
+
+function unixSeconds(): number {
+  return Math.floor(Date.now() / 1000)
 }
 
 function describe({ id, name, tier, createdAt, disabledAt }: Account): AccountDescription {

@@ -4,27 +4,9 @@ import { ApiError } from '../api/errors.ts'
 import { nameText } from '../api/schemas.ts'
 import type { Database } from '../storage/database.ts'
 import { defineAct } from './acts.ts'
-import type { ApiKeyFacts } from './api-keys.ts'
+import { describeKey, managedKey } from './key-routes.ts'
 import { createKeysStore } from './keys-store.ts'
 import { creationOf, keysOver, revocationsOf } from './open-keys.ts'
-
-/** An API key as it is shown: never the secret. Times are Unix seconds. */
-const keyDescription = z.object({
-  id: z.string(),
-  account: z.string(),
-  name: z.string(),
-  scopes: z.array(z.enum(SCOPES)).readonly(),
-  /** Id of the key that made it; null for the operator. */
-  made_by: z.string().nullable(),
-  created_at: z.int(),
-  /** Null for never. */
-  expires_at: z.int().nullable(),
-  /** Null while it is valid. */
-  revoked_at: z.int().nullable(),
-  /** To the minute; null before the first use. */
-  last_used_at: z.int().nullable(),
-})
-export type KeyDescription = Readonly<z.output<typeof keyDescription>>
 
 type Place = { readonly database: Pick<Database, 'queries'> }
 
@@ -47,7 +29,7 @@ export const keyActs = {
         expires_at: z.int().nullable(),
       }),
     },
-    reply: { schema: keyDescription.extend({ key: z.string(), is_account_new: z.boolean() }) },
+    reply: { schema: managedKey.extend({ key: z.string(), is_account_new: z.boolean() }) },
     run: ({ account, name, scopes, expires_at: expiresAt }, place: Place) =>
       keysIn(place).create({ accountName: account, name, scopes, expiresAt }),
     trail: ({ account }, { isAccountNew, key }) => [
@@ -55,7 +37,7 @@ export const keyActs = {
       creationOf(key),
     ],
     answer: ({ text, key, isAccountNew }) => ({
-      ...describe(key),
+      ...describeKey(key),
       key: text,
       is_account_new: isAccountNew,
     }),
@@ -65,10 +47,10 @@ export const keyActs = {
     path: '/v1/admin/keys',
     summary: 'All keys, oldest first',
     scope: 'operator',
-    reply: { schema: z.object({ keys: z.array(keyDescription) }) },
+    reply: { schema: z.object({ keys: z.array(managedKey) }) },
     run: (_, place: Place) => keysIn(place).list(),
     trail: 'changes nothing',
-    answer: (keys) => ({ keys: keys.map(describe) }),
+    answer: (keys) => ({ keys: keys.map(describeKey) }),
   }),
   /**
    * Ends a key, and the keys that it made for its account, within a second. Gives the ids of the
@@ -89,18 +71,4 @@ export const keyActs = {
       return { revoked: [...ids] }
     },
   }),
-}
-
-function describe(key: ApiKeyFacts): KeyDescription {
-  return {
-    id: key.id,
-    account: key.accountName,
-    name: key.name,
-    scopes: key.scopes,
-    made_by: key.madeBy,
-    created_at: key.createdAt,
-    expires_at: key.expiresAt,
-    revoked_at: key.revokedAt,
-    last_used_at: key.lastUsedAt,
-  }
 }

@@ -65,7 +65,7 @@ export const createKey = z
 const keysQuery = z.looseObject({ account_id: uuid.nullish() })
 
 /** A key as it is shown: never the secret. */
-const managedKey = z.strictObject({
+export const managedKey = z.strictObject({
   id: z.string(),
   account_id: z.uuid(),
   account_name: z.string(),
@@ -78,7 +78,7 @@ const managedKey = z.strictObject({
   last_used_at: unixSeconds.nullable().describe('To the minute'),
 })
 
-type ManagedKey = z.output<typeof managedKey>
+export type ManagedKey = z.output<typeof managedKey>
 
 const keyList = z.strictObject({ keys: z.array(managedKey) })
 export type KeyListReply = z.output<typeof keyList>
@@ -140,7 +140,7 @@ export function keyRoutes(over: Keys): readonly Route[] {
       async handler({ caller, query }) {
         const asked = query.account_id ?? null
         const whose = isAdmin(caller()) ? asked : ownAccount(caller(), asked)
-        return { keys: (await over.keys.list(whose)).map(describe) }
+        return { keys: (await over.keys.list(whose)).map(describeKey) }
       },
     }),
     defineRoute({
@@ -216,7 +216,7 @@ async function make(
   if (made === 'maker_revoked')
     throw new ApiError('invalid_credentials', 'This API key has just been revoked')
   if (made === 'too_many') throw new ApiError('limit_reached', 'This account has too many keys')
-  return { ...describe(made.key), key: made.text }
+  return { ...describeKey(made.key), key: made.text }
 }
 
 /** Ends a key and those that it made for its account, but for the one that calls. */
@@ -239,7 +239,7 @@ async function revoke(
   )
   const key = revoked === null ? undefined : await find()
   if (key === undefined) throw new ApiError('not_found', 'There is no key with this id')
-  return describe(key)
+  return describeKey(key)
 }
 
 function isAdmin({ scopes }: Caller): boolean {
@@ -268,7 +268,8 @@ function checkScopes(caller: Caller, scopes: readonly Scope[], rule: string): vo
     throw new ApiError('insufficient_scope', `${rule}; it lacks ${missing.join(', ')}`)
 }
 
-function describe(key: ApiKeyFacts): ManagedKey {
+/** Gives a key as it is shown. */
+export function describeKey(key: ApiKeyFacts): ManagedKey {
   return {
     id: key.id,
     account_id: key.accountId,

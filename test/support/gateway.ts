@@ -1,9 +1,8 @@
 import { randomBytes, randomUUID } from 'node:crypto'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import type { Accounts } from '../../src/accounts/accounts.ts'
 import { type ApiKeys, createApiKeys } from '../../src/accounts/api-keys.ts'
-import { createKeysStore } from '../../src/accounts/keys-store.ts'
+import { createKeysStore, type KeysStore } from '../../src/accounts/keys-store.ts'
 import { type Tiers, UNLIMITED_TIERS } from '../../src/accounts/limits/tiers.ts'
 import type { App } from '../../src/api/app.ts'
 import { createAnchorBlocksStore } from '../../src/chain/anchor-blocks-store.ts'
@@ -44,7 +43,7 @@ export type TestGateway = {
   readonly enclave: ScriptedEnclave
   readonly committer: Pick<Committer, 'waitFor' | 'status' | 'stop'>
   readonly keys: ApiKeys
-  readonly accounts: Accounts
+  readonly accounts: Pick<KeysStore, 'setTier' | 'setDisabled' | 'deleteAccount'>
   readonly nodesStore: NodesStore
   /** Stores a connection of a node that this gateway holds, and gives the connection. */
   connectNode(
@@ -143,7 +142,7 @@ export async function startGateway(
     }),
     ...(nodes === null ? {} : { nodes }),
   })
-  const { app, enclaves, commits, lease, keys, accounts, registry } = gateway
+  const { app, enclaves, commits, lease, keys, registry } = gateway
   const { text: key } = await keys.create({ accountName: 'tests', name: 'first' })
   const { id: accountId } = await keys.openAccount('tests')
   return {
@@ -155,7 +154,7 @@ export async function startGateway(
     enclave,
     committer: { ...commits, stop: () => enclaves.stopFollowing() },
     keys,
-    accounts,
+    accounts: createKeysStore(database),
     nodesStore: registry.nodes,
     async connectNode(nodeId, options) {
       const connection = { nodeId, connectionId: randomUUID() }

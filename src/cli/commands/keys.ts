@@ -1,6 +1,6 @@
 import { type Command, InvalidArgumentError } from 'commander'
 import { printable } from '../../../attestation/report/printable.ts'
-import type { KeyDescription } from '../../accounts/key-acts.ts'
+import type { ManagedKey } from '../../accounts/key-routes.ts'
 import { DEFAULT_SCOPES, isScope, SCOPES, type Scope } from '../../api/context.ts'
 import { isName, NAME_LENGTH_MAX } from '../../api/schemas.ts'
 import { inWords } from '../faults.ts'
@@ -73,7 +73,8 @@ export function parseName(text: string): string {
 
 async function createKey({ account, name, scopes, expires, json }: CreateOptions): Promise<void> {
   const order = { account, name, scopes, expires_at: expires ?? null }
-  const created = await (await operations()).withOperations(({ keys }) => keys.create(order))
+  const { withOperations } = await operations()
+  const created = shown(await withOperations(({ keys }) => keys.create(order)))
   if (json) {
     process.stdout.write(jsonText(created))
     return
@@ -88,7 +89,7 @@ async function createKey({ account, name, scopes, expires, json }: CreateOptions
 
 async function listKeys(options: JsonOption): Promise<void> {
   const list = await (await operations()).withOperations(({ keys }) => keys.list({}))
-  printList(list.keys, options, { titles: TITLES, toRow })
+  printList(list.keys.map(shown), options, { titles: TITLES, toRow })
 }
 
 async function revokeKey(id: string): Promise<void> {
@@ -104,7 +105,13 @@ async function revokeKey(id: string): Promise<void> {
 
 const TITLES = ['ID', 'ACCOUNT', 'NAME', 'CREATED', 'REVOKED', 'EXPIRES', 'LAST USED', 'SCOPES']
 
-function toRow(key: KeyDescription): readonly string[] {
+/** A key as it is printed: with its account's name alone. */
+function shown<Key extends ManagedKey>(key: Key) {
+  const { id, account_id: _, account_name: account, ...more } = key
+  return { id, account, ...more }
+}
+
+function toRow(key: ReturnType<typeof shown<ManagedKey>>): readonly string[] {
   const times = [key.created_at, key.revoked_at, key.expires_at, key.last_used_at].map(timeCell)
   return [key.id, key.account, key.name, ...times, key.scopes.join(',')]
 }

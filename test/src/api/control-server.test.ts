@@ -105,7 +105,8 @@ describe('the control socket', () => {
     const gateway = await connectToGateway(dataFolder)
     const made = await gateway?.keys.create(order)
     const { id = '', key, is_account_new: _, ...described } = made ?? {}
-    expect(described).toMatchObject({ ...order, made_by: null, revoked_at: null })
+    const { account, ...others } = order
+    expect(described).toMatchObject({ account_name: account, ...others, revoked_at: null })
     expect(key).toContain(`afd_${id}_`)
     expect((await gateway?.keys.list({}))?.keys).toEqual([{ id, ...described }])
     expect(await gateway?.keys.revoke({ id })).toEqual({ revoked: [id] })
