@@ -226,32 +226,27 @@ export async function connectToGateway(
     headers: uid === null ? {} : { [OPERATOR_UID_HEADER]: uid },
     fetch: ((input: string, init: object) => fetch(input, { ...init, dispatcher })) as Fetch,
   }
-  const operations = bind<never, typeof GATEWAY_ACTS>(
-    GATEWAY_ACTS,
-    async ({ method, path, reply }, given) => {
-      const isInBody = method === 'POST' || method === 'PUT'
-      const { status, bytes } = await callGateway(
-        gateway,
-        isInBody ? path : path + queryOf(given),
-        {
-          method,
-          bytesMax: ANSWER_BYTES_MAX,
-          ...(isInBody ? { body: given } : {}),
-        },
-      ).catch((fault: unknown) => {
-        throw fault instanceof NoAnswer ? new CliError(`the gateway: ${fault.message}`) : fault
-      })
-      if (status !== 200) throw refusalOf(bytes)
-      const { data, error } = reply.safeParse(JSON.parse(new TextDecoder().decode(bytes)))
-      if (error)
-        throw new CliError(
-          "the gateway's answer has another form: the gateway has another version than this program",
-        )
-      return data
-    },
-  )
+  const operations = bind<never, typeof GATEWAY_ACTS>(GATEWAY_ACTS, async (act, given) => {
+    const { method, path, reply } = act
+    const isInBody = method === 'POST' || method === 'PUT'
+    const call = { method, bytesMax: ANSWER_BYTES_MAX, ...(isInBody ? { body: given } : {}) }
+    const { status, bytes } = await callGateway(
+      gateway,
+      isInBody ? path : path + queryOf(given),
+      call,
+    ).catch((fault: unknown) => {
+      throw fault instanceof NoAnswer ? new CliError(`the gateway: ${fault.message}`) : fault
+    })
+    if (status !== 200) throw refusalOf(bytes)
+    const { data, error } = reply.safeParse(JSON.parse(new TextDecoder().decode(bytes)))
+    if (error) throw new CliError(OTHER_VERSION)
+    return data
+  })
   return { ...operations, close: () => dispatcher.destroy() }
 }
+
+const OTHER_VERSION =
+  "the gateway's answer has another form: the gateway has another version than this program"
 
 /** An order as a query; null is left out. */
 function queryOf(given: Readonly<Record<string, unknown>>): string {
@@ -262,7 +257,7 @@ function queryOf(given: Readonly<Record<string, unknown>>): string {
 }
 
 function refusalOf(bytes: Uint8Array): Refusal {
-  const { code, message } = errorOf(bytes) ?? { code: null, message: FAILED }
+  const { code, message } = errorOf(bytes) ?? { code: null, message: OTHER_VERSION }
   return new Refusal(code, code === 'internal_server_error' ? FAILED : message)
 }
 
